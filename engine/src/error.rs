@@ -1,0 +1,203 @@
+//! What can go wrong, with the error number a POSIX caller expects.
+
+use core::fmt;
+use lode_pmem::MediaError;
+
+/// Result of an engine call.
+pub type Result<T> = core::result::Result<T, Error>;
+
+/// An error of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// No such file or directory.
+    NotFound,
+    /// The name exists already.
+    Exists,
+    /// A directory was needed.
+    NotDirectory,
+    /// A directory can't be used here.
+    IsDirectory,
+    /// The directory has entries.
+    NotEmpty,
+    /// An argument makes no sense.
+    Invalid,
+    /// The name is longer than 255 bytes, or a symbolic link longer than 4095.
+    NameTooLong,
+    /// The file would be larger than a file can be.
+    FileTooLarge,
+    /// All lanes are dry.
+    NoSpace,
+    /// The host has no memory for an index or a table.
+    NoMemory,
+    /// More links than an inode can count.
+    TooManyLinks,
+    /// The pool, or this opening of it, is read-only.
+    ReadOnly,
+    /// The inode is gone, or its number belongs to a later life.
+    Stale,
+    /// The operation is not supported on this kind of file.
+    NotSupported,
+    /// The medium reported an error. Offset in bytes.
+    Media {
+        /// Where the load was.
+        at: u64,
+    },
+    /// Bytes on the medium are wrong.
+    Corrupt(Corruption),
+    /// This is not a pool, or one this version can't open.
+    NotAPool(Unusable),
+}
+
+/// Damage found: what, where, and in which inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Corruption {
+    /// What is wrong, in words.
+    pub what: &'static str,
+    /// Offset in the pool, in bytes.
+    pub at: u64,
+    /// The inode it belongs to, 0 for none.
+    pub ino: u64,
+}
+
+/// Why a region can't be opened as a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unusable {
+    /// Neither superblock has the magic.
+    NoMagic,
+    /// The magic is there, but neither superblock's checksum is right.
+    BadSuperblock,
+    /// A format version this program does not know.
+    Version(u32),
+    /// Features this program does not know, and must.
+    Features(u64),
+    /// Features this program must know to write; read-only is possible.
+    ReadOnlyFeatures(u64),
+    /// The region is shorter than the pool. Bytes.
+    Truncated {
+        /// What the superblock says.
+        expected: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// The region is too small to hold any pool. Bytes.
+    TooSmall {
+        /// The least possible.
+        least: u64,
+    },
+    /// A number in the superblock is impossible.
+    Geometry(&'static str),
+}
+
+impl Error {
+    /// The Linux error number for this error.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFound => 2,
+            Self::Media { .. } | Self::Corrupt(_) => 5,
+            Self::NoMemory => 12,
+            Self::Exists => 17,
+            Self::NotDirectory => 20,
+            Self::IsDirectory => 21,
+            Self::Invalid | Self::NotAPool(_) => 22,
+            Self::FileTooLarge => 27,
+            Self::NoSpace => 28,
+            Self::ReadOnly => 30,
+            Self::TooManyLinks => 31,
+            Self::NameTooLong => 36,
+            Self::NotEmpty => 39,
+            Self::NotSupported => 95,
+            Self::Stale => 116,
+        }
+    }
+
+    /// Damage of `what` at offset `at`, of no particular inode.
+    pub(crate) fn corrupt(what: &'static str, at: u64) -> Self {
+        Self::Corrupt(Corruption { what, at, ino: 0 })
+    }
+
+    /// Damage of `what` at offset `at` in inode `ino`.
+    pub(crate) fn corrupt_inode(what: &'static str, at: u64, ino: u64) -> Self {
+        Self::Corrupt(Corruption { what, at, ino })
+    }
+}
+
+impl From<MediaError> for Error {
+    fn from(error: MediaError) -> Self {
+        match error {
+            MediaError::OutOfBounds { at, .. } => Self::corrupt("pointer outside the pool", at),
+            MediaError::Poisoned { at } => Self::Media { at },
+        }
+    }
+}
+
+impl From<alloc::collections::TryReserveError> for Error {
+    fn from(_: alloc::collections::TryReserveError) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<hashbrown::TryReserveError> for Error {
+    fn from(_: hashbrown::TryReserveError) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::NotFound => "no such file or directory",
+            Self::Exists => "file exists",
+            Self::NotDirectory => "not a directory",
+            Self::IsDirectory => "is a directory",
+            Self::NotEmpty => "directory not empty",
+            Self::Invalid => "invalid argument",
+            Self::NameTooLong => "name too long (255 bytes at most)",
+            Self::FileTooLarge => "file too large",
+            Self::NoSpace => "no space left in the pool",
+            Self::NoMemory => "out of memory",
+            Self::TooManyLinks => "too many links",
+            Self::ReadOnly => "the pool is open read-only",
+            Self::Stale => "the inode is gone",
+            Self::NotSupported => "operation not supported",
+            Self::Media { at } => return write!(f, "uncorrectable media error at offset {at:#x}"),
+            Self::Corrupt(damage) => return damage.fmt(f),
+            Self::NotAPool(why) => return why.fmt(f),
+        };
+        f.write_str(text)
+    }
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at offset {:#x}", self.what, self.at)?;
+        if self.ino != 0 {
+            write!(f, " (inode {})", self.ino)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMagic => f.write_str("not a Lode pool: no superblock found"),
+            Self::BadSuperblock => f.write_str("both superblocks of this pool are damaged"),
+            Self::Version(version) => {
+                write!(f, "pool has format version {version}, this program knows version 1")
+            }
+            Self::Features(bits) => write!(f, "pool needs unknown features {bits:#x}"),
+            Self::ReadOnlyFeatures(bits) => {
+                write!(f, "pool has unknown features {bits:#x} and can only be opened read-only")
+            }
+            Self::Truncated { expected, found } => {
+                write!(f, "pool is truncated: {expected} bytes expected, {found} found")
+            }
+            Self::TooSmall { least } => {
+                write!(f, "too small for a pool: at least {least} bytes are needed")
+            }
+            Self::Geometry(what) => write!(f, "superblock is impossible: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

@@ -1,0 +1,29 @@
+//! What the engine asks of the world it runs in.
+
+use lock_api::{RawMutex, RawRwLock};
+
+/// The world around the engine: std in a server, a scheduler in a test, a kernel.
+///
+/// Nothing here may call back into the pool, except the jobs of [`Host::parallel`].
+pub trait Host: Send + Sync + 'static {
+    /// A sleeping mutual exclusion lock.
+    type Mutex: RawMutex + Send + Sync + 'static;
+    /// A sleeping readers-writer lock.
+    type RwLock: RawRwLock + Send + Sync + 'static;
+
+    /// Wall-clock time in nanoseconds since 1970, UTC.
+    fn now_ns(&self) -> i64;
+
+    /// The CPU this thread runs on now; a hint, any number is right.
+    fn cpu(&self) -> usize;
+
+    /// How many CPUs there are: how many lanes are worth using.
+    fn cpus(&self) -> usize;
+
+    /// Random bits: for identifiers and secrets, from a good source.
+    fn random(&self) -> u64;
+
+    /// Runs `job(0) .. job(jobs - 1)`, each once, in parallel where the world has
+    /// threads, and returns when all have ended.
+    fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync));
+}

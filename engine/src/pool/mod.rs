@@ -1,0 +1,4 @@
+//! The public face: a pool that is open.
+
+mod stub;
+pub use stub::*;

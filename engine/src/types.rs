@@ -1,0 +1,359 @@
+//! The plain types of the public face.
+
+use alloc::vec::Vec;
+
+/// Bytes in a page.
+pub const PAGE_BYTES: u64 = 4096;
+/// Longest name of an entry, in bytes.
+pub const NAME_MAX: usize = 255;
+/// Longest target of a symbolic link, in bytes.
+pub const SYMLINK_MAX: usize = 4095;
+/// Largest size of a file, in bytes.
+pub const FILE_MAX: u64 = i64::MAX as u64 & !(PAGE_BYTES - 1);
+
+/// Number of an inode: its slot's offset in the pool, divided by 512.
+pub type Ino = u64;
+
+/// `st_mode` bits of the file type.
+pub mod mode {
+    /// Mask of the type.
+    pub const TYPE: u32 = 0o170_000;
+    /// Socket.
+    pub const SOCKET: u32 = 0o140_000;
+    /// Symbolic link.
+    pub const SYMLINK: u32 = 0o120_000;
+    /// Regular file.
+    pub const FILE: u32 = 0o100_000;
+    /// Block device.
+    pub const BLOCK: u32 = 0o060_000;
+    /// Directory.
+    pub const DIRECTORY: u32 = 0o040_000;
+    /// Character device.
+    pub const CHARACTER: u32 = 0o020_000;
+    /// FIFO.
+    pub const FIFO: u32 = 0o010_000;
+}
+
+/// Size and alignment in which a file's pages are taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[repr(u8)]
+pub enum PageClass {
+    /// 4 KiB.
+    #[default]
+    Small = 0,
+    /// 2 MiB.
+    Huge = 1,
+    /// 1 GiB.
+    Giant = 2,
+}
+
+impl PageClass {
+    /// 4 KiB pages in one page of this class.
+    pub const fn pages(self) -> u64 {
+        match self {
+            Self::Small => 1,
+            Self::Huge => 512,
+            Self::Giant => 512 * 512,
+        }
+    }
+
+    /// The class with this number on the medium.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Small),
+            1 => Some(Self::Huge),
+            2 => Some(Self::Giant),
+            _ => None,
+        }
+    }
+}
+
+/// What `stat` says of an inode. Times in nanoseconds since 1970, UTC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: Ino,
+    /// Differs between the lives of one inode number.
+    pub generation: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Links.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, major << 32 | minor.
+    pub rdev: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Pages of 4 KiB that hold data.
+    pub pages: u64,
+    /// Last access.
+    pub atime_ns: i64,
+    /// Last modification.
+    pub mtime_ns: i64,
+    /// Last change.
+    pub ctime_ns: i64,
+    /// Birth.
+    pub btime_ns: i64,
+}
+
+/// A new inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewInode {
+    /// Type and permissions: any type but a symbolic link.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, major << 32 | minor, of devices.
+    pub rdev: u64,
+}
+
+/// Changes of attributes; what is `None` stays. All of it is one atomic operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetAttr {
+    /// Permissions (the type is kept).
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes.
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime_ns: Option<i64>,
+    /// Modification time.
+    pub mtime_ns: Option<i64>,
+    /// Change time, where the caller sets it; else now.
+    pub ctime_ns: Option<i64>,
+}
+
+/// How a rename treats an existing target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameMode {
+    /// Replace it.
+    Replace,
+    /// Fail with [`crate::Error::Exists`].
+    NoReplace,
+    /// Swap the two.
+    Exchange,
+}
+
+/// What `fallocate` is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fallocate {
+    /// Back the range with (zeroed) pages; grow the file unless told to keep its size.
+    Allocate {
+        /// Do not grow the file.
+        keep_size: bool,
+    },
+    /// Make a hole; the size stays.
+    Punch,
+    /// Make the range read as zeros; grow the file unless told to keep its size.
+    Zero {
+        /// Do not grow the file.
+        keep_size: bool,
+    },
+}
+
+/// One entry of a directory listing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirEntry<'a> {
+    /// Inode number of the child.
+    pub ino: Ino,
+    /// File type of the child, as the top bits of its mode (`mode::TYPE`).
+    pub kind: u32,
+    /// Where a later listing goes on behind this entry; never 0, stable for the life of the name.
+    pub cookie: u64,
+    /// Name, any bytes but `/` and NUL.
+    pub name: &'a [u8],
+}
+
+/// Space of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatFs {
+    /// Pages of 4 KiB in the pool.
+    pub pages: u64,
+    /// Pages that can be had (those that a round would free included).
+    pub pages_free: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Inodes that could still be made.
+    pub inodes_free: u64,
+}
+
+/// How to make a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FormatOptions {
+    /// Label, at most 64 bytes.
+    pub label: Vec<u8>,
+    /// UUID; random where `None`.
+    pub uuid: Option<[u8; 16]>,
+    /// Lanes on the medium, 1 to 256.
+    pub lanes: u32,
+    /// Default page class of files.
+    pub page_class: PageClass,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// Permissions of the root directory.
+    pub root_mode: u32,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self {
+            label: Vec::new(),
+            uuid: None,
+            lanes: 16,
+            page_class: PageClass::Small,
+            root_uid: 0,
+            root_gid: 0,
+            root_mode: 0o755,
+        }
+    }
+}
+
+/// How to open a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenOptions {
+    /// Write nothing, not even recovery's repairs.
+    pub read_only: bool,
+    /// Overwrite file data in place, without atomicity.
+    pub relaxed: bool,
+    /// Page class for files made in this run, instead of the pool's default.
+    pub page_class: Option<PageClass>,
+    /// Access times: never, or when older than the last modification (the default).
+    pub noatime: bool,
+}
+
+/// What a pool says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolInfo {
+    /// UUID.
+    pub uuid: [u8; 16],
+    /// Label, without its padding.
+    pub label: Vec<u8>,
+    /// Format version.
+    pub version: u32,
+    /// Bytes in the pool.
+    pub bytes: u64,
+    /// Lanes on the medium.
+    pub lanes: u32,
+    /// Protection level: 0 none, 1 metadata, 2 full.
+    pub protection: u8,
+    /// Default page class of files.
+    pub page_class: PageClass,
+    /// Session: read-write opens so far.
+    pub session: u32,
+    /// Epoch.
+    pub epoch: u32,
+    /// Time of creation.
+    pub created_ns: i64,
+    /// The last read-write session ended with a clean unmount.
+    pub clean: bool,
+    /// Compatible, read-only compatible and incompatible feature bits.
+    pub features: [u64; 3],
+}
+
+/// The operations that are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+#[allow(missing_docs)]
+pub enum Op {
+    Lookup,
+    Getattr,
+    Setattr,
+    Create,
+    Mkdir,
+    Mknod,
+    Symlink,
+    Readlink,
+    Link,
+    Unlink,
+    Rmdir,
+    Rename,
+    Read,
+    Write,
+    Fallocate,
+    Truncate,
+    Readdir,
+    Fsync,
+    Statfs,
+    Round,
+    CollectFast,
+    CollectThorough,
+}
+
+impl Op {
+    /// How many kinds there are.
+    pub const COUNT: usize = 22;
+    /// All kinds, in order.
+    pub const ALL: [Op; Self::COUNT] = [
+        Op::Lookup,
+        Op::Getattr,
+        Op::Setattr,
+        Op::Create,
+        Op::Mkdir,
+        Op::Mknod,
+        Op::Symlink,
+        Op::Readlink,
+        Op::Link,
+        Op::Unlink,
+        Op::Rmdir,
+        Op::Rename,
+        Op::Read,
+        Op::Write,
+        Op::Fallocate,
+        Op::Truncate,
+        Op::Readdir,
+        Op::Fsync,
+        Op::Statfs,
+        Op::Round,
+        Op::CollectFast,
+        Op::CollectThorough,
+    ];
+
+    /// Name for people and for JSON keys.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Lookup => "lookup",
+            Op::Getattr => "getattr",
+            Op::Setattr => "setattr",
+            Op::Create => "create",
+            Op::Mkdir => "mkdir",
+            Op::Mknod => "mknod",
+            Op::Symlink => "symlink",
+            Op::Readlink => "readlink",
+            Op::Link => "link",
+            Op::Unlink => "unlink",
+            Op::Rmdir => "rmdir",
+            Op::Rename => "rename",
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Fallocate => "fallocate",
+            Op::Truncate => "truncate",
+            Op::Readdir => "readdir",
+            Op::Fsync => "fsync",
+            Op::Statfs => "statfs",
+            Op::Round => "round",
+            Op::CollectFast => "collect_fast",
+            Op::CollectThorough => "collect_thorough",
+        }
+    }
+}
+
+/// Exact monotonic counts since the pool was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// Operations by kind, indexed by [`Op`].
+    pub ops: [u64; Op::COUNT],
+    /// What went through the door.
+    pub door: lode_pmem::Tally,
+}
+
+const _: () = assert!(Op::Statfs as usize == 18 && Op::CollectThorough as usize == Op::COUNT - 1);

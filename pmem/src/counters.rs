@@ -1,0 +1,86 @@
+//! Exact counts of what went through the door.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Monotonic counters, one set per lane so that threads do not share a line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counters {
+    fences: AtomicU64,
+    lines: AtomicU64,
+    streamed_bytes: AtomicU64,
+    windows: AtomicU64,
+}
+
+/// A reading of [`Counters`], or the sum of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Fences issued.
+    pub fences: u64,
+    /// Metadata lines made persistent: line stores and write-backs of cached lines.
+    pub lines: u64,
+    /// Bytes of file data (and zeros) streamed.
+    pub streamed_bytes: u64,
+    /// Write windows opened.
+    pub windows: u64,
+}
+
+impl Counters {
+    /// Counters at zero.
+    pub const fn new() -> Self {
+        Self {
+            fences: AtomicU64::new(0),
+            lines: AtomicU64::new(0),
+            streamed_bytes: AtomicU64::new(0),
+            windows: AtomicU64::new(0),
+        }
+    }
+
+    /// What has been counted so far.
+    pub fn read(&self) -> Tally {
+        Tally {
+            fences: self.fences.load(Relaxed),
+            lines: self.lines.load(Relaxed),
+            streamed_bytes: self.streamed_bytes.load(Relaxed),
+            windows: self.windows.load(Relaxed),
+        }
+    }
+
+    pub(crate) fn add_fence(&self) {
+        self.fences.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn add_window(&self, lines: u64, streamed_bytes: u64) {
+        self.windows.fetch_add(1, Relaxed);
+        if lines > 0 {
+            self.lines.fetch_add(lines, Relaxed);
+        }
+        if streamed_bytes > 0 {
+            self.streamed_bytes.fetch_add(streamed_bytes, Relaxed);
+        }
+    }
+}
+
+impl core::ops::Add for Tally {
+    type Output = Tally;
+    fn add(self, other: Tally) -> Tally {
+        Tally {
+            fences: self.fences + other.fences,
+            lines: self.lines + other.lines,
+            streamed_bytes: self.streamed_bytes + other.streamed_bytes,
+            windows: self.windows + other.windows,
+        }
+    }
+}
+
+impl core::ops::Sub for Tally {
+    type Output = Tally;
+    fn sub(self, other: Tally) -> Tally {
+        Tally {
+            fences: self.fences - other.fences,
+            lines: self.lines - other.lines,
+            streamed_bytes: self.streamed_bytes - other.streamed_bytes,
+            windows: self.windows - other.windows,
+        }
+    }
+}

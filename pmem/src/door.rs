@@ -1,0 +1,255 @@
+//! Streaming copies, range flushes and write windows over a [`Medium`].
+//!
+//! What this file guarantees: a byte of the region changes only through a
+//! [`Window`]; a window never stores more than it was opened for; every byte
+//! that [`Window::copy_nt`] or [`Window::zero_nt`] writes is durable after the
+//! same thread's next [`Door::fence`], whatever its alignment.
+
+use crate::{Counters, LINE_BYTES, Line, MediaError, Medium};
+
+const WORD_BYTES: u64 = 8;
+const LINE: u64 = LINE_BYTES as u64;
+
+/// The way to a region: loads, fences, and windows for stores.
+#[derive(Debug)]
+pub struct Door<M: Medium> {
+    medium: M,
+}
+
+impl<M: Medium> Door<M> {
+    /// A door to `medium`.
+    pub fn new(medium: M) -> Self {
+        Self { medium }
+    }
+
+    /// The medium behind the door, for what it says about itself.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// Bytes in the region.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.medium.bytes()
+    }
+
+    /// Loads `into.len()` bytes from offset `at`.
+    #[inline]
+    #[track_caller]
+    pub fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
+        self.bounds(at, into.len() as u64)?;
+        self.medium.load(at, into)
+    }
+
+    /// Loads the line at `at`, which must be aligned.
+    #[inline]
+    #[track_caller]
+    pub fn load_line(&self, at: u64) -> Result<Line, MediaError> {
+        self.bounds(at, LINE)?;
+        let mut line = Line::ZERO;
+        self.medium.load(at, &mut line.0)?;
+        Ok(line)
+    }
+
+    /// Loads the aligned word at `at` in one piece.
+    #[inline]
+    #[track_caller]
+    pub fn load_word(&self, at: u64) -> Result<u64, MediaError> {
+        if !at.is_multiple_of(WORD_BYTES) {
+            return Err(MediaError::OutOfBounds { at, len: WORD_BYTES });
+        }
+        self.bounds(at, WORD_BYTES)?;
+        self.medium.load_word(at)
+    }
+
+    /// Completes this thread's stores: they are durable when this returns.
+    #[inline]
+    #[track_caller]
+    pub fn fence(&self, counters: &Counters) {
+        self.medium.fence();
+        counters.add_fence();
+    }
+
+    /// Opens a window for at most `bytes_max` bytes of stores by this thread.
+    #[inline]
+    pub fn window<'d>(&'d self, bytes_max: u64, counters: &'d Counters) -> Window<'d, M> {
+        Window {
+            raw: self.medium.open(),
+            door: self,
+            counters,
+            bytes_left: bytes_max,
+            lines: 0,
+            streamed_bytes: 0,
+        }
+    }
+
+    #[inline]
+    fn bounds(&self, at: u64, len: u64) -> Result<(), MediaError> {
+        let end = at.checked_add(len);
+        if end.is_none_or(|end| end > self.medium.bytes()) {
+            return Err(MediaError::OutOfBounds { at, len });
+        }
+        Ok(())
+    }
+}
+
+/// The right of one thread to store into the region, for the life of this guard.
+#[must_use]
+pub struct Window<'d, M: Medium> {
+    door: &'d Door<M>,
+    counters: &'d Counters,
+    raw: M::Window,
+    bytes_left: u64,
+    lines: u64,
+    streamed_bytes: u64,
+}
+
+impl<M: Medium> Window<'_, M> {
+    /// Streams one aligned metadata line.
+    #[inline]
+    #[track_caller]
+    pub fn store_line(&mut self, at: u64, line: &Line) {
+        self.spend(at, LINE);
+        assert!(at.is_multiple_of(LINE), "line store at unaligned offset {at:#x}");
+        self.lines += 1;
+        self.door.medium.store_line(&mut self.raw, at, line);
+    }
+
+    /// Stores an aligned word through the cache in one piece, and starts its write-back.
+    #[inline]
+    #[track_caller]
+    pub fn store_word(&mut self, at: u64, value: u64) {
+        self.spend(at, WORD_BYTES);
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        self.lines += 1;
+        self.door.medium.store_word(&mut self.raw, at, value);
+        self.door.medium.write_back(at);
+    }
+
+    /// Stores an aligned word through the cache, its write-back left to eviction
+    /// (an access time: nothing that a promise rests on).
+    #[inline]
+    #[track_caller]
+    pub fn store_word_lazily(&mut self, at: u64, value: u64) {
+        self.spend(at, WORD_BYTES);
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        self.door.medium.store_word(&mut self.raw, at, value);
+    }
+
+    /// Stores `bytes` at `at` through the cache, any alignment, without write-back:
+    /// [`Window::flush`] the range when it is to become durable.
+    #[track_caller]
+    pub fn store(&mut self, at: u64, bytes: &[u8]) {
+        self.spend(at, bytes.len() as u64);
+        let mut at = at;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let in_word = (WORD_BYTES - at % WORD_BYTES).min(rest.len() as u64);
+            let (piece, tail) = rest.split_at(in_word as usize);
+            match <[u8; 8]>::try_from(piece) {
+                Ok(word) => {
+                    let value = u64::from_le_bytes(word);
+                    self.door.medium.store_word(&mut self.raw, at, value);
+                }
+                Err(_) => self.door.medium.store_bytes(&mut self.raw, at, piece),
+            }
+            at += in_word;
+            rest = tail;
+        }
+    }
+
+    /// Starts the write-back of every line of `at .. at + len`.
+    #[track_caller]
+    pub fn flush(&mut self, at: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let mut line = at - at % LINE;
+        while line < at + len {
+            self.door.medium.write_back(line);
+            line += LINE;
+        }
+    }
+
+    /// Streams `bytes` to `at`, any alignment: whole lines and words past the
+    /// cache, odd edges through it with a write-back.
+    #[track_caller]
+    pub fn copy_nt(&mut self, at: u64, bytes: &[u8]) {
+        self.spend(at, bytes.len() as u64);
+        self.streamed_bytes += bytes.len() as u64;
+        let to_line = ((LINE - at % LINE) % LINE).min(bytes.len() as u64);
+        let (head, rest) = bytes.split_at(to_line as usize);
+        self.stream_words(at, head);
+        let mut at = at + to_line;
+        let mut lines = rest.chunks_exact(LINE_BYTES);
+        let mut line = Line::ZERO;
+        for chunk in lines.by_ref() {
+            line.0.copy_from_slice(chunk);
+            self.door.medium.store_line(&mut self.raw, at, &line);
+            at += LINE;
+        }
+        self.stream_words(at, lines.remainder());
+    }
+
+    /// Streams `len` zero bytes to `at`, any alignment.
+    #[track_caller]
+    pub fn zero_nt(&mut self, at: u64, len: u64) {
+        self.spend(at, len);
+        self.streamed_bytes += len;
+        let to_line = ((LINE - at % LINE) % LINE).min(len);
+        self.stream_words(at, &Line::ZERO.0[..to_line as usize]);
+        let mut at = at + to_line;
+        let mut left = len - to_line;
+        while left >= LINE {
+            self.door.medium.store_line(&mut self.raw, at, &Line::ZERO);
+            at += LINE;
+            left -= LINE;
+        }
+        self.stream_words(at, &Line::ZERO.0[..left as usize]);
+    }
+
+    /// Streams less than a line that lies within one line: aligned words past the
+    /// cache, odd bytes through it with a write-back.
+    #[inline]
+    #[track_caller]
+    fn stream_words(&mut self, at: u64, bytes: &[u8]) {
+        let mut at = at;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let in_word = (WORD_BYTES - at % WORD_BYTES).min(rest.len() as u64);
+            let (piece, tail) = rest.split_at(in_word as usize);
+            match <[u8; 8]>::try_from(piece) {
+                Ok(word) => {
+                    let value = u64::from_le_bytes(word);
+                    self.door.medium.stream_word(&mut self.raw, at, value);
+                }
+                Err(_) => {
+                    self.door.medium.store_bytes(&mut self.raw, at, piece);
+                    self.door.medium.write_back(at);
+                }
+            }
+            at += in_word;
+            rest = tail;
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn spend(&mut self, at: u64, len: u64) {
+        assert!(len <= self.bytes_left, "window of too few bytes: {len} more at {at:#x}");
+        let end = at.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.door.medium.bytes()),
+            "store of {len} bytes at {at:#x} outside the region"
+        );
+        self.bytes_left -= len;
+    }
+}
+
+impl<M: Medium> Drop for Window<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.door.medium.close(&mut self.raw);
+        self.counters.add_window(self.lines, self.streamed_bytes);
+    }
+}

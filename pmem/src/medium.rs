@@ -1,0 +1,90 @@
+//! The instructions a medium understands, and nothing above them.
+//!
+//! A [`Medium`] is what an implementation has to give: a mapped file, anonymous
+//! memory, or a simulation that records every instruction with its call site
+//! (the methods are `track_caller` for that; it costs nothing where inlined).
+
+use crate::Line;
+
+/// A load that could not be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MediaError {
+    /// The range is not inside the region. Offset in bytes.
+    OutOfBounds {
+        /// First byte asked for.
+        at: u64,
+        /// Bytes asked for.
+        len: u64,
+    },
+    /// The memory reported an uncorrectable error (poison). Offset in bytes.
+    Poisoned {
+        /// Where the load was.
+        at: u64,
+    },
+}
+
+impl core::fmt::Display for MediaError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::OutOfBounds { at, len } => {
+                write!(f, "load of {len} bytes at offset {at:#x} is outside the region")
+            }
+            Self::Poisoned { at } => write!(f, "uncorrectable media error at offset {at:#x}"),
+        }
+    }
+}
+
+impl core::error::Error for MediaError {}
+
+/// A region of persistent memory, as instructions.
+///
+/// Offsets are bytes from the start of the region. Stores may only be made with
+/// a window of this medium; their offsets are the caller's to have checked, and
+/// an implementation asserts them. What a store promises is durable only after
+/// a write-back (for cached stores) and a fence by the same thread.
+pub trait Medium: Send + Sync {
+    /// The right to store, held for a few lines of code by one thread.
+    type Window;
+
+    /// Bytes in the region.
+    fn bytes(&self) -> u64;
+
+    /// Opens the region for stores by this thread.
+    fn open(&self) -> Self::Window;
+
+    /// Closes what [`Medium::open`] opened. Called once per window, by its thread.
+    fn close(&self, window: &mut Self::Window);
+
+    /// Loads the aligned 8-byte word at `at` in one piece.
+    #[track_caller]
+    fn load_word(&self, at: u64) -> Result<u64, MediaError>;
+
+    /// Loads `into.len()` bytes from `at`. Not atomic beyond aligned words.
+    #[track_caller]
+    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError>;
+
+    /// Stores the aligned word at `at` through the cache, in one piece.
+    #[track_caller]
+    fn store_word(&self, window: &mut Self::Window, at: u64, value: u64);
+
+    /// Stores bytes through the cache that lie within one aligned word (1 to 7 of them).
+    #[track_caller]
+    fn store_bytes(&self, window: &mut Self::Window, at: u64, bytes: &[u8]);
+
+    /// Streams one aligned line past the cache; 8-byte words of it may become
+    /// durable in any order unless the CPU stores a line in one piece.
+    #[track_caller]
+    fn store_line(&self, window: &mut Self::Window, at: u64, line: &Line);
+
+    /// Streams the aligned word at `at` past the cache.
+    #[track_caller]
+    fn stream_word(&self, window: &mut Self::Window, at: u64, value: u64);
+
+    /// Starts the write-back of the cached line that holds `at`.
+    #[track_caller]
+    fn write_back(&self, at: u64);
+
+    /// Orders and completes this thread's streaming stores and write-backs.
+    #[track_caller]
+    fn fence(&self);
+}
