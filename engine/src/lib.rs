@@ -20,7 +20,7 @@ mod host;
 mod pool;
 mod types;
 
-pub use error::{Error, Result};
+pub use error::{Corruption, Error, Result, Unusable};
 pub use host::Host;
 pub use pool::*;
 pub use types::*;
