@@ -15,9 +15,9 @@ impl Model {
         how: RenameMode,
     ) -> Result<()> {
         let mut state = self.lock();
-        let source = state.child(dir, name)?;
+        state.entries(to_dir)?;
+        let source = state.child(dir, name)?.ok_or(Error::NotFound)?;
         let target = state.child(to_dir, to_name)?;
-        let source = source.ok_or(Error::NotFound)?;
         match (how, target) {
             (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
             (RenameMode::Exchange, None) => return Err(Error::NotFound),

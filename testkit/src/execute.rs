@@ -147,6 +147,10 @@ fn change_names(fs: &dyn Fs, op: &Op) -> Result<Value> {
         }
         Op::Rename { from, to, how } => {
             let (dir, name) = parent(fs, from)?;
+            // A kernel walks the first path to its end before it begins the second.
+            if fs.getattr(dir)?.mode & mode::TYPE != mode::DIRECTORY {
+                return Err(Error::NotDirectory);
+            }
             let (to_dir, to_name) = parent(fs, to)?;
             fs.rename(dir, name, to_dir, to_name, *how)?;
         }

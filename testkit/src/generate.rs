@@ -2,7 +2,7 @@
 
 use lode_engine::{Fallocate, RenameMode, mode};
 
-use crate::op::{Attrs, Fill, Op, Path, Target};
+use crate::op::{Attrs, Fill, ODD_SEEDS, Op, Path, Target, odd_name};
 use crate::rng::Rng;
 
 /// What a generator makes.
@@ -333,13 +333,7 @@ impl Generator {
                     .pick(&[15, 16, 17, 55, 56, 57, 95, 96, 97, 254, 255]),
                 _ => 1 + self.rng.below(255),
             };
-            // Few seeds, so that a long name is met again.
-            let mut bytes = Rng::new(self.rng.below(3));
-            let byte = |_| match bytes.bits() as u8 {
-                0 | b'/' | b'.' => b'x',
-                other => other,
-            };
-            return (0..len).map(byte).collect();
+            return odd_name(self.rng.below(ODD_SEEDS), len as usize);
         }
         vec![b'a' + self.rng.below(self.shape.names.clamp(1, 26)) as u8]
     }
@@ -351,7 +345,10 @@ impl Generator {
                 .pick(&[1, 16, 17, 56, 57, 136, 137, 255, 4095, 4096]),
             _ => 1 + self.rng.below(200),
         };
-        (0..len).map(|_| self.rng.pick(b"abc/.%xyz")).collect()
+        match len {
+            0..12 => (0..len).map(|_| self.rng.pick(b"abc/.%xyz")).collect(),
+            _ => odd_name(self.rng.below(ODD_SEEDS), len as usize),
+        }
     }
 
     fn offset(&mut self) -> u64 {

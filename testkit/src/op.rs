@@ -151,8 +151,25 @@ impl Fill {
     }
 }
 
-/// Writes bytes with everything unusual as `%XX`.
+/// A name of `len` unusual bytes; the longer ones of a seed begin with the shorter ones.
+pub fn odd_name(seed: u64, len: usize) -> Vec<u8> {
+    let mut bits = crate::rng::Rng::new(seed);
+    let byte = |_| match bits.bits() as u8 {
+        0 | b'/' | b'.' => b'x',
+        other => other,
+    };
+    (0..len).map(byte).collect()
+}
+
+/// Seeds that generated names use: few, so that a name is met again.
+pub(crate) const ODD_SEEDS: u64 = 3;
+
+/// Writes bytes with everything unusual as `%XX`, generated names as `%=SEED.LEN`.
 pub(crate) fn escape(bytes: &[u8]) -> String {
+    let len = bytes.len();
+    if let Some(seed) = (0..ODD_SEEDS).find(|&seed| len > 3 && odd_name(seed, len) == bytes) {
+        return format!("%={seed}.{len}");
+    }
     let mut text = String::new();
     for &byte in bytes {
         if byte.is_ascii_alphanumeric() || b"._-+".contains(&byte) {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use lode_engine::{Fallocate, RenameMode};
 
-use crate::op::{Attrs, Fill, Op, Path, Target, fallocate_word, rename_word};
+use crate::op::{Attrs, Fill, Op, Path, Target, fallocate_word, odd_name, rename_word};
 
 /// A sequence from lines of text; empty lines and those that begin with `#` are skipped.
 pub fn parse(text: &str) -> Result<Vec<Op>, String> {
@@ -167,6 +167,11 @@ fn path(word: &str) -> Result<Path, String> {
 }
 
 fn unescape(word: &str) -> Result<Vec<u8>, String> {
+    if let Some(odd) = word.strip_prefix("%=") {
+        let (seed, len) = odd.split_once('.').ok_or("bad name")?;
+        let number = |text: &str| text.parse().map_err(|_| "bad name".to_owned());
+        return Ok(odd_name(number(seed)?, number(len)? as usize));
+    }
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
