@@ -39,10 +39,7 @@ impl Data {
     /// Writes `bytes` at `offset`; the file grows as needed.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (page, start, from, to) in pieces(offset, bytes.len() as u64) {
-            let target = self
-                .pages
-                .entry(page)
-                .or_insert_with(|| vec![0; PAGE as usize]);
+            let target = self.pages.entry(page).or_insert_with(|| vec![0; PAGE as usize]);
             target[start..start + (to - from)].copy_from_slice(&bytes[from..to]);
         }
         self.grow(offset + bytes.len() as u64);
@@ -77,8 +74,7 @@ impl Data {
             let to = (end - page * PAGE).min(PAGE);
             bytes[from as usize..to as usize].fill(0);
         }
-        self.pages
-            .retain(|&page, _| page * PAGE < offset || (page + 1) * PAGE > end);
+        self.pages.retain(|&page, _| page * PAGE < offset || (page + 1) * PAGE > end);
     }
 
     /// First offset at or after `offset` with data, or without.
@@ -106,11 +102,6 @@ fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize, usi
     (offset / PAGE..end.div_ceil(PAGE)).map(move |page| {
         let from = offset.max(page * PAGE);
         let to = end.min((page + 1) * PAGE);
-        (
-            page,
-            (from % PAGE) as usize,
-            (from - offset) as usize,
-            (to - offset) as usize,
-        )
+        (page, (from % PAGE) as usize, (from - offset) as usize, (to - offset) as usize)
     })
 }

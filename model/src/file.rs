@@ -103,9 +103,5 @@ fn file(node: &mut Node) -> Result<&mut Data> {
 
 fn end_of(offset: u64, len: u64) -> Result<u64> {
     let end = offset.checked_add(len).ok_or(Error::FileTooLarge)?;
-    if end > FILE_MAX {
-        Err(Error::FileTooLarge)
-    } else {
-        Ok(end)
-    }
+    if end > FILE_MAX { Err(Error::FileTooLarge) } else { Ok(end) }
 }

@@ -41,9 +41,7 @@ struct State {
 
 impl Clone for Model {
     fn clone(&self) -> Self {
-        Self {
-            state: Mutex::new(self.lock().clone()),
-        }
+        Self { state: Mutex::new(self.lock().clone()) }
     }
 }
 
@@ -67,22 +65,13 @@ impl Model {
             mtime_ns: 0,
             ctime_ns: 0,
             btime_ns: 0,
-            loose: Loose {
-                mtime: true,
-                ctime: true,
-            },
+            loose: Loose { mtime: true, ctime: true },
             opens: 0,
             parent: ROOT,
             body: Body::Directory(Entries::default()),
         };
-        let state = State {
-            nodes: BTreeMap::from([(ROOT, root)]),
-            last_ino: ROOT,
-            now: 0,
-        };
-        Self {
-            state: Mutex::new(state),
-        }
+        let state = State { nodes: BTreeMap::from([(ROOT, root)]), last_ino: ROOT, now: 0 };
+        Self { state: Mutex::new(state) }
     }
 
     /// Sets the time of all that follows, in nanoseconds since 1970.
@@ -97,11 +86,7 @@ impl Model {
 
     /// The times of an inode that must not be compared.
     pub fn loose(&self, ino: Ino) -> Loose {
-        self.lock()
-            .nodes
-            .get(&ino)
-            .map(|node| node.loose)
-            .unwrap_or_default()
+        self.lock().nodes.get(&ino).map(|node| node.loose).unwrap_or_default()
     }
 
     /// Offsets of the pages of a file that were written, in order.
@@ -149,10 +134,7 @@ impl Model {
             node.mtime_ns = mtime;
             node.loose.mtime = false;
         }
-        let only_size = SetAttr {
-            size: changes.size,
-            ..SetAttr::default()
-        } == *changes;
+        let only_size = SetAttr { size: changes.size, ..SetAttr::default() } == *changes;
         if !only_size {
             node.changed(changes.ctime_ns.unwrap_or(now));
         }
@@ -207,11 +189,7 @@ impl State {
 
     /// Forgets an inode that nothing names and nobody has open.
     fn drop_if_dead(&mut self, ino: Ino) {
-        if self
-            .nodes
-            .get(&ino)
-            .is_some_and(|node| node.names == 0 && node.opens == 0)
-        {
+        if self.nodes.get(&ino).is_some_and(|node| node.names == 0 && node.opens == 0) {
             self.nodes.remove(&ino);
         }
     }

@@ -35,12 +35,7 @@ impl Model {
             return Err(Error::NameTooLong);
         }
         state.vacant(dir, name)?;
-        let new = NewInode {
-            mode: mode::SYMLINK | 0o777,
-            uid,
-            gid,
-            rdev: 0,
-        };
+        let new = NewInode { mode: mode::SYMLINK | 0o777, uid, gid, rdev: 0 };
         state.make(dir, name, &new, Body::Symlink(target.to_vec()))
     }
 
@@ -103,12 +98,7 @@ impl Model {
         let state = self.lock();
         for (cookie, name, ino) in state.entries(dir)?.behind(cookie) {
             let kind = state.node(ino)?.kind();
-            if !each(DirEntry {
-                ino,
-                kind,
-                cookie,
-                name: &name,
-            }) {
+            if !each(DirEntry { ino, kind, cookie, name: &name }) {
                 break;
             }
         }

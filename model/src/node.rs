@@ -53,9 +53,7 @@ impl Entries {
     /// Cookie, name and child of each entry behind `cookie`.
     pub(crate) fn behind(&self, cookie: u64) -> Vec<(u64, Vec<u8>, Ino)> {
         let behind = self.by_cookie.range(cookie.saturating_add(1)..);
-        behind
-            .filter_map(|(&cookie, name)| Some((cookie, name.clone(), self.get(name)?)))
-            .collect()
+        behind.filter_map(|(&cookie, name)| Some((cookie, name.clone(), self.get(name)?))).collect()
     }
 }
 
@@ -111,10 +109,7 @@ impl Node {
     /// As [`Node::modified`], where POSIX allows the times to stay, too.
     pub(crate) fn perhaps_modified(&mut self, now: i64) {
         self.modified(now);
-        self.loose = Loose {
-            mtime: true,
-            ctime: true,
-        };
+        self.loose = Loose { mtime: true, ctime: true };
     }
 
     /// What `stat` says; `subdirs` are the directories in this directory.

@@ -36,17 +36,13 @@ fn askable(op: &Op, model: &Model) -> bool {
         model.getattr(ino).ok().map(|attr| attr.mode & mode::TYPE)
     };
     let allowed = match op {
-        Op::Link {
-            from: Target::Handle(_),
-            ..
-        } => false,
+        Op::Link { from: Target::Handle(_), .. } => false,
         // A kernel looks at the length of the target before it looks at the path.
         Op::Symlink { target, .. } => target.len() <= 4095,
         Op::Open { path, .. } => matches!(kind(path), None | Some(mode::FILE)),
-        Op::SetAttr {
-            of: Target::Path(path),
-            attrs,
-        } => kind(path) != Some(mode::SYMLINK) || (attrs.mode.is_none() && attrs.size.is_none()),
+        Op::SetAttr { of: Target::Path(path), attrs } => {
+            kind(path) != Some(mode::SYMLINK) || (attrs.mode.is_none() && attrs.size.is_none())
+        }
         _ => true,
     };
     allowed && !short_of_a_path(op, model)
@@ -75,36 +71,14 @@ fn paths(op: &Op) -> Vec<&Path> {
         | Op::List { path }
         | Op::Open { path, .. } => vec![path],
         Op::Rename { from, to, .. } => vec![from, to],
-        Op::Link {
-            from: Target::Path(from),
-            to,
-        } => vec![from, to],
-        Op::SetAttr {
-            of: Target::Path(path),
-            ..
-        }
-        | Op::Write {
-            to: Target::Path(path),
-            ..
-        }
-        | Op::Append {
-            to: Target::Path(path),
-            ..
-        }
-        | Op::Read {
-            from: Target::Path(path),
-            ..
-        }
-        | Op::Fallocate {
-            of: Target::Path(path),
-            ..
-        }
-        | Op::Fsync {
-            of: Target::Path(path),
-        }
-        | Op::Stat {
-            of: Target::Path(path),
-        } => vec![path],
+        Op::Link { from: Target::Path(from), to } => vec![from, to],
+        Op::SetAttr { of: Target::Path(path), .. }
+        | Op::Write { to: Target::Path(path), .. }
+        | Op::Append { to: Target::Path(path), .. }
+        | Op::Read { from: Target::Path(path), .. }
+        | Op::Fallocate { of: Target::Path(path), .. }
+        | Op::Fsync { of: Target::Path(path) }
+        | Op::Stat { of: Target::Path(path) } => vec![path],
         _ => Vec::new(),
     }
 }
@@ -126,13 +100,7 @@ fn real_tree(tmpfs: &Tmpfs) -> Tree {
             mode::FILE => std::fs::read(&at).unwrap(),
             mode::SYMLINK => std::fs::read_link(&at).unwrap().into_os_string().into_vec(),
             mode::DIRECTORY => {
-                todo.extend(
-                    tmpfs
-                        .list(&path)
-                        .unwrap()
-                        .iter()
-                        .map(|(name, _)| path.join(name)),
-                );
+                todo.extend(tmpfs.list(&path).unwrap().iter().map(|(name, _)| path.join(name)));
                 Vec::new()
             }
             _ => Vec::new(),
@@ -176,12 +144,7 @@ fn compare(seed: u64, count: usize) {
         return;
     };
     let model = Model::new();
-    let shape = Shape {
-        sparse: false,
-        offset_max: 3 << 20,
-        depth: 4,
-        ..Shape::default()
-    };
+    let shape = Shape { sparse: false, offset_max: 3 << 20, depth: 4, ..Shape::default() };
     let mut generator = Generator::new(seed, shape);
     let (mut handles, mut done) = (Handles::new(), Vec::new());
     for step in 0..count {
@@ -193,11 +156,7 @@ fn compare(seed: u64, count: usize) {
         let wanted = tmpfs.apply(&op);
         let found = execute(&model, &mut handles, &op);
         let text = || format!("seed {seed}\n{}", print(&done));
-        assert!(
-            same(&op, &found, &wanted),
-            "{op}: tmpfs {wanted:?}, model {found:?}\n{}",
-            text()
-        );
+        assert!(same(&op, &found, &wanted), "{op}: tmpfs {wanted:?}, model {found:?}\n{}", text());
         if step % 50 == 49 || step + 1 == count {
             let (wanted, found) = (real_tree(&tmpfs), model_tree(&model));
             for (path, want) in &wanted {
@@ -247,13 +206,7 @@ fn the_same_times_move_as_in_a_tmpfs() {
         return;
     };
     let model = Model::new();
-    let shape = Shape {
-        sparse: false,
-        depth: 3,
-        names: 3,
-        odd_names: false,
-        ..Shape::default()
-    };
+    let shape = Shape { sparse: false, depth: 3, names: 3, odd_names: false, ..Shape::default() };
     let mut generator = Generator::new(7, shape);
     let (mut handles, mut done) = (Handles::new(), Vec::new());
     let mut before = moments(&tmpfs, &model);
@@ -267,10 +220,7 @@ fn the_same_times_move_as_in_a_tmpfs() {
         model.set_now(1_000 + step);
         let wanted = tmpfs.apply(&op);
         let found = execute(&model, &mut handles, &op);
-        assert!(
-            same(&op, &found, &wanted),
-            "{op}: tmpfs {wanted:?}, model {found:?}"
-        );
+        assert!(same(&op, &found, &wanted), "{op}: tmpfs {wanted:?}, model {found:?}");
         let after = moments(&tmpfs, &model);
         for path in after.0.keys() {
             let loose = model.loose(lodge(&model, path).unwrap());
@@ -280,18 +230,8 @@ fn the_same_times_move_as_in_a_tmpfs() {
                 let mtime = loose.mtime || wanted.0 == found.0;
                 let ctime = loose.ctime || wanted.1 == found.1;
                 let text = || print(&done);
-                assert!(
-                    mtime,
-                    "{op}: mtime of {path} moved: {}\n{}",
-                    wanted.0,
-                    text()
-                );
-                assert!(
-                    ctime,
-                    "{op}: ctime of {path} moved: {}\n{}",
-                    wanted.1,
-                    text()
-                );
+                assert!(mtime, "{op}: mtime of {path} moved: {}\n{}", wanted.0, text());
+                assert!(ctime, "{op}: ctime of {path} moved: {}\n{}", wanted.1, text());
             }
         }
         before = after;

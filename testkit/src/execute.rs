@@ -13,14 +13,7 @@ use crate::op::{Attrs, Op, Path, Target};
 #[allow(missing_docs)]
 pub enum Value {
     Done,
-    Attr {
-        mode: u32,
-        links: u32,
-        uid: u32,
-        gid: u32,
-        rdev: u64,
-        size: u64,
-    },
+    Attr { mode: u32, links: u32, uid: u32, gid: u32, rdev: u64, size: u64 },
     Bytes(Vec<u8>),
     Names(Vec<(Vec<u8>, u32)>),
     Offset(u64),
@@ -51,11 +44,7 @@ impl Value {
         match self {
             Value::Bytes(bytes) if bytes.len() > SHOWN => {
                 let crc = lode_pmem::crc32c(0, bytes);
-                format!(
-                    "{} bytes, crc {crc:08x}, {:02x?}..",
-                    bytes.len(),
-                    &bytes[..SHOWN]
-                )
+                format!("{} bytes, crc {crc:08x}, {:02x?}..", bytes.len(), &bytes[..SHOWN])
             }
             other => format!("{other:?}"),
         }
@@ -103,16 +92,7 @@ fn add_name(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
     let attr = match op {
         Op::Create { path, mode, rdev } => {
             let (dir, name) = parent(fs, path)?;
-            fs.create(
-                dir,
-                name,
-                &NewInode {
-                    mode: *mode,
-                    uid: 3,
-                    gid: 5,
-                    rdev: *rdev,
-                },
-            )?
+            fs.create(dir, name, &NewInode { mode: *mode, uid: 3, gid: 5, rdev: *rdev })?
         }
         Op::Symlink { path, target } => {
             let (dir, name) = parent(fs, path)?;
@@ -161,9 +141,7 @@ fn change_names(fs: &dyn Fs, op: &Op) -> Result<Value> {
 
 fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
     match op {
-        Op::Stat { of } => fs
-            .getattr(find(fs, handles, of)?)
-            .map(|attr| Value::of(&attr)),
+        Op::Stat { of } => fs.getattr(find(fs, handles, of)?).map(|attr| Value::of(&attr)),
         Op::Readlink { path } => {
             let ino = resolve(fs, path)?;
             fs.readlink(ino).map(Value::Bytes)
@@ -172,14 +150,8 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
         Op::Fsync { of } => fs.fsync(find(fs, handles, of)?).map(|()| Value::Done),
         Op::SetAttr { of, attrs } => {
             let ino = find(fs, handles, of)?;
-            let changed = fs
-                .setattr(ino, &set_attr(attrs))
-                .map(|attr| Value::of(&attr));
-            if attrs.size.is_some() {
-                data_result(fs, ino, changed)
-            } else {
-                changed
-            }
+            let changed = fs.setattr(ino, &set_attr(attrs)).map(|attr| Value::of(&attr));
+            if attrs.size.is_some() { data_result(fs, ino, changed) } else { changed }
         }
         Op::Write { to, offset, data } => {
             let ino = find(fs, handles, to)?;
@@ -199,12 +171,7 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
             });
             data_result(fs, ino, read)
         }
-        Op::Fallocate {
-            of,
-            how,
-            offset,
-            len,
-        } => {
+        Op::Fallocate { of, how, offset, len } => {
             let ino = find(fs, handles, of)?;
             data_result(fs, ino, fallocate(fs, ino, *how, *offset, *len))
         }

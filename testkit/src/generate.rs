@@ -61,30 +61,12 @@ pub struct Generator {
 }
 
 const REMEMBERED: usize = 40;
-const EDGES: [u64; 12] = [
-    8,
-    16,
-    56,
-    64,
-    128,
-    512,
-    1024,
-    4096,
-    8192,
-    12_288,
-    65_536,
-    2 << 20,
-];
+const EDGES: [u64; 12] = [8, 16, 56, 64, 128, 512, 1024, 4096, 8192, 12_288, 65_536, 2 << 20];
 
 impl Generator {
     /// A generator.
     pub fn new(seed: u64, shape: Shape) -> Self {
-        Self {
-            rng: Rng::new(seed),
-            dirs: vec![shape.below.clone()],
-            files: Vec::new(),
-            shape,
-        }
+        Self { rng: Rng::new(seed), dirs: vec![shape.below.clone()], files: Vec::new(), shape }
     }
 
     /// The next `count` operations.
@@ -96,11 +78,7 @@ impl Generator {
     pub fn op(&mut self) -> Op {
         let (remount, maintain) = (self.shape.remount_every, self.shape.maintain_every);
         if remount > 0 && self.rng.once_in(remount) {
-            return if self.rng.once_in(2) {
-                Op::Remount
-            } else {
-                Op::Crash
-            };
+            return if self.rng.once_in(2) { Op::Remount } else { Op::Crash };
         }
         if maintain > 0 && self.rng.once_in(maintain) {
             return Op::Maintain;
@@ -118,31 +96,20 @@ impl Generator {
             9..14 => {
                 let path = self.new_path();
                 self.remember_dir(&path);
-                Op::Create {
-                    path,
-                    mode: mode::DIRECTORY | self.permissions(),
-                    rdev: 0,
-                }
+                Op::Create { path, mode: mode::DIRECTORY | self.permissions(), rdev: 0 }
             }
             14..16 => {
                 let path = self.new_path();
                 self.remember_file(&path);
-                Op::Symlink {
-                    path,
-                    target: self.link_target(),
-                }
+                Op::Symlink { path, target: self.link_target() }
             }
             16..20 => {
                 let (from, to) = (self.target(), self.new_path());
                 self.remember_file(&to);
                 Op::Link { from, to }
             }
-            20..27 => Op::Unlink {
-                path: self.some_file(),
-            },
-            27..30 => Op::Rmdir {
-                path: self.some_path(),
-            },
+            20..27 => Op::Unlink { path: self.some_file() },
+            27..30 => Op::Rmdir { path: self.some_path() },
             _ => self.rename(),
         }
     }
@@ -158,20 +125,12 @@ impl Generator {
             3 if self.shape.privileged => (mode::BLOCK, rdev),
             _ => (mode::FILE, 0),
         };
-        Op::Create {
-            path,
-            mode: kind | self.permissions(),
-            rdev,
-        }
+        Op::Create { path, mode: kind | self.permissions(), rdev }
     }
 
     fn rename(&mut self) -> Op {
         let from = self.some_path();
-        let to = if self.rng.once_in(2) {
-            self.some_path()
-        } else {
-            self.new_path()
-        };
+        let to = if self.rng.once_in(2) { self.some_path() } else { self.new_path() };
         let how = match self.rng.below(6) {
             0 => RenameMode::NoReplace,
             1 => RenameMode::Exchange,
@@ -192,21 +151,12 @@ impl Generator {
                 let (offset, data) = (self.offset(), self.fill());
                 Op::Write { to, offset, data }
             }
-            15..23 => Op::Append {
-                to,
-                data: self.fill(),
-            },
+            15..23 => Op::Append { to, data: self.fill() },
             23..29 => {
-                let attrs = Attrs {
-                    size: Some(self.offset()),
-                    ..Attrs::default()
-                };
+                let attrs = Attrs { size: Some(self.offset()), ..Attrs::default() };
                 Op::SetAttr { of: to, attrs }
             }
-            29..35 => Op::SetAttr {
-                of: to,
-                attrs: self.attrs(),
-            },
+            29..35 => Op::SetAttr { of: to, attrs: self.attrs() },
             35..41 => {
                 let how = self.rng.pick(&[
                     Fallocate::Allocate { keep_size: false },
@@ -216,12 +166,7 @@ impl Generator {
                     Fallocate::Zero { keep_size: true },
                 ]);
                 let (offset, len) = (self.offset(), self.len());
-                Op::Fallocate {
-                    of: to,
-                    how,
-                    offset,
-                    len,
-                }
+                Op::Fallocate { of: to, how, offset, len }
             }
             _ => Op::Fsync { of: to },
         }
@@ -232,29 +177,16 @@ impl Generator {
         match self.rng.below(15) {
             0..5 => {
                 let (offset, len) = (self.offset(), self.len());
-                Op::Read {
-                    from: self.target(),
-                    offset,
-                    len,
-                }
+                Op::Read { from: self.target(), offset, len }
             }
             5..7 => Op::Stat { of: self.target() },
-            7 => Op::Readlink {
-                path: self.some_file(),
-            },
-            8..10 => Op::List {
-                path: self.some_path(),
-            },
-            10..13 if slots > 0 => Op::Open {
-                path: self.some_file(),
-                slot: self.rng.below(slots) as usize,
-            },
-            13..15 if slots > 0 => Op::Close {
-                slot: self.rng.below(slots) as usize,
-            },
-            _ => Op::Stat {
-                of: Target::Path(self.some_path()),
-            },
+            7 => Op::Readlink { path: self.some_file() },
+            8..10 => Op::List { path: self.some_path() },
+            10..13 if slots > 0 => {
+                Op::Open { path: self.some_file(), slot: self.rng.below(slots) as usize }
+            }
+            13..15 if slots > 0 => Op::Close { slot: self.rng.below(slots) as usize },
+            _ => Op::Stat { of: Target::Path(self.some_path()) },
         }
     }
 
@@ -282,11 +214,7 @@ impl Generator {
         if self.shape.slots > 0 && self.rng.once_in(5) {
             return Target::Handle(self.rng.below(self.shape.slots as u64) as usize);
         }
-        Target::Path(if self.rng.once_in(12) {
-            self.some_path()
-        } else {
-            self.some_file()
-        })
+        Target::Path(if self.rng.once_in(12) { self.some_path() } else { self.some_file() })
     }
 
     fn some_file(&mut self) -> Path {
@@ -302,11 +230,7 @@ impl Generator {
             1 if !self.files.is_empty() => self.rng.pick(&self.files),
             _ => self.rng.pick(&self.dirs),
         };
-        if path == self.shape.below {
-            self.new_path()
-        } else {
-            path
-        }
+        if path == self.shape.below { self.new_path() } else { path }
     }
 
     fn new_path(&mut self) -> Path {
@@ -315,11 +239,7 @@ impl Generator {
             _ => self.rng.pick(&self.dirs),
         };
         let most = self.shape.below.0.len() + self.shape.depth;
-        let dir = if dir.0.len() >= most {
-            self.shape.below.clone()
-        } else {
-            dir
-        };
+        let dir = if dir.0.len() >= most { self.shape.below.clone() } else { dir };
         let name = self.name();
         dir.join(&name)
     }
@@ -328,9 +248,7 @@ impl Generator {
         if self.shape.odd_names && self.rng.once_in(8) {
             let len = match self.rng.below(10) {
                 0 => 256,
-                1..4 => self
-                    .rng
-                    .pick(&[15, 16, 17, 55, 56, 57, 95, 96, 97, 254, 255]),
+                1..4 => self.rng.pick(&[15, 16, 17, 55, 56, 57, 95, 96, 97, 254, 255]),
                 _ => 1 + self.rng.below(255),
             };
             return odd_name(self.rng.below(ODD_SEEDS), len as usize);
@@ -340,9 +258,7 @@ impl Generator {
 
     fn link_target(&mut self) -> Vec<u8> {
         let len = match self.rng.below(8) {
-            0 => self
-                .rng
-                .pick(&[1, 16, 17, 56, 57, 136, 137, 255, 4095, 4096]),
+            0 => self.rng.pick(&[1, 16, 17, 56, 57, 136, 137, 255, 4095, 4096]),
             _ => 1 + self.rng.below(200),
         };
         match len {
@@ -357,14 +273,8 @@ impl Generator {
             0 if self.shape.sparse => (1 << (22 + self.rng.below(30))) + self.rng.below(9000),
             1..12 => {
                 let edge = self.rng.pick(&EDGES);
-                let times = if edge >= 4096 {
-                    1
-                } else {
-                    1 + self.rng.below(70)
-                };
-                (edge * times + self.rng.below(17))
-                    .saturating_sub(8)
-                    .min(max)
+                let times = if edge >= 4096 { 1 } else { 1 + self.rng.below(70) };
+                (edge * times + self.rng.below(17)).saturating_sub(8).min(max)
             }
             12..15 => self.rng.below(max + 1) / 4096 * 4096,
             _ => self.rng.below(max + 1),
@@ -383,14 +293,7 @@ impl Generator {
     }
 
     fn fill(&mut self) -> Fill {
-        Fill {
-            len: self.len(),
-            fill: if self.rng.once_in(15) {
-                0
-            } else {
-                self.rng.below(1000)
-            },
-        }
+        Fill { len: self.len(), fill: if self.rng.once_in(15) { 0 } else { self.rng.below(1000) } }
     }
 
     fn remember_dir(&mut self, path: &Path) {

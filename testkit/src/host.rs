@@ -40,9 +40,7 @@ impl TestHost {
             cpus,
             threads: AtomicUsize::new(0),
         };
-        Self {
-            inner: Arc::new(inner),
-        }
+        Self { inner: Arc::new(inner) }
     }
 
     /// Sets the clock.

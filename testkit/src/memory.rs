@@ -29,13 +29,7 @@ impl Memory {
     pub fn new(bytes: u64) -> Self {
         let mut chunks = Vec::new();
         chunks.resize_with(bytes.div_ceil(CHUNK) as usize, OnceLock::new);
-        Self {
-            inner: Arc::new(Inner {
-                bytes,
-                chunks,
-                stores: AtomicU64::new(0),
-            }),
-        }
+        Self { inner: Arc::new(Inner { bytes, chunks, stores: AtomicU64::new(0) }) }
     }
 
     /// A region that holds `image`.
@@ -68,10 +62,7 @@ impl Memory {
         for (from, to) in self.inner.chunks.iter().zip(&copy.inner.chunks) {
             if let Some(words) = from.get() {
                 to.get_or_init(|| {
-                    words
-                        .iter()
-                        .map(|word| AtomicU64::new(word.load(Relaxed)))
-                        .collect()
+                    words.iter().map(|word| AtomicU64::new(word.load(Relaxed))).collect()
                 });
             }
         }
@@ -110,10 +101,7 @@ impl Memory {
 
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "unaligned word {at:#x}");
-        assert!(
-            at + 8 <= self.inner.bytes,
-            "word {at:#x} outside the region"
-        );
+        assert!(at + 8 <= self.inner.bytes, "word {at:#x} outside the region");
         let chunk = self.inner.chunks[(at / CHUNK) as usize].get_or_init(new_chunk);
         &chunk[(at % CHUNK / 8) as usize]
     }
@@ -159,18 +147,12 @@ impl Medium for Memory {
     fn close(&self, _window: &mut ()) {}
 
     fn load_word(&self, at: u64) -> Result<u64, MediaError> {
-        assert!(
-            at.is_multiple_of(8) && at + 8 <= self.inner.bytes,
-            "bad word load at {at:#x}"
-        );
+        assert!(at.is_multiple_of(8) && at + 8 <= self.inner.bytes, "bad word load at {at:#x}");
         Ok(self.value(at))
     }
 
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
-        assert!(
-            at + into.len() as u64 <= self.inner.bytes,
-            "bad load at {at:#x}"
-        );
+        assert!(at + into.len() as u64 <= self.inner.bytes, "bad load at {at:#x}");
         self.fetch(at, into);
         Ok(())
     }
@@ -182,10 +164,7 @@ impl Medium for Memory {
 
     fn store_bytes(&self, _window: &mut (), at: u64, bytes: &[u8]) {
         let inside = at % 8 + bytes.len() as u64 <= 8;
-        assert!(
-            inside && !bytes.is_empty(),
-            "store of bytes across words at {at:#x}"
-        );
+        assert!(inside && !bytes.is_empty(), "store of bytes across words at {at:#x}");
         self.count();
         let mut mask = 0;
         let mut value = 0;
@@ -195,22 +174,16 @@ impl Medium for Memory {
             value |= u64::from(byte) << shift;
         }
         // Bytes next to each other may be stored by two threads.
-        let _ = self
-            .word(at & !7)
-            .fetch_update(Relaxed, Relaxed, |old| Some(old & !mask | value));
+        let _ = self.word(at & !7).fetch_update(Relaxed, Relaxed, |old| Some(old & !mask | value));
     }
 
     fn store_line(&self, _window: &mut (), at: u64, line: &Line) {
-        assert!(
-            at.is_multiple_of(LINE_BYTES as u64),
-            "unaligned line {at:#x}"
-        );
+        assert!(at.is_multiple_of(LINE_BYTES as u64), "unaligned line {at:#x}");
         self.count();
         for (index, bytes) in line.0.chunks_exact(8).enumerate() {
             let mut word = [0; 8];
             word.copy_from_slice(bytes);
-            self.word(at + index as u64 * 8)
-                .store(u64::from_le_bytes(word), Relaxed);
+            self.word(at + index as u64 * 8).store(u64::from_le_bytes(word), Relaxed);
         }
     }
 
@@ -240,10 +213,7 @@ mod tests {
             assert_eq!(memory.get(at, bytes.len()), bytes);
         }
         memory.store_bytes(&mut (), 17, &[9, 8]);
-        assert_eq!(
-            memory.get(16, 4),
-            [memory.get(16, 1)[0], 9, 8, memory.get(19, 1)[0]]
-        );
+        assert_eq!(memory.get(16, 4), [memory.get(16, 1)[0], 9, 8, memory.get(19, 1)[0]]);
         assert_eq!(Memory::from_image(&memory.image()).image(), memory.image());
         assert_eq!(memory.copy().image(), memory.image());
     }

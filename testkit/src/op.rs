@@ -252,12 +252,7 @@ impl fmt::Display for Op {
             }
             Op::Append { to, data } => write!(f, "append {to} {} {}", data.len, data.fill),
             Op::Read { from, offset, len } => write!(f, "read {from} {offset} {len}"),
-            Op::Fallocate {
-                of,
-                how,
-                offset,
-                len,
-            } => {
+            Op::Fallocate { of, how, offset, len } => {
                 write!(f, "fallocate {of} {} {offset} {len}", fallocate_word(*how))
             }
             Op::Stat { of } => write!(f, "stat {of}"),

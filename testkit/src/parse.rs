@@ -24,8 +24,7 @@ impl<'a> Words<'a> {
 
     fn number<T: FromStr>(&mut self) -> Result<T, String> {
         let word = self.word()?;
-        word.parse()
-            .map_err(|_| format!("{word} is not a number here"))
+        word.parse().map_err(|_| format!("{word} is not a number here"))
     }
 
     fn path(&mut self) -> Result<Path, String> {
@@ -35,19 +34,13 @@ impl<'a> Words<'a> {
     fn target(&mut self) -> Result<Target, String> {
         let word = self.word()?;
         match word.strip_prefix('@') {
-            Some(slot) => slot
-                .parse()
-                .map(Target::Handle)
-                .map_err(|_| "bad slot".to_owned()),
+            Some(slot) => slot.parse().map(Target::Handle).map_err(|_| "bad slot".to_owned()),
             None => path(word).map(Target::Path),
         }
     }
 
     fn fill(&mut self) -> Result<Fill, String> {
-        Ok(Fill {
-            len: self.number()?,
-            fill: self.number()?,
-        })
+        Ok(Fill { len: self.number()?, fill: self.number()? })
     }
 
     fn attrs(&mut self) -> Result<Attrs, String> {
@@ -70,11 +63,7 @@ impl<'a> Words<'a> {
 
     fn rename(&mut self) -> Result<RenameMode, String> {
         let word = self.word()?;
-        let all = [
-            RenameMode::Replace,
-            RenameMode::NoReplace,
-            RenameMode::Exchange,
-        ];
+        let all = [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
         let found = all.into_iter().find(|how| rename_word(*how) == word);
         found.ok_or_else(|| format!("unknown way to rename: {word}"))
     }
@@ -100,44 +89,16 @@ impl FromStr for Op {
         let mut words = Words(line.split_whitespace());
         let w = &mut words;
         Ok(match w.word()? {
-            "create" => Op::Create {
-                path: w.path()?,
-                mode: w.number()?,
-                rdev: w.number()?,
-            },
-            "symlink" => Op::Symlink {
-                path: w.path()?,
-                target: unescape(w.word()?)?,
-            },
-            "link" => Op::Link {
-                from: w.target()?,
-                to: w.path()?,
-            },
+            "create" => Op::Create { path: w.path()?, mode: w.number()?, rdev: w.number()? },
+            "symlink" => Op::Symlink { path: w.path()?, target: unescape(w.word()?)? },
+            "link" => Op::Link { from: w.target()?, to: w.path()? },
             "unlink" => Op::Unlink { path: w.path()? },
             "rmdir" => Op::Rmdir { path: w.path()? },
-            "rename" => Op::Rename {
-                from: w.path()?,
-                to: w.path()?,
-                how: w.rename()?,
-            },
-            "setattr" => Op::SetAttr {
-                of: w.target()?,
-                attrs: w.attrs()?,
-            },
-            "write" => Op::Write {
-                to: w.target()?,
-                offset: w.number()?,
-                data: w.fill()?,
-            },
-            "append" => Op::Append {
-                to: w.target()?,
-                data: w.fill()?,
-            },
-            "read" => Op::Read {
-                from: w.target()?,
-                offset: w.number()?,
-                len: w.number()?,
-            },
+            "rename" => Op::Rename { from: w.path()?, to: w.path()?, how: w.rename()? },
+            "setattr" => Op::SetAttr { of: w.target()?, attrs: w.attrs()? },
+            "write" => Op::Write { to: w.target()?, offset: w.number()?, data: w.fill()? },
+            "append" => Op::Append { to: w.target()?, data: w.fill()? },
+            "read" => Op::Read { from: w.target()?, offset: w.number()?, len: w.number()? },
             "fallocate" => Op::Fallocate {
                 of: w.target()?,
                 how: w.fallocate()?,
@@ -147,10 +108,7 @@ impl FromStr for Op {
             "stat" => Op::Stat { of: w.target()? },
             "readlink" => Op::Readlink { path: w.path()? },
             "list" => Op::List { path: w.path()? },
-            "open" => Op::Open {
-                path: w.path()?,
-                slot: w.number()?,
-            },
+            "open" => Op::Open { path: w.path()?, slot: w.number()? },
             "close" => Op::Close { slot: w.number()? },
             "fsync" => Op::Fsync { of: w.target()? },
             "maintain" => Op::Maintain,
@@ -180,9 +138,7 @@ fn unescape(word: &str) -> Result<Vec<u8>, String> {
             bytes.push(first);
             continue;
         }
-        let digits = rest
-            .get(..2)
-            .and_then(|pair| std::str::from_utf8(pair).ok());
+        let digits = rest.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
         let byte = digits.and_then(|pair| u8::from_str_radix(pair, 16).ok());
         bytes.push(byte.ok_or("bad escape")?);
         rest = &rest[2..];

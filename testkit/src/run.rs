@@ -27,12 +27,7 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self {
-            tree_every: 50,
-            times: Times::ALL,
-            no_space_above: 512,
-            check: true,
-        }
+        Self { tree_every: 50, times: Times::ALL, no_space_above: 512, check: true }
     }
 }
 
@@ -74,18 +69,10 @@ pub fn run(
         rules,
     };
     for (step, op) in ops.iter().enumerate() {
-        pair.step(step, op).map_err(|what| Failure {
-            step,
-            what,
-            ops: ops[..=step].to_vec(),
-        })?;
+        pair.step(step, op).map_err(|what| Failure { step, what, ops: ops[..=step].to_vec() })?;
     }
     let at_end = pair.compare_trees();
-    at_end.map_err(|what| Failure {
-        step: ops.len(),
-        what,
-        ops: ops.to_vec(),
-    })?;
+    at_end.map_err(|what| Failure { step: ops.len(), what, ops: ops.to_vec() })?;
     Ok(pair.model)
 }
 
@@ -114,11 +101,7 @@ impl Pair<'_> {
         } else {
             let wanted = execute(&self.model, &mut self.model_handles, op);
             if !same(&wanted, &found) {
-                return Err(format!(
-                    "{op}: {} expected, {} found",
-                    show(&wanted),
-                    show(&found)
-                ));
+                return Err(format!("{op}: {} expected, {} found", show(&wanted), show(&found)));
             }
         }
         if (step + 1).is_multiple_of(self.rules.tree_every) {
@@ -138,8 +121,7 @@ impl Pair<'_> {
         if free > asked / 4096 + 2 + self.rules.no_space_above {
             return Err(format!("{op}: no space, but {free} pages are free"));
         }
-        self.compare_trees()
-            .map_err(|what| format!("{op}: no space, but changed: {what}"))
+        self.compare_trees().map_err(|what| format!("{op}: no space, but changed: {what}"))
     }
 
     fn compare_trees(&mut self) -> std::result::Result<(), String> {
@@ -152,10 +134,7 @@ impl Pair<'_> {
         self.compare_open()?;
         let inodes = (self.model.inodes(), self.system.fs().inodes());
         if inodes.0 != inodes.1 {
-            return Err(format!(
-                "{} inodes in use expected, {} found",
-                inodes.0, inodes.1
-            ));
+            return Err(format!("{} inodes in use expected, {} found", inodes.0, inodes.1));
         }
         if self.rules.check {
             self.system.check()?;
@@ -167,17 +146,12 @@ impl Pair<'_> {
     fn compare_open(&self) -> std::result::Result<(), String> {
         let fs = self.system.fs();
         for (slot, wanted) in &self.model_handles {
-            let found = self
-                .handles
-                .get(slot)
-                .ok_or_else(|| format!("@{slot} is not open"))?;
+            let found = self.handles.get(slot).ok_or_else(|| format!("@{slot} is not open"))?;
             let fail = |error: Error| format!("open file @{slot}: {error:?}");
             let want = self.model.getattr(*wanted).map_err(fail)?;
             let have = fs.getattr(*found).map_err(fail)?;
             if Value::of(&want) != Value::of(&have) {
-                return Err(format!(
-                    "open file @{slot}: {want:?} expected, {have:?} found"
-                ));
+                return Err(format!("open file @{slot}: {want:?} expected, {have:?} found"));
             }
             if want.mode & lode_engine::mode::TYPE == lode_engine::mode::FILE {
                 use crate::snapshot::contents;
@@ -214,11 +188,7 @@ pub fn run_new<S: System>(
     ops: &[Op],
     rules: &Rules,
 ) -> std::result::Result<S, Failure> {
-    let failed = |what| Failure {
-        step: ops.len(),
-        what,
-        ops: ops.to_vec(),
-    };
+    let failed = |what| Failure { step: ops.len(), what, ops: ops.to_vec() };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut system = new().map_err(failed)?;
         run(&mut system, ops, rules).map(|_| system)
@@ -246,16 +216,11 @@ pub fn run_and_shrink<S: System>(
         Err(failure) => failure,
     };
     // Rarely compared trees hide the step that went wrong.
-    let eager = Rules {
-        tree_every: 1,
-        ..*rules
-    };
+    let eager = Rules { tree_every: 1, ..*rules };
     if let Err(sooner) = run_new(new, &failure.ops, &eager) {
         failure = sooner;
     }
-    Err(shrink(failure, tries, &|ops| {
-        run_new(new, ops, &eager).err()
-    }))
+    Err(shrink(failure, tries, &|ops| run_new(new, ops, &eager).err()))
 }
 
 /// Leaves out pieces of a failing sequence, large ones first, while `fails` still fails.

@@ -42,15 +42,9 @@ pub struct Times {
 
 impl Times {
     /// All of them.
-    pub const ALL: Times = Times {
-        changes: true,
-        access: true,
-    };
+    pub const ALL: Times = Times { changes: true, access: true };
     /// None of them.
-    pub const NONE: Times = Times {
-        changes: false,
-        access: false,
-    };
+    pub const NONE: Times = Times { changes: false, access: false };
 }
 
 /// Looks at everything. `hint` is a snapshot of what should be there: the pages it knows of
@@ -68,14 +62,9 @@ pub fn snapshot(fs: &dyn Fs, times: Times, hint: Option<&Snapshot>) -> Result<Sn
             let mut children = children(fs, &path, ino)?;
             children.sort();
             for (name, child) in children.into_iter().rev() {
-                let parent = if mode & mode::TYPE == mode::DIRECTORY {
-                    ino
-                } else {
-                    child
-                };
-                let attr = fs
-                    .lookup(parent, &name)
-                    .map_err(|e| fail("lookup of a listed name", e))?;
+                let parent = if mode & mode::TYPE == mode::DIRECTORY { ino } else { child };
+                let attr =
+                    fs.lookup(parent, &name).map_err(|e| fail("lookup of a listed name", e))?;
                 if attr.ino != child {
                     return Err(format!("{path}: listing and lookup differ in the inode"));
                 }
@@ -112,19 +101,13 @@ fn children(fs: &dyn Fs, path: &Path, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, S
     })
     .map_err(|error| format!("{path}: listing: {error:?}"))?;
     for ((name, ino), kind) in children.iter().zip(kinds) {
-        let attr = fs
-            .getattr(*ino)
-            .map_err(|e| format!("{path}: child {name:?}: {e:?}"))?;
+        let attr = fs.getattr(*ino).map_err(|e| format!("{path}: child {name:?}: {e:?}"))?;
         if attr.mode & mode::TYPE != kind {
             return Err(format!("{path}: kind of {name:?} is wrong in the listing"));
         }
         if kind == mode::DIRECTORY {
-            let parent = fs
-                .parent(*ino)
-                .map_err(|e| format!("{path}: parent: {e:?}"))?;
-            let dotdot = fs
-                .lookup(*ino, b"..")
-                .map_err(|e| format!("{path}: ..: {e:?}"))?;
+            let parent = fs.parent(*ino).map_err(|e| format!("{path}: parent: {e:?}"))?;
+            let dotdot = fs.lookup(*ino, b"..").map_err(|e| format!("{path}: ..: {e:?}"))?;
             if parent != dir || dotdot.ino != dir {
                 return Err(format!("{path}: parent of {name:?} is {parent}, not {dir}"));
             }
@@ -179,12 +162,7 @@ pub fn contents(
     if size <= READ_WHOLE {
         offsets = (0..size.div_ceil(PAGE)).map(|page| page * PAGE).collect();
     } else {
-        offsets.extend(
-            hints
-                .iter()
-                .flat_map(|pages| pages.keys())
-                .filter(|&&at| at < size),
-        );
+        offsets.extend(hints.iter().flat_map(|pages| pages.keys()).filter(|&&at| at < size));
         offsets.push((size - 1) / PAGE * PAGE);
         offsets.sort_unstable();
         offsets.dedup();
@@ -194,19 +172,13 @@ pub fn contents(
     for at in offsets {
         let want = (size - at).min(PAGE) as usize;
         buffer.fill(0xA5);
-        let got = fs
-            .read(ino, at, &mut buffer)
-            .map_err(|e| format!("read at {at}: {e:?}"))?;
+        let got = fs.read(ino, at, &mut buffer).map_err(|e| format!("read at {at}: {e:?}"))?;
         if got != want {
-            return Err(format!(
-                "read at {at} of a file of {size} bytes gave {got} bytes"
-            ));
+            return Err(format!("read at {at} of a file of {size} bytes gave {got} bytes"));
         }
         if buffer[..got].iter().any(|&byte| byte != 0) {
             if data.binary_search(&at).is_err() {
-                return Err(format!(
-                    "seek calls the page at {at} a hole, but it holds data"
-                ));
+                return Err(format!("seek calls the page at {at} a hole, but it holds data"));
             }
             pages.insert(at, lode_pmem::crc32c(0, &buffer[..got]));
         }
@@ -224,13 +196,9 @@ fn data_pages(fs: &dyn Fs, ino: Ino, size: u64) -> Result<Vec<u64>, String> {
             Err(error) if is_gone(error) => break,
             Err(error) => return Err(format!("seek of data from {at}: {error:?}")),
         };
-        let end = fs
-            .seek(ino, start, false)
-            .map_err(|e| format!("seek of hole: {e:?}"))?;
+        let end = fs.seek(ino, start, false).map_err(|e| format!("seek of hole: {e:?}"))?;
         if start < at || end <= start || end > size {
-            return Err(format!(
-                "seek from {at} of {size}: data from {start} to {end}"
-            ));
+            return Err(format!("seek from {at} of {size}: data from {start} to {end}"));
         }
         pages.extend((start / PAGE..end.div_ceil(PAGE)).map(|page| page * PAGE));
         at = end;
@@ -260,11 +228,7 @@ fn differences(path: &Path, want: &Seen, have: &Seen) -> Vec<String> {
         lines.push(format!("{path}: {what}: {want} expected, {have} found"));
     };
     if want.attr != have.attr {
-        differ(
-            "attributes",
-            format!("{:?}", want.attr),
-            format!("{:?}", have.attr),
-        );
+        differ("attributes", format!("{:?}", want.attr), format!("{:?}", have.attr));
     }
     for (name, index) in [("atime", 0), ("mtime", 1), ("ctime", 2)] {
         if let (Some(want), Some(have)) = (want.times[index], have.times[index])
@@ -274,24 +238,13 @@ fn differences(path: &Path, want: &Seen, have: &Seen) -> Vec<String> {
         }
     }
     if want.target != have.target {
-        differ(
-            "target",
-            format!("{:?}", want.target),
-            format!("{:?}", have.target),
-        );
+        differ("target", format!("{:?}", want.target), format!("{:?}", have.target));
     }
     if want.same_as != have.same_as {
-        differ(
-            "hard link of",
-            want.same_as.to_string(),
-            have.same_as.to_string(),
-        );
+        differ("hard link of", want.same_as.to_string(), have.same_as.to_string());
     }
     let all = want.pages.keys().chain(have.pages.keys());
-    if let Some(at) = all
-        .filter(|at| want.pages.get(at) != have.pages.get(at))
-        .min()
-    {
+    if let Some(at) = all.filter(|at| want.pages.get(at) != have.pages.get(at)).min() {
         let show = |page: Option<&u32>| page.map_or("zeros".into(), |crc| format!("{crc:08x}"));
         let what = format!("page at {at}");
         differ(&what, show(want.pages.get(at)), show(have.pages.get(at)));

@@ -59,12 +59,7 @@ impl PoolSystem {
             .map_err(|e| format!("{}: {e:?}", say("format")))?;
         let pool = Pool::open(memory.clone(), host.clone(), &options)
             .map_err(|e| format!("{}: {e:?}", say("open")))?;
-        Ok(Self {
-            memory,
-            host,
-            options,
-            pool,
-        })
+        Ok(Self { memory, host, options, pool })
     }
 
     /// The pool.
@@ -99,9 +94,7 @@ impl System for PoolSystem {
 
     fn remount(&mut self, clean: bool) -> Result<(), String> {
         if clean {
-            self.pool
-                .close()
-                .map_err(|error| format!("close: {error:?}"))?;
+            self.pool.close().map_err(|error| format!("close: {error:?}"))?;
         }
         // A copy, so that what the old pool does when it is dropped can't help.
         self.memory = self.memory.copy();
@@ -115,10 +108,7 @@ impl System for PoolSystem {
     }
 
     fn check(&self) -> Result<(), String> {
-        let report = self
-            .pool
-            .check(&mut |_, _| ())
-            .map_err(|e| format!("check: {e:?}"))?;
+        let report = self.pool.check(&mut |_, _| ()).map_err(|e| format!("check: {e:?}"))?;
         match report.damage.first() {
             Some(damage) => Err(format!("check: {damage} (of {})", report.damage.len())),
             None => Ok(()),

@@ -31,10 +31,7 @@ impl Tmpfs {
         }
         let _ = std::fs::remove_dir_all(&root);
         match std::fs::create_dir(&root) {
-            Ok(()) => Some(Self {
-                root,
-                open: BTreeMap::new(),
-            }),
+            Ok(()) => Some(Self { root, open: BTreeMap::new() }),
             Err(error) => {
                 println!("skipped: no /dev/shm to write to ({error})");
                 None
@@ -44,9 +41,7 @@ impl Tmpfs {
 
     /// Where a path is.
     pub fn at(&self, path: &Path) -> PathBuf {
-        path.0.iter().fold(self.root.clone(), |at, name| {
-            at.join(OsStr::from_bytes(name))
-        })
+        path.0.iter().fold(self.root.clone(), |at, name| at.join(OsStr::from_bytes(name)))
     }
 
     fn file(&self, target: &Target) -> io::Result<File> {
@@ -62,10 +57,7 @@ impl Tmpfs {
                 Ok(sys::open(&path, flags, sys::Mode::empty())?.into())
             }
             Target::Handle(slot) => {
-                let file = self
-                    .open
-                    .get(slot)
-                    .ok_or(io::Error::from_raw_os_error(22))?;
+                let file = self.open.get(slot).ok_or(io::Error::from_raw_os_error(22))?;
                 file.try_clone()
             }
         }
@@ -73,11 +65,7 @@ impl Tmpfs {
 
     fn data_file(&self, target: &Target) -> io::Result<File> {
         let file = self.file(target)?;
-        if file.metadata()?.is_file() {
-            Ok(file)
-        } else {
-            Err(io::Error::from_raw_os_error(22))
-        }
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::from_raw_os_error(22)) }
     }
 
     fn stat(&self, target: &Target) -> io::Result<Metadata> {
@@ -97,10 +85,7 @@ impl Tmpfs {
                 std::os::unix::fs::lchown(&at, Some(3), Some(5))?;
                 self.value(&Target::Path(path.clone()))
             }
-            Op::Link {
-                from: Target::Path(from),
-                to,
-            } => {
+            Op::Link { from: Target::Path(from), to } => {
                 let flags = sys::AtFlags::empty();
                 sys::linkat(sys::CWD, self.at(from), sys::CWD, self.at(to), flags)?;
                 self.value(&Target::Path(to.clone()))
@@ -113,20 +98,12 @@ impl Tmpfs {
                     RenameMode::NoReplace => sys::RenameFlags::NOREPLACE,
                     RenameMode::Exchange => sys::RenameFlags::EXCHANGE,
                 };
-                done(sys::renameat_with(
-                    sys::CWD,
-                    self.at(from),
-                    sys::CWD,
-                    self.at(to),
-                    flags,
-                ))
+                done(sys::renameat_with(sys::CWD, self.at(from), sys::CWD, self.at(to), flags))
             }
             Op::Stat { of } => self.value(of),
-            Op::Readlink { path } => Ok(Value::Bytes(
-                std::fs::read_link(self.at(path))?
-                    .into_os_string()
-                    .into_vec(),
-            )),
+            Op::Readlink { path } => {
+                Ok(Value::Bytes(std::fs::read_link(self.at(path))?.into_os_string().into_vec()))
+            }
             Op::List { path } => self.list(path).map(Value::Names),
             Op::Open { path, slot } => {
                 let file = self.file(&Target::Path(path.clone()))?;
@@ -134,9 +111,7 @@ impl Tmpfs {
                 Ok(Value::Done)
             }
             Op::Close { slot } => {
-                self.open
-                    .remove(slot)
-                    .ok_or(io::Error::from_raw_os_error(22))?;
+                self.open.remove(slot).ok_or(io::Error::from_raw_os_error(22))?;
                 Ok(Value::Done)
             }
             _ => self.apply_to_file(op),
@@ -178,15 +153,9 @@ impl Tmpfs {
                 bytes.truncate(got);
                 Ok(Value::Bytes(bytes))
             }
-            Op::Fallocate {
-                of,
-                how,
-                offset,
-                len,
-            } => {
+            Op::Fallocate { of, how, offset, len } => {
                 let file = self.data_file(of)?;
-                self.fallocate(&file, *how, *offset, *len)
-                    .map(|()| Value::Done)
+                self.fallocate(&file, *how, *offset, *len).map(|()| Value::Done)
             }
             Op::Fsync { of } => self.stat(of).map(|_| Value::Done),
             _ => Err(io::Error::from_raw_os_error(22)),
@@ -221,10 +190,7 @@ impl Tmpfs {
         let at = match of {
             Target::Path(path) => self.at(path),
             Target::Handle(slot) => {
-                let file = self
-                    .open
-                    .get(slot)
-                    .ok_or(io::Error::from_raw_os_error(22))?;
+                let file = self.open.get(slot).ok_or(io::Error::from_raw_os_error(22))?;
                 PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
             }
         };
@@ -240,11 +206,7 @@ impl Tmpfs {
         }
         let follow = matches!(of, Target::Handle(_));
         if attrs.uid.is_some() || attrs.gid.is_some() {
-            let chown = if follow {
-                std::os::unix::fs::chown
-            } else {
-                std::os::unix::fs::lchown
-            };
+            let chown = if follow { std::os::unix::fs::chown } else { std::os::unix::fs::lchown };
             chown(&at, attrs.uid, attrs.gid)?;
         }
         let time = |ns: Option<i64>| match ns {
@@ -252,21 +214,14 @@ impl Tmpfs {
                 tv_sec: ns.div_euclid(1_000_000_000),
                 tv_nsec: ns.rem_euclid(1_000_000_000),
             },
-            None => sys::Timespec {
-                tv_sec: 0,
-                tv_nsec: sys::UTIME_OMIT,
-            },
+            None => sys::Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT },
         };
         if attrs.atime.is_some() || attrs.mtime.is_some() {
             let times = sys::Timestamps {
                 last_access: time(attrs.atime),
                 last_modification: time(attrs.mtime),
             };
-            let flags = if follow {
-                sys::AtFlags::empty()
-            } else {
-                sys::AtFlags::SYMLINK_NOFOLLOW
-            };
+            let flags = if follow { sys::AtFlags::empty() } else { sys::AtFlags::SYMLINK_NOFOLLOW };
             sys::utimensat(sys::CWD, &at, &times, flags)?;
         }
         self.value(of)
