@@ -4,9 +4,13 @@
 //! * [`op`], [`parse`], [`generate`]: operations as values, printed, replayed, random
 //! * [`fs`], [`mod@execute`], [`mod@snapshot`], [`system`], [`mod@run`]: the same operations on a pool
 //!   and on the model, compared step by step, failures shrunk
+//! * [`format`], [`damage`], [`trial`]: images that are wrong, sealed or not, and what an
+//!   engine may make of them
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod damage;
 pub mod execute;
+pub mod format;
 pub mod fs;
 pub mod generate;
 mod host;
@@ -17,6 +21,7 @@ pub mod rng;
 pub mod run;
 pub mod snapshot;
 pub mod system;
+pub mod trial;
 
 pub use host::TestHost;
 pub use memory::Memory;
