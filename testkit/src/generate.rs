@@ -1,7 +1,9 @@
 //! Random sequences of operations, by seed.
 
-use lode_engine::{Fallocate, RenameMode, mode};
+use lode_engine::{Fallocate, NewInode, RenameMode, mode};
+use lode_model::Model;
 
+use crate::execute::{Handles, execute, resolve};
 use crate::op::{Attrs, Fill, ODD_SEEDS, Op, Path, Target, odd_name};
 use crate::rng::Rng;
 
@@ -36,7 +38,7 @@ impl Default for Shape {
     fn default() -> Self {
         Self {
             below: Path::root(),
-            names: 5,
+            names: 8,
             odd_names: true,
             depth: 5,
             offset_max: 64 * 1024,
@@ -50,23 +52,37 @@ impl Default for Shape {
     }
 }
 
-/// Makes operations. It remembers, roughly, what it has made, so that most operations meet
-/// something.
+/// Makes operations. It does them on a model of its own, so that most of them meet something.
 #[derive(Clone, Debug)]
 pub struct Generator {
     rng: Rng,
     shape: Shape,
+    model: Model,
+    handles: Handles,
+    /// What there was when it last looked; the first directory is where all begins.
     dirs: Vec<Path>,
     files: Vec<Path>,
+    since_look: usize,
 }
 
-const REMEMBERED: usize = 40;
+/// Operations between two looks at what there is.
+const LOOK_EVERY: usize = 4;
+/// Files from which on more are removed than made.
+const MANY: usize = 60;
 const EDGES: [u64; 12] = [8, 16, 56, 64, 128, 512, 1024, 4096, 8192, 12_288, 65_536, 2 << 20];
 
 impl Generator {
     /// A generator.
     pub fn new(seed: u64, shape: Shape) -> Self {
-        Self { rng: Rng::new(seed), dirs: vec![shape.below.clone()], files: Vec::new(), shape }
+        let model = Model::new();
+        let new = NewInode { mode: mode::DIRECTORY | 0o755, uid: 0, gid: 0, rdev: 0 };
+        let mut dir = model.root();
+        for name in &shape.below.0 {
+            dir = model.create(dir, name, &new).map_or(dir, |attr| attr.ino);
+        }
+        let dirs = vec![shape.below.clone()];
+        let rng = Rng::new(seed);
+        Self { rng, shape, model, handles: Handles::new(), dirs, files: Vec::new(), since_look: 0 }
     }
 
     /// The next `count` operations.
@@ -76,12 +92,29 @@ impl Generator {
 
     /// The next operation.
     pub fn op(&mut self) -> Op {
+        let op = self.choose();
+        if matches!(op, Op::Remount | Op::Crash) {
+            self.handles.clear();
+            self.model.release_all();
+        }
+        let _ = execute(&self.model, &mut self.handles, &op);
+        self.since_look += 1;
+        if self.since_look >= LOOK_EVERY {
+            self.look();
+        }
+        op
+    }
+
+    fn choose(&mut self) -> Op {
         let (remount, maintain) = (self.shape.remount_every, self.shape.maintain_every);
         if remount > 0 && self.rng.once_in(remount) {
             return if self.rng.once_in(2) { Op::Remount } else { Op::Crash };
         }
         if maintain > 0 && self.rng.once_in(maintain) {
             return Op::Maintain;
+        }
+        if self.files.len() > MANY && self.rng.once_in(4) {
+            return Op::Unlink { path: self.rng.pick(&self.files) };
         }
         match self.rng.below(100) {
             0..42 => self.namespace_op(),
@@ -90,22 +123,44 @@ impl Generator {
         }
     }
 
+    /// Looks at what there is now.
+    fn look(&mut self) {
+        self.since_look = 0;
+        self.dirs.clear();
+        self.files.clear();
+        let below = self.shape.below.clone();
+        let Ok(top) = resolve(&self.model, &below) else {
+            self.dirs.push(below);
+            return;
+        };
+        let mut todo = vec![(below, top)];
+        while let Some((path, dir)) = todo.pop() {
+            let _ = self.model.readdir(dir, 0, &mut |entry| {
+                let child = path.join(entry.name);
+                if entry.kind == mode::DIRECTORY {
+                    todo.push((child, entry.ino));
+                } else {
+                    self.files.push(child);
+                }
+                true
+            });
+            self.dirs.push(path);
+        }
+    }
+
     fn namespace_op(&mut self) -> Op {
         match self.rng.below(42) {
             0..9 => self.create(),
             9..14 => {
                 let path = self.new_path();
-                self.remember_dir(&path);
                 Op::Create { path, mode: mode::DIRECTORY | self.permissions(), rdev: 0 }
             }
             14..16 => {
                 let path = self.new_path();
-                self.remember_file(&path);
                 Op::Symlink { path, target: self.link_target() }
             }
             16..20 => {
                 let (from, to) = (self.target(), self.new_path());
-                self.remember_file(&to);
                 Op::Link { from, to }
             }
             20..27 => Op::Unlink { path: self.some_file() },
@@ -116,7 +171,6 @@ impl Generator {
 
     fn create(&mut self) -> Op {
         let path = self.new_path();
-        self.remember_file(&path);
         let rdev = (self.rng.below(200) << 32) | self.rng.below(200);
         let (kind, rdev) = match self.rng.below(14) {
             0 => (mode::FIFO, 0),
@@ -136,11 +190,6 @@ impl Generator {
             1 => RenameMode::Exchange,
             _ => RenameMode::Replace,
         };
-        if self.dirs.contains(&from) {
-            self.remember_dir(&to);
-        } else {
-            self.remember_file(&to);
-        }
         Op::Rename { from, to, how }
     }
 
@@ -225,16 +274,17 @@ impl Generator {
     }
 
     fn some_path(&mut self) -> Path {
-        let path = match self.rng.below(4) {
+        let path = match self.rng.below(8) {
             0 => self.new_path(),
-            1 if !self.files.is_empty() => self.rng.pick(&self.files),
+            1..4 if !self.files.is_empty() => self.rng.pick(&self.files),
             _ => self.rng.pick(&self.dirs),
         };
         if path == self.shape.below { self.new_path() } else { path }
     }
 
+    /// A name in some directory; now and then below a file, which can't be.
     fn new_path(&mut self) -> Path {
-        let dir = match self.rng.below(8) {
+        let dir = match self.rng.below(25) {
             0 if !self.files.is_empty() => self.rng.pick(&self.files),
             _ => self.rng.pick(&self.dirs),
         };
@@ -294,26 +344,5 @@ impl Generator {
 
     fn fill(&mut self) -> Fill {
         Fill { len: self.len(), fill: if self.rng.once_in(15) { 0 } else { self.rng.below(1000) } }
-    }
-
-    fn remember_dir(&mut self, path: &Path) {
-        remember(&mut self.rng, &mut self.dirs, path);
-    }
-
-    fn remember_file(&mut self, path: &Path) {
-        remember(&mut self.rng, &mut self.files, path);
-    }
-}
-
-fn remember(rng: &mut Rng, paths: &mut Vec<Path>, path: &Path) {
-    if paths.contains(path) {
-        return;
-    }
-    if paths.len() < REMEMBERED {
-        paths.push(path.clone());
-    } else {
-        // The first one of directories is where everything begins.
-        let index = 1 + rng.below(REMEMBERED as u64 - 1) as usize;
-        paths[index] = path.clone();
     }
 }

@@ -229,6 +229,7 @@ pub fn shrink(failure: Failure, tries: usize, fails: &dyn Fn(&[Op]) -> Option<Fa
     let mut left = tries;
     let mut piece = (best.ops.len() / 2).max(1);
     loop {
+        let before = best.ops.len();
         let mut from = 0;
         while from < best.ops.len() && left > 0 {
             left -= 1;
@@ -239,9 +240,9 @@ pub fn shrink(failure: Failure, tries: usize, fails: &dyn Fn(&[Op]) -> Option<Fa
                 None => from += piece,
             }
         }
-        if piece == 1 || left == 0 {
+        if left == 0 || (piece == 1 && best.ops.len() == before) {
             return best;
         }
-        piece /= 2;
+        piece = (piece / 2).max(1);
     }
 }
