@@ -4,7 +4,7 @@ use lode_pmem::{Door, Medium};
 
 use crate::layout::{
     Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, PieceHeader,
-    POOL_PAGES_LEAST, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, put_seal,
+    POOL_PAGES_LEAST, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
 };
 use crate::{
     Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode,
@@ -122,13 +122,18 @@ fn store_first<M: Medium>(
     let (log_nonce, piece_nonce) = (session | 2, session | 3);
     let piece_bytes = PAGE_BYTES << superblock.piece_log2;
     let lane_bytes = (geometry.first_page() - 1) * PAGE_BYTES;
-    let lane_words = u64::from(superblock.lanes) * 8;
+    let lane_words = u64::from(superblock.lanes) * (2 * LINE + 8);
     let mut window = door.window(
         lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 8 * LINE,
         &counters,
     );
     window.zero_nt(PAGE_BYTES, lane_bytes);
-    for lane in 1..superblock.lanes {
+    for lane in 0..superblock.lanes {
+        for copy in 0..2 {
+            let at = geometry.lane_at(lane) + copy * LINE;
+            let mark = Watermark { session: FIRST_SESSION, sequence: 0, version: copy + 1 };
+            window.store_line(at, &mark.line(&seed, at));
+        }
         let at = geometry.lane_at(lane) + LANE_CHAIN_AT;
         window.store_word(at, Link::none(&seed, at));
     }
