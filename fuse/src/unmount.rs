@@ -20,10 +20,7 @@ const IN_USE: Duration = Duration::from_millis(500);
 /// [`MountError::NotMounted`], [`MountError::Unmount`] (with EBUSY where it is in use),
 /// [`MountError::Answer`] where the pool could not be closed cleanly.
 pub fn unmount(dir: &Path, lazy: bool, timeout: Duration) -> Result<()> {
-    let fail = |source| MountError::Unmount {
-        path: dir.into(),
-        source,
-    };
+    let fail = |source| MountError::Unmount { path: dir.into(), source };
     let point = mountpoint::canonical(dir).map_err(fail)?;
     let top = mountpoint::mounted_at(&point).map_err(fail)?;
     if top.is_none_or(|top| top.fs_type != FS_TYPE) {

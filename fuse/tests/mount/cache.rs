@@ -55,16 +55,10 @@ fn a_replaced_file_with_other_links_is_not_stale() {
     fs::rename(mount.path("new"), mount.path("target")).unwrap();
     let after = stat(mount.path("other"));
     assert_eq!(after.nlink(), 1);
-    assert!(
-        changed(&after) > changed(&other),
-        "the replaced file's change time"
-    );
+    assert!(changed(&after) > changed(&other), "the replaced file's change time");
     let moved = stat(mount.path("target"));
     assert_eq!(moved.ino(), new.ino());
-    assert!(
-        changed(&moved) > changed(&new),
-        "the moved file's change time"
-    );
+    assert!(changed(&moved) > changed(&new), "the moved file's change time");
     assert_eq!(errno(fs::metadata(mount.path("new"))), libc::ENOENT);
 }
 
@@ -93,10 +87,7 @@ fn directories_show_every_change_of_their_names() {
     let mut last = stat(&d);
     let mut moved = |what: &str, links: u64| {
         let now = stat(&d);
-        assert!(
-            modified(&now) > modified(&last),
-            "{what}: modification time"
-        );
+        assert!(modified(&now) > modified(&last), "{what}: modification time");
         assert!(changed(&now) > changed(&last), "{what}: change time");
         assert_eq!(now.nlink(), links, "{what}: links");
         last = now;
@@ -127,21 +118,13 @@ fn directories_show_every_change_of_their_names() {
 fn sizes_times_and_blocks_follow_writes() {
     let Some(mount) = Mount::new() else { return };
     let path = mount.path("file");
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .unwrap();
+    let file =
+        File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     let mut last = stat(&path);
     let mut check = |what: &str, size: u64, blocks: u64| {
         let now = stat(&path);
         assert_eq!((now.len(), now.blocks()), (size, blocks), "{what}");
-        assert!(
-            modified(&now) > modified(&last) && changed(&now) > changed(&last),
-            "{what}"
-        );
+        assert!(modified(&now) > modified(&last) && changed(&now) > changed(&last), "{what}");
         last = now;
         tick();
     };
@@ -179,11 +162,7 @@ fn absent_names_appear_when_they_are_made() {
     let Some(mount) = Mount::new() else { return };
     for round in 0..3 {
         for name in ["a", "b", "c", "d"] {
-            assert_eq!(
-                errno(fs::metadata(mount.path(name))),
-                libc::ENOENT,
-                "round {round}"
-            );
+            assert_eq!(errno(fs::metadata(mount.path(name))), libc::ENOENT, "round {round}");
         }
         fs::write(mount.path("a"), "").unwrap();
         fs::hard_link(mount.path("a"), mount.path("b")).unwrap();
@@ -210,24 +189,14 @@ fn a_read_of_the_pool_moves_the_access_time_once() {
     let before = stat(&path);
     tick();
     let mut text = String::new();
-    File::open(&path)
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
+    File::open(&path).unwrap().read_to_string(&mut text).unwrap();
     let read = stat(&path);
     let time = |of: &Metadata| (of.atime(), of.atime_nsec());
-    assert!(
-        time(&read) > time(&before),
-        "read for the first time since it was modified"
-    );
+    assert!(time(&read) > time(&before), "read for the first time since it was modified");
     assert_eq!(changed(&read), changed(&before));
     tick();
     assert_eq!(fs::read_to_string(&path).unwrap(), "text");
-    assert_eq!(
-        time(&stat(&path)),
-        time(&read),
-        "later than the modification already"
-    );
+    assert_eq!(time(&stat(&path)), time(&read), "later than the modification already");
 }
 
 #[test]
@@ -238,11 +207,8 @@ fn cached_reads_ask_the_server_nothing() {
     fs::create_dir(mount.path("dir")).unwrap();
     fs::read_dir(mount.path("dir")).unwrap().for_each(drop);
     assert_eq!(fs::read(&path).unwrap().len(), 100_000);
-    let count = |mount: &Mount, op: &str| {
-        mount.client().ask("stats").unwrap()["ops"][op]
-            .as_u64()
-            .unwrap()
-    };
+    let count =
+        |mount: &Mount, op: &str| mount.client().ask("stats").unwrap()["ops"][op].as_u64().unwrap();
     let before = ["lookup", "read", "readdir", "fsync"].map(|op| count(&mount, op));
     for _ in 0..100 {
         assert_eq!(fs::read(&path).unwrap().len(), 100_000);
@@ -251,8 +217,5 @@ fn cached_reads_ask_the_server_nothing() {
     }
     let after = ["lookup", "read", "readdir", "fsync"].map(|op| count(&mount, op));
     assert_eq!(after[1..], before[1..]);
-    assert!(
-        after[0] <= before[0] + 1,
-        "an absent name is asked for once"
-    );
+    assert!(after[0] <= before[0] + 1, "an absent name is asked for once");
 }

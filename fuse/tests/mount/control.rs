@@ -76,18 +76,13 @@ fn nonsense_is_answered_or_dropped() {
         (&[b'x'; 200_000], "long"),
     ] {
         let mut stream = UnixStream::connect(socket(&mount)).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         // It may hang up before it has read everything.
         let _ = stream.write_all(sent);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
-        assert!(
-            answer.contains("\"ok\":false") && answer.contains(expected),
-            "{answer}"
-        );
+        assert!(answer.contains("\"ok\":false") && answer.contains(expected), "{answer}");
     }
     assert_eq!(mount.client().ask("ping").unwrap()["ok"], true);
 }
@@ -95,9 +90,7 @@ fn nonsense_is_answered_or_dropped() {
 #[test]
 fn many_idle_peers_are_too_many_and_harmless() {
     let Some(mount) = Mount::new() else { return };
-    let idle: Vec<_> = (0..200)
-        .map_while(|_| UnixStream::connect(socket(&mount)).ok())
-        .collect();
+    let idle: Vec<_> = (0..200).map_while(|_| UnixStream::connect(socket(&mount)).ok()).collect();
     fs::write(mount.path("file"), "served all the while").unwrap();
     drop(idle);
     eventually(|| {
@@ -115,11 +108,7 @@ fn several_requests_go_through_one_connection() {
     }
     let error = client.ask("nothing");
     assert!(matches!(error, Err(MountError::Answer { .. })));
-    assert_eq!(
-        client.ask("ping").unwrap()["ok"],
-        true,
-        "an error does not end it"
-    );
+    assert_eq!(client.ask("ping").unwrap()["ok"], true, "an error does not end it");
 }
 
 #[test]

@@ -10,13 +10,7 @@ use crate::support::{Mount, errno, shell};
 
 fn open(mount: &Mount, name: &str) -> File {
     let mut options = File::options();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(mount.path(name))
-        .unwrap()
+    options.read(true).write(true).create(true).truncate(false).open(mount.path(name)).unwrap()
 }
 
 #[test]
@@ -29,10 +23,7 @@ fn holes_are_found_and_read_as_zeros() {
     let data = |at| seek(&file, SeekFrom::Data(at));
     let hole = |at| seek(&file, SeekFrom::Hole(at));
     assert_eq!((data(0), hole(0)), (Ok(0), Ok(4096)));
-    assert_eq!(
-        (data(4096), hole(1 << 20)),
-        (Ok(1 << 20), Ok((1 << 20) + 4096))
-    );
+    assert_eq!((data(4096), hole(1 << 20)), (Ok(1 << 20), Ok((1 << 20) + 4096)));
     assert_eq!(data(2 << 20), Err(rustix::io::Errno::NXIO));
     assert_eq!(hole(2 << 20), Ok(2 << 20));
     assert_eq!(hole(3 << 20), Err(rustix::io::Errno::NXIO));
@@ -100,8 +91,7 @@ fn readers_and_writers_of_one_file_at_once() {
     const PIECE: usize = 64 << 10;
     const PIECES: u64 = 32;
     let file = open(&mount, "file");
-    file.write_all_at(&vec![0; PIECE * PIECES as usize], 0)
-        .unwrap();
+    file.write_all_at(&vec![0; PIECE * PIECES as usize], 0).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for reader in 0..4_u64 {
@@ -120,31 +110,18 @@ fn readers_and_writers_of_one_file_at_once() {
                 scope.spawn(move || {
                     for round in 1..=50_u8 {
                         for piece in (writer..PIECES).step_by(4) {
-                            file.write_all_at(&vec![round; PIECE], piece * PIECE as u64)
-                                .unwrap();
+                            file.write_all_at(&vec![round; PIECE], piece * PIECE as u64).unwrap();
                         }
                     }
                 })
             })
             .collect();
-        writers
-            .into_iter()
-            .for_each(|writer| writer.join().unwrap());
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
         done.store(true, Relaxed);
     });
-    assert!(
-        fs::read(mount.path("file"))
-            .unwrap()
-            .iter()
-            .all(|byte| *byte == 50)
-    );
+    assert!(fs::read(mount.path("file")).unwrap().iter().all(|byte| *byte == 50));
     let mount = mount.unmount().mount();
-    assert!(
-        fs::read(mount.path("file"))
-            .unwrap()
-            .iter()
-            .all(|byte| *byte == 50)
-    );
+    assert!(fs::read(mount.path("file")).unwrap().iter().all(|byte| *byte == 50));
 }
 
 #[test]
@@ -160,16 +137,12 @@ fn direct_io_and_cached_io_see_the_same() {
     let direct = direct.unwrap();
     let mut space = vec![2_u8; 8192];
     let skip = space.as_ptr().align_offset(4096);
-    direct
-        .write_all_at(&space[skip..skip + 4096], 4096)
-        .unwrap();
+    direct.write_all_at(&space[skip..skip + 4096], 4096).unwrap();
     let mut bytes = [0; 16384];
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert!(bytes[..4096].iter().all(|b| *b == 1) && bytes[4096..8192].iter().all(|b| *b == 2));
     file.write_all_at(&[3; 4096], 4096).unwrap();
-    direct
-        .read_exact_at(&mut space[skip..skip + 4096], 4096)
-        .unwrap();
+    direct.read_exact_at(&mut space[skip..skip + 4096], 4096).unwrap();
     assert!(space[skip..skip + 4096].iter().all(|b| *b == 3));
 }
 
@@ -261,10 +234,7 @@ impl Map {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place the kernel chooses touches nothing that exists.
         let at = unsafe { mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0) };
-        Self {
-            at: at.unwrap().cast(),
-            len,
-        }
+        Self { at: at.unwrap().cast(), len }
     }
 
     fn get(&self, at: usize) -> u8 {

@@ -20,17 +20,10 @@ fn signals_unmount_cleanly() {
         mount.signal(signal);
         assert!(mount.wait().success());
         assert_eq!(mountpoint::mounted_at(&mount.root).unwrap(), None);
-        assert_eq!(
-            fs::read_dir(mount.place.control()).unwrap().count(),
-            0,
-            "no socket is left"
-        );
+        assert_eq!(fs::read_dir(mount.place.control()).unwrap().count(), 0, "no socket is left");
         let mount = mount.into_place().mount();
         assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "kept");
-        assert_eq!(
-            mount.client().ask("info").unwrap()["opening"]["clean"],
-            true
-        );
+        assert_eq!(mount.client().ask("info").unwrap()["opening"]["clean"], true);
     }
 }
 
@@ -48,10 +41,7 @@ fn unmounting_ends_the_server() {
     assert!(!mount.path("file").exists());
     let mount = mount.into_place().mount();
     assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "kept");
-    assert_eq!(
-        mount.client().ask("info").unwrap()["opening"]["clean"],
-        true
-    );
+    assert_eq!(mount.client().ask("info").unwrap()["opening"]["clean"], true);
 }
 
 #[test]
@@ -70,14 +60,8 @@ fn a_mount_in_use_is_not_unmounted_but_ends_with_its_server() {
     assert!(start.elapsed() < Duration::from_secs(8));
     assert_eq!(errno(file.write_all(b"more")), libc::ENOTCONN);
     let mount = mount.into_place().mount();
-    assert_eq!(
-        fs::read_to_string(mount.path("file")).unwrap(),
-        "acknowledged"
-    );
-    assert_eq!(
-        mount.client().ask("info").unwrap()["opening"]["clean"],
-        true
-    );
+    assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "acknowledged");
+    assert_eq!(mount.client().ask("info").unwrap()["opening"]["clean"], true);
 }
 
 #[test]
@@ -89,10 +73,7 @@ fn writers_are_stopped_between_requests() {
     let acknowledged = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut written = 0_u64;
-            while file
-                .write_all_at(&written.to_le_bytes(), written * 8)
-                .is_ok()
-            {
+            while file.write_all_at(&written.to_le_bytes(), written * 8).is_ok() {
                 written += 1;
             }
             written
@@ -126,19 +107,10 @@ fn a_killed_server_leaves_a_mount_point_that_says_so_and_can_be_used_again() {
     assert_eq!(errno(fs::read(&file)), libc::ENOTCONN);
     assert_eq!(errno(fs::write(root.join("new"), "")), libc::ENOTCONN);
     let mount = place.mount();
-    assert_eq!(
-        fs::read_to_string(mount.path("file")).unwrap(),
-        "acknowledged"
-    );
-    let here = mountpoint::mounts()
-        .unwrap()
-        .into_iter()
-        .filter(|m| m.point == mount.root);
+    assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "acknowledged");
+    let here = mountpoint::mounts().unwrap().into_iter().filter(|m| m.point == mount.root);
     assert_eq!(here.count(), 1, "the dead mount is gone");
-    assert_eq!(
-        mount.client().ask("info").unwrap()["opening"]["clean"],
-        false
-    );
+    assert_eq!(mount.client().ask("info").unwrap()["opening"]["clean"], false);
 }
 
 #[test]
@@ -177,10 +149,7 @@ fn mount_points_with_odd_names_and_contents_work() {
     let mount = place.mount();
     assert!(!mount.path("below").exists());
     let place = mount.unmount();
-    assert_eq!(
-        fs::read_to_string(place.point().join("below")).unwrap(),
-        "covered"
-    );
+    assert_eq!(fs::read_to_string(place.point().join("below")).unwrap(), "covered");
 }
 
 #[test]

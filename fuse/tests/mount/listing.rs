@@ -13,9 +13,7 @@ const MANY: usize = 10_000;
 fn fill(mount: &Mount) -> HashSet<String> {
     fs::create_dir(mount.path("dir")).unwrap();
     let names: HashSet<String> = (0..MANY).map(|i| format!("file-{i}")).collect();
-    names
-        .iter()
-        .for_each(|name| fs::write(mount.path("dir").join(name), "").unwrap());
+    names.iter().for_each(|name| fs::write(mount.path("dir").join(name), "").unwrap());
     names
 }
 
@@ -50,11 +48,7 @@ fn dots_are_listed_first() {
         .map(|entry| (entry.file_name().to_str().unwrap().to_owned(), entry.ino()))
         .collect();
     let of = |path: &str| fs::metadata(mount.path(path)).unwrap().ino();
-    let expected = [
-        (".", of("dir")),
-        ("..", of("dir/..")),
-        ("sub", of("dir/sub")),
-    ];
+    let expected = [(".", of("dir")), ("..", of("dir/..")), ("sub", of("dir/sub"))];
     assert_eq!(numbers, expected.map(|(name, ino)| (name.to_owned(), ino)));
     assert_eq!(of("dir/.."), fs::metadata(&mount.root).unwrap().ino());
 }
@@ -65,10 +59,7 @@ fn ten_thousand_files_are_deleted_while_they_are_listed() {
     let mut left = fill(&mount);
     for entry in fs::read_dir(mount.path("dir")).unwrap() {
         let entry = entry.unwrap();
-        assert!(
-            left.remove(entry.file_name().to_str().unwrap()),
-            "listed twice"
-        );
+        assert!(left.remove(entry.file_name().to_str().unwrap()), "listed twice");
         fs::remove_file(entry.path()).unwrap();
     }
     assert!(left.is_empty(), "{} were not listed", left.len());
@@ -104,10 +95,7 @@ fn a_position_stays_while_other_names_go() {
     let mut entries: Vec<(String, i64)> = Vec::new();
     while let Some(entry) = listing.read() {
         let entry = entry.unwrap();
-        entries.push((
-            entry.file_name().to_str().unwrap().to_owned(),
-            entry.offset() as i64,
-        ));
+        entries.push((entry.file_name().to_str().unwrap().to_owned(), entry.offset() as i64));
     }
     let middle = entries.len() / 2;
     for (name, _) in &entries[2..middle] {
@@ -125,9 +113,6 @@ fn a_position_stays_while_other_names_go() {
 fn the_root_lists_like_any_directory() {
     let Some(mount) = Mount::new() else { return };
     fs::write(mount.path("file"), "").unwrap();
-    let listed: Vec<_> = fs::read_dir(&mount.root)
-        .unwrap()
-        .map(|e| e.unwrap().ino())
-        .collect();
+    let listed: Vec<_> = fs::read_dir(&mount.root).unwrap().map(|e| e.unwrap().ino()).collect();
     assert_eq!(listed, [fs::metadata(mount.path("file")).unwrap().ino()]);
 }

@@ -8,13 +8,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::support::{Mount, errno, shell};
 
 fn rename2(mount: &Mount, from: &str, to: &str, flags: RenameFlags) -> std::io::Result<()> {
-    Ok(renameat_with(
-        CWD,
-        mount.path(from),
-        CWD,
-        mount.path(to),
-        flags,
-    )?)
+    Ok(renameat_with(CWD, mount.path(from), CWD, mount.path(to), flags)?)
 }
 
 #[test]
@@ -34,10 +28,7 @@ fn rename_replaces_keeps_or_swaps() {
     rename2(&mount, "b", "c", RenameFlags::EXCHANGE).unwrap();
     is("c", "b");
     is("b", "a");
-    assert_eq!(
-        errno(rename2(&mount, "b", "no", RenameFlags::EXCHANGE)),
-        libc::ENOENT
-    );
+    assert_eq!(errno(rename2(&mount, "b", "no", RenameFlags::EXCHANGE)), libc::ENOENT);
     fs::rename(mount.path("b"), mount.path("c")).unwrap();
     is("c", "a");
     assert_eq!(errno(fs::read(mount.path("b"))), libc::ENOENT);
@@ -59,18 +50,9 @@ fn directories_move_with_their_parents_counted() {
     let below = fs::rename(mount.path("two"), mount.path("two/sub/deep/two"));
     assert_eq!(errno(below), libc::EINVAL);
     fs::write(mount.path("file"), "").unwrap();
-    assert_eq!(
-        errno(fs::rename(mount.path("two"), mount.path("file"))),
-        libc::ENOTDIR
-    );
-    assert_eq!(
-        errno(fs::rename(mount.path("file"), mount.path("one"))),
-        libc::EISDIR
-    );
-    assert_eq!(
-        errno(fs::rename(mount.path("one"), mount.path("two"))),
-        libc::ENOTEMPTY
-    );
+    assert_eq!(errno(fs::rename(mount.path("two"), mount.path("file"))), libc::ENOTDIR);
+    assert_eq!(errno(fs::rename(mount.path("file"), mount.path("one"))), libc::EISDIR);
+    assert_eq!(errno(fs::rename(mount.path("one"), mount.path("two"))), libc::ENOTEMPTY);
     rename2(&mount, "one", "two/sub", RenameFlags::EXCHANGE).unwrap();
     assert!(mount.path("one/deep").is_dir());
     assert_eq!((links("one"), links("two"), links("two/sub")), (3, 3, 2));
@@ -86,10 +68,7 @@ fn what_was_removed_and_is_held_is_never_another_file() {
     let held = OFlags::PATH | OFlags::CLOEXEC;
     let dir = open(mount.path("gone"), held, Mode::empty()).unwrap();
     let file = open(mount.path("gone-too"), held, Mode::empty()).unwrap();
-    let numbers = [
-        rustix::fs::fstat(&dir).unwrap(),
-        rustix::fs::fstat(&file).unwrap(),
-    ];
+    let numbers = [rustix::fs::fstat(&dir).unwrap(), rustix::fs::fstat(&file).unwrap()];
     fs::remove_dir(mount.path("gone")).unwrap();
     fs::remove_file(mount.path("gone-too")).unwrap();
     for i in 0..2000 {
@@ -112,11 +91,7 @@ fn owners_and_groups_follow_the_maker_and_the_directory() {
     fs::create_dir(mount.path("team")).unwrap();
     std::os::unix::fs::chown(mount.path("team"), Some(0), Some(77)).unwrap();
     fs::set_permissions(mount.path("team"), Permissions::from_mode(0o2777)).unwrap();
-    shell(
-        &mount.root,
-        1234,
-        "umask 022; echo x > team/file; mkdir team/dir; ln -s y team/link",
-    );
+    shell(&mount.root, 1234, "umask 022; echo x > team/file; mkdir team/dir; ln -s y team/link");
     let of = |name: &str| {
         let found = fs::symlink_metadata(mount.path(name)).unwrap();
         (found.uid(), found.gid(), found.mode() & 0o7777)
@@ -136,10 +111,7 @@ fn the_kernel_checks_permissions() {
         1234,
         "cat secret 2>&1 || echo denied; touch new 2>/dev/null || echo no",
     );
-    assert!(
-        denied.contains("denied") && denied.contains("no"),
-        "{denied}"
-    );
+    assert!(denied.contains("denied") && denied.contains("no"), "{denied}");
 }
 
 #[test]
@@ -147,13 +119,8 @@ fn a_file_unlinked_while_open_lives_until_it_is_closed() {
     use std::os::unix::fs::FileExt;
     let Some(mount) = Mount::new() else { return };
     let path = mount.path("file");
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .unwrap();
+    let file =
+        File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     file.write_all_at(b"before", 0).unwrap();
     fs::remove_file(&path).unwrap();
     file.write_all_at(b", after", 6).unwrap();

@@ -15,22 +15,12 @@ fn files_are_made_read_changed_and_removed() {
     let file = mount.path("file");
     fs::write(&file, "hello").unwrap();
     assert_eq!(fs::read(&file).unwrap(), b"hello");
-    File::options()
-        .append(true)
-        .open(&file)
-        .unwrap()
-        .write_all(b", world")
-        .unwrap();
+    File::options().append(true).open(&file).unwrap().write_all(b", world").unwrap();
     assert_eq!(fs::read(&file).unwrap(), b"hello, world");
     fs::write(&file, "short").unwrap();
     assert_eq!(fs::read(&file).unwrap(), b"short");
     assert_eq!(fs::metadata(&file).unwrap().len(), 5);
-    File::options()
-        .write(true)
-        .open(&file)
-        .unwrap()
-        .set_len(2)
-        .unwrap();
+    File::options().write(true).open(&file).unwrap().set_len(2).unwrap();
     assert_eq!(fs::read(&file).unwrap(), b"sh");
     fs::remove_file(&file).unwrap();
     assert_eq!(errno(fs::read(&file)), libc::ENOENT);
@@ -40,16 +30,12 @@ fn files_are_made_read_changed_and_removed() {
 #[test]
 fn large_files_come_back_as_they_were() {
     let Some(mount) = Mount::new() else { return };
-    let bytes: Vec<u8> = (0..5_000_000_u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect();
+    let bytes: Vec<u8> =
+        (0..5_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(mount.path("large"), &bytes).unwrap();
     assert!(fs::read(mount.path("large")).unwrap() == bytes);
     let mount = mount.unmount().mount();
-    assert!(
-        fs::read(mount.path("large")).unwrap() == bytes,
-        "read from the pool again"
-    );
+    assert!(fs::read(mount.path("large")).unwrap() == bytes, "read from the pool again");
 }
 
 #[test]
@@ -61,22 +47,13 @@ fn directories_links_and_symbolic_links() {
     assert_eq!(fs::metadata(mount.path("a/link")).unwrap().nlink(), 2);
     symlink("b/c/file", mount.path("a/symlink")).unwrap();
     assert_eq!(fs::read(mount.path("a/symlink")).unwrap(), b"x");
-    assert_eq!(
-        fs::read_link(mount.path("a/symlink")).unwrap().to_str(),
-        Some("b/c/file")
-    );
+    assert_eq!(fs::read_link(mount.path("a/symlink")).unwrap().to_str(), Some("b/c/file"));
     let long = "s/".repeat(2000);
     symlink(&long, mount.path("long")).unwrap();
-    assert_eq!(
-        fs::read_link(mount.path("long")).unwrap().to_str(),
-        Some(&*long)
-    );
+    assert_eq!(fs::read_link(mount.path("long")).unwrap().to_str(), Some(&*long));
     assert_eq!(errno(fs::remove_dir(mount.path("a/b"))), libc::ENOTEMPTY);
     assert_eq!(errno(fs::create_dir(mount.path("a/b"))), libc::EEXIST);
-    assert_eq!(
-        errno(fs::hard_link(mount.path("a/b"), mount.path("dirlink"))),
-        libc::EPERM
-    );
+    assert_eq!(errno(fs::hard_link(mount.path("a/b"), mount.path("dirlink"))), libc::EPERM);
     fs::remove_dir_all(mount.path("a")).unwrap();
     assert_eq!(errno(fs::metadata(mount.path("a"))), libc::ENOENT);
 }
@@ -97,12 +74,7 @@ fn special_files_keep_type_and_number() {
         assert_eq!(found.rdev(), number, "{name}");
         assert_eq!(FileType::from_raw_mode(found.mode()), kind);
     }
-    assert!(
-        fs::symlink_metadata(mount.path("fifo"))
-            .unwrap()
-            .file_type()
-            .is_fifo()
-    );
+    assert!(fs::symlink_metadata(mount.path("fifo")).unwrap().file_type().is_fifo());
 }
 
 #[test]
@@ -115,55 +87,27 @@ fn attributes_are_set_and_kept() {
     fs::set_permissions(&file, Permissions::from_mode(0o751)).unwrap();
     // Seconds and nanoseconds, before and after 1970.
     let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: -3,
-            tv_nsec: 250_000_000,
-        },
-        last_modification: Timespec {
-            tv_sec: 2_000_000_000,
-            tv_nsec: 123_456_789,
-        },
+        last_access: Timespec { tv_sec: -3, tv_nsec: 250_000_000 },
+        last_modification: Timespec { tv_sec: 2_000_000_000, tv_nsec: 123_456_789 },
     };
     rustix::fs::utimensat(CWD, &file, &times, rustix::fs::AtFlags::empty()).unwrap();
     let check = |mount: &Mount| {
         let found = fs::metadata(mount.path("file")).unwrap();
-        assert_eq!(
-            (found.uid(), found.gid(), found.mode() & 0o7777),
-            (12, 34, 0o751)
-        );
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (12, 34, 0o751));
         assert_eq!((found.atime(), found.atime_nsec()), (-3, 250_000_000));
-        assert_eq!(
-            (found.mtime(), found.mtime_nsec()),
-            (2_000_000_000, 123_456_789)
-        );
+        assert_eq!((found.mtime(), found.mtime_nsec()), (2_000_000_000, 123_456_789));
     };
     check(&mount);
     let mount = mount.unmount().mount();
     check(&mount);
     // "Now" is the wall clock's.
-    File::options()
-        .write(true)
-        .open(&file)
-        .unwrap()
-        .set_modified(SystemTime::now())
-        .unwrap();
-    let age = fs::metadata(&file)
-        .unwrap()
-        .modified()
-        .unwrap()
-        .elapsed()
-        .unwrap();
+    File::options().write(true).open(&file).unwrap().set_modified(SystemTime::now()).unwrap();
+    let age = fs::metadata(&file).unwrap().modified().unwrap().elapsed().unwrap();
     assert!(age < Duration::from_secs(60));
     // The furthest times there are do no harm.
     for tv_sec in [i64::MAX, i64::MIN + 1, -(1 << 40)] {
-        let far = Timespec {
-            tv_sec,
-            tv_nsec: 999_999_999,
-        };
-        let times = Timestamps {
-            last_access: far,
-            last_modification: far,
-        };
+        let far = Timespec { tv_sec, tv_nsec: 999_999_999 };
+        let times = Timestamps { last_access: far, last_modification: far };
         rustix::fs::utimensat(CWD, &file, &times, rustix::fs::AtFlags::empty()).unwrap();
     }
     assert!(fs::metadata(&file).unwrap().modified().unwrap() < UNIX_EPOCH);
@@ -191,18 +135,14 @@ fn names_are_any_bytes_up_to_255() {
     use std::os::unix::ffi::OsStrExt;
     let Some(mount) = Mount::new() else { return };
     for len in [1, 54, 55, 56, 64, 65, 100, 200, 254, 255] {
-        let bytes: Vec<u8> = (0..len)
-            .map(|i| if i == 0 { 0xff } else { 1 + (i % 46) as u8 })
-            .collect();
+        let bytes: Vec<u8> =
+            (0..len).map(|i| if i == 0 { 0xff } else { 1 + (i % 46) as u8 }).collect();
         let path = mount.root.join(OsStr::from_bytes(&bytes));
         fs::write(&path, len.to_string()).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), len.to_string());
     }
     assert_eq!(fs::read_dir(&mount.root).unwrap().count(), 10);
-    assert_eq!(
-        errno(fs::write(mount.path(&"x".repeat(256)), "")),
-        libc::ENAMETOOLONG
-    );
+    assert_eq!(errno(fs::write(mount.path(&"x".repeat(256)), "")), libc::ENAMETOOLONG);
 }
 
 #[test]
@@ -216,10 +156,7 @@ fn what_is_not_there_is_refused_properly() {
     let set = rustix::fs::setxattr(&path, "user.test", b"v", rustix::fs::XattrFlags::empty());
     assert_eq!(set, Err(rustix::io::Errno::OPNOTSUPP));
     let mut file = File::open(&path).unwrap();
-    assert_eq!(
-        rustix::fs::ioctl_getflags(&file).err(),
-        Some(rustix::io::Errno::NOTTY)
-    );
+    assert_eq!(rustix::fs::ioctl_getflags(&file).err(), Some(rustix::io::Errno::NOTTY));
     let mut text = String::new();
     file.read_to_string(&mut text).unwrap();
     assert_eq!(text, "x");
