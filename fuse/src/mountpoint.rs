@@ -141,8 +141,10 @@ fn life(point: &Path) -> Life {
 
 /// Whether a mount of Lode at `point` answers.
 pub fn answers(point: &Path) -> bool {
-    let is_ours = mounted_at(point).is_ok_and(|top| top.is_some_and(|top| top.fs_type == FS_TYPE));
-    is_ours && life(point) == Life::Alive
+    let ours = || mounted_at(point).ok().flatten().filter(|top| top.fs_type == FS_TYPE);
+    // Looked at twice: a dead mount may be taken off, and what it covered answer instead.
+    let before = ours();
+    before.is_some() && life(point) == Life::Alive && ours() == before
 }
 
 /// Takes a mount out of the tree at once; it ends when its last user does.

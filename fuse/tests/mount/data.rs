@@ -120,6 +120,7 @@ fn readers_and_writers_of_one_file_at_once() {
         done.store(true, Relaxed);
     });
     assert!(fs::read(mount.path("file")).unwrap().iter().all(|byte| *byte == 50));
+    drop(file);
     let mount = mount.unmount().mount();
     assert!(fs::read(mount.path("file")).unwrap().iter().all(|byte| *byte == 50));
 }
