@@ -4,7 +4,7 @@
 //! open that the answer comes through: if it were killed while it waits, the
 //! connection would never end, and neither would the wait, the process or the mount.
 
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -24,10 +24,7 @@ pub fn apart<T: Send + 'static>(
         let _ = tell.send(work());
     });
     spawned.ok()?;
-    match told.recv_timeout(patience) {
-        Ok(done) => Some(done),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-    }
+    told.recv_timeout(patience).ok()
 }
 
 /// Gives this thread a table of open files of its own, and closes all in it but the

@@ -61,6 +61,9 @@ impl Bound {
     /// that a dead server left.
     pub fn new(directory: &Path, pool: &Path, point: &Path) -> Result<Self> {
         place::prepare(directory)?;
+        if let Err(error) = place::sweep(directory) {
+            tracing::debug!(%error, "what dead servers left stays");
+        }
         let socket = place::socket(directory, point);
         let fail = |what| {
             let path = socket.clone();
@@ -68,7 +71,7 @@ impl Bound {
         };
         match UnixStream::connect(&socket) {
             Ok(_) => return Err(MountError::Busy(point.into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) if !socket.exists() => {}
             Err(_) => fs::remove_file(&socket).map_err(fail("can't remove the old socket"))?,
         }
         let listener = UnixListener::bind(&socket).map_err(fail("can't make the socket"))?;

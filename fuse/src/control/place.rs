@@ -6,6 +6,7 @@
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -121,6 +122,30 @@ pub fn sockets_of_pool(directory: &Path, pool: &Path) -> io::Result<Vec<PathBuf>
     Ok(found)
 }
 
+/// Removes what servers that were killed have left in `directory`.
+pub fn sweep(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let socket = path.with_extension("sock");
+        if is_dead(&path) && UnixStream::connect(&socket).is_err() && is_dead(&path) {
+            for left in [path, socket] {
+                let _ = fs::remove_file(left);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the process that wrote a record is gone.
+fn is_dead(record: &Path) -> bool {
+    let text = fs::read(record).unwrap_or_default();
+    let record: Option<Record> = serde_json::from_slice(&text).ok();
+    record.is_some_and(|record| !Path::new(&format!("/proc/{}", record.pid)).exists())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -162,5 +187,21 @@ mod tests {
         fs::write(dir.path().join("junk.json"), "{").unwrap();
         assert_eq!(sockets_of_pool(dir.path(), Path::new("/p2")).unwrap(), [two]);
         assert!(sockets_of_pool(dir.path(), Path::new("/p3")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn only_what_the_dead_left_is_swept_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mine, dead) =
+            (socket(dir.path(), Path::new("/a")), socket(dir.path(), Path::new("/b")));
+        write_record(&mine, &Record::new(Path::new("/p"), Path::new("/a"))).unwrap();
+        let mut gone = Record::new(Path::new("/p"), Path::new("/b"));
+        // Above the largest number a process can have.
+        gone.pid = 1 << 23;
+        write_record(&dead, &gone).unwrap();
+        fs::write(&dead, "").unwrap();
+        sweep(dir.path()).unwrap();
+        assert_eq!(sockets_of_pool(dir.path(), Path::new("/p")).unwrap(), [mine]);
+        assert!(!dead.exists());
     }
 }

@@ -114,6 +114,31 @@ fn a_killed_server_leaves_a_mount_point_that_says_so_and_can_be_used_again() {
 }
 
 #[test]
+fn a_server_killed_while_it_starts_or_stops_leaves_nothing_hanging() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    for round in 0..30 {
+        let mut server = place.spawn();
+        std::thread::sleep(Duration::from_millis(round * 3));
+        if round % 3 == 0 {
+            // While it unmounts.
+            let pid = rustix::process::Pid::from_child(&server);
+            rustix::process::kill_process(pid, Signal::TERM).unwrap();
+            std::thread::sleep(Duration::from_micros(300 * round));
+        }
+        server.kill().unwrap();
+        // Ends for good: all its threads, so that the mount has no server any more.
+        server.wait().unwrap();
+        let gone = format!("/proc/{}/task", server.id());
+        eventually(|| !std::path::Path::new(&gone).exists());
+    }
+    let mount = place.mount();
+    fs::write(mount.path("file"), "works").unwrap();
+}
+
+#[test]
 fn a_live_mount_is_never_covered() {
     let Some(mount) = Mount::new() else { return };
     let mut second = mount.place.spawn();

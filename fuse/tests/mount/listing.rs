@@ -95,7 +95,7 @@ fn a_position_stays_while_other_names_go() {
     let mut entries: Vec<(String, i64)> = Vec::new();
     while let Some(entry) = listing.read() {
         let entry = entry.unwrap();
-        entries.push((entry.file_name().to_str().unwrap().to_owned(), entry.offset() as i64));
+        entries.push((entry.file_name().to_str().unwrap().to_owned(), entry.offset()));
     }
     let middle = entries.len() / 2;
     for (name, _) in &entries[2..middle] {
