@@ -1,6 +1,6 @@
 //! The entries of a directory, by cookie.
 //!
-//! A cookie says where a listing goes on and is where an entry is found by name: 55 bits of the
+//! A cookie says where a listing goes on and is where an entry is found by name: 54 bits of the
 //! name's keyed hash, then 8 bits that tell apart names whose hash is the same. Guarantees: a
 //! cookie stays with its entry as long as the entry lives; cookies are at least 256 (a front end
 //! may use smaller ones for `.` and `..`) and below 2^63; every operation is O(log n); entries

@@ -1,5 +1,6 @@
 //! Loading an inode from its log.
 
+use alloc::boxed::Box;
 use core::sync::atomic::AtomicI64;
 
 use lode_pmem::Medium;
@@ -14,7 +15,7 @@ use crate::{Error, Host, PAGE_BYTES, Result};
 
 /// Loads a live inode. Its log must end with the seal that its slot remembers: damage
 /// at the end of a log is never taken for the end.
-pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Result<State> {
+pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Result<Box<State>> {
     let ino = slot.ino();
     let Some((identity, head, atime, seal)) = read_identity(store, ino)? else {
         return Err(Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino));
@@ -50,20 +51,23 @@ pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
     store: &'s Store<M, H>,
     walk: Walk<'s, M, H>,
     seen: &mut dyn FnMut((u64, Header)),
-) -> Result<(Walk<'s, M, H>, Option<State>)> {
+) -> Result<(Walk<'s, M, H>, Option<Box<State>>)> {
     let (walk, mut state) = run(store, walk, false, seen)?;
-    if let Some(State { body: Body::File(file), .. }) = &mut state {
+    if let Some(state) = &mut state
+        && let Body::File(file) = &mut state.body
+    {
         claim_journal(file);
     }
     Ok((walk, state))
 }
 
+#[inline(never)]
 fn run<'s, M: Medium, H: Host>(
     store: &'s Store<M, H>,
     mut walk: Walk<'s, M, H>,
     entries: bool,
     seen: &mut dyn FnMut((u64, Header)),
-) -> Result<(Walk<'s, M, H>, Option<State>)> {
+) -> Result<(Walk<'s, M, H>, Option<Box<State>>)> {
     let mut replay = Replay::new(store, walk.ino, walk.nonce, walk.inline_dead, entries);
     loop {
         match walk.step()? {

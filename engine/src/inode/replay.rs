@@ -1,5 +1,6 @@
 //! Replaying a log, record by record, into the state of an inode.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
@@ -22,7 +23,7 @@ pub(crate) struct Replay<'s, M: Medium, H: Host> {
     /// Entries of directories are wanted, not only pages.
     entries: bool,
     pages: Vec<LogPage>,
-    state: Option<State>,
+    state: Option<Box<State>>,
     text: Option<Text>,
     name: Vec<u8>,
     adds: HashMap<(Txid, u16), (u64, u8), Mix>,
@@ -138,7 +139,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     }
 
     /// What has been found, at the end of the log; `None` if there was no record.
-    pub(crate) fn finish(mut self, tail: Tail) -> Result<Option<State>> {
+    pub(crate) fn finish(&mut self, tail: Tail) -> Result<Option<Box<State>>> {
         if self.text.is_some() {
             return Err(self.damage("text of a record is missing", tail.at));
         }
@@ -151,6 +152,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(Some(state))
     }
 
+    #[inline(never)]
     fn first(&mut self, found: &Found) -> Result<()> {
         let Body::Inode { mode, links, uid, gid, time_ns, extra, text, .. } = found.parsed.body
         else {
@@ -180,7 +182,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         };
         let pages = core::mem::take(&mut self.pages);
         let log = Log::at_tail(self.ino, self.nonce, self.inline_dead, pages, tail);
-        let mut state = State::new(
+        let mut state = State::boxed(
             log,
             u32::from(mode),
             u32::from(links),
@@ -238,6 +240,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    #[inline(never)]
     fn end_text(&mut self, text: Text) -> Result<()> {
         let Found { at, ordinal, parsed } = text.found;
         let Body::Add { time_ns, ino, kind, name_len, .. } = parsed.body else {
@@ -259,6 +262,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    #[inline(never)]
     fn check_unique(&mut self, hash: u64, at: u64) -> Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         let mut other = [0u8; NAME_MAX];
@@ -283,6 +287,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    #[inline(never)]
     fn data(&mut self, found: &Found, header: Header) -> Result<()> {
         let geometry = self.store.geometry;
         let at = found.at;
@@ -356,7 +361,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
 
     fn state(&mut self, at: u64) -> Result<&mut State> {
         let ino = self.ino;
-        self.state.as_mut().ok_or(Error::corrupt_inode("log without an INODE record", at, ino))
+        self.state.as_deref_mut().ok_or(Error::corrupt_inode("log without an INODE record", at, ino))
     }
 
     fn damage(&self, what: &'static str, at: u64) -> Error {

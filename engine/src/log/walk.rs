@@ -59,6 +59,7 @@ pub(crate) struct Walk<'s, M: Medium, H: Host> {
 }
 
 /// The identity in an inode's slot, its head link and access time word.
+#[inline(never)]
 pub(crate) fn read_identity<M: Medium, H: Host>(
     store: &Store<M, H>,
     ino: Ino,
@@ -74,6 +75,7 @@ pub(crate) fn read_identity<M: Medium, H: Host>(
 }
 
 /// The death record of an inode's life, if its line is valid (committed or not).
+#[inline(never)]
 pub(crate) fn read_death<M: Medium, H: Host>(
     store: &Store<M, H>,
     identity: &Identity,
@@ -95,6 +97,7 @@ pub(crate) fn read_death<M: Medium, H: Host>(
 
 impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     /// A walk from the beginning of an inode's log.
+    #[inline(never)]
     pub(crate) fn new(
         store: &'s Store<M, H>,
         identity: &Identity,
@@ -154,6 +157,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         self.record()
     }
 
+    #[inline(never)]
     fn record(&mut self) -> Result<Step> {
         let at = self.tail.at;
         let line = self.store.door.load_line(at)?;
@@ -205,6 +209,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         Ok(header.map(|header| (header, stored_seal(&line))))
     }
 
+    #[inline(never)]
     fn enter(&mut self, link: Link) -> Result<Option<Step>> {
         let Some((header, seal)) = self.header(&link)? else {
             return Ok(None);

@@ -172,6 +172,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// The state of a new inode, and its first record.
+    #[inline(never)]
     fn newborn(&self, log: Log, birth: &Birth<'_>) -> (Box<State>, Body) {
         let time_ns = self.now_ns();
         let kind = birth.mode & mode::TYPE;
@@ -201,7 +202,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let owner = (birth.uid, birth.gid);
         let mode = birth.mode & 0o177_777;
-        let mut state = Box::new(State::new(log, mode, 1, owner, time_ns, body, INLINE));
+        let mut state = State::boxed(log, mode, 1, owner, time_ns, body, INLINE);
         state.rdev = birth.rdev;
         state.size = birth.target.len() as u64;
         if kind == mode::FILE {
@@ -215,6 +216,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Streams a long target to a page of its own, and fences (PROTOCOL I8).
+    #[inline(never)]
     fn stream_target(&self, target: &[u8]) -> Result<crate::space::Run> {
         let run = self.store.take(1, crate::PageClass::Small)?;
         let counters = self.store.counters();

@@ -8,6 +8,7 @@ pub(crate) use count::OpCounts;
 pub(crate) use locks::Child;
 pub use report::{CheckReport, ExtentDump, InodeDump, Opening, RecordDump};
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -23,7 +24,7 @@ use crate::{
 
 /// An open pool. All methods may be called from many threads.
 pub struct Pool<M: Medium, H: Host> {
-    pub(crate) store: Store<M, H>,
+    pub(crate) store: Box<Store<M, H>>,
     pub(crate) nodes: Cache<H>,
     pub(crate) options: OpenOptions,
     pub(crate) page_class: PageClass,
@@ -37,7 +38,7 @@ pub struct Pool<M: Medium, H: Host> {
 
 impl<M: Medium, H: Host> Pool<M, H> {
     pub(crate) fn over(
-        store: Store<M, H>,
+        store: Box<Store<M, H>>,
         options: &OpenOptions,
         default_class: PageClass,
         opening: Opening,

@@ -1,5 +1,7 @@
 //! Making a pool (mkfs).
 
+use alloc::boxed::Box;
+
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
@@ -37,7 +39,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 }
 
-fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Superblock> {
+#[inline(never)]
+fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Superblock>> {
     let pages = bytes / PAGE_BYTES;
     if pages < POOL_PAGES_LEAST {
         let least = POOL_PAGES_LEAST * PAGE_BYTES;
@@ -65,7 +68,7 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Superb
         uuid[8] = uuid[8] & 0x3f | 0x80;
     }
     let part = (pages / PIECE_PART).max(1);
-    let mut superblock = Superblock {
+    let mut superblock = Box::new(Superblock {
         features: [0; 3],
         uuid,
         secret: random(),
@@ -83,7 +86,7 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Superb
         epoch: 1,
         checkpoint: 0,
         checkpoint_session: 0,
-    };
+    });
     superblock.root = place(&superblock).piece * (PAGE_BYTES / SLOT_BYTES) + 1;
     let geometry = superblock.geometry();
     if geometry.first_page() + 4 > geometry.end_page() {
@@ -100,6 +103,7 @@ fn place(superblock: &Superblock) -> Places {
 }
 
 /// A crash in the middle of making a pool leaves no pool.
+#[inline(never)]
 fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) {
     let counters = lode_pmem::Counters::new();
     for at in Superblock::places(pages) {
@@ -109,6 +113,7 @@ fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) {
     door.fence(&counters);
 }
 
+#[inline(never)]
 fn store_first<M: Medium>(
     door: &Door<M>,
     superblock: &Superblock,

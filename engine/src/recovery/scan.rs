@@ -1,6 +1,7 @@
 //! Recovery steps 2 and 3: the inode tables and logs are walked by their pointers,
 //! in parallel; each page is claimed once; file data is never read.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -173,6 +174,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         scan.merge(merged.into_inner()?)
     }
 
+    #[inline(never)]
     fn slots(&self, number: usize, piece: &Piece, from: u32, to: u32) -> Result<Scan> {
         let mut scan = Scan::new(self.store.geometry.lanes)?;
         for index in from..to {
@@ -196,6 +198,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     }
 
     /// Looks at one slot. `false`: it has lines of a transaction in doubt.
+    #[inline(never)]
     fn inode(&self, piece: &Piece, index: u32, scan: &mut Scan) -> Result<bool> {
         let ino = piece.ino(index);
         let Some((identity, head, _, seal)) = read_identity(self.store, ino)? else {
@@ -237,6 +240,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         Ok(true)
     }
 
+    #[inline(never)]
     fn look_beyond(&self, walk: &Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
         let ino = walk.ino;
         let mut result = Ok(());
@@ -260,7 +264,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         piece: &Piece,
         index: u32,
         walk: &Walk<'_, M, H>,
-        state: Option<State>,
+        state: Option<Box<State>>,
         scan: &mut Scan,
     ) -> Result<()> {
         let Some(state) = state else { return Ok(()) };

@@ -64,6 +64,7 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
     }
 
     /// Stores the next record line at offset `at`. Returns its seal.
+    #[inline(never)]
     pub(crate) fn record(&mut self, at: u64, seed: &LogSeed, body: &Body) -> u64 {
         assert!(self.header.part < self.header.parts, "transaction has more lines than it said");
         let mut line = body.encode(&self.header);
