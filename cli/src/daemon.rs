@@ -6,14 +6,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use lode_fuse::control::place;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::report::MountReport;
+use crate::server;
 
 /// The one line a server sends to the command that started it.
 #[derive(Serialize, Deserialize)]
@@ -25,28 +27,6 @@ enum Message {
     Failed(Failure),
 }
 
-/// Where logs go: a directory of this user alone, that a reboot empties.
-///
-/// # Errors
-/// When it can't be made, or belongs to somebody else.
-pub(crate) fn runtime_dir() -> Result<PathBuf> {
-    let uid = rustix::process::geteuid();
-    let dir = match std::env::var_os("XDG_RUNTIME_DIR") {
-        _ if uid.is_root() => PathBuf::from("/run/lode"),
-        Some(dir) => PathBuf::from(dir).join("lode"),
-        None => std::env::temp_dir().join(format!("lode-{}", uid.as_raw())),
-    };
-    let failed = |error| Failure::io("making the directory for logs", &dir, &error);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
-    let owner = std::os::unix::fs::MetadataExt::uid(&fs::symlink_metadata(&dir).map_err(failed)?);
-    if owner != uid.as_raw() {
-        return Err(Failure::new(Kind::Denied, "the directory for logs belongs to another user")
-            .at(&dir)
-            .advise("set XDG_RUNTIME_DIR to a directory of your own"));
-    }
-    Ok(dir)
-}
-
 /// The log file of the server for the mount at `dir`, emptied.
 ///
 /// # Errors
@@ -55,7 +35,10 @@ pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
     let name: String = dir.to_string_lossy().trim_matches('/').replace(['/', '\0'], "-");
     // A name has at most 255 bytes: its end tells mounts apart best.
     let start = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= 200);
-    let path = runtime_dir()?.join(format!("{}.log", &name[start.unwrap_or(0)..]));
+    // Beside the server's control socket: this user's alone, and empty after a reboot.
+    let logs = place::directory();
+    place::prepare(&logs).map_err(|error| server::explain(&logs, &error))?;
+    let path = logs.join(format!("{}.log", &name[start.unwrap_or(0)..]));
     let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
     let file = opened.map_err(|error| Failure::io("making the log file", &path, &error))?;
     Ok((path, file))

@@ -94,7 +94,7 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
 fn busy(path: &Path, holder: Option<u32>) -> Failure {
     let mounted = path.canonicalize().ok().and_then(|clean| mounts::of_pool(&clean).ok().flatten());
     if let Some(mount) = mounted {
-        let dir = mount.dir.display();
+        let dir = mount.point.display();
         return Failure::new(Kind::Busy, format!("the pool is mounted at {dir}"))
             .at(path)
             .advise(format!("`lode umount {dir}` first; `lode info {dir}` works while it is mounted"));

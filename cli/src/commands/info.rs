@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use lode_fuse::mountpoint::Mounted;
+
 use crate::args::InfoArgs;
-use crate::failure::{Failure, Kind, Result};
-use crate::mounts::{self, Mount};
+use crate::failure::{Failure, Result};
+use crate::mounts;
 use crate::output::Output;
 use crate::region;
 use crate::report::{InfoReport, MountFacts, OpeningFacts, PoolFacts};
@@ -16,19 +18,11 @@ use crate::server;
 /// What opening the pool or asking its server gives.
 pub(crate) fn run(args: &InfoArgs, output: &Output) -> Result<()> {
     let target = mounts::clean_path(&args.target)?;
-    let mount = match mounts::at(&target)?.filter(Mount::is_lode) {
-        Some(mount) if mount.is_dead() => {
-            return Err(Failure::new(Kind::NotMounted, "the server of this mount is gone")
-                .at(&args.target)
-                .advise(format!(
-                    "`lode mount {} {}` mounts it again and recovers it",
-                    mount.source.display(),
-                    args.target.display()
-                )));
-        }
+    let mount = match mounts::at(&target)? {
+        Some(mount) if !mounts::answers(&mount) => return Err(mounts::gone(&mount)),
         Some(mount) => Some(mount),
         None if target.is_dir() => mounts::lode_at(&args.target).map(Some)?,
-        None => mounts::of_pool(&target)?.filter(|mount| !mount.is_dead()),
+        None => mounts::of_pool(&target)?.filter(mounts::answers),
     };
     match mount {
         Some(mount) => output.print(&mounted(&mount)?),
@@ -36,15 +30,15 @@ pub(crate) fn run(args: &InfoArgs, output: &Output) -> Result<()> {
     }
 }
 
-fn mounted(mount: &Mount) -> Result<InfoReport> {
-    let server = server::ask(&mount.dir)?;
+fn mounted(mount: &Mounted) -> Result<InfoReport> {
+    let server = server::ask_info(&mount.point)?;
     Ok(InfoReport {
-        pool: PoolFacts::new(&mount.source, &server.info),
+        pool: server.pool,
         region: server.region,
-        space: server.space.into(),
+        space: server.space,
         opening: server.opening,
         mount: Some(MountFacts {
-            dir: mount.dir.display().to_string(),
+            dir: mount.point.display().to_string(),
             pid: server.pid,
             read_only: server.read_only,
             relaxed: server.relaxed,

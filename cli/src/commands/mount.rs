@@ -45,9 +45,15 @@ fn settings(args: &MountArgs) -> Result<Settings> {
 /// The directory to mount at: there, a directory, and free. What a killed server left mounted
 /// there is taken away by the mount itself.
 fn mount_point(args: &MountArgs) -> Result<PathBuf> {
-    let dir = mounts::clean_path(&args.dir)?;
-    if let Some(mount) = mounts::at(&dir)?.filter(mounts::Mount::is_lode) {
-        if mount.is_dead() {
+    let dir = match mounts::clean_path(&args.dir) {
+        Err(failure) if failure.kind == Kind::NotFound => {
+            let failure = Failure::new(Kind::NotFound, "the mount point does not exist").at(&args.dir);
+            return Err(failure.advise(format!("make it first: mkdir -p {}", args.dir.display())));
+        }
+        cleaned => cleaned?,
+    };
+    if let Some(mount) = mounts::at(&dir)? {
+        if !mounts::answers(&mount) {
             return Ok(dir);
         }
         let pool = mount.source.display();
@@ -55,15 +61,11 @@ fn mount_point(args: &MountArgs) -> Result<PathBuf> {
             .at(&args.dir)
             .advise(format!("choose another directory, or `lode umount {}` first", args.dir.display())));
     }
-    match std::fs::metadata(&dir) {
-        Ok(metadata) if metadata.is_dir() => Ok(dir),
-        Ok(_) => Err(Failure::usage("the mount point is not a directory").at(&args.dir)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let failure = Failure::new(Kind::NotFound, "the mount point does not exist").at(&args.dir);
-            Err(failure.advise(format!("make it first: mkdir -p {}", args.dir.display())))
-        }
-        Err(error) => Err(Failure::io("looking at the mount point", &args.dir, &error)),
+    if !dir.is_dir() {
+        let failure = Failure::usage("the mount point is not a directory").at(&args.dir);
+        return Err(failure.advise("give the path of an existing directory"));
     }
+    Ok(dir)
 }
 
 fn start_server(args: &MountArgs, output: &Output) -> Result<()> {
@@ -78,9 +80,7 @@ fn start_server(args: &MountArgs, output: &Output) -> Result<()> {
         server.args(["-o", &options]);
     }
     let report = while_working("mounting", output.progress, || {
-        let report = daemon::start(server, &log_path, log)?;
-        server::wait_for_answer(&settings.dir)?;
-        Ok(report)
+        daemon::start(server, &log_path, log)
     })?;
     output.print(&report)
 }

@@ -54,17 +54,17 @@ pub(crate) struct Features {
     pub(crate) incompatible: String,
 }
 
+impl Features {
+    /// Of the three words of feature bits.
+    pub(crate) fn new(features: [u64; 3]) -> Self {
+        let [compatible, read_only_compatible, incompatible] = features.map(|bits| format!("{bits:#x}"));
+        Self { compatible, read_only_compatible, incompatible }
+    }
+}
+
 impl PoolFacts {
     /// Of the pool at `path`.
     pub(crate) fn new(path: &Path, info: &PoolInfo) -> Self {
-        let protection = match info.protection {
-            0 => "none".to_owned(),
-            1 => "metadata".to_owned(),
-            2 => "full".to_owned(),
-            other => other.to_string(),
-        };
-        let [compatible, read_only_compatible, incompatible] =
-            info.features.map(|bits| format!("{bits:#x}"));
         Self {
             path: path.display().to_string(),
             label: printable(&info.label),
@@ -72,14 +72,24 @@ impl PoolFacts {
             version: info.version,
             bytes: info.bytes,
             lanes: info.lanes,
-            protection,
+            protection: Self::protection_name(info.protection),
             page_size: page_class_name(info.page_class).to_owned(),
             session: info.session,
             epoch: info.epoch,
             created: time_text(info.created_ns),
             created_ns: info.created_ns,
             clean: info.clean,
-            features: Features { compatible, read_only_compatible, incompatible },
+            features: Features::new(info.features),
+        }
+    }
+
+    /// The name of a protection level.
+    pub(crate) fn protection_name(level: u8) -> String {
+        match level {
+            0 => "none".to_owned(),
+            1 => "metadata".to_owned(),
+            2 => "full".to_owned(),
+            other => other.to_string(),
         }
     }
 

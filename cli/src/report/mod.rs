@@ -7,9 +7,6 @@ mod facts;
 #[cfg(test)]
 mod keys_test;
 
-use std::path::Path;
-
-use lode_engine::{Op, StatFs, Stats};
 use serde::{Deserialize, Serialize};
 
 use crate::human::Lines;
@@ -17,7 +14,7 @@ use crate::output::Report;
 use crate::sizes::human;
 
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
-pub(crate) use facts::{DamageFacts, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
+pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 
 /// `lode mkfs`.
 #[derive(Serialize)]
@@ -92,11 +89,16 @@ pub(crate) struct UmountReport {
     pub(crate) pid: Option<u32>,
     /// The server wrote its checkpoint and ended: the next mount needs no recovery.
     pub(crate) clean: bool,
+    /// Only detached: its server goes on until the last user ends.
+    pub(crate) lazy: bool,
 }
 
 impl Report for UmountReport {
     fn text(&self) -> String {
-        if self.clean {
+        if self.lazy {
+            let (pool, dir) = (&self.pool, &self.dir);
+            format!("Detached {pool} from {dir}. It is closed when its last user ends.\n")
+        } else if self.clean {
             format!("Unmounted {} from {}, cleanly.\n", self.pool, self.dir)
         } else {
             format!(
@@ -231,23 +233,6 @@ pub(crate) struct StatsReport {
     pub(crate) windows: u64,
     /// Space of the pool.
     pub(crate) space: SpaceFacts,
-}
-
-impl StatsReport {
-    /// From what the server answered.
-    pub(crate) fn new(dir: &Path, pid: u32, stats: &Stats, space: StatFs) -> Self {
-        let count = |op: &Op| (op.name().to_owned(), stats.ops[*op as usize].into());
-        Self {
-            dir: dir.display().to_string(),
-            pid,
-            operations: Op::ALL.iter().map(count).collect(),
-            fences: stats.door.fences,
-            lines: stats.door.lines,
-            streamed_bytes: stats.door.streamed_bytes,
-            windows: stats.door.windows,
-            space: space.into(),
-        }
-    }
 }
 
 impl Report for StatsReport {
