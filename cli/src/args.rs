@@ -188,11 +188,13 @@ pub(crate) struct DumpArgs {
 }
 
 fn parse_windows(text: &str) -> Result<WindowMode, String> {
-    text.parse().map_err(|error: lode_pmem::UnknownWindowMode| error.to_string())
+    text.parse()
+        .map_err(|error: lode_pmem::UnknownWindowMode| error.to_string())
 }
 
 fn parse_flush(text: &str) -> Result<FlushStrategy, String> {
-    text.parse().map_err(|error: lode_pmem::UnknownStrategy| error.to_string())
+    text.parse()
+        .map_err(|error: lode_pmem::UnknownStrategy| error.to_string())
 }
 
 /// The names the program can be called by.
@@ -231,7 +233,10 @@ impl CalledAs {
         if self == Self::MountHelper {
             rest = without_helper_flags(rest);
         }
-        [OsString::from("lode"), command.into()].into_iter().chain(rest).collect()
+        [OsString::from("lode"), command.into()]
+            .into_iter()
+            .chain(rest)
+            .collect()
     }
 }
 
@@ -269,7 +274,10 @@ mod tests {
         for (line, same) in [
             ("/sbin/mkfs.lode -L x /p", "lode mkfs -L x /p"),
             ("fsck.lode -a /p", "lode fsck -a /p"),
-            ("mount.fuse.lode /p /d -s -n -t fuse.lode -o rw,noatime", "lode mount /p /d -o rw,noatime"),
+            (
+                "mount.fuse.lode /p /d -s -n -t fuse.lode -o rw,noatime",
+                "lode mount /p /d -o rw,noatime",
+            ),
             ("lode mount /p /d -n", "lode mount /p /d -n"),
         ] {
             let line = words(line);

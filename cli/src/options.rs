@@ -32,7 +32,22 @@ pub(crate) struct MountOptions {
 
 /// Options that mean nothing to a server: for mount(8), for systemd, or already so.
 const IGNORED: [&str; 16] = [
-    "defaults", "auto", "noauto", "user", "users", "nouser", "owner", "group", "nofail", "_netdev", "async", "sync", "dirsync", "default_permissions", "strictatime", "atime",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "users",
+    "nouser",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "async",
+    "sync",
+    "dirsync",
+    "default_permissions",
+    "strictatime",
+    "atime",
 ];
 
 impl MountOptions {
@@ -67,7 +82,9 @@ impl MountOptions {
 
     fn set_value(&mut self, word: &str) -> Result<(), String> {
         match word.split_once('=') {
-            Some(("page-size" | "page_size", value)) => self.page_class = Some(parse_page_class(value)?),
+            Some(("page-size" | "page_size", value)) => {
+                self.page_class = Some(parse_page_class(value)?)
+            }
             Some(("windows", value)) => {
                 self.windows = Some(value.parse().map_err(|error| format!("{error}"))?);
             }
@@ -116,9 +133,10 @@ impl MountOptions {
             flag.map(|flag| if flag { yes } else { no }.to_owned())
         };
         let mut words: Vec<String> = flags.into_iter().filter_map(said).collect();
-        words.extend(self.page_class.map(|class| {
-            format!("page-size={}", crate::sizes::page_class_name(class))
-        }));
+        words.extend(
+            self.page_class
+                .map(|class| format!("page-size={}", crate::sizes::page_class_name(class))),
+        );
         words.extend(self.windows.map(|windows| format!("windows={windows}")));
         words.extend(self.flush.map(|flush| format!("flush={flush}")));
         words.join(",")
@@ -140,17 +158,34 @@ mod tests {
 
     #[test]
     fn later_options_win_and_those_of_mount_are_let_through() {
-        let lists = ["ro,defaults,x-systemd.automount,_netdev", "rw,noatime", "comment=a"];
+        let lists = [
+            "ro,defaults,x-systemd.automount,_netdev",
+            "rw,noatime",
+            "comment=a",
+        ];
         let lists = lists.map(|list| MountOptions::parse(list).unwrap());
         let options = MountOptions::join(&lists);
-        assert_eq!((options.read_only, options.noatime), (Some(false), Some(true)));
+        assert_eq!(
+            (options.read_only, options.noatime),
+            (Some(false), Some(true))
+        );
     }
 
     #[test]
     fn unknown_options_are_named() {
-        for list in ["relaxd", "page-size=8K", "windows=maybe", "flush=often", "ro=1"] {
+        for list in [
+            "relaxd",
+            "page-size=8K",
+            "windows=maybe",
+            "flush=often",
+            "ro=1",
+        ] {
             assert!(MountOptions::parse(list).is_err(), "{list}");
         }
-        assert!(MountOptions::parse("ro,relaxd").unwrap_err().contains("`relaxd`"));
+        assert!(
+            MountOptions::parse("ro,relaxd")
+                .unwrap_err()
+                .contains("`relaxd`")
+        );
     }
 }

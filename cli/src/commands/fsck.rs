@@ -41,7 +41,8 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
     drop(progress);
     let checked = checked.map_err(|error| Failure::engine(&args.pool, &error))?;
     if writes {
-        pool.close().map_err(|error| Failure::engine(&args.pool, &error))?;
+        pool.close()
+            .map_err(|error| Failure::engine(&args.pool, &error))?;
     }
     let report = report(args, mode, &opening, &checked);
     output.print(&report)?;
@@ -87,7 +88,9 @@ fn report(args: &FsckArgs, mode: &str, opening: &Opening, checked: &CheckReport)
 /// Ends with the status for it on SIGINT and SIGTERM: a check writes nothing, and a
 /// recovery can be cut off anywhere.
 fn exit_when_interrupted() {
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
+        return;
+    };
     thread::spawn(move || {
         if signals.forever().next().is_some() {
             eprintln!("lode fsck: interrupted");

@@ -62,9 +62,15 @@ fn format(args: &MkfsArgs, region: Mapped, output: &Output) -> Result<MkfsReport
         Pool::format(region, StdHost::new(), &options)
     })
     .map_err(failed)?;
-    let path = args.pool.canonicalize().unwrap_or_else(|_| args.pool.clone());
+    let path = args
+        .pool
+        .canonicalize()
+        .unwrap_or_else(|_| args.pool.clone());
     let region = region::open(&args.pool, &lode_pmem::RegionOptions::new().read_only(true))?;
-    let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let read_only = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
     let pool = Pool::open(region, StdHost::new(), &read_only).map_err(failed)?;
     Ok(MkfsReport {
         pool: PoolFacts::new(&path, &pool.info().map_err(failed)?),
@@ -79,24 +85,34 @@ fn size_to_make(args: &MkfsArgs) -> Result<u64> {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let advice = "say how large it is to be: --size 1G";
-            return args
-                .size
-                .ok_or_else(|| Failure::usage("the pool does not exist yet").at(&args.pool).advise(advice));
+            return args.size.ok_or_else(|| {
+                Failure::usage("the pool does not exist yet")
+                    .at(&args.pool)
+                    .advise(advice)
+            });
         }
         Err(error) => return Err(Failure::io("looking at the pool", &args.pool, &error)),
     };
     if metadata.is_dir() {
-        return Err(Failure::usage("this is a directory").at(&args.pool).advise("give the path of a file"));
+        return Err(Failure::usage("this is a directory")
+            .at(&args.pool)
+            .advise("give the path of a file"));
     }
     let is_device = metadata.file_type().is_block_device() || metadata.file_type().is_char_device();
     if !is_device && metadata.len() == 0 {
         let advice = "say how large it is to be: --size 1G";
-        return args.size.ok_or_else(|| Failure::usage("the file is empty").at(&args.pool).advise(advice));
+        return args.size.ok_or_else(|| {
+            Failure::usage("the file is empty")
+                .at(&args.pool)
+                .advise(advice)
+        });
     }
     if !args.force {
         refuse_to_overwrite(&args.pool, is_device)?;
     }
-    Ok(args.size.unwrap_or(if is_device { 0 } else { metadata.len() }))
+    Ok(args
+        .size
+        .unwrap_or(if is_device { 0 } else { metadata.len() }))
 }
 
 /// Lets only through what certainly holds nothing: a file without data, a device of zeros at
@@ -110,13 +126,24 @@ fn refuse_to_overwrite(path: &Path, is_device: bool) -> Result<()> {
             .at(path)
             .advise("choose another path, or pass --force to destroy what is there"))
     };
-    let copies = if bytes > 0 { superblock::read_copies(&file, bytes).map_err(failed)? } else { Vec::new() };
+    let copies = if bytes > 0 {
+        superblock::read_copies(&file, bytes).map_err(failed)?
+    } else {
+        Vec::new()
+    };
     if let Some(copy) = copies.first() {
         let label = &copy.label;
-        return exists(format!("there is a Lode pool already (label \"{label}\", UUID {})", copy.uuid));
+        return exists(format!(
+            "there is a Lode pool already (label \"{label}\", UUID {})",
+            copy.uuid
+        ));
     }
     if is_device {
-        return if starts_with_zeros(&file) { Ok(()) } else { exists("the device holds something".to_owned()) };
+        return if starts_with_zeros(&file) {
+            Ok(())
+        } else {
+            exists("the device holds something".to_owned())
+        };
     }
     // ENXIO: there is no data behind the start, the whole file is one hole.
     match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)) {

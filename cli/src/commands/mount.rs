@@ -30,7 +30,10 @@ pub(crate) fn run(args: &MountArgs, output: &Output) -> Result<()> {
 
 /// What the command line says, paths made absolute and checked.
 fn settings(args: &MountArgs) -> Result<Settings> {
-    let pool = args.pool.canonicalize().map_err(|error| Failure::io("opening the pool", &args.pool, &error))?;
+    let pool = args
+        .pool
+        .canonicalize()
+        .map_err(|error| Failure::io("opening the pool", &args.pool, &error))?;
     let dir = mount_point(args)?;
     let given = MountOptions {
         page_class: args.page_size,
@@ -39,7 +42,11 @@ fn settings(args: &MountArgs) -> Result<Settings> {
         ..MountOptions::default()
     };
     let options: Vec<MountOptions> = args.options.iter().copied().chain([given]).collect();
-    Ok(Settings { pool, dir, options: MountOptions::join(&options) })
+    Ok(Settings {
+        pool,
+        dir,
+        options: MountOptions::join(&options),
+    })
 }
 
 /// The directory to mount at: there, a directory, and free. What a killed server left mounted
@@ -47,7 +54,8 @@ fn settings(args: &MountArgs) -> Result<Settings> {
 fn mount_point(args: &MountArgs) -> Result<PathBuf> {
     let dir = match mounts::clean_path(&args.dir) {
         Err(failure) if failure.kind == Kind::NotFound => {
-            let failure = Failure::new(Kind::NotFound, "the mount point does not exist").at(&args.dir);
+            let failure =
+                Failure::new(Kind::NotFound, "the mount point does not exist").at(&args.dir);
             return Err(failure.advise(format!("make it first: mkdir -p {}", args.dir.display())));
         }
         cleaned => cleaned?,
@@ -57,9 +65,14 @@ fn mount_point(args: &MountArgs) -> Result<PathBuf> {
             return Ok(dir);
         }
         let pool = mount.source.display();
-        return Err(Failure::new(Kind::Busy, format!("{pool} is mounted here already"))
-            .at(&args.dir)
-            .advise(format!("choose another directory, or `lode umount {}` first", args.dir.display())));
+        return Err(
+            Failure::new(Kind::Busy, format!("{pool} is mounted here already"))
+                .at(&args.dir)
+                .advise(format!(
+                    "choose another directory, or `lode umount {}` first",
+                    args.dir.display()
+                )),
+        );
     }
     if !dir.is_dir() {
         let failure = Failure::usage("the mount point is not a directory").at(&args.dir);
@@ -71,10 +84,19 @@ fn mount_point(args: &MountArgs) -> Result<PathBuf> {
 fn start_server(args: &MountArgs, output: &Output) -> Result<()> {
     let settings = settings(args)?;
     let (log_path, log) = daemon::new_log(&settings.dir)?;
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(Kind::Failed, format!("finding this program failed: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(
+            Kind::Failed,
+            format!("finding this program failed: {error}"),
+        )
+    })?;
     let mut server = Command::new(program);
-    server.arg("mount").arg(&settings.pool).arg(&settings.dir).arg("--serve-with-log").arg(&log_path);
+    server
+        .arg("mount")
+        .arg(&settings.pool)
+        .arg(&settings.dir)
+        .arg("--serve-with-log")
+        .arg(&log_path);
     let options = settings.options.text();
     if !options.is_empty() {
         server.args(["-o", &options]);
@@ -88,7 +110,9 @@ fn start_server(args: &MountArgs, output: &Output) -> Result<()> {
 fn serve_here(args: &MountArgs, output: &Output) -> Result<()> {
     log_to_stderr(io::stderr().is_terminal());
     let settings = settings(args)?;
-    server::serve(&settings, |facts| output.print(&MountReport { log: None, ..facts }))
+    server::serve(&settings, |facts| {
+        output.print(&MountReport { log: None, ..facts })
+    })
 }
 
 fn serve_for_another(args: &MountArgs, log: &std::path::Path) -> Result<()> {
@@ -98,7 +122,10 @@ fn serve_for_another(args: &MountArgs, log: &std::path::Path) -> Result<()> {
     let served = settings(args).and_then(|settings| {
         server::serve(&settings, |facts| {
             mounted = true;
-            daemon::tell_mounted(MountReport { log: Some(log.display().to_string()), ..facts })
+            daemon::tell_mounted(MountReport {
+                log: Some(log.display().to_string()),
+                ..facts
+            })
         })
     });
     if let (Err(failure), false) = (&served, mounted) {

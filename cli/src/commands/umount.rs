@@ -29,7 +29,11 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
     // Before: afterwards there is nobody to ask.
-    let pid = if mounts::answers(&mount) { server::ask_info(&mount.point).ok().map(|server| server.pid) } else { None };
+    let pid = if mounts::answers(&mount) {
+        server::ask_info(&mount.point).ok().map(|server| server.pid)
+    } else {
+        None
+    };
     let process = pid.and_then(process);
     while_working("closing the pool", output.progress, || {
         lode_fuse::unmount(&mount.point, args.lazy, CLOSES_WITHIN)
@@ -49,12 +53,19 @@ pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
 
 /// A process, held so that its end can be waited for.
 fn process(pid: u32) -> Option<OwnedFd> {
-    pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()
+    pidfd_open(
+        Pid::from_raw(i32::try_from(pid).ok()?)?,
+        PidfdFlags::empty(),
+    )
+    .ok()
 }
 
 /// Waits for the end of a process whose work is done: a while, as nothing depends on it.
 fn wait_for_end(process: &OwnedFd) {
-    let timeout = Timespec { tv_sec: ENDS_WITHIN.as_secs() as i64, tv_nsec: 0 };
+    let timeout = Timespec {
+        tv_sec: ENDS_WITHIN.as_secs() as i64,
+        tv_nsec: 0,
+    };
     let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout));
 }
 
@@ -68,20 +79,25 @@ fn explain(mount: &Mounted, error: &MountError) -> Failure {
             format!("unmounted, but the pool could not be closed cleanly: {answer}"),
         )
         .at(&mount.source)
-        .advise("nothing acknowledged is lost: the next mount recovers the pool; `lode fsck` checks it"),
+        .advise(
+            "nothing acknowledged is lost: the next mount recovers the pool; `lode fsck` checks it",
+        ),
         other => server::explain(&mount.point, other),
     }
 }
 
 fn busy(dir: &Path) -> Failure {
     let users = mounts::users(dir);
-    let who: Vec<String> = users.iter().map(|(pid, name)| format!("{pid} ({name})")).collect();
+    let who: Vec<String> = users
+        .iter()
+        .map(|(pid, name)| format!("{pid} ({name})"))
+        .collect();
     let what = match who.len() {
         0 => "the mount is in use".to_owned(),
         1 => format!("the mount is in use by process {}", who.join("")),
         _ => format!("the mount is in use by processes {}", who.join(", ")),
     };
-    Failure::new(Kind::Busy, what)
-        .at(dir)
-        .advise("end them or let them change their directory, then try again; --lazy detaches it now")
+    Failure::new(Kind::Busy, what).at(dir).advise(
+        "end them or let them change their directory, then try again; --lazy detaches it now",
+    )
 }

@@ -57,8 +57,13 @@ pub(crate) struct Features {
 impl Features {
     /// Of the three words of feature bits.
     pub(crate) fn new(features: [u64; 3]) -> Self {
-        let [compatible, read_only_compatible, incompatible] = features.map(|bits| format!("{bits:#x}"));
-        Self { compatible, read_only_compatible, incompatible }
+        let [compatible, read_only_compatible, incompatible] =
+            features.map(|bits| format!("{bits:#x}"));
+        Self {
+            compatible,
+            read_only_compatible,
+            incompatible,
+        }
     }
 }
 
@@ -96,9 +101,19 @@ impl PoolFacts {
     /// Adds these facts as text.
     pub(crate) fn lines(&self, lines: &mut Lines) {
         lines.add("pool", &self.path);
-        lines.add("label", if self.label.is_empty() { "(none)" } else { &self.label });
+        lines.add(
+            "label",
+            if self.label.is_empty() {
+                "(none)"
+            } else {
+                &self.label
+            },
+        );
         lines.add("uuid", &self.uuid);
-        lines.add("size", format!("{} ({} bytes)", human(self.bytes), self.bytes));
+        lines.add(
+            "size",
+            format!("{} ({} bytes)", human(self.bytes), self.bytes),
+        );
         lines.add("page size", &self.page_size);
         lines.add("lanes", self.lanes.to_string());
         lines.add("protection", &self.protection);
@@ -107,7 +122,10 @@ impl PoolFacts {
             "format",
             format!(
                 "version {}; features {}, {}, {}",
-                self.version, features.compatible, features.read_only_compatible, features.incompatible
+                self.version,
+                features.compatible,
+                features.read_only_compatible,
+                features.incompatible
             ),
         );
         lines.add("created", &self.created);
@@ -131,7 +149,9 @@ impl RegionFacts {
     pub(crate) fn lines(&self, lines: &mut Lines) {
         let survives = match self.durability.as_str() {
             "power" => "power: what a call did survives power failure",
-            "kernel crash" => "kernel crash: what a call did survives a crash of the kernel, not power failure",
+            "kernel crash" => {
+                "kernel crash: what a call did survives a crash of the kernel, not power failure"
+            }
             "process crash" => {
                 "process crash: what a call did survives the death of any process, not a reboot"
             }
@@ -163,7 +183,12 @@ impl SpaceFacts {
         let bytes = |pages: u64| human(pages.saturating_mul(PAGE_BYTES));
         lines.add(
             "space",
-            format!("{} free of {}; {} inodes in use", bytes(self.pages_free), bytes(self.pages), self.inodes),
+            format!(
+                "{} free of {}; {} inodes in use",
+                bytes(self.pages_free),
+                bytes(self.pages),
+                self.inodes
+            ),
         );
     }
 }
@@ -211,10 +236,16 @@ impl OpeningFacts {
         };
         lines.add("found", found);
         if self.superblock_repaired {
-            lines.add("superblock", "one copy was damaged; a read-write mount repairs it");
+            lines.add(
+                "superblock",
+                "one copy was damaged; a read-write mount repairs it",
+            );
         }
         if self.damage > 0 {
-            lines.add("DAMAGE", format!("in {} places: run lode fsck", self.damage));
+            lines.add(
+                "DAMAGE",
+                format!("in {} places: run lode fsck", self.damage),
+            );
         }
     }
 }
@@ -257,6 +288,10 @@ impl DamageFacts {
 impl From<&Corruption> for DamageFacts {
     fn from(damage: &Corruption) -> Self {
         let inode = (damage.ino != 0).then_some(damage.ino);
-        Self { what: damage.what.to_owned(), at: damage.at, inode }
+        Self {
+            what: damage.what.to_owned(),
+            at: damage.at,
+            inode,
+        }
     }
 }

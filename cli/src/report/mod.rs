@@ -33,7 +33,11 @@ impl Report for MkfsReport {
         self.pool.lines(&mut lines);
         self.region.lines(&mut lines);
         self.space.lines(&mut lines);
-        format!("New pool.\n{}Mount it: lode mount {} DIR\n", lines.text(), self.pool.path)
+        format!(
+            "New pool.\n{}Mount it: lode mount {} DIR\n",
+            lines.text(),
+            self.pool.path
+        )
     }
 }
 
@@ -74,7 +78,11 @@ impl Report for MountReport {
         if let Some(log) = &self.log {
             lines.add("log", log);
         }
-        format!("Mounted.\n{}Unmount it: lode umount {}\n", lines.text(), self.dir)
+        format!(
+            "Mounted.\n{}Unmount it: lode umount {}\n",
+            lines.text(),
+            self.dir
+        )
     }
 }
 
@@ -158,7 +166,11 @@ impl Report for FsckReport {
             human(self.pages_free * 4096),
         ));
         if !self.opening.clean {
-            let done = if self.mode == "check" { "would be recovered" } else { "was recovered" };
+            let done = if self.mode == "check" {
+                "would be recovered"
+            } else {
+                "was recovered"
+            };
             text.push_str(&format!("{}: not cleanly unmounted, {done}\n", self.pool));
         }
         text
@@ -202,9 +214,19 @@ impl Report for InfoReport {
         self.opening.lines(&mut lines);
         match &self.mount {
             Some(mount) => {
-                let mode = if mount.read_only { "read-only" } else { "read-write" };
+                let mode = if mount.read_only {
+                    "read-only"
+                } else {
+                    "read-write"
+                };
                 let relaxed = if mount.relaxed { ", relaxed" } else { "" };
-                lines.add("mounted", format!("at {}, {mode}{relaxed}, by process {}", mount.dir, mount.pid));
+                lines.add(
+                    "mounted",
+                    format!(
+                        "at {}, {mode}{relaxed}, by process {}",
+                        mount.dir, mount.pid
+                    ),
+                );
             }
             None => {
                 lines.add("mounted", "no");

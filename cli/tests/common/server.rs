@@ -22,7 +22,11 @@ pub struct Server {
 impl Server {
     /// Starts it and returns at once.
     pub fn start(pool: &Path, dir: &Path, log: &Path) -> Self {
-        let file = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+        let file = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)
+            .unwrap();
         let child = Command::new(LODE)
             .args(["mount", text(pool), text(dir), "--foreground"])
             .stdin(Stdio::null())
@@ -30,7 +34,11 @@ impl Server {
             .stderr(file)
             .spawn()
             .unwrap();
-        Self { child, dir: dir.to_owned(), log: log.to_owned() }
+        Self {
+            child,
+            dir: dir.to_owned(),
+            log: log.to_owned(),
+        }
     }
 
     /// Starts it and waits until the mount answers.
@@ -48,7 +56,11 @@ impl Server {
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("the server ended with {status}:\n{}", self.log_tail());
             }
-            assert!(Instant::now() < deadline, "no mount within {MOUNTS_WITHIN:?}:\n{}", self.log_tail());
+            assert!(
+                Instant::now() < deadline,
+                "no mount within {MOUNTS_WITHIN:?}:\n{}",
+                self.log_tail()
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -84,9 +96,15 @@ impl Server {
         let stands = |task: &Path| {
             // The state is behind the name, which is in parentheses.
             let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
-            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+            stat.rsplit(')')
+                .next()
+                .is_some_and(|rest| rest.trim_start().starts_with('T'))
         };
-        while !fs::read_dir(&tasks).unwrap().flatten().all(|task| stands(&task.path())) {
+        while !fs::read_dir(&tasks)
+            .unwrap()
+            .flatten()
+            .all(|task| stands(&task.path()))
+        {
             std::thread::yield_now();
         }
     }
@@ -101,7 +119,11 @@ impl Server {
     pub fn umount(mut self) {
         lode(&["umount", text(&self.dir)]).expect(0);
         let status = self.child.wait().unwrap();
-        assert!(status.success(), "the server ended with {status}:\n{}", self.log_tail());
+        assert!(
+            status.success(),
+            "the server ended with {status}:\n{}",
+            self.log_tail()
+        );
     }
 }
 
