@@ -196,7 +196,7 @@ impl Failure {
                 Kind::Corrupt,
                 "the end of the file is missing: restore the pool from a copy that is complete",
             ),
-            Unusable::TooSmall { .. } => (Kind::NoSpace, "choose a larger --size"),
+            Unusable::TooSmall { .. } => (Kind::NotAPool, "check the path"),
         };
         Self::new(kind, why.to_string()).at(pool).advise(advice)
     }

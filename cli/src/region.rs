@@ -57,10 +57,15 @@ pub(crate) fn open_pool(path: &Path, read_only: bool, output: &Output) -> Result
 
 /// What a region says of itself.
 pub(crate) fn facts(region: &Mapped) -> RegionFacts {
+    let windows = region.window_mode().to_string();
     RegionFacts {
         durability: region.durability().to_string(),
         flush: region.strategy().to_string(),
-        windows: region.window_mode().to_string(),
+        windows: if region.is_read_only() {
+            "read-only".to_owned()
+        } else {
+            windows
+        },
     }
 }
 

@@ -7,10 +7,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::FsckArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::region;
+use crate::region::{self, MappedPool};
 use crate::report::{DamageFacts, FsckReport};
 
 /// Nothing is wrong.
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
         (_, true) => "repair",
         _ => "check",
     };
-    let pool = region::open_pool(&args.pool, !writes, output)?;
+    let (pool, writes) = open(args, writes, output)?;
     let opening = pool.opening();
     let mut progress = Progress::new("checking inodes", output.progress);
     let checked = pool.check(&mut |done, all| progress.set(done, all));
@@ -44,19 +44,33 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
         pool.close()
             .map_err(|error| Failure::engine(&args.pool, &error))?;
     }
-    let report = report(args, mode, &opening, &checked);
+    let report = report(args, (mode, writes), &opening, &checked);
     output.print(&report)?;
     Ok(report.status)
 }
 
-fn report(args: &FsckArgs, mode: &str, opening: &Opening, checked: &CheckReport) -> FsckReport {
+/// Opens the pool to repair it, or, where it is too damaged for that, to name the damage.
+fn open(args: &FsckArgs, writes: bool, output: &Output) -> Result<(MappedPool, bool)> {
+    match region::open_pool(&args.pool, !writes, output) {
+        Err(failure) if writes && failure.kind == Kind::Corrupt => {
+            region::open_pool(&args.pool, true, output).map(|pool| (pool, false))
+        }
+        opened => opened.map(|pool| (pool, writes)),
+    }
+}
+
+fn report(
+    args: &FsckArgs,
+    (mode, writes): (&str, bool),
+    opening: &Opening,
+    checked: &CheckReport,
+) -> FsckReport {
     let mut damage: Vec<DamageFacts> = opening.damage.iter().map(DamageFacts::from).collect();
     for found in checked.damage.iter().map(DamageFacts::from) {
         if !damage.contains(&found) {
             damage.push(found);
         }
     }
-    let writes = mode != "check";
     if opening.superblock_repaired && !writes {
         damage.push(DamageFacts {
             what: "one copy of the superblock is damaged (fsck -p repairs it)".to_owned(),

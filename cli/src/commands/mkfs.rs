@@ -36,13 +36,15 @@ pub(crate) fn run(args: &MkfsArgs, output: &Output) -> Result<()> {
     let region = while_working("reserving space", output.progress, || {
         Mapped::create(&args.pool, bytes, &options, true)
     })
-    .map_err(|error| region::explain(&args.pool, &error))?;
-    let report = format(args, region, output).inspect_err(|_| {
-        // A file of zeros is of no use to anybody.
-        if !existed {
-            let _ = fs::remove_file(&args.pool);
-        }
-    })?;
+    .map_err(|error| too_small(region::explain(&args.pool, &error)))?;
+    let report = format(args, region, output)
+        .map_err(too_small)
+        .inspect_err(|_| {
+            // A file of zeros is of no use to anybody.
+            if !existed {
+                let _ = fs::remove_file(&args.pool);
+            }
+        })?;
     output.print(&report)
 }
 
@@ -77,6 +79,18 @@ fn format(args: &MkfsArgs, region: Mapped, output: &Output) -> Result<MkfsReport
         region: facts,
         space: pool.statfs().into(),
     })
+}
+
+/// What is too small to be a pool is, here, a wrong size.
+fn too_small(failure: Failure) -> Failure {
+    if failure.kind != Kind::NotAPool {
+        return failure;
+    }
+    Failure {
+        kind: Kind::Usage,
+        ..failure
+    }
+    .advise("choose a larger --size")
 }
 
 /// How large the pool is to be; refuses to overwrite what is there.
