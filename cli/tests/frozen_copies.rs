@@ -84,3 +84,41 @@ fn every_copy_of_a_frozen_pool_recovers_what_was_acknowledged() {
         "the load did next to nothing: {acknowledged} operations"
     );
 }
+
+#[test]
+fn load_and_judge_agree_on_an_ordinary_directory() {
+    let scratch = Scratch::new();
+    let (place, notes, stop) = (
+        scratch.dir("plain"),
+        scratch.dir("notes"),
+        scratch.path("stop"),
+    );
+    let workers: Vec<Worker> = (0..WORKERS)
+        .map(|number| Worker::new(number, &place, &notes))
+        .collect();
+    workers.iter().for_each(Worker::prepare);
+    let running = workers
+        .iter()
+        .map(|worker| worker.start(7 + worker.number, &stop));
+    let running: Vec<_> = running.collect();
+    std::thread::sleep(Duration::from_millis(300));
+    fs::write(&stop, "").unwrap();
+    join(running, Duration::from_secs(30));
+    for worker in &workers {
+        let acknowledged = worker.judge().unwrap();
+        assert!(acknowledged > 100, "{acknowledged} operations in 300 ms");
+    }
+    // And it sees a single wrong byte.
+    let journal = workers[0].read();
+    let (name, file) = journal
+        .state
+        .files
+        .iter()
+        .find(|(_, file)| file.size > 0)
+        .unwrap();
+    let path = workers[0].dir.join(name);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[file.size as usize / 2] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert!(workers[0].judge().unwrap_err().contains("wrong from byte"));
+}
