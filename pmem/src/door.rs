@@ -10,6 +10,9 @@ use crate::{Counters, LINE_BYTES, Line, MediaError, Medium};
 const WORD_BYTES: u64 = 8;
 const LINE: u64 = LINE_BYTES as u64;
 
+/// What [`Window::zero_nt`] streams, some lines at a time.
+static ZERO_LINES: [[u8; LINE_BYTES]; 16] = [Line::ZERO.0; 16];
+
 /// The way to a region: loads, fences, and windows for stores.
 #[derive(Debug)]
 pub struct Door<M: Medium> {
@@ -56,7 +59,10 @@ impl<M: Medium> Door<M> {
     #[track_caller]
     pub fn load_word(&self, at: u64) -> Result<u64, MediaError> {
         if !at.is_multiple_of(WORD_BYTES) {
-            return Err(MediaError::OutOfBounds { at, len: WORD_BYTES });
+            return Err(MediaError::OutOfBounds {
+                at,
+                len: WORD_BYTES,
+            });
         }
         self.bounds(at, WORD_BYTES)?;
         self.medium.load_word(at)
@@ -110,7 +116,10 @@ impl<M: Medium> Window<'_, M> {
     #[track_caller]
     pub fn store_line(&mut self, at: u64, line: &Line) {
         self.spend(at, LINE);
-        assert!(at.is_multiple_of(LINE), "line store at unaligned offset {at:#x}");
+        assert!(
+            at.is_multiple_of(LINE),
+            "line store at unaligned offset {at:#x}"
+        );
         self.lines += 1;
         self.door.medium.store_line(&mut self.raw, at, line);
     }
@@ -120,7 +129,10 @@ impl<M: Medium> Window<'_, M> {
     #[track_caller]
     pub fn store_word(&mut self, at: u64, value: u64) {
         self.spend(at, WORD_BYTES);
-        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        assert!(
+            at.is_multiple_of(WORD_BYTES),
+            "word store at unaligned offset {at:#x}"
+        );
         self.lines += 1;
         self.door.medium.store_word(&mut self.raw, at, value);
         self.door.medium.write_back(at);
@@ -132,7 +144,10 @@ impl<M: Medium> Window<'_, M> {
     #[track_caller]
     pub fn store_word_lazily(&mut self, at: u64, value: u64) {
         self.spend(at, WORD_BYTES);
-        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        assert!(
+            at.is_multiple_of(WORD_BYTES),
+            "word store at unaligned offset {at:#x}"
+        );
         self.door.medium.store_word(&mut self.raw, at, value);
     }
 
@@ -161,11 +176,17 @@ impl<M: Medium> Window<'_, M> {
     /// Starts the write-back of every line of `at .. at + len`.
     #[track_caller]
     pub fn flush(&mut self, at: u64, len: u64) {
+        let end = at.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.door.medium.bytes()),
+            "flush of {len} bytes at {at:#x} outside the region"
+        );
         if len == 0 {
             return;
         }
         let mut line = at - at % LINE;
         while line < at + len {
+            self.lines += 1;
             self.door.medium.write_back(line);
             line += LINE;
         }
@@ -180,15 +201,12 @@ impl<M: Medium> Window<'_, M> {
         let to_line = ((LINE - at % LINE) % LINE).min(bytes.len() as u64);
         let (head, rest) = bytes.split_at(to_line as usize);
         self.stream_words(at, head);
-        let mut at = at + to_line;
-        let mut lines = rest.chunks_exact(LINE_BYTES);
-        let mut line = Line::ZERO;
-        for chunk in lines.by_ref() {
-            line.0.copy_from_slice(chunk);
-            self.door.medium.store_line(&mut self.raw, at, &line);
-            at += LINE;
+        let (lines, tail) = rest.as_chunks();
+        let at = at + to_line;
+        if !lines.is_empty() {
+            self.door.medium.store_lines(&mut self.raw, at, lines);
         }
-        self.stream_words(at, lines.remainder());
+        self.stream_words(at + (rest.len() - tail.len()) as u64, tail);
     }
 
     /// Streams `len` zero bytes to `at`, any alignment.
@@ -201,9 +219,11 @@ impl<M: Medium> Window<'_, M> {
         let mut at = at + to_line;
         let mut left = len - to_line;
         while left >= LINE {
-            self.door.medium.store_line(&mut self.raw, at, &Line::ZERO);
-            at += LINE;
-            left -= LINE;
+            let lines = (left / LINE).min(ZERO_LINES.len() as u64);
+            let zeros = &ZERO_LINES[..lines as usize];
+            self.door.medium.store_lines(&mut self.raw, at, zeros);
+            at += lines * LINE;
+            left -= lines * LINE;
         }
         self.stream_words(at, &Line::ZERO.0[..left as usize]);
     }
@@ -236,7 +256,10 @@ impl<M: Medium> Window<'_, M> {
     #[inline]
     #[track_caller]
     fn spend(&mut self, at: u64, len: u64) {
-        assert!(len <= self.bytes_left, "window of too few bytes: {len} more at {at:#x}");
+        assert!(
+            len <= self.bytes_left,
+            "window of too few bytes: {len} more at {at:#x}"
+        );
         let end = at.checked_add(len);
         assert!(
             end.is_some_and(|end| end <= self.door.medium.bytes()),

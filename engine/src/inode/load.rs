@@ -1,0 +1,106 @@
+//! Loading an inode from its log.
+
+use core::sync::atomic::AtomicI64;
+
+use lode_pmem::Medium;
+
+use super::replay::Replay;
+use super::state::{Body, State};
+use crate::layout::{Header, slot_at};
+use crate::log::{Step, Walk, read_death, read_identity};
+use crate::space::Run;
+use crate::store::{Slot, Store};
+use crate::{Error, Host, PAGE_BYTES, Result};
+
+/// Loads a live inode. Its log must end with the seal that its slot remembers: damage
+/// at the end of a log is never taken for the end.
+pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Result<State> {
+    let ino = slot.ino();
+    let Some((identity, head, atime, seal)) = read_identity(store, ino)? else {
+        return Err(Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino));
+    };
+    if let Some(death) = read_death(store, &identity)?
+        && !store.aborted.contains(&death.header.txid)
+    {
+        return Err(Error::corrupt_inode("death of a live inode", slot_at(ino), ino));
+    }
+    let walk = Walk::new(store, &identity, head, seal)?;
+    let (walk, state) = run(store, walk, true, &mut |_| ())?;
+    if walk.tail().before != slot.tail() {
+        let what = "log of an inode is damaged before its end";
+        return Err(Error::corrupt_inode(what, walk.tail().at, ino));
+    }
+    let Some(mut state) = state else {
+        return Err(Error::corrupt_inode("log without an INODE record", walk.tail().at, ino));
+    };
+    if atime as i64 > state.atime_set_ns {
+        state.atime_ns = AtomicI64::new(atime as i64);
+    }
+    if let Body::File(file) = &mut state.body {
+        claim_journal(file);
+        if store.writable().is_ok() {
+            file.journal.apply(store)?;
+        }
+    }
+    Ok(state)
+}
+
+/// Walks and replays a log without its directory entries, showing each record's header.
+pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
+    store: &'s Store<M, H>,
+    walk: Walk<'s, M, H>,
+    seen: &mut dyn FnMut((u64, Header)),
+) -> Result<(Walk<'s, M, H>, Option<State>)> {
+    let (walk, mut state) = run(store, walk, false, seen)?;
+    if let Some(State { body: Body::File(file), .. }) = &mut state {
+        claim_journal(file);
+    }
+    Ok((walk, state))
+}
+
+fn run<'s, M: Medium, H: Host>(
+    store: &'s Store<M, H>,
+    mut walk: Walk<'s, M, H>,
+    entries: bool,
+    seen: &mut dyn FnMut((u64, Header)),
+) -> Result<(Walk<'s, M, H>, Option<State>)> {
+    let mut replay = Replay::new(store, walk.ino, walk.nonce, walk.inline_dead, entries);
+    loop {
+        match walk.step()? {
+            Step::Page { page, nonce, ordinal } => replay.page(page, nonce, ordinal)?,
+            Step::Record(found) => {
+                seen((found.at, found.parsed.header));
+                replay.record(&found)?;
+            }
+            Step::End => break,
+        }
+    }
+    let state = replay.finish(walk.tail())?;
+    Ok((walk, state))
+}
+
+/// The pages that hold pending journalled bytes belong to the file.
+fn claim_journal(file: &mut super::File) {
+    let journal = &mut file.journal;
+    if let [piece] = journal.pending.as_slice()
+        && piece.journal_at % PAGE_BYTES + piece.len <= PAGE_BYTES
+        && piece.len <= super::JOURNAL_HALF
+    {
+        journal.page = piece.journal_at / PAGE_BYTES;
+        journal.second_half = piece.journal_at % PAGE_BYTES < super::JOURNAL_HALF;
+        return;
+    }
+    for at in 0..journal.pending.len() {
+        let Some(piece) = journal.pending.get(at) else { break };
+        let first = piece.journal_at / PAGE_BYTES;
+        let end = (piece.journal_at + piece.len).div_ceil(PAGE_BYTES);
+        let known = |page: u64, runs: &[Run]| {
+            runs.iter().any(|run| run.page <= page && page < run.page + run.pages)
+        };
+        for page in first..end {
+            if !known(page, &journal.runs) && journal.runs.try_reserve(1).is_ok() {
+                journal.runs.push(Run { page, pages: 1 });
+            }
+        }
+    }
+}
