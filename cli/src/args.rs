@@ -188,13 +188,11 @@ pub(crate) struct DumpArgs {
 }
 
 fn parse_windows(text: &str) -> Result<WindowMode, String> {
-    text.parse()
-        .map_err(|error: lode_pmem::UnknownWindowMode| error.to_string())
+    text.parse().map_err(|error: lode_pmem::UnknownWindowMode| error.to_string())
 }
 
 fn parse_flush(text: &str) -> Result<FlushStrategy, String> {
-    text.parse()
-        .map_err(|error: lode_pmem::UnknownStrategy| error.to_string())
+    text.parse().map_err(|error: lode_pmem::UnknownStrategy| error.to_string())
 }
 
 /// The names the program can be called by.
@@ -233,10 +231,7 @@ impl CalledAs {
         if self == Self::MountHelper {
             rest = without_helper_flags(rest);
         }
-        [OsString::from("lode"), command.into()]
-            .into_iter()
-            .chain(rest)
-            .collect()
+        [OsString::from("lode"), command.into()].into_iter().chain(rest).collect()
     }
 }
 

@@ -32,25 +32,14 @@ enum Message {
 /// # Errors
 /// When it can't be made.
 pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
-    let name: String = dir
-        .to_string_lossy()
-        .trim_matches('/')
-        .replace(['/', '\0'], "-");
+    let name: String = dir.to_string_lossy().trim_matches('/').replace(['/', '\0'], "-");
     // A name has at most 255 bytes: its end tells mounts apart best.
-    let start = name
-        .char_indices()
-        .map(|(at, _)| at)
-        .find(|at| name.len() - at <= 200);
+    let start = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= 200);
     // Beside the server's control socket: this user's alone, and empty after a reboot.
     let logs = place::directory();
     place::prepare(&logs).map_err(|error| server::explain(&logs, &error))?;
     let path = logs.join(format!("{}.log", &name[start.unwrap_or(0)..]));
-    let opened = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&path);
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
     let file = opened.map_err(|error| Failure::io("making the log file", &path, &error))?;
     Ok((path, file))
 }
@@ -60,17 +49,10 @@ pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
 /// # Errors
 /// The server's own, or what its log ends with if it died without a word.
 pub(crate) fn start(mut server: Command, log_path: &Path, log: File) -> Result<MountReport> {
-    server
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log);
+    server.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     server.current_dir("/");
     let mut child = server.spawn().map_err(|error| {
-        Failure::io(
-            "starting the server",
-            Path::new(server.get_program()),
-            &error,
-        )
+        Failure::io("starting the server", Path::new(server.get_program()), &error)
     })?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
@@ -88,10 +70,9 @@ pub(crate) fn start(mut server: Command, log_path: &Path, log: File) -> Result<M
 }
 
 fn died(child: &mut Child, log_path: &Path) -> Failure {
-    let status = child.wait().map_or_else(
-        |error| error.to_string(),
-        |status: ExitStatus| status.to_string(),
-    );
+    let status = child
+        .wait()
+        .map_or_else(|error| error.to_string(), |status: ExitStatus| status.to_string());
     let log = fs::read_to_string(log_path).unwrap_or_default();
     let tail: Vec<&str> = log.lines().rev().take(5).collect();
     let mut what = format!("the server ended before the mount answered ({status})");
@@ -99,9 +80,7 @@ fn died(child: &mut Child, log_path: &Path) -> Failure {
         what.push_str("\n  log: ");
         what.push_str(line);
     }
-    Failure::new(Kind::Failed, what)
-        .at(log_path)
-        .advise("run it with --foreground to see more")
+    Failure::new(Kind::Failed, what).at(log_path).advise("run it with --foreground to see more")
 }
 
 /// In the server: leaves the terminal's session, so that nothing sent there ends it.
@@ -119,10 +98,7 @@ pub(crate) fn tell_mounted(report: MountReport) -> Result<()> {
     let failed = |error: std::io::Error| {
         Failure::io("closing standard output", Path::new("/dev/null"), &error)
     };
-    let null = OpenOptions::new()
-        .write(true)
-        .open("/dev/null")
-        .map_err(failed)?;
+    let null = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
     rustix::stdio::dup2_stdout(&null).map_err(|error| failed(error.into()))
 }
 

@@ -110,12 +110,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure without a place or advice.
     pub(crate) fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self {
-            kind,
-            what: what.into(),
-            place: None,
-            advice: None,
-        }
+        Self { kind, what: what.into(), place: None, advice: None }
     }
 
     /// The same, about `place`.
@@ -179,18 +174,15 @@ impl Failure {
 
     fn unusable(pool: &Path, why: Unusable) -> Self {
         let (kind, advice) = match why {
-            Unusable::NoMagic => (
-                Kind::NotAPool,
-                "check the path; `lode mkfs POOL` makes a pool there",
-            ),
-            Unusable::BadSuperblock | Unusable::Geometry(_) => (
-                Kind::Corrupt,
-                "restore the pool from a copy; `lode dump POOL` shows what is left",
-            ),
-            Unusable::Version(_) | Unusable::Features(_) => (
-                Kind::Unsupported,
-                "use the version of lode that made this pool, or a newer one",
-            ),
+            Unusable::NoMagic => {
+                (Kind::NotAPool, "check the path; `lode mkfs POOL` makes a pool there")
+            }
+            Unusable::BadSuperblock | Unusable::Geometry(_) => {
+                (Kind::Corrupt, "restore the pool from a copy; `lode dump POOL` shows what is left")
+            }
+            Unusable::Version(_) | Unusable::Features(_) => {
+                (Kind::Unsupported, "use the version of lode that made this pool, or a newer one")
+            }
             Unusable::ReadOnlyFeatures(_) => (Kind::Unsupported, "mount it with -o ro"),
             Unusable::Truncated { .. } => (
                 Kind::Corrupt,

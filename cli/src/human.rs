@@ -57,11 +57,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
 }
@@ -104,16 +100,8 @@ impl Lines {
 
     /// All lines as text, each ended.
     pub(crate) fn text(&self) -> String {
-        let width = self
-            .rows
-            .iter()
-            .map(|(name, _)| name.len())
-            .max()
-            .unwrap_or(0);
-        self.rows
-            .iter()
-            .map(|(name, value)| format!("{name:width$}  {value}\n"))
-            .collect()
+        let width = self.rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        self.rows.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
     }
 }
 

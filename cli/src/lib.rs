@@ -34,19 +34,13 @@ use output::Output;
 
 /// Runs the command line `args`, the program's name first; returns the exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    let called_as = args
-        .first()
-        .map_or(CalledAs::Lode, |program| CalledAs::from(program));
+    let called_as = args.first().map_or(CalledAs::Lode, |program| CalledAs::from(program));
     let args = called_as.rewrite(args);
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => return refuse(called_as, &args, &error),
     };
-    let output = Output {
-        command: cli.command.name(),
-        json: cli.json,
-        progress: cli.progress,
-    };
+    let output = Output { command: cli.command.name(), json: cli.json, progress: cli.progress };
     match run(&cli.command, &output) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -79,34 +73,20 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 
 /// A command line that clap did not take: help and version are no errors.
 fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCode {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-    ) {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // Nobody is left to tell when standard output is closed.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
     const COMMANDS: [&str; 7] = ["mkfs", "mount", "umount", "fsck", "info", "stats", "dump"];
-    let command = COMMANDS
-        .into_iter()
-        .find(|name| args.iter().any(|arg| arg == name))
-        .unwrap_or("lode");
+    let command =
+        COMMANDS.into_iter().find(|name| args.iter().any(|arg| arg == name)).unwrap_or("lode");
     let code = exit_code(called_as, command, Kind::Usage);
     if args.iter().any(|arg| arg == "--json") {
         let text = error.render().to_string();
-        let what = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .trim_start_matches("error: ")
-            .to_owned();
+        let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         let advice = format!("see `lode {command} --help`");
-        let output = Output {
-            command,
-            json: true,
-            progress: false,
-        };
+        let output = Output { command, json: true, progress: false };
         return output.print_failure(&Failure::usage(what).advise(advice), code);
     }
     let _ = error.print();

@@ -38,17 +38,11 @@ pub(crate) fn at(dir: &Path) -> Result<Option<Mounted>> {
 /// When /proc can't be read.
 pub(crate) fn of_pool(pool: &Path) -> Result<Option<Mounted>> {
     let all = mountpoint::mounts().map_err(|error| unreadable(&error))?;
-    Ok(all
-        .into_iter()
-        .rfind(|mount| mount.fs_type == FS_TYPE && mount.source == pool))
+    Ok(all.into_iter().rfind(|mount| mount.fs_type == FS_TYPE && mount.source == pool))
 }
 
 fn unreadable(error: &io::Error) -> Failure {
-    Failure::io(
-        "reading the mounts",
-        Path::new("/proc/self/mountinfo"),
-        error,
-    )
+    Failure::io("reading the mounts", Path::new("/proc/self/mountinfo"), error)
 }
 
 /// The Lode mount at `dir`.
@@ -62,10 +56,7 @@ pub(crate) fn lode_at(dir: &Path) -> Result<Mounted> {
     }
     let other = mountpoint::mounted_at(&clean).map_err(|error| unreadable(&error))?;
     let what = match other {
-        Some(other) => format!(
-            "a file system of type {} is mounted here, not Lode",
-            other.fs_type
-        ),
+        Some(other) => format!("a file system of type {} is mounted here, not Lode", other.fs_type),
         None => "no pool is mounted here".to_owned(),
     };
     Err(Failure::new(Kind::NotMounted, what)
@@ -81,14 +72,9 @@ pub(crate) fn answers(mount: &Mounted) -> bool {
 /// What to say of a mount whose server does not answer.
 pub(crate) fn gone(mount: &Mounted) -> Failure {
     let (pool, dir) = (mount.source.display(), mount.point.display());
-    Failure::new(
-        Kind::NotMounted,
-        "the server of this mount is gone, or does not answer",
-    )
-    .at(&mount.point)
-    .advise(format!(
-        "`lode mount {pool} {dir}` mounts the pool again and recovers it"
-    ))
+    Failure::new(Kind::NotMounted, "the server of this mount is gone, or does not answer")
+        .at(&mount.point)
+        .advise(format!("`lode mount {pool} {dir}` mounts the pool again and recovers it"))
 }
 
 /// Processes that use something at or below `dir`: id and name, best effort.
@@ -98,11 +84,7 @@ pub(crate) fn users(dir: &Path) -> Vec<(u32, String)> {
     };
     let mut found = Vec::new();
     for entry in entries.flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
         if uses(&entry.path(), dir) {
@@ -127,18 +109,12 @@ fn uses(process: &Path, dir: &Path) -> bool {
     let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
         return false;
     };
-    if descriptors
-        .flatten()
-        .any(|descriptor| inside(&descriptor.path()))
-    {
+    if descriptors.flatten().any(|descriptor| inside(&descriptor.path())) {
         return true;
     }
     let maps = fs::read(process.join("maps")).unwrap_or_default();
     maps.split(|byte| *byte == b'\n').any(|line| {
-        let path = line
-            .iter()
-            .position(|byte| *byte == b'/')
-            .map(|start| &line[start..]);
+        let path = line.iter().position(|byte| *byte == b'/').map(|start| &line[start..]);
         path.is_some_and(|path| Path::new(OsStr::from_bytes(path)).starts_with(dir))
     })
 }
@@ -150,10 +126,6 @@ mod tests {
     #[test]
     fn this_process_uses_its_directory() {
         let here = std::env::current_dir().unwrap();
-        assert!(
-            users(&here)
-                .iter()
-                .any(|(pid, _)| *pid == std::process::id())
-        );
+        assert!(users(&here).iter().any(|(pid, _)| *pid == std::process::id()));
     }
 }

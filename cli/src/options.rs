@@ -158,34 +158,17 @@ mod tests {
 
     #[test]
     fn later_options_win_and_those_of_mount_are_let_through() {
-        let lists = [
-            "ro,defaults,x-systemd.automount,_netdev",
-            "rw,noatime",
-            "comment=a",
-        ];
+        let lists = ["ro,defaults,x-systemd.automount,_netdev", "rw,noatime", "comment=a"];
         let lists = lists.map(|list| MountOptions::parse(list).unwrap());
         let options = MountOptions::join(&lists);
-        assert_eq!(
-            (options.read_only, options.noatime),
-            (Some(false), Some(true))
-        );
+        assert_eq!((options.read_only, options.noatime), (Some(false), Some(true)));
     }
 
     #[test]
     fn unknown_options_are_named() {
-        for list in [
-            "relaxd",
-            "page-size=8K",
-            "windows=maybe",
-            "flush=often",
-            "ro=1",
-        ] {
+        for list in ["relaxd", "page-size=8K", "windows=maybe", "flush=often", "ro=1"] {
             assert!(MountOptions::parse(list).is_err(), "{list}");
         }
-        assert!(
-            MountOptions::parse("ro,relaxd")
-                .unwrap_err()
-                .contains("`relaxd`")
-        );
+        assert!(MountOptions::parse("ro,relaxd").unwrap_err().contains("`relaxd`"));
     }
 }

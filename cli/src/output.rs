@@ -74,11 +74,7 @@ impl Output {
     /// # Errors
     /// When the body can't be JSON.
     pub(crate) fn json_text<T: Serialize>(&self, body: &T) -> Result<String> {
-        let envelope = Envelope {
-            schema: SCHEMA,
-            command: self.command,
-            body,
-        };
+        let envelope = Envelope { schema: SCHEMA, command: self.command, body };
         serde_json::to_string_pretty(&envelope)
             .map_err(|error| Failure::new(Kind::Failed, format!("making JSON failed: {error}")))
     }
@@ -88,11 +84,7 @@ impl Output {
     /// # Errors
     /// When it can't be written (a closed pipe is no error).
     pub(crate) fn stream_json<T: Serialize>(&self, body: &T) -> Result<()> {
-        let envelope = Envelope {
-            schema: SCHEMA,
-            command: self.command,
-            body,
-        };
+        let envelope = Envelope { schema: SCHEMA, command: self.command, body };
         let mut out = io::BufWriter::new(io::stdout().lock());
         let written = match serde_json::to_writer(&mut out, &envelope) {
             Ok(()) => out.write_all(b"\n").and_then(|()| out.flush()),
@@ -113,8 +105,7 @@ impl Output {
                 place: failure.place.as_deref(),
                 advice: failure.advice.as_deref(),
             };
-            self.json_text(&ErrorBody { error })
-                .unwrap_or_else(|other| other.to_string())
+            self.json_text(&ErrorBody { error }).unwrap_or_else(|other| other.to_string())
         } else {
             format!("lode {}: {failure}", self.command)
         };

@@ -36,11 +36,7 @@ impl Progress {
         } else {
             Show::Nothing
         };
-        Self {
-            what,
-            show,
-            started: Instant::now(),
-        }
+        Self { what, show, started: Instant::now() }
     }
 
     /// `done` of `all` (0 where nobody knows) is done.
@@ -103,11 +99,7 @@ impl Drop for Progress {
 fn new_bar(what: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{msg} {spinner} [{bar:30}] {human_pos}/{human_len}");
-    bar.set_style(
-        style
-            .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("=> "),
-    );
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
     bar.set_message(what);
     bar
 }

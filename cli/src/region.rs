@@ -18,11 +18,7 @@ pub(crate) type MappedPool = Pool<Mapped, StdHost>;
 
 /// The options of a region, from the command line.
 pub(crate) fn options(args: &RegionArgs, read_only: bool) -> RegionOptions {
-    RegionOptions {
-        read_only,
-        windows: args.windows,
-        flush: args.flush,
-    }
+    RegionOptions { read_only, windows: args.windows, flush: args.flush }
 }
 
 /// Opens the region at `path`.
@@ -38,17 +34,8 @@ pub(crate) fn open(path: &Path, options: &RegionOptions) -> Result<Mapped> {
 /// # Errors
 /// `Busy` where it is mounted, `NotAPool`, `Corrupt`, `Unsupported`, and those of the system.
 pub(crate) fn open_pool(path: &Path, read_only: bool, output: &Output) -> Result<MappedPool> {
-    let region = open(
-        path,
-        &RegionOptions {
-            read_only,
-            ..RegionOptions::new()
-        },
-    )?;
-    let options = OpenOptions {
-        read_only,
-        ..OpenOptions::default()
-    };
+    let region = open(path, &RegionOptions { read_only, ..RegionOptions::new() })?;
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
     while_working("reading the pool", output.progress, || {
         Pool::open(region, StdHost::new(), &options)
     })
@@ -61,11 +48,7 @@ pub(crate) fn facts(region: &Mapped) -> RegionFacts {
     RegionFacts {
         durability: region.durability().to_string(),
         flush: region.strategy().to_string(),
-        windows: if region.is_read_only() {
-            "read-only".to_owned()
-        } else {
-            windows
-        },
+        windows: if region.is_read_only() { "read-only".to_owned() } else { windows },
     }
 }
 
@@ -78,21 +61,15 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
             format!("the file system below has no space for the pool's {bytes} bytes"),
             "free space there, choose a smaller --size, or another place",
         ),
-        RegionError::Exists { .. } => (
-            Kind::Exists,
-            "the file exists already".to_owned(),
-            "pass --force to overwrite it",
-        ),
-        RegionError::TooSmall {
-            bytes, bytes_min, ..
-        } => (
+        RegionError::Exists { .. } => {
+            (Kind::Exists, "the file exists already".to_owned(), "pass --force to overwrite it")
+        }
+        RegionError::TooSmall { bytes, bytes_min, .. } => (
             Kind::NotAPool,
             format!("not a Lode pool: {bytes} bytes are too few, at least {bytes_min} are needed"),
             "check the path, or choose a larger --size",
         ),
-        RegionError::TooLarge {
-            bytes, bytes_max, ..
-        } => (
+        RegionError::TooLarge { bytes, bytes_max, .. } => (
             Kind::Usage,
             format!("{bytes} bytes are too many, at most {bytes_max} are possible"),
             "choose a smaller --size",
@@ -102,11 +79,9 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
             "not a file or DAX device".to_owned(),
             "give the path of a pool: a file or a DAX device",
         ),
-        RegionError::NoSuchInstruction { .. } | RegionError::NoMsync { .. } => (
-            Kind::Usage,
-            error.to_string(),
-            "leave --flush out: the best one is chosen",
-        ),
+        RegionError::NoSuchInstruction { .. } | RegionError::NoMsync { .. } => {
+            (Kind::Usage, error.to_string(), "leave --flush out: the best one is chosen")
+        }
         RegionError::NoWindows { .. } => (
             Kind::Usage,
             error.to_string(),
@@ -120,17 +95,12 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
 
 /// The pool is in use: by whom, as far as can be told.
 fn busy(path: &Path, holder: Option<u32>) -> Failure {
-    let mounted = path
-        .canonicalize()
-        .ok()
-        .and_then(|clean| mounts::of_pool(&clean).ok().flatten());
+    let mounted = path.canonicalize().ok().and_then(|clean| mounts::of_pool(&clean).ok().flatten());
     if let Some(mount) = mounted {
         let dir = mount.point.display();
-        return Failure::new(Kind::Busy, format!("the pool is mounted at {dir}"))
-            .at(path)
-            .advise(format!(
-                "`lode umount {dir}` first; `lode info {dir}` works while it is mounted"
-            ));
+        return Failure::new(Kind::Busy, format!("the pool is mounted at {dir}")).at(path).advise(
+            format!("`lode umount {dir}` first; `lode info {dir}` works while it is mounted"),
+        );
     }
     let by = match holder {
         Some(pid) => format!("by process {pid} ({})", mounts::process_name(pid)),

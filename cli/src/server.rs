@@ -55,11 +55,7 @@ pub(crate) fn serve(
 fn open(settings: &Settings) -> Result<MappedPool> {
     let options = &settings.options;
     let read_only = options.read_only.unwrap_or(false);
-    let region = RegionOptions {
-        read_only,
-        windows: options.windows,
-        flush: options.flush,
-    };
+    let region = RegionOptions { read_only, windows: options.windows, flush: options.flush };
     let region = region::open(&settings.pool, &region)?;
     let options = OpenOptions {
         read_only,
@@ -72,9 +68,7 @@ fn open(settings: &Settings) -> Result<MappedPool> {
 }
 
 fn report(settings: &Settings, pool: &MappedPool) -> Result<MountReport> {
-    let info = pool
-        .info()
-        .map_err(|error| Failure::engine(&settings.pool, &error))?;
+    let info = pool.info().map_err(|error| Failure::engine(&settings.pool, &error))?;
     Ok(MountReport {
         dir: settings.dir.display().to_string(),
         pid: std::process::id(),
@@ -95,10 +89,8 @@ fn mount_options(settings: &Settings, region: &RegionFacts) -> lode_fuse::MountO
         (WINDOWS, &region.windows),
         (RELAXED, &said.relaxed.to_string()),
     ];
-    let region: BTreeMap<String, String> = facts
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.clone()))
-        .collect();
+    let region: BTreeMap<String, String> =
+        facts.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
     lode_fuse::MountOptions {
         read_only: said.read_only.unwrap_or(false),
         noatime: said.noatime.unwrap_or(false),
@@ -116,36 +108,27 @@ pub(crate) fn explain(dir: &Path, error: &MountError) -> Failure {
     use std::io::ErrorKind::{NotFound, PermissionDenied, ResourceBusy};
     let text = error.to_string();
     let (kind, advice) = match error {
-        MountError::NotMounted(_) => (
-            Kind::NotMounted,
-            "`findmnt -t fuse.lode` lists Lode's mounts",
-        ),
-        MountError::Busy(_) => (
-            Kind::Busy,
-            "choose another directory, or unmount this one first",
-        ),
-        MountError::Unmount { source, .. } if source.kind() == ResourceBusy => (
-            Kind::Busy,
-            "end who uses it, then try again; --lazy detaches it now",
-        ),
+        MountError::NotMounted(_) => {
+            (Kind::NotMounted, "`findmnt -t fuse.lode` lists Lode's mounts")
+        }
+        MountError::Busy(_) => (Kind::Busy, "choose another directory, or unmount this one first"),
+        MountError::Unmount { source, .. } if source.kind() == ResourceBusy => {
+            (Kind::Busy, "end who uses it, then try again; --lazy detaches it now")
+        }
         MountError::NotADirectory(_) => (Kind::Usage, "give the path of an existing directory"),
         MountError::MountPoint { source, .. } if source.kind() == NotFound => {
             (Kind::NotFound, "make the directory first, with mkdir -p")
         }
-        MountError::Kernel { source, .. } if source.kind() == NotFound => (
-            Kind::Failed,
-            "FUSE is missing here: load the module (modprobe fuse), install fuse3",
-        ),
+        MountError::Kernel { source, .. } if source.kind() == NotFound => {
+            (Kind::Failed, "FUSE is missing here: load the module (modprobe fuse), install fuse3")
+        }
         MountError::Kernel { source, .. }
         | MountError::MountPoint { source, .. }
         | MountError::Unmount { source, .. }
         | MountError::DeadMount { source, .. }
             if source.kind() == PermissionDenied =>
         {
-            (
-                Kind::Denied,
-                "run as root, or install fusermount3 (package fuse3)",
-            )
+            (Kind::Denied, "run as root, or install fusermount3 (package fuse3)")
         }
         MountError::NoServer(_) => (Kind::Denied, "run as the user who mounted it, or as root"),
         MountError::Close(error) => return Failure::engine(dir, error),
@@ -234,18 +217,9 @@ struct StatsAnswer {
 /// Where it does not answer.
 pub(crate) fn ask_info(dir: &Path) -> Result<ServerFacts> {
     let answer: InfoAnswer = ask(dir, "info")?;
-    let fact = |key: &str| {
-        answer
-            .region
-            .get(key)
-            .cloned()
-            .unwrap_or_else(|| "unknown".to_owned())
-    };
-    let region = RegionFacts {
-        durability: fact(DURABILITY),
-        flush: fact(FLUSH),
-        windows: fact(WINDOWS),
-    };
+    let fact = |key: &str| answer.region.get(key).cloned().unwrap_or_else(|| "unknown".to_owned());
+    let region =
+        RegionFacts { durability: fact(DURABILITY), flush: fact(FLUSH), windows: fact(WINDOWS) };
     Ok(ServerFacts {
         pid: answer.pid,
         read_only: answer.read_only,
@@ -280,12 +254,9 @@ fn ask<T: serde::de::DeserializeOwned>(dir: &Path, op: &str) -> Result<T> {
     let asked = Client::for_mount(dir).and_then(|mut client| client.ask(op));
     let answer = asked.map_err(|error| explain(dir, &error))?;
     serde_json::from_value(answer).map_err(|error| {
-        Failure::new(
-            Kind::Failed,
-            format!("the server's answer is not understood: {error}"),
-        )
-        .at(dir)
-        .advise("server and command are of different versions: use the same `lode` for both")
+        Failure::new(Kind::Failed, format!("the server's answer is not understood: {error}"))
+            .at(dir)
+            .advise("server and command are of different versions: use the same `lode` for both")
     })
 }
 

@@ -17,22 +17,14 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
         _ => {
-            return Err(format!(
-                "`{text}` is not a size: write a whole number and K, M, G or T"
-            ));
+            return Err(format!("`{text}` is not a size: write a whole number and K, M, G or T"));
         }
     };
     if number.is_empty() {
-        return Err(format!(
-            "`{text}` is not a size: write a whole number and K, M, G or T"
-        ));
+        return Err(format!("`{text}` is not a size: write a whole number and K, M, G or T"));
     }
-    let number: u64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is too large"))?;
-    let bytes = number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| format!("`{text}` is too large"))?;
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is too large"))?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too large"))?;
     if bytes > i64::MAX as u64 {
         return Err(format!("`{text}` is too large"));
     }
@@ -104,17 +96,8 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in [
-            "",
-            "G",
-            "1.5G",
-            "-1",
-            "1X",
-            "1GG",
-            "0x10",
-            "9999999999999999999",
-            "99999999T",
-        ] {
+        for text in ["", "G", "1.5G", "-1", "1X", "1GG", "0x10", "9999999999999999999", "99999999T"]
+        {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

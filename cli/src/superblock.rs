@@ -116,15 +116,10 @@ fn problem_of(raw: &[u8; BYTES]) -> Option<String> {
     let stored = u32_at(raw, 508);
     let computed = lode_pmem::crc32c(0, &raw[..508]);
     if stored != computed {
-        return Some(format!(
-            "checksum is {stored:#010x}, should be {computed:#010x}"
-        ));
+        return Some(format!("checksum is {stored:#010x}, should be {computed:#010x}"));
     }
     if u32_at(raw, 8) != 1 {
-        return Some(format!(
-            "format version {} is not known here",
-            u32_at(raw, 8)
-        ));
+        return Some(format!("format version {} is not known here", u32_at(raw, 8)));
     }
     if u32_at(raw, 12) != BYTES as u32 {
         return Some(format!("length is {}, should be {BYTES}", u32_at(raw, 12)));

@@ -29,12 +29,7 @@ fn refused(scratch: &Scratch, pool: &Path, kind: &str, code: i32, fsck_code: i32
     for (args, code) in commands {
         let ran = lode(args).expect(code);
         assert!(ran.err.contains(says), "{} says\n{}", ran.line, ran.err);
-        assert!(
-            ran.err.contains(text(pool)),
-            "{} does not say where\n{}",
-            ran.line,
-            ran.err
-        );
+        assert!(ran.err.contains(text(pool)), "{} does not say where\n{}", ran.line, ran.err);
         assert!(
             ran.err.contains("what to do: "),
             "{} does not say what to do\n{}",
@@ -49,20 +44,12 @@ fn refused(scratch: &Scratch, pool: &Path, kind: &str, code: i32, fsck_code: i32
         assert_eq!(error["error"]["kind"], kind, "{error}");
         assert_eq!(error["error"]["code"], code, "{error}");
     }
-    assert!(
-        fs::read(pool).unwrap() == before,
-        "{} was changed",
-        pool.display()
-    );
+    assert!(fs::read(pool).unwrap() == before, "{} was changed", pool.display());
 }
 
 /// Changes both superblocks by `change` and makes their checksums right again.
 fn change_superblocks(pool: &Path, change: impl Fn(&mut [u8])) {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(pool)
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(pool).unwrap();
     let last = file.metadata().unwrap().len() / 4096 * 4096 - 4096;
     for at in [0, last] {
         let mut bytes = [0u8; SUPERBLOCK_BYTES as usize];
@@ -76,12 +63,7 @@ fn change_superblocks(pool: &Path, change: impl Fn(&mut [u8])) {
 }
 
 fn overwrite(pool: &Path, at: u64, bytes: &[u8]) {
-    OpenOptions::new()
-        .write(true)
-        .open(pool)
-        .unwrap()
-        .write_all_at(bytes, at)
-        .unwrap();
+    OpenOptions::new().write(true).open(pool).unwrap().write_all_at(bytes, at).unwrap();
 }
 
 #[test]
@@ -122,12 +104,7 @@ fn what_is_not_there_is_called_so() {
 fn a_truncated_pool_is_called_so() {
     let scratch = Scratch::new();
     let pool = scratch.pool("pool", "16M");
-    OpenOptions::new()
-        .write(true)
-        .open(&pool)
-        .unwrap()
-        .set_len(9 << 20)
-        .unwrap();
+    OpenOptions::new().write(true).open(&pool).unwrap().set_len(9 << 20).unwrap();
     refused(&scratch, &pool, "corrupt", 4, 4, "truncated");
 }
 
@@ -177,13 +154,8 @@ fn one_damaged_superblock_is_found_and_repaired() {
         overwrite(&pool, copy + 60, b"damage");
         let found = fsck(&pool).expect(4);
         assert!(found.out.contains("superblock"), "{}", found.out);
-        let repaired = lode(&["fsck", "-p", text(&pool), "--json"])
-            .expect(1)
-            .json();
-        assert_eq!(
-            (&repaired["status"], &repaired["repaired"]),
-            (&1.into(), &true.into())
-        );
+        let repaired = lode(&["fsck", "-p", text(&pool), "--json"]).expect(1).json();
+        assert_eq!((&repaired["status"], &repaired["repaired"]), (&1.into(), &true.into()));
         fsck(&pool).expect(0);
     }
 }
@@ -196,11 +168,7 @@ fn two_damaged_superblocks_leave_nothing_to_open() {
     overwrite(&pool, 16 * 1024 * 1024 - 4096 + 60, b"damage");
     refused(&scratch, &pool, "corrupt", 4, 4, "superblock");
     let shown = lode(&["dump", text(&pool)]).expect(4);
-    assert!(
-        shown.out.contains("checksum"),
-        "dump shows what is left:\n{}",
-        shown.out
-    );
+    assert!(shown.out.contains("checksum"), "dump shows what is left:\n{}", shown.out);
 }
 
 #[test]
@@ -211,11 +179,7 @@ fn a_mounted_pool_is_busy_for_everybody_else() {
     let server = Server::mount(&pool, &dir, &scratch.path("log"));
     let says = |ran: Ran| {
         let names_mount = ran.err.contains(text(&dir));
-        assert!(
-            names_mount,
-            "{} does not say where it is mounted:\n{}",
-            ran.line, ran.err
-        );
+        assert!(names_mount, "{} does not say where it is mounted:\n{}", ran.line, ran.err);
     };
     says(lode(&["mount", text(&pool), text(&other_dir)]).expect(6));
     says(lode(&["mount", text(&other), text(&dir)]).expect(6));
@@ -223,9 +187,7 @@ fn a_mounted_pool_is_busy_for_everybody_else() {
     says(lode(&["dump", text(&pool)]).expect(6));
     says(fsck(&pool).expect(8));
     says(lode(&["fsck", "-p", text(&pool)]).expect(8));
-    let error = lode(&["mount", text(&pool), text(&other_dir), "--json"])
-        .expect(6)
-        .error_json();
+    let error = lode(&["mount", text(&pool), text(&other_dir), "--json"]).expect(6).error_json();
     assert_eq!(error["error"]["kind"], "busy");
     // Nothing of that has disturbed the mount.
     fs::write(dir.join("file"), "still works").unwrap();
@@ -240,11 +202,7 @@ fn mkfs_destroys_nothing_unasked() {
     let pool = scratch.pool("pool", "16M");
     let before = fs::read(&pool).unwrap();
     let ran = lode(&["mkfs", text(&pool), "--size", "16M"]).expect(10);
-    assert!(
-        ran.err.contains("Lode pool already") && ran.err.contains("--force"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("Lode pool already") && ran.err.contains("--force"), "{}", ran.err);
     assert!(fs::read(&pool).unwrap() == before, "a refused mkfs wrote");
     lode(&["mkfs", text(&pool), "--force", "--label", "new"]).expect(0);
     let info = lode(&["info", text(&pool), "--json"]).expect(0).json();

@@ -51,27 +51,15 @@ fn wrong_command_lines_are_usage_errors() {
     assert!(!fs::exists(pool).unwrap(), "a usage error made a file");
     lode(&["fsck"]).expect(16);
     lode(&["fsck", "-n", "-y", pool]).expect(16);
-    assert_eq!(
-        lode(&["fsck", "--json"]).expect(16).error_json()["error"]["code"],
-        16
-    );
+    assert_eq!(lode(&["fsck", "--json"]).expect(16).error_json()["error"]["code"], 16);
 }
 
 #[test]
 fn help_and_version_are_no_errors() {
-    for args in [
-        &["--help"][..],
-        &["--version"],
-        &["help"],
-        &["mount", "--help"],
-        &["fsck", "-h"],
-    ] {
+    for args in [&["--help"][..], &["--version"], &["help"], &["mount", "--help"], &["fsck", "-h"]]
+    {
         let ran = lode(args).expect(0);
-        assert!(
-            ran.out.contains("lode") || ran.out.contains("Usage"),
-            "{}",
-            ran.out
-        );
+        assert!(ran.out.contains("lode") || ran.out.contains("Usage"), "{}", ran.out);
     }
 }
 
@@ -87,15 +75,9 @@ fn no_space_below_the_pool_is_told_at_once() {
     }
     let pool = small.join("pool");
     let ran = lode(&["mkfs", text(&pool), "--size", "64M"]).expect(7);
-    assert!(
-        ran.err.contains("space") && ran.err.contains("--size"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("space") && ran.err.contains("--size"), "{}", ran.err);
     assert!(!pool.exists(), "a failed mkfs left its file");
-    let error = lode(&["mkfs", text(&pool), "--size", "64M", "--json"])
-        .expect(7)
-        .error_json();
+    let error = lode(&["mkfs", text(&pool), "--size", "64M", "--json"]).expect(7).error_json();
     assert_eq!(error["error"]["kind"], "no_space");
 }
 
@@ -110,14 +92,8 @@ fn only_json_is_on_standard_output() {
     ]);
     let made = made.expect(0).json();
     assert_eq!(made["command"], "mkfs");
-    assert_eq!(
-        (&made["pool"]["label"], &made["pool"]["uuid"]),
-        (&"home".into(), &uuid.into())
-    );
-    assert_eq!(
-        (&made["pool"]["bytes"], &made["pool"]["lanes"]),
-        (&(32 << 20).into(), &4.into())
-    );
+    assert_eq!((&made["pool"]["label"], &made["pool"]["uuid"]), (&"home".into(), &uuid.into()));
+    assert_eq!((&made["pool"]["bytes"], &made["pool"]["lanes"]), (&(32 << 20).into(), &4.into()));
     assert!(made["region"]["durability"].is_string());
     let mounted = lode(&["mount", pool, dir, "--json"]).expect(0).json();
     fs::write(format!("{dir}/file"), vec![7; 10_000]).unwrap();
@@ -125,43 +101,24 @@ fn only_json_is_on_standard_output() {
     assert_eq!(info["mount"]["pid"], mounted["pid"]);
     assert_eq!(info["pool"]["uuid"], uuid);
     assert_eq!(info["region"], mounted["region"]);
-    assert_eq!(
-        info,
-        lode(&["info", pool, "--json"]).expect(0).json(),
-        "by pool and by directory"
-    );
+    assert_eq!(info, lode(&["info", pool, "--json"]).expect(0).json(), "by pool and by directory");
     let stats = lode(&["stats", dir, "--json"]).expect(0).json();
     assert!(stats["operations"]["create"].as_u64() >= Some(1), "{stats}");
     assert!(
         stats["fences"].as_u64() >= Some(3) && stats["streamed_bytes"].as_u64() >= Some(10_000)
     );
     let gone = lode(&["umount", dir, "--json"]).expect(0).json();
-    assert_eq!(
-        (&gone["clean"], &gone["pid"]),
-        (&true.into(), &mounted["pid"])
-    );
+    assert_eq!((&gone["clean"], &gone["pid"]), (&true.into(), &mounted["pid"]));
     let checked = lode(&["fsck", pool, "--json"]).expect(0).json();
-    assert_eq!(
-        (&checked["status"], &checked["files"]),
-        (&0.into(), &1.into())
-    );
+    assert_eq!((&checked["status"], &checked["files"]), (&0.into(), &1.into()));
     assert_eq!(checked["opening"]["clean"], true);
     let dumped = lode(&["dump", pool, "/file", "--json"]).expect(0).json();
     let inode = &dumped["inodes"][0];
-    assert_eq!(
-        (&inode["size"], &inode["type"]),
-        (&10_000.into(), &"file".into())
-    );
+    assert_eq!((&inode["size"], &inode["type"]), (&10_000.into(), &"file".into()));
     let number = inode["inode"].to_string();
-    assert_eq!(
-        lode(&["dump", pool, &number, "--json"]).expect(0).json()["inodes"][0],
-        *inode
-    );
+    assert_eq!(lode(&["dump", pool, &number, "--json"]).expect(0).json()["inodes"][0], *inode);
     let all = lode(&["dump", pool, "--json"]).expect(0).json();
-    assert!(
-        all["inodes"].as_array().unwrap().contains(inode),
-        "the dump of all has each"
-    );
+    assert!(all["inodes"].as_array().unwrap().contains(inode), "the dump of all has each");
     assert_eq!(all["superblocks"].as_array().unwrap().len(), 2);
 }
 
@@ -173,9 +130,7 @@ fn a_dump_tells_where_each_byte_of_a_file_lies() {
     lode(&["mount", text(&pool), text(&dir)]).expect(0);
     fs::write(dir.join("file"), &content).unwrap();
     lode(&["umount", text(&dir)]).expect(0);
-    let dumped = lode(&["dump", text(&pool), "/file", "--json"])
-        .expect(0)
-        .json();
+    let dumped = lode(&["dump", text(&pool), "/file", "--json"]).expect(0).json();
     let raw = fs::read(&pool).unwrap();
     let mut seen = 0;
     for extent in dumped["inodes"][0]["extents"].as_array().unwrap() {
@@ -187,10 +142,7 @@ fn a_dump_tells_where_each_byte_of_a_file_lies() {
     }
     assert_eq!(seen, content.len());
     let text_dump = lode(&["dump", text(&pool)]).expect(0).out;
-    assert!(
-        text_dump.contains("superblock at") && text_dump.contains("record at"),
-        "{text_dump}"
-    );
+    assert!(text_dump.contains("superblock at") && text_dump.contains("record at"), "{text_dump}");
 }
 
 #[test]

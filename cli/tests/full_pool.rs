@@ -23,11 +23,7 @@ fn fill(dir: &Path, bytes: u64) -> u64 {
         match fs::write(&path, content(1, number, bytes)) {
             Ok(()) => {}
             Err(error) => {
-                assert_eq!(
-                    error.kind(),
-                    io::ErrorKind::StorageFull,
-                    "file {number}: {error}"
-                );
+                assert_eq!(error.kind(), io::ErrorKind::StorageFull, "file {number}: {error}");
                 if path.exists() {
                     fs::remove_file(path).unwrap();
                 }
@@ -42,10 +38,7 @@ fn fill(dir: &Path, bytes: u64) -> u64 {
 fn all_there(dir: &Path, files: u64, bytes: u64) {
     for number in 0..files {
         let found = fs::read(dir.join(format!("file{number}"))).unwrap();
-        assert!(
-            found == content(1, number, bytes),
-            "file {number} of {files} is wrong"
-        );
+        assert!(found == content(1, number, bytes), "file {number} of {files} is wrong");
     }
 }
 
@@ -63,10 +56,7 @@ fn a_full_pool_loses_nothing_and_gives_everything_back() {
         lode(&["mount", text(&pool), text(&dir)]).expect(0);
         let free = pages_free(&dir);
         let files = fill(&dir, bytes);
-        assert!(
-            files * bytes > free * 4096 / 20,
-            "full after {files} files of {bytes} bytes"
-        );
+        assert!(files * bytes > free * 4096 / 20, "full after {files} files of {bytes} bytes");
         all_there(&dir, files, bytes);
         // What exists can still be deleted, and read after a crash-free remount.
         lode(&["umount", text(&dir)]).expect(0);

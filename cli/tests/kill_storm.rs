@@ -30,18 +30,15 @@ fn every_acknowledged_operation_survives_any_kill() {
     let (mount, notes) = (scratch.dir("mnt"), scratch.dir("notes"));
     let (pool, log) = (scratch.pool("pool", "128M"), scratch.path("server.log"));
     let (started, stop) = (Instant::now(), scratch.path("stop"));
-    let workers: Vec<Worker> = (0..WORKERS)
-        .map(|number| Worker::new(number, &mount, &notes))
-        .collect();
+    let workers: Vec<Worker> =
+        (0..WORKERS).map(|number| Worker::new(number, &mount, &notes)).collect();
     let mut server = Server::mount(&pool, &mount, &log);
     workers.iter().for_each(Worker::prepare);
     let (mut killed, mut in_recovery, mut recovery) = (0, 0, Duration::ZERO);
     let mut acknowledged = 0;
     while killed < kills {
-        let running: Vec<_> = workers
-            .iter()
-            .map(|worker| worker.start(random.next(), &stop))
-            .collect();
+        let running: Vec<_> =
+            workers.iter().map(|worker| worker.start(random.next(), &stop)).collect();
         // Start-up of the load takes a few milliseconds; then any moment.
         let scale = 10 + random.below(9);
         std::thread::sleep(Duration::from_micros(5_000 + random.below(1 << scale)));
@@ -49,11 +46,7 @@ fn every_acknowledged_operation_survives_any_kill() {
         killed += 1;
         join(running, Duration::from_secs(30));
         let checked = fsck(&pool);
-        assert_eq!(
-            checked.code, 0,
-            "seed {seed}, kill {killed}: {}{}",
-            checked.out, checked.err
-        );
+        assert_eq!(checked.code, 0, "seed {seed}, kill {killed}: {}{}", checked.out, checked.err);
         if random.below(4) == 0 {
             let hasty = Server::start(&pool, &mount, &log);
             std::thread::sleep(Duration::from_micros(random.below(30_000)));
@@ -66,9 +59,8 @@ fn every_acknowledged_operation_survives_any_kill() {
         recovery = recovery.max(began.elapsed());
         acknowledged = 0;
         for worker in &workers {
-            acknowledged += worker
-                .judge()
-                .unwrap_or_else(|why| panic!("seed {seed}, kill {killed}: {why}"));
+            acknowledged +=
+                worker.judge().unwrap_or_else(|why| panic!("seed {seed}, kill {killed}: {why}"));
         }
     }
     server.umount();
@@ -78,8 +70,5 @@ fn every_acknowledged_operation_survives_any_kill() {
          acknowledged and none lost, slowest mount after a kill {recovery:?}, {:.0?} in all",
         started.elapsed()
     );
-    assert!(
-        acknowledged > killed * 10,
-        "the load did next to nothing: {acknowledged} operations"
-    );
+    assert!(acknowledged > killed * 10, "the load did next to nothing: {acknowledged} operations");
 }

@@ -47,10 +47,7 @@ fn a_mount_answers_at_once_and_an_unmounted_pool_is_closed_at_once() {
         fsck(&pool).expect(0);
     }
     let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
-    assert_eq!(
-        (&info["pool"]["clean"], &info["pool"]["session"]),
-        (&true.into(), &5.into())
-    );
+    assert_eq!((&info["pool"]["clean"], &info["pool"]["session"]), (&true.into(), &5.into()));
     assert_eq!(info["mount"], serde_json::Value::Null);
 }
 
@@ -68,16 +65,8 @@ fn a_busy_mount_says_who_uses_it() {
     // It has opened the file when it has shown what is in it.
     user.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     let refused = lode(&["umount", text(&dir)]).expect(6);
-    assert!(
-        refused.err.contains(&format!("{} (tail)", user.id())),
-        "{}",
-        refused.err
-    );
-    assert_eq!(
-        fs::read_to_string(dir.join("file")).unwrap(),
-        "x",
-        "still mounted"
-    );
+    assert!(refused.err.contains(&format!("{} (tail)", user.id())), "{}", refused.err);
+    assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), "x", "still mounted");
     user.kill().unwrap();
     user.wait().unwrap();
     lode(&["umount", text(&dir)]).expect(0);
@@ -98,11 +87,7 @@ fn a_killed_server_leaves_a_mount_that_can_be_mounted_over_or_taken_away() {
         kill(mounted["pid"].as_u64().unwrap(), Signal::KILL);
         wait_for_end(mounted["pid"].as_u64().unwrap());
         let error = fs::read_dir(&dir).unwrap_err();
-        assert_eq!(
-            error.raw_os_error(),
-            Some(107),
-            "ENOTCONN at once, not {error}"
-        );
+        assert_eq!(error.raw_os_error(), Some(107), "ENOTCONN at once, not {error}");
         let gone = lode(&["info", text(&dir)]).expect(11);
         assert!(gone.err.contains("lode mount"), "{}", gone.err);
         lode(&["stats", text(&dir)]).expect(11);
@@ -113,16 +98,12 @@ fn a_killed_server_leaves_a_mount_that_can_be_mounted_over_or_taken_away() {
         assert_eq!(content, "acknowledged");
     }
     drop(open);
-    let pid = lode(&["info", text(&dir), "--json"]).expect(0).json()["mount"]["pid"]
-        .as_u64()
-        .unwrap();
+    let pid =
+        lode(&["info", text(&dir), "--json"]).expect(0).json()["mount"]["pid"].as_u64().unwrap();
     kill(pid, Signal::KILL);
     wait_for_end(pid);
     let gone = lode(&["umount", text(&dir), "--json"]).expect(0).json();
-    assert_eq!(
-        (&gone["clean"], &gone["pid"]),
-        (&false.into(), &serde_json::Value::Null)
-    );
+    assert_eq!((&gone["clean"], &gone["pid"]), (&false.into(), &serde_json::Value::Null));
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
     let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
     assert_eq!(info["opening"]["clean"], false);
@@ -182,10 +163,7 @@ fn a_read_only_mount_changes_not_a_byte() {
     }
     lode(&["info", text(&dir)]).expect(0);
     lode(&["umount", text(&dir)]).expect(0);
-    assert!(
-        fs::read(&pool).unwrap() == before,
-        "a read-only mount wrote"
-    );
+    assert!(fs::read(&pool).unwrap() == before, "a read-only mount wrote");
 }
 
 #[test]
@@ -193,11 +171,7 @@ fn window_mode_and_flush_strategy_are_told_and_can_be_chosen() {
     let scratch = Scratch::new();
     let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
     for (windows, flush) in [("none", "sse2+clflush"), ("mprotect", "msync")] {
-        let mounted = mount(
-            &pool,
-            &dir,
-            &["--windows", windows, "-o", &format!("flush={flush}")],
-        );
+        let mounted = mount(&pool, &dir, &["--windows", windows, "-o", &format!("flush={flush}")]);
         let info = lode(&["info", text(&dir), "--json"]).expect(0).json();
         for said in [&mounted, &info] {
             assert_eq!(

@@ -39,23 +39,16 @@ pub(crate) fn run(args: &DumpArgs, output: &Output) -> Result<()> {
         None => None,
         Some(which) => {
             let inode = find(&pool, &args.pool, which)?;
-            let dump = pool
-                .dump_inode(inode)
-                .map_err(|error| Failure::engine(&args.pool, &error))?;
+            let dump =
+                pool.dump_inode(inode).map_err(|error| Failure::engine(&args.pool, &error))?;
             Some(InodeReport::from(&dump))
         }
     };
-    let inodes = Inodes {
-        pool: &pool,
-        only,
-        unreadable: RefCell::default(),
-    };
+    let inodes = Inodes { pool: &pool, only, unreadable: RefCell::default() };
     if !output.json {
         return print_text(args, &superblocks, &inodes);
     }
-    let info = pool
-        .info()
-        .map_err(|error| Failure::engine(&args.pool, &error))?;
+    let info = pool.info().map_err(|error| Failure::engine(&args.pool, &error))?;
     output.stream_json(&DumpReport {
         superblocks,
         pool: Some(PoolFacts::new(&args.pool, &info)),
@@ -95,20 +88,13 @@ fn print_text(args: &DumpArgs, superblocks: &[Copy], inodes: &Inodes<'_>) -> Res
     }
     let mut outcome = Ok(());
     let walked = inodes.each(&mut |inode| {
-        let text = if args.brief {
-            inode.brief()
-        } else {
-            inode.text()
-        };
+        let text = if args.brief { inode.brief() } else { inode.text() };
         outcome = write_text(&text);
         outcome.is_ok()
     });
     walked.map_err(|error| Failure::engine(&args.pool, &error))?;
     for inode in inodes.unreadable.borrow().iter() {
-        write_text(&format!(
-            "inode {} can't be read: {}\n",
-            inode.inode, inode.what
-        ))?;
+        write_text(&format!("inode {} can't be read: {}\n", inode.inode, inode.what))?;
     }
     outcome
 }
@@ -124,11 +110,7 @@ fn find(pool: &MappedPool, path: &Path, which: &OsStr) -> Result<Ino> {
         return Ok(number);
     }
     let mut inode = pool.root();
-    for name in which
-        .as_bytes()
-        .split(|byte| *byte == b'/')
-        .filter(|name| !name.is_empty())
-    {
+    for name in which.as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
         let found = pool.lookup(inode, name).map_err(|error| {
             let named = format!("{} in {}", which.to_string_lossy(), path.display());
             Failure::engine(Path::new(&named), &error)
@@ -151,17 +133,14 @@ impl Inodes<'_> {
             take(inode);
             return Ok(());
         }
-        self.pool
-            .for_each_inode(&mut |inode| match self.pool.dump_inode(inode) {
-                Ok(dump) => take(&InodeReport::from(&dump)),
-                Err(error) => {
-                    let what = error.to_string();
-                    self.unreadable
-                        .borrow_mut()
-                        .push(UnreadableReport { inode, what });
-                    true
-                }
-            })
+        self.pool.for_each_inode(&mut |inode| match self.pool.dump_inode(inode) {
+            Ok(dump) => take(&InodeReport::from(&dump)),
+            Err(error) => {
+                let what = error.to_string();
+                self.unreadable.borrow_mut().push(UnreadableReport { inode, what });
+                true
+            }
+        })
     }
 }
 

@@ -41,8 +41,7 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
     drop(progress);
     let checked = checked.map_err(|error| Failure::engine(&args.pool, &error))?;
     if writes {
-        pool.close()
-            .map_err(|error| Failure::engine(&args.pool, &error))?;
+        pool.close().map_err(|error| Failure::engine(&args.pool, &error))?;
     }
     let report = report(args, (mode, writes), &opening, &checked);
     output.print(&report)?;

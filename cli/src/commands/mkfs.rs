@@ -37,14 +37,12 @@ pub(crate) fn run(args: &MkfsArgs, output: &Output) -> Result<()> {
         Mapped::create(&args.pool, bytes, &options, true)
     })
     .map_err(|error| too_small(region::explain(&args.pool, &error)))?;
-    let report = format(args, region, output)
-        .map_err(too_small)
-        .inspect_err(|_| {
-            // A file of zeros is of no use to anybody.
-            if !existed {
-                let _ = fs::remove_file(&args.pool);
-            }
-        })?;
+    let report = format(args, region, output).map_err(too_small).inspect_err(|_| {
+        // A file of zeros is of no use to anybody.
+        if !existed {
+            let _ = fs::remove_file(&args.pool);
+        }
+    })?;
     output.print(&report)
 }
 
@@ -64,15 +62,9 @@ fn format(args: &MkfsArgs, region: Mapped, output: &Output) -> Result<MkfsReport
         Pool::format(region, StdHost::new(), &options)
     })
     .map_err(failed)?;
-    let path = args
-        .pool
-        .canonicalize()
-        .unwrap_or_else(|_| args.pool.clone());
+    let path = args.pool.canonicalize().unwrap_or_else(|_| args.pool.clone());
     let region = region::open(&args.pool, &lode_pmem::RegionOptions::new().read_only(true))?;
-    let read_only = OpenOptions {
-        read_only: true,
-        ..OpenOptions::default()
-    };
+    let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
     let pool = Pool::open(region, StdHost::new(), &read_only).map_err(failed)?;
     Ok(MkfsReport {
         pool: PoolFacts::new(&path, &pool.info().map_err(failed)?),
@@ -86,11 +78,7 @@ fn too_small(failure: Failure) -> Failure {
     if failure.kind != Kind::NotAPool {
         return failure;
     }
-    Failure {
-        kind: Kind::Usage,
-        ..failure
-    }
-    .advise("choose a larger --size")
+    Failure { kind: Kind::Usage, ..failure }.advise("choose a larger --size")
 }
 
 /// How large the pool is to be; refuses to overwrite what is there.
@@ -100,9 +88,7 @@ fn size_to_make(args: &MkfsArgs) -> Result<u64> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let advice = "say how large it is to be: --size 1G";
             return args.size.ok_or_else(|| {
-                Failure::usage("the pool does not exist yet")
-                    .at(&args.pool)
-                    .advise(advice)
+                Failure::usage("the pool does not exist yet").at(&args.pool).advise(advice)
             });
         }
         Err(error) => return Err(Failure::io("looking at the pool", &args.pool, &error)),
@@ -115,18 +101,14 @@ fn size_to_make(args: &MkfsArgs) -> Result<u64> {
     let is_device = metadata.file_type().is_block_device() || metadata.file_type().is_char_device();
     if !is_device && metadata.len() == 0 {
         let advice = "say how large it is to be: --size 1G";
-        return args.size.ok_or_else(|| {
-            Failure::usage("the file is empty")
-                .at(&args.pool)
-                .advise(advice)
-        });
+        return args
+            .size
+            .ok_or_else(|| Failure::usage("the file is empty").at(&args.pool).advise(advice));
     }
     if !args.force {
         refuse_to_overwrite(&args.pool, is_device)?;
     }
-    Ok(args
-        .size
-        .unwrap_or(if is_device { 0 } else { metadata.len() }))
+    Ok(args.size.unwrap_or(if is_device { 0 } else { metadata.len() }))
 }
 
 /// Lets only through what certainly holds nothing: a file without data, a device of zeros at
@@ -140,11 +122,8 @@ fn refuse_to_overwrite(path: &Path, is_device: bool) -> Result<()> {
             .at(path)
             .advise("choose another path, or pass --force to destroy what is there"))
     };
-    let copies = if bytes > 0 {
-        superblock::read_copies(&file, bytes).map_err(failed)?
-    } else {
-        Vec::new()
-    };
+    let copies =
+        if bytes > 0 { superblock::read_copies(&file, bytes).map_err(failed)? } else { Vec::new() };
     if let Some(copy) = copies.first() {
         let label = &copy.label;
         return exists(format!(

@@ -42,11 +42,7 @@ fn settings(args: &MountArgs) -> Result<Settings> {
         ..MountOptions::default()
     };
     let options: Vec<MountOptions> = args.options.iter().copied().chain([given]).collect();
-    Ok(Settings {
-        pool,
-        dir,
-        options: MountOptions::join(&options),
-    })
+    Ok(Settings { pool, dir, options: MountOptions::join(&options) })
 }
 
 /// The directory to mount at: there, a directory, and free. What a killed server left mounted
@@ -65,14 +61,12 @@ fn mount_point(args: &MountArgs) -> Result<PathBuf> {
             return Ok(dir);
         }
         let pool = mount.source.display();
-        return Err(
-            Failure::new(Kind::Busy, format!("{pool} is mounted here already"))
-                .at(&args.dir)
-                .advise(format!(
-                    "choose another directory, or `lode umount {}` first",
-                    args.dir.display()
-                )),
-        );
+        return Err(Failure::new(Kind::Busy, format!("{pool} is mounted here already"))
+            .at(&args.dir)
+            .advise(format!(
+                "choose another directory, or `lode umount {}` first",
+                args.dir.display()
+            )));
     }
     if !dir.is_dir() {
         let failure = Failure::usage("the mount point is not a directory").at(&args.dir);
@@ -85,10 +79,7 @@ fn start_server(args: &MountArgs, output: &Output) -> Result<()> {
     let settings = settings(args)?;
     let (log_path, log) = daemon::new_log(&settings.dir)?;
     let program = std::env::current_exe().map_err(|error| {
-        Failure::new(
-            Kind::Failed,
-            format!("finding this program failed: {error}"),
-        )
+        Failure::new(Kind::Failed, format!("finding this program failed: {error}"))
     })?;
     let mut server = Command::new(program);
     server
@@ -101,18 +92,15 @@ fn start_server(args: &MountArgs, output: &Output) -> Result<()> {
     if !options.is_empty() {
         server.args(["-o", &options]);
     }
-    let report = while_working("mounting", output.progress, || {
-        daemon::start(server, &log_path, log)
-    })?;
+    let report =
+        while_working("mounting", output.progress, || daemon::start(server, &log_path, log))?;
     output.print(&report)
 }
 
 fn serve_here(args: &MountArgs, output: &Output) -> Result<()> {
     log_to_stderr(io::stderr().is_terminal());
     let settings = settings(args)?;
-    server::serve(&settings, |facts| {
-        output.print(&MountReport { log: None, ..facts })
-    })
+    server::serve(&settings, |facts| output.print(&MountReport { log: None, ..facts }))
 }
 
 fn serve_for_another(args: &MountArgs, log: &std::path::Path) -> Result<()> {
@@ -122,10 +110,7 @@ fn serve_for_another(args: &MountArgs, log: &std::path::Path) -> Result<()> {
     let served = settings(args).and_then(|settings| {
         server::serve(&settings, |facts| {
             mounted = true;
-            daemon::tell_mounted(MountReport {
-                log: Some(log.display().to_string()),
-                ..facts
-            })
+            daemon::tell_mounted(MountReport { log: Some(log.display().to_string()), ..facts })
         })
     });
     if let (Err(failure), false) = (&served, mounted) {

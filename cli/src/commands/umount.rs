@@ -53,19 +53,12 @@ pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
 
 /// A process, held so that its end can be waited for.
 fn process(pid: u32) -> Option<OwnedFd> {
-    pidfd_open(
-        Pid::from_raw(i32::try_from(pid).ok()?)?,
-        PidfdFlags::empty(),
-    )
-    .ok()
+    pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()
 }
 
 /// Waits for the end of a process whose work is done: a while, as nothing depends on it.
 fn wait_for_end(process: &OwnedFd) {
-    let timeout = Timespec {
-        tv_sec: ENDS_WITHIN.as_secs() as i64,
-        tv_nsec: 0,
-    };
+    let timeout = Timespec { tv_sec: ENDS_WITHIN.as_secs() as i64, tv_nsec: 0 };
     let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout));
 }
 
@@ -88,10 +81,7 @@ fn explain(mount: &Mounted, error: &MountError) -> Failure {
 
 fn busy(dir: &Path) -> Failure {
     let users = mounts::users(dir);
-    let who: Vec<String> = users
-        .iter()
-        .map(|(pid, name)| format!("{pid} ({name})"))
-        .collect();
+    let who: Vec<String> = users.iter().map(|(pid, name)| format!("{pid} ({name})")).collect();
     let what = match who.len() {
         0 => "the mount is in use".to_owned(),
         1 => format!("the mount is in use by process {}", who.join("")),

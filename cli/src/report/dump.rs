@@ -195,16 +195,9 @@ impl InodeReport {
 
 impl RecordReport {
     fn line(&self) -> String {
-        let fields: String = self
-            .fields
-            .iter()
-            .map(|(name, value)| format!(" {name}={value}"))
-            .collect();
-        let text = if self.text.is_empty() {
-            String::new()
-        } else {
-            format!(" \"{}\"", self.text)
-        };
+        let fields: String =
+            self.fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        let text = if self.text.is_empty() { String::new() } else { format!(" \"{}\"", self.text) };
         format!(
             "  record at {:#012x} {:7} transaction {}/{}/{} part {} of {}{fields}{text}\n",
             self.at,

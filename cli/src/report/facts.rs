@@ -59,11 +59,7 @@ impl Features {
     pub(crate) fn new(features: [u64; 3]) -> Self {
         let [compatible, read_only_compatible, incompatible] =
             features.map(|bits| format!("{bits:#x}"));
-        Self {
-            compatible,
-            read_only_compatible,
-            incompatible,
-        }
+        Self { compatible, read_only_compatible, incompatible }
     }
 }
 
@@ -101,19 +97,9 @@ impl PoolFacts {
     /// Adds these facts as text.
     pub(crate) fn lines(&self, lines: &mut Lines) {
         lines.add("pool", &self.path);
-        lines.add(
-            "label",
-            if self.label.is_empty() {
-                "(none)"
-            } else {
-                &self.label
-            },
-        );
+        lines.add("label", if self.label.is_empty() { "(none)" } else { &self.label });
         lines.add("uuid", &self.uuid);
-        lines.add(
-            "size",
-            format!("{} ({} bytes)", human(self.bytes), self.bytes),
-        );
+        lines.add("size", format!("{} ({} bytes)", human(self.bytes), self.bytes));
         lines.add("page size", &self.page_size);
         lines.add("lanes", self.lanes.to_string());
         lines.add("protection", &self.protection);
@@ -236,16 +222,10 @@ impl OpeningFacts {
         };
         lines.add("found", found);
         if self.superblock_repaired {
-            lines.add(
-                "superblock",
-                "one copy was damaged; a read-write mount repairs it",
-            );
+            lines.add("superblock", "one copy was damaged; a read-write mount repairs it");
         }
         if self.damage > 0 {
-            lines.add(
-                "DAMAGE",
-                format!("in {} places: run lode fsck", self.damage),
-            );
+            lines.add("DAMAGE", format!("in {} places: run lode fsck", self.damage));
         }
     }
 }
@@ -288,10 +268,6 @@ impl DamageFacts {
 impl From<&Corruption> for DamageFacts {
     fn from(damage: &Corruption) -> Self {
         let inode = (damage.ino != 0).then_some(damage.ino);
-        Self {
-            what: damage.what.to_owned(),
-            at: damage.at,
-            inode,
-        }
+        Self { what: damage.what.to_owned(), at: damage.at, inode }
     }
 }

@@ -31,21 +31,11 @@ fn pool() -> PoolFacts {
 }
 
 fn region() -> RegionFacts {
-    RegionFacts {
-        durability: "power".into(),
-        flush: "msync".into(),
-        windows: "key".into(),
-    }
+    RegionFacts { durability: "power".into(), flush: "msync".into(), windows: "key".into() }
 }
 
 fn space() -> SpaceFacts {
-    StatFs {
-        pages: 4,
-        pages_free: 3,
-        inodes: 2,
-        inodes_free: 1,
-    }
-    .into()
+    StatFs { pages: 4, pages_free: 3, inodes: 2, inodes_free: 1 }.into()
 }
 
 fn opening() -> OpeningFacts {
@@ -79,12 +69,7 @@ fn inode() -> InodeReport {
         fields: vec![("mode", 5)],
         text: b"name".to_vec(),
     };
-    let extent = ExtentDump {
-        file_offset: 0,
-        pool_offset: 4096,
-        bytes: 4096,
-        class: 0,
-    };
+    let extent = ExtentDump { file_offset: 0, pool_offset: 4096, bytes: 4096, class: 0 };
     InodeReport::from(&InodeDump {
         attr,
         nonce: 1,
@@ -96,25 +81,14 @@ fn inode() -> InodeReport {
 }
 
 fn damage() -> DamageFacts {
-    DamageFacts {
-        what: "seal is wrong".into(),
-        at: 64,
-        inode: Some(9),
-    }
+    DamageFacts { what: "seal is wrong".into(), at: 64, inode: Some(9) }
 }
 
 /// One report of each command with nothing absent.
 fn samples() -> BTreeMap<&'static str, Value> {
     let value = |report: &dyn erased::Json| report.json();
     let mut samples = BTreeMap::new();
-    samples.insert(
-        "mkfs",
-        value(&MkfsReport {
-            pool: pool(),
-            region: region(),
-            space: space(),
-        }),
-    );
+    samples.insert("mkfs", value(&MkfsReport { pool: pool(), region: region(), space: space() }));
     samples.insert(
         "mount",
         value(&MountReport {
@@ -152,12 +126,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
             damage: vec![damage()],
         }),
     );
-    let mount = MountFacts {
-        dir: "/d".into(),
-        pid: 1,
-        read_only: false,
-        relaxed: false,
-    };
+    let mount = MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false };
     samples.insert(
         "info",
         value(&InfoReport {
@@ -177,10 +146,7 @@ fn stats() -> StatsReport {
     StatsReport {
         dir: "/d".into(),
         pid: 1,
-        operations: Op::ALL
-            .iter()
-            .map(|op| (op.name().to_owned(), 0.into()))
-            .collect(),
+        operations: Op::ALL.iter().map(|op| (op.name().to_owned(), 0.into())).collect(),
         fences: 1,
         lines: 1,
         streamed_bytes: 1,
@@ -193,10 +159,7 @@ fn dump() -> Value {
     use std::io::Write;
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&superblock::tests::sample(1)).unwrap();
-    let unreadable = RefCell::new(vec![UnreadableReport {
-        inode: 1,
-        what: "w".into(),
-    }]);
+    let unreadable = RefCell::new(vec![UnreadableReport { inode: 1, what: "w".into() }]);
     let report = DumpReport {
         superblocks: superblock::read_copies(&file, 512).unwrap(),
         pool: Some(pool()),
@@ -224,10 +187,7 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut section = String::new();
     for line in include_str!("../../../docs/json.md").lines() {
-        if let Some(title) = line
-            .strip_prefix("### ")
-            .or_else(|| line.strip_prefix("## "))
-        {
+        if let Some(title) = line.strip_prefix("### ").or_else(|| line.strip_prefix("## ")) {
             section = title.trim_matches('`').to_owned();
         } else if let Some(row) = line.strip_prefix("| `") {
             let key = row.split('`').next().unwrap().to_owned();
@@ -242,11 +202,7 @@ fn paths(value: &Value, prefix: &str, top: bool, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) if !prefix.ends_with("fields") => {
             for (key, value) in object {
-                let path = if prefix.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{prefix}.{key}")
-                };
+                let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
                 if top && SHARED.contains(&key.as_str()) {
                     found.insert(path);
                 } else {
@@ -287,12 +243,8 @@ fn each_key_is_documented_and_each_documented_key_is_there() {
 #[test]
 fn shared_objects_are_documented() {
     let documented = documented();
-    let shared: [(&str, &dyn erased::Json); 4] = [
-        ("pool", &pool()),
-        ("region", &region()),
-        ("space", &space()),
-        ("opening", &opening()),
-    ];
+    let shared: [(&str, &dyn erased::Json); 4] =
+        [("pool", &pool()), ("region", &region()), ("space", &space()), ("opening", &opening())];
     for (name, sample) in shared {
         let mut found = BTreeSet::new();
         paths(&sample.json(), "", false, &mut found);
@@ -302,16 +254,9 @@ fn shared_objects_are_documented() {
 
 #[test]
 fn every_output_names_schema_and_command() {
-    let output = Output {
-        command: "stats",
-        json: true,
-        progress: false,
-    };
+    let output = Output { command: "stats", json: true, progress: false };
     let value: Value = serde_json::from_str(&output.json_text(&stats()).unwrap()).unwrap();
-    assert_eq!(
-        (&value["schema"], &value["command"]),
-        (&SCHEMA.into(), &"stats".into())
-    );
+    assert_eq!((&value["schema"], &value["command"]), (&SCHEMA.into(), &"stats".into()));
     assert_eq!(value["operations"]["collect_fast"], 0);
 }
 

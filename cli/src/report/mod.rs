@@ -33,11 +33,7 @@ impl Report for MkfsReport {
         self.pool.lines(&mut lines);
         self.region.lines(&mut lines);
         self.space.lines(&mut lines);
-        format!(
-            "New pool.\n{}Mount it: lode mount {} DIR\n",
-            lines.text(),
-            self.pool.path
-        )
+        format!("New pool.\n{}Mount it: lode mount {} DIR\n", lines.text(), self.pool.path)
     }
 }
 
@@ -78,11 +74,7 @@ impl Report for MountReport {
         if let Some(log) = &self.log {
             lines.add("log", log);
         }
-        format!(
-            "Mounted.\n{}Unmount it: lode umount {}\n",
-            lines.text(),
-            self.dir
-        )
+        format!("Mounted.\n{}Unmount it: lode umount {}\n", lines.text(), self.dir)
     }
 }
 
@@ -166,11 +158,7 @@ impl Report for FsckReport {
             human(self.pages_free * 4096),
         ));
         if !self.opening.clean {
-            let done = if self.mode == "check" {
-                "would be recovered"
-            } else {
-                "was recovered"
-            };
+            let done = if self.mode == "check" { "would be recovered" } else { "was recovered" };
             text.push_str(&format!("{}: not cleanly unmounted, {done}\n", self.pool));
         }
         text
@@ -214,18 +202,11 @@ impl Report for InfoReport {
         self.opening.lines(&mut lines);
         match &self.mount {
             Some(mount) => {
-                let mode = if mount.read_only {
-                    "read-only"
-                } else {
-                    "read-write"
-                };
+                let mode = if mount.read_only { "read-only" } else { "read-write" };
                 let relaxed = if mount.relaxed { ", relaxed" } else { "" };
                 lines.add(
                     "mounted",
-                    format!(
-                        "at {}, {mode}{relaxed}, by process {}",
-                        mount.dir, mount.pid
-                    ),
+                    format!("at {}, {mode}{relaxed}, by process {}", mount.dir, mount.pid),
                 );
             }
             None => {

@@ -91,28 +91,18 @@ pub fn worker_main() {
     let stop = PathBuf::from(words[4]);
     let mut random = Random::new(words[3].parse().unwrap());
     let mut journal = worker.read();
-    assert!(
-        journal.pending.is_none(),
-        "the operation in flight must be judged first"
-    );
-    let mut notes = OpenOptions::new()
-        .append(true)
-        .open(&worker.journal)
-        .unwrap();
+    assert!(journal.pending.is_none(), "the operation in flight must be judged first");
+    let mut notes = OpenOptions::new().append(true).open(&worker.journal).unwrap();
     for seq in journal.next.. {
         if seq % 16 == 0 && stop.exists() {
             return;
         }
         let op = choose(&journal, &mut random);
-        notes
-            .write_all(format!("B {seq} {}\n", op.text()).as_bytes())
-            .unwrap();
+        notes.write_all(format!("B {seq} {}\n", op.text()).as_bytes()).unwrap();
         match perform(&worker, seq, &op) {
             Ok(()) => notes.write_all(format!("A {seq}\n").as_bytes()).unwrap(),
             Err(error) => {
-                notes
-                    .write_all(format!("F {seq} {error}\n").as_bytes())
-                    .unwrap();
+                notes.write_all(format!("F {seq} {error}\n").as_bytes()).unwrap();
                 return;
             }
         }
@@ -124,9 +114,7 @@ fn choose(journal: &Journal, random: &mut Random) -> Op {
     let files = &journal.state.files;
     let names: Vec<&String> = files.keys().collect();
     if names.is_empty() {
-        return Op::Create {
-            name: new_name(random),
-        };
+        return Op::Create { name: new_name(random) };
     }
     let name = (*random.pick(&names)).clone();
     let size = files[&name].size;
@@ -141,18 +129,10 @@ fn choose(journal: &Journal, random: &mut Random) -> Op {
                 Op::Create { name: new }
             }
         }
-        15..50 if size + len <= FILE_BYTES_MAX => Op::Write {
-            name,
-            offset: size,
-            len,
-        },
+        15..50 if size + len <= FILE_BYTES_MAX => Op::Write { name, offset: size, len },
         50..75 if size > 0 => {
             let offset = random.below(size);
-            Op::Write {
-                name,
-                offset,
-                len: len.min(size - offset),
-            }
+            Op::Write { name, offset, len: len.min(size - offset) }
         }
         75..85 => {
             let to = if random.below(3) == 0 {
@@ -160,16 +140,9 @@ fn choose(journal: &Journal, random: &mut Random) -> Op {
             } else {
                 (*random.pick(&names)).clone()
             };
-            if to == name {
-                Op::Unlink { name }
-            } else {
-                Op::Rename { from: name, to }
-            }
+            if to == name { Op::Unlink { name } } else { Op::Rename { from: name, to } }
         }
-        85..90 if size > 0 => Op::Truncate {
-            name,
-            size: random.below(size),
-        },
+        85..90 if size > 0 => Op::Truncate { name, size: random.below(size) },
         _ => Op::Unlink { name },
     }
 }
@@ -195,16 +168,11 @@ fn perform(worker: &Worker, seq: u64, op: &Op) -> io::Result<()> {
             let file = OpenOptions::new().write(true).open(at(name))?;
             let bytes = content(worker.number, seq, *len);
             let written = file.write_at(&bytes, *offset)?;
-            if written as u64 == *len {
-                Ok(())
-            } else {
-                Err(io::ErrorKind::WriteZero.into())
-            }
+            if written as u64 == *len { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
         }
-        Op::Truncate { name, size } => OpenOptions::new()
-            .write(true)
-            .open(at(name))?
-            .set_len(*size),
+        Op::Truncate { name, size } => {
+            OpenOptions::new().write(true).open(at(name))?.set_len(*size)
+        }
         Op::Rename { from, to } => fs::rename(at(from), at(to)),
         Op::Unlink { name } => fs::remove_file(at(name)),
     }

@@ -31,11 +31,7 @@ impl Ran {
     /// The same, which must have ended with `code`.
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
-        assert_eq!(
-            self.code, code,
-            "{} gave\n{}{}",
-            self.line, self.out, self.err
-        );
+        assert_eq!(self.code, code, "{} gave\n{}{}", self.line, self.out, self.err);
         self
     }
 
@@ -43,10 +39,7 @@ impl Ran {
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| {
-            panic!(
-                "{}: no JSON on standard output: {error}\n{}{}",
-                self.line, self.out, self.err
-            )
+            panic!("{}: no JSON on standard output: {error}\n{}{}", self.line, self.out, self.err)
         })
     }
 
@@ -55,10 +48,7 @@ impl Ran {
     pub fn error_json(&self) -> Value {
         assert_eq!(self.out, "", "{}: output beside an error", self.line);
         serde_json::from_str(&self.err).unwrap_or_else(|error| {
-            panic!(
-                "{}: no JSON on standard error: {error}\n{}",
-                self.line, self.err
-            )
+            panic!("{}: no JSON on standard error: {error}\n{}", self.line, self.err)
         })
     }
 }
@@ -70,17 +60,10 @@ pub fn lode<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Ran {
 
 /// Runs a command line.
 pub fn run(command: &mut Command) -> Ran {
-    let done = command
-        .stdin(Stdio::null())
-        .output()
-        .expect("the command starts");
+    let done = command.stdin(Stdio::null()).output().expect("the command starts");
     let line = format!("{command:?}");
     let status = done.status;
-    assert!(
-        status.code().is_some(),
-        "{line} ended by signal {:?}",
-        status.signal()
-    );
+    assert!(status.code().is_some(), "{line} ended by signal {:?}", status.signal());
     Ran {
         line,
         code: status.code().unwrap(),
@@ -98,15 +81,9 @@ pub struct Scratch {
 impl Scratch {
     /// In memory where the machine has such a place.
     pub fn new() -> Self {
-        let base = if Path::new("/dev/shm").is_dir() {
-            "/dev/shm".into()
-        } else {
-            std::env::temp_dir()
-        };
-        let dir = tempfile::Builder::new()
-            .prefix("lode-test-")
-            .tempdir_in(base)
-            .unwrap();
+        let base =
+            if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
+        let dir = tempfile::Builder::new().prefix("lode-test-").tempdir_in(base).unwrap();
         Self { dir }
     }
 

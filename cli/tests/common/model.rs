@@ -52,19 +52,9 @@ impl Op {
         let number = |at: usize| words.get(at)?.parse().ok();
         Some(match *words.first()? {
             "create" => Op::Create { name: name(1)? },
-            "write" => Op::Write {
-                name: name(1)?,
-                offset: number(2)?,
-                len: number(3)?,
-            },
-            "truncate" => Op::Truncate {
-                name: name(1)?,
-                size: number(2)?,
-            },
-            "rename" => Op::Rename {
-                from: name(1)?,
-                to: name(2)?,
-            },
+            "write" => Op::Write { name: name(1)?, offset: number(2)?, len: number(3)? },
+            "truncate" => Op::Truncate { name: name(1)?, size: number(2)? },
+            "rename" => Op::Rename { from: name(1)?, to: name(2)? },
             "unlink" => Op::Unlink { name: name(1)? },
             _ => return None,
         })
@@ -110,14 +100,8 @@ struct Piece {
 impl FileModel {
     fn write(&mut self, seq: u64, offset: u64, len: u64) {
         let end = offset + len;
-        self.pieces
-            .retain(|piece| piece.offset < offset || piece.offset + piece.kept > end);
-        self.pieces.push(Piece {
-            seq,
-            offset,
-            len,
-            kept: len,
-        });
+        self.pieces.retain(|piece| piece.offset < offset || piece.offset + piece.kept > end);
+        self.pieces.push(Piece { seq, offset, len, kept: len });
         self.size = self.size.max(end);
     }
 
@@ -155,16 +139,10 @@ impl State {
                 self.files.insert(name.clone(), FileModel::default());
             }
             Op::Write { name, offset, len } => {
-                self.files
-                    .get_mut(name)
-                    .expect("a journal in order")
-                    .write(seq, *offset, *len);
+                self.files.get_mut(name).expect("a journal in order").write(seq, *offset, *len);
             }
             Op::Truncate { name, size } => {
-                self.files
-                    .get_mut(name)
-                    .expect("a journal in order")
-                    .truncate(*size);
+                self.files.get_mut(name).expect("a journal in order").truncate(*size);
             }
             Op::Rename { from, to } => {
                 let file = self.files.remove(from).expect("a journal in order");
@@ -193,10 +171,7 @@ pub struct Journal {
 impl Journal {
     /// Reads a journal; a last line that is not whole counts as not written.
     pub fn parse(text: &str) -> Self {
-        let mut journal = Self {
-            next: 1,
-            ..Self::default()
-        };
+        let mut journal = Self { next: 1, ..Self::default() };
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         for line in whole.lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -255,28 +230,19 @@ fn differs(state: &State, worker: u64, dir: &Path) -> Option<String> {
     }
     found.sort();
     let expected: Vec<&String> = state.files.keys().collect();
-    if let Some(missing) = expected
-        .iter()
-        .find(|name| found.binary_search(name).is_err())
-    {
+    if let Some(missing) = expected.iter().find(|name| found.binary_search(name).is_err()) {
         return Some(format!("{missing} is missing"));
     }
     if let Some(more) = found.iter().find(|name| !state.files.contains_key(*name)) {
         return Some(format!("{more} should not be there"));
     }
-    state
-        .files
-        .iter()
-        .find_map(|(name, file)| file_differs(file, worker, &dir.join(name)))
+    state.files.iter().find_map(|(name, file)| file_differs(file, worker, &dir.join(name)))
 }
 
 fn list(dir: &Path, prefix: &str, found: &mut Vec<String>) -> std::io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let name = format!(
-            "{prefix}{}",
-            entry.file_name().to_str().expect("our names are ASCII")
-        );
+        let name = format!("{prefix}{}", entry.file_name().to_str().expect("our names are ASCII"));
         if entry.file_type()?.is_dir() {
             list(&entry.path(), &format!("{name}/"), found)?;
         } else {
@@ -293,10 +259,7 @@ fn file_differs(file: &FileModel, worker: u64, path: &Path) -> Option<String> {
         Err(error) => return Some(format!("{name}: {error}")),
     };
     if size != file.size {
-        return Some(format!(
-            "{name} has {size} bytes, should have {}",
-            file.size
-        ));
+        return Some(format!("{name} has {size} bytes, should have {}", file.size));
     }
     let found = match fs::read(path) {
         Ok(found) => found,
@@ -304,19 +267,10 @@ fn file_differs(file: &FileModel, worker: u64, path: &Path) -> Option<String> {
     };
     let expected = file.bytes(worker);
     if found.len() != expected.len() {
-        return Some(format!(
-            "{name}: {} bytes were read, its size is {size}",
-            found.len()
-        ));
+        return Some(format!("{name}: {} bytes were read, its size is {size}", found.len()));
     }
-    let at = found
-        .iter()
-        .zip(&expected)
-        .position(|(found, expected)| found != expected)?;
-    let last = found
-        .iter()
-        .zip(&expected)
-        .rposition(|(found, expected)| found != expected)?;
+    let at = found.iter().zip(&expected).position(|(found, expected)| found != expected)?;
+    let last = found.iter().zip(&expected).rposition(|(found, expected)| found != expected)?;
     let some = |bytes: &[u8]| format!("{:02x?}", &bytes[at..bytes.len().min(at + 16)]);
     Some(format!(
         "{name}: wrong from byte {at} to {last} of {size}: {} should be {}; written by {:?}",
@@ -354,12 +308,7 @@ mod tests {
     fn the_judge_accepts_whole_or_absent_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::parse("B 1 create a\nA 1\nB 2 write a 0 100\n");
-        assert!(
-            journal
-                .judge(1, dir.path())
-                .unwrap_err()
-                .contains("missing")
-        );
+        assert!(journal.judge(1, dir.path()).unwrap_err().contains("missing"));
         fs::write(dir.path().join("a"), b"").unwrap();
         assert_eq!(journal.judge(1, dir.path()), Ok(Some("U 2\n".into())));
         fs::write(dir.path().join("a"), content(1, 2, 100)).unwrap();
@@ -369,11 +318,6 @@ mod tests {
         let mut torn = content(1, 2, 100);
         torn[70] ^= 1;
         fs::write(dir.path().join("a"), torn).unwrap();
-        assert!(
-            journal
-                .judge(1, dir.path())
-                .unwrap_err()
-                .contains("byte 70")
-        );
+        assert!(journal.judge(1, dir.path()).unwrap_err().contains("byte 70"));
     }
 }

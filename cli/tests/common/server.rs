@@ -1,7 +1,6 @@
 //! A server in the foreground: a child whose process id is known, to be killed or stopped.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,11 +21,7 @@ pub struct Server {
 impl Server {
     /// Starts it and returns at once.
     pub fn start(pool: &Path, dir: &Path, log: &Path) -> Self {
-        let file = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(log)
-            .unwrap();
+        let file = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
         let child = Command::new(LODE)
             .args(["mount", text(pool), text(dir), "--foreground"])
             .stdin(Stdio::null())
@@ -34,11 +29,7 @@ impl Server {
             .stderr(file)
             .spawn()
             .unwrap();
-        Self {
-            child,
-            dir: dir.to_owned(),
-            log: log.to_owned(),
-        }
+        Self { child, dir: dir.to_owned(), log: log.to_owned() }
     }
 
     /// Starts it and waits until the mount answers.
@@ -48,11 +39,11 @@ impl Server {
         server
     }
 
-    /// Waits until the mount answers.
+    /// Waits until this server's mount answers: not a dead one that lies there, whose
+    /// attributes the kernel may still know.
     pub fn wait_until_mounted(&mut self) {
-        let parent = fs::metadata(self.dir.parent().unwrap()).unwrap().dev();
         let deadline = Instant::now() + MOUNTS_WITHIN;
-        while !fs::metadata(&self.dir).is_ok_and(|metadata| metadata.dev() != parent) {
+        while !self.answers() {
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("the server ended with {status}:\n{}", self.log_tail());
             }
@@ -61,8 +52,13 @@ impl Server {
                 "no mount within {MOUNTS_WITHIN:?}:\n{}",
                 self.log_tail()
             );
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    fn answers(&self) -> bool {
+        let info = lode(&["info", text(&self.dir), "--json"]);
+        info.code == 0 && info.json()["mount"]["pid"] == self.child.id()
     }
 
     /// The end of what it logged.
@@ -96,15 +92,9 @@ impl Server {
         let stands = |task: &Path| {
             // The state is behind the name, which is in parentheses.
             let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
-            stat.rsplit(')')
-                .next()
-                .is_some_and(|rest| rest.trim_start().starts_with('T'))
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
         };
-        while !fs::read_dir(&tasks)
-            .unwrap()
-            .flatten()
-            .all(|task| stands(&task.path()))
-        {
+        while !fs::read_dir(&tasks).unwrap().flatten().all(|task| stands(&task.path())) {
             std::thread::yield_now();
         }
     }
@@ -119,11 +109,7 @@ impl Server {
     pub fn umount(mut self) {
         lode(&["umount", text(&self.dir)]).expect(0);
         let status = self.child.wait().unwrap();
-        assert!(
-            status.success(),
-            "the server ended with {status}:\n{}",
-            self.log_tail()
-        );
+        assert!(status.success(), "the server ended with {status}:\n{}", self.log_tail());
     }
 }
 
