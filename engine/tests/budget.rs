@@ -98,15 +98,16 @@ fn namespace_rows(table: &mut Table) {
         p.symlink(d, b"s", &[b't'; 16], 1, 1).unwrap();
     });
     let file = pool.lookup(d, b"file").unwrap().ino;
-    row("link", 2..=2, &|p| {
-        p.link(file, d, b"link").unwrap();
-    });
     let e2 = dir(b"e2");
-    row("unlink, a link is left", 2..=2, &|p| p.unlink(d, b"link").unwrap());
+    row("link", 2..=2, &|p| {
+        p.link(file, e2, b"link").unwrap();
+    });
+    row("unlink, a link is left", 2..=2, &|p| p.unlink(e2, b"link").unwrap());
     pool.create(e2, b"file", &NEW).unwrap();
     row("unlink, the last link", 2..=2, &|p| p.unlink(e2, b"file").unwrap());
-    pool.create(e2, b"dir", &NEW_DIR).unwrap();
-    row("rmdir", 2..=2, &|p| p.rmdir(e2, b"dir").unwrap());
+    let e3 = dir(b"e3");
+    pool.create(e3, b"dir", &NEW_DIR).unwrap();
+    row("rmdir", 2..=2, &|p| p.rmdir(e3, b"dir").unwrap());
     let rename = |p: &TestPool, from: Ino, name: &[u8], to: Ino, to_name: &[u8], how| {
         p.rename(from, name, to, to_name, how).unwrap();
     };

@@ -173,7 +173,8 @@ impl<M: Medium> Window<'_, M> {
         }
     }
 
-    /// Starts the write-back of every line of `at .. at + len`.
+    /// Starts the write-back of every line of `at .. at + len`: file data that was stored
+    /// in place. (Metadata goes by [`Window::store_line`] and [`Window::store_word`].)
     #[track_caller]
     pub fn flush(&mut self, at: u64, len: u64) {
         let end = at.checked_add(len);
@@ -186,7 +187,6 @@ impl<M: Medium> Window<'_, M> {
         }
         let mut line = at - at % LINE;
         while line < at + len {
-            self.lines += 1;
             self.door.medium.write_back(line);
             line += LINE;
         }

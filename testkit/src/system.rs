@@ -55,6 +55,8 @@ impl PoolSystem {
     ) -> Result<Self, String> {
         let memory = Memory::new(bytes);
         let say = |what: &str| format!("{what} of a pool of {bytes} bytes");
+        // The model's root was born at 0.
+        host.set_now(0);
         Pool::format(memory.clone(), host.clone(), format)
             .map_err(|e| format!("{}: {e:?}", say("format")))?;
         let pool = Pool::open(memory.clone(), host.clone(), &options)

@@ -17,7 +17,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.count(Op::Read);
         let node = self.node(ino)?;
         let state = node.read(&self.store)?;
-        state.file()?;
+        super::write::regular(&state)?;
         let left = state.size.saturating_sub(offset);
         let len = left.min(into.len() as u64) as usize;
         let into = into.get_mut(..len).unwrap_or_default();
@@ -65,6 +65,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
         let node = self.node(ino)?;
         let state = node.read(&self.store)?;
+        super::write::regular(&state)?;
         let file = state.file()?;
         if offset >= state.size {
             return Err(Error::NotFound);

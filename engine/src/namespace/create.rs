@@ -70,9 +70,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     fn give_birth(&self, dir: Ino, name: &[u8], birth: &Birth<'_>) -> Result<Attr> {
         self.store.before_operation()?;
-        valid_name(name)?;
         let node = self.node(dir)?;
         let mut parent = node.write(&self.store)?;
+        parent.directory()?;
+        valid_name(name)?;
         self.may_enter(&parent, name)?;
         let slot = self.store.take_slot()?;
         let born = self.give_birth_in(&mut parent, &slot, name, birth);
@@ -227,11 +228,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
         self.count(Op::Link);
         self.store.before_operation()?;
+        let (dir_node, node) = (self.node(dir)?, self.node(ino)?);
+        dir_node.read(&self.store)?.directory()?;
         valid_name(name)?;
         if ino == dir {
             return Err(Error::IsDirectory);
         }
-        let (dir_node, node) = (self.node(dir)?, self.node(ino)?);
         let mut locked = self.lock_all([Some(&*dir_node), Some(&*node)])?;
         let [Some(parent), Some(child)] = &mut locked else { return Err(Error::Invalid) };
         self.may_enter(parent, name)?;

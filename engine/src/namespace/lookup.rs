@@ -24,6 +24,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             drop(state);
             return Ok(self.node(target)?.read(&self.store)?.attr());
         }
+        node.read(&self.store)?.directory()?;
         valid_name(name)?;
         for _ in 0..TRIES {
             let child = match self.child(&node, name) {

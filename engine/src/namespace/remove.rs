@@ -27,12 +27,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     fn remove(&self, dir: Ino, name: &[u8], directory: bool) -> Result<()> {
         self.store.before_operation()?;
+        let node = self.node(dir)?;
+        node.read(&self.store)?.directory()?;
         match name {
             b"." => return Err(Error::Invalid),
             b".." => return Err(Error::NotEmpty),
             _ => valid_name(name)?,
         }
-        let node = self.node(dir)?;
         let child = self.with_child(&node, name, |parent, state, child| {
             match (&state.body, directory) {
                 (Kind::Directory(_), false) => return Err(Error::IsDirectory),

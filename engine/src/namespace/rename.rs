@@ -46,11 +46,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<()> {
         self.count(Op::Rename);
         self.store.before_operation()?;
-        valid_name(name)?;
-        valid_name(to_name)?;
         let (from, to) = (self.node(dir)?, self.node(to_dir)?);
+        from.read(&self.store)?.directory()?;
         to.read(&self.store)?.directory()?;
+        valid_name(name)?;
         let moved = self.child(&from, name)?.ok_or(Error::NotFound)?;
+        valid_name(to_name)?;
         // A directory that changes its parent: nobody else may, meanwhile.
         let kinds = self.child(&to, to_name)?.map_or(0, |victim| victim.entry.kind);
         let of_directory = |kind: u8| u32::from(kind) << 12 == mode::DIRECTORY;
@@ -115,8 +116,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if let Some(victim) = &plan.victim {
             if plan.how == RenameMode::Exchange {
                 self.check_not_above(victim.entry.ino, from)?;
-            } else if victim.entry.ino == from {
-                return Err(Error::NotEmpty);
+            } else {
+                // A directory above the moved entry is not empty, whatever is moved.
+                let above = self.check_not_above(victim.entry.ino, from);
+                above.map_err(|error| match error {
+                    Error::Invalid => Error::NotEmpty,
+                    other => other,
+                })?;
             }
         }
         Ok(())

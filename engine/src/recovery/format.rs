@@ -122,7 +122,7 @@ fn store_first<M: Medium>(
     let (log_nonce, piece_nonce) = (session | 2, session | 3);
     let piece_bytes = PAGE_BYTES << superblock.piece_log2;
     let lane_bytes = (geometry.first_page() - 1) * PAGE_BYTES;
-    let mut window = door.window(lane_bytes + piece_bytes + PAGE_BYTES + 4 * LINE, &counters);
+    let mut window = door.window(lane_bytes + piece_bytes + PAGE_BYTES + 8 * LINE, &counters);
     window.zero_nt(PAGE_BYTES, lane_bytes);
     let chain_at = geometry.lane_at(0) + LANE_CHAIN_AT;
     let piece_at = places.piece * PAGE_BYTES;
