@@ -73,9 +73,7 @@ impl<M: Medium, H: Host> State<M, H> {
 /// The file system that fuser calls.
 pub struct LodeFs<M: Medium, H: Host> {
     state: Arc<State<M, H>>,
-    /// The kernel can be told to open files without asking.
-    silent_open: bool,
-    /// The same of directories.
+    /// The kernel can be told to open directories without asking.
     silent_opendir: bool,
 }
 
@@ -91,7 +89,6 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     pub fn new(state: Arc<State<M, H>>) -> Self {
         Self {
             state,
-            silent_open: false,
             silent_opendir: false,
         }
     }
