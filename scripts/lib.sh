@@ -58,3 +58,6 @@ need_fuse() {
 
 # Whether something is mounted at a directory, be its server alive or not.
 is_mounted() { grep -qF -- " ${1// /\\040} " /proc/self/mountinfo; }
+
+# Whether a process runs; one that has ended and that nobody has asked about yet does not.
+is_alive() { [ -r "/proc/$1/stat" ] && ! grep -q ') Z ' "/proc/$1/stat" 2>/dev/null; }

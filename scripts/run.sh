@@ -126,7 +126,7 @@ kill_in_the_middle() {
     wait "$WRITER" 2>/dev/null || true
     WRITER=
     wait "$copier" 2>/dev/null || true
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+    while is_alive "$pid"; do sleep 0.01; done
     ACKNOWLEDGED=$(tail -1 "$NOTES/acknowledged")
     echo "server $pid killed by SIGKILL after batch $ACKNOWLEDGED was acknowledged, in the middle of the next ones"
 }

@@ -73,8 +73,12 @@ fn a_full_pool_loses_nothing_and_gives_everything_back() {
             );
             std::thread::sleep(Duration::from_millis(100));
         }
-        assert_eq!(fill(&dir, bytes), files, "a second filling holds as much");
-        delete(&dir, files);
+        // Not to the file: how many log pages and tables it takes depends on how threads met.
+        let again = fill(&dir, bytes);
+        assert!(again * 50 >= files * 49, "{files} files fitted in, and then {again}");
+        let left = pages_free(&dir);
+        assert!(left <= bytes / 4096 + 16, "no space for a file, and {left} pages free");
+        delete(&dir, again);
         lode(&["umount", text(&dir)]).expect(0);
         fsck(&pool).expect(0);
         println!("full pool: {files} files of {bytes} bytes, {free} pages free before and after");

@@ -13,7 +13,7 @@ use common::server::Server;
 use common::{Scratch, fsck};
 
 const WORKERS: u64 = 4;
-const KILLS: u64 = 60;
+const KILLS: u64 = 200;
 
 #[test]
 #[ignore = "a process of the load, started by the tests"]

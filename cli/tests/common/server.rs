@@ -106,8 +106,14 @@ impl Server {
 
     /// Unmounts with the command, and waits for the end of the server.
     #[track_caller]
-    pub fn umount(mut self) {
+    pub fn umount(self) {
         lode(&["umount", text(&self.dir)]).expect(0);
+        self.wait();
+    }
+
+    /// Waits until it has ended by itself, without an error.
+    #[track_caller]
+    pub fn wait(mut self) {
         let status = self.child.wait().unwrap();
         assert!(status.success(), "the server ended with {status}:\n{}", self.log_tail());
     }
