@@ -142,7 +142,7 @@ impl Superblock {
         if size as usize != SUPERBLOCK_BYTES || lane_page != 1 {
             return Err(Unusable::Geometry("size of the superblock or place of the lane table"));
         }
-        if self.pages < POOL_PAGES_LEAST || self.pages > 1 << 36 {
+        if self.pages < POOL_PAGES_LEAST || self.pages > 1 << 34 {
             return Err(Unusable::Geometry("number of pages"));
         }
         if self.lanes == 0 || self.lanes > 256 || self.piece_log2 > 9 {
