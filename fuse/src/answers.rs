@@ -19,9 +19,7 @@ pub fn answers<M: Medium + 'static, H: Host>(
 ) -> Answers {
     Box::new(move |op, _request| {
         if state.gate.failed() {
-            return Some(Err(
-                "a request failed inside the server; mount the pool again".into(),
-            ));
+            return Some(Err("a request failed inside the server; mount the pool again".into()));
         }
         match op {
             "ping" => Some(Ok(accept(op, json!({ "pid": std::process::id() })))),
@@ -38,10 +36,8 @@ pub fn answers<M: Medium + 'static, H: Host>(
 
 fn stats<M: Medium, H: Host>(state: &State<M, H>) -> Value {
     let stats = state.pool.stats();
-    let ops: Map<String, Value> = Op::ALL
-        .iter()
-        .map(|op| (op.name().to_owned(), json!(stats.ops[*op as usize])))
-        .collect();
+    let ops: Map<String, Value> =
+        Op::ALL.iter().map(|op| (op.name().to_owned(), json!(stats.ops[*op as usize]))).collect();
     json!({
         "ops": ops,
         "fences": stats.door.fences,
@@ -121,10 +117,7 @@ fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, S
 /// 32 hexadecimal digits in the groups of a UUID.
 fn hyphenated(digits: &str) -> String {
     let cuts = [0, 8, 12, 16, 20, 32];
-    let groups: Vec<&str> = cuts
-        .windows(2)
-        .filter_map(|cut| digits.get(cut[0]..cut[1]))
-        .collect();
+    let groups: Vec<&str> = cuts.windows(2).filter_map(|cut| digits.get(cut[0]..cut[1])).collect();
     groups.join("-")
 }
 
@@ -141,9 +134,6 @@ mod tests {
     #[test]
     fn uuids_have_their_groups() {
         let digits = "0123456789abcdef0123456789abcdef";
-        assert_eq!(
-            super::hyphenated(digits),
-            "01234567-89ab-cdef-0123-456789abcdef"
-        );
+        assert_eq!(super::hyphenated(digits), "01234567-89ab-cdef-0123-456789abcdef");
     }
 }

@@ -31,11 +31,7 @@ pub fn mount_fuse(point: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
 
 fn mount_directly(point: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{DEVICE}: {error}"));
-    let device = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(DEVICE)
-        .map_err(named)?;
+    let device = OpenOptions::new().read(true).write(true).open(DEVICE).map_err(named)?;
     let device = OwnedFd::from(device);
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
     let mut data = format!(
@@ -51,13 +47,7 @@ fn mount_directly(point: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
         data.push_str(",allow_other");
     }
     let data = std::ffi::CString::new(data)?;
-    mount(
-        &options.pool,
-        point,
-        FS_TYPE,
-        flags(options),
-        data.as_c_str(),
-    )?;
+    mount(&options.pool, point, FS_TYPE, flags(options), data.as_c_str())?;
     Ok(device)
 }
 
@@ -73,11 +63,7 @@ fn flags(options: &MountOptions) -> MountFlags {
 
 /// Options as the helper takes them; it adds `nosuid` and `nodev` by itself.
 fn helper_options(options: &MountOptions) -> String {
-    let source = options
-        .pool
-        .to_string_lossy()
-        .replace('\\', "\\\\")
-        .replace(',', "\\,");
+    let source = options.pool.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,");
     let mut all = format!("fsname={source},subtype=lode");
     let switches = [
         (options.read_only, ",ro"),
@@ -159,13 +145,9 @@ mod tests {
 
     #[test]
     fn a_closed_socket_gives_no_device() {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap();
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .unwrap();
         drop(theirs);
         assert!(receive(&ours).unwrap().is_none());
     }

@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod answers;
+mod apart;
 pub mod control;
 mod device;
 mod error;

@@ -6,12 +6,11 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount as umount2};
 
+use crate::apart::apart;
 use crate::error::{MountError, Result};
 
 /// The kernel's name for mounts of this crate.
@@ -46,10 +45,7 @@ enum Life {
 /// All mounts that this process sees, in the order they were made.
 pub fn mounts() -> io::Result<Vec<Mounted>> {
     let text = fs::read("/proc/self/mountinfo")?;
-    Ok(text
-        .split(|byte| *byte == b'\n')
-        .filter_map(parse)
-        .collect())
+    Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
 /// The topmost mount at exactly `point`, a canonical path.
@@ -65,12 +61,7 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     fields.find(|field| field == b"-")?;
     let fs_type = String::from_utf8(fields.next()?.to_vec()).ok()?;
     let source = unescape(fields.next()?);
-    Some(Mounted {
-        device,
-        point,
-        fs_type,
-        source,
-    })
+    Some(Mounted { device, point, fs_type, source })
 }
 
 /// The kernel writes blanks, tabs, line ends and backslashes as `\ooo`.
@@ -78,9 +69,7 @@ fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {
-        let octal = tail
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let value = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match (byte, value) {
             (b'\\', Some(value)) => {
@@ -101,9 +90,7 @@ pub fn canonical(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
             let name = path.file_name().ok_or(error)?;
-            let parent = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty());
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             Ok(fs::canonicalize(parent.unwrap_or(Path::new(".")))?.join(name))
         }
         other => other,
@@ -113,10 +100,7 @@ pub fn canonical(path: &Path) -> io::Result<PathBuf> {
 /// Makes sure that something can be mounted at `path`: takes off what a server that
 /// died left there. Returns the canonical path.
 pub fn prepare(path: &Path) -> Result<PathBuf> {
-    let fail = |source| MountError::MountPoint {
-        path: path.into(),
-        source,
-    };
+    let fail = |source| MountError::MountPoint { path: path.into(), source };
     let point = canonical(path).map_err(fail)?;
     // More than one can lie there; never more than somebody has mounted by hand.
     for _ in 0..64 {
@@ -128,17 +112,12 @@ pub fn prepare(path: &Path) -> Result<PathBuf> {
             (true, Life::Alive | Life::Silent) => return Err(MountError::Busy(path.into())),
             (true, Life::Dead) => {
                 tracing::info!(point = %point.display(), "taking off a mount whose server is gone");
-                detach(&point).map_err(|source| MountError::DeadMount {
-                    path: path.into(),
-                    source,
-                })?;
+                detach(&point)
+                    .map_err(|source| MountError::DeadMount { path: path.into(), source })?;
             }
             (false, Life::Dead) => {
                 let source = io::Error::from_raw_os_error(libc::ENOTCONN);
-                return Err(MountError::DeadMount {
-                    path: path.into(),
-                    source,
-                });
+                return Err(MountError::DeadMount { path: path.into(), source });
             }
             (false, _) => break,
         }
@@ -152,33 +131,31 @@ pub fn prepare(path: &Path) -> Result<PathBuf> {
 /// Asks for the space of the file system: the one question that is never answered
 /// from the kernel's caches.
 fn life(point: &Path) -> Life {
-    let (tell, told) = mpsc::channel();
     let asked = point.to_owned();
-    // On a thread of its own: a server that hangs keeps whoever asks it.
-    let spawned = thread::Builder::new()
-        .name("lode-probe".into())
-        .spawn(move || {
-            let _ = tell.send(rustix::fs::statfs(&asked).map(|_| ()));
-        });
-    if spawned.is_err() {
-        return Life::Silent;
-    }
-    match told.recv_timeout(PATIENCE) {
-        Ok(Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)) => Life::Dead,
-        Ok(_) => Life::Alive,
-        Err(_) => Life::Silent,
+    match apart(PATIENCE, move || rustix::fs::statfs(&asked).map(|_| ())) {
+        Some(Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)) => Life::Dead,
+        Some(_) => Life::Alive,
+        None => Life::Silent,
     }
 }
 
 /// Whether a mount of Lode at `point` answers.
 pub fn answers(point: &Path) -> bool {
-    let is_ours = mounted_at(point).is_ok_and(|top| top.is_some_and(|top| top.fs_type == FS_TYPE));
-    is_ours && life(point) == Life::Alive
+    let ours = || mounted_at(point).ok().flatten().filter(|top| top.fs_type == FS_TYPE);
+    // Looked at twice: a dead mount may be taken off, and what it covered answer instead.
+    let before = ours();
+    before.is_some() && life(point) == Life::Alive && ours() == before
 }
 
 /// Takes a mount out of the tree at once; it ends when its last user does.
 pub fn detach(point: &Path) -> io::Result<()> {
     unmount_with(point, UnmountFlags::DETACH, &["-u", "-z"])
+}
+
+/// Has the kernel write out what was stored through mappings of the mount at `point`.
+pub fn sync(point: &Path) -> io::Result<()> {
+    let root = fs::File::open(point)?;
+    Ok(rustix::fs::syncfs(&root)?)
 }
 
 /// Takes a mount out of the tree if nobody uses it.
@@ -189,11 +166,7 @@ pub fn unmount(point: &Path) -> io::Result<()> {
 /// Ends the connection of a mount to its server, whoever uses it, and takes it out of
 /// the tree. Who has a file open gets ENOTCONN.
 pub fn cut_off(point: &Path) -> io::Result<()> {
-    unmount_with(
-        point,
-        UnmountFlags::DETACH | UnmountFlags::FORCE,
-        &["-u", "-z"],
-    )
+    unmount_with(point, UnmountFlags::DETACH | UnmountFlags::FORCE, &["-u", "-z"])
 }
 
 fn unmount_with(point: &Path, flags: UnmountFlags, helper: &[&str]) -> io::Result<()> {
@@ -218,11 +191,7 @@ fn fusermount(point: &Path, arguments: &[&str]) -> io::Result<()> {
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     let busy = said.contains("busy");
-    Err(if busy {
-        io::Error::from_raw_os_error(libc::EBUSY)
-    } else {
-        io::Error::other(said)
-    })
+    Err(if busy { io::Error::from_raw_os_error(libc::EBUSY) } else { io::Error::other(said) })
 }
 
 /// The helper of the fuse packages.
@@ -231,20 +200,14 @@ pub(crate) fn helper_program() -> &'static str {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
     };
-    if !there("fusermount3") && there("fusermount") {
-        "fusermount"
-    } else {
-        "fusermount3"
-    }
+    if !there("fusermount3") && there("fusermount") { "fusermount" } else { "fusermount3" }
 }
 
 /// Lets the kernel read ahead up to `kib` KiB of a file; only root may, and nothing
 /// depends on it.
 pub fn set_read_ahead(device: &str, kib: u32) {
-    let plain = device
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b':');
-    if !plain || device.as_bytes().is_empty() {
+    let plain = device.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    if !plain || device.is_empty() {
         return;
     }
     let file = format!("/sys/class/bdi/{device}/read_ahead_kb");
@@ -256,12 +219,9 @@ pub fn set_read_ahead(device: &str, kib: u32) {
 /// A stable number for a canonical path.
 pub(crate) fn path_hash(path: &Path) -> u64 {
     // FNV-1a: short, and the same in every build.
-    path.as_os_str()
-        .as_bytes()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+    path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -281,12 +241,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_mount() {
-        for line in [
-            &b""[..],
-            b"1 2 3",
-            b"36 35 0:45 / /mnt rw shared:1",
-            b"a - b",
-        ] {
+        for line in [&b""[..], b"1 2 3", b"36 35 0:45 / /mnt rw shared:1", b"a - b"] {
             assert_eq!(parse(line), None);
         }
         assert_eq!(unescape(b"a\\9zz\\"), Path::new("a\\9zz\\"));
@@ -306,13 +261,7 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(matches!(prepare(&file), Err(MountError::NotADirectory(_))));
-        assert!(matches!(
-            prepare(&dir.path().join("no")),
-            Err(MountError::MountPoint { .. })
-        ));
-        assert_eq!(
-            prepare(dir.path()).unwrap(),
-            fs::canonicalize(dir.path()).unwrap()
-        );
+        assert!(matches!(prepare(&dir.path().join("no")), Err(MountError::MountPoint { .. })));
+        assert_eq!(prepare(dir.path()).unwrap(), fs::canonicalize(dir.path()).unwrap());
     }
 }

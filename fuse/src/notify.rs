@@ -15,15 +15,14 @@ use crate::mountpoint;
 pub fn wait_until_answers(path: &Path, timeout: Duration) -> Result<()> {
     let end = Instant::now() + timeout;
     let mut pause = Duration::from_millis(1);
+    let point = mountpoint::canonical(path)
+        .map_err(|source| MountError::MountPoint { path: path.into(), source })?;
     loop {
-        if mountpoint::canonical(path).is_ok_and(|point| mountpoint::answers(&point)) {
+        if mountpoint::answers(&point) {
             return Ok(());
         }
         if Instant::now() + pause > end {
-            return Err(MountError::NoAnswer {
-                path: path.into(),
-                seconds: timeout.as_secs(),
-            });
+            return Err(MountError::NoAnswer { path: path.into(), seconds: timeout.as_secs() });
         }
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(100));

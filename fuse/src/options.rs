@@ -36,10 +36,7 @@ pub struct MountOptions {
 impl MountOptions {
     /// Options of an ordinary mount of the pool at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            pool: path.into(),
-            ..Self::default()
-        }
+        Self { pool: path.into(), ..Self::default() }
     }
 
     /// Number of server threads: one for each CPU, and some that may wait.
@@ -50,8 +47,7 @@ impl MountOptions {
 
     /// Whether users other than the server's may use the mount.
     pub fn others(&self) -> bool {
-        self.allow_other
-            .unwrap_or_else(|| rustix::process::geteuid().is_root())
+        self.allow_other.unwrap_or_else(|| rustix::process::geteuid().is_root())
     }
 
     /// Whether the kernel checks permissions.
@@ -61,11 +57,7 @@ impl MountOptions {
 
     /// The session's share of the options.
     pub(crate) fn config(&self) -> (Config, SessionACL) {
-        let acl = if self.others() {
-            SessionACL::All
-        } else {
-            SessionACL::Owner
-        };
+        let acl = if self.others() { SessionACL::All } else { SessionACL::Owner };
         let mut config = Config::default();
         config.acl = acl;
         config.n_threads = Some(self.server_threads());

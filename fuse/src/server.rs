@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::answers::answers;
+use crate::apart::apart;
 use crate::control::listener::{Bound, Listener};
 use crate::control::place;
 use crate::device::mount_fuse;
@@ -27,6 +28,8 @@ use crate::options::MountOptions;
 const MAINTENANCE: Duration = Duration::from_secs(1);
 /// How long a mount may take to answer for the first time.
 const START: Duration = Duration::from_secs(30);
+/// How long the kernel may take to hand over what was stored through mappings.
+const LAST_WRITES: Duration = Duration::from_secs(60);
 /// How long the server threads may take to end when their mount is gone.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
 
@@ -104,16 +107,10 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
             options.pool = path;
         }
         let bound = Bound::new(control, &options.pool, &point)?;
-        let signals =
-            Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|source| MountError::System {
-                what: "handle signals",
-                source,
-            })?;
+        let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+            .map_err(|source| MountError::System { what: "handle signals", source })?;
         let state = Arc::new(State::new(pool));
-        let kernel = |source| MountError::Kernel {
-            path: point.clone(),
-            source,
-        };
+        let kernel = |source| MountError::Kernel { path: point.clone(), source };
         let connection = mount_fuse(&point, &options).map_err(kernel)?;
         let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
         let (config, acl) = options.config();
@@ -124,12 +121,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         })?;
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
         let listener = bound.serve(answers(state, point.clone(), options))?;
-        Ok(Self {
-            session: Some(session),
-            mount,
-            control: Some(listener),
-            signals: Some(signals),
-        })
+        Ok(Self { session: Some(session), mount, control: Some(listener), signals: Some(signals) })
     }
 
     /// The canonical mount point.
@@ -164,7 +156,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         drop(serving);
         let ended = served.and(self.mount.close());
         if let Some(control) = self.control.take() {
-            control.end(ended.as_ref().map(|()| ()).map_err(ToString::to_string));
+            control.end(ended.as_ref().copied().map_err(ToString::to_string));
         }
         ended
     }
@@ -181,23 +173,14 @@ fn serve<M: Medium + 'static, H: Host>(
             let ended = session.run();
             let _ = tell.send(Event::Session(ended));
         })
-        .map_err(|source| MountError::System {
-            what: "start the server",
-            source,
-        })
+        .map_err(|source| MountError::System { what: "start the server", source })
 }
 
 impl<M: Medium + 'static, H: Host> Mount<M, H> {
     fn new(state: Arc<State<M, H>>, point: PathBuf, read_only: bool) -> Self {
         let top = mountpoint::mounted_at(&point).ok().flatten();
         let device = top.map(|top| top.device).unwrap_or_default();
-        Self {
-            state,
-            point,
-            device,
-            read_only,
-            closed: false,
-        }
+        Self { state, point, device, read_only, closed: false }
     }
 
     /// Whether this mount is (still) the topmost at its mount point.
@@ -253,29 +236,23 @@ impl<M: Medium + 'static, H: Host> Mount<M, H> {
         if self.state.gate.failed() {
             return Err(MountError::Panicked(self.point.clone()));
         }
-        ended.map_err(|source| MountError::Session {
-            path: self.point.clone(),
-            source,
-        })
+        ended.map_err(|source| MountError::Session { path: self.point.clone(), source })
     }
 
     /// Takes the mount off. If nobody uses it the kernel first hands over all it has;
     /// else those requests that have begun are answered, and who still has files of it
     /// open is cut off.
     fn unmount(&self, events: &Receiver<Event>) {
-        let gone = match mountpoint::unmount(&self.point) {
-            _ if !self.is_mounted() => true,
-            Ok(()) => true,
-            Err(error) => {
+        // The kernel asks this server for what it needs: not on a thread that would
+        // keep the connection open if this process were killed now.
+        let point = self.point.clone();
+        let unmounted = apart(LAST_WRITES, move || {
+            mountpoint::unmount(&point).inspect_err(|error| {
                 tracing::info!(%error, "in use: cutting off its users");
-                false
-            }
-        };
-        if !gone {
-            // What was stored through mappings, as far as it is known.
-            if let Ok(root) = std::fs::File::open(&self.point) {
-                let _ = rustix::fs::syncfs(&root);
-            }
+                let _ = mountpoint::sync(&point);
+            })
+        });
+        if !matches!(unmounted, Some(Ok(()))) && self.is_mounted() {
             self.state.gate.close();
             self.take_off();
         }
@@ -334,14 +311,8 @@ impl Watcher {
                     }
                 }
             })
-            .map_err(|source| MountError::System {
-                what: "watch for signals",
-                source,
-            })?;
-        Ok(Self {
-            handle,
-            thread: Some(thread),
-        })
+            .map_err(|source| MountError::System { what: "watch for signals", source })?;
+        Ok(Self { handle, thread: Some(thread) })
     }
 }
 
@@ -381,14 +352,8 @@ impl Maintenance {
                     }
                 }
             })
-            .map_err(|source| MountError::System {
-                what: "start the maintenance",
-                source,
-            })?;
-        Ok(Self {
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+            .map_err(|source| MountError::System { what: "start the maintenance", source })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 

@@ -98,9 +98,7 @@ impl Host for StdHost {
 /// Wall-clock time in nanoseconds since 1970, UTC; the nearest that 64 bits can hold.
 pub fn now_ns() -> i64 {
     let now = clock_gettime(ClockId::Realtime);
-    now.tv_sec
-        .saturating_mul(1_000_000_000)
-        .saturating_add(now.tv_nsec)
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
 /// Random bits where the kernel has no `getrandom`: std's hash keys (which std takes
@@ -128,10 +126,7 @@ mod tests {
             i64::try_from(since.as_nanos()).unwrap()
         };
         let (before, now, after) = (system(), StdHost::new().now_ns(), system());
-        assert!(
-            before <= now && now <= after,
-            "{before} <= {now} <= {after}"
-        );
+        assert!(before <= now && now <= after, "{before} <= {now} <= {after}");
     }
 
     #[test]

@@ -51,20 +51,14 @@ impl Client {
         let pool = std::fs::canonicalize(path).map_err(|_| none())?;
         place::check(directory).map_err(|_| none())?;
         let sockets = place::sockets_of_pool(directory, &pool).map_err(|_| none())?;
-        sockets
-            .into_iter()
-            .find_map(|socket| Self::connect(socket).ok())
-            .ok_or_else(none)
+        sockets.into_iter().find_map(|socket| Self::connect(socket).ok()).ok_or_else(none)
     }
 
     fn connect(socket: PathBuf) -> io::Result<Self> {
         let stream = UnixStream::connect(&socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self {
-            socket,
-            stream: BufReader::new(stream),
-        })
+        Ok(Self { socket, stream: BufReader::new(stream) })
     }
 
     /// Asks `{"op": op}` and returns the answer.
@@ -120,26 +114,17 @@ impl Client {
             let gone = io::ErrorKind::UnexpectedEof.into();
             return Err(self.failed("no answer from", gone));
         }
-        let wrong = |answer| MountError::Answer {
-            path: self.socket.clone(),
-            answer,
-        };
+        let wrong = |answer| MountError::Answer { path: self.socket.clone(), answer };
         let answer: Value = serde_json::from_slice(&line)
             .map_err(|_| wrong(String::from_utf8_lossy(&line).trim().to_owned()))?;
         if answer.get("ok").and_then(Value::as_bool) == Some(true) {
             return Ok(answer);
         }
         let error = answer.get("error").and_then(Value::as_str);
-        Err(wrong(
-            error.map_or_else(|| answer.to_string(), str::to_owned),
-        ))
+        Err(wrong(error.map_or_else(|| answer.to_string(), str::to_owned)))
     }
 
     fn failed(&self, what: &'static str, source: io::Error) -> MountError {
-        MountError::Control {
-            what,
-            path: self.socket.clone(),
-            source,
-        }
+        MountError::Control { what, path: self.socket.clone(), source }
     }
 }

@@ -74,10 +74,7 @@ impl Bound {
         let listener = UnixListener::bind(&socket).map_err(fail("can't make the socket"))?;
         let only_mine = fs::Permissions::from_mode(0o600);
         fs::set_permissions(&socket, only_mine).map_err(fail("can't protect the socket"))?;
-        let bound = Self {
-            listener,
-            socket: Files(socket.clone()),
-        };
+        let bound = Self { listener, socket: Files(socket.clone()) };
         let record = Record::new(pool, point);
         place::write_record(&socket, &record).map_err(fail("can't describe the socket"))?;
         Ok(bound)
@@ -98,14 +95,8 @@ impl Bound {
         let builder = thread::Builder::new().name("lode-control".into());
         let accepting = builder
             .spawn(move || served.accept(&listener))
-            .map_err(|source| MountError::System {
-                what: "serve the control socket",
-                source,
-            })?;
-        Ok(Listener {
-            shared,
-            accepting: Some(accepting),
-        })
+            .map_err(|source| MountError::System { what: "serve the control socket", source })?;
+        Ok(Listener { shared, accepting: Some(accepting) })
     }
 }
 
@@ -180,10 +171,7 @@ impl Shared {
         if self.connections.fetch_add(1, Ordering::AcqRel) >= MAX_CONNECTIONS {
             self.connections.fetch_sub(1, Ordering::AcqRel);
             let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
-            let _ = send(
-                &mut stream,
-                &refusal("too many connections; try again later"),
-            );
+            let _ = send(&mut stream, &refusal("too many connections; try again later"));
             return;
         }
         let shared = Arc::clone(self);

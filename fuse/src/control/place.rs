@@ -59,11 +59,7 @@ pub fn directory() -> PathBuf {
 
 /// Makes `directory`, or checks that the one that is there is this user's alone.
 pub fn prepare(directory: &Path) -> Result<()> {
-    let fail = |source| MountError::Control {
-        what: "can't make",
-        path: directory.into(),
-        source,
-    };
+    let fail = |source| MountError::Control { what: "can't make", path: directory.into(), source };
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fail(error)),
         _ => {}
@@ -73,18 +69,10 @@ pub fn prepare(directory: &Path) -> Result<()> {
 
 /// Checks that `directory` is a directory, this user's, and closed to others.
 pub fn check(directory: &Path) -> Result<()> {
-    let fail = |source| MountError::Control {
-        what: "can't look at",
-        path: directory.into(),
-        source,
-    };
+    let fail =
+        |source| MountError::Control { what: "can't look at", path: directory.into(), source };
     let found = fs::symlink_metadata(directory).map_err(fail)?;
-    let wrong = |why| {
-        Err(MountError::ControlPlace {
-            path: directory.into(),
-            why,
-        })
-    };
+    let wrong = |why| Err(MountError::ControlPlace { path: directory.into(), why });
     if !found.is_dir() {
         wrong("it is not a directory")
     } else if found.uid() != rustix::process::geteuid().as_raw() {
@@ -110,12 +98,8 @@ pub fn record_of(socket: &Path) -> PathBuf {
 pub fn write_record(socket: &Path, record: &Record) -> io::Result<()> {
     let path = record_of(socket);
     let draft = socket.with_extension(format!("new{}", record.pid));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&draft)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(serde_json::to_string(record)?.as_bytes())?;
     drop(file);
     fs::rename(&draft, &path)
@@ -129,9 +113,7 @@ pub fn sockets_of_pool(directory: &Path, pool: &Path) -> io::Result<Vec<PathBuf>
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
-        let record = fs::read(&path)
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok());
+        let record = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
         if record.is_some_and(|record: Record| record.pool_hash == path_hash(pool)) {
             found.push(path.with_extension("sock"));
         }
@@ -160,22 +142,13 @@ mod tests {
         let place = dir.path().join("open");
         fs::create_dir(&place).unwrap();
         fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(matches!(
-            prepare(&place),
-            Err(MountError::ControlPlace { .. })
-        ));
+        assert!(matches!(prepare(&place), Err(MountError::ControlPlace { .. })));
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        assert!(matches!(
-            prepare(&link),
-            Err(MountError::ControlPlace { .. })
-        ));
+        assert!(matches!(prepare(&link), Err(MountError::ControlPlace { .. })));
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(matches!(
-            prepare(&file),
-            Err(MountError::ControlPlace { .. })
-        ));
+        assert!(matches!(prepare(&file), Err(MountError::ControlPlace { .. })));
     }
 
     #[test]
@@ -187,14 +160,7 @@ mod tests {
         write_record(&one, &Record::new(Path::new("/p1"), Path::new("/mnt/one"))).unwrap();
         write_record(&two, &Record::new(Path::new("/p2"), Path::new("/mnt/two"))).unwrap();
         fs::write(dir.path().join("junk.json"), "{").unwrap();
-        assert_eq!(
-            sockets_of_pool(dir.path(), Path::new("/p2")).unwrap(),
-            [two]
-        );
-        assert!(
-            sockets_of_pool(dir.path(), Path::new("/p3"))
-                .unwrap()
-                .is_empty()
-        );
+        assert_eq!(sockets_of_pool(dir.path(), Path::new("/p2")).unwrap(), [two]);
+        assert!(sockets_of_pool(dir.path(), Path::new("/p3")).unwrap().is_empty());
     }
 }

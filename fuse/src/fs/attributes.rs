@@ -75,23 +75,12 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let (page, free) = (PAGE_BYTES as u32, space.pages_free);
         let files = space.inodes.saturating_add(space.inodes_free);
         let name = NAME_MAX as u32;
-        reply.statfs(
-            space.pages,
-            free,
-            free,
-            files,
-            space.inodes_free,
-            page,
-            name,
-            page,
-        );
+        reply.statfs(space.pages, free, free, files, space.inodes_free, page, name, page);
         drop(pass);
     }
 
     pub(super) fn do_readlink(&self, node: INodeNo) -> Result<Vec<u8>, Errno> {
-        self.pool()
-            .readlink(self.ino(node))
-            .map_err(|error| errno(&error))
+        self.pool().readlink(self.ino(node)).map_err(|error| errno(&error))
     }
 }
 
@@ -101,10 +90,7 @@ mod tests {
 
     #[test]
     fn a_new_size_is_a_modification() {
-        let asked = Asked {
-            size: Some(5),
-            ..Asked::default()
-        };
+        let asked = Asked { size: Some(5), ..Asked::default() };
         let changes = asked.changes(77);
         assert_eq!(changes.size, Some(5));
         assert_eq!(changes.mtime_ns, Some(77));

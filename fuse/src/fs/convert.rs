@@ -51,11 +51,7 @@ pub fn attributes(attr: &Attr, ino: INodeNo) -> Result<FileAttr, Errno> {
 /// A time of the engine as std's.
 pub fn system_time(ns: i64) -> SystemTime {
     let size = Duration::from_nanos(ns.unsigned_abs());
-    if ns >= 0 {
-        UNIX_EPOCH + size
-    } else {
-        UNIX_EPOCH - size
-    }
+    if ns >= 0 { UNIX_EPOCH + size } else { UNIX_EPOCH - size }
 }
 
 /// A time that the kernel asks to set, in nanoseconds; the nearest that can be kept.
@@ -70,19 +66,14 @@ pub fn asked_time(time: TimeOrNow, now: i64) -> i64 {
 /// `s` seconds and `n` nanoseconds (`s` negative) for `s - n`: undone here.
 pub fn asked_ns(time: SystemTime) -> i64 {
     let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => (
-            i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-            since.subsec_nanos(),
-        ),
+        Ok(since) => (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos()),
         Err(before) => {
             let before = before.duration();
             let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
             (seconds, before.subsec_nanos())
         }
     };
-    seconds
-        .saturating_mul(NS)
-        .saturating_add(i64::from(nanoseconds))
+    seconds.saturating_mul(NS).saturating_add(i64::from(nanoseconds))
 }
 
 /// A device number as the engine keeps it (major << 32 | minor) in the kernel's 32 bits.
@@ -121,14 +112,8 @@ mod tests {
 
     #[test]
     fn times_that_do_not_fit_become_the_nearest_that_do() {
-        assert_eq!(
-            asked_ns(UNIX_EPOCH + Duration::from_secs(1 << 40)),
-            i64::MAX
-        );
-        assert_eq!(
-            asked_ns(UNIX_EPOCH - Duration::from_secs(1 << 40)),
-            i64::MIN
-        );
+        assert_eq!(asked_ns(UNIX_EPOCH + Duration::from_secs(1 << 40)), i64::MAX);
+        assert_eq!(asked_ns(UNIX_EPOCH - Duration::from_secs(1 << 40)), i64::MIN);
     }
 
     #[test]

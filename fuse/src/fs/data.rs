@@ -74,9 +74,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         mode: i32,
     ) -> Result<(), Errno> {
         let how = fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
-        self.pool()
-            .fallocate(self.ino(node), how, offset, len)
-            .map_err(|error| errno(&error))
+        self.pool().fallocate(self.ino(node), how, offset, len).map_err(|error| errno(&error))
     }
 
     pub(super) fn do_seek(&self, node: INodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
@@ -94,9 +92,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     }
 
     pub(super) fn do_fsync(&self, node: INodeNo) -> Result<(), Errno> {
-        self.pool()
-            .fsync(self.ino(node))
-            .map_err(|error| errno(&error))
+        self.pool().fsync(self.ino(node)).map_err(|error| errno(&error))
     }
 
     /// Copies inside the pool; each piece of up to 1 MiB is one atomic write.
@@ -167,15 +163,10 @@ mod tests {
 
     #[test]
     fn only_the_five_ways_to_allocate_are_known() {
-        let known: Vec<_> = (0..0x80)
-            .filter(|mode| fallocate_mode(*mode).is_some())
-            .collect();
+        let known: Vec<_> = (0..0x80).filter(|mode| fallocate_mode(*mode).is_some()).collect();
         assert_eq!(known, [0, 1, 3, 0x10, 0x11]);
         assert_eq!(fallocate_mode(3), Some(Fallocate::Punch));
-        assert_eq!(
-            fallocate_mode(0x11),
-            Some(Fallocate::Zero { keep_size: true })
-        );
+        assert_eq!(fallocate_mode(0x11), Some(Fallocate::Zero { keep_size: true }));
     }
 
     #[test]

@@ -43,12 +43,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<(), Errno> {
         let dir = self.ino(node);
         for (ino, behind, name) in self.dots(dir, position)? {
-            if reply.add(
-                self.node(ino),
-                behind,
-                FileType::Directory,
-                OsStr::new(name),
-            ) {
+            if reply.add(self.node(ino), behind, FileType::Directory, OsStr::new(name)) {
                 return Ok(());
             }
         }
@@ -59,16 +54,9 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 wrong = Some(Errno::EIO);
                 return false;
             };
-            !reply.add(
-                self.node(entry.ino),
-                behind,
-                kind,
-                OsStr::from_bytes(entry.name),
-            )
+            !reply.add(self.node(entry.ino), behind, kind, OsStr::from_bytes(entry.name))
         };
-        self.pool()
-            .readdir(dir, cookie_of(position), &mut each)
-            .map_err(|error| errno(&error))?;
+        self.pool().readdir(dir, cookie_of(position), &mut each).map_err(|error| errno(&error))?;
         wrong.map_or(Ok(()), Err)
     }
 
@@ -80,12 +68,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<(), Errno> {
         let dir = self.ino(node);
         for (ino, behind, name) in self.dots(dir, position)? {
-            let held = Held {
-                ino,
-                kind: mode::DIRECTORY,
-                position: behind,
-                name: name.into(),
-            };
+            let held = Held { ino, kind: mode::DIRECTORY, position: behind, name: name.into() };
             // The kernel takes no inode from these two: nothing to count.
             if self.add_plain(&held, reply) == Room::Full {
                 return Ok(());
@@ -123,9 +106,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             dir
         };
         let all = [(dir, BEHIND_DOT, "."), (parent, BEHIND_DOT_DOT, "..")];
-        Ok(all
-            .into_iter()
-            .filter(move |(_, behind, _)| *behind > position))
+        Ok(all.into_iter().filter(move |(_, behind, _)| *behind > position))
     }
 
     /// Some entries behind `position`: held, because the engine is not to be asked
@@ -142,17 +123,10 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 return false;
             };
             let name = entry.name.to_vec();
-            batch.push(Held {
-                ino: entry.ino,
-                kind: entry.kind,
-                position,
-                name,
-            });
+            batch.push(Held { ino: entry.ino, kind: entry.kind, position, name });
             true
         };
-        self.pool()
-            .readdir(dir, cookie_of(position), &mut each)
-            .map_err(|error| errno(&error))?;
+        self.pool().readdir(dir, cookie_of(position), &mut each).map_err(|error| errno(&error))?;
         match wrong {
             Some(error) if batch.is_empty() => Err(error),
             _ => Ok(batch),
@@ -177,14 +151,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             Err(error) => return Err(error),
         };
         let (attr, name) = (&named.attr, OsStr::from_bytes(&held.name));
-        if reply.add(
-            attr.ino,
-            held.position,
-            name,
-            &FOREVER,
-            attr,
-            named.generation,
-        ) {
+        if reply.add(attr.ino, held.position, name, &FOREVER, attr, named.generation) {
             // It did not fit: the kernel will not see it, and not forget it.
             self.unpin(attr.ino, 1);
             return Ok(Room::Full);
@@ -238,9 +205,7 @@ fn cookie_of(position: u64) -> u64 {
 
 /// The kernel's position for the engine's cookie; it has to be a positive `off_t`.
 fn position_of(cookie: u64) -> Option<u64> {
-    cookie
-        .checked_add(BEHIND_DOT_DOT)
-        .filter(|position| i64::try_from(*position).is_ok())
+    cookie.checked_add(BEHIND_DOT_DOT).filter(|position| i64::try_from(*position).is_ok())
 }
 
 #[cfg(test)]

@@ -99,26 +99,11 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.do_setattr(
-            ino,
-            Asked {
-                mode,
-                uid,
-                gid,
-                size,
-                atime,
-                mtime,
-                ctime,
-            },
-            reply,
-        );
+        self.do_setattr(ino, Asked { mode, uid, gid, size, atime, mtime, ctime }, reply);
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self
-            .enter()
-            .and_then(|pass| Ok((self.do_readlink(ino)?, pass)))
-        {
+        match self.enter().and_then(|pass| Ok((self.do_readlink(ino)?, pass))) {
             Ok((target, _pass)) => reply.data(&target),
             Err(error) => reply.error(error),
         }
@@ -179,9 +164,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        self.empty(reply, || {
-            self.do_rename((parent, name), (newparent, newname), flags)
-        });
+        self.empty(reply, || self.do_rename((parent, name), (newparent, newname), flags));
     }
 
     fn link(
@@ -449,10 +432,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self
-            .enter()
-            .and_then(|pass| Ok((self.do_seek(ino, offset, whence)?, pass)))
-        {
+        match self.enter().and_then(|pass| Ok((self.do_seek(ino, offset, whence)?, pass))) {
             Ok((found, _pass)) => reply.offset(found),
             Err(error) => reply.error(error),
         }

@@ -35,10 +35,7 @@ impl Gate {
         if *open {
             return Err(libc::ENOTCONN);
         }
-        Ok(Pass {
-            gate: self,
-            _open: open,
-        })
+        Ok(Pass { gate: self, _open: open })
     }
 
     /// Waits for the requests inside and lets no more in.

@@ -53,12 +53,7 @@ impl<M: Medium, H: Host> State<M, H> {
     /// A mount of `pool`.
     pub fn new(pool: Arc<Pool<M, H>>) -> Self {
         let root = pool.root();
-        Self {
-            pool,
-            root,
-            pins: Pins::new(),
-            gate: Gate::default(),
-        }
+        Self { pool, root, pins: Pins::new(), gate: Gate::default() }
     }
 
     /// Serves no more requests; drops what only the kernel kept.
@@ -87,10 +82,7 @@ struct Named {
 impl<M: Medium, H: Host> LodeFs<M, H> {
     /// A file system on `state`.
     pub fn new(state: Arc<State<M, H>>) -> Self {
-        Self {
-            state,
-            silent_opendir: false,
-        }
+        Self { state, silent_opendir: false }
     }
 
     fn pool(&self) -> &Pool<M, H> {
@@ -103,28 +95,16 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
 
     /// The pool's inode for the kernel's number.
     fn ino(&self, node: INodeNo) -> Ino {
-        if node == INodeNo::ROOT {
-            self.state.root
-        } else {
-            node.0
-        }
+        if node == INodeNo::ROOT { self.state.root } else { node.0 }
     }
 
     /// The kernel's number for an inode of the pool.
     fn node(&self, ino: Ino) -> INodeNo {
-        if ino == self.state.root {
-            INodeNo::ROOT
-        } else {
-            INodeNo(ino)
-        }
+        if ino == self.state.root { INodeNo::ROOT } else { INodeNo(ino) }
     }
 
     fn attr_ttl(&self, ino: Ino) -> Duration {
-        if ino == self.state.root {
-            ROOT_TTL
-        } else {
-            FOREVER
-        }
+        if ino == self.state.root { ROOT_TTL } else { FOREVER }
     }
 
     /// An answer that names an inode: counts as a lookup of it.

@@ -72,15 +72,13 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         self.answer_entry(reply, || {
             let dir = self.ino(parent);
             let gid = self.group_for(dir, req.gid())?.gid;
-            self.pool()
-                .symlink(dir, name.as_bytes(), target, req.uid(), gid)
+            self.pool().symlink(dir, name.as_bytes(), target, req.uid(), gid)
         });
     }
 
     pub(super) fn do_link(&self, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.answer_entry(reply, || {
-            self.pool()
-                .link(self.ino(node), self.ino(parent), name.as_bytes())
+            self.pool().link(self.ino(node), self.ino(parent), name.as_bytes())
         });
     }
 
@@ -92,11 +90,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<(), Errno> {
         let (dir, name) = (self.ino(parent), name.as_bytes());
         let pool = self.pool();
-        let done = if directory {
-            pool.rmdir(dir, name)
-        } else {
-            pool.unlink(dir, name)
-        };
+        let done = if directory { pool.rmdir(dir, name) } else { pool.unlink(dir, name) };
         done.map_err(|error| errno(&error))
     }
 
@@ -109,9 +103,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let how = rename_mode(flags).ok_or(Errno::EINVAL)?;
         let (dir, name) = (self.ino(from.0), from.1.as_bytes());
         let (to_dir, to_name) = (self.ino(to.0), to.1.as_bytes());
-        self.pool()
-            .rename(dir, name, to_dir, to_name, how)
-            .map_err(|error| errno(&error))
+        self.pool().rename(dir, name, to_dir, to_name, how).map_err(|error| errno(&error))
     }
 
     /// Answers with the inode that `work` names.
@@ -133,10 +125,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     fn group_for(&self, dir: Ino, maker: u32) -> Result<Group, Error> {
         let parent = self.pool().getattr(dir)?;
         let inherited = parent.mode & SETGID != 0;
-        Ok(Group {
-            gid: if inherited { parent.gid } else { maker },
-            inherited,
-        })
+        Ok(Group { gid: if inherited { parent.gid } else { maker }, inherited })
     }
 }
 

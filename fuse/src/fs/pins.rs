@@ -27,9 +27,7 @@ struct Shard(Mutex<HashMap<Ino, u64>>);
 impl Pins {
     /// None yet.
     pub fn new() -> Self {
-        Self {
-            shards: std::array::from_fn(|_| Shard::default()),
-        }
+        Self { shards: std::array::from_fn(|_| Shard::default()) }
     }
 
     /// Counts a lookup of `ino`; at the first one `acquire` has to succeed.
