@@ -12,8 +12,12 @@ use common::model::content;
 use common::{Scratch, fsck, lode, text};
 
 fn pages_free(dir: &Path) -> u64 {
+    space(dir, "pages_free")
+}
+
+fn space(dir: &Path, key: &str) -> u64 {
     let info = lode(&["info", text(dir), "--json"]).expect(0).json();
-    info["space"]["pages_free"].as_u64().unwrap()
+    info["space"][key].as_u64().unwrap()
 }
 
 /// Writes files until the pool is full; returns how many are whole.
@@ -76,7 +80,7 @@ fn a_full_pool_loses_nothing_and_gives_everything_back() {
         // Not to the file: how many log pages and tables it takes depends on how threads met.
         let again = fill(&dir, bytes);
         assert!(again * 50 >= files * 49, "{files} files fitted in, and then {again}");
-        let left = pages_free(&dir);
+        let left = space(&dir, "pages_available");
         assert!(left <= bytes / 4096 + 16, "no space for a file, and {left} pages free");
         delete(&dir, again);
         lode(&["umount", text(&dir)]).expect(0);

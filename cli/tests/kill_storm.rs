@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::load::{Worker, join, worker_main};
@@ -46,7 +47,10 @@ fn every_acknowledged_operation_survives_any_kill() {
         killed += 1;
         join(running, Duration::from_secs(30));
         let checked = fsck(&pool);
-        assert_eq!(checked.code, 0, "seed {seed}, kill {killed}: {}{}", checked.out, checked.err);
+        if checked.code != 0 {
+            let kept = keep(&pool, seed);
+            panic!("seed {seed}, kill {killed}, {kept}: {}{}", checked.out, checked.err);
+        }
         if random.below(4) == 0 {
             let hasty = Server::start(&pool, &mount, &log);
             std::thread::sleep(Duration::from_micros(random.below(30_000)));
@@ -71,4 +75,13 @@ fn every_acknowledged_operation_survives_any_kill() {
         started.elapsed()
     );
     assert!(acknowledged > killed * 10, "the load did next to nothing: {acknowledged} operations");
+}
+
+/// Keeps the pool as a kill left it, for whoever looks for the cause.
+fn keep(pool: &Path, seed: u64) -> String {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kill-storm-{seed}.pool"));
+    match std::fs::copy(pool, &kept) {
+        Ok(_) => format!("kept as {}", kept.display()),
+        Err(error) => format!("not kept: {error}"),
+    }
 }

@@ -155,8 +155,10 @@ impl RegionFacts {
 pub(crate) struct SpaceFacts {
     /// Pages of 4 KiB in the pool.
     pub(crate) pages: u64,
-    /// Pages of 4 KiB that can be had.
+    /// Pages of 4 KiB that hold nothing.
     pub(crate) pages_free: u64,
+    /// Pages of 4 KiB that can be had; the others are kept so that a full pool can be emptied.
+    pub(crate) pages_available: u64,
     /// Inodes in use.
     pub(crate) inodes: u64,
     /// Inodes that could still be made.
@@ -170,8 +172,8 @@ impl SpaceFacts {
         lines.add(
             "space",
             format!(
-                "{} free of {}; {} inodes in use",
-                bytes(self.pages_free),
+                "{} available of {}; inodes in use: {}",
+                bytes(self.pages_available),
                 bytes(self.pages),
                 self.inodes
             ),
@@ -184,6 +186,7 @@ impl From<StatFs> for SpaceFacts {
         Self {
             pages: space.pages,
             pages_free: space.pages_free,
+            pages_available: space.pages_available,
             inodes: space.inodes,
             inodes_free: space.inodes_free,
         }

@@ -35,7 +35,7 @@ fn region() -> RegionFacts {
 }
 
 fn space() -> SpaceFacts {
-    StatFs { pages: 4, pages_free: 3, inodes: 2, inodes_free: 1 }.into()
+    StatFs { pages: 4, pages_free: 3, pages_available: 3, inodes: 2, inodes_free: 1 }.into()
 }
 
 fn opening() -> OpeningFacts {
