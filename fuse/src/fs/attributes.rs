@@ -73,9 +73,10 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         };
         let space = self.pool().statfs();
         let (page, free) = (PAGE_BYTES as u32, space.pages_free);
+        let available = space.pages_available;
         let files = space.inodes.saturating_add(space.inodes_free);
         let name = NAME_MAX as u32;
-        reply.statfs(space.pages, free, free, files, space.inodes_free, page, name, page);
+        reply.statfs(space.pages, free, available, files, space.inodes_free, page, name, page);
         drop(pass);
     }
 
