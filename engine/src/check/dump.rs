@@ -7,9 +7,7 @@ use lode_pmem::Medium;
 use crate::inode::Body as Kind;
 use crate::layout::{Body, Identity, Parsed, slot_at};
 use crate::log::{Step, Walk, read_death, read_identity};
-use crate::{
-    Error, ExtentDump, Host, Ino, InodeDump, PAGE_BYTES, Pool, RecordDump, Result,
-};
+use crate::{Error, ExtentDump, Host, Ino, InodeDump, PAGE_BYTES, Pool, RecordDump, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Everything about one inode, offsets in the pool included.

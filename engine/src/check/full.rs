@@ -9,9 +9,7 @@ use lode_pmem::Medium;
 use crate::inode::{Body, State, load_name};
 use crate::layout::{Body as Record, tag_of};
 use crate::space::{Claims, Run};
-use crate::{
-    CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode,
-};
+use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
 
 /// Damage that a report holds.
 const DAMAGE_MAX: usize = 10_000;

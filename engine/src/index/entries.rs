@@ -58,19 +58,8 @@ const _: () = assert!(size_of::<Entry>() == 32 && size_of::<Body>() == 24);
 impl Body {
     /// The entry with this body.
     fn with(&self, cookie: u64) -> Entry {
-        let Self {
-            ino,
-            at,
-            origin,
-            kind,
-        } = *self;
-        Entry {
-            cookie,
-            ino,
-            at,
-            origin,
-            kind,
-        }
+        let Self { ino, at, origin, kind } = *self;
+        Entry { cookie, ino, at, origin, kind }
     }
 }
 
@@ -89,10 +78,7 @@ pub(crate) struct Entries {
 impl Entries {
     /// No entries.
     pub(crate) const fn new() -> Self {
-        Self {
-            map: BTreeMap::new(),
-            directories: 0,
-        }
+        Self { map: BTreeMap::new(), directories: 0 }
     }
 
     /// How many there are.
@@ -113,9 +99,7 @@ impl Entries {
     /// All entries that a name with this hash may have.
     pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = Entry> + '_ {
         let first = first_cookie(hash);
-        self.map
-            .range(first..=first | NUMBER_MAX)
-            .map(|(&cookie, body)| body.with(cookie))
+        self.map.range(first..=first | NUMBER_MAX).map(|(&cookie, body)| body.with(cookie))
     }
 
     /// Adds an entry for a name with this hash and returns its cookie. `NoSpace` where 256
@@ -130,11 +114,7 @@ impl Entries {
     ) -> Result<u64> {
         let first = first_cookie(hash);
         let mut cookie = first;
-        for &used in self
-            .map
-            .range(first..=first | NUMBER_MAX)
-            .map(|(used, _)| used)
-        {
+        for &used in self.map.range(first..=first | NUMBER_MAX).map(|(used, _)| used) {
             if used != cookie {
                 break;
             }
@@ -143,15 +123,7 @@ impl Entries {
         if cookie - first > NUMBER_MAX {
             return Err(Error::NoSpace);
         }
-        self.map.insert(
-            cookie,
-            Body {
-                ino,
-                at,
-                origin,
-                kind,
-            },
-        );
+        self.map.insert(cookie, Body { ino, at, origin, kind });
         self.directories += usize::from(kind == DIRECTORY);
         Ok(cookie)
     }
@@ -174,12 +146,7 @@ impl Entries {
     ) -> Option<Entry> {
         let body = self.map.get_mut(&cookie)?;
         let old = body.with(cookie);
-        *body = Body {
-            ino,
-            at,
-            origin,
-            kind,
-        };
+        *body = Body { ino, at, origin, kind };
         self.directories += usize::from(kind == DIRECTORY);
         self.directories -= usize::from(old.kind == DIRECTORY);
         Some(old)
@@ -231,11 +198,7 @@ fn siphash<const EACH: usize, const LAST: usize>(key: [u64; 2], bytes: &[u8]) ->
     for (place, &byte) in tail.iter().enumerate() {
         last |= u64::from(byte) << (8 * place);
     }
-    for word in words
-        .iter()
-        .map(|word| u64::from_le_bytes(*word))
-        .chain([last])
-    {
+    for word in words.iter().map(|word| u64::from_le_bytes(*word)).chain([last]) {
         state[3] ^= word;
         sip_rounds::<EACH>(&mut state);
         state[0] ^= word;

@@ -7,8 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use hashbrown::HashMap;
 use lock_api::{
-    MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard,
-    RwLockWriteGuard,
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use lode_pmem::Medium;
 

@@ -26,8 +26,8 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
         return Err(Error::corrupt_inode("death of a live inode", slot_at(ino), ino));
     }
     let walk = Walk::new(store, &identity, head, seal)?;
-    let (walk, state) = run(store, walk, true, &mut |_| ())?;
-    if walk.tail().last_seal != slot.tail() {
+    let (walk, state, cut) = run(store, walk, true, &mut |_| ())?;
+    if cut.is_some() || walk.tail().last_seal != slot.tail() {
         let what = "log of an inode is damaged before its end";
         return Err(Error::corrupt_inode(what, walk.tail().at, ino));
     }
@@ -46,19 +46,27 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
     Ok(state)
 }
 
+/// A log that was walked and replayed for recovery.
+pub(crate) struct Scanned<'s, M: Medium, H: Host> {
+    pub(crate) walk: Walk<'s, M, H>,
+    pub(crate) state: Option<Box<State>>,
+    /// The record that the log ends in the middle of.
+    pub(crate) cut: Option<Header>,
+}
+
 /// Walks and replays a log without its directory entries, showing each record's header.
 pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
     store: &'s Store<M, H>,
     walk: Walk<'s, M, H>,
     seen: &mut dyn FnMut((u64, Header)),
-) -> Result<(Walk<'s, M, H>, Option<Box<State>>)> {
-    let (walk, mut state) = run(store, walk, false, seen)?;
+) -> Result<Scanned<'s, M, H>> {
+    let (walk, mut state, cut) = run(store, walk, false, seen)?;
     if let Some(state) = &mut state
         && let Body::File(file) = &mut state.body
     {
         claim_journal(file);
     }
-    Ok((walk, state))
+    Ok(Scanned { walk, state, cut })
 }
 
 #[inline(never)]
@@ -67,7 +75,7 @@ fn run<'s, M: Medium, H: Host>(
     mut walk: Walk<'s, M, H>,
     entries: bool,
     seen: &mut dyn FnMut((u64, Header)),
-) -> Result<(Walk<'s, M, H>, Option<Box<State>>)> {
+) -> Result<(Walk<'s, M, H>, Option<Box<State>>, Option<Header>)> {
     let mut replay = Replay::new(store, walk.ino, walk.nonce, walk.inline_dead, entries);
     loop {
         match walk.step()? {
@@ -79,8 +87,9 @@ fn run<'s, M: Medium, H: Host>(
             Step::End => break,
         }
     }
+    let cut = replay.cut();
     let state = replay.finish(walk.tail())?;
-    Ok((walk, state))
+    Ok((walk, state, cut))
 }
 
 /// The pages that hold pending journalled bytes belong to the file.

@@ -138,11 +138,14 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         }
     }
 
+    /// The record that the log ends in the middle of: a transaction was cut off there, or
+    /// its lines are damaged.
+    pub(crate) fn cut(&self) -> Option<Header> {
+        self.text.map(|text| text.found.parsed.header)
+    }
+
     /// What has been found, at the end of the log; `None` if there was no record.
     pub(crate) fn finish(&mut self, tail: Tail) -> Result<Option<Box<State>>> {
-        if self.text.is_some() {
-            return Err(self.damage("text of a record is missing", tail.at));
-        }
         let Some(mut state) = self.state.take() else {
             return Ok(None);
         };
@@ -325,8 +328,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 }
                 state.retire(header.txid, ordinal);
                 state.journalled(ordinal, time_ns);
-                let piece =
-                    JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
+                let piece = JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
                 let file = state.file_mut()?;
                 file.journal.reserve(1)?;
                 file.journal.note(header.txid, piece);
@@ -361,7 +363,11 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
 
     fn state(&mut self, at: u64) -> Result<&mut State> {
         let ino = self.ino;
-        self.state.as_deref_mut().ok_or(Error::corrupt_inode("log without an INODE record", at, ino))
+        self.state.as_deref_mut().ok_or(Error::corrupt_inode(
+            "log without an INODE record",
+            at,
+            ino,
+        ))
     }
 
     fn damage(&self, what: &'static str, at: u64) -> Error {

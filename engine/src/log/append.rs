@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use crate::layout::{
-    Anchor, Body, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, PAGE_LINES, Txid,
-    slot_at, text_lines,
+    Anchor, Body, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, PAGE_LINES, Txid, slot_at,
+    text_lines,
 };
 use crate::space::Run;
 use crate::store::{Purpose, Store, Tx};

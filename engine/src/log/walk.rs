@@ -138,7 +138,9 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
                 let link = self.head.ok_or(self.damage("head without a page", self.anchor_at))?;
                 return match self.enter(link)? {
                     Some(step) => Ok(step),
-                    None => Err(self.damage("log page that begins a log is damaged", self.anchor_at)),
+                    None => {
+                        Err(self.damage("log page that begins a log is damaged", self.anchor_at))
+                    }
                 };
             }
         }
@@ -162,8 +164,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let at = self.tail.at;
         let line = self.store.door.load_line(at)?;
         let header = Header::peek(&line);
-        let valid = self.tail.seed.holds(at, &line)
-            && header.txid.session >= self.session;
+        let valid = self.tail.seed.holds(at, &line) && header.txid.session >= self.session;
         if !valid || self.store.aborted.contains(&header.txid) {
             self.ended = true;
             return Ok(Step::End);

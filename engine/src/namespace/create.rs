@@ -10,9 +10,7 @@ use crate::inode::{find_entry, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of, text_lines};
 use crate::log::{INLINE, Log, Plan};
 use crate::store::{Purpose, Slot};
-use crate::{
-    Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode,
-};
+use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode};
 
 /// The longest target of a symbolic link that is kept in its log.
 const TARGET_IN_LOG: usize = 136;

@@ -18,9 +18,7 @@ use lode_pmem::Medium;
 use crate::inode::{Cache, Node};
 use crate::space::Run;
 use crate::store::Store;
-use crate::{
-    Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats,
-};
+use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats};
 
 /// An open pool. All methods may be called from many threads.
 pub struct Pool<M: Medium, H: Host> {

@@ -5,12 +5,10 @@ use alloc::boxed::Box;
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
-    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, PieceHeader,
-    POOL_PAGES_LEAST, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
+    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, POOL_PAGES_LEAST,
+    PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
 };
-use crate::{
-    Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode,
-};
+use crate::{Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode};
 
 /// The session that a new pool's first records belong to.
 const FIRST_SESSION: u32 = 1;
@@ -128,10 +126,8 @@ fn store_first<M: Medium>(
     let piece_bytes = PAGE_BYTES << superblock.piece_log2;
     let lane_bytes = (geometry.first_page() - 1) * PAGE_BYTES;
     let lane_words = u64::from(superblock.lanes) * (2 * LINE + 8);
-    let mut window = door.window(
-        lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 8 * LINE,
-        &counters,
-    );
+    let mut window =
+        door.window(lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 8 * LINE, &counters);
     window.zero_nt(PAGE_BYTES, lane_bytes);
     for lane in 0..superblock.lanes {
         for copy in 0..2 {

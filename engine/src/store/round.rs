@@ -61,7 +61,8 @@ impl Rounds {
         versions.try_reserve_exact(lanes)?;
         stored.try_reserve_exact(lanes)?;
         for lane in 0..geometry.lanes {
-            versions.push(read_watermark(door, seed, geometry, lane)?.map_or(0, |mark| mark.version));
+            versions
+                .push(read_watermark(door, seed, geometry, lane)?.map_or(0, |mark| mark.version));
             stored.push(0);
         }
         Ok(Self { versions, stored })

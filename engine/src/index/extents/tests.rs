@@ -9,14 +9,7 @@ use std::vec;
 use std::vec::Vec;
 
 fn extent(file_page: u64, page: u64, pages: u64, epoch: u32) -> Extent {
-    Extent {
-        file_page,
-        page,
-        pages,
-        class: PageClass::Small,
-        epoch,
-        origin: 0,
-    }
+    Extent { file_page, page, pages, class: PageClass::Small, epoch, origin: 0 }
 }
 
 fn all(extents: &Extents) -> Vec<Extent> {
@@ -48,10 +41,8 @@ fn extents_match_a_page_by_page_model() {
             let pages = (1 + roll(40)).min(PAGES as u64 - low);
             let range = low as usize..(low + pages) as usize;
             let removed = remove(&mut extents, low, pages);
-            let expected: Vec<_> = range
-                .clone()
-                .filter_map(|i| Some((i as u64, model[i]?)))
-                .collect();
+            let expected: Vec<_> =
+                range.clone().filter_map(|i| Some((i as u64, model[i]?))).collect();
             let pieces: Vec<_> = removed
                 .iter()
                 .flat_map(|e| (0..e.pages).map(|i| (e.file_page + i, (e.page + i, e.epoch))))
@@ -65,10 +56,8 @@ fn extents_match_a_page_by_page_model() {
             }
             // The extents that the model has, merged.
             let mut merged: Vec<Extent> = Vec::new();
-            for (i, &(page, epoch)) in model
-                .iter()
-                .enumerate()
-                .filter_map(|(i, m)| Some((i, m.as_ref()?)))
+            for (i, &(page, epoch)) in
+                model.iter().enumerate().filter_map(|(i, m)| Some((i, m.as_ref()?)))
             {
                 let one = extent(i as u64, page, 1, epoch);
                 match merged.last_mut() {
@@ -77,10 +66,7 @@ fn extents_match_a_page_by_page_model() {
                 }
             }
             assert_eq!(all(&extents), merged);
-            assert_eq!(
-                (extents.len(), extents.is_empty()),
-                (merged.len(), merged.is_empty())
-            );
+            assert_eq!((extents.len(), extents.is_empty()), (merged.len(), merged.is_empty()));
             assert_eq!(extents.pages(), merged.iter().map(|e| e.pages).sum());
             assert_eq!(matches!(extents.store, Store::Tree(_)), merged.len() > 1);
             let at = roll(PAGES as u64 + 5);
@@ -99,14 +85,8 @@ fn only_what_agrees_merges() {
         Extent { page: 56, ..good },
         Extent { epoch: 2, ..good },
         Extent { origin: 9, ..good },
-        Extent {
-            class: PageClass::Huge,
-            ..good
-        },
-        Extent {
-            file_page: 16,
-            ..good
-        },
+        Extent { class: PageClass::Huge, ..good },
+        Extent { file_page: 16, ..good },
     ] {
         let mut extents = Extents::new();
         extents.insert(first);
@@ -119,11 +99,7 @@ fn only_what_agrees_merges() {
     assert_eq!(all(&extents), [Extent { pages: 10, ..first }]);
     assert_eq!(remove(&mut extents, 14, 1), [extent(14, 54, 1, 1)]);
     extents.insert(extent(14, 54, 1, 1));
-    assert_eq!(
-        all(&extents),
-        [Extent { pages: 10, ..first }],
-        "a gap closed merges both sides"
-    );
+    assert_eq!(all(&extents), [Extent { pages: 10, ..first }], "a gap closed merges both sides");
 }
 
 #[test]
