@@ -145,7 +145,10 @@ fn dump_record(at: u64, parsed: &Parsed) -> Result<RecordDump> {
     })
 }
 
-fn put_file(body: &Body, put: &mut dyn FnMut(&[(&'static str, u64)])) {
+/// Takes in fields by name.
+type Put<'p> = dyn FnMut(&[(&'static str, u64)]) + 'p;
+
+fn put_file(body: &Body, put: &mut Put<'_>) {
     match *body {
         Body::Map { epoch, class, pages, file_page, page, time_ns, size } => put(&[
             ("epoch", u64::from(epoch)),

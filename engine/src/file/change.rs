@@ -304,12 +304,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let record = Body::Size { epoch, class: change.class, truncate: false, size, time_ns };
             placed(state.log.append(tx, store, &record));
         }
-        let none = Placed {
-            at: state.log.tail.at,
-            ordinal: state.log.tail.ordinal,
-            txid: tx.txid(),
-            part: 0,
-        };
+        let none =
+            Placed { at: state.log.tail.at, ordinal: state.log.tail.ordinal, txid: tx.txid() };
         (first.unwrap_or(none), says_size)
     }
 

@@ -76,11 +76,6 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// No entries.
-    pub(crate) const fn new() -> Self {
-        Self { map: BTreeMap::new(), directories: 0 }
-    }
-
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.map.len()
@@ -135,31 +130,10 @@ impl Entries {
         Some(body.with(cookie))
     }
 
-    /// Makes an entry lead to another child; its cookie stays. Returns what it was.
-    pub(crate) fn replace(
-        &mut self,
-        cookie: u64,
-        ino: u64,
-        kind: u8,
-        at: u64,
-        origin: u32,
-    ) -> Option<Entry> {
-        let body = self.map.get_mut(&cookie)?;
-        let old = body.with(cookie);
-        *body = Body { ino, at, origin, kind };
-        self.directories += usize::from(kind == DIRECTORY);
-        self.directories -= usize::from(old.kind == DIRECTORY);
-        Some(old)
-    }
-
     /// The entry with this cookie.
+    #[cfg(test)]
     pub(crate) fn get(&self, cookie: u64) -> Option<Entry> {
         self.map.get(&cookie).map(|body| body.with(cookie))
-    }
-
-    /// The entry with this cookie, to be changed.
-    pub(crate) fn get_mut(&mut self, cookie: u64) -> Option<&mut Body> {
-        self.map.get_mut(&cookie)
     }
 
     /// The entries behind this cookie, ascending; all of them behind 0.

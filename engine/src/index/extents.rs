@@ -95,11 +95,6 @@ pub(crate) struct Extents {
 const _: () = assert!(size_of::<Extents>() == 48 && size_of::<Place>() == 32);
 
 impl Extents {
-    /// No extents.
-    pub(crate) const fn new() -> Self {
-        Self { store: Store::Empty, mapped: 0 }
-    }
-
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0

@@ -40,7 +40,7 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return rewrite(store, slot, state, live).ok().map(|()| Op::CollectThorough);
     }
     let pages = state.log.pages.len() as u32;
-    let due = state.log.next_ordinal % (1 + pages / 16) == 0;
+    let due = state.log.next_ordinal.is_multiple_of(1 + pages / 16);
     if due && unlink_dead(store, &mut state.log).unwrap_or(false) {
         return Some(Op::CollectFast);
     }
@@ -319,7 +319,7 @@ fn first_record<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Resul
         }
         Kind::File(_) => {}
         Kind::Special => {
-            extra = head_of_word(state.rdev >> 32 | state.rdev << 32);
+            extra = head_of_word(state.rdev.rotate_left(32));
         }
     }
     let body = Body::Inode {

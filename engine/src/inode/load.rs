@@ -26,7 +26,7 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
         return Err(Error::corrupt_inode("death of a live inode", slot_at(ino), ino));
     }
     let walk = Walk::new(store, &identity, head, seal)?;
-    let (walk, state, cut) = run(store, walk, true, &mut |_| ())?;
+    let Scanned { walk, state, cut } = run(store, walk, true, &mut |_| ())?;
     if cut.is_some() || walk.tail().last_seal != slot.tail() {
         let what = "log of an inode is damaged before its end";
         return Err(Error::corrupt_inode(what, walk.tail().at, ino));
@@ -60,13 +60,13 @@ pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
     walk: Walk<'s, M, H>,
     seen: &mut dyn FnMut((u64, Header)),
 ) -> Result<Scanned<'s, M, H>> {
-    let (walk, mut state, cut) = run(store, walk, false, seen)?;
-    if let Some(state) = &mut state
+    let mut scanned = run(store, walk, false, seen)?;
+    if let Some(state) = &mut scanned.state
         && let Body::File(file) = &mut state.body
     {
         claim_journal(file);
     }
-    Ok(Scanned { walk, state, cut })
+    Ok(scanned)
 }
 
 #[inline(never)]
@@ -75,7 +75,7 @@ fn run<'s, M: Medium, H: Host>(
     mut walk: Walk<'s, M, H>,
     entries: bool,
     seen: &mut dyn FnMut((u64, Header)),
-) -> Result<(Walk<'s, M, H>, Option<Box<State>>, Option<Header>)> {
+) -> Result<Scanned<'s, M, H>> {
     let mut replay = Replay::new(store, walk.ino, walk.nonce, walk.inline_dead, entries);
     loop {
         match walk.step()? {
@@ -89,7 +89,7 @@ fn run<'s, M: Medium, H: Host>(
     }
     let cut = replay.cut();
     let state = replay.finish(walk.tail())?;
-    Ok((walk, state, cut))
+    Ok(Scanned { walk, state, cut })
 }
 
 /// The pages that hold pending journalled bytes belong to the file.

@@ -319,7 +319,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             Body::Journal { len, file_offset, journal_at, time_ns, home_at, .. } => {
                 let len = u64::from(len);
                 let holds = |at: u64| {
-                    let last = at.checked_add(len - 1).unwrap_or(u64::MAX);
+                    let last = at.saturating_add(len - 1);
                     let pages = last / PAGE_BYTES - at / PAGE_BYTES + 1;
                     geometry.holds(at / PAGE_BYTES, pages)
                 };

@@ -236,11 +236,6 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         self.tail
     }
 
-    /// The session of the last record, 0 before the first.
-    pub(crate) fn session(&self) -> u32 {
-        self.session
-    }
-
     /// Offset of a link word that leads out of a log that ends before it, if there is one.
     pub(crate) fn link_past_end(&self) -> Result<Option<u64>> {
         Ok(self.link()?.map(|_| self.anchor_at + HEAD_AT))

@@ -36,7 +36,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             mode::FILE => (Op::Create, head_of_word(u64::from(self.page_class as u8))),
             mode::DIRECTORY => (Op::Mkdir, head_of_word(dir)),
             mode::CHARACTER | mode::BLOCK | mode::FIFO | mode::SOCKET => {
-                (Op::Mknod, head_of_word(new.rdev >> 32 | new.rdev << 32))
+                (Op::Mknod, head_of_word(new.rdev.rotate_left(32)))
             }
             _ => return Err(Error::Invalid),
         };

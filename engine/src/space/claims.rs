@@ -92,6 +92,7 @@ impl Claims {
     }
 
     /// Whether `page` is claimed; pages outside the pool always are.
+    #[cfg(test)]
     pub(crate) fn is_claimed(&self, page: u64) -> bool {
         page >= self.pages
             || self

@@ -33,7 +33,7 @@ fn extents_match_a_page_by_page_model() {
             state ^= state << 17;
             (state >> 11) % sides
         };
-        let mut extents = Extents::new();
+        let mut extents = Extents::default();
         // For each file page: pool page and what must agree for a merge.
         let mut model: Vec<Option<(u64, u32)>> = vec![None; PAGES];
         for _ in 0..400 {
@@ -88,12 +88,12 @@ fn only_what_agrees_merges() {
         Extent { class: PageClass::Huge, ..good },
         Extent { file_page: 16, ..good },
     ] {
-        let mut extents = Extents::new();
+        let mut extents = Extents::default();
         extents.insert(first);
         extents.insert(other);
         assert_eq!(all(&extents), [first, other]);
     }
-    let mut extents = Extents::new();
+    let mut extents = Extents::default();
     extents.insert(good);
     extents.insert(first);
     assert_eq!(all(&extents), [Extent { pages: 10, ..first }]);
@@ -104,7 +104,7 @@ fn only_what_agrees_merges() {
 
 #[test]
 fn hostile_numbers_do_no_harm() {
-    let mut extents = Extents::new();
+    let mut extents = Extents::default();
     assert!(remove(&mut extents, u64::MAX, u64::MAX).is_empty());
     extents.insert(extent(5, 5, 0, 0));
     assert!(extents.is_empty());
@@ -121,7 +121,7 @@ fn hostile_numbers_do_no_harm() {
 
 #[test]
 fn removing_nothing_removes_nothing() {
-    let mut extents = Extents::new();
+    let mut extents = Extents::default();
     extents.insert(extent(10, 50, 5, 1));
     for (file_page, pages) in [(0, 10), (15, 100), (12, 0), (10, 0), (15, u64::MAX)] {
         assert!(remove(&mut extents, file_page, pages).is_empty());
