@@ -212,7 +212,7 @@ fn link(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
     let at = rng.pick(&places);
     let page = if rng.once_in(4) { bad_number(survey, rng) } else { rng.pick(&targets) };
     // The tag that the target has, where it has one.
-    let target = page as usize * PAGE;
+    let target = (page as usize).saturating_mul(PAGE);
     let tag = match image.get(target..target.saturating_add(LINE)) {
         Some(_) => crate::format::half(image, target + 60),
         None => 1,
@@ -274,7 +274,8 @@ fn death(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
 fn checkpoint(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
     let at = rng.pick(&survey.segments);
     let number = bad_number(survey, rng);
-    let bytes = word(image, at + 24) as usize;
+    // An earlier change may have made it too large.
+    let bytes = (word(image, at + 24) as usize).min(image.len() - at - LINE);
     let what = if rng.once_in(3) || bytes < 8 {
         let field = rng.pick(&[4usize, 8, 16, 24]);
         if field == 4 {

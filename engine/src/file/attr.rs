@@ -138,13 +138,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Makes memory say what a SIZE record says.
-    fn show_size(
-        &self,
-        state: &mut State,
-        size: u64,
-        placed: &Placed,
-        time_ns: i64,
-    ) -> Result<()> {
+    fn show_size(&self, state: &mut State, size: u64, placed: &Placed, time_ns: i64) -> Result<()> {
         let old = state.size;
         let give = &mut |run: Run| self.store.give(run);
         state.set_size(placed.ordinal, size <= old, size, time_ns, give);

@@ -40,7 +40,7 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return rewrite(store, slot, state, live).ok().map(|()| Op::CollectThorough);
     }
     let pages = state.log.pages.len() as u32;
-    let due = state.log.next_ordinal % (1 + pages / 16) == 0;
+    let due = state.log.next_ordinal.is_multiple_of(1 + pages / 16);
     if due && unlink_dead(store, &mut state.log).unwrap_or(false) {
         return Some(Op::CollectFast);
     }
@@ -264,12 +264,8 @@ fn store_records<M: Medium, H: Host>(
         let (class, size, time_ns) = (state.class, state.size, state.mtime_ns);
         fresh.record(tx, &Body::Size { epoch, class, truncate: false, size, time_ns }, &[])?;
     }
-    let links = Body::Links {
-        epoch,
-        links: state.links,
-        parent: state.parent,
-        ctime_ns: state.ctime_ns,
-    };
+    let links =
+        Body::Links { epoch, links: state.links, parent: state.parent, ctime_ns: state.ctime_ns };
     fresh.record(tx, &links, &[])?;
     let attr = Body::Attr {
         epoch,
@@ -307,10 +303,7 @@ fn store_extents<M: Medium, H: Host>(
 }
 
 /// The INODE record of the state, with the target of a symbolic link.
-fn first_record<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    state: &State,
-) -> Result<(Body, Vec<u8>)> {
+fn first_record<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Result<(Body, Vec<u8>)> {
     let mut text = Vec::new();
     let mut extra = [0u8; 16];
     match &state.body {
@@ -326,7 +319,7 @@ fn first_record<M: Medium, H: Host>(
         }
         Kind::File(_) => {}
         Kind::Special => {
-            extra = head_of_word(state.rdev >> 32 | state.rdev << 32);
+            extra = head_of_word(state.rdev.rotate_left(32));
         }
     }
     let body = Body::Inode {

@@ -155,6 +155,9 @@ impl Superblock {
         if !geometry.holds(self.root / 8, 1) || self.session == 0 || self.protection != 0 {
             return Err(Unusable::Geometry("root inode, session or protection level"));
         }
+        if self.update > u64::MAX / 2 || self.session == u32::MAX {
+            return Err(Unusable::Geometry("a counter that has run out"));
+        }
         if self.checkpoint != 0 && !geometry.holds(self.checkpoint, 1) {
             return Err(Unusable::Geometry("place of the checkpoint"));
         }

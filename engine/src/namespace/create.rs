@@ -10,9 +10,7 @@ use crate::inode::{find_entry, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of, text_lines};
 use crate::log::{INLINE, Log, Plan};
 use crate::store::{Purpose, Slot};
-use crate::{
-    Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode,
-};
+use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode};
 
 /// The longest target of a symbolic link that is kept in its log.
 const TARGET_IN_LOG: usize = 136;
@@ -38,7 +36,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             mode::FILE => (Op::Create, head_of_word(u64::from(self.page_class as u8))),
             mode::DIRECTORY => (Op::Mkdir, head_of_word(dir)),
             mode::CHARACTER | mode::BLOCK | mode::FIFO | mode::SOCKET => {
-                (Op::Mknod, head_of_word(new.rdev >> 32 | new.rdev << 32))
+                (Op::Mknod, head_of_word(new.rdev.rotate_left(32)))
             }
             _ => return Err(Error::Invalid),
         };
@@ -172,6 +170,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// The state of a new inode, and its first record.
+    #[inline(never)]
     fn newborn(&self, log: Log, birth: &Birth<'_>) -> (Box<State>, Body) {
         let time_ns = self.now_ns();
         let kind = birth.mode & mode::TYPE;
@@ -201,7 +200,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let owner = (birth.uid, birth.gid);
         let mode = birth.mode & 0o177_777;
-        let mut state = Box::new(State::new(log, mode, 1, owner, time_ns, body, INLINE));
+        let mut state = State::boxed(log, mode, 1, owner, time_ns, body, INLINE);
         state.rdev = birth.rdev;
         state.size = birth.target.len() as u64;
         if kind == mode::FILE {
@@ -215,6 +214,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Streams a long target to a page of its own, and fences (PROTOCOL I8).
+    #[inline(never)]
     fn stream_target(&self, target: &[u8]) -> Result<crate::space::Run> {
         let run = self.store.take(1, crate::PageClass::Small)?;
         let counters = self.store.counters();

@@ -5,9 +5,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Medium, crc32c};
 
-use crate::layout::{
-    Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment,
-};
+use crate::layout::{Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment};
 use crate::space::Run;
 use crate::store::{Piece, Store};
 use crate::{Error, Host, PAGE_BYTES, PageClass, Result};
@@ -42,6 +40,9 @@ fn load<M: Medium, H: Host>(store: &Store<M, H>, first: u64) -> Result<Loaded> {
     let mut stream: Vec<u8> = Vec::new();
     let mut page = first;
     while page != 0 {
+        if !store.geometry.holds(page, 1) {
+            return Err(Error::corrupt("checkpoint segment outside the pool", 0));
+        }
         let at = page * PAGE_BYTES;
         let line = store.door.load_line(at)?;
         let segment = Segment::parse(&line, &store.seed, at)
@@ -99,9 +100,7 @@ fn parse<M: Medium, H: Host>(
         }
         let at = page * PAGE_BYTES;
         let header = PieceHeader::parse(&store.door.load_line(at)?, &store.seed, at)
-            .filter(|header| {
-                u64::from(header.log2_pages) == log2 && u64::from(header.lane) == lane
-            })
+            .filter(|header| u64::from(header.log2_pages) == log2 && u64::from(header.lane) == lane)
             .ok_or(impossible("checkpoint has an impossible table piece"))?;
         if lane >= u64::from(store.geometry.lanes) {
             return Err(impossible("checkpoint has an impossible table piece"));

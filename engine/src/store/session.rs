@@ -55,11 +55,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Runs `work` while no lane is inside a transaction; lanes begin anew after it.
-    fn with_lanes_held(
-        &self,
-        from: usize,
-        work: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
+    fn with_lanes_held(&self, from: usize, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let Some(lane) = self.lanes.iter().nth(from) else {
             return work();
         };
