@@ -5,6 +5,7 @@
 //! flight (of after it, once it has returned), passes the check, can be used and emptied,
 //! and if all of that is so too when the power fails once more while it is recovered.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -74,7 +75,7 @@ impl Default for Setup {
 }
 
 /// How much was looked at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct Tally {
     pub operations: u64,
@@ -84,6 +85,18 @@ pub struct Tally {
     pub images_inside: u64,
     pub emptied: u64,
     pub no_space: u64,
+    /// The places in the code that fenced and wrote back, in operations and recoveries.
+    pub sites: BTreeSet<LeftOut>,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { operations, points, images, points_inside, images_inside, .. } = self;
+        let Tally { emptied, no_space, sites, .. } = self;
+        write!(f, "{operations} operations ({no_space} without space), {points} points, ")?;
+        write!(f, "{images} images ({emptied} emptied), inside recovery {points_inside} points, ")?;
+        write!(f, "{images_inside} images, {} places", sites.len())
+    }
 }
 
 impl Tally {
@@ -96,6 +109,7 @@ impl Tally {
         self.images_inside += other.images_inside;
         self.emptied += other.emptied;
         self.no_space += other.no_space;
+        self.sites.extend(other.sites.iter().copied());
     }
 }
 
@@ -190,6 +204,7 @@ struct Run<'s> {
     handles: Handles,
     model_handles: Handles,
     expected: Expected,
+    exploring: bool,
     rng: Rng,
     tally: Tally,
 }
@@ -244,6 +259,7 @@ impl<'s> Run<'s> {
             host,
             pool,
             expected,
+            exploring: false,
             model,
             handles: Handles::new(),
             model_handles: Handles::new(),
@@ -280,7 +296,7 @@ impl<'s> Run<'s> {
         done.map_err(|payload| format!("{op}: {}", panic_text(payload.as_ref())))
     }
 
-    /// Ends the session, cleanly or by a power cut that keeps all; opens again.
+    /// Ends the session, cleanly or by a power cut; opens again.
     fn remount(&mut self, clean: bool) -> Result<(), String> {
         self.handles.clear();
         self.model_handles.clear();
@@ -289,8 +305,10 @@ impl<'s> Run<'s> {
             self.pool.close().map_err(|error| format!("close: {error:?}"))?;
             self.pool.medium().clone()
         } else {
-            let medium = self.setup.medium(self.pool.medium().seen());
-            medium.record(true);
+            // Between operations nothing is in doubt that shows, whatever is kept.
+            let images = choose(&self.pool.medium().point(), 8, &mut self.rng);
+            let medium = self.setup.medium(self.rng.pick(&images).pages);
+            medium.record(self.exploring);
             medium
         };
         self.pool = Pool::open(medium, self.host.clone(), &self.setup.options())
@@ -305,6 +323,7 @@ impl<'s> Run<'s> {
     /// An operation with the power failing at each of its fences and after it.
     fn step(&mut self, step: usize, op: &Op) -> Result<(), (String, String)> {
         let empty = Expected { tree: Snapshot::default(), model: Model::new() };
+        self.exploring = true;
         self.pool.medium().record(true);
         let before = std::mem::replace(&mut self.expected, empty);
         self.quietly(step, op).map_err(|what| (what, String::new()))?;
@@ -313,6 +332,7 @@ impl<'s> Run<'s> {
         let mut points = medium.take_points();
         points.push(medium.point());
         self.tally.operations += 1;
+        self.tally.sites.extend(medium.sites().into_keys());
         for (number, point) in points.iter().enumerate() {
             self.tally.points += 1;
             let cut = format!("    {op}: point {number} of {}", points.len());

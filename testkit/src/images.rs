@@ -1,12 +1,14 @@
 //! What the memory may hold after a power cut: some of the many images of a [`Point`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use lode_pmem::LINE_BYTES;
+
 use crate::pages::Pages;
 use crate::rng::Rng;
-use crate::simulated::{Pending, Point};
+use crate::simulated::{Pending, Point, Way};
 
 /// One image and how it came about.
 #[derive(Clone, Debug)]
@@ -25,32 +27,49 @@ const SHOWN: usize = 40;
 pub fn choose(point: &Point, most: usize, rng: &mut Rng) -> Vec<Image> {
     let pending = &point.pending;
     let mut lines: Vec<u64> = Vec::new();
-    for store in pending {
-        if lines.last() != Some(&store.line) && !lines.contains(&store.line) {
-            lines.push(store.line);
-        }
-    }
-    let mut chosen = Chosen { point, seen: HashSet::new(), images: Vec::new() };
-    chosen.add(vec![false; pending.len()]);
-    chosen.add(vec![true; pending.len()]);
+    let mut known = HashSet::new();
+    lines.extend(pending.iter().map(|store| store.line).filter(|line| known.insert(*line)));
+    let mut chosen = Chosen { point, lines: &lines, seen: HashSet::new(), images: Vec::new() };
+    chosen.add(&mut |_, _| 0);
+    chosen.add(&mut |_, _| u64::MAX);
     let third = (most / 3).max(1);
     for line in sample(&lines, third, rng) {
-        chosen.add(pending.iter().map(|store| store.line == line).collect());
+        chosen.add(&mut |_, store| if store.line == line { u64::MAX } else { 0 });
     }
     for line in sample(&lines, third, rng) {
-        chosen.add(pending.iter().map(|store| store.line != line).collect());
+        chosen.add(&mut |_, store| if store.line == line { 0 } else { u64::MAX });
     }
-    let all: Vec<usize> = (1..pending.len()).collect();
-    for end in sample(&all, third / 2, rng) {
-        chosen.add((0..pending.len()).map(|index| index < end).collect());
+    let ends: Vec<usize> = (1..pending.len()).collect();
+    for end in sample(&ends, third / 2, rng) {
+        chosen.add(&mut |index, _| if index < end { u64::MAX } else { 0 });
     }
     let mut tries = 2 * most;
-    while chosen.images.len() < most && tries > 0 && pending.len() > 1 {
+    while chosen.images.len() < most && tries > 0 && !pending.is_empty() {
         tries -= 1;
-        chosen.add(random(pending, &lines, rng));
+        let torn_in = 2 + rng.below(6);
+        let mut way = || if rng.once_in(torn_in) { 2 } else { rng.below(2) };
+        let ways: HashMap<u64, u64> = lines.iter().map(|line| (*line, way())).collect();
+        chosen.add(&mut |_, store| random(store, ways[&store.line], rng));
     }
     chosen.images.truncate(most.max(2));
     chosen.images
+}
+
+/// The bytes of a store that get to the memory: none, all, or where it can be torn, some words.
+fn random(store: &Pending, way: u64, rng: &mut Rng) -> u64 {
+    match (way, store.way) {
+        (0, _) => 0,
+        (1, _) => u64::MAX,
+        (_, Way::Cached) => {
+            if rng.once_in(4) {
+                0
+            } else {
+                u64::MAX
+            }
+        }
+        (_, Way::Whole) => [0, u64::MAX][rng.below(2) as usize],
+        (_, Way::Words) => (0..8).map(|word| (rng.below(2) * 0xFF) << (8 * word)).sum(),
+    }
 }
 
 /// At most `most` of `items`, the first and the last among them.
@@ -71,52 +90,36 @@ fn sample<T: Copy>(items: &[T], most: usize, rng: &mut Rng) -> Vec<T> {
     taken
 }
 
-/// Each line wholly there, not there, or there in part.
-fn random(pending: &[Pending], lines: &[u64], rng: &mut Rng) -> Vec<bool> {
-    let torn_in = 2 + rng.below(6);
-    let ways: Vec<u64> = lines
-        .iter()
-        .map(|_| if rng.once_in(torn_in) { 2 } else { rng.below(2) })
-        .collect();
-    let mut kept = Vec::with_capacity(pending.len());
-    for store in pending {
-        let line = lines.iter().position(|&line| line == store.line).unwrap_or(0);
-        kept.push(match ways[line] {
-            2 if store.cached => !rng.once_in(4),
-            2 => rng.once_in(2),
-            way => way == 1,
-        });
-    }
-    kept
-}
-
 struct Chosen<'p> {
     point: &'p Point,
+    lines: &'p [u64],
     seen: HashSet<u64>,
     images: Vec<Image>,
 }
 
 impl Chosen<'_> {
-    fn add(&mut self, mut kept: Vec<bool>) {
+    /// Adds the image with those bytes of each store that `choice` names, if it is a new one.
+    fn add(&mut self, choice: &mut dyn FnMut(usize, &Pending) -> u64) {
         let pending = &self.point.pending;
         // Of the cached stores to a line, none is there without those before it.
         let mut cut: HashSet<u64> = HashSet::new();
-        for (store, keep) in pending.iter().zip(&mut kept) {
-            if store.cached {
-                *keep &= !cut.contains(&store.line);
-                if !*keep {
-                    cut.insert(store.line);
-                }
-            }
-        }
+        let mut kept = Vec::with_capacity(pending.len());
         let mut pages = self.point.durable.clone();
-        for (store, _) in pending.iter().zip(&kept).filter(|(_, keep)| **keep) {
-            pages.store(store.line, store.mask, &store.bytes);
+        for (index, store) in pending.iter().enumerate() {
+            let mut mask = choice(index, store);
+            if store.way == Way::Cached && (mask == 0 || cut.contains(&store.line)) {
+                mask = 0;
+                cut.insert(store.line);
+            }
+            if mask != 0 {
+                pages.store(store.line, store.mask & mask, &store.bytes);
+            }
+            kept.push(mask);
         }
         let mut hasher = DefaultHasher::new();
-        let mut line_now = [0; 64];
-        for store in pending {
-            pages.load(store.line, &mut line_now);
+        let mut line_now = [0; LINE_BYTES];
+        for line in self.lines {
+            pages.load(*line, &mut line_now);
             line_now.hash(&mut hasher);
         }
         if self.seen.insert(hasher.finish()) {
@@ -125,16 +128,24 @@ impl Chosen<'_> {
     }
 }
 
-/// The lines with stores pending, a mark for each store: `#` is there, `.` is not.
-fn describe(pending: &[Pending], kept: &[bool]) -> String {
+/// The lines with stores pending, a mark for each piece: `#` is there, `.` is not.
+fn describe(pending: &[Pending], kept: &[u64]) -> String {
     let mut rows: Vec<(u64, String, String)> = Vec::new();
-    for (store, keep) in pending.iter().zip(kept) {
-        let mark = if *keep { '#' } else { '.' };
-        let how = if store.cached { "cached" } else { "streamed" };
+    for (store, mask) in pending.iter().zip(kept) {
+        if rows.len() > SHOWN {
+            break;
+        }
+        let words = (0..8).filter(|word| store.mask >> (8 * word) & 0xFF != 0);
+        let mark = |word: u32| if mask >> (8 * word) & 0xFF != 0 { '#' } else { '.' };
+        let (how, marks) = match store.way {
+            Way::Cached => ("cached", mark(0).to_string()),
+            Way::Whole => ("streamed whole", mark(0).to_string()),
+            Way::Words => ("streamed", words.map(mark).collect()),
+        };
         let what = format!("{how} by {}", store.site);
         match rows.iter_mut().rev().take(8).find(|row| row.0 == store.line && row.1 == what) {
-            Some(row) => row.2.push(mark),
-            None => rows.push((store.line, what, mark.to_string())),
+            Some(row) => row.2.push_str(&marks),
+            None => rows.push((store.line, what, marks)),
         }
     }
     let mut text = String::new();
@@ -142,7 +153,7 @@ fn describe(pending: &[Pending], kept: &[bool]) -> String {
         let _ = writeln!(text, "    line {line:#x} {marks:8} {what}");
     }
     if rows.len() > SHOWN {
-        let _ = writeln!(text, "    and {} more", rows.len() - SHOWN);
+        let _ = writeln!(text, "    and more");
     }
     text
 }

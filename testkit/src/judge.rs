@@ -39,6 +39,7 @@ impl Judge<'_> {
             return Err(format!("a read-only opening shows another tree: {what}"));
         }
         medium.record(false);
+        self.tally.sites.extend(medium.sites().into_keys());
         sound(&pool, "check")?;
         if self.inside {
             for (number, point) in medium.take_points().iter().enumerate() {

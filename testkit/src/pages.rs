@@ -46,6 +46,10 @@ impl Pages {
         let page = Arc::make_mut(page.get_or_insert_with(|| Arc::new([0; PAGE])));
         let from = (line % PAGE as u64) as usize;
         let target = &mut page[from..from + LINE_BYTES];
+        if mask == u64::MAX {
+            target.copy_from_slice(bytes);
+            return;
+        }
         for (index, (to, new)) in target.iter_mut().zip(bytes).enumerate() {
             if mask >> index & 1 == 1 {
                 *to = *new;

@@ -32,6 +32,17 @@ pub enum LineStores {
     Whole,
 }
 
+/// How a store goes to the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Through the cache.
+    Cached,
+    /// Past the cache, each 8-byte word by itself.
+    Words,
+    /// Past the cache, in one piece.
+    Whole,
+}
+
 /// A store that is not certain to be durable.
 #[derive(Clone, Debug)]
 pub struct Pending {
@@ -43,8 +54,8 @@ pub struct Pending {
     pub mask: u64,
     /// The line's bytes, where `mask` names them.
     pub bytes: [u8; LINE_BYTES],
-    /// It went through the cache.
-    pub cached: bool,
+    /// How it goes to the memory.
+    pub way: Way,
     /// The code that stored it.
     pub site: Site,
     thread: ThreadId,
@@ -181,7 +192,7 @@ impl Simulated {
     }
 
     /// Stores `bytes`, all within one line.
-    fn put(&self, at: u64, bytes: &[u8], cached: bool, site: Site) {
+    fn put(&self, at: u64, bytes: &[u8], way: Way, site: Site) {
         assert!(self.inside(at, bytes.len() as u64), "store at {at:#x} outside the region");
         let from = (at % LINE) as usize;
         let mut content = [0; LINE_BYTES];
@@ -198,7 +209,7 @@ impl Simulated {
             line,
             mask,
             bytes: content,
-            cached,
+            way,
             site,
             thread,
             written_back_by: Vec::new(),
@@ -220,7 +231,7 @@ impl State {
         self.pending.retain(|line, stores| {
             let mut left: Vec<Pending> = Vec::new();
             for store in stores.drain(..) {
-                let certain = if store.cached {
+                let certain = if store.way == Way::Cached {
                     store.written_back_by.contains(&thread)
                 } else {
                     store.thread == thread
@@ -269,34 +280,30 @@ impl Medium for Simulated {
     #[track_caller]
     fn store_word(&self, _window: &mut (), at: u64, value: u64) {
         assert!(at.is_multiple_of(8), "unaligned word {at:#x}");
-        self.put(at, &value.to_le_bytes(), true, Site::of_caller());
+        self.put(at, &value.to_le_bytes(), Way::Cached, Site::of_caller());
     }
 
     #[track_caller]
     fn store_bytes(&self, _window: &mut (), at: u64, bytes: &[u8]) {
         let inside = at % 8 + bytes.len() as u64 <= 8;
         assert!(inside && !bytes.is_empty(), "store of bytes across words at {at:#x}");
-        self.put(at, bytes, true, Site::of_caller());
+        self.put(at, bytes, Way::Cached, Site::of_caller());
     }
 
     #[track_caller]
     fn store_line(&self, _window: &mut (), at: u64, line: &Line) {
         assert!(at.is_multiple_of(LINE), "unaligned line {at:#x}");
-        let site = Site::of_caller();
-        match self.line_stores {
-            LineStores::Whole => self.put(at, &line.0, false, site),
-            LineStores::Words => {
-                for (index, word) in line.0.chunks_exact(8).enumerate() {
-                    self.put(at + index as u64 * 8, word, false, site);
-                }
-            }
-        }
+        let way = match self.line_stores {
+            LineStores::Whole => Way::Whole,
+            LineStores::Words => Way::Words,
+        };
+        self.put(at, &line.0, way, Site::of_caller());
     }
 
     #[track_caller]
     fn stream_word(&self, _window: &mut (), at: u64, value: u64) {
         assert!(at.is_multiple_of(8), "unaligned word {at:#x}");
-        self.put(at, &value.to_le_bytes(), false, Site::of_caller());
+        self.put(at, &value.to_le_bytes(), Way::Words, Site::of_caller());
     }
 
     #[track_caller]
@@ -310,7 +317,7 @@ impl Medium for Simulated {
             return;
         }
         if let Some(stores) = state.pending.get_mut(&(at - at % LINE)) {
-            for store in stores.iter_mut().filter(|store| store.cached) {
+            for store in stores.iter_mut().filter(|store| store.way == Way::Cached) {
                 if !store.written_back_by.contains(&thread) {
                     store.written_back_by.push(thread);
                 }

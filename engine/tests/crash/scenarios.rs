@@ -7,6 +7,8 @@ pub struct Scenario {
     pub lanes: u32,
     pub huge: bool,
     pub relaxed: bool,
+    /// Takes long: left out where all scenarios run many times.
+    pub slow: bool,
     /// Done before the power may fail.
     pub before: fn() -> String,
     /// Operations between semicolons.
@@ -19,6 +21,7 @@ const PLAIN: Scenario = Scenario {
     lanes: 1,
     huge: false,
     relaxed: false,
+    slow: false,
     before: String::new,
     ops: "",
 };
@@ -76,6 +79,17 @@ pub const SCENARIOS: &[Scenario] = &[
         ops: "create /a 33188 0;write /a 0 8192 1;write /a 512 512 2;write /a 512 512 3;\
               setattr /a size=700;setattr /a size=4096;write /a 100 300 4;setattr /a size=0;\
               setattr /a size=3000;write /a 0 2000 5;write /a 10 20 6;write /a 15 20 7",
+        ..PLAIN
+    },
+    Scenario {
+        name: "odd edges on pages that held something",
+        kib: 160,
+        before: || {
+            "create /a 33188 0\nwrite /a 0 53248 1\nunlink /a\nmaintain\n".to_owned()
+                + "create /b 33188 0\ncreate /c 33188 0\n"
+        },
+        ops: "write /b 0 101 2;setattr /b size=4000;write /b 13 3001 3;write /b 4003 2050 4;\
+              write /c 5 2060 5;setattr /c size=4097;write /c 11 4091 6;append /b 4097 7",
         ..PLAIN
     },
     Scenario {
@@ -185,10 +199,21 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "huge pages with journalled writes",
         kib: 10 << 10,
         huge: true,
+        slow: true,
         ops: "create /a 33188 0;fallocate /a allocate 0 2097152;write /a 512 512 1;\
               write /a 4000 200 2;write /a 5000 9000 3;write /a 5000 512 4;write /a 0 70000 5;\
               write /a 100 70000 6;setattr /a size=60000;setattr /a size=70000;unlink /a;\
               create /b 33188 0;write /b 0 4096 7",
+        ..PLAIN
+    },
+    Scenario {
+        name: "huge pages, closed with a journal",
+        kib: 8 << 10,
+        huge: true,
+        before: || "create /a 33188 0\nfallocate /a allocate 0 2097152\n".to_owned(),
+        ops: "write /a 512 512 1;\
+              write /a 5000 3000 2;remount;write /a 600 512 3;remount;write /a 5000 3000 4;\
+              setattr /a size=6000",
         ..PLAIN
     },
     Scenario {
