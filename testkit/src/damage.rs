@@ -212,10 +212,10 @@ fn link(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
     let at = rng.pick(&places);
     let page = if rng.once_in(4) { bad_number(survey, rng) } else { rng.pick(&targets) };
     // The tag that the target has, where it has one.
-    let target = page as usize * PAGE;
+    let target = (page as usize).saturating_mul(PAGE);
     let tag = match image.get(target..target.saturating_add(LINE)) {
-        Some(_) => crate::format::half(image, target + 60),
-        None => 1,
+        Some(header) if header.len() == LINE => crate::format::half(image, target + 60),
+        _ => 1,
     };
     let before = page_of(word(image, at));
     let new = survey.superblock.link(at, page, tag, rng.once_in(3));

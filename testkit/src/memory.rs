@@ -101,7 +101,7 @@ impl Memory {
 
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "unaligned word {at:#x}");
-        assert!(at + 8 <= self.inner.bytes, "word {at:#x} outside the region");
+        assert!(at < self.inner.bytes, "word {at:#x} outside the region");
         let chunk = self.inner.chunks[(at / CHUNK) as usize].get_or_init(new_chunk);
         &chunk[(at % CHUNK / 8) as usize]
     }
