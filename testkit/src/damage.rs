@@ -274,7 +274,8 @@ fn death(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
 fn checkpoint(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
     let at = rng.pick(&survey.segments);
     let number = bad_number(survey, rng);
-    let bytes = word(image, at + 24) as usize;
+    // An earlier change may have hit this number.
+    let bytes = (word(image, at + 24) as usize).min(PAGE - LINE);
     let what = if rng.once_in(3) || bytes < 8 {
         let field = rng.pick(&[4usize, 8, 16, 24]);
         if field == 4 {
