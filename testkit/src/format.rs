@@ -167,12 +167,12 @@ impl Superblock {
 
     /// The word of a link at offset `at` to a page whose nonce has `tag`.
     pub fn link(&self, at: usize, page: u64, tag: u32, inline_dead: bool) -> u64 {
-        let bits = (page & 0xF_FFFF_FFFF)
-            | (u64::from(tag & 0xFFFF) << 36)
-            | (u64::from(inline_dead) << 52);
+        let bits = (page & 0x3_FFFF_FFFF)
+            | (u64::from(tag & 0xFFFF) << 34)
+            | (u64::from(inline_dead) << 50);
         let place = (at as u64).to_le_bytes();
-        let check = crc_of(self.seed, &[&place, &bits.to_le_bytes()]) & 0xFF;
-        bits | (u64::from(check) << 56)
+        let check = crc_of(self.seed, &[&place, &bits.to_le_bytes()]) & 0xFFF;
+        bits | (u64::from(check) << 52)
     }
 }
 
@@ -184,9 +184,8 @@ impl Run {
 
     fn crc(&self, image: &[u8], line: usize) -> u32 {
         let at = self.at(line);
-        let before = if line == 0 { self.anchor + 56 } else { at - 8 };
-        let tag = self.tag.to_le_bytes();
-        crc_of(self.seed, &[&image[before..before + 8], &image[at..at + 56], &tag])
+        let (place, tag) = ((at as u64).to_le_bytes(), self.tag.to_le_bytes());
+        crc_of(self.seed, &[&place, &image[at..at + 56], &tag])
     }
 
     fn is_valid(&self, image: &[u8], line: usize) -> bool {
@@ -212,7 +211,7 @@ impl Survey {
             Self { superblock, logs: Vec::new(), pieces: Vec::new(), segments: Vec::new() };
         for lane in 0..survey.superblock.lanes {
             let mut link = word(image, survey.superblock.lane_table + lane * 256 + 128);
-            while link != 0 {
+            while page_of(link) != 0 {
                 let piece = page_of(link) * PAGE;
                 survey.piece(image, piece);
                 link = word(image, piece + 40);
@@ -248,12 +247,12 @@ impl Survey {
         let mut runs = Vec::new();
         let head = word(image, slot + 40);
         let tag = tag_of(nonce);
-        if head >> 52 & 1 == 0 {
+        if head >> 50 & 1 == 0 {
             let first = slot + LINE;
             runs.push(Run { anchor: slot, first, valid: 0, room: 6, seed, tag });
         }
         let mut link = head;
-        while link != 0 {
+        while page_of(link) != 0 {
             let page = page_of(link);
             let at = page * PAGE;
             if !self.superblock.is_anchor(image, at, b"LLOG") {
@@ -278,7 +277,7 @@ impl Survey {
         let at = slot + 7 * LINE;
         let seed = log_seed(self.superblock.seed, [log.ino, log.nonce, (slot / PAGE) as u64, 0]);
         let tag = tag_of(log.nonce);
-        let bytes: &[&[u8]] = &[&[0xFF; 8], &image[at..at + 56], &tag.to_le_bytes()];
+        let bytes: &[&[u8]] = &[&(at as u64).to_le_bytes(), &image[at..at + 56], &tag.to_le_bytes()];
         let crc = crc_of(seed, bytes);
         set_half(image, at + 56, crc);
         set_half(image, at + 60, tag);
@@ -287,5 +286,5 @@ impl Survey {
 
 /// The page a link leads to.
 pub fn page_of(link: u64) -> usize {
-    (link & 0xF_FFFF_FFFF) as usize
+    (link & 0x3_FFFF_FFFF) as usize
 }

@@ -10,6 +10,7 @@ use crate::inode::State;
 use crate::layout::Body;
 use crate::log::Placed;
 use crate::space::Run;
+use crate::store::Purpose;
 use crate::{
     Attr, Error, FILE_MAX, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result, SetAttr, mode,
 };
@@ -43,7 +44,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(state.attr());
         }
         let plan = state.log.plan(core::iter::repeat_n(1, records));
-        state.log.reserve(&self.store, &plan)?;
+        let frees = changes.size.is_some_and(|size| size < state.size);
+        let purpose = if frees { Purpose::Frees } else { Purpose::Grows };
+        state.log.reserve(&self.store, &plan, purpose)?;
         let time_ns = self.now_ns();
         let class = self.class_for(state, changes.size);
         if let Some(size) = changes.size
@@ -73,7 +76,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             (state.log.append(&mut tx, &self.store, &record), attr)
         });
         tx.commit();
-        node.slot.set_tail(state.log.tail.before);
+        node.slot.set_tail(state.log.tail.last_seal);
         if let (Some(size), Some(placed)) = (changes.size, resized) {
             state.class = class;
             self.show_size(state, size, &placed, time_ns)?;

@@ -15,7 +15,7 @@ use crate::inode::{Body as Kind, JOURNAL_HALF, JournalPiece, Node, State};
 use crate::layout::Body;
 use crate::log::{Placed, Plan};
 use crate::space::Run;
-use crate::store::Tx;
+use crate::store::{Purpose, Tx};
 use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result};
 
 /// Journalled bytes that are retired at once instead of by the next change.
@@ -109,7 +109,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut tx = self.begin_plans(&[log_plan], 0)?;
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
         tx.commit();
-        node.slot.set_tail(state.log.tail.before);
+        node.slot.set_tail(state.log.tail.last_seal);
         let mut ordinals = Ordinals::new(&placed);
         if retires {
             self.give_retired(state, placed.txid, ordinals.next(state))?;
@@ -148,7 +148,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state.file_mut()?.journal.runs.try_reserve(change.journal_runs.len())?;
         let records = self.records_of(state, change);
         let log_plan = state.log.plan(core::iter::repeat_n(1, records));
-        state.log.reserve(&self.store, &log_plan)?;
+        let frees = change.unmap.is_some() && change.fresh.len() == 0;
+        let purpose = if frees { Purpose::Frees } else { Purpose::Grows };
+        state.log.reserve(&self.store, &log_plan, purpose)?;
         self.stream_all(state, change)?;
         Ok(log_plan)
     }
@@ -401,14 +403,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         file.journal.flush(&self.store);
         let log_plan = state.log.plan([1]);
-        state.log.reserve(&self.store, &log_plan)?;
+        state.log.reserve(&self.store, &log_plan, Purpose::Frees)?;
         self.store.door.fence(self.store.counters());
         let mut tx = self.begin_plans(&[log_plan], 0)?;
         let txid = tx.txid();
         let retire = Body::Retire { epoch: self.store.epoch() };
         let placed = state.log.append(&mut tx, &self.store, &retire);
         tx.commit();
-        node.slot.set_tail(state.log.tail.before);
+        node.slot.set_tail(state.log.tail.last_seal);
         self.give_retired(state, txid, placed.ordinal)
     }
 }

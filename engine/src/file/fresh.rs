@@ -86,7 +86,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             if !(covered || empty) {
                 continue;
             }
-            if let Ok(run) = self.store.space.take(self.store.lane(), pages, class) {
+            if let Some(run) = self.store.take_chunk(class) {
                 return Some(FreshRun { file_page: first, run, class });
             }
         }

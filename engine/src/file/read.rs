@@ -97,7 +97,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let atime_ns = state.atime_ns.load(Relaxed);
         let fresh = atime_ns > state.mtime_ns && atime_ns > state.ctime_ns;
         let now_ns = self.now_ns();
-        if fresh && now_ns - atime_ns < RELATIME_NS {
+        if fresh && now_ns.saturating_sub(atime_ns) < RELATIME_NS {
             return;
         }
         state.atime_ns.store(now_ns, Relaxed);

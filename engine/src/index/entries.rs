@@ -23,7 +23,7 @@ const NUMBER_BITS: u32 = 8;
 /// The largest of those numbers.
 const NUMBER_MAX: u64 = (1 << NUMBER_BITS) - 1;
 /// Bits of the hash that are in the cookie.
-const HASH_MASK: u64 = (1 << 55) - 1;
+const HASH_MASK: u64 = (1 << 54) - 1;
 
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

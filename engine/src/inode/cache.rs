@@ -190,10 +190,10 @@ fn make_room<M: Medium, H: Host>(store: &Store<M, H>, shard: &mut Shard<H>) -> R
     Ok(())
 }
 
-/// Drops what memory holds of an inode that nobody uses; says whether it did. Its
-/// journal page, if it holds nothing that is wanted, becomes free.
+/// Drops the index of an inode that nobody is using right now; says whether all of it can
+/// go. (An open one keeps its count.) Its journal page, if nothing in it is wanted, becomes free.
 fn may_drop<M: Medium, H: Host>(store: &Store<M, H>, node: &Arc<Node<H>>) -> bool {
-    if Arc::strong_count(node) > 1 || node.opens.load(Relaxed) > 0 {
+    if Arc::strong_count(node) > 1 {
         return false;
     }
     let Some(mut life) = node.life.try_write() else { return false };
@@ -206,5 +206,5 @@ fn may_drop<M: Medium, H: Host>(store: &Store<M, H>, node: &Arc<Node<H>>) -> boo
         }
     }
     *life = Life::Unloaded;
-    true
+    node.opens.load(Relaxed) == 0
 }

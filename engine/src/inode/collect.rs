@@ -116,7 +116,7 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
         let nonce = self.store.nonce();
         let at = page * PAGE_BYTES;
         let header = LogHeader { ino: self.ino, owner_nonce: self.nonce, nonce };
-        let line = header.line(&self.store.seed, at, 0);
+        let line = header.line(&self.store.seed, at, None);
         tx.line(at, &line);
         if let Some(last) = self.pages.last() {
             let link_at = last.page * PAGE_BYTES + HEAD_AT;
@@ -129,14 +129,14 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
             at: at + LINE,
             left: PAGE_LINES,
             seed: self.store.seed.log(self.ino, self.nonce, page, nonce),
-            before: stored_seal(&line),
+            last_seal: stored_seal(&line),
             ordinal,
         };
         Ok(())
     }
 
     fn line(&mut self, tx: &mut Tx<'_, M, H>, body: &Body) {
-        self.tail.before = tx.record(self.tail.at, &self.tail.seed, self.tail.before, body);
+        self.tail.last_seal = tx.record(self.tail.at, &self.tail.seed, body);
         self.tail.at += LINE;
         self.tail.left -= 1;
     }
@@ -360,7 +360,7 @@ fn swap<M: Medium, H: Host>(
     let link = Link::new(head.page, head.nonce, true);
     store.store_link(slot_at(state.log.ino) + HEAD_AT, Some(link));
     store.door.fence(store.counters());
-    slot.set_tail(fresh.tail.before);
+    slot.set_tail(fresh.tail.last_seal);
     let log = Log::at_tail(state.log.ino, state.log.nonce, true, fresh.pages, fresh.tail);
     let old = core::mem::replace(&mut state.log, log);
     for page in old.pages {

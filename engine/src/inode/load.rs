@@ -26,7 +26,7 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
     }
     let walk = Walk::new(store, &identity, head, seal)?;
     let (walk, state) = run(store, walk, true, &mut |_| ())?;
-    if walk.tail().before != slot.tail() {
+    if walk.tail().last_seal != slot.tail() {
         let what = "log of an inode is damaged before its end";
         return Err(Error::corrupt_inode(what, walk.tail().at, ino));
     }

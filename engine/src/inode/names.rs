@@ -4,7 +4,7 @@ use lode_pmem::Medium;
 
 use super::state::State;
 use crate::index::{Entry, hash};
-use crate::layout::{Body, LINE, LogSeed, Parsed, stored_seal, text_lines};
+use crate::layout::{Body, LINE, LogSeed, Parsed, text_lines};
 use crate::store::Store;
 use crate::{Error, Host, NAME_MAX, Result};
 
@@ -28,8 +28,7 @@ fn line_again<M: Medium, H: Host>(
     ino: u64,
 ) -> Result<Parsed> {
     let line = store.door.load_line(at)?;
-    let before = stored_seal(&store.door.load_line(at - LINE)?);
-    if !seed.holds(before, &line) {
+    if !seed.holds(at, &line) {
         return Err(Error::corrupt_inode("record has changed under a wrong seal", at, ino));
     }
     Parsed::parse(&line).map_err(|what| Error::corrupt_inode(what, at, ino))

@@ -175,7 +175,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             at: found.at,
             left: 0,
             seed: LogSeed::default(),
-            before: 0,
+            last_seal: 0,
             ordinal: found.ordinal,
         };
         let pages = core::mem::take(&mut self.pages);

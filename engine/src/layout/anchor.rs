@@ -4,6 +4,7 @@
 
 use lode_pmem::Line;
 
+use super::Link;
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};
 use super::seal::{PoolSeed, put_seal, stored_seal};
 
@@ -18,8 +19,8 @@ const PIECE_HEADER: u32 = u32::from_le_bytes(*b"LTBL");
 
 /// A line that anchors a chain.
 pub trait Anchor: Sized {
-    /// The line, sealed for offset `at`, with this link word.
-    fn line(&self, seed: &PoolSeed, at: u64, link_word: u64) -> Line;
+    /// The line, sealed for offset `at`, with this link.
+    fn line(&self, seed: &PoolSeed, at: u64, link: Option<Link>) -> Line;
     /// Reads a line found at offset `at`; `None` if it is not a valid one.
     fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self>;
 }
@@ -57,8 +58,16 @@ pub struct PieceHeader {
     pub nonce: u64,
 }
 
-fn sealed(mut line: Line, seed: &PoolSeed, nonce: u64, at: u64, link_word: u64) -> Line {
-    put_u64(&mut line.0, HEAD_AT as usize, link_word);
+fn sealed(
+    mut line: Line,
+    seed: &PoolSeed,
+    nonce: u64,
+    at: u64,
+    link: Option<Link>,
+) -> Line {
+    let link_at = at + HEAD_AT;
+    let word = link.map_or(Link::none(seed, link_at), |link| link.word(seed, link_at));
+    put_u64(&mut line.0, HEAD_AT as usize, word);
     let seal = seed.anchor(&line, nonce, at);
     put_seal(&mut line, seal);
     line
@@ -69,12 +78,12 @@ fn holds(line: &Line, seed: &PoolSeed, magic: u32, nonce: u64, at: u64) -> bool 
 }
 
 impl Anchor for Identity {
-    fn line(&self, seed: &PoolSeed, at: u64, link_word: u64) -> Line {
+    fn line(&self, seed: &PoolSeed, at: u64, link: Option<Link>) -> Line {
         let mut line = Line::ZERO;
         put_u32(&mut line.0, 0, IDENTITY);
         put_u64(&mut line.0, 8, self.ino);
         put_u64(&mut line.0, 16, self.nonce);
-        sealed(line, seed, self.nonce, at, link_word)
+        sealed(line, seed, self.nonce, at, link)
     }
 
     fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
@@ -85,13 +94,13 @@ impl Anchor for Identity {
 }
 
 impl Anchor for LogHeader {
-    fn line(&self, seed: &PoolSeed, at: u64, link_word: u64) -> Line {
+    fn line(&self, seed: &PoolSeed, at: u64, link: Option<Link>) -> Line {
         let mut line = Line::ZERO;
         put_u32(&mut line.0, 0, LOG_HEADER);
         put_u64(&mut line.0, 8, self.ino);
         put_u64(&mut line.0, 16, self.owner_nonce);
         put_u64(&mut line.0, 24, self.nonce);
-        sealed(line, seed, self.nonce, at, link_word)
+        sealed(line, seed, self.nonce, at, link)
     }
 
     fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
@@ -105,14 +114,14 @@ impl Anchor for LogHeader {
 }
 
 impl Anchor for PieceHeader {
-    fn line(&self, seed: &PoolSeed, at: u64, link_word: u64) -> Line {
+    fn line(&self, seed: &PoolSeed, at: u64, link: Option<Link>) -> Line {
         let mut line = Line::ZERO;
         put_u32(&mut line.0, 0, PIECE_HEADER);
         line.0[4] = self.log2_pages;
         line.0[5] = self.lane;
         put_u64(&mut line.0, 8, self.page);
         put_u64(&mut line.0, 16, self.nonce);
-        sealed(line, seed, self.nonce, at, link_word)
+        sealed(line, seed, self.nonce, at, link)
     }
 
     fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {

@@ -40,10 +40,11 @@ impl Watermark {
     pub fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
         let right =
             get_u32(&line.0, 0) == MAGIC && stored_seal(line) == seed.line(line, MAGIC, at);
-        right.then(|| Self {
+        let watermark = Self {
             session: get_u32(&line.0, 4),
             sequence: get_u64(&line.0, 8),
             version: get_u64(&line.0, 16),
-        })
+        };
+        (right && watermark.version <= u64::MAX / 2).then_some(watermark)
     }
 }

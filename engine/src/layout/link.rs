@@ -2,11 +2,12 @@
 
 use super::seal::{PoolSeed, tag_of};
 
-const PAGE_BITS: u32 = 36;
+const PAGE_BITS: u32 = 34;
 const TAG_BITS: u32 = 16;
-const INLINE_DEAD: u64 = 1 << 52;
-const LOW: u64 = (1 << 56) - 1;
-const RESERVED: u64 = 0b111 << 53;
+const INLINE_DEAD: u64 = 1 << 50;
+const RESERVED: u64 = 1 << 51;
+const LOW_BITS: u32 = 52;
+const LOW: u64 = (1 << LOW_BITS) - 1;
 
 /// A link to a page: of a log, or of an inode table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,18 +29,22 @@ impl Link {
     /// The word to store at offset `at`.
     pub fn word(&self, seed: &PoolSeed, at: u64) -> u64 {
         let flag = if self.inline_dead { INLINE_DEAD } else { 0 };
-        let low = self.page | u64::from(self.tag) << PAGE_BITS | flag;
-        low | u64::from(seed.link_check(at, low)) << 56
+        sealed(self.page | u64::from(self.tag) << PAGE_BITS | flag, seed, at)
+    }
+
+    /// The word at offset `at` that says there is no link.
+    pub fn none(seed: &PoolSeed, at: u64) -> u64 {
+        sealed(0, seed, at)
     }
 
     /// Reads the word at offset `at`: `None` for no link, `Err` for damage.
     pub fn parse(word: u64, seed: &PoolSeed, at: u64) -> Result<Option<Self>, &'static str> {
-        if word == 0 {
-            return Ok(None);
-        }
         let low = word & LOW;
-        if (word >> 56) as u8 != seed.link_check(at, low) {
+        if word != sealed(low, seed, at) {
             return Err("link word has a wrong check");
+        }
+        if low == 0 {
+            return Ok(None);
         }
         let page = low & ((1 << PAGE_BITS) - 1);
         if page == 0 || low & RESERVED != 0 {
@@ -55,4 +60,8 @@ impl Link {
     }
 }
 
-const _: () = assert!(PAGE_BITS + TAG_BITS == 52);
+fn sealed(low: u64, seed: &PoolSeed, at: u64) -> u64 {
+    low | u64::from(seed.link_check(at, low)) << LOW_BITS
+}
+
+const _: () = assert!(PAGE_BITS + TAG_BITS == 50);

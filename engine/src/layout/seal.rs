@@ -61,12 +61,12 @@ impl PoolSeed {
         join(self.fixed(&line.0[..PAYLOAD], tag, at), tag)
     }
 
-    /// The check byte of the link word at offset `at` with these low 56 bits.
-    pub fn link_check(&self, at: u64, low: u64) -> u8 {
-        let mut bytes = [0u8; 15];
+    /// The 12-bit check of the link word at offset `at` with these low 52 bits.
+    pub fn link_check(&self, at: u64, low: u64) -> u16 {
+        let mut bytes = [0u8; 16];
         put_u64(&mut bytes, 0, at);
-        bytes[8..].copy_from_slice(&low.to_le_bytes()[..7]);
-        (crc32c(self.0, &bytes) & 0xff) as u8
+        put_u64(&mut bytes, 8, low);
+        (crc32c(self.0, &bytes) & 0xfff) as u16
     }
 
     fn fixed(&self, payload: &[u8], tag: u32, at: u64) -> u32 {
@@ -83,21 +83,21 @@ impl LogSeed {
         self.tag
     }
 
-    /// The seal of `line` when the line before it has seal `before`.
+    /// The seal of `line` at offset `at` in the pool.
     #[inline]
-    pub fn seal(&self, before: u64, line: &Line) -> u64 {
+    pub fn seal(&self, at: u64, line: &Line) -> u64 {
         let mut bytes = [0u8; 8 + PAYLOAD + 4];
-        put_u64(&mut bytes, 0, before);
+        put_u64(&mut bytes, 0, at);
         bytes[8..8 + PAYLOAD].copy_from_slice(&line.0[..PAYLOAD]);
         put_u32(&mut bytes, 8 + PAYLOAD, self.tag);
         join(crc32c(self.crc, &bytes), self.tag)
     }
 
-    /// Whether `line` bears the right seal behind a line with seal `before`.
+    /// Whether `line` bears the right seal for offset `at`.
     #[inline]
-    pub fn holds(&self, before: u64, line: &Line) -> bool {
+    pub fn holds(&self, at: u64, line: &Line) -> bool {
         let stored = stored_seal(line);
-        stored != 0 && (stored >> 32) as u32 == self.tag && stored == self.seal(before, line)
+        stored != 0 && (stored >> 32) as u32 == self.tag && stored == self.seal(at, line)
     }
 }
 

@@ -142,7 +142,7 @@ impl Superblock {
         if size as usize != SUPERBLOCK_BYTES || lane_page != 1 {
             return Err(Unusable::Geometry("size of the superblock or place of the lane table"));
         }
-        if self.pages < POOL_PAGES_LEAST || self.pages > 1 << 36 {
+        if self.pages < POOL_PAGES_LEAST || self.pages > 1 << 34 {
             return Err(Unusable::Geometry("number of pages"));
         }
         if self.lanes == 0 || self.lanes > 256 || self.piece_log2 > 9 {
@@ -154,6 +154,9 @@ impl Superblock {
         }
         if !geometry.holds(self.root / 8, 1) || self.session == 0 || self.protection != 0 {
             return Err(Unusable::Geometry("root inode, session or protection level"));
+        }
+        if self.update > u64::MAX / 2 || self.session == u32::MAX {
+            return Err(Unusable::Geometry("a counter that has run out"));
         }
         if self.checkpoint != 0 && !geometry.holds(self.checkpoint, 1) {
             return Err(Unusable::Geometry("place of the checkpoint"));

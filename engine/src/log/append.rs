@@ -13,8 +13,8 @@ use crate::layout::{
     slot_at, text_lines,
 };
 use crate::space::Run;
-use crate::store::{Store, Tx};
-use crate::{Host, Ino, PAGE_BYTES, PageClass, Result};
+use crate::store::{Purpose, Store, Tx};
+use crate::{Host, Ino, PAGE_BYTES, Result};
 
 /// Ordinal of the inline log.
 pub(crate) const INLINE: u32 = 0;
@@ -41,8 +41,8 @@ pub(crate) struct Tail {
     pub(crate) left: u32,
     /// Seed of this page.
     pub(crate) seed: LogSeed,
-    /// Seal of the line before.
-    pub(crate) before: u64,
+    /// Seal of the last line, the anchor's in an empty page.
+    pub(crate) last_seal: u64,
     /// Ordinal of this page.
     pub(crate) ordinal: u32,
 }
@@ -93,7 +93,7 @@ impl Log {
             at: slot_at(ino) + LINE,
             left: INLINE_LINES,
             seed,
-            before: identity_seal,
+            last_seal: identity_seal,
             ordinal: INLINE,
         };
         Self::at_tail(ino, nonce, false, Vec::new(), tail)
@@ -132,6 +132,7 @@ impl Log {
         &mut self,
         store: &Store<M, H>,
         plan: &Plan,
+        purpose: Purpose,
     ) -> Result<()> {
         if plan.pages == 0 {
             return Ok(());
@@ -139,8 +140,8 @@ impl Log {
         self.pages.try_reserve(plan.pages as usize)?;
         self.reserved.try_reserve(plan.pages as usize)?;
         for _ in 0..plan.pages {
-            match store.take(1, PageClass::Small) {
-                Ok(run) => self.reserved.push(run.page),
+            match store.take_log_page(purpose) {
+                Ok(page) => self.reserved.push(page),
                 Err(error) => {
                     self.unreserve(store);
                     return Err(error);
@@ -200,7 +201,7 @@ impl Log {
     fn append_line<M: Medium, H: Host>(&mut self, tx: &mut Tx<'_, M, H>, body: &Body) {
         let tail = &mut self.tail;
         assert!(tail.left > 0, "line behind the end of a log page");
-        tail.before = tx.record(tail.at, &tail.seed, tail.before, body);
+        tail.last_seal = tx.record(tail.at, &tail.seed, body);
         tail.at += LINE;
         tail.left -= 1;
     }
@@ -216,7 +217,7 @@ impl Log {
         let link = Link::new(page, nonce, false);
         let at = page * PAGE_BYTES;
         let header = LogHeader { ino: self.ino, owner_nonce: self.nonce, nonce };
-        let line = header.line(&store.seed, at, 0);
+        let line = header.line(&store.seed, at, None);
         tx.line(at, &line);
         tx.word(link_at, link.word(&store.seed, link_at));
         let ordinal = self.next_ordinal;
@@ -226,7 +227,7 @@ impl Log {
             at: at + LINE,
             left: PAGE_LINES,
             seed: store.seed.log(self.ino, self.nonce, page, nonce),
-            before: crate::layout::stored_seal(&line),
+            last_seal: crate::layout::stored_seal(&line),
             ordinal,
         };
     }

@@ -1,8 +1,8 @@
 //! Walking a log (PROTOCOL I5).
 //!
-//! A walk ends at the first line that is not valid. What lies beyond is then looked
-//! at, each line by its predecessor's stored seal: whoever walks decides from that
-//! whether the end is an end, a transaction cut off, or damage.
+//! A walk ends at the first line that is not valid. Each line's seal stands for itself,
+//! so what lies beyond is looked at too: whoever walks decides from that whether the
+//! end is an end, a transaction cut off, or damage.
 
 use lode_pmem::Medium;
 
@@ -13,9 +13,6 @@ use crate::layout::{
 };
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, Result};
-
-/// Seal "before" a death record, which is not chained.
-pub(crate) const DEATH_BEFORE: u64 = u64::MAX;
 
 /// A record on the way.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +82,7 @@ pub(crate) fn read_death<M: Medium, H: Host>(
     let line = store.door.load_line(at)?;
     let page = slot_at(identity.ino) / PAGE_BYTES;
     let seed = store.seed.log(identity.ino, identity.nonce, page, 0);
-    if !seed.holds(DEATH_BEFORE, &line) {
+    if !seed.holds(at, &line) {
         return Ok(None);
     }
     let damage = |what| Error::corrupt_inode(what, at, identity.ino);
@@ -112,7 +109,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             at: anchor_at + LINE,
             left: INLINE_LINES,
             seed: store.seed.log(ino, identity.nonce, anchor_at / PAGE_BYTES, 0),
-            before: identity_seal,
+            last_seal: identity_seal,
             ordinal: INLINE,
         };
         Ok(Self {
@@ -161,7 +158,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let at = self.tail.at;
         let line = self.store.door.load_line(at)?;
         let header = Header::peek(&line);
-        let valid = self.tail.seed.holds(self.tail.before, &line)
+        let valid = self.tail.seed.holds(at, &line)
             && header.txid.session >= self.session;
         if !valid || self.store.aborted.contains(&header.txid) {
             self.ended = true;
@@ -175,7 +172,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             return Err(self.damage("death record outside its slot", at));
         }
         self.session = header.txid.session;
-        self.tail.before = stored_seal(&line);
+        self.tail.last_seal = stored_seal(&line);
         self.tail.at += LINE;
         self.tail.left -= 1;
         Ok(Step::Record(Found { at, ordinal: self.tail.ordinal, parsed }))
@@ -221,7 +218,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             at: self.anchor_at + LINE,
             left: PAGE_LINES,
             seed: self.store.seed.log(self.ino, self.nonce, link.page, header.nonce),
-            before: seal,
+            last_seal: seal,
             ordinal: self.tail.ordinal + 1,
         };
         let ordinal = self.tail.ordinal;
@@ -243,18 +240,9 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         Ok(self.link()?.map(|_| self.anchor_at + HEAD_AT))
     }
 
-    /// Shows every line behind the end that is valid behind its predecessor's stored seal.
+    /// Shows every valid line behind the end.
     pub(crate) fn beyond(&self, each: &mut dyn FnMut(Beyond)) -> Result<()> {
-        if self.tail.left > 0 {
-            let before = stored_seal(&self.store.door.load_line(self.tail.at)?);
-            let rest = Tail {
-                at: self.tail.at + LINE,
-                left: self.tail.left - 1,
-                before,
-                ..self.tail
-            };
-            self.beyond_in_page(rest, each)?;
-        }
+        self.beyond_in_page(self.tail, each)?;
         let mut link = self.link()?;
         let mut nonce = self.page_nonce;
         while let Some(next) = link {
@@ -267,7 +255,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             }
             nonce = header.nonce;
             let seed = self.store.seed.log(self.ino, self.nonce, next.page, header.nonce);
-            let tail = Tail { at: at + LINE, left: PAGE_LINES, seed, before: seal, ordinal: 0 };
+            let tail = Tail { at: at + LINE, left: PAGE_LINES, seed, last_seal: seal, ordinal: 0 };
             self.beyond_in_page(tail, each)?;
             let word = self.store.door.load_word(at + HEAD_AT)?;
             link = Link::parse(word, &self.store.seed, at + HEAD_AT)
@@ -277,14 +265,13 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     }
 
     fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<()> {
-        let Tail { mut at, mut before, .. } = tail;
+        let mut at = tail.at;
         for _ in 0..tail.left {
             let line = self.store.door.load_line(at)?;
             let header = Header::peek(&line);
-            if tail.seed.holds(before, &line) && header.txid.session >= self.session {
+            if tail.seed.holds(at, &line) {
                 each(Beyond { at, header });
             }
-            before = stored_seal(&line);
             at += LINE;
         }
         Ok(())

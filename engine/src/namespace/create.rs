@@ -9,7 +9,7 @@ use crate::inode::{Body as Kind, Directory, File, State, Target, entry_lines, he
 use crate::inode::{find_entry, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of, text_lines};
 use crate::log::{INLINE, Log, Plan};
-use crate::store::Slot;
+use crate::store::{Purpose, Slot};
 use crate::{
     Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode,
 };
@@ -79,8 +79,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let born = self.give_birth_in(&mut parent, &slot, name, birth);
         match born {
             Ok(state) => {
-                node.slot.set_tail(parent.log.tail.before);
-                slot.set_tail(state.log.tail.before);
+                node.slot.set_tail(parent.log.tail.last_seal);
+                slot.set_tail(state.log.tail.last_seal);
                 self.store.table.count_used(true);
                 let attr = state.attr();
                 self.nodes.insert(slot, state);
@@ -123,7 +123,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             None
         };
         let plan = parent.log.plan([entry_lines(name.len())]);
-        let ready = parent.log.reserve(store, &plan);
+        let ready = parent.log.reserve(store, &plan, Purpose::Grows);
         let ready = ready.and_then(|()| self.nodes.reserve(store, ino));
         if let Err(error) = ready {
             if let Some(run) = data {
@@ -133,7 +133,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let nonce = store.nonce();
         let at = slot_at(ino);
-        let identity = Identity { ino, nonce }.line(&store.seed, at, 0);
+        let identity = Identity { ino, nonce }.line(&store.seed, at, None);
         let seed = store.seed.log(ino, nonce, at / crate::PAGE_BYTES, 0);
         let log = Log::new(ino, nonce, stored_seal(&identity), seed);
         let (mut state, first) = self.newborn(log, birth);
@@ -247,7 +247,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::TooManyLinks);
         }
         let plans = [parent.log.plan([entry_lines(name.len())]), child.log.plan([1])];
-        self.reserve_both(parent, child, &plans)?;
+        self.reserve_both(parent, child, &plans, Purpose::Grows)?;
         let (epoch, time_ns) = (self.store.epoch(), self.now_ns());
         let kind = (child.mode >> 12) as u8;
         let mut tx = self.begin_plans(&plans, 0)?;
@@ -265,8 +265,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let record = Body::Links { epoch, links, parent: 0, ctime_ns: time_ns };
         let placed = child.log.append(&mut tx, &self.store, &record);
         tx.commit();
-        node.slot.set_tail(child.log.tail.before);
-        dir_node.slot.set_tail(parent.log.tail.before);
+        node.slot.set_tail(child.log.tail.last_seal);
+        dir_node.slot.set_tail(parent.log.tail.last_seal);
         child.set_links(placed.ordinal, links, 0, time_ns);
         let place = (entry.at, entry.ordinal);
         let hash = hash(self.store.secret, name);
@@ -283,9 +283,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         first: &mut State,
         second: &mut State,
         plans: &[Plan; 2],
+        purpose: Purpose,
     ) -> Result<()> {
-        first.log.reserve(&self.store, &plans[0])?;
-        second.log.reserve(&self.store, &plans[1]).inspect_err(|_| {
+        first.log.reserve(&self.store, &plans[0], purpose)?;
+        second.log.reserve(&self.store, &plans[1], purpose).inspect_err(|_| {
             first.log.unreserve(&self.store);
         })
     }

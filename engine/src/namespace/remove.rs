@@ -6,11 +6,8 @@ use crate::inode::{Body as Kind, Node, State, entry_lines, valid_name};
 use crate::layout::{Body, DEATH_LINE, LINE, Parsed, Txid, slot_at};
 use crate::log::{INLINE, Plan, Placed};
 use crate::space::Run;
-use crate::store::Tx;
+use crate::store::{Purpose, Tx};
 use crate::{Error, Host, Ino, Op, Pool, Result, mode};
-
-/// Seal "before" a death record, which is not chained.
-const DEATH_BEFORE: u64 = u64::MAX;
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Removes an entry that is not a directory.
@@ -45,13 +42,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 (_, false) => {}
             }
             let plans = [parent.log.plan([1]), self.plan_drop(state)];
-            self.reserve_both(parent, state, &plans)?;
+            self.reserve_both(parent, state, &plans, Purpose::Frees)?;
             let time_ns = self.now_ns();
             let mut tx = self.begin_plans(&plans, u32::from(last_link(state)))?;
             let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
             let dropped = self.store_drop(&mut tx, state, time_ns);
             tx.commit();
-            node.slot.set_tail(parent.log.tail.before);
+            node.slot.set_tail(parent.log.tail.last_seal);
             let lines = entry_lines(name.len());
             parent.remove_entry(child.entry.cookie, lines, placed.ordinal, time_ns);
             self.dropped(&child.node, state, dropped, time_ns);
@@ -101,7 +98,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let at = slot_at(state.log.ino) + DEATH_LINE * LINE;
         let death = Body::Death { epoch, ctime_ns: time_ns };
         if let Some(seed) = state.log.seed_of(&self.store, INLINE) {
-            tx.record(at, &seed, DEATH_BEFORE, &death);
+            tx.record(at, &seed, &death);
         }
         None
     }
@@ -116,7 +113,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) {
         match placed {
             Some(placed) => {
-                node.slot.set_tail(state.log.tail.before);
+                node.slot.set_tail(state.log.tail.last_seal);
                 let links = state.links - 1;
                 state.set_links(placed.ordinal, links, 0, time_ns);
                 self.tidy(&node.slot, state);

@@ -11,6 +11,7 @@ use crate::inode::{Exclusive, Node, State, entry_lines, find_entry, valid_name};
 use crate::layout::{Body, tag_of};
 use crate::log::{Placed, Plan};
 use crate::pool::Child;
+use crate::store::Purpose;
 use crate::{Error, Host, Ino, Op, Pool, RenameMode, Result, mode};
 
 /// How often the names may change under a rename before it gives up.
@@ -267,7 +268,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut result = Ok(());
         for (state, plan) in locked.iter_mut().zip(plans) {
             if let (Some(state), Ok(())) = (state, &result) {
-                result = state.log.reserve(&self.store, plan);
+                result = state.log.reserve(&self.store, plan, Purpose::Grows);
             }
         }
         if result.is_err() {
@@ -326,7 +327,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn set_tails(&self, plan: &Move<'_, H>, locked: &Locked<'_, H>) {
         for (node, state) in nodes_of(plan).into_iter().zip(locked) {
             if let (Some(node), Some(state)) = (node, state) {
-                node.slot.set_tail(state.log.tail.before);
+                node.slot.set_tail(state.log.tail.last_seal);
             }
         }
     }

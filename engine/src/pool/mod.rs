@@ -107,12 +107,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn statfs(&self) -> StatFs {
         self.count(Op::Statfs);
         let pages_free = self.store.space.free_pages() + self.store.quarantined_pages();
+        let pages_available = pages_free.saturating_sub(self.store.reserve());
         let slots_a_page = crate::PAGE_BYTES / crate::layout::SLOT_BYTES;
         StatFs {
             pages: self.store.geometry.pages,
             pages_free,
+            pages_available,
             inodes: self.store.table.used(),
-            inodes_free: self.store.table.free() + pages_free * slots_a_page,
+            inodes_free: self.store.table.free() + pages_available * slots_a_page,
         }
     }
 

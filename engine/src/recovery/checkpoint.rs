@@ -42,6 +42,9 @@ fn load<M: Medium, H: Host>(store: &Store<M, H>, first: u64) -> Result<Loaded> {
     let mut stream: Vec<u8> = Vec::new();
     let mut page = first;
     while page != 0 {
+        if !store.geometry.holds(page, 1) {
+            return Err(Error::corrupt("checkpoint segment outside the pool", 0));
+        }
         let at = page * PAGE_BYTES;
         let line = store.door.load_line(at)?;
         let segment = Segment::parse(&line, &store.seed, at)

@@ -3,8 +3,8 @@
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
-    Anchor, Body, HEAD_AT, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, PieceHeader,
-    POOL_PAGES_LEAST, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, put_seal, stored_seal,
+    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, PieceHeader,
+    POOL_PAGES_LEAST, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
 };
 use crate::{
     Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode,
@@ -122,8 +122,21 @@ fn store_first<M: Medium>(
     let (log_nonce, piece_nonce) = (session | 2, session | 3);
     let piece_bytes = PAGE_BYTES << superblock.piece_log2;
     let lane_bytes = (geometry.first_page() - 1) * PAGE_BYTES;
-    let mut window = door.window(lane_bytes + piece_bytes + PAGE_BYTES + 8 * LINE, &counters);
+    let lane_words = u64::from(superblock.lanes) * (2 * LINE + 8);
+    let mut window = door.window(
+        lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 8 * LINE,
+        &counters,
+    );
     window.zero_nt(PAGE_BYTES, lane_bytes);
+    for lane in 0..superblock.lanes {
+        for copy in 0..2 {
+            let at = geometry.lane_at(lane) + copy * LINE;
+            let mark = Watermark { session: FIRST_SESSION, sequence: 0, version: copy + 1 };
+            window.store_line(at, &mark.line(&seed, at));
+        }
+        let at = geometry.lane_at(lane) + LANE_CHAIN_AT;
+        window.store_word(at, Link::none(&seed, at));
+    }
     let chain_at = geometry.lane_at(0) + LANE_CHAIN_AT;
     let piece_at = places.piece * PAGE_BYTES;
     window.zero_nt(piece_at, piece_bytes);
@@ -133,15 +146,15 @@ fn store_first<M: Medium>(
         page: places.piece,
         nonce: piece_nonce,
     };
-    window.store_line(piece_at, &piece.line(&seed, piece_at, 0));
+    window.store_line(piece_at, &piece.line(&seed, piece_at, None));
     let link = Link::new(places.piece, piece_nonce, false);
     window.store_word(chain_at, link.word(&seed, chain_at));
     let root_at = root * SLOT_BYTES;
-    let head = Link::new(places.root_log, log_nonce, true).word(&seed, root_at + HEAD_AT);
+    let head = Some(Link::new(places.root_log, log_nonce, true));
     window.store_line(root_at, &Identity { ino: root, nonce }.line(&seed, root_at, head));
     let log_at = places.root_log * PAGE_BYTES;
     let header = LogHeader { ino: root, owner_nonce: nonce, nonce: log_nonce };
-    let header = header.line(&seed, log_at, 0);
+    let header = header.line(&seed, log_at, None);
     window.zero_nt(log_at, PAGE_BYTES);
     window.store_line(log_at, &header);
     let first = Body::Inode {
@@ -157,7 +170,7 @@ fn store_first<M: Medium>(
     let txid = Txid { session: FIRST_SESSION, lane: 0, sequence: 1 };
     let mut line = first.encode(&Header { txid, part: 0, parts: 1 });
     let log = seed.log(root, nonce, places.root_log, log_nonce);
-    let seal = log.seal(stored_seal(&header), &line);
+    let seal = log.seal(log_at + LINE, &line);
     put_seal(&mut line, seal);
     window.store_line(log_at + LINE, &line);
 }

@@ -82,16 +82,20 @@ fn recover<M: Medium, H: Host>(
 ) -> Result<()> {
     let geometry = store.geometry;
     let claims = Claims::new(geometry.pages)?;
+    let mut scan = Scan::new(geometry.lanes)?;
     // Step 2: the watermarks of this session.
     let mut watermarks = Vec::new();
     watermarks.try_reserve_exact(geometry.lanes as usize)?;
     for lane in 0..geometry.lanes {
         let watermark = read_watermark(&store.door, &store.seed, &geometry, lane)?;
-        let ours = watermark.session == store.session();
-        watermarks.push(if ours { watermark.sequence } else { 0 });
+        if watermark.is_none() {
+            let at = geometry.lane_at(lane);
+            scan.note(Error::corrupt("both watermarks of a lane are damaged", at), 0)?;
+        }
+        let ours = watermark.filter(|watermark| watermark.session == store.session());
+        watermarks.push(ours.map_or(0, |watermark| watermark.sequence));
     }
     // Steps 3 to 5.
-    let mut scan = Scan::new(geometry.lanes)?;
     let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
     let pieces = scanner.pieces(&mut scan)?;
     scanner.inodes(&pieces, &mut scan)?;

@@ -3,7 +3,7 @@
 use lode_pmem::{Line, Medium};
 
 use super::scan::Scan;
-use crate::layout::{LINE, Txid};
+use crate::layout::{LINE, Link, Txid};
 use crate::store::Store;
 use crate::Host;
 
@@ -21,7 +21,7 @@ pub(super) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan, aborte
         window.store_line(part.at, &Line::ZERO);
     }
     for link_at in &scan.links {
-        window.store_word(*link_at, 0);
+        window.store_word(*link_at, Link::none(&store.seed, *link_at));
     }
     drop(window);
     store.door.fence(counters);

@@ -285,7 +285,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             });
             result?;
         }
-        piece.set_tail(index, walk.tail().before);
+        piece.set_tail(index, walk.tail().last_seal);
         scan.inodes += 1;
         Ok(())
     }

@@ -28,14 +28,14 @@ pub(super) struct Rounds {
     stored: Vec<u64>,
 }
 
-/// Reads a lane's watermark: the valid line with the higher version.
+/// Reads a lane's watermark: the valid line with the higher version; `None` if neither is valid.
 pub(crate) fn read_watermark<M: Medium>(
     door: &Door<M>,
     seed: &PoolSeed,
     geometry: &Geometry,
     lane: u32,
-) -> Result<Watermark> {
-    let mut best = Watermark::default();
+) -> Result<Option<Watermark>> {
+    let mut best: Option<Watermark> = None;
     for copy in 0..2 {
         let at = geometry.lane_at(lane) + copy * LINE;
         let found = match door.load_line(at) {
@@ -43,10 +43,8 @@ pub(crate) fn read_watermark<M: Medium>(
             Err(lode_pmem::MediaError::Poisoned { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        if let Some(watermark) = found
-            && watermark.version > best.version
-        {
-            best = watermark;
+        if found.is_some_and(|found| best.is_none_or(|best| found.version > best.version)) {
+            best = found;
         }
     }
     Ok(best)
@@ -63,7 +61,7 @@ impl Rounds {
         versions.try_reserve_exact(lanes)?;
         stored.try_reserve_exact(lanes)?;
         for lane in 0..geometry.lanes {
-            versions.push(read_watermark(door, seed, geometry, lane)?.version);
+            versions.push(read_watermark(door, seed, geometry, lane)?.map_or(0, |mark| mark.version));
             stored.push(0);
         }
         Ok(Self { versions, stored })

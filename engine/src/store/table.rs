@@ -303,6 +303,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         let lane = self.lane();
         for log2 in (0..=self.piece_log2).rev() {
             let class = if log2 == 9 { PageClass::Huge } else { PageClass::Small };
+            if self.space.free_pages() < (1 << log2) + self.reserve() {
+                continue;
+            }
             match self.space.take(lane, 1 << log2, class) {
                 Err(Error::NoSpace) => {}
                 result => return result,
@@ -325,7 +328,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let at = piece.header.page * PAGE_BYTES;
         let bytes = piece.run().pages * PAGE_BYTES;
         let mut window = self.door.window(bytes, counters);
-        window.store_line(at, &piece.header.line(&self.seed, at, 0));
+        window.store_line(at, &piece.header.line(&self.seed, at, None));
         window.zero_nt(at + LINE, bytes - LINE);
         drop(window);
         self.door.fence(counters);
@@ -335,7 +338,8 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Stores a link word; the caller fences.
     pub(crate) fn store_link(&self, at: u64, link: Option<Link>) {
-        let word = link.map_or(0, |link| link.word(&self.seed, at));
+        let none = Link::none(&self.seed, at);
+        let word = link.map_or(none, |link| link.word(&self.seed, at));
         self.door.window(8, self.counters()).store_word(at, word);
     }
 

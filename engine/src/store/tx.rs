@@ -63,12 +63,11 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
         self.header.part
     }
 
-    /// Stores the next record line at offset `at`, behind a line with seal `before`.
-    /// Returns its seal.
-    pub(crate) fn record(&mut self, at: u64, seed: &LogSeed, before: u64, body: &Body) -> u64 {
+    /// Stores the next record line at offset `at`. Returns its seal.
+    pub(crate) fn record(&mut self, at: u64, seed: &LogSeed, body: &Body) -> u64 {
         assert!(self.header.part < self.header.parts, "transaction has more lines than it said");
         let mut line = body.encode(&self.header);
-        let seal = seed.seal(before, &line);
+        let seal = seed.seal(at, &line);
         put_seal(&mut line, seal);
         self.header.part += 1;
         self.line(at, &line);
