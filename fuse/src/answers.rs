@@ -104,6 +104,7 @@ fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, S
         "statfs": {
             "pages": space.pages,
             "pages_free": space.pages_free,
+            "pages_available": space.pages_available,
             "inodes": space.inodes,
             "inodes_free": space.inodes_free,
         },

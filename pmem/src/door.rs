@@ -59,10 +59,7 @@ impl<M: Medium> Door<M> {
     #[track_caller]
     pub fn load_word(&self, at: u64) -> Result<u64, MediaError> {
         if !at.is_multiple_of(WORD_BYTES) {
-            return Err(MediaError::OutOfBounds {
-                at,
-                len: WORD_BYTES,
-            });
+            return Err(MediaError::OutOfBounds { at, len: WORD_BYTES });
         }
         self.bounds(at, WORD_BYTES)?;
         self.medium.load_word(at)
@@ -116,10 +113,7 @@ impl<M: Medium> Window<'_, M> {
     #[track_caller]
     pub fn store_line(&mut self, at: u64, line: &Line) {
         self.spend(at, LINE);
-        assert!(
-            at.is_multiple_of(LINE),
-            "line store at unaligned offset {at:#x}"
-        );
+        assert!(at.is_multiple_of(LINE), "line store at unaligned offset {at:#x}");
         self.lines += 1;
         self.door.medium.store_line(&mut self.raw, at, line);
     }
@@ -129,10 +123,7 @@ impl<M: Medium> Window<'_, M> {
     #[track_caller]
     pub fn store_word(&mut self, at: u64, value: u64) {
         self.spend(at, WORD_BYTES);
-        assert!(
-            at.is_multiple_of(WORD_BYTES),
-            "word store at unaligned offset {at:#x}"
-        );
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
         self.lines += 1;
         self.door.medium.store_word(&mut self.raw, at, value);
         self.door.medium.write_back(at);
@@ -144,10 +135,7 @@ impl<M: Medium> Window<'_, M> {
     #[track_caller]
     pub fn store_word_lazily(&mut self, at: u64, value: u64) {
         self.spend(at, WORD_BYTES);
-        assert!(
-            at.is_multiple_of(WORD_BYTES),
-            "word store at unaligned offset {at:#x}"
-        );
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
         self.door.medium.store_word(&mut self.raw, at, value);
     }
 
@@ -256,10 +244,7 @@ impl<M: Medium> Window<'_, M> {
     #[inline]
     #[track_caller]
     fn spend(&mut self, at: u64, len: u64) {
-        assert!(
-            len <= self.bytes_left,
-            "window of too few bytes: {len} more at {at:#x}"
-        );
+        assert!(len <= self.bytes_left, "window of too few bytes: {len} more at {at:#x}");
         let end = at.checked_add(len);
         assert!(
             end.is_some_and(|end| end <= self.door.medium.bytes()),

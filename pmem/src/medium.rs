@@ -27,10 +27,7 @@ impl core::fmt::Display for MediaError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::OutOfBounds { at, len } => {
-                write!(
-                    f,
-                    "load of {len} bytes at offset {at:#x} is outside the region"
-                )
+                write!(f, "load of {len} bytes at offset {at:#x} is outside the region")
             }
             Self::Poisoned { at } => write!(f, "uncorrectable media error at offset {at:#x}"),
         }

@@ -28,18 +28,9 @@ fn of_a_file_cut_short_behind_the_mapping() {
             assert_eq!(door.load_word(end), Err(MediaError::Poisoned { at: end }));
             let at = end + 64;
             assert_eq!(door.load_line(at), Err(MediaError::Poisoned { at }));
-            for (from, len) in [
-                (0, 3 * PAGE),
-                (end - 3, 100),
-                (end - 64, 128),
-                (end - 1, 600),
-            ] {
+            for (from, len) in [(0, 3 * PAGE), (end - 3, 100), (end - 64, 128), (end - 1, 600)] {
                 let outcome = door.load(from, &mut vec![0; len as usize]);
-                assert_eq!(
-                    outcome,
-                    Err(MediaError::Poisoned { at: end }),
-                    "{len} at {from}"
-                );
+                assert_eq!(outcome, Err(MediaError::Poisoned { at: end }), "{len} at {from}");
             }
             for (from, len) in [(end + 1, 3), (5 * PAGE + 3, 2000)] {
                 let outcome = door.load(from, &mut vec![0; len]);
@@ -81,10 +72,7 @@ fn of_a_poisoned_page() {
         return;
     }
     assert_eq!(door.load_word(0), Ok(1));
-    assert_eq!(
-        door.load_word(PAGE + 8),
-        Err(MediaError::Poisoned { at: PAGE + 8 })
-    );
+    assert_eq!(door.load_word(PAGE + 8), Err(MediaError::Poisoned { at: PAGE + 8 }));
     let outcome = door.load(PAGE - 64, &mut [0; 128]);
     assert_eq!(outcome, Err(MediaError::Poisoned { at: PAGE }));
     let outcome = door.load(0, &mut [0; 2 * PAGE as usize]);
@@ -130,23 +118,9 @@ fn poison(door: &Door<Mapped>, at: u64) -> bool {
     // the poison goes with it.
     unsafe {
         let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as libc::c_int;
-        let mut api = UffdioApi {
-            api: UFFD_API,
-            features: FEATURE_POISON,
-            ioctls: 0,
-        };
-        let mut register = UffdioRegister {
-            start,
-            len: PAGE,
-            mode: REGISTER_MISSING,
-            ioctls: 0,
-        };
-        let mut poison = UffdioPoison {
-            start,
-            len: PAGE,
-            mode: 0,
-            updated: 0,
-        };
+        let mut api = UffdioApi { api: UFFD_API, features: FEATURE_POISON, ioctls: 0 };
+        let mut register = UffdioRegister { start, len: PAGE, mode: REGISTER_MISSING, ioctls: 0 };
+        let mut poison = UffdioPoison { start, len: PAGE, mode: 0, updated: 0 };
         fd >= 0
             && libc::ioctl(fd, UFFDIO_API, &mut api) == 0
             && libc::ioctl(fd, UFFDIO_REGISTER, &mut register) == 0
@@ -174,12 +148,7 @@ fn a_load_past_the_door_dies() {
         let door = cut_short(&directory, false);
         drop(directory);
         // SAFETY: not safe: the test is about that.
-        unsafe {
-            door.medium()
-                .as_ptr()
-                .add(3 * PAGE as usize)
-                .read_volatile()
-        };
+        unsafe { door.medium().as_ptr().add(3 * PAGE as usize).read_volatile() };
         true
     });
     assert_eq!(end, End::Signal(libc::SIGBUS));
@@ -217,8 +186,5 @@ fn other_faults_go_to_the_handler_that_was_there_before() {
         true
     });
     let by_key = common::guarded(WindowMode::Key, 1).is_some();
-    assert!(
-        end == End::Code(42) || by_key && end == End::Signal(libc::SIGSEGV),
-        "{end:?}"
-    );
+    assert!(end == End::Code(42) || by_key && end == End::Signal(libc::SIGSEGV), "{end:?}");
 }

@@ -24,9 +24,7 @@ fn dirty_bytes(door: &Door<Mapped>) -> u64 {
     let mapping = smaps.lines().skip_while(|line| !line.starts_with(&start));
     let dirty = mapping
         .filter(|line| line.starts_with("Shared_Dirty") || line.starts_with("Private_Dirty"));
-    let kib = dirty
-        .take(2)
-        .map(|line| line.split_whitespace().nth(1).unwrap());
+    let kib = dirty.take(2).map(|line| line.split_whitespace().nth(1).unwrap());
     kib.map(|kib| kib.parse::<u64>().unwrap() * 1024).sum()
 }
 
@@ -41,24 +39,12 @@ fn every_kind_of_store_is_written_by_one_call() {
     door.fence(&counters);
     assert_eq!(door.medium().msync_calls(), 0, "nothing is dirty");
     let stores: [(u64, &dyn Fn()); 6] = [
-        (1, &|| {
-            door.window(64, &counters)
-                .store_line(5 * PAGE, &Line([1; 64]))
-        }),
+        (1, &|| door.window(64, &counters).store_line(5 * PAGE, &Line([1; 64]))),
         (1, &|| door.window(8, &counters).store_word(6 * PAGE, 1)),
-        (1, &|| {
-            door.window(8, &counters).store_word_lazily(7 * PAGE, 1)
-        }),
-        (2, &|| {
-            door.window(100, &counters).store(9 * PAGE - 50, &[1; 100])
-        }),
-        (3, &|| {
-            door.window(2 * PAGE, &counters)
-                .copy_nt(20 * PAGE + 3, &[1; 2 * PAGE as usize])
-        }),
-        (2, &|| {
-            door.window(90, &counters).zero_nt(30 * PAGE - 45, 90)
-        }),
+        (1, &|| door.window(8, &counters).store_word_lazily(7 * PAGE, 1)),
+        (2, &|| door.window(100, &counters).store(9 * PAGE - 50, &[1; 100])),
+        (3, &|| door.window(2 * PAGE, &counters).copy_nt(20 * PAGE + 3, &[1; 2 * PAGE as usize])),
+        (2, &|| door.window(90, &counters).zero_nt(30 * PAGE - 45, 90)),
     ];
     for (i, (pages, store)) in stores.iter().enumerate() {
         store();

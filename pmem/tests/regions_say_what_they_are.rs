@@ -28,14 +28,8 @@ fn kinds_and_durability_classes() {
     let tmpfs = create(&shm.path().join("pool"), 4);
     assert_eq!(tmpfs.kind(), RegionKind::Tmpfs);
     assert_eq!(tmpfs.durability(), Durability::ProcessCrash);
-    assert!(matches!(
-        tmpfs.strategy(),
-        FlushStrategy::Instructions { .. }
-    ));
-    assert!(
-        tmpfs.to_string().ends_with("durability: process crash"),
-        "{tmpfs}"
-    );
+    assert!(matches!(tmpfs.strategy(), FlushStrategy::Instructions { .. }));
+    assert!(tmpfs.to_string().ends_with("durability: process crash"), "{tmpfs}");
 
     let file = create(&disk.path().join("pool"), 4);
     if file.kind() == RegionKind::File {
@@ -192,10 +186,7 @@ fn no_space_is_an_error_and_leaves_no_file() {
     let error = outcome.unwrap_err();
     assert!(matches!(error, RegionError::NoSpace { .. }), "{error}");
     assert!(!left);
-    assert!(matches!(
-        of_sparse.unwrap_err(),
-        RegionError::NoSpace { .. }
-    ));
+    assert!(matches!(of_sparse.unwrap_err(), RegionError::NoSpace { .. }));
 }
 
 fn c_string(path: &Path) -> std::ffi::CString {
@@ -241,15 +232,8 @@ fn what_is_no_region_is_refused() {
     let file = directory.path().join("file");
     std::fs::write(&file, [0; 4095]).unwrap();
     let error = Mapped::open(&file, &OPTIONS).unwrap_err();
-    assert!(
-        matches!(error, RegionError::TooSmall { bytes: 4095, .. }),
-        "{error}"
-    );
-    for path in [
-        directory.path(),
-        Path::new("/dev/null"),
-        Path::new("/dev/zero"),
-    ] {
+    assert!(matches!(error, RegionError::TooSmall { bytes: 4095, .. }), "{error}");
+    for path in [directory.path(), Path::new("/dev/null"), Path::new("/dev/zero")] {
         for options in [OPTIONS, READ_ONLY] {
             let error = Mapped::open(path, &options).unwrap_err();
             assert!(matches!(error, RegionError::NotARegion { .. }), "{error}");

@@ -36,9 +36,7 @@ fn doors() -> Vec<(FlushStrategy, Door<Mapped>)> {
     let all = FlushStrategy::available().into_iter();
     let instructions = all.filter(|one| *one != FlushStrategy::Msync);
     let doors = instructions.enumerate().map(|(i, strategy)| {
-        let options = RegionOptions::new()
-            .flush(strategy)
-            .windows(WindowMode::None);
+        let options = RegionOptions::new().flush(strategy).windows(WindowMode::None);
         let path = directory.path().join(i.to_string());
         let region = Mapped::create(path, 4 << 20, &options, false).unwrap();
         (strategy, Door::new(region))
@@ -65,10 +63,7 @@ fn stores() {
     cases.push((
         "memcpy of 4 KiB".into(),
         Box::new(|round| {
-            let to = memory
-                .as_ptr()
-                .cast_mut()
-                .wrapping_add(page_at(round) as usize);
+            let to = memory.as_ptr().cast_mut().wrapping_add(page_at(round) as usize);
             // SAFETY: a page of a region that nothing guards.
             unsafe { black_box(page.as_ptr()).copy_to_nonoverlapping(to, PAGE as usize) };
             black_box(to);
@@ -82,8 +77,7 @@ fn stores() {
                 format!("{strategy}: copy_nt of 4 KiB, aligned + fence"),
                 Box::new(move |round| {
                     let page = &page[page.as_ptr().align_offset(8)..][..PAGE as usize];
-                    door.window(PAGE, counters)
-                        .copy_nt(page_at(round), black_box(page));
+                    door.window(PAGE, counters).copy_nt(page_at(round), black_box(page));
                     door.fence(counters);
                 }),
             ));
@@ -91,8 +85,7 @@ fn stores() {
                 format!("{strategy}: copy_nt of 4 KiB at 8 + fence"),
                 Box::new(move |round| {
                     let page = &page[..PAGE as usize];
-                    door.window(PAGE, counters)
-                        .copy_nt(page_at(round) + 8, black_box(page));
+                    door.window(PAGE, counters).copy_nt(page_at(round) + 8, black_box(page));
                     door.fence(counters);
                 }),
             ));
@@ -108,8 +101,7 @@ fn stores() {
                 Box::new(move |round| {
                     let mut line = line;
                     line.0[..8].copy_from_slice(&black_box(round).to_le_bytes());
-                    door.window(64, counters)
-                        .store_line(page_at(round) + 64, &line);
+                    door.window(64, counters).store_line(page_at(round) + 64, &line);
                     door.fence(counters);
                 }),
             ));
@@ -130,8 +122,7 @@ fn stores() {
 fn loads() {
     let door = Door::new(Mapped::anonymous(4 << 20, &RegionOptions::new()).unwrap());
     let counters = Counters::new();
-    door.window(4 << 20, &counters)
-        .copy_nt(0, &noise(4 << 20, 2));
+    door.window(4 << 20, &counters).copy_nt(0, &noise(4 << 20, 2));
     let at = |round: u64| (round * 7 % 1000) * PAGE;
     let base = door.medium().as_ptr() as usize;
     let mut into = vec![0; 8192];
@@ -163,8 +154,7 @@ fn loads() {
             cases.push((
                 format!("load of {len} B at {skew}"),
                 Box::new(move |round| {
-                    door.load(at(round) + skew, black_box(&mut into[..len]))
-                        .unwrap();
+                    door.load(at(round) + skew, black_box(&mut into[..len])).unwrap();
                 }),
             ));
         }

@@ -72,10 +72,7 @@ fn loads_of_every_alignment_and_length() {
             // Guard bytes around show a load that writes too much.
             let mut into = vec![0xee; len + 2];
             door.load(at as u64, &mut into[1..=len]).unwrap();
-            assert!(
-                into[1..=len] == content[at..at + len],
-                "{len} bytes at {at}"
-            );
+            assert!(into[1..=len] == content[at..at + len], "{len} bytes at {at}");
             assert_eq!((into[0], into[len + 1]), (0xee, 0xee));
         }
     }
@@ -97,10 +94,7 @@ fn an_instruction_that_the_cpu_lacks_is_refused_by_name() {
             let error = outcome.unwrap_err();
             assert!(matches!(error, RegionError::NoSuchInstruction { .. }));
             let text = error.to_string();
-            assert!(
-                text.contains(name) && text.contains("this CPU has no"),
-                "{text}"
-            );
+            assert!(text.contains(name) && text.contains("this CPU has no"), "{text}");
         }
     }
 }

@@ -44,13 +44,9 @@ fn mprotect_same_thread() {
 
 #[test]
 fn key_same_thread_before_any_window() {
-    dies(
-        "key_same_thread_before_any_window",
-        WindowMode::Key,
-        |door| {
-            stray_store(door.medium(), 0);
-        },
-    );
+    dies("key_same_thread_before_any_window", WindowMode::Key, |door| {
+        stray_store(door.medium(), 0);
+    });
 }
 
 /// Another thread stores at `at` while this one has a window open on page 0.
@@ -66,21 +62,15 @@ fn from_other_thread(door: &Door<Mapped>, at: u64) {
 
 #[test]
 fn mprotect_other_thread_other_page() {
-    dies(
-        "mprotect_other_thread_other_page",
-        WindowMode::Mprotect,
-        |door| {
-            from_other_thread(&door, PAGE);
-        },
-    );
+    dies("mprotect_other_thread_other_page", WindowMode::Mprotect, |door| {
+        from_other_thread(&door, PAGE);
+    });
 }
 
 #[test]
 fn mprotect_does_not_catch_another_thread_in_an_open_page() {
     let name = "mprotect_does_not_catch_another_thread_in_an_open_page";
-    lives(name, WindowMode::Mprotect, |door| {
-        from_other_thread(&door, 8)
-    });
+    lives(name, WindowMode::Mprotect, |door| from_other_thread(&door, 8));
 }
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -104,9 +94,7 @@ fn key_other_thread_in_an_open_window() {
         let counters = Counters::new();
         let mut window = door.window(8, &counters);
         window.store_word(0, 1);
-        elder
-            .send(Box::new(|| stray_store(door.medium(), 0)))
-            .unwrap();
+        elder.send(Box::new(|| stray_store(door.medium(), 0))).unwrap();
         drop(elder);
         thread.join().unwrap();
         true
@@ -165,18 +153,14 @@ fn key_windows_of_a_thread_nest() {
 
 #[test]
 fn key_windows_of_a_thread_nest_and_end() {
-    dies(
-        "key_windows_of_a_thread_nest_and_end",
-        WindowMode::Key,
-        |door| {
-            let counters = Counters::new();
-            let outer = door.window(8, &counters);
-            let inner = door.window(8, &counters);
-            drop(inner);
-            drop(outer);
-            stray_store(door.medium(), 0);
-        },
-    );
+    dies("key_windows_of_a_thread_nest_and_end", WindowMode::Key, |door| {
+        let counters = Counters::new();
+        let outer = door.window(8, &counters);
+        let inner = door.window(8, &counters);
+        drop(inner);
+        drop(outer);
+        stray_store(door.medium(), 0);
+    });
 }
 
 fn nested(door: Door<Mapped>) {
@@ -249,39 +233,27 @@ fn open_and_signal(door: Door<Mapped>, at: usize) {
 
 #[test]
 fn key_signal_handler_in_an_open_window() {
-    dies(
-        "key_signal_handler_in_an_open_window",
-        WindowMode::Key,
-        |door| {
-            open_and_signal(door, 0);
-        },
-    );
+    dies("key_signal_handler_in_an_open_window", WindowMode::Key, |door| {
+        open_and_signal(door, 0);
+    });
 }
 
 #[test]
 fn mprotect_signal_handler_in_another_page() {
-    dies(
-        "mprotect_signal_handler_in_another_page",
-        WindowMode::Mprotect,
-        |door| {
-            open_and_signal(door, PAGE as usize);
-        },
-    );
+    dies("mprotect_signal_handler_in_another_page", WindowMode::Mprotect, |door| {
+        open_and_signal(door, PAGE as usize);
+    });
 }
 
 #[test]
 fn key_signal_handlers_load_and_the_window_goes_on() {
-    lives(
-        "key_signal_handlers_load_and_the_window_goes_on",
-        WindowMode::Key,
-        |door| {
-            let counters = Counters::new();
-            let mut window = door.window(16, &counters);
-            window.store_word(0, 1);
-            signal_with(&door, 0, load_in_handler);
-            window.store_word(8, 2);
-        },
-    );
+    lives("key_signal_handlers_load_and_the_window_goes_on", WindowMode::Key, |door| {
+        let counters = Counters::new();
+        let mut window = door.window(16, &counters);
+        window.store_word(0, 1);
+        signal_with(&door, 0, load_in_handler);
+        window.store_word(8, 2);
+    });
 }
 
 fn forked_child(door: Door<Mapped>) {
@@ -341,11 +313,7 @@ fn key_system_call_is_refused() {
 
 #[test]
 fn mprotect_system_call_is_refused() {
-    lives(
-        "mprotect_system_call_is_refused",
-        WindowMode::Mprotect,
-        is_refused,
-    );
+    lives("mprotect_system_call_is_refused", WindowMode::Mprotect, is_refused);
 }
 
 #[test]

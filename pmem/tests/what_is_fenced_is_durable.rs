@@ -207,8 +207,7 @@ fn stored_words_and_lines() {
         let new = noise(64, line as u64);
         check(line * 64, &new, |door, counters| {
             let line_bytes = Line(new.clone().try_into().unwrap());
-            door.window(64, counters)
-                .store_line(line as u64 * 64, &line_bytes);
+            door.window(64, counters).store_line(line as u64 * 64, &line_bytes);
         });
     }
 }

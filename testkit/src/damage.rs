@@ -214,8 +214,8 @@ fn link(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
     // The tag that the target has, where it has one.
     let target = (page as usize).saturating_mul(PAGE);
     let tag = match image.get(target..target.saturating_add(LINE)) {
-        Some(header) if header.len() == LINE => crate::format::half(image, target + 60),
-        _ => 1,
+        Some(_) => crate::format::half(image, target + 60),
+        None => 1,
     };
     let before = page_of(word(image, at));
     let new = survey.superblock.link(at, page, tag, rng.once_in(3));
@@ -274,8 +274,8 @@ fn death(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
 fn checkpoint(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
     let at = rng.pick(&survey.segments);
     let number = bad_number(survey, rng);
-    // An earlier change may have hit this number.
-    let bytes = (word(image, at + 24) as usize).min(PAGE - LINE);
+    // An earlier change may have made it too large.
+    let bytes = (word(image, at + 24) as usize).min(image.len() - at - LINE);
     let what = if rng.once_in(3) || bytes < 8 {
         let field = rng.pick(&[4usize, 8, 16, 24]);
         if field == 4 {

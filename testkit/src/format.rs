@@ -277,7 +277,8 @@ impl Survey {
         let at = slot + 7 * LINE;
         let seed = log_seed(self.superblock.seed, [log.ino, log.nonce, (slot / PAGE) as u64, 0]);
         let tag = tag_of(log.nonce);
-        let bytes: &[&[u8]] = &[&(at as u64).to_le_bytes(), &image[at..at + 56], &tag.to_le_bytes()];
+        let bytes: &[&[u8]] =
+            &[&(at as u64).to_le_bytes(), &image[at..at + 56], &tag.to_le_bytes()];
         let crc = crc_of(seed, bytes);
         set_half(image, at + 56, crc);
         set_half(image, at + 60, tag);

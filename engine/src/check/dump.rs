@@ -5,11 +5,9 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use crate::inode::Body as Kind;
-use crate::layout::{Body, Parsed, slot_at};
+use crate::layout::{Body, Identity, Parsed, slot_at};
 use crate::log::{Step, Walk, read_death, read_identity};
-use crate::{
-    Error, ExtentDump, Host, Ino, InodeDump, PAGE_BYTES, Pool, RecordDump, Result,
-};
+use crate::{Error, ExtentDump, Host, Ino, InodeDump, PAGE_BYTES, Pool, RecordDump, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Everything about one inode, offsets in the pool included.
@@ -26,7 +24,27 @@ impl<M: Medium, H: Host> Pool<M, H> {
             records: Vec::new(),
             extents: Vec::new(),
         };
-        let mut walk = Walk::new(&self.store, &identity, head, seal)?;
+        self.dump_log(&identity, (head, seal), &mut dump)?;
+        if let Kind::File(file) = &state.body {
+            dump.extents.try_reserve(file.extents.len())?;
+            dump.extents.extend(file.extents.iter().map(|extent| ExtentDump {
+                file_offset: extent.file_page * PAGE_BYTES,
+                pool_offset: extent.page * PAGE_BYTES,
+                bytes: extent.pages * PAGE_BYTES,
+                class: extent.class as u8,
+            }));
+        }
+        Ok(dump)
+    }
+
+    #[inline(never)]
+    fn dump_log(
+        &self,
+        identity: &Identity,
+        (head, seal): (u64, u64),
+        dump: &mut InodeDump,
+    ) -> Result<()> {
+        let mut walk = Walk::new(&self.store, identity, head, seal)?;
         loop {
             match walk.step()? {
                 Step::Page { page, .. } => {
@@ -40,24 +58,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 Step::End => break,
             }
         }
-        if let Some(death) = read_death(&self.store, &identity)? {
-            let at = slot_at(ino) + crate::layout::DEATH_LINE * crate::layout::LINE;
+        if let Some(death) = read_death(&self.store, identity)? {
+            let at = slot_at(identity.ino) + crate::layout::DEATH_LINE * crate::layout::LINE;
             dump.records.try_reserve(1)?;
             dump.records.push(dump_record(at, &death)?);
         }
-        if let Kind::File(file) = &state.body {
-            dump.extents.try_reserve(file.extents.len())?;
-            dump.extents.extend(file.extents.iter().map(|extent| ExtentDump {
-                file_offset: extent.file_page * PAGE_BYTES,
-                pool_offset: extent.page * PAGE_BYTES,
-                bytes: extent.pages * PAGE_BYTES,
-                class: extent.class as u8,
-            }));
-        }
-        Ok(dump)
+        Ok(())
     }
 }
 
+#[inline(never)]
 fn dump_record(at: u64, parsed: &Parsed) -> Result<RecordDump> {
     let (mut fields, mut text) = (Vec::new(), Vec::new());
     fields.try_reserve_exact(8)?;
@@ -135,7 +145,10 @@ fn dump_record(at: u64, parsed: &Parsed) -> Result<RecordDump> {
     })
 }
 
-fn put_file(body: &Body, put: &mut dyn FnMut(&[(&'static str, u64)])) {
+/// Takes in fields by name.
+type Put<'p> = dyn FnMut(&[(&'static str, u64)]) + 'p;
+
+fn put_file(body: &Body, put: &mut Put<'_>) {
     match *body {
         Body::Map { epoch, class, pages, file_page, page, time_ns, size } => put(&[
             ("epoch", u64::from(epoch)),

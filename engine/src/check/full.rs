@@ -9,9 +9,7 @@ use lode_pmem::Medium;
 use crate::inode::{Body, State, load_name};
 use crate::layout::{Body as Record, tag_of};
 use crate::space::{Claims, Run};
-use crate::{
-    CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode,
-};
+use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
 
 /// Damage that a report holds.
 const DAMAGE_MAX: usize = 10_000;
@@ -255,8 +253,12 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     /// from the root.
     fn tree(&mut self) -> Result<()> {
         let root = self.pool.store.root;
-        let mut wrong = Vec::new();
-        for (&ino, seen) in &self.seen {
+        let mut inos = Vec::new();
+        inos.try_reserve_exact(self.seen.len())?;
+        inos.extend(self.seen.keys().copied());
+        inos.sort_unstable();
+        for ino in inos {
+            let Some(seen) = self.seen.get(&ino) else { continue };
             let directory = seen.kind == mode::DIRECTORY >> 12;
             let what = if seen.dead {
                 continue;
@@ -274,13 +276,8 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
                 None
             };
             if let Some(what) = what {
-                wrong.try_reserve(1)?;
-                wrong.push((what, ino));
+                self.damage(what, crate::layout::slot_at(ino), ino)?;
             }
-        }
-        wrong.sort_unstable_by_key(|&(_, ino)| ino);
-        for (what, ino) in wrong {
-            self.damage(what, crate::layout::slot_at(ino), ino)?;
         }
         Ok(())
     }

@@ -157,8 +157,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// How many records the change has; [`Pool::store_records`] stores as many.
     fn records_of(&self, state: &State, change: &Change<'_>) -> usize {
-        let retires = change.has(Way::InPlace)
-            && state.file().is_ok_and(|file| file.journal.is_pending());
+        let retires =
+            change.has(Way::InPlace) && state.file().is_ok_and(|file| file.journal.is_pending());
         let data = change.fresh.len() + change.waiting.len();
         let size_is_said = change.fresh.len() > 0 || change.unmap.is_some();
         let resized = !size_is_said && (data == 0 || change.new_size != state.size);
@@ -301,16 +301,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             placed(state.log.append(tx, store, &journal));
         }
         if says_size {
-            let record =
-                Body::Size { epoch, class: change.class, truncate: false, size, time_ns };
+            let record = Body::Size { epoch, class: change.class, truncate: false, size, time_ns };
             placed(state.log.append(tx, store, &record));
         }
-        let none = Placed {
-            at: state.log.tail.at,
-            ordinal: state.log.tail.ordinal,
-            txid: tx.txid(),
-            part: 0,
-        };
+        let none =
+            Placed { at: state.log.tail.at, ordinal: state.log.tail.ordinal, txid: tx.txid() };
         (first.unwrap_or(none), says_size)
     }
 

@@ -1,6 +1,6 @@
 //! The entries of a directory, by cookie.
 //!
-//! A cookie says where a listing goes on and is where an entry is found by name: 55 bits of the
+//! A cookie says where a listing goes on and is where an entry is found by name: 54 bits of the
 //! name's keyed hash, then 8 bits that tell apart names whose hash is the same. Guarantees: a
 //! cookie stays with its entry as long as the entry lives; cookies are at least 256 (a front end
 //! may use smaller ones for `.` and `..`) and below 2^63; every operation is O(log n); entries
@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry::Vacant;
 use core::ops::Bound::{Excluded, Unbounded};
 
 #[cfg(test)]
@@ -58,19 +59,8 @@ const _: () = assert!(size_of::<Entry>() == 32 && size_of::<Body>() == 24);
 impl Body {
     /// The entry with this body.
     fn with(&self, cookie: u64) -> Entry {
-        let Self {
-            ino,
-            at,
-            origin,
-            kind,
-        } = *self;
-        Entry {
-            cookie,
-            ino,
-            at,
-            origin,
-            kind,
-        }
+        let Self { ino, at, origin, kind } = *self;
+        Entry { cookie, ino, at, origin, kind }
     }
 }
 
@@ -87,14 +77,6 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// No entries.
-    pub(crate) const fn new() -> Self {
-        Self {
-            map: BTreeMap::new(),
-            directories: 0,
-        }
-    }
-
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.map.len()
@@ -113,9 +95,7 @@ impl Entries {
     /// All entries that a name with this hash may have.
     pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = Entry> + '_ {
         let first = first_cookie(hash);
-        self.map
-            .range(first..=first | NUMBER_MAX)
-            .map(|(&cookie, body)| body.with(cookie))
+        self.map.range(first..=first | NUMBER_MAX).map(|(&cookie, body)| body.with(cookie))
     }
 
     /// Adds an entry for a name with this hash and returns its cookie. `NoSpace` where 256
@@ -129,31 +109,15 @@ impl Entries {
         origin: u32,
     ) -> Result<u64> {
         let first = first_cookie(hash);
-        let mut cookie = first;
-        for &used in self
-            .map
-            .range(first..=first | NUMBER_MAX)
-            .map(|(used, _)| used)
-        {
-            if used != cookie {
-                break;
+        for cookie in first..=first | NUMBER_MAX {
+            // Nearly always the first one is free.
+            if let Vacant(place) = self.map.entry(cookie) {
+                place.insert(Body { ino, at, origin, kind });
+                self.directories += usize::from(kind == DIRECTORY);
+                return Ok(cookie);
             }
-            cookie += 1;
         }
-        if cookie - first > NUMBER_MAX {
-            return Err(Error::NoSpace);
-        }
-        self.map.insert(
-            cookie,
-            Body {
-                ino,
-                at,
-                origin,
-                kind,
-            },
-        );
-        self.directories += usize::from(kind == DIRECTORY);
-        Ok(cookie)
+        Err(Error::NoSpace)
     }
 
     /// Takes an entry out.
@@ -163,36 +127,10 @@ impl Entries {
         Some(body.with(cookie))
     }
 
-    /// Makes an entry lead to another child; its cookie stays. Returns what it was.
-    pub(crate) fn replace(
-        &mut self,
-        cookie: u64,
-        ino: u64,
-        kind: u8,
-        at: u64,
-        origin: u32,
-    ) -> Option<Entry> {
-        let body = self.map.get_mut(&cookie)?;
-        let old = body.with(cookie);
-        *body = Body {
-            ino,
-            at,
-            origin,
-            kind,
-        };
-        self.directories += usize::from(kind == DIRECTORY);
-        self.directories -= usize::from(old.kind == DIRECTORY);
-        Some(old)
-    }
-
     /// The entry with this cookie.
+    #[cfg(test)]
     pub(crate) fn get(&self, cookie: u64) -> Option<Entry> {
         self.map.get(&cookie).map(|body| body.with(cookie))
-    }
-
-    /// The entry with this cookie, to be changed.
-    pub(crate) fn get_mut(&mut self, cookie: u64) -> Option<&mut Body> {
-        self.map.get_mut(&cookie)
     }
 
     /// The entries behind this cookie, ascending; all of them behind 0.
@@ -231,11 +169,7 @@ fn siphash<const EACH: usize, const LAST: usize>(key: [u64; 2], bytes: &[u8]) ->
     for (place, &byte) in tail.iter().enumerate() {
         last |= u64::from(byte) << (8 * place);
     }
-    for word in words
-        .iter()
-        .map(|word| u64::from_le_bytes(*word))
-        .chain([last])
-    {
+    for word in words.iter().map(|word| u64::from_le_bytes(*word)).chain([last]) {
         state[3] ^= word;
         sip_rounds::<EACH>(&mut state);
         state[0] ^= word;

@@ -40,12 +40,7 @@ impl Extent {
         let low = self.file_page.max(file_page);
         let high = self.end().min(end);
         let page = self.page.saturating_add(low - self.file_page);
-        Self {
-            file_page: low,
-            page,
-            pages: high.saturating_sub(low),
-            ..*self
-        }
+        Self { file_page: low, page, pages: high.saturating_sub(low), ..*self }
     }
 
     /// Whether `next` goes on where this extent ends, and they agree in the rest.
@@ -70,39 +65,13 @@ struct Place {
 
 impl Place {
     fn of(extent: &Extent) -> Self {
-        let Extent {
-            page,
-            pages,
-            epoch,
-            origin,
-            class,
-            ..
-        } = *extent;
-        Self {
-            page,
-            pages,
-            epoch,
-            origin,
-            class,
-        }
+        let Extent { page, pages, epoch, origin, class, .. } = *extent;
+        Self { page, pages, epoch, origin, class }
     }
 
     fn at(&self, file_page: u64) -> Extent {
-        let Self {
-            page,
-            pages,
-            epoch,
-            origin,
-            class,
-        } = *self;
-        Extent {
-            file_page,
-            page,
-            pages,
-            class,
-            epoch,
-            origin,
-        }
+        let Self { page, pages, epoch, origin, class } = *self;
+        Extent { file_page, page, pages, class, epoch, origin }
     }
 }
 
@@ -126,14 +95,6 @@ pub(crate) struct Extents {
 const _: () = assert!(size_of::<Extents>() == 48 && size_of::<Place>() == 32);
 
 impl Extents {
-    /// No extents.
-    pub(crate) const fn new() -> Self {
-        Self {
-            store: Store::Empty,
-            mapped: 0,
-        }
-    }
-
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
@@ -155,8 +116,7 @@ impl Extents {
 
     /// The extent that `file_page` is in, whole.
     pub(crate) fn find(&self, file_page: u64) -> Option<Extent> {
-        self.last_before(file_page.checked_add(1)?)
-            .filter(|extent| extent.end() > file_page)
+        self.last_before(file_page.checked_add(1)?).filter(|extent| extent.end() > file_page)
     }
 
     /// The last extent that starts before `file_page`.
@@ -193,10 +153,7 @@ impl Extents {
             Store::One(extent) => (Some(*extent), None),
             Store::Tree(tree) => (None, Some(tree)),
         };
-        let tree = tree
-            .into_iter()
-            .flatten()
-            .map(|(&key, place)| place.at(key));
+        let tree = tree.into_iter().flatten().map(|(&key, place)| place.at(key));
         one.into_iter().chain(tree)
     }
 
@@ -265,10 +222,7 @@ impl Extents {
             && before.goes_on_in(&joined)
         {
             self.pull(before.file_page);
-            joined = Extent {
-                pages: before.pages.saturating_add(joined.pages),
-                ..before
-            };
+            joined = Extent { pages: before.pages.saturating_add(joined.pages), ..before };
         }
         if let Some(behind) = self.next_from(extent.end())
             && joined.goes_on_in(&behind)
@@ -285,10 +239,7 @@ impl Extents {
     /// mapped, cut to the range, in file order.
     pub(crate) fn remove(&mut self, file_page: u64, pages: u64, removed: &mut dyn FnMut(Extent)) {
         let end = file_page.saturating_add(pages);
-        while let Some(extent) = self
-            .next_from(file_page)
-            .filter(|next| next.file_page < end)
-        {
+        while let Some(extent) = self.next_from(file_page).filter(|next| next.file_page < end) {
             let piece = extent.part(file_page, end);
             if piece.pages == 0 {
                 break;

@@ -1,6 +1,5 @@
 //! What is known of files and directories in memory, rebuilt from their logs.
 
-
 mod entries;
 mod extents;
 

@@ -7,8 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use hashbrown::HashMap;
 use lock_api::{
-    MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard,
-    RwLockWriteGuard,
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use lode_pmem::Medium;
 
@@ -87,7 +86,7 @@ impl<H: Host> Node<H> {
     pub(crate) fn write<M: Medium>(&self, store: &Store<M, H>) -> Result<Exclusive<'_, H>> {
         let mut guard = self.life.write();
         if matches!(*guard, Life::Unloaded) {
-            *guard = Life::Live(Box::new(super::load(store, &self.slot)?));
+            *guard = Life::Live(super::load(store, &self.slot)?);
         }
         let state = RwLockWriteGuard::try_map(guard, |life| match life {
             Life::Live(state) => Some(&mut **state),

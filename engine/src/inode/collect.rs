@@ -24,6 +24,9 @@ use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, mode};
 /// Records of the inode itself in a rewritten log, at most.
 const OWN_RECORDS: u64 = 4;
 
+/// A log page with at most so many lines is one that the log has just grown by.
+const FRESH_LINES: u32 = 3;
+
 /// Collects a log that has grown, where that is worth it. The inode is locked by the
 /// caller. What can't be done for want of space or memory is left for later.
 pub(crate) fn tidy<M: Medium, H: Host>(
@@ -40,8 +43,10 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return rewrite(store, slot, state, live).ok().map(|()| Op::CollectThorough);
     }
     let pages = state.log.pages.len() as u32;
-    let due = state.log.next_ordinal % (1 + pages / 16) == 0;
-    if due && unlink_dead(store, &mut state.log).unwrap_or(false) {
+    // Looking through all pages is spread over as many.
+    let rolled = state.log.tail.left + FRESH_LINES >= PAGE_LINES;
+    let due = state.log.next_ordinal.is_multiple_of(1 + pages / 16);
+    if rolled && due && unlink_dead(store, &mut state.log).unwrap_or(false) {
         return Some(Op::CollectFast);
     }
     None
@@ -264,12 +269,8 @@ fn store_records<M: Medium, H: Host>(
         let (class, size, time_ns) = (state.class, state.size, state.mtime_ns);
         fresh.record(tx, &Body::Size { epoch, class, truncate: false, size, time_ns }, &[])?;
     }
-    let links = Body::Links {
-        epoch,
-        links: state.links,
-        parent: state.parent,
-        ctime_ns: state.ctime_ns,
-    };
+    let links =
+        Body::Links { epoch, links: state.links, parent: state.parent, ctime_ns: state.ctime_ns };
     fresh.record(tx, &links, &[])?;
     let attr = Body::Attr {
         epoch,
@@ -307,10 +308,7 @@ fn store_extents<M: Medium, H: Host>(
 }
 
 /// The INODE record of the state, with the target of a symbolic link.
-fn first_record<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    state: &State,
-) -> Result<(Body, Vec<u8>)> {
+fn first_record<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Result<(Body, Vec<u8>)> {
     let mut text = Vec::new();
     let mut extra = [0u8; 16];
     match &state.body {
@@ -326,7 +324,7 @@ fn first_record<M: Medium, H: Host>(
         }
         Kind::File(_) => {}
         Kind::Special => {
-            extra = head_of_word(state.rdev >> 32 | state.rdev << 32);
+            extra = head_of_word(state.rdev.rotate_left(32));
         }
     }
     let body = Body::Inode {

@@ -1,5 +1,6 @@
 //! Loading an inode from its log.
 
+use alloc::boxed::Box;
 use core::sync::atomic::AtomicI64;
 
 use lode_pmem::Medium;
@@ -14,7 +15,7 @@ use crate::{Error, Host, PAGE_BYTES, Result};
 
 /// Loads a live inode. Its log must end with the seal that its slot remembers: damage
 /// at the end of a log is never taken for the end.
-pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Result<State> {
+pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Result<Box<State>> {
     let ino = slot.ino();
     let Some((identity, head, atime, seal)) = read_identity(store, ino)? else {
         return Err(Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino));
@@ -25,8 +26,8 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
         return Err(Error::corrupt_inode("death of a live inode", slot_at(ino), ino));
     }
     let walk = Walk::new(store, &identity, head, seal)?;
-    let (walk, state) = run(store, walk, true, &mut |_| ())?;
-    if walk.tail().last_seal != slot.tail() {
+    let Scanned { walk, state, cut } = run(store, walk, true, &mut |_| ())?;
+    if cut.is_some() || walk.tail().last_seal != slot.tail() {
         let what = "log of an inode is damaged before its end";
         return Err(Error::corrupt_inode(what, walk.tail().at, ino));
     }
@@ -45,25 +46,36 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
     Ok(state)
 }
 
+/// A log that was walked and replayed for recovery.
+pub(crate) struct Scanned<'s, M: Medium, H: Host> {
+    pub(crate) walk: Walk<'s, M, H>,
+    pub(crate) state: Option<Box<State>>,
+    /// The record that the log ends in the middle of.
+    pub(crate) cut: Option<Header>,
+}
+
 /// Walks and replays a log without its directory entries, showing each record's header.
 pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
     store: &'s Store<M, H>,
     walk: Walk<'s, M, H>,
     seen: &mut dyn FnMut((u64, Header)),
-) -> Result<(Walk<'s, M, H>, Option<State>)> {
-    let (walk, mut state) = run(store, walk, false, seen)?;
-    if let Some(State { body: Body::File(file), .. }) = &mut state {
+) -> Result<Scanned<'s, M, H>> {
+    let mut scanned = run(store, walk, false, seen)?;
+    if let Some(state) = &mut scanned.state
+        && let Body::File(file) = &mut state.body
+    {
         claim_journal(file);
     }
-    Ok((walk, state))
+    Ok(scanned)
 }
 
+#[inline(never)]
 fn run<'s, M: Medium, H: Host>(
     store: &'s Store<M, H>,
     mut walk: Walk<'s, M, H>,
     entries: bool,
     seen: &mut dyn FnMut((u64, Header)),
-) -> Result<(Walk<'s, M, H>, Option<State>)> {
+) -> Result<Scanned<'s, M, H>> {
     let mut replay = Replay::new(store, walk.ino, walk.nonce, walk.inline_dead, entries);
     loop {
         match walk.step()? {
@@ -75,8 +87,9 @@ fn run<'s, M: Medium, H: Host>(
             Step::End => break,
         }
     }
+    let cut = replay.cut();
     let state = replay.finish(walk.tail())?;
-    Ok((walk, state))
+    Ok(Scanned { walk, state, cut })
 }
 
 /// The pages that hold pending journalled bytes belong to the file.

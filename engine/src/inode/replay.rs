@@ -1,5 +1,6 @@
 //! Replaying a log, record by record, into the state of an inode.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
@@ -22,7 +23,7 @@ pub(crate) struct Replay<'s, M: Medium, H: Host> {
     /// Entries of directories are wanted, not only pages.
     entries: bool,
     pages: Vec<LogPage>,
-    state: Option<State>,
+    state: Option<Box<State>>,
     text: Option<Text>,
     name: Vec<u8>,
     adds: HashMap<(Txid, u16), (u64, u8), Mix>,
@@ -137,11 +138,14 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         }
     }
 
+    /// The record that the log ends in the middle of: a transaction was cut off there, or
+    /// its lines are damaged.
+    pub(crate) fn cut(&self) -> Option<Header> {
+        self.text.map(|text| text.found.parsed.header)
+    }
+
     /// What has been found, at the end of the log; `None` if there was no record.
-    pub(crate) fn finish(mut self, tail: Tail) -> Result<Option<State>> {
-        if self.text.is_some() {
-            return Err(self.damage("text of a record is missing", tail.at));
-        }
+    pub(crate) fn finish(&mut self, tail: Tail) -> Result<Option<Box<State>>> {
         let Some(mut state) = self.state.take() else {
             return Ok(None);
         };
@@ -151,6 +155,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(Some(state))
     }
 
+    #[inline(never)]
     fn first(&mut self, found: &Found) -> Result<()> {
         let Body::Inode { mode, links, uid, gid, time_ns, extra, text, .. } = found.parsed.body
         else {
@@ -180,7 +185,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         };
         let pages = core::mem::take(&mut self.pages);
         let log = Log::at_tail(self.ino, self.nonce, self.inline_dead, pages, tail);
-        let mut state = State::new(
+        let mut state = State::boxed(
             log,
             u32::from(mode),
             u32::from(links),
@@ -238,6 +243,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    #[inline(never)]
     fn end_text(&mut self, text: Text) -> Result<()> {
         let Found { at, ordinal, parsed } = text.found;
         let Body::Add { time_ns, ino, kind, name_len, .. } = parsed.body else {
@@ -259,6 +265,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    #[inline(never)]
     fn check_unique(&mut self, hash: u64, at: u64) -> Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         let mut other = [0u8; NAME_MAX];
@@ -283,6 +290,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    #[inline(never)]
     fn data(&mut self, found: &Found, header: Header) -> Result<()> {
         let geometry = self.store.geometry;
         let at = found.at;
@@ -311,7 +319,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             Body::Journal { len, file_offset, journal_at, time_ns, home_at, .. } => {
                 let len = u64::from(len);
                 let holds = |at: u64| {
-                    let last = at.checked_add(len - 1).unwrap_or(u64::MAX);
+                    let last = at.saturating_add(len - 1);
                     let pages = last / PAGE_BYTES - at / PAGE_BYTES + 1;
                     geometry.holds(at / PAGE_BYTES, pages)
                 };
@@ -320,8 +328,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 }
                 state.retire(header.txid, ordinal);
                 state.journalled(ordinal, time_ns);
-                let piece =
-                    JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
+                let piece = JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
                 let file = state.file_mut()?;
                 file.journal.reserve(1)?;
                 file.journal.note(header.txid, piece);
@@ -356,7 +363,11 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
 
     fn state(&mut self, at: u64) -> Result<&mut State> {
         let ino = self.ino;
-        self.state.as_mut().ok_or(Error::corrupt_inode("log without an INODE record", at, ino))
+        self.state.as_deref_mut().ok_or(Error::corrupt_inode(
+            "log without an INODE record",
+            at,
+            ino,
+        ))
     }
 
     fn damage(&self, what: &'static str, at: u64) -> Error {

@@ -3,6 +3,7 @@
 //! Replaying a log and running an operation use the same functions, so that what is
 //! in memory after an operation is what a later replay will find.
 
+use alloc::boxed::Box;
 use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use super::journal::Journal;
@@ -89,8 +90,8 @@ pub(crate) struct State {
 
 impl State {
     /// The state that an INODE record at `ordinal` begins.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn new(
+    #[inline(never)]
+    pub(crate) fn boxed(
         log: Log,
         mode: u32,
         links: u32,
@@ -98,8 +99,8 @@ impl State {
         time_ns: i64,
         body: Body,
         ordinal: u32,
-    ) -> Self {
-        let mut state = Self {
+    ) -> Box<Self> {
+        let mut state = Box::new(Self {
             log,
             mode,
             links,
@@ -117,7 +118,7 @@ impl State {
             dead: false,
             body,
             carriers: [ordinal; 4],
-        };
+        });
         // The INODE record itself keeps its page for as long as the log lives.
         state.log.add_live(ordinal, 5);
         state

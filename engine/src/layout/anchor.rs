@@ -58,13 +58,7 @@ pub struct PieceHeader {
     pub nonce: u64,
 }
 
-fn sealed(
-    mut line: Line,
-    seed: &PoolSeed,
-    nonce: u64,
-    at: u64,
-    link: Option<Link>,
-) -> Line {
+fn sealed(mut line: Line, seed: &PoolSeed, nonce: u64, at: u64, link: Option<Link>) -> Line {
     let link_at = at + HEAD_AT;
     let word = link.map_or(Link::none(seed, link_at), |link| link.word(seed, link_at));
     put_u64(&mut line.0, HEAD_AT as usize, word);

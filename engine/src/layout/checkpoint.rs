@@ -42,8 +42,7 @@ impl Segment {
 
     /// Reads a line found at offset `at`; `None` if it is not a valid one.
     pub fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
-        let right =
-            get_u32(&line.0, 0) == MAGIC && stored_seal(line) == seed.line(line, MAGIC, at);
+        let right = get_u32(&line.0, 0) == MAGIC && stored_seal(line) == seed.line(line, MAGIC, at);
         right.then(|| Self {
             session: get_u32(&line.0, 4),
             pages: get_u64(&line.0, 8),

@@ -38,8 +38,7 @@ impl Watermark {
 
     /// Reads a line found at offset `at`; `None` if it is not a valid one.
     pub fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
-        let right =
-            get_u32(&line.0, 0) == MAGIC && stored_seal(line) == seed.line(line, MAGIC, at);
+        let right = get_u32(&line.0, 0) == MAGIC && stored_seal(line) == seed.line(line, MAGIC, at);
         let watermark = Self {
             session: get_u32(&line.0, 4),
             sequence: get_u64(&line.0, 8),

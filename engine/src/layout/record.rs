@@ -2,9 +2,7 @@
 
 use lode_pmem::Line;
 
-use super::bytes::{
-    get_i64, get_u16, get_u32, get_u64, put_i64, put_u16, put_u32, put_u64,
-};
+use super::bytes::{get_i64, get_u16, get_u32, get_u64, put_i64, put_u16, put_u32, put_u64};
 use crate::{FILE_MAX, PAGE_BYTES, PageClass};
 
 /// Bytes of text in a TEXT line.
@@ -76,11 +74,27 @@ pub enum Body {
     /// The last link is gone (PROTOCOL F4).
     Death { epoch: u32, ctime_ns: i64 },
     /// A directory entry.
-    Add { epoch: u32, name_len: u8, tag: u32, time_ns: i64, ino: u64, kind: u8, head: [u8; HEAD_TEXT] },
+    Add {
+        epoch: u32,
+        name_len: u8,
+        tag: u32,
+        time_ns: i64,
+        ino: u64,
+        kind: u8,
+        head: [u8; HEAD_TEXT],
+    },
     /// Ends the entry that the record (`txid`, `part`) made.
     Del { epoch: u32, txid: Txid, part: u16, time_ns: i64 },
     /// Maps pages of the file to pages of the pool.
-    Map { epoch: u32, class: PageClass, pages: u32, file_page: u64, page: u64, time_ns: i64, size: u64 },
+    Map {
+        epoch: u32,
+        class: PageClass,
+        pages: u32,
+        file_page: u64,
+        page: u64,
+        time_ns: i64,
+        size: u64,
+    },
     /// A new size.
     Size { epoch: u32, class: PageClass, truncate: bool, size: u64, time_ns: i64 },
     /// A hole.
@@ -400,7 +414,14 @@ fn parse_file(line: &Line) -> Result<Body, &'static str> {
                 return Err("JOURNAL record is impossible");
             }
             let (journal_at, home_at) = (get_u64(raw, 32), get_u64(raw, 48));
-            Body::Journal { epoch, len, file_offset, journal_at, time_ns: get_i64(raw, 40), home_at }
+            Body::Journal {
+                epoch,
+                len,
+                file_offset,
+                journal_at,
+                time_ns: get_i64(raw, 40),
+                home_at,
+            }
         }
         (RETIRE, _) => Body::Retire { epoch },
         (PAD, _) => Body::Pad,

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use crate::layout::{
-    Anchor, Body, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, PAGE_LINES, Txid,
-    slot_at, text_lines,
+    Anchor, Body, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, PAGE_LINES, Txid, slot_at,
+    text_lines,
 };
 use crate::space::Run;
 use crate::store::{Purpose, Store, Tx};
@@ -75,8 +75,6 @@ pub(crate) struct Placed {
     pub(crate) ordinal: u32,
     /// Its transaction.
     pub(crate) txid: Txid,
-    /// The part that its first line is.
-    pub(crate) part: u16,
 }
 
 impl Plan {
@@ -185,12 +183,7 @@ impl Log {
             }
             self.roll(tx, store);
         }
-        let placed = Placed {
-            at: self.tail.at,
-            ordinal: self.tail.ordinal,
-            txid: tx.txid(),
-            part: tx.next_part(),
-        };
+        let placed = Placed { at: self.tail.at, ordinal: self.tail.ordinal, txid: tx.txid() };
         self.append_line(tx, body);
         for index in 1..lines {
             self.append_line(tx, &Body::text_of(text, index));
@@ -245,14 +238,22 @@ impl Log {
     }
 
     fn page_mut(&mut self, ordinal: u32) -> Option<&mut LogPage> {
-        let at = self.pages.binary_search_by_key(&ordinal, |page| page.ordinal).ok()?;
+        let at = self.index_of(ordinal)?;
         self.pages.get_mut(at)
+    }
+
+    /// Where the page with this ordinal stands; most often it is the last.
+    fn index_of(&self, ordinal: u32) -> Option<usize> {
+        let last = self.pages.last()?;
+        if last.ordinal == ordinal {
+            return Some(self.pages.len() - 1);
+        }
+        self.pages.binary_search_by_key(&ordinal, |page| page.ordinal).ok()
     }
 
     /// The page with this ordinal.
     pub(crate) fn page(&self, ordinal: u32) -> Option<&LogPage> {
-        let at = self.pages.binary_search_by_key(&ordinal, |page| page.ordinal).ok()?;
-        self.pages.get(at)
+        self.pages.get(self.index_of(ordinal)?)
     }
 
     /// Notes that records in page `ordinal` say `units` things.

@@ -4,4 +4,4 @@ mod append;
 mod walk;
 
 pub(crate) use append::{INLINE, Log, LogPage, Placed, Plan, Tail};
-pub(crate) use walk::{Found, Step, Walk, read_identity, read_death};
+pub(crate) use walk::{Found, Step, Walk, read_death, read_identity};

@@ -59,6 +59,7 @@ pub(crate) struct Walk<'s, M: Medium, H: Host> {
 }
 
 /// The identity in an inode's slot, its head link and access time word.
+#[inline(never)]
 pub(crate) fn read_identity<M: Medium, H: Host>(
     store: &Store<M, H>,
     ino: Ino,
@@ -74,6 +75,7 @@ pub(crate) fn read_identity<M: Medium, H: Host>(
 }
 
 /// The death record of an inode's life, if its line is valid (committed or not).
+#[inline(never)]
 pub(crate) fn read_death<M: Medium, H: Host>(
     store: &Store<M, H>,
     identity: &Identity,
@@ -95,6 +97,7 @@ pub(crate) fn read_death<M: Medium, H: Host>(
 
 impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     /// A walk from the beginning of an inode's log.
+    #[inline(never)]
     pub(crate) fn new(
         store: &'s Store<M, H>,
         identity: &Identity,
@@ -135,7 +138,9 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
                 let link = self.head.ok_or(self.damage("head without a page", self.anchor_at))?;
                 return match self.enter(link)? {
                     Some(step) => Ok(step),
-                    None => Err(self.damage("log page that begins a log is damaged", self.anchor_at)),
+                    None => {
+                        Err(self.damage("log page that begins a log is damaged", self.anchor_at))
+                    }
                 };
             }
         }
@@ -154,12 +159,12 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         self.record()
     }
 
+    #[inline(never)]
     fn record(&mut self) -> Result<Step> {
         let at = self.tail.at;
         let line = self.store.door.load_line(at)?;
         let header = Header::peek(&line);
-        let valid = self.tail.seed.holds(at, &line)
-            && header.txid.session >= self.session;
+        let valid = self.tail.seed.holds(at, &line) && header.txid.session >= self.session;
         if !valid || self.store.aborted.contains(&header.txid) {
             self.ended = true;
             return Ok(Step::End);
@@ -205,6 +210,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         Ok(header.map(|header| (header, stored_seal(&line))))
     }
 
+    #[inline(never)]
     fn enter(&mut self, link: Link) -> Result<Option<Step>> {
         let Some((header, seal)) = self.header(&link)? else {
             return Ok(None);
@@ -228,11 +234,6 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     /// Where the log ended.
     pub(crate) fn tail(&self) -> Tail {
         self.tail
-    }
-
-    /// The session of the last record, 0 before the first.
-    pub(crate) fn session(&self) -> u32 {
-        self.session
     }
 
     /// Offset of a link word that leads out of a log that ends before it, if there is one.

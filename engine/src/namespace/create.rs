@@ -6,13 +6,11 @@ use lode_pmem::Medium;
 
 use crate::index::{Extents, hash};
 use crate::inode::{Body as Kind, Directory, File, State, Target, entry_lines, head_of_word};
-use crate::inode::{find_entry, tidy, valid_name};
+use crate::inode::{find_among, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of, text_lines};
 use crate::log::{INLINE, Log, Plan};
 use crate::store::{Purpose, Slot};
-use crate::{
-    Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode,
-};
+use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode};
 
 /// The longest target of a symbolic link that is kept in its log.
 const TARGET_IN_LOG: usize = 136;
@@ -38,7 +36,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             mode::FILE => (Op::Create, head_of_word(u64::from(self.page_class as u8))),
             mode::DIRECTORY => (Op::Mkdir, head_of_word(dir)),
             mode::CHARACTER | mode::BLOCK | mode::FIFO | mode::SOCKET => {
-                (Op::Mknod, head_of_word(new.rdev >> 32 | new.rdev << 32))
+                (Op::Mknod, head_of_word(new.rdev.rotate_left(32)))
             }
             _ => return Err(Error::Invalid),
         };
@@ -97,15 +95,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Whether an entry with this name can be made.
     pub(crate) fn may_enter(&self, parent: &State, name: &[u8]) -> Result<()> {
-        let directory = parent.directory()?;
+        parent.directory()?;
         if parent.dead {
             return Err(Error::NotFound);
         }
-        if find_entry(&self.store, parent, name)?.is_some() {
-            return Err(Error::Exists);
+        let (found, same) = find_among(&self.store, parent, hash(self.store.secret, name), name)?;
+        match found {
+            Some(_) => Err(Error::Exists),
+            None if same >= COLLISIONS_MAX => Err(Error::NoSpace),
+            None => Ok(()),
         }
-        let same = directory.entries.candidates(hash(self.store.secret, name)).count();
-        if same >= COLLISIONS_MAX { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     fn give_birth_in(
@@ -172,6 +171,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// The state of a new inode, and its first record.
+    #[inline(never)]
     fn newborn(&self, log: Log, birth: &Birth<'_>) -> (Box<State>, Body) {
         let time_ns = self.now_ns();
         let kind = birth.mode & mode::TYPE;
@@ -201,7 +201,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let owner = (birth.uid, birth.gid);
         let mode = birth.mode & 0o177_777;
-        let mut state = Box::new(State::new(log, mode, 1, owner, time_ns, body, INLINE));
+        let mut state = State::boxed(log, mode, 1, owner, time_ns, body, INLINE);
         state.rdev = birth.rdev;
         state.size = birth.target.len() as u64;
         if kind == mode::FILE {
@@ -215,6 +215,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Streams a long target to a page of its own, and fences (PROTOCOL I8).
+    #[inline(never)]
     fn stream_target(&self, target: &[u8]) -> Result<crate::space::Run> {
         let run = self.store.take(1, crate::PageClass::Small)?;
         let counters = self.store.counters();

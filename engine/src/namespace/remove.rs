@@ -4,7 +4,7 @@ use lode_pmem::Medium;
 
 use crate::inode::{Body as Kind, Node, State, entry_lines, valid_name};
 use crate::layout::{Body, DEATH_LINE, LINE, Parsed, Txid, slot_at};
-use crate::log::{INLINE, Plan, Placed};
+use crate::log::{INLINE, Placed, Plan};
 use crate::space::Run;
 use crate::store::{Purpose, Tx};
 use crate::{Error, Host, Ino, Op, Pool, Result, mode};

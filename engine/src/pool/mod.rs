@@ -8,6 +8,7 @@ pub(crate) use count::OpCounts;
 pub(crate) use locks::Child;
 pub use report::{CheckReport, ExtentDump, InodeDump, Opening, RecordDump};
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -17,13 +18,11 @@ use lode_pmem::Medium;
 use crate::inode::{Cache, Node};
 use crate::space::Run;
 use crate::store::Store;
-use crate::{
-    Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats,
-};
+use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats};
 
 /// An open pool. All methods may be called from many threads.
 pub struct Pool<M: Medium, H: Host> {
-    pub(crate) store: Store<M, H>,
+    pub(crate) store: Box<Store<M, H>>,
     pub(crate) nodes: Cache<H>,
     pub(crate) options: OpenOptions,
     pub(crate) page_class: PageClass,
@@ -37,7 +36,7 @@ pub struct Pool<M: Medium, H: Host> {
 
 impl<M: Medium, H: Host> Pool<M, H> {
     pub(crate) fn over(
-        store: Store<M, H>,
+        store: Box<Store<M, H>>,
         options: &OpenOptions,
         default_class: PageClass,
         opening: Opening,
@@ -135,7 +134,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Err(Error::ReadOnly) => return Ok(()),
             result => result?,
         }
-        if self.store.quarantine_holds() || self.store.round_bounds_recovery() {
+        if self.store.quarantine_holds() {
             self.count(Op::Round);
             self.store.round()?;
         }

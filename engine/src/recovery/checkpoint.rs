@@ -5,9 +5,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Medium, crc32c};
 
-use crate::layout::{
-    Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment,
-};
+use crate::layout::{Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment};
 use crate::space::Run;
 use crate::store::{Piece, Store};
 use crate::{Error, Host, PAGE_BYTES, PageClass, Result};
@@ -102,9 +100,7 @@ fn parse<M: Medium, H: Host>(
         }
         let at = page * PAGE_BYTES;
         let header = PieceHeader::parse(&store.door.load_line(at)?, &store.seed, at)
-            .filter(|header| {
-                u64::from(header.log2_pages) == log2 && u64::from(header.lane) == lane
-            })
+            .filter(|header| u64::from(header.log2_pages) == log2 && u64::from(header.lane) == lane)
             .ok_or(impossible("checkpoint has an impossible table piece"))?;
         if lane >= u64::from(store.geometry.lanes) {
             return Err(impossible("checkpoint has an impossible table piece"));

@@ -1,14 +1,14 @@
 //! Making a pool (mkfs).
 
+use alloc::boxed::Box;
+
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
-    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, PieceHeader,
-    POOL_PAGES_LEAST, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
+    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, POOL_PAGES_LEAST,
+    PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
 };
-use crate::{
-    Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode,
-};
+use crate::{Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode};
 
 /// The session that a new pool's first records belong to.
 const FIRST_SESSION: u32 = 1;
@@ -37,7 +37,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 }
 
-fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Superblock> {
+#[inline(never)]
+fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Superblock>> {
     let pages = bytes / PAGE_BYTES;
     if pages < POOL_PAGES_LEAST {
         let least = POOL_PAGES_LEAST * PAGE_BYTES;
@@ -65,7 +66,7 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Superb
         uuid[8] = uuid[8] & 0x3f | 0x80;
     }
     let part = (pages / PIECE_PART).max(1);
-    let mut superblock = Superblock {
+    let mut superblock = Box::new(Superblock {
         features: [0; 3],
         uuid,
         secret: random(),
@@ -83,7 +84,7 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Superb
         epoch: 1,
         checkpoint: 0,
         checkpoint_session: 0,
-    };
+    });
     superblock.root = place(&superblock).piece * (PAGE_BYTES / SLOT_BYTES) + 1;
     let geometry = superblock.geometry();
     if geometry.first_page() + 4 > geometry.end_page() {
@@ -100,6 +101,7 @@ fn place(superblock: &Superblock) -> Places {
 }
 
 /// A crash in the middle of making a pool leaves no pool.
+#[inline(never)]
 fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) {
     let counters = lode_pmem::Counters::new();
     for at in Superblock::places(pages) {
@@ -109,6 +111,7 @@ fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) {
     door.fence(&counters);
 }
 
+#[inline(never)]
 fn store_first<M: Medium>(
     door: &Door<M>,
     superblock: &Superblock,
@@ -123,10 +126,8 @@ fn store_first<M: Medium>(
     let piece_bytes = PAGE_BYTES << superblock.piece_log2;
     let lane_bytes = (geometry.first_page() - 1) * PAGE_BYTES;
     let lane_words = u64::from(superblock.lanes) * (2 * LINE + 8);
-    let mut window = door.window(
-        lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 8 * LINE,
-        &counters,
-    );
+    let mut window =
+        door.window(lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 8 * LINE, &counters);
     window.zero_nt(PAGE_BYTES, lane_bytes);
     for lane in 0..superblock.lanes {
         for copy in 0..2 {

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Judges every transaction in doubt; returns those that did not happen. Anything
 /// that no crash explains is noted as damage.
 pub(super) fn judge(scan: &mut Scan) -> Result<Vec<Txid>> {
-    scan.parts.sort_unstable_by_key(|part| (part.header.txid, part.header.part));
+    sort_parts(&mut scan.parts)?;
     let mut aborted: Vec<Txid> = Vec::new();
     let mut damage = Vec::new();
     let mut rest = scan.parts.as_slice();
@@ -27,6 +27,23 @@ pub(super) fn judge(scan: &mut Scan) -> Result<Vec<Txid>> {
         scan.note(error, ino)?;
     }
     Ok(aborted)
+}
+
+/// Sorts lines by transaction and part, by way of their numbers: sorting the lines
+/// themselves would take a large frame of the stack.
+fn sort_parts(parts: &mut Vec<Part>) -> Result<()> {
+    let mut order: Vec<u32> = Vec::new();
+    order.try_reserve_exact(parts.len())?;
+    order.extend(0..u32::try_from(parts.len()).map_err(|_| Error::NoMemory)?);
+    let key = |at: &u32| {
+        parts.get(*at as usize).map(|part| (part.header.txid, part.header.part, part.at))
+    };
+    order.sort_unstable_by_key(key);
+    let mut sorted = Vec::new();
+    sorted.try_reserve_exact(parts.len())?;
+    sorted.extend(order.iter().filter_map(|at| parts.get(*at as usize).copied()));
+    *parts = sorted;
+    Ok(())
 }
 
 /// Judges one transaction by its lines. Returns what is impossible about it, if anything.

@@ -50,6 +50,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 }
 
 /// Step 1: a checkpoint of the superblock's session is all there is to know.
+#[inline(never)]
 fn from_checkpoint<M: Medium, H: Host>(
     store: &Store<M, H>,
     loaded: Loaded,
@@ -75,6 +76,7 @@ fn from_checkpoint<M: Medium, H: Host>(
 }
 
 /// Steps 2 to 10. Step 9 is done file by file when it is first touched (`inode::load`).
+#[inline(never)]
 fn recover<M: Medium, H: Host>(
     store: &mut Store<M, H>,
     read_only: bool,
@@ -141,6 +143,7 @@ fn settle_deferred<M: Medium, H: Host>(
     Ok(())
 }
 
+#[inline(never)]
 fn settle_one<M: Medium, H: Host>(
     scanner: &Scanner<'_, M, H>,
     piece: &Piece,
@@ -157,11 +160,12 @@ fn settle_one<M: Medium, H: Host>(
         return Ok(());
     }
     let walk = Walk::new(store, &identity, head, seal)?;
-    let (walk, state) = load_for_scan(store, walk, &mut |_| ())?;
-    scanner.settle(piece, index, &walk, state, scan)
+    let scanned = load_for_scan(store, walk, &mut |_| ())?;
+    scanner.settle(piece, index, scanned, scan)
 }
 
 /// Without a root there is nothing to show.
+#[inline(never)]
 fn check_root<M: Medium, H: Host>(
     store: &Store<M, H>,
     superblock: &Superblock,

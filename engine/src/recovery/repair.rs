@@ -3,9 +3,9 @@
 use lode_pmem::{Line, Medium};
 
 use super::scan::Scan;
+use crate::Host;
 use crate::layout::{LINE, Link, Txid};
 use crate::store::Store;
-use crate::Host;
 
 /// Erases the lines of aborted transactions and the links past the ends of logs, under
 /// one fence. A crash in between changes no verdict: only parts already doomed change.

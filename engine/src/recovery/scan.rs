@@ -7,10 +7,8 @@ use alloc::vec::Vec;
 use lock_api::Mutex;
 use lode_pmem::Medium;
 
-use crate::inode::{Body as Kind, State, load_for_scan};
-use crate::layout::{
-    Anchor, HEAD_AT, Header, LANE_CHAIN_AT, Link, PieceHeader, Txid, slot_at,
-};
+use crate::inode::{Body as Kind, Scanned, load_for_scan};
+use crate::layout::{Anchor, HEAD_AT, Header, LANE_CHAIN_AT, Link, PieceHeader, Txid, slot_at};
 use crate::log::{Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
 use crate::store::{Piece, Store};
@@ -127,9 +125,8 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             }
             let at = link.page * PAGE_BYTES;
             let line = store.door.load_line(at)?;
-            let header = PieceHeader::parse(&line, &store.seed, at).filter(|header| {
-                u32::from(header.lane) == lane && link.names(header.nonce)
-            });
+            let header = PieceHeader::parse(&line, &store.seed, at)
+                .filter(|header| u32::from(header.lane) == lane && link.names(header.nonce));
             let header = header.ok_or(Error::corrupt("header of a table piece is damaged", at))?;
             let piece = Piece::new(header)?;
             if !store.geometry.holds(piece.run().page, piece.run().pages) {
@@ -173,6 +170,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         scan.merge(merged.into_inner()?)
     }
 
+    #[inline(never)]
     fn slots(&self, number: usize, piece: &Piece, from: u32, to: u32) -> Result<Scan> {
         let mut scan = Scan::new(self.store.geometry.lanes)?;
         for index in from..to {
@@ -196,6 +194,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     }
 
     /// Looks at one slot. `false`: it has lines of a transaction in doubt.
+    #[inline(never)]
     fn inode(&self, piece: &Piece, index: u32, scan: &mut Scan) -> Result<bool> {
         let ino = piece.ino(index);
         let Some((identity, head, _, seal)) = read_identity(self.store, ino)? else {
@@ -214,7 +213,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let mut noted = Ok(());
         let mut last = Txid::default();
         let chain_start = scan.parts.len();
-        let (walk, state) = load_for_scan(self.store, walk, &mut |(at, header)| {
+        let scanned = load_for_scan(self.store, walk, &mut |(at, header)| {
             if header.txid != last {
                 for part in scan.parts.iter_mut().skip(chain_start) {
                     part.followed = true;
@@ -229,14 +228,15 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             }
         })?;
         noted?;
-        self.look_beyond(&walk, scan)?;
+        self.look_beyond(&scanned.walk, scan)?;
         if scan.parts.len() > first_part {
             return Ok(false);
         }
-        self.settle(piece, index, &walk, state, scan)?;
+        self.settle(piece, index, scanned, scan)?;
         Ok(true)
     }
 
+    #[inline(never)]
     fn look_beyond(&self, walk: &Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
         let ino = walk.ino;
         let mut result = Ok(());
@@ -259,10 +259,15 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         &self,
         piece: &Piece,
         index: u32,
-        walk: &Walk<'_, M, H>,
-        state: Option<State>,
+        scanned: Scanned<'_, M, H>,
         scan: &mut Scan,
     ) -> Result<()> {
+        let Scanned { walk, state, cut } = scanned;
+        if cut.is_some() {
+            // Nothing in doubt explains it.
+            let at = walk.tail().at;
+            return Err(Error::corrupt_inode("text of a record is missing", at, walk.ino));
+        }
         let Some(state) = state else { return Ok(()) };
         if let Some(link_at) = walk.link_past_end()? {
             scan.links.try_reserve(1)?;

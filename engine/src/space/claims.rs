@@ -22,11 +22,7 @@ pub(crate) struct Claims {
 /// The words that `run` touches: number of the word and mask of the run's bits in it.
 fn masks(run: Run) -> impl Iterator<Item = (u64, u64)> {
     let end = run.end();
-    let words = if run.pages == 0 {
-        0..0
-    } else {
-        run.page / WORD..end.div_ceil(WORD)
-    };
+    let words = if run.pages == 0 { 0..0 } else { run.page / WORD..end.div_ceil(WORD) };
     words.map(move |word| {
         let low = run.page.saturating_sub(word * WORD);
         let high = (end - word * WORD).min(WORD);
@@ -53,10 +49,7 @@ impl Claims {
     /// The part of `run` inside the pool.
     fn inside(&self, run: Run) -> Run {
         let page = run.page.min(self.pages);
-        Run {
-            page,
-            pages: run.end().min(self.pages) - page,
-        }
+        Run { page, pages: run.end().min(self.pages) - page }
     }
 
     /// Claims all pages of `run`, or none: `Err(page)` is its first page that is claimed
@@ -83,10 +76,7 @@ impl Claims {
             // Another claim came in between: take back what this one has set.
             bits.fetch_and(!(mask & !old), Relaxed);
             let set = (word * WORD).saturating_sub(inside.page);
-            self.release(Run {
-                page: inside.page,
-                pages: set,
-            });
+            self.release(Run { page: inside.page, pages: set });
             return Err(word * WORD + u64::from((old & mask).trailing_zeros()));
         }
         Ok(())
@@ -102,6 +92,7 @@ impl Claims {
     }
 
     /// Whether `page` is claimed; pages outside the pool always are.
+    #[cfg(test)]
     pub(crate) fn is_claimed(&self, page: u64) -> bool {
         page >= self.pages
             || self
@@ -137,10 +128,7 @@ impl Claims {
             let page = self.next(from, end, false);
             from = self.next(page, end, true);
             if page < from {
-                each(Run {
-                    page,
-                    pages: from - page,
-                })?;
+                each(Run { page, pages: from - page })?;
             }
         }
         Ok(())

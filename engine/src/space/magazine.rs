@@ -19,10 +19,7 @@ pub(super) struct Batch {
 impl Batch {
     /// An empty batch.
     pub(super) fn new() -> Self {
-        Self {
-            pages: [0; BATCH],
-            count: 0,
-        }
+        Self { pages: [0; BATCH], count: 0 }
     }
 
     /// The pages, ascending.
@@ -42,10 +39,7 @@ pub(super) struct Magazine {
 impl Magazine {
     /// An empty magazine.
     pub(super) fn new() -> Self {
-        Self {
-            pages: [0; CAPACITY],
-            count: 0,
-        }
+        Self { pages: [0; CAPACITY], count: 0 }
     }
 
     /// Pages in it.

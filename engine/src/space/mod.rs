@@ -10,7 +10,6 @@
 //! region. On top, each lane has a *magazine* of ready single pages under the lane's lock.
 //! Order of locks: one lane, then one region. No two lanes or two regions are ever held at once.
 
-
 mod claims;
 mod magazine;
 #[cfg(test)]
@@ -116,22 +115,12 @@ impl<H: Host> Space<H> {
             balance: AtomicU64::new(0),
         })?;
         let freed = Claims::new(end_page)?;
-        Ok(Self {
-            first: first_page,
-            end: end_page,
-            base,
-            region_pages,
-            regions,
-            lanes,
-            freed,
-        })
+        Ok(Self { first: first_page, end: end_page, base, region_pages, regions, lanes, freed })
     }
 
     /// The lane with this number; numbers wrap around.
     fn lane(&self, lane: usize) -> Result<&Lane<H>> {
-        let lane = lane
-            .checked_rem(self.lanes.len())
-            .and_then(|lane| self.lanes.get(lane));
+        let lane = lane.checked_rem(self.lanes.len()).and_then(|lane| self.lanes.get(lane));
         lane.ok_or(Error::Invalid)
     }
 
@@ -144,24 +133,15 @@ impl<H: Host> Space<H> {
 
     /// The region with the most free pages.
     fn fullest(&self) -> usize {
-        let free = self
-            .regions
-            .iter()
-            .map(|region| region.free.load(Relaxed))
-            .enumerate();
-        free.max_by_key(|&(_, free)| free)
-            .map_or(0, |(region, _)| region)
+        let free = self.regions.iter().map(|region| region.free.load(Relaxed)).enumerate();
+        free.max_by_key(|&(_, free)| free).map_or(0, |(region, _)| region)
     }
 
     /// What `what` finds in the home region of `lane`, the fullest one, or any other.
     fn search<R>(&self, lane: usize, mut what: impl FnMut(&mut Tree) -> Option<R>) -> Option<R> {
         let mut look = |number: usize| {
             let region = self.regions.get(number)?;
-            if region.free.load(Relaxed) == 0 {
-                None
-            } else {
-                region.with(&mut what)
-            }
+            if region.free.load(Relaxed) == 0 { None } else { region.with(&mut what) }
         };
         let home = self.home(lane);
         if let Some(found) = look(home) {
@@ -183,19 +163,11 @@ impl<H: Host> Space<H> {
         while rest.pages > 0 {
             let number = (rest.page - self.base) / self.region_pages;
             let border = self.base + (number + 1) * self.region_pages;
-            let part = Run {
-                page: rest.page,
-                pages: rest.pages.min(border - rest.page),
-            };
-            let region = usize::try_from(number)
-                .ok()
-                .and_then(|number| self.regions.get(number));
+            let part = Run { page: rest.page, pages: rest.pages.min(border - rest.page) };
+            let region = usize::try_from(number).ok().and_then(|number| self.regions.get(number));
             let region = region.ok_or(Error::corrupt("page outside the pool freed", 0))?;
             region.with(|tree| tree.insert(part)).map_err(freed_twice)?;
-            rest = Run {
-                page: part.end(),
-                pages: rest.pages - part.pages,
-            };
+            rest = Run { page: part.end(), pages: rest.pages - part.pages };
         }
         Ok(())
     }
@@ -287,10 +259,9 @@ impl<H: Host> Space<H> {
         let own = self.lane(lane)?;
         let page = match self.take_ready(lane, own) {
             Some(page) => page,
-            None => self
-                .steal(lane)
-                .or_else(|| self.take_ready(lane, own))
-                .ok_or(Error::NoSpace)?,
+            None => {
+                self.steal(lane).or_else(|| self.take_ready(lane, own)).ok_or(Error::NoSpace)?
+            }
         };
         Ok(self.taken(own, Run { page, pages: 1 }))
     }
@@ -338,9 +309,7 @@ impl<H: Host> Space<H> {
         let balances = self.lanes.iter().map(|lane| lane.balance.load(Relaxed));
         let sum = balances.fold(0u64, u64::wrapping_add);
         // While others take and give, the sum may be off by what they move, even below zero.
-        u64::try_from(sum.cast_signed())
-            .unwrap_or(0)
-            .min(self.end - self.first)
+        u64::try_from(sum.cast_signed()).unwrap_or(0).min(self.end - self.first)
     }
 
     /// Calls `each` with every free extent, in address order. Empties the magazines first. No

@@ -81,10 +81,7 @@ fn free_runs(space: &Space<TestHost>) -> Vec<Run> {
 /// The runs of `true` in a model.
 fn model_runs(free: &[bool]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    for page in (0..free.len())
-        .filter(|&page| free[page])
-        .map(|page| page as u64)
-    {
+    for page in (0..free.len()).filter(|&page| free[page]).map(|page| page as u64) {
         match runs.last_mut() {
             Some(last) if last.end() == page => last.pages += 1,
             _ => runs.push(run(page, 1)),
@@ -122,14 +119,8 @@ fn regions_follow_the_size_of_the_pool() {
         assert_eq!(space.free_pages(), 0);
         assert_eq!(space.take(0, 1, PageClass::Small), Err(Error::NoSpace));
     }
-    assert!(matches!(
-        Space::<TestHost>::new(1, 5, 4),
-        Err(Error::Invalid)
-    ));
-    assert!(matches!(
-        Space::<TestHost>::new(1, 0, u64::MAX),
-        Err(Error::Invalid)
-    ));
+    assert!(matches!(Space::<TestHost>::new(1, 5, 4), Err(Error::Invalid)));
+    assert!(matches!(Space::<TestHost>::new(1, 0, u64::MAX), Err(Error::Invalid)));
 }
 
 /// A space beside a plain model of it, and what was taken of both.
@@ -145,11 +136,7 @@ impl Traffic {
     fn take(&mut self, lane: usize) {
         let dice = &mut self.dice;
         let huge = dice.roll(50) == 0;
-        let class = if huge {
-            PageClass::Huge
-        } else {
-            PageClass::Small
-        };
+        let class = if huge { PageClass::Huge } else { PageClass::Small };
         let pages = match dice.roll(10) {
             _ if huge => CHUNK * (1 + dice.roll(2)),
             0 => 1 + dice.roll(2000),
@@ -192,18 +179,12 @@ impl Traffic {
         if run.pages > 1 && dice.roll(2) == 0 {
             let pages = 1 + dice.roll(run.pages - 1);
             self.held.push(Run { pages, ..run });
-            run = Run {
-                page: run.page + pages,
-                pages: run.pages - pages,
-            };
+            run = Run { page: run.page + pages, pages: run.pages - pages };
         }
         self.space.give(lane, run).unwrap();
         self.free[run.page as usize..run.end() as usize].fill(true);
         let page = run.page + dice.roll(run.pages);
-        assert!(is_corrupt(
-            self.space.give(lane, Run { page, pages: 1 }),
-            page
-        ));
+        assert!(is_corrupt(self.space.give(lane, Run { page, pages: 1 }), page));
     }
 
     /// Asserts that space and model agree.
@@ -223,12 +204,7 @@ fn random_traffic_matches_a_plain_model() {
         let space = full(1 + seed as usize % 4, first, end);
         let mut free = vec![false; end as usize];
         free[first as usize..].fill(true);
-        let mut traffic = Traffic {
-            space,
-            free,
-            held: Vec::new(),
-            dice: Dice(seed * 7919),
-        };
+        let mut traffic = Traffic { space, free, held: Vec::new(), dice: Dice(seed * 7919) };
         for step in 0..20_000u64 {
             let lane = traffic.dice.roll(9) as usize;
             // Waves, so that the space gets full and empty.
@@ -270,20 +246,12 @@ fn single_pages_leave_chunks_whole() {
         if held.len() < half && (held.len() < half / 2 || dice.roll(2) == 0) {
             held.push(space.take(lane, 1, PageClass::Small).unwrap());
         } else {
-            space
-                .give(
-                    lane,
-                    held.swap_remove(dice.roll(held.len() as u64) as usize),
-                )
-                .unwrap();
+            space.give(lane, held.swap_remove(dice.roll(held.len() as u64) as usize)).unwrap();
         }
     }
     // Half of the chunks were never needed, but for what waits in four magazines.
     let left = whole(&space);
-    assert!(
-        left >= chunks / 2 - 1,
-        "{left} whole chunks of {chunks} at half fill"
-    );
+    assert!(left >= chunks / 2 - 1, "{left} whole chunks of {chunks} at half fill");
     verify(&space);
     for run in held {
         space.give(1, run).unwrap();
@@ -303,10 +271,7 @@ fn chunks_return_when_wholly_free_and_magazines_are_settled_for_them() {
         space.give((run.page % 2) as usize, run).unwrap();
     }
     // The last of them are still in magazines.
-    assert_eq!(
-        space.take(1, 4 * CHUNK, PageClass::Huge),
-        Ok(run(0, 4 * CHUNK))
-    );
+    assert_eq!(space.take(1, 4 * CHUNK, PageClass::Huge), Ok(run(0, 4 * CHUNK)));
     assert_eq!(space.free_pages(), 0);
 }
 
@@ -317,11 +282,7 @@ fn magazine_gives_ascending_pages() {
         assert_eq!(space.take(1, 1, PageClass::Small), Ok(run(100 + page, 1)));
     }
     space.give(1, run(150, 1)).unwrap();
-    assert_eq!(
-        space.take(1, 1, PageClass::Small),
-        Ok(run(150, 1)),
-        "last in, first out"
-    );
+    assert_eq!(space.take(1, 1, PageClass::Small), Ok(run(150, 1)), "last in, first out");
 }
 
 #[test]
@@ -343,11 +304,7 @@ fn dry_lanes_steal_from_magazines() {
     }
     space.give(0, run(20, 1)).unwrap();
     space.give(0, run(21, 1)).unwrap();
-    assert_eq!(
-        space.take_some(2, 9),
-        Ok(run(20, 2)),
-        "magazines are settled for it"
-    );
+    assert_eq!(space.take_some(2, 9), Ok(run(20, 2)), "magazines are settled for it");
 }
 
 #[test]
@@ -363,10 +320,7 @@ fn freeing_twice_changes_nothing() {
     assert!(is_corrupt(space.add_free(run(big.page, 400)), hole));
     assert_eq!((space.free_pages(), free_runs(&space)), before);
     space.give(0, one).unwrap();
-    assert!(
-        is_corrupt(space.give(1, one), one.page),
-        "seen in a magazine too"
-    );
+    assert!(is_corrupt(space.give(1, one), one.page), "seen in a magazine too");
     space.give(0, run(big.page, 300)).unwrap();
     space.give(0, run(hole + 1, 299)).unwrap();
     assert_eq!(free_runs(&space), [run(16, 10 * CHUNK - 16)]);
@@ -389,14 +343,8 @@ fn freeing_outside_the_pool_changes_nothing() {
         (u64::MAX, 1),
         (u64::MAX, u64::MAX),
     ] {
-        assert!(matches!(
-            space.give(0, run(page, pages)),
-            Err(Error::Corrupt(_))
-        ));
-        assert!(matches!(
-            space.add_free(run(page, pages)),
-            Err(Error::Corrupt(_))
-        ));
+        assert!(matches!(space.give(0, run(page, pages)), Err(Error::Corrupt(_))));
+        assert!(matches!(space.add_free(run(page, pages)), Err(Error::Corrupt(_))));
     }
     assert_eq!((space.free_pages(), free_runs(&space)), before);
     verify(&space);
@@ -411,10 +359,7 @@ fn impossible_requests_are_refused() {
         assert_eq!(space.take(0, 10 * CHUNK, class), Err(Error::NoSpace));
     }
     assert_eq!(space.take_some(0, 0), Err(Error::Invalid));
-    assert_eq!(
-        space.take_some(usize::MAX, u64::MAX).unwrap().pages,
-        9 * CHUNK
-    );
+    assert_eq!(space.take_some(usize::MAX, u64::MAX).unwrap().pages, 9 * CHUNK);
 }
 
 #[test]
@@ -424,16 +369,11 @@ fn runs_cross_region_borders_only_when_freed() {
     assert_eq!(space.regions.len(), 4);
     assert_eq!(space.region_pages, border);
     assert_eq!(free_runs(&space), [run(1, 8 * GIANT - 1)]);
-    let homes: Vec<u64> = (0..8)
-        .map(|lane| space.take(lane, 1, PageClass::Small).unwrap().page / border)
-        .collect();
+    let homes: Vec<u64> =
+        (0..8).map(|lane| space.take(lane, 1, PageClass::Small).unwrap().page / border).collect();
     assert_eq!(homes, [0, 1, 2, 3, 0, 1, 2, 3]);
     let giant = space.take(1, GIANT, PageClass::Giant).unwrap();
-    assert_eq!(
-        giant,
-        run(3 * GIANT, GIANT),
-        "the other giant of region 1 was broken up"
-    );
+    assert_eq!(giant, run(3 * GIANT, GIANT), "the other giant of region 1 was broken up");
     let two = space.take(1, 2 * GIANT, PageClass::Giant);
     assert_eq!(two, Err(Error::NoSpace), "each region has lost a page");
     space.give(2, giant).unwrap();
@@ -458,28 +398,15 @@ fn dry_home_region_falls_back_to_any_other() {
     space.add_free(run(2 * border + 8, 3)).unwrap();
     space.add_free(run(3 * border + 8, 100)).unwrap();
     space.add_free(run(border + 8, 40)).unwrap();
-    assert_eq!(
-        space.take(0, 1, PageClass::Small),
-        Ok(run(3 * border + 8, 1)),
-        "the fullest"
-    );
+    assert_eq!(space.take(0, 1, PageClass::Small), Ok(run(3 * border + 8, 1)), "the fullest");
     // 31 more pages of that region are in the magazine now: it is emptied for a longer run.
-    assert_eq!(
-        space.take(0, 90, PageClass::Small),
-        Ok(run(3 * border + 9, 90))
-    );
+    assert_eq!(space.take(0, 90, PageClass::Small), Ok(run(3 * border + 9, 90)));
     assert_eq!(space.take(0, 40, PageClass::Small), Ok(run(border + 8, 40)));
     // The fullest region has none so long, and neither has the home region.
     space.give(0, run(3 * border + 10, 2)).unwrap();
-    assert_eq!(
-        space.take(0, 9, PageClass::Small),
-        Ok(run(3 * border + 99, 9))
-    );
+    assert_eq!(space.take(0, 9, PageClass::Small), Ok(run(3 * border + 99, 9)));
     space.give(0, run(3 * border + 14, 2)).unwrap();
-    assert_eq!(
-        space.take(0, 3, PageClass::Small),
-        Ok(run(2 * border + 8, 3))
-    );
+    assert_eq!(space.take(0, 3, PageClass::Small), Ok(run(2 * border + 8, 3)));
     assert_eq!(space.take_some(0, 100).map(|run| run.pages), Ok(2));
     assert_eq!(space.take_some(0, 100).map(|run| run.pages), Ok(2));
     assert_eq!(space.free_pages(), 0);
@@ -488,15 +415,8 @@ fn dry_home_region_falls_back_to_any_other() {
 #[test]
 fn histogram_counts_extents_by_size() {
     let space = Space::<TestHost>::new(2, 0, 3 << 20).unwrap();
-    for (page, pages) in [
-        (1, 1),
-        (4, 1),
-        (10, 2),
-        (20, 3),
-        (30, 4),
-        (100, 512),
-        (1 << 20, 2 << 20),
-    ] {
+    for (page, pages) in [(1, 1), (4, 1), (10, 2), (20, 3), (30, 4), (100, 512), (1 << 20, 2 << 20)]
+    {
         space.add_free(run(page, pages)).unwrap();
     }
     let mut expected = [0; 20];

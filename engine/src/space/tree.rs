@@ -45,23 +45,14 @@ pub(super) struct Tree {
 fn aligned(run: Run, block: u64) -> Option<Run> {
     let low = run.page.div_ceil(block) * block;
     let high = run.end() / block * block;
-    (high > low).then(|| Run {
-        page: low,
-        pages: high - low,
-    })
+    (high > low).then(|| Run { page: low, pages: high - low })
 }
 
 /// What `run` has before and behind its part `inner`.
 fn around(run: Run, inner: Run) -> [Run; 2] {
     [
-        Run {
-            page: run.page,
-            pages: inner.page - run.page,
-        },
-        Run {
-            page: inner.end(),
-            pages: run.end() - inner.end(),
-        },
+        Run { page: run.page, pages: inner.page - run.page },
+        Run { page: inner.end(), pages: run.end() - inner.end() },
     ]
 }
 
@@ -182,10 +173,7 @@ impl Tree {
         let mut joined = run;
         if let Some(before) = before.filter(|before| before.end() == run.page) {
             self.index(before, false);
-            joined = Run {
-                page: before.page,
-                pages: before.pages + joined.pages,
-            };
+            joined = Run { page: before.page, pages: before.pages + joined.pages };
         }
         if let Some(behind) = behind.filter(|behind| behind.page == run.end()) {
             self.index(behind, false);
@@ -252,10 +240,7 @@ impl Tree {
             return None;
         }
         if let Some(fragment) = best(&self.fragments, pages) {
-            return self.cut(Run {
-                page: fragment.page,
-                pages,
-            });
+            return self.cut(Run { page: fragment.page, pages });
         }
         let body = pages / CHUNK * CHUNK;
         if body > 0 {
@@ -287,10 +272,7 @@ impl Tree {
         let mut fresh = Tree::default();
         let mut end = 0;
         for (&page, &pages) in &self.extents {
-            assert!(
-                pages > 0 && (page > end || end == 0),
-                "extents touch or overlap"
-            );
+            assert!(pages > 0 && (page > end || end == 0), "extents touch or overlap");
             end = page + pages;
             fresh.index(Run { page, pages }, true);
             fresh.free += pages;

@@ -16,6 +16,7 @@ pub(crate) use superblock::{read_superblock, write_superblock};
 pub(crate) use table::{Piece, Slot, Table};
 pub(crate) use tx::Tx;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -53,13 +54,14 @@ pub(crate) struct Store<M: Medium, H: Host> {
 
 impl<M: Medium, H: Host> Store<M, H> {
     /// A store over a pool with this superblock; nothing is free and no inode known yet.
-    pub(crate) fn new(door: Door<M>, host: H, superblock: &Superblock) -> Result<Self> {
+    #[inline(never)]
+    pub(crate) fn new(door: Door<M>, host: H, superblock: &Superblock) -> Result<Box<Self>> {
         let geometry = superblock.geometry();
         let used = (host.cpus().max(1) as u64).min(u64::from(geometry.lanes)) as usize;
         let seed = superblock.seed();
         let rounds = round::Rounds::read(&door, &seed, &geometry)?;
         let words = |from: usize| crate::layout::secret_word(&superblock.secret, from);
-        Ok(Self {
+        Ok(Box::new(Self {
             seed,
             secret: [words(0), words(8)],
             root: superblock.root,
@@ -80,7 +82,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             geometry,
             door,
             host,
-        })
+        }))
     }
 
     /// The lane that suits this thread now.

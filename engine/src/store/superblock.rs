@@ -1,5 +1,7 @@
 //! Reading and writing the two superblock copies.
 
+use alloc::boxed::Box;
+
 use lode_pmem::{Counters, Door, Medium};
 
 use crate::layout::{FEATURES_READ_ONLY, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock};
@@ -9,7 +11,7 @@ use crate::{Error, PAGE_BYTES, Result, Unusable};
 pub(crate) fn read_superblock<M: Medium>(
     door: &Door<M>,
     read_only: bool,
-) -> Result<(Superblock, bool)> {
+) -> Result<(Box<Superblock>, bool)> {
     let least = POOL_PAGES_LEAST * PAGE_BYTES;
     if door.bytes() < least {
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
@@ -38,9 +40,9 @@ pub(crate) fn read_superblock<M: Medium>(
     Ok((superblock, one_bad))
 }
 
-type Copy = core::result::Result<Superblock, Unusable>;
+type Copy = core::result::Result<Box<Superblock>, Unusable>;
 
-fn choose(first: Copy, second: Copy) -> Result<(Superblock, bool)> {
+fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
     match (first, second) {
         (Ok(a), Ok(b)) => {
             if a.uuid != b.uuid || a.pages != b.pages || a.lanes != b.lanes {
@@ -61,10 +63,11 @@ fn choose(first: Copy, second: Copy) -> Result<(Superblock, bool)> {
     }
 }
 
+#[inline(never)]
 fn read_copy<M: Medium>(door: &Door<M>, at: u64) -> Result<Copy> {
     let mut raw = [0u8; SUPERBLOCK_BYTES];
     match door.load(at, &mut raw) {
-        Ok(()) => Ok(Superblock::parse(&raw)),
+        Ok(()) => Ok(Superblock::parse(&raw).map(Box::new)),
         Err(lode_pmem::MediaError::Poisoned { .. }) => Ok(Err(Unusable::BadSuperblock)),
         Err(error) => Err(error.into()),
     }

@@ -10,9 +10,7 @@ use lock_api::{Mutex, RwLock};
 use lode_pmem::Medium;
 
 use super::Store;
-use crate::layout::{
-    Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader, SLOT_BYTES, ino_of,
-};
+use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader, SLOT_BYTES, ino_of};
 use crate::space::Run;
 use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result};
 
@@ -358,9 +356,10 @@ impl<M: Medium, H: Host> Store<M, H> {
                     Some(before) => before.piece.next_at(),
                     None => self.geometry.lane_at(lane as u32) + LANE_CHAIN_AT,
                 };
-                let next = chain.pieces.get(at + 1).map(|next| {
-                    Link::new(next.piece.header.page, next.piece.header.nonce, false)
-                });
+                let next = chain
+                    .pieces
+                    .get(at + 1)
+                    .map(|next| Link::new(next.piece.header.page, next.piece.header.nonce, false));
                 self.store_link(link_at, next);
                 self.door.fence(self.counters());
                 let slots = chain.pieces.remove(at);

@@ -58,12 +58,8 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
         self.header.txid
     }
 
-    /// The part that the next record line will be.
-    pub(crate) fn next_part(&self) -> u16 {
-        self.header.part
-    }
-
     /// Stores the next record line at offset `at`. Returns its seal.
+    #[inline(never)]
     pub(crate) fn record(&mut self, at: u64, seed: &LogSeed, body: &Body) -> u64 {
         assert!(self.header.part < self.header.parts, "transaction has more lines than it said");
         let mut line = body.encode(&self.header);

@@ -160,6 +160,13 @@ impl Shared {
         loop {
             let accepted = listener.accept();
             if self.stopping.load(Ordering::Acquire) {
+                // Who has asked before the end is told of it.
+                let _ = listener.set_nonblocking(true);
+                let mut waiting = accepted.ok();
+                while let Some((stream, _)) = waiting {
+                    self.start(stream);
+                    waiting = listener.accept().ok();
+                }
                 return;
             }
             match accepted {

@@ -8,10 +8,10 @@ use std::time::SystemTime;
 
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags,
-    PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents,
+    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use lode_engine::{Host, mode};
 use lode_pmem::Medium;
@@ -20,7 +20,9 @@ use super::attributes::Asked;
 use super::{LodeFs, MAX_WRITE};
 
 /// What the kernel is asked to do, where it can.
-const WANTED: [InitFlags; 7] = [
+const WANTED: [InitFlags; 8] = [
+    // What goes around the page cache can be mapped all the same.
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
     // Many requests of one file or directory at a time.
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_ASYNC_DIO,
@@ -53,7 +55,6 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
             }
         }
         let can = config.capabilities();
-        self.silent_open = can.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
         self.silent_opendir = can.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         // Each of these takes the nearest that is possible when it refuses.
         if let Err(most) = config.set_max_write(MAX_WRITE) {
@@ -90,7 +91,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         size: Option<u64>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        ctime: Option<SystemTime>,
+        _ctime: Option<SystemTime>,
         _fh: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
@@ -98,7 +99,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.do_setattr(ino, Asked { mode, uid, gid, size, atime, mtime, ctime }, reply);
+        self.do_setattr(ino, Asked { mode, uid, gid, size, atime, mtime }, reply);
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -177,13 +178,15 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         self.do_link(ino, newparent, newname, reply);
     }
 
-    /// The kernel opens without asking from now on; pages stay cached.
-    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        if self.silent_open {
-            reply.error(Errno::ENOSYS);
-        } else {
-            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
-        }
+    /// What is opened for writing goes around the kernel's page cache: through it, a write
+    /// that begins inside a page that is not cached arrives in two pieces, cut at the end of
+    /// that page, and so is not atomic. Pages of what is only read stay cached.
+    fn open(&self, _req: &Request, _ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let flags = match flags.acc_mode() {
+            OpenAccMode::O_RDONLY => FopenFlags::FOPEN_KEEP_CACHE,
+            _ => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        };
+        reply.opened(FileHandle(0), flags | FopenFlags::FOPEN_NOFLUSH);
     }
 
     /// The kernel makes files by `mknod` from now on, and opens them without asking.
@@ -216,7 +219,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -226,7 +229,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.do_write(ino, offset, data, reply);
+        self.do_write(ino, offset, data, req.uid(), reply);
     }
 
     /// What was answered is durable: nothing to do at a close. The kernel still writes

@@ -68,9 +68,7 @@ impl<M: Medium, H: Host> State<M, H> {
 /// The file system that fuser calls.
 pub struct LodeFs<M: Medium, H: Host> {
     state: Arc<State<M, H>>,
-    /// The kernel can be told to open files without asking.
-    silent_open: bool,
-    /// The same of directories.
+    /// The kernel can be told to open directories without asking.
     silent_opendir: bool,
 }
 
@@ -84,7 +82,7 @@ struct Named {
 impl<M: Medium, H: Host> LodeFs<M, H> {
     /// A file system on `state`.
     pub fn new(state: Arc<State<M, H>>) -> Self {
-        Self { state, silent_open: false, silent_opendir: false }
+        Self { state, silent_opendir: false }
     }
 
     fn pool(&self) -> &Pool<M, H> {

@@ -187,9 +187,7 @@ pub(crate) unsafe fn bytes(base: *const u8, at: u64, into: &mut [u8]) -> Result<
 
 #[cold]
 fn poisoned(base: *const u8, at: u64, fault: u64) -> MediaError {
-    MediaError::Poisoned {
-        at: fault.saturating_sub(base as u64).max(at),
-    }
+    MediaError::Poisoned { at: fault.saturating_sub(base as u64).max(at) }
 }
 
 /// For the signal handler: if `context` is within a load, and the `unit` bytes around

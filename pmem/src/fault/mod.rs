@@ -102,13 +102,7 @@ unsafe fn error_unit(info: &libc::siginfo_t) -> u64 {
         return 1;
     }
     // SAFETY: this code carries a 16-bit log2 there, well inside the struct.
-    let log2 = unsafe {
-        std::ptr::from_ref(info)
-            .cast::<u8>()
-            .add(LSB_AT)
-            .cast::<u16>()
-            .read()
-    };
+    let log2 = unsafe { std::ptr::from_ref(info).cast::<u8>().add(LSB_AT).cast::<u16>().read() };
     1u64.checked_shl(u32::from(log2)).unwrap_or(1)
 }
 
@@ -123,13 +117,7 @@ unsafe fn grant_load(info: &libc::siginfo_t, context: *mut libc::ucontext_t) -> 
         return false;
     }
     // SAFETY: this code carries the key as 32 bits there, well inside the struct.
-    let key = unsafe {
-        std::ptr::from_ref(info)
-            .cast::<u8>()
-            .add(KEY_AT)
-            .cast::<u32>()
-            .read()
-    };
+    let key = unsafe { std::ptr::from_ref(info).cast::<u8>().add(KEY_AT).cast::<u32>().read() };
     // SAFETY: as the caller promises.
     let error_code = unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] };
     // SAFETY: as the caller promises.
@@ -165,11 +153,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc:
             // SAFETY: a zeroed sigaction asks for the default action.
             unsafe {
                 let sent = (*info).si_code <= 0;
-                if sent
-                    && before
-                        .get()
-                        .is_some_and(|old| old.sa_sigaction == libc::SIG_IGN)
-                {
+                if sent && before.get().is_some_and(|old| old.sa_sigaction == libc::SIG_IGN) {
                     return;
                 }
                 let default: libc::sigaction = std::mem::zeroed();

@@ -108,10 +108,7 @@ impl fmt::Display for WriteBack {
 impl fmt::Display for FlushStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Instructions {
-                line_store,
-                write_back,
-            } => write!(f, "{line_store}+{write_back}"),
+            Self::Instructions { line_store, write_back } => write!(f, "{line_store}+{write_back}"),
             Self::Msync => f.write_str("msync"),
         }
     }
@@ -140,9 +137,8 @@ impl FromStr for FlushStrategy {
             return Ok(Self::Msync);
         }
         let unknown = |_| UnknownStrategy(text.to_owned());
-        let (line_store, write_back) = text
-            .split_once('+')
-            .ok_or_else(|| UnknownStrategy(text.to_owned()))?;
+        let (line_store, write_back) =
+            text.split_once('+').ok_or_else(|| UnknownStrategy(text.to_owned()))?;
         Ok(Self::Instructions {
             line_store: line_store.parse().map_err(unknown)?,
             write_back: write_back.parse().map_err(unknown)?,
@@ -157,10 +153,7 @@ impl FlushStrategy {
         let mut all = Vec::new();
         for line_store in LineStore::ALL {
             for write_back in WriteBack::ALL {
-                all.push(Self::Instructions {
-                    line_store,
-                    write_back,
-                });
+                all.push(Self::Instructions { line_store, write_back });
             }
         }
         all.push(Self::Msync);
@@ -171,12 +164,8 @@ impl FlushStrategy {
     /// The best instructions of `cpu`; `caches_survive` says that caches survive a
     /// power failure, so that nothing need be written back.
     pub(crate) fn best(cpu: CpuFeatures, caches_survive: bool) -> Self {
-        let line_store = LineStore::ALL
-            .into_iter()
-            .find(|&one| cpu.has_line_store(one));
-        let write_back = WriteBack::ALL
-            .into_iter()
-            .find(|&one| cpu.has_write_back(one));
+        let line_store = LineStore::ALL.into_iter().find(|&one| cpu.has_line_store(one));
+        let write_back = WriteBack::ALL.into_iter().find(|&one| cpu.has_write_back(one));
         Self::Instructions {
             line_store: line_store.unwrap_or(LineStore::Sse2),
             write_back: match write_back {
@@ -210,23 +199,12 @@ mod tests {
     fn names_read_back() {
         for line_store in LineStore::ALL {
             for write_back in WriteBack::ALL {
-                let one = FlushStrategy::Instructions {
-                    line_store,
-                    write_back,
-                };
+                let one = FlushStrategy::Instructions { line_store, write_back };
                 assert_eq!(one.to_string().parse(), Ok(one));
             }
         }
         assert_eq!("msync".parse(), Ok(FlushStrategy::Msync));
-        for wrong in [
-            "",
-            "+",
-            "sse2",
-            "sse2+",
-            "sse3+clwb",
-            "clwb+sse2",
-            "msync+clwb",
-        ] {
+        for wrong in ["", "+", "sse2", "sse2+", "sse3+clwb", "clwb+sse2", "msync+clwb"] {
             let error = wrong.parse::<FlushStrategy>().unwrap_err();
             assert!(error.to_string().contains("movdir64b"), "{error}");
         }
@@ -235,10 +213,7 @@ mod tests {
     #[test]
     fn a_cpu_with_nothing_special_streams_by_sse2_and_flushes_by_clflush() {
         let plain = CpuFeatures::default();
-        assert_eq!(
-            FlushStrategy::best(plain, false).to_string(),
-            "sse2+clflush"
-        );
+        assert_eq!(FlushStrategy::best(plain, false).to_string(), "sse2+clflush");
         assert_eq!(FlushStrategy::best(plain, true).to_string(), "sse2+none");
         let wish: FlushStrategy = "avx512+clwb".parse().unwrap();
         assert_eq!(wish.missing_on(plain), Some("avx512"));

@@ -57,9 +57,7 @@ impl Dirty {
         loop {
             let (first, last) = unpack(span);
             let wider = pack(first.min(page), last.max(page));
-            match self
-                .span
-                .compare_exchange_weak(span, wider, Ordering::SeqCst, Ordering::Relaxed)
+            match self.span.compare_exchange_weak(span, wider, Ordering::SeqCst, Ordering::Relaxed)
             {
                 Ok(_) => return,
                 Err(now) => span = now,
@@ -135,9 +133,7 @@ mod tests {
     fn a_failed_sync_fails_all_later_ones() {
         let dirty = dirty();
         dirty.mark(0);
-        dirty
-            .sync(|_, _| Err(io::Error::other("disk")))
-            .unwrap_err();
+        dirty.sync(|_, _| Err(io::Error::other("disk"))).unwrap_err();
         dirty.sync(|_, _| Ok(())).unwrap_err();
     }
 
@@ -159,9 +155,7 @@ mod tests {
                 })
             });
             wait.recv().unwrap();
-            dirty
-                .sync(|_, _| panic!("nothing is left to sync"))
-                .unwrap();
+            dirty.sync(|_, _| panic!("nothing is left to sync")).unwrap();
             assert!(synced.load(Ordering::SeqCst));
         });
     }

@@ -24,13 +24,8 @@ impl Durability {
     ///
     /// An ordinary file under `msync` is worth what the disk below it is.
     pub(crate) fn of(kind: RegionKind, strategy: FlushStrategy, caches_survive: bool) -> Self {
-        let unflushed = matches!(
-            strategy,
-            FlushStrategy::Instructions {
-                write_back: WriteBack::None,
-                ..
-            }
-        );
+        let unflushed =
+            matches!(strategy, FlushStrategy::Instructions { write_back: WriteBack::None, .. });
         match (kind, strategy) {
             (RegionKind::Anonymous, _) => Self::None,
             (RegionKind::Tmpfs | RegionKind::Hugetlb, _) => Self::ProcessCrash,

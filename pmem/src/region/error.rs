@@ -88,11 +88,7 @@ pub enum RegionError {
 
 impl RegionError {
     pub(super) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            doing,
-            path: path.to_owned(),
-            source,
-        }
+        Self::Io { doing, path: path.to_owned(), source }
     }
 }
 
@@ -110,20 +106,12 @@ impl fmt::Display for RegionError {
                 write!(f, "no space for the {bytes} bytes of {}", path.display())
             }
             Self::Exists { path } => write!(f, "{} exists already", path.display()),
-            Self::TooSmall {
-                path,
-                bytes,
-                bytes_min,
-            } => write!(
+            Self::TooSmall { path, bytes, bytes_min } => write!(
                 f,
                 "{} is too small: {bytes} bytes, at least {bytes_min} are needed",
                 path.display()
             ),
-            Self::TooLarge {
-                path,
-                bytes,
-                bytes_max,
-            } => write!(
+            Self::TooLarge { path, bytes, bytes_max } => write!(
                 f,
                 "{} is too large: {bytes} bytes, at most {bytes_max} are possible",
                 path.display()
@@ -139,11 +127,7 @@ impl fmt::Display for RegionError {
                 write!(f, "flush strategy msync: does nothing for {kind}")
             }
             Self::NoWindows { mode, why } => write!(f, "window mode {mode}: {why}"),
-            Self::Io {
-                doing,
-                path,
-                source,
-            } => {
+            Self::Io { doing, path, source } => {
                 write!(f, "{doing} {}: {source}", path.display())
             }
         }

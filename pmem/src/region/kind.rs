@@ -64,13 +64,10 @@ impl Source {
         if file_type.is_file() {
             Self::of_file(file, &metadata).map_err(io)
         } else if file_type.is_char_device() {
-            Self::of_dax_device(&metadata).ok_or_else(|| RegionError::NotARegion {
-                path: path.to_owned(),
-            })
+            Self::of_dax_device(&metadata)
+                .ok_or_else(|| RegionError::NotARegion { path: path.to_owned() })
         } else {
-            Err(RegionError::NotARegion {
-                path: path.to_owned(),
-            })
+            Err(RegionError::NotARegion { path: path.to_owned() })
         }
     }
 

@@ -50,10 +50,7 @@ pub(super) fn lock(file: File, path: &Path, shared: bool) -> Result<Locked, Regi
         match error.kind() {
             io::ErrorKind::Interrupted => {}
             io::ErrorKind::WouldBlock => {
-                return Err(RegionError::Busy {
-                    path: path.to_owned(),
-                    holder: holder(&file),
-                });
+                return Err(RegionError::Busy { path: path.to_owned(), holder: holder(&file) });
             }
             _ => return Err(RegionError::io("locking", path, error)),
         }
@@ -76,11 +73,7 @@ fn holder_in(locks: &str, major: u32, minor: u32, inode: u64) -> Option<u32> {
         // A line with "->" waits for the lock.
         fields.next() == Some("FLOCK") && fields.any(|field| field == id)
     })?;
-    line.split_whitespace()
-        .nth(4)?
-        .parse()
-        .ok()
-        .filter(|&pid| pid != 0)
+    line.split_whitespace().nth(4)?.parse().ok().filter(|&pid| pid != 0)
 }
 
 #[cfg(test)]

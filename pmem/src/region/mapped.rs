@@ -161,10 +161,7 @@ impl Medium for Mapped {
     #[inline]
     #[track_caller]
     fn store_word(&self, window: &mut MappedWindow, at: u64, value: u64) {
-        assert!(
-            at.is_multiple_of(WORD_BYTES),
-            "word store at unaligned offset {at:#x}"
-        );
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
         let to = self.target(window, at, WORD_BYTES);
         // SAFETY: an aligned word of the mapping.
         unsafe { x86::store_word(to, value) };
@@ -175,10 +172,7 @@ impl Medium for Mapped {
     #[track_caller]
     fn store_bytes(&self, window: &mut MappedWindow, at: u64, bytes: &[u8]) {
         let in_word = WORD_BYTES - at % WORD_BYTES;
-        assert!(
-            bytes.len() as u64 <= in_word,
-            "bytes beyond the word at {at:#x}"
-        );
+        assert!(bytes.len() as u64 <= in_word, "bytes beyond the word at {at:#x}");
         let to = self.target(window, at, bytes.len() as u64);
         for (i, &byte) in bytes.iter().enumerate() {
             // SAFETY: a byte of the mapping.
@@ -191,10 +185,7 @@ impl Medium for Mapped {
     #[track_caller]
     fn store_line(&self, window: &mut MappedWindow, at: u64, line: &Line) {
         let len = LINE_BYTES as u64;
-        assert!(
-            at.is_multiple_of(len),
-            "line store at unaligned offset {at:#x}"
-        );
+        assert!(at.is_multiple_of(len), "line store at unaligned offset {at:#x}");
         let to = self.target(window, at, len);
         match self.strategy {
             // SAFETY: an aligned line of the mapping; the CPU was asked for the instruction.
@@ -218,10 +209,7 @@ impl Medium for Mapped {
             }
             return;
         };
-        assert!(
-            at.is_multiple_of(LINE_BYTES as u64),
-            "line store at unaligned offset {at:#x}"
-        );
+        assert!(at.is_multiple_of(LINE_BYTES as u64), "line store at unaligned offset {at:#x}");
         let to = self.target(window, at, lines.as_flattened().len() as u64);
         // SAFETY: aligned lines of the mapping; the CPU was asked for the instruction.
         unsafe { x86::stream_lines(line_store, to, lines) };
@@ -230,10 +218,7 @@ impl Medium for Mapped {
     #[inline]
     #[track_caller]
     fn stream_word(&self, window: &mut MappedWindow, at: u64, value: u64) {
-        assert!(
-            at.is_multiple_of(WORD_BYTES),
-            "word store at unaligned offset {at:#x}"
-        );
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
         let to = self.target(window, at, WORD_BYTES);
         match self.strategy {
             // SAFETY: an aligned word of the mapping.

@@ -101,15 +101,10 @@ impl Mapped {
 const OPEN_FLAGS: libc::c_int = libc::O_NONBLOCK | libc::O_NOCTTY;
 
 fn open_file(path: &Path, read_only: bool) -> Result<File, RegionError> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(!read_only)
-        .custom_flags(OPEN_FLAGS)
-        .open(path);
+    let opened =
+        OpenOptions::new().read(true).write(!read_only).custom_flags(OPEN_FLAGS).open(path);
     opened.map_err(|source| match source.kind() {
-        ErrorKind::IsADirectory => RegionError::NotARegion {
-            path: path.to_owned(),
-        },
+        ErrorKind::IsADirectory => RegionError::NotARegion { path: path.to_owned() },
         _ => RegionError::io("opening", path, source),
     })
 }
@@ -126,9 +121,9 @@ fn create_file(path: &Path, force: bool) -> Result<(File, bool), RegionError> {
         Err(source) if source.kind() == ErrorKind::AlreadyExists && force => {
             Ok((open_file(path, false)?, false))
         }
-        Err(source) if source.kind() == ErrorKind::AlreadyExists => Err(RegionError::Exists {
-            path: path.to_owned(),
-        }),
+        Err(source) if source.kind() == ErrorKind::AlreadyExists => {
+            Err(RegionError::Exists { path: path.to_owned() })
+        }
         Err(source) => Err(RegionError::io("creating", path, source)),
     }
 }
@@ -193,13 +188,9 @@ fn map_file(
     install_handlers(&guard, path)?;
     let len = address_space(bytes, path)?;
     let try_sync = matches!(source.kind, RegionKind::File | RegionKind::DeviceDax);
-    let (mapping, is_sync) = Mapping::of_file(
-        locked.file(),
-        len,
-        guard.rights(options.read_only),
-        try_sync,
-    )
-    .map_err(|source| RegionError::io("mapping", path, source))?;
+    let (mapping, is_sync) =
+        Mapping::of_file(locked.file(), len, guard.rights(options.read_only), try_sync)
+            .map_err(|source| RegionError::io("mapping", path, source))?;
     let kind = match source.kind {
         RegionKind::File if is_sync => RegionKind::DaxFile,
         kind => kind,
@@ -316,9 +307,9 @@ impl ChosenGuard {
                 Ok(Guard::Key(key))
             }
             // SAFETY: the mapping goes where the guard goes, and is dropped with it.
-            Self::Mprotect => Ok(Guard::Mprotect(unsafe {
-                Protect::new(mapping.base(), page_bytes)
-            })),
+            Self::Mprotect => {
+                Ok(Guard::Mprotect(unsafe { Protect::new(mapping.base(), page_bytes) }))
+            }
             Self::None => Ok(Guard::None),
         }
     }
@@ -326,21 +317,14 @@ impl ChosenGuard {
 
 fn round_up(bytes: u64, page_bytes: u64, path: &Path) -> Result<u64, RegionError> {
     if bytes == 0 {
-        return Err(RegionError::TooSmall {
-            path: path.to_owned(),
-            bytes,
-            bytes_min: page_bytes,
-        });
+        return Err(RegionError::TooSmall { path: path.to_owned(), bytes, bytes_min: page_bytes });
     }
-    bytes
-        .checked_next_multiple_of(page_bytes)
-        .ok_or_else(|| too_large(bytes, path))
+    bytes.checked_next_multiple_of(page_bytes).ok_or_else(|| too_large(bytes, path))
 }
 
 fn address_space(bytes: u64, path: &Path) -> Result<usize, RegionError> {
     let len = usize::try_from(bytes).ok();
-    len.filter(|&len| isize::try_from(len).is_ok())
-        .ok_or_else(|| too_large(bytes, path))
+    len.filter(|&len| isize::try_from(len).is_ok()).ok_or_else(|| too_large(bytes, path))
 }
 
 fn too_large(bytes: u64, path: &Path) -> RegionError {

@@ -19,11 +19,7 @@ pub struct RegionOptions {
 impl RegionOptions {
     /// The defaults.
     pub const fn new() -> Self {
-        Self {
-            read_only: false,
-            windows: None,
-            flush: None,
-        }
+        Self { read_only: false, windows: None, flush: None }
     }
 
     /// With [`RegionOptions::read_only`] set to this.

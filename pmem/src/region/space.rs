@@ -18,10 +18,7 @@ const BLOCK_BYTES: u64 = 512;
 pub(super) fn allocate(file: &File, path: &Path, bytes: u64) -> Result<(), RegionError> {
     let outcome = allocate_holes(file, bytes);
     outcome.map_err(|source| match source.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT) => RegionError::NoSpace {
-            path: path.to_owned(),
-            bytes,
-        },
+        Some(libc::ENOSPC | libc::EDQUOT) => RegionError::NoSpace { path: path.to_owned(), bytes },
         _ => RegionError::io("allocating the space of", path, source),
     })
 }

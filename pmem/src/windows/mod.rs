@@ -61,10 +61,7 @@ pub struct UnknownWindowMode(String);
 impl fmt::Display for UnknownWindowMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0;
-        write!(
-            f,
-            "no window mode is called {text:?}: it is one of key, mprotect, none"
-        )
+        write!(f, "no window mode is called {text:?}: it is one of key, mprotect, none")
     }
 }
 

@@ -20,11 +20,7 @@ impl Protect {
     /// # Safety
     /// `base` is a mapping of ours for as long as pages are opened and closed in it.
     pub(crate) unsafe fn new(base: *mut u8, page_bytes: u64) -> Self {
-        Self {
-            base: base as usize,
-            page_bytes,
-            holders: Mutex::new(HashMap::new()),
-        }
+        Self { base: base as usize, page_bytes, holders: Mutex::new(HashMap::new()) }
     }
 
     /// Opens the pages of `at .. at + len` that a window with `held` pages lacks.

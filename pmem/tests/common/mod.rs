@@ -81,10 +81,7 @@ pub fn start_other_process(name: &str, path: &Path) -> End {
 }
 
 pub fn no_core_dump() {
-    let none = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: takes a valid pointer.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
 }

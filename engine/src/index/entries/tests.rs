@@ -29,7 +29,7 @@ fn hash_has_the_published_values() {
 
 #[test]
 fn cookies_stay_in_their_range() {
-    let mut entries = Entries::new();
+    let mut entries = Entries::default();
     for hash in [0, 1, HASH_MASK, HASH_MASK + 1, u64::MAX] {
         for _ in 0..60 {
             let cookie = entries.insert(hash, 1, 0o10, 64, 0).unwrap();
@@ -40,19 +40,15 @@ fn cookies_stay_in_their_range() {
 
 #[test]
 fn colliding_names_are_told_apart() {
-    let mut entries = Entries::new();
-    let cookies: Vec<u64> = (0..256)
-        .map(|i| entries.insert(77, i, 0o10, 64 * i, 3).unwrap())
-        .collect();
+    let mut entries = Entries::default();
+    let cookies: Vec<u64> =
+        (0..256).map(|i| entries.insert(77, i, 0o10, 64 * i, 3).unwrap()).collect();
     assert_eq!(cookies, (0..256).map(|i| 77 << 8 | i).collect::<Vec<_>>());
     assert_eq!(entries.insert(77, 9, 0o10, 0, 0), Err(Error::NoSpace));
     assert_eq!(entries.len(), 256);
     entries.insert(78, 9, 0o10, 0, 0).unwrap();
     entries.insert(76, 9, 0o10, 0, 0).unwrap();
-    assert_eq!(
-        entries.candidates(77).map(|e| e.cookie).collect::<Vec<_>>(),
-        cookies
-    );
+    assert_eq!(entries.candidates(77).map(|e| e.cookie).collect::<Vec<_>>(), cookies);
     for gap in [255, 100, 0] {
         assert_eq!(entries.remove(cookies[gap]).unwrap().ino, gap as u64);
         assert_eq!(entries.insert(77, 1000, 0o4, 0, 0), Ok(cookies[gap]));
@@ -62,7 +58,7 @@ fn colliding_names_are_told_apart() {
 
 #[test]
 fn entries_match_a_plain_model() {
-    let mut entries = Entries::new();
+    let mut entries = Entries::default();
     let mut model: HashMap<u64, Entry> = HashMap::new();
     let mut state = 0x1234_5678_9abc_u64;
     let mut roll = |sides: u64| {
@@ -78,28 +74,9 @@ fn entries_match_a_plain_model() {
         match roll(4) {
             0 | 1 if model.len() < 900 => {
                 let cookie = entries.insert(hash, step, kind, step * 64, 7).unwrap();
-                let new = Entry {
-                    cookie,
-                    ino: step,
-                    at: step * 64,
-                    origin: 7,
-                    kind,
-                };
+                let new = Entry { cookie, ino: step, at: step * 64, origin: 7, kind };
                 assert_eq!(cookie >> 8, hash);
                 assert_eq!(model.insert(cookie, new), None);
-            }
-            2 => {
-                let old = entries.replace(any, step, kind, 64, 8);
-                assert_eq!(old, model.get(&any).copied());
-                if let Some(entry) = model.get_mut(&any) {
-                    *entry = Entry {
-                        cookie: any,
-                        ino: step,
-                        at: 64,
-                        origin: 8,
-                        kind,
-                    };
-                }
             }
             _ => assert_eq!(entries.remove(any), model.remove(&any)),
         }
@@ -111,16 +88,10 @@ fn entries_match_a_plain_model() {
             assert_eq!(entries.after(0).collect::<Vec<_>>(), sorted);
             let behind: Vec<Entry> = sorted.iter().filter(|e| e.cookie > any).copied().collect();
             assert_eq!(entries.after(any).collect::<Vec<_>>(), behind);
-            let same: Vec<Entry> = sorted
-                .iter()
-                .filter(|e| e.cookie >> 8 == hash)
-                .copied()
-                .collect();
+            let same: Vec<Entry> =
+                sorted.iter().filter(|e| e.cookie >> 8 == hash).copied().collect();
             assert_eq!(entries.candidates(hash).collect::<Vec<_>>(), same);
-            assert_eq!(
-                (entries.len(), entries.is_empty()),
-                (model.len(), model.is_empty())
-            );
+            assert_eq!((entries.len(), entries.is_empty()), (model.len(), model.is_empty()));
             let directories = model.values().filter(|entry| entry.kind == 0o4).count();
             assert_eq!(entries.subdirectories(), directories);
         }
@@ -129,43 +100,28 @@ fn entries_match_a_plain_model() {
 
 #[test]
 fn records_can_move() {
-    let mut entries = Entries::new();
+    let mut entries = Entries::default();
     let cookie = entries.insert(5, 1, 0o4, 64, 0).unwrap();
     entries.insert(6, 2, 0o10, 128, 0).unwrap();
-    entries.get_mut(cookie).unwrap().at = 4096;
+    entries.iter_mut().find(|(at, _)| *at == cookie).unwrap().1.at = 4096;
     for (_, body) in entries.iter_mut() {
         body.origin += 1;
     }
-    let moved = Entry {
-        cookie,
-        ino: 1,
-        at: 4096,
-        origin: 1,
-        kind: 0o4,
-    };
+    let moved = Entry { cookie, ino: 1, at: 4096, origin: 1, kind: 0o4 };
     assert_eq!(entries.get(cookie), Some(moved));
-    assert_eq!(
-        entries.iter().map(|entry| entry.origin).collect::<Vec<_>>(),
-        [1, 1]
-    );
-    assert!(entries.get_mut(0).is_none() && entries.get(u64::MAX).is_none());
+    assert_eq!(entries.iter().map(|entry| entry.origin).collect::<Vec<_>>(), [1, 1]);
+    assert!(entries.get(0).is_none() && entries.get(u64::MAX).is_none());
     assert_eq!(entries.after(u64::MAX).count(), 0);
 }
 
 #[test]
 fn a_million_entries_are_found() {
-    let mut entries = Entries::new();
+    let mut entries = Entries::default();
     for i in 0..1_000_000u64 {
-        entries
-            .insert(hash(KEY, &i.to_le_bytes()), i, 0o10, i * 64, 0)
-            .unwrap();
+        entries.insert(hash(KEY, &i.to_le_bytes()), i, 0o10, i * 64, 0).unwrap();
     }
     assert_eq!(entries.len(), 1_000_000);
     for i in (0..1_000_000u64).step_by(37) {
-        assert!(
-            entries
-                .candidates(hash(KEY, &i.to_le_bytes()))
-                .any(|entry| entry.ino == i)
-        );
+        assert!(entries.candidates(hash(KEY, &i.to_le_bytes())).any(|entry| entry.ino == i));
     }
 }

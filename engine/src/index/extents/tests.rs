@@ -9,14 +9,7 @@ use std::vec;
 use std::vec::Vec;
 
 fn extent(file_page: u64, page: u64, pages: u64, epoch: u32) -> Extent {
-    Extent {
-        file_page,
-        page,
-        pages,
-        class: PageClass::Small,
-        epoch,
-        origin: 0,
-    }
+    Extent { file_page, page, pages, class: PageClass::Small, epoch, origin: 0 }
 }
 
 fn all(extents: &Extents) -> Vec<Extent> {
@@ -40,7 +33,7 @@ fn extents_match_a_page_by_page_model() {
             state ^= state << 17;
             (state >> 11) % sides
         };
-        let mut extents = Extents::new();
+        let mut extents = Extents::default();
         // For each file page: pool page and what must agree for a merge.
         let mut model: Vec<Option<(u64, u32)>> = vec![None; PAGES];
         for _ in 0..400 {
@@ -48,10 +41,8 @@ fn extents_match_a_page_by_page_model() {
             let pages = (1 + roll(40)).min(PAGES as u64 - low);
             let range = low as usize..(low + pages) as usize;
             let removed = remove(&mut extents, low, pages);
-            let expected: Vec<_> = range
-                .clone()
-                .filter_map(|i| Some((i as u64, model[i]?)))
-                .collect();
+            let expected: Vec<_> =
+                range.clone().filter_map(|i| Some((i as u64, model[i]?))).collect();
             let pieces: Vec<_> = removed
                 .iter()
                 .flat_map(|e| (0..e.pages).map(|i| (e.file_page + i, (e.page + i, e.epoch))))
@@ -65,10 +56,8 @@ fn extents_match_a_page_by_page_model() {
             }
             // The extents that the model has, merged.
             let mut merged: Vec<Extent> = Vec::new();
-            for (i, &(page, epoch)) in model
-                .iter()
-                .enumerate()
-                .filter_map(|(i, m)| Some((i, m.as_ref()?)))
+            for (i, &(page, epoch)) in
+                model.iter().enumerate().filter_map(|(i, m)| Some((i, m.as_ref()?)))
             {
                 let one = extent(i as u64, page, 1, epoch);
                 match merged.last_mut() {
@@ -77,10 +66,7 @@ fn extents_match_a_page_by_page_model() {
                 }
             }
             assert_eq!(all(&extents), merged);
-            assert_eq!(
-                (extents.len(), extents.is_empty()),
-                (merged.len(), merged.is_empty())
-            );
+            assert_eq!((extents.len(), extents.is_empty()), (merged.len(), merged.is_empty()));
             assert_eq!(extents.pages(), merged.iter().map(|e| e.pages).sum());
             assert_eq!(matches!(extents.store, Store::Tree(_)), merged.len() > 1);
             let at = roll(PAGES as u64 + 5);
@@ -99,36 +85,26 @@ fn only_what_agrees_merges() {
         Extent { page: 56, ..good },
         Extent { epoch: 2, ..good },
         Extent { origin: 9, ..good },
-        Extent {
-            class: PageClass::Huge,
-            ..good
-        },
-        Extent {
-            file_page: 16,
-            ..good
-        },
+        Extent { class: PageClass::Huge, ..good },
+        Extent { file_page: 16, ..good },
     ] {
-        let mut extents = Extents::new();
+        let mut extents = Extents::default();
         extents.insert(first);
         extents.insert(other);
         assert_eq!(all(&extents), [first, other]);
     }
-    let mut extents = Extents::new();
+    let mut extents = Extents::default();
     extents.insert(good);
     extents.insert(first);
     assert_eq!(all(&extents), [Extent { pages: 10, ..first }]);
     assert_eq!(remove(&mut extents, 14, 1), [extent(14, 54, 1, 1)]);
     extents.insert(extent(14, 54, 1, 1));
-    assert_eq!(
-        all(&extents),
-        [Extent { pages: 10, ..first }],
-        "a gap closed merges both sides"
-    );
+    assert_eq!(all(&extents), [Extent { pages: 10, ..first }], "a gap closed merges both sides");
 }
 
 #[test]
 fn hostile_numbers_do_no_harm() {
-    let mut extents = Extents::new();
+    let mut extents = Extents::default();
     assert!(remove(&mut extents, u64::MAX, u64::MAX).is_empty());
     extents.insert(extent(5, 5, 0, 0));
     assert!(extents.is_empty());
@@ -145,7 +121,7 @@ fn hostile_numbers_do_no_harm() {
 
 #[test]
 fn removing_nothing_removes_nothing() {
-    let mut extents = Extents::new();
+    let mut extents = Extents::default();
     extents.insert(extent(10, 50, 5, 1));
     for (file_page, pages) in [(0, 10), (15, 100), (12, 0), (10, 0), (15, u64::MAX)] {
         assert!(remove(&mut extents, file_page, pages).is_empty());

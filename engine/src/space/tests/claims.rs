@@ -30,11 +30,7 @@ fn claims_match_a_plain_model() {
                     Some(place) => Some(page + place as u64),
                     None => (new.pages > 0 && new.end() > pages).then(|| page.max(pages)),
                 };
-                assert_eq!(
-                    claims.claim(new),
-                    wrong.map_or(Ok(()), Err),
-                    "{new:?} of {pages}"
-                );
+                assert_eq!(claims.claim(new), wrong.map_or(Ok(()), Err), "{new:?} of {pages}");
                 if wrong.is_none() {
                     free[range].fill(false);
                 }
@@ -57,13 +53,9 @@ fn claims_match_a_plain_model() {
 #[test]
 fn hostile_runs_are_refused() {
     let claims = Claims::new(100).unwrap();
-    for bad in [
-        run(100, 1),
-        run(99, 2),
-        run(5, u64::MAX),
-        run(u64::MAX, 1),
-        run(u64::MAX, u64::MAX),
-    ] {
+    for bad in
+        [run(100, 1), run(99, 2), run(5, u64::MAX), run(u64::MAX, 1), run(u64::MAX, u64::MAX)]
+    {
         assert_eq!(claims.claim(bad), Err(bad.page.max(100)), "{bad:?}");
         claims.release(bad);
     }
@@ -100,24 +92,14 @@ fn of_many_claimants_one_wins() {
                     let mut won = 0;
                     for _ in 0..20_000 {
                         let new = run(dice.roll(1 << 14), 1 + dice.roll(200));
-                        won += if claims.claim(new).is_ok() {
-                            new.pages
-                        } else {
-                            0
-                        };
+                        won += if claims.claim(new).is_ok() { new.pages } else { 0 };
                     }
                     won
                 })
             })
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .sum()
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    let left: u64 = unclaimed(&claims, 0, 1 << 14)
-        .iter()
-        .map(|run| run.pages)
-        .sum();
+    let left: u64 = unclaimed(&claims, 0, 1 << 14).iter().map(|run| run.pages).sum();
     assert_eq!(won + left, 1 << 14);
 }
