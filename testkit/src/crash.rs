@@ -305,6 +305,8 @@ impl<'s> Run<'s> {
     /// An operation with the power failing at each of its fences and after it.
     fn step(&mut self, step: usize, op: &Op) -> Result<(), (String, String)> {
         let empty = Expected { tree: Snapshot::default(), model: Model::new() };
+        // What was recorded before is not this operation's.
+        drop(self.pool.medium().take_points());
         self.pool.medium().record(true);
         let before = std::mem::replace(&mut self.expected, empty);
         self.quietly(step, op).map_err(|what| (what, String::new()))?;
