@@ -5,22 +5,32 @@
 //! [`lode_pmem::Door`]. Layers, each using only those above it in this list:
 //!
 //! * [`layout`]: the bytes on the medium, typed; seals
-//! * `space`: free pages; `table`: inode slots; `lanes`: transactions and rounds
-//! * `log`: walking, appending to and collecting the logs of inodes
+//! * `space`: free pages; `index`: extents and entries in memory
+//! * `store`: superblock, lanes, transactions, rounds, inode slots
+//! * `log`: walking and appending to the logs of inodes
 //! * `inode`: what is known of an inode in memory, rebuilt from its log
-//! * `namespace`, `file`: the operations
-//! * `recovery`, `check`, `dump`: opening, checking and showing pools
-//! * [`Pool`]: the public face
+//! * `pool`: the open pool, locking
+//! * `namespace`, `file`: the operations; `recovery`, `check`: opening, checking, showing
 #![no_std]
 
 extern crate alloc;
 
+mod check;
 mod error;
+mod file;
 mod host;
+mod index;
+mod inode;
+pub mod layout;
+mod log;
+mod namespace;
 mod pool;
+mod recovery;
+mod space;
+mod store;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unusable};
 pub use host::Host;
-pub use pool::*;
+pub use pool::{CheckReport, ExtentDump, InodeDump, Opening, Pool, RecordDump};
 pub use types::*;

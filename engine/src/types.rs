@@ -177,8 +177,10 @@ pub struct DirEntry<'a> {
 pub struct StatFs {
     /// Pages of 4 KiB in the pool.
     pub pages: u64,
-    /// Pages that can be had (those that a round would free included).
+    /// Pages that hold nothing (those that a round would free included).
     pub pages_free: u64,
+    /// Pages that can be had: the others are kept so that a full pool can be emptied.
+    pub pages_available: u64,
     /// Inodes in use.
     pub inodes: u64,
     /// Inodes that could still be made.

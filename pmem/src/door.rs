@@ -10,6 +10,9 @@ use crate::{Counters, LINE_BYTES, Line, MediaError, Medium};
 const WORD_BYTES: u64 = 8;
 const LINE: u64 = LINE_BYTES as u64;
 
+/// What [`Window::zero_nt`] streams, some lines at a time.
+static ZERO_LINES: [[u8; LINE_BYTES]; 16] = [Line::ZERO.0; 16];
+
 /// The way to a region: loads, fences, and windows for stores.
 #[derive(Debug)]
 pub struct Door<M: Medium> {
@@ -158,9 +161,15 @@ impl<M: Medium> Window<'_, M> {
         }
     }
 
-    /// Starts the write-back of every line of `at .. at + len`.
+    /// Starts the write-back of every line of `at .. at + len`: file data that was stored
+    /// in place. (Metadata goes by [`Window::store_line`] and [`Window::store_word`].)
     #[track_caller]
     pub fn flush(&mut self, at: u64, len: u64) {
+        let end = at.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.door.medium.bytes()),
+            "flush of {len} bytes at {at:#x} outside the region"
+        );
         if len == 0 {
             return;
         }
@@ -180,15 +189,12 @@ impl<M: Medium> Window<'_, M> {
         let to_line = ((LINE - at % LINE) % LINE).min(bytes.len() as u64);
         let (head, rest) = bytes.split_at(to_line as usize);
         self.stream_words(at, head);
-        let mut at = at + to_line;
-        let mut lines = rest.chunks_exact(LINE_BYTES);
-        let mut line = Line::ZERO;
-        for chunk in lines.by_ref() {
-            line.0.copy_from_slice(chunk);
-            self.door.medium.store_line(&mut self.raw, at, &line);
-            at += LINE;
+        let (lines, tail) = rest.as_chunks();
+        let at = at + to_line;
+        if !lines.is_empty() {
+            self.door.medium.store_lines(&mut self.raw, at, lines);
         }
-        self.stream_words(at, lines.remainder());
+        self.stream_words(at + (rest.len() - tail.len()) as u64, tail);
     }
 
     /// Streams `len` zero bytes to `at`, any alignment.
@@ -201,9 +207,11 @@ impl<M: Medium> Window<'_, M> {
         let mut at = at + to_line;
         let mut left = len - to_line;
         while left >= LINE {
-            self.door.medium.store_line(&mut self.raw, at, &Line::ZERO);
-            at += LINE;
-            left -= LINE;
+            let lines = (left / LINE).min(ZERO_LINES.len() as u64);
+            let zeros = &ZERO_LINES[..lines as usize];
+            self.door.medium.store_lines(&mut self.raw, at, zeros);
+            at += lines * LINE;
+            left -= lines * LINE;
         }
         self.stream_words(at, &Line::ZERO.0[..left as usize]);
     }

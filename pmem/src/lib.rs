@@ -8,8 +8,15 @@
 //! * [`Door`] and [`Window`]: streaming copies and range flushes with their edges,
 //!   written once on top of those instructions, so that they can be explored too.
 //!
-//! The door itself needs no operating system (`no_std`); the regions that map files
-//! and memory stand behind the feature `std`.
+//! The door itself needs no operating system (`no_std`). Behind the feature `std`
+//! stands `Mapped`, the medium that is a file, a device or memory:
+//!
+//! * `region`: what can be mapped, by whom, and what its fences are worth.
+//! * `flush`: the instructions that bring stores to the memory, and which to take.
+//! * `windows`: what keeps stray stores out.
+//! * `fault`: loads from bad memory that end in an error, not in a signal.
+//!
+//! All unsafe code of Lode's storage is in this crate.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 mod counters;
@@ -18,8 +25,27 @@ mod door;
 mod line;
 mod medium;
 
+#[cfg(feature = "std")]
+mod fault;
+#[cfg(feature = "std")]
+mod flush;
+#[cfg(feature = "std")]
+mod region;
+#[cfg(feature = "std")]
+mod windows;
+
+#[cfg(all(feature = "std", not(all(target_arch = "x86_64", target_os = "linux"))))]
+compile_error!("the feature `std`, which maps regions, is for Linux on x86-64");
+
 pub use counters::{Counters, Tally};
 pub use crc32c::crc32c;
 pub use door::{Door, Window};
 pub use line::{LINE_BYTES, Line};
 pub use medium::{MediaError, Medium};
+
+#[cfg(feature = "std")]
+pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};
+#[cfg(feature = "std")]
+pub use region::{Durability, Mapped, RegionError, RegionKind, RegionOptions};
+#[cfg(feature = "std")]
+pub use windows::{MappedWindow, UnknownWindowMode, WindowMode};

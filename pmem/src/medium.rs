@@ -4,7 +4,7 @@
 //! memory, or a simulation that records every instruction with its call site
 //! (the methods are `track_caller` for that; it costs nothing where inlined).
 
-use crate::Line;
+use crate::{LINE_BYTES, Line};
 
 /// A load that could not be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +75,19 @@ pub trait Medium: Send + Sync {
     /// durable in any order unless the CPU stores a line in one piece.
     #[track_caller]
     fn store_line(&self, window: &mut Self::Window, at: u64, line: &Line);
+
+    /// Streams whole lines from aligned `at` on: as if each of `lines` were given to
+    /// [`Medium::store_line`] in turn, which is what this does unless a medium can do
+    /// it faster (by not bringing the bytes into an aligned [`Line`] first).
+    #[inline]
+    #[track_caller]
+    fn store_lines(&self, window: &mut Self::Window, at: u64, lines: &[[u8; LINE_BYTES]]) {
+        let mut at = at;
+        for bytes in lines {
+            self.store_line(window, at, &Line(*bytes));
+            at += LINE_BYTES as u64;
+        }
+    }
 
     /// Streams the aligned word at `at` past the cache.
     #[track_caller]

@@ -8,7 +8,7 @@ Files over the limit are read by SEEK_DATA where the mount knows it; the hash do
 import argparse, hashlib, os, stat, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lode_reader import PAGE, escape, le64  # noqa: E402
+from basics import PAGE, escape, le64  # noqa: E402
 
 LETTERS = {stat.S_IFREG: "f", stat.S_IFDIR: "d", stat.S_IFLNK: "l", stat.S_IFCHR: "c",
            stat.S_IFBLK: "b", stat.S_IFIFO: "p", stat.S_IFSOCK: "s"}

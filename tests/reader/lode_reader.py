@@ -8,10 +8,11 @@ One line a file, sorted by the bytes of the path:  TYPE MODE LINKS SIZE HASH PAT
   PATH  from `/`; bytes outside 0x20-0x7e are \\xNN, a backslash is \\\\
 Exit status: 0 read, 1 damaged or no pool (the reason on stderr, nothing on stdout), 2 usage.  The pool must not be mounted.
 """
-import argparse, bisect, collections, hashlib, json, mmap, os, struct, sys
+import argparse, collections, hashlib, json, mmap, os, struct, sys
 from types import SimpleNamespace
 
-PAGE, SLOT, LINE, FOREVER = 4096, 512, 64, 1 << 76
+from basics import FOREVER, LINE, PAGE, SLOT, Damage, Ranges, crc, escape, i64, le32, le64, need, nonces, tag_of, u16, u32, u64
+
 INODE, TEXT, ATTR, LINKS, DEATH, ADD, DEL, MAP, SIZE, UNMAP, JOURNAL, RETIRE, PAD = range(1, 14)
 TYPES = {0o04: "d", 0o10: "f", 0o12: "l", 0o02: "c", 0o06: "b", 0o01: "p", 0o14: "s"}
 FIELDS = {  # what a record sets: attribute, type as in struct, offset (section 8); `base` is what the atime word counts from
@@ -23,63 +24,6 @@ FIELDS = {kind: [(a, "<" + b, int(c)) for a, b, c in zip(*[iter(text.split())] *
 PLACE = {ADD: "d", DEL: "d", MAP: "fl", SIZE: "fl", UNMAP: "fl", JOURNAL: "fl", RETIRE: "fl", TEXT: "", DEATH: ""}
 Record = collections.namedtuple("Record", "kind aux part parts tx at")  # tx: session, lane, sequence
 
-class Damage(Exception):
-    """What is wrong, and where."""
-def need(condition, message, *values):
-    if not condition:
-        raise Damage(message % values)
-
-EIGHT_BYTES, TABLES = struct.Struct("<II"), [list(range(256))]
-for _ in range(8):
-    TABLES[0] = [c >> 1 ^ (0x82F63B78 if c & 1 else 0) for c in TABLES[0]]
-for _ in range(7):
-    TABLES.append([TABLES[0][c & 255] ^ c >> 8 for c in TABLES[-1]])
-def crc(seed, data):
-    """CRC32C of data, continuing seed; eight bytes a step."""
-    t0, t1, t2, t3, t4, t5, t6, t7 = TABLES
-    c, whole = seed ^ 0xFFFFFFFF, len(data) & ~7
-    for x, y in EIGHT_BYTES.iter_unpack(data[:whole]):
-        x ^= c
-        c = (t7[x & 255] ^ t6[x >> 8 & 255] ^ t5[x >> 16 & 255] ^ t4[x >> 24]
-             ^ t3[y & 255] ^ t2[y >> 8 & 255] ^ t1[y >> 16 & 255] ^ t0[y >> 24])
-    for byte in data[whole:]:
-        c = t0[(c ^ byte) & 255] ^ c >> 8
-    return c ^ 0xFFFFFFFF
-
-def tag_of(nonce):
-    return (nonce & 0xFFFFFFFF ^ (nonce >> 32) * 0x9E3779B1 & 0xFFFFFFFF) or 1
-def u16(line, at): return struct.unpack_from("<H", line, at)[0]
-def u32(line, at): return struct.unpack_from("<I", line, at)[0]
-def u64(line, at): return struct.unpack_from("<Q", line, at)[0]
-def i64(line, at): return struct.unpack_from("<q", line, at)[0]
-def le32(*numbers): return struct.pack("<%dI" % len(numbers), *numbers)
-def le64(*numbers): return struct.pack("<%dQ" % len(numbers), *numbers)
-
-def nonces(header):
-    """What the nonce in a damaged page header may have been: each half of it from the other and the tag."""
-    low, high, tag = u32(header, 24), u32(header, 28), u32(header, 60)
-    inverse = pow(0x9E3779B1, (1 << 31) - 1, 1 << 32)
-    return u64(header, 24), high << 32 | (tag ^ high * 0x9E3779B1) & 0xFFFFFFFF, ((tag ^ low) * inverse & 0xFFFFFFFF) << 32 | low
-
-class Ranges:
-    """Byte ranges of a file, sorted and disjoint, each with the pool offset of its first byte."""
-    def __init__(self):
-        self.items = []  # (start, length, pool offset)
-    def first(self, low):
-        at = bisect.bisect_left(self.items, (low,))
-        return at - (at > 0 and sum(self.items[at - 1][:2]) > low)
-    def cut(self, low, high):
-        first, last = self.first(low), bisect.bisect_left(self.items, (high,))
-        left = [(start, low - start, at) for start, _, at in self.items[first:last][:1] if start < low]
-        right = [(high, start + n - high, at + high - start) for start, n, at in self.items[first:last][-1:] if start + n > high]
-        self.items[first:last] = left + right
-    def put(self, start, length, at):
-        self.cut(start, start + length)
-        bisect.insort(self.items, (start, length, at))
-    def within(self, low, high):
-        for start, length, at in self.items[self.first(low):bisect.bisect_left(self.items, (high,))]:
-            begin = max(start, low)
-            yield begin, min(start + length, high) - begin, at + begin - start
 
 class Pool:
     def __init__(self, path):
@@ -97,8 +41,10 @@ class Pool:
         self.inodes = {log.number: self.replay(log) for log in logs if log.records and not log.dead}
         self.paths = dict(self.walk())
         self.check()
+
     def read_superblock(self, length):
         """Section 1."""
+
         def copy(at):
             block = self.mem[at:at + SLOT]
             if block[:8] != b"LODEPOOL" or u32(block, 12) != SLOT or crc(0, block[:508]) != u32(block, 508):
@@ -114,41 +60,48 @@ class Pool:
         self.notes += ["superblock %s is not valid; the other counts" % n for n, c in (("A", first), ("B", second)) if not c]
         best = max((s for s in (first, second) if s), key=lambda s: u64(s, 192))
         self.pages, self.lanes, self.lane_page, self.session = u64(best, 72), u32(best, 80), u32(best, 84), u32(best, 200)
-        need(self.pages * PAGE == end and 1 <= self.lanes <= 256, "superblock: impossible pages or lanes")
+        need(self.pages * PAGE == end and 1 <= self.lanes <= 256 and self.lane_page == 1, "superblock: impossible pages or lanes")
         need(u64(best, 32) == 0 and best[88] == 0, "unknown features %#x or protection level %d", u64(best, 32), best[88])
         self.uuid, self.root, self.seed = best[40:56].hex(), (u64(best, 96), u64(best, 104)), crc(0, best[40:72])
         self.clean = u64(best, 208) if u32(best, 216) == self.session else 0  # first page of a checkpoint that counts
         self.claims.update({0: (1, "superblock A"), self.pages - 1: (1, "superblock B")})
-        self.claim(self.lane_page, -(-self.lanes * 256 // PAGE), "lane table")
+        self.first_page = 1 - -self.lanes * 256 // PAGE
+        self.claim(1, self.first_page - 1, "lane table")
+
     def claim(self, page, count, owner):
         need(0 < count <= self.pages - page, "%s: pages %d+%d are outside the pool", owner, page, count)
         need(page not in self.claims, "page %d belongs to two: %s, %s", page, owner, self.claims.get(page))
         self.claims[page] = count, owner
+
     def anchor(self, at, magic, nonce_at):
         """The line at `at`, whether it is valid, and the seal it should have."""
         line = self.mem[at:at + LINE]
         tag = le32(tag_of(u64(line, nonce_at)))
         seal = le32(crc(self.seed, line[:40] + tag + le64(at))) + tag
         return line, line[:4] == magic and line[56:] == seal, seal
+
     def fixed(self, at, magic):
         """A line with a constant tag (watermark, segment header), or None."""
         line = self.mem[at:at + LINE]
         return line if line[:4] == magic and line[56:] == le32(crc(self.seed, line[:56] + magic + le64(at))) + magic else None
+
     def link(self, at, head=False):
-        """None, or page, low half of the tag, whether the inline log is dead."""
-        word, low = u64(self.mem, at), u64(self.mem, at) & (1 << 56) - 1
-        if word == 0:
+        """Section 3: None for no link, False for a bad word; or page, low half of the tag, whether the inline log is dead."""
+        word, low = u64(self.mem, at), u64(self.mem, at) & (1 << 52) - 1
+        page, dead = low & (1 << 34) - 1, low >> 50
+        if word >> 52 != crc(self.seed, le64(at, low)) & 0xFFF:
+            return False
+        if low == 0:
             return None
-        good = crc(self.seed, le64(at, low)) & 255 == word >> 56 and not low >> (53 if head else 52)
-        page = low & (1 << 36) - 1
-        need(good and 0 < page < self.pages - 1, "link word at %#x is damaged", at)
-        return page, low >> 36 & 0xFFFF, low >> 52 & 1
+        return (page, low >> 34 & 0xFFFF, dead) if dead <= head and self.first_page <= page < self.pages - 1 else False
+
     def read_watermark(self, at):
         """Section 4."""
         lines = [self.fixed(a, b"LWAT") for a in (at, at + LINE)]
-        need(any(lines) or not all(any(self.mem[a:a + LINE]) for a in (at, at + LINE)), "both watermarks at %#x are damaged", at)
-        best = max((line for line in lines if line), key=lambda line: u64(line, 16), default=None)
-        return u64(best, 8) if best and u32(best, 4) == self.session else 0
+        best = max((line for line in lines if line and u64(line, 16) < 1 << 63), key=lambda line: u64(line, 16), default=None)
+        need(best, "both watermarks at %#x are damaged", at)
+        return u64(best, 8) if u32(best, 4) == self.session else 0
+
     def read_checkpoint(self):
         """Section 10.  Fills self.pieces: page -> (k, lane), last seals of the logs."""
         page, stream, self.pieces, at = self.clean, b"", {}, 2
@@ -168,10 +121,13 @@ class Pool:
         need(at + 2 * numbers[1] == max(2, len(numbers) - 2), "checkpoint: %d bytes are not what is in it", len(stream))
         for page, count in zip(numbers[at:-2:2], numbers[at + 1:-2:2]):
             self.claim(page, count, "free extent at page %d" % page)
+
     def read_table(self, lane):
         """Section 5."""
-        link = self.link(self.lane_page * PAGE + lane * 256 + 128)
-        while link:
+        at = self.lane_page * PAGE + lane * 256 + 128
+        while self.link(at) is not None:
+            link = self.link(at)
+            need(link, "link word at %#x is damaged", at)
             page, (head, good, _) = link[0], self.anchor(link[0] * PAGE, b"LTBL", 16)
             good = good and tag_of(u64(head, 16)) & 0xFFFF == link[1] and (head[5], u64(head, 8)) == (lane, page) and head[4] <= 9
             need(good, "inode table piece at page %d is damaged", page)
@@ -180,15 +136,17 @@ class Pool:
             need(where == (head[4], lane) and bool(seals) == bool(self.clean), "the checkpoint has no such piece at page %d", page)
             for number in range(page * 8 + 1, page + (1 << head[4]) << 3):
                 log = self.read_inode(number)
-                seal = u64(self.mem, log.end + 56) if log and log.records and not log.death else 0
+                seal = u64(self.mem, log.records[-1].at + 56) if log and log.records and not log.death else 0
                 need(not seals or seal == seals[number - page * 8], "inode %d: its log does not end as the checkpoint says", number)
                 if log:
                     yield log
-            link = self.link(page * PAGE + 40)
-    def sealed(self, seed, tag, at, before=None):
-        """Is the record line at `at` valid?  Its predecessor's seal is the 8 bytes in front of it."""
-        data = (before or self.mem[at - 8:at]) + self.mem[at:at + 56] + tag
-        return self.mem[at + 60:at + LINE] == tag and crc(seed, data) == u32(self.mem, at + 56)
+            at = page * PAGE + 40
+
+    def sealed(self, seed, tag, at):
+        """Is the record line at `at` valid?"""
+        line = self.mem[at:at + LINE]
+        return line[60:] == tag and crc(seed, le64(at) + line[:56] + tag) == u32(line, 56)
+
     def record(self, at):
         kind, aux, part, parts, lane, high, low, session = struct.unpack_from("<BBHHBBII", self.mem, at)
         rec = Record(kind, aux, part, parts, (session, lane, high << 32 | low), at)
@@ -196,18 +154,19 @@ class Pool:
              "record at %#x: impossible kind, part, lane or session", at)
         if session == self.session:  # the only ones that can be in doubt
             count, seen = self.parts.setdefault(rec.tx, (parts, set()))
-            need(count == parts, "record at %#x: its transaction has %d parts elsewhere", at, count)
+            need(count == parts and part not in seen, "record at %#x: its transaction has %d parts, or this one twice", at, count)
             seen.add(part)
             self.highest[lane] = max(self.highest.get(lane, 0), rec.tx[2])
         return rec
+
     def read_inode(self, number):
         """Section 6."""
         at, (line, good, _) = number * SLOT, self.anchor(number * SLOT, b"LINO", 16)
         if not good or u64(line, 8) != number:
             return None
-        log = SimpleNamespace(number=number, nonce=u64(line, 16), records=[], ahead=[], pages=[], end=0, death=None, damage=None)
+        log = SimpleNamespace(number=number, nonce=u64(line, 16), records=[], ahead=[], pages=[], death=None, damage=None)
         seed, tag = crc(self.seed, line[8:24] + le64(at // PAGE, 0)), line[60:]
-        if self.sealed(seed, tag, at + 7 * LINE, b"\xff" * 8):
+        if self.sealed(seed, tag, at + 7 * LINE):
             log.death = self.record(at + 7 * LINE)
             need(log.death.kind == DEATH, "record at %#x is in the place of a death", log.death.at)
         try:
@@ -215,45 +174,54 @@ class Pool:
         except Damage as damage:
             log.damage = damage  # means nothing if the inode turns out to be dead
         return log
+
+    def page_nonces(self, log, link, last):
+        """Is the header that `link` leads to valid, and the nonces it may have as a page of this log behind nonce `last`."""
+        line, valid, _ = self.anchor(link[0] * PAGE, b"LLOG", 24)
+        found = [n for n in nonces(line)[:1 if valid else 3] if n > last and tag_of(n) & 0xFFFF == link[1]]
+        return valid, found if not valid or line[8:24] == le64(log.number, log.nonce) else []
+
     def read_log(self, log, at, seed, tag):
         """Section 7.  Fills log.records; behind the first bad line log.ahead instead."""
-        head, good, first, count, computed = self.link(at + 40, head=True), True, at + LINE, 6, b""
-        owner, last_nonce, session, link, inline = le64(log.number, log.nonce), 0, 0, head, []
-        if head and head[2]:  # dead inline records still show that there was a log
-            count, inline = 0, [a for a in range(first, first + 6 * LINE, LINE) if self.sealed(seed, tag, a)]
+        link, count, good, last = self.link(at + 40, head=True), 6, True, 0
+        if link and link[2]:
+            if all(self.page_nonces(log, link, 0)):
+                count = 0
+            else:  # a word of an earlier life, or else damage
+                link = False
         while True:
-            for line in range(first, first + count * LINE, LINE):
-                valid = self.sealed(seed, tag, line)
-                if not valid and not good:  # perhaps just the seal of the line before is damaged
-                    before = computed if line == first else le32(crc(seed, self.mem[line - 72:line - 8] + tag)) + tag
-                    valid = self.sealed(seed, tag, line, before)
-                rec = self.record(line) if valid else None
-                if rec and not good:
-                    log.ahead.append(rec)
-                elif rec and rec.tx[0] >= session:
-                    log.records.append(rec)
-                    log.end, session = line, rec.tx[0]
-                else:
-                    good = False
+            lines = range(at + LINE, at + LINE + count * LINE, LINE)
+            found = [self.record(line) for line in lines if self.sealed(seed, tag, line)]
+            for rec, line in zip(found, lines):
+                good = good and rec.at == line
+                need(not log.records or rec.tx[0] >= log.records[-1].tx[0], "record at %#x: its session is too low", rec.at)
+                (log.records if good else log.ahead).append(rec)
+            full = len(found) == count
+            good = good and full
+            if link is False and full:
+                cut_off = len({rec.tx for rec in found}) == 1 and not self.settled(found[0])
+                need(cut_off, "inode %d: the link at %#x is damaged, or its target", log.number, at + 40)
             if not link:
                 break
-            at = link[0] * PAGE
-            header, valid, computed = self.anchor(at, b"LLOG", 24)
-            found = [n for n in nonces(header)[:1 if valid else 3] if n > last_nonce and tag_of(n) & 0xFFFF == link[1]]
-            if not found or valid and header[8:24] != owner:
+            at, count = link[0] * PAGE, 63
+            valid, found = self.page_nonces(log, link, last)
+            if not found:
                 break
-            good, first, count = good and valid, at + LINE, 63
+            good = good and valid
             log.pages += [link[0]] * good
-            for last_nonce in found:
-                seed, tag = crc(self.seed, owner + le64(link[0], last_nonce)), le32(tag_of(last_nonce))
-                if any(self.sealed(seed, tag, a) for a in range(first, at + PAGE, LINE)):
+            for last in found:
+                seed, tag = crc(self.seed, le64(log.number, log.nonce, link[0], last)), le32(tag_of(last))
+                if any(self.sealed(seed, tag, line) for line in range(at + LINE, at + PAGE, LINE)):
                     break
             link = self.link(at + 40) if valid else None
-        log.ahead += map(self.record, () if log.pages else inline)
-    def committed(self, rec):
+
+    def settled(self, rec):
         session, lane, sequence = rec.tx
-        return bool(rec.parts == 1 or session < self.session or self.clean or sequence <= self.watermarks[lane]
-                    or len(self.parts[rec.tx][1]) == rec.parts)
+        return rec.parts == 1 or session < self.session or bool(self.clean) or sequence <= self.watermarks[lane]
+
+    def committed(self, rec):
+        return self.settled(rec) or len(self.parts[rec.tx][1]) == rec.parts
+
     def judge(self, logs):
         """Section 9."""
         doubt = {}
@@ -270,15 +238,16 @@ class Pool:
                 one = rec.tx == tail[0].tx == doubt.setdefault(rec.tx[1], rec.tx)
                 need(one and self.highest[rec.tx[1]] == rec.tx[2], "record at %#x: unfinished, not the last of its lane", rec.at)
             log.records = done
+
     def replay(self, log):
         """Section 8."""
-        inode = SimpleNamespace(number=log.number, nonce=log.nonce, size=0, found=0, map=Ranges(), over=Ranges(), over_tx=None)
-        need(log.records[0].kind == INODE, "inode %d: its log begins with kind %d", log.number, log.records[0].kind)
+        inode = SimpleNamespace(number=log.number, nonce=log.nonce, size=0, found=0, map=Ranges(), over=Ranges(), home=Ranges(), over_tx=None)
         added, records = {}, iter(log.records)
         for rec in records:
             line = self.mem[rec.at:rec.at + 56]
             for field, form, at in FIELDS.get(rec.kind, ()):
                 setattr(inode, field, struct.unpack_from(form, line, at)[0])
+            need((rec.kind == INODE) == (rec is log.records[0]), "record at %#x: kind %d in a wrong place", rec.at, rec.kind)
             if rec.kind == INODE:
                 inode.type = TYPES.get(inode.mode >> 12, "")
                 inode.parent, inode.rdev = u64(line, 40), (u32(line, 40), u32(line, 44))
@@ -296,12 +265,17 @@ class Pool:
         inode.entries = dict(added.values())
         need(len(inode.entries) == len(added), "directory %d: two entries of one name", log.number)
         inode.atime = max((inode.base, inode.atime), (i64(self.mem, log.number * SLOT + 48),) * 2)[1]
+        for start, n, at in inode.home.items:
+            mapped = [(a - p, m) for p, m, a in inode.map.within(start, start + n)]
+            good = sum(m for _, m in mapped) == n and all(by == at - start for by, _ in mapped)
+            need(good, "inode %d: journalled bytes at %#x of the file are mapped elsewhere", log.number, start)
         journal = {page for _, n, at in inode.over.items for page in range(at // PAGE, (at + n - 1) // PAGE + 1)}
         for page, count in [(p, 1) for p in (*journal, *log.pages)] + [(at // PAGE, n // PAGE) for _, n, at in inode.map.items]:
             self.claim(page, count, "inode %d" % log.number)
         if inode.type == "l" and not inode.target:
             inode.target = b"".join(self.mem[at:at + n] for _, n, at in inode.map.within(0, min(inode.size, PAGE)))
         return inode
+
     def text(self, rec, line, records):
         """The name or target in a record and the TEXT lines behind it."""
         text = line[40:40 + min(rec.aux, 16)]
@@ -311,21 +285,25 @@ class Pool:
             need(good, "record at %#x: its text does not go on", rec.at)
             text += self.mem[more.at + 16:more.at + 16 + more.aux]
         return text
+
     def replay_data(self, inode, rec, line):
         low, high = u64(line, 24) * PAGE, FOREVER
         if rec.kind in (MAP, JOURNAL, RETIRE) and rec.tx != inode.over_tx:  # what was journalled before is in place
-            inode.over, inode.over_tx = Ranges(), rec.tx
+            inode.over, inode.home, inode.over_tx = Ranges(), Ranges(), rec.tx
         if rec.kind == JOURNAL:
             inode.over.put(u64(line, 24), u32(line, 20), u64(line, 32))
+            inode.home.put(u64(line, 24), u32(line, 20), u64(line, 48))
         elif rec.kind == SIZE:
             low = inode.size if u32(line, 20) & 1 else high
         elif rec.kind in (MAP, UNMAP):
             high = low + (u32(line, 20) if rec.kind == MAP else u64(line, 32)) * PAGE
         if rec.kind in (MAP, SIZE, UNMAP):
             inode.over.cut(low, high)
+            inode.home.cut(low, high)
             inode.map.cut(-(-low // PAGE) * PAGE, high)
         if rec.kind == MAP:
             inode.map.put(low, high - low, u64(line, 32) * PAGE)
+
     def walk(self):
         root = self.inodes.get(self.root[0])
         need(root and (root.nonce, root.type) == (self.root[1], "d"), "no root directory at inode %d", self.root[0])
@@ -339,15 +317,18 @@ class Pool:
                 child.found += 1
                 need(kind != "d" or (child.found, child.parent) == (1, inode.number), "%s: it has another parent", escape(here))
                 todo.append((here, child))
+
     def check(self):
         for inode in self.inodes.values():
-            links = min(inode.links, 1) if inode.type == "d" else inode.links
+            links = 1 if inode.type == "d" else inode.links
             need(links == inode.found, "inode %d has %d entries where %d belong", inode.number, inode.found, links)
             if inode.type == "d":
                 inode.links = 2 + sum(kind == "d" for _, kind, _ in inode.entries.values())
         claims = sorted(self.claims.items())
         for (page, (count, owner)), (following, (_, other)) in zip(claims, claims[1:]):
             need(page + count <= following, "page %d belongs to two: %s, %s", following, owner, other)
+            need(page + count == following or not self.clean, "page %d belongs to nobody", page + count)
+
 
 def content_hash(pool, inode, limit):
     digest, done, chunk = hashlib.sha256(inode.target), 0, 1 << 20
@@ -368,8 +349,6 @@ def content_hash(pool, inode, limit):
         done = start + length
     return ("sparse:" if sparse else "") + digest.hexdigest()
 
-def escape(path):
-    return "".join("\\\\" if b == 92 else chr(b) if 32 <= b < 127 else "\\x%02x" % b for b in path)
 
 def listing(pool, limit):
     for path, inode in sorted(pool.paths.items()):
@@ -378,6 +357,7 @@ def listing(pool, limit):
         one = {key: getattr(inode, key) for key in "type links hash uid gid mtime ctime atime btime".split()}
         yield dict(one, mode="%04o" % (inode.mode & 0o7777), size=size, path=escape(path), inode=inode.number,
                    rdev=inode.rdev if inode.type in "cb" else (0, 0))
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

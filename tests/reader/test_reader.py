@@ -170,6 +170,15 @@ class DamageFound(Sample):
                 mem[at:at + 64] = bytes(64)
                 self.assertIn("inode", self.damaged(mem) or "", hex(at))
 
+    def test_link_that_is_needed_and_not_there(self):
+        for clean, (pool, _) in self.samples.items():
+            links = [at for at, _, what, inode in pool.marks if what == "link" and not (inode and inode.dead)]
+            self.assertGreater(len(links), 5)
+            for at in links:
+                mem = bytearray(pool.mem)
+                mem[at:at + 8] = bytes(8)
+                self.assertIsNotNone(self.damaged(mem), hex(at))
+
     def test_killed_pool_seals_and_nonces(self):
         """Every byte of the seal before the last record, and of the page headers of a long log."""
         pool, _ = self.samples[False]

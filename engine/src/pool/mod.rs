@@ -1,4 +1,175 @@
 //! The public face: a pool that is open.
 
-mod stub;
-pub use stub::*;
+mod count;
+mod locks;
+mod report;
+
+pub(crate) use count::OpCounts;
+pub(crate) use locks::Child;
+pub use report::{CheckReport, ExtentDump, InodeDump, Opening, RecordDump};
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lock_api::Mutex;
+use lode_pmem::Medium;
+
+use crate::inode::{Cache, Node};
+use crate::space::Run;
+use crate::store::Store;
+use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats};
+
+/// An open pool. All methods may be called from many threads.
+pub struct Pool<M: Medium, H: Host> {
+    pub(crate) store: Box<Store<M, H>>,
+    pub(crate) nodes: Cache<H>,
+    pub(crate) options: OpenOptions,
+    pub(crate) page_class: PageClass,
+    pub(crate) opening: Opening,
+    /// Pages of the checkpoint that a read-only opening goes by.
+    pub(crate) checkpoint: Vec<Run>,
+    /// Held by a rename that moves a directory to another one: the tree's shape is still.
+    pub(crate) tree: Mutex<H::Mutex, ()>,
+    pub(crate) counts: OpCounts,
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    pub(crate) fn over(
+        store: Box<Store<M, H>>,
+        options: &OpenOptions,
+        default_class: PageClass,
+        opening: Opening,
+        checkpoint: Vec<Run>,
+    ) -> Result<Self> {
+        Ok(Self {
+            nodes: Cache::new()?,
+            options: *options,
+            page_class: options.page_class.unwrap_or(default_class),
+            opening,
+            checkpoint,
+            tree: Mutex::new(()),
+            counts: OpCounts::new(store.lanes.used())?,
+            store,
+        })
+    }
+
+    /// The medium the pool is on.
+    pub fn medium(&self) -> &M {
+        self.store.door.medium()
+    }
+
+    /// How the pool was found.
+    pub fn opening(&self) -> Opening {
+        self.opening.clone()
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> Ino {
+        self.store.root
+    }
+
+    /// Whether changes are refused: asked for at the opening, or forced by damage since.
+    pub fn is_read_only(&self) -> bool {
+        self.store.writable().is_err()
+    }
+
+    /// What the pool says of itself.
+    pub fn info(&self) -> Result<PoolInfo> {
+        let superblock = self.store.superblock.lock();
+        let mut label = Vec::new();
+        label.try_reserve_exact(superblock.label().len())?;
+        label.extend_from_slice(superblock.label());
+        let checkpointed = superblock.checkpoint != 0;
+        Ok(PoolInfo {
+            uuid: superblock.uuid,
+            label,
+            version: crate::layout::FORMAT_VERSION,
+            bytes: superblock.pages * crate::PAGE_BYTES,
+            lanes: superblock.lanes,
+            protection: superblock.protection,
+            page_class: superblock.page_class,
+            session: superblock.session,
+            epoch: superblock.epoch,
+            created_ns: superblock.created_ns,
+            clean: checkpointed && superblock.checkpoint_session == superblock.session,
+            features: superblock.features,
+        })
+    }
+
+    /// Exact counts since the pool was opened.
+    pub fn stats(&self) -> Stats {
+        Stats { ops: self.counts.read(), door: self.store.lanes.tally() }
+    }
+
+    /// Space and inodes, used and free.
+    pub fn statfs(&self) -> StatFs {
+        self.count(Op::Statfs);
+        let pages_free = self.store.space.free_pages() + self.store.quarantined_pages();
+        let pages_available = pages_free.saturating_sub(self.store.reserve());
+        let slots_a_page = crate::PAGE_BYTES / crate::layout::SLOT_BYTES;
+        StatFs {
+            pages: self.store.geometry.pages,
+            pages_free,
+            pages_available,
+            inodes: self.store.table.used(),
+            inodes_free: self.store.table.free() + pages_available * slots_a_page,
+        }
+    }
+
+    /// Free extents by size: `[k]` of them have 2^k to 2^(k+1) - 1 pages.
+    pub fn free_extents(&self) -> Result<[u64; 20]> {
+        self.store.space.histogram()
+    }
+
+    /// Inodes that are in memory now.
+    pub fn inodes_in_memory(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Background work that is due: a round, empty table pieces. Call it now and then
+    /// (about once a second) from one thread.
+    pub fn maintain(&self) -> Result<()> {
+        match self.store.before_operation() {
+            Err(Error::ReadOnly) => return Ok(()),
+            result => result?,
+        }
+        if self.store.quarantine_holds() || self.store.round_bounds_recovery() {
+            self.count(Op::Round);
+            self.store.round()?;
+        }
+        self.store.release_empty_pieces()
+    }
+
+    /// Calls `each` with every inode in use until it returns false.
+    pub fn for_each_inode(&self, each: &mut dyn FnMut(Ino) -> bool) -> Result<()> {
+        let mut pieces = Vec::new();
+        self.store.table.for_each_piece(&mut |piece| {
+            pieces.try_reserve(1)?;
+            pieces.push(piece.clone());
+            Ok(())
+        })?;
+        for piece in pieces {
+            for index in 1..piece.slots() {
+                if piece.tail(index) != 0 && !each(piece.ino(index)) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn node(&self, ino: Ino) -> Result<Arc<Node<H>>> {
+        self.nodes.get(&self.store, ino)
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, op: Op) {
+        self.counts.add(self.store.lane(), op);
+    }
+
+    #[inline]
+    pub(crate) fn now_ns(&self) -> i64 {
+        self.store.host.now_ns()
+    }
+}

@@ -1,0 +1,24 @@
+# The two commands of a stranger are `make run` and `make test`. Each does its own set-up.
+.PHONY: run test test-all lint clean help
+
+help:
+	@echo "make run       build, make a pool, mount it at ./mnt, and show that it survives being killed"
+	@echo "make test      everything that must hold (half an hour at most on two processors)"
+	@echo "make test-all  the same, longer: more kills, more seeds, ignored tests"
+	@echo "make lint      rustfmt, clippy and shellcheck, warnings denied"
+	@echo "make clean     unmount ./mnt, remove its pool and what was built"
+
+run:
+	@bash scripts/run.sh
+
+test:
+	@bash scripts/test.sh
+
+test-all:
+	@bash scripts/test.sh --all
+
+lint:
+	@bash scripts/lint.sh
+
+clean:
+	@bash scripts/clean.sh

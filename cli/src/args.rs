@@ -1,0 +1,288 @@
+//! The command line, parsed by clap.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use lode_engine::PageClass;
+use lode_pmem::{FlushStrategy, WindowMode};
+
+use crate::human::parse_uuid;
+use crate::options::MountOptions;
+use crate::sizes::{parse_page_class, parse_size};
+
+const AFTER_HELP: &str = "\
+Sizes: a whole number and K, M, G or T, powers of 1024.
+Exit codes: 0 done, 1 failed, 2 usage, 3 not a pool, 4 damaged, 5 unsupported format, 6 busy,
+7 no space, 8 not found, 9 not permitted, 10 exists already, 11 not mounted.
+`lode fsck` has those of fsck programs: 0 clean, 1 repaired, 4 damage left, 8 failed, 16 usage,
+32 interrupted.";
+
+/// A file system on persistent memory: make, mount, check and look at pools.
+#[derive(Parser, Debug)]
+#[command(name = "lode", version, after_help = AFTER_HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Print JSON, also for errors (keys in docs/json.md)
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Show progress even where standard error is no terminal
+    #[arg(long, global = true)]
+    pub(crate) progress: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The subcommands.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Make a new pool in a file or on a device
+    Mkfs(MkfsArgs),
+    /// Mount a pool; returns once the mount answers
+    Mount(MountArgs),
+    /// Unmount; returns once the pool is cleanly closed
+    Umount(UmountArgs),
+    /// Check a pool that is not mounted, and repair it
+    Fsck(FsckArgs),
+    /// Show what a pool is, mounted or not
+    Info(InfoArgs),
+    /// Show what a mounted pool has counted since it was mounted
+    Stats(StatsArgs),
+    /// Show the bytes of a pool: superblocks, inodes, records, extents
+    Dump(DumpArgs),
+}
+
+impl Command {
+    /// The name, for messages and JSON.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Command::Mkfs(_) => "mkfs",
+            Command::Mount(_) => "mount",
+            Command::Umount(_) => "umount",
+            Command::Fsck(_) => "fsck",
+            Command::Info(_) => "info",
+            Command::Stats(_) => "stats",
+            Command::Dump(_) => "dump",
+        }
+    }
+}
+
+/// How the region is stored to.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RegionArgs {
+    /// Guard against stray stores: key, mprotect or none [default: key where the CPU has it]
+    #[arg(long, value_name = "MODE", value_parser = parse_windows)]
+    pub(crate) windows: Option<WindowMode>,
+    /// How stores reach the memory, as `lode info` names it: msync, movdir64b+clwb, ...
+    /// [default: the best that is safe here]
+    #[arg(long, value_name = "NAME", value_parser = parse_flush)]
+    pub(crate) flush: Option<FlushStrategy>,
+}
+
+/// `lode mkfs`.
+#[derive(Args, Debug)]
+pub(crate) struct MkfsArgs {
+    /// File or device that is to hold the pool
+    pub(crate) pool: PathBuf,
+    /// Size of the pool [default: that of the file or device, where it exists]
+    #[arg(long, short = 's', value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// Label, at most 64 bytes
+    #[arg(long, short = 'L', default_value = "")]
+    pub(crate) label: String,
+    /// Overwrite what is there, an existing pool too
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+    /// UUID [default: random]
+    #[arg(long, short = 'U', value_parser = parse_uuid)]
+    pub(crate) uuid: Option<[u8; 16]>,
+    /// Default page size of files: 4K, 2M or 1G
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse_page_class)]
+    pub(crate) page_size: PageClass,
+    /// Lanes on the medium: how many threads can write without waiting for each other
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) lanes: u32,
+    #[command(flatten)]
+    pub(crate) region: RegionArgs,
+}
+
+/// `lode mount`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MountArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// Directory to mount it at
+    pub(crate) dir: PathBuf,
+    /// Options, separated by commas: ro, relaxed, noatime, allow_other, default_permissions,
+    /// page-size=SIZE, windows=MODE, flush=NAME, and those that mount(8) handles
+    #[arg(short = 'o', value_name = "OPTIONS", value_parser = MountOptions::parse)]
+    pub(crate) options: Vec<MountOptions>,
+    /// Page size of files made in this mount: 4K, 2M or 1G [default: the pool's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_page_class)]
+    pub(crate) page_size: Option<PageClass>,
+    #[command(flatten)]
+    pub(crate) region: RegionArgs,
+    /// Serve in this process until unmounted, logging to standard error
+    #[arg(long, short = 'f')]
+    pub(crate) foreground: bool,
+    /// Be the server of another `lode mount`: report to it on standard output
+    #[arg(long, hide = true, value_name = "LOG")]
+    pub(crate) serve_with_log: Option<PathBuf>,
+}
+
+/// `lode umount`.
+#[derive(Args, Debug)]
+pub(crate) struct UmountArgs {
+    /// The mount point
+    pub(crate) dir: PathBuf,
+    /// Detach it now, even if it is in use (the pool closes when the last user ends)
+    #[arg(long, short = 'l')]
+    pub(crate) lazy: bool,
+}
+
+/// `lode fsck`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("mode").args(["no", "preen", "yes"]))]
+pub(crate) struct FsckArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// Check only, write nothing (the default)
+    #[arg(short = 'n')]
+    pub(crate) no: bool,
+    /// Repair what is safe to repair without asking
+    #[arg(short = 'p', short_alias = 'a')]
+    pub(crate) preen: bool,
+    /// Repair all that can be repaired
+    #[arg(short = 'y')]
+    pub(crate) yes: bool,
+    /// Check even if the pool was cleanly unmounted (it always is checked)
+    #[arg(short = 'f')]
+    pub(crate) force: bool,
+}
+
+/// `lode info`.
+#[derive(Args, Debug)]
+pub(crate) struct InfoArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+}
+
+/// `lode stats`.
+#[derive(Args, Debug)]
+pub(crate) struct StatsArgs {
+    /// The mount point
+    pub(crate) dir: PathBuf,
+}
+
+/// `lode dump`.
+#[derive(Args, Debug)]
+pub(crate) struct DumpArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// Only this inode: its number, or a path in the pool (/dir/file) [default: all inodes]
+    #[arg(value_name = "INODE|PATH")]
+    pub(crate) inode: Option<OsString>,
+    /// One line an inode, without records and extents
+    #[arg(long)]
+    pub(crate) brief: bool,
+}
+
+fn parse_windows(text: &str) -> Result<WindowMode, String> {
+    text.parse().map_err(|error: lode_pmem::UnknownWindowMode| error.to_string())
+}
+
+fn parse_flush(text: &str) -> Result<FlushStrategy, String> {
+    text.parse().map_err(|error: lode_pmem::UnknownStrategy| error.to_string())
+}
+
+/// The names the program can be called by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CalledAs {
+    /// `lode`.
+    Lode,
+    /// `mkfs.lode`.
+    Mkfs,
+    /// `fsck.lode`.
+    Fsck,
+    /// `mount.fuse.lode`, by mount(8).
+    MountHelper,
+}
+
+impl CalledAs {
+    /// By the first word of the command line.
+    pub(crate) fn from(program: &OsStr) -> Self {
+        match Path::new(program).file_name().and_then(OsStr::to_str) {
+            Some("mkfs.lode") => Self::Mkfs,
+            Some("fsck.lode") => Self::Fsck,
+            Some("mount.fuse.lode" | "mount.fuse3.lode" | "mount.lode") => Self::MountHelper,
+            _ => Self::Lode,
+        }
+    }
+
+    /// The command line that `lode` would have been given.
+    pub(crate) fn rewrite(self, args: Vec<OsString>) -> Vec<OsString> {
+        let command = match self {
+            Self::Lode => return args,
+            Self::Mkfs => "mkfs",
+            Self::Fsck => "fsck",
+            Self::MountHelper => "mount",
+        };
+        let mut rest: Vec<OsString> = args.into_iter().skip(1).collect();
+        if self == Self::MountHelper {
+            rest = without_helper_flags(rest);
+        }
+        [OsString::from("lode"), command.into()].into_iter().chain(rest).collect()
+    }
+}
+
+/// Takes out what mount(8) passes to every helper and none of it is ours: -s -n -v, -N and -t
+/// with their values; -f (fake) becomes nothing to do, which mount(8) itself never asks for.
+fn without_helper_flags(args: Vec<OsString>) -> Vec<OsString> {
+    let mut kept = Vec::with_capacity(args.len());
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("-s" | "-n" | "-v" | "-sv" | "-nv" | "-sn") => {}
+            Some("-N" | "-t") => drop(args.next()),
+            _ => kept.push(arg),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn other_names_stand_for_subcommands() {
+        for (line, same) in [
+            ("/sbin/mkfs.lode -L x /p", "lode mkfs -L x /p"),
+            ("fsck.lode -a /p", "lode fsck -a /p"),
+            (
+                "mount.fuse.lode /p /d -s -n -t fuse.lode -o rw,noatime",
+                "lode mount /p /d -o rw,noatime",
+            ),
+            ("lode mount /p /d -n", "lode mount /p /d -n"),
+        ] {
+            let line = words(line);
+            assert_eq!(CalledAs::from(&line[0]).rewrite(line), words(same));
+        }
+    }
+
+    #[test]
+    fn fsck_takes_one_mode() {
+        assert!(Cli::try_parse_from(["lode", "fsck", "-a", "-f", "/p"]).is_ok());
+        assert!(Cli::try_parse_from(["lode", "fsck", "-n", "-y", "/p"]).is_err());
+    }
+}

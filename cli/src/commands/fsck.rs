@@ -1,0 +1,113 @@
+//! `lode fsck`: checks a pool that is not mounted, with the exit statuses of fsck programs.
+
+use std::thread;
+
+use lode_engine::{CheckReport, Opening};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::FsckArgs;
+use crate::failure::{Failure, Kind, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::region::{self, MappedPool};
+use crate::report::{DamageFacts, FsckReport};
+
+/// Nothing is wrong.
+const CLEAN: u8 = 0;
+/// Something was wrong and is repaired.
+const REPAIRED: u8 = 1;
+/// Something is wrong and stays so.
+const DAMAGE_LEFT: u8 = 4;
+/// Interrupted by a signal.
+const INTERRUPTED: i32 = 32;
+
+/// Runs it; returns the exit status.
+///
+/// # Errors
+/// Where the pool can't be checked at all.
+pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
+    exit_when_interrupted();
+    let writes = args.preen || args.yes;
+    let mode = match (args.preen, args.yes) {
+        (true, _) => "preen",
+        (_, true) => "repair",
+        _ => "check",
+    };
+    let (pool, writes) = open(args, writes, output)?;
+    let opening = pool.opening();
+    let mut progress = Progress::new("checking inodes", output.progress);
+    let checked = pool.check(&mut |done, all| progress.set(done, all));
+    drop(progress);
+    let checked = checked.map_err(|error| Failure::engine(&args.pool, &error))?;
+    if writes {
+        pool.close().map_err(|error| Failure::engine(&args.pool, &error))?;
+    }
+    let report = report(args, (mode, writes), &opening, &checked);
+    output.print(&report)?;
+    Ok(report.status)
+}
+
+/// Opens the pool to repair it, or, where it is too damaged for that, to name the damage.
+fn open(args: &FsckArgs, writes: bool, output: &Output) -> Result<(MappedPool, bool)> {
+    match region::open_pool(&args.pool, !writes, output) {
+        Err(failure) if writes && failure.kind == Kind::Corrupt => {
+            region::open_pool(&args.pool, true, output).map(|pool| (pool, false))
+        }
+        opened => opened.map(|pool| (pool, writes)),
+    }
+}
+
+fn report(
+    args: &FsckArgs,
+    (mode, writes): (&str, bool),
+    opening: &Opening,
+    checked: &CheckReport,
+) -> FsckReport {
+    let mut damage: Vec<DamageFacts> = opening.damage.iter().map(DamageFacts::from).collect();
+    for found in checked.damage.iter().map(DamageFacts::from) {
+        if !damage.contains(&found) {
+            damage.push(found);
+        }
+    }
+    if opening.superblock_repaired && !writes {
+        damage.push(DamageFacts {
+            what: "one copy of the superblock is damaged (fsck -p repairs it)".to_owned(),
+            at: 0,
+            inode: None,
+        });
+    }
+    let repaired = writes && opening.superblock_repaired;
+    let status = match (damage.is_empty(), repaired) {
+        (false, _) => DAMAGE_LEFT,
+        (true, true) => REPAIRED,
+        (true, false) => CLEAN,
+    };
+    FsckReport {
+        pool: args.pool.display().to_string(),
+        status,
+        mode: mode.to_owned(),
+        repaired,
+        opening: opening.into(),
+        files: checked.files,
+        directories: checked.directories,
+        others: checked.others,
+        pages_used: checked.pages_used,
+        pages_free: checked.pages_free,
+        damage,
+    }
+}
+
+/// Ends with the status for it on SIGINT and SIGTERM: a check writes nothing, and a
+/// recovery can be cut off anywhere.
+fn exit_when_interrupted() {
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
+        return;
+    };
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            eprintln!("lode fsck: interrupted");
+            std::process::exit(INTERRUPTED);
+        }
+    });
+}

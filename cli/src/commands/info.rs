@@ -1,0 +1,59 @@
+//! `lode info`: what a pool is, asked from its server where it is mounted.
+
+use std::path::Path;
+
+use lode_fuse::mountpoint::Mounted;
+
+use crate::args::InfoArgs;
+use crate::failure::{Failure, Result};
+use crate::mounts;
+use crate::output::Output;
+use crate::region;
+use crate::report::{InfoReport, MountFacts, OpeningFacts, PoolFacts};
+use crate::server;
+
+/// Runs it.
+///
+/// # Errors
+/// What opening the pool or asking its server gives.
+pub(crate) fn run(args: &InfoArgs, output: &Output) -> Result<()> {
+    let target = mounts::clean_path(&args.target)?;
+    let mount = match mounts::at(&target)? {
+        Some(mount) if !mounts::answers(&mount) => return Err(mounts::gone(&mount)),
+        Some(mount) => Some(mount),
+        None if target.is_dir() => mounts::lode_at(&args.target).map(Some)?,
+        None => mounts::of_pool(&target)?.filter(mounts::answers),
+    };
+    match mount {
+        Some(mount) => output.print(&mounted(&mount)?),
+        None => output.print(&unmounted(&target, output)?),
+    }
+}
+
+fn mounted(mount: &Mounted) -> Result<InfoReport> {
+    let server = server::ask_info(&mount.point)?;
+    Ok(InfoReport {
+        pool: server.pool,
+        region: server.region,
+        space: server.space,
+        opening: server.opening,
+        mount: Some(MountFacts {
+            dir: mount.point.display().to_string(),
+            pid: server.pid,
+            read_only: server.read_only,
+            relaxed: server.relaxed,
+        }),
+    })
+}
+
+fn unmounted(path: &Path, output: &Output) -> Result<InfoReport> {
+    let pool = region::open_pool(path, true, output)?;
+    let info = pool.info().map_err(|error| Failure::engine(path, &error))?;
+    Ok(InfoReport {
+        pool: PoolFacts::new(path, &info),
+        region: region::facts(pool.medium()),
+        space: pool.statfs().into(),
+        opening: OpeningFacts::from(&pool.opening()),
+        mount: None,
+    })
+}

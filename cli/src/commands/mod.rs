@@ -1,0 +1,9 @@
+//! The subcommands, one file each.
+
+pub(crate) mod dump;
+pub(crate) mod fsck;
+pub(crate) mod info;
+pub(crate) mod mkfs;
+pub(crate) mod mount;
+pub(crate) mod stats;
+pub(crate) mod umount;

@@ -1,0 +1,114 @@
+//! Starting a server in the background: the command returns once the mount answers.
+//!
+//! The server is this program again, in a session of its own. Its standard output is a pipe
+//! on which it sends one line: that it is mounted, or why not. What it writes to standard
+//! error goes to a log file. No `fork` without `exec`, so no state is shared by accident.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use lode_fuse::control::place;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Kind, Result};
+use crate::report::MountReport;
+use crate::server;
+
+/// The one line a server sends to the command that started it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Message {
+    /// The mount answers.
+    Mounted(Box<MountReport>),
+    /// It could not be mounted.
+    Failed(Failure),
+}
+
+/// The log file of the server for the mount at `dir`, emptied.
+///
+/// # Errors
+/// When it can't be made.
+pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
+    let name: String = dir.to_string_lossy().trim_matches('/').replace(['/', '\0'], "-");
+    // A name has at most 255 bytes: its end tells mounts apart best.
+    let start = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= 200);
+    // Beside the server's control socket: this user's alone, and empty after a reboot.
+    let logs = place::directory();
+    place::prepare(&logs).map_err(|error| server::explain(&logs, &error))?;
+    let path = logs.join(format!("{}.log", &name[start.unwrap_or(0)..]));
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let file = opened.map_err(|error| Failure::io("making the log file", &path, &error))?;
+    Ok((path, file))
+}
+
+/// Starts `server` in the background and waits until it says that it is mounted.
+///
+/// # Errors
+/// The server's own, or what its log ends with if it died without a word.
+pub(crate) fn start(mut server: Command, log_path: &Path, log: File) -> Result<MountReport> {
+    server.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    server.current_dir("/");
+    let mut child = server.spawn().map_err(|error| {
+        Failure::io("starting the server", Path::new(server.get_program()), &error)
+    })?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        // An empty line tells the same as a failed read: the server is gone.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+    }
+    match serde_json::from_str(&line) {
+        Ok(Message::Mounted(report)) => Ok(*report),
+        Ok(Message::Failed(failure)) => {
+            let _ = child.wait();
+            Err(failure)
+        }
+        Err(_) => Err(died(&mut child, log_path)),
+    }
+}
+
+fn died(child: &mut Child, log_path: &Path) -> Failure {
+    let status = child
+        .wait()
+        .map_or_else(|error| error.to_string(), |status: ExitStatus| status.to_string());
+    let log = fs::read_to_string(log_path).unwrap_or_default();
+    let tail: Vec<&str> = log.lines().rev().take(5).collect();
+    let mut what = format!("the server ended before the mount answered ({status})");
+    for line in tail.iter().rev() {
+        what.push_str("\n  log: ");
+        what.push_str(line);
+    }
+    Failure::new(Kind::Failed, what).at(log_path).advise("run it with --foreground to see more")
+}
+
+/// In the server: leaves the terminal's session, so that nothing sent there ends it.
+pub(crate) fn detach() {
+    // It fails only in a leader of a process group: a person who runs the server by hand.
+    let _ = rustix::process::setsid();
+}
+
+/// In the server: tells the command that started it that the mount answers, and lets it go.
+///
+/// # Errors
+/// When standard output can't be turned away from the pipe.
+pub(crate) fn tell_mounted(report: MountReport) -> Result<()> {
+    tell(&Message::Mounted(Box::new(report)));
+    let failed = |error: std::io::Error| {
+        Failure::io("closing standard output", Path::new("/dev/null"), &error)
+    };
+    let null = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdout(&null).map_err(|error| failed(error.into()))
+}
+
+/// In the server: tells the command that started it why there is no mount.
+pub(crate) fn tell_failed(failure: &Failure) {
+    tell(&Message::Failed(failure.clone()));
+}
+
+fn tell(message: &Message) {
+    let line = serde_json::to_string(message).unwrap_or_default();
+    // The command may have been interrupted meanwhile; the server goes on.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

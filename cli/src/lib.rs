@@ -1,0 +1,94 @@
+//! The command `lode`: makes, mounts, checks and shows pools.
+//!
+//! * [`args`], [`options`]: the command line; `commands`: one file a subcommand
+//! * [`failure`]: what can go wrong, exit codes; [`output`]: text and JSON
+//! * [`report`]: what is printed; [`human`], [`sizes`], [`progress`]: how
+//! * [`region`], [`superblock`]: pools; [`mounts`], [`server`], [`daemon`]: mounted ones
+#![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod args;
+mod commands;
+mod daemon;
+mod failure;
+mod human;
+mod mounts;
+mod options;
+mod output;
+mod progress;
+mod region;
+mod report;
+mod server;
+mod sizes;
+mod superblock;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{CalledAs, Cli, Command};
+use failure::{Failure, Kind};
+use output::Output;
+
+/// Runs the command line `args`, the program's name first; returns the exit code.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    let called_as = args.first().map_or(CalledAs::Lode, |program| CalledAs::from(program));
+    let args = called_as.rewrite(args);
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(called_as, &args, &error),
+    };
+    let output = Output { command: cli.command.name(), json: cli.json, progress: cli.progress };
+    match run(&cli.command, &output) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            let code = exit_code(called_as, output.command, failure.kind);
+            output.print_failure(&failure, code)
+        }
+    }
+}
+
+fn run(command: &Command, output: &Output) -> failure::Result<u8> {
+    match command {
+        Command::Mkfs(args) => commands::mkfs::run(args, output)?,
+        Command::Mount(args) => commands::mount::run(args, output)?,
+        Command::Umount(args) => commands::umount::run(args, output)?,
+        Command::Fsck(args) => return commands::fsck::run(args, output),
+        Command::Info(args) => commands::info::run(args, output)?,
+        Command::Stats(args) => commands::stats::run(args, output)?,
+        Command::Dump(args) => commands::dump::run(args, output)?,
+    }
+    Ok(0)
+}
+
+fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
+    match called_as {
+        CalledAs::MountHelper => kind.mount_code(),
+        _ if command == "fsck" => kind.fsck_code(),
+        _ => kind.code(),
+    }
+}
+
+/// A command line that clap did not take: help and version are no errors.
+fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Nobody is left to tell when standard output is closed.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    const COMMANDS: [&str; 7] = ["mkfs", "mount", "umount", "fsck", "info", "stats", "dump"];
+    let command =
+        COMMANDS.into_iter().find(|name| args.iter().any(|arg| arg == name)).unwrap_or("lode");
+    let code = exit_code(called_as, command, Kind::Usage);
+    if args.iter().any(|arg| arg == "--json") {
+        let text = error.render().to_string();
+        let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let advice = format!("see `lode {command} --help`");
+        let output = Output { command, json: true, progress: false };
+        return output.print_failure(&Failure::usage(what).advise(advice), code);
+    }
+    let _ = error.print();
+    ExitCode::from(code)
+}

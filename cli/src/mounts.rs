@@ -1,0 +1,131 @@
+//! What is mounted where, and who uses it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use lode_fuse::mountpoint::{self, FS_TYPE, Mounted};
+
+use crate::failure::{Failure, Kind, Result};
+
+/// `path` absolute and clean, even where a dead mount keeps its last part from being looked at.
+///
+/// # Errors
+/// When something on the way is not there.
+pub(crate) fn clean_path(path: &Path) -> Result<PathBuf> {
+    mountpoint::canonical(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::new(Kind::NotFound, "no such file or directory")
+            .at(path)
+            .advise("check the path"),
+        _ => Failure::io("looking at the path", path, &error),
+    })
+}
+
+/// The topmost mount at exactly `dir`, a clean path, if it is one of ours.
+///
+/// # Errors
+/// When /proc can't be read.
+pub(crate) fn at(dir: &Path) -> Result<Option<Mounted>> {
+    let top = mountpoint::mounted_at(dir).map_err(|error| unreadable(&error))?;
+    Ok(top.filter(|mount| mount.fs_type == FS_TYPE))
+}
+
+/// Our mount of the pool at `pool`, a clean path.
+///
+/// # Errors
+/// When /proc can't be read.
+pub(crate) fn of_pool(pool: &Path) -> Result<Option<Mounted>> {
+    let all = mountpoint::mounts().map_err(|error| unreadable(&error))?;
+    Ok(all.into_iter().rfind(|mount| mount.fs_type == FS_TYPE && mount.source == pool))
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::io("reading the mounts", Path::new("/proc/self/mountinfo"), error)
+}
+
+/// The Lode mount at `dir`.
+///
+/// # Errors
+/// `NotFound`, or `NotMounted` with what is there instead.
+pub(crate) fn lode_at(dir: &Path) -> Result<Mounted> {
+    let clean = clean_path(dir)?;
+    if let Some(mount) = at(&clean)? {
+        return Ok(mount);
+    }
+    let other = mountpoint::mounted_at(&clean).map_err(|error| unreadable(&error))?;
+    let what = match other {
+        Some(other) => format!("a file system of type {} is mounted here, not Lode", other.fs_type),
+        None => "no pool is mounted here".to_owned(),
+    };
+    Err(Failure::new(Kind::NotMounted, what)
+        .at(dir)
+        .advise("`findmnt -t fuse.lode` lists Lode's mounts; `lode mount POOL DIR` makes one"))
+}
+
+/// The server of our mount at `dir` answers.
+pub(crate) fn answers(mount: &Mounted) -> bool {
+    mountpoint::answers(&mount.point)
+}
+
+/// What to say of a mount whose server does not answer.
+pub(crate) fn gone(mount: &Mounted) -> Failure {
+    let (pool, dir) = (mount.source.display(), mount.point.display());
+    Failure::new(Kind::NotMounted, "the server of this mount is gone, or does not answer")
+        .at(&mount.point)
+        .advise(format!("`lode mount {pool} {dir}` mounts the pool again and recovers it"))
+}
+
+/// Processes that use something at or below `dir`: id and name, best effort.
+pub(crate) fn users(dir: &Path) -> Vec<(u32, String)> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if uses(&entry.path(), dir) {
+            found.push((pid, process_name(pid)));
+        }
+    }
+    found
+}
+
+/// The name of a process, or a question mark.
+pub(crate) fn process_name(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+}
+
+fn uses(process: &Path, dir: &Path) -> bool {
+    let inside = |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(dir));
+    if inside(&process.join("cwd")) || inside(&process.join("root")) || inside(&process.join("exe"))
+    {
+        return true;
+    }
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
+        return false;
+    };
+    if descriptors.flatten().any(|descriptor| inside(&descriptor.path())) {
+        return true;
+    }
+    let maps = fs::read(process.join("maps")).unwrap_or_default();
+    maps.split(|byte| *byte == b'\n').any(|line| {
+        let path = line.iter().position(|byte| *byte == b'/').map(|start| &line[start..]);
+        path.is_some_and(|path| Path::new(OsStr::from_bytes(path)).starts_with(dir))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_its_directory() {
+        let here = std::env::current_dir().unwrap();
+        assert!(users(&here).iter().any(|(pid, _)| *pid == std::process::id()));
+    }
+}

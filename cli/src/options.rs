@@ -1,0 +1,174 @@
+//! Mount options: those of `-o`, as they are written in fstab too.
+
+use lode_engine::PageClass;
+use lode_pmem::{FlushStrategy, WindowMode};
+
+use crate::sizes::parse_page_class;
+
+/// What `-o` can say. Several are joined by [`MountOptions::join`], later ones win.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct MountOptions {
+    /// `ro` or `rw`.
+    pub(crate) read_only: Option<bool>,
+    /// `relaxed`: file data is overwritten in place, without atomicity.
+    pub(crate) relaxed: bool,
+    /// `noatime` or `relatime`.
+    pub(crate) noatime: Option<bool>,
+    /// `allow_other`: other users may use the mount.
+    pub(crate) allow_other: bool,
+    /// `dev`: device nodes work; `nodev` where not said.
+    pub(crate) dev: Option<bool>,
+    /// `suid`: set-user-id bits count; `nosuid` where not said.
+    pub(crate) suid: Option<bool>,
+    /// `noexec`: programs can't be run.
+    pub(crate) noexec: Option<bool>,
+    /// `page-size=`.
+    pub(crate) page_class: Option<PageClass>,
+    /// `windows=`.
+    pub(crate) windows: Option<WindowMode>,
+    /// `flush=`.
+    pub(crate) flush: Option<FlushStrategy>,
+}
+
+/// Options that mean nothing to a server: for mount(8), for systemd, or already so.
+const IGNORED: [&str; 16] = [
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "users",
+    "nouser",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "async",
+    "sync",
+    "dirsync",
+    "default_permissions",
+    "strictatime",
+    "atime",
+];
+
+impl MountOptions {
+    /// Parses one comma-separated list.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong option.
+    pub(crate) fn parse(list: &str) -> Result<Self, String> {
+        let mut options = Self::default();
+        for word in list.split(',').filter(|word| !word.is_empty()) {
+            options.set(word)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        match word {
+            "ro" => self.read_only = Some(true),
+            "rw" => self.read_only = Some(false),
+            "relaxed" => self.relaxed = true,
+            "noatime" => self.noatime = Some(true),
+            "relatime" => self.noatime = Some(false),
+            "allow_other" => self.allow_other = true,
+            "dev" | "nodev" => self.dev = Some(word == "dev"),
+            "suid" | "nosuid" => self.suid = Some(word == "suid"),
+            "exec" | "noexec" => self.noexec = Some(word == "noexec"),
+            word if IGNORED.contains(&word) || word.starts_with("x-") => {}
+            word => return self.set_value(word),
+        }
+        Ok(())
+    }
+
+    fn set_value(&mut self, word: &str) -> Result<(), String> {
+        match word.split_once('=') {
+            Some(("page-size" | "page_size", value)) => {
+                self.page_class = Some(parse_page_class(value)?)
+            }
+            Some(("windows", value)) => {
+                self.windows = Some(value.parse().map_err(|error| format!("{error}"))?);
+            }
+            Some(("flush", value)) => {
+                self.flush = Some(value.parse().map_err(|error| format!("{error}"))?);
+            }
+            Some(("comment", _)) => {}
+            _ => {
+                return Err(format!(
+                    "`{word}` is no mount option: there are ro, rw, relaxed, noatime, relatime, \
+                     allow_other, dev, nodev, suid, nosuid, exec, noexec, page-size=, windows=, flush="
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// All of several lists; what a later one says counts.
+    pub(crate) fn join(lists: &[Self]) -> Self {
+        lists.iter().fold(Self::default(), |all, next| Self {
+            read_only: next.read_only.or(all.read_only),
+            relaxed: next.relaxed || all.relaxed,
+            noatime: next.noatime.or(all.noatime),
+            allow_other: next.allow_other || all.allow_other,
+            dev: next.dev.or(all.dev),
+            suid: next.suid.or(all.suid),
+            noexec: next.noexec.or(all.noexec),
+            page_class: next.page_class.or(all.page_class),
+            windows: next.windows.or(all.windows),
+            flush: next.flush.or(all.flush),
+        })
+    }
+
+    /// As one list for `-o` that means the same.
+    pub(crate) fn text(&self) -> String {
+        let flags = [
+            (self.read_only, "ro", "rw"),
+            (self.noatime, "noatime", "relatime"),
+            (self.dev, "dev", "nodev"),
+            (self.suid, "suid", "nosuid"),
+            (self.noexec, "noexec", "exec"),
+            (self.relaxed.then_some(true), "relaxed", ""),
+            (self.allow_other.then_some(true), "allow_other", ""),
+        ];
+        let said = |(flag, yes, no): (Option<bool>, &str, &str)| {
+            flag.map(|flag| if flag { yes } else { no }.to_owned())
+        };
+        let mut words: Vec<String> = flags.into_iter().filter_map(said).collect();
+        words.extend(
+            self.page_class
+                .map(|class| format!("page-size={}", crate::sizes::page_class_name(class))),
+        );
+        words.extend(self.windows.map(|windows| format!("windows={windows}")));
+        words.extend(self.flush.map(|flush| format!("flush={flush}")));
+        words.join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_survive_the_way_through_text() {
+        let text = "ro,noatime,nodev,nosuid,noexec,relaxed,allow_other,page-size=2M,windows=none,flush=msync";
+        let options = MountOptions::parse(text).unwrap();
+        assert_eq!(options.text(), text);
+        assert_eq!(MountOptions::parse(&options.text()), Ok(options));
+        assert_eq!(MountOptions::default().text(), "");
+    }
+
+    #[test]
+    fn later_options_win_and_those_of_mount_are_let_through() {
+        let lists = ["ro,defaults,x-systemd.automount,_netdev", "rw,noatime", "comment=a"];
+        let lists = lists.map(|list| MountOptions::parse(list).unwrap());
+        let options = MountOptions::join(&lists);
+        assert_eq!((options.read_only, options.noatime), (Some(false), Some(true)));
+    }
+
+    #[test]
+    fn unknown_options_are_named() {
+        for list in ["relaxd", "page-size=8K", "windows=maybe", "flush=often", "ro=1"] {
+            assert!(MountOptions::parse(list).is_err(), "{list}");
+        }
+        assert!(MountOptions::parse("ro,relaxd").unwrap_err().contains("`relaxd`"));
+    }
+}

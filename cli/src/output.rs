@@ -1,0 +1,129 @@
+//! What the command prints: a report on standard output, a failure on standard error,
+//! both for people or as JSON.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Kind, Result};
+
+/// The number in every JSON output that changes when keys change their meaning or go away.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A report that a command prints.
+pub(crate) trait Report: Serialize {
+    /// The text for people.
+    fn text(&self) -> String;
+}
+
+/// How to print, chosen by the command line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// The command's name, for messages and JSON.
+    pub(crate) command: &'static str,
+    /// JSON instead of text.
+    pub(crate) json: bool,
+    /// Progress even where standard error is no terminal.
+    pub(crate) progress: bool,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T: Serialize> {
+    schema: u32,
+    command: &'a str,
+    #[serde(flatten)]
+    body: T,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: ErrorEntry<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorEntry<'a> {
+    kind: Kind,
+    code: u8,
+    what: &'a str,
+    #[serde(rename = "where")]
+    place: Option<&'a str>,
+    advice: Option<&'a str>,
+}
+
+impl Output {
+    /// Prints a report on standard output.
+    ///
+    /// # Errors
+    /// When it can't be written (a closed pipe is no error).
+    pub(crate) fn print<R: Report>(&self, report: &R) -> Result<()> {
+        let written = if self.json {
+            let mut text = self.json_text(report)?;
+            text.push('\n');
+            write_out(text.as_bytes())
+        } else {
+            write_out(report.text().as_bytes())
+        };
+        written.map_err(|error| {
+            Failure::new(Kind::Failed, format!("writing the output failed: {error}"))
+        })
+    }
+
+    /// A body with the `schema` and `command` keys, as JSON text.
+    ///
+    /// # Errors
+    /// When the body can't be JSON.
+    pub(crate) fn json_text<T: Serialize>(&self, body: &T) -> Result<String> {
+        let envelope = Envelope { schema: SCHEMA, command: self.command, body };
+        serde_json::to_string_pretty(&envelope)
+            .map_err(|error| Failure::new(Kind::Failed, format!("making JSON failed: {error}")))
+    }
+
+    /// Writes a body with the `schema` and `command` keys as JSON, piece by piece.
+    ///
+    /// # Errors
+    /// When it can't be written (a closed pipe is no error).
+    pub(crate) fn stream_json<T: Serialize>(&self, body: &T) -> Result<()> {
+        let envelope = Envelope { schema: SCHEMA, command: self.command, body };
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        let written = match serde_json::to_writer(&mut out, &envelope) {
+            Ok(()) => out.write_all(b"\n").and_then(|()| out.flush()),
+            Err(error) => Err(error.into()),
+        };
+        forgive_closed_pipe(written).map_err(|error| {
+            Failure::new(Kind::Failed, format!("writing the output failed: {error}"))
+        })
+    }
+
+    /// Prints a failure on standard error; `code` is the exit code it will have.
+    pub(crate) fn print_failure(&self, failure: &Failure, code: u8) -> ExitCode {
+        let text = if self.json {
+            let error = ErrorEntry {
+                kind: failure.kind,
+                code,
+                what: &failure.what,
+                place: failure.place.as_deref(),
+                advice: failure.advice.as_deref(),
+            };
+            self.json_text(&ErrorBody { error }).unwrap_or_else(|other| other.to_string())
+        } else {
+            format!("lode {}: {failure}", self.command)
+        };
+        // Nobody is left to tell when standard error is closed.
+        let _ = writeln!(io::stderr(), "{text}");
+        ExitCode::from(code)
+    }
+}
+
+/// Writes to standard output; a reader that has gone away is no error.
+pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    forgive_closed_pipe(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+fn forgive_closed_pipe(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,112 @@
+//! Opening regions and pools for the command, with errors a user can act on.
+
+use std::path::Path;
+
+use lode_engine::{OpenOptions, Pool};
+use lode_host::StdHost;
+use lode_pmem::{Mapped, RegionError, RegionOptions};
+
+use crate::args::RegionArgs;
+use crate::failure::{Failure, Kind, Result};
+use crate::mounts;
+use crate::output::Output;
+use crate::progress::while_working;
+use crate::report::RegionFacts;
+
+/// A pool as the command opens it.
+pub(crate) type MappedPool = Pool<Mapped, StdHost>;
+
+/// The options of a region, from the command line.
+pub(crate) fn options(args: &RegionArgs, read_only: bool) -> RegionOptions {
+    RegionOptions { read_only, windows: args.windows, flush: args.flush }
+}
+
+/// Opens the region at `path`.
+///
+/// # Errors
+/// Those of [`explain`].
+pub(crate) fn open(path: &Path, options: &RegionOptions) -> Result<Mapped> {
+    Mapped::open(path, options).map_err(|error| explain(path, &error))
+}
+
+/// Opens the pool at `path` that nobody has mounted.
+///
+/// # Errors
+/// `Busy` where it is mounted, `NotAPool`, `Corrupt`, `Unsupported`, and those of the system.
+pub(crate) fn open_pool(path: &Path, read_only: bool, output: &Output) -> Result<MappedPool> {
+    let region = open(path, &RegionOptions { read_only, ..RegionOptions::new() })?;
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    while_working("reading the pool", output.progress, || {
+        Pool::open(region, StdHost::new(), &options)
+    })
+    .map_err(|error| Failure::engine(path, &error))
+}
+
+/// What a region says of itself.
+pub(crate) fn facts(region: &Mapped) -> RegionFacts {
+    let windows = region.window_mode().to_string();
+    RegionFacts {
+        durability: region.durability().to_string(),
+        flush: region.strategy().to_string(),
+        windows: if region.is_read_only() { "read-only".to_owned() } else { windows },
+    }
+}
+
+/// A region's error for the user.
+pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
+    let (kind, what, advice) = match error {
+        RegionError::Busy { holder, .. } => return busy(path, *holder),
+        RegionError::NoSpace { bytes, .. } => (
+            Kind::NoSpace,
+            format!("the file system below has no space for the pool's {bytes} bytes"),
+            "free space there, choose a smaller --size, or another place",
+        ),
+        RegionError::Exists { .. } => {
+            (Kind::Exists, "the file exists already".to_owned(), "pass --force to overwrite it")
+        }
+        RegionError::TooSmall { bytes, bytes_min, .. } => (
+            Kind::NotAPool,
+            format!("not a Lode pool: {bytes} bytes are too few, at least {bytes_min} are needed"),
+            "check the path, or choose a larger --size",
+        ),
+        RegionError::TooLarge { bytes, bytes_max, .. } => (
+            Kind::Usage,
+            format!("{bytes} bytes are too many, at most {bytes_max} are possible"),
+            "choose a smaller --size",
+        ),
+        RegionError::NotARegion { .. } => (
+            Kind::NotAPool,
+            "not a file or DAX device".to_owned(),
+            "give the path of a pool: a file or a DAX device",
+        ),
+        RegionError::NoSuchInstruction { .. } | RegionError::NoMsync { .. } => {
+            (Kind::Usage, error.to_string(), "leave --flush out: the best one is chosen")
+        }
+        RegionError::NoWindows { .. } => (
+            Kind::Usage,
+            error.to_string(),
+            "leave --windows out: the best one is chosen, and `lode info` says which",
+        ),
+        RegionError::Io { doing, source, .. } => return Failure::io(doing, path, source),
+        other => (Kind::Failed, other.to_string(), "check the path"),
+    };
+    Failure::new(kind, what).at(path).advise(advice)
+}
+
+/// The pool is in use: by whom, as far as can be told.
+fn busy(path: &Path, holder: Option<u32>) -> Failure {
+    let mounted = path.canonicalize().ok().and_then(|clean| mounts::of_pool(&clean).ok().flatten());
+    if let Some(mount) = mounted {
+        let dir = mount.point.display();
+        return Failure::new(Kind::Busy, format!("the pool is mounted at {dir}")).at(path).advise(
+            format!("`lode umount {dir}` first; `lode info {dir}` works while it is mounted"),
+        );
+    }
+    let by = match holder {
+        Some(pid) => format!("by process {pid} ({})", mounts::process_name(pid)),
+        None => "by another process".to_owned(),
+    };
+    Failure::new(Kind::Busy, format!("the pool is in use {by}"))
+        .at(path)
+        .advise("wait until that process ends, or end it")
+}

@@ -1,0 +1,276 @@
+//! Facts that several reports share.
+
+use std::path::Path;
+
+use lode_engine::{Corruption, PoolInfo, StatFs};
+use serde::{Deserialize, Serialize};
+
+use crate::human::{Lines, printable, time_text, uuid_text};
+use crate::sizes::{human, page_class_name};
+
+const PAGE_BYTES: u64 = lode_engine::PAGE_BYTES;
+
+/// What a pool says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolFacts {
+    /// Path of the file or device.
+    pub(crate) path: String,
+    /// Label, empty for none.
+    pub(crate) label: String,
+    /// UUID.
+    pub(crate) uuid: String,
+    /// Format version.
+    pub(crate) version: u32,
+    /// Bytes in the pool.
+    pub(crate) bytes: u64,
+    /// Lanes.
+    pub(crate) lanes: u32,
+    /// `none`, `metadata` or `full`.
+    pub(crate) protection: String,
+    /// Default page size of files: `4K`, `2M` or `1G`.
+    pub(crate) page_size: String,
+    /// Read-write opens so far.
+    pub(crate) session: u32,
+    /// Epoch.
+    pub(crate) epoch: u32,
+    /// Time of creation, UTC.
+    pub(crate) created: String,
+    /// Time of creation, nanoseconds since 1970.
+    pub(crate) created_ns: i64,
+    /// The last read-write session ended cleanly.
+    pub(crate) clean: bool,
+    /// Feature bits.
+    pub(crate) features: Features,
+}
+
+/// Feature bits, as hexadecimal text.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Features {
+    /// Unknown ones are ignored.
+    pub(crate) compatible: String,
+    /// With unknown ones a pool is opened read-only.
+    pub(crate) read_only_compatible: String,
+    /// With unknown ones a pool is not opened.
+    pub(crate) incompatible: String,
+}
+
+impl Features {
+    /// Of the three words of feature bits.
+    pub(crate) fn new(features: [u64; 3]) -> Self {
+        let [compatible, read_only_compatible, incompatible] =
+            features.map(|bits| format!("{bits:#x}"));
+        Self { compatible, read_only_compatible, incompatible }
+    }
+}
+
+impl PoolFacts {
+    /// Of the pool at `path`.
+    pub(crate) fn new(path: &Path, info: &PoolInfo) -> Self {
+        Self {
+            path: path.display().to_string(),
+            label: printable(&info.label),
+            uuid: uuid_text(&info.uuid),
+            version: info.version,
+            bytes: info.bytes,
+            lanes: info.lanes,
+            protection: Self::protection_name(info.protection),
+            page_size: page_class_name(info.page_class).to_owned(),
+            session: info.session,
+            epoch: info.epoch,
+            created: time_text(info.created_ns),
+            created_ns: info.created_ns,
+            clean: info.clean,
+            features: Features::new(info.features),
+        }
+    }
+
+    /// The name of a protection level.
+    pub(crate) fn protection_name(level: u8) -> String {
+        match level {
+            0 => "none".to_owned(),
+            1 => "metadata".to_owned(),
+            2 => "full".to_owned(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Adds these facts as text.
+    pub(crate) fn lines(&self, lines: &mut Lines) {
+        lines.add("pool", &self.path);
+        lines.add("label", if self.label.is_empty() { "(none)" } else { &self.label });
+        lines.add("uuid", &self.uuid);
+        lines.add("size", format!("{} ({} bytes)", human(self.bytes), self.bytes));
+        lines.add("page size", &self.page_size);
+        lines.add("lanes", self.lanes.to_string());
+        lines.add("protection", &self.protection);
+        let features = &self.features;
+        lines.add(
+            "format",
+            format!(
+                "version {}; features {}, {}, {}",
+                self.version,
+                features.compatible,
+                features.read_only_compatible,
+                features.incompatible
+            ),
+        );
+        lines.add("created", &self.created);
+        lines.add("session", format!("{}, epoch {}", self.session, self.epoch));
+    }
+}
+
+/// What a pool lies on, and how it is written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct RegionFacts {
+    /// What a returned call survives.
+    pub(crate) durability: String,
+    /// How stores are made durable.
+    pub(crate) flush: String,
+    /// How stray stores are kept out.
+    pub(crate) windows: String,
+}
+
+impl RegionFacts {
+    /// Adds these facts as text.
+    pub(crate) fn lines(&self, lines: &mut Lines) {
+        let survives = match self.durability.as_str() {
+            "power" => "power: what a call did survives power failure",
+            "kernel crash" => {
+                "kernel crash: what a call did survives a crash of the kernel, not power failure"
+            }
+            "process crash" => {
+                "process crash: what a call did survives the death of any process, not a reboot"
+            }
+            "none" => "none: what is written is gone with the process",
+            other => other,
+        };
+        lines.add("durability", survives);
+        lines.add("flush", &self.flush);
+        lines.add("windows", &self.windows);
+    }
+}
+
+/// Space of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct SpaceFacts {
+    /// Pages of 4 KiB in the pool.
+    pub(crate) pages: u64,
+    /// Pages of 4 KiB that hold nothing.
+    pub(crate) pages_free: u64,
+    /// Pages of 4 KiB that can be had; the others are kept so that a full pool can be emptied.
+    pub(crate) pages_available: u64,
+    /// Inodes in use.
+    pub(crate) inodes: u64,
+    /// Inodes that could still be made.
+    pub(crate) inodes_free: u64,
+}
+
+impl SpaceFacts {
+    /// Adds these facts as text.
+    pub(crate) fn lines(&self, lines: &mut Lines) {
+        let bytes = |pages: u64| human(pages.saturating_mul(PAGE_BYTES));
+        lines.add(
+            "space",
+            format!(
+                "{} available of {}; inodes in use: {}",
+                bytes(self.pages_available),
+                bytes(self.pages),
+                self.inodes
+            ),
+        );
+    }
+}
+
+impl From<StatFs> for SpaceFacts {
+    fn from(space: StatFs) -> Self {
+        Self {
+            pages: space.pages,
+            pages_free: space.pages_free,
+            pages_available: space.pages_available,
+            inodes: space.inodes,
+            inodes_free: space.inodes_free,
+        }
+    }
+}
+
+/// How a pool was found when it was opened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct OpeningFacts {
+    /// The last unmount was clean: no recovery was needed.
+    pub(crate) clean: bool,
+    /// Inodes found.
+    pub(crate) inodes: u64,
+    /// Log pages walked by recovery.
+    pub(crate) log_pages: u64,
+    /// Transactions that a crash had cut off, and that did not happen.
+    pub(crate) aborted: u64,
+    /// Files that were open when unlinked, dropped.
+    pub(crate) orphans: u64,
+    /// One superblock copy was damaged; a read-write opening repaired it.
+    pub(crate) superblock_repaired: bool,
+    /// Places of damage found by recovery.
+    pub(crate) damage: u64,
+}
+
+impl OpeningFacts {
+    /// Adds these facts as text.
+    pub(crate) fn lines(&self, lines: &mut Lines) {
+        let found = if self.clean {
+            format!("cleanly unmounted, {} inodes", self.inodes)
+        } else {
+            format!(
+                "recovered from a crash: {} inodes, {} log pages walked, {} calls cut off by it undone, {} deleted files dropped",
+                self.inodes, self.log_pages, self.aborted, self.orphans
+            )
+        };
+        lines.add("found", found);
+        if self.superblock_repaired {
+            lines.add("superblock", "one copy was damaged; a read-write mount repairs it");
+        }
+        if self.damage > 0 {
+            lines.add("DAMAGE", format!("in {} places: run lode fsck", self.damage));
+        }
+    }
+}
+
+impl From<&lode_engine::Opening> for OpeningFacts {
+    fn from(opening: &lode_engine::Opening) -> Self {
+        Self {
+            clean: opening.clean,
+            inodes: opening.inodes,
+            log_pages: opening.log_pages,
+            aborted: opening.aborted,
+            orphans: opening.orphans,
+            superblock_repaired: opening.superblock_repaired,
+            damage: opening.damage.len() as u64,
+        }
+    }
+}
+
+/// One place of damage.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct DamageFacts {
+    /// What is wrong.
+    pub(crate) what: String,
+    /// Offset in the pool, in bytes.
+    pub(crate) at: u64,
+    /// The inode it belongs to, `null` for none.
+    pub(crate) inode: Option<u64>,
+}
+
+impl DamageFacts {
+    /// One line of text.
+    pub(crate) fn text(&self) -> String {
+        match self.inode {
+            Some(inode) => format!("{} at offset {:#x} (inode {inode})", self.what, self.at),
+            None => format!("{} at offset {:#x}", self.what, self.at),
+        }
+    }
+}
+
+impl From<&Corruption> for DamageFacts {
+    fn from(damage: &Corruption) -> Self {
+        let inode = (damage.ino != 0).then_some(damage.ino);
+        Self { what: damage.what.to_owned(), at: damage.at, inode }
+    }
+}

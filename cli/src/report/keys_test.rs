@@ -1,0 +1,268 @@
+//! The keys of every report are those that `docs/json.md` lists.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use lode_engine::{Attr, ExtentDump, InodeDump, Op, Opening, PoolInfo, RecordDump, StatFs};
+use serde_json::Value;
+
+use super::*;
+use crate::output::{Output, SCHEMA};
+use crate::superblock;
+
+const SHARED: [&str; 4] = ["pool", "region", "space", "opening"];
+
+fn pool() -> PoolFacts {
+    let info = PoolInfo {
+        uuid: [7; 16],
+        label: b"home".to_vec(),
+        version: 1,
+        bytes: 1 << 30,
+        lanes: 16,
+        protection: 0,
+        page_class: lode_engine::PageClass::Small,
+        session: 3,
+        epoch: 0,
+        created_ns: 0,
+        clean: true,
+        features: [0; 3],
+    };
+    PoolFacts::new(std::path::Path::new("/p"), &info)
+}
+
+fn region() -> RegionFacts {
+    RegionFacts { durability: "power".into(), flush: "msync".into(), windows: "key".into() }
+}
+
+fn space() -> SpaceFacts {
+    StatFs { pages: 4, pages_free: 3, pages_available: 3, inodes: 2, inodes_free: 1 }.into()
+}
+
+fn opening() -> OpeningFacts {
+    OpeningFacts::from(&Opening::default())
+}
+
+fn inode() -> InodeReport {
+    let attr = Attr {
+        ino: 9,
+        generation: 1,
+        mode: 0o100_644,
+        links: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 4096,
+        pages: 1,
+        atime_ns: 0,
+        mtime_ns: 0,
+        ctime_ns: 0,
+        btime_ns: 0,
+    };
+    let record = RecordDump {
+        at: 64,
+        kind: "INODE",
+        session: 1,
+        lane: 0,
+        sequence: 1,
+        part: 0,
+        parts: 1,
+        fields: vec![("mode", 5)],
+        text: b"name".to_vec(),
+    };
+    let extent = ExtentDump { file_offset: 0, pool_offset: 4096, bytes: 4096, class: 0 };
+    InodeReport::from(&InodeDump {
+        attr,
+        nonce: 1,
+        slot_at: 512,
+        log_pages: vec![8192],
+        records: vec![record],
+        extents: vec![extent],
+    })
+}
+
+fn damage() -> DamageFacts {
+    DamageFacts { what: "seal is wrong".into(), at: 64, inode: Some(9) }
+}
+
+/// One report of each command with nothing absent.
+fn samples() -> BTreeMap<&'static str, Value> {
+    let value = |report: &dyn erased::Json| report.json();
+    let mut samples = BTreeMap::new();
+    samples.insert("mkfs", value(&MkfsReport { pool: pool(), region: region(), space: space() }));
+    samples.insert(
+        "mount",
+        value(&MountReport {
+            dir: "/d".into(),
+            pid: 1,
+            log: Some("/l".into()),
+            read_only: false,
+            relaxed: false,
+            pool: pool(),
+            region: region(),
+            opening: opening(),
+        }),
+    );
+    let umount = UmountReport {
+        dir: "/d".into(),
+        pool: "/p".into(),
+        pid: Some(1),
+        clean: true,
+        lazy: false,
+    };
+    samples.insert("umount", value(&umount));
+    samples.insert(
+        "fsck",
+        value(&FsckReport {
+            pool: "/p".into(),
+            status: 4,
+            mode: "check".into(),
+            repaired: false,
+            opening: opening(),
+            files: 1,
+            directories: 1,
+            others: 1,
+            pages_used: 1,
+            pages_free: 1,
+            damage: vec![damage()],
+        }),
+    );
+    let mount = MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false };
+    samples.insert(
+        "info",
+        value(&InfoReport {
+            pool: pool(),
+            region: region(),
+            space: space(),
+            opening: opening(),
+            mount: Some(mount),
+        }),
+    );
+    samples.insert("stats", value(&stats()));
+    samples.insert("dump", dump());
+    samples
+}
+
+fn stats() -> StatsReport {
+    StatsReport {
+        dir: "/d".into(),
+        pid: 1,
+        operations: Op::ALL.iter().map(|op| (op.name().to_owned(), 0.into())).collect(),
+        fences: 1,
+        lines: 1,
+        streamed_bytes: 1,
+        windows: 1,
+        space: space(),
+    }
+}
+
+fn dump() -> Value {
+    use std::io::Write;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&superblock::tests::sample(1)).unwrap();
+    let unreadable = RefCell::new(vec![UnreadableReport { inode: 1, what: "w".into() }]);
+    let report = DumpReport {
+        superblocks: superblock::read_copies(&file, 512).unwrap(),
+        pool: Some(pool()),
+        opening: Some(opening()),
+        inodes: [inode()],
+        unreadable: &unreadable,
+    };
+    serde_json::to_value(&report).unwrap()
+}
+
+mod erased {
+    //! `serde::Serialize` of any report behind a reference.
+    pub(super) trait Json {
+        fn json(&self) -> serde_json::Value;
+    }
+    impl<T: serde::Serialize> Json for T {
+        fn json(&self) -> serde_json::Value {
+            serde_json::to_value(self).unwrap()
+        }
+    }
+}
+
+/// Keys by section of the documentation, `a.b` and `a[].b` for nested ones.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut section = String::new();
+    for line in include_str!("../../../docs/json.md").lines() {
+        if let Some(title) = line.strip_prefix("### ").or_else(|| line.strip_prefix("## ")) {
+            section = title.trim_matches('`').to_owned();
+        } else if let Some(row) = line.strip_prefix("| `") {
+            let key = row.split('`').next().unwrap().to_owned();
+            sections.entry(section.clone()).or_default().insert(key);
+        }
+    }
+    sections
+}
+
+/// The paths of all keys in `value`; shared objects go to `shared`.
+fn paths(value: &Value, prefix: &str, top: bool, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) if !prefix.ends_with("fields") => {
+            for (key, value) in object {
+                let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                if top && SHARED.contains(&key.as_str()) {
+                    found.insert(path);
+                } else {
+                    paths(value, &path, false, found);
+                }
+            }
+        }
+        Value::Array(list) => {
+            assert!(!list.is_empty(), "a sample without {prefix}");
+            for value in list {
+                paths(value, &format!("{prefix}[]"), false, found);
+            }
+        }
+        _ => {
+            found.insert(prefix.to_owned());
+        }
+    }
+}
+
+#[test]
+fn each_key_is_documented_and_each_documented_key_is_there() {
+    let documented = documented();
+    for (command, sample) in samples() {
+        let mut found = BTreeSet::new();
+        paths(&sample, "", true, &mut found);
+        let mut listed = documented[command].clone();
+        if command == "info" {
+            // The row for a pool that is not mounted.
+            listed.remove("mount");
+        }
+        assert_eq!(
+            found, listed,
+            "keys of `lode {command} --json` (left) and docs/json.md (right)"
+        );
+    }
+}
+
+#[test]
+fn shared_objects_are_documented() {
+    let documented = documented();
+    let shared: [(&str, &dyn erased::Json); 4] =
+        [("pool", &pool()), ("region", &region()), ("space", &space()), ("opening", &opening())];
+    for (name, sample) in shared {
+        let mut found = BTreeSet::new();
+        paths(&sample.json(), "", false, &mut found);
+        assert_eq!(found, documented[name], "keys of the object {name}");
+    }
+}
+
+#[test]
+fn every_output_names_schema_and_command() {
+    let output = Output { command: "stats", json: true, progress: false };
+    let value: Value = serde_json::from_str(&output.json_text(&stats()).unwrap()).unwrap();
+    assert_eq!((&value["schema"], &value["command"]), (&SCHEMA.into(), &"stats".into()));
+    assert_eq!(value["operations"]["collect_fast"], 0);
+}
+
+#[test]
+fn the_servers_message_survives_its_way() {
+    let samples = samples();
+    let report: MountReport = serde_json::from_value(samples["mount"].clone()).unwrap();
+    assert_eq!(serde_json::to_value(&report).unwrap(), samples["mount"]);
+}

@@ -1,0 +1,254 @@
+//! The reports of the commands: their JSON keys (listed in `docs/json.md`) and their text.
+//!
+//! Guarantee: every key is always there; what is unknown or absent is `null`.
+
+mod dump;
+mod facts;
+#[cfg(test)]
+mod keys_test;
+
+use serde::{Deserialize, Serialize};
+
+use crate::human::Lines;
+use crate::output::Report;
+use crate::sizes::human;
+
+pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
+pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
+
+/// `lode mkfs`.
+#[derive(Serialize)]
+pub(crate) struct MkfsReport {
+    /// The new pool.
+    pub(crate) pool: PoolFacts,
+    /// What it lies on.
+    pub(crate) region: RegionFacts,
+    /// Its space.
+    pub(crate) space: SpaceFacts,
+}
+
+impl Report for MkfsReport {
+    fn text(&self) -> String {
+        let mut lines = Lines::default();
+        self.pool.lines(&mut lines);
+        self.region.lines(&mut lines);
+        self.space.lines(&mut lines);
+        format!("New pool.\n{}Mount it: lode mount {} DIR\n", lines.text(), self.pool.path)
+    }
+}
+
+/// `lode mount`; also what the server tells the command that started it.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct MountReport {
+    /// The mount point.
+    pub(crate) dir: String,
+    /// Process id of the server.
+    pub(crate) pid: u32,
+    /// File that the server logs to; `null` with `--foreground`.
+    pub(crate) log: Option<String>,
+    /// Mounted read-only.
+    pub(crate) read_only: bool,
+    /// File data is overwritten in place.
+    pub(crate) relaxed: bool,
+    /// The pool.
+    pub(crate) pool: PoolFacts,
+    /// What it lies on.
+    pub(crate) region: RegionFacts,
+    /// How it was found.
+    pub(crate) opening: OpeningFacts,
+}
+
+impl Report for MountReport {
+    fn text(&self) -> String {
+        let mut lines = Lines::default();
+        lines.add("pool", &self.pool.path).add("at", &self.dir);
+        let mode = match (self.read_only, self.relaxed) {
+            (true, _) => "read-only",
+            (false, true) => "read-write, relaxed (file data in place, not atomic)",
+            (false, false) => "read-write",
+        };
+        lines.add("mode", mode);
+        self.region.lines(&mut lines);
+        self.opening.lines(&mut lines);
+        lines.add("server", format!("process {}", self.pid));
+        if let Some(log) = &self.log {
+            lines.add("log", log);
+        }
+        format!("Mounted.\n{}Unmount it: lode umount {}\n", lines.text(), self.dir)
+    }
+}
+
+/// `lode umount`.
+#[derive(Serialize)]
+pub(crate) struct UmountReport {
+    /// The mount point.
+    pub(crate) dir: String,
+    /// The pool's path.
+    pub(crate) pool: String,
+    /// Process id of the server; `null` where it was gone already.
+    pub(crate) pid: Option<u32>,
+    /// The server wrote its checkpoint and ended: the next mount needs no recovery.
+    pub(crate) clean: bool,
+    /// Only detached: its server goes on until the last user ends.
+    pub(crate) lazy: bool,
+}
+
+impl Report for UmountReport {
+    fn text(&self) -> String {
+        if self.lazy {
+            let (pool, dir) = (&self.pool, &self.dir);
+            format!("Detached {pool} from {dir}. It is closed when its last user ends.\n")
+        } else if self.clean {
+            format!("Unmounted {} from {}, cleanly.\n", self.pool, self.dir)
+        } else {
+            format!(
+                "Unmounted {} from {}. Its server was gone already: the next mount recovers the pool.\n",
+                self.pool, self.dir
+            )
+        }
+    }
+}
+
+/// `lode fsck`.
+#[derive(Serialize)]
+pub(crate) struct FsckReport {
+    /// The pool's path.
+    pub(crate) pool: String,
+    /// The exit status: 0, 1 or 4.
+    pub(crate) status: u8,
+    /// `check` (-n), `preen` (-p) or `repair` (-y).
+    pub(crate) mode: String,
+    /// Something was written.
+    pub(crate) repaired: bool,
+    /// How the pool was found.
+    pub(crate) opening: OpeningFacts,
+    /// Regular files.
+    pub(crate) files: u64,
+    /// Directories.
+    pub(crate) directories: u64,
+    /// Symbolic links, devices, FIFOs, sockets.
+    pub(crate) others: u64,
+    /// Pages of 4 KiB in use.
+    pub(crate) pages_used: u64,
+    /// Pages of 4 KiB free.
+    pub(crate) pages_free: u64,
+    /// Damage that is left.
+    pub(crate) damage: Vec<DamageFacts>,
+}
+
+impl Report for FsckReport {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for damage in &self.damage {
+            text.push_str(&format!("{}: {}\n", self.pool, damage.text()));
+        }
+        let verdict = match (self.damage.len(), self.repaired) {
+            (0, true) => "repaired".to_owned(),
+            (0, false) => "clean".to_owned(),
+            (1, _) => "DAMAGED in 1 place".to_owned(),
+            (count, _) => format!("DAMAGED in {count} places"),
+        };
+        text.push_str(&format!(
+            "{}: {verdict}; {} files, {} directories, {} others; {} used, {} free\n",
+            self.pool,
+            self.files,
+            self.directories,
+            self.others,
+            human(self.pages_used * 4096),
+            human(self.pages_free * 4096),
+        ));
+        if !self.opening.clean {
+            let done = if self.mode == "check" { "would be recovered" } else { "was recovered" };
+            text.push_str(&format!("{}: not cleanly unmounted, {done}\n", self.pool));
+        }
+        text
+    }
+}
+
+/// `lode info`.
+#[derive(Serialize)]
+pub(crate) struct InfoReport {
+    /// The pool.
+    pub(crate) pool: PoolFacts,
+    /// What it lies on.
+    pub(crate) region: RegionFacts,
+    /// Its space.
+    pub(crate) space: SpaceFacts,
+    /// How it was found: by this command, or by the server when it mounted.
+    pub(crate) opening: OpeningFacts,
+    /// Where it is mounted.
+    pub(crate) mount: Option<MountFacts>,
+}
+
+/// Where a pool is mounted.
+#[derive(Serialize)]
+pub(crate) struct MountFacts {
+    /// The mount point.
+    pub(crate) dir: String,
+    /// Process id of the server.
+    pub(crate) pid: u32,
+    /// Mounted read-only.
+    pub(crate) read_only: bool,
+    /// File data is overwritten in place.
+    pub(crate) relaxed: bool,
+}
+
+impl Report for InfoReport {
+    fn text(&self) -> String {
+        let mut lines = Lines::default();
+        self.pool.lines(&mut lines);
+        self.region.lines(&mut lines);
+        self.space.lines(&mut lines);
+        self.opening.lines(&mut lines);
+        match &self.mount {
+            Some(mount) => {
+                let mode = if mount.read_only { "read-only" } else { "read-write" };
+                let relaxed = if mount.relaxed { ", relaxed" } else { "" };
+                lines.add(
+                    "mounted",
+                    format!("at {}, {mode}{relaxed}, by process {}", mount.dir, mount.pid),
+                );
+            }
+            None => {
+                lines.add("mounted", "no");
+            }
+        }
+        lines.text()
+    }
+}
+
+/// `lode stats`.
+#[derive(Serialize)]
+pub(crate) struct StatsReport {
+    /// The mount point.
+    pub(crate) dir: String,
+    /// Process id of the server.
+    pub(crate) pid: u32,
+    /// Operations by kind since the mount.
+    pub(crate) operations: serde_json::Map<String, serde_json::Value>,
+    /// Fences issued.
+    pub(crate) fences: u64,
+    /// Metadata lines made persistent.
+    pub(crate) lines: u64,
+    /// Bytes of file data streamed.
+    pub(crate) streamed_bytes: u64,
+    /// Write windows opened.
+    pub(crate) windows: u64,
+    /// Space of the pool.
+    pub(crate) space: SpaceFacts,
+}
+
+impl Report for StatsReport {
+    fn text(&self) -> String {
+        let mut lines = Lines::default();
+        for (name, count) in &self.operations {
+            lines.add(name, count.to_string());
+        }
+        lines.add("fences", self.fences.to_string());
+        lines.add("lines", self.lines.to_string());
+        lines.add("streamed bytes", self.streamed_bytes.to_string());
+        lines.add("windows", self.windows.to_string());
+        self.space.lines(&mut lines);
+        format!("Counted since {} was mounted:\n{}", self.dir, lines.text())
+    }
+}

@@ -1,0 +1,189 @@
+//! The life of a mount: it answers when `lode mount` returns, is gone and closed when `lode
+//! umount` returns, says who keeps it busy, and comes back after its server was killed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::server::Server;
+use common::{Scratch, fsck, lode, text};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn mount(pool: &Path, dir: &Path, options: &[&str]) -> serde_json::Value {
+    let args = [&["mount", text(pool), text(dir), "--json"], options].concat();
+    lode(&args).expect(0).json()
+}
+
+/// Waits for the end of a process that is not a child.
+fn wait_for_end(pid: u64) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // One that has ended and that nobody has asked about yet is in state Z.
+    let alive =
+        || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    while alive() {
+        assert!(Instant::now() < deadline, "process {pid} does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn kill(pid: u64, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn a_mount_answers_at_once_and_an_unmounted_pool_is_closed_at_once() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let session = || {
+        let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
+        assert_eq!(
+            (&info["pool"]["clean"], &info["mount"]),
+            (&true.into(), &serde_json::Value::Null)
+        );
+        info["pool"]["session"].as_u64().unwrap()
+    };
+    let before = session();
+    for round in 0..5 {
+        let mounted = mount(&pool, &dir, &[]);
+        assert_eq!(mounted["opening"]["clean"], true, "round {round}");
+        let file = dir.join(format!("file{round}"));
+        fs::write(&file, "hello").unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), round + 1);
+        lode(&["umount", text(&dir)]).expect(0);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "the mount is gone");
+        fsck(&pool).expect(0);
+    }
+    assert_eq!(session(), before + 5, "each read-write mount is a session");
+}
+
+#[test]
+fn a_busy_mount_says_who_uses_it() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    mount(&pool, &dir, &[]);
+    fs::write(dir.join("file"), "x").unwrap();
+    let mut user = Command::new("tail")
+        .args(["-f", text(&dir.join("file"))])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It has opened the file when it has shown what is in it.
+    user.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let refused = lode(&["umount", text(&dir)]).expect(6);
+    assert!(refused.err.contains(&format!("{} (tail)", user.id())), "{}", refused.err);
+    assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), "x", "still mounted");
+    user.kill().unwrap();
+    user.wait().unwrap();
+    lode(&["umount", text(&dir)]).expect(0);
+}
+
+#[test]
+fn a_killed_server_leaves_a_mount_that_can_be_mounted_over_or_taken_away() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let mut open = Vec::new();
+    for round in 0..3 {
+        let mounted = mount(&pool, &dir, &[]);
+        assert_eq!(mounted["opening"]["clean"], round == 0);
+        let path = dir.join(format!("file{round}"));
+        let mut file = fs::File::create(&path).unwrap();
+        file.write_all(b"acknowledged").unwrap();
+        open.push(file); // Held across the kill: an open file must not keep the mount point.
+        kill(mounted["pid"].as_u64().unwrap(), Signal::KILL);
+        wait_for_end(mounted["pid"].as_u64().unwrap());
+        let mut error = fs::read_dir(&dir).unwrap_err();
+        if error.raw_os_error() == Some(103) {
+            // ECONNABORTED: sent while the connection was being taken down.
+            error = fs::read_dir(&dir).unwrap_err();
+        }
+        assert_eq!(error.raw_os_error(), Some(107), "ENOTCONN at once, not {error}");
+        let gone = lode(&["info", text(&dir)]).expect(11);
+        assert!(gone.err.contains("lode mount"), "{}", gone.err);
+        lode(&["stats", text(&dir)]).expect(11);
+    }
+    mount(&pool, &dir, &[]);
+    for round in 0..3 {
+        let content = fs::read_to_string(dir.join(format!("file{round}"))).unwrap();
+        assert_eq!(content, "acknowledged");
+    }
+    drop(open);
+    let pid =
+        lode(&["info", text(&dir), "--json"]).expect(0).json()["mount"]["pid"].as_u64().unwrap();
+    kill(pid, Signal::KILL);
+    wait_for_end(pid);
+    let gone = lode(&["umount", text(&dir), "--json"]).expect(0).json();
+    assert_eq!((&gone["clean"], &gone["pid"]), (&false.into(), &serde_json::Value::Null));
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
+    assert_eq!(info["opening"]["clean"], false);
+    fsck(&pool).expect(0);
+    lode(&["fsck", "-p", text(&pool)]).expect(0);
+    let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
+    assert_eq!(info["opening"]["clean"], true, "fsck -p recovers the pool");
+}
+
+#[test]
+fn a_signal_unmounts_cleanly() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let scratch = Scratch::new();
+        let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+        let server = Server::mount(&pool, &dir, &scratch.path("log"));
+        fs::write(dir.join("file"), "x").unwrap();
+        server.signal(signal);
+        server.wait();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "{signal:?} did not unmount");
+        let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
+        assert_eq!(info["opening"]["clean"], true, "{signal:?}");
+    }
+}
+
+#[test]
+fn a_read_only_mount_changes_not_a_byte() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let mounted = mount(&pool, &dir, &[]);
+    fs::write(dir.join("file"), "content").unwrap();
+    // Killed: a read-only mount of a pool that needs recovery writes nothing either.
+    kill(mounted["pid"].as_u64().unwrap(), Signal::KILL);
+    wait_for_end(mounted["pid"].as_u64().unwrap());
+    lode(&["umount", text(&dir)]).expect(0);
+    let before = fs::read(&pool).unwrap();
+    let mounted = mount(&pool, &dir, &["-o", "ro"]);
+    assert_eq!(mounted["read_only"], true);
+    assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), "content");
+    for error in [
+        fs::write(dir.join("file"), "y").unwrap_err(),
+        fs::create_dir(dir.join("new")).unwrap_err(),
+        fs::remove_file(dir.join("file")).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    }
+    lode(&["info", text(&dir)]).expect(0);
+    lode(&["umount", text(&dir)]).expect(0);
+    assert!(fs::read(&pool).unwrap() == before, "a read-only mount wrote");
+}
+
+#[test]
+fn window_mode_and_flush_strategy_are_told_and_can_be_chosen() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    for (windows, flush) in [("none", "sse2+clflush"), ("mprotect", "msync")] {
+        let mounted = mount(&pool, &dir, &["--windows", windows, "-o", &format!("flush={flush}")]);
+        let info = lode(&["info", text(&dir), "--json"]).expect(0).json();
+        for said in [&mounted, &info] {
+            assert_eq!(
+                (&said["region"]["windows"], &said["region"]["flush"]),
+                (&windows.into(), &flush.into())
+            );
+        }
+        fs::write(dir.join("file"), vec![1; 100_000]).unwrap();
+        assert_eq!(fs::read(dir.join("file")).unwrap(), vec![1; 100_000]);
+        lode(&["umount", text(&dir)]).expect(0);
+    }
+    fsck(&pool).expect(0);
+}

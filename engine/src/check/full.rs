@@ -1,0 +1,346 @@
+//! The full check: every page is reachable or free, exactly once; every entry leads to
+//! an inode, every inode is led to as often as it says, and every log reads to its end.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use lode_pmem::Medium;
+
+use crate::inode::{Body, State, load_name};
+use crate::layout::{Body as Record, tag_of};
+use crate::space::{Claims, Run};
+use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
+
+/// Damage that a report holds.
+const DAMAGE_MAX: usize = 10_000;
+
+/// What is said of an inode, by itself and by entries.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    kind: u32,
+    tag: u32,
+    links: u32,
+    parent: Ino,
+    /// Entries that lead to it.
+    found: u32,
+    /// The directory with the last of them.
+    by: Ino,
+    dead: bool,
+}
+
+/// An entry, to be compared with its child.
+#[derive(Clone, Copy)]
+struct Named {
+    dir: Ino,
+    child: Ino,
+    kind: u32,
+    tag: u32,
+    at: u64,
+}
+
+struct Check<'p, M: Medium, H: Host> {
+    pool: &'p Pool<M, H>,
+    claims: Claims,
+    seen: HashMap<Ino, Seen, Mix>,
+    named: Vec<Named>,
+    report: CheckReport,
+}
+
+/// Inode numbers need no better hash.
+#[derive(Clone, Copy, Default)]
+struct Mix(u64);
+
+impl core::hash::BuildHasher for Mix {
+    type Hasher = Mix;
+    fn build_hasher(&self) -> Mix {
+        *self
+    }
+}
+
+impl core::hash::Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 ^= self.0 >> 29;
+    }
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Checks everything; the pool must not be changed meanwhile. `progress` gets
+    /// inodes checked and inodes in all.
+    pub fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
+        let mut check = Check {
+            pool: self,
+            claims: Claims::new(self.store.geometry.pages)?,
+            seen: HashMap::with_hasher(Mix::default()),
+            named: Vec::new(),
+            report: CheckReport::default(),
+        };
+        for damage in &self.opening.damage {
+            check.note(Error::Corrupt(*damage))?;
+        }
+        check.pieces()?;
+        let mut inodes = Vec::new();
+        let mut result = Ok(());
+        self.for_each_inode(&mut |ino| {
+            result = inodes.try_reserve(1).map_err(Error::from);
+            if result.is_ok() {
+                inodes.push(ino);
+            }
+            result.is_ok()
+        })?;
+        result?;
+        for (done, ino) in inodes.iter().enumerate() {
+            check.inode(*ino)?;
+            if done.is_multiple_of(256) {
+                progress(done as u64, inodes.len() as u64);
+            }
+        }
+        progress(inodes.len() as u64, inodes.len() as u64);
+        check.names()?;
+        check.tree()?;
+        check.space()?;
+        Ok(check.report)
+    }
+}
+
+impl<M: Medium, H: Host> Check<'_, M, H> {
+    fn note(&mut self, error: Error) -> Result<()> {
+        let damage = match error {
+            Error::Corrupt(damage) => damage,
+            Error::Media { at } => Corruption { what: "uncorrectable media error", at, ino: 0 },
+            other => return Err(other),
+        };
+        if self.report.damage.len() < DAMAGE_MAX && !self.report.damage.contains(&damage) {
+            self.report.damage.try_reserve(1)?;
+            self.report.damage.push(damage);
+        }
+        Ok(())
+    }
+
+    fn damage(&mut self, what: &'static str, at: u64, ino: Ino) -> Result<()> {
+        self.note(Error::corrupt_inode(what, at, ino))
+    }
+
+    fn claim(&mut self, run: Run, ino: Ino) -> Result<()> {
+        match self.claims.claim(run) {
+            Ok(()) => {
+                self.report.pages_used += run.pages;
+                Ok(())
+            }
+            Err(page) => self.damage("page belongs to two owners", page * PAGE_BYTES, ino),
+        }
+    }
+
+    /// Superblocks, lane table and inode tables.
+    fn pieces(&mut self) -> Result<()> {
+        let geometry = self.pool.store.geometry;
+        self.claim(Run { page: 0, pages: geometry.first_page() }, 0)?;
+        self.claim(Run { page: geometry.end_page(), pages: 1 }, 0)?;
+        let mut runs = Vec::new();
+        self.pool.store.table.for_each_piece(&mut |piece| {
+            runs.try_reserve(1)?;
+            runs.push(piece.run());
+            Ok(())
+        })?;
+        for run in runs {
+            self.claim(run, 0)?;
+        }
+        Ok(())
+    }
+
+    fn inode(&mut self, ino: Ino) -> Result<()> {
+        let pool = self.pool;
+        let node = match pool.node(ino) {
+            Ok(node) => node,
+            Err(Error::Stale) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let state = match node.read(&pool.store) {
+            Ok(state) => state,
+            Err(Error::Stale) => return Ok(()),
+            Err(error) => return self.note(error),
+        };
+        match state.kind() {
+            mode::FILE => self.report.files += 1,
+            mode::DIRECTORY => self.report.directories += 1,
+            _ => self.report.others += 1,
+        }
+        for page in &state.log.pages {
+            self.claim(Run { page: page.page, pages: 1 }, ino)?;
+        }
+        if let Err(error) = self.body(&state) {
+            self.note(error)?;
+        }
+        self.seen.try_reserve(1)?;
+        let seen = Seen {
+            kind: state.kind() >> 12,
+            tag: tag_of(state.log.nonce),
+            links: state.links,
+            parent: state.parent,
+            dead: state.dead,
+            ..Seen::default()
+        };
+        self.seen.insert(ino, seen);
+        Ok(())
+    }
+
+    fn body(&mut self, state: &State) -> Result<()> {
+        let ino = state.log.ino;
+        match &state.body {
+            Body::File(file) => {
+                for extent in file.extents.iter() {
+                    self.claim(Run { page: extent.page, pages: extent.pages }, ino)?;
+                }
+                let mut runs = Vec::new();
+                let mut result: Result<()> = Ok(());
+                file.journal.for_each_run(&mut |run| match runs.try_reserve(1) {
+                    Ok(()) => runs.push(run),
+                    Err(error) => result = Err(error.into()),
+                });
+                result?;
+                for run in runs {
+                    self.claim(run, ino)?;
+                }
+            }
+            Body::Directory(directory) => {
+                self.named.try_reserve(directory.entries.len())?;
+                let mut name = [0u8; NAME_MAX];
+                for entry in directory.entries.iter() {
+                    let (parsed, _) = load_name(&self.pool.store, state, &entry, &mut name)?;
+                    let Record::Add { tag, .. } = parsed.body else { continue };
+                    self.named.push(Named {
+                        dir: ino,
+                        child: entry.ino,
+                        kind: u32::from(entry.kind),
+                        tag,
+                        at: entry.at,
+                    });
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Every entry leads to the inode that it means.
+    fn names(&mut self) -> Result<()> {
+        for named in core::mem::take(&mut self.named) {
+            let what = match self.seen.get_mut(&named.child) {
+                None => Some("entry leads to no inode"),
+                Some(child) => {
+                    child.found += 1;
+                    child.by = named.dir;
+                    let right = child.tag == named.tag && child.kind == named.kind && !child.dead;
+                    (!right).then_some("entry leads to another inode than it says")
+                }
+            };
+            if let Some(what) = what {
+                self.damage(what, named.at, named.dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every inode is led to as often as it says, directories by their parent alone and
+    /// from the root.
+    fn tree(&mut self) -> Result<()> {
+        let root = self.pool.store.root;
+        let mut inos = Vec::new();
+        inos.try_reserve_exact(self.seen.len())?;
+        inos.extend(self.seen.keys().copied());
+        inos.sort_unstable();
+        for ino in inos {
+            let Some(seen) = self.seen.get(&ino) else { continue };
+            let directory = seen.kind == mode::DIRECTORY >> 12;
+            let what = if seen.dead {
+                continue;
+            } else if ino == root {
+                (seen.found > 0 || seen.parent != root).then_some("root has a parent")
+            } else if seen.found == 0 {
+                Some("inode without an entry")
+            } else if directory && (seen.found != 1 || seen.by != seen.parent) {
+                Some("directory in another place than it says")
+            } else if directory && !self.reaches_root(ino) {
+                Some("directory not connected to the root")
+            } else if !directory && seen.found != seen.links {
+                Some("wrong link count")
+            } else {
+                None
+            };
+            if let Some(what) = what {
+                self.damage(what, crate::layout::slot_at(ino), ino)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reaches_root(&self, ino: Ino) -> bool {
+        let mut at = ino;
+        for _ in 0..=self.report.directories {
+            if at == self.pool.store.root {
+                return true;
+            }
+            match self.seen.get(&at) {
+                Some(seen) => at = seen.parent,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// What is not reachable is free, and the other way round.
+    fn space(&mut self) -> Result<()> {
+        let store = &self.pool.store;
+        let mut quarantined = Vec::new();
+        let mut result: Result<()> = Ok(());
+        store.for_each_quarantined(&mut |run| match quarantined.try_reserve(1) {
+            Ok(()) => quarantined.push(run),
+            Err(error) => result = Err(error.into()),
+        });
+        result?;
+        for run in quarantined {
+            self.claim(run, 0)?;
+        }
+        let mut free = Vec::new();
+        store.space.for_each_free(&mut |run| {
+            free.try_reserve(1)?;
+            free.push(run);
+            Ok(())
+        })?;
+        for run in free {
+            self.report.pages_free += run.pages;
+            if let Err(page) = self.claims.claim(run) {
+                self.damage("page is free and in use", page * PAGE_BYTES, 0)?;
+            }
+        }
+        if self.pool.opening.clean && store.writable().is_err() {
+            for run in &self.pool.checkpoint {
+                if let Err(page) = self.claims.claim(*run) {
+                    self.damage("page of the checkpoint is in use", page * PAGE_BYTES, 0)?;
+                }
+            }
+        }
+        if !self.report.damage.is_empty() {
+            // Lost pages are only a consequence then.
+            return Ok(());
+        }
+        let mut lost = None;
+        let pages = store.geometry.pages;
+        self.claims.for_each_unclaimed(0, pages, &mut |run| {
+            lost = lost.or(Some(run));
+            Ok(())
+        })?;
+        if let Some(run) = lost {
+            self.damage("page is neither free nor in use", run.page * PAGE_BYTES, 0)?;
+        }
+        Ok(())
+    }
+}

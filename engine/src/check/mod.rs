@@ -1,0 +1,4 @@
+//! Looking at a whole pool: the full check, and dumps for people and testers.
+
+mod dump;
+mod full;

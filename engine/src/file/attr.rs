@@ -1,0 +1,152 @@
+//! Changing attributes and the size: one transaction of one or two lines.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use lode_pmem::Medium;
+
+use super::fallocate::hint;
+use super::write::regular;
+use crate::inode::State;
+use crate::layout::Body;
+use crate::log::Placed;
+use crate::space::Run;
+use crate::store::Purpose;
+use crate::{
+    Attr, Error, FILE_MAX, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result, SetAttr, mode,
+};
+
+/// What an ATTR record will say.
+#[derive(Clone, Copy)]
+struct NewAttr {
+    mode: u32,
+    owner: (u32, u32),
+    /// Modification, change and access time.
+    times: (i64, i64, i64),
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Changes attributes, the size among them: one atomic operation, whatever it changes.
+    pub fn setattr(&self, ino: Ino, changes: &SetAttr) -> Result<Attr> {
+        self.count(if changes.size.is_some() { Op::Truncate } else { Op::Setattr });
+        self.store.before_operation()?;
+        let node = self.node(ino)?;
+        let mut state = node.write(&self.store)?;
+        let state = &mut *state;
+        if let Some(size) = changes.size {
+            regular(state)?;
+            if size > FILE_MAX {
+                return Err(Error::FileTooLarge);
+            }
+        }
+        let new_attr = self.new_attr(state, changes);
+        let records = usize::from(changes.size.is_some()) + usize::from(new_attr.is_some());
+        if records == 0 {
+            return Ok(state.attr());
+        }
+        let plan = state.log.plan(core::iter::repeat_n(1, records));
+        let frees = changes.size.is_some_and(|size| size < state.size);
+        let purpose = if frees { Purpose::Frees } else { Purpose::Grows };
+        state.log.reserve(&self.store, &plan, purpose)?;
+        let time_ns = self.now_ns();
+        let class = self.class_for(state, changes.size);
+        if let Some(size) = changes.size
+            && let Err(error) = self.zero_behind_size(state, size)
+        {
+            state.log.unreserve(&self.store);
+            return Err(error);
+        }
+        let mut tx = self.begin_plans(&[plan], 0)?;
+        let epoch = self.store.epoch();
+        let mut resized: Option<Placed> = None;
+        if let Some(size) = changes.size {
+            let truncate = size <= state.size;
+            let record = Body::Size { epoch, class, truncate, size, time_ns };
+            resized = Some(state.log.append(&mut tx, &self.store, &record));
+        }
+        let changed = new_attr.map(|attr| {
+            let record = Body::Attr {
+                epoch,
+                mode: attr.mode as u16,
+                uid: attr.owner.0,
+                gid: attr.owner.1,
+                mtime_ns: attr.times.0,
+                ctime_ns: attr.times.1,
+                atime_ns: attr.times.2,
+            };
+            (state.log.append(&mut tx, &self.store, &record), attr)
+        });
+        tx.commit();
+        node.slot.set_tail(state.log.tail.last_seal);
+        if let (Some(size), Some(placed)) = (changes.size, resized) {
+            state.class = class;
+            self.show_size(state, size, &placed, time_ns)?;
+        }
+        if let Some((placed, attr)) = changed {
+            state.set_attr(placed.ordinal, attr.mode, attr.owner, attr.times);
+        }
+        self.tidy(&node.slot, state);
+        Ok(state.attr())
+    }
+
+    /// What the attributes will be, if any but the size changes.
+    fn new_attr(&self, state: &State, changes: &SetAttr) -> Option<NewAttr> {
+        let SetAttr { mode, uid, gid, size, atime_ns, mtime_ns, ctime_ns } = *changes;
+        let any = mode.is_some() || uid.is_some() || gid.is_some();
+        if !any && atime_ns.is_none() && mtime_ns.is_none() && ctime_ns.is_none() {
+            return None;
+        }
+        let now_ns = self.now_ns();
+        let mtime = if size.is_some() { now_ns } else { state.mtime_ns };
+        let permissions = mode.unwrap_or(state.mode) & !mode::TYPE & 0o7777;
+        Some(NewAttr {
+            mode: state.kind() | permissions,
+            owner: (uid.unwrap_or(state.uid), gid.unwrap_or(state.gid)),
+            times: (
+                mtime_ns.unwrap_or(mtime),
+                ctime_ns.unwrap_or(now_ns),
+                atime_ns.unwrap_or(state.atime_ns.load(Relaxed)),
+            ),
+        })
+    }
+
+    /// Growing an empty file to 2 MiB or more is a hint, where the pool could back all of it.
+    fn class_for(&self, state: &State, size: Option<u64>) -> PageClass {
+        let Some(size) = size else { return state.class };
+        let empty = state.file().is_ok_and(|file| file.extents.is_empty());
+        let room = self.store.space.free_pages();
+        if empty && size > state.size && size.div_ceil(PAGE_BYTES) <= room {
+            state.class.max(hint(size))
+        } else {
+            state.class
+        }
+    }
+
+    /// Before the size grows, what is mapped behind it becomes zero, and is fenced (I17).
+    fn zero_behind_size(&self, state: &mut State, size: u64) -> Result<()> {
+        if size <= state.size || state.file()?.zero_behind {
+            return Ok(());
+        }
+        let end = size.next_multiple_of(PAGE_BYTES);
+        let behind = state.file()?.extents.next_from(state.size / PAGE_BYTES);
+        if behind.is_some_and(|extent| extent.file_page * PAGE_BYTES < end) {
+            self.zero_mapped(state, state.size, end)?;
+            self.store.door.fence(self.store.counters());
+        }
+        let rest = state.file()?.extents.next_from(end / PAGE_BYTES);
+        state.file_mut()?.zero_behind = rest.is_none();
+        Ok(())
+    }
+
+    /// Makes memory say what a SIZE record says.
+    fn show_size(&self, state: &mut State, size: u64, placed: &Placed, time_ns: i64) -> Result<()> {
+        let old = state.size;
+        let give = &mut |run: Run| self.store.give(run);
+        state.set_size(placed.ordinal, size <= old, size, time_ns, give);
+        if size < old {
+            // Nothing is mapped behind, but for the rest of the last page.
+            let last = state.file()?.extents.find(size / PAGE_BYTES);
+            state.file_mut()?.zero_behind = size.is_multiple_of(PAGE_BYTES) || last.is_none();
+        }
+        Ok(())
+    }
+}

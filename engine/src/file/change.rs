@@ -1,0 +1,451 @@
+//! A change of a file: planned, made durable, then made visible (PROTOCOL I8, I9, I16, I17).
+//!
+//! 1. Segments are cut, fresh pages, journal space and log space are reserved.
+//! 2. All new bytes are streamed to where nobody reads them; overwrites that were
+//!    journalled before are flushed. One fence.
+//! 3. The records are stored. One fence: the change has happened.
+//! 4. Memory follows; replaced pages become free; journalled bytes go home.
+
+use lode_pmem::Medium;
+
+use super::fresh::{FreshRuns, Source};
+use super::segment::{List, Rules, Segment, Segments, Way, plan};
+use crate::index::Extent;
+use crate::inode::{Body as Kind, JOURNAL_HALF, JournalPiece, Node, State};
+use crate::layout::Body;
+use crate::log::{Placed, Plan};
+use crate::space::Run;
+use crate::store::{Purpose, Tx};
+use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result};
+
+/// Journalled bytes that are retired at once instead of by the next change.
+const RETIRE_AT_ONCE: u64 = 64 * 1024;
+
+/// Where the new bytes of a journalled segment wait.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    from: u64,
+    to: u64,
+    journal_at: u64,
+    home_at: u64,
+}
+
+/// A change that is being prepared.
+pub(crate) struct Change<'a> {
+    pub(crate) source: Source<'a>,
+    pub(crate) segments: Segments,
+    /// Whole pages that become a hole.
+    pub(crate) unmap: Option<(u64, u64)>,
+    pub(crate) new_size: u64,
+    /// The class in which the file's pages are taken from now on.
+    pub(crate) class: PageClass,
+    fresh: FreshRuns,
+    waiting: List<Waiting, 2>,
+    journal_runs: List<Run, 2>,
+}
+
+impl<'a> Change<'a> {
+    /// A change of nothing yet.
+    pub(crate) fn new(source: Source<'a>, state: &State, new_size: u64) -> Self {
+        Self {
+            source,
+            class: state.class,
+            segments: Segments::none(),
+            unmap: None,
+            new_size,
+            fresh: FreshRuns::none(),
+            waiting: List::new(Waiting { from: 0, to: 0, journal_at: 0, home_at: 0 }),
+            journal_runs: List::new(Run { page: 0, pages: 0 }),
+        }
+    }
+
+    /// Adds bytes `from .. to` to what is written.
+    pub(crate) fn write(&mut self, state: &State, rules: Rules, from: u64, to: u64) -> Result<()> {
+        if from < to {
+            plan(&state.file()?.extents, rules, from, to, &mut self.segments)?;
+        }
+        Ok(())
+    }
+
+    fn has(&self, way: Way) -> bool {
+        self.segments.iter().any(|segment| segment.way == way)
+    }
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// The rules for a change of this file now.
+    pub(crate) fn rules(&self, state: &State) -> Rules {
+        Rules { relaxed: self.options.relaxed, epoch: self.store.epoch(), size: state.size }
+    }
+
+    /// Makes a change durable, then visible. If it fails, nothing has changed.
+    pub(crate) fn make(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        change: &mut Change<'_>,
+    ) -> Result<()> {
+        let ready = self.prepare(state, change);
+        let log_plan = match ready {
+            Ok(log_plan) => log_plan,
+            Err(error) => {
+                state.file_mut()?.zero_behind &= !change.has(Way::Append);
+                self.give_fresh(&change.fresh);
+                for run in change.journal_runs.iter() {
+                    self.store.give(*run);
+                }
+                state.log.unreserve(&self.store);
+                return Err(error);
+            }
+        };
+        let retires = change.has(Way::InPlace) && state.file()?.journal.is_pending();
+        let needs_data_fence = retires
+            || change.segments.iter().any(|segment| segment.way != Way::InPlace)
+            || change.new_size > state.size && !zero_behind(state);
+        if needs_data_fence {
+            self.store.door.fence(self.store.counters());
+        }
+        let time_ns = self.now_ns();
+        let mut tx = self.begin_plans(&[log_plan], 0)?;
+        let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
+        tx.commit();
+        node.slot.set_tail(state.log.tail.last_seal);
+        let mut ordinals = Ordinals::new(&placed);
+        if retires {
+            self.give_retired(state, placed.txid, ordinals.next(state))?;
+        }
+        self.show(state, change, placed.txid, ordinals, time_ns)?;
+        if says_size {
+            let (ordinal, size) = (state.log.tail.ordinal, change.new_size);
+            state.class = change.class;
+            state.set_size(ordinal, false, size, time_ns, &mut |_| ());
+        }
+        self.go_home(node, state, change)?;
+        self.tidy(&node.slot, state);
+        Ok(())
+    }
+
+    /// Reserves everything and streams all new bytes.
+    fn prepare(&self, state: &mut State, change: &mut Change<'_>) -> Result<Plan> {
+        let class = change.class;
+        for at in 0..change.segments.len() {
+            let Some(segment) = change.segments.iter().nth(at).copied() else { break };
+            match segment.way {
+                Way::Fresh => {
+                    let extents = &state.file()?.extents;
+                    self.take_fresh(extents, class, &segment, &mut change.fresh)?;
+                }
+                Way::Journal => self.take_journal(state, &segment, change)?,
+                Way::Append | Way::InPlace => {}
+            }
+        }
+        // One record more than these: SIZE, UNMAP or RETIRE.
+        let records = change.fresh.len() + change.waiting.len() + 2;
+        if records > usize::from(u16::MAX) / 2 {
+            return Err(Error::NoSpace);
+        }
+        state.file_mut()?.journal.reserve(change.waiting.len())?;
+        state.file_mut()?.journal.runs.try_reserve(change.journal_runs.len())?;
+        let records = self.records_of(state, change);
+        let log_plan = state.log.plan(core::iter::repeat_n(1, records));
+        let frees = change.unmap.is_some() && change.fresh.len() == 0;
+        let purpose = if frees { Purpose::Frees } else { Purpose::Grows };
+        state.log.reserve(&self.store, &log_plan, purpose)?;
+        self.stream_all(state, change)?;
+        Ok(log_plan)
+    }
+
+    /// How many records the change has; [`Pool::store_records`] stores as many.
+    fn records_of(&self, state: &State, change: &Change<'_>) -> usize {
+        let retires =
+            change.has(Way::InPlace) && state.file().is_ok_and(|file| file.journal.is_pending());
+        let data = change.fresh.len() + change.waiting.len();
+        let size_is_said = change.fresh.len() > 0 || change.unmap.is_some();
+        let resized = !size_is_said && (data == 0 || change.new_size != state.size);
+        let says_size = resized || change.class != state.class;
+        data + usize::from(change.unmap.is_some()) + usize::from(says_size) + usize::from(retires)
+    }
+
+    fn stream_all(&self, state: &State, change: &Change<'_>) -> Result<()> {
+        let store = &self.store;
+        state.file()?.journal.flush(store);
+        if change.new_size > state.size && !zero_behind(state) {
+            let mut zeroed = state.size;
+            for segment in change.segments.iter() {
+                self.zero_mapped(state, zeroed, segment.from)?;
+                zeroed = zeroed.max(segment.to);
+            }
+            self.zero_mapped(state, zeroed, change.new_size)?;
+        }
+        for fresh in change.fresh.iter() {
+            let start = fresh.file_page * PAGE_BYTES;
+            let end = start + fresh.run.pages * PAGE_BYTES;
+            let segment = change.segments.iter().find(|segment| {
+                segment.way == Way::Fresh && segment.from < end && segment.to > start
+            });
+            let segment = segment.map_or((end, end), |segment| (segment.from, segment.to));
+            self.fill_fresh(state, fresh, segment, &change.source)?;
+        }
+        for segment in change.segments.iter() {
+            if matches!(segment.way, Way::Append | Way::InPlace) {
+                self.stream(&change.source, segment.from, segment.to, segment.at)?;
+            }
+        }
+        for wait in change.waiting.iter() {
+            self.stream(&change.source, wait.from, wait.to, wait.journal_at)?;
+        }
+        Ok(())
+    }
+
+    /// Streams zeros to mapped bytes `from .. to` behind the size (I17).
+    pub(crate) fn zero_mapped(&self, state: &State, from: u64, to: u64) -> Result<()> {
+        let file = state.file()?;
+        let mut at = from;
+        while at < to {
+            let Some(extent) = file.extents.next_from(at / PAGE_BYTES) else { break };
+            let start = (extent.file_page * PAGE_BYTES).max(at);
+            let end = (extent.end() * PAGE_BYTES).min(to);
+            if start >= end {
+                break;
+            }
+            let place = extent.page * PAGE_BYTES + (start - extent.file_page * PAGE_BYTES);
+            self.stream(&Source::Zeros, start, end, place)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Finds room for a journalled segment: the file's own journal page, or pages for it alone.
+    fn take_journal(
+        &self,
+        state: &mut State,
+        segment: &Segment,
+        change: &mut Change<'_>,
+    ) -> Result<()> {
+        let len = segment.to - segment.from;
+        let journal = &mut state.file_mut()?.journal;
+        if len <= JOURNAL_HALF && change.segments.len() == 1 {
+            if journal.page == 0 {
+                journal.page = self.store.take(1, PageClass::Small)?.page;
+                journal.second_half = false;
+            }
+            let half = if journal.second_half { JOURNAL_HALF } else { 0 };
+            let journal_at = journal.page * PAGE_BYTES + half;
+            let (from, to, home_at) = (segment.from, segment.to, segment.at);
+            return change.waiting.push(Waiting { from, to, journal_at, home_at });
+        }
+        let mut from = segment.from;
+        while from < segment.to {
+            let run = self.store.take_some((segment.to - from).div_ceil(PAGE_BYTES))?;
+            if let Err(error) = change.journal_runs.push(run) {
+                self.store.give(run);
+                return Err(error);
+            }
+            let most = (run.pages * PAGE_BYTES).min(1 << 31);
+            let to = segment.to.min(from + most);
+            let home_at = segment.at + (from - segment.from);
+            let journal_at = run.page * PAGE_BYTES;
+            change.waiting.push(Waiting { from, to, journal_at, home_at })?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// Stores the records of the change; returns the place of the first one.
+    fn store_records(
+        &self,
+        tx: &mut Tx<'_, M, H>,
+        state: &mut State,
+        change: &Change<'_>,
+        retires: bool,
+        time_ns: i64,
+    ) -> (Placed, bool) {
+        let store = &self.store;
+        let epoch = store.epoch();
+        let size = change.new_size;
+        let says_size = self.records_of(state, change)
+            > change.fresh.len()
+                + change.waiting.len()
+                + usize::from(change.unmap.is_some())
+                + usize::from(retires);
+        let mut first = None;
+        let mut placed = |placed: Placed| first.get_or_insert(placed).ordinal;
+        if retires {
+            placed(state.log.append(tx, store, &Body::Retire { epoch }));
+        }
+        if let Some((file_page, pages)) = change.unmap {
+            let unmap = Body::Unmap { epoch, file_page, pages, time_ns, size };
+            placed(state.log.append(tx, store, &unmap));
+        }
+        for fresh in change.fresh.iter() {
+            let map = Body::Map {
+                epoch,
+                class: fresh.class,
+                pages: fresh.run.pages as u32,
+                file_page: fresh.file_page,
+                page: fresh.run.page,
+                time_ns,
+                size,
+            };
+            placed(state.log.append(tx, store, &map));
+        }
+        for wait in change.waiting.iter() {
+            let journal = Body::Journal {
+                epoch,
+                len: (wait.to - wait.from) as u32,
+                file_offset: wait.from,
+                journal_at: wait.journal_at,
+                time_ns,
+                home_at: wait.home_at,
+            };
+            placed(state.log.append(tx, store, &journal));
+        }
+        if says_size {
+            let record = Body::Size { epoch, class: change.class, truncate: false, size, time_ns };
+            placed(state.log.append(tx, store, &record));
+        }
+        let none =
+            Placed { at: state.log.tail.at, ordinal: state.log.tail.ordinal, txid: tx.txid() };
+        (first.unwrap_or(none), says_size)
+    }
+
+    /// Makes memory say what the records say.
+    fn show(
+        &self,
+        state: &mut State,
+        change: &Change<'_>,
+        txid: crate::layout::Txid,
+        mut ordinals: Ordinals,
+        time_ns: i64,
+    ) -> Result<()> {
+        let store = &self.store;
+        let (epoch, size) = (store.epoch(), change.new_size);
+        let give = &mut |run: Run| store.give(run);
+        if change.fresh.len() + change.waiting.len() > 0 {
+            let ordinal = ordinals.peek();
+            self.give_retired(state, txid, ordinal)?;
+        }
+        if let Some(pages) = change.unmap {
+            state.unmap(ordinals.next(state), pages, size, time_ns, give);
+        }
+        for fresh in change.fresh.iter() {
+            let extent = Extent {
+                file_page: fresh.file_page,
+                page: fresh.run.page,
+                pages: fresh.run.pages,
+                class: fresh.class,
+                epoch,
+                origin: ordinals.next(state),
+            };
+            state.map(extent, size, time_ns, give);
+        }
+        for wait in change.waiting.iter() {
+            let origin = ordinals.next(state);
+            state.journalled(origin, time_ns);
+            let piece = JournalPiece {
+                file_offset: wait.from,
+                len: wait.to - wait.from,
+                journal_at: wait.journal_at,
+                home_at: wait.home_at,
+                origin,
+            };
+            state.file_mut()?.journal.note(txid, piece);
+        }
+        let journal = &mut state.file_mut()?.journal;
+        for run in change.journal_runs.iter() {
+            journal.runs.push(*run);
+        }
+        if change.journal_runs.len() == 0 && change.waiting.len() > 0 {
+            journal.second_half = !journal.second_half;
+        }
+        Ok(())
+    }
+
+    /// Journalled overwrites of earlier transactions are home: their pages become free.
+    fn give_retired(
+        &self,
+        state: &mut State,
+        txid: crate::layout::Txid,
+        ordinal: u32,
+    ) -> Result<()> {
+        state.retire(txid, ordinal);
+        let journal = &mut state.file_mut()?.journal;
+        for run in journal.runs.drain(..) {
+            self.store.give(run);
+        }
+        Ok(())
+    }
+
+    /// Stores journalled bytes in their homes; much of it is retired at once.
+    fn go_home(&self, node: &Node<H>, state: &mut State, change: &Change<'_>) -> Result<()> {
+        if change.waiting.len() == 0 {
+            return Ok(());
+        }
+        let journal = &state.file()?.journal;
+        journal.apply(&self.store)?;
+        let bytes: u64 = change.waiting.iter().map(|wait| wait.to - wait.from).sum();
+        if bytes <= RETIRE_AT_ONCE {
+            return Ok(());
+        }
+        self.retire_now(node, state)
+    }
+
+    /// Flushes journalled overwrites, fences, and retires them with a record of their own.
+    pub(crate) fn retire_now(&self, node: &Node<H>, state: &mut State) -> Result<()> {
+        let Kind::File(file) = &state.body else { return Ok(()) };
+        if !file.journal.is_pending() {
+            return Ok(());
+        }
+        file.journal.flush(&self.store);
+        let log_plan = state.log.plan([1]);
+        state.log.reserve(&self.store, &log_plan, Purpose::Frees)?;
+        self.store.door.fence(self.store.counters());
+        let mut tx = self.begin_plans(&[log_plan], 0)?;
+        let txid = tx.txid();
+        let retire = Body::Retire { epoch: self.store.epoch() };
+        let placed = state.log.append(&mut tx, &self.store, &retire);
+        tx.commit();
+        node.slot.set_tail(state.log.tail.last_seal);
+        self.give_retired(state, txid, placed.ordinal)
+    }
+}
+
+/// Whether all mapped bytes behind the size are known to be zero.
+fn zero_behind(state: &State) -> bool {
+    state.file().is_ok_and(|file| file.zero_behind)
+}
+
+/// The ordinals of a change's records, which follow each other in the log.
+struct Ordinals {
+    ordinal: u32,
+    left: u32,
+}
+
+impl Ordinals {
+    /// From the place of the first record.
+    fn new(first: &Placed) -> Self {
+        let line = (first.at % PAGE_BYTES) / crate::layout::LINE;
+        let left = if first.ordinal == crate::log::INLINE {
+            let slot_line = (first.at % crate::layout::SLOT_BYTES) / crate::layout::LINE;
+            crate::layout::INLINE_LINES + 1 - slot_line as u32
+        } else {
+            crate::layout::PAGE_LINES + 1 - line as u32
+        };
+        Self { ordinal: first.ordinal, left }
+    }
+
+    fn peek(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// The ordinal of the next record, each of one line.
+    fn next(&mut self, state: &State) -> u32 {
+        if self.left == 0 {
+            let next = state.log.pages.iter().find(|page| page.ordinal > self.ordinal);
+            self.ordinal = next.map_or(self.ordinal, |page| page.ordinal);
+            self.left = crate::layout::PAGE_LINES;
+        }
+        self.left -= 1;
+        self.ordinal
+    }
+}

@@ -1,0 +1,182 @@
+//! Fresh pages for a write: taking, filling, giving back.
+
+use lode_pmem::Medium;
+
+use super::segment::{List, Segment};
+use crate::index::Extents;
+use crate::inode::State;
+use crate::space::Run;
+use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result};
+
+/// Bytes moved at a time from old pages to fresh ones.
+const CHUNK: usize = 256;
+
+/// Fresh pages for part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreshRun {
+    pub(crate) file_page: u64,
+    pub(crate) run: Run,
+    pub(crate) class: PageClass,
+}
+
+pub(crate) type FreshRuns = List<FreshRun, 4>;
+
+/// Where the bytes of a write come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// From the caller; the first byte belongs at this offset of the file.
+    Bytes { data: &'a [u8], offset: u64 },
+    /// All zero.
+    Zeros,
+}
+
+impl FreshRuns {
+    /// No pages yet.
+    pub(crate) fn none() -> Self {
+        let run = Run { page: 0, pages: 0 };
+        Self::new(FreshRun { file_page: 0, run, class: PageClass::Small })
+    }
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Takes pages for a segment: aligned chunks where the file's class asks for them and
+    /// the chunk has nothing in it yet (or all of it is replaced), else page by page.
+    pub(crate) fn take_fresh(
+        &self,
+        extents: &Extents,
+        class: PageClass,
+        segment: &Segment,
+        runs: &mut FreshRuns,
+    ) -> Result<()> {
+        let mut page = segment.from / PAGE_BYTES;
+        let end = segment.to.div_ceil(PAGE_BYTES);
+        while page < end {
+            let taken = self.take_chunk(extents, class, page, end);
+            let run = match taken {
+                Some(run) => run,
+                None => {
+                    let next_chunk = next_chunk(class, page).min(end);
+                    let run = self.store.take_some(next_chunk - page)?;
+                    FreshRun { file_page: page, run, class: PageClass::Small }
+                }
+            };
+            page = run.file_page + run.run.pages;
+            if let Err(error) = runs.push(run) {
+                self.store.give(run.run);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// An aligned chunk around `page`, of the largest class that fits.
+    fn take_chunk(
+        &self,
+        extents: &Extents,
+        class: PageClass,
+        page: u64,
+        end: u64,
+    ) -> Option<FreshRun> {
+        for class in [PageClass::Giant, PageClass::Huge].into_iter().filter(|&c| c <= class) {
+            let pages = class.pages();
+            let first = page - page % pages;
+            let covered = first == page && page + pages <= end;
+            let mapped = extents.next_from(first);
+            let empty = mapped.is_none_or(|extent| extent.file_page >= first + pages);
+            if !(covered || empty) {
+                continue;
+            }
+            if let Some(run) = self.store.take_chunk(class) {
+                return Some(FreshRun { file_page: first, run, class });
+            }
+        }
+        None
+    }
+
+    /// Streams what belongs in the fresh pages: new bytes, around them what the file had,
+    /// zeros where it had nothing and behind the new size.
+    pub(crate) fn fill_fresh(
+        &self,
+        state: &State,
+        fresh: &FreshRun,
+        segment: (u64, u64),
+        source: &Source<'_>,
+    ) -> Result<()> {
+        let start = fresh.file_page * PAGE_BYTES;
+        let end = start + fresh.run.pages * PAGE_BYTES;
+        let at = fresh.run.page * PAGE_BYTES;
+        let (from, to) = (segment.0.max(start), segment.1.min(end));
+        self.keep_old(state, start, from, at)?;
+        self.stream(source, from, to, at + (from - start))?;
+        self.keep_old(state, to, end, at + (to - start))
+    }
+
+    /// Streams bytes `from .. to` of the source to `at`.
+    pub(crate) fn stream(&self, source: &Source<'_>, from: u64, to: u64, at: u64) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let counters = self.store.counters();
+        let mut window = self.store.door.window(to - from, counters);
+        match source {
+            Source::Zeros => window.zero_nt(at, to - from),
+            Source::Bytes { data, offset } => {
+                let bytes = data.get((from - offset) as usize..(to - offset) as usize);
+                window.copy_nt(at, bytes.ok_or(Error::Invalid)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes `from .. to` of the file as it is to `at`; zeros behind its size.
+    fn keep_old(&self, state: &State, from: u64, to: u64, at: u64) -> Result<()> {
+        let counters = self.store.counters();
+        let file = state.file()?;
+        let (mut from, mut at) = (from, at);
+        let below = to.min(state.size);
+        let mut chunk = [0u8; CHUNK];
+        while from < below {
+            let extent = file.extents.next_from(from / PAGE_BYTES);
+            let mapped_from = extent.map_or(u64::MAX, |extent| extent.file_page * PAGE_BYTES);
+            if mapped_from > from {
+                break_to_hole(&mut from, &mut at, below.min(mapped_from), &mut |at, len| {
+                    self.store.door.window(len, counters).zero_nt(at, len);
+                });
+                continue;
+            }
+            let len = (below - from).min(CHUNK as u64);
+            let bytes = chunk.get_mut(..len as usize).unwrap_or_default();
+            self.read_pages(state, from, bytes)?;
+            self.store.door.window(len, counters).copy_nt(at, bytes);
+            from += len;
+            at += len;
+        }
+        if from < to {
+            let len = to - from;
+            self.store.door.window(len, counters).zero_nt(at, len);
+        }
+        Ok(())
+    }
+
+    /// Gives back fresh pages that nothing speaks of.
+    pub(crate) fn give_fresh(&self, runs: &FreshRuns) {
+        for fresh in runs.iter() {
+            self.store.give(fresh.run);
+        }
+    }
+}
+
+fn break_to_hole(from: &mut u64, at: &mut u64, end: u64, zero: &mut dyn FnMut(u64, u64)) {
+    let len = end - *from;
+    zero(*at, len);
+    *from += len;
+    *at += len;
+}
+
+/// The page where the next aligned chunk of a file of this class begins.
+fn next_chunk(class: PageClass, page: u64) -> u64 {
+    match class {
+        PageClass::Small => u64::MAX,
+        _ => (page / PageClass::Huge.pages() + 1) * PageClass::Huge.pages(),
+    }
+}

@@ -1,0 +1,13 @@
+//! Data: reading, writing, and the attributes that go with it.
+//!
+//! A write is planned as segments, each with the cheapest way that keeps it atomic:
+//! fresh pages (copy-on-write), in place behind the end of the file, or through the
+//! journal. All of a call is one transaction: the data is fenced, then its records.
+
+mod attr;
+mod change;
+mod fallocate;
+mod fresh;
+mod read;
+mod segment;
+mod write;

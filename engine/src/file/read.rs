@@ -1,0 +1,108 @@
+//! Reading: no fence, no store but a relaxed access time.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use lode_pmem::Medium;
+
+use crate::inode::State;
+use crate::layout::{IDENTITY_ATIME_AT, slot_at};
+use crate::{Error, Host, Ino, Op, PAGE_BYTES, Pool, Result};
+
+/// Access times older than this are renewed by a read (relatime).
+const RELATIME_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Reads up to `into.len()` bytes; fewer only at the end of the file.
+    pub fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.count(Op::Read);
+        let node = self.node(ino)?;
+        let state = node.read(&self.store)?;
+        super::write::regular(&state)?;
+        let left = state.size.saturating_sub(offset);
+        let len = left.min(into.len() as u64) as usize;
+        let into = into.get_mut(..len).unwrap_or_default();
+        self.read_pages(&state, offset, into)?;
+        if len > 0 {
+            self.touch(&state);
+        }
+        Ok(len)
+    }
+
+    /// Reads bytes below the size; holes read as zeros.
+    pub(crate) fn read_pages(&self, state: &State, offset: u64, into: &mut [u8]) -> Result<()> {
+        let file = state.file()?;
+        let mut at = offset;
+        let mut rest = &mut into[..];
+        while !rest.is_empty() {
+            let extent = file.extents.next_from(at / PAGE_BYTES);
+            let (start, place, len) = match extent {
+                Some(extent) => {
+                    let start = (extent.file_page * PAGE_BYTES).max(at);
+                    let end = extent.end() * PAGE_BYTES;
+                    let skip = start - extent.file_page * PAGE_BYTES;
+                    (start, extent.page * PAGE_BYTES + skip, end - start)
+                }
+                None => (u64::MAX, 0, 0),
+            };
+            let hole = (start - at).min(rest.len() as u64) as usize;
+            let (zeros, tail) = rest.split_at_mut(hole);
+            zeros.fill(0);
+            let mapped = len.min(tail.len() as u64) as usize;
+            let (bytes, tail) = tail.split_at_mut(mapped);
+            if !bytes.is_empty() {
+                self.store.door.load(place, bytes)?;
+            }
+            at += (hole + mapped) as u64;
+            rest = tail;
+        }
+        if self.store.writable().is_err() {
+            file.journal.overlay(&self.store, offset, into)?;
+        }
+        Ok(())
+    }
+
+    /// First offset at or after `offset` with (or without) data; `NotFound` when there is none.
+    pub fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
+        let node = self.node(ino)?;
+        let state = node.read(&self.store)?;
+        super::write::regular(&state)?;
+        let file = state.file()?;
+        if offset >= state.size {
+            return Err(Error::NotFound);
+        }
+        let mut at = offset;
+        loop {
+            let extent = file.extents.next_from(at / PAGE_BYTES);
+            let start = extent.map_or(u64::MAX, |extent| extent.file_page * PAGE_BYTES);
+            match extent {
+                _ if data => {
+                    let found = start.max(at);
+                    return if found < state.size { Ok(found) } else { Err(Error::NotFound) };
+                }
+                Some(extent) if start <= at => at = extent.end() * PAGE_BYTES,
+                _ => return Ok(at.min(state.size)),
+            }
+            if at >= state.size {
+                return Ok(state.size);
+            }
+        }
+    }
+
+    /// relatime: an 8-byte store outside sealed bytes, when the access time is older than
+    /// the last change, or a day.
+    fn touch(&self, state: &State) {
+        if self.options.noatime || self.store.writable().is_err() {
+            return;
+        }
+        let atime_ns = state.atime_ns.load(Relaxed);
+        let fresh = atime_ns > state.mtime_ns && atime_ns > state.ctime_ns;
+        let now_ns = self.now_ns();
+        if fresh && now_ns.saturating_sub(atime_ns) < RELATIME_NS {
+            return;
+        }
+        state.atime_ns.store(now_ns, Relaxed);
+        let at = slot_at(state.log.ino) + IDENTITY_ATIME_AT;
+        let counters = self.store.counters();
+        self.store.door.window(8, counters).store_word_lazily(at, now_ns as u64);
+    }
+}

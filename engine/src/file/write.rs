@@ -1,0 +1,64 @@
+//! Writing: all of a call is one transaction, durable when it returns.
+
+use lode_pmem::Medium;
+
+use super::change::Change;
+use super::fresh::Source;
+use crate::inode::{Node, State};
+use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Writes all of `data` at `offset`, atomically and durably (relaxed mode: durably).
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.count(Op::Write);
+        self.store.before_operation()?;
+        let node = self.node(ino)?;
+        let mut state = node.write(&self.store)?;
+        self.write_locked(&node, &mut state, offset, data)
+    }
+
+    /// Writes all of `data` at the end of the file; returns the offset it went to.
+    pub fn append(&self, ino: Ino, data: &[u8]) -> Result<u64> {
+        self.count(Op::Write);
+        self.store.before_operation()?;
+        let node = self.node(ino)?;
+        let mut state = node.write(&self.store)?;
+        let offset = state.size;
+        self.write_locked(&node, &mut state, offset, data)?;
+        Ok(offset)
+    }
+
+    fn write_locked(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        regular(state)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = offset.checked_add(data.len() as u64).filter(|&end| end <= FILE_MAX);
+        let end = end.ok_or(Error::FileTooLarge)?;
+        let source = Source::Bytes { data, offset };
+        let mut change = Change::new(source, state, state.size.max(end));
+        change.write(state, self.rules(state), offset, end)?;
+        self.make(node, state, &mut change)
+    }
+
+    /// Everything returned is durable already: says whether the inode is there.
+    pub fn fsync(&self, ino: Ino) -> Result<()> {
+        self.count(Op::Fsync);
+        self.node(ino)?.read(&self.store).map(|_| ())
+    }
+}
+
+/// Fails unless this is a regular file.
+pub(super) fn regular(state: &State) -> Result<()> {
+    match state.kind() {
+        mode::FILE => Ok(()),
+        mode::DIRECTORY => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid),
+    }
+}

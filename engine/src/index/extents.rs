@@ -1,0 +1,255 @@
+//! Where a file's pages are: an ordered map from file pages to pool pages.
+//!
+//! Guarantees: extents never overlap; extents that go on in each other, in the file and in the
+//! pool, and agree in class, epoch and origin are one extent; every operation is O(log n) for
+//! each extent it touches; no input makes it overflow or panic. An `Extents` takes 48 bytes,
+//! with no heap memory for a file of at most one extent; larger files take 40 bytes for each
+//! extent plus the slack of the tree's nodes, about 60 bytes on average.
+
+use crate::types::PageClass;
+use alloc::collections::BTreeMap;
+
+#[cfg(test)]
+mod tests;
+
+/// Contiguous pages of a file, contiguous in the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    /// First page in the file.
+    pub file_page: u64,
+    /// First page in the pool.
+    pub page: u64,
+    /// How many pages.
+    pub pages: u64,
+    /// Size and alignment in which the pages were taken.
+    pub class: PageClass,
+    /// Epoch of birth.
+    pub epoch: u32,
+    /// Ordinal of the log page whose record made the extent.
+    pub origin: u32,
+}
+
+impl Extent {
+    /// The file page behind the last.
+    pub(crate) fn end(&self) -> u64 {
+        self.file_page.saturating_add(self.pages)
+    }
+
+    /// The part of the extent inside `file_page..end`; empty parts have no pages.
+    fn part(&self, file_page: u64, end: u64) -> Self {
+        let low = self.file_page.max(file_page);
+        let high = self.end().min(end);
+        let page = self.page.saturating_add(low - self.file_page);
+        Self { file_page: low, page, pages: high.saturating_sub(low), ..*self }
+    }
+
+    /// Whether `next` goes on where this extent ends, and they agree in the rest.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        self.end() == next.file_page
+            && self.page.checked_add(self.pages) == Some(next.page)
+            && self.class == next.class
+            && self.epoch == next.epoch
+            && self.origin == next.origin
+    }
+}
+
+/// An extent in the tree, where its first file page is the key.
+#[derive(Clone, Copy)]
+struct Place {
+    page: u64,
+    pages: u64,
+    epoch: u32,
+    origin: u32,
+    class: PageClass,
+}
+
+impl Place {
+    fn of(extent: &Extent) -> Self {
+        let Extent { page, pages, epoch, origin, class, .. } = *extent;
+        Self { page, pages, epoch, origin, class }
+    }
+
+    fn at(&self, file_page: u64) -> Extent {
+        let Self { page, pages, epoch, origin, class } = *self;
+        Extent { file_page, page, pages, class, epoch, origin }
+    }
+}
+
+/// How the extents are kept, by their number.
+#[derive(Default)]
+enum Store {
+    #[default]
+    Empty,
+    One(Extent),
+    Tree(BTreeMap<u64, Place>),
+}
+
+/// The extents of one file.
+#[derive(Default)]
+pub(crate) struct Extents {
+    store: Store,
+    /// Pages in all extents.
+    mapped: u64,
+}
+
+const _: () = assert!(size_of::<Extents>() == 48 && size_of::<Place>() == 32);
+
+impl Extents {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match &self.store {
+            Store::Empty => 0,
+            Store::One(_) => 1,
+            Store::Tree(tree) => tree.len(),
+        }
+    }
+
+    /// Pages in all of them.
+    pub(crate) fn pages(&self) -> u64 {
+        self.mapped
+    }
+
+    /// The extent that `file_page` is in, whole.
+    pub(crate) fn find(&self, file_page: u64) -> Option<Extent> {
+        self.last_before(file_page.checked_add(1)?).filter(|extent| extent.end() > file_page)
+    }
+
+    /// The last extent that starts before `file_page`.
+    fn last_before(&self, file_page: u64) -> Option<Extent> {
+        match &self.store {
+            Store::Empty => None,
+            Store::One(extent) => Some(*extent).filter(|extent| extent.file_page < file_page),
+            Store::Tree(tree) => {
+                let (&key, place) = tree.range(..file_page).next_back()?;
+                Some(place.at(key))
+            }
+        }
+    }
+
+    /// The first extent that ends behind `file_page`: the one it is in, or the next one.
+    pub(crate) fn next_from(&self, file_page: u64) -> Option<Extent> {
+        if let Some(extent) = self.find(file_page) {
+            return Some(extent);
+        }
+        match &self.store {
+            Store::Empty => None,
+            Store::One(extent) => Some(*extent).filter(|extent| extent.file_page >= file_page),
+            Store::Tree(tree) => {
+                let (&key, place) = tree.range(file_page..).next()?;
+                Some(place.at(key))
+            }
+        }
+    }
+
+    /// All extents, in file order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
+        let (one, tree) = match &self.store {
+            Store::Empty => (None, None),
+            Store::One(extent) => (Some(*extent), None),
+            Store::Tree(tree) => (None, Some(tree)),
+        };
+        let tree = tree.into_iter().flatten().map(|(&key, place)| place.at(key));
+        one.into_iter().chain(tree)
+    }
+
+    /// Stores an extent, as it is.
+    fn put(&mut self, extent: Extent) {
+        if extent.pages == 0 {
+            return;
+        }
+        match &mut self.store {
+            Store::Empty => self.store = Store::One(extent),
+            Store::One(other) if other.file_page == extent.file_page => *other = extent,
+            Store::One(other) => {
+                let mut tree = BTreeMap::new();
+                tree.insert(other.file_page, Place::of(other));
+                tree.insert(extent.file_page, Place::of(&extent));
+                self.store = Store::Tree(tree);
+            }
+            Store::Tree(tree) => {
+                tree.insert(extent.file_page, Place::of(&extent));
+            }
+        }
+    }
+
+    /// Removes the extent that starts at `file_page`.
+    fn pull(&mut self, file_page: u64) {
+        match &mut self.store {
+            Store::Empty => {}
+            Store::One(extent) => {
+                if extent.file_page == file_page {
+                    self.store = Store::Empty;
+                }
+            }
+            Store::Tree(tree) => {
+                tree.remove(&file_page);
+            }
+        }
+    }
+
+    /// Gives the tree up where at most one extent is left.
+    fn compact(&mut self) {
+        if let Store::Tree(tree) = &self.store
+            && tree.len() <= 1
+        {
+            self.store = match tree.first_key_value() {
+                Some((&key, place)) => Store::One(place.at(key)),
+                None => Store::Empty,
+            };
+        }
+    }
+
+    /// Maps an extent. None of its file pages may be mapped: whoever maps over something
+    /// removes that first.
+    pub(crate) fn insert(&mut self, extent: Extent) {
+        debug_assert!(
+            extent.pages == 0
+                || self
+                    .next_from(extent.file_page)
+                    .is_none_or(|next| next.file_page >= extent.end()),
+            "mapped twice"
+        );
+        if extent.pages == 0 {
+            return;
+        }
+        let mut joined = extent;
+        if let Some(before) = self.last_before(extent.file_page)
+            && before.goes_on_in(&joined)
+        {
+            self.pull(before.file_page);
+            joined = Extent { pages: before.pages.saturating_add(joined.pages), ..before };
+        }
+        if let Some(behind) = self.next_from(extent.end())
+            && joined.goes_on_in(&behind)
+        {
+            self.pull(behind.file_page);
+            joined.pages = joined.pages.saturating_add(behind.pages);
+        }
+        self.put(joined);
+        self.compact();
+        self.mapped = self.mapped.saturating_add(extent.pages);
+    }
+
+    /// Unmaps `pages` pages from `file_page` on. Calls `removed` with every piece that was
+    /// mapped, cut to the range, in file order.
+    pub(crate) fn remove(&mut self, file_page: u64, pages: u64, removed: &mut dyn FnMut(Extent)) {
+        let end = file_page.saturating_add(pages);
+        while let Some(extent) = self.next_from(file_page).filter(|next| next.file_page < end) {
+            let piece = extent.part(file_page, end);
+            if piece.pages == 0 {
+                break;
+            }
+            self.pull(extent.file_page);
+            self.put(extent.part(0, file_page));
+            self.put(extent.part(end, u64::MAX));
+            self.mapped = self.mapped.saturating_sub(piece.pages);
+            removed(piece);
+        }
+        self.compact();
+    }
+}

@@ -1,0 +1,387 @@
+//! Log collection (NOVA 3.4; PROTOCOL I12 to I15).
+//!
+//! *Fast*: a log page whose records are all dead, and which ended nothing that an older
+//! page still says, is unlinked. *Thorough*: when less than half of a log is live, what
+//! is live is written to fresh pages in order, and the head is swapped in one word.
+//! A rewritten log says what the index says, so no tombstone needs to be carried over:
+//! everything it ended is gone with the old pages.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use super::names::load_name;
+use super::state::{Body as Kind, File, State};
+use crate::index::Extent;
+use crate::layout::{
+    Anchor, Body, HEAD_AT, LINE, Link, LogHeader, PAGE_LINES, slot_at, stored_seal, text_lines,
+};
+use crate::log::{Log, LogPage, Tail};
+use crate::space::Run;
+use crate::store::{Slot, Store, Tx};
+use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, mode};
+
+/// Records of the inode itself in a rewritten log, at most.
+const OWN_RECORDS: u64 = 4;
+
+/// Collects a log that has grown, where that is worth it. The inode is locked by the
+/// caller. What can't be done for want of space or memory is left for later.
+pub(crate) fn tidy<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    slot: &Slot,
+    state: &mut State,
+) -> Option<Op> {
+    if state.dead || state.log.pages.len() < 2 {
+        return None;
+    }
+    let live = live_lines(state);
+    let emptied = live <= OWN_RECORDS;
+    if emptied || live * 2 < state.log.lines() {
+        return rewrite(store, slot, state, live).ok().map(|()| Op::CollectThorough);
+    }
+    let pages = state.log.pages.len() as u32;
+    let due = state.log.next_ordinal.is_multiple_of(1 + pages / 16);
+    if due && unlink_dead(store, &mut state.log).unwrap_or(false) {
+        return Some(Op::CollectFast);
+    }
+    None
+}
+
+/// Lines that a rewritten log would have.
+fn live_lines(state: &State) -> u64 {
+    let of_body = match &state.body {
+        Kind::File(file) => file.extents.len() as u64,
+        Kind::Directory(directory) => directory.lines,
+        Kind::Symlink(target) => u64::from(text_lines(usize::from(target.len))) - 1,
+        Kind::Special => 0,
+    };
+    OWN_RECORDS + of_body
+}
+
+/// Fast collection: round, fence; unlink, fence; free (I13). Says whether it did anything.
+fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result<bool> {
+    let Some(at) = first_dead(log) else { return Ok(false) };
+    store.round()?;
+    let (Some(dead), Some(next)) = (log.pages.get(at).copied(), log.pages.get(at + 1).copied())
+    else {
+        return Ok(false);
+    };
+    let before = at.checked_sub(1).and_then(|before| log.pages.get(before));
+    let link_at = before.map_or(slot_at(log.ino), |page| page.page * PAGE_BYTES) + HEAD_AT;
+    let inline_dead = before.is_none() && log.inline_dead;
+    store.store_link(link_at, Some(Link::new(next.page, next.nonce, inline_dead)));
+    store.door.fence(store.counters());
+    log.pages.remove(at);
+    store.give(Run { page: dead.page, pages: 1 });
+    Ok(true)
+}
+
+/// The first page, not the last, without live records, that ended nothing which a page
+/// still there says (I14).
+fn first_dead(log: &Log) -> Option<usize> {
+    let mut before = if log.inline_dead { None } else { Some(crate::log::INLINE) };
+    let last = log.pages.len() - 1;
+    for (at, page) in log.pages.iter().enumerate().take(last) {
+        let ended_all = before.is_none_or(|before| before < page.ended_from);
+        if page.live == 0 && ended_all {
+            return Some(at);
+        }
+        before = Some(page.ordinal);
+    }
+    None
+}
+
+/// The fresh pages of a log that is being rewritten.
+struct Fresh<'s, M: Medium, H: Host> {
+    store: &'s Store<M, H>,
+    ino: u64,
+    nonce: u64,
+    pages: Vec<LogPage>,
+    spare: Vec<u64>,
+    tail: Tail,
+}
+
+impl<M: Medium, H: Host> Fresh<'_, M, H> {
+    /// Makes room for a record of `lines` lines. The link to a new page stands in a
+    /// page that is not reachable yet.
+    fn room(&mut self, tx: &mut Tx<'_, M, H>, lines: u32) -> Result<()> {
+        if lines <= self.tail.left {
+            return Ok(());
+        }
+        while self.tail.left > 0 && !self.pages.is_empty() {
+            tx.next(1);
+            self.line(tx, &Body::Pad);
+        }
+        let page = self.spare.pop().ok_or(Error::NoSpace)?;
+        let nonce = self.store.nonce();
+        let at = page * PAGE_BYTES;
+        let header = LogHeader { ino: self.ino, owner_nonce: self.nonce, nonce };
+        let line = header.line(&self.store.seed, at, None);
+        tx.line(at, &line);
+        if let Some(last) = self.pages.last() {
+            let link_at = last.page * PAGE_BYTES + HEAD_AT;
+            tx.word(link_at, Link::new(page, nonce, false).word(&self.store.seed, link_at));
+        }
+        let ordinal = self.tail.ordinal + 1;
+        self.pages.try_reserve(1)?;
+        self.pages.push(LogPage { page, nonce, ordinal, live: 0, ended_from: u32::MAX });
+        self.tail = Tail {
+            at: at + LINE,
+            left: PAGE_LINES,
+            seed: self.store.seed.log(self.ino, self.nonce, page, nonce),
+            last_seal: stored_seal(&line),
+            ordinal,
+        };
+        Ok(())
+    }
+
+    fn line(&mut self, tx: &mut Tx<'_, M, H>, body: &Body) {
+        self.tail.last_seal = tx.record(self.tail.at, &self.tail.seed, body);
+        self.tail.at += LINE;
+        self.tail.left -= 1;
+    }
+
+    /// A record as a transaction of its own; returns its place.
+    fn record(&mut self, tx: &mut Tx<'_, M, H>, body: &Body, text: &[u8]) -> Result<(u64, u32)> {
+        let lines = body.lines();
+        self.room(tx, lines)?;
+        let place = (self.tail.at, self.tail.ordinal);
+        tx.next(lines);
+        self.line(tx, body);
+        for index in 1..lines {
+            self.line(tx, &Body::text_of(text, index));
+        }
+        Ok(place)
+    }
+}
+
+/// Thorough collection: round, fence; fresh pages, fence; head, fence; free (I12).
+fn rewrite<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    slot: &Slot,
+    state: &mut State,
+    live: u64,
+) -> Result<()> {
+    // A record of up to 9 lines may leave up to 8 of a page unused.
+    let wanted = live.div_ceil(u64::from(PAGE_LINES) - 8) + 1;
+    let mut places = Vec::new();
+    places.try_reserve_exact(live as usize)?;
+    let spare = take_spare(store, wanted)?;
+    store.round()?;
+    let mut fresh = Fresh {
+        store,
+        ino: state.log.ino,
+        nonce: state.log.nonce,
+        pages: Vec::new(),
+        spare,
+        tail: Tail { left: 0, ordinal: state.log.next_ordinal - 1, ..state.log.tail },
+    };
+    let stored = store_all(store, state, &mut fresh, &mut places);
+    for page in core::mem::take(&mut fresh.spare) {
+        store.give(Run { page, pages: 1 });
+    }
+    let own = match stored {
+        Ok(own) => own,
+        Err(error) => {
+            for page in &fresh.pages {
+                store.give(Run { page: page.page, pages: 1 });
+            }
+            return Err(error);
+        }
+    };
+    swap(store, slot, state, fresh, &places, own);
+    Ok(())
+}
+
+fn take_spare<M: Medium, H: Host>(store: &Store<M, H>, wanted: u64) -> Result<Vec<u64>> {
+    let mut spare: Vec<u64> = Vec::new();
+    spare.try_reserve_exact(wanted as usize)?;
+    for _ in 0..wanted {
+        match store.space.take(store.lane(), 1, PageClass::Small) {
+            Ok(run) => spare.push(run.page),
+            Err(error) => {
+                for page in spare {
+                    store.give(Run { page, pages: 1 });
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(spare)
+}
+
+/// Stores the records of the whole state, and fences. Returns the ordinal of the page
+/// with the records of the inode itself, and the place of the first one.
+fn store_all<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    state: &State,
+    fresh: &mut Fresh<'_, M, H>,
+    places: &mut Vec<(u64, u32)>,
+) -> Result<((u64, u32), u32)> {
+    if let Kind::File(file) = &state.body {
+        file.journal.flush(store);
+    }
+    let bytes = fresh.spare.len() as u64 * (PAGE_BYTES + 8);
+    let mut tx = store.begin(0, bytes)?;
+    let stored = store_records(store, state, fresh, places, &mut tx);
+    match stored {
+        Ok(place) => {
+            tx.commit();
+            Ok(place)
+        }
+        Err(error) => {
+            tx.abandon();
+            Err(error)
+        }
+    }
+}
+
+fn store_records<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    state: &State,
+    fresh: &mut Fresh<'_, M, H>,
+    places: &mut Vec<(u64, u32)>,
+    tx: &mut Tx<'_, M, H>,
+) -> Result<((u64, u32), u32)> {
+    let epoch = store.epoch();
+    let (first, text) = first_record(store, state)?;
+    let place = fresh.record(tx, &first, text.get(..).unwrap_or_default())?;
+    match &state.body {
+        Kind::File(file) => store_extents(state, file, fresh, places, tx)?,
+        Kind::Directory(directory) => {
+            let mut name = [0u8; NAME_MAX];
+            for entry in directory.entries.iter() {
+                let (parsed, len) = load_name(store, state, &entry, &mut name)?;
+                let name = name.get(..len).unwrap_or_default();
+                places.push(fresh.record(tx, &parsed.body, name)?);
+            }
+        }
+        _ => {}
+    }
+    // One page holds all that is said of the inode itself.
+    fresh.room(tx, OWN_RECORDS as u32)?;
+    if let Kind::File(_) = &state.body {
+        let (class, size, time_ns) = (state.class, state.size, state.mtime_ns);
+        fresh.record(tx, &Body::Size { epoch, class, truncate: false, size, time_ns }, &[])?;
+    }
+    let links =
+        Body::Links { epoch, links: state.links, parent: state.parent, ctime_ns: state.ctime_ns };
+    fresh.record(tx, &links, &[])?;
+    let attr = Body::Attr {
+        epoch,
+        mode: state.mode as u16,
+        uid: state.uid,
+        gid: state.gid,
+        mtime_ns: state.mtime_ns,
+        ctime_ns: state.ctime_ns,
+        atime_ns: state.atime_ns.load(core::sync::atomic::Ordering::Relaxed),
+    };
+    let (_, last) = fresh.record(tx, &attr, &[])?;
+    Ok((place, last))
+}
+
+fn store_extents<M: Medium, H: Host>(
+    state: &State,
+    file: &File,
+    fresh: &mut Fresh<'_, M, H>,
+    places: &mut Vec<(u64, u32)>,
+    tx: &mut Tx<'_, M, H>,
+) -> Result<()> {
+    for extent in file.extents.iter() {
+        let map = Body::Map {
+            epoch: extent.epoch,
+            class: extent.class,
+            pages: u32::try_from(extent.pages).map_err(|_| Error::NotSupported)?,
+            file_page: extent.file_page,
+            page: extent.page,
+            time_ns: state.mtime_ns,
+            size: state.size,
+        };
+        places.push(fresh.record(tx, &map, &[])?);
+    }
+    Ok(())
+}
+
+/// The INODE record of the state, with the target of a symbolic link.
+fn first_record<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Result<(Body, Vec<u8>)> {
+    let mut text = Vec::new();
+    let mut extra = [0u8; 16];
+    match &state.body {
+        Kind::Symlink(target) => {
+            text.try_reserve_exact(usize::from(target.len))?;
+            text.resize(usize::from(target.len), 0);
+            super::names::load_target(store, state, target.at, target.ordinal, &mut text)?;
+            extra = Body::head_of(&text);
+        }
+        Kind::Directory(_) => extra = head_of_word(state.parent),
+        Kind::File(_) if state.kind() == mode::FILE => {
+            extra = head_of_word(u64::from(state.class as u8));
+        }
+        Kind::File(_) => {}
+        Kind::Special => {
+            extra = head_of_word(state.rdev.rotate_left(32));
+        }
+    }
+    let body = Body::Inode {
+        epoch: store.epoch(),
+        mode: state.mode as u16,
+        links: u16::try_from(state.links).unwrap_or(u16::MAX),
+        uid: state.uid,
+        gid: state.gid,
+        time_ns: state.btime_ns,
+        extra,
+        text: text.len() as u8,
+    };
+    Ok((body, text))
+}
+
+/// Eight bytes of an INODE record's extra field.
+pub(crate) fn head_of_word(word: u64) -> [u8; 16] {
+    Body::head_of(&word.to_le_bytes())
+}
+
+/// Swaps the head in one word, and makes memory speak of the new log.
+fn swap<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    slot: &Slot,
+    state: &mut State,
+    fresh: Fresh<'_, M, H>,
+    places: &[(u64, u32)],
+    ((first_at, first_ordinal), last_ordinal): ((u64, u32), u32),
+) {
+    let Some(head) = fresh.pages.first() else { return };
+    let link = Link::new(head.page, head.nonce, true);
+    store.store_link(slot_at(state.log.ino) + HEAD_AT, Some(link));
+    store.door.fence(store.counters());
+    slot.set_tail(fresh.tail.last_seal);
+    let log = Log::at_tail(state.log.ino, state.log.nonce, true, fresh.pages, fresh.tail);
+    let old = core::mem::replace(&mut state.log, log);
+    for page in old.pages {
+        store.give(Run { page: page.page, pages: 1 });
+    }
+    match &mut state.body {
+        Kind::File(file) => {
+            file.journal.pending.clear();
+            file.journal.records.clear();
+            for run in file.journal.runs.drain(..) {
+                store.give(run);
+            }
+            let mut moved = crate::index::Extents::default();
+            for (extent, (_, origin)) in file.extents.iter().zip(places) {
+                moved.insert(Extent { origin: *origin, ..extent });
+                state.log.add_live(*origin, extent.pages);
+            }
+            file.extents = moved;
+        }
+        Kind::Directory(directory) => {
+            for ((_, entry), (at, ordinal)) in directory.entries.iter_mut().zip(places) {
+                (entry.at, entry.origin) = (*at, *ordinal);
+                state.log.add_live(*ordinal, 1);
+            }
+        }
+        Kind::Symlink(target) => (target.at, target.ordinal) = (first_at, first_ordinal),
+        Kind::Special => {}
+    }
+    state.log.add_live(first_ordinal, 1);
+    state.carry_all(last_ordinal);
+}

@@ -1,0 +1,170 @@
+//! Journalled overwrites of a file (PROTOCOL I16).
+//!
+//! The new bytes are streamed to a journal place and fenced; the record is fenced;
+//! only then are they stored in their home, through the cache. They count as home
+//! when a later transaction of this file has flushed them before its own data fence:
+//! its record then retires all earlier JOURNAL records. Until that, whoever loads the
+//! file stores them again. So at most one transaction's overwrites wait in each log.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use crate::layout::Txid;
+use crate::space::Run;
+use crate::store::Store;
+use crate::{Error, Host, PAGE_BYTES, Result};
+
+/// Bytes of each half of a file's journal page: overwrites use them in turn.
+pub(crate) const JOURNAL_HALF: u64 = PAGE_BYTES / 2;
+
+/// Bytes that are moved at a time.
+const CHUNK: usize = 256;
+
+/// An overwrite that may not be home yet. All offsets in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct JournalPiece {
+    /// Where in the file.
+    pub(crate) file_offset: u64,
+    /// How much.
+    pub(crate) len: u64,
+    /// Where the new bytes are.
+    pub(crate) journal_at: u64,
+    /// Where they go.
+    pub(crate) home_at: u64,
+    /// Ordinal of the log page with its record.
+    pub(crate) origin: u32,
+}
+
+/// A file's journal.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    /// Overwrites of the last journalling transaction that are still wanted.
+    pub(crate) pending: Vec<JournalPiece>,
+    /// Records of that transaction, by the ordinal of their log page: to be retired.
+    pub(crate) records: Vec<u32>,
+    /// That transaction.
+    pub(crate) txid: Txid,
+    /// The file's journal page for small overwrites, 0 for none.
+    pub(crate) page: u64,
+    /// Which half of it the next overwrite uses.
+    pub(crate) second_half: bool,
+    /// Pages of larger overwrites, freed when those are retired.
+    pub(crate) runs: Vec<Run>,
+}
+
+impl Journal {
+    /// Whether a record waits to be retired.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    /// Forgets overwrites of file bytes `from .. to`.
+    pub(crate) fn clip(&mut self, from: u64, to: u64) {
+        let mut at = 0;
+        while let Some(piece) = self.pending.get(at).copied() {
+            let end = piece.file_offset + piece.len;
+            if end <= from || piece.file_offset >= to {
+                at += 1;
+                continue;
+            }
+            self.pending.swap_remove(at);
+            if piece.file_offset < from {
+                self.pending.push(JournalPiece { len: from - piece.file_offset, ..piece });
+            }
+            if end > to {
+                let cut = to - piece.file_offset;
+                self.pending.push(JournalPiece {
+                    file_offset: to,
+                    len: end - to,
+                    journal_at: piece.journal_at + cut,
+                    home_at: piece.home_at + cut,
+                    ..piece
+                });
+            }
+        }
+    }
+
+    /// Makes room for `count` more pieces, and for those that clipping may split off.
+    pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
+        self.pending.try_reserve(count + 2)?;
+        self.records.try_reserve(count)?;
+        Ok(())
+    }
+
+    /// Notes the overwrites of transaction `txid`; earlier ones have been retired.
+    pub(crate) fn note(&mut self, txid: Txid, piece: JournalPiece) {
+        self.txid = txid;
+        self.pending.push(piece);
+        self.records.push(piece.origin);
+    }
+
+    /// Starts the write-back of everything pending; the caller's next fence ends it.
+    pub(crate) fn flush<M: Medium, H: Host>(&self, store: &Store<M, H>) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let mut window = store.door.window(0, store.counters());
+        for piece in &self.pending {
+            window.flush(piece.home_at, piece.len);
+        }
+    }
+
+    /// Stores everything pending in its home, through the cache.
+    pub(crate) fn apply<M: Medium, H: Host>(&self, store: &Store<M, H>) -> Result<()> {
+        for piece in &self.pending {
+            let mut chunk = [0u8; CHUNK];
+            let mut done = 0;
+            while done < piece.len {
+                let len = (piece.len - done).min(CHUNK as u64);
+                let bytes = chunk.get_mut(..len as usize).unwrap_or_default();
+                store.door.load(piece.journal_at + done, bytes)?;
+                store.door.window(len, store.counters()).store(piece.home_at + done, bytes);
+                done += len;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies pending bytes over what was read from their homes: `into` holds the file
+    /// from `offset` on. For a pool that may not be written.
+    pub(crate) fn overlay<M: Medium, H: Host>(
+        &self,
+        store: &Store<M, H>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let end = offset + into.len() as u64;
+        for piece in &self.pending {
+            let from = piece.file_offset.max(offset);
+            let to = (piece.file_offset + piece.len).min(end);
+            if from < to {
+                let target = into.get_mut((from - offset) as usize..(to - offset) as usize);
+                let source = piece.journal_at + (from - piece.file_offset);
+                store.door.load(source, target.ok_or(Error::Invalid)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the pages that hold journalled bytes.
+    pub(crate) fn for_each_run(&self, each: &mut dyn FnMut(Run)) {
+        if self.page != 0 {
+            each(Run { page: self.page, pages: 1 });
+        }
+        for run in &self.runs {
+            each(*run);
+        }
+    }
+}
+
+impl Journal {
+    /// Frees the pages of a journal whose overwrites are all home. Pages with bytes that
+    /// a recovery may still want stay: the log's JOURNAL records speak of them.
+    pub(crate) fn release_idle<M: Medium, H: Host>(&mut self, store: &Store<M, H>) {
+        if self.pending.is_empty() && self.page != 0 {
+            store.give(Run { page: self.page, pages: 1 });
+            self.page = 0;
+        }
+    }
+}

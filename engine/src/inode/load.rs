@@ -1,0 +1,119 @@
+//! Loading an inode from its log.
+
+use alloc::boxed::Box;
+use core::sync::atomic::AtomicI64;
+
+use lode_pmem::Medium;
+
+use super::replay::Replay;
+use super::state::{Body, State};
+use crate::layout::{Header, slot_at};
+use crate::log::{Step, Walk, read_death, read_identity};
+use crate::space::Run;
+use crate::store::{Slot, Store};
+use crate::{Error, Host, PAGE_BYTES, Result};
+
+/// Loads a live inode. Its log must end with the seal that its slot remembers: damage
+/// at the end of a log is never taken for the end.
+pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Result<Box<State>> {
+    let ino = slot.ino();
+    let Some((identity, head, atime, seal)) = read_identity(store, ino)? else {
+        return Err(Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino));
+    };
+    if let Some(death) = read_death(store, &identity)?
+        && !store.aborted.contains(&death.header.txid)
+    {
+        return Err(Error::corrupt_inode("death of a live inode", slot_at(ino), ino));
+    }
+    let walk = Walk::new(store, &identity, head, seal)?;
+    let Scanned { walk, state, cut } = run(store, walk, true, &mut |_| ())?;
+    if cut.is_some() || walk.tail().last_seal != slot.tail() {
+        let what = "log of an inode is damaged before its end";
+        return Err(Error::corrupt_inode(what, walk.tail().at, ino));
+    }
+    let Some(mut state) = state else {
+        return Err(Error::corrupt_inode("log without an INODE record", walk.tail().at, ino));
+    };
+    if atime as i64 > state.atime_set_ns {
+        state.atime_ns = AtomicI64::new(atime as i64);
+    }
+    if let Body::File(file) = &mut state.body {
+        claim_journal(file);
+        if store.writable().is_ok() {
+            file.journal.apply(store)?;
+        }
+    }
+    Ok(state)
+}
+
+/// A log that was walked and replayed for recovery.
+pub(crate) struct Scanned<'s, M: Medium, H: Host> {
+    pub(crate) walk: Walk<'s, M, H>,
+    pub(crate) state: Option<Box<State>>,
+    /// The record that the log ends in the middle of.
+    pub(crate) cut: Option<Header>,
+}
+
+/// Walks and replays a log without its directory entries, showing each record's header.
+pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
+    store: &'s Store<M, H>,
+    walk: Walk<'s, M, H>,
+    seen: &mut dyn FnMut((u64, Header)),
+) -> Result<Scanned<'s, M, H>> {
+    let mut scanned = run(store, walk, false, seen)?;
+    if let Some(state) = &mut scanned.state
+        && let Body::File(file) = &mut state.body
+    {
+        claim_journal(file);
+    }
+    Ok(scanned)
+}
+
+#[inline(never)]
+fn run<'s, M: Medium, H: Host>(
+    store: &'s Store<M, H>,
+    mut walk: Walk<'s, M, H>,
+    entries: bool,
+    seen: &mut dyn FnMut((u64, Header)),
+) -> Result<Scanned<'s, M, H>> {
+    let mut replay = Replay::new(store, walk.ino, walk.nonce, walk.inline_dead, entries);
+    loop {
+        match walk.step()? {
+            Step::Page { page, nonce, ordinal } => replay.page(page, nonce, ordinal)?,
+            Step::Record(found) => {
+                seen((found.at, found.parsed.header));
+                replay.record(&found)?;
+            }
+            Step::End => break,
+        }
+    }
+    let cut = replay.cut();
+    let state = replay.finish(walk.tail())?;
+    Ok(Scanned { walk, state, cut })
+}
+
+/// The pages that hold pending journalled bytes belong to the file.
+fn claim_journal(file: &mut super::File) {
+    let journal = &mut file.journal;
+    if let [piece] = journal.pending.as_slice()
+        && piece.journal_at % PAGE_BYTES + piece.len <= PAGE_BYTES
+        && piece.len <= super::JOURNAL_HALF
+    {
+        journal.page = piece.journal_at / PAGE_BYTES;
+        journal.second_half = piece.journal_at % PAGE_BYTES < super::JOURNAL_HALF;
+        return;
+    }
+    for at in 0..journal.pending.len() {
+        let Some(piece) = journal.pending.get(at) else { break };
+        let first = piece.journal_at / PAGE_BYTES;
+        let end = (piece.journal_at + piece.len).div_ceil(PAGE_BYTES);
+        let known = |page: u64, runs: &[Run]| {
+            runs.iter().any(|run| run.page <= page && page < run.page + run.pages)
+        };
+        for page in first..end {
+            if !known(page, &journal.runs) && journal.runs.try_reserve(1).is_ok() {
+                journal.runs.push(Run { page, pages: 1 });
+            }
+        }
+    }
+}

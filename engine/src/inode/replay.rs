@@ -1,0 +1,393 @@
+//! Replaying a log, record by record, into the state of an inode.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use lode_pmem::Medium;
+
+use super::journal::JournalPiece;
+use super::state::{Body as Kind, Directory, File, State, Target};
+use crate::index::{Extent, hash};
+use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
+use crate::log::{Found, Log, LogPage, Tail};
+use crate::store::Store;
+use crate::{Error, Host, Ino, NAME_MAX, PAGE_BYTES, PageClass, Result, mode};
+
+/// A replay that has come to some record.
+pub(crate) struct Replay<'s, M: Medium, H: Host> {
+    store: &'s Store<M, H>,
+    ino: Ino,
+    nonce: u64,
+    inline_dead: bool,
+    /// Entries of directories are wanted, not only pages.
+    entries: bool,
+    pages: Vec<LogPage>,
+    state: Option<Box<State>>,
+    text: Option<Text>,
+    name: Vec<u8>,
+    adds: HashMap<(Txid, u16), (u64, u8), Mix>,
+}
+
+/// A record whose text goes on in the next lines.
+#[derive(Clone, Copy)]
+struct Text {
+    found: Found,
+    missing: usize,
+}
+
+/// A small hasher for numbers that nobody outside chooses.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Mix(u64);
+
+impl core::hash::BuildHasher for Mix {
+    type Hasher = Mix;
+    fn build_hasher(&self) -> Mix {
+        *self
+    }
+}
+
+impl core::hash::Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}
+
+impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
+    /// A replay of the log of this life of an inode.
+    pub(crate) fn new(
+        store: &'s Store<M, H>,
+        ino: Ino,
+        nonce: u64,
+        inline_dead: bool,
+        entries: bool,
+    ) -> Self {
+        Self {
+            store,
+            ino,
+            nonce,
+            inline_dead,
+            entries,
+            pages: Vec::new(),
+            state: None,
+            text: None,
+            name: Vec::new(),
+            adds: HashMap::with_hasher(Mix::default()),
+        }
+    }
+
+    /// The log goes on in this page.
+    pub(crate) fn page(&mut self, page: u64, nonce: u64, ordinal: u32) -> Result<()> {
+        let page = LogPage { page, nonce, ordinal, live: 0, ended_from: u32::MAX };
+        let pages = match &mut self.state {
+            Some(state) => &mut state.log.pages,
+            None => &mut self.pages,
+        };
+        pages.try_reserve(1)?;
+        pages.push(page);
+        Ok(())
+    }
+
+    /// The next record.
+    pub(crate) fn record(&mut self, found: &Found) -> Result<()> {
+        if let Some(text) = self.text {
+            return self.text(text, found);
+        }
+        let header = found.parsed.header;
+        match found.parsed.body {
+            Body::Inode { .. } => self.first(found),
+            Body::Pad => Ok(()),
+            Body::Text { .. } => Err(self.damage("text of no record", found.at)),
+            Body::Add { name_len, head, .. } => {
+                self.state(found.at)?;
+                self.begin_text(found, usize::from(name_len), &head)
+            }
+            Body::Del { txid, part, time_ns, .. } => self.del(found, (txid, part), time_ns),
+            Body::Attr { mode, uid, gid, mtime_ns, ctime_ns, atime_ns, .. } => {
+                let times = (mtime_ns, ctime_ns, atime_ns);
+                let state = self.state(found.at)?;
+                state.set_attr(found.ordinal, u32::from(mode), (uid, gid), times);
+                Ok(())
+            }
+            Body::Links { links, parent, ctime_ns, .. } => {
+                let state = self.state(found.at)?;
+                state.set_links(found.ordinal, links, parent, ctime_ns);
+                Ok(())
+            }
+            _ => self.data(found, header),
+        }
+    }
+
+    /// The record that the log ends in the middle of: a transaction was cut off there, or
+    /// its lines are damaged.
+    pub(crate) fn cut(&self) -> Option<Header> {
+        self.text.map(|text| text.found.parsed.header)
+    }
+
+    /// What has been found, at the end of the log; `None` if there was no record.
+    pub(crate) fn finish(&mut self, tail: Tail) -> Result<Option<Box<State>>> {
+        let Some(mut state) = self.state.take() else {
+            return Ok(None);
+        };
+        let pages = core::mem::take(&mut state.log.pages);
+        state.log = Log::at_tail(self.ino, self.nonce, self.inline_dead, pages, tail);
+        self.check_journal(&state)?;
+        Ok(Some(state))
+    }
+
+    #[inline(never)]
+    fn first(&mut self, found: &Found) -> Result<()> {
+        let Body::Inode { mode, links, uid, gid, time_ns, extra, text, .. } = found.parsed.body
+        else {
+            return Err(self.damage("log without an INODE record", found.at));
+        };
+        if self.state.is_some() {
+            return Err(self.damage("second INODE record", found.at));
+        }
+        let kind = u32::from(mode) & mode::TYPE;
+        let word = u64::from_le_bytes(extra.first_chunk::<8>().copied().unwrap_or_default());
+        let (major, minor) = (word as u32, (word >> 32) as u32);
+        let target = Target { at: found.at, ordinal: found.ordinal, len: text };
+        let body = match kind {
+            mode::FILE => Kind::File(File::default()),
+            mode::DIRECTORY => Kind::Directory(Directory::default()),
+            mode::SYMLINK if text == 0 => Kind::File(File::default()),
+            mode::SYMLINK => Kind::Symlink(target),
+            mode::CHARACTER | mode::BLOCK | mode::FIFO | mode::SOCKET => Kind::Special,
+            _ => return Err(self.damage("inode of an unknown type", found.at)),
+        };
+        let tail = Tail {
+            at: found.at,
+            left: 0,
+            seed: LogSeed::default(),
+            last_seal: 0,
+            ordinal: found.ordinal,
+        };
+        let pages = core::mem::take(&mut self.pages);
+        let log = Log::at_tail(self.ino, self.nonce, self.inline_dead, pages, tail);
+        let mut state = State::boxed(
+            log,
+            u32::from(mode),
+            u32::from(links),
+            (uid, gid),
+            time_ns,
+            body,
+            found.ordinal,
+        );
+        match kind {
+            mode::DIRECTORY => state.parent = word,
+            mode::FILE => {
+                let class = PageClass::from_number(word as u8);
+                state.class = class.ok_or(self.damage("unknown page class", found.at))?;
+            }
+            mode::SYMLINK => state.size = u64::from(text),
+            _ => state.rdev = u64::from(major) << 32 | u64::from(minor),
+        }
+        self.state = Some(state);
+        if kind == mode::SYMLINK && text_lines(usize::from(text)) > 1 {
+            return self.begin_text(found, usize::from(text), &extra);
+        }
+        Ok(())
+    }
+
+    fn begin_text(&mut self, found: &Found, len: usize, head: &[u8; 16]) -> Result<()> {
+        self.name.clear();
+        self.name.try_reserve(NAME_MAX)?;
+        let in_head = len.min(head.len());
+        self.name.extend_from_slice(head.get(..in_head).unwrap_or_default());
+        let text = Text { found: *found, missing: len - in_head };
+        if text.missing == 0 {
+            return self.end_text(text);
+        }
+        self.text = Some(text);
+        Ok(())
+    }
+
+    fn text(&mut self, mut text: Text, found: &Found) -> Result<()> {
+        let Body::Text { len, bytes } = found.parsed.body else {
+            return Err(self.damage("text of a record is missing", found.at));
+        };
+        let same = found.parsed.header.txid == text.found.parsed.header.txid;
+        let len = usize::from(len);
+        if !same || found.ordinal != text.found.ordinal || len > text.missing {
+            return Err(self.damage("text of another record", found.at));
+        }
+        self.name.try_reserve(len)?;
+        self.name.extend_from_slice(bytes.get(..len).unwrap_or_default());
+        text.missing -= len;
+        if text.missing == 0 {
+            self.text = None;
+            return self.end_text(text);
+        }
+        self.text = Some(text);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn end_text(&mut self, text: Text) -> Result<()> {
+        let Found { at, ordinal, parsed } = text.found;
+        let Body::Add { time_ns, ino, kind, name_len, .. } = parsed.body else {
+            return Ok(());
+        };
+        if super::valid_name(&self.name).is_err() {
+            return Err(self.damage("entry with an impossible name", at));
+        }
+        if !self.entries {
+            return Ok(());
+        }
+        let hash = hash(self.store.secret, &self.name);
+        self.check_unique(hash, at)?;
+        self.adds.try_reserve(1)?;
+        let lines = text_lines(usize::from(name_len));
+        let state = self.state(at)?;
+        let cookie = state.add_entry(hash, (ino, kind), (at, ordinal), lines, time_ns)?;
+        self.adds.insert((parsed.header.txid, parsed.header.part), (cookie, lines as u8));
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn check_unique(&mut self, hash: u64, at: u64) -> Result<()> {
+        let Some(state) = &self.state else { return Ok(()) };
+        let mut other = [0u8; NAME_MAX];
+        for entry in state.directory()?.entries.candidates(hash) {
+            let (_, len) = super::load_name(self.store, state, &entry, &mut other)?;
+            if other.get(..len) == Some(self.name.as_slice()) {
+                return Err(self.damage("two entries with one name", at));
+            }
+        }
+        Ok(())
+    }
+
+    fn del(&mut self, found: &Found, add: (Txid, u16), time_ns: i64) -> Result<()> {
+        if !self.entries {
+            return Ok(());
+        }
+        let Some((cookie, lines)) = self.adds.remove(&add) else {
+            return Err(self.damage("DEL of an entry that is not there", found.at));
+        };
+        let state = self.state(found.at)?;
+        state.remove_entry(cookie, u32::from(lines), found.ordinal, time_ns);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn data(&mut self, found: &Found, header: Header) -> Result<()> {
+        let geometry = self.store.geometry;
+        let at = found.at;
+        let outside = self.damage("record of pages outside the pool", at);
+        let state = self.state(at)?;
+        state.file_mut().map_err(|_| Error::corrupt_inode("data of no file", at, 0))?;
+        let ordinal = found.ordinal;
+        let none = &mut |_| ();
+        match found.parsed.body {
+            Body::Map { epoch, class, pages, file_page, page, time_ns, size } => {
+                let pages = u64::from(pages);
+                if !geometry.holds(page, pages) {
+                    return Err(outside);
+                }
+                state.retire(header.txid, ordinal);
+                let extent = Extent { file_page, page, pages, class, epoch, origin: ordinal };
+                state.map(extent, size, time_ns, none);
+            }
+            Body::Size { class, truncate, size, time_ns, .. } => {
+                state.class = class;
+                state.set_size(ordinal, truncate, size, time_ns, none);
+            }
+            Body::Unmap { file_page, pages, time_ns, size, .. } => {
+                state.unmap(ordinal, (file_page, pages), size, time_ns, none);
+            }
+            Body::Journal { len, file_offset, journal_at, time_ns, home_at, .. } => {
+                let len = u64::from(len);
+                let holds = |at: u64| {
+                    let last = at.saturating_add(len - 1);
+                    let pages = last / PAGE_BYTES - at / PAGE_BYTES + 1;
+                    geometry.holds(at / PAGE_BYTES, pages)
+                };
+                if !holds(journal_at) || !holds(home_at) {
+                    return Err(outside);
+                }
+                state.retire(header.txid, ordinal);
+                state.journalled(ordinal, time_ns);
+                let piece = JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
+                let file = state.file_mut()?;
+                file.journal.reserve(1)?;
+                file.journal.note(header.txid, piece);
+            }
+            Body::Retire { .. } => state.retire(header.txid, ordinal),
+            _ => return Err(self.damage("record out of place", at)),
+        }
+        Ok(())
+    }
+
+    /// What waits in the journal must lie where the file is mapped; its pages belong to the file.
+    fn check_journal(&self, state: &State) -> Result<()> {
+        let Kind::File(file) = &state.body else { return Ok(()) };
+        for piece in &file.journal.pending {
+            let mut done = 0;
+            while done < piece.len {
+                let offset = piece.file_offset + done;
+                let home = piece.home_at + done;
+                let extent = file.extents.find(offset / PAGE_BYTES);
+                let mapped = extent.map(|extent| {
+                    let within = offset - extent.file_page * PAGE_BYTES;
+                    (extent.page * PAGE_BYTES + within, extent.pages * PAGE_BYTES - within)
+                });
+                match mapped {
+                    Some((place, left)) if place == home => done += left,
+                    _ => return Err(self.damage("journalled overwrite of a page elsewhere", home)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&mut self, at: u64) -> Result<&mut State> {
+        let ino = self.ino;
+        self.state.as_deref_mut().ok_or(Error::corrupt_inode(
+            "log without an INODE record",
+            at,
+            ino,
+        ))
+    }
+
+    fn damage(&self, what: &'static str, at: u64) -> Error {
+        Error::corrupt_inode(what, at, self.ino)
+    }
+}
+
+impl State {
+    /// A record of transaction `txid` in page `ordinal` follows: it retires journalled
+    /// overwrites of earlier transactions.
+    pub(crate) fn retire(&mut self, txid: Txid, ordinal: u32) {
+        let Kind::File(file) = &mut self.body else { return };
+        if file.journal.txid == txid {
+            return;
+        }
+        file.journal.pending.clear();
+        for origin in file.journal.records.drain(..) {
+            self.log.end_live(origin, 1, ordinal);
+        }
+    }
+}
+
+const _: () = assert!(slot_at(1) == 512);

@@ -1,0 +1,348 @@
+//! The state of an inode, and how each record changes it.
+//!
+//! Replaying a log and running an operation use the same functions, so that what is
+//! in memory after an operation is what a later replay will find.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use super::journal::Journal;
+use crate::index::{Entries, Entry, Extent, Extents};
+use crate::log::Log;
+use crate::space::Run;
+use crate::{Attr, Error, Ino, PAGE_BYTES, PageClass, Result, mode};
+
+/// What the kinds of inode have of their own.
+pub(crate) enum Body {
+    /// A regular file, or a symbolic link whose target is too long for its log.
+    File(File),
+    /// A directory.
+    Directory(Directory),
+    /// A symbolic link.
+    Symlink(Target),
+    /// A device, FIFO or socket.
+    Special,
+}
+
+/// The data of a file.
+#[derive(Default)]
+pub(crate) struct File {
+    pub(crate) extents: Extents,
+    pub(crate) journal: Journal,
+    /// All mapped bytes behind the size are known to be zero.
+    pub(crate) zero_behind: bool,
+}
+
+/// The entries of a directory.
+#[derive(Default)]
+pub(crate) struct Directory {
+    pub(crate) entries: Entries,
+    /// Record lines that the entries take.
+    pub(crate) lines: u64,
+}
+
+/// Where the target of a symbolic link is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// Offset of the INODE record.
+    pub(crate) at: u64,
+    /// Ordinal of its page.
+    pub(crate) ordinal: u32,
+    /// Bytes.
+    pub(crate) len: u8,
+}
+
+/// Which record last said something about the inode itself.
+#[derive(Clone, Copy)]
+pub(crate) enum Carrier {
+    /// Mode and owner.
+    Attr = 0,
+    /// Link count and parent.
+    Links = 1,
+    /// Modification time.
+    Time = 2,
+    /// Size.
+    Size = 3,
+}
+
+/// All that is known of an inode.
+pub(crate) struct State {
+    pub(crate) log: Log,
+    pub(crate) mode: u32,
+    pub(crate) links: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) rdev: u64,
+    pub(crate) parent: Ino,
+    pub(crate) size: u64,
+    pub(crate) class: PageClass,
+    pub(crate) btime_ns: i64,
+    pub(crate) mtime_ns: i64,
+    pub(crate) ctime_ns: i64,
+    pub(crate) atime_ns: AtomicI64,
+    /// Change time of the record that last set the access time.
+    pub(crate) atime_set_ns: i64,
+    /// The last link is gone.
+    pub(crate) dead: bool,
+    pub(crate) body: Body,
+    carriers: [u32; 4],
+}
+
+impl State {
+    /// The state that an INODE record at `ordinal` begins.
+    #[inline(never)]
+    pub(crate) fn boxed(
+        log: Log,
+        mode: u32,
+        links: u32,
+        owner: (u32, u32),
+        time_ns: i64,
+        body: Body,
+        ordinal: u32,
+    ) -> Box<Self> {
+        let mut state = Box::new(Self {
+            log,
+            mode,
+            links,
+            uid: owner.0,
+            gid: owner.1,
+            rdev: 0,
+            parent: 0,
+            size: 0,
+            class: PageClass::Small,
+            btime_ns: time_ns,
+            mtime_ns: time_ns,
+            ctime_ns: time_ns,
+            atime_ns: AtomicI64::new(time_ns),
+            atime_set_ns: time_ns,
+            dead: false,
+            body,
+            carriers: [ordinal; 4],
+        });
+        // The INODE record itself keeps its page for as long as the log lives.
+        state.log.add_live(ordinal, 5);
+        state
+    }
+
+    /// The type bits of the mode.
+    #[inline]
+    pub(crate) fn kind(&self) -> u32 {
+        self.mode & mode::TYPE
+    }
+
+    /// The directory, or `NotDirectory`.
+    #[inline]
+    pub(crate) fn directory(&self) -> Result<&Directory> {
+        match &self.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// The data of a regular file, or why there is none.
+    #[inline]
+    pub(crate) fn file(&self) -> Result<&File> {
+        match &self.body {
+            Body::File(file) => Ok(file),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// As [`State::file`].
+    #[inline]
+    pub(crate) fn file_mut(&mut self) -> Result<&mut File> {
+        match &mut self.body {
+            Body::File(file) => Ok(file),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// What `stat` says.
+    pub(crate) fn attr(&self) -> Attr {
+        let (size, pages, links) = match &self.body {
+            Body::File(file) => (self.size, file.extents.pages(), self.links),
+            Body::Directory(directory) => {
+                let entries = directory.entries.len() as u64;
+                let links = if self.dead { 0 } else { 2 + directory.entries.subdirectories() };
+                (entries * 64, self.log.pages.len() as u64, links as u32)
+            }
+            Body::Symlink(target) => (u64::from(target.len), 0, self.links),
+            Body::Special => (0, 0, self.links),
+        };
+        Attr {
+            ino: self.log.ino,
+            generation: self.log.nonce,
+            mode: self.mode,
+            links: if self.dead { 0 } else { links },
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.rdev,
+            size,
+            pages,
+            atime_ns: self.atime_ns.load(Relaxed),
+            mtime_ns: self.mtime_ns,
+            ctime_ns: self.ctime_ns,
+            btime_ns: self.btime_ns,
+        }
+    }
+
+    /// Notes that page `ordinal` now holds what was last said of this kind.
+    pub(crate) fn carry(&mut self, carrier: Carrier, ordinal: u32) {
+        let last = &mut self.carriers[carrier as usize];
+        if *last != ordinal {
+            let before = core::mem::replace(last, ordinal);
+            // Later statements win whatever becomes of earlier ones: nothing is ended.
+            self.log.end_live(before, 1, before);
+            self.log.add_live(ordinal, 1);
+        }
+    }
+
+    /// All that was said of the inode itself is in page `ordinal` (a new log).
+    pub(crate) fn carry_all(&mut self, ordinal: u32) {
+        self.carriers = [ordinal; 4];
+        self.log.add_live(ordinal, 4);
+    }
+
+    /// ATTR.
+    pub(crate) fn set_attr(
+        &mut self,
+        ordinal: u32,
+        mode: u32,
+        owner: (u32, u32),
+        times: (i64, i64, i64),
+    ) {
+        self.mode = self.kind() | mode & !mode::TYPE;
+        (self.uid, self.gid) = owner;
+        (self.mtime_ns, self.ctime_ns) = (times.0, times.1);
+        *self.atime_ns.get_mut() = times.2;
+        self.atime_set_ns = times.1;
+        self.carry(Carrier::Attr, ordinal);
+        self.carry(Carrier::Time, ordinal);
+    }
+
+    /// LINKS.
+    pub(crate) fn set_links(&mut self, ordinal: u32, links: u32, parent: Ino, ctime_ns: i64) {
+        self.links = links;
+        if self.kind() == mode::DIRECTORY {
+            self.parent = parent;
+        }
+        self.ctime_ns = ctime_ns;
+        self.carry(Carrier::Links, ordinal);
+    }
+
+    fn touch(&mut self, ordinal: u32, time_ns: i64) {
+        (self.mtime_ns, self.ctime_ns) = (time_ns, time_ns);
+        self.carry(Carrier::Time, ordinal);
+    }
+
+    /// ADD of `lines` lines.
+    pub(crate) fn add_entry(
+        &mut self,
+        hash: u64,
+        entry: (Ino, u8),
+        place: (u64, u32),
+        lines: u32,
+        time_ns: i64,
+    ) -> Result<u64> {
+        let Body::Directory(directory) = &mut self.body else {
+            return Err(Error::NotDirectory);
+        };
+        let cookie = directory.entries.insert(hash, entry.0, entry.1, place.0, place.1)?;
+        directory.lines += u64::from(lines);
+        self.log.add_live(place.1, 1);
+        self.touch(place.1, time_ns);
+        Ok(cookie)
+    }
+
+    /// DEL of an entry of `lines` lines, by a record in page `ordinal`.
+    pub(crate) fn remove_entry(
+        &mut self,
+        cookie: u64,
+        lines: u32,
+        ordinal: u32,
+        time_ns: i64,
+    ) -> Option<Entry> {
+        let Body::Directory(directory) = &mut self.body else {
+            return None;
+        };
+        let entry = directory.entries.remove(cookie)?;
+        directory.lines = directory.lines.saturating_sub(u64::from(lines));
+        self.log.end_live(entry.origin, 1, ordinal);
+        self.touch(ordinal, time_ns);
+        Some(entry)
+    }
+
+    /// MAP. `freed` gets the pages that were mapped before.
+    pub(crate) fn map(
+        &mut self,
+        extent: Extent,
+        size: u64,
+        time_ns: i64,
+        freed: &mut dyn FnMut(Run),
+    ) {
+        self.unmap_pages(extent.origin, extent.file_page, extent.pages, freed);
+        if let Body::File(file) = &mut self.body {
+            file.extents.insert(extent);
+        }
+        self.log.add_live(extent.origin, extent.pages);
+        self.resize(extent.origin, size, time_ns);
+    }
+
+    /// SIZE.
+    pub(crate) fn set_size(
+        &mut self,
+        ordinal: u32,
+        truncate: bool,
+        size: u64,
+        time_ns: i64,
+        freed: &mut dyn FnMut(Run),
+    ) {
+        if truncate {
+            let first = size.div_ceil(PAGE_BYTES);
+            self.unmap_pages(ordinal, first, u64::MAX / PAGE_BYTES - first, freed);
+            if let Body::File(file) = &mut self.body {
+                file.journal.clip(size, u64::MAX);
+            }
+        }
+        self.resize(ordinal, size, time_ns);
+    }
+
+    /// UNMAP.
+    pub(crate) fn unmap(
+        &mut self,
+        ordinal: u32,
+        pages: (u64, u64),
+        size: u64,
+        time_ns: i64,
+        freed: &mut dyn FnMut(Run),
+    ) {
+        self.unmap_pages(ordinal, pages.0, pages.1, freed);
+        if let Body::File(file) = &mut self.body {
+            file.journal.clip(pages.0 * PAGE_BYTES, (pages.0 + pages.1) * PAGE_BYTES);
+        }
+        self.resize(ordinal, size, time_ns);
+    }
+
+    /// JOURNAL (its pieces are noted in the file's journal by the caller).
+    pub(crate) fn journalled(&mut self, ordinal: u32, time_ns: i64) {
+        self.log.add_live(ordinal, 1);
+        self.touch(ordinal, time_ns);
+    }
+
+    fn resize(&mut self, ordinal: u32, size: u64, time_ns: i64) {
+        self.size = size;
+        self.carry(Carrier::Size, ordinal);
+        self.touch(ordinal, time_ns);
+    }
+
+    fn unmap_pages(&mut self, by: u32, file_page: u64, pages: u64, freed: &mut dyn FnMut(Run)) {
+        let Body::File(file) = &mut self.body else { return };
+        let log = &mut self.log;
+        file.extents.remove(file_page, pages, &mut |piece: Extent| {
+            log.end_live(piece.origin, piece.pages, by);
+            freed(Run { page: piece.page, pages: piece.pages });
+        });
+    }
+}

@@ -1,0 +1,66 @@
+//! Sizes and places that follow from the superblock.
+
+use crate::{Ino, PAGE_BYTES};
+
+/// Bytes in a line, as an offset.
+pub const LINE: u64 = 64;
+/// Bytes in an inode's slot.
+pub const SLOT_BYTES: u64 = 512;
+/// Record lines of the inline log.
+pub const INLINE_LINES: u32 = 6;
+/// Index of the death line in a slot.
+pub const DEATH_LINE: u64 = 7;
+/// Record lines of a log page.
+pub const PAGE_LINES: u32 = 63;
+/// The fewest pages a pool can have.
+pub const POOL_PAGES_LEAST: u64 = 16;
+
+const _: () = assert!((2 + INLINE_LINES as u64) * LINE == SLOT_BYTES);
+const _: () = assert!((1 + PAGE_LINES as u64) * LINE == PAGE_BYTES);
+
+/// Offset of an inode's slot.
+#[inline]
+pub const fn slot_at(ino: Ino) -> u64 {
+    ino * SLOT_BYTES
+}
+
+/// Number of the inode whose slot is at this offset.
+#[inline]
+pub const fn ino_of(slot_at: u64) -> Ino {
+    slot_at / SLOT_BYTES
+}
+
+/// Where the pages that can be allocated begin and end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Pages in the pool.
+    pub pages: u64,
+    /// Lanes on the medium.
+    pub lanes: u32,
+}
+
+impl Geometry {
+    /// First page behind the lane table.
+    pub const fn first_page(&self) -> u64 {
+        1 + (self.lanes as u64 * super::LANE_BYTES).div_ceil(PAGE_BYTES)
+    }
+
+    /// The page of superblock copy B: first page that can't be allocated.
+    pub const fn end_page(&self) -> u64 {
+        self.pages - 1
+    }
+
+    /// Whether `count` pages from `page` on may hold metadata or data.
+    #[inline]
+    pub const fn holds(&self, page: u64, count: u64) -> bool {
+        match page.checked_add(count) {
+            Some(end) => page >= self.first_page() && count > 0 && end <= self.end_page(),
+            None => false,
+        }
+    }
+
+    /// Offset of a lane's part of the lane table.
+    pub const fn lane_at(&self, lane: u32) -> u64 {
+        PAGE_BYTES + lane as u64 * super::LANE_BYTES
+    }
+}

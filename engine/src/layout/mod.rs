@@ -1,0 +1,30 @@
+//! The bytes on the medium, typed. `docs/format.md` describes each of them.
+//!
+//! Parsing happens here and nowhere else: what leaves this module as a type has
+//! had its seal checked, or says in its name that it has not.
+
+mod anchor;
+mod bytes;
+mod checkpoint;
+mod geometry;
+mod lane;
+mod link;
+mod record;
+mod seal;
+mod superblock;
+
+pub use anchor::{Anchor, HEAD_AT, IDENTITY_ATIME_AT, Identity, LogHeader, PieceHeader};
+pub use checkpoint::{SEGMENT_HEADER_BYTES, Segment};
+pub use geometry::{
+    DEATH_LINE, Geometry, INLINE_LINES, LINE, PAGE_LINES, POOL_PAGES_LEAST, SLOT_BYTES, ino_of,
+    slot_at,
+};
+pub use lane::{LANE_BYTES, LANE_CHAIN_AT, Watermark};
+pub use link::Link;
+pub use record::{Body, Header, Parsed, TEXT_BYTES, Txid, text_lines};
+pub use seal::{LogSeed, PoolSeed, put_seal, stored_seal, tag_of};
+pub(crate) use superblock::secret_word;
+pub use superblock::{
+    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, FORMAT_VERSION,
+    SUPERBLOCK_BYTES, Superblock,
+};

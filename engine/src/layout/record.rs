@@ -1,0 +1,431 @@
+//! Records: one 64-byte line each, with the transaction they are part of.
+
+use lode_pmem::Line;
+
+use super::bytes::{get_i64, get_u16, get_u32, get_u64, put_i64, put_u16, put_u32, put_u64};
+use crate::{FILE_MAX, PAGE_BYTES, PageClass};
+
+/// Bytes of text in a TEXT line.
+pub const TEXT_BYTES: usize = 40;
+/// Bytes of a name or target in its first line.
+const HEAD_TEXT: usize = 16;
+/// File pages that a mapping may speak of.
+const FILE_PAGES: u64 = FILE_MAX / PAGE_BYTES;
+
+const INODE: u8 = 1;
+const TEXT: u8 = 2;
+const ATTR: u8 = 3;
+const LINKS: u8 = 4;
+const DEATH: u8 = 5;
+const ADD: u8 = 6;
+const DEL: u8 = 7;
+const MAP: u8 = 8;
+const SIZE: u8 = 9;
+const UNMAP: u8 = 10;
+const JOURNAL: u8 = 11;
+const RETIRE: u8 = 12;
+const PAD: u8 = 13;
+
+/// A transaction: never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Txid {
+    /// Session of the pool.
+    pub session: u32,
+    /// Lane that ran it.
+    pub lane: u8,
+    /// Sequence in the lane, 40 bits.
+    pub sequence: u64,
+}
+
+/// What every record line begins with (PROTOCOL F2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Its transaction.
+    pub txid: Txid,
+    /// Which line of the transaction this is.
+    pub part: u16,
+    /// How many lines the transaction has.
+    pub parts: u16,
+}
+
+/// What a record says. Times in nanoseconds, sizes in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Body {
+    /// First record of an inode.
+    Inode {
+        epoch: u32,
+        mode: u16,
+        links: u16,
+        uid: u32,
+        gid: u32,
+        time_ns: i64,
+        /// Parent, device numbers, page class or first bytes of a target, by type.
+        extra: [u8; HEAD_TEXT],
+        /// Bytes of a symbolic link's target in the log.
+        text: u8,
+    },
+    /// Goes on with the text of the record before it.
+    Text { len: u8, bytes: [u8; TEXT_BYTES] },
+    /// Mode, owner and times.
+    Attr { epoch: u32, mode: u16, uid: u32, gid: u32, mtime_ns: i64, ctime_ns: i64, atime_ns: i64 },
+    /// Link count and a directory's parent.
+    Links { epoch: u32, links: u32, parent: u64, ctime_ns: i64 },
+    /// The last link is gone (PROTOCOL F4).
+    Death { epoch: u32, ctime_ns: i64 },
+    /// A directory entry.
+    Add {
+        epoch: u32,
+        name_len: u8,
+        tag: u32,
+        time_ns: i64,
+        ino: u64,
+        kind: u8,
+        head: [u8; HEAD_TEXT],
+    },
+    /// Ends the entry that the record (`txid`, `part`) made.
+    Del { epoch: u32, txid: Txid, part: u16, time_ns: i64 },
+    /// Maps pages of the file to pages of the pool.
+    Map {
+        epoch: u32,
+        class: PageClass,
+        pages: u32,
+        file_page: u64,
+        page: u64,
+        time_ns: i64,
+        size: u64,
+    },
+    /// A new size.
+    Size { epoch: u32, class: PageClass, truncate: bool, size: u64, time_ns: i64 },
+    /// A hole.
+    Unmap { epoch: u32, file_page: u64, pages: u64, time_ns: i64, size: u64 },
+    /// An overwrite in place, journalled (PROTOCOL I16).
+    Journal { epoch: u32, len: u32, file_offset: u64, journal_at: u64, time_ns: i64, home_at: u64 },
+    /// All journalled overwrites of earlier transactions are in place.
+    Retire { epoch: u32 },
+    /// Fills the end of a page.
+    Pad,
+}
+
+/// A record line whose seal was right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parsed {
+    /// Its transaction.
+    pub header: Header,
+    /// What it says.
+    pub body: Body,
+}
+
+/// Lines of a record with `len` bytes of name or target.
+pub const fn text_lines(len: usize) -> u32 {
+    1 + if len > HEAD_TEXT { (len - HEAD_TEXT).div_ceil(TEXT_BYTES) as u32 } else { 0 }
+}
+
+impl Header {
+    /// Reads the header fields of a line, sealed or not.
+    pub fn peek(line: &Line) -> Self {
+        let raw = &line.0;
+        let sequence = u64::from(get_u32(raw, 8)) | u64::from(raw[7]) << 32;
+        Self {
+            txid: Txid { session: get_u32(raw, 12), lane: raw[6], sequence },
+            part: get_u16(raw, 2),
+            parts: get_u16(raw, 4),
+        }
+    }
+
+    fn put(&self, line: &mut Line, kind: u8, aux: u8) {
+        let raw = &mut line.0;
+        raw[0] = kind;
+        raw[1] = aux;
+        put_u16(raw, 2, self.part);
+        put_u16(raw, 4, self.parts);
+        raw[6] = self.txid.lane;
+        raw[7] = (self.txid.sequence >> 32) as u8;
+        put_u32(raw, 8, self.txid.sequence as u32);
+        put_u32(raw, 12, self.txid.session);
+    }
+}
+
+impl Body {
+    /// The first 16 bytes of a name or target, padded with zeros.
+    pub fn head_of(text: &[u8]) -> [u8; HEAD_TEXT] {
+        let mut head = [0; HEAD_TEXT];
+        let len = text.len().min(HEAD_TEXT);
+        head[..len].copy_from_slice(&text[..len]);
+        head
+    }
+
+    /// The TEXT that carries bytes of `text` in line `index` (from 1) of its record.
+    pub fn text_of(text: &[u8], index: u32) -> Self {
+        let from = (HEAD_TEXT + (index as usize - 1) * TEXT_BYTES).min(text.len());
+        let piece = &text[from..(from + TEXT_BYTES).min(text.len())];
+        let mut bytes = [0; TEXT_BYTES];
+        bytes[..piece.len()].copy_from_slice(piece);
+        Body::Text { len: piece.len() as u8, bytes }
+    }
+
+    /// Name of the kind, as in the format description.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Body::Inode { .. } => "INODE",
+            Body::Text { .. } => "TEXT",
+            Body::Attr { .. } => "ATTR",
+            Body::Links { .. } => "LINKS",
+            Body::Death { .. } => "DEATH",
+            Body::Add { .. } => "ADD",
+            Body::Del { .. } => "DEL",
+            Body::Map { .. } => "MAP",
+            Body::Size { .. } => "SIZE",
+            Body::Unmap { .. } => "UNMAP",
+            Body::Journal { .. } => "JOURNAL",
+            Body::Retire { .. } => "RETIRE",
+            Body::Pad => "PAD",
+        }
+    }
+
+    /// Lines of the record that begins with this one (itself and its TEXT lines).
+    pub const fn lines(&self) -> u32 {
+        match self {
+            Body::Inode { text, .. } => text_lines(*text as usize),
+            Body::Add { name_len, .. } => text_lines(*name_len as usize),
+            _ => 1,
+        }
+    }
+
+    /// The line, not yet sealed.
+    pub fn encode(&self, header: &Header) -> Line {
+        let mut line = Line::ZERO;
+        let raw = &mut line.0;
+        let (kind, aux) = match *self {
+            Body::Inode { epoch, mode, links, uid, gid, time_ns, extra, text } => {
+                put_u32(raw, 16, epoch);
+                put_u16(raw, 20, mode);
+                put_u16(raw, 22, links);
+                put_u32(raw, 24, uid);
+                put_u32(raw, 28, gid);
+                put_i64(raw, 32, time_ns);
+                raw[40..56].copy_from_slice(&extra);
+                (INODE, text)
+            }
+            Body::Text { len, bytes } => {
+                raw[16..56].copy_from_slice(&bytes);
+                (TEXT, len)
+            }
+            Body::Attr { epoch, mode, uid, gid, mtime_ns, ctime_ns, atime_ns } => {
+                put_u32(raw, 16, epoch);
+                put_u16(raw, 20, mode);
+                put_u32(raw, 24, uid);
+                put_u32(raw, 28, gid);
+                put_i64(raw, 32, mtime_ns);
+                put_i64(raw, 40, ctime_ns);
+                put_i64(raw, 48, atime_ns);
+                (ATTR, 0)
+            }
+            Body::Links { epoch, links, parent, ctime_ns } => {
+                put_u32(raw, 16, epoch);
+                put_u32(raw, 20, links);
+                put_u64(raw, 24, parent);
+                put_i64(raw, 32, ctime_ns);
+                (LINKS, 0)
+            }
+            Body::Death { epoch, ctime_ns } => {
+                put_u32(raw, 16, epoch);
+                put_i64(raw, 32, ctime_ns);
+                (DEATH, 0)
+            }
+            Body::Add { epoch, name_len, tag, time_ns, ino, kind, head } => {
+                put_u32(raw, 16, epoch);
+                put_u32(raw, 20, tag);
+                put_i64(raw, 24, time_ns);
+                put_u64(raw, 32, ino | u64::from(kind) << 56);
+                raw[40..56].copy_from_slice(&head);
+                (ADD, name_len)
+            }
+            Body::Del { epoch, txid, part, time_ns } => {
+                put_u32(raw, 16, epoch);
+                put_u32(raw, 20, txid.session);
+                put_i64(raw, 24, time_ns);
+                put_u64(raw, 32, u64::from(txid.lane) << 40 | txid.sequence);
+                put_u16(raw, 40, part);
+                (DEL, 0)
+            }
+            _ => return self.encode_file(header),
+        };
+        header.put(&mut line, kind, aux);
+        line
+    }
+
+    fn encode_file(&self, header: &Header) -> Line {
+        let mut line = Line::ZERO;
+        let raw = &mut line.0;
+        let (kind, aux) = match *self {
+            Body::Map { epoch, class, pages, file_page, page, time_ns, size } => {
+                put_u32(raw, 16, epoch);
+                put_u32(raw, 20, pages);
+                put_u64(raw, 24, file_page);
+                put_u64(raw, 32, page);
+                put_i64(raw, 40, time_ns);
+                put_u64(raw, 48, size);
+                (MAP, class as u8)
+            }
+            Body::Size { epoch, class, truncate, size, time_ns } => {
+                put_u32(raw, 16, epoch);
+                put_u32(raw, 20, u32::from(truncate));
+                put_u64(raw, 24, size);
+                put_i64(raw, 32, time_ns);
+                (SIZE, class as u8)
+            }
+            Body::Unmap { epoch, file_page, pages, time_ns, size } => {
+                put_u32(raw, 16, epoch);
+                put_u64(raw, 24, file_page);
+                put_u64(raw, 32, pages);
+                put_i64(raw, 40, time_ns);
+                put_u64(raw, 48, size);
+                (UNMAP, 0)
+            }
+            Body::Journal { epoch, len, file_offset, journal_at, time_ns, home_at } => {
+                put_u32(raw, 16, epoch);
+                put_u32(raw, 20, len);
+                put_u64(raw, 24, file_offset);
+                put_u64(raw, 32, journal_at);
+                put_i64(raw, 40, time_ns);
+                put_u64(raw, 48, home_at);
+                (JOURNAL, 0)
+            }
+            Body::Retire { epoch } => {
+                put_u32(raw, 16, epoch);
+                (RETIRE, 0)
+            }
+            _ => (PAD, 0),
+        };
+        header.put(&mut line, kind, aux);
+        line
+    }
+}
+
+impl Parsed {
+    /// Reads a line whose seal was right. What is sealed but impossible is an error.
+    pub fn parse(line: &Line) -> Result<Self, &'static str> {
+        let header = Header::peek(line);
+        if header.parts == 0 || header.part >= header.parts {
+            return Err("record has an impossible part number");
+        }
+        let raw = &line.0;
+        let (aux, epoch) = (raw[1], get_u32(raw, 16));
+        let body = match raw[0] {
+            INODE => Body::Inode {
+                epoch,
+                mode: get_u16(raw, 20),
+                links: get_u16(raw, 22),
+                uid: get_u32(raw, 24),
+                gid: get_u32(raw, 28),
+                time_ns: get_i64(raw, 32),
+                extra: head_at(raw),
+                text: aux,
+            },
+            TEXT if (1..=TEXT_BYTES as u8).contains(&aux) => {
+                let mut bytes = [0; TEXT_BYTES];
+                bytes.copy_from_slice(&raw[16..56]);
+                Body::Text { len: aux, bytes }
+            }
+            ATTR => Body::Attr {
+                epoch,
+                mode: get_u16(raw, 20),
+                uid: get_u32(raw, 24),
+                gid: get_u32(raw, 28),
+                mtime_ns: get_i64(raw, 32),
+                ctime_ns: get_i64(raw, 40),
+                atime_ns: get_i64(raw, 48),
+            },
+            LINKS => Body::Links {
+                epoch,
+                links: get_u32(raw, 20),
+                parent: get_u64(raw, 24),
+                ctime_ns: get_i64(raw, 32),
+            },
+            DEATH => Body::Death { epoch, ctime_ns: get_i64(raw, 32) },
+            ADD if aux > 0 => {
+                let target = get_u64(raw, 32);
+                Body::Add {
+                    epoch,
+                    name_len: aux,
+                    tag: get_u32(raw, 20),
+                    time_ns: get_i64(raw, 24),
+                    ino: target & ((1 << 56) - 1),
+                    kind: (target >> 56) as u8,
+                    head: head_at(raw),
+                }
+            }
+            DEL => {
+                let place = get_u64(raw, 32);
+                let txid = Txid {
+                    session: get_u32(raw, 20),
+                    lane: (place >> 40) as u8,
+                    sequence: place & ((1 << 40) - 1),
+                };
+                Body::Del { epoch, txid, part: get_u16(raw, 40), time_ns: get_i64(raw, 24) }
+            }
+            _ => parse_file(line)?,
+        };
+        Ok(Self { header, body })
+    }
+}
+
+fn head_at(raw: &[u8; 64]) -> [u8; HEAD_TEXT] {
+    let mut head = [0; HEAD_TEXT];
+    head.copy_from_slice(&raw[40..56]);
+    head
+}
+
+fn parse_file(line: &Line) -> Result<Body, &'static str> {
+    let raw = &line.0;
+    let epoch = get_u32(raw, 16);
+    let class = PageClass::from_number(raw[1]);
+    let body = match (raw[0], class) {
+        (MAP, Some(class)) => {
+            let (pages, file_page, size) = (get_u32(raw, 20), get_u64(raw, 24), get_u64(raw, 48));
+            let end = file_page.checked_add(u64::from(pages));
+            if pages == 0 || end.is_none_or(|end| end > FILE_PAGES) || size > FILE_MAX {
+                return Err("MAP record is impossible");
+            }
+            let (page, time_ns) = (get_u64(raw, 32), get_i64(raw, 40));
+            Body::Map { epoch, class, pages, file_page, page, time_ns, size }
+        }
+        (SIZE, Some(class)) => {
+            let size = get_u64(raw, 24);
+            if size > FILE_MAX {
+                return Err("SIZE record is impossible");
+            }
+            let truncate = get_u32(raw, 20) & 1 == 1;
+            Body::Size { epoch, class, truncate, size, time_ns: get_i64(raw, 32) }
+        }
+        (UNMAP, _) => {
+            let (file_page, pages, size) = (get_u64(raw, 24), get_u64(raw, 32), get_u64(raw, 48));
+            let end = file_page.checked_add(pages);
+            if end.is_none_or(|end| end > FILE_PAGES) || size > FILE_MAX {
+                return Err("UNMAP record is impossible");
+            }
+            Body::Unmap { epoch, file_page, pages, time_ns: get_i64(raw, 40), size }
+        }
+        (JOURNAL, _) => {
+            let (len, file_offset) = (get_u32(raw, 20), get_u64(raw, 24));
+            let end = file_offset.checked_add(u64::from(len));
+            if len == 0 || end.is_none_or(|end| end > FILE_MAX) {
+                return Err("JOURNAL record is impossible");
+            }
+            let (journal_at, home_at) = (get_u64(raw, 32), get_u64(raw, 48));
+            Body::Journal {
+                epoch,
+                len,
+                file_offset,
+                journal_at,
+                time_ns: get_i64(raw, 40),
+                home_at,
+            }
+        }
+        (RETIRE, _) => Body::Retire { epoch },
+        (PAD, _) => Body::Pad,
+        _ => return Err("record of an unknown kind"),
+    };
+    Ok(body)
+}

@@ -1,0 +1,194 @@
+//! The superblock and its replica.
+
+use lode_pmem::crc32c;
+
+use super::bytes::{get_i64, get_u32, get_u64, put_i64, put_u32, put_u64};
+use super::geometry::{Geometry, POOL_PAGES_LEAST};
+use super::seal::PoolSeed;
+use crate::{PAGE_BYTES, PageClass, Unusable};
+
+/// Bytes of a superblock.
+pub const SUPERBLOCK_BYTES: usize = 512;
+/// The format this program writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// Compatible features this program knows.
+pub const FEATURES_COMPATIBLE: u64 = 0;
+/// Read-only compatible features this program knows.
+pub const FEATURES_READ_ONLY: u64 = 0;
+/// Incompatible features this program knows.
+pub const FEATURES_INCOMPATIBLE: u64 = 0;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"LODEPOOL");
+const CRC_AT: usize = 508;
+
+/// What is known of a pool before anything else is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Compatible, read-only compatible and incompatible features.
+    pub features: [u64; 3],
+    /// UUID.
+    pub uuid: [u8; 16],
+    /// Random bytes that go into every seal.
+    pub secret: [u8; 16],
+    /// Pages in the pool.
+    pub pages: u64,
+    /// Lanes on the medium.
+    pub lanes: u32,
+    /// Protection level.
+    pub protection: u8,
+    /// Default page class of files.
+    pub page_class: PageClass,
+    /// log2 of the pages in a new piece of inode table.
+    pub piece_log2: u8,
+    /// The root directory.
+    pub root: u64,
+    /// Its nonce.
+    pub root_nonce: u64,
+    /// When the pool was made.
+    pub created_ns: i64,
+    /// Label, padded with zeros.
+    pub label: [u8; 64],
+    /// Raised with each write of the superblock.
+    pub update: u64,
+    /// Raised with each read-write open.
+    pub session: u32,
+    /// Snapshots taken so far.
+    pub epoch: u32,
+    /// First page of the checkpoint, 0 for none.
+    pub checkpoint: u64,
+    /// Session of the checkpoint.
+    pub checkpoint_session: u32,
+}
+
+impl Superblock {
+    /// The bytes on the medium.
+    pub fn encode(&self, raw: &mut [u8; SUPERBLOCK_BYTES]) {
+        raw.fill(0);
+        put_u64(raw, 0, MAGIC);
+        put_u32(raw, 8, FORMAT_VERSION);
+        put_u32(raw, 12, SUPERBLOCK_BYTES as u32);
+        put_u64(raw, 16, self.features[0]);
+        put_u64(raw, 24, self.features[1]);
+        put_u64(raw, 32, self.features[2]);
+        raw[40..56].copy_from_slice(&self.uuid);
+        raw[56..72].copy_from_slice(&self.secret);
+        put_u64(raw, 72, self.pages);
+        put_u32(raw, 80, self.lanes);
+        put_u32(raw, 84, 1);
+        raw[88] = self.protection;
+        raw[89] = self.page_class as u8;
+        raw[90] = self.piece_log2;
+        put_u64(raw, 96, self.root);
+        put_u64(raw, 104, self.root_nonce);
+        put_i64(raw, 112, self.created_ns);
+        raw[128..192].copy_from_slice(&self.label);
+        put_u64(raw, 192, self.update);
+        put_u32(raw, 200, self.session);
+        put_u32(raw, 204, self.epoch);
+        put_u64(raw, 208, self.checkpoint);
+        put_u32(raw, 216, self.checkpoint_session);
+        let crc = crc32c(0, &raw[..CRC_AT]);
+        put_u32(raw, CRC_AT, crc);
+    }
+
+    /// Whether these bytes begin with the magic of a pool.
+    pub fn has_magic(raw: &[u8; SUPERBLOCK_BYTES]) -> bool {
+        get_u64(raw, 0) == MAGIC
+    }
+
+    /// Reads one copy. What comes back is sealed and possible.
+    pub fn parse(raw: &[u8; SUPERBLOCK_BYTES]) -> Result<Self, Unusable> {
+        if !Self::has_magic(raw) {
+            return Err(Unusable::NoMagic);
+        }
+        if get_u32(raw, CRC_AT) != crc32c(0, &raw[..CRC_AT]) {
+            return Err(Unusable::BadSuperblock);
+        }
+        let version = get_u32(raw, 8);
+        if version != FORMAT_VERSION {
+            return Err(Unusable::Version(version));
+        }
+        let mut superblock = Self {
+            features: [get_u64(raw, 16), get_u64(raw, 24), get_u64(raw, 32)],
+            uuid: [0; 16],
+            secret: [0; 16],
+            pages: get_u64(raw, 72),
+            lanes: get_u32(raw, 80),
+            protection: raw[88],
+            page_class: PageClass::from_number(raw[89]).ok_or(Unusable::Geometry("page class"))?,
+            piece_log2: raw[90],
+            root: get_u64(raw, 96),
+            root_nonce: get_u64(raw, 104),
+            created_ns: get_i64(raw, 112),
+            label: [0; 64],
+            update: get_u64(raw, 192),
+            session: get_u32(raw, 200),
+            epoch: get_u32(raw, 204),
+            checkpoint: get_u64(raw, 208),
+            checkpoint_session: get_u32(raw, 216),
+        };
+        superblock.uuid.copy_from_slice(&raw[40..56]);
+        superblock.secret.copy_from_slice(&raw[56..72]);
+        superblock.label.copy_from_slice(&raw[128..192]);
+        superblock.possible(get_u32(raw, 12), get_u32(raw, 84))?;
+        Ok(superblock)
+    }
+
+    fn possible(&self, size: u32, lane_page: u32) -> Result<(), Unusable> {
+        let unknown = self.features[2] & !FEATURES_INCOMPATIBLE;
+        if unknown != 0 {
+            return Err(Unusable::Features(unknown));
+        }
+        if size as usize != SUPERBLOCK_BYTES || lane_page != 1 {
+            return Err(Unusable::Geometry("size of the superblock or place of the lane table"));
+        }
+        if self.pages < POOL_PAGES_LEAST || self.pages > 1 << 34 {
+            return Err(Unusable::Geometry("number of pages"));
+        }
+        if self.lanes == 0 || self.lanes > 256 || self.piece_log2 > 9 {
+            return Err(Unusable::Geometry("number of lanes or size of a table piece"));
+        }
+        let geometry = self.geometry();
+        if geometry.first_page() + 2 > geometry.end_page() {
+            return Err(Unusable::Geometry("no room behind the lane table"));
+        }
+        if !geometry.holds(self.root / 8, 1) || self.session == 0 || self.protection != 0 {
+            return Err(Unusable::Geometry("root inode, session or protection level"));
+        }
+        if self.update > u64::MAX / 2 || self.session == u32::MAX {
+            return Err(Unusable::Geometry("a counter that has run out"));
+        }
+        if self.checkpoint != 0 && !geometry.holds(self.checkpoint, 1) {
+            return Err(Unusable::Geometry("place of the checkpoint"));
+        }
+        Ok(())
+    }
+
+    /// Sizes and places that follow.
+    pub fn geometry(&self) -> Geometry {
+        Geometry { pages: self.pages, lanes: self.lanes }
+    }
+
+    /// What all seals begin with.
+    pub fn seed(&self) -> PoolSeed {
+        PoolSeed::new(&self.uuid, &self.secret)
+    }
+
+    /// The label without its padding.
+    pub fn label(&self) -> &[u8] {
+        let end = self.label.iter().position(|&byte| byte == 0).unwrap_or(self.label.len());
+        self.label.get(..end).unwrap_or(&[])
+    }
+
+    /// Offsets of copies A and B in a pool of `pages` pages.
+    pub const fn places(pages: u64) -> [u64; 2] {
+        [0, (pages - 1) * PAGE_BYTES]
+    }
+}
+
+const _: () = assert!(CRC_AT + 4 == SUPERBLOCK_BYTES);
+
+/// Eight bytes of the secret as a number, for keyed hashes.
+pub(crate) fn secret_word(secret: &[u8; 16], from: usize) -> u64 {
+    get_u64(secret, from)
+}

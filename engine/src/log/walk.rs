@@ -1,0 +1,303 @@
+//! Walking a log (PROTOCOL I5).
+//!
+//! A walk ends at the first line that is not valid. Each line's seal stands for itself,
+//! so what lies beyond is looked at too: whoever walks decides from that whether the
+//! end is an end, a transaction cut off, or damage.
+
+use lode_pmem::Medium;
+
+use super::append::{INLINE, Tail};
+use crate::layout::{
+    Anchor, Body, DEATH_LINE, HEAD_AT, Header, INLINE_LINES, Identity, LINE, Link, LogHeader,
+    PAGE_LINES, Parsed, slot_at, stored_seal,
+};
+use crate::store::Store;
+use crate::{Error, Host, Ino, PAGE_BYTES, Result};
+
+/// A record on the way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// Offset of its line.
+    pub(crate) at: u64,
+    /// Ordinal of its page.
+    pub(crate) ordinal: u32,
+    /// What it is.
+    pub(crate) parsed: Parsed,
+}
+
+/// One step of a walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// A log page begins.
+    Page { page: u64, nonce: u64, ordinal: u32 },
+    /// A record line.
+    Record(Found),
+    /// The log's end, as far as its seals go.
+    End,
+}
+
+/// A line found behind the end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beyond {
+    pub(crate) at: u64,
+    pub(crate) header: Header,
+}
+
+/// A walk through one log.
+pub(crate) struct Walk<'s, M: Medium, H: Host> {
+    store: &'s Store<M, H>,
+    pub(crate) ino: Ino,
+    pub(crate) nonce: u64,
+    pub(crate) inline_dead: bool,
+    head: Option<Link>,
+    anchor_at: u64,
+    page_nonce: u64,
+    tail: Tail,
+    session: u32,
+    started: bool,
+    ended: bool,
+}
+
+/// The identity in an inode's slot, its head link and access time word.
+#[inline(never)]
+pub(crate) fn read_identity<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    ino: Ino,
+) -> Result<Option<(Identity, u64, u64, u64)>> {
+    let at = slot_at(ino);
+    let line = store.door.load_line(at)?;
+    let Some(identity) = Identity::parse(&line, &store.seed, at) else {
+        return Ok(None);
+    };
+    let head = store.door.load_word(at + HEAD_AT)?;
+    let atime = store.door.load_word(at + crate::layout::IDENTITY_ATIME_AT)?;
+    Ok(Some((identity, head, atime, stored_seal(&line))))
+}
+
+/// The death record of an inode's life, if its line is valid (committed or not).
+#[inline(never)]
+pub(crate) fn read_death<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    identity: &Identity,
+) -> Result<Option<Parsed>> {
+    let at = slot_at(identity.ino) + DEATH_LINE * LINE;
+    let line = store.door.load_line(at)?;
+    let page = slot_at(identity.ino) / PAGE_BYTES;
+    let seed = store.seed.log(identity.ino, identity.nonce, page, 0);
+    if !seed.holds(at, &line) {
+        return Ok(None);
+    }
+    let damage = |what| Error::corrupt_inode(what, at, identity.ino);
+    let parsed = Parsed::parse(&line).map_err(damage)?;
+    match parsed.body {
+        Body::Death { .. } => Ok(Some(parsed)),
+        _ => Err(damage("death slot holds another record")),
+    }
+}
+
+impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
+    /// A walk from the beginning of an inode's log.
+    #[inline(never)]
+    pub(crate) fn new(
+        store: &'s Store<M, H>,
+        identity: &Identity,
+        head_word: u64,
+        identity_seal: u64,
+    ) -> Result<Self> {
+        let ino = identity.ino;
+        let anchor_at = slot_at(ino);
+        let head = Link::parse(head_word, &store.seed, anchor_at + HEAD_AT)
+            .map_err(|what| Error::corrupt_inode(what, anchor_at + HEAD_AT, ino))?;
+        let tail = Tail {
+            at: anchor_at + LINE,
+            left: INLINE_LINES,
+            seed: store.seed.log(ino, identity.nonce, anchor_at / PAGE_BYTES, 0),
+            last_seal: identity_seal,
+            ordinal: INLINE,
+        };
+        Ok(Self {
+            store,
+            ino,
+            nonce: identity.nonce,
+            inline_dead: head.is_some_and(|head| head.inline_dead),
+            head,
+            anchor_at,
+            page_nonce: 0,
+            tail,
+            session: 0,
+            started: false,
+            ended: false,
+        })
+    }
+
+    /// The next record, page, or the end; after the end, the end again.
+    pub(crate) fn step(&mut self) -> Result<Step> {
+        if !self.started {
+            self.started = true;
+            if self.inline_dead {
+                let link = self.head.ok_or(self.damage("head without a page", self.anchor_at))?;
+                return match self.enter(link)? {
+                    Some(step) => Ok(step),
+                    None => {
+                        Err(self.damage("log page that begins a log is damaged", self.anchor_at))
+                    }
+                };
+            }
+        }
+        if self.ended {
+            return Ok(Step::End);
+        }
+        if self.tail.left == 0 {
+            if let Some(link) = self.link()?
+                && let Some(step) = self.enter(link)?
+            {
+                return Ok(step);
+            }
+            self.ended = true;
+            return Ok(Step::End);
+        }
+        self.record()
+    }
+
+    #[inline(never)]
+    fn record(&mut self) -> Result<Step> {
+        let at = self.tail.at;
+        let line = self.store.door.load_line(at)?;
+        let header = Header::peek(&line);
+        let valid = self.tail.seed.holds(at, &line) && header.txid.session >= self.session;
+        if !valid || self.store.aborted.contains(&header.txid) {
+            self.ended = true;
+            return Ok(Step::End);
+        }
+        if header.txid.session > self.store.session() {
+            return Err(self.damage("record of a session that has not been yet", at));
+        }
+        let parsed = Parsed::parse(&line).map_err(|what| self.damage(what, at))?;
+        if matches!(parsed.body, Body::Death { .. }) {
+            return Err(self.damage("death record outside its slot", at));
+        }
+        self.session = header.txid.session;
+        self.tail.last_seal = stored_seal(&line);
+        self.tail.at += LINE;
+        self.tail.left -= 1;
+        Ok(Step::Record(Found { at, ordinal: self.tail.ordinal, parsed }))
+    }
+
+    /// The link out of the page the walk is in.
+    fn link(&self) -> Result<Option<Link>> {
+        let at = self.anchor_at + HEAD_AT;
+        if self.anchor_at == slot_at(self.ino) {
+            return Ok(self.head);
+        }
+        let word = self.store.door.load_word(at)?;
+        let link = Link::parse(word, &self.store.seed, at).map_err(|what| self.damage(what, at))?;
+        if link.is_some_and(|link| link.inline_dead) {
+            return Err(self.damage("link word is impossible", at));
+        }
+        Ok(link)
+    }
+
+    /// The header of a linked page, if it is the one the link means.
+    fn header(&self, link: &Link) -> Result<Option<(LogHeader, u64)>> {
+        if !self.store.geometry.holds(link.page, 1) {
+            return Err(self.damage("link outside the pool", self.anchor_at + HEAD_AT));
+        }
+        let at = link.page * PAGE_BYTES;
+        let line = self.store.door.load_line(at)?;
+        let header = LogHeader::parse(&line, &self.store.seed, at).filter(|header| {
+            header.ino == self.ino && header.owner_nonce == self.nonce && link.names(header.nonce)
+        });
+        Ok(header.map(|header| (header, stored_seal(&line))))
+    }
+
+    #[inline(never)]
+    fn enter(&mut self, link: Link) -> Result<Option<Step>> {
+        let Some((header, seal)) = self.header(&link)? else {
+            return Ok(None);
+        };
+        if header.nonce <= self.page_nonce {
+            return Err(self.damage("log pages out of order", link.page * PAGE_BYTES));
+        }
+        self.page_nonce = header.nonce;
+        self.anchor_at = link.page * PAGE_BYTES;
+        self.tail = Tail {
+            at: self.anchor_at + LINE,
+            left: PAGE_LINES,
+            seed: self.store.seed.log(self.ino, self.nonce, link.page, header.nonce),
+            last_seal: seal,
+            ordinal: self.tail.ordinal + 1,
+        };
+        let ordinal = self.tail.ordinal;
+        Ok(Some(Step::Page { page: link.page, nonce: header.nonce, ordinal }))
+    }
+
+    /// Where the log ended.
+    pub(crate) fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// Offset of a link word that leads out of a log that ends before it, if there is one.
+    pub(crate) fn link_past_end(&self) -> Result<Option<u64>> {
+        Ok(self.link()?.map(|_| self.anchor_at + HEAD_AT))
+    }
+
+    /// Shows every valid line behind the end.
+    pub(crate) fn beyond(&self, each: &mut dyn FnMut(Beyond)) -> Result<()> {
+        self.beyond_in_page(self.tail, each)?;
+        let mut link = self.link()?;
+        let mut nonce = self.page_nonce;
+        while let Some(next) = link {
+            let at = next.page * PAGE_BYTES;
+            let Some((header, seal)) = self.header(&next)? else {
+                return self.beyond_in_ruin(&next, each);
+            };
+            if header.nonce <= nonce {
+                return Err(self.damage("log pages out of order", at));
+            }
+            nonce = header.nonce;
+            let seed = self.store.seed.log(self.ino, self.nonce, next.page, header.nonce);
+            let tail = Tail { at: at + LINE, left: PAGE_LINES, seed, last_seal: seal, ordinal: 0 };
+            self.beyond_in_page(tail, each)?;
+            let word = self.store.door.load_word(at + HEAD_AT)?;
+            link = Link::parse(word, &self.store.seed, at + HEAD_AT)
+                .map_err(|what| self.damage(what, at + HEAD_AT))?;
+        }
+        Ok(())
+    }
+
+    fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<()> {
+        let mut at = tail.at;
+        for _ in 0..tail.left {
+            let line = self.store.door.load_line(at)?;
+            let header = Header::peek(&line);
+            if tail.seed.holds(at, &line) {
+                each(Beyond { at, header });
+            }
+            at += LINE;
+        }
+        Ok(())
+    }
+
+    /// A linked page whose header is not valid: either the header never became durable,
+    /// or it was damaged. Lines with the life tag that the link names were records.
+    fn beyond_in_ruin(&self, link: &Link, each: &mut dyn FnMut(Beyond)) -> Result<()> {
+        let mut at = link.page * PAGE_BYTES + LINE;
+        for _ in 0..PAGE_LINES {
+            let line = self.store.door.load_line(at)?;
+            let seal = stored_seal(&line);
+            let header = Header::peek(&line);
+            let possible = header.part < header.parts
+                && (self.session.max(1)..=self.store.session()).contains(&header.txid.session)
+                && u32::from(header.txid.lane) < self.store.geometry.lanes;
+            if seal != 0 && (seal >> 32) as u16 == link.tag && possible {
+                each(Beyond { at, header });
+            }
+            at += LINE;
+        }
+        Ok(())
+    }
+
+    fn damage(&self, what: &'static str, at: u64) -> Error {
+        Error::corrupt_inode(what, at, self.ino)
+    }
+}

@@ -1,0 +1,319 @@
+//! Making inodes and links: one fence, no log page for a small file (PROTOCOL I7).
+
+use alloc::boxed::Box;
+
+use lode_pmem::Medium;
+
+use crate::index::{Extents, hash};
+use crate::inode::{Body as Kind, Directory, File, State, Target, entry_lines, head_of_word};
+use crate::inode::{find_entry, tidy, valid_name};
+use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of, text_lines};
+use crate::log::{INLINE, Log, Plan};
+use crate::store::{Purpose, Slot};
+use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode};
+
+/// The longest target of a symbolic link that is kept in its log.
+const TARGET_IN_LOG: usize = 136;
+/// Names of one hash that a directory can tell apart.
+const COLLISIONS_MAX: usize = 255;
+/// Most links an inode can have.
+const LINKS_MAX: u32 = i32::MAX as u32;
+
+/// An inode that is about to be made.
+struct Birth<'a> {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    extra: [u8; 16],
+    rdev: u64,
+    target: &'a [u8],
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Makes a file, directory, FIFO, socket or device.
+    pub fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr> {
+        let (op, extra) = match new.mode & mode::TYPE {
+            mode::FILE => (Op::Create, head_of_word(u64::from(self.page_class as u8))),
+            mode::DIRECTORY => (Op::Mkdir, head_of_word(dir)),
+            mode::CHARACTER | mode::BLOCK | mode::FIFO | mode::SOCKET => {
+                (Op::Mknod, head_of_word(new.rdev.rotate_left(32)))
+            }
+            _ => return Err(Error::Invalid),
+        };
+        self.count(op);
+        let NewInode { mode, uid, gid, rdev } = *new;
+        self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev, target: &[] })
+    }
+
+    /// Makes a symbolic link. A target of up to 136 bytes is in the inode's own log.
+    pub fn symlink(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        target: &[u8],
+        uid: u32,
+        gid: u32,
+    ) -> Result<Attr> {
+        self.count(Op::Symlink);
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.len() > SYMLINK_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let extra = Body::head_of(target);
+        let mode = mode::SYMLINK | 0o777;
+        self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev: 0, target })
+    }
+
+    fn give_birth(&self, dir: Ino, name: &[u8], birth: &Birth<'_>) -> Result<Attr> {
+        self.store.before_operation()?;
+        let node = self.node(dir)?;
+        let mut parent = node.write(&self.store)?;
+        parent.directory()?;
+        valid_name(name)?;
+        self.may_enter(&parent, name)?;
+        let slot = self.store.take_slot()?;
+        let born = self.give_birth_in(&mut parent, &slot, name, birth);
+        match born {
+            Ok(state) => {
+                node.slot.set_tail(parent.log.tail.last_seal);
+                slot.set_tail(state.log.tail.last_seal);
+                self.store.table.count_used(true);
+                let attr = state.attr();
+                self.nodes.insert(slot, state);
+                self.tidy(&node.slot, &mut parent);
+                Ok(attr)
+            }
+            Err(error) => {
+                parent.log.unreserve(&self.store);
+                self.store.table.give_slot(slot.ino());
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether an entry with this name can be made.
+    pub(crate) fn may_enter(&self, parent: &State, name: &[u8]) -> Result<()> {
+        let directory = parent.directory()?;
+        if parent.dead {
+            return Err(Error::NotFound);
+        }
+        if find_entry(&self.store, parent, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let same = directory.entries.candidates(hash(self.store.secret, name)).count();
+        if same >= COLLISIONS_MAX { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    fn give_birth_in(
+        &self,
+        parent: &mut State,
+        slot: &Slot,
+        name: &[u8],
+        birth: &Birth<'_>,
+    ) -> Result<Box<State>> {
+        let store = &self.store;
+        let ino = slot.ino();
+        let data = if birth.target.len() > TARGET_IN_LOG {
+            Some(self.stream_target(birth.target)?)
+        } else {
+            None
+        };
+        let plan = parent.log.plan([entry_lines(name.len())]);
+        let ready = parent.log.reserve(store, &plan, Purpose::Grows);
+        let ready = ready.and_then(|()| self.nodes.reserve(store, ino));
+        if let Err(error) = ready {
+            if let Some(run) = data {
+                store.give(run);
+            }
+            return Err(error);
+        }
+        let nonce = store.nonce();
+        let at = slot_at(ino);
+        let identity = Identity { ino, nonce }.line(&store.seed, at, None);
+        let seed = store.seed.log(ino, nonce, at / crate::PAGE_BYTES, 0);
+        let log = Log::new(ino, nonce, stored_seal(&identity), seed);
+        let (mut state, first) = self.newborn(log, birth);
+        let own_lines = text_lines(birth_text(&state, birth).len()) + u32::from(data.is_some());
+        let mut tx = store.begin(plan.lines + own_lines, LINE + plan.extra_bytes())?;
+        tx.line(at, &identity);
+        let place = state.log.append_text(&mut tx, store, &first, birth_text(&state, birth));
+        if let Some(run) = data {
+            let epoch = store.epoch();
+            let (size, time_ns) = (birth.target.len() as u64, state.btime_ns);
+            let class = crate::PageClass::Small;
+            let (page, origin) = (run.page, place.ordinal);
+            let map = Body::Map { epoch, class, pages: 1, file_page: 0, page, time_ns, size };
+            state.log.append(&mut tx, store, &map);
+            let extent =
+                crate::index::Extent { file_page: 0, page, pages: 1, class, epoch, origin };
+            state.map(extent, size, time_ns, &mut |_| ());
+        }
+        let time_ns = state.btime_ns;
+        let kind = (birth.mode >> 12) as u8;
+        let add = Body::Add {
+            epoch: store.epoch(),
+            name_len: name.len() as u8,
+            tag: tag_of(nonce),
+            time_ns,
+            ino,
+            kind,
+            head: Body::head_of(name),
+        };
+        let entry = parent.log.append_text(&mut tx, store, &add, name);
+        tx.commit();
+        let hash = hash(store.secret, name);
+        let place = (entry.at, entry.ordinal);
+        parent.add_entry(hash, (ino, kind), place, entry_lines(name.len()), time_ns)?;
+        Ok(state)
+    }
+
+    /// The state of a new inode, and its first record.
+    #[inline(never)]
+    fn newborn(&self, log: Log, birth: &Birth<'_>) -> (Box<State>, Body) {
+        let time_ns = self.now_ns();
+        let kind = birth.mode & mode::TYPE;
+        let in_log = if birth.target.len() > TARGET_IN_LOG { 0 } else { birth.target.len() as u8 };
+        let first = Body::Inode {
+            epoch: self.store.epoch(),
+            mode: birth.mode as u16,
+            links: 1,
+            uid: birth.uid,
+            gid: birth.gid,
+            time_ns,
+            extra: if kind == mode::SYMLINK && in_log == 0 { [0; 16] } else { birth.extra },
+            text: in_log,
+        };
+        let body = match kind {
+            mode::DIRECTORY => Kind::Directory(Directory::default()),
+            mode::SYMLINK if in_log > 0 => {
+                let at = log.tail.at;
+                Kind::Symlink(Target { at, ordinal: INLINE, len: in_log })
+            }
+            mode::SYMLINK | mode::FILE => Kind::File(File {
+                extents: Extents::default(),
+                zero_behind: true,
+                ..File::default()
+            }),
+            _ => Kind::Special,
+        };
+        let owner = (birth.uid, birth.gid);
+        let mode = birth.mode & 0o177_777;
+        let mut state = State::boxed(log, mode, 1, owner, time_ns, body, INLINE);
+        state.rdev = birth.rdev;
+        state.size = birth.target.len() as u64;
+        if kind == mode::FILE {
+            state.class = self.page_class;
+        }
+        if kind == mode::DIRECTORY {
+            let word = birth.extra.first_chunk::<8>().copied().unwrap_or_default();
+            state.parent = u64::from_le_bytes(word);
+        }
+        (state, first)
+    }
+
+    /// Streams a long target to a page of its own, and fences (PROTOCOL I8).
+    #[inline(never)]
+    fn stream_target(&self, target: &[u8]) -> Result<crate::space::Run> {
+        let run = self.store.take(1, crate::PageClass::Small)?;
+        let counters = self.store.counters();
+        let at = run.page * crate::PAGE_BYTES;
+        self.store.door.window(target.len() as u64, counters).copy_nt(at, target);
+        self.store.door.fence(counters);
+        Ok(run)
+    }
+
+    /// Makes another link to an inode that is not a directory.
+    pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
+        self.count(Op::Link);
+        self.store.before_operation()?;
+        let (dir_node, node) = (self.node(dir)?, self.node(ino)?);
+        dir_node.read(&self.store)?.directory()?;
+        valid_name(name)?;
+        if ino == dir {
+            return Err(Error::IsDirectory);
+        }
+        let mut locked = self.lock_all([Some(&*dir_node), Some(&*node)])?;
+        let [Some(parent), Some(child)] = &mut locked else { return Err(Error::Invalid) };
+        self.may_enter(parent, name)?;
+        if child.kind() == mode::DIRECTORY {
+            return Err(Error::IsDirectory);
+        }
+        if child.dead || child.links == 0 {
+            return Err(Error::NotFound);
+        }
+        if child.links >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        let plans = [parent.log.plan([entry_lines(name.len())]), child.log.plan([1])];
+        self.reserve_both(parent, child, &plans, Purpose::Grows)?;
+        let (epoch, time_ns) = (self.store.epoch(), self.now_ns());
+        let kind = (child.mode >> 12) as u8;
+        let mut tx = self.begin_plans(&plans, 0)?;
+        let add = Body::Add {
+            epoch,
+            name_len: name.len() as u8,
+            tag: tag_of(child.log.nonce),
+            time_ns,
+            ino,
+            kind,
+            head: Body::head_of(name),
+        };
+        let entry = parent.log.append_text(&mut tx, &self.store, &add, name);
+        let links = child.links + 1;
+        let record = Body::Links { epoch, links, parent: 0, ctime_ns: time_ns };
+        let placed = child.log.append(&mut tx, &self.store, &record);
+        tx.commit();
+        node.slot.set_tail(child.log.tail.last_seal);
+        dir_node.slot.set_tail(parent.log.tail.last_seal);
+        child.set_links(placed.ordinal, links, 0, time_ns);
+        let place = (entry.at, entry.ordinal);
+        let hash = hash(self.store.secret, name);
+        parent.add_entry(hash, (ino, kind), place, entry_lines(name.len()), time_ns)?;
+        let attr = child.attr();
+        self.tidy(&node.slot, child);
+        self.tidy(&dir_node.slot, parent);
+        Ok(attr)
+    }
+
+    /// Reserves what two logs need, or nothing.
+    pub(crate) fn reserve_both(
+        &self,
+        first: &mut State,
+        second: &mut State,
+        plans: &[Plan; 2],
+        purpose: Purpose,
+    ) -> Result<()> {
+        first.log.reserve(&self.store, &plans[0], purpose)?;
+        second.log.reserve(&self.store, &plans[1], purpose).inspect_err(|_| {
+            first.log.unreserve(&self.store);
+        })
+    }
+
+    /// Begins a transaction of these plans and `more` lines outside of logs.
+    pub(crate) fn begin_plans(
+        &self,
+        plans: &[Plan],
+        more: u32,
+    ) -> Result<crate::store::Tx<'_, M, H>> {
+        let lines = plans.iter().map(|plan| plan.lines).sum::<u32>() + more;
+        let extra = plans.iter().map(Plan::extra_bytes).sum();
+        self.store.begin(lines, extra)
+    }
+
+    /// Collects a log where that is worth it, and counts it.
+    pub(crate) fn tidy(&self, slot: &Slot, state: &mut State) {
+        if let Some(op) = tidy(&self.store, slot, state) {
+            self.count(op);
+        }
+    }
+}
+
+/// The text that a new inode's first record carries.
+fn birth_text<'a>(state: &State, birth: &Birth<'a>) -> &'a [u8] {
+    match &state.body {
+        Kind::Symlink(_) => birth.target,
+        _ => &[],
+    }
+}

@@ -1,0 +1,118 @@
+//! Finding inodes, and keeping them while they are open.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use lode_pmem::Medium;
+
+use crate::inode::{Body, Node, load_target, valid_name};
+use crate::{Attr, Error, Host, Ino, Op, Pool, Result, mode};
+
+/// How often a name may change under a look-up before it counts as gone.
+const TRIES: usize = 64;
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Finds an entry. `.` and `..` work in any directory.
+    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+        self.count(Op::Lookup);
+        let node = self.node(dir)?;
+        if name == b"." || name == b".." {
+            let state = node.read(&self.store)?;
+            state.directory()?;
+            let target = if name == b"." { dir } else { state.parent };
+            drop(state);
+            return Ok(self.node(target)?.read(&self.store)?.attr());
+        }
+        node.read(&self.store)?.directory()?;
+        valid_name(name)?;
+        for _ in 0..TRIES {
+            let child = match self.child(&node, name) {
+                Err(Error::Stale) => continue,
+                result => result?.ok_or(Error::NotFound)?,
+            };
+            match child.node.read(&self.store) {
+                Ok(state) if child.means(&state) && !state.dead => return Ok(state.attr()),
+                Ok(_) | Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+            // The name may mean another inode by now; if it does not, this is damage.
+            if let Some(again) = self.child(&node, name)?
+                && again.entry == child.entry
+                && Arc::ptr_eq(&again.node, &child.node)
+                && let Ok(state) = again.node.read(&self.store)
+                && !again.means(&state)
+            {
+                let what = "entry leads to another inode than it says";
+                return Err(Error::corrupt_inode(what, child.entry.at, dir));
+            }
+        }
+        Err(Error::NotFound)
+    }
+
+    /// What `stat` says of an inode.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.count(Op::Getattr);
+        Ok(self.node(ino)?.read(&self.store)?.attr())
+    }
+
+    /// The parent of a directory.
+    pub fn parent(&self, dir: Ino) -> Result<Ino> {
+        let node = self.node(dir)?;
+        let state = node.read(&self.store)?;
+        state.directory()?;
+        Ok(state.parent)
+    }
+
+    /// The target of a symbolic link.
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.count(Op::Readlink);
+        let node = self.node(ino)?;
+        let state = node.read(&self.store)?;
+        if state.kind() != mode::SYMLINK {
+            return Err(Error::Invalid);
+        }
+        let len = match &state.body {
+            Body::Symlink(target) => usize::from(target.len),
+            _ if state.size <= crate::SYMLINK_MAX as u64 => state.size as usize,
+            _ => return Err(Error::corrupt_inode("target is too long", 0, ino)),
+        };
+        let mut text = Vec::new();
+        text.try_reserve_exact(len)?;
+        text.resize(len, 0);
+        match &state.body {
+            Body::Symlink(target) => {
+                load_target(&self.store, &state, target.at, target.ordinal, &mut text)?;
+            }
+            _ => self.read_pages(&state, 0, &mut text)?,
+        }
+        Ok(text)
+    }
+
+    /// Keeps an inode's contents while it is open, unlinked or not.
+    pub fn acquire(&self, ino: Ino) -> Result<()> {
+        let node = self.node(ino)?;
+        let state = node.read(&self.store)?;
+        if state.dead && node.opens.load(Relaxed) == 0 {
+            return Err(Error::Stale);
+        }
+        node.opens.fetch_add(1, AcqRel);
+        Ok(())
+    }
+
+    /// Ends a [`Pool::acquire`]; the last one of an unlinked file frees it.
+    pub fn release(&self, ino: Ino) {
+        let Ok(node) = self.node(ino) else { return };
+        let before = node.opens.fetch_update(AcqRel, Relaxed, |opens| opens.checked_sub(1));
+        if before == Ok(1) {
+            self.bury_if_dead(&node);
+        }
+    }
+
+    /// Ends an inode whose last link and last opening are gone.
+    pub(crate) fn bury_if_dead(&self, node: &Arc<Node<H>>) {
+        if let Some(state) = node.end_if_dead() {
+            self.bury(node, *state);
+        }
+    }
+}

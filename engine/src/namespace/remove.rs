@@ -1,0 +1,161 @@
+//! Removing entries; the end of inodes (PROTOCOL F4, I9, I10).
+
+use lode_pmem::Medium;
+
+use crate::inode::{Body as Kind, Node, State, entry_lines, valid_name};
+use crate::layout::{Body, DEATH_LINE, LINE, Parsed, Txid, slot_at};
+use crate::log::{INLINE, Placed, Plan};
+use crate::space::Run;
+use crate::store::{Purpose, Tx};
+use crate::{Error, Host, Ino, Op, Pool, Result, mode};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Removes an entry that is not a directory.
+    pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.count(Op::Unlink);
+        self.remove(dir, name, false)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.count(Op::Rmdir);
+        self.remove(dir, name, true)
+    }
+
+    fn remove(&self, dir: Ino, name: &[u8], directory: bool) -> Result<()> {
+        self.store.before_operation()?;
+        let node = self.node(dir)?;
+        node.read(&self.store)?.directory()?;
+        match name {
+            b"." => return Err(Error::Invalid),
+            b".." => return Err(Error::NotEmpty),
+            _ => valid_name(name)?,
+        }
+        let child = self.with_child(&node, name, |parent, state, child| {
+            match (&state.body, directory) {
+                (Kind::Directory(_), false) => return Err(Error::IsDirectory),
+                (Kind::Directory(entries), true) if !entries.entries.is_empty() => {
+                    return Err(Error::NotEmpty);
+                }
+                (Kind::Directory(_), true) => {}
+                (_, true) => return Err(Error::NotDirectory),
+                (_, false) => {}
+            }
+            let plans = [parent.log.plan([1]), self.plan_drop(state)];
+            self.reserve_both(parent, state, &plans, Purpose::Frees)?;
+            let time_ns = self.now_ns();
+            let mut tx = self.begin_plans(&plans, u32::from(last_link(state)))?;
+            let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
+            let dropped = self.store_drop(&mut tx, state, time_ns);
+            tx.commit();
+            node.slot.set_tail(parent.log.tail.last_seal);
+            let lines = entry_lines(name.len());
+            parent.remove_entry(child.entry.cookie, lines, placed.ordinal, time_ns);
+            self.dropped(&child.node, state, dropped, time_ns);
+            self.tidy(&node.slot, parent);
+            Ok(child.node.clone())
+        })?;
+        self.bury_if_dead(&child);
+        Ok(())
+    }
+
+    /// Stores the DEL of the entry that `add` made.
+    pub(crate) fn store_del(
+        &self,
+        tx: &mut Tx<'_, M, H>,
+        parent: &mut State,
+        add: &Parsed,
+        time_ns: i64,
+    ) -> Placed {
+        let Txid { session, lane, sequence } = add.header.txid;
+        let del = Body::Del {
+            epoch: self.store.epoch(),
+            txid: Txid { session, lane, sequence },
+            part: add.header.part,
+            time_ns,
+        };
+        parent.log.append(tx, &self.store, &del)
+    }
+
+    /// Lines that the end of one link needs in the inode's log (a death has its own slot).
+    pub(crate) fn plan_drop(&self, state: &State) -> Plan {
+        if last_link(state) { Plan::default() } else { state.log.plan([1]) }
+    }
+
+    /// Stores the end of one link: DEATH or LINKS. `None` for a death.
+    pub(crate) fn store_drop(
+        &self,
+        tx: &mut Tx<'_, M, H>,
+        state: &mut State,
+        time_ns: i64,
+    ) -> Option<Placed> {
+        let epoch = self.store.epoch();
+        if !last_link(state) {
+            let links = state.links - 1;
+            let record = Body::Links { epoch, links, parent: 0, ctime_ns: time_ns };
+            return Some(state.log.append(tx, &self.store, &record));
+        }
+        let at = slot_at(state.log.ino) + DEATH_LINE * LINE;
+        let death = Body::Death { epoch, ctime_ns: time_ns };
+        if let Some(seed) = state.log.seed_of(&self.store, INLINE) {
+            tx.record(at, &seed, &death);
+        }
+        None
+    }
+
+    /// Makes memory say what [`Pool::store_drop`] stored.
+    pub(crate) fn dropped(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        placed: Option<Placed>,
+        time_ns: i64,
+    ) {
+        match placed {
+            Some(placed) => {
+                node.slot.set_tail(state.log.tail.last_seal);
+                let links = state.links - 1;
+                state.set_links(placed.ordinal, links, 0, time_ns);
+                self.tidy(&node.slot, state);
+            }
+            None => {
+                state.dead = true;
+                state.ctime_ns = time_ns;
+            }
+        }
+    }
+
+    /// Frees what a dead inode had: data at once, slot and log pages after a round.
+    pub(crate) fn bury(&self, node: &Node<H>, state: State) {
+        let store = &self.store;
+        self.nodes.remove(node.ino());
+        if let Kind::File(file) = &state.body {
+            for extent in file.extents.iter() {
+                store.give(Run { page: extent.page, pages: extent.pages });
+            }
+            file.journal.for_each_run(&mut |run| store.give(run));
+        }
+        for page in &state.log.pages {
+            store.quarantine_pages(Run { page: page.page, pages: 1 });
+        }
+        node.slot.set_tail(0);
+        store.table.count_used(false);
+        store.quarantine_slot(node.ino());
+    }
+
+    /// Whether an entry's child is an empty directory or none at all.
+    pub(crate) fn may_be_replaced(&self, by: &State, victim: &State) -> Result<()> {
+        match (by.kind() == mode::DIRECTORY, &victim.body) {
+            (true, Kind::Directory(directory)) if directory.entries.is_empty() => Ok(()),
+            (true, Kind::Directory(_)) => Err(Error::NotEmpty),
+            (true, _) => Err(Error::NotDirectory),
+            (false, Kind::Directory(_)) => Err(Error::IsDirectory),
+            (false, _) => Ok(()),
+        }
+    }
+}
+
+/// Whether the next link to go is the last one.
+pub(crate) fn last_link(state: &State) -> bool {
+    state.kind() == mode::DIRECTORY || state.links <= 1
+}

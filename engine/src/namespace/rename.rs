@@ -1,0 +1,362 @@
+//! Renaming: any case is one transaction of two to six lines.
+
+use alloc::sync::Arc;
+use core::ops::{Deref, DerefMut};
+
+use lode_pmem::Medium;
+
+use super::remove::last_link;
+use crate::index::hash;
+use crate::inode::{Exclusive, Node, State, entry_lines, find_entry, valid_name};
+use crate::layout::{Body, tag_of};
+use crate::log::{Placed, Plan};
+use crate::pool::Child;
+use crate::store::Purpose;
+use crate::{Error, Host, Ino, Op, Pool, RenameMode, Result, mode};
+
+/// How often the names may change under a rename before it gives up.
+const TRIES: usize = 64;
+/// Places of the locked inodes.
+const FROM: usize = 0;
+const TO: usize = 1;
+const MOVED: usize = 2;
+const VICTIM: usize = 3;
+
+/// What is renamed, found but not locked yet.
+struct Move<'a, H: Host> {
+    from: Arc<Node<H>>,
+    to: Arc<Node<H>>,
+    moved: Child<H>,
+    victim: Option<Child<H>>,
+    name: &'a [u8],
+    to_name: &'a [u8],
+    how: RenameMode,
+}
+
+type Locked<'n, H> = [Option<Exclusive<'n, H>>; 4];
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Renames an entry: within a directory or between two, over a target or not.
+    pub fn rename(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        to_dir: Ino,
+        to_name: &[u8],
+        how: RenameMode,
+    ) -> Result<()> {
+        self.count(Op::Rename);
+        self.store.before_operation()?;
+        let (from, to) = (self.node(dir)?, self.node(to_dir)?);
+        from.read(&self.store)?.directory()?;
+        to.read(&self.store)?.directory()?;
+        valid_name(name)?;
+        let moved = self.child(&from, name)?.ok_or(Error::NotFound)?;
+        valid_name(to_name)?;
+        // A directory that changes its parent: nobody else may, meanwhile.
+        let kinds = self.child(&to, to_name)?.map_or(0, |victim| victim.entry.kind);
+        let of_directory = |kind: u8| u32::from(kind) << 12 == mode::DIRECTORY;
+        let reshapes = dir != to_dir && (of_directory(moved.entry.kind) || of_directory(kinds));
+        let _still = reshapes.then(|| self.tree.lock());
+        for _ in 0..TRIES {
+            let moved = match self.child(&from, name) {
+                Err(Error::Stale) => continue,
+                result => result?.ok_or(Error::NotFound)?,
+            };
+            let victim = match self.child(&to, to_name) {
+                Err(Error::Stale) => continue,
+                result => result?,
+            };
+            let (from, to) = (from.clone(), to.clone());
+            let plan = Move { from, to, moved, victim, name, to_name, how };
+            match self.try_rename(&plan, reshapes) {
+                Err(Error::Stale) => continue,
+                result => {
+                    result?;
+                    if let Some(victim) = &plan.victim {
+                        self.bury_if_dead(&victim.node);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Err(Error::NotFound)
+    }
+
+    /// One try; `Stale` when the names have changed since they were looked up.
+    fn try_rename(&self, plan: &Move<'_, H>, reshapes: bool) -> Result<()> {
+        if let Some(victim) = &plan.victim {
+            if plan.how == RenameMode::NoReplace {
+                return Err(Error::Exists);
+            }
+            if victim.entry.ino == plan.moved.entry.ino {
+                return Ok(());
+            }
+        } else if plan.how == RenameMode::Exchange {
+            return Err(Error::NotFound);
+        }
+        self.check_ancestors(plan, reshapes)?;
+        let victim = plan.victim.as_ref().map(|victim| &*victim.node);
+        let nodes = [Some(&*plan.from), Some(&*plan.to), Some(&*plan.moved.node), victim];
+        let mut locked = self.lock_all(nodes)?;
+        self.check_same(plan, &locked)?;
+        match plan.how {
+            RenameMode::Exchange => self.exchange(plan, &mut locked),
+            _ => self.replace(plan, &mut locked),
+        }
+    }
+
+    /// A directory can't be moved into itself or below.
+    fn check_ancestors(&self, plan: &Move<'_, H>, reshapes: bool) -> Result<()> {
+        let (from, to) = (plan.from.ino(), plan.to.ino());
+        if !reshapes {
+            let own = plan.moved.entry.ino == to;
+            return if own { Err(Error::Invalid) } else { Ok(()) };
+        }
+        self.check_not_above(plan.moved.entry.ino, to)?;
+        if let Some(victim) = &plan.victim {
+            if plan.how == RenameMode::Exchange {
+                self.check_not_above(victim.entry.ino, from)?;
+            } else {
+                // A directory above the moved entry is not empty, whatever is moved.
+                let above = self.check_not_above(victim.entry.ino, from);
+                above.map_err(|error| match error {
+                    Error::Invalid => Error::NotEmpty,
+                    other => other,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_not_above(&self, directory: Ino, mut below: Ino) -> Result<()> {
+        let mut steps = self.store.table.used() + 1;
+        while below != self.store.root {
+            if below == directory {
+                return Err(Error::Invalid);
+            }
+            below = self.parent(below)?;
+            steps = steps.checked_sub(1).ok_or(Error::corrupt("parents form a circle", 0))?;
+        }
+        if below == directory { Err(Error::Invalid) } else { Ok(()) }
+    }
+
+    fn check_same(&self, plan: &Move<'_, H>, locked: &Locked<'_, H>) -> Result<()> {
+        let (from, to) = (state(locked, FROM)?, state(locked, to_of(plan))?);
+        if from.dead || to.dead {
+            return Err(Error::NotFound);
+        }
+        let moved = find_entry(&self.store, from, plan.name)?.map(|(entry, _)| entry);
+        let victim = find_entry(&self.store, to, plan.to_name)?.map(|(entry, _)| entry);
+        let expected = plan.victim.as_ref().map(|victim| victim.entry);
+        if moved != Some(plan.moved.entry) || victim != expected {
+            return Err(Error::Stale);
+        }
+        let right = plan.moved.means(state(locked, MOVED)?)
+            && match &plan.victim {
+                Some(victim) => victim.means(state(locked, VICTIM)?),
+                None => true,
+            };
+        let what = "entry leads to another inode than it says";
+        if right {
+            Ok(())
+        } else {
+            Err(Error::corrupt_inode(what, plan.moved.entry.at, plan.from.ino()))
+        }
+    }
+
+    fn replace(&self, plan: &Move<'_, H>, locked: &mut Locked<'_, H>) -> Result<()> {
+        let to = to_of(plan);
+        let mut more = 0;
+        let mut victim_plan = Plan::default();
+        if plan.victim.is_some() {
+            let victim = state(locked, VICTIM)?;
+            self.may_be_replaced(state(locked, MOVED)?, victim)?;
+            victim_plan = self.plan_drop(victim);
+            more = u32::from(last_link(victim));
+        }
+        let dels = u32::from(plan.victim.is_some());
+        let add_lines = entry_lines(plan.to_name.len());
+        let in_to = core::iter::repeat_n(1, dels as usize).chain([add_lines]);
+        let plans = if to == FROM {
+            [state(locked, FROM)?.log.plan(core::iter::once(1).chain(in_to)), Plan::default()]
+        } else {
+            [state(locked, FROM)?.log.plan([1]), state(locked, TO)?.log.plan(in_to)]
+        };
+        let plans = [plans[0], plans[1], state(locked, MOVED)?.log.plan([1]), victim_plan];
+        self.reserve_all(locked, &plans)?;
+        let time_ns = self.now_ns();
+        let mut tx = self.begin_plans(&plans, more)?;
+        let del = self.store_del(&mut tx, state_mut(locked, FROM)?, &plan.moved.add, time_ns);
+        let victim_del = match &plan.victim {
+            Some(victim) => {
+                Some(self.store_del(&mut tx, state_mut(locked, to)?, &victim.add, time_ns))
+            }
+            None => None,
+        };
+        let tag = tag_of(state(locked, MOVED)?.log.nonce);
+        let add = self.entry_record(plan.to_name, &plan.moved, tag, time_ns);
+        let parent = state_mut(locked, to)?;
+        let added = parent.log.append_text(&mut tx, &self.store, &add, plan.to_name);
+        let links = self.store_moved(&mut tx, state_mut(locked, MOVED)?, plan.to.ino(), time_ns);
+        let dropped = match plan.victim {
+            Some(_) => self.store_drop(&mut tx, state_mut(locked, VICTIM)?, time_ns),
+            None => None,
+        };
+        tx.commit();
+        self.set_tails(plan, locked);
+        let lines = entry_lines(plan.name.len());
+        let from = state_mut(locked, FROM)?;
+        from.remove_entry(plan.moved.entry.cookie, lines, del.ordinal, time_ns);
+        if let (Some(victim), Some(del)) = (&plan.victim, victim_del) {
+            let parent = state_mut(locked, to)?;
+            parent.remove_entry(victim.entry.cookie, add_lines, del.ordinal, time_ns);
+        }
+        self.note_entry(state_mut(locked, to)?, plan.to_name, &plan.moved, &added, time_ns)?;
+        self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
+        if let Some(victim) = &plan.victim {
+            self.dropped(&victim.node, state_mut(locked, VICTIM)?, dropped, time_ns);
+        }
+        self.tidy_all(plan, locked);
+        Ok(())
+    }
+
+    fn exchange(&self, plan: &Move<'_, H>, locked: &mut Locked<'_, H>) -> Result<()> {
+        let to = to_of(plan);
+        let Some(victim) = &plan.victim else { return Err(Error::NotFound) };
+        let (lines, to_lines) = (entry_lines(plan.name.len()), entry_lines(plan.to_name.len()));
+        let from_state = state(locked, FROM)?;
+        let plans = if to == FROM {
+            [from_state.log.plan([1, 1, lines, to_lines]), Plan::default()]
+        } else {
+            [from_state.log.plan([1, lines]), state(locked, TO)?.log.plan([1, to_lines])]
+        };
+        let own = [state(locked, MOVED)?.log.plan([1]), state(locked, VICTIM)?.log.plan([1])];
+        let plans = [plans[0], plans[1], own[0], own[1]];
+        self.reserve_all(locked, &plans)?;
+        let time_ns = self.now_ns();
+        let tag = tag_of(state(locked, MOVED)?.log.nonce);
+        let victim_tag = tag_of(state(locked, VICTIM)?.log.nonce);
+        let mut tx = self.begin_plans(&plans, 0)?;
+        let del = self.store_del(&mut tx, state_mut(locked, FROM)?, &plan.moved.add, time_ns);
+        let to_del = self.store_del(&mut tx, state_mut(locked, to)?, &victim.add, time_ns);
+        let back = self.entry_record(plan.name, victim, victim_tag, time_ns);
+        let from = state_mut(locked, FROM)?;
+        let back_at = from.log.append_text(&mut tx, &self.store, &back, plan.name);
+        let there = self.entry_record(plan.to_name, &plan.moved, tag, time_ns);
+        let parent = state_mut(locked, to)?;
+        let there_at = parent.log.append_text(&mut tx, &self.store, &there, plan.to_name);
+        let links = self.store_moved(&mut tx, state_mut(locked, MOVED)?, plan.to.ino(), time_ns);
+        let victim_state = state_mut(locked, VICTIM)?;
+        let victim_links = self.store_moved(&mut tx, victim_state, plan.from.ino(), time_ns);
+        tx.commit();
+        self.set_tails(plan, locked);
+        let from = state_mut(locked, FROM)?;
+        from.remove_entry(plan.moved.entry.cookie, lines, del.ordinal, time_ns);
+        let parent = state_mut(locked, to)?;
+        parent.remove_entry(victim.entry.cookie, to_lines, to_del.ordinal, time_ns);
+        self.note_entry(state_mut(locked, FROM)?, plan.name, victim, &back_at, time_ns)?;
+        self.note_entry(state_mut(locked, to)?, plan.to_name, &plan.moved, &there_at, time_ns)?;
+        self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
+        let victim_state = state_mut(locked, VICTIM)?;
+        self.note_moved(victim_state, plan.from.ino(), &victim_links, time_ns);
+        self.tidy_all(plan, locked);
+        Ok(())
+    }
+
+    fn reserve_all(&self, locked: &mut Locked<'_, H>, plans: &[Plan; 4]) -> Result<()> {
+        let mut result = Ok(());
+        for (state, plan) in locked.iter_mut().zip(plans) {
+            if let (Some(state), Ok(())) = (state, &result) {
+                result = state.log.reserve(&self.store, plan, Purpose::Grows);
+            }
+        }
+        if result.is_err() {
+            for state in locked.iter_mut().flatten() {
+                state.log.unreserve(&self.store);
+            }
+        }
+        result
+    }
+
+    fn entry_record(&self, name: &[u8], child: &Child<H>, tag: u32, time_ns: i64) -> Body {
+        Body::Add {
+            epoch: self.store.epoch(),
+            name_len: name.len() as u8,
+            tag,
+            time_ns,
+            ino: child.entry.ino,
+            kind: child.entry.kind,
+            head: Body::head_of(name),
+        }
+    }
+
+    fn note_entry(
+        &self,
+        parent: &mut State,
+        name: &[u8],
+        child: &Child<H>,
+        placed: &Placed,
+        time_ns: i64,
+    ) -> Result<()> {
+        let hash = hash(self.store.secret, name);
+        let place = (placed.at, placed.ordinal);
+        let (entry, lines) = ((child.entry.ino, child.entry.kind), entry_lines(name.len()));
+        parent.add_entry(hash, entry, place, lines, time_ns).map(|_| ())
+    }
+
+    /// The moved inode's change time, and a directory's parent.
+    fn store_moved(
+        &self,
+        tx: &mut crate::store::Tx<'_, M, H>,
+        moved: &mut State,
+        parent: Ino,
+        time_ns: i64,
+    ) -> Placed {
+        let parent = if moved.kind() == mode::DIRECTORY { parent } else { 0 };
+        let (epoch, links) = (self.store.epoch(), moved.links);
+        let record = Body::Links { epoch, links, parent, ctime_ns: time_ns };
+        moved.log.append(tx, &self.store, &record)
+    }
+
+    fn note_moved(&self, moved: &mut State, parent: Ino, placed: &Placed, time_ns: i64) {
+        let links = moved.links;
+        moved.set_links(placed.ordinal, links, parent, time_ns);
+    }
+
+    fn set_tails(&self, plan: &Move<'_, H>, locked: &Locked<'_, H>) {
+        for (node, state) in nodes_of(plan).into_iter().zip(locked) {
+            if let (Some(node), Some(state)) = (node, state) {
+                node.slot.set_tail(state.log.tail.last_seal);
+            }
+        }
+    }
+
+    fn tidy_all(&self, plan: &Move<'_, H>, locked: &mut Locked<'_, H>) {
+        for (node, state) in nodes_of(plan).into_iter().zip(locked) {
+            if let (Some(node), Some(state)) = (node, state) {
+                self.tidy(&node.slot, state);
+            }
+        }
+    }
+}
+
+fn nodes_of<'p, H: Host>(plan: &'p Move<'_, H>) -> [Option<&'p Node<H>>; 4] {
+    let victim = plan.victim.as_ref().map(|victim| &*victim.node);
+    [Some(&*plan.from), Some(&*plan.to), Some(&*plan.moved.node), victim]
+}
+
+fn to_of<H: Host>(plan: &Move<'_, H>) -> usize {
+    if plan.from.ino() == plan.to.ino() { FROM } else { TO }
+}
+
+fn state<S: Deref<Target = State>>(locked: &[Option<S>; 4], at: usize) -> Result<&State> {
+    locked.get(at).and_then(|state| state.as_deref()).ok_or(Error::Invalid)
+}
+
+fn state_mut<S: DerefMut<Target = State>>(
+    locked: &mut [Option<S>; 4],
+    at: usize,
+) -> Result<&mut State> {
+    locked.get_mut(at).and_then(|state| state.as_deref_mut()).ok_or(Error::Invalid)
+}

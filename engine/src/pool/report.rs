@@ -1,0 +1,94 @@
+//! What opening, checking and dumping a pool tell.
+
+use alloc::vec::Vec;
+
+use crate::{Attr, Corruption};
+
+/// How the pool was found when it was opened.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Opening {
+    /// A checkpoint was loaded: the last unmount was clean.
+    pub clean: bool,
+    /// Inodes found.
+    pub inodes: u64,
+    /// Log pages walked by recovery.
+    pub log_pages: u64,
+    /// Transactions that a crash had cut off and that did not happen.
+    pub aborted: u64,
+    /// Files that were open when unlinked, dropped now.
+    pub orphans: u64,
+    /// One superblock copy was damaged (and repaired, unless read-only).
+    pub superblock_repaired: bool,
+    /// Damage found by recovery; only a read-only open goes on with any.
+    pub damage: Vec<Corruption>,
+}
+
+/// What a full check found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CheckReport {
+    /// Regular files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symbolic links, devices, FIFOs and sockets.
+    pub others: u64,
+    /// Pages reachable from metadata (metadata itself included).
+    pub pages_used: u64,
+    /// Free pages.
+    pub pages_free: u64,
+    /// All damage, in the order found (the first 10,000).
+    pub damage: Vec<Corruption>,
+}
+
+/// One line of an inode's log, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordDump {
+    /// Offset of the line in the pool.
+    pub at: u64,
+    /// Name of the kind, as in the format description.
+    pub kind: &'static str,
+    /// Session of its transaction.
+    pub session: u32,
+    /// Lane of its transaction.
+    pub lane: u8,
+    /// Sequence of its transaction.
+    pub sequence: u64,
+    /// Which line of the transaction this is.
+    pub part: u16,
+    /// Lines of the transaction.
+    pub parts: u16,
+    /// The body's fields by name, in the order of the format description.
+    pub fields: Vec<(&'static str, u64)>,
+    /// Name or text bytes, where the kind has any.
+    pub text: Vec<u8>,
+}
+
+/// A run of a file's pages in the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExtentDump {
+    /// Offset in the file, in bytes.
+    pub file_offset: u64,
+    /// Offset in the pool, in bytes.
+    pub pool_offset: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// 0 4 KiB, 1 2 MiB, 2 1 GiB.
+    pub class: u8,
+}
+
+/// All there is to see of an inode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InodeDump {
+    /// What `stat` says.
+    pub attr: Attr,
+    /// Nonce of this life.
+    pub nonce: u64,
+    /// Offset of the inode's slot.
+    pub slot_at: u64,
+    /// Offsets of the pages of its log.
+    pub log_pages: Vec<u64>,
+    /// Its records in order.
+    pub records: Vec<RecordDump>,
+    /// Where its data is.
+    pub extents: Vec<ExtentDump>,
+}

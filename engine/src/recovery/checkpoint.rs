@@ -1,0 +1,244 @@
+//! The checkpoint: free space, inode tables and the last seal of each log, written at
+//! a clean unmount, so that opening takes milliseconds whatever the size (PROTOCOL I20).
+
+use alloc::vec::Vec;
+
+use lode_pmem::{Medium, crc32c};
+
+use crate::layout::{Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment};
+use crate::space::Run;
+use crate::store::{Piece, Store};
+use crate::{Error, Host, PAGE_BYTES, PageClass, Result};
+
+const WORD: usize = 8;
+/// Free extents that taking the checkpoint's own pages may add.
+const EXTENTS_SLACK: u64 = 64;
+
+/// What a checkpoint says.
+pub(super) struct Loaded {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) free: Vec<Run>,
+    /// The checkpoint's own pages.
+    pub(super) own: Vec<Run>,
+}
+
+/// Loads the checkpoint that begins in `page`; `None` where it is damaged: then the logs
+/// tell, and recovery reads them.
+pub(super) fn load_checkpoint<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    page: u64,
+) -> Result<Option<Loaded>> {
+    match load(store, page) {
+        Ok(loaded) => Ok(Some(loaded)),
+        Err(Error::Corrupt(_) | Error::Media { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn load<M: Medium, H: Host>(store: &Store<M, H>, first: u64) -> Result<Loaded> {
+    let mut own: Vec<Run> = Vec::new();
+    let mut stream: Vec<u8> = Vec::new();
+    let mut page = first;
+    while page != 0 {
+        if !store.geometry.holds(page, 1) {
+            return Err(Error::corrupt("checkpoint segment outside the pool", 0));
+        }
+        let at = page * PAGE_BYTES;
+        let line = store.door.load_line(at)?;
+        let segment = Segment::parse(&line, &store.seed, at)
+            .filter(|segment| segment.session == store.session())
+            .filter(|segment| store.geometry.holds(page, segment.pages))
+            .filter(|segment| segment.bytes <= segment.pages * PAGE_BYTES - SEGMENT_HEADER_BYTES)
+            .ok_or(Error::corrupt("checkpoint segment is damaged", at))?;
+        let pages: u64 = own.iter().map(|run| run.pages).sum();
+        if pages + segment.pages > store.geometry.pages {
+            return Err(Error::corrupt("checkpoint is longer than the pool", at));
+        }
+        let start = stream.len();
+        stream.try_reserve(segment.bytes as usize)?;
+        stream.resize(start + segment.bytes as usize, 0);
+        let bytes = stream.get_mut(start..).unwrap_or_default();
+        store.door.load(at + SEGMENT_HEADER_BYTES, bytes)?;
+        if crc32c(0, bytes) != segment.crc {
+            return Err(Error::corrupt("checkpoint has a wrong checksum", at));
+        }
+        own.try_reserve(1)?;
+        own.push(Run { page, pages: segment.pages });
+        page = segment.next;
+    }
+    parse(store, &mut Words(&stream), own)
+}
+
+/// Numbers of 8 bytes, one after the other.
+struct Words<'b>(&'b [u8]);
+
+impl Words<'_> {
+    fn next(&mut self) -> Result<u64> {
+        let short = Error::corrupt("checkpoint ends early", 0);
+        let (word, rest) = self.0.split_first_chunk::<WORD>().ok_or(short)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*word))
+    }
+
+    fn left(&self) -> usize {
+        self.0.len() / WORD
+    }
+}
+
+fn parse<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    words: &mut Words<'_>,
+    own: Vec<Run>,
+) -> Result<Loaded> {
+    let impossible = |what| Error::corrupt(what, 0);
+    let (piece_count, free_count) = (words.next()?, words.next()?);
+    let mut pieces = Vec::new();
+    for _ in 0..piece_count {
+        let (page, log2, lane) = (words.next()?, words.next()?, words.next()?);
+        if log2 > 9 || !store.geometry.holds(page, 1 << log2) {
+            return Err(impossible("checkpoint has an impossible table piece"));
+        }
+        let at = page * PAGE_BYTES;
+        let header = PieceHeader::parse(&store.door.load_line(at)?, &store.seed, at)
+            .filter(|header| u64::from(header.log2_pages) == log2 && u64::from(header.lane) == lane)
+            .ok_or(impossible("checkpoint has an impossible table piece"))?;
+        if lane >= u64::from(store.geometry.lanes) {
+            return Err(impossible("checkpoint has an impossible table piece"));
+        }
+        let piece = Piece::new(header)?;
+        for index in 0..piece.slots() {
+            piece.set_tail(index, words.next()?);
+        }
+        pieces.try_reserve(1)?;
+        pieces.push(piece);
+    }
+    if words.left() as u64 != free_count.saturating_mul(2) {
+        return Err(impossible("checkpoint has another length than it says"));
+    }
+    let mut free = Vec::new();
+    free.try_reserve_exact(free_count as usize)?;
+    let mut end = 0;
+    for _ in 0..free_count {
+        let run = Run { page: words.next()?, pages: words.next()? };
+        if run.page < end || !store.geometry.holds(run.page, run.pages) {
+            return Err(impossible("checkpoint has an impossible free extent"));
+        }
+        end = run.page + run.pages;
+        free.push(run);
+    }
+    Ok(Loaded { pieces, free, own })
+}
+
+/// Writes a checkpoint and returns its first page, or `None` where there is no space for
+/// one: then the next opening reads the logs. The caller fences.
+pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Result<Option<u64>> {
+    let mut words = 2;
+    store.table.for_each_piece(&mut |piece| {
+        words += 3 + u64::from(piece.slots());
+        Ok(())
+    })?;
+    store.space.for_each_free(&mut |_| {
+        words += 2;
+        Ok(())
+    })?;
+    words += 2 * EXTENTS_SLACK;
+    let runs = match take_runs(store, words * WORD as u64) {
+        Ok(runs) => runs,
+        Err(Error::NoSpace) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let stream = stream_of(store, words)?;
+    let capacity: u64 = runs.iter().map(segment_room).sum();
+    if stream.len() as u64 > capacity {
+        return Ok(None);
+    }
+    store_segments(store, &runs, &stream);
+    Ok(runs.first().map(|run| run.page))
+}
+
+/// Bytes of the stream that a segment of these pages holds.
+fn segment_room(run: &Run) -> u64 {
+    run.pages * PAGE_BYTES - SEGMENT_HEADER_BYTES
+}
+
+fn take_runs<M: Medium, H: Host>(store: &Store<M, H>, bytes: u64) -> Result<Vec<Run>> {
+    let mut runs: Vec<Run> = Vec::new();
+    let pages = (bytes + SEGMENT_HEADER_BYTES).div_ceil(PAGE_BYTES);
+    runs.try_reserve(1)?;
+    if let Ok(run) = store.take(pages, PageClass::Small) {
+        runs.push(run);
+        return Ok(runs);
+    }
+    let mut left = bytes;
+    while left > 0 {
+        let pages = (left + SEGMENT_HEADER_BYTES).div_ceil(PAGE_BYTES);
+        runs.try_reserve(1)?;
+        match store.take_some(pages) {
+            Ok(run) if (runs.len() as u64) < EXTENTS_SLACK => {
+                left = left.saturating_sub(segment_room(&run));
+                runs.push(run);
+            }
+            taken => {
+                for run in runs.into_iter().chain(taken.ok()) {
+                    store.give(run);
+                }
+                return Err(Error::NoSpace);
+            }
+        }
+    }
+    Ok(runs)
+}
+
+fn stream_of<M: Medium, H: Host>(store: &Store<M, H>, words: u64) -> Result<Vec<u8>> {
+    let mut stream: Vec<u8> = Vec::new();
+    stream.try_reserve_exact(words as usize * WORD)?;
+    let (mut pieces, mut extents) = (0u64, 0u64);
+    stream.resize(2 * WORD, 0);
+    store.table.for_each_piece(&mut |piece| {
+        pieces += 1;
+        stream.try_reserve((3 + piece.slots() as usize) * WORD)?;
+        let header = &piece.header;
+        for word in [header.page, u64::from(header.log2_pages), u64::from(header.lane)] {
+            stream.extend_from_slice(&word.to_le_bytes());
+        }
+        for index in 0..piece.slots() {
+            stream.extend_from_slice(&piece.tail(index).to_le_bytes());
+        }
+        Ok(())
+    })?;
+    store.space.for_each_free(&mut |run| {
+        extents += 1;
+        stream.try_reserve(2 * WORD)?;
+        stream.extend_from_slice(&run.page.to_le_bytes());
+        stream.extend_from_slice(&run.pages.to_le_bytes());
+        Ok(())
+    })?;
+    for (at, count) in [(0, pieces), (WORD, extents)] {
+        if let Some(place) = stream.get_mut(at..at + WORD) {
+            place.copy_from_slice(&count.to_le_bytes());
+        }
+    }
+    Ok(stream)
+}
+
+fn store_segments<M: Medium, H: Host>(store: &Store<M, H>, runs: &[Run], stream: &[u8]) {
+    let counters = store.counters();
+    let mut rest = stream;
+    for (number, run) in runs.iter().enumerate() {
+        let here = rest.len().min(segment_room(run) as usize);
+        let (bytes, more) = rest.split_at(here);
+        rest = more;
+        let segment = Segment {
+            session: store.session(),
+            pages: run.pages,
+            next: runs.get(number + 1).map_or(0, |next| next.page),
+            bytes: here as u64,
+            crc: crc32c(0, bytes),
+        };
+        let at = run.page * PAGE_BYTES;
+        let mut window = store.door.window(SEGMENT_HEADER_BYTES + here as u64, counters);
+        window.store_line(at, &segment.line(&store.seed, at));
+        window.copy_nt(at + SEGMENT_HEADER_BYTES, bytes);
+    }
+    debug_assert!(rest.is_empty());
+}

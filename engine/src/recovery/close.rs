@@ -1,0 +1,64 @@
+//! Ending a session.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lode_pmem::Medium;
+
+use super::checkpoint::store_checkpoint;
+use crate::inode::{Body, Node};
+use crate::store::write_superblock;
+use crate::{Error, Host, Pool, Result};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Ends the session: what was unlinked while open is freed, and a checkpoint written
+    /// (PROTOCOL I20). Later changes fail with `ReadOnly`. The caller has ended all other
+    /// calls. On a read-only opening, and when called again, it does nothing.
+    pub fn close(&self) -> Result<()> {
+        match self.store.before_operation() {
+            Err(Error::ReadOnly) => return Ok(()),
+            result => result?,
+        }
+        self.end_open_files()?;
+        self.store.round()?;
+        self.store.release_empty_pieces()?;
+        let page = store_checkpoint(&self.store)?;
+        self.store.set_writable(false);
+        let counters = self.store.counters();
+        self.store.door.fence(counters);
+        let Some(page) = page else { return Ok(()) };
+        let mut superblock = self.store.superblock.lock();
+        superblock.checkpoint = page;
+        superblock.checkpoint_session = superblock.session;
+        superblock.epoch = self.store.epoch();
+        superblock.update += 1;
+        write_superblock(&self.store.door, &superblock, counters);
+        Ok(())
+    }
+
+    /// Frees what only this session needed: files open when unlinked, idle journal pages.
+    fn end_open_files(&self) -> Result<()> {
+        let mut nodes: Vec<Arc<Node<H>>> = Vec::new();
+        nodes.try_reserve(self.nodes.len())?;
+        let mut result = Ok(());
+        self.nodes.for_each(&mut |node| {
+            if result.is_ok() {
+                result = nodes.try_reserve(1);
+            }
+            if result.is_ok() && node.is_loaded() {
+                nodes.push(node.clone());
+            }
+        });
+        result?;
+        for node in nodes {
+            node.opens.store(0, Relaxed);
+            self.bury_if_dead(&node);
+            let Ok(mut state) = node.write(&self.store) else { continue };
+            if let Body::File(file) = &mut state.body {
+                file.journal.release_idle(&self.store);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Making a pool (mkfs).
+
+use alloc::boxed::Box;
+
+use lode_pmem::{Door, Medium};
+
+use crate::layout::{
+    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, POOL_PAGES_LEAST,
+    PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
+};
+use crate::{Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode};
+
+/// The session that a new pool's first records belong to.
+const FIRST_SESSION: u32 = 1;
+/// A new piece of inode table takes at most this part of the pool.
+const PIECE_PART: u64 = 128;
+
+/// Where the first metadata of a pool goes.
+struct Places {
+    piece: u64,
+    root_log: u64,
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Makes a new, empty pool in the region; what was in it is lost.
+    pub fn format(medium: M, host: H, options: &FormatOptions) -> Result<()> {
+        let door = Door::new(medium);
+        let superblock = plan(door.bytes(), &host, options)?;
+        let places = place(&superblock);
+        erase_superblocks(&door, superblock.pages);
+        store_first(&door, &superblock, &places, options);
+        let counters = lode_pmem::Counters::new();
+        door.fence(&counters);
+        crate::store::write_superblock(&door, &superblock, &counters);
+        let pool = Self::open_door(door, host, &OpenOptions::default())?;
+        pool.close()
+    }
+}
+
+#[inline(never)]
+fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Superblock>> {
+    let pages = bytes / PAGE_BYTES;
+    if pages < POOL_PAGES_LEAST {
+        let least = POOL_PAGES_LEAST * PAGE_BYTES;
+        return Err(Error::NotAPool(Unusable::TooSmall { least }));
+    }
+    let label_fits = options.label.len() <= 64 && !options.label.contains(&0);
+    if options.lanes == 0 || options.lanes > 256 || !label_fits {
+        return Err(Error::Invalid);
+    }
+    let mut label = [0; 64];
+    for (to, from) in label.iter_mut().zip(&options.label) {
+        *to = *from;
+    }
+    let random = || {
+        let mut bytes = [0; 16];
+        for (to, from) in bytes.chunks_mut(8).zip([host.random(), host.random()]) {
+            to.copy_from_slice(&from.to_le_bytes());
+        }
+        bytes
+    };
+    let mut uuid = options.uuid.unwrap_or_else(random);
+    if options.uuid.is_none() {
+        // A random UUID says so: version 4, variant 1 (RFC 9562).
+        uuid[6] = uuid[6] & 0x0f | 0x40;
+        uuid[8] = uuid[8] & 0x3f | 0x80;
+    }
+    let part = (pages / PIECE_PART).max(1);
+    let mut superblock = Box::new(Superblock {
+        features: [0; 3],
+        uuid,
+        secret: random(),
+        pages,
+        lanes: options.lanes,
+        protection: 0,
+        page_class: options.page_class,
+        piece_log2: part.ilog2().min(9) as u8,
+        root: 0,
+        root_nonce: u64::from(FIRST_SESSION) << 32 | 1,
+        created_ns: host.now_ns(),
+        label,
+        update: 1,
+        session: FIRST_SESSION,
+        epoch: 1,
+        checkpoint: 0,
+        checkpoint_session: 0,
+    });
+    superblock.root = place(&superblock).piece * (PAGE_BYTES / SLOT_BYTES) + 1;
+    let geometry = superblock.geometry();
+    if geometry.first_page() + 4 > geometry.end_page() {
+        return Err(Error::NotAPool(Unusable::Geometry("no room behind the lane table")));
+    }
+    Ok(superblock)
+}
+
+/// The root's log page comes first, then the first piece of table, aligned to its size.
+fn place(superblock: &Superblock) -> Places {
+    let root_log = superblock.geometry().first_page();
+    let piece = (root_log + 1).next_multiple_of(1 << superblock.piece_log2);
+    Places { piece, root_log }
+}
+
+/// A crash in the middle of making a pool leaves no pool.
+#[inline(never)]
+fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) {
+    let counters = lode_pmem::Counters::new();
+    for at in Superblock::places(pages) {
+        door.window(PAGE_BYTES, &counters).zero_nt(at, PAGE_BYTES);
+    }
+    debug_assert!(SUPERBLOCK_BYTES as u64 <= PAGE_BYTES);
+    door.fence(&counters);
+}
+
+#[inline(never)]
+fn store_first<M: Medium>(
+    door: &Door<M>,
+    superblock: &Superblock,
+    places: &Places,
+    options: &FormatOptions,
+) {
+    let (seed, geometry) = (superblock.seed(), superblock.geometry());
+    let counters = lode_pmem::Counters::new();
+    let session = u64::from(FIRST_SESSION) << 32;
+    let (root, nonce) = (superblock.root, superblock.root_nonce);
+    let (log_nonce, piece_nonce) = (session | 2, session | 3);
+    let piece_bytes = PAGE_BYTES << superblock.piece_log2;
+    let lane_bytes = (geometry.first_page() - 1) * PAGE_BYTES;
+    let lane_words = u64::from(superblock.lanes) * (2 * LINE + 8);
+    let mut window =
+        door.window(lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 8 * LINE, &counters);
+    window.zero_nt(PAGE_BYTES, lane_bytes);
+    for lane in 0..superblock.lanes {
+        for copy in 0..2 {
+            let at = geometry.lane_at(lane) + copy * LINE;
+            let mark = Watermark { session: FIRST_SESSION, sequence: 0, version: copy + 1 };
+            window.store_line(at, &mark.line(&seed, at));
+        }
+        let at = geometry.lane_at(lane) + LANE_CHAIN_AT;
+        window.store_word(at, Link::none(&seed, at));
+    }
+    let chain_at = geometry.lane_at(0) + LANE_CHAIN_AT;
+    let piece_at = places.piece * PAGE_BYTES;
+    window.zero_nt(piece_at, piece_bytes);
+    let piece = PieceHeader {
+        log2_pages: superblock.piece_log2,
+        lane: 0,
+        page: places.piece,
+        nonce: piece_nonce,
+    };
+    window.store_line(piece_at, &piece.line(&seed, piece_at, None));
+    let link = Link::new(places.piece, piece_nonce, false);
+    window.store_word(chain_at, link.word(&seed, chain_at));
+    let root_at = root * SLOT_BYTES;
+    let head = Some(Link::new(places.root_log, log_nonce, true));
+    window.store_line(root_at, &Identity { ino: root, nonce }.line(&seed, root_at, head));
+    let log_at = places.root_log * PAGE_BYTES;
+    let header = LogHeader { ino: root, owner_nonce: nonce, nonce: log_nonce };
+    let header = header.line(&seed, log_at, None);
+    window.zero_nt(log_at, PAGE_BYTES);
+    window.store_line(log_at, &header);
+    let first = Body::Inode {
+        epoch: superblock.epoch,
+        mode: (mode::DIRECTORY | options.root_mode & 0o7777) as u16,
+        links: 1,
+        uid: options.root_uid,
+        gid: options.root_gid,
+        time_ns: superblock.created_ns,
+        extra: crate::inode::head_of_word(root),
+        text: 0,
+    };
+    let txid = Txid { session: FIRST_SESSION, lane: 0, sequence: 1 };
+    let mut line = first.encode(&Header { txid, part: 0, parts: 1 });
+    let log = seed.log(root, nonce, places.root_log, log_nonce);
+    let seal = log.seal(log_at + LINE, &line);
+    put_seal(&mut line, seal);
+    window.store_line(log_at + LINE, &line);
+}

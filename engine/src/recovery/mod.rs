@@ -1,0 +1,12 @@
+//! From bytes to an open pool and back: making, opening, recovering, closing.
+//!
+//! Recovery follows the numbered order of PROTOCOL.md, and so do these files:
+//! `scan` (2, 3), `judge` (4, 5), `repair` (7, 8), `open` (the whole, 1 to 11).
+
+mod checkpoint;
+mod close;
+mod format;
+mod judge;
+mod open;
+mod repair;
+mod scan;

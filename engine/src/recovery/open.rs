@@ -1,0 +1,191 @@
+//! Opening a pool: by its checkpoint, or by recovery in the order of PROTOCOL.md.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lode_pmem::{Door, Medium};
+
+use super::checkpoint::{Loaded, load_checkpoint};
+use super::judge::judge;
+use super::repair::erase;
+use super::scan::{DAMAGED_TAIL, Scan, Scanner};
+use crate::inode::load_for_scan;
+use crate::layout::Superblock;
+use crate::log::{Walk, read_death, read_identity};
+use crate::pool::Opening;
+use crate::space::{Claims, Run};
+use crate::store::{Piece, Store, read_superblock, read_watermark};
+use crate::{Error, Host, OpenOptions, Pool, Result};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Opens a pool; recovers it when its last session did not end cleanly. A read-only
+    /// opening writes nothing, and goes on over damage: what is damaged can't be read.
+    pub fn open(medium: M, host: H, options: &OpenOptions) -> Result<Self> {
+        Self::open_door(Door::new(medium), host, options)
+    }
+
+    pub(crate) fn open_door(door: Door<M>, host: H, options: &OpenOptions) -> Result<Self> {
+        let (superblock, one_bad) = read_superblock(&door, options.read_only)?;
+        let mut store = Store::new(door, host, &superblock)?;
+        let mut opening = Opening { superblock_repaired: one_bad, ..Opening::default() };
+        let ended = superblock.checkpoint_session == superblock.session;
+        let loaded = if ended && superblock.checkpoint != 0 {
+            load_checkpoint(&store, superblock.checkpoint)?
+        } else {
+            None
+        };
+        let checkpoint = match loaded {
+            Some(loaded) => from_checkpoint(&store, loaded, options.read_only, &mut opening)?,
+            None => {
+                recover(&mut store, options.read_only, &mut opening)?;
+                Vec::new()
+            }
+        };
+        check_root(&store, &superblock, options.read_only, &mut opening)?;
+        if !options.read_only {
+            store.set_writable(true);
+        }
+        Self::over(store, options, superblock.page_class, opening, checkpoint)
+    }
+}
+
+/// Step 1: a checkpoint of the superblock's session is all there is to know.
+#[inline(never)]
+fn from_checkpoint<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    loaded: Loaded,
+    read_only: bool,
+    opening: &mut Opening,
+) -> Result<Vec<Run>> {
+    for piece in loaded.pieces {
+        store.table.add_piece(Arc::new(piece))?;
+    }
+    for run in loaded.free {
+        store.space.add_free(run)?;
+    }
+    opening.clean = true;
+    opening.inodes = store.table.used();
+    if read_only {
+        return Ok(loaded.own);
+    }
+    store.raise_session(|superblock| superblock.checkpoint = 0)?;
+    for run in loaded.own {
+        store.space.add_free(run)?;
+    }
+    Ok(Vec::new())
+}
+
+/// Steps 2 to 10. Step 9 is done file by file when it is first touched (`inode::load`).
+#[inline(never)]
+fn recover<M: Medium, H: Host>(
+    store: &mut Store<M, H>,
+    read_only: bool,
+    opening: &mut Opening,
+) -> Result<()> {
+    let geometry = store.geometry;
+    let claims = Claims::new(geometry.pages)?;
+    let mut scan = Scan::new(geometry.lanes)?;
+    // Step 2: the watermarks of this session.
+    let mut watermarks = Vec::new();
+    watermarks.try_reserve_exact(geometry.lanes as usize)?;
+    for lane in 0..geometry.lanes {
+        let watermark = read_watermark(&store.door, &store.seed, &geometry, lane)?;
+        if watermark.is_none() {
+            let at = geometry.lane_at(lane);
+            scan.note(Error::corrupt("both watermarks of a lane are damaged", at), 0)?;
+        }
+        let ours = watermark.filter(|watermark| watermark.session == store.session());
+        watermarks.push(ours.map_or(0, |watermark| watermark.sequence));
+    }
+    // Steps 3 to 5.
+    let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
+    let pieces = scanner.pieces(&mut scan)?;
+    scanner.inodes(&pieces, &mut scan)?;
+    let aborted = judge(&mut scan)?;
+    opening.aborted = aborted.len() as u64;
+    store.aborted = aborted;
+    let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
+    settle_deferred(&scanner, &pieces, &mut scan)?;
+    opening.inodes = scan.inodes;
+    opening.log_pages = scan.log_pages;
+    // Step 6: a read-only opening keeps the verdicts in memory.
+    if !read_only {
+        if let Some(damage) = scan.damage.first() {
+            return Err(Error::Corrupt(*damage));
+        }
+        // Step 7, step 8.
+        let aborted = core::mem::take(&mut store.aborted);
+        erase(store, &scan, &aborted);
+        store.raise_session(|superblock| superblock.checkpoint = 0)?;
+    }
+    opening.damage = scan.damage;
+    // Step 10.
+    for piece in pieces {
+        store.table.add_piece(piece)?;
+    }
+    let (first, end) = (geometry.first_page(), geometry.end_page());
+    claims.for_each_unclaimed(first, end, &mut |run| store.space.add_free(run))
+}
+
+/// Takes in the inodes that waited for the verdicts.
+fn settle_deferred<M: Medium, H: Host>(
+    scanner: &Scanner<'_, M, H>,
+    pieces: &[Arc<Piece>],
+    scan: &mut Scan,
+) -> Result<()> {
+    for (number, index) in core::mem::take(&mut scan.deferred) {
+        let Some(piece) = pieces.get(number) else { continue };
+        if let Err(error) = settle_one(scanner, piece, index, scan) {
+            piece.set_tail(index, DAMAGED_TAIL);
+            scan.note(error, piece.ino(index))?;
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn settle_one<M: Medium, H: Host>(
+    scanner: &Scanner<'_, M, H>,
+    piece: &Piece,
+    index: u32,
+    scan: &mut Scan,
+) -> Result<()> {
+    let store = scanner.store;
+    let Some((identity, head, _, seal)) = read_identity(store, piece.ino(index))? else {
+        return Ok(());
+    };
+    if let Some(death) = read_death(store, &identity)?
+        && !store.aborted.contains(&death.header.txid)
+    {
+        return Ok(());
+    }
+    let walk = Walk::new(store, &identity, head, seal)?;
+    let scanned = load_for_scan(store, walk, &mut |_| ())?;
+    scanner.settle(piece, index, scanned, scan)
+}
+
+/// Without a root there is nothing to show.
+#[inline(never)]
+fn check_root<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    superblock: &Superblock,
+    read_only: bool,
+    opening: &mut Opening,
+) -> Result<()> {
+    let there = store.table.find(superblock.root).is_some_and(|slot| slot.tail() != 0);
+    let identity = read_identity(store, superblock.root)?;
+    let right = identity.is_some_and(|(identity, ..)| identity.nonce == superblock.root_nonce);
+    if there && right {
+        return Ok(());
+    }
+    let at = crate::layout::slot_at(superblock.root);
+    let error = Error::corrupt_inode("the root directory is lost", at, superblock.root);
+    if !read_only {
+        return Err(error);
+    }
+    if let Error::Corrupt(damage) = error {
+        opening.damage.try_reserve(1)?;
+        opening.damage.push(damage);
+    }
+    Ok(())
+}

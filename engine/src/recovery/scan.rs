@@ -1,0 +1,332 @@
+//! Recovery steps 2 and 3: the inode tables and logs are walked by their pointers,
+//! in parallel; each page is claimed once; file data is never read.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lock_api::Mutex;
+use lode_pmem::Medium;
+
+use crate::inode::{Body as Kind, Scanned, load_for_scan};
+use crate::layout::{Anchor, HEAD_AT, Header, LANE_CHAIN_AT, Link, PieceHeader, Txid, slot_at};
+use crate::log::{Walk, read_death, read_identity};
+use crate::space::{Claims, Run};
+use crate::store::{Piece, Store};
+use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result};
+
+/// Slots that one job of the parallel scan looks at.
+const JOB_SLOTS: u32 = 512;
+/// Tail of an inode that is damaged: it is there, and loading it says so.
+pub(super) const DAMAGED_TAIL: u64 = u64::MAX;
+/// Damage that is remembered.
+const DAMAGE_MAX: usize = 10_000;
+
+/// A line of a transaction that may be cut off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) header: Header,
+    pub(super) at: u64,
+    pub(super) ino: Ino,
+    /// Found in its log's chain, not behind its end.
+    pub(super) in_chain: bool,
+    /// A record of another transaction follows in the same log.
+    pub(super) followed: bool,
+}
+
+/// What a scan has found.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// Lines of transactions in doubt.
+    pub(super) parts: Vec<Part>,
+    /// Inodes that wait for the verdict.
+    pub(super) deferred: Vec<(usize, u32)>,
+    /// Link words that lead past the end of their log.
+    pub(super) links: Vec<u64>,
+    pub(super) damage: Vec<Corruption>,
+    /// The highest sequence seen of each lane in this session.
+    pub(super) highest: Vec<u64>,
+    pub(super) inodes: u64,
+    pub(super) log_pages: u64,
+}
+
+/// The ground of a scan.
+pub(super) struct Scanner<'s, M: Medium, H: Host> {
+    pub(super) store: &'s Store<M, H>,
+    pub(super) claims: &'s Claims,
+    pub(super) watermarks: &'s [u64],
+}
+
+impl Scan {
+    fn merge(&mut self, other: Scan) -> Result<()> {
+        append(&mut self.parts, other.parts)?;
+        append(&mut self.deferred, other.deferred)?;
+        append(&mut self.links, other.links)?;
+        append(&mut self.damage, other.damage)?;
+        self.inodes += other.inodes;
+        self.log_pages += other.log_pages;
+        for (mine, theirs) in self.highest.iter_mut().zip(other.highest) {
+            *mine = (*mine).max(theirs);
+        }
+        Ok(())
+    }
+
+    pub(super) fn new(lanes: u32) -> Result<Self> {
+        let mut highest = Vec::new();
+        highest.try_reserve_exact(lanes as usize)?;
+        highest.resize(lanes as usize, 0);
+        Ok(Self { highest, ..Self::default() })
+    }
+
+    /// Notes damage; other errors go on to the caller.
+    pub(super) fn note(&mut self, error: Error, ino: Ino) -> Result<()> {
+        let damage = match error {
+            Error::Corrupt(damage) => Corruption { ino: damage.ino.max(ino), ..damage },
+            Error::Media { at } => Corruption { what: "uncorrectable media error", at, ino },
+            other => return Err(other),
+        };
+        if self.damage.len() < DAMAGE_MAX {
+            self.damage.try_reserve(1)?;
+            self.damage.push(damage);
+        }
+        Ok(())
+    }
+}
+
+fn append<T>(to: &mut Vec<T>, from: Vec<T>) -> Result<()> {
+    to.try_reserve(from.len())?;
+    to.extend(from);
+    Ok(())
+}
+
+impl<M: Medium, H: Host> Scanner<'_, M, H> {
+    /// Follows the chains of inode table pieces.
+    pub(super) fn pieces(&self, scan: &mut Scan) -> Result<Vec<Arc<Piece>>> {
+        let mut pieces = Vec::new();
+        for lane in 0..self.store.geometry.lanes {
+            let start = self.store.geometry.lane_at(lane) + LANE_CHAIN_AT;
+            if let Err(error) = self.chain(lane, start, &mut pieces) {
+                scan.note(error, 0)?;
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn chain(&self, lane: u32, start: u64, pieces: &mut Vec<Arc<Piece>>) -> Result<()> {
+        let store = self.store;
+        let mut link_at = start;
+        loop {
+            let word = store.door.load_word(link_at)?;
+            let link = Link::parse(word, &store.seed, link_at);
+            let Some(link) = link.map_err(|what| Error::corrupt(what, link_at))? else {
+                return Ok(());
+            };
+            if !store.geometry.holds(link.page, 1) {
+                return Err(Error::corrupt("link outside the pool", link_at));
+            }
+            let at = link.page * PAGE_BYTES;
+            let line = store.door.load_line(at)?;
+            let header = PieceHeader::parse(&line, &store.seed, at)
+                .filter(|header| u32::from(header.lane) == lane && link.names(header.nonce));
+            let header = header.ok_or(Error::corrupt("header of a table piece is damaged", at))?;
+            let piece = Piece::new(header)?;
+            if !store.geometry.holds(piece.run().page, piece.run().pages) {
+                return Err(Error::corrupt("table piece outside the pool", at));
+            }
+            self.claim(piece.run(), 0)?;
+            pieces.try_reserve(1)?;
+            pieces.push(Arc::new(piece));
+            link_at = at + HEAD_AT;
+        }
+    }
+
+    /// Looks at all slots of all pieces.
+    pub(super) fn inodes(&self, pieces: &[Arc<Piece>], scan: &mut Scan) -> Result<()> {
+        let mut jobs = Vec::new();
+        for (number, piece) in pieces.iter().enumerate() {
+            let mut from = 1;
+            while from < piece.slots() {
+                jobs.try_reserve(1)?;
+                let to = piece.slots().min(from + JOB_SLOTS);
+                jobs.push((number, from, to));
+                from = to;
+            }
+        }
+        let lanes = self.store.geometry.lanes;
+        let merged: Mutex<H::Mutex, Result<Scan>> = Mutex::new(Scan::new(lanes));
+        self.store.host.parallel(jobs.len(), &|job| {
+            let Some(&(number, from, to)) = jobs.get(job) else { return };
+            let Some(piece) = pieces.get(number) else { return };
+            let found = self.slots(number, piece, from, to);
+            let mut merged = merged.lock();
+            let result = match (&mut *merged, found) {
+                (Ok(all), Ok(found)) => all.merge(found),
+                (Ok(_), Err(error)) => Err(error),
+                (Err(_), _) => Ok(()),
+            };
+            if let Err(error) = result {
+                *merged = Err(error);
+            }
+        });
+        scan.merge(merged.into_inner()?)
+    }
+
+    #[inline(never)]
+    fn slots(&self, number: usize, piece: &Piece, from: u32, to: u32) -> Result<Scan> {
+        let mut scan = Scan::new(self.store.geometry.lanes)?;
+        for index in from..to {
+            let ino = piece.ino(index);
+            let parts = scan.parts.len();
+            match self.inode(piece, index, &mut scan) {
+                Ok(true) => {}
+                Ok(false) => {
+                    scan.deferred.try_reserve(1)?;
+                    scan.deferred.push((number, index));
+                }
+                Err(error) => {
+                    // What was in doubt here stays known: others may share it.
+                    debug_assert!(scan.parts.len() >= parts);
+                    piece.set_tail(index, DAMAGED_TAIL);
+                    scan.note(error, ino)?;
+                }
+            }
+        }
+        Ok(scan)
+    }
+
+    /// Looks at one slot. `false`: it has lines of a transaction in doubt.
+    #[inline(never)]
+    fn inode(&self, piece: &Piece, index: u32, scan: &mut Scan) -> Result<bool> {
+        let ino = piece.ino(index);
+        let Some((identity, head, _, seal)) = read_identity(self.store, ino)? else {
+            return Ok(true);
+        };
+        let first_part = scan.parts.len();
+        if let Some(death) = read_death(self.store, &identity)? {
+            self.see(scan, death.header)?;
+            if !self.in_doubt(&death.header) {
+                return Ok(true);
+            }
+            let at = slot_at(ino) + crate::layout::DEATH_LINE * crate::layout::LINE;
+            self.part(scan, death.header, at, ino, true)?;
+        }
+        let walk = Walk::new(self.store, &identity, head, seal)?;
+        let mut noted = Ok(());
+        let mut last = Txid::default();
+        let chain_start = scan.parts.len();
+        let scanned = load_for_scan(self.store, walk, &mut |(at, header)| {
+            if header.txid != last {
+                for part in scan.parts.iter_mut().skip(chain_start) {
+                    part.followed = true;
+                }
+                last = header.txid;
+            }
+            let result = self.see(scan, header).and_then(|()| {
+                if self.in_doubt(&header) { self.part(scan, header, at, ino, true) } else { Ok(()) }
+            });
+            if noted.is_ok() {
+                noted = result;
+            }
+        })?;
+        noted?;
+        self.look_beyond(&scanned.walk, scan)?;
+        if scan.parts.len() > first_part {
+            return Ok(false);
+        }
+        self.settle(piece, index, scanned, scan)?;
+        Ok(true)
+    }
+
+    #[inline(never)]
+    fn look_beyond(&self, walk: &Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
+        let ino = walk.ino;
+        let mut result = Ok(());
+        walk.beyond(&mut |beyond| {
+            if result.is_err() {
+                return;
+            }
+            result = if self.in_doubt(&beyond.header) {
+                self.part(scan, beyond.header, beyond.at, ino, false)
+            } else {
+                let what = "damaged line in the middle of a log";
+                Err(Error::corrupt_inode(what, walk.tail().at, ino))
+            };
+        })?;
+        result
+    }
+
+    /// Takes in an inode whose log has nothing in doubt (any more).
+    pub(super) fn settle(
+        &self,
+        piece: &Piece,
+        index: u32,
+        scanned: Scanned<'_, M, H>,
+        scan: &mut Scan,
+    ) -> Result<()> {
+        let Scanned { walk, state, cut } = scanned;
+        if cut.is_some() {
+            // Nothing in doubt explains it.
+            let at = walk.tail().at;
+            return Err(Error::corrupt_inode("text of a record is missing", at, walk.ino));
+        }
+        let Some(state) = state else { return Ok(()) };
+        if let Some(link_at) = walk.link_past_end()? {
+            scan.links.try_reserve(1)?;
+            scan.links.push(link_at);
+        }
+        let ino = walk.ino;
+        for page in &state.log.pages {
+            self.claim(Run { page: page.page, pages: 1 }, ino)?;
+        }
+        scan.log_pages += state.log.pages.len() as u64;
+        if let Kind::File(file) = &state.body {
+            for extent in file.extents.iter() {
+                self.claim(Run { page: extent.page, pages: extent.pages }, ino)?;
+            }
+            let mut result = Ok(());
+            file.journal.for_each_run(&mut |run| {
+                if result.is_ok() {
+                    result = self.claim(run, ino);
+                }
+            });
+            result?;
+        }
+        piece.set_tail(index, walk.tail().last_seal);
+        scan.inodes += 1;
+        Ok(())
+    }
+
+    pub(super) fn claim(&self, run: Run, ino: Ino) -> Result<()> {
+        self.claims.claim(run).map_err(|page| {
+            Error::corrupt_inode("page belongs to two owners", page * PAGE_BYTES, ino)
+        })
+    }
+
+    fn in_doubt(&self, header: &Header) -> bool {
+        let Txid { session, lane, sequence } = header.txid;
+        let settled = self.watermarks.get(usize::from(lane)).copied().unwrap_or(0);
+        session == self.store.session() && header.parts > 1 && sequence > settled
+    }
+
+    fn see(&self, scan: &mut Scan, header: Header) -> Result<()> {
+        let Txid { session, lane, sequence } = header.txid;
+        let highest = scan.highest.get_mut(usize::from(lane));
+        let highest = highest.ok_or(Error::corrupt("record of an unknown lane", 0))?;
+        if session == self.store.session() {
+            *highest = (*highest).max(sequence);
+        }
+        Ok(())
+    }
+
+    fn part(
+        &self,
+        scan: &mut Scan,
+        header: Header,
+        at: u64,
+        ino: Ino,
+        in_chain: bool,
+    ) -> Result<()> {
+        scan.parts.try_reserve(1)?;
+        scan.parts.push(Part { header, at, ino, in_chain, followed: false });
+        Ok(())
+    }
+}

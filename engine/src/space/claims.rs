@@ -1,0 +1,136 @@
+//! A bitmap of the pool's pages with atomic test-and-set.
+//!
+//! Guarantees: of any number of threads that claim a page, one gets it; a claim is all or
+//! nothing (while two overlapping claims race, a third may be refused for a page that is
+//! released a moment later); long runs cost one atomic operation for 64 pages. One bit a page:
+//! 32 MiB of memory for a pool of 1 TiB.
+
+use super::Run;
+use crate::error::{Error, Result};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Pages in a word.
+const WORD: u64 = u64::BITS as u64;
+
+/// A bitmap of pages, each claimed or not.
+pub(crate) struct Claims {
+    words: Vec<AtomicU64>,
+    pages: u64,
+}
+
+/// The words that `run` touches: number of the word and mask of the run's bits in it.
+fn masks(run: Run) -> impl Iterator<Item = (u64, u64)> {
+    let end = run.end();
+    let words = if run.pages == 0 { 0..0 } else { run.page / WORD..end.div_ceil(WORD) };
+    words.map(move |word| {
+        let low = run.page.saturating_sub(word * WORD);
+        let high = (end - word * WORD).min(WORD);
+        // 0 <= low < high <= 64
+        (word, (u64::MAX >> (WORD - (high - low))) << low)
+    })
+}
+
+impl Claims {
+    /// A bitmap for `pages` pages, none claimed.
+    pub(crate) fn new(pages: u64) -> Result<Self> {
+        let count = usize::try_from(pages.div_ceil(WORD)).map_err(|_| Error::NoMemory)?;
+        let mut words = Vec::new();
+        words.try_reserve_exact(count)?;
+        words.resize_with(count, || AtomicU64::new(0));
+        Ok(Self { words, pages })
+    }
+
+    /// The word with this number.
+    fn word(&self, word: u64) -> Option<&AtomicU64> {
+        self.words.get(usize::try_from(word).ok()?)
+    }
+
+    /// The part of `run` inside the pool.
+    fn inside(&self, run: Run) -> Run {
+        let page = run.page.min(self.pages);
+        Run { page, pages: run.end().min(self.pages) - page }
+    }
+
+    /// Claims all pages of `run`, or none: `Err(page)` is its first page that is claimed
+    /// already or lies outside the pool.
+    pub(crate) fn claim(&self, run: Run) -> core::result::Result<(), u64> {
+        let inside = self.inside(run);
+        if run.pages > 1 && inside.pages > 0 {
+            let taken = self.next(inside.page, inside.end(), true);
+            if taken < inside.end() {
+                return Err(taken);
+            }
+        }
+        if inside.pages != run.pages {
+            return Err(run.page.max(self.pages));
+        }
+        for (word, mask) in masks(inside) {
+            let Some(bits) = self.word(word) else {
+                return Err(word * WORD);
+            };
+            let old = bits.fetch_or(mask, Relaxed);
+            if old & mask == 0 {
+                continue;
+            }
+            // Another claim came in between: take back what this one has set.
+            bits.fetch_and(!(mask & !old), Relaxed);
+            let set = (word * WORD).saturating_sub(inside.page);
+            self.release(Run { page: inside.page, pages: set });
+            return Err(word * WORD + u64::from((old & mask).trailing_zeros()));
+        }
+        Ok(())
+    }
+
+    /// Gives up the claim on all pages of `run` (those outside the pool are left out).
+    pub(crate) fn release(&self, run: Run) {
+        for (word, mask) in masks(self.inside(run)) {
+            if let Some(bits) = self.word(word) {
+                bits.fetch_and(!mask, Relaxed);
+            }
+        }
+    }
+
+    /// Whether `page` is claimed; pages outside the pool always are.
+    #[cfg(test)]
+    pub(crate) fn is_claimed(&self, page: u64) -> bool {
+        page >= self.pages
+            || self
+                .word(page / WORD)
+                .is_none_or(|bits| bits.load(Relaxed) >> (page % WORD) & 1 != 0)
+    }
+
+    /// The first page from `from` on that is claimed (or is not), or `end`.
+    fn next(&self, from: u64, end: u64, claimed: bool) -> u64 {
+        let flip = if claimed { 0 } else { u64::MAX };
+        let mut mask = u64::MAX << (from % WORD);
+        for word in from / WORD..end.div_ceil(WORD) {
+            let Some(bits) = self.word(word) else { break };
+            let found = (bits.load(Relaxed) ^ flip) & mask;
+            if found != 0 {
+                return end.min(word * WORD + u64::from(found.trailing_zeros()));
+            }
+            mask = u64::MAX;
+        }
+        end
+    }
+
+    /// Calls `each` with every longest run of unclaimed pages in `first..end`, in address order.
+    pub(crate) fn for_each_unclaimed(
+        &self,
+        first: u64,
+        end: u64,
+        each: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        let end = end.min(self.pages);
+        let mut from = first;
+        while from < end {
+            let page = self.next(from, end, false);
+            from = self.next(page, end, true);
+            if page < from {
+                each(Run { page, pages: from - page })?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! A lane's magazine: a few ready single pages in a fixed array.
+//!
+//! Guarantees: never allocates; pages come out in the order they were loaded in, and those put
+//! back singly come out last in, first out; what is drained is the oldest.
+
+use super::tree::Tree;
+
+/// Pages a magazine can hold.
+pub(super) const CAPACITY: usize = 64;
+/// Pages loaded or drained at once.
+pub(super) const BATCH: usize = CAPACITY / 2;
+
+/// Pages drained at once, and how many of them count.
+pub(super) struct Batch {
+    pages: [u64; BATCH],
+    count: usize,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub(super) fn new() -> Self {
+        Self { pages: [0; BATCH], count: 0 }
+    }
+
+    /// The pages, ascending.
+    pub(super) fn sorted(&mut self) -> &[u64] {
+        let pages = self.pages.get_mut(..self.count).unwrap_or_default();
+        pages.sort_unstable();
+        pages
+    }
+}
+
+/// Ready single pages.
+pub(super) struct Magazine {
+    pages: [u64; CAPACITY],
+    count: usize,
+}
+
+impl Magazine {
+    /// An empty magazine.
+    pub(super) fn new() -> Self {
+        Self { pages: [0; CAPACITY], count: 0 }
+    }
+
+    /// Pages in it.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes the newest page.
+    pub(super) fn pop(&mut self) -> Option<u64> {
+        let top = self.count.checked_sub(1)?;
+        let page = *self.pages.get(top)?;
+        self.count = top;
+        Some(page)
+    }
+
+    /// Puts a page in; `false` where the magazine is full and nothing was done.
+    pub(super) fn push(&mut self, page: u64) -> bool {
+        match self.pages.get_mut(self.count) {
+            Some(place) => {
+                *place = page;
+                self.count += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Loads an empty magazine with a batch from a region; `None` where it has nothing.
+    pub(super) fn load(&mut self, tree: &mut Tree) -> Option<()> {
+        while let Some(left) = BATCH.checked_sub(self.count).filter(|&left| left > 0) {
+            let Some(run) = tree.take_some(left as u64) else {
+                break;
+            };
+            for page in run.page..run.end() {
+                self.push(page);
+            }
+        }
+        let pages = self.pages.get_mut(..self.count)?;
+        pages.reverse();
+        (self.count > 0).then_some(())
+    }
+
+    /// Moves the oldest pages, a batch at most, out.
+    pub(super) fn drain(&mut self, batch: &mut Batch) {
+        let count = self.count.min(BATCH);
+        if let (Some(to), Some(from)) = (batch.pages.get_mut(..count), self.pages.get(..count)) {
+            to.copy_from_slice(from);
+        }
+        batch.count = count;
+        self.pages.copy_within(count..self.count, 0);
+        self.count -= count;
+    }
+}

@@ -1,0 +1,366 @@
+//! The free pages of the pool, in memory, rebuilt at each open.
+//!
+//! Guarantees: a page is handed out only while it is free, to one taker; the number of free
+//! pages is exact; freeing a page that is free, or one outside the pool's data pages, is an
+//! error and changes nothing (a bitmap of free pages, one bit each, sees it wherever the page
+//! is). Large aligned runs stay whole while smaller ones will do (see `tree`). Taking or giving
+//! one page normally touches the lane's own memory only and never allocates.
+//!
+//! Pages lie in *regions*, address-ordered, each a tree under its own lock; a lane has a home
+//! region. On top, each lane has a *magazine* of ready single pages under the lane's lock.
+//! Order of locks: one lane, then one region. No two lanes or two regions are ever held at once.
+
+mod claims;
+mod magazine;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub(crate) use claims::Claims;
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::types::{PAGE_BYTES, PageClass};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use lock_api::Mutex;
+use magazine::{Batch, Magazine};
+use tree::Tree;
+
+/// Contiguous pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// The first page.
+    pub page: u64,
+    /// How many.
+    pub pages: u64,
+}
+
+impl Run {
+    /// The page behind the last.
+    pub(crate) fn end(self) -> u64 {
+        self.page.saturating_add(self.pages)
+    }
+}
+
+/// Pages are numbered below this: 2^64 bytes.
+const PAGES_MAX: u64 = 1 << 52;
+/// A region has at least this many pages where there are several: 2 GiB.
+const REGION_LEAST: u64 = 2 * PageClass::Giant.pages();
+
+/// One part of the page range.
+#[repr(align(128))]
+struct Region<H: Host> {
+    tree: Mutex<H::Mutex, Tree>,
+    /// Free pages in the tree, for a look without the lock.
+    free: AtomicU64,
+}
+
+impl<H: Host> Region<H> {
+    /// Runs `what` on the tree, under the lock.
+    fn with<R>(&self, what: impl FnOnce(&mut Tree) -> R) -> R {
+        let mut tree = self.tree.lock();
+        let result = what(&mut tree);
+        self.free.store(tree.free(), Relaxed);
+        result
+    }
+}
+
+/// What a lane has for itself.
+#[repr(align(128))]
+struct Lane<H: Host> {
+    magazine: Mutex<H::Mutex, Magazine>,
+    /// Pages given minus pages taken through this lane, modulo 2^64: the sum over all lanes is
+    /// the number of free pages.
+    balance: AtomicU64,
+}
+
+/// The free pages of the pool.
+pub(crate) struct Space<H: Host> {
+    /// Data pages of the pool.
+    first: u64,
+    end: u64,
+    /// First page of the first region, aligned to 1 GiB.
+    base: u64,
+    /// Pages in a region; a multiple of 1 GiB.
+    region_pages: u64,
+    regions: Vec<Region<H>>,
+    lanes: Vec<Lane<H>>,
+    /// The pages that are free, in trees or magazines.
+    freed: Claims,
+}
+
+impl<H: Host> Space<H> {
+    /// The space of data pages `first_page..end_page`, none of them free yet.
+    pub(crate) fn new(host_lanes: usize, first_page: u64, end_page: u64) -> Result<Self> {
+        if first_page > end_page || end_page > PAGES_MAX {
+            return Err(Error::Invalid);
+        }
+        let lane_count = host_lanes.max(1);
+        let giant = PageClass::Giant.pages();
+        let base = first_page / giant * giant;
+        let span = end_page - base;
+        let most = u64::try_from(lane_count).unwrap_or(u64::MAX);
+        let wanted = (span / REGION_LEAST).clamp(1, most);
+        let region_pages = span.div_ceil(wanted).div_ceil(giant).max(1) * giant;
+        let region_count = span.div_ceil(region_pages).max(1);
+        let region_count = usize::try_from(region_count).map_err(|_| Error::NoMemory)?;
+
+        let regions = filled(region_count, || Region {
+            tree: Mutex::new(Tree::default()),
+            free: AtomicU64::new(0),
+        })?;
+        let lanes = filled(lane_count, || Lane {
+            magazine: Mutex::new(Magazine::new()),
+            balance: AtomicU64::new(0),
+        })?;
+        let freed = Claims::new(end_page)?;
+        Ok(Self { first: first_page, end: end_page, base, region_pages, regions, lanes, freed })
+    }
+
+    /// The lane with this number; numbers wrap around.
+    fn lane(&self, lane: usize) -> Result<&Lane<H>> {
+        let lane = lane.checked_rem(self.lanes.len()).and_then(|lane| self.lanes.get(lane));
+        lane.ok_or(Error::Invalid)
+    }
+
+    /// The home region of a lane.
+    fn home(&self, lane: usize) -> usize {
+        lane.checked_rem(self.lanes.len())
+            .and_then(|lane| lane.checked_rem(self.regions.len()))
+            .unwrap_or(0)
+    }
+
+    /// The region with the most free pages.
+    fn fullest(&self) -> usize {
+        let free = self.regions.iter().map(|region| region.free.load(Relaxed)).enumerate();
+        free.max_by_key(|&(_, free)| free).map_or(0, |(region, _)| region)
+    }
+
+    /// What `what` finds in the home region of `lane`, the fullest one, or any other.
+    fn search<R>(&self, lane: usize, mut what: impl FnMut(&mut Tree) -> Option<R>) -> Option<R> {
+        let mut look = |number: usize| {
+            let region = self.regions.get(number)?;
+            if region.free.load(Relaxed) == 0 { None } else { region.with(&mut what) }
+        };
+        let home = self.home(lane);
+        if let Some(found) = look(home) {
+            return Some(found);
+        }
+        let fullest = self.fullest();
+        if fullest != home
+            && let Some(found) = look(fullest)
+        {
+            return Some(found);
+        }
+        let mut others = (0..self.regions.len()).filter(|&n| n != home && n != fullest);
+        others.find_map(look)
+    }
+
+    /// Puts a run into the regions it lies in.
+    fn put(&self, run: Run) -> Result<()> {
+        let mut rest = run;
+        while rest.pages > 0 {
+            let number = (rest.page - self.base) / self.region_pages;
+            let border = self.base + (number + 1) * self.region_pages;
+            let part = Run { page: rest.page, pages: rest.pages.min(border - rest.page) };
+            let region = usize::try_from(number).ok().and_then(|number| self.regions.get(number));
+            let region = region.ok_or(Error::corrupt("page outside the pool freed", 0))?;
+            region.with(|tree| tree.insert(part)).map_err(freed_twice)?;
+            rest = Run { page: part.end(), pages: rest.pages - part.pages };
+        }
+        Ok(())
+    }
+
+    /// Puts a batch of single pages into their regions.
+    fn put_batch(&self, batch: &mut Batch) -> Result<()> {
+        let mut run = Run { page: 0, pages: 0 };
+        for &page in batch.sorted() {
+            if run.pages > 0 && run.end() == page {
+                run.pages += 1;
+            } else {
+                self.put(run)?;
+                run = Run { page, pages: 1 };
+            }
+        }
+        self.put(run)
+    }
+
+    /// Checks that `run` is made of data pages that are not free, and marks them free.
+    fn mark(&self, run: Run) -> Result<()> {
+        let end = run.page.checked_add(run.pages);
+        if run.page < self.first || end.is_none_or(|end| end > self.end) {
+            let at = run.page.saturating_mul(PAGE_BYTES);
+            return Err(Error::corrupt("page outside the pool freed", at));
+        }
+        self.freed.claim(run).map_err(freed_twice)
+    }
+
+    /// Books `run` as taken through `lane`.
+    fn taken(&self, lane: &Lane<H>, run: Run) -> Run {
+        self.freed.release(run);
+        lane.balance.fetch_sub(run.pages, Relaxed);
+        run
+    }
+
+    /// Makes a run free while the space is built.
+    pub(crate) fn add_free(&self, run: Run) -> Result<()> {
+        self.mark(run)?;
+        self.put(run)?;
+        self.lane(0)?.balance.fetch_add(run.pages, Relaxed);
+        Ok(())
+    }
+
+    /// Takes exactly `pages` contiguous pages, the first aligned to the class. Room is looked
+    /// for in whole pages of the class.
+    pub(crate) fn take(&self, lane: usize, pages: u64, class: PageClass) -> Result<Run> {
+        if pages == 0 {
+            return Err(Error::Invalid);
+        }
+        if pages == 1 && class == PageClass::Small {
+            return self.take_one(lane);
+        }
+        self.take_run(lane, |tree| tree.take(pages, class))
+    }
+
+    /// Takes 1 to `pages` contiguous pages, as many as can be had without breaking up what is
+    /// large and aligned; whole chunks where the request is that large.
+    pub(crate) fn take_some(&self, lane: usize, pages: u64) -> Result<Run> {
+        match pages {
+            0 => Err(Error::Invalid),
+            1 => self.take_one(lane),
+            _ => self.take_run(lane, |tree| tree.take_some(pages)),
+        }
+    }
+
+    /// Takes what `what` finds in a region, if need be after the magazines have been emptied.
+    fn take_run(&self, lane: usize, mut what: impl FnMut(&mut Tree) -> Option<Run>) -> Result<Run> {
+        let own = self.lane(lane)?;
+        if let Some(run) = self.search(lane, &mut what) {
+            return Ok(self.taken(own, run));
+        }
+        self.settle()?;
+        let run = self.search(lane, &mut what).ok_or(Error::NoSpace)?;
+        Ok(self.taken(own, run))
+    }
+
+    /// Takes a page from the lane's magazine, loading it first where it is empty.
+    fn take_ready(&self, lane: usize, own: &Lane<H>) -> Option<u64> {
+        let mut magazine = own.magazine.lock();
+        if let Some(page) = magazine.pop() {
+            return Some(page);
+        }
+        self.search(lane, |tree| magazine.load(tree))?;
+        magazine.pop()
+    }
+
+    /// Takes one page.
+    fn take_one(&self, lane: usize) -> Result<Run> {
+        let own = self.lane(lane)?;
+        let page = match self.take_ready(lane, own) {
+            Some(page) => page,
+            None => {
+                self.steal(lane).or_else(|| self.take_ready(lane, own)).ok_or(Error::NoSpace)?
+            }
+        };
+        Ok(self.taken(own, Run { page, pages: 1 }))
+    }
+
+    /// Takes a page from another lane's magazine.
+    fn steal(&self, lane: usize) -> Option<u64> {
+        let mut others = (1..self.lanes.len()).map(|step| self.lane(lane.wrapping_add(step)));
+        others.find_map(|other| other.ok()?.magazine.lock().pop())
+    }
+
+    /// Frees a run; a single page goes to the lane's magazine.
+    pub(crate) fn give(&self, lane: usize, run: Run) -> Result<()> {
+        let own = self.lane(lane)?;
+        self.mark(run)?;
+        if run.pages != 1 {
+            self.put(run)?;
+        } else {
+            let mut magazine = own.magazine.lock();
+            if !magazine.push(run.page) {
+                let mut batch = Batch::new();
+                magazine.drain(&mut batch);
+                self.put_batch(&mut batch)?;
+                magazine.push(run.page);
+            }
+        }
+        own.balance.fetch_add(run.pages, Relaxed);
+        Ok(())
+    }
+
+    /// Moves all pages out of the magazines, into the regions.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let mut batch = Batch::new();
+        for lane in &self.lanes {
+            let mut magazine = lane.magazine.lock();
+            while magazine.count() > 0 {
+                magazine.drain(&mut batch);
+                self.put_batch(&mut batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Free pages, those in magazines included.
+    pub(crate) fn free_pages(&self) -> u64 {
+        let balances = self.lanes.iter().map(|lane| lane.balance.load(Relaxed));
+        let sum = balances.fold(0u64, u64::wrapping_add);
+        // While others take and give, the sum may be off by what they move, even below zero.
+        u64::try_from(sum.cast_signed()).unwrap_or(0).min(self.end - self.first)
+    }
+
+    /// Calls `each` with every free extent, in address order. Empties the magazines first. No
+    /// lock is held during a call; what others take and give meanwhile may be seen or not.
+    pub(crate) fn for_each_free(&self, each: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
+        self.settle()?;
+        let mut last = Run { page: 0, pages: 0 };
+        for region in &self.regions {
+            let mut from = last.end();
+            loop {
+                let found = region.tree.lock().next_from(from);
+                let Some(run) = found else { break };
+                from = run.end();
+                if run.page == last.end() && last.pages > 0 {
+                    last.pages += run.pages;
+                    continue;
+                }
+                if last.pages > 0 {
+                    each(last)?;
+                }
+                last = run;
+            }
+        }
+        if last.pages > 0 { each(last) } else { Ok(()) }
+    }
+
+    /// Free extents by size: how many have 2^i to 2^(i+1) - 1 pages; the last counts all
+    /// larger ones too. Empties the magazines first.
+    pub(crate) fn histogram(&self) -> Result<[u64; 20]> {
+        let mut histogram = [0; 20];
+        self.for_each_free(&mut |run| {
+            let size = run.pages.checked_ilog2().unwrap_or(0) as usize;
+            if let Some(count) = histogram.get_mut(size.min(19)) {
+                *count += 1;
+            }
+            Ok(())
+        })?;
+        Ok(histogram)
+    }
+}
+
+/// A vector of `count` things; a function of its own to keep the stack frames small.
+#[inline(never)]
+fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
+    let mut things = Vec::new();
+    things.try_reserve_exact(count)?;
+    things.resize_with(count, make);
+    Ok(things)
+}
+
+/// The error for a page that was free already.
+fn freed_twice(page: u64) -> Error {
+    Error::corrupt("page freed twice", page.saturating_mul(PAGE_BYTES))
+}

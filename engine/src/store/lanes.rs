@@ -1,0 +1,101 @@
+//! Lanes: each runs one transaction at a time (PROTOCOL I4).
+//!
+//! A lane's sequence rises by one with each transaction and is not reused in a
+//! session; `fenced` is the last sequence whose fence has ended, the most that a
+//! watermark may cover.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
+
+use lock_api::{Mutex, MutexGuard};
+use lode_pmem::{Counters, Tally};
+
+use crate::{Host, Result};
+
+/// Sequences have 40 bits; near the end the session is raised.
+pub(crate) const SEQUENCE_MAX: u64 = (1 << 40) - 1;
+
+/// The transactions of one lane.
+pub(crate) struct Lane<H: Host> {
+    pub(crate) next: Mutex<H::Mutex, u64>,
+    fenced: AtomicU64,
+    counters: Counters,
+}
+
+/// All lanes in use by this run.
+pub(crate) struct Lanes<H: Host> {
+    lanes: Vec<Lane<H>>,
+}
+
+impl<H: Host> Lane<H> {
+    /// The last sequence whose fence has ended.
+    pub(crate) fn fenced(&self) -> u64 {
+        self.fenced.load(Acquire)
+    }
+
+    /// Notes that the transaction's fence has ended.
+    pub(crate) fn set_fenced(&self, sequence: u64) {
+        self.fenced.store(sequence, Release);
+    }
+
+    /// What this lane's work is counted on.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl<H: Host> Lanes<H> {
+    /// `used` lanes, each at its first sequence.
+    pub(crate) fn new(used: usize) -> Result<Self> {
+        let mut lanes = Vec::new();
+        lanes.try_reserve_exact(used)?;
+        for _ in 0..used {
+            lanes.push(Lane {
+                next: Mutex::new(1),
+                fenced: AtomicU64::new(0),
+                counters: Counters::new(),
+            });
+        }
+        Ok(Self { lanes })
+    }
+
+    /// How many lanes this run uses.
+    #[inline]
+    pub(crate) fn used(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// The lanes in order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Lane<H>> {
+        self.lanes.iter()
+    }
+
+    /// The counters of a lane.
+    #[inline]
+    pub(crate) fn counters(&self, lane: usize) -> &Counters {
+        &self.lanes[lane % self.lanes.len()].counters
+    }
+
+    /// What all lanes have counted.
+    pub(crate) fn tally(&self) -> Tally {
+        self.lanes.iter().map(|lane| lane.counters.read()).fold(Tally::default(), |a, b| a + b)
+    }
+
+    /// Takes a free lane, the preferred one first; waits for that one if none is free.
+    pub(crate) fn acquire(
+        &self,
+        preferred: usize,
+    ) -> (u8, &Lane<H>, MutexGuard<'_, H::Mutex, u64>) {
+        let count = self.lanes.len();
+        for step in 0..count {
+            let number = (preferred + step) % count;
+            let lane = &self.lanes[number];
+            if let Some(next) = lane.next.try_lock() {
+                return (number as u8, lane, next);
+            }
+        }
+        let number = preferred % count;
+        let lane = &self.lanes[number];
+        (number as u8, lane, lane.next.lock())
+    }
+}

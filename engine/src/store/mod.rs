@@ -1,0 +1,116 @@
+//! The ground that logs and operations stand on: the door, the geometry, free space,
+//! inode slots, lanes, and what has to wait for a round.
+
+mod lanes;
+mod round;
+mod session;
+mod space;
+mod superblock;
+mod table;
+mod tx;
+
+pub(crate) use lanes::Lanes;
+pub(crate) use round::{Quarantine, read_watermark};
+pub(crate) use space::Purpose;
+pub(crate) use superblock::{read_superblock, write_superblock};
+pub(crate) use table::{Piece, Slot, Table};
+pub(crate) use tx::Tx;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use lock_api::Mutex;
+use lode_pmem::{Counters, Door, Medium};
+
+use crate::layout::{Geometry, PoolSeed, Superblock, Txid};
+use crate::space::Space;
+use crate::{Error, Host, Result};
+
+/// What every layer above works with.
+pub(crate) struct Store<M: Medium, H: Host> {
+    pub(crate) door: Door<M>,
+    pub(crate) host: H,
+    pub(crate) seed: PoolSeed,
+    pub(crate) secret: [u64; 2],
+    pub(crate) geometry: Geometry,
+    pub(crate) root: u64,
+    pub(crate) piece_log2: u8,
+    pub(crate) space: Space<H>,
+    pub(crate) table: Table<H>,
+    pub(crate) lanes: Lanes<H>,
+    pub(crate) superblock: Mutex<H::Mutex, Superblock>,
+    pub(crate) epoch: AtomicU32,
+    /// Transactions that a crash cut off; not empty only in a read-only opening.
+    pub(crate) aborted: Vec<Txid>,
+    quarantine: Mutex<H::Mutex, Quarantine>,
+    quarantined_pages: AtomicU64,
+    rounds: Mutex<H::Mutex, round::Rounds>,
+    session: AtomicU32,
+    next_nonce: AtomicU64,
+    raise_due: AtomicBool,
+    writable: AtomicBool,
+}
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// A store over a pool with this superblock; nothing is free and no inode known yet.
+    #[inline(never)]
+    pub(crate) fn new(door: Door<M>, host: H, superblock: &Superblock) -> Result<Box<Self>> {
+        let geometry = superblock.geometry();
+        let used = (host.cpus().max(1) as u64).min(u64::from(geometry.lanes)) as usize;
+        let seed = superblock.seed();
+        let rounds = round::Rounds::read(&door, &seed, &geometry)?;
+        let words = |from: usize| crate::layout::secret_word(&superblock.secret, from);
+        Ok(Box::new(Self {
+            seed,
+            secret: [words(0), words(8)],
+            root: superblock.root,
+            piece_log2: superblock.piece_log2,
+            space: Space::new(used, geometry.first_page(), geometry.end_page())?,
+            table: Table::new(geometry.lanes as usize)?,
+            lanes: Lanes::new(used)?,
+            superblock: Mutex::new(superblock.clone()),
+            epoch: AtomicU32::new(superblock.epoch),
+            aborted: Vec::new(),
+            quarantine: Mutex::new(Quarantine::default()),
+            quarantined_pages: AtomicU64::new(0),
+            rounds: Mutex::new(rounds),
+            session: AtomicU32::new(superblock.session),
+            next_nonce: AtomicU64::new(0),
+            raise_due: AtomicBool::new(false),
+            writable: AtomicBool::new(false),
+            geometry,
+            door,
+            host,
+        }))
+    }
+
+    /// The lane that suits this thread now.
+    #[inline]
+    pub(crate) fn lane(&self) -> usize {
+        self.host.cpu() % self.lanes.used()
+    }
+
+    /// Counters for work outside a transaction.
+    #[inline]
+    pub(crate) fn counters(&self) -> &Counters {
+        self.lanes.counters(self.lane())
+    }
+
+    /// The epoch that new records are born in.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Relaxed)
+    }
+
+    /// Fails unless the pool is open for writes.
+    #[inline]
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.writable.load(Relaxed) { Ok(()) } else { Err(Error::ReadOnly) }
+    }
+
+    /// Lets changes in, or ends them.
+    pub(crate) fn set_writable(&self, writable: bool) {
+        self.writable.store(writable, Relaxed);
+    }
+}

@@ -1,0 +1,178 @@
+//! Rounds (PROTOCOL I10, I11): before the bytes of dead inodes and log pages are used
+//! again, watermarks make certain that no transaction still needs them as evidence.
+
+use alloc::vec::Vec;
+use core::mem;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lode_pmem::{Door, Medium};
+
+use super::Store;
+use crate::layout::{Geometry, LINE, PoolSeed, Watermark};
+use crate::space::Run;
+use crate::{Host, Result};
+
+/// Quarantined inode slots that make a round worth its fence.
+const SLOTS_WORTH_A_ROUND: usize = 512;
+
+/// Slots and log pages of dead inodes, waiting for a round.
+#[derive(Default)]
+pub(crate) struct Quarantine {
+    slots: Vec<u64>,
+    pages: Vec<Run>,
+}
+
+/// The watermark versions of all lanes of the medium; its lock lets one round run at a time.
+pub(super) struct Rounds {
+    versions: Vec<u64>,
+    stored: Vec<u64>,
+}
+
+/// Reads a lane's watermark: the valid line with the higher version; `None` if neither is valid.
+pub(crate) fn read_watermark<M: Medium>(
+    door: &Door<M>,
+    seed: &PoolSeed,
+    geometry: &Geometry,
+    lane: u32,
+) -> Result<Option<Watermark>> {
+    let mut best: Option<Watermark> = None;
+    for copy in 0..2 {
+        let at = geometry.lane_at(lane) + copy * LINE;
+        let found = match door.load_line(at) {
+            Ok(line) => Watermark::parse(&line, seed, at),
+            Err(lode_pmem::MediaError::Poisoned { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        if found.is_some_and(|found| best.is_none_or(|best| found.version > best.version)) {
+            best = found;
+        }
+    }
+    Ok(best)
+}
+
+impl Rounds {
+    pub(super) fn read<M: Medium>(
+        door: &Door<M>,
+        seed: &PoolSeed,
+        geometry: &Geometry,
+    ) -> Result<Self> {
+        let lanes = geometry.lanes as usize;
+        let (mut versions, mut stored) = (Vec::new(), Vec::new());
+        versions.try_reserve_exact(lanes)?;
+        stored.try_reserve_exact(lanes)?;
+        for lane in 0..geometry.lanes {
+            versions
+                .push(read_watermark(door, seed, geometry, lane)?.map_or(0, |mark| mark.version));
+            stored.push(0);
+        }
+        Ok(Self { versions, stored })
+    }
+
+    /// A new session begins: no watermark speaks of it yet.
+    pub(super) fn forget(&mut self) {
+        self.stored.fill(0);
+    }
+}
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Takes in the slot of a dead inode. Where the host has no memory left to
+    /// remember it, it stays unused until the pool is opened again.
+    pub(crate) fn quarantine_slot(&self, ino: u64) {
+        let mut quarantine = self.quarantine.lock();
+        if quarantine.slots.try_reserve(1).is_ok() {
+            quarantine.slots.push(ino);
+        }
+    }
+
+    /// Takes in log pages of a dead inode, as [`Store::quarantine_slot`].
+    pub(crate) fn quarantine_pages(&self, run: Run) {
+        let mut quarantine = self.quarantine.lock();
+        if quarantine.pages.try_reserve(1).is_ok() {
+            quarantine.pages.push(run);
+            self.quarantined_pages.fetch_add(run.pages, Relaxed);
+        }
+    }
+
+    /// Pages that the next round frees.
+    pub(crate) fn quarantined_pages(&self) -> u64 {
+        self.quarantined_pages.load(Relaxed)
+    }
+
+    /// Whether enough slots wait that a round is better than a new piece of table.
+    pub(crate) fn round_is_due(&self) -> bool {
+        self.quarantine.lock().slots.len() >= SLOTS_WORTH_A_ROUND
+    }
+
+    /// Whether anything waits for a round.
+    pub(crate) fn quarantine_holds(&self) -> bool {
+        let quarantine = self.quarantine.lock();
+        !quarantine.slots.is_empty() || !quarantine.pages.is_empty()
+    }
+
+    /// Calls `each` with the pages that wait.
+    pub(crate) fn for_each_quarantined(&self, each: &mut dyn FnMut(Run)) {
+        for run in &self.quarantine.lock().pages {
+            each(*run);
+        }
+    }
+
+    /// Stores the watermarks under one fence, then frees what was in quarantine before.
+    pub(crate) fn round(&self) -> Result<()> {
+        let mut rounds = self.rounds.lock();
+        let batch = mem::take(&mut *self.quarantine.lock());
+        self.store_watermarks(&mut rounds);
+        self.door.fence(self.counters());
+        drop(rounds);
+        self.end_quarantine(batch)
+    }
+
+    fn store_watermarks(&self, rounds: &mut Rounds) {
+        let session = self.session();
+        let counters = self.counters();
+        let mut window = self.door.window(self.lanes.used() as u64 * LINE, counters);
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let sequence = lane.fenced();
+            let (Some(version), Some(stored)) =
+                (rounds.versions.get_mut(number), rounds.stored.get_mut(number))
+            else {
+                continue;
+            };
+            if sequence == *stored {
+                continue;
+            }
+            *version += 1;
+            *stored = sequence;
+            let at = self.geometry.lane_at(number as u32) + (*version & 1) * LINE;
+            let line = Watermark { session, sequence, version: *version }.line(&self.seed, at);
+            window.store_line(at, &line);
+        }
+    }
+
+    fn end_quarantine(&self, batch: Quarantine) -> Result<()> {
+        let lane = self.lane();
+        for ino in &batch.slots {
+            self.table.give_slot(*ino);
+        }
+        let mut first_error = Ok(());
+        for run in &batch.pages {
+            self.quarantined_pages.fetch_sub(run.pages, Relaxed);
+            if let Err(error) = self.space.give(lane, *run) {
+                first_error = Err(error);
+            }
+        }
+        first_error
+    }
+}
+
+/// Transactions since the last watermark that make a round worth its fence: it bounds
+/// the table of transactions that recovery has to judge.
+const UNSETTLED_MAX: u64 = 8192;
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Whether so much has happened since the last round that recovery would be slow.
+    pub(crate) fn round_bounds_recovery(&self) -> bool {
+        let Some(rounds) = self.rounds.try_lock() else { return false };
+        let fenced = self.lanes.iter().map(|lane| lane.fenced());
+        fenced.zip(&rounds.stored).any(|(fenced, stored)| fenced >= stored + UNSETTLED_MAX)
+    }
+}

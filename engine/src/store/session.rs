@@ -1,0 +1,86 @@
+//! Sessions and nonces: what makes every transaction and every life unique.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use lode_pmem::Medium;
+
+use super::{Store, write_superblock};
+use crate::{Error, Host, Result};
+
+/// Nonces of one session have a 32-bit counter; near its end the session is raised.
+const NONCE_LIMIT: u32 = u32::MAX - (1 << 24);
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// The session that new transactions belong to.
+    #[inline]
+    pub(crate) fn session(&self) -> u32 {
+        self.session.load(Relaxed)
+    }
+
+    /// A number that no other life of a slot or log page has.
+    pub(crate) fn nonce(&self) -> u64 {
+        let nonce = self.next_nonce.fetch_add(1, Relaxed);
+        if nonce as u32 >= NONCE_LIMIT {
+            self.raise_soon();
+        }
+        nonce
+    }
+
+    /// Asks for a raised session before the next operation.
+    pub(super) fn raise_soon(&self) {
+        self.raise_due.store(true, Relaxed);
+    }
+
+    /// To be called before an operation takes locks: raises the session when a counter
+    /// of this one is nearly used up.
+    #[inline]
+    pub(crate) fn before_operation(&self) -> Result<()> {
+        self.writable()?;
+        if self.raise_due.load(Relaxed) { self.raise_quiesced() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn raise_quiesced(&self) -> Result<()> {
+        let mut rounds = self.rounds.lock();
+        rounds.forget();
+        self.with_lanes_held(0, &mut || {
+            if self.raise_due.load(Relaxed) {
+                self.raise_session(|_| ())?;
+                self.raise_due.store(false, Relaxed);
+            }
+            Ok(())
+        })?;
+        drop(rounds);
+        Ok(())
+    }
+
+    /// Runs `work` while no lane is inside a transaction; lanes begin anew after it.
+    fn with_lanes_held(&self, from: usize, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let Some(lane) = self.lanes.iter().nth(from) else {
+            return work();
+        };
+        let mut next = lane.next.lock();
+        self.with_lanes_held(from + 1, work)?;
+        *next = 1;
+        lane.set_fenced(0);
+        Ok(())
+    }
+
+    /// Makes a higher session durable in both superblock copies (PROTOCOL I20) with
+    /// what else `change` does. Nothing may be in flight.
+    pub(crate) fn raise_session(
+        &self,
+        change: impl FnOnce(&mut crate::layout::Superblock),
+    ) -> Result<()> {
+        let mut superblock = self.superblock.lock();
+        let session = superblock.session.checked_add(1).ok_or(Error::NotSupported)?;
+        superblock.session = session;
+        superblock.epoch = self.epoch();
+        superblock.update += 1;
+        change(&mut superblock);
+        write_superblock(&self.door, &superblock, self.counters());
+        self.session.store(session, Relaxed);
+        self.next_nonce.store(u64::from(session) << 32 | 1, Relaxed);
+        Ok(())
+    }
+}

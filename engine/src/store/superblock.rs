@@ -1,0 +1,91 @@
+//! Reading and writing the two superblock copies.
+
+use alloc::boxed::Box;
+
+use lode_pmem::{Counters, Door, Medium};
+
+use crate::layout::{FEATURES_READ_ONLY, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock};
+use crate::{Error, PAGE_BYTES, Result, Unusable};
+
+/// Reads both copies; returns the one that counts, and whether the other one is bad.
+pub(crate) fn read_superblock<M: Medium>(
+    door: &Door<M>,
+    read_only: bool,
+) -> Result<(Box<Superblock>, bool)> {
+    let least = POOL_PAGES_LEAST * PAGE_BYTES;
+    if door.bytes() < least {
+        return Err(Error::NotAPool(Unusable::TooSmall { least }));
+    }
+    let first = read_copy(door, 0)?;
+    // Copy B's place is told by copy A; without it, by the size of the region.
+    let pages = match &first {
+        Ok(superblock) => superblock.pages,
+        Err(_) => door.bytes() / PAGE_BYTES,
+    };
+    let expected = pages * PAGE_BYTES;
+    if expected > door.bytes() {
+        let found = door.bytes();
+        return Err(Error::NotAPool(Unusable::Truncated { expected, found }));
+    }
+    let second = read_copy(door, Superblock::places(pages)[1])?;
+    let (superblock, one_bad) = choose(first, second)?;
+    if superblock.pages * PAGE_BYTES > door.bytes() {
+        let (expected, found) = (superblock.pages * PAGE_BYTES, door.bytes());
+        return Err(Error::NotAPool(Unusable::Truncated { expected, found }));
+    }
+    let unknown = superblock.features[1] & !FEATURES_READ_ONLY;
+    if unknown != 0 && !read_only {
+        return Err(Error::NotAPool(Unusable::ReadOnlyFeatures(unknown)));
+    }
+    Ok((superblock, one_bad))
+}
+
+type Copy = core::result::Result<Box<Superblock>, Unusable>;
+
+fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
+    match (first, second) {
+        (Ok(a), Ok(b)) => {
+            if a.uuid != b.uuid || a.pages != b.pages || a.lanes != b.lanes {
+                return Err(Error::corrupt("the two superblocks belong to different pools", 0));
+            }
+            Ok((if b.update > a.update { b } else { a }, false))
+        }
+        (Ok(a), Err(_)) => Ok((a, true)),
+        (Err(why), Ok(b)) => match why {
+            // What copy A says of versions and features is not overruled by an older copy B.
+            Unusable::Version(_) | Unusable::Features(_) => Err(Error::NotAPool(why)),
+            _ => Ok((b, true)),
+        },
+        (Err(why), Err(other)) => {
+            let telling = if why == Unusable::NoMagic { other } else { why };
+            Err(Error::NotAPool(telling))
+        }
+    }
+}
+
+#[inline(never)]
+fn read_copy<M: Medium>(door: &Door<M>, at: u64) -> Result<Copy> {
+    let mut raw = [0u8; SUPERBLOCK_BYTES];
+    match door.load(at, &mut raw) {
+        Ok(()) => Ok(Superblock::parse(&raw).map(Box::new)),
+        Err(lode_pmem::MediaError::Poisoned { .. }) => Ok(Err(Unusable::BadSuperblock)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes both copies, each with its fence (PROTOCOL I20).
+pub(crate) fn write_superblock<M: Medium>(
+    door: &Door<M>,
+    superblock: &Superblock,
+    counters: &Counters,
+) {
+    let mut raw = [0u8; SUPERBLOCK_BYTES];
+    superblock.encode(&mut raw);
+    debug_assert_eq!(Superblock::parse(&raw).as_ref(), Ok(superblock));
+    for at in Superblock::places(superblock.pages) {
+        let mut window = door.window(SUPERBLOCK_BYTES as u64, counters);
+        window.copy_nt(at, &raw);
+        drop(window);
+        door.fence(counters);
+    }
+}

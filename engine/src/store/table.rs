@@ -1,0 +1,373 @@
+//! Inode tables: per lane a chain of pieces on the medium, and in memory which
+//! slots are free and the last seal of each inode's log (PROTOCOL I5, I22).
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lock_api::{Mutex, RwLock};
+use lode_pmem::Medium;
+
+use super::Store;
+use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader, SLOT_BYTES, ino_of};
+use crate::space::Run;
+use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result};
+
+/// A piece of inode table: where it is, and the tails of its inodes' logs.
+pub(crate) struct Piece {
+    pub(crate) header: PieceHeader,
+    tails: Vec<AtomicU64>,
+}
+
+/// A slot taken for a new inode, or the one an inode lives in.
+#[derive(Clone)]
+pub(crate) struct Slot {
+    pub(crate) piece: Arc<Piece>,
+    pub(crate) index: u32,
+}
+
+struct Slots {
+    piece: Arc<Piece>,
+    free: Vec<u64>,
+    free_count: u32,
+}
+
+#[derive(Default)]
+struct Chain {
+    pieces: Vec<Slots>,
+    free_count: u64,
+}
+
+/// The inode tables of all lanes.
+pub(crate) struct Table<H: Host> {
+    chains: Vec<Mutex<H::Mutex, Chain>>,
+    by_ino: RwLock<H::RwLock, BTreeMap<Ino, Arc<Piece>>>,
+    used: AtomicU64,
+}
+
+impl Piece {
+    /// A piece whose inodes are not known yet.
+    pub(crate) fn new(header: PieceHeader) -> Result<Self> {
+        let count = (PAGE_BYTES / SLOT_BYTES) << header.log2_pages;
+        let mut tails = Vec::new();
+        tails.try_reserve_exact(count as usize)?;
+        tails.resize_with(count as usize, || AtomicU64::new(0));
+        Ok(Self { header, tails })
+    }
+
+    /// Slots, the header's included.
+    pub(crate) fn slots(&self) -> u32 {
+        self.tails.len() as u32
+    }
+
+    /// Pages of the piece.
+    pub(crate) fn run(&self) -> Run {
+        Run { page: self.header.page, pages: 1 << self.header.log2_pages }
+    }
+
+    /// Number of the inode in slot `index`.
+    pub(crate) fn ino(&self, index: u32) -> Ino {
+        ino_of(self.header.page * PAGE_BYTES) + u64::from(index)
+    }
+
+    /// The last seal of the log of the inode in slot `index`, 0 for none.
+    pub(crate) fn tail(&self, index: u32) -> u64 {
+        self.tails.get(index as usize).map_or(0, |tail| tail.load(Relaxed))
+    }
+
+    /// Notes the last seal of a log.
+    pub(crate) fn set_tail(&self, index: u32, seal: u64) {
+        if let Some(tail) = self.tails.get(index as usize) {
+            tail.store(seal, Relaxed);
+        }
+    }
+
+    /// Offset of the word that links to the next piece.
+    fn next_at(&self) -> u64 {
+        self.header.page * PAGE_BYTES + HEAD_AT
+    }
+}
+
+impl Slot {
+    /// Number of the inode.
+    pub(crate) fn ino(&self) -> Ino {
+        self.piece.ino(self.index)
+    }
+
+    /// The last seal of its log, 0 for none.
+    pub(crate) fn tail(&self) -> u64 {
+        self.piece.tail(self.index)
+    }
+
+    /// Notes the last seal of its log.
+    pub(crate) fn set_tail(&self, seal: u64) {
+        self.piece.set_tail(self.index, seal);
+    }
+}
+
+impl Slots {
+    /// Every slot whose inode has no tail is free.
+    fn new(piece: Arc<Piece>) -> Result<Self> {
+        let words = piece.slots().div_ceil(64) as usize;
+        let mut free = Vec::new();
+        free.try_reserve_exact(words)?;
+        free.resize(words, 0u64);
+        let mut slots = Self { piece, free, free_count: 0 };
+        for index in 1..slots.piece.slots() {
+            if slots.piece.tail(index) == 0 {
+                slots.give(index);
+            }
+        }
+        Ok(slots)
+    }
+
+    fn give(&mut self, index: u32) {
+        if let Some(word) = self.free.get_mut(index as usize / 64)
+            && *word & 1 << (index % 64) == 0
+        {
+            *word |= 1 << (index % 64);
+            self.free_count += 1;
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let (at, word) = self.free.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let bit = word.trailing_zeros();
+        *word &= *word - 1;
+        self.free_count -= 1;
+        Some(at as u32 * 64 + bit)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.free_count == self.piece.slots() - 1
+    }
+}
+
+impl<H: Host> Table<H> {
+    /// Tables of `lanes` lanes, without pieces.
+    pub(crate) fn new(lanes: usize) -> Result<Self> {
+        let mut chains = Vec::new();
+        chains.try_reserve_exact(lanes)?;
+        chains.resize_with(lanes, || Mutex::new(Chain::default()));
+        Ok(Self { chains, by_ino: RwLock::new(BTreeMap::new()), used: AtomicU64::new(0) })
+    }
+
+    /// Inodes in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// Free slots in all pieces.
+    pub(crate) fn free(&self) -> u64 {
+        self.chains.iter().map(|chain| chain.lock().free_count).sum()
+    }
+
+    /// Takes in a piece, last in its lane's chain, its tails set.
+    pub(crate) fn add_piece(&self, piece: Arc<Piece>) -> Result<()> {
+        let lane = usize::from(piece.header.lane);
+        let chain = self.chains.get(lane);
+        let chain = chain.ok_or(Error::corrupt("table piece of an unknown lane", 0))?;
+        let slots = Slots::new(piece.clone())?;
+        let used = u64::from(piece.slots() - 1 - slots.free_count);
+        let mut chain = chain.lock();
+        chain.pieces.try_reserve(1)?;
+        chain.free_count += u64::from(slots.free_count);
+        chain.pieces.push(slots);
+        drop(chain);
+        self.used.fetch_add(used, Relaxed);
+        self.by_ino.write().insert(piece.ino(0), piece);
+        Ok(())
+    }
+
+    /// The slot an inode number means, if it is in a piece of table.
+    pub(crate) fn find(&self, ino: Ino) -> Option<Slot> {
+        let pieces = self.by_ino.read();
+        let (first, piece) = pieces.range(..=ino).next_back()?;
+        let index = u32::try_from(ino - first).ok()?;
+        (index > 0 && index < piece.slots()).then(|| Slot { piece: piece.clone(), index })
+    }
+
+    /// Calls `each` with every piece, lane by lane, in the order of the chains.
+    pub(crate) fn for_each_piece(
+        &self,
+        each: &mut dyn FnMut(&Arc<Piece>) -> Result<()>,
+    ) -> Result<()> {
+        for chain in &self.chains {
+            for slots in &chain.lock().pieces {
+                each(&slots.piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees a slot after its inode's death is settled, or when a create did not happen.
+    pub(crate) fn give_slot(&self, ino: Ino) {
+        let Some(slot) = self.find(ino) else { return };
+        let Some(chain) = self.chains.get(usize::from(slot.piece.header.lane)) else { return };
+        let mut chain = chain.lock();
+        let found = chain.pieces.iter_mut().find(|slots| Arc::ptr_eq(&slots.piece, &slot.piece));
+        if let Some(slots) = found {
+            slots.give(slot.index);
+            chain.free_count += 1;
+        }
+    }
+
+    /// Counts an inode that came to be, or ended.
+    pub(crate) fn count_used(&self, born: bool) {
+        if born {
+            self.used.fetch_add(1, Relaxed);
+        } else {
+            self.used.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn take_from(&self, lane: usize) -> Option<Slot> {
+        let mut chain = self.chains.get(lane)?.lock();
+        if chain.free_count == 0 {
+            return None;
+        }
+        let slots = chain.pieces.iter_mut().rev().find(|slots| slots.free_count > 0)?;
+        let index = slots.take()?;
+        let piece = slots.piece.clone();
+        chain.free_count -= 1;
+        Some(Slot { piece, index })
+    }
+}
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Takes a slot for a new inode: of the lane's own table, of a grown one, of another lane's.
+    pub(crate) fn take_slot(&self) -> Result<Slot> {
+        let lane = self.lane();
+        if let Some(slot) = self.table.take_from(lane) {
+            return Ok(slot);
+        }
+        if self.round_is_due() {
+            self.round()?;
+            if let Some(slot) = self.table.take_from(lane) {
+                return Ok(slot);
+            }
+        }
+        let grown = self.grow_table(lane);
+        for step in 0..self.table.chains.len() {
+            let other = (lane + step) % self.table.chains.len();
+            if let Some(slot) = self.table.take_from(other) {
+                return Ok(slot);
+            }
+        }
+        if self.reclaim()? {
+            self.grow_table(lane)?;
+            return self.table.take_from(lane).ok_or(Error::NoSpace);
+        }
+        grown.and(Err(Error::NoSpace))
+    }
+
+    /// Adds a piece to a lane's chain: zeroed and fenced, then linked and fenced (I22).
+    pub(crate) fn grow_table(&self, lane: usize) -> Result<()> {
+        let chain = self.table.chains.get(lane).ok_or(Error::Invalid)?;
+        let mut chain = chain.lock();
+        if chain.free_count > 0 {
+            return Ok(());
+        }
+        let run = self.take_piece()?;
+        let piece = match self.new_piece(lane, run) {
+            Ok(piece) => Arc::new(piece),
+            Err(error) => {
+                self.give(run);
+                return Err(error);
+            }
+        };
+        let slots = Slots::new(piece.clone());
+        let (slots, ()) = match (slots, chain.pieces.try_reserve(1)) {
+            (Ok(slots), Ok(())) => (slots, ()),
+            _ => {
+                self.give(run);
+                return Err(Error::NoMemory);
+            }
+        };
+        let link_at = match chain.pieces.last() {
+            Some(last) => last.piece.next_at(),
+            None => self.geometry.lane_at(lane as u32) + LANE_CHAIN_AT,
+        };
+        self.store_piece(&piece, link_at);
+        chain.free_count += u64::from(slots.free_count);
+        chain.pieces.push(slots);
+        self.table.by_ino.write().insert(piece.ino(0), piece);
+        Ok(())
+    }
+
+    /// The largest piece that space allows, up to the pool's usual size.
+    fn take_piece(&self) -> Result<Run> {
+        let lane = self.lane();
+        for log2 in (0..=self.piece_log2).rev() {
+            let class = if log2 == 9 { PageClass::Huge } else { PageClass::Small };
+            if self.space.free_pages() < (1 << log2) + self.reserve() {
+                continue;
+            }
+            match self.space.take(lane, 1 << log2, class) {
+                Err(Error::NoSpace) => {}
+                result => return result,
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    fn new_piece(&self, lane: usize, run: Run) -> Result<Piece> {
+        Piece::new(PieceHeader {
+            log2_pages: run.pages.trailing_zeros() as u8,
+            lane: lane as u8,
+            page: run.page,
+            nonce: self.nonce(),
+        })
+    }
+
+    fn store_piece(&self, piece: &Piece, link_at: u64) {
+        let counters = self.counters();
+        let at = piece.header.page * PAGE_BYTES;
+        let bytes = piece.run().pages * PAGE_BYTES;
+        let mut window = self.door.window(bytes, counters);
+        window.store_line(at, &piece.header.line(&self.seed, at, None));
+        window.zero_nt(at + LINE, bytes - LINE);
+        drop(window);
+        self.door.fence(counters);
+        self.store_link(link_at, Some(Link::new(piece.header.page, piece.header.nonce, false)));
+        self.door.fence(counters);
+    }
+
+    /// Stores a link word; the caller fences.
+    pub(crate) fn store_link(&self, at: u64, link: Option<Link>) {
+        let none = Link::none(&self.seed, at);
+        let word = link.map_or(none, |link| link.word(&self.seed, at));
+        self.door.window(8, self.counters()).store_word(at, word);
+    }
+
+    /// Takes empty pieces out of their chains and frees their pages; the piece that
+    /// holds the root stays, and so does one whose slots still wait for a round.
+    pub(crate) fn release_empty_pieces(&self) -> Result<()> {
+        for (lane, chain) in self.table.chains.iter().enumerate() {
+            let mut chain = chain.lock();
+            let mut at = 0;
+            while let Some(slots) = chain.pieces.get(at) {
+                if !slots.is_empty() {
+                    at += 1;
+                    continue;
+                }
+                let link_at = match at.checked_sub(1).and_then(|before| chain.pieces.get(before)) {
+                    Some(before) => before.piece.next_at(),
+                    None => self.geometry.lane_at(lane as u32) + LANE_CHAIN_AT,
+                };
+                let next = chain
+                    .pieces
+                    .get(at + 1)
+                    .map(|next| Link::new(next.piece.header.page, next.piece.header.nonce, false));
+                self.store_link(link_at, next);
+                self.door.fence(self.counters());
+                let slots = chain.pieces.remove(at);
+                chain.free_count -= u64::from(slots.free_count);
+                self.table.by_ino.write().remove(&slots.piece.ino(0));
+                self.give(slots.piece.run());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! A transaction: lines in any number of logs, one fence (PROTOCOL I1 to I4).
+//!
+//! Everything a transaction needs is reserved before it begins; from its first
+//! store to the end of its fence nothing can fail.
+
+use lock_api::MutexGuard;
+use lode_pmem::{Line, Medium, Window};
+
+use super::Store;
+use super::lanes::{Lane, SEQUENCE_MAX};
+use crate::layout::{Body, Header, LINE, LogSeed, Txid, put_seal};
+use crate::{Error, Host, Result};
+
+/// Sequences left when the session is raised.
+const SEQUENCE_RESERVE: u64 = 1 << 20;
+
+/// A transaction that is being stored.
+#[must_use]
+pub(crate) struct Tx<'s, M: Medium, H: Host> {
+    store: &'s Store<M, H>,
+    lane: &'s Lane<H>,
+    next: MutexGuard<'s, H::Mutex, u64>,
+    window: Option<Window<'s, M>>,
+    header: Header,
+    committed: bool,
+}
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Begins a transaction of `parts` record lines, and `extra_bytes` of other stores.
+    pub(crate) fn begin(&self, parts: u32, extra_bytes: u64) -> Result<Tx<'_, M, H>> {
+        let parts = u16::try_from(parts).map_err(|_| Error::NoSpace)?;
+        let (number, lane, next) = self.lanes.acquire(self.lane());
+        // Asked with the lane held: who ends the session waits for lanes.
+        self.writable()?;
+        let sequence = *next;
+        if sequence >= SEQUENCE_MAX {
+            return Err(Error::NoSpace);
+        }
+        if sequence >= SEQUENCE_MAX - SEQUENCE_RESERVE {
+            self.raise_soon();
+        }
+        let txid = Txid { session: self.session(), lane: number, sequence };
+        let bytes = u64::from(parts) * LINE + extra_bytes;
+        Ok(Tx {
+            store: self,
+            lane,
+            next,
+            window: Some(self.door.window(bytes, lane.counters())),
+            header: Header { txid, part: 0, parts },
+            committed: false,
+        })
+    }
+}
+
+impl<M: Medium, H: Host> Tx<'_, M, H> {
+    /// The transaction's name.
+    pub(crate) fn txid(&self) -> Txid {
+        self.header.txid
+    }
+
+    /// Stores the next record line at offset `at`. Returns its seal.
+    #[inline(never)]
+    pub(crate) fn record(&mut self, at: u64, seed: &LogSeed, body: &Body) -> u64 {
+        assert!(self.header.part < self.header.parts, "transaction has more lines than it said");
+        let mut line = body.encode(&self.header);
+        let seal = seed.seal(at, &line);
+        put_seal(&mut line, seal);
+        self.header.part += 1;
+        self.line(at, &line);
+        seal
+    }
+
+    /// Stores an anchor line.
+    pub(crate) fn line(&mut self, at: u64, line: &Line) {
+        if let Some(window) = &mut self.window {
+            window.store_line(at, line);
+        }
+    }
+
+    /// Stores a link word.
+    pub(crate) fn word(&mut self, at: u64, value: u64) {
+        if let Some(window) = &mut self.window {
+            window.store_word(at, value);
+        }
+    }
+
+    /// Goes on with another transaction under the same fence, of `parts` lines: for
+    /// records that no other record depends on.
+    pub(crate) fn next(&mut self, parts: u32) {
+        assert!(self.header.part == self.header.parts, "transaction has fewer lines than it said");
+        self.header.txid.sequence += 1;
+        self.header.part = 0;
+        self.header.parts = parts as u16;
+    }
+
+    /// Gives up what was stored where nothing links to.
+    pub(crate) fn abandon(mut self) {
+        *self.next = self.header.txid.sequence + 1;
+        self.committed = true;
+    }
+
+    /// The fence. When this returns the transaction is durable.
+    pub(crate) fn commit(mut self) {
+        assert!(self.header.part == self.header.parts, "transaction has fewer lines than it said");
+        self.window = None;
+        self.store.door.fence(self.lane.counters());
+        let sequence = self.header.txid.sequence;
+        *self.next = sequence + 1;
+        self.lane.set_fenced(sequence);
+        self.committed = true;
+    }
+}
+
+impl<M: Medium, H: Host> Drop for Tx<'_, M, H> {
+    fn drop(&mut self) {
+        if !self.committed {
+            // I3: no failure path exists here; if one is met all the same, no more writes.
+            self.store.set_writable(false);
+        }
+    }
+}

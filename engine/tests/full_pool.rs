@@ -1,0 +1,272 @@
+//! A full pool loses nothing, and deleting gives back all space, to the page.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use lode_engine::{
+    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, PageClass, Pool, SetAttr, mode,
+};
+use lode_testkit::fs::TestPool;
+use lode_testkit::rng::Rng;
+use lode_testkit::{Memory, TestHost};
+
+const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid: 1, rdev: 0 };
+
+fn pool(bytes: u64, class: PageClass) -> TestPool {
+    let (memory, host) = (Memory::new(bytes), TestHost::new(bytes));
+    let format = FormatOptions { lanes: 4, page_class: class, ..FormatOptions::default() };
+    Pool::format(memory.clone(), host.clone(), &format).unwrap();
+    Pool::open(memory, host, &OpenOptions::default()).unwrap()
+}
+
+fn reopen(pool: TestPool, clean: bool) -> TestPool {
+    if clean {
+        pool.close().unwrap();
+    }
+    let memory = pool.medium().copy();
+    drop(pool);
+    Pool::open(memory, TestHost::new(9), &OpenOptions::default()).unwrap()
+}
+
+fn assert_sound(pool: &TestPool, when: &str) {
+    let report = pool.check(&mut |_, _| ()).unwrap();
+    assert_eq!(report.damage, [], "{when}");
+    let statfs = pool.statfs();
+    assert!(report.pages_used + report.pages_free <= statfs.pages, "{when}: {report:?}");
+}
+
+/// How a file is made, from small to large.
+#[derive(Clone, Copy, Debug)]
+enum ShapeOfFile {
+    Empty,
+    Small,
+    Sparse,
+    Large,
+    Fallocated,
+    Overwritten,
+    Truncated,
+    LongLog,
+    LongName,
+    Symlink,
+    Directory,
+}
+
+const SHAPES: [ShapeOfFile; 11] = [
+    ShapeOfFile::Empty,
+    ShapeOfFile::Small,
+    ShapeOfFile::Sparse,
+    ShapeOfFile::Large,
+    ShapeOfFile::Fallocated,
+    ShapeOfFile::Overwritten,
+    ShapeOfFile::Truncated,
+    ShapeOfFile::LongLog,
+    ShapeOfFile::LongName,
+    ShapeOfFile::Symlink,
+    ShapeOfFile::Directory,
+];
+
+fn make(pool: &TestPool, dir: Ino, number: usize, shape: ShapeOfFile) -> Result<(), Error> {
+    let mut name = format!("{number}").into_bytes();
+    match shape {
+        ShapeOfFile::LongName => name.resize(255, b'n'),
+        ShapeOfFile::Symlink => {
+            let target = vec![b't'; 1 + number * 97 % 4095];
+            return pool.symlink(dir, &name, &target, 1, 1).map(|_| ());
+        }
+        ShapeOfFile::Directory => return pool.create(dir, &name, &NEW_DIR).map(|_| ()),
+        _ => {}
+    }
+    let ino = pool.create(dir, &name, &NEW)?.ino;
+    match shape {
+        ShapeOfFile::Small => pool.write(ino, 0, &[1; 300])?,
+        ShapeOfFile::Sparse => {
+            for place in 0..20 {
+                pool.write(ino, place * 1_000_003, &[2; 10])?;
+            }
+        }
+        ShapeOfFile::Large => pool.write(ino, 0, &vec![3; 150_000])?,
+        ShapeOfFile::Fallocated => {
+            pool.fallocate(ino, Fallocate::Allocate { keep_size: true }, 5000, 100_000)?;
+            pool.fallocate(ino, Fallocate::Punch, 20_000, 30_000)?;
+        }
+        ShapeOfFile::Overwritten => {
+            for round in 0..10u8 {
+                pool.write(ino, 100, &vec![round; 20_000])?;
+                pool.write(ino, 9000, &[round; 512])?;
+            }
+        }
+        ShapeOfFile::Truncated => {
+            pool.write(ino, 0, &vec![4; 50_000])?;
+            for size in [20_001, 90_000, 4096, 0, 777] {
+                pool.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() })?;
+            }
+        }
+        ShapeOfFile::LongLog => {
+            for step in 0..200 {
+                let changes = SetAttr { mode: Some(step % 512), ..SetAttr::default() };
+                pool.setattr(ino, &changes)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Removes everything in a directory, deepest first.
+fn empty(pool: &TestPool, dir: Ino) {
+    let mut entries = Vec::new();
+    let mut visit = |entry: lode_engine::DirEntry<'_>| {
+        entries.push((entry.name.to_vec(), entry.ino, entry.kind));
+        true
+    };
+    pool.readdir(dir, 0, &mut visit).unwrap();
+    for (name, ino, kind) in entries {
+        if kind == mode::DIRECTORY {
+            empty(pool, ino);
+            pool.rmdir(dir, &name).unwrap();
+        } else {
+            pool.unlink(dir, &name).unwrap();
+        }
+    }
+}
+
+/// Free pages when background work has nothing more to give back.
+fn settled_free(pool: &TestPool) -> u64 {
+    let mut free = pool.statfs().pages_free;
+    for _ in 0..8 {
+        pool.maintain().unwrap();
+        let now = pool.statfs().pages_free;
+        if now == free {
+            break;
+        }
+        free = now;
+    }
+    free
+}
+
+fn cycle(class: PageClass, bytes: u64) {
+    let mut pool = pool(bytes, class);
+    let mut rng = Rng::new(bytes);
+    // The first cycle may grow the inode tables, which stay.
+    let mut start = None;
+    for round in 0..5 {
+        for shape in SHAPES {
+            for number in 0..40 {
+                make(&pool, pool.root(), number, shape).unwrap();
+            }
+            if rng.once_in(3) {
+                pool = reopen(pool, rng.once_in(2));
+            }
+            empty(&pool, pool.root());
+            if round == 0 {
+                continue;
+            }
+            let free = settled_free(&pool);
+            let wanted = *start.get_or_insert(free);
+            assert_eq!(free, wanted, "round {round}, {shape:?}, {class:?}: pages are lost");
+        }
+        assert_sound(&pool, "all deleted");
+    }
+}
+
+#[test]
+fn free_pages_after_deleting_everything_equal_those_at_the_start() {
+    cycle(PageClass::Small, 64 << 20);
+}
+
+#[test]
+fn free_pages_come_back_with_huge_pages_too() {
+    cycle(PageClass::Huge, 256 << 20);
+}
+
+#[test]
+fn free_pages_of_a_new_pool_come_back_to_the_page_without_table_growth() {
+    let mut pool = pool(32 << 20, PageClass::Small);
+    // One file, so that a table piece is there.
+    pool.create(pool.root(), b"one", &NEW).unwrap();
+    pool.unlink(pool.root(), b"one").unwrap();
+    let start = settled_free(&pool);
+    for round in 0..20 {
+        for number in 0..3 {
+            make(&pool, pool.root(), number, SHAPES[round % SHAPES.len()]).unwrap();
+        }
+        empty(&pool, pool.root());
+        assert_eq!(settled_free(&pool), start, "round {round}: {:?}", SHAPES[round % SHAPES.len()]);
+        pool = reopen(pool, round % 2 == 0);
+        assert_eq!(settled_free(&pool), start, "round {round}, reopened");
+    }
+}
+
+/// Fills a pool with files of `len` bytes until it says that it is full; returns what is in it.
+fn fill(pool: &TestPool, len: usize) -> Vec<(Vec<u8>, u8)> {
+    let mut made = Vec::new();
+    for number in 0.. {
+        let (name, byte) = (format!("f{number}").into_bytes(), number as u8);
+        let created = pool.create(pool.root(), &name, &NEW);
+        match created.and_then(|attr| pool.write(attr.ino, 0, &vec![byte; len])) {
+            Ok(()) => made.push((name, byte)),
+            Err(Error::NoSpace) => return made,
+            Err(error) => panic!("file {number}: {error:?}"),
+        }
+    }
+    made
+}
+
+fn assert_holds(pool: &TestPool, made: &[(Vec<u8>, u8)], len: usize) {
+    for (name, byte) in made {
+        let attr = pool.lookup(pool.root(), name).unwrap();
+        let mut found = vec![0; len + 1];
+        assert_eq!(pool.read(attr.ino, 0, &mut found).unwrap(), len);
+        assert!(found[..len].iter().all(|found| found == byte), "{name:?} has other contents");
+    }
+}
+
+#[test]
+fn a_full_pool_holds_all_that_was_returned_and_takes_more_after_deleting() {
+    for len in [0usize, 100, 5000, 100_000] {
+        let mut pool = pool(8 << 20, PageClass::Small);
+        let made = fill(&pool, len);
+        println!("8 MiB hold {} files of {len} bytes", made.len());
+        let least = ((8 << 20) / (len as u64 + 4096 + 512)) * 6 / 10;
+        assert!(made.len() as u64 >= least, "only {} files of {len} bytes", made.len());
+        assert_holds(&pool, &made, len);
+        for clean in [true, false] {
+            pool = reopen(pool, clean);
+            assert_holds(&pool, &made, len);
+            assert_sound(&pool, "full");
+        }
+        // Deleting works in a full pool, and what it frees can be used at once.
+        for (name, _) in &made {
+            pool.unlink(pool.root(), name).unwrap();
+        }
+        let _ = pool.unlink(pool.root(), format!("f{}", made.len()).as_bytes());
+        let again = fill(&pool, len);
+        assert!(
+            again.len() * 100 >= made.len() * 98,
+            "{} files of {len} bytes at first, then {}",
+            made.len(),
+            again.len()
+        );
+        assert_holds(&pool, &again, len);
+        assert_sound(&pool, "full again");
+    }
+}
+
+#[test]
+fn a_write_that_does_not_fit_changes_nothing() {
+    let pool = pool(8 << 20, PageClass::Small);
+    let ino = pool.create(pool.root(), b"f", &NEW).unwrap().ino;
+    pool.write(ino, 0, &vec![1; 10_000]).unwrap();
+    let (attr, free) = (pool.getattr(ino).unwrap(), pool.statfs().pages_free);
+    for offset in [0, 5000, 10_000] {
+        assert_eq!(pool.write(ino, offset, &vec![2; 9 << 20]), Err(Error::NoSpace));
+        assert_eq!(pool.append(ino, &vec![2; 9 << 20]), Err(Error::NoSpace));
+        let allocate = Fallocate::Allocate { keep_size: false };
+        assert_eq!(pool.fallocate(ino, allocate, offset, 9 << 20), Err(Error::NoSpace));
+        assert_eq!(pool.getattr(ino).unwrap(), attr);
+        assert_eq!(pool.statfs().pages_free, free, "pages leak");
+    }
+    let mut bytes = vec![0; 20_000];
+    assert_eq!(pool.read(ino, 0, &mut bytes).unwrap(), 10_000);
+    assert!(bytes[..10_000].iter().all(|&byte| byte == 1));
+    assert_sound(&pool, "after writes that did not fit");
+}

@@ -1,0 +1,164 @@
+//! Damage in the middle of a log is reported as damage; it is never taken for the log's
+//! end. In a pool that was closed that holds for the last line too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use lode_engine::{FormatOptions, Ino, NewInode, OpenOptions, Pool, SetAttr, mode};
+use lode_testkit::format::{LINE, Log, Survey};
+use lode_testkit::rng::Rng;
+use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
+use lode_testkit::{Memory, TestHost};
+
+const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid: 1, rdev: 0 };
+
+/// A pool with two long logs, of a file and of a directory.
+struct Made {
+    image: Vec<u8>,
+    seen: Snapshot,
+    logs: Vec<Log>,
+    clean: bool,
+}
+
+fn make(clean: bool, sessions: bool) -> Made {
+    let memory = Memory::new(2 << 20);
+    let format = FormatOptions { lanes: 2, ..FormatOptions::default() };
+    Pool::format(memory.clone(), TestHost::new(1), &format).unwrap();
+    let open = || Pool::open(memory.clone(), TestHost::new(2), &OpenOptions::default()).unwrap();
+    let mut pool = open();
+    let root = pool.root();
+    let file = pool.create(root, b"file", &NEW).unwrap().ino;
+    let dir = pool.create(root, b"dir", &NEW_DIR).unwrap().ino;
+    for step in 0..150u64 {
+        // Nothing that collection could take for dead: each write has a page of its own.
+        pool.write(file, step * 8192, &[step as u8 + 1; 40]).unwrap();
+        let name = format!("{step:03}-{}", "n".repeat(step as usize % 60)).into_bytes();
+        pool.create(dir, &name, &NEW).unwrap();
+        if sessions && step % 40 == 39 {
+            pool.close().unwrap();
+            drop(pool);
+            pool = open();
+        }
+    }
+    // The last line of the file's log is a transaction of one part.
+    pool.setattr(file, &SetAttr { mode: Some(0o600), ..SetAttr::default() }).unwrap();
+    let seen = snapshot(&pool, Times::NONE, None).unwrap();
+    if clean {
+        pool.close().unwrap();
+    }
+    drop(pool);
+    let image = memory.image();
+    let survey = Survey::of(&image);
+    let log = |ino: Ino| survey.logs.iter().find(|log| log.ino == ino).unwrap().clone();
+    let logs = vec![log(file), log(dir)];
+    assert!(logs.iter().all(|log| log.runs.len() >= 3), "the logs are long: {logs:?}");
+    Made { image, seen, logs, clean }
+}
+
+/// What came of a damaged line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Came {
+    Reported,
+    Unchanged,
+    Silent,
+}
+
+fn came_of(image: &[u8], seen: &Snapshot, read_only: bool) -> (Came, String) {
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    let Ok(pool) = Pool::open(Memory::from_image(image), TestHost::new(3), &options) else {
+        return (Came::Reported, String::new());
+    };
+    if !pool.opening().damage.is_empty() {
+        return (Came::Reported, String::new());
+    }
+    // Reading first: `check` must not be what first finds it.
+    let found = match snapshot(&pool, Times::NONE, Some(seen)) {
+        Ok(found) => found,
+        Err(_) => return (Came::Reported, String::new()),
+    };
+    match difference(seen, &found) {
+        None => (Came::Unchanged, String::new()),
+        Some(difference) => (Came::Silent, difference),
+    }
+}
+
+fn each_line(made: &Made) {
+    let mut rng = Rng::new(9);
+    let (mut reported, mut unchanged) = (0, 0);
+    for log in &made.logs {
+        let runs = log.runs.len();
+        for (index, run) in log.runs.iter().enumerate() {
+            // Line 0 stands for the anchor, the others for the records.
+            for line in 0..=run.valid {
+                let at = if line == 0 { run.anchor } else { run.at(line - 1) };
+                let last = index + 1 == runs && line == run.valid;
+                for read_only in [true, false] {
+                    let mut image = made.image.clone();
+                    match rng.below(4) {
+                        0 => image[at..at + LINE].fill(0),
+                        1 => image[at + 56..at + LINE].fill(0),
+                        // Not the words of an anchor that no seal covers.
+                        _ => {
+                            let byte = rng.pick(&[0usize, 3, 10, 17, 25, 39, 56, 60, 63]);
+                            image[at + byte] ^= 1 << rng.below(8);
+                        }
+                    }
+                    let (came, what) = came_of(&image, &made.seen, read_only);
+                    reported += u64::from(came == Came::Reported);
+                    unchanged += u64::from(came == Came::Unchanged);
+                    // What was in doubt when the crash came may be gone.
+                    let in_doubt = last && !made.clean;
+                    assert!(
+                        came != Came::Silent || in_doubt,
+                        "inode {}, page {index} of {runs} of its log, line {line} of {} at {at:#x} \
+                         (read only: {read_only}): not reported, but {what}",
+                        log.ino,
+                        run.valid
+                    );
+                }
+            }
+        }
+    }
+    println!("clean {}: {reported} reported, {unchanged} without effect", made.clean);
+    assert!(reported > unchanged, "damage is seldom without effect");
+}
+
+#[test]
+fn each_damaged_line_of_a_closed_pool_is_reported() {
+    each_line(&make(true, false));
+}
+
+#[test]
+fn each_damaged_line_of_a_crashed_pool_but_the_last_is_reported() {
+    each_line(&make(false, false));
+}
+
+#[test]
+fn each_damaged_line_of_a_pool_of_several_sessions_is_reported() {
+    each_line(&make(false, true));
+    each_line(&make(true, true));
+}
+
+/// Links and headers: a log must not end early because the way to its next page is gone.
+#[test]
+fn a_damaged_link_in_a_log_is_reported() {
+    for clean in [false, true] {
+        let made = make(clean, false);
+        for log in &made.logs {
+            for (index, run) in log.runs.iter().enumerate() {
+                if index + 1 == log.runs.len() {
+                    continue;
+                }
+                for bit in 0..64usize {
+                    let mut image = made.image.clone();
+                    image[run.anchor + 40 + bit / 8] ^= 1 << (bit % 8);
+                    let (came, what) = came_of(&image, &made.seen, bit % 2 == 0);
+                    assert_ne!(came, Came::Silent, "link of page {index}, bit {bit}: {what}");
+                }
+                let mut image = made.image.clone();
+                image[run.anchor + 40..run.anchor + 48].fill(0);
+                let (came, what) = came_of(&image, &made.seen, false);
+                assert_ne!(came, Came::Silent, "link of page {index} zero: {what}");
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a mount says of itself on its control socket.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lode_engine::{Host, Op, PageClass};
+use lode_pmem::Medium;
+use serde_json::{Map, Value, json};
+
+use crate::control::listener::{Answers, accept};
+use crate::fs::{MAX_WRITE, State};
+use crate::options::MountOptions;
+
+/// Answers about the mount of `state` at `point`.
+pub fn answers<M: Medium + 'static, H: Host>(
+    state: Arc<State<M, H>>,
+    point: PathBuf,
+    options: MountOptions,
+) -> Answers {
+    Box::new(move |op, _request| {
+        if state.gate.failed() {
+            return Some(Err("a request failed inside the server; mount the pool again".into()));
+        }
+        match op {
+            "ping" => Some(Ok(accept(op, json!({ "pid": std::process::id() })))),
+            "stats" => Some(Ok(accept(op, stats(&state)))),
+            "info" => Some(info(&state).map(|info| {
+                let mut mount = mount(&point, &options);
+                mount.extend(info);
+                accept(op, Value::Object(mount))
+            })),
+            _ => None,
+        }
+    })
+}
+
+fn stats<M: Medium, H: Host>(state: &State<M, H>) -> Value {
+    let stats = state.pool.stats();
+    let ops: Map<String, Value> =
+        Op::ALL.iter().map(|op| (op.name().to_owned(), json!(stats.ops[*op as usize]))).collect();
+    json!({
+        "ops": ops,
+        "fences": stats.door.fences,
+        "lines": stats.door.lines,
+        "streamed_bytes": stats.door.streamed_bytes,
+        "windows": stats.door.windows,
+    })
+}
+
+fn mount(point: &std::path::Path, options: &MountOptions) -> Map<String, Value> {
+    let values = json!({
+        "pool": options.pool.to_string_lossy(),
+        "mount": point.to_string_lossy(),
+        "pid": std::process::id(),
+        "read_only": options.read_only,
+        "noatime": options.noatime,
+        "max_write": MAX_WRITE,
+        "threads": options.server_threads(),
+        "region": options.region,
+    });
+    match values {
+        Value::Object(values) => values,
+        _ => Map::new(),
+    }
+}
+
+fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, String> {
+    let info = state.pool.info().map_err(|error| error.to_string())?;
+    let (opening, space) = (state.pool.opening(), state.pool.statfs());
+    let damage: Vec<Value> = opening
+        .damage
+        .iter()
+        .map(|damage| json!({ "what": damage.what, "at": damage.at, "ino": damage.ino }))
+        .collect();
+    let uuid: String = info.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let values = json!({
+        "info": {
+            "uuid": hyphenated(&uuid),
+            "label": String::from_utf8_lossy(&info.label),
+            "version": info.version,
+            "bytes": info.bytes,
+            "lanes": info.lanes,
+            "protection": info.protection,
+            "page_class": page_class(info.page_class),
+            "session": info.session,
+            "epoch": info.epoch,
+            "created_ns": info.created_ns,
+            "clean": info.clean,
+            "features": {
+                "compatible": info.features[0],
+                "read_only_compatible": info.features[1],
+                "incompatible": info.features[2],
+            },
+        },
+        "opening": {
+            "clean": opening.clean,
+            "inodes": opening.inodes,
+            "log_pages": opening.log_pages,
+            "aborted": opening.aborted,
+            "orphans": opening.orphans,
+            "superblock_repaired": opening.superblock_repaired,
+            "damage": damage,
+        },
+        "statfs": {
+            "pages": space.pages,
+            "pages_free": space.pages_free,
+            "pages_available": space.pages_available,
+            "inodes": space.inodes,
+            "inodes_free": space.inodes_free,
+        },
+    });
+    match values {
+        Value::Object(values) => Ok(values),
+        _ => Err("nothing is known of the pool".into()),
+    }
+}
+
+/// 32 hexadecimal digits in the groups of a UUID.
+fn hyphenated(digits: &str) -> String {
+    let cuts = [0, 8, 12, 16, 20, 32];
+    let groups: Vec<&str> = cuts.windows(2).filter_map(|cut| digits.get(cut[0]..cut[1])).collect();
+    groups.join("-")
+}
+
+fn page_class(class: PageClass) -> &'static str {
+    match class {
+        PageClass::Small => "4K",
+        PageClass::Huge => "2M",
+        PageClass::Giant => "1G",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn uuids_have_their_groups() {
+        let digits = "0123456789abcdef0123456789abcdef";
+        assert_eq!(super::hyphenated(digits), "01234567-89ab-cdef-0123-456789abcdef");
+    }
+}

@@ -1,0 +1,230 @@
+//! Listings.
+//!
+//! The kernel's position in a listing is the place behind an entry: 1 behind `.`,
+//! 2 behind `..`, and the engine's cookie + 2 behind each name.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use fuser::{Errno, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use lode_engine::{Attr, Error, Host, Ino, mode};
+use lode_pmem::Medium;
+
+use super::convert::{attributes, errno, file_type};
+use super::{FOREVER, LodeFs};
+
+const BEHIND_DOT: u64 = 1;
+const BEHIND_DOT_DOT: u64 = 2;
+/// Entries taken from the engine at a time, when each needs its attributes too.
+const BATCH: usize = 64;
+
+/// An entry, kept while its attributes are fetched.
+struct Held {
+    ino: Ino,
+    kind: u32,
+    position: u64,
+    name: Vec<u8>,
+}
+
+/// Whether a listing goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Left,
+    Full,
+}
+
+impl<M: Medium, H: Host> LodeFs<M, H> {
+    pub(super) fn do_readdir(
+        &self,
+        node: INodeNo,
+        position: u64,
+        reply: &mut ReplyDirectory,
+    ) -> Result<(), Errno> {
+        let dir = self.ino(node);
+        for (ino, behind, name) in self.dots(dir, position)? {
+            if reply.add(self.node(ino), behind, FileType::Directory, OsStr::new(name)) {
+                return Ok(());
+            }
+        }
+        let mut wrong = None;
+        let mut each = |entry: lode_engine::DirEntry<'_>| {
+            let (Some(kind), Some(behind)) = (file_type(entry.kind), position_of(entry.cookie))
+            else {
+                wrong = Some(Errno::EIO);
+                return false;
+            };
+            !reply.add(self.node(entry.ino), behind, kind, OsStr::from_bytes(entry.name))
+        };
+        self.pool().readdir(dir, cookie_of(position), &mut each).map_err(|error| errno(&error))?;
+        wrong.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn do_readdirplus(
+        &self,
+        node: INodeNo,
+        position: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Result<(), Errno> {
+        let dir = self.ino(node);
+        for (ino, behind, name) in self.dots(dir, position)? {
+            let held = Held { ino, kind: mode::DIRECTORY, position: behind, name: name.into() };
+            // The kernel takes no inode from these two: nothing to count.
+            if self.add_plain(&held, reply) == Room::Full {
+                return Ok(());
+            }
+        }
+        let mut position = position;
+        let mut some = position < BEHIND_DOT_DOT;
+        loop {
+            let batch = self.batch(dir, position)?;
+            let Some(last) = batch.last() else {
+                return Ok(());
+            };
+            position = last.position;
+            for held in &batch {
+                match self.add_with_attributes(held, reply) {
+                    Ok(Room::Left) => some = true,
+                    Ok(Room::Full) => return Ok(()),
+                    // Later: what is there already can be answered.
+                    Err(_) if some => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    /// `.` and `..`, as far as they are still to be listed.
+    fn dots(
+        &self,
+        dir: Ino,
+        position: u64,
+    ) -> Result<impl Iterator<Item = (Ino, u64, &'static str)> + use<M, H>, Errno> {
+        let parent = if position < BEHIND_DOT_DOT {
+            self.pool().parent(dir).map_err(|error| errno(&error))?
+        } else {
+            dir
+        };
+        let all = [(dir, BEHIND_DOT, "."), (parent, BEHIND_DOT_DOT, "..")];
+        Ok(all.into_iter().filter(move |(_, behind, _)| *behind > position))
+    }
+
+    /// Some entries behind `position`: held, because the engine is not to be asked
+    /// for attributes while it lists.
+    fn batch(&self, dir: Ino, position: u64) -> Result<Vec<Held>, Errno> {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut wrong = None;
+        let mut each = |entry: lode_engine::DirEntry<'_>| {
+            if batch.len() == BATCH {
+                return false;
+            }
+            let Some(position) = position_of(entry.cookie) else {
+                wrong = Some(Errno::EIO);
+                return false;
+            };
+            let name = entry.name.to_vec();
+            batch.push(Held { ino: entry.ino, kind: entry.kind, position, name });
+            true
+        };
+        self.pool().readdir(dir, cookie_of(position), &mut each).map_err(|error| errno(&error))?;
+        match wrong {
+            Some(error) if batch.is_empty() => Err(error),
+            _ => Ok(batch),
+        }
+    }
+
+    fn add_with_attributes(
+        &self,
+        held: &Held,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Result<Room, Errno> {
+        let named = match self.pool().getattr(held.ino) {
+            Ok(attr) => self.named(&attr),
+            Err(error) => Err(errno(&error)),
+        };
+        let named = match named {
+            Ok(named) => named,
+            // Removed since it was listed.
+            Err(error) if is_gone(error) => return Ok(Room::Left),
+            // Damaged: listed all the same; who asks for it will be told.
+            Err(error) if error.code() == libc::EIO => return Ok(self.add_plain(held, reply)),
+            Err(error) => return Err(error),
+        };
+        let (attr, name) = (&named.attr, OsStr::from_bytes(&held.name));
+        if reply.add(attr.ino, held.position, name, &FOREVER, attr, named.generation) {
+            // It did not fit: the kernel will not see it, and not forget it.
+            self.unpin(attr.ino, 1);
+            return Ok(Room::Full);
+        }
+        Ok(Room::Left)
+    }
+
+    /// Adds an entry whose attributes are not to be kept.
+    fn add_plain(&self, held: &Held, reply: &mut ReplyDirectoryPlus) -> Room {
+        let node = self.node(held.ino);
+        let Ok(attr) = attributes(&unknown(held), node) else {
+            return Room::Left;
+        };
+        let name = OsStr::from_bytes(&held.name);
+        let now = Duration::ZERO;
+        if reply.add(node, held.position, name, &now, &attr, Generation(0)) {
+            Room::Full
+        } else {
+            Room::Left
+        }
+    }
+}
+
+fn is_gone(error: Errno) -> bool {
+    [Errno::ENOENT.code(), Error::Stale.errno()].contains(&error.code())
+}
+
+/// Attributes of which only number and type are right.
+fn unknown(held: &Held) -> Attr {
+    Attr {
+        ino: held.ino,
+        generation: 0,
+        mode: held.kind & mode::TYPE,
+        links: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        pages: 0,
+        atime_ns: 0,
+        mtime_ns: 0,
+        ctime_ns: 0,
+        btime_ns: 0,
+    }
+}
+
+/// The engine's cookie for the kernel's position.
+fn cookie_of(position: u64) -> u64 {
+    position.saturating_sub(BEHIND_DOT_DOT)
+}
+
+/// The kernel's position for the engine's cookie; it has to be a positive `off_t`.
+fn position_of(cookie: u64) -> Option<u64> {
+    cookie.checked_add(BEHIND_DOT_DOT).filter(|position| i64::try_from(*position).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_and_cookies_go_both_ways() {
+        for cookie in [1, 2, 3, 1 << 40, i64::MAX as u64 - 2] {
+            assert_eq!(cookie_of(position_of(cookie).unwrap()), cookie);
+        }
+        assert_eq!((cookie_of(0), cookie_of(1), cookie_of(2)), (0, 0, 0));
+        assert_eq!(position_of(i64::MAX as u64 - 1), None);
+        assert_eq!(position_of(u64::MAX), None);
+    }
+
+    #[test]
+    fn only_absence_is_gone() {
+        assert!(is_gone(Errno::ENOENT) && is_gone(Errno::from_i32(116)));
+        assert!(!is_gone(Errno::EIO));
+    }
+}

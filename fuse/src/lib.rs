@@ -1,0 +1,31 @@
+//! The mount: a pool as a file system of the Linux kernel, through FUSE.
+//!
+//! [`Server`] mounts an open pool and serves it with several threads until the mount is
+//! taken off or a signal asks to end; then it closes the pool. The server is the only
+//! one that changes the pool, so the kernel keeps names, attributes, listings and
+//! pages; writes go through to the pool and are durable when they return.
+//!
+//! * [`options`]: how to mount; [`mountpoint`]: what is mounted where, and dead mounts
+//! * `device`: the system calls that mount; `server`: the life of a mount
+//! * `fs`: the kernel's requests: names, attributes, data, directories
+//! * [`control`]: the socket on which a mount answers questions; [`notify`]: readiness
+#![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod answers;
+mod apart;
+pub mod control;
+mod device;
+mod error;
+mod fs;
+pub mod mountpoint;
+pub mod notify;
+pub mod options;
+mod server;
+mod unmount;
+
+pub use error::{MountError, Result};
+pub use fs::MAX_WRITE;
+pub use options::MountOptions;
+pub use server::Server;
+pub use unmount::unmount;

@@ -1,0 +1,68 @@
+//! How a pool is to be mounted.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use fuser::{Config, SessionACL};
+
+/// Options of a mount. What concerns the region and the engine (`relaxed`, windows,
+/// page sizes) is decided by whoever opens the pool; it is named here to be told.
+#[derive(Clone, Debug, Default)]
+pub struct MountOptions {
+    /// Path of the pool, for `mount` and for finding the server by its pool.
+    pub pool: PathBuf,
+    /// The kernel refuses changes. The pool has to be opened read-only too.
+    pub read_only: bool,
+    /// No access times. The pool has to be opened so too.
+    pub noatime: bool,
+    /// Other users than the server's may use the mount. Unless said otherwise they may
+    /// where the server runs as root, as with any file system that root mounts.
+    pub allow_other: Option<bool>,
+    /// Leave out the kernel's permission checks, so that every user may do everything.
+    pub no_permissions: bool,
+    /// Set-user-id bits of programs count.
+    pub suid: bool,
+    /// Device nodes can be opened.
+    pub dev: bool,
+    /// Programs can't be run.
+    pub noexec: bool,
+    /// Server threads, at least one; as many as make sense where `None`.
+    pub threads: Option<usize>,
+    /// What the region says of itself (medium, durability, flush strategy, windows), for
+    /// the control socket.
+    pub region: BTreeMap<String, String>,
+}
+
+impl MountOptions {
+    /// Options of an ordinary mount of the pool at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { pool: path.into(), ..Self::default() }
+    }
+
+    /// Number of server threads: one for each CPU, and some that may wait.
+    pub fn server_threads(&self) -> usize {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or((cpus + 2).min(16)).max(1)
+    }
+
+    /// Whether users other than the server's may use the mount.
+    pub fn others(&self) -> bool {
+        self.allow_other.unwrap_or_else(|| rustix::process::geteuid().is_root())
+    }
+
+    /// Whether the kernel checks permissions.
+    pub fn permissions(&self) -> bool {
+        !self.no_permissions
+    }
+
+    /// The session's share of the options.
+    pub(crate) fn config(&self) -> (Config, SessionACL) {
+        let acl = if self.others() { SessionACL::All } else { SessionACL::Owner };
+        let mut config = Config::default();
+        config.acl = acl;
+        config.n_threads = Some(self.server_threads());
+        // Each thread has a queue of its own for the requests it works on.
+        config.clone_fd = true;
+        (config, acl)
+    }
+}

@@ -1,0 +1,382 @@
+//! The life of a mount: from an open pool to a closed one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fuser::Session;
+use lode_engine::{Host, Pool};
+use lode_pmem::Medium;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::answers::answers;
+use crate::apart::apart;
+use crate::control::listener::{Bound, Listener};
+use crate::control::place;
+use crate::device::mount_fuse;
+use crate::error::{MountError, Result};
+use crate::fs::{LodeFs, MAX_WRITE, State};
+use crate::mountpoint;
+use crate::notify::{tell_manager, wait_until_answers};
+use crate::options::MountOptions;
+
+/// How often the pool gets time for its background work.
+const MAINTENANCE: Duration = Duration::from_secs(1);
+/// How long a mount may take to answer for the first time.
+const START: Duration = Duration::from_secs(30);
+/// How long the kernel may take to hand over what was stored through mappings.
+const LAST_WRITES: Duration = Duration::from_secs(60);
+/// How long the server threads may take to end when their mount is gone.
+const LAST_REQUESTS: Duration = Duration::from_secs(10);
+
+/// A pool that is mounted, or about to answer.
+///
+/// Dropping it without [`Server::run`] takes the mount off and closes the pool.
+pub struct Server<M: Medium + 'static, H: Host> {
+    session: Option<Session<LodeFs<M, H>>>,
+    mount: Mount<M, H>,
+    control: Option<Listener>,
+    signals: Option<Signals>,
+}
+
+/// What is known of the mount itself.
+struct Mount<M: Medium + 'static, H: Host> {
+    state: Arc<State<M, H>>,
+    point: PathBuf,
+    /// The kernel's number of the mount's device.
+    device: String,
+    read_only: bool,
+    closed: bool,
+}
+
+/// Why serving may end.
+enum Event {
+    /// The connection to the kernel ended: unmounted, or broken.
+    Session(io::Result<()>),
+    /// A signal asks to end.
+    Signal(i32),
+    /// A request panicked.
+    Failed,
+}
+
+impl<M: Medium + 'static, H: Host> Server<M, H> {
+    /// Mounts `pool` at the directory `dir`. From here on the kernel's requests wait for
+    /// [`Server::run`], and SIGTERM, SIGINT and SIGHUP mean to unmount.
+    ///
+    /// If this fails the pool is closed.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`] where a Lode pool is mounted already, and others.
+    pub fn mount(pool: Arc<Pool<M, H>>, dir: &Path, options: &MountOptions) -> Result<Self> {
+        Self::mount_with(pool, dir, options, &place::directory())
+    }
+
+    /// As [`Server::mount`], with the control socket in the directory `control`.
+    ///
+    /// # Errors
+    /// As [`Server::mount`].
+    pub fn mount_with(
+        pool: Arc<Pool<M, H>>,
+        dir: &Path,
+        options: &MountOptions,
+        control: &Path,
+    ) -> Result<Self> {
+        let started = Self::start(Arc::clone(&pool), dir, options, control);
+        if started.is_err() {
+            // The first error is the one to report.
+            if let Err(error) = pool.close() {
+                tracing::error!(%error, "the pool could not be closed");
+            }
+        }
+        started
+    }
+
+    fn start(
+        pool: Arc<Pool<M, H>>,
+        dir: &Path,
+        options: &MountOptions,
+        control: &Path,
+    ) -> Result<Self> {
+        let point = mountpoint::prepare(dir)?;
+        let mut options = options.clone();
+        if let Ok(path) = std::fs::canonicalize(&options.pool) {
+            options.pool = path;
+        }
+        let bound = Bound::new(control, &options.pool, &point)?;
+        let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+            .map_err(|source| MountError::System { what: "handle signals", source })?;
+        let state = Arc::new(State::new(pool));
+        let kernel = |source| MountError::Kernel { path: point.clone(), source };
+        let connection = mount_fuse(&point, &options).map_err(kernel)?;
+        let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
+        let (config, acl) = options.config();
+        let fs = LodeFs::new(Arc::clone(&state));
+        let session = Session::from_fd(fs, connection, acl, config).map_err(|source| {
+            mount.take_off();
+            kernel(source)
+        })?;
+        mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
+        let listener = bound.serve(answers(state, point.clone(), options))?;
+        Ok(Self { session: Some(session), mount, control: Some(listener), signals: Some(signals) })
+    }
+
+    /// The canonical mount point.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount.point
+    }
+
+    /// Serves until the mount is taken off or a signal asks to end; then closes the pool.
+    ///
+    /// # Errors
+    /// [`MountError::Close`] where the pool could not be closed cleanly, and others.
+    pub fn run(self) -> Result<()> {
+        self.run_with(|| {})
+    }
+
+    /// As [`Server::run`]; calls `ready` once the mount answers.
+    ///
+    /// # Errors
+    /// As [`Server::run`].
+    pub fn run_with(mut self, ready: impl FnOnce()) -> Result<()> {
+        let (tell, events) = mpsc::channel();
+        let (signals, session) = (self.signals.take(), self.session.take());
+        let (Some(signals), Some(session)) = (signals, session) else {
+            return Err(MountError::NotMounted(self.mount.point.clone()));
+        };
+        let watcher = Watcher::start(signals, tell.clone())?;
+        let serving = serve(session, tell.clone())?;
+        let maintenance = Maintenance::start(&self.mount, tell)?;
+        let served = self.mount.serve_until_end(&events, ready);
+        drop(maintenance);
+        drop(watcher);
+        drop(serving);
+        let ended = served.and(self.mount.close());
+        if let Some(control) = self.control.take() {
+            control.end(ended.as_ref().copied().map_err(ToString::to_string));
+        }
+        ended
+    }
+}
+
+/// Runs the session on threads of its own; tells how it ended.
+fn serve<M: Medium + 'static, H: Host>(
+    session: Session<LodeFs<M, H>>,
+    tell: Sender<Event>,
+) -> Result<JoinHandle<()>> {
+    let builder = thread::Builder::new().name("lode-session".into());
+    builder
+        .spawn(move || {
+            let ended = session.run();
+            let _ = tell.send(Event::Session(ended));
+        })
+        .map_err(|source| MountError::System { what: "start the server", source })
+}
+
+impl<M: Medium + 'static, H: Host> Mount<M, H> {
+    fn new(state: Arc<State<M, H>>, point: PathBuf, read_only: bool) -> Self {
+        let top = mountpoint::mounted_at(&point).ok().flatten();
+        let device = top.map(|top| top.device).unwrap_or_default();
+        Self { state, point, device, read_only, closed: false }
+    }
+
+    /// Whether this mount is (still) the topmost at its mount point.
+    fn is_mounted(&self) -> bool {
+        let top = mountpoint::mounted_at(&self.point).ok().flatten();
+        top.is_some_and(|top| top.device == self.device)
+    }
+
+    /// Cuts the mount off, if it is there.
+    fn take_off(&self) {
+        if !self.is_mounted() {
+            return;
+        }
+        if let Err(error) = mountpoint::cut_off(&self.point) {
+            tracing::error!(point = %self.point.display(), %error, "could not be taken off");
+        }
+    }
+
+    fn serve_until_end(&self, events: &Receiver<Event>, ready: impl FnOnce()) -> Result<()> {
+        let answers = wait_until_answers(&self.point, START);
+        match answers {
+            Ok(()) => {
+                tracing::info!(point = %self.point.display(), "mounted");
+                ready();
+                tell_manager("READY=1");
+            }
+            // Unmounted before it was looked at: the event tells.
+            Err(_) if !self.is_mounted() => {}
+            Err(error) => {
+                self.unmount(events);
+                return Err(error);
+            }
+        }
+        match events.recv() {
+            Ok(Event::Session(ended)) => self.ended(ended),
+            Ok(Event::Signal(signal)) => {
+                tracing::info!(signal, "unmounting");
+                tell_manager("STOPPING=1");
+                self.unmount(events);
+                Ok(())
+            }
+            Ok(Event::Failed) => {
+                self.unmount(events);
+                Err(MountError::Panicked(self.point.clone()))
+            }
+            Err(_) => Err(MountError::Panicked(self.point.clone())),
+        }
+    }
+
+    fn ended(&self, ended: io::Result<()>) -> Result<()> {
+        // The connection is gone: whatever is still mounted is dead.
+        self.take_off();
+        if self.state.gate.failed() {
+            return Err(MountError::Panicked(self.point.clone()));
+        }
+        ended.map_err(|source| MountError::Session { path: self.point.clone(), source })
+    }
+
+    /// Takes the mount off. If nobody uses it the kernel first hands over all it has;
+    /// else those requests that have begun are answered, and who still has files of it
+    /// open is cut off.
+    fn unmount(&self, events: &Receiver<Event>) {
+        // The kernel asks this server for what it needs: not on a thread that would
+        // keep the connection open if this process were killed now.
+        let point = self.point.clone();
+        let unmounted = apart(LAST_WRITES, move || {
+            mountpoint::unmount(&point).inspect_err(|error| {
+                tracing::info!(%error, "in use: cutting off its users");
+                let _ = mountpoint::sync(&point);
+            })
+        });
+        if !matches!(unmounted, Some(Ok(()))) && self.is_mounted() {
+            self.state.gate.close();
+            self.take_off();
+        }
+        let end = std::time::Instant::now() + LAST_REQUESTS;
+        loop {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            match events.recv_timeout(left) {
+                Ok(Event::Session(_)) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::warn!("the kernel keeps the connection; it ends with this process");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Closes the pool, unless a request has left it in a state that must not be kept.
+    fn close(&mut self) -> Result<()> {
+        self.closed = true;
+        self.state.stop();
+        if self.state.gate.failed() {
+            return Err(MountError::Panicked(self.point.clone()));
+        }
+        self.state.pool.close().map_err(MountError::Close)
+    }
+}
+
+impl<M: Medium + 'static, H: Host> Drop for Mount<M, H> {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.take_off();
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the mount ended badly");
+        }
+    }
+}
+
+/// Turns signals into events, until it is dropped.
+struct Watcher {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    fn start(mut signals: Signals, tell: Sender<Event>) -> Result<Self> {
+        let handle = signals.handle();
+        let builder = thread::Builder::new().name("lode-signals".into());
+        let thread = builder
+            .spawn(move || {
+                for signal in signals.forever() {
+                    if tell.send(Event::Signal(signal)).is_err() {
+                        return;
+                    }
+                }
+            })
+            .map_err(|source| MountError::System { what: "watch for signals", source })?;
+        Ok(Self { handle, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Gives the pool time for its background work, until it is dropped.
+struct Maintenance {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Maintenance {
+    fn start<M: Medium + 'static, H: Host>(
+        mount: &Mount<M, H>,
+        tell: Sender<Event>,
+    ) -> Result<Self> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let (state, read_only) = (Arc::clone(&mount.state), mount.read_only);
+        let builder = thread::Builder::new().name("lode-maintain".into());
+        let thread = builder
+            .spawn(move || {
+                let mut said = None;
+                while stopped.recv_timeout(MAINTENANCE) == Err(RecvTimeoutError::Timeout) {
+                    if !state.gate.failed() && !read_only {
+                        maintain(&state, &mut said);
+                    }
+                    if state.gate.failed() {
+                        let _ = tell.send(Event::Failed);
+                        return;
+                    }
+                }
+            })
+            .map_err(|source| MountError::System { what: "start the maintenance", source })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// Does background work; an error is told once, not each second.
+fn maintain<M: Medium, H: Host>(state: &State<M, H>, said: &mut Option<lode_engine::Error>) {
+    let Ok(_pass) = state.gate.enter() else {
+        return;
+    };
+    match state.pool.maintain() {
+        Ok(()) => *said = None,
+        Err(error) => {
+            if said.replace(error) != Some(error) {
+                tracing::error!(%error, "background work failed");
+            }
+        }
+    }
+}
+
+impl Drop for Maintenance {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Data: holes, space, appends, many at once, mappings.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+
+use crate::support::{Mount, errno, shell};
+
+fn open(mount: &Mount, name: &str) -> File {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).open(mount.path(name)).unwrap()
+}
+
+#[test]
+fn holes_are_found_and_read_as_zeros() {
+    let Some(mount) = Mount::new() else { return };
+    let file = open(&mount, "sparse");
+    file.write_all_at(b"one", 0).unwrap();
+    file.write_all_at(b"two", 1 << 20).unwrap();
+    file.set_len(3 << 20).unwrap();
+    let data = |at| seek(&file, SeekFrom::Data(at));
+    let hole = |at| seek(&file, SeekFrom::Hole(at));
+    assert_eq!((data(0), hole(0)), (Ok(0), Ok(4096)));
+    assert_eq!((data(4096), hole(1 << 20)), (Ok(1 << 20), Ok((1 << 20) + 4096)));
+    assert_eq!(data(2 << 20), Err(rustix::io::Errno::NXIO));
+    assert_eq!(hole(2 << 20), Ok(2 << 20));
+    assert_eq!(hole(3 << 20), Err(rustix::io::Errno::NXIO));
+    let mut bytes = vec![1; 1 << 16];
+    file.read_exact_at(&mut bytes, 1 << 19).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0));
+    assert_eq!(file.metadata().unwrap().blocks(), 16);
+    file.set_len(1 << 40).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1 << 40);
+}
+
+#[test]
+fn fallocate_in_its_five_ways() {
+    let Some(mount) = Mount::new() else { return };
+    let file = open(&mount, "file");
+    let size = || file.metadata().unwrap().len();
+    let blocks = || file.metadata().unwrap().blocks();
+    fallocate(&file, FallocateFlags::empty(), 0, 100_000).unwrap();
+    assert_eq!(size(), 100_000);
+    assert_eq!(blocks(), 25 * 8);
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 200_000).unwrap();
+    assert_eq!(size(), 100_000);
+    file.write_all_at(&[7; 50_000], 0).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let before = blocks();
+    fallocate(&file, punch, 4000, 10_000).unwrap();
+    assert!(blocks() < before);
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 20_000, 100).unwrap();
+    let mut bytes = vec![0; 50_000];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    for (at, byte) in bytes.iter().enumerate() {
+        let zero = (4000..14_000).contains(&at) || (20_000..20_100).contains(&at);
+        assert_eq!(*byte, if zero { 0 } else { 7 }, "at {at}");
+    }
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 99_000, 11_000).unwrap();
+    assert_eq!(size(), 110_000);
+    let keep = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, keep, 100_000, 50_000).unwrap();
+    assert_eq!(size(), 110_000);
+    let other = fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096);
+    assert_eq!(other, Err(rustix::io::Errno::OPNOTSUPP));
+}
+
+#[test]
+fn appends_of_two_processes_are_all_there() {
+    let Some(mount) = Mount::new() else { return };
+    let script = "i=0; while [ $i -lt 2000 ]; do echo $0-$i >> log; i=$((i+1)); done";
+    std::thread::scope(|scope| {
+        for name in ["first", "second"] {
+            let mount = &mount;
+            scope.spawn(move || shell(&mount.root, 0, &script.replace("$0", name)));
+        }
+    });
+    let text = fs::read_to_string(mount.path("log")).unwrap();
+    for name in ["first", "second"] {
+        let mine: Vec<&str> = text.lines().filter(|line| line.starts_with(name)).collect();
+        let all: Vec<String> = (0..2000).map(|i| format!("{name}-{i}")).collect();
+        assert_eq!(mine, all);
+    }
+}
+
+#[test]
+fn readers_and_writers_of_one_file_at_once() {
+    let Some(mount) = Mount::new() else { return };
+    const PIECE: usize = 64 << 10;
+    const PIECES: u64 = 32;
+    let file = open(&mount, "file");
+    file.write_all_at(&vec![0; PIECE * PIECES as usize], 0).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..4_u64 {
+            let (file, done) = (&file, &done);
+            scope.spawn(move || {
+                let (mut bytes, mut at) = (vec![0; PIECE], reader);
+                while !done.load(Relaxed) {
+                    at = (at * 5 + 3) % PIECES;
+                    file.read_exact_at(&mut bytes, at * PIECE as u64).unwrap();
+                }
+            });
+        }
+        let writers: Vec<_> = (0..4_u64)
+            .map(|writer| {
+                let file = &file;
+                scope.spawn(move || {
+                    for round in 1..=50_u8 {
+                        for piece in (writer..PIECES).step_by(4) {
+                            file.write_all_at(&vec![round; PIECE], piece * PIECE as u64).unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Relaxed);
+    });
+    assert!(fs::read(mount.path("file")).unwrap().iter().all(|byte| *byte == 50));
+    drop(file);
+    let mount = mount.unmount().mount();
+    assert!(fs::read(mount.path("file")).unwrap().iter().all(|byte| *byte == 50));
+}
+
+#[test]
+fn direct_io_and_cached_io_see_the_same() {
+    let Some(mount) = Mount::new() else { return };
+    let file = open(&mount, "file");
+    file.write_all_at(&[1; 16384], 0).unwrap();
+    let direct = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(mount.path("file"));
+    let direct = direct.unwrap();
+    let mut space = vec![2_u8; 8192];
+    let skip = space.as_ptr().align_offset(4096);
+    direct.write_all_at(&space[skip..skip + 4096], 4096).unwrap();
+    let mut bytes = [0; 16384];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes[..4096].iter().all(|b| *b == 1) && bytes[4096..8192].iter().all(|b| *b == 2));
+    file.write_all_at(&[3; 4096], 4096).unwrap();
+    direct.read_exact_at(&mut space[skip..skip + 4096], 4096).unwrap();
+    assert!(space[skip..skip + 4096].iter().all(|b| *b == 3));
+}
+
+#[test]
+fn ranges_are_copied_inside_the_pool() {
+    let Some(mount) = Mount::new() else { return };
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i / 7) as u8).collect();
+    fs::write(mount.path("from"), &bytes).unwrap();
+    let (from, to) = (File::open(mount.path("from")).unwrap(), open(&mount, "to"));
+    let (mut at, mut out) = (1000, 5);
+    loop {
+        let copied =
+            rustix::fs::copy_file_range(&from, Some(&mut at), &to, Some(&mut out), 1 << 30)
+                .unwrap();
+        if copied == 0 {
+            break;
+        }
+    }
+    let copy = fs::read(mount.path("to")).unwrap();
+    assert!(copy[..5] == [0; 5] && copy[5..] == bytes[1000..]);
+}
+
+#[test]
+fn writing_takes_off_set_user_id_bits() {
+    let Some(mount) = Mount::new() else { return };
+    let mode = |name: &str| fs::metadata(mount.path(name)).unwrap().mode() & 0o7777;
+    for (name, script) in [
+        ("write", "echo x >> write"),
+        ("truncate", "truncate -s 1 truncate"),
+        ("open", ": > open"),
+        ("group", "chgrp 1234 group"),
+    ] {
+        fs::write(mount.path(name), "some text").unwrap();
+        std::os::unix::fs::chown(mount.path(name), Some(1234), Some(1234)).unwrap();
+        fs::set_permissions(mount.path(name), Permissions::from_mode(0o6777)).unwrap();
+        assert_eq!(mode(name), 0o6777);
+        shell(&mount.root, 1234, script);
+        assert_eq!(mode(name), 0o777, "{name}");
+    }
+    // A set-group-id bit without the group's execute bit is a lock mark: it stays.
+    fs::write(mount.path("mark"), "").unwrap();
+    std::os::unix::fs::chown(mount.path("mark"), Some(1234), Some(1234)).unwrap();
+    fs::set_permissions(mount.path("mark"), Permissions::from_mode(0o2666)).unwrap();
+    shell(&mount.root, 1234, "echo x >> mark");
+    assert_eq!(mode("mark"), 0o2666);
+}
+
+#[test]
+fn impossible_sizes_are_refused() {
+    let Some(mount) = Mount::new() else { return };
+    let file = open(&mount, "file");
+    assert_eq!(errno(file.set_len(i64::MAX as u64)), libc::EFBIG);
+    assert_eq!(errno(file.write_at(b"x", i64::MAX as u64 - 1)), libc::EFBIG);
+    assert_eq!(file.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn shared_mappings_and_reads_see_the_same() {
+    let Some(mount) = Mount::new() else { return };
+    let file = open(&mount, "file");
+    file.write_all_at(&[1; 8192], 0).unwrap();
+    let map = Map::new(&file, 8192);
+    assert_eq!(map.get(4095), 1);
+    file.write_all_at(b"W", 10).unwrap();
+    assert_eq!(map.get(10), b'W', "a write shows in the mapping");
+    map.set(5000, b'M');
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 5000).unwrap();
+    assert_eq!(byte[0], b'M', "a store shows in reads");
+    map.sync();
+    drop(map);
+    drop(file);
+    // Synchronised, so in the pool: whatever becomes of the server.
+    let mount = mount.kill().mount();
+    let bytes = fs::read(mount.path("file")).unwrap();
+    assert_eq!((bytes[10], bytes[5000], bytes[8191]), (b'W', b'M', 1));
+}
+
+/// A shared mapping of a file.
+struct Map {
+    at: *mut u8,
+    len: usize,
+}
+
+#[allow(unsafe_code)]
+impl Map {
+    fn new(file: &File, len: usize) -> Self {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place the kernel chooses touches nothing that exists.
+        let at = unsafe { mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0) };
+        Self { at: at.unwrap().cast(), len }
+    }
+
+    fn get(&self, at: usize) -> u8 {
+        assert!(at < self.len);
+        // SAFETY: inside the mapping, which lives as long as self.
+        unsafe { self.at.add(at).read_volatile() }
+    }
+
+    fn set(&self, at: usize, value: u8) {
+        assert!(at < self.len);
+        // SAFETY: inside the mapping, which is writable and not borrowed anywhere.
+        unsafe { self.at.add(at).write_volatile(value) }
+    }
+
+    fn sync(&self) {
+        // SAFETY: exactly the mapping.
+        unsafe { rustix::mm::msync(self.at.cast(), self.len, rustix::mm::MsyncFlags::SYNC) }
+            .unwrap();
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping, which nobody uses after this.
+        unsafe { rustix::mm::munmap(self.at.cast(), self.len) }.unwrap();
+    }
+}

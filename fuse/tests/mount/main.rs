@@ -1,0 +1,21 @@
+//! A pool, mounted: what programs see of it through the kernel.
+//!
+//! Each test mounts a pool of its own, served by another process (this program again,
+//! as `server_process`), so that servers can be stopped and killed.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cache;
+mod control;
+mod data;
+mod life;
+mod listing;
+mod names;
+mod support;
+mod tour;
+
+/// Not a test: the process that serves a test's mount.
+#[test]
+#[ignore = "the server of the other tests"]
+fn server_process() {
+    support::serve();
+}

@@ -1,0 +1,107 @@
+//! Contents: read, write, append, truncate, fallocate, seek.
+
+use lode_engine::{Error, FILE_MAX, Fallocate, Ino, Result};
+
+use crate::Model;
+use crate::data::Data;
+use crate::node::{Body, Node};
+
+impl Model {
+    /// Reads; fewer bytes than asked only at the end of the file. Access times stay.
+    pub fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
+        match &self.lock().node(ino)?.body {
+            Body::File(data) => Ok(data.read(offset, into)),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub fn write(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut state = self.lock();
+        let now = state.now;
+        write_at(state.node_mut(ino)?, Some(offset), bytes, now).map(|_| ())
+    }
+
+    /// Writes all of `bytes` at the end; returns where that was.
+    pub fn append(&self, ino: Ino, bytes: &[u8]) -> Result<u64> {
+        let mut state = self.lock();
+        let now = state.now;
+        write_at(state.node_mut(ino)?, None, bytes, now)
+    }
+
+    /// Allocates, punches or zeroes a range.
+    pub fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        let mut state = self.lock();
+        let now = state.now;
+        let node = state.node_mut(ino)?;
+        let data = file(node)?;
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
+        let end = end_of(offset, len)?;
+        let before = data.size();
+        match how {
+            Fallocate::Allocate { keep_size: true } => {}
+            Fallocate::Allocate { keep_size: false } => data.grow(end),
+            Fallocate::Punch | Fallocate::Zero { keep_size: true } => data.zero(offset, len),
+            Fallocate::Zero { keep_size: false } => {
+                data.zero(offset, len);
+                data.grow(end);
+            }
+        }
+        if data.size() == before {
+            node.perhaps_modified(now);
+        } else {
+            node.modified(now);
+        }
+        Ok(())
+    }
+
+    /// First offset at or after `offset` with (or without) data.
+    pub fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
+        match &self.lock().node(ino)?.body {
+            Body::File(bytes) => bytes.seek(offset, data).ok_or(Error::NotFound),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+}
+
+/// Sets the size of a file. Whether a size set to itself is a modification is left open.
+pub(crate) fn truncate(node: &mut Node, size: u64, now: i64) -> Result<()> {
+    let data = file(node)?;
+    end_of(size, 0)?;
+    let before = data.size();
+    data.truncate(size);
+    if size == before {
+        node.perhaps_modified(now);
+    } else {
+        node.modified(now);
+    }
+    Ok(())
+}
+
+fn write_at(node: &mut Node, offset: Option<u64>, bytes: &[u8], now: i64) -> Result<u64> {
+    let data = file(node)?;
+    let offset = offset.unwrap_or(data.size());
+    end_of(offset, bytes.len() as u64)?;
+    if !bytes.is_empty() {
+        data.write(offset, bytes);
+        node.modified(now);
+    }
+    Ok(offset)
+}
+
+fn file(node: &mut Node) -> Result<&mut Data> {
+    match &mut node.body {
+        Body::File(data) => Ok(data),
+        Body::Directory(_) => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid),
+    }
+}
+
+fn end_of(offset: u64, len: u64) -> Result<u64> {
+    let end = offset.checked_add(len).ok_or(Error::FileTooLarge)?;
+    if end > FILE_MAX { Err(Error::FileTooLarge) } else { Ok(end) }
+}

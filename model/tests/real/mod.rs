@@ -1,0 +1,284 @@
+//! A real tmpfs directory that takes the same operations as the model.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+use lode_engine::{Fallocate, RenameMode, mode};
+use lode_testkit::execute::Value;
+use lode_testkit::op::{Attrs, Op, Path, Target};
+use rustix::fs as sys;
+
+/// A tmpfs directory as the root of a tree.
+pub struct Tmpfs {
+    root: PathBuf,
+    open: BTreeMap<usize, File>,
+}
+
+impl Tmpfs {
+    /// A directory of its own; `None` where there is no tmpfs to write to, or no right to
+    /// change owners and make devices.
+    pub fn new(name: &str) -> Option<Self> {
+        let root = PathBuf::from(format!("/dev/shm/lode-model-{name}-{}", std::process::id()));
+        if !std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0) {
+            println!("skipped: owners and devices need root");
+            return None;
+        }
+        let _ = std::fs::remove_dir_all(&root);
+        match std::fs::create_dir(&root) {
+            Ok(()) => Some(Self { root, open: BTreeMap::new() }),
+            Err(error) => {
+                println!("skipped: no /dev/shm to write to ({error})");
+                None
+            }
+        }
+    }
+
+    /// Where a path is.
+    pub fn at(&self, path: &Path) -> PathBuf {
+        path.0.iter().fold(self.root.clone(), |at, name| at.join(OsStr::from_bytes(name)))
+    }
+
+    fn file(&self, target: &Target) -> io::Result<File> {
+        match target {
+            Target::Path(path) => {
+                let path = self.at(path);
+                // A symbolic link is not followed, a FIFO does not block: both then fail.
+                let flags = sys::OFlags::RDWR | sys::OFlags::NOFOLLOW | sys::OFlags::NONBLOCK;
+                let kind = std::fs::symlink_metadata(&path)?.file_type();
+                if !kind.is_file() {
+                    return Err(io::Error::from_raw_os_error(22));
+                }
+                Ok(sys::open(&path, flags, sys::Mode::empty())?.into())
+            }
+            Target::Handle(slot) => {
+                let file = self.open.get(slot).ok_or(io::Error::from_raw_os_error(22))?;
+                file.try_clone()
+            }
+        }
+    }
+
+    fn data_file(&self, target: &Target) -> io::Result<File> {
+        let file = self.file(target)?;
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::from_raw_os_error(22)) }
+    }
+
+    fn stat(&self, target: &Target) -> io::Result<Metadata> {
+        match target {
+            Target::Path(path) => std::fs::symlink_metadata(self.at(path)),
+            Target::Handle(_) => self.file(target)?.metadata(),
+        }
+    }
+
+    /// Does an operation.
+    pub fn apply(&mut self, op: &Op) -> io::Result<Value> {
+        match op {
+            Op::Create { path, mode, rdev } => self.create(path, *mode, *rdev),
+            Op::Symlink { path, target } => {
+                let at = self.at(path);
+                std::os::unix::fs::symlink(OsStr::from_bytes(target), &at)?;
+                std::os::unix::fs::lchown(&at, Some(3), Some(5))?;
+                self.value(&Target::Path(path.clone()))
+            }
+            Op::Link { from: Target::Path(from), to } => {
+                let flags = sys::AtFlags::empty();
+                sys::linkat(sys::CWD, self.at(from), sys::CWD, self.at(to), flags)?;
+                self.value(&Target::Path(to.clone()))
+            }
+            Op::Unlink { path } => done(sys::unlink(self.at(path))),
+            Op::Rmdir { path } => done(sys::rmdir(self.at(path))),
+            Op::Rename { from, to, how } => {
+                let flags = match how {
+                    RenameMode::Replace => sys::RenameFlags::empty(),
+                    RenameMode::NoReplace => sys::RenameFlags::NOREPLACE,
+                    RenameMode::Exchange => sys::RenameFlags::EXCHANGE,
+                };
+                done(sys::renameat_with(sys::CWD, self.at(from), sys::CWD, self.at(to), flags))
+            }
+            Op::Stat { of } => self.value(of),
+            Op::Readlink { path } => {
+                Ok(Value::Bytes(std::fs::read_link(self.at(path))?.into_os_string().into_vec()))
+            }
+            Op::List { path } => self.list(path).map(Value::Names),
+            Op::Open { path, slot } => {
+                let file = self.file(&Target::Path(path.clone()))?;
+                self.open.insert(*slot, file);
+                Ok(Value::Done)
+            }
+            Op::Close { slot } => {
+                self.open.remove(slot).ok_or(io::Error::from_raw_os_error(22))?;
+                Ok(Value::Done)
+            }
+            _ => self.apply_to_file(op),
+        }
+    }
+
+    fn create(&self, path: &Path, bits: u32, rdev: u64) -> io::Result<Value> {
+        let at = self.at(path);
+        let permissions = sys::Mode::from_raw_mode(bits & 0o777);
+        match bits & mode::TYPE {
+            mode::DIRECTORY => sys::mkdir(&at, permissions)?,
+            kind => {
+                let kind = sys::FileType::from_raw_mode(kind);
+                let device = sys::makedev((rdev >> 32) as u32, rdev as u32);
+                sys::mknodat(sys::CWD, &at, kind, permissions, device)?;
+            }
+        }
+        std::os::unix::fs::lchown(&at, Some(3), Some(5))?;
+        std::fs::set_permissions(&at, PermissionsExt::from_mode(bits & 0o777))?;
+        self.value(&Target::Path(path.clone()))
+    }
+
+    fn apply_to_file(&mut self, op: &Op) -> io::Result<Value> {
+        match op {
+            Op::SetAttr { of, attrs } => self.setattr(of, attrs),
+            Op::Write { to, offset, data } => {
+                self.data_file(to)?.write_all_at(&data.bytes(), *offset)?;
+                Ok(Value::Done)
+            }
+            Op::Append { to, data } => {
+                let file = self.data_file(to)?;
+                let size = file.metadata()?.len();
+                file.write_all_at(&data.bytes(), size)?;
+                Ok(Value::Offset(size))
+            }
+            Op::Read { from, offset, len } => {
+                let mut bytes = vec![0; *len as usize];
+                let got = self.data_file(from)?.read_at(&mut bytes, *offset)?;
+                bytes.truncate(got);
+                Ok(Value::Bytes(bytes))
+            }
+            Op::Fallocate { of, how, offset, len } => {
+                let file = self.data_file(of)?;
+                self.fallocate(&file, *how, *offset, *len).map(|()| Value::Done)
+            }
+            Op::Fsync { of } => self.stat(of).map(|_| Value::Done),
+            _ => Err(io::Error::from_raw_os_error(22)),
+        }
+    }
+
+    /// tmpfs has no FALLOC_FL_ZERO_RANGE: punching and growing is the same.
+    fn fallocate(&self, file: &File, how: Fallocate, offset: u64, len: u64) -> io::Result<()> {
+        use sys::FallocateFlags as Flags;
+        let punch = Flags::PUNCH_HOLE | Flags::KEEP_SIZE;
+        match how {
+            Fallocate::Allocate { keep_size: false } => {
+                sys::fallocate(file, Flags::empty(), offset, len)?
+            }
+            Fallocate::Allocate { keep_size: true } => {
+                sys::fallocate(file, Flags::KEEP_SIZE, offset, len)?
+            }
+            Fallocate::Punch | Fallocate::Zero { keep_size: true } => {
+                sys::fallocate(file, punch, offset, len)?
+            }
+            Fallocate::Zero { keep_size: false } => {
+                sys::fallocate(file, punch, offset, len)?;
+                if file.metadata()?.len() < offset + len {
+                    file.set_len(offset + len)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn setattr(&self, of: &Target, attrs: &Attrs) -> io::Result<Value> {
+        let at = match of {
+            Target::Path(path) => self.at(path),
+            Target::Handle(slot) => {
+                let file = self.open.get(slot).ok_or(io::Error::from_raw_os_error(22))?;
+                PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+            }
+        };
+        let metadata = self.stat(of)?;
+        if let Some(size) = attrs.size {
+            self.data_file(of)?.set_len(size)?;
+        }
+        // The mode of a symbolic link can't be changed in Linux; the test does not ask.
+        if let Some(bits) = attrs.mode
+            && !metadata.file_type().is_symlink()
+        {
+            std::fs::set_permissions(&at, PermissionsExt::from_mode(bits))?;
+        }
+        let follow = matches!(of, Target::Handle(_));
+        if attrs.uid.is_some() || attrs.gid.is_some() {
+            let chown = if follow { std::os::unix::fs::chown } else { std::os::unix::fs::lchown };
+            chown(&at, attrs.uid, attrs.gid)?;
+        }
+        let time = |ns: Option<i64>| match ns {
+            Some(ns) => sys::Timespec {
+                tv_sec: ns.div_euclid(1_000_000_000),
+                tv_nsec: ns.rem_euclid(1_000_000_000),
+            },
+            None => sys::Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT },
+        };
+        if attrs.atime.is_some() || attrs.mtime.is_some() {
+            let times = sys::Timestamps {
+                last_access: time(attrs.atime),
+                last_modification: time(attrs.mtime),
+            };
+            let flags = if follow { sys::AtFlags::empty() } else { sys::AtFlags::SYMLINK_NOFOLLOW };
+            sys::utimensat(sys::CWD, &at, &times, flags)?;
+        }
+        self.value(of)
+    }
+
+    fn value(&self, of: &Target) -> io::Result<Value> {
+        Ok(value(&self.stat(of)?))
+    }
+
+    /// A listing, sorted.
+    pub fn list(&self, path: &Path) -> io::Result<Vec<(Vec<u8>, u32)>> {
+        let mut names = Vec::new();
+        let at = self.at(path);
+        if std::fs::symlink_metadata(&at)?.is_symlink() {
+            return Err(io::Error::from_raw_os_error(20));
+        }
+        for entry in std::fs::read_dir(at)? {
+            let entry = entry?;
+            names.push((entry.file_name().into_vec(), kind_of(&entry.file_type()?)));
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+fn done(result: rustix::io::Result<()>) -> io::Result<Value> {
+    Ok(result.map(|()| Value::Done)?)
+}
+
+/// Type bits of a mode.
+pub fn kind_of(kind: &std::fs::FileType) -> u32 {
+    match () {
+        () if kind.is_dir() => mode::DIRECTORY,
+        () if kind.is_symlink() => mode::SYMLINK,
+        () if kind.is_fifo() => mode::FIFO,
+        () if kind.is_socket() => mode::SOCKET,
+        () if kind.is_block_device() => mode::BLOCK,
+        () if kind.is_char_device() => mode::CHARACTER,
+        () => mode::FILE,
+    }
+}
+
+/// What of `stat` is compared.
+pub fn value(metadata: &Metadata) -> Value {
+    let device = metadata.rdev();
+    Value::Attr {
+        mode: metadata.mode(),
+        links: metadata.nlink() as u32,
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        rdev: (u64::from(sys::major(device)) << 32) | u64::from(sys::minor(device)),
+        size: if metadata.is_dir() { 0 } else { metadata.len() },
+    }
+}

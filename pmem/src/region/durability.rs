@@ -1,0 +1,85 @@
+//! What a region's fences are worth.
+
+use core::fmt;
+
+use super::RegionKind;
+use crate::flush::{FlushStrategy, WriteBack};
+
+/// The worst event that what was fenced survives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Durability {
+    /// Gone when the region is closed.
+    None,
+    /// Survives the death of the process, not that of the system.
+    ProcessCrash,
+    /// Survives a crash of the operating system, not a power failure.
+    KernelCrash,
+    /// Survives a power failure.
+    Power,
+}
+
+impl Durability {
+    /// The class of a region of `kind` that is stored to by `strategy`.
+    /// `caches_survive` says that the CPU's caches survive a power failure.
+    ///
+    /// An ordinary file under `msync` is worth what the disk below it is.
+    pub(crate) fn of(kind: RegionKind, strategy: FlushStrategy, caches_survive: bool) -> Self {
+        let unflushed =
+            matches!(strategy, FlushStrategy::Instructions { write_back: WriteBack::None, .. });
+        match (kind, strategy) {
+            (RegionKind::Anonymous, _) => Self::None,
+            (RegionKind::Tmpfs | RegionKind::Hugetlb, _) => Self::ProcessCrash,
+            (RegionKind::DeviceDax | RegionKind::DaxFile, _) if unflushed && !caches_survive => {
+                Self::KernelCrash
+            }
+            (RegionKind::DeviceDax | RegionKind::DaxFile, _) => Self::Power,
+            (RegionKind::File, FlushStrategy::Msync) => Self::Power,
+            // The page cache keeps it, and nobody says when the disk gets it.
+            (RegionKind::File, FlushStrategy::Instructions { .. }) => Self::ProcessCrash,
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::ProcessCrash => "process crash",
+            Self::KernelCrash => "kernel crash",
+            Self::Power => "power",
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_of_each_kind() {
+        let flushed: FlushStrategy = "sse2+clflush".parse().unwrap();
+        let unflushed: FlushStrategy = "sse2+none".parse().unwrap();
+        let msync = FlushStrategy::Msync;
+        let classes = [
+            (RegionKind::DaxFile, flushed, false, "power"),
+            (RegionKind::DaxFile, unflushed, true, "power"),
+            (RegionKind::DaxFile, unflushed, false, "kernel crash"),
+            (RegionKind::DaxFile, msync, false, "power"),
+            (RegionKind::DeviceDax, flushed, false, "power"),
+            (RegionKind::DeviceDax, unflushed, false, "kernel crash"),
+            (RegionKind::File, msync, false, "power"),
+            (RegionKind::File, flushed, false, "process crash"),
+            (RegionKind::Tmpfs, flushed, false, "process crash"),
+            (RegionKind::Tmpfs, msync, false, "process crash"),
+            (RegionKind::Hugetlb, flushed, false, "process crash"),
+            (RegionKind::Anonymous, flushed, true, "none"),
+        ];
+        for (kind, strategy, caches_survive, text) in classes {
+            let class = Durability::of(kind, strategy, caches_survive);
+            assert_eq!(class.to_string(), text, "{kind} {strategy}");
+        }
+        assert!(Durability::None < Durability::ProcessCrash);
+        assert!(Durability::KernelCrash < Durability::Power);
+    }
+}

@@ -1,0 +1,270 @@
+//! The mapped region as a [`Medium`].
+//!
+//! What this file guarantees: no load or store leaves the region, whatever the
+//! caller asks for; every store is seen by the guard before and, under `msync`, by
+//! the list of what is dirty after.
+
+use core::fmt;
+use std::path::{Path, PathBuf};
+
+use super::dirty::Dirty;
+use super::lock::Locked;
+use super::mapping::Mapping;
+use super::{Durability, RegionKind};
+use crate::fault::load;
+use crate::flush::{FlushStrategy, x86};
+use crate::windows::{Guard, MappedWindow, WindowMode};
+use crate::{LINE_BYTES, Line, MediaError, Medium};
+
+const WORD_BYTES: u64 = 8;
+
+/// A region in this process's address space: a file, a device or memory.
+///
+/// A load from memory that is bad, or that was cut off the file by somebody else,
+/// gives [`MediaError::Poisoned`]; a store there kills the process by SIGBUS. A
+/// child of `fork` does not inherit the mapping.
+#[derive(Debug)]
+pub struct Mapped {
+    // Dropped in this order: unmapped, then the key given back, then the lock.
+    pub(super) mapping: Mapping,
+    pub(super) bytes: u64,
+    /// 0 if read-only.
+    pub(super) bytes_writable: u64,
+    pub(super) strategy: FlushStrategy,
+    pub(super) guard: Guard,
+    pub(super) dirty: Option<Dirty>,
+    pub(super) page_bytes: u64,
+    pub(super) kind: RegionKind,
+    pub(super) durability: Durability,
+    pub(super) path: Option<PathBuf>,
+    pub(super) _locked: Option<Locked>,
+}
+
+impl Mapped {
+    /// What it is made of.
+    pub fn kind(&self) -> RegionKind {
+        self.kind
+    }
+
+    /// How stores reach the memory.
+    pub fn strategy(&self) -> FlushStrategy {
+        self.strategy
+    }
+
+    /// What guards it against stores outside windows.
+    pub fn window_mode(&self) -> WindowMode {
+        self.guard.mode()
+    }
+
+    /// The worst event that what was fenced survives.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Whether it was opened for loads alone.
+    pub fn is_read_only(&self) -> bool {
+        self.bytes_writable == 0
+    }
+
+    /// Bytes of the pages that it is mapped and guarded in.
+    pub fn page_bytes(&self) -> u64 {
+        self.page_bytes
+    }
+
+    /// The file or device, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Calls of `msync` that fences have made.
+    pub fn msync_calls(&self) -> u64 {
+        self.dirty.as_ref().map_or(0, Dirty::calls)
+    }
+
+    /// Where the region is in this process's address space: for what must name its
+    /// memory to the system or to another library. Stores through it outside windows
+    /// are what the guard is there to stop.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.mapping.base()
+    }
+
+    /// Where a store of this window to `at .. at + len` goes.
+    #[inline(always)]
+    #[track_caller]
+    fn target(&self, window: &mut MappedWindow, at: u64, len: u64) -> *mut u8 {
+        let end = at.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.bytes_writable),
+            "store of {len} bytes at {at:#x} outside the writable region"
+        );
+        self.guard.before_store(window, at, len);
+        self.mapping.base().wrapping_add(at as usize)
+    }
+
+    #[inline(always)]
+    fn stored(&self, at: u64) {
+        if let Some(dirty) = &self.dirty {
+            dirty.mark(at);
+        }
+    }
+
+    #[cold]
+    fn msync(&self) {
+        if let Some(dirty) = &self.dirty {
+            let outcome = dirty.sync(|at, len| self.mapping.msync(at, len));
+            // There is no honest way on: the caller is about to promise durability.
+            assert!(outcome.is_ok(), "msync of a region failed: {outcome:?}");
+        }
+    }
+}
+
+impl Medium for Mapped {
+    type Window = MappedWindow;
+
+    #[inline]
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline]
+    fn open(&self) -> MappedWindow {
+        self.guard.open()
+    }
+
+    #[inline]
+    fn close(&self, window: &mut MappedWindow) {
+        self.guard.close(window);
+    }
+
+    #[inline]
+    fn load_word(&self, at: u64) -> Result<u64, MediaError> {
+        let end = at.checked_add(WORD_BYTES);
+        if end.is_none_or(|end| end > self.bytes) {
+            let len = WORD_BYTES;
+            return Err(MediaError::OutOfBounds { at, len });
+        }
+        // SAFETY: the word is in the mapping; opening a region installs the handler.
+        unsafe { load::word(self.mapping.base(), at) }
+    }
+
+    #[inline]
+    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
+        let len = into.len() as u64;
+        let end = at.checked_add(len);
+        if end.is_none_or(|end| end > self.bytes) {
+            return Err(MediaError::OutOfBounds { at, len });
+        }
+        // SAFETY: the bytes are in the mapping; opening a region installs the handler.
+        unsafe { load::bytes(self.mapping.base(), at, into) }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_word(&self, window: &mut MappedWindow, at: u64, value: u64) {
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        let to = self.target(window, at, WORD_BYTES);
+        // SAFETY: an aligned word of the mapping.
+        unsafe { x86::store_word(to, value) };
+        self.stored(at);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_bytes(&self, window: &mut MappedWindow, at: u64, bytes: &[u8]) {
+        let in_word = WORD_BYTES - at % WORD_BYTES;
+        assert!(bytes.len() as u64 <= in_word, "bytes beyond the word at {at:#x}");
+        let to = self.target(window, at, bytes.len() as u64);
+        for (i, &byte) in bytes.iter().enumerate() {
+            // SAFETY: a byte of the mapping.
+            unsafe { x86::store_byte(to.wrapping_add(i), byte) };
+        }
+        self.stored(at);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_line(&self, window: &mut MappedWindow, at: u64, line: &Line) {
+        let len = LINE_BYTES as u64;
+        assert!(at.is_multiple_of(len), "line store at unaligned offset {at:#x}");
+        let to = self.target(window, at, len);
+        match self.strategy {
+            // SAFETY: an aligned line of the mapping; the CPU was asked for the instruction.
+            FlushStrategy::Instructions { line_store, .. } => unsafe {
+                x86::stream_lines(line_store, to, std::slice::from_ref(&line.0));
+            },
+            FlushStrategy::Msync => {
+                // SAFETY: an aligned line of the mapping.
+                unsafe { x86::store_line(to, line) };
+                self.stored(at);
+            }
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_lines(&self, window: &mut MappedWindow, at: u64, lines: &[[u8; LINE_BYTES]]) {
+        let FlushStrategy::Instructions { line_store, .. } = self.strategy else {
+            for (i, line) in lines.iter().enumerate() {
+                self.store_line(window, at + (i * LINE_BYTES) as u64, &Line(*line));
+            }
+            return;
+        };
+        assert!(at.is_multiple_of(LINE_BYTES as u64), "line store at unaligned offset {at:#x}");
+        let to = self.target(window, at, lines.as_flattened().len() as u64);
+        // SAFETY: aligned lines of the mapping; the CPU was asked for the instruction.
+        unsafe { x86::stream_lines(line_store, to, lines) };
+    }
+
+    #[inline]
+    #[track_caller]
+    fn stream_word(&self, window: &mut MappedWindow, at: u64, value: u64) {
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        let to = self.target(window, at, WORD_BYTES);
+        match self.strategy {
+            // SAFETY: an aligned word of the mapping.
+            FlushStrategy::Instructions { .. } => unsafe { x86::stream_word(to, value) },
+            FlushStrategy::Msync => {
+                // SAFETY: an aligned word of the mapping.
+                unsafe { x86::store_word(to, value) };
+                self.stored(at);
+            }
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn write_back(&self, at: u64) {
+        assert!(at < self.bytes, "write-back at {at:#x} outside the region");
+        if let FlushStrategy::Instructions { write_back, .. } = self.strategy {
+            let line = self.mapping.base().wrapping_add(at as usize);
+            // SAFETY: an address of the mapping; the CPU was asked for the instruction.
+            unsafe { x86::write_back(write_back, line) };
+        }
+    }
+
+    #[inline]
+    fn fence(&self) {
+        match self.strategy {
+            FlushStrategy::Instructions { .. } => x86::fence(),
+            FlushStrategy::Msync => self.msync(),
+        }
+    }
+}
+
+/// What a region says of itself wherever it is printed:
+/// `tmpfs file /dev/shm/pool, 67108864 bytes, avx512+clwb, windows: key, durability: process crash`.
+impl fmt::Display for Mapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if let Some(path) = &self.path {
+            write!(f, " {}", path.display())?;
+        }
+        write!(f, ", {} bytes, {}", self.bytes, self.strategy)?;
+        if self.is_read_only() {
+            write!(f, ", read-only")?;
+        } else {
+            write!(f, ", windows: {}", self.window_mode())?;
+        }
+        write!(f, ", durability: {}", self.durability)
+    }
+}

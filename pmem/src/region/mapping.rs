@@ -1,0 +1,107 @@
+//! A piece of address space, given back when dropped.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+/// A mapping that belongs to this process alone: no child of `fork` inherits it.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    /// Where it is mapped: not in a child.
+    process: u32,
+}
+
+impl Mapping {
+    /// Maps `len` bytes of `file`. Returns also whether that is `MAP_SYNC`: stores
+    /// that have reached the memory are durable without the file system's help.
+    pub(super) fn of_file(
+        file: &File,
+        len: usize,
+        rights: libc::c_int,
+        try_sync: bool,
+    ) -> io::Result<(Self, bool)> {
+        let fd = file.as_raw_fd();
+        if try_sync {
+            let flags = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;
+            match Self::map(len, rights, flags, fd) {
+                Ok(mapping) => return Ok((mapping, true)),
+                // Not DAX, or a kernel from before MAP_SYNC.
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((Self::map(len, rights, libc::MAP_SHARED, fd)?, false))
+    }
+
+    /// Maps `len` bytes of memory.
+    pub(super) fn anonymous(len: usize, rights: libc::c_int) -> io::Result<Self> {
+        Self::map(len, rights, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    fn map(
+        len: usize,
+        rights: libc::c_int,
+        flags: libc::c_int,
+        fd: libc::c_int,
+    ) -> io::Result<Self> {
+        // SAFETY: no address is asked for, so no other mapping is touched.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let process = std::process::id();
+        let mapping = Self { base, len, process };
+        // SAFETY: the mapping is ours.
+        if unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(mapping)
+    }
+
+    /// Asks for huge pages; not getting them is no error.
+    pub(super) fn prefer_huge_pages(&self) {
+        // SAFETY: advice about a mapping of ours, which changes none of its bytes.
+        unsafe {
+            libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE);
+        }
+    }
+
+    /// Writes the dirty pages among `len` bytes from page `at` to the disk.
+    pub(super) fn msync(&self, at: u64, len: u64) -> io::Result<()> {
+        assert!(at + len <= self.len as u64, "msync outside a mapping");
+        let start = self.base.as_ptr().wrapping_add(at as usize);
+        // SAFETY: the range is in a mapping of ours.
+        match unsafe { libc::msync(start.cast(), len as usize, libc::MS_SYNC) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            // SAFETY: the mapping is ours, and whatever used it is gone.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+// SAFETY: a mapping is an address range of the whole process.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; what is done with the bytes is up to who stores and loads.
+unsafe impl Sync for Mapping {}

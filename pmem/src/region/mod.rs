@@ -1,0 +1,22 @@
+//! Regions: mapped files, devices and memory as a [`crate::Medium`].
+//!
+//! * `kind`, `options`, `error`, `durability`: the words.
+//! * `open`: from a path to a mapping. `lock`: one user at a time. `space`: no holes.
+//! * `mapping`: address space. `mapped`: the medium. `dirty`: what `msync` must write.
+
+mod dirty;
+mod durability;
+mod error;
+mod kind;
+mod lock;
+mod mapped;
+mod mapping;
+mod open;
+mod options;
+mod space;
+
+pub use durability::Durability;
+pub use error::RegionError;
+pub use kind::RegionKind;
+pub use mapped::Mapped;
+pub use options::RegionOptions;

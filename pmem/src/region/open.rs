@@ -1,0 +1,336 @@
+//! From a path to a [`Mapped`]: open, lock, look what it is, allocate, map, guard.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::dirty::Dirty;
+use super::kind::{PAGE_BYTES, Source};
+use super::lock::Locked;
+use super::mapping::Mapping;
+use super::{Durability, Mapped, RegionError, RegionKind, RegionOptions, lock, space};
+use crate::fault::{self, Handled};
+use crate::flush::{CpuFeatures, FlushStrategy};
+use crate::windows::key::{Key, NoKey};
+use crate::windows::protect::Protect;
+use crate::windows::{Guard, WindowMode};
+
+impl Mapped {
+    /// Opens the file or device at `path` as a region.
+    ///
+    /// The region is the whole file, less what is beyond its last whole page. It is
+    /// locked: for this region alone, or among readers if `options` say read-only.
+    /// Holes of the file are allocated, so that no store finds the disk full.
+    pub fn open(path: impl AsRef<Path>, options: &RegionOptions) -> Result<Self, RegionError> {
+        let path = path.as_ref();
+        let guard = check(options)?;
+        let file = open_file(path, options.read_only)?;
+        let locked = lock::lock(file, path, options.read_only)?;
+        let source = Source::of(locked.file(), path)?;
+        let bytes = source.bytes - source.bytes % source.page_bytes;
+        if bytes == 0 {
+            return Err(RegionError::TooSmall {
+                path: path.to_owned(),
+                bytes: source.bytes,
+                bytes_min: source.page_bytes,
+            });
+        }
+        if !options.read_only && !source.is_device {
+            space::allocate(locked.file(), path, bytes)?;
+        }
+        map_file(locked, path, &source, bytes, options, guard)
+    }
+
+    /// Creates a file of `bytes` bytes (rounded up to whole pages, huge ones in
+    /// hugetlbfs) at `path`, with all of its space, and opens it as a region of zeros.
+    ///
+    /// What exists already is replaced if `force` says so, and not in use. A device
+    /// exists always; it keeps its contents, and `bytes` may be 0 for all of it.
+    pub fn create(
+        path: impl AsRef<Path>,
+        bytes: u64,
+        options: &RegionOptions,
+        force: bool,
+    ) -> Result<Self, RegionError> {
+        let path = path.as_ref();
+        if options.read_only {
+            return Err(RegionError::CreateReadOnly);
+        }
+        // Before anything is replaced.
+        let guard = check(options)?;
+        let (file, is_new) = create_file(path, force)?;
+        let outcome = create_in(file, path, bytes, options, guard);
+        // Somebody who was faster with the lock owns the file.
+        if is_new && !matches!(outcome, Ok(_) | Err(RegionError::Busy { .. })) {
+            // What went wrong first is what the caller needs to know.
+            std::fs::remove_file(path).ok();
+        }
+        outcome
+    }
+
+    /// A region of `bytes` bytes (rounded up to whole pages) of zeroed memory.
+    pub fn anonymous(bytes: u64, options: &RegionOptions) -> Result<Self, RegionError> {
+        let path = Path::new("anonymous memory");
+        let bytes = round_up(bytes, PAGE_BYTES, path)?;
+        let kind = RegionKind::Anonymous;
+        let guard = check(options)?;
+        let strategy = choose_strategy(kind, options, false)?;
+        install_handlers(&guard, path)?;
+        let len = address_space(bytes, path)?;
+        let mapping = Mapping::anonymous(len, guard.rights(options.read_only))
+            .map_err(|source| RegionError::io("mapping", path, source))?;
+        mapping.prefer_huge_pages();
+        Ok(Mapped {
+            guard: guard.attach(&mapping, PAGE_BYTES, path)?,
+            mapping,
+            bytes,
+            page_bytes: PAGE_BYTES,
+            bytes_writable: if options.read_only { 0 } else { bytes },
+            kind,
+            strategy,
+            durability: Durability::of(kind, strategy, false),
+            dirty: None,
+            path: None,
+            _locked: None,
+        })
+    }
+}
+
+/// Never waits (for the other end of a pipe) and never takes a terminal over.
+const OPEN_FLAGS: libc::c_int = libc::O_NONBLOCK | libc::O_NOCTTY;
+
+fn open_file(path: &Path, read_only: bool) -> Result<File, RegionError> {
+    let opened =
+        OpenOptions::new().read(true).write(!read_only).custom_flags(OPEN_FLAGS).open(path);
+    opened.map_err(|source| match source.kind() {
+        ErrorKind::IsADirectory => RegionError::NotARegion { path: path.to_owned() },
+        _ => RegionError::io("opening", path, source),
+    })
+}
+
+fn create_file(path: &Path, force: bool) -> Result<(File, bool), RegionError> {
+    let created = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .custom_flags(OPEN_FLAGS)
+        .open(path);
+    match created {
+        Ok(file) => Ok((file, true)),
+        Err(source) if source.kind() == ErrorKind::AlreadyExists && force => {
+            Ok((open_file(path, false)?, false))
+        }
+        Err(source) if source.kind() == ErrorKind::AlreadyExists => {
+            Err(RegionError::Exists { path: path.to_owned() })
+        }
+        Err(source) => Err(RegionError::io("creating", path, source)),
+    }
+}
+
+fn create_in(
+    file: File,
+    path: &Path,
+    bytes: u64,
+    options: &RegionOptions,
+    guard: ChosenGuard,
+) -> Result<Mapped, RegionError> {
+    let locked = lock::lock(file, path, false)?;
+    let file = locked.file();
+    let source = Source::of(file, path)?;
+    if source.is_device {
+        let whole = source.bytes - source.bytes % source.page_bytes;
+        let bytes = match bytes {
+            0 => whole,
+            some => round_up(some, source.page_bytes, path)?,
+        };
+        if bytes == 0 || bytes > whole {
+            return Err(RegionError::TooSmall {
+                path: path.to_owned(),
+                bytes: source.bytes,
+                bytes_min: bytes.max(source.page_bytes),
+            });
+        }
+        return map_file(locked, path, &source, bytes, options, guard);
+    }
+    let bytes = round_up(bytes, source.page_bytes, path)?;
+    let io = |error| RegionError::io("sizing", path, error);
+    // First to nothing, so that what was there is gone.
+    file.set_len(0).map_err(io)?;
+    file.set_len(bytes).map_err(io)?;
+    space::allocate(file, path, bytes)?;
+    file.sync_all().map_err(io)?;
+    sync_directory(path).map_err(io)?;
+    map_file(locked, path, &source, bytes, options, guard)
+}
+
+/// Makes the name of a new file durable.
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match File::open(directory)?.sync_all() {
+        // A file system that has no such thing as a durable name.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+fn map_file(
+    locked: Locked,
+    path: &Path,
+    source: &Source,
+    bytes: u64,
+    options: &RegionOptions,
+    guard: ChosenGuard,
+) -> Result<Mapped, RegionError> {
+    install_handlers(&guard, path)?;
+    let len = address_space(bytes, path)?;
+    let try_sync = matches!(source.kind, RegionKind::File | RegionKind::DeviceDax);
+    let (mapping, is_sync) =
+        Mapping::of_file(locked.file(), len, guard.rights(options.read_only), try_sync)
+            .map_err(|source| RegionError::io("mapping", path, source))?;
+    let kind = match source.kind {
+        RegionKind::File if is_sync => RegionKind::DaxFile,
+        kind => kind,
+    };
+    if kind == RegionKind::Tmpfs {
+        mapping.prefer_huge_pages();
+    }
+    let caches_survive = source.caches_survive();
+    let strategy = choose_strategy(kind, options, caches_survive)?;
+    let dirty = match strategy {
+        FlushStrategy::Instructions { .. } => None,
+        FlushStrategy::Msync => {
+            let dirty = Dirty::new(bytes, source.page_bytes);
+            Some(dirty.ok_or_else(|| too_large(bytes, path))?)
+        }
+    };
+    Ok(Mapped {
+        guard: guard.attach(&mapping, source.page_bytes, path)?,
+        mapping,
+        bytes,
+        page_bytes: source.page_bytes,
+        bytes_writable: if options.read_only { 0 } else { bytes },
+        kind,
+        strategy,
+        durability: Durability::of(kind, strategy, caches_survive),
+        dirty,
+        path: Some(PathBuf::from(path)),
+        _locked: Some(locked),
+    })
+}
+
+fn install_handlers(guard: &ChosenGuard, path: &Path) -> Result<(), RegionError> {
+    let failed = |source| RegionError::io("installing a signal handler for", path, source);
+    fault::install(Handled::Bus).map_err(failed)?;
+    match guard {
+        ChosenGuard::Key(_) => fault::install(Handled::Segv).map_err(failed),
+        ChosenGuard::Mprotect | ChosenGuard::None => Ok(()),
+    }
+}
+
+/// What can be said of the options whatever the region is, and the guard.
+fn check(options: &RegionOptions) -> Result<ChosenGuard, RegionError> {
+    if let Some(strategy) = options.flush
+        && let Some(missing) = strategy.missing_on(CpuFeatures::get())
+    {
+        return Err(RegionError::NoSuchInstruction { strategy, missing });
+    }
+    ChosenGuard::choose(options)
+}
+
+/// The strategy asked for, which the CPU has, if the region can do it, or the best.
+fn choose_strategy(
+    kind: RegionKind,
+    options: &RegionOptions,
+    caches_survive: bool,
+) -> Result<FlushStrategy, RegionError> {
+    let Some(strategy) = options.flush else {
+        return Ok(match kind {
+            RegionKind::File => FlushStrategy::Msync,
+            _ => FlushStrategy::best(CpuFeatures::get(), caches_survive),
+        });
+    };
+    let has_msync = !matches!(kind, RegionKind::Anonymous | RegionKind::DeviceDax);
+    if strategy == FlushStrategy::Msync && !has_msync {
+        return Err(RegionError::NoMsync { kind });
+    }
+    Ok(strategy)
+}
+
+/// A [`Guard`] before there is a mapping.
+enum ChosenGuard {
+    Key(Key),
+    Mprotect,
+    None,
+}
+
+impl ChosenGuard {
+    fn choose(options: &RegionOptions) -> Result<Self, RegionError> {
+        if options.read_only {
+            // Nothing can store into it anyway.
+            return Ok(Self::None);
+        }
+        match options.windows {
+            Some(WindowMode::Key) => match Key::allocate() {
+                Ok(key) => Ok(Self::Key(key)),
+                Err(why) => Err(RegionError::NoWindows {
+                    mode: WindowMode::Key,
+                    why: match why {
+                        NoKey::Unsupported => "this CPU or kernel has no protection keys",
+                        NoKey::AllInUse => "all protection keys of this process are in use",
+                    },
+                }),
+            },
+            Some(WindowMode::Mprotect) => Ok(Self::Mprotect),
+            Some(WindowMode::None) => Ok(Self::None),
+            None => Ok(Key::allocate().map_or(Self::None, Self::Key)),
+        }
+    }
+
+    /// The rights to map with: closed from the start where there is a guard.
+    fn rights(&self, read_only: bool) -> libc::c_int {
+        match self {
+            Self::None if !read_only => libc::PROT_READ | libc::PROT_WRITE,
+            _ => libc::PROT_READ,
+        }
+    }
+
+    fn attach(self, mapping: &Mapping, page_bytes: u64, path: &Path) -> Result<Guard, RegionError> {
+        match self {
+            Self::Key(key) => {
+                // SAFETY: the mapping is ours.
+                let guarded = unsafe { key.guard(mapping.base(), mapping.len()) };
+                guarded.map_err(|source| RegionError::io("guarding", path, source))?;
+                Ok(Guard::Key(key))
+            }
+            // SAFETY: the mapping goes where the guard goes, and is dropped with it.
+            Self::Mprotect => {
+                Ok(Guard::Mprotect(unsafe { Protect::new(mapping.base(), page_bytes) }))
+            }
+            Self::None => Ok(Guard::None),
+        }
+    }
+}
+
+fn round_up(bytes: u64, page_bytes: u64, path: &Path) -> Result<u64, RegionError> {
+    if bytes == 0 {
+        return Err(RegionError::TooSmall { path: path.to_owned(), bytes, bytes_min: page_bytes });
+    }
+    bytes.checked_next_multiple_of(page_bytes).ok_or_else(|| too_large(bytes, path))
+}
+
+fn address_space(bytes: u64, path: &Path) -> Result<usize, RegionError> {
+    let len = usize::try_from(bytes).ok();
+    len.filter(|&len| isize::try_from(len).is_ok()).ok_or_else(|| too_large(bytes, path))
+}
+
+fn too_large(bytes: u64, path: &Path) -> RegionError {
+    RegionError::TooLarge {
+        path: path.to_owned(),
+        bytes,
+        bytes_max: (u64::from(u32::MAX) + 1) * PAGE_BYTES - 1,
+    }
+}

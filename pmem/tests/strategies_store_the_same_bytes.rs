@@ -1,0 +1,107 @@
+//! Each flush strategy that the CPU has leaves the same bytes; others are refused.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{PAGE, noise, shm};
+use lode_pmem::{Counters, Door, FlushStrategy, Line, Mapped, RegionError, RegionOptions};
+
+fn region(strategy: FlushStrategy) -> Door<Mapped> {
+    let directory = shm();
+    let options = RegionOptions::new().flush(strategy);
+    let region = Mapped::create(directory.path().join("pool"), PAGE, &options, false).unwrap();
+    assert_eq!(region.strategy(), strategy);
+    Door::new(region)
+}
+
+#[test]
+fn streamed_and_stored_at_every_alignment_and_length() {
+    let counters = Counters::new();
+    for strategy in FlushStrategy::available() {
+        let door = region(strategy);
+        let mut expected = vec![0; 512];
+        for at in 0..64 {
+            for len in 0..=200 {
+                let new = noise(len, (at * 1000 + len) as u64);
+                let mut window = door.window(3 * len as u64, &counters);
+                window.copy_nt(at as u64, &new);
+                window.zero_nt(at as u64 + 64, len as u64);
+                window.store(at as u64 + 128, &new);
+                window.flush(at as u64 + 128, len as u64);
+                drop(window);
+                door.fence(&counters);
+                expected[at..at + len].copy_from_slice(&new);
+                expected[at + 64..at + 64 + len].fill(0);
+                expected[at + 128..at + 128 + len].copy_from_slice(&new);
+                let mut found = vec![0; 512];
+                door.load(0, &mut found).unwrap();
+                assert!(found == expected, "{strategy}: {len} bytes at {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_and_words() {
+    let counters = Counters::new();
+    for strategy in FlushStrategy::available() {
+        let door = region(strategy);
+        let line = Line(noise(64, 5).try_into().unwrap());
+        let mut window = door.window(1000, &counters);
+        window.store_line(64, &line);
+        window.store_word(PAGE - 8, u64::MAX - 1);
+        window.store_word_lazily(0, 77);
+        drop(window);
+        door.fence(&counters);
+        assert_eq!(door.load_line(64), Ok(line), "{strategy}");
+        assert_eq!(door.load_word(PAGE - 8), Ok(u64::MAX - 1));
+        assert_eq!(door.load_word(0), Ok(77));
+        assert_eq!(door.load_line(128), Ok(Line::ZERO));
+    }
+}
+
+#[test]
+fn loads_of_every_alignment_and_length() {
+    let door = Door::new(Mapped::anonymous(4 * PAGE, &RegionOptions::new()).unwrap());
+    let counters = Counters::new();
+    let content = noise(4 * PAGE as usize, 9);
+    door.window(4 * PAGE, &counters).copy_nt(0, &content);
+    door.fence(&counters);
+    for at in 0..80 {
+        for len in (0..300).chain(500..530).chain([1000, 4095, 4096, 8192]) {
+            // Guard bytes around show a load that writes too much.
+            let mut into = vec![0xee; len + 2];
+            door.load(at as u64, &mut into[1..=len]).unwrap();
+            assert!(into[1..=len] == content[at..at + len], "{len} bytes at {at}");
+            assert_eq!((into[0], into[len + 1]), (0xee, 0xee));
+        }
+    }
+    assert!(door.load(4 * PAGE - 7, &mut [0; 8]).is_err());
+    assert!(door.load(u64::MAX, &mut [0; 8]).is_err());
+    assert!(door.load_word(4).is_err());
+    assert!(door.load_word(4 * PAGE).is_err());
+}
+
+#[test]
+fn an_instruction_that_the_cpu_lacks_is_refused_by_name() {
+    let all = ["movdir64b+clwb", "avx512+clwb", "sse2+clflushopt"];
+    for name in all {
+        let strategy: FlushStrategy = name.parse().unwrap();
+        let outcome = Mapped::anonymous(PAGE, &RegionOptions::new().flush(strategy));
+        if FlushStrategy::available().contains(&strategy) {
+            assert_eq!(outcome.unwrap().strategy(), strategy);
+        } else {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, RegionError::NoSuchInstruction { .. }));
+            let text = error.to_string();
+            assert!(text.contains(name) && text.contains("this CPU has no"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn memory_has_no_msync() {
+    let options = RegionOptions::new().flush(FlushStrategy::Msync);
+    let error = Mapped::anonymous(PAGE, &options).unwrap_err();
+    assert!(matches!(error, RegionError::NoMsync { .. }), "{error}");
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Format, lints and shell scripts; any warning fails.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+need_cargo
+install_missing cc:build-essential
+for part in fmt clippy; do
+    cargo "$part" --version >/dev/null 2>&1 ||
+        die "cargo $part is missing: rustup component add rustfmt clippy"
+done
+
+say "rustfmt"
+cargo fmt --all --check
+say "clippy"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+say "shell scripts"
+mapfile -t scripts < <(find scripts tests .ci -type f \( -name '*.sh' -o -path '.ci/run' \) 2>/dev/null | sort)
+for script in "${scripts[@]}"; do
+    bash -n "$script"
+done
+if command -v shellcheck >/dev/null 2>&1; then
+    shellcheck -x "${scripts[@]}"
+else
+    echo "shellcheck is not installed: only their syntax was checked"
+fi
+say "lint: nothing to complain about"

@@ -1,0 +1,230 @@
+//! Does an operation to a file system, by path, and says what came of it.
+
+use std::collections::BTreeMap;
+
+use lode_engine::{Attr, Error, Fallocate, Ino, NewInode, Result, SetAttr, mode};
+
+use crate::fs::Fs;
+use crate::op::{Attrs, Op, Path, Target};
+
+/// What an operation gave, without what may differ between two right file systems
+/// (inode numbers, order of listings).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Value {
+    Done,
+    Attr { mode: u32, links: u32, uid: u32, gid: u32, rdev: u64, size: u64 },
+    Bytes(Vec<u8>),
+    Names(Vec<(Vec<u8>, u32)>),
+    Offset(u64),
+}
+
+/// The inodes that a sequence holds open.
+pub type Handles = BTreeMap<usize, Ino>;
+
+/// Bytes that a value shows when printed in a failure.
+const SHOWN: usize = 40;
+
+impl Value {
+    /// What of `attr` must be equal. The size of a directory is its own affair.
+    pub fn of(attr: &Attr) -> Self {
+        let is_dir = attr.mode & mode::TYPE == mode::DIRECTORY;
+        Value::Attr {
+            mode: attr.mode,
+            links: attr.links,
+            uid: attr.uid,
+            gid: attr.gid,
+            rdev: attr.rdev,
+            size: if is_dir { 0 } else { attr.size },
+        }
+    }
+
+    /// Text for a failure report, cut where long.
+    pub fn show(&self) -> String {
+        match self {
+            Value::Bytes(bytes) if bytes.len() > SHOWN => {
+                let crc = lode_pmem::crc32c(0, bytes);
+                format!("{} bytes, crc {crc:08x}, {:02x?}..", bytes.len(), &bytes[..SHOWN])
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+/// The inode a path leads to; symbolic links are not followed.
+pub fn resolve(fs: &dyn Fs, path: &Path) -> Result<Ino> {
+    walk(fs, &path.0)
+}
+
+fn walk(fs: &dyn Fs, names: &[Vec<u8>]) -> Result<Ino> {
+    let mut ino = fs.root();
+    for name in names {
+        ino = fs.lookup(ino, name)?.ino;
+    }
+    Ok(ino)
+}
+
+/// Does `op`. The operations that work on the file system as a whole (remount, crash) are
+/// the caller's.
+pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
+    match op {
+        Op::Open { path, slot } => {
+            let ino = resolve(fs, path)?;
+            fs.acquire(ino)?;
+            if let Some(old) = handles.insert(*slot, ino) {
+                fs.release(old);
+            }
+            Ok(Value::Done)
+        }
+        Op::Close { slot } => {
+            fs.release(handles.remove(slot).ok_or(Error::Invalid)?);
+            Ok(Value::Done)
+        }
+        Op::Maintain => fs.maintain().map(|()| Value::Done),
+        Op::Remount | Op::Crash => Ok(Value::Done),
+        Op::Create { .. } | Op::Symlink { .. } | Op::Link { .. } => add_name(fs, handles, op),
+        Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } => change_names(fs, op),
+        _ => on_inode(fs, handles, op),
+    }
+}
+
+fn add_name(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
+    let attr = match op {
+        Op::Create { path, mode, rdev } => {
+            let (dir, name) = parent(fs, path)?;
+            fs.create(dir, name, &NewInode { mode: *mode, uid: 3, gid: 5, rdev: *rdev })?
+        }
+        Op::Symlink { path, target } => {
+            let (dir, name) = parent(fs, path)?;
+            fs.symlink(dir, name, target, 3, 5)?
+        }
+        Op::Link { from, to } => {
+            let ino = find(fs, handles, from)?;
+            let (dir, name) = parent(fs, to)?;
+            // POSIX: EPERM for a directory, for which the engine has no error of its own.
+            let attr = fs.getattr(ino)?;
+            let linked = fs.link(ino, dir, name);
+            match linked {
+                Err(_) if attr.mode & mode::TYPE == mode::DIRECTORY => return Err(Error::Invalid),
+                Err(_) if attr.links == 0 => return Err(Error::NotFound),
+                other => other?,
+            }
+        }
+        _ => return Err(Error::Invalid),
+    };
+    Ok(Value::of(&attr))
+}
+
+fn change_names(fs: &dyn Fs, op: &Op) -> Result<Value> {
+    match op {
+        Op::Unlink { path } => {
+            let (dir, name) = parent(fs, path)?;
+            fs.unlink(dir, name)?;
+        }
+        Op::Rmdir { path } => {
+            let (dir, name) = parent(fs, path)?;
+            fs.rmdir(dir, name)?;
+        }
+        Op::Rename { from, to, how } => {
+            let (dir, name) = parent(fs, from)?;
+            // A kernel walks the first path to its end before it begins the second.
+            if fs.getattr(dir)?.mode & mode::TYPE != mode::DIRECTORY {
+                return Err(Error::NotDirectory);
+            }
+            let (to_dir, to_name) = parent(fs, to)?;
+            fs.rename(dir, name, to_dir, to_name, *how)?;
+        }
+        _ => return Err(Error::Invalid),
+    }
+    Ok(Value::Done)
+}
+
+fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
+    match op {
+        Op::Stat { of } => fs.getattr(find(fs, handles, of)?).map(|attr| Value::of(&attr)),
+        Op::Readlink { path } => {
+            let ino = resolve(fs, path)?;
+            fs.readlink(ino).map(Value::Bytes)
+        }
+        Op::List { path } => list(fs, resolve(fs, path)?).map(Value::Names),
+        Op::Fsync { of } => fs.fsync(find(fs, handles, of)?).map(|()| Value::Done),
+        Op::SetAttr { of, attrs } => {
+            let ino = find(fs, handles, of)?;
+            let changed = fs.setattr(ino, &set_attr(attrs)).map(|attr| Value::of(&attr));
+            if attrs.size.is_some() { data_result(fs, ino, changed) } else { changed }
+        }
+        Op::Write { to, offset, data } => {
+            let ino = find(fs, handles, to)?;
+            let written = fs.write(ino, *offset, &data.bytes());
+            data_result(fs, ino, written.map(|()| Value::Done))
+        }
+        Op::Append { to, data } => {
+            let ino = find(fs, handles, to)?;
+            data_result(fs, ino, fs.append(ino, &data.bytes()).map(Value::Offset))
+        }
+        Op::Read { from, offset, len } => {
+            let ino = find(fs, handles, from)?;
+            let mut bytes = vec![0xA5; *len as usize];
+            let read = fs.read(ino, *offset, &mut bytes).map(|got| {
+                bytes.truncate(got);
+                Value::Bytes(bytes)
+            });
+            data_result(fs, ino, read)
+        }
+        Op::Fallocate { of, how, offset, len } => {
+            let ino = find(fs, handles, of)?;
+            data_result(fs, ino, fallocate(fs, ino, *how, *offset, *len))
+        }
+        _ => Err(Error::Invalid),
+    }
+}
+
+fn fallocate(fs: &dyn Fs, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<Value> {
+    fs.fallocate(ino, how, offset, len).map(|()| Value::Done)
+}
+
+/// Which error data operations give for what is not a file differs by caller; that they
+/// fail does not.
+fn data_result(fs: &dyn Fs, ino: Ino, result: Result<Value>) -> Result<Value> {
+    match result {
+        Err(_) if fs.getattr(ino)?.mode & mode::TYPE != mode::FILE => Err(Error::Invalid),
+        other => other,
+    }
+}
+
+/// The whole listing of a directory, sorted.
+pub fn list(fs: &dyn Fs, dir: Ino) -> Result<Vec<(Vec<u8>, u32)>> {
+    let mut names = Vec::new();
+    fs.readdir(dir, 0, &mut |entry| {
+        names.push((entry.name.to_vec(), entry.kind));
+        true
+    })?;
+    names.sort();
+    Ok(names)
+}
+
+/// The changes that `attrs` ask for.
+pub fn set_attr(attrs: &Attrs) -> SetAttr {
+    SetAttr {
+        mode: attrs.mode,
+        uid: attrs.uid,
+        gid: attrs.gid,
+        size: attrs.size,
+        atime_ns: attrs.atime,
+        mtime_ns: attrs.mtime,
+        ctime_ns: None,
+    }
+}
+
+fn find(fs: &dyn Fs, handles: &Handles, target: &Target) -> Result<Ino> {
+    match target {
+        Target::Path(path) => resolve(fs, path),
+        Target::Handle(slot) => handles.get(slot).copied().ok_or(Error::Invalid),
+    }
+}
+
+/// The directory that holds (or is to hold) a path's last name, and that name.
+fn parent<'p>(fs: &dyn Fs, path: &'p Path) -> Result<(Ino, &'p [u8])> {
+    let (name, above) = path.0.split_last().ok_or(Error::Invalid)?;
+    Ok((walk(fs, above)?, name))
+}

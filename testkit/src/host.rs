@@ -1,0 +1,101 @@
+//! A host whose time and random bits a test decides.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use lode_engine::Host;
+
+use crate::rng::mix;
+
+/// Locks of parking_lot, a clock that stands until it is set, numbered random bits.
+/// Clones share all of it.
+#[derive(Clone, Debug)]
+pub struct TestHost {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    now: AtomicI64,
+    random: AtomicU64,
+    cpus: usize,
+    threads: AtomicUsize,
+}
+
+std::thread_local! {
+    static CPU: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+}
+
+impl TestHost {
+    /// A host of one CPU whose random bits follow from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self::with_cpus(seed, 1)
+    }
+
+    /// A host of `cpus` CPUs: each new thread gets the next one for its life.
+    pub fn with_cpus(seed: u64, cpus: usize) -> Self {
+        let inner = Inner {
+            now: AtomicI64::new(1_000_000_000),
+            random: AtomicU64::new(seed),
+            cpus,
+            threads: AtomicUsize::new(0),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Sets the clock.
+    pub fn set_now(&self, now_ns: i64) {
+        self.inner.now.store(now_ns, Relaxed);
+    }
+}
+
+impl Host for TestHost {
+    type Mutex = parking_lot::RawMutex;
+    type RwLock = parking_lot::RawRwLock;
+
+    fn now_ns(&self) -> i64 {
+        self.inner.now.load(Relaxed)
+    }
+
+    fn cpu(&self) -> usize {
+        if self.inner.cpus == 1 {
+            return 0;
+        }
+        CPU.with(|cpu| match cpu.get() {
+            Some(number) => number,
+            None => {
+                let number = self.inner.threads.fetch_add(1, Relaxed) % self.inner.cpus;
+                cpu.set(Some(number));
+                number
+            }
+        })
+    }
+
+    fn cpus(&self) -> usize {
+        self.inner.cpus
+    }
+
+    fn random(&self) -> u64 {
+        mix(self.inner.random.fetch_add(1, Relaxed))
+    }
+
+    fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync)) {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                if number >= jobs {
+                    return;
+                }
+                job(number);
+            }
+        };
+        if jobs < 2 {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(work);
+            work();
+        });
+    }
+}

@@ -1,0 +1,27 @@
+//! What tests of the engine share.
+//!
+//! * [`Memory`], [`TestHost`]: a medium and a host whose every answer a test decides
+//! * [`op`], [`parse`], [`generate`]: operations as values, printed, replayed, random
+//! * [`fs`], [`mod@execute`], [`mod@snapshot`], [`system`], [`mod@run`]: the same operations on a pool
+//!   and on the model, compared step by step, failures shrunk
+//! * [`format`], [`damage`], [`trial`]: images that are wrong, sealed or not, and what an
+//!   engine may make of them
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub mod damage;
+pub mod execute;
+pub mod format;
+pub mod fs;
+pub mod generate;
+mod host;
+mod memory;
+pub mod op;
+pub mod parse;
+pub mod rng;
+pub mod run;
+pub mod snapshot;
+pub mod system;
+pub mod trial;
+
+pub use host::TestHost;
+pub use memory::Memory;

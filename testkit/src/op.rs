@@ -1,0 +1,274 @@
+//! Operations as values, with a text form that can be printed and replayed.
+
+use std::fmt;
+
+use lode_engine::{Fallocate, RenameMode};
+
+/// A path from the root: names of any bytes but `/` and NUL.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Path(pub Vec<Vec<u8>>);
+
+/// What an operation on an inode works on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The inode under a path.
+    Path(Path),
+    /// The inode that [`Op::Open`] put into this slot; its name may be gone.
+    Handle(usize),
+}
+
+/// Bytes to write: `len` bytes that follow from `fill`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fill {
+    /// How many.
+    pub len: u64,
+    /// Which; 0 gives zeros.
+    pub fill: u64,
+}
+
+/// Attributes to set, by number: `None` stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Attrs {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<i64>,
+    pub mtime: Option<i64>,
+}
+
+/// One operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Op {
+    /// A file, directory, FIFO, socket or device, by `mode`.
+    Create {
+        path: Path,
+        mode: u32,
+        rdev: u64,
+    },
+    Symlink {
+        path: Path,
+        target: Vec<u8>,
+    },
+    Link {
+        from: Target,
+        to: Path,
+    },
+    Unlink {
+        path: Path,
+    },
+    Rmdir {
+        path: Path,
+    },
+    Rename {
+        from: Path,
+        to: Path,
+        how: RenameMode,
+    },
+    SetAttr {
+        of: Target,
+        attrs: Attrs,
+    },
+    Write {
+        to: Target,
+        offset: u64,
+        data: Fill,
+    },
+    Append {
+        to: Target,
+        data: Fill,
+    },
+    Read {
+        from: Target,
+        offset: u64,
+        len: u64,
+    },
+    Fallocate {
+        of: Target,
+        how: Fallocate,
+        offset: u64,
+        len: u64,
+    },
+    Stat {
+        of: Target,
+    },
+    Readlink {
+        path: Path,
+    },
+    List {
+        path: Path,
+    },
+    Open {
+        path: Path,
+        slot: usize,
+    },
+    Close {
+        slot: usize,
+    },
+    Fsync {
+        of: Target,
+    },
+    /// Background work.
+    Maintain,
+    /// Clean unmount and mount.
+    Remount,
+    /// Mount without an unmount before it.
+    Crash,
+}
+
+impl Path {
+    /// The root directory.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// A path from names between slashes.
+    pub fn of(text: &str) -> Self {
+        let names = text.split('/').filter(|name| !name.is_empty());
+        Self(names.map(|name| name.as_bytes().to_vec()).collect())
+    }
+
+    /// This path and one more name.
+    pub fn join(&self, name: &[u8]) -> Self {
+        let mut names = self.0.clone();
+        names.push(name.to_vec());
+        Self(names)
+    }
+}
+
+impl Fill {
+    /// The bytes. Each 8-byte word tells its place, so that a shifted piece is seen.
+    pub fn bytes(&self) -> Vec<u8> {
+        if self.fill == 0 {
+            return vec![0; self.len as usize];
+        }
+        let words = (0..self.len.div_ceil(8)).flat_map(|word| {
+            crate::rng::mix(self.fill.wrapping_mul(0x1_0000_0001).wrapping_add(word)).to_le_bytes()
+        });
+        words.take(self.len as usize).collect()
+    }
+}
+
+/// A name of `len` unusual bytes; the longer ones of a seed begin with the shorter ones.
+pub fn odd_name(seed: u64, len: usize) -> Vec<u8> {
+    let mut bits = crate::rng::Rng::new(seed);
+    let byte = |_| match bits.bits() as u8 {
+        0 | b'/' | b'.' => b'x',
+        other => other,
+    };
+    (0..len).map(byte).collect()
+}
+
+/// Seeds that generated names use: few, so that a name is met again.
+pub(crate) const ODD_SEEDS: u64 = 3;
+
+/// Writes bytes with everything unusual as `%XX`, generated names as `%=SEED.LEN`.
+pub(crate) fn escape(bytes: &[u8]) -> String {
+    let len = bytes.len();
+    if let Some(seed) = (0..ODD_SEEDS).find(|&seed| len > 3 && odd_name(seed, len) == bytes) {
+        return format!("%={seed}.{len}");
+    }
+    let mut text = String::new();
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"._-+".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("/");
+        }
+        for name in &self.0 {
+            write!(f, "/{}", escape(name))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Path(path) => path.fmt(f),
+            Target::Handle(slot) => write!(f, "@{slot}"),
+        }
+    }
+}
+
+impl fmt::Display for Attrs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut put = |key: &str, value: Option<i128>| match value {
+            Some(value) => write!(f, " {key}={value}"),
+            None => Ok(()),
+        };
+        put("mode", self.mode.map(i128::from))?;
+        put("uid", self.uid.map(i128::from))?;
+        put("gid", self.gid.map(i128::from))?;
+        put("size", self.size.map(i128::from))?;
+        put("atime", self.atime.map(i128::from))?;
+        put("mtime", self.mtime.map(i128::from))
+    }
+}
+
+/// The word for a way to rename.
+pub(crate) fn rename_word(how: RenameMode) -> &'static str {
+    match how {
+        RenameMode::Replace => "replace",
+        RenameMode::NoReplace => "noreplace",
+        RenameMode::Exchange => "exchange",
+    }
+}
+
+/// The word for a way to fallocate.
+pub(crate) fn fallocate_word(how: Fallocate) -> &'static str {
+    match how {
+        Fallocate::Allocate { keep_size: false } => "allocate",
+        Fallocate::Allocate { keep_size: true } => "allocate-keep",
+        Fallocate::Punch => "punch",
+        Fallocate::Zero { keep_size: false } => "zero",
+        Fallocate::Zero { keep_size: true } => "zero-keep",
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Create { path, mode, rdev } => write!(f, "create {path} {mode} {rdev}"),
+            Op::Symlink { path, target } => write!(f, "symlink {path} {}", escape(target)),
+            Op::Link { from, to } => write!(f, "link {from} {to}"),
+            Op::Unlink { path } => write!(f, "unlink {path}"),
+            Op::Rmdir { path } => write!(f, "rmdir {path}"),
+            Op::Rename { from, to, how } => write!(f, "rename {from} {to} {}", rename_word(*how)),
+            Op::SetAttr { of, attrs } => write!(f, "setattr {of}{attrs}"),
+            Op::Write { to, offset, data } => {
+                write!(f, "write {to} {offset} {} {}", data.len, data.fill)
+            }
+            Op::Append { to, data } => write!(f, "append {to} {} {}", data.len, data.fill),
+            Op::Read { from, offset, len } => write!(f, "read {from} {offset} {len}"),
+            Op::Fallocate { of, how, offset, len } => {
+                write!(f, "fallocate {of} {} {offset} {len}", fallocate_word(*how))
+            }
+            Op::Stat { of } => write!(f, "stat {of}"),
+            Op::Readlink { path } => write!(f, "readlink {path}"),
+            Op::List { path } => write!(f, "list {path}"),
+            Op::Open { path, slot } => write!(f, "open {path} {slot}"),
+            Op::Close { slot } => write!(f, "close {slot}"),
+            Op::Fsync { of } => write!(f, "fsync {of}"),
+            Op::Maintain => f.write_str("maintain"),
+            Op::Remount => f.write_str("remount"),
+            Op::Crash => f.write_str("crash"),
+        }
+    }
+}
+
+/// A sequence of operations, one a line.
+pub fn print(ops: &[Op]) -> String {
+    ops.iter().map(|op| format!("{op}\n")).collect()
+}
