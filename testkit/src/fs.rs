@@ -4,6 +4,7 @@ use lode_engine::{
     Attr, DirEntry, Error, Fallocate, Ino, NewInode, Pool, RenameMode, Result, SetAttr,
 };
 use lode_model::{Loose, Model};
+use lode_pmem::Medium;
 
 use crate::{Memory, TestHost};
 
@@ -129,11 +130,11 @@ macro_rules! common_calls {
     };
 }
 
-impl Fs for TestPool {
-    common_calls!(TestPool);
+impl<M: Medium> Fs for Pool<M, TestHost> {
+    common_calls!(Pool<M, TestHost>);
 
     fn maintain(&self) -> Result<()> {
-        TestPool::maintain(self)
+        Pool::<M, TestHost>::maintain(self)
     }
 
     fn loose(&self, _ino: Ino) -> Loose {

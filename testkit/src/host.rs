@@ -20,6 +20,8 @@ struct Inner {
     random: AtomicU64,
     cpus: usize,
     threads: AtomicUsize,
+    /// The CPU that all threads run on; `usize::MAX` for each its own.
+    cpu: AtomicUsize,
 }
 
 std::thread_local! {
@@ -39,8 +41,14 @@ impl TestHost {
             random: AtomicU64::new(seed),
             cpus,
             threads: AtomicUsize::new(0),
+            cpu: AtomicUsize::new(usize::MAX),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Moves all threads to one CPU.
+    pub fn set_cpu(&self, cpu: usize) {
+        self.inner.cpu.store(cpu % self.inner.cpus, Relaxed);
     }
 
     /// Sets the clock.
@@ -60,6 +68,10 @@ impl Host for TestHost {
     fn cpu(&self) -> usize {
         if self.inner.cpus == 1 {
             return 0;
+        }
+        let cpu = self.inner.cpu.load(Relaxed);
+        if cpu != usize::MAX {
+            return cpu;
         }
         CPU.with(|cpu| match cpu.get() {
             Some(number) => number,

@@ -44,13 +44,6 @@ def le32(*numbers): return struct.pack("<%dI" % len(numbers), *numbers)
 def le64(*numbers): return struct.pack("<%dQ" % len(numbers), *numbers)
 
 
-def nonces(header):
-    """What the nonce in a damaged page header may have been: each half of it from the other and the tag."""
-    low, high, tag = u32(header, 24), u32(header, 28), u32(header, 60)
-    inverse = pow(0x9E3779B1, (1 << 31) - 1, 1 << 32)
-    return u64(header, 24), high << 32 | (tag ^ high * 0x9E3779B1) & 0xFFFFFFFF, ((tag ^ low) * inverse & 0xFFFFFFFF) << 32 | low
-
-
 class Ranges:
     """Byte ranges of a file, sorted and disjoint, each with the pool offset of its first byte."""
 

@@ -11,7 +11,7 @@ Exit status: 0 read, 1 damaged or no pool (the reason on stderr, nothing on stdo
 import argparse, collections, hashlib, json, mmap, os, struct, sys
 from types import SimpleNamespace
 
-from basics import FOREVER, LINE, PAGE, SLOT, Damage, Ranges, crc, escape, i64, le32, le64, need, nonces, tag_of, u16, u32, u64
+from basics import FOREVER, LINE, PAGE, SLOT, Damage, Ranges, crc, escape, i64, le32, le64, need, tag_of, u16, u32, u64
 
 INODE, TEXT, ATTR, LINKS, DEATH, ADD, DEL, MAP, SIZE, UNMAP, JOURNAL, RETIRE, PAD = range(1, 14)
 TYPES = {0o04: "d", 0o10: "f", 0o12: "l", 0o02: "c", 0o06: "b", 0o01: "p", 0o14: "s"}
@@ -164,7 +164,7 @@ class Pool:
         at, (line, good, _) = number * SLOT, self.anchor(number * SLOT, b"LINO", 16)
         if not good or u64(line, 8) != number:
             return None
-        log = SimpleNamespace(number=number, nonce=u64(line, 16), records=[], ahead=[], pages=[], death=None, damage=None)
+        log = SimpleNamespace(number=number, nonce=u64(line, 16), owner=line[8:24], records=[], ahead=[], pages=[], death=None, damage=None)
         seed, tag = crc(self.seed, line[8:24] + le64(at // PAGE, 0)), line[60:]
         if self.sealed(seed, tag, at + 7 * LINE):
             log.death = self.record(at + 7 * LINE)
@@ -175,20 +175,17 @@ class Pool:
             log.damage = damage  # means nothing if the inode turns out to be dead
         return log
 
-    def page_nonces(self, log, link, last):
-        """Is the header that `link` leads to valid, and the nonces it may have as a page of this log behind nonce `last`."""
+    def page_nonce(self, log, link, last):
+        """Of the page that `link` leads to, if it is one of this log behind the page with nonce `last`; or 0."""
         line, valid, _ = self.anchor(link[0] * PAGE, b"LLOG", 24)
-        found = [n for n in nonces(line)[:1 if valid else 3] if n > last and tag_of(n) & 0xFFFF == link[1]]
-        return valid, found if not valid or line[8:24] == le64(log.number, log.nonce) else []
+        nonce = u64(line, 24)
+        return nonce if valid and line[8:24] == log.owner and nonce > last and tag_of(nonce) & 0xFFFF == link[1] else 0
 
     def read_log(self, log, at, seed, tag):
         """Section 7.  Fills log.records; behind the first bad line log.ahead instead."""
         link, count, good, last = self.link(at + 40, head=True), 6, True, 0
         if link and link[2]:
-            if all(self.page_nonces(log, link, 0)):
-                count = 0
-            else:  # a word of an earlier life, or else damage
-                link = False
+            link, count = (link, 0) if self.page_nonce(log, link, 0) else (False, 6)
         while True:
             lines = range(at + LINE, at + LINE + count * LINE, LINE)
             found = [self.record(line) for line in lines if self.sealed(seed, tag, line)]
@@ -196,31 +193,31 @@ class Pool:
                 good = good and rec.at == line
                 need(not log.records or rec.tx[0] >= log.records[-1].tx[0], "record at %#x: its session is too low", rec.at)
                 (log.records if good else log.ahead).append(rec)
-            full = len(found) == count
-            good = good and full
-            if link is False and full:
-                cut_off = len({rec.tx for rec in found}) == 1 and not self.settled(found[0])
-                need(cut_off, "inode %d: the link at %#x is damaged, or its target", log.number, at + 40)
+            good = good and len(found) == count
+            torn = len({rec.tx for rec in found}) <= 1 and not any(map(self.fenced, found))
+            need(link is not False or torn, "inode %d: the link at %#x or its target is damaged", log.number, at + 40)
             if not link:
-                break
-            at, count = link[0] * PAGE, 63
-            valid, found = self.page_nonces(log, link, last)
-            if not found:
-                break
-            good = good and valid
+                return
+            at, count, last = link[0] * PAGE, 63, self.page_nonce(log, link, last)
+            if not last:
+                log.ahead += [self.record(line) for line in range(at + LINE, at + PAGE, LINE) if self.in_ruin(log, link, line)]
+                return
             log.pages += [link[0]] * good
-            for last in found:
-                seed, tag = crc(self.seed, le64(log.number, log.nonce, link[0], last)), le32(tag_of(last))
-                if any(self.sealed(seed, tag, line) for line in range(at + LINE, at + PAGE, LINE)):
-                    break
-            link = self.link(at + 40) if valid else None
+            seed, tag = crc(self.seed, log.owner + le64(link[0], tag_of(last))), le32(tag_of(last))
+            link = self.link(at + 40)
 
-    def settled(self, rec):
+    def in_ruin(self, log, link, at):
+        """Is the line a record of this log, in a page without a header that could be followed?"""
+        tag = u32(self.mem, at + 60)
+        return tag & 0xFFFF == link[1] and self.sealed(crc(self.seed, log.owner + le64(link[0], tag)), le32(tag), at)
+
+    def fenced(self, rec):
+        """Certain, even without its other parts."""
         session, lane, sequence = rec.tx
-        return rec.parts == 1 or session < self.session or bool(self.clean) or sequence <= self.watermarks[lane]
+        return session < self.session or self.clean or sequence <= self.watermarks[lane]
 
     def committed(self, rec):
-        return self.settled(rec) or len(self.parts[rec.tx][1]) == rec.parts
+        return self.fenced(rec) or rec.parts == 1 or len(self.parts[rec.tx][1]) == rec.parts
 
     def judge(self, logs):
         """Section 9."""

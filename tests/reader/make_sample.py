@@ -59,7 +59,7 @@ class Inode:
         pool.anchor(at, le(b"LLOG", (0, 4), (self.number, 8), (self.nonce, 8), (nonce, 8)), nonce, "log page header", self)
         pool.link(self.link_at, page, nonce, moved, self)
         self.link_at, self.next, self.left = at + 40, at + LINE, 63
-        self.seed, self.tag = pool.log_seed(self.number, self.nonce, page, nonce), tag(nonce)
+        self.seed, self.tag = pool.log_seed(self.number, self.nonce, page, tag(nonce)), tag(nonce)
 
 
 class Tx:
@@ -140,8 +140,8 @@ class Pool:
         self.counter += 1
         return session << 32 | self.counter
 
-    def log_seed(self, number, nonce, page, page_nonce):
-        return crc(self.seed, le((number, 8), (nonce, 8), (page, 8), (page_nonce, 8)))
+    def log_seed(self, number, nonce, page, page_tag):
+        return crc(self.seed, le((number, 8), (nonce, 8), (page, 8), (page_tag, 8)))
 
     def anchor(self, at, sealed, nonce, what, inode=None):
         sealed, mark = pad(sealed, 40), le((tag(nonce), 4))

@@ -228,7 +228,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             }
         })?;
         noted?;
-        self.look_beyond(&scanned.walk, scan)?;
+        let mut scanned = scanned;
+        self.look_beyond(&mut scanned.walk, scan)?;
+        self.judge_link(&scanned.walk)?;
         if scan.parts.len() > first_part {
             return Ok(false);
         }
@@ -237,8 +239,19 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     }
 
     #[inline(never)]
-    fn look_beyond(&self, walk: &Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
-        let ino = walk.ino;
+    /// A bad link word is what a crash left only where nothing but a transaction in doubt
+    /// is in its page: then the anchor line may never have become durable as a whole.
+    fn judge_link(&self, walk: &Walk<'_, M, H>) -> Result<()> {
+        match walk.bad_link() {
+            Some(bad) if !bad.empty && !bad.only.is_some_and(|only| self.in_doubt(&only)) => {
+                Err(Error::corrupt_inode(bad.what, bad.at, walk.ino))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn look_beyond(&self, walk: &mut Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
+        let (ino, end) = (walk.ino, walk.tail().at);
         let mut result = Ok(());
         walk.beyond(&mut |beyond| {
             if result.is_err() {
@@ -248,7 +261,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 self.part(scan, beyond.header, beyond.at, ino, false)
             } else {
                 let what = "damaged line in the middle of a log";
-                Err(Error::corrupt_inode(what, walk.tail().at, ino))
+                Err(Error::corrupt_inode(what, end, ino))
             };
         })?;
         result

@@ -1,0 +1,132 @@
+//! The power may fail at any moment: whatever the memory then holds opens, shows what had
+//! returned and nothing by halves, and works.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "crash/scenarios.rs"]
+mod scenarios;
+
+use std::time::{Duration, Instant};
+
+use lode_engine::PageClass;
+use lode_testkit::crash::{Setup, Tally, explore, explore_and_shrink};
+use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::op::Op;
+use lode_testkit::parse::parse;
+use lode_testkit::rng::Rng;
+use lode_testkit::simulated::LineStores;
+
+use scenarios::{SCENARIOS, Scenario};
+
+/// Runs that shrinking a violation may take.
+const TRIES: usize = 0;
+
+fn setup_of(scenario: &Scenario, seed: u64) -> Setup {
+    Setup {
+        seed,
+        bytes: scenario.kib << 10,
+        lanes: scenario.lanes,
+        class: if scenario.huge { PageClass::Huge } else { PageClass::Small },
+        relaxed: scenario.relaxed,
+        ..Setup::default()
+    }
+}
+
+fn run_scenario(scenario: &Scenario, setup: &Setup) -> Result<Tally, String> {
+    let before = parse(&(scenario.before)()).unwrap();
+    let ops = parse(&scenario.ops.replace(';', "\n")).unwrap();
+    explore_and_shrink(setup, &before, &ops, TRIES)
+        .map_err(|violation| format!("{}: {violation}", scenario.name))
+}
+
+#[test]
+fn known_hard_sequences_survive_a_cut_anywhere() {
+    let only = std::env::var("LODE_SCENARIO").ok();
+    let mut failed = Vec::new();
+    for scenario in SCENARIOS {
+        if only.as_ref().is_some_and(|only| only != scenario.name) {
+            continue;
+        }
+        let start = Instant::now();
+        match run_scenario(scenario, &setup_of(scenario, 1)) {
+            Ok(tally) => println!("{}: {tally:?} in {:?}", scenario.name, start.elapsed()),
+            Err(failure) => failed.push(failure),
+        }
+    }
+    assert!(failed.is_empty(), "{} scenarios fail\n{}", failed.len(), failed.join("\n"));
+}
+
+/// A random short sequence and where it runs, by number.
+fn random_case(number: u64) -> (Setup, Vec<Op>, Vec<Op>) {
+    let mut rng = Rng::new(number ^ 0xC0FFEE);
+    let huge = rng.once_in(8);
+    let setup = Setup {
+        seed: number,
+        bytes: if huge { 8 << 20 } else { rng.pick(&[512 << 10, 1 << 20, 2 << 20]) },
+        lanes: rng.pick(&[1, 2]),
+        class: if huge { PageClass::Huge } else { PageClass::Small },
+        relaxed: rng.once_in(6),
+        atime: rng.once_in(8),
+        line_stores: rng.pick(&[LineStores::Words, LineStores::Words, LineStores::Whole]),
+        images: 12,
+        ..Setup::default()
+    };
+    let shape = Shape {
+        names: 4,
+        depth: 3,
+        offset_max: 20_000,
+        len_max: rng.pick(&[600, 5000, 9000]),
+        sparse: rng.once_in(3),
+        slots: 2,
+        remount_every: rng.pick(&[0, 10, 30]),
+        maintain_every: 12,
+        ..Shape::default()
+    };
+    let mut generator = Generator::new(number, shape);
+    let quiet = rng.pick(&[0, 5, 20, 60, 200]);
+    let before = generator.take(quiet);
+    let count = 2 + rng.below(11) as usize;
+    (setup, before, generator.take(count))
+}
+
+fn run_random(number: u64) -> Tally {
+    let (setup, before, ops) = random_case(number);
+    match explore_and_shrink(&setup, &before, &ops, TRIES) {
+        Ok(tally) => tally,
+        Err(violation) => panic!("random case {number}: {violation}"),
+    }
+}
+
+#[test]
+fn random_sequences_survive_a_cut_anywhere() {
+    let mut all = Tally::default();
+    let from = std::env::var("LODE_CASE").ok().map(|text| text.parse().unwrap());
+    let cases = from.map_or(0..150, |from| from..from + 1);
+    for number in cases {
+        all.add(&run_random(number));
+    }
+    println!("{all:?}");
+}
+
+/// `LODE_CRASH_SECONDS` runs more random cases, for so long, from `LODE_CRASH_FROM` on.
+#[test]
+fn more_random_sequences_survive_a_cut_anywhere() {
+    let Ok(seconds) = std::env::var("LODE_CRASH_SECONDS") else {
+        return;
+    };
+    let end = Instant::now() + Duration::from_secs(seconds.parse().unwrap());
+    let from = std::env::var("LODE_CRASH_FROM").map_or(1000, |from| from.parse().unwrap());
+    let mut all = Tally::default();
+    let mut number = from;
+    while Instant::now() < end {
+        all.add(&run_random(number));
+        number += 1;
+    }
+    println!("cases {from} to {number}: {all:?}");
+}
+
+#[test]
+fn every_operation_that_fits_leaves_the_rest_alone_when_explored_alone() {
+    let setup = Setup { images: 40, inside_every: 1, use_every: 1, ..Setup::default() };
+    let ops = parse("create /a 33188 0").unwrap();
+    explore(&setup, &[], &ops).unwrap_or_else(|violation| panic!("{violation}"));
+}
