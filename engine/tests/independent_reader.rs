@@ -63,7 +63,7 @@ fn the_independent_reader_sees_what_the_pool_shows() {
 /// crash: the reader judges such a pool as recovery does.
 #[test]
 fn the_independent_reader_judges_a_cut_off_operation_as_recovery_does() {
-    let seeds: Vec<u64> = (0..24).collect();
+    let seeds: Vec<u64> = (0..60).collect();
     let happened = AtomicUsize::new(0);
     each(&seeds.iter().collect::<Vec<_>>(), &|_, &&seed| {
         let (before, after, op) = last_operation(seed);

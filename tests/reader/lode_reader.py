@@ -147,7 +147,7 @@ class Pool:
         line = self.mem[at:at + LINE]
         return line[60:] == tag and crc(seed, le64(at) + line[:56] + tag) == u32(line, 56)
 
-    def record(self, at):
+    def record(self, at, there=True):
         kind, aux, part, parts, lane, high, low, session = struct.unpack_from("<BBHHBBII", self.mem, at)
         rec = Record(kind, aux, part, parts, (session, lane, high << 32 | low), at)
         need(1 <= kind <= PAD and part < parts and lane < self.lanes and session <= self.session,
@@ -155,7 +155,7 @@ class Pool:
         if session == self.session:  # the only ones that can be in doubt
             count, seen = self.parts.setdefault(rec.tx, (parts, set()))
             need(count == parts and part not in seen, "record at %#x: its transaction has %d parts, or this one twice", at, count)
-            seen.add(part)
+            seen.update([part] * there)
             self.highest[lane] = max(self.highest.get(lane, 0), rec.tx[2])
         return rec
 
@@ -200,7 +200,8 @@ class Pool:
                 return
             at, count, last = link[0] * PAGE, 63, self.page_nonce(log, link, last)
             if not last:
-                log.ahead += [self.record(line) for line in range(at + LINE, at + PAGE, LINE) if self.in_ruin(log, link, line)]
+                lines = [line for line in range(at + LINE, at + PAGE, LINE) if self.in_ruin(log, link, line)]
+                log.ahead += [self.record(line, there=False) for line in lines]
                 return
             log.pages += [link[0]] * good
             seed, tag = crc(self.seed, log.owner + le64(link[0], tag_of(last))), le32(tag_of(last))
@@ -217,7 +218,7 @@ class Pool:
         return session < self.session or self.clean or sequence <= self.watermarks[lane]
 
     def committed(self, rec):
-        return self.fenced(rec) or rec.parts == 1 or len(self.parts[rec.tx][1]) == rec.parts
+        return self.fenced(rec) or len(self.parts[rec.tx][1]) == rec.parts
 
     def judge(self, logs):
         """Section 9."""
