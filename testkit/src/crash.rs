@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lode_engine::{Error, FormatOptions, OpenOptions, PageClass, Pool};
 use lode_model::Model;
 
+use crate::TestHost;
 use crate::execute::{Handles, Value, execute};
 use crate::images::choose;
 use crate::judge::Judge;
@@ -20,7 +21,6 @@ use crate::rng::Rng;
 use crate::run::{panic_text, same, time_of};
 use crate::simulated::{LeftOut, LineStores, Point, Simulated};
 use crate::snapshot::{Snapshot, Times, snapshot};
-use crate::TestHost;
 
 /// A pool on a simulated medium.
 pub type SimulatedPool = Pool<Simulated, TestHost>;

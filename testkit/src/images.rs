@@ -74,10 +74,8 @@ fn sample<T: Copy>(items: &[T], most: usize, rng: &mut Rng) -> Vec<T> {
 /// Each line wholly there, not there, or there in part.
 fn random(pending: &[Pending], lines: &[u64], rng: &mut Rng) -> Vec<bool> {
     let torn_in = 2 + rng.below(6);
-    let ways: Vec<u64> = lines
-        .iter()
-        .map(|_| if rng.once_in(torn_in) { 2 } else { rng.below(2) })
-        .collect();
+    let ways: Vec<u64> =
+        lines.iter().map(|_| if rng.once_in(torn_in) { 2 } else { rng.below(2) }).collect();
     let mut kept = Vec::with_capacity(pending.len());
     for store in pending {
         let line = lines.iter().position(|&line| line == store.line).unwrap_or(0);

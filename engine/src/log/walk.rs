@@ -41,6 +41,8 @@ pub(crate) enum Step {
 pub(crate) struct Beyond {
     pub(crate) at: u64,
     pub(crate) header: Header,
+    /// Its page has no valid header: that may be what its own transaction did not finish.
+    pub(crate) in_ruin: bool,
 }
 
 /// A link word that is none.
@@ -305,7 +307,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let line = self.store.door.load_line(at)?;
             let header = Header::peek(&line);
             if tail.seed.holds(at, &line) {
-                each(Beyond { at, header });
+                each(Beyond { at, header, in_ruin: false });
             }
             at += LINE;
         }
@@ -321,7 +323,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let tag = (stored_seal(&line) >> 32) as u32;
             let seed = self.store.seed.log_by_tag(self.ino, self.nonce, link.page, tag);
             if tag as u16 == link.tag && seed.holds(at, &line) {
-                each(Beyond { at, header: Header::peek(&line) });
+                each(Beyond { at, header: Header::peek(&line), in_ruin: true });
             }
             at += LINE;
         }

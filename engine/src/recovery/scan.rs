@@ -8,8 +8,10 @@ use lock_api::Mutex;
 use lode_pmem::Medium;
 
 use crate::inode::{Body as Kind, Scanned, load_for_scan};
-use crate::layout::{Anchor, HEAD_AT, Header, LANE_CHAIN_AT, Link, PieceHeader, Txid, slot_at};
-use crate::log::{Walk, read_death, read_identity};
+use crate::layout::{
+    Anchor, HEAD_AT, Header, Identity, LANE_CHAIN_AT, Link, PieceHeader, Txid, slot_at,
+};
+use crate::log::{Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
 use crate::store::{Piece, Store};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result};
@@ -204,6 +206,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         if let Some(death) = read_death(self.store, &identity)? {
             self.see(scan, death.header)?;
             if !self.in_doubt(&death.header) {
+                self.dead_parts(&identity, head, seal, scan)?;
                 return Ok(true);
             }
             let at = slot_at(ino) + crate::layout::DEATH_LINE * crate::layout::LINE;
@@ -212,12 +215,13 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let walk = Walk::new(self.store, &identity, head, seal)?;
         let mut noted = Ok(());
         let mut last = Txid::default();
-        let chain_start = scan.parts.len();
+        let mut unfollowed = scan.parts.len();
         let scanned = load_for_scan(self.store, walk, &mut |(at, header)| {
             if header.txid != last {
-                for part in scan.parts.iter_mut().skip(chain_start) {
+                for part in scan.parts.iter_mut().skip(unfollowed) {
                     part.followed = true;
                 }
+                unfollowed = scan.parts.len();
                 last = header.txid;
             }
             let result = self.see(scan, header).and_then(|()| {
@@ -257,7 +261,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             if result.is_err() {
                 return;
             }
-            result = if self.in_doubt(&beyond.header) {
+            // Only a page's header is in doubt with a transaction of one line; a line before
+            // it in its own page was durable first.
+            let may_be_cut_off = self.in_doubt(&beyond.header)
+                || beyond.in_ruin && self.is_unsettled(&beyond.header);
+            result = if may_be_cut_off {
                 self.part(scan, beyond.header, beyond.at, ino, false)
             } else {
                 let what = "damaged line in the middle of a log";
@@ -315,9 +323,31 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     }
 
     fn in_doubt(&self, header: &Header) -> bool {
+        header.parts > 1 && self.is_unsettled(header)
+    }
+
+    fn is_unsettled(&self, header: &Header) -> bool {
         let Txid { session, lane, sequence } = header.txid;
         let settled = self.watermarks.get(usize::from(lane)).copied().unwrap_or(0);
-        session == self.store.session() && header.parts > 1 && sequence > settled
+        session == self.store.session() && sequence > settled
+    }
+
+    /// Counts the lines of transactions in doubt in the log of an inode whose death is
+    /// settled: a round that was cut off may have settled one lane and not another, and
+    /// the inode's slot is not used again before the round has ended. If it is by now, its
+    /// log ends early, and nothing in doubt was in it.
+    fn dead_parts(&self, identity: &Identity, head: u64, seal: u64, scan: &mut Scan) -> Result<()> {
+        let mut walk = Walk::new(self.store, identity, head, seal)?;
+        loop {
+            match walk.step() {
+                Ok(Step::Record(found)) if self.in_doubt(&found.parsed.header) => {
+                    self.part(scan, found.parsed.header, found.at, identity.ino, true)?;
+                }
+                Ok(Step::End) | Err(Error::Corrupt(_) | Error::Media { .. }) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn see(&self, scan: &mut Scan, header: Header) -> Result<()> {
