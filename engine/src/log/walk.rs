@@ -157,12 +157,12 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             if self.inline_dead {
                 let head = self.head.ok().flatten();
                 let link = head.ok_or(self.damage("head without a page", self.anchor_at))?;
-                return match self.enter(link)? {
-                    Some(step) => Ok(step),
-                    None => {
-                        Err(self.damage("log page that begins a log is damaged", self.anchor_at))
-                    }
-                };
+                if let Some(step) = self.enter(link)? {
+                    return Ok(step);
+                }
+                // Not this life's: a word that a torn identity line left, or damage.
+                self.inline_dead = false;
+                self.head = Err("log page that begins a log is damaged");
             }
         }
         if self.ended {

@@ -23,6 +23,13 @@ pub(super) const DAMAGED_TAIL: u64 = u64::MAX;
 /// Damage that is remembered.
 const DAMAGE_MAX: usize = 10_000;
 
+/// Where a line of a transaction in doubt was found.
+#[derive(Clone, Copy)]
+enum Found {
+    InChain,
+    Beyond { in_ruin: bool },
+}
+
 /// A line of a transaction that may be cut off.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
@@ -31,6 +38,8 @@ pub(super) struct Part {
     pub(super) ino: Ino,
     /// Found in its log's chain, not behind its end.
     pub(super) in_chain: bool,
+    /// Found in a page whose header is lost.
+    pub(super) in_ruin: bool,
     /// A record of another transaction follows in the same log.
     pub(super) followed: bool,
 }
@@ -210,7 +219,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 return Ok(true);
             }
             let at = slot_at(ino) + crate::layout::DEATH_LINE * crate::layout::LINE;
-            self.part(scan, death.header, at, ino, true)?;
+            self.part(scan, death.header, at, ino, Found::InChain)?;
         }
         let walk = Walk::new(self.store, &identity, head, seal)?;
         let mut noted = Ok(());
@@ -225,7 +234,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 last = header.txid;
             }
             let result = self.see(scan, header).and_then(|()| {
-                if self.in_doubt(&header) { self.part(scan, header, at, ino, true) } else { Ok(()) }
+                if self.in_doubt(&header) {
+                    self.part(scan, header, at, ino, Found::InChain)
+                } else {
+                    Ok(())
+                }
             });
             if noted.is_ok() {
                 noted = result;
@@ -247,7 +260,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     /// is in its page: then the anchor line may never have become durable as a whole.
     fn judge_link(&self, walk: &Walk<'_, M, H>) -> Result<()> {
         match walk.bad_link() {
-            Some(bad) if !bad.empty && !bad.only.is_some_and(|only| self.in_doubt(&only)) => {
+            Some(bad) if !bad.empty && !bad.only.is_some_and(|only| self.is_unsettled(&only)) => {
                 Err(Error::corrupt_inode(bad.what, bad.at, walk.ino))
             }
             _ => Ok(()),
@@ -266,7 +279,13 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             let may_be_cut_off = self.in_doubt(&beyond.header)
                 || beyond.in_ruin && self.is_unsettled(&beyond.header);
             result = if may_be_cut_off {
-                self.part(scan, beyond.header, beyond.at, ino, false)
+                self.part(
+                    scan,
+                    beyond.header,
+                    beyond.at,
+                    ino,
+                    Found::Beyond { in_ruin: beyond.in_ruin },
+                )
             } else {
                 let what = "damaged line in the middle of a log";
                 Err(Error::corrupt_inode(what, end, ino))
@@ -341,7 +360,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         loop {
             match walk.step() {
                 Ok(Step::Record(found)) if self.in_doubt(&found.parsed.header) => {
-                    self.part(scan, found.parsed.header, found.at, identity.ino, true)?;
+                    self.part(scan, found.parsed.header, found.at, identity.ino, Found::InChain)?;
                 }
                 Ok(Step::End) | Err(Error::Corrupt(_) | Error::Media { .. }) => return Ok(()),
                 Ok(_) => {}
@@ -360,16 +379,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         Ok(())
     }
 
-    fn part(
-        &self,
-        scan: &mut Scan,
-        header: Header,
-        at: u64,
-        ino: Ino,
-        in_chain: bool,
-    ) -> Result<()> {
+    fn part(&self, scan: &mut Scan, header: Header, at: u64, ino: Ino, found: Found) -> Result<()> {
         scan.parts.try_reserve(1)?;
-        scan.parts.push(Part { header, at, ino, in_chain, followed: false });
+        let in_chain = matches!(found, Found::InChain);
+        let in_ruin = matches!(found, Found::Beyond { in_ruin: true });
+        scan.parts.push(Part { header, at, ino, in_chain, in_ruin, followed: false });
         Ok(())
     }
 }
