@@ -127,8 +127,6 @@ pub struct SetAttr {
     pub atime_ns: Option<i64>,
     /// Modification time.
     pub mtime_ns: Option<i64>,
-    /// Change time, where the caller sets it; else now.
-    pub ctime_ns: Option<i64>,
 }
 
 /// How a rename treats an existing target.

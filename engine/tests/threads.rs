@@ -32,7 +32,9 @@ fn pool(bytes: u64, relaxed: bool) -> TestPool {
 /// The pool is sound, and what is seen of it is the same after a clean and after an unclean
 /// opening.
 fn assert_sound_and_lasting(pool: &TestPool) {
-    let seen = snapshot(pool, Times::ALL, None).unwrap();
+    // Reading may move access times.
+    let times = Times { access: false, ..Times::ALL };
+    let seen = snapshot(pool, times, None).unwrap();
     for clean in [false, true] {
         let report = pool.check(&mut |_, _| ()).unwrap();
         assert_eq!(report.damage, []);
@@ -43,7 +45,7 @@ fn assert_sound_and_lasting(pool: &TestPool) {
             Pool::open(pool.medium().copy(), TestHost::new(3), &OpenOptions::default()).unwrap();
         assert_eq!(again.opening().damage, []);
         assert_eq!(again.opening().clean, clean);
-        let found = snapshot(&again, Times::ALL, Some(&seen)).unwrap();
+        let found = snapshot(&again, times, Some(&seen)).unwrap();
         assert_eq!(difference(&seen, &found), None, "reopened, clean {clean}");
         assert_eq!(again.check(&mut |_, _| ()).unwrap().damage, []);
     }

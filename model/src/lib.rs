@@ -136,7 +136,7 @@ impl Model {
         }
         let only_size = SetAttr { size: changes.size, ..SetAttr::default() } == *changes;
         if !only_size {
-            node.changed(changes.ctime_ns.unwrap_or(now));
+            node.changed(now);
         }
         state.attr(ino)
     }

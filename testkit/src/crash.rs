@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lode_engine::{Error, FormatOptions, OpenOptions, PageClass, Pool};
 use lode_model::Model;
 
+use crate::TestHost;
 use crate::execute::{Handles, Value, execute};
 use crate::images::choose;
 use crate::judge::Judge;
@@ -21,7 +22,6 @@ use crate::rng::Rng;
 use crate::run::{panic_text, same, time_of};
 use crate::simulated::{LeftOut, LineStores, Point, Simulated};
 use crate::snapshot::{Snapshot, Times, snapshot};
-use crate::TestHost;
 
 /// A pool on a simulated medium.
 pub type SimulatedPool = Pool<Simulated, TestHost>;
@@ -323,6 +323,8 @@ impl<'s> Run<'s> {
     /// An operation with the power failing at each of its fences and after it.
     fn step(&mut self, step: usize, op: &Op) -> Result<(), (String, String)> {
         let empty = Expected { tree: Snapshot::default(), model: Model::new() };
+        // What was recorded before is not this operation's.
+        drop(self.pool.medium().take_points());
         self.exploring = true;
         self.pool.medium().record(true);
         let before = std::mem::replace(&mut self.expected, empty);

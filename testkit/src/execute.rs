@@ -212,7 +212,6 @@ pub fn set_attr(attrs: &Attrs) -> SetAttr {
         size: attrs.size,
         atime_ns: attrs.atime,
         mtime_ns: attrs.mtime,
-        ctime_ns: None,
     }
 }
 

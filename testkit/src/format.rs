@@ -259,7 +259,8 @@ impl Survey {
                 break;
             }
             let own = word(image, at + 24);
-            let seed = log_seed(self.superblock.seed, [ino, nonce, page as u64, own]);
+            let seed =
+                log_seed(self.superblock.seed, [ino, nonce, page as u64, tag_of(own).into()]);
             let first = at + LINE;
             runs.push(Run { anchor: at, first, valid: 0, room: 63, seed, tag: tag_of(own) });
             link = word(image, at + 40);

@@ -116,18 +116,32 @@ impl Memory {
     fn fetch(&self, mut at: u64, into: &mut [u8]) {
         let mut rest = into;
         while !rest.is_empty() {
-            let len = (8 - at % 8).min(rest.len() as u64) as usize;
-            let (piece, tail) = rest.split_at_mut(len);
-            let word = self.value(at & !7).to_le_bytes();
-            let from = (at % 8) as usize;
-            piece.copy_from_slice(&word[from..from + len]);
-            at += len as u64;
+            let in_chunk = (CHUNK - at % CHUNK).min(rest.len() as u64) as usize;
+            let (piece, tail) = rest.split_at_mut(in_chunk);
+            match self.inner.chunks[(at / CHUNK) as usize].get() {
+                Some(chunk) => fetch_words(chunk, (at % CHUNK) as usize, piece),
+                None => piece.fill(0),
+            }
+            at += in_chunk as u64;
             rest = tail;
         }
     }
 
     fn count(&self) {
         self.inner.stores.fetch_add(1, Relaxed);
+    }
+}
+
+/// Bytes from place `at` of a chunk.
+fn fetch_words(chunk: &[AtomicU64], at: usize, into: &mut [u8]) {
+    let head = ((8 - at % 8) % 8).min(into.len());
+    let (first, rest) = into.split_at_mut(head);
+    if head > 0 {
+        let word = chunk[at / 8].load(Relaxed).to_le_bytes();
+        first.copy_from_slice(&word[at % 8..at % 8 + head]);
+    }
+    for (bytes, word) in rest.chunks_mut(8).zip(&chunk[(at + head) / 8..]) {
+        bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes()[..bytes.len()]);
     }
 }
 

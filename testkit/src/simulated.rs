@@ -409,6 +409,9 @@ mod tests {
         medium.fence();
         let sites = medium.sites();
         let (site, count) = sites.iter().next().unwrap();
-        assert!(*count == 1 && matches!(site, LeftOut::Fence(site) if site.file.ends_with("simulated.rs")));
+        assert!(
+            *count == 1
+                && matches!(site, LeftOut::Fence(site) if site.file.ends_with("simulated.rs"))
+        );
     }
 }

@@ -165,7 +165,7 @@ impl Fs for Buggy {
         let before = model.getattr(ino)?.ctime_ns;
         let attr = model.link(ino, dir, name)?;
         if self.has(Bug::CtimeForgottenByLink) {
-            model.setattr(ino, &SetAttr { ctime_ns: Some(before), ..SetAttr::default() })?;
+            model.setattr(ino, &SetAttr { atime_ns: Some(before), ..SetAttr::default() })?;
         }
         Ok(attr)
     }

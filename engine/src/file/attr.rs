@@ -90,9 +90,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// What the attributes will be, if any but the size changes.
     fn new_attr(&self, state: &State, changes: &SetAttr) -> Option<NewAttr> {
-        let SetAttr { mode, uid, gid, size, atime_ns, mtime_ns, ctime_ns } = *changes;
+        let SetAttr { mode, uid, gid, size, atime_ns, mtime_ns } = *changes;
         let any = mode.is_some() || uid.is_some() || gid.is_some();
-        if !any && atime_ns.is_none() && mtime_ns.is_none() && ctime_ns.is_none() {
+        if !any && atime_ns.is_none() && mtime_ns.is_none() {
             return None;
         }
         let now_ns = self.now_ns();
@@ -103,7 +103,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             owner: (uid.unwrap_or(state.uid), gid.unwrap_or(state.gid)),
             times: (
                 mtime_ns.unwrap_or(mtime),
-                ctime_ns.unwrap_or(now_ns),
+                now_ns,
                 atime_ns.unwrap_or(state.atime_ns.load(Relaxed)),
             ),
         })

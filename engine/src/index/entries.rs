@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry::Vacant;
 use core::ops::Bound::{Excluded, Unbounded};
 
 #[cfg(test)]
@@ -108,19 +109,15 @@ impl Entries {
         origin: u32,
     ) -> Result<u64> {
         let first = first_cookie(hash);
-        let mut cookie = first;
-        for &used in self.map.range(first..=first | NUMBER_MAX).map(|(used, _)| used) {
-            if used != cookie {
-                break;
+        for cookie in first..=first | NUMBER_MAX {
+            // Nearly always the first one is free.
+            if let Vacant(place) = self.map.entry(cookie) {
+                place.insert(Body { ino, at, origin, kind });
+                self.directories += usize::from(kind == DIRECTORY);
+                return Ok(cookie);
             }
-            cookie += 1;
         }
-        if cookie - first > NUMBER_MAX {
-            return Err(Error::NoSpace);
-        }
-        self.map.insert(cookie, Body { ino, at, origin, kind });
-        self.directories += usize::from(kind == DIRECTORY);
-        Ok(cookie)
+        Err(Error::NoSpace)
     }
 
     /// Takes an entry out.

@@ -24,6 +24,9 @@ use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, mode};
 /// Records of the inode itself in a rewritten log, at most.
 const OWN_RECORDS: u64 = 4;
 
+/// A log page with at most so many lines is one that the log has just grown by.
+const FRESH_LINES: u32 = 3;
+
 /// Collects a log that has grown, where that is worth it. The inode is locked by the
 /// caller. What can't be done for want of space or memory is left for later.
 pub(crate) fn tidy<M: Medium, H: Host>(
@@ -40,8 +43,10 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return rewrite(store, slot, state, live).ok().map(|()| Op::CollectThorough);
     }
     let pages = state.log.pages.len() as u32;
+    // Looking through all pages is spread over as many.
+    let rolled = state.log.tail.left + FRESH_LINES >= PAGE_LINES;
     let due = state.log.next_ordinal.is_multiple_of(1 + pages / 16);
-    if due && unlink_dead(store, &mut state.log).unwrap_or(false) {
+    if rolled && due && unlink_dead(store, &mut state.log).unwrap_or(false) {
         return Some(Op::CollectFast);
     }
     None

@@ -159,10 +159,11 @@ impl Journal {
 }
 
 impl Journal {
-    /// Frees the pages of a journal whose overwrites are all home. Pages with bytes that
-    /// a recovery may still want stay: the log's JOURNAL records speak of them.
+    /// Frees the file's own journal page when nothing in it is wanted any more. Pages with
+    /// bytes that a recovery may still want stay: the log's JOURNAL records speak of them.
     pub(crate) fn release_idle<M: Medium, H: Host>(&mut self, store: &Store<M, H>) {
-        if self.pending.is_empty() && self.page != 0 {
+        let wanted = self.pending.iter().any(|piece| piece.journal_at / PAGE_BYTES == self.page);
+        if !wanted && self.page != 0 {
             store.give(Run { page: self.page, pages: 1 });
             self.page = 0;
         }

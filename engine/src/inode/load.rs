@@ -76,7 +76,7 @@ fn run<'s, M: Medium, H: Host>(
     entries: bool,
     seen: &mut dyn FnMut((u64, Header)),
 ) -> Result<Scanned<'s, M, H>> {
-    let mut replay = Replay::new(store, walk.ino, walk.nonce, walk.inline_dead, entries);
+    let mut replay = Replay::new(store, walk.ino, walk.nonce, entries);
     loop {
         match walk.step()? {
             Step::Page { page, nonce, ordinal } => replay.page(page, nonce, ordinal)?,
@@ -88,7 +88,7 @@ fn run<'s, M: Medium, H: Host>(
         }
     }
     let cut = replay.cut();
-    let state = replay.finish(walk.tail())?;
+    let state = replay.finish(walk.tail(), walk.inline_dead)?;
     Ok(Scanned { walk, state, cut })
 }
 

@@ -13,5 +13,5 @@ pub(crate) use cache::{Cache, Exclusive, Node};
 pub(crate) use collect::{head_of_word, tidy};
 pub(crate) use journal::{JOURNAL_HALF, JournalPiece};
 pub(crate) use load::{Scanned, load, load_for_scan};
-pub(crate) use names::{entry_lines, find_entry, load_name, load_target, valid_name};
+pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
 pub(crate) use state::{Body, Directory, File, State, Target};

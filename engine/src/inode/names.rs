@@ -89,16 +89,27 @@ pub(crate) fn find_entry<M: Medium, H: Host>(
     state: &State,
     name: &[u8],
 ) -> Result<Option<(Entry, Parsed)>> {
+    find_among(store, state, hash(store.secret, name), name).map(|(found, _)| found)
+}
+
+/// As [`find_entry`], for a name with this hash; also how many entries have that hash.
+pub(crate) fn find_among<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    state: &State,
+    hash: u64,
+    name: &[u8],
+) -> Result<(Option<(Entry, Parsed)>, usize)> {
     let directory = state.directory()?;
-    let hash = hash(store.secret, name);
     let mut found = [0u8; NAME_MAX];
+    let mut count = 0;
     for entry in directory.entries.candidates(hash) {
         let (parsed, len) = load_name(store, state, &entry, &mut found)?;
         if found.get(..len) == Some(name) {
-            return Ok(Some((entry, parsed)));
+            return Ok((Some((entry, parsed)), count));
         }
+        count += 1;
     }
-    Ok(None)
+    Ok((None, count))
 }
 
 /// Reads the target of a symbolic link whose text is in the log.

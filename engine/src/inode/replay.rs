@@ -19,7 +19,6 @@ pub(crate) struct Replay<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
     ino: Ino,
     nonce: u64,
-    inline_dead: bool,
     /// Entries of directories are wanted, not only pages.
     entries: bool,
     pages: Vec<LogPage>,
@@ -75,18 +74,11 @@ impl core::hash::Hasher for Mix {
 
 impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     /// A replay of the log of this life of an inode.
-    pub(crate) fn new(
-        store: &'s Store<M, H>,
-        ino: Ino,
-        nonce: u64,
-        inline_dead: bool,
-        entries: bool,
-    ) -> Self {
+    pub(crate) fn new(store: &'s Store<M, H>, ino: Ino, nonce: u64, entries: bool) -> Self {
         Self {
             store,
             ino,
             nonce,
-            inline_dead,
             entries,
             pages: Vec::new(),
             state: None,
@@ -145,12 +137,12 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     }
 
     /// What has been found, at the end of the log; `None` if there was no record.
-    pub(crate) fn finish(&mut self, tail: Tail) -> Result<Option<Box<State>>> {
+    pub(crate) fn finish(&mut self, tail: Tail, inline_dead: bool) -> Result<Option<Box<State>>> {
         let Some(mut state) = self.state.take() else {
             return Ok(None);
         };
         let pages = core::mem::take(&mut state.log.pages);
-        state.log = Log::at_tail(self.ino, self.nonce, self.inline_dead, pages, tail);
+        state.log = Log::at_tail(self.ino, self.nonce, inline_dead, pages, tail);
         self.check_journal(&state)?;
         Ok(Some(state))
     }
@@ -184,7 +176,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             ordinal: found.ordinal,
         };
         let pages = core::mem::take(&mut self.pages);
-        let log = Log::at_tail(self.ino, self.nonce, self.inline_dead, pages, tail);
+        let log = Log::at_tail(self.ino, self.nonce, false, pages, tail);
         let mut state = State::boxed(
             log,
             u32::from(mode),
@@ -282,10 +274,13 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         if !self.entries {
             return Ok(());
         }
-        let Some((cookie, lines)) = self.adds.remove(&add) else {
-            return Err(self.damage("DEL of an entry that is not there", found.at));
-        };
+        let ended = self.adds.remove(&add);
         let state = self.state(found.at)?;
+        let Some((cookie, lines)) = ended else {
+            // Its ADD was collected with its page: the DEL means nothing any more (I14).
+            state.touch(found.ordinal, time_ns);
+            return Ok(());
+        };
         state.remove_entry(cookie, u32::from(lines), found.ordinal, time_ns);
         Ok(())
     }

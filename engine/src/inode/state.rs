@@ -232,7 +232,8 @@ impl State {
         self.carry(Carrier::Links, ordinal);
     }
 
-    fn touch(&mut self, ordinal: u32, time_ns: i64) {
+    /// Something of the inode changed at this time.
+    pub(crate) fn touch(&mut self, ordinal: u32, time_ns: i64) {
         (self.mtime_ns, self.ctime_ns) = (time_ns, time_ns);
         self.carry(Carrier::Time, ordinal);
     }

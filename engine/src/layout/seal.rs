@@ -45,9 +45,21 @@ impl PoolSeed {
         put_u64(&mut bytes, 0, ino);
         put_u64(&mut bytes, 8, nonce);
         put_u64(&mut bytes, 16, page);
-        put_u64(&mut bytes, 24, page_nonce);
-        let life = if page_nonce == 0 { nonce } else { page_nonce };
-        LogSeed { crc: crc32c(self.0, &bytes), tag: tag_of(life) }
+        if page_nonce == 0 {
+            return LogSeed { crc: crc32c(self.0, &bytes), tag: tag_of(nonce) };
+        }
+        self.log_by_tag(ino, nonce, page, tag_of(page_nonce))
+    }
+
+    /// The seed of a log page whose nonce has this tag: enough to know a record by, when
+    /// the page's header is lost.
+    pub fn log_by_tag(&self, ino: u64, nonce: u64, page: u64, tag: u32) -> LogSeed {
+        let mut bytes = [0u8; 32];
+        put_u64(&mut bytes, 0, ino);
+        put_u64(&mut bytes, 8, nonce);
+        put_u64(&mut bytes, 16, page);
+        put_u64(&mut bytes, 24, u64::from(tag));
+        LogSeed { crc: crc32c(self.0, &bytes), tag }
     }
 
     /// The seal of an anchor line at offset `at` whose own nonce is `nonce`.

@@ -238,14 +238,22 @@ impl Log {
     }
 
     fn page_mut(&mut self, ordinal: u32) -> Option<&mut LogPage> {
-        let at = self.pages.binary_search_by_key(&ordinal, |page| page.ordinal).ok()?;
+        let at = self.index_of(ordinal)?;
         self.pages.get_mut(at)
+    }
+
+    /// Where the page with this ordinal stands; most often it is the last.
+    fn index_of(&self, ordinal: u32) -> Option<usize> {
+        let last = self.pages.last()?;
+        if last.ordinal == ordinal {
+            return Some(self.pages.len() - 1);
+        }
+        self.pages.binary_search_by_key(&ordinal, |page| page.ordinal).ok()
     }
 
     /// The page with this ordinal.
     pub(crate) fn page(&self, ordinal: u32) -> Option<&LogPage> {
-        let at = self.pages.binary_search_by_key(&ordinal, |page| page.ordinal).ok()?;
-        self.pages.get(at)
+        self.pages.get(self.index_of(ordinal)?)
     }
 
     /// Notes that records in page `ordinal` say `units` things.

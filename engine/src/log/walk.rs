@@ -41,6 +41,20 @@ pub(crate) enum Step {
 pub(crate) struct Beyond {
     pub(crate) at: u64,
     pub(crate) header: Header,
+    /// Its page has no valid header: that may be what its own transaction did not finish.
+    pub(crate) in_ruin: bool,
+}
+
+/// A link word that is none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BadLink {
+    pub(crate) what: &'static str,
+    /// Offset of the word.
+    pub(crate) at: u64,
+    /// The only transaction with records in that page.
+    pub(crate) only: Option<Header>,
+    /// The page has no records.
+    pub(crate) empty: bool,
 }
 
 /// A walk through one log.
@@ -49,11 +63,15 @@ pub(crate) struct Walk<'s, M: Medium, H: Host> {
     pub(crate) ino: Ino,
     pub(crate) nonce: u64,
     pub(crate) inline_dead: bool,
-    head: Option<Link>,
+    head: core::result::Result<Option<Link>, &'static str>,
     anchor_at: u64,
     page_nonce: u64,
     tail: Tail,
     session: u32,
+    /// The first transaction in this page (or the inline log), and whether there are more.
+    first: Option<Header>,
+    several: bool,
+    bad_link: Option<BadLink>,
     started: bool,
     ended: bool,
 }
@@ -106,8 +124,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     ) -> Result<Self> {
         let ino = identity.ino;
         let anchor_at = slot_at(ino);
-        let head = Link::parse(head_word, &store.seed, anchor_at + HEAD_AT)
-            .map_err(|what| Error::corrupt_inode(what, anchor_at + HEAD_AT, ino))?;
+        let head = Link::parse(head_word, &store.seed, anchor_at + HEAD_AT);
         let tail = Tail {
             at: anchor_at + LINE,
             left: INLINE_LINES,
@@ -119,12 +136,15 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             store,
             ino,
             nonce: identity.nonce,
-            inline_dead: head.is_some_and(|head| head.inline_dead),
+            inline_dead: head.is_ok_and(|head| head.is_some_and(|head| head.inline_dead)),
             head,
             anchor_at,
             page_nonce: 0,
             tail,
             session: 0,
+            first: None,
+            several: false,
+            bad_link: None,
             started: false,
             ended: false,
         })
@@ -135,13 +155,14 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         if !self.started {
             self.started = true;
             if self.inline_dead {
-                let link = self.head.ok_or(self.damage("head without a page", self.anchor_at))?;
-                return match self.enter(link)? {
-                    Some(step) => Ok(step),
-                    None => {
-                        Err(self.damage("log page that begins a log is damaged", self.anchor_at))
-                    }
-                };
+                let head = self.head.ok().flatten();
+                let link = head.ok_or(self.damage("head without a page", self.anchor_at))?;
+                if let Some(step) = self.enter(link)? {
+                    return Ok(step);
+                }
+                // Not this life's: a word that a torn identity line left, or damage.
+                self.inline_dead = false;
+                self.head = Err("log page that begins a log is damaged");
             }
         }
         if self.ended {
@@ -177,24 +198,37 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             return Err(self.damage("death record outside its slot", at));
         }
         self.session = header.txid.session;
+        self.several |= self.first.is_some_and(|first| first.txid != header.txid);
+        self.first = self.first.or(Some(header));
         self.tail.last_seal = stored_seal(&line);
         self.tail.at += LINE;
         self.tail.left -= 1;
         Ok(Step::Record(Found { at, ordinal: self.tail.ordinal, parsed }))
     }
 
-    /// The link out of the page the walk is in.
-    fn link(&self) -> Result<Option<Link>> {
+    /// The link out of the page the walk is in. One that is bad counts as none, and is
+    /// remembered: an anchor line that a crash tore may lack its link word.
+    fn link(&mut self) -> Result<Option<Link>> {
         let at = self.anchor_at + HEAD_AT;
-        if self.anchor_at == slot_at(self.ino) {
-            return Ok(self.head);
-        }
-        let word = self.store.door.load_word(at)?;
-        let link = Link::parse(word, &self.store.seed, at).map_err(|what| self.damage(what, at))?;
-        if link.is_some_and(|link| link.inline_dead) {
-            return Err(self.damage("link word is impossible", at));
-        }
-        Ok(link)
+        let parsed = if self.anchor_at == slot_at(self.ino) {
+            self.head
+        } else {
+            let word = self.store.door.load_word(at)?;
+            match Link::parse(word, &self.store.seed, at) {
+                Ok(Some(link)) if link.inline_dead => Err("link word is impossible"),
+                parsed => parsed,
+            }
+        };
+        Ok(parsed.unwrap_or_else(|what| {
+            let only = self.first.filter(|_| !self.several);
+            self.bad_link = Some(BadLink { what, at, only, empty: self.first.is_none() });
+            None
+        }))
+    }
+
+    /// A link word met on the way that is none. After the walk's end.
+    pub(crate) fn bad_link(&self) -> Option<BadLink> {
+        self.bad_link
     }
 
     /// The header of a linked page, if it is the one the link means.
@@ -219,6 +253,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             return Err(self.damage("log pages out of order", link.page * PAGE_BYTES));
         }
         self.page_nonce = header.nonce;
+        (self.first, self.several) = (None, false);
         self.anchor_at = link.page * PAGE_BYTES;
         self.tail = Tail {
             at: self.anchor_at + LINE,
@@ -236,13 +271,15 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         self.tail
     }
 
-    /// Offset of a link word that leads out of a log that ends before it, if there is one.
+    /// Offset of a link word behind the log's end that should say there is no link, and does not.
     pub(crate) fn link_past_end(&self) -> Result<Option<u64>> {
-        Ok(self.link()?.map(|_| self.anchor_at + HEAD_AT))
+        let at = self.anchor_at + HEAD_AT;
+        let word = self.store.door.load_word(at)?;
+        Ok((word != Link::none(&self.store.seed, at)).then_some(at))
     }
 
     /// Shows every valid line behind the end.
-    pub(crate) fn beyond(&self, each: &mut dyn FnMut(Beyond)) -> Result<()> {
+    pub(crate) fn beyond(&mut self, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         self.beyond_in_page(self.tail, each)?;
         let mut link = self.link()?;
         let mut nonce = self.page_nonce;
@@ -259,8 +296,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let tail = Tail { at: at + LINE, left: PAGE_LINES, seed, last_seal: seal, ordinal: 0 };
             self.beyond_in_page(tail, each)?;
             let word = self.store.door.load_word(at + HEAD_AT)?;
-            link = Link::parse(word, &self.store.seed, at + HEAD_AT)
-                .map_err(|what| self.damage(what, at + HEAD_AT))?;
+            link = Link::parse(word, &self.store.seed, at + HEAD_AT).unwrap_or(None);
         }
         Ok(())
     }
@@ -271,7 +307,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let line = self.store.door.load_line(at)?;
             let header = Header::peek(&line);
             if tail.seed.holds(at, &line) {
-                each(Beyond { at, header });
+                each(Beyond { at, header, in_ruin: false });
             }
             at += LINE;
         }
@@ -279,18 +315,15 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     }
 
     /// A linked page whose header is not valid: either the header never became durable,
-    /// or it was damaged. Lines with the life tag that the link names were records.
+    /// or it was damaged. Its records tell their own tag, and hold for this inode's life only.
     fn beyond_in_ruin(&self, link: &Link, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         let mut at = link.page * PAGE_BYTES + LINE;
         for _ in 0..PAGE_LINES {
             let line = self.store.door.load_line(at)?;
-            let seal = stored_seal(&line);
-            let header = Header::peek(&line);
-            let possible = header.part < header.parts
-                && (self.session.max(1)..=self.store.session()).contains(&header.txid.session)
-                && u32::from(header.txid.lane) < self.store.geometry.lanes;
-            if seal != 0 && (seal >> 32) as u16 == link.tag && possible {
-                each(Beyond { at, header });
+            let tag = (stored_seal(&line) >> 32) as u32;
+            let seed = self.store.seed.log_by_tag(self.ino, self.nonce, link.page, tag);
+            if tag as u16 == link.tag && seed.holds(at, &line) {
+                each(Beyond { at, header: Header::peek(&line), in_ruin: true });
             }
             at += LINE;
         }

@@ -6,7 +6,7 @@ use lode_pmem::Medium;
 
 use crate::index::{Extents, hash};
 use crate::inode::{Body as Kind, Directory, File, State, Target, entry_lines, head_of_word};
-use crate::inode::{find_entry, tidy, valid_name};
+use crate::inode::{find_among, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of, text_lines};
 use crate::log::{INLINE, Log, Plan};
 use crate::store::{Purpose, Slot};
@@ -95,15 +95,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Whether an entry with this name can be made.
     pub(crate) fn may_enter(&self, parent: &State, name: &[u8]) -> Result<()> {
-        let directory = parent.directory()?;
+        parent.directory()?;
         if parent.dead {
             return Err(Error::NotFound);
         }
-        if find_entry(&self.store, parent, name)?.is_some() {
-            return Err(Error::Exists);
+        let (found, same) = find_among(&self.store, parent, hash(self.store.secret, name), name)?;
+        match found {
+            Some(_) => Err(Error::Exists),
+            None if same >= COLLISIONS_MAX => Err(Error::NoSpace),
+            None => Ok(()),
         }
-        let same = directory.entries.candidates(hash(self.store.secret, name)).count();
-        if same >= COLLISIONS_MAX { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     fn give_birth_in(

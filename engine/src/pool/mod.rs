@@ -134,7 +134,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Err(Error::ReadOnly) => return Ok(()),
             result => result?,
         }
-        if self.store.quarantine_holds() || self.store.round_bounds_recovery() {
+        if self.store.quarantine_holds() {
             self.count(Op::Round);
             self.store.round()?;
         }

@@ -59,7 +59,8 @@ fn verdict(
     }
     let mut distinct = 0;
     let mut last = None;
-    for part in group.iter().filter(|part| part.in_chain) {
+    // Lines behind a bad line are there, too; behind a lost page header they are not.
+    for part in group.iter().filter(|part| !part.in_ruin) {
         if last == Some(part.header.part) {
             return Ok(Some("one part of a transaction is there twice"));
         }
@@ -67,8 +68,9 @@ fn verdict(
         distinct += 1;
     }
     if distinct == u32::from(parts) {
+        // Then no bad line before one of them is its own.
         let beyond = group.iter().any(|part| !part.in_chain);
-        return Ok(beyond.then_some("line of a finished transaction behind the end of a log"));
+        return Ok(beyond.then_some("damaged line before a finished transaction"));
     }
     if group.iter().any(|part| part.followed) {
         return Ok(Some("unfinished transaction in the middle of a log"));

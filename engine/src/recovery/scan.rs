@@ -8,8 +8,10 @@ use lock_api::Mutex;
 use lode_pmem::Medium;
 
 use crate::inode::{Body as Kind, Scanned, load_for_scan};
-use crate::layout::{Anchor, HEAD_AT, Header, LANE_CHAIN_AT, Link, PieceHeader, Txid, slot_at};
-use crate::log::{Walk, read_death, read_identity};
+use crate::layout::{
+    Anchor, HEAD_AT, Header, Identity, LANE_CHAIN_AT, Link, PieceHeader, Txid, slot_at,
+};
+use crate::log::{Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
 use crate::store::{Piece, Store};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result};
@@ -21,6 +23,13 @@ pub(super) const DAMAGED_TAIL: u64 = u64::MAX;
 /// Damage that is remembered.
 const DAMAGE_MAX: usize = 10_000;
 
+/// Where a line of a transaction in doubt was found.
+#[derive(Clone, Copy)]
+enum Found {
+    InChain,
+    Beyond { in_ruin: bool },
+}
+
 /// A line of a transaction that may be cut off.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
@@ -29,6 +38,8 @@ pub(super) struct Part {
     pub(super) ino: Ino,
     /// Found in its log's chain, not behind its end.
     pub(super) in_chain: bool,
+    /// Found in a page whose header is lost.
+    pub(super) in_ruin: bool,
     /// A record of another transaction follows in the same log.
     pub(super) followed: bool,
 }
@@ -204,31 +215,39 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         if let Some(death) = read_death(self.store, &identity)? {
             self.see(scan, death.header)?;
             if !self.in_doubt(&death.header) {
+                self.dead_parts(&identity, head, seal, scan)?;
                 return Ok(true);
             }
             let at = slot_at(ino) + crate::layout::DEATH_LINE * crate::layout::LINE;
-            self.part(scan, death.header, at, ino, true)?;
+            self.part(scan, death.header, at, ino, Found::InChain)?;
         }
         let walk = Walk::new(self.store, &identity, head, seal)?;
         let mut noted = Ok(());
         let mut last = Txid::default();
-        let chain_start = scan.parts.len();
+        let mut unfollowed = scan.parts.len();
         let scanned = load_for_scan(self.store, walk, &mut |(at, header)| {
             if header.txid != last {
-                for part in scan.parts.iter_mut().skip(chain_start) {
+                for part in scan.parts.iter_mut().skip(unfollowed) {
                     part.followed = true;
                 }
+                unfollowed = scan.parts.len();
                 last = header.txid;
             }
             let result = self.see(scan, header).and_then(|()| {
-                if self.in_doubt(&header) { self.part(scan, header, at, ino, true) } else { Ok(()) }
+                if self.in_doubt(&header) {
+                    self.part(scan, header, at, ino, Found::InChain)
+                } else {
+                    Ok(())
+                }
             });
             if noted.is_ok() {
                 noted = result;
             }
         })?;
         noted?;
-        self.look_beyond(&scanned.walk, scan)?;
+        let mut scanned = scanned;
+        self.look_beyond(&mut scanned.walk, scan)?;
+        self.judge_link(&scanned.walk)?;
         if scan.parts.len() > first_part {
             return Ok(false);
         }
@@ -237,18 +256,39 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     }
 
     #[inline(never)]
-    fn look_beyond(&self, walk: &Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
-        let ino = walk.ino;
+    /// A bad link word is what a crash left only where nothing but a transaction in doubt
+    /// is in its page: then the anchor line may never have become durable as a whole.
+    fn judge_link(&self, walk: &Walk<'_, M, H>) -> Result<()> {
+        match walk.bad_link() {
+            Some(bad) if !bad.empty && !bad.only.is_some_and(|only| self.is_unsettled(&only)) => {
+                Err(Error::corrupt_inode(bad.what, bad.at, walk.ino))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn look_beyond(&self, walk: &mut Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
+        let (ino, end) = (walk.ino, walk.tail().at);
         let mut result = Ok(());
         walk.beyond(&mut |beyond| {
             if result.is_err() {
                 return;
             }
-            result = if self.in_doubt(&beyond.header) {
-                self.part(scan, beyond.header, beyond.at, ino, false)
+            // Only a page's header is in doubt with a transaction of one line; a line before
+            // it in its own page was durable first.
+            let may_be_cut_off = self.in_doubt(&beyond.header)
+                || beyond.in_ruin && self.is_unsettled(&beyond.header);
+            result = if may_be_cut_off {
+                self.part(
+                    scan,
+                    beyond.header,
+                    beyond.at,
+                    ino,
+                    Found::Beyond { in_ruin: beyond.in_ruin },
+                )
             } else {
                 let what = "damaged line in the middle of a log";
-                Err(Error::corrupt_inode(what, walk.tail().at, ino))
+                Err(Error::corrupt_inode(what, end, ino))
             };
         })?;
         result
@@ -302,9 +342,31 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     }
 
     fn in_doubt(&self, header: &Header) -> bool {
+        header.parts > 1 && self.is_unsettled(header)
+    }
+
+    fn is_unsettled(&self, header: &Header) -> bool {
         let Txid { session, lane, sequence } = header.txid;
         let settled = self.watermarks.get(usize::from(lane)).copied().unwrap_or(0);
-        session == self.store.session() && header.parts > 1 && sequence > settled
+        session == self.store.session() && sequence > settled
+    }
+
+    /// Counts the lines of transactions in doubt in the log of an inode whose death is
+    /// settled: a round that was cut off may have settled one lane and not another, and
+    /// the inode's slot is not used again before the round has ended. If it is by now, its
+    /// log ends early, and nothing in doubt was in it.
+    fn dead_parts(&self, identity: &Identity, head: u64, seal: u64, scan: &mut Scan) -> Result<()> {
+        let mut walk = Walk::new(self.store, identity, head, seal)?;
+        loop {
+            match walk.step() {
+                Ok(Step::Record(found)) if self.in_doubt(&found.parsed.header) => {
+                    self.part(scan, found.parsed.header, found.at, identity.ino, Found::InChain)?;
+                }
+                Ok(Step::End) | Err(Error::Corrupt(_) | Error::Media { .. }) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn see(&self, scan: &mut Scan, header: Header) -> Result<()> {
@@ -317,16 +379,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         Ok(())
     }
 
-    fn part(
-        &self,
-        scan: &mut Scan,
-        header: Header,
-        at: u64,
-        ino: Ino,
-        in_chain: bool,
-    ) -> Result<()> {
+    fn part(&self, scan: &mut Scan, header: Header, at: u64, ino: Ino, found: Found) -> Result<()> {
         scan.parts.try_reserve(1)?;
-        scan.parts.push(Part { header, at, ino, in_chain, followed: false });
+        let in_chain = matches!(found, Found::InChain);
+        let in_ruin = matches!(found, Found::Beyond { in_ruin: true });
+        scan.parts.push(Part { header, at, ino, in_chain, in_ruin, followed: false });
         Ok(())
     }
 }

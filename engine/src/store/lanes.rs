@@ -5,12 +5,15 @@
 //! watermark may cover.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use lock_api::{Mutex, MutexGuard};
 use lode_pmem::{Counters, Tally};
 
 use crate::{Host, Result};
+
+/// Transactions of a lane since its last watermark that make a round worth its fence.
+const UNSETTLED_MAX: u64 = 8192;
 
 /// Sequences have 40 bits; near the end the session is raised.
 pub(crate) const SEQUENCE_MAX: u64 = (1 << 40) - 1;
@@ -19,6 +22,8 @@ pub(crate) const SEQUENCE_MAX: u64 = (1 << 40) - 1;
 pub(crate) struct Lane<H: Host> {
     pub(crate) next: Mutex<H::Mutex, u64>,
     fenced: AtomicU64,
+    /// The sequence of the last watermark that was stored.
+    settled: AtomicU64,
     counters: Counters,
 }
 
@@ -38,6 +43,16 @@ impl<H: Host> Lane<H> {
         self.fenced.store(sequence, Release);
     }
 
+    /// The sequence of the last watermark that was stored.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(Relaxed)
+    }
+
+    /// Notes that a watermark was stored.
+    pub(crate) fn set_settled(&self, sequence: u64) {
+        self.settled.store(sequence, Relaxed);
+    }
+
     /// What this lane's work is counted on.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
@@ -53,6 +68,7 @@ impl<H: Host> Lanes<H> {
             lanes.push(Lane {
                 next: Mutex::new(1),
                 fenced: AtomicU64::new(0),
+                settled: AtomicU64::new(0),
                 counters: Counters::new(),
             });
         }
@@ -74,6 +90,14 @@ impl<H: Host> Lanes<H> {
     #[inline]
     pub(crate) fn counters(&self, lane: usize) -> &Counters {
         &self.lanes[lane % self.lanes.len()].counters
+    }
+
+    /// Whether so much has happened in a lane since the last round that recovery, which
+    /// has to judge all of it, would be slow.
+    #[inline]
+    pub(crate) fn round_is_due(&self, lane: usize) -> bool {
+        let lane = &self.lanes[lane % self.lanes.len()];
+        lane.fenced().saturating_sub(lane.settled()) >= UNSETTLED_MAX
     }
 
     /// What all lanes have counted.

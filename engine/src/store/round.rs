@@ -25,7 +25,6 @@ pub(crate) struct Quarantine {
 /// The watermark versions of all lanes of the medium; its lock lets one round run at a time.
 pub(super) struct Rounds {
     versions: Vec<u64>,
-    stored: Vec<u64>,
 }
 
 /// Reads a lane's watermark: the valid line with the higher version; `None` if neither is valid.
@@ -57,20 +56,13 @@ impl Rounds {
         geometry: &Geometry,
     ) -> Result<Self> {
         let lanes = geometry.lanes as usize;
-        let (mut versions, mut stored) = (Vec::new(), Vec::new());
+        let mut versions = Vec::new();
         versions.try_reserve_exact(lanes)?;
-        stored.try_reserve_exact(lanes)?;
         for lane in 0..geometry.lanes {
             versions
                 .push(read_watermark(door, seed, geometry, lane)?.map_or(0, |mark| mark.version));
-            stored.push(0);
         }
-        Ok(Self { versions, stored })
-    }
-
-    /// A new session begins: no watermark speaks of it yet.
-    pub(super) fn forget(&mut self) {
-        self.stored.fill(0);
+        Ok(Self { versions })
     }
 }
 
@@ -132,16 +124,12 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut window = self.door.window(self.lanes.used() as u64 * LINE, counters);
         for (number, lane) in self.lanes.iter().enumerate() {
             let sequence = lane.fenced();
-            let (Some(version), Some(stored)) =
-                (rounds.versions.get_mut(number), rounds.stored.get_mut(number))
-            else {
-                continue;
-            };
-            if sequence == *stored {
+            let Some(version) = rounds.versions.get_mut(number) else { continue };
+            if sequence == lane.settled() {
                 continue;
             }
             *version += 1;
-            *stored = sequence;
+            lane.set_settled(sequence);
             let at = self.geometry.lane_at(number as u32) + (*version & 1) * LINE;
             let line = Watermark { session, sequence, version: *version }.line(&self.seed, at);
             window.store_line(at, &line);
@@ -161,18 +149,5 @@ impl<M: Medium, H: Host> Store<M, H> {
             }
         }
         first_error
-    }
-}
-
-/// Transactions since the last watermark that make a round worth its fence: it bounds
-/// the table of transactions that recovery has to judge.
-const UNSETTLED_MAX: u64 = 8192;
-
-impl<M: Medium, H: Host> Store<M, H> {
-    /// Whether so much has happened since the last round that recovery would be slow.
-    pub(crate) fn round_bounds_recovery(&self) -> bool {
-        let Some(rounds) = self.rounds.try_lock() else { return false };
-        let fenced = self.lanes.iter().map(|lane| lane.fenced());
-        fenced.zip(&rounds.stored).any(|(fenced, stored)| fenced >= stored + UNSETTLED_MAX)
     }
 }

@@ -32,17 +32,19 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// To be called before an operation takes locks: raises the session when a counter
-    /// of this one is nearly used up.
+    /// of this one is nearly used up, and runs a round when recovery would have much to judge.
     #[inline]
     pub(crate) fn before_operation(&self) -> Result<()> {
         self.writable()?;
-        if self.raise_due.load(Relaxed) { self.raise_quiesced() } else { Ok(()) }
+        if self.raise_due.load(Relaxed) {
+            self.raise_quiesced()?;
+        }
+        if self.lanes.round_is_due(self.lane()) { self.round() } else { Ok(()) }
     }
 
     #[cold]
     fn raise_quiesced(&self) -> Result<()> {
-        let mut rounds = self.rounds.lock();
-        rounds.forget();
+        let rounds = self.rounds.lock();
         self.with_lanes_held(0, &mut || {
             if self.raise_due.load(Relaxed) {
                 self.raise_session(|_| ())?;
@@ -63,6 +65,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.with_lanes_held(from + 1, work)?;
         *next = 1;
         lane.set_fenced(0);
+        lane.set_settled(0);
         Ok(())
     }
 

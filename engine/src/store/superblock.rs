@@ -73,7 +73,18 @@ fn read_copy<M: Medium>(door: &Door<M>, at: u64) -> Result<Copy> {
     }
 }
 
-/// Writes both copies, each with its fence (PROTOCOL I20).
+/// Whether copy A is good and copy B is bad or older.
+#[inline(never)]
+fn first_counts<M: Medium>(door: &Door<M>, places: [u64; 2]) -> bool {
+    let update = |at| match read_copy(door, at) {
+        Ok(Ok(superblock)) => superblock.update,
+        _ => 0,
+    };
+    update(places[0]) > update(places[1])
+}
+
+/// Writes both copies, each with its fence (PROTOCOL I20): first the one that does not
+/// count, so that a crash in the middle of either leaves the other.
 pub(crate) fn write_superblock<M: Medium>(
     door: &Door<M>,
     superblock: &Superblock,
@@ -82,7 +93,11 @@ pub(crate) fn write_superblock<M: Medium>(
     let mut raw = [0u8; SUPERBLOCK_BYTES];
     superblock.encode(&mut raw);
     debug_assert_eq!(Superblock::parse(&raw).as_ref(), Ok(superblock));
-    for at in Superblock::places(superblock.pages) {
+    let mut places = Superblock::places(superblock.pages);
+    if first_counts(door, places) {
+        places.reverse();
+    }
+    for at in places {
         let mut window = door.window(SUPERBLOCK_BYTES as u64, counters);
         window.copy_nt(at, &raw);
         drop(window);

@@ -28,7 +28,9 @@ const PLAIN: Scenario = Scenario {
 
 /// `text` as often as `times` says, `#` in it replaced by the number.
 fn repeated(times: u64, text: &str) -> String {
-    (0..times).map(|number| text.replace('#', &number.to_string()).replace(';', "\n") + "\n").collect()
+    (0..times)
+        .map(|number| text.replace('#', &number.to_string()).replace(';', "\n") + "\n")
+        .collect()
 }
 
 /// All scenarios.

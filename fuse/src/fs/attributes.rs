@@ -1,13 +1,11 @@
 //! Attributes: of inodes, and of the whole pool.
 
-use std::time::SystemTime;
-
 use fuser::{Errno, INodeNo, ReplyAttr, ReplyStatfs, TimeOrNow};
 use lode_engine::{Attr, Error, Host, NAME_MAX, PAGE_BYTES, SetAttr};
 use lode_pmem::Medium;
 
 use super::LodeFs;
-use super::convert::{asked_ns, asked_time, attributes, errno};
+use super::convert::{asked_time, attributes, errno};
 
 /// What a request asks to change.
 #[derive(Clone, Copy, Default)]
@@ -18,22 +16,19 @@ pub(super) struct Asked {
     pub size: Option<u64>,
     pub atime: Option<TimeOrNow>,
     pub mtime: Option<TimeOrNow>,
-    pub ctime: Option<SystemTime>,
 }
 
 impl Asked {
-    /// The same for the engine; a new size is a modification, whether or not the
+    /// The same for the engine, where a new size is a modification, whether or not the
     /// kernel says so.
     fn changes(self, now: i64) -> SetAttr {
-        let mtime = self.mtime.or(self.size.map(|_| TimeOrNow::Now));
         SetAttr {
             mode: self.mode.map(|mode| mode & 0o7777),
             uid: self.uid,
             gid: self.gid,
             size: self.size,
             atime_ns: self.atime.map(|time| asked_time(time, now)),
-            mtime_ns: mtime.map(|time| asked_time(time, now)),
-            ctime_ns: self.ctime.map(asked_ns),
+            mtime_ns: self.mtime.map(|time| asked_time(time, now)),
         }
     }
 }
@@ -90,18 +85,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_size_is_a_modification() {
+    fn a_new_size_needs_no_other_change() {
         let asked = Asked { size: Some(5), ..Asked::default() };
         let changes = asked.changes(77);
         assert_eq!(changes.size, Some(5));
-        assert_eq!(changes.mtime_ns, Some(77));
-        assert_eq!(changes.atime_ns, None);
-        assert_eq!(changes.ctime_ns, None);
+        assert_eq!((changes.mtime_ns, changes.atime_ns), (None, None));
     }
 
     #[test]
     fn a_time_that_is_asked_for_is_kept() {
-        let then = SystemTime::UNIX_EPOCH + std::time::Duration::from_nanos(5);
+        let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_nanos(5);
         let asked = Asked {
             size: Some(0),
             mtime: Some(TimeOrNow::SpecificTime(then)),

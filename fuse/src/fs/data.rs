@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use fuser::{Errno, INodeNo, ReplyData, ReplyWrite};
-use lode_engine::{Error, Fallocate, Host, Ino};
+use lode_engine::{Error, Fallocate, Host, Ino, SetAttr};
 use lode_pmem::Medium;
 
 use super::convert::errno;
@@ -55,15 +55,38 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     /// Writes what one request holds: atomic and durable when it is answered. The
     /// offset is the kernel's, for appends too: it alone changes sizes, one writer
     /// of a file at a time, and puts the same bytes in its page cache at that offset.
-    pub(super) fn do_write(&self, node: INodeNo, offset: u64, data: &[u8], reply: ReplyWrite) {
+    /// The kernel takes set-user-id bits off before a write through its page cache; one
+    /// that goes around it is ours to watch.
+    pub(super) fn do_write(
+        &self,
+        node: INodeNo,
+        offset: u64,
+        data: &[u8],
+        uid: u32,
+        reply: ReplyWrite,
+    ) {
         let written = self.enter().and_then(|pass| {
-            let done = self.pool().write(self.ino(node), offset, data);
+            let ino = self.ino(node);
+            let safe = if uid == 0 { Ok(()) } else { self.take_off_set_id_bits(ino) };
+            let done = safe.and_then(|()| self.pool().write(ino, offset, data));
             done.map(|()| pass).map_err(|error| errno(&error))
         });
         match written {
             Ok(_pass) => reply.written(data.len() as u32),
             Err(error) => reply.error(error),
         }
+    }
+
+    /// Who writes to a file that others run as its owner does not keep it so.
+    fn take_off_set_id_bits(&self, ino: Ino) -> lode_engine::Result<()> {
+        let mode = self.pool().getattr(ino)?.mode;
+        let group_runs = mode & 0o010 != 0;
+        let kept = mode & !0o4000 & if group_runs { !0o2000 } else { !0 };
+        if kept != mode {
+            let changes = SetAttr { mode: Some(kept), ..SetAttr::default() };
+            self.pool().setattr(ino, &changes)?;
+        }
+        Ok(())
     }
 
     pub(super) fn do_fallocate(

@@ -91,7 +91,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         size: Option<u64>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        ctime: Option<SystemTime>,
+        _ctime: Option<SystemTime>,
         _fh: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
@@ -99,7 +99,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.do_setattr(ino, Asked { mode, uid, gid, size, atime, mtime, ctime }, reply);
+        self.do_setattr(ino, Asked { mode, uid, gid, size, atime, mtime }, reply);
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -219,7 +219,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -229,7 +229,7 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.do_write(ino, offset, data, reply);
+        self.do_write(ino, offset, data, req.uid(), reply);
     }
 
     /// What was answered is durable: nothing to do at a close. The kernel still writes
