@@ -62,7 +62,7 @@ fn random_case(number: u64) -> (Setup, Vec<Op>, Vec<Op>) {
     let huge = rng.once_in(8);
     let setup = Setup {
         seed: number,
-        bytes: if huge { 8 << 20 } else { rng.pick(&[512 << 10, 1 << 20, 2 << 20]) },
+        bytes: if huge { 8 << 20 } else { rng.pick(&[192 << 10, 512 << 10, 1 << 20, 2 << 20]) },
         lanes: rng.pick(&[1, 2]),
         class: if huge { PageClass::Huge } else { PageClass::Small },
         relaxed: rng.once_in(6),
@@ -127,7 +127,7 @@ fn more_random_sequences_survive_a_cut_anywhere() {
 
 /// What the scenarios find when `left_out` is left out; `None` if nothing.
 fn found_without(left_out: LeftOut) -> Option<String> {
-    SCENARIOS.iter().filter(|scenario| !scenario.slow).find_map(|scenario| {
+    SCENARIOS.iter().find_map(|scenario| {
         let setup = Setup { left_out: Some(left_out), ..setup_of(scenario, 1) };
         let before = parse(&(scenario.before)()).unwrap();
         let ops = parse(&scenario.ops.replace(';', "\n")).unwrap();
@@ -140,7 +140,7 @@ fn found_without(left_out: LeftOut) -> Option<String> {
 /// All places that fence or write back.
 fn places() -> BTreeSet<LeftOut> {
     let mut all = Tally::default();
-    for scenario in SCENARIOS.iter().filter(|scenario| !scenario.slow) {
+    for scenario in SCENARIOS {
         all.add(&run_scenario(scenario, &setup_of(scenario, 1)).unwrap_or_default());
     }
     all.sites

@@ -151,8 +151,7 @@ impl Judge<'_> {
     fn use_up(&mut self, pool: &SimulatedPool) -> Result<(), String> {
         self.tally.emptied += 1;
         let mut directories = Vec::new();
-        let mut entries = Vec::new();
-        walk(pool, pool.root(), &mut directories, &mut entries)?;
+        walk(pool, pool.root(), &mut directories)?;
         for (number, dir) in directories.iter().enumerate() {
             let new = NewInode { mode: mode::FILE | 0o600, uid: 1, gid: 1, rdev: 0 };
             let name = b"made after the cut";
@@ -166,16 +165,9 @@ impl Judge<'_> {
                     Err(error) => return Err(format!("use: write: {error} ({error:?})")),
                 }
             }
-            entries.push((*dir, name.to_vec(), mode::FILE));
         }
         sound(pool, "check in use")?;
-        for (dir, name, kind) in entries.iter().rev().filter(|entry| entry.2 != mode::DIRECTORY) {
-            let gone = pool.unlink(*dir, name);
-            gone.map_err(|error| format!("use: unlink of kind {kind:o}: {error} ({error:?})"))?;
-        }
-        for (dir, name, _) in entries.iter().rev().filter(|entry| entry.2 == mode::DIRECTORY) {
-            pool.rmdir(*dir, name).map_err(|error| format!("use: rmdir: {error} ({error:?})"))?;
-        }
+        empty(pool, pool.root())?;
         sound(pool, "check when emptied")?;
         self.close_and_open(pool)
     }
@@ -199,27 +191,42 @@ impl Judge<'_> {
     }
 }
 
-/// Directory, name and kind.
-type Entry = (Ino, Vec<u8>, u32);
+/// The entries of a directory: name, inode and kind.
+type Entries = Vec<(Vec<u8>, Ino, u32)>;
 
-/// All directories and entries; those of a directory come before those below them.
-fn walk(
-    pool: &SimulatedPool,
-    dir: Ino,
-    directories: &mut Vec<Ino>,
-    entries: &mut Vec<Entry>,
-) -> Result<(), String> {
-    directories.push(dir);
-    let mut below = Vec::new();
+fn entries(pool: &SimulatedPool, dir: Ino) -> Result<Entries, String> {
+    let mut found = Vec::new();
     let mut visit = |entry: lode_engine::DirEntry<'_>| {
-        entries.push((dir, entry.name.to_vec(), entry.kind));
-        if entry.kind == mode::DIRECTORY {
-            below.push(entry.ino);
-        }
+        found.push((entry.name.to_vec(), entry.ino, entry.kind));
         true
     };
     pool.readdir(dir, 0, &mut visit).map_err(|error| format!("use: listing: {error:?}"))?;
-    below.into_iter().try_for_each(|dir| walk(pool, dir, directories, entries))
+    Ok(found)
+}
+
+/// Finds all directories.
+fn walk(pool: &SimulatedPool, dir: Ino, directories: &mut Vec<Ino>) -> Result<(), String> {
+    directories.push(dir);
+    for (_, ino, kind) in entries(pool, dir)? {
+        if kind == mode::DIRECTORY {
+            walk(pool, ino, directories)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes everything in a directory, what is deepest first.
+fn empty(pool: &SimulatedPool, dir: Ino) -> Result<(), String> {
+    for (name, ino, kind) in entries(pool, dir)? {
+        let gone = if kind == mode::DIRECTORY {
+            empty(pool, ino)?;
+            pool.rmdir(dir, &name)
+        } else {
+            pool.unlink(dir, &name)
+        };
+        gone.map_err(|error| format!("use: removal of kind {kind:o}: {error} ({error:?})"))?;
+    }
+    Ok(())
 }
 
 fn sound(pool: &SimulatedPool, what: &str) -> Result<(), String> {

@@ -7,8 +7,6 @@ pub struct Scenario {
     pub lanes: u32,
     pub huge: bool,
     pub relaxed: bool,
-    /// Takes long: left out where all scenarios run many times.
-    pub slow: bool,
     /// Done before the power may fail.
     pub before: fn() -> String,
     /// Operations between semicolons.
@@ -21,7 +19,6 @@ const PLAIN: Scenario = Scenario {
     lanes: 1,
     huge: false,
     relaxed: false,
-    slow: false,
     before: String::new,
     ops: "",
 };
@@ -31,6 +28,11 @@ fn repeated(times: u64, text: &str) -> String {
     (0..times)
         .map(|number| text.replace('#', &number.to_string()).replace(';', "\n") + "\n")
         .collect()
+}
+
+/// A write of the page with this number; every other page of the file stays a hole.
+fn page(number: u64, fill: u64) -> String {
+    format!("write /k {} 4096 {fill}\n", number * 8192)
 }
 
 /// All scenarios.
@@ -131,13 +133,38 @@ pub const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
-        name: "fast collection",
+        name: "many short-lived links",
         before: || {
             "create /a 33188 0\ncreate /k 33188 0\n".to_owned()
                 + &repeated(60, "link /a /l#;unlink /l#")
         },
         ops: "link /k /m1;unlink /m1;link /k /m2;unlink /m2;link /k /m3;unlink /m3;maintain;\
               link /k /m4;unlink /m4;link /k /m5",
+        ..PLAIN
+    },
+    Scenario {
+        name: "fast collection",
+        kib: 2048,
+        before: || {
+            let first: String = (0..130).map(|number| page(number, number)).collect();
+            let again: String = (5..66).map(|number| page(number, 200 + number)).collect();
+            "create /k 33188 0\n".to_owned() + &first + &again
+        },
+        ops: "write /k 540672 4096 1;write /k 548864 4096 2;write /k 557056 4096 3;\
+              write /k 565248 4096 4;maintain;write /k 0 4096 5",
+        ..PLAIN
+    },
+    Scenario {
+        name: "thorough collection to several pages",
+        kib: 2048,
+        before: || {
+            let first: String = (0..80).map(|number| page(number, number)).collect();
+            let again: String = (0..78).map(|number| page(70, 200 + number)).collect();
+            "create /k 33188 0\n".to_owned() + &first + &again
+        },
+        ops: "write /k 8192 4096 1;write /k 8192 4096 2;write /k 8192 4096 3;write /k 8192 4096 4;\
+              write /k 8192 4096 5;write /k 8192 4096 6;write /k 8192 4096 7;write /k 8192 4096 8;\
+              write /k 16384 512 9;setattr /k size=100000",
         ..PLAIN
     },
     Scenario {
@@ -199,13 +226,12 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "huge pages with journalled writes",
-        kib: 10 << 10,
+        kib: 8 << 10,
         huge: true,
-        slow: true,
-        ops: "create /a 33188 0;fallocate /a allocate 0 2097152;write /a 512 512 1;\
+        before: || "create /a 33188 0\nfallocate /a allocate 0 2097152\n".to_owned(),
+        ops: "write /a 512 512 1;\
               write /a 4000 200 2;write /a 5000 9000 3;write /a 5000 512 4;write /a 0 70000 5;\
-              write /a 100 70000 6;setattr /a size=60000;setattr /a size=70000;unlink /a;\
-              create /b 33188 0;write /b 0 4096 7",
+              write /a 100 70000 6;setattr /a size=60000;setattr /a size=70000;unlink /a",
         ..PLAIN
     },
     Scenario {
@@ -243,11 +269,11 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "a full pool",
-        kib: 128,
-        before: || repeated(30, "create /f# 33188 0;append /f# 4096 1"),
-        ops: "append /f1 9000 2;create /x 33188 0;unlink /f0;create /y 33188 0;append /y 4096 3;\
-              unlink /f1;unlink /f2;maintain;append /y 9000 4;setattr /f3 size=0;unlink /f4;\
-              rename /f5 /f6 replace;append /y 4000 5",
+        kib: 192,
+        before: || repeated(7, "create /f# 33188 0;append /f# 8192 1"),
+        ops: "append /f1 30000 2;append /f1 90000 2;append /f2 30000 2;create /x 33188 0;append /x 12288 3;unlink /f0;\
+              create /y 33188 0;append /y 8192 3;append /y 8192 4;unlink /f1;unlink /f2;maintain;\
+              append /y 9000 4;setattr /f3 size=0;rename /f5 /f6 replace;append /y 60000 5",
         ..PLAIN
     },
     Scenario {
