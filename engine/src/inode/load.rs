@@ -48,7 +48,7 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
 
 /// A log that was walked and replayed for recovery.
 pub(crate) struct Scanned<'s, M: Medium, H: Host> {
-    pub(crate) walk: Walk<'s, M, H>,
+    pub(crate) walk: Box<Walk<'s, M, H>>,
     pub(crate) state: Option<Box<State>>,
     /// The record that the log ends in the middle of.
     pub(crate) cut: Option<Header>,
@@ -57,7 +57,7 @@ pub(crate) struct Scanned<'s, M: Medium, H: Host> {
 /// Walks and replays a log without its directory entries, showing each record's header.
 pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
     store: &'s Store<M, H>,
-    walk: Walk<'s, M, H>,
+    walk: Box<Walk<'s, M, H>>,
     seen: &mut dyn FnMut((u64, Header)),
 ) -> Result<Scanned<'s, M, H>> {
     let mut scanned = run(store, walk, false, seen)?;
@@ -72,7 +72,7 @@ pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
 #[inline(never)]
 fn run<'s, M: Medium, H: Host>(
     store: &'s Store<M, H>,
-    mut walk: Walk<'s, M, H>,
+    mut walk: Box<Walk<'s, M, H>>,
     entries: bool,
     seen: &mut dyn FnMut((u64, Header)),
 ) -> Result<Scanned<'s, M, H>> {

@@ -4,6 +4,8 @@
 //! so what lies beyond is looked at too: whoever walks decides from that whether the
 //! end is an end, a transaction cut off, or damage.
 
+use alloc::boxed::Box;
+
 use lode_pmem::Medium;
 
 use super::append::{INLINE, Tail};
@@ -121,7 +123,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         identity: &Identity,
         head_word: u64,
         identity_seal: u64,
-    ) -> Result<Self> {
+    ) -> Result<Box<Self>> {
         let ino = identity.ino;
         let anchor_at = slot_at(ino);
         let head = Link::parse(head_word, &store.seed, anchor_at + HEAD_AT);
@@ -132,7 +134,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             last_seal: identity_seal,
             ordinal: INLINE,
         };
-        Ok(Self {
+        Ok(Box::new(Self {
             store,
             ino,
             nonce: identity.nonce,
@@ -147,7 +149,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             bad_link: None,
             started: false,
             ended: false,
-        })
+        }))
     }
 
     /// The next record, page, or the end; after the end, the end again.

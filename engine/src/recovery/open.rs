@@ -160,8 +160,8 @@ fn settle_one<M: Medium, H: Host>(
         return Ok(());
     }
     let walk = Walk::new(store, &identity, head, seal)?;
-    let scanned = load_for_scan(store, walk, &mut |_| ())?;
-    scanner.settle(piece, index, scanned, scan)
+    let mut scanned = load_for_scan(store, walk, &mut |_| ())?;
+    scanner.settle(piece, index, &mut scanned, scan)
 }
 
 /// Without a root there is nothing to show.

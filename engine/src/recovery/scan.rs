@@ -221,11 +221,25 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             let at = slot_at(ino) + crate::layout::DEATH_LINE * crate::layout::LINE;
             self.part(scan, death.header, at, ino, Found::InChain)?;
         }
-        let walk = Walk::new(self.store, &identity, head, seal)?;
+        self.live(piece, index, (&identity, head, seal), first_part, scan)
+    }
+
+    /// Walks the log of an inode that is not known to be dead.
+    #[inline(never)]
+    fn live(
+        &self,
+        piece: &Piece,
+        index: u32,
+        (identity, head, seal): (&Identity, u64, u64),
+        first_part: usize,
+        scan: &mut Scan,
+    ) -> Result<bool> {
+        let ino = identity.ino;
+        let walk = Walk::new(self.store, identity, head, seal)?;
         let mut noted = Ok(());
         let mut last = Txid::default();
         let mut unfollowed = scan.parts.len();
-        let scanned = load_for_scan(self.store, walk, &mut |(at, header)| {
+        let mut scanned = load_for_scan(self.store, walk, &mut |(at, header)| {
             if header.txid != last {
                 for part in scan.parts.iter_mut().skip(unfollowed) {
                     part.followed = true;
@@ -245,13 +259,12 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             }
         })?;
         noted?;
-        let mut scanned = scanned;
         self.look_beyond(&mut scanned.walk, scan)?;
         self.judge_link(&scanned.walk)?;
         if scan.parts.len() > first_part {
             return Ok(false);
         }
-        self.settle(piece, index, scanned, scan)?;
+        self.settle(piece, index, &mut scanned, scan)?;
         Ok(true)
     }
 
@@ -299,10 +312,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         &self,
         piece: &Piece,
         index: u32,
-        scanned: Scanned<'_, M, H>,
+        scanned: &mut Scanned<'_, M, H>,
         scan: &mut Scan,
     ) -> Result<()> {
         let Scanned { walk, state, cut } = scanned;
+        let state = state.take();
         if cut.is_some() {
             // Nothing in doubt explains it.
             let at = walk.tail().at;
@@ -355,6 +369,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     /// settled: a round that was cut off may have settled one lane and not another, and
     /// the inode's slot is not used again before the round has ended. If it is by now, its
     /// log ends early, and nothing in doubt was in it.
+    #[inline(never)]
     fn dead_parts(&self, identity: &Identity, head: u64, seal: u64, scan: &mut Scan) -> Result<()> {
         let mut walk = Walk::new(self.store, identity, head, seal)?;
         loop {
