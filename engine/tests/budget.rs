@@ -112,24 +112,24 @@ fn namespace_rows(table: &mut Table) {
         p.rename(from, name, to, to_name, how).unwrap();
     };
     let replace = RenameMode::Replace;
-    for name in [b"1", b"2", b"3"] {
-        pool.create(e, name, &NEW).unwrap();
-    }
+    let e4 = dir(b"e4");
+    pool.create(e, b"1", &NEW).unwrap();
+    pool.create(e4, b"2", &NEW).unwrap();
     pool.create(f, b"sub", &NEW_DIR).unwrap();
     let g = dir(b"g");
     pool.create(g, b"sub", &NEW_DIR).unwrap();
-    row("rename, same directory", 2..=5, &|p| rename(p, e, b"1", e, b"one", replace));
-    row("rename over a file", 2..=5, &|p| rename(p, e, b"2", f, b"two", replace));
+    row("rename, same directory", 2..=3, &|p| rename(p, e, b"1", e, b"one", replace));
+    row("rename, other directory", 2..=3, &|p| rename(p, e4, b"2", f, b"two", replace));
     let h = dir(b"h");
     pool.create(h, b"two", &NEW).unwrap();
-    row("rename, other directory, over a file", 2..=5, &|p| {
+    row("rename, other directory, over a file", 2..=4, &|p| {
         rename(p, f, b"two", h, b"two", replace)
     });
-    row("rename, directory over directory", 2..=5, &|p| rename(p, g, b"sub", f, b"sub", replace));
+    row("rename, directory over directory", 2..=4, &|p| rename(p, g, b"sub", f, b"sub", replace));
     let (i, j) = (dir(b"i"), dir(b"j"));
     pool.create(i, b"x", &NEW_DIR).unwrap();
     pool.create(j, b"y", &NEW).unwrap();
-    row("rename, exchange", 2..=6, &|p| rename(p, i, b"x", j, b"y", RenameMode::Exchange));
+    row("rename, exchange", 2..=4, &|p| rename(p, i, b"x", j, b"y", RenameMode::Exchange));
     let chmod = SetAttr { mode: Some(0o600), uid: Some(7), ..SetAttr::default() };
     row("setattr", 1..=1, &|p| {
         p.setattr(file, &chmod).unwrap();

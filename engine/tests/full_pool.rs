@@ -270,3 +270,26 @@ fn a_write_that_does_not_fit_changes_nothing() {
     assert!(bytes[..10_000].iter().all(|&byte| byte == 1));
     assert_sound(&pool, "after writes that did not fit");
 }
+
+/// In a small pool, too, names can be taken out of every directory, each of which then needs a
+/// log page of its own.
+#[test]
+fn a_small_full_pool_is_emptied_directory_by_directory() {
+    let pool = pool(192 << 10, PageClass::Small);
+    let root = pool.root();
+    let dirs: Vec<Ino> = (0..6)
+        .map(|dir| pool.create(root, format!("d{dir}").as_bytes(), &NEW_DIR).unwrap().ino)
+        .collect();
+    // An inode's own lines are full with five entries.
+    for (dir, number) in dirs.iter().flat_map(|dir| (0..5).map(move |number| (*dir, number))) {
+        pool.create(dir, format!("{number}").as_bytes(), &NEW).unwrap();
+    }
+    let big = pool.create(root, b"big", &NEW).unwrap().ino;
+    while pool.append(big, &[1; 4096]).is_ok() {}
+    for number in 0..5 {
+        for dir in &dirs {
+            pool.unlink(*dir, format!("{number}").as_bytes()).unwrap();
+        }
+    }
+    assert_sound(&pool, "emptied");
+}

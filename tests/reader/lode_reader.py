@@ -253,6 +253,8 @@ class Pool:
             elif rec.kind == ADD:
                 name, child = self.text(rec, line, records), u64(line, 32)
                 need(not set(name) & set(b"/\0") and name not in (b"", b".", b".."), "record at %#x: impossible name", rec.at)
+                if child >> 60 & 1:  # replaces the entry of this name
+                    added = {key: entry for key, entry in added.items() if entry[0] != name}
                 added[rec.tx + (rec.part,)] = name, (child & (1 << 56) - 1, TYPES.get(child >> 56 & 15), u32(line, 20))
             elif rec.kind == DEL:  # by session, lane, sequence, part
                 added.pop((u32(line, 20), line[37], u64(line, 32) & (1 << 40) - 1, u16(line, 40)), None)

@@ -111,13 +111,14 @@ fn dump_record(at: u64, parsed: &Parsed) -> Result<RecordDump> {
         Body::Death { epoch, ctime_ns } => {
             put(&[("epoch", u64::from(*epoch)), ("ctime_ns", *ctime_ns as u64)]);
         }
-        Body::Add { epoch, name_len, tag, time_ns, ino, kind, head } => {
+        Body::Add { epoch, name_len, replaces, tag, time_ns, ino, kind, head } => {
             put(&[
                 ("epoch", u64::from(*epoch)),
                 ("tag", u64::from(*tag)),
                 ("time_ns", *time_ns as u64),
                 ("ino", *ino),
                 ("type", u64::from(*kind)),
+                ("replaces", u64::from(*replaces)),
             ]);
             text.extend_from_slice(head.get(..usize::from(*name_len).min(16)).unwrap_or(head));
         }

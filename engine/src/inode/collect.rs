@@ -256,8 +256,11 @@ fn store_records<M: Medium, H: Host>(
         Kind::Directory(directory) => {
             let mut name = [0u8; NAME_MAX];
             for entry in directory.entries.iter() {
-                let (parsed, len) = load_name(store, state, &entry, &mut name)?;
+                let (mut parsed, len) = load_name(store, state, &entry, &mut name)?;
                 let name = name.get(..len).unwrap_or_default();
+                if let Body::Add { replaces, .. } = &mut parsed.body {
+                    *replaces = false;
+                }
                 places.push(fresh.record(tx, &parsed.body, name)?);
             }
         }

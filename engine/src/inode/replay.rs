@@ -8,7 +8,7 @@ use lode_pmem::Medium;
 
 use super::journal::JournalPiece;
 use super::state::{Body as Kind, Directory, File, State, Target};
-use crate::index::{Extent, hash};
+use crate::index::{Entry, Extent, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
 use crate::log::{Found, Log, LogPage, Tail};
 use crate::store::Store;
@@ -238,7 +238,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     #[inline(never)]
     fn end_text(&mut self, text: Text) -> Result<()> {
         let Found { at, ordinal, parsed } = text.found;
-        let Body::Add { time_ns, ino, kind, name_len, .. } = parsed.body else {
+        let Body::Add { time_ns, ino, kind, name_len, replaces, .. } = parsed.body else {
             return Ok(());
         };
         if super::valid_name(&self.name).is_err() {
@@ -248,7 +248,14 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             return Ok(());
         }
         let hash = hash(self.store.secret, &self.name);
-        self.check_unique(hash, at)?;
+        if let Some((old, add)) = self.same_name(hash)? {
+            if !replaces {
+                return Err(self.damage("two entries with one name", at));
+            }
+            self.adds.remove(&(add.txid, add.part));
+            let lines = text_lines(usize::from(name_len));
+            self.state(at)?.remove_entry(old.cookie, lines, ordinal, time_ns);
+        }
         self.adds.try_reserve(1)?;
         let lines = text_lines(usize::from(name_len));
         let state = self.state(at)?;
@@ -257,17 +264,12 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    /// The entry that has the name just read, and the place of its ADD in its transaction.
     #[inline(never)]
-    fn check_unique(&mut self, hash: u64, at: u64) -> Result<()> {
-        let Some(state) = &self.state else { return Ok(()) };
-        let mut other = [0u8; NAME_MAX];
-        for entry in state.directory()?.entries.candidates(hash) {
-            let (_, len) = super::load_name(self.store, state, &entry, &mut other)?;
-            if other.get(..len) == Some(self.name.as_slice()) {
-                return Err(self.damage("two entries with one name", at));
-            }
-        }
-        Ok(())
+    fn same_name(&self, hash: u64) -> Result<Option<(Entry, Header)>> {
+        let Some(state) = &self.state else { return Ok(None) };
+        let (found, _) = super::names::find_among(self.store, state, hash, &self.name)?;
+        Ok(found.map(|(entry, add)| (entry, add.header)))
     }
 
     fn del(&mut self, found: &Found, add: (Txid, u16), time_ns: i64) -> Result<()> {

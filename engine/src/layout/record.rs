@@ -73,10 +73,11 @@ pub enum Body {
     Links { epoch: u32, links: u32, parent: u64, ctime_ns: i64 },
     /// The last link is gone (PROTOCOL F4).
     Death { epoch: u32, ctime_ns: i64 },
-    /// A directory entry.
+    /// A directory entry; where it `replaces`, it ends the one of the same name before it.
     Add {
         epoch: u32,
         name_len: u8,
+        replaces: bool,
         tag: u32,
         time_ns: i64,
         ino: u64,
@@ -233,11 +234,11 @@ impl Body {
                 put_i64(raw, 32, ctime_ns);
                 (DEATH, 0)
             }
-            Body::Add { epoch, name_len, tag, time_ns, ino, kind, head } => {
+            Body::Add { epoch, name_len, replaces, tag, time_ns, ino, kind, head } => {
                 put_u32(raw, 16, epoch);
                 put_u32(raw, 20, tag);
                 put_i64(raw, 24, time_ns);
-                put_u64(raw, 32, ino | u64::from(kind) << 56);
+                put_u64(raw, 32, ino | u64::from(kind) << 56 | u64::from(replaces) << 60);
                 raw[40..56].copy_from_slice(&head);
                 (ADD, name_len)
             }
@@ -349,10 +350,11 @@ impl Parsed {
                 Body::Add {
                     epoch,
                     name_len: aux,
+                    replaces: target >> 60 & 1 == 1,
                     tag: get_u32(raw, 20),
                     time_ns: get_i64(raw, 24),
                     ino: target & ((1 << 56) - 1),
-                    kind: (target >> 56) as u8,
+                    kind: (target >> 56) as u8 & 0xEF,
                     head: head_at(raw),
                 }
             }

@@ -156,6 +156,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let add = Body::Add {
             epoch: store.epoch(),
             name_len: name.len() as u8,
+            replaces: false,
             tag: tag_of(nonce),
             time_ns,
             ino,
@@ -255,6 +256,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let add = Body::Add {
             epoch,
             name_len: name.len() as u8,
+            replaces: false,
             tag: tag_of(child.log.nonce),
             time_ns,
             ino,

@@ -1,4 +1,6 @@
-//! Renaming: any case is one transaction of two to six lines.
+//! Renaming: any case is one transaction of two to four lines (and those of a long name).
+//!
+//! A name that is renamed over, or exchanged, is not deleted: the new ADD replaces it.
 
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
@@ -11,7 +13,7 @@ use crate::inode::{Exclusive, Node, State, entry_lines, find_entry, valid_name};
 use crate::layout::{Body, tag_of};
 use crate::log::{Placed, Plan};
 use crate::pool::Child;
-use crate::store::Purpose;
+use crate::store::{Purpose, Tx};
 use crate::{Error, Host, Ino, Op, Pool, RenameMode, Result, mode};
 
 /// How often the names may change under a rename before it gives up.
@@ -31,6 +33,16 @@ struct Move<'a, H: Host> {
     name: &'a [u8],
     to_name: &'a [u8],
     how: RenameMode,
+}
+
+/// An entry that a rename makes.
+struct NewEntry<'a, H: Host> {
+    name: &'a [u8],
+    child: &'a Child<H>,
+    /// Tag of the child's nonce.
+    tag: u32,
+    /// An entry of this name is there, and ends.
+    replaces: bool,
 }
 
 type Locked<'n, H> = [Option<Exclusive<'n, H>>; 4];
@@ -175,29 +187,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
             victim_plan = self.plan_drop(victim);
             more = u32::from(last_link(victim));
         }
-        let dels = u32::from(plan.victim.is_some());
         let add_lines = entry_lines(plan.to_name.len());
-        let in_to = core::iter::repeat_n(1, dels as usize).chain([add_lines]);
         let plans = if to == FROM {
-            [state(locked, FROM)?.log.plan(core::iter::once(1).chain(in_to)), Plan::default()]
+            [state(locked, FROM)?.log.plan([1, add_lines]), Plan::default()]
         } else {
-            [state(locked, FROM)?.log.plan([1]), state(locked, TO)?.log.plan(in_to)]
+            [state(locked, FROM)?.log.plan([1]), state(locked, TO)?.log.plan([add_lines])]
         };
         let plans = [plans[0], plans[1], state(locked, MOVED)?.log.plan([1]), victim_plan];
         self.reserve_all(locked, &plans)?;
         let time_ns = self.now_ns();
         let mut tx = self.begin_plans(&plans, more)?;
         let del = self.store_del(&mut tx, state_mut(locked, FROM)?, &plan.moved.add, time_ns);
-        let victim_del = match &plan.victim {
-            Some(victim) => {
-                Some(self.store_del(&mut tx, state_mut(locked, to)?, &victim.add, time_ns))
-            }
-            None => None,
-        };
         let tag = tag_of(state(locked, MOVED)?.log.nonce);
-        let add = self.entry_record(plan.to_name, &plan.moved, tag, time_ns);
-        let parent = state_mut(locked, to)?;
-        let added = parent.log.append_text(&mut tx, &self.store, &add, plan.to_name);
+        let replaces = plan.victim.is_some();
+        let entry = NewEntry { name: plan.to_name, child: &plan.moved, tag, replaces };
+        let added = self.store_entry(&mut tx, state_mut(locked, to)?, &entry, time_ns);
         let links = self.store_moved(&mut tx, state_mut(locked, MOVED)?, plan.to.ino(), time_ns);
         let dropped = match plan.victim {
             Some(_) => self.store_drop(&mut tx, state_mut(locked, VICTIM)?, time_ns),
@@ -208,11 +212,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let lines = entry_lines(plan.name.len());
         let from = state_mut(locked, FROM)?;
         from.remove_entry(plan.moved.entry.cookie, lines, del.ordinal, time_ns);
-        if let (Some(victim), Some(del)) = (&plan.victim, victim_del) {
-            let parent = state_mut(locked, to)?;
-            parent.remove_entry(victim.entry.cookie, add_lines, del.ordinal, time_ns);
-        }
-        self.note_entry(state_mut(locked, to)?, plan.to_name, &plan.moved, &added, time_ns)?;
+        let victim = plan.victim.as_ref();
+        self.note_entry(state_mut(locked, to)?, &entry, victim, &added, time_ns)?;
         self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
         if let Some(victim) = &plan.victim {
             self.dropped(&victim.node, state_mut(locked, VICTIM)?, dropped, time_ns);
@@ -227,9 +228,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (lines, to_lines) = (entry_lines(plan.name.len()), entry_lines(plan.to_name.len()));
         let from_state = state(locked, FROM)?;
         let plans = if to == FROM {
-            [from_state.log.plan([1, 1, lines, to_lines]), Plan::default()]
+            [from_state.log.plan([lines, to_lines]), Plan::default()]
         } else {
-            [from_state.log.plan([1, lines]), state(locked, TO)?.log.plan([1, to_lines])]
+            [from_state.log.plan([lines]), state(locked, TO)?.log.plan([to_lines])]
         };
         let own = [state(locked, MOVED)?.log.plan([1]), state(locked, VICTIM)?.log.plan([1])];
         let plans = [plans[0], plans[1], own[0], own[1]];
@@ -238,25 +239,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let tag = tag_of(state(locked, MOVED)?.log.nonce);
         let victim_tag = tag_of(state(locked, VICTIM)?.log.nonce);
         let mut tx = self.begin_plans(&plans, 0)?;
-        let del = self.store_del(&mut tx, state_mut(locked, FROM)?, &plan.moved.add, time_ns);
-        let to_del = self.store_del(&mut tx, state_mut(locked, to)?, &victim.add, time_ns);
-        let back = self.entry_record(plan.name, victim, victim_tag, time_ns);
-        let from = state_mut(locked, FROM)?;
-        let back_at = from.log.append_text(&mut tx, &self.store, &back, plan.name);
-        let there = self.entry_record(plan.to_name, &plan.moved, tag, time_ns);
-        let parent = state_mut(locked, to)?;
-        let there_at = parent.log.append_text(&mut tx, &self.store, &there, plan.to_name);
+        let back = NewEntry { name: plan.name, child: victim, tag: victim_tag, replaces: true };
+        let there = NewEntry { name: plan.to_name, child: &plan.moved, tag, replaces: true };
+        let back_at = self.store_entry(&mut tx, state_mut(locked, FROM)?, &back, time_ns);
+        let there_at = self.store_entry(&mut tx, state_mut(locked, to)?, &there, time_ns);
         let links = self.store_moved(&mut tx, state_mut(locked, MOVED)?, plan.to.ino(), time_ns);
         let victim_state = state_mut(locked, VICTIM)?;
         let victim_links = self.store_moved(&mut tx, victim_state, plan.from.ino(), time_ns);
         tx.commit();
         self.set_tails(plan, locked);
-        let from = state_mut(locked, FROM)?;
-        from.remove_entry(plan.moved.entry.cookie, lines, del.ordinal, time_ns);
-        let parent = state_mut(locked, to)?;
-        parent.remove_entry(victim.entry.cookie, to_lines, to_del.ordinal, time_ns);
-        self.note_entry(state_mut(locked, FROM)?, plan.name, victim, &back_at, time_ns)?;
-        self.note_entry(state_mut(locked, to)?, plan.to_name, &plan.moved, &there_at, time_ns)?;
+        let moved = Some(&plan.moved);
+        self.note_entry(state_mut(locked, FROM)?, &back, moved, &back_at, time_ns)?;
+        self.note_entry(state_mut(locked, to)?, &there, Some(victim), &there_at, time_ns)?;
         self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
         let victim_state = state_mut(locked, VICTIM)?;
         self.note_moved(victim_state, plan.from.ino(), &victim_links, time_ns);
@@ -279,36 +273,49 @@ impl<M: Medium, H: Host> Pool<M, H> {
         result
     }
 
-    fn entry_record(&self, name: &[u8], child: &Child<H>, tag: u32, time_ns: i64) -> Body {
-        Body::Add {
+    fn store_entry(
+        &self,
+        tx: &mut Tx<'_, M, H>,
+        parent: &mut State,
+        entry: &NewEntry<'_, H>,
+        time_ns: i64,
+    ) -> Placed {
+        let add = Body::Add {
             epoch: self.store.epoch(),
-            name_len: name.len() as u8,
-            tag,
+            name_len: entry.name.len() as u8,
+            replaces: entry.replaces,
+            tag: entry.tag,
             time_ns,
-            ino: child.entry.ino,
-            kind: child.entry.kind,
-            head: Body::head_of(name),
-        }
+            ino: entry.child.entry.ino,
+            kind: entry.child.entry.kind,
+            head: Body::head_of(entry.name),
+        };
+        parent.log.append_text(tx, &self.store, &add, entry.name)
     }
 
+    /// Makes memory say what [`Pool::store_entry`] stored, in the order of a later replay.
     fn note_entry(
         &self,
         parent: &mut State,
-        name: &[u8],
-        child: &Child<H>,
+        entry: &NewEntry<'_, H>,
+        replaced: Option<&Child<H>>,
         placed: &Placed,
         time_ns: i64,
     ) -> Result<()> {
-        let hash = hash(self.store.secret, name);
+        let lines = entry_lines(entry.name.len());
+        if let Some(replaced) = replaced {
+            parent.remove_entry(replaced.entry.cookie, lines, placed.ordinal, time_ns);
+        }
+        let hash = hash(self.store.secret, entry.name);
         let place = (placed.at, placed.ordinal);
-        let (entry, lines) = ((child.entry.ino, child.entry.kind), entry_lines(name.len()));
-        parent.add_entry(hash, entry, place, lines, time_ns).map(|_| ())
+        let child = (entry.child.entry.ino, entry.child.entry.kind);
+        parent.add_entry(hash, child, place, lines, time_ns).map(|_| ())
     }
 
     /// The moved inode's change time, and a directory's parent.
     fn store_moved(
         &self,
-        tx: &mut crate::store::Tx<'_, M, H>,
+        tx: &mut Tx<'_, M, H>,
         moved: &mut State,
         parent: Ino,
         time_ns: i64,

@@ -130,7 +130,7 @@ fn parse<M: Medium, H: Host>(
 }
 
 /// Writes a checkpoint and returns its first page, or `None` where there is no space for
-/// one: then the next opening reads the logs. The caller fences.
+/// one: then the next opening reads the logs. The superblock's first fence completes it.
 pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Result<Option<u64>> {
     let mut words = 2;
     store.table.for_each_piece(&mut |piece| {

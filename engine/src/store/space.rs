@@ -8,6 +8,10 @@ use crate::{Error, Host, PageClass, Result};
 
 /// One page of so many is kept for operations that free space.
 const RESERVE_PART: u64 = 64;
+/// In a small pool so many pages are kept, ...
+const RESERVE_LEAST: u64 = 8;
+/// ... but no larger part of it than this.
+const RESERVE_PART_MOST: u64 = 8;
 /// The most pages that are kept.
 const RESERVE_MAX: u64 = 1024;
 
@@ -23,7 +27,8 @@ pub(crate) enum Purpose {
 impl<M: Medium, H: Host> Store<M, H> {
     /// Pages kept for operations that free space.
     pub(crate) fn reserve(&self) -> u64 {
-        (self.geometry.pages / RESERVE_PART).clamp(1, RESERVE_MAX)
+        let least = (self.geometry.pages / RESERVE_PART_MOST).min(RESERVE_LEAST);
+        (self.geometry.pages / RESERVE_PART).clamp(least, RESERVE_MAX)
     }
 
     /// Takes exactly `pages` contiguous pages, aligned for `class`.
