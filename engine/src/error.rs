@@ -42,6 +42,9 @@ pub enum Error {
         /// Where the load was.
         at: u64,
     },
+    /// What was stored could not be made durable: the pool takes no more changes until it is
+    /// opened again.
+    Unwritten,
     /// Bytes on the medium are wrong.
     Corrupt(Corruption),
     /// This is not a pool, or one this version can't open.
@@ -93,7 +96,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => 2,
-            Self::Media { .. } | Self::Corrupt(_) => 5,
+            Self::Media { .. } | Self::Unwritten | Self::Corrupt(_) => 5,
             Self::NoMemory => 12,
             Self::Exists => 17,
             Self::NotDirectory => 20,
@@ -126,6 +129,7 @@ impl From<MediaError> for Error {
         match error {
             MediaError::OutOfBounds { at, .. } => Self::corrupt("pointer outside the pool", at),
             MediaError::Poisoned { at } => Self::Media { at },
+            MediaError::Unwritten => Self::Unwritten,
         }
     }
 }
@@ -160,6 +164,7 @@ impl fmt::Display for Error {
             Self::Stale => "the inode is gone",
             Self::NotSupported => "operation not supported",
             Self::Media { at } => return write!(f, "uncorrectable media error at offset {at:#x}"),
+            Self::Unwritten => "what was written could not be made durable",
             Self::Corrupt(damage) => return damage.fmt(f),
             Self::NotAPool(why) => return why.fmt(f),
         };

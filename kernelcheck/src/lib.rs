@@ -79,8 +79,9 @@ impl Medium for Words {
         }
     }
 
-    fn fence(&self) {
+    fn fence(&self) -> core::result::Result<(), lode_pmem::MediaError> {
         core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        Ok(())
     }
 }
 

@@ -65,12 +65,12 @@ impl<M: Medium> Door<M> {
         self.medium.load_word(at)
     }
 
-    /// Completes this thread's stores: they are durable when this returns.
+    /// Completes this thread's stores: they are durable when this returns `Ok`.
     #[inline]
     #[track_caller]
-    pub fn fence(&self, counters: &Counters) {
-        self.medium.fence();
+    pub fn fence(&self, counters: &Counters) -> Result<(), MediaError> {
         counters.add_fence();
+        self.medium.fence()
     }
 
     /// Opens a window for at most `bytes_max` bytes of stores by this thread.

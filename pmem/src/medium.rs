@@ -6,7 +6,7 @@
 
 use crate::{LINE_BYTES, Line};
 
-/// A load that could not be served.
+/// A load that could not be served, or a fence that could not be completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MediaError {
     /// The range is not inside the region. Offset in bytes.
@@ -21,6 +21,8 @@ pub enum MediaError {
         /// Where the load was.
         at: u64,
     },
+    /// What was stored could not be made durable.
+    Unwritten,
 }
 
 impl core::fmt::Display for MediaError {
@@ -30,6 +32,7 @@ impl core::fmt::Display for MediaError {
                 write!(f, "load of {len} bytes at offset {at:#x} is outside the region")
             }
             Self::Poisoned { at } => write!(f, "uncorrectable media error at offset {at:#x}"),
+            Self::Unwritten => f.write_str("what was stored could not be made durable"),
         }
     }
 }
@@ -97,7 +100,8 @@ pub trait Medium: Send + Sync {
     #[track_caller]
     fn write_back(&self, at: u64);
 
-    /// Orders and completes this thread's streaming stores and write-backs.
+    /// Orders and completes this thread's streaming stores and write-backs. Only a medium that
+    /// writes through the operating system can fail, and once it has, so do all later fences.
     #[track_caller]
-    fn fence(&self);
+    fn fence(&self) -> Result<(), MediaError>;
 }

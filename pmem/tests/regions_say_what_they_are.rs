@@ -81,7 +81,7 @@ fn what_was_stored_is_there_when_opened_again() {
         let door = Door::new(create(&path, 16));
         let counters = Counters::new();
         door.window(10_000, &counters).copy_nt(77, &content);
-        door.fence(&counters);
+        door.fence(&counters).unwrap();
         drop(door);
         let mut found = vec![0; 10_000];
         let door = Door::new(Mapped::open(&path, &READ_ONLY).unwrap());
@@ -320,7 +320,7 @@ fn a_dax_device_is_a_region() {
         let content = noise(1000, mode as u64);
         door.window(1000, &counters).copy_nt(page - 500, &content);
         door.window(8, &counters).store_word(size - 8, 5);
-        door.fence(&counters);
+        door.fence(&counters).unwrap();
         drop(door);
         let door = Door::new(Mapped::create(&path, 2 * page, &OPTIONS, true).unwrap());
         assert_eq!(door.bytes(), 2 * page);

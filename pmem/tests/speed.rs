@@ -78,7 +78,7 @@ fn stores() {
                 Box::new(move |round| {
                     let page = &page[page.as_ptr().align_offset(8)..][..PAGE as usize];
                     door.window(PAGE, counters).copy_nt(page_at(round), black_box(page));
-                    door.fence(counters);
+                    door.fence(counters).unwrap();
                 }),
             ));
             cases.push((
@@ -86,14 +86,14 @@ fn stores() {
                 Box::new(move |round| {
                     let page = &page[..PAGE as usize];
                     door.window(PAGE, counters).copy_nt(page_at(round) + 8, black_box(page));
-                    door.fence(counters);
+                    door.fence(counters).unwrap();
                 }),
             ));
             cases.push((
                 format!("{strategy}: zero_nt of 4 KiB + fence"),
                 Box::new(move |round| {
                     door.window(PAGE, counters).zero_nt(page_at(round), PAGE);
-                    door.fence(counters);
+                    door.fence(counters).unwrap();
                 }),
             ));
             cases.push((
@@ -102,7 +102,7 @@ fn stores() {
                     let mut line = line;
                     line.0[..8].copy_from_slice(&black_box(round).to_le_bytes());
                     door.window(64, counters).store_line(page_at(round) + 64, &line);
-                    door.fence(counters);
+                    door.fence(counters).unwrap();
                 }),
             ));
         }
@@ -110,7 +110,7 @@ fn stores() {
             format!("{strategy}: word + fence"),
             Box::new(move |round| {
                 door.window(64, counters).store_word(page_at(round), round);
-                door.fence(counters);
+                door.fence(counters).unwrap();
             }),
         ));
     }

@@ -29,7 +29,7 @@ fn streamed_and_stored_at_every_alignment_and_length() {
                 window.store(at as u64 + 128, &new);
                 window.flush(at as u64 + 128, len as u64);
                 drop(window);
-                door.fence(&counters);
+                door.fence(&counters).unwrap();
                 expected[at..at + len].copy_from_slice(&new);
                 expected[at + 64..at + 64 + len].fill(0);
                 expected[at + 128..at + 128 + len].copy_from_slice(&new);
@@ -52,7 +52,7 @@ fn lines_and_words() {
         window.store_word(PAGE - 8, u64::MAX - 1);
         window.store_word_lazily(0, 77);
         drop(window);
-        door.fence(&counters);
+        door.fence(&counters).unwrap();
         assert_eq!(door.load_line(64), Ok(line), "{strategy}");
         assert_eq!(door.load_word(PAGE - 8), Ok(u64::MAX - 1));
         assert_eq!(door.load_word(0), Ok(77));
@@ -66,7 +66,7 @@ fn loads_of_every_alignment_and_length() {
     let counters = Counters::new();
     let content = noise(4 * PAGE as usize, 9);
     door.window(4 * PAGE, &counters).copy_nt(0, &content);
-    door.fence(&counters);
+    door.fence(&counters).unwrap();
     for at in 0..80 {
         for len in (0..300).chain(500..530).chain([1000, 4095, 4096, 8192]) {
             // Guard bytes around show a load that writes too much.

@@ -22,6 +22,7 @@ struct Inner {
     bytes: u64,
     chunks: Vec<OnceLock<Chunk>>,
     stores: AtomicU64,
+    fences_left: AtomicU64,
 }
 
 impl Memory {
@@ -29,7 +30,8 @@ impl Memory {
     pub fn new(bytes: u64) -> Self {
         let mut chunks = Vec::new();
         chunks.resize_with(bytes.div_ceil(CHUNK) as usize, OnceLock::new);
-        Self { inner: Arc::new(Inner { bytes, chunks, stores: AtomicU64::new(0) }) }
+        let (stores, fences_left) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Self { inner: Arc::new(Inner { bytes, chunks, stores, fences_left }) }
     }
 
     /// A region that holds `image`.
@@ -41,6 +43,11 @@ impl Memory {
             }
         }
         memory
+    }
+
+    /// After so many more fences, all of them fail.
+    pub fn fail_fences_after(&self, fences: u64) {
+        self.inner.fences_left.store(fences, SeqCst);
     }
 
     /// The contents as bytes.
@@ -209,8 +216,11 @@ impl Medium for Memory {
         assert!(at < self.inner.bytes, "write-back outside the region");
     }
 
-    fn fence(&self) {
+    fn fence(&self) -> Result<(), MediaError> {
         fence(SeqCst);
+        let left = |left: u64| left.checked_sub(1);
+        let done = self.inner.fences_left.fetch_update(SeqCst, SeqCst, left);
+        done.map(|_| ()).map_err(|_| MediaError::Unwritten)
     }
 }
 

@@ -326,19 +326,20 @@ impl Medium for Simulated {
     }
 
     #[track_caller]
-    fn fence(&self) {
+    fn fence(&self) -> Result<(), MediaError> {
         let site = Site::of_caller();
         let left_out = LeftOut::Fence(site);
         let mut state = self.state.lock();
         *state.sites.entry(left_out).or_default() += 1;
         if self.left_out == Some(left_out) {
-            return;
+            return Ok(());
         }
         if state.recording {
             let point = state.point(Some(site));
             state.points.push(point);
         }
         state.fence(std::thread::current().id());
+        Ok(())
     }
 }
 
@@ -366,7 +367,7 @@ mod tests {
         medium.store_word(&mut (), 136, 4);
         assert_eq!(medium.load_word(64), Ok(2));
         assert_eq!(medium.point().pending.len(), 4);
-        medium.fence();
+        medium.fence().unwrap();
         assert_eq!([8, 64, 128, 136].map(|at| durable_word(&medium, at)), [1, 0, 3, 0]);
         assert_eq!(medium.point().pending.len(), 2);
     }
@@ -381,7 +382,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 medium.write_back(128);
-                medium.fence();
+                medium.fence().unwrap();
             });
         });
         assert_eq!([0, 64, 128].map(|at| durable_word(&medium, at)), [0, 0, 3]);
@@ -393,11 +394,11 @@ mod tests {
         medium.store_word(&mut (), 0, u64::MAX);
         medium.store_word(&mut (), 8, 7);
         medium.stream_word(&mut (), 0, 5);
-        medium.fence();
+        medium.fence().unwrap();
         let point = medium.point();
         assert_eq!((durable_word(&medium, 0), point.pending.len()), (5, 1));
         medium.write_back(0);
-        medium.fence();
+        medium.fence().unwrap();
         assert_eq!((durable_word(&medium, 0), durable_word(&medium, 8)), (5, 7));
         assert!(medium.point().durable == medium.seen());
     }
@@ -406,7 +407,7 @@ mod tests {
     fn a_left_out_fence_is_no_fence() {
         let medium = region();
         medium.stream_word(&mut (), 0, 1);
-        medium.fence();
+        medium.fence().unwrap();
         let sites = medium.sites();
         let (site, count) = sites.iter().next().unwrap();
         assert!(

@@ -75,7 +75,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             };
             (state.log.append(&mut tx, &self.store, &record), attr)
         });
-        tx.commit();
+        tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
         if let (Some(size), Some(placed)) = (changes.size, resized) {
             state.class = class;
@@ -130,7 +130,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let behind = state.file()?.extents.next_from(state.size / PAGE_BYTES);
         if behind.is_some_and(|extent| extent.file_page * PAGE_BYTES < end) {
             self.zero_mapped(state, state.size, end)?;
-            self.store.door.fence(self.store.counters());
+            self.store.door.fence(self.store.counters())?;
         }
         let rest = state.file()?.extents.next_from(end / PAGE_BYTES);
         state.file_mut()?.zero_behind = rest.is_none();

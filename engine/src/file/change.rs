@@ -103,12 +103,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             || change.segments.iter().any(|segment| segment.way != Way::InPlace)
             || change.new_size > state.size && !zero_behind(state);
         if needs_data_fence {
-            self.store.door.fence(self.store.counters());
+            self.store.door.fence(self.store.counters())?;
         }
         let time_ns = self.now_ns();
         let mut tx = self.begin_plans(&[log_plan], 0)?;
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
-        tx.commit();
+        tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
         let mut ordinals = Ordinals::new(&placed);
         if retires {
@@ -399,12 +399,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         file.journal.flush(&self.store);
         let log_plan = state.log.plan([1]);
         state.log.reserve(&self.store, &log_plan, Purpose::Frees)?;
-        self.store.door.fence(self.store.counters());
+        self.store.door.fence(self.store.counters())?;
         let mut tx = self.begin_plans(&[log_plan], 0)?;
         let txid = tx.txid();
         let retire = Body::Retire { epoch: self.store.epoch() };
         let placed = state.log.append(&mut tx, &self.store, &retire);
-        tx.commit();
+        tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
         self.give_retired(state, txid, placed.ordinal)
     }

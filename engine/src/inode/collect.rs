@@ -75,7 +75,7 @@ fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result
     let link_at = before.map_or(slot_at(log.ino), |page| page.page * PAGE_BYTES) + HEAD_AT;
     let inline_dead = before.is_none() && log.inline_dead;
     store.store_link(link_at, Some(Link::new(next.page, next.nonce, inline_dead)));
-    store.door.fence(store.counters());
+    store.door.fence(store.counters())?;
     log.pages.remove(at);
     store.give(Run { page: dead.page, pages: 1 });
     Ok(true)
@@ -194,8 +194,7 @@ fn rewrite<M: Medium, H: Host>(
             return Err(error);
         }
     };
-    swap(store, slot, state, fresh, &places, own);
-    Ok(())
+    swap(store, slot, state, fresh, &places, own)
 }
 
 fn take_spare<M: Medium, H: Host>(store: &Store<M, H>, wanted: u64) -> Result<Vec<u64>> {
@@ -231,7 +230,7 @@ fn store_all<M: Medium, H: Host>(
     let stored = store_records(store, state, fresh, places, &mut tx);
     match stored {
         Ok(place) => {
-            tx.commit();
+            tx.commit()?;
             Ok(place)
         }
         Err(error) => {
@@ -356,11 +355,11 @@ fn swap<M: Medium, H: Host>(
     fresh: Fresh<'_, M, H>,
     places: &[(u64, u32)],
     ((first_at, first_ordinal), last_ordinal): ((u64, u32), u32),
-) {
-    let Some(head) = fresh.pages.first() else { return };
+) -> Result<()> {
+    let Some(head) = fresh.pages.first() else { return Ok(()) };
     let link = Link::new(head.page, head.nonce, true);
     store.store_link(slot_at(state.log.ino) + HEAD_AT, Some(link));
-    store.door.fence(store.counters());
+    store.door.fence(store.counters())?;
     slot.set_tail(fresh.tail.last_seal);
     let log = Log::at_tail(state.log.ino, state.log.nonce, true, fresh.pages, fresh.tail);
     let old = core::mem::replace(&mut state.log, log);
@@ -392,4 +391,5 @@ fn swap<M: Medium, H: Host>(
     }
     state.log.add_live(first_ordinal, 1);
     state.carry_all(last_ordinal);
+    Ok(())
 }

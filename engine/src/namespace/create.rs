@@ -164,7 +164,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             head: Body::head_of(name),
         };
         let entry = parent.log.append_text(&mut tx, store, &add, name);
-        tx.commit();
+        tx.commit()?;
         let hash = hash(store.secret, name);
         let place = (entry.at, entry.ordinal);
         parent.add_entry(hash, (ino, kind), place, entry_lines(name.len()), time_ns)?;
@@ -222,7 +222,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let counters = self.store.counters();
         let at = run.page * crate::PAGE_BYTES;
         self.store.door.window(target.len() as u64, counters).copy_nt(at, target);
-        self.store.door.fence(counters);
+        self.store.door.fence(counters)?;
         Ok(run)
     }
 
@@ -267,7 +267,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let links = child.links + 1;
         let record = Body::Links { epoch, links, parent: 0, ctime_ns: time_ns };
         let placed = child.log.append(&mut tx, &self.store, &record);
-        tx.commit();
+        tx.commit()?;
         node.slot.set_tail(child.log.tail.last_seal);
         dir_node.slot.set_tail(parent.log.tail.last_seal);
         child.set_links(placed.ordinal, links, 0, time_ns);

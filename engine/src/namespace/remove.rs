@@ -47,7 +47,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let mut tx = self.begin_plans(&plans, u32::from(last_link(state)))?;
             let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
             let dropped = self.store_drop(&mut tx, state, time_ns);
-            tx.commit();
+            tx.commit()?;
             node.slot.set_tail(parent.log.tail.last_seal);
             let lines = entry_lines(name.len());
             parent.remove_entry(child.entry.cookie, lines, placed.ordinal, time_ns);

@@ -207,7 +207,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Some(_) => self.store_drop(&mut tx, state_mut(locked, VICTIM)?, time_ns),
             None => None,
         };
-        tx.commit();
+        tx.commit()?;
         self.set_tails(plan, locked);
         let lines = entry_lines(plan.name.len());
         let from = state_mut(locked, FROM)?;
@@ -246,7 +246,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let links = self.store_moved(&mut tx, state_mut(locked, MOVED)?, plan.to.ino(), time_ns);
         let victim_state = state_mut(locked, VICTIM)?;
         let victim_links = self.store_moved(&mut tx, victim_state, plan.from.ino(), time_ns);
-        tx.commit();
+        tx.commit()?;
         self.set_tails(plan, locked);
         let moved = Some(&plan.moved);
         self.note_entry(state_mut(locked, FROM)?, &back, moved, &back_at, time_ns)?;

@@ -32,8 +32,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         superblock.checkpoint_session = superblock.session;
         superblock.epoch = self.store.epoch();
         superblock.update += 1;
-        write_superblock(&self.store.door, &superblock, self.store.counters());
-        Ok(())
+        write_superblock(&self.store.door, &superblock, self.store.counters())
     }
 
     /// Frees what only this session needed: files open when unlinked, idle journal pages.

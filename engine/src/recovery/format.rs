@@ -27,11 +27,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let door = Door::new(medium);
         let superblock = plan(door.bytes(), &host, options)?;
         let places = place(&superblock);
-        erase_superblocks(&door, superblock.pages);
+        erase_superblocks(&door, superblock.pages)?;
         store_first(&door, &superblock, &places, options);
         let counters = lode_pmem::Counters::new();
-        door.fence(&counters);
-        crate::store::write_superblock(&door, &superblock, &counters);
+        door.fence(&counters)?;
+        crate::store::write_superblock(&door, &superblock, &counters)?;
         let pool = Self::open_door(door, host, &OpenOptions::default())?;
         pool.close()
     }
@@ -102,13 +102,13 @@ fn place(superblock: &Superblock) -> Places {
 
 /// A crash in the middle of making a pool leaves no pool.
 #[inline(never)]
-fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) {
+fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) -> Result<()> {
     let counters = lode_pmem::Counters::new();
     for at in Superblock::places(pages) {
         door.window(PAGE_BYTES, &counters).zero_nt(at, PAGE_BYTES);
     }
     debug_assert!(SUPERBLOCK_BYTES as u64 <= PAGE_BYTES);
-    door.fence(&counters);
+    Ok(door.fence(&counters)?)
 }
 
 #[inline(never)]

@@ -115,7 +115,7 @@ fn recover<M: Medium, H: Host>(
         }
         // Step 7, step 8.
         let aborted = core::mem::take(&mut store.aborted);
-        erase(store, &scan, &aborted);
+        erase(store, &scan, &aborted)?;
         store.raise_session(|superblock| superblock.checkpoint = 0)?;
     }
     opening.damage = scan.damage;

@@ -3,17 +3,21 @@
 use lode_pmem::{Line, Medium};
 
 use super::scan::Scan;
-use crate::Host;
 use crate::layout::{LINE, Link, Txid};
 use crate::store::Store;
+use crate::{Host, Result};
 
 /// Erases the lines of aborted transactions and the links past the ends of logs, under
 /// one fence. A crash in between changes no verdict: only parts already doomed change.
-pub(super) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan, aborted: &[Txid]) {
+pub(super) fn erase<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    scan: &Scan,
+    aborted: &[Txid],
+) -> Result<()> {
     let doomed = || scan.parts.iter().filter(|part| aborted.contains(&part.header.txid));
     let count = doomed().count() as u64;
     if count == 0 && scan.links.is_empty() {
-        return;
+        return Ok(());
     }
     let counters = store.counters();
     let mut window = store.door.window(count * LINE + scan.links.len() as u64 * 8, counters);
@@ -24,5 +28,5 @@ pub(super) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan, aborte
         window.store_word(*link_at, Link::none(&store.seed, *link_at));
     }
     drop(window);
-    store.door.fence(counters);
+    Ok(store.door.fence(counters)?)
 }

@@ -113,7 +113,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut rounds = self.rounds.lock();
         let batch = mem::take(&mut *self.quarantine.lock());
         self.store_watermarks(&mut rounds);
-        self.door.fence(self.counters());
+        self.door.fence(self.counters())?;
         drop(rounds);
         self.end_quarantine(batch)
     }

@@ -81,7 +81,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         superblock.epoch = self.epoch();
         superblock.update += 1;
         change(&mut superblock);
-        write_superblock(&self.door, &superblock, self.counters());
+        write_superblock(&self.door, &superblock, self.counters())?;
         self.session.store(session, Relaxed);
         self.next_nonce.store(u64::from(session) << 32 | 1, Relaxed);
         Ok(())

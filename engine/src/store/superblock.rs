@@ -89,7 +89,7 @@ pub(crate) fn write_superblock<M: Medium>(
     door: &Door<M>,
     superblock: &Superblock,
     counters: &Counters,
-) {
+) -> Result<()> {
     let mut raw = [0u8; SUPERBLOCK_BYTES];
     superblock.encode(&mut raw);
     debug_assert_eq!(Superblock::parse(&raw).as_ref(), Ok(superblock));
@@ -101,6 +101,7 @@ pub(crate) fn write_superblock<M: Medium>(
         let mut window = door.window(SUPERBLOCK_BYTES as u64, counters);
         window.copy_nt(at, &raw);
         drop(window);
-        door.fence(counters);
+        door.fence(counters)?;
     }
+    Ok(())
 }

@@ -289,7 +289,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             Some(last) => last.piece.next_at(),
             None => self.geometry.lane_at(lane as u32) + LANE_CHAIN_AT,
         };
-        self.store_piece(&piece, link_at);
+        self.store_piece(&piece, link_at)?;
         chain.free_count += u64::from(slots.free_count);
         chain.pieces.push(slots);
         self.table.by_ino.write().insert(piece.ino(0), piece);
@@ -321,7 +321,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         })
     }
 
-    fn store_piece(&self, piece: &Piece, link_at: u64) {
+    fn store_piece(&self, piece: &Piece, link_at: u64) -> Result<()> {
         let counters = self.counters();
         let at = piece.header.page * PAGE_BYTES;
         let bytes = piece.run().pages * PAGE_BYTES;
@@ -329,9 +329,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         window.store_line(at, &piece.header.line(&self.seed, at, None));
         window.zero_nt(at + LINE, bytes - LINE);
         drop(window);
-        self.door.fence(counters);
+        self.door.fence(counters)?;
         self.store_link(link_at, Some(Link::new(piece.header.page, piece.header.nonce, false)));
-        self.door.fence(counters);
+        Ok(self.door.fence(counters)?)
     }
 
     /// Stores a link word; the caller fences.
@@ -361,7 +361,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                     .get(at + 1)
                     .map(|next| Link::new(next.piece.header.page, next.piece.header.nonce, false));
                 self.store_link(link_at, next);
-                self.door.fence(self.counters());
+                self.door.fence(self.counters())?;
                 let slots = chain.pieces.remove(at);
                 chain.free_count -= u64::from(slots.free_count);
                 self.table.by_ino.write().remove(&slots.piece.ino(0));

@@ -99,15 +99,17 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
         self.committed = true;
     }
 
-    /// The fence. When this returns the transaction is durable.
-    pub(crate) fn commit(mut self) {
+    /// The fence. When this returns `Ok` the transaction is durable; an error means that nothing
+    /// may be published, and no more is written.
+    pub(crate) fn commit(mut self) -> Result<()> {
         assert!(self.header.part == self.header.parts, "transaction has fewer lines than it said");
         self.window = None;
-        self.store.door.fence(self.lane.counters());
+        self.store.door.fence(self.lane.counters())?;
         let sequence = self.header.txid.sequence;
         *self.next = sequence + 1;
         self.lane.set_fenced(sequence);
         self.committed = true;
+        Ok(())
     }
 }
 

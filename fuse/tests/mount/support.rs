@@ -65,7 +65,9 @@ impl Medium for FileMedium {
         self.put(at, &value.to_le_bytes());
     }
     fn write_back(&self, _at: u64) {}
-    fn fence(&self) {}
+    fn fence(&self) -> Result<(), MediaError> {
+        Ok(())
+    }
 }
 
 /// A pool, a mount point and a place for the control socket; gone when dropped.

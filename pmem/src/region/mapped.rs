@@ -109,12 +109,9 @@ impl Mapped {
     }
 
     #[cold]
-    fn msync(&self) {
-        if let Some(dirty) = &self.dirty {
-            let outcome = dirty.sync(|at, len| self.mapping.msync(at, len));
-            // There is no honest way on: the caller is about to promise durability.
-            assert!(outcome.is_ok(), "msync of a region failed: {outcome:?}");
-        }
+    fn msync(&self) -> Result<(), MediaError> {
+        let Some(dirty) = &self.dirty else { return Ok(()) };
+        dirty.sync(|at, len| self.mapping.msync(at, len)).map_err(|_| MediaError::Unwritten)
     }
 }
 
@@ -243,9 +240,12 @@ impl Medium for Mapped {
     }
 
     #[inline]
-    fn fence(&self) {
+    fn fence(&self) -> Result<(), MediaError> {
         match self.strategy {
-            FlushStrategy::Instructions { .. } => x86::fence(),
+            FlushStrategy::Instructions { .. } => {
+                x86::fence();
+                Ok(())
+            }
             FlushStrategy::Msync => self.msync(),
         }
     }
