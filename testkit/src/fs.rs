@@ -1,7 +1,7 @@
 //! The calls that a pool and the model have in common.
 
 use lode_engine::{
-    Attr, DirEntry, Error, Fallocate, Ino, NewInode, Pool, RenameMode, Result, SetAttr,
+    Attr, DirEntry, Error, Fallocate, Host, Ino, NewInode, Pool, RenameMode, Result, SetAttr,
 };
 use lode_model::{Loose, Model};
 use lode_pmem::Medium;
@@ -130,11 +130,11 @@ macro_rules! common_calls {
     };
 }
 
-impl<M: Medium> Fs for Pool<M, TestHost> {
-    common_calls!(Pool<M, TestHost>);
+impl<M: Medium, H: Host> Fs for Pool<M, H> {
+    common_calls!(Pool<M, H>);
 
     fn maintain(&self) -> Result<()> {
-        Pool::<M, TestHost>::maintain(self)
+        Pool::<M, H>::maintain(self)
     }
 
     fn loose(&self, _ino: Ino) -> Loose {

@@ -8,22 +8,17 @@
 //!   engine may make of them
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-pub mod crash;
 pub mod damage;
 pub mod execute;
 pub mod format;
 pub mod fs;
 pub mod generate;
 mod host;
-pub mod images;
-mod judge;
 mod memory;
 pub mod op;
-pub mod pages;
 pub mod parse;
 pub mod rng;
 pub mod run;
-pub mod simulated;
 pub mod snapshot;
 pub mod system;
 pub mod trial;

@@ -2,10 +2,15 @@
 
 /// A sequence, and the pool it runs on.
 pub struct Scenario {
+    /// What it is about.
     pub name: &'static str,
+    /// Size of the pool.
     pub kib: u64,
+    /// Lanes, and CPUs.
     pub lanes: u32,
+    /// Pages of 2 MiB.
     pub huge: bool,
+    /// Data in place.
     pub relaxed: bool,
     /// Done before the power may fail.
     pub before: fn() -> String,

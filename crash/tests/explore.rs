@@ -2,21 +2,18 @@
 //! returned and nothing by halves, and works.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "crash/scenarios.rs"]
-mod scenarios;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use lode_crash::explore::{Setup, Tally, explore, explore_and_shrink};
+use lode_crash::simulated::{LeftOut, LineStores};
 use lode_engine::PageClass;
-use lode_testkit::crash::{Setup, Tally, explore, explore_and_shrink};
 use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::op::Op;
 use lode_testkit::parse::parse;
 use lode_testkit::rng::Rng;
-use lode_testkit::simulated::{LeftOut, LineStores};
 
-use scenarios::{SCENARIOS, Scenario};
+use lode_crash::scenarios::{SCENARIOS, Scenario};
 
 /// Runs that shrinking a violation may take.
 const TRIES: usize = 60;

@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use lode_pmem::LINE_BYTES;
 
 use crate::pages::Pages;
-use crate::rng::Rng;
 use crate::simulated::{Pending, Point, Way};
+use lode_testkit::rng::Rng;
 
 /// One image and how it came about.
 #[derive(Clone, Debug)]

@@ -12,16 +12,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lode_engine::{Error, FormatOptions, OpenOptions, PageClass, Pool};
 use lode_model::Model;
 
-use crate::TestHost;
-use crate::execute::{Handles, Value, execute};
 use crate::images::choose;
 use crate::judge::Judge;
-use crate::op::{Op, print};
 use crate::pages::Pages;
-use crate::rng::Rng;
-use crate::run::{panic_text, same, time_of};
 use crate::simulated::{LeftOut, LineStores, Point, Simulated};
-use crate::snapshot::{Snapshot, Times, snapshot};
+use lode_testkit::TestHost;
+use lode_testkit::execute::{Handles, Value, execute};
+use lode_testkit::op::{Op, print};
+use lode_testkit::rng::Rng;
+use lode_testkit::run::{panic_text, same, time_of};
+use lode_testkit::snapshot::{Snapshot, Times, snapshot};
 
 /// A pool on a simulated medium.
 pub type SimulatedPool = Pool<Simulated, TestHost>;

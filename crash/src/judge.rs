@@ -1,18 +1,18 @@
-//! Judges one image: see [`crate::crash`].
+//! Judges one image: see [`crate::explore()`].
 
 use std::collections::BTreeMap;
 
 use lode_engine::{Error, Ino, NewInode, OpenOptions, Pool, mode};
 
-use crate::crash::{Expected, Setup, SimulatedPool, Tally};
-use crate::execute::resolve;
-use crate::fs::Fs;
+use crate::explore::{Expected, Setup, SimulatedPool, Tally};
 use crate::images::choose;
-use crate::op::Path;
 use crate::pages::Pages;
-use crate::rng::Rng;
 use crate::simulated::Simulated;
-use crate::snapshot::{Seen, Snapshot, difference, snapshot};
+use lode_testkit::execute::resolve;
+use lode_testkit::fs::Fs;
+use lode_testkit::op::Path;
+use lode_testkit::rng::Rng;
+use lode_testkit::snapshot::{Seen, Snapshot, difference, snapshot};
 
 /// What an image is judged by.
 pub(crate) struct Judge<'a> {

@@ -1,0 +1,49 @@
+//! What is explored: a pool's shape, operations that prepare it, and those that are cut off.
+
+use lode_engine::PageClass;
+use lode_testkit::op::Op;
+
+/// The pool that a case runs on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Bytes.
+    pub bytes: u64,
+    /// Lanes on the medium, and CPUs that operations take turns on.
+    pub lanes: u32,
+    /// Record lines of a log page.
+    pub log_lines: u8,
+    /// Class of the files' pages.
+    pub class: PageClass,
+    /// Data in place, atomic by 8-byte words only.
+    pub relaxed: bool,
+    /// Access times are kept.
+    pub atime: bool,
+}
+
+/// A sequence of operations whose every crash is explored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// What it is about, in a few words; equal for no two cases of a run.
+    pub name: String,
+    /// The pool.
+    pub geometry: Geometry,
+    /// Done before, without a crash.
+    pub before: Vec<Op>,
+    /// Cut off at every fence and after each one.
+    pub ops: Vec<Op>,
+    /// Run by a second thread at the same time as `ops`, under every schedule; empty for none.
+    pub beside: Vec<Op>,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Self {
+            bytes: 256 << 10,
+            lanes: 1,
+            log_lines: 63,
+            class: PageClass::Small,
+            relaxed: false,
+            atime: false,
+        }
+    }
+}

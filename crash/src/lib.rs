@@ -1,0 +1,11 @@
+//! The crash explorer: runs operations on a simulated persistent memory, cuts the power
+//! everywhere, and judges what recovery makes of each state by the model.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub mod case;
+pub mod explore;
+pub mod images;
+mod judge;
+pub mod pages;
+pub mod scenarios;
+pub mod simulated;
