@@ -4,8 +4,7 @@
 
 pub mod case;
 pub mod explore;
-pub mod images;
-mod judge;
-pub mod pages;
+pub mod judge;
+pub mod region;
 pub mod scenarios;
-pub mod simulated;
+pub mod states;

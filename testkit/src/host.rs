@@ -19,6 +19,8 @@ struct Inner {
     now: AtomicI64,
     random: AtomicU64,
     cpus: usize,
+    /// Jobs run one after the other.
+    in_order: bool,
     threads: AtomicUsize,
     /// The CPU that all threads run on; `usize::MAX` for each its own.
     cpu: AtomicUsize,
@@ -36,10 +38,21 @@ impl TestHost {
 
     /// A host of `cpus` CPUs: each new thread gets the next one for its life.
     pub fn with_cpus(seed: u64, cpus: usize) -> Self {
+        Self::build(seed, cpus, false)
+    }
+
+    /// As [`TestHost::with_cpus`], and jobs run in their order, by the thread that has them: a
+    /// run is the same every time.
+    pub fn in_order(seed: u64, cpus: usize) -> Self {
+        Self::build(seed, cpus, true)
+    }
+
+    fn build(seed: u64, cpus: usize, in_order: bool) -> Self {
         let inner = Inner {
             now: AtomicI64::new(1_000_000_000),
             random: AtomicU64::new(seed),
             cpus,
+            in_order,
             threads: AtomicUsize::new(0),
             cpu: AtomicUsize::new(usize::MAX),
         };
@@ -102,7 +115,7 @@ impl Host for TestHost {
                 job(number);
             }
         };
-        if jobs < 2 {
+        if jobs < 2 || self.inner.in_order {
             return work();
         }
         std::thread::scope(|scope| {

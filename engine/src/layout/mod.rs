@@ -22,7 +22,7 @@ pub use geometry::{
 pub use lane::{LANE_BYTES, LANE_CHAIN_AT, Watermark};
 pub use link::Link;
 pub use record::{Body, Header, Parsed, TEXT_BYTES, Txid, text_lines};
-pub use seal::{LogSeed, PoolSeed, put_seal, stored_seal, tag_of};
+pub use seal::{LogSeed, PoolSeed, SEAL_AT, put_seal, stored_seal, tag_of};
 pub(crate) use superblock::secret_word;
 pub use superblock::{
     FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, FORMAT_VERSION,

@@ -7,6 +7,8 @@ use super::bytes::{get_u64, put_u32, put_u64};
 
 /// Payload bytes of a sealed line.
 const PAYLOAD: usize = 56;
+/// Offset of the seal in a line. A seal of 0 is that of no line.
+pub const SEAL_AT: u64 = PAYLOAD as u64;
 /// Sealed bytes of an anchor line.
 const ANCHOR: usize = 40;
 

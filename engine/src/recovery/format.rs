@@ -132,7 +132,7 @@ fn store_first<M: Medium>(
     for lane in 0..superblock.lanes {
         for copy in 0..2 {
             let at = geometry.lane_at(lane) + copy * LINE;
-            let mark = Watermark { session: FIRST_SESSION, sequence: 0, version: copy + 1 };
+            let mark = Watermark { session: FIRST_SESSION, sequence: 0, version: 2 - copy };
             window.store_line(at, &mark.line(&seed, at));
         }
         let at = geometry.lane_at(lane) + LANE_CHAIN_AT;

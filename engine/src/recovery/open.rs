@@ -114,8 +114,8 @@ fn recover<M: Medium, H: Host>(
             return Err(Error::Corrupt(*damage));
         }
         // Step 7, step 8.
-        let aborted = core::mem::take(&mut store.aborted);
-        erase(store, &scan, &aborted)?;
+        store.aborted.clear();
+        erase(store, &scan)?;
         store.raise_session(|superblock| superblock.checkpoint = 0)?;
     }
     opening.damage = scan.damage;

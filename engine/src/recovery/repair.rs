@@ -1,32 +1,33 @@
-//! Recovery steps 7 and 8: what did not happen is erased, then the session is raised.
+//! Recovery step 7: what did not happen is erased.
 
-use lode_pmem::{Line, Medium};
+use lode_pmem::Medium;
 
 use super::scan::Scan;
-use crate::layout::{LINE, Link, Txid};
+use crate::layout::{LINE, Link, SEAL_AT};
 use crate::store::Store;
 use crate::{Host, Result};
 
-/// Erases the lines of aborted transactions and the links past the ends of logs, under
-/// one fence. A crash in between changes no verdict: only parts already doomed change.
-pub(super) fn erase<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    scan: &Scan,
-    aborted: &[Txid],
-) -> Result<()> {
-    let doomed = || scan.parts.iter().filter(|part| aborted.contains(&part.header.txid));
-    let count = doomed().count() as u64;
-    if count == 0 && scan.links.is_empty() {
+/// Erases what is left behind the ends of logs, whole lines of aborted transactions and torn
+/// ones alike, and the links that lead there, under one fence.
+///
+/// A line is erased by its seal, in one word: at no moment is it another valid line. A crash in
+/// between changes no verdict, for only lines that are doomed change.
+pub(super) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan) -> Result<()> {
+    if scan.remains.is_empty() && scan.links.is_empty() {
         return Ok(());
     }
     let counters = store.counters();
-    let mut window = store.door.window(count * LINE + scan.links.len() as u64 * 8, counters);
-    for part in doomed() {
-        window.store_line(part.at, &Line::ZERO);
+    for (at, lines) in &scan.remains {
+        let mut window = store.door.window(u64::from(*lines) * 8, counters);
+        for line in 0..u64::from(*lines) {
+            let seal_at = at + line * LINE + SEAL_AT;
+            if store.door.load_word(seal_at)? != 0 {
+                window.store_word(seal_at, 0);
+            }
+        }
     }
     for link_at in &scan.links {
-        window.store_word(*link_at, Link::none(&store.seed, *link_at));
+        store.door.window(8, counters).store_word(*link_at, Link::none(&store.seed, *link_at));
     }
-    drop(window);
     Ok(store.door.fence(counters)?)
 }

@@ -9,7 +9,8 @@ use lode_pmem::Medium;
 
 use crate::inode::{Body as Kind, Scanned, load_for_scan};
 use crate::layout::{
-    Anchor, HEAD_AT, Header, Identity, LANE_CHAIN_AT, Link, PieceHeader, Txid, slot_at,
+    Anchor, DEATH_LINE, HEAD_AT, Header, Identity, LANE_CHAIN_AT, LINE, Link, PieceHeader, SEAL_AT,
+    Txid, slot_at,
 };
 use crate::log::{Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
@@ -53,6 +54,9 @@ pub(super) struct Scan {
     pub(super) deferred: Vec<(usize, u32)>,
     /// Link words that lead past the end of their log.
     pub(super) links: Vec<u64>,
+    /// Lines (offset of the first, how many) where something is left that never came to be: behind
+    /// the ends of logs, in the places of deaths that did not happen, identities without a life.
+    pub(super) remains: Vec<(u64, u32)>,
     pub(super) damage: Vec<Corruption>,
     /// The highest sequence seen of each lane in this session.
     pub(super) highest: Vec<u64>,
@@ -72,6 +76,7 @@ impl Scan {
         append(&mut self.parts, other.parts)?;
         append(&mut self.deferred, other.deferred)?;
         append(&mut self.links, other.links)?;
+        append(&mut self.remains, other.remains)?;
         append(&mut self.damage, other.damage)?;
         self.inodes += other.inodes;
         self.log_pages += other.log_pages;
@@ -209,6 +214,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     fn inode(&self, piece: &Piece, index: u32, scan: &mut Scan) -> Result<bool> {
         let ino = piece.ino(index);
         let Some((identity, head, _, seal)) = read_identity(self.store, ino)? else {
+            self.remains(scan, slot_at(ino), 1)?;
             return Ok(true);
         };
         let first_part = scan.parts.len();
@@ -218,7 +224,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 self.dead_parts(&identity, head, seal, scan)?;
                 return Ok(true);
             }
-            let at = slot_at(ino) + crate::layout::DEATH_LINE * crate::layout::LINE;
+            let at = slot_at(ino) + DEATH_LINE * LINE;
             self.part(scan, death.header, at, ino, Found::InChain)?;
         }
         self.live(piece, index, (&identity, head, seal), first_part, scan)
@@ -322,12 +328,14 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             let at = walk.tail().at;
             return Err(Error::corrupt_inode("text of a record is missing", at, walk.ino));
         }
-        let Some(state) = state else { return Ok(()) };
+        let ino = walk.ino;
+        let Some(state) = state else { return self.remains(scan, slot_at(ino), 1) };
+        self.remains(scan, slot_at(ino) + DEATH_LINE * LINE, 1)?;
+        self.remains(scan, walk.tail().at, walk.tail().left)?;
         if let Some(link_at) = walk.link_past_end()? {
             scan.links.try_reserve(1)?;
             scan.links.push(link_at);
         }
-        let ino = walk.ino;
         for page in &state.log.pages {
             self.claim(Run { page: page.page, pages: 1 }, ino)?;
         }
@@ -346,6 +354,20 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         }
         piece.set_tail(index, walk.tail().last_seal);
         scan.inodes += 1;
+        Ok(())
+    }
+
+    /// Notes lines that say nothing, where they are not empty. A torn one must not stay: the
+    /// next line stored there may be torn so that it completes the old one, whose
+    /// transaction would by then count as committed.
+    fn remains(&self, scan: &mut Scan, at: u64, lines: u32) -> Result<()> {
+        for line in 0..u64::from(lines) {
+            if self.store.door.load_word(at + line * LINE + SEAL_AT)? != 0 {
+                scan.remains.try_reserve(1)?;
+                scan.remains.push((at, lines));
+                break;
+            }
+        }
         Ok(())
     }
 

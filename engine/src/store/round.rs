@@ -27,7 +27,8 @@ pub(super) struct Rounds {
     versions: Vec<u64>,
 }
 
-/// Reads a lane's watermark: the valid line with the higher version; `None` if neither is valid.
+/// Reads a lane's watermark: the valid line with the higher version (odd ones are in line 1, so
+/// that the next is stored over the older one); `None` if neither is valid.
 pub(crate) fn read_watermark<M: Medium>(
     door: &Door<M>,
     seed: &PoolSeed,
@@ -42,6 +43,7 @@ pub(crate) fn read_watermark<M: Medium>(
             Err(lode_pmem::MediaError::Poisoned { .. }) => None,
             Err(error) => return Err(error.into()),
         };
+        let found = found.filter(|found| found.version & 1 == copy);
         if found.is_some_and(|found| best.is_none_or(|best| found.version > best.version)) {
             best = found;
         }

@@ -1,126 +1,40 @@
 //! A medium that keeps apart what is stored and what is durable.
 //!
-//! The model is that of a CPU whose caches a power cut empties (ADR):
-//!
-//! * Cached stores to a line reach the memory in their order: after a cut, any prefix of
-//!   them is there. Eviction may write a line back at any time.
-//! * Streaming stores reach it in any order, 8-byte word by word (or line by line, where
-//!   the CPU stores a line in one piece).
-//! * A fence makes certain what its own thread has streamed, and what the lines held
-//!   when its own thread last started their write-back.
-//! * Of two stores to the same bytes, the later one stays, where both got there.
+//! It implements the door's instructions only. What a fence makes certain depends on the
+//! [`Profile`]: under `adr`, what its own thread has streamed, and what the lines held when its own
+//! thread last started their write-back; under `eadr` every store is certain as soon as it is
+//! made, in order; under `file` everything stored so far, by any thread.
+//! Of two stores to the same bytes, the later one stays, where both got there.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
-use std::thread::ThreadId;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lode_pmem::{LINE_BYTES, Line, MediaError, Medium};
 use parking_lot::Mutex;
 
-use crate::pages::Pages;
+use super::{LeftOut, Pages, Pending, Point, Profile, Site, Watch, Way};
 
 const LINE: u64 = LINE_BYTES as u64;
-
-/// How a CPU streams a line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LineStores {
-    /// As eight words.
-    Words,
-    /// In one piece.
-    Whole,
-}
-
-/// How a store goes to the memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// Through the cache.
-    Cached,
-    /// Past the cache, each 8-byte word by itself.
-    Words,
-    /// Past the cache, in one piece.
-    Whole,
-}
-
-/// A store that is not certain to be durable.
-#[derive(Clone, Debug)]
-pub struct Pending {
-    /// Position among all stores.
-    pub number: u64,
-    /// Offset of its line.
-    pub line: u64,
-    /// Its bytes in the line, one bit each.
-    pub mask: u64,
-    /// The line's bytes, where `mask` names them.
-    pub bytes: [u8; LINE_BYTES],
-    /// How it goes to the memory.
-    pub way: Way,
-    /// The code that stored it.
-    pub site: Site,
-    thread: ThreadId,
-    written_back_by: Vec<ThreadId>,
-}
-
-/// A place in the code.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Site {
-    /// File, as the compiler names it.
-    pub file: &'static str,
-    /// Line.
-    pub line: u32,
-}
-
-impl Site {
-    #[track_caller]
-    fn of_caller() -> Self {
-        let location = Location::caller();
-        Self { file: location.file(), line: location.line() }
-    }
-}
-
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
-}
-
-/// A moment at which the power may fail.
-#[derive(Clone, Debug)]
-pub struct Point {
-    /// The fence that was just about to take effect; `None` between operations.
-    pub fence: Option<Site>,
-    /// What is durable for certain.
-    pub durable: Pages,
-    /// What may be, in the order of the stores.
-    pub pending: Vec<Pending>,
-}
-
-/// An instruction that a mutant leaves out.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum LeftOut {
-    /// Every fence of a place in the code.
-    Fence(Site),
-    /// Every write-back of a place in the code.
-    WriteBack(Site),
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LeftOut::Fence(site) => write!(f, "without the fence of {site}"),
-            LeftOut::WriteBack(site) => write!(f, "without the write-back of {site}"),
-        }
-    }
-}
 
 /// The medium. Clones share the region.
 #[derive(Clone, Debug)]
 pub struct Simulated {
     bytes: u64,
-    line_stores: LineStores,
-    left_out: Option<LeftOut>,
+    rules: Rules,
     state: Arc<Mutex<State>>,
+}
+
+/// How a region behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rules {
+    /// What a crash is.
+    pub profile: Profile,
+    /// The CPU streams a line in one piece (`movdir64b`).
+    pub whole_lines: bool,
+    /// What a mutant leaves out.
+    pub left_out: Option<LeftOut>,
 }
 
 #[derive(Debug)]
@@ -129,37 +43,68 @@ struct State {
     seen: Pages,
     durable: Pages,
     pending: BTreeMap<u64, Vec<Pending>>,
+    /// What is durable and what is not is kept apart.
+    tracked: bool,
     stores: u64,
+    /// A point is noted at each fence.
     recording: bool,
     points: Vec<Point>,
+    progress: [usize; 2],
+    watches: Vec<Watch>,
     /// How often each place fenced or wrote back.
     sites: BTreeMap<LeftOut, u64>,
 }
 
+thread_local! {
+    static THREAD: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// A small number for this thread; numbers that are 64 apart share a bit.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    THREAD.with(|thread| {
+        if thread.get() == u64::MAX {
+            thread.set(NEXT.fetch_add(1, Relaxed) % 64);
+        }
+        thread.get()
+    })
+}
+
 impl Simulated {
-    /// A region that durably holds `pages`.
-    pub fn new(pages: Pages, line_stores: LineStores) -> Self {
+    /// A region that durably holds `pages`, every store of which is tracked.
+    pub fn new(pages: Pages, rules: Rules) -> Self {
+        Self::with(pages, rules, true)
+    }
+
+    /// A region in which what is stored is durable at once.
+    pub fn plain(pages: Pages) -> Self {
+        Self::with(pages, Rules::default(), false)
+    }
+
+    fn with(pages: Pages, rules: Rules, tracked: bool) -> Self {
         let state = State {
             seen: pages.clone(),
             durable: pages,
             pending: BTreeMap::new(),
+            tracked,
             stores: 0,
             recording: false,
             points: Vec::new(),
+            progress: [0; 2],
+            watches: Vec::new(),
             sites: BTreeMap::new(),
         };
-        let bytes = state.seen.bytes();
-        Self { bytes, line_stores, left_out: None, state: Arc::new(Mutex::new(state)) }
-    }
-
-    /// The same region, without certain instructions from now on (for all later clones).
-    pub fn leaving_out(self, left_out: Option<LeftOut>) -> Self {
-        Self { left_out, ..self }
+        Self { bytes: state.seen.bytes(), rules, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Begins or ends to note a [`Point`] at each fence.
     pub fn record(&self, on: bool) {
         self.state.lock().recording = on;
+    }
+
+    /// Notes how far the threads have come, for the points that follow.
+    pub fn set_progress(&self, thread: usize, done: usize) {
+        self.state.lock().progress[thread] = done;
     }
 
     /// The points noted since they were last taken.
@@ -187,6 +132,28 @@ impl Simulated {
         self.state.lock().sites.clone()
     }
 
+    /// Logs loads from now on.
+    pub fn watch(&self, watches: Vec<Watch>) {
+        self.state.lock().watches = watches;
+    }
+
+    /// Ends [`Simulated::watch`].
+    pub fn take_watches(&self) -> Vec<Watch> {
+        std::mem::take(&mut self.state.lock().watches)
+    }
+
+    /// Makes all that was stored durable, as caches do that outlive a crash.
+    pub fn settle(&self) {
+        self.state.lock().settle();
+    }
+
+    /// The power fails, and the memory holds `image`.
+    pub fn crash(&self, image: Pages) {
+        let mut state = self.state.lock();
+        state.seen = image;
+        state.settle();
+    }
+
     fn inside(&self, at: u64, len: u64) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.bytes)
     }
@@ -201,19 +168,16 @@ impl Simulated {
         let mask = (u64::MAX >> (64 - bytes.len())) << from;
         let mut state = self.state.lock();
         state.stores += 1;
-        let number = state.stores;
         state.seen.store(line, mask, &content);
-        let thread = std::thread::current().id();
-        let store = Pending {
-            number,
-            line,
-            mask,
-            bytes: content,
-            way,
-            site,
-            thread,
-            written_back_by: Vec::new(),
-        };
+        if mask == u64::MAX {
+            state.watches.iter_mut().for_each(|watch| watch.overwritten(line));
+        }
+        if !state.tracked {
+            return;
+        }
+        let (number, thread) = (state.stores, this_thread());
+        let store =
+            Pending { number, line, mask, bytes: content, way, site, thread, written_back_by: 0 };
         state.pending.entry(line).or_default().push(store);
     }
 }
@@ -221,18 +185,24 @@ impl Simulated {
 impl State {
     fn point(&self, fence: Option<Site>) -> Point {
         let mut pending: Vec<Pending> = self.pending.values().flatten().cloned().collect();
-        pending.sort_by_key(|store| store.number);
-        Point { fence, durable: self.durable.clone(), pending }
+        pending.sort_unstable_by_key(|store| store.number);
+        Point { fence, durable: self.durable.clone(), pending, progress: self.progress }
+    }
+
+    /// Makes everything durable.
+    fn settle(&mut self) {
+        self.durable = self.seen.clone();
+        self.pending.clear();
     }
 
     /// Makes durable what `thread` has streamed and written back.
-    fn fence(&mut self, thread: ThreadId) {
+    fn fence(&mut self, thread: u64) {
         let durable = &mut self.durable;
         self.pending.retain(|line, stores| {
             let mut left: Vec<Pending> = Vec::new();
             for store in stores.drain(..) {
                 let certain = if store.way == Way::Cached {
-                    store.written_back_by.contains(&thread)
+                    store.written_back_by >> thread & 1 == 1
                 } else {
                     store.thread == thread
                 };
@@ -265,15 +235,17 @@ impl Medium for Simulated {
     fn close(&self, _window: &mut ()) {}
 
     fn load_word(&self, at: u64) -> Result<u64, MediaError> {
-        assert!(at.is_multiple_of(8) && self.inside(at, 8), "bad word load at {at:#x}");
         let mut word = [0; 8];
-        self.state.lock().seen.load(at, &mut word);
+        assert!(at.is_multiple_of(8), "unaligned word load at {at:#x}");
+        self.load(at, &mut word)?;
         Ok(u64::from_le_bytes(word))
     }
 
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
         assert!(self.inside(at, into.len() as u64), "bad load at {at:#x}");
-        self.state.lock().seen.load(at, into);
+        let mut state = self.state.lock();
+        state.seen.load(at, into);
+        state.watches.iter_mut().for_each(|watch| watch.loaded(at, into.len() as u64));
         Ok(())
     }
 
@@ -293,10 +265,7 @@ impl Medium for Simulated {
     #[track_caller]
     fn store_line(&self, _window: &mut (), at: u64, line: &Line) {
         assert!(at.is_multiple_of(LINE), "unaligned line {at:#x}");
-        let way = match self.line_stores {
-            LineStores::Whole => Way::Whole,
-            LineStores::Words => Way::Words,
-        };
+        let way = if self.rules.whole_lines { Way::Whole } else { Way::Words };
         self.put(at, &line.0, way, Site::of_caller());
     }
 
@@ -310,17 +279,18 @@ impl Medium for Simulated {
     fn write_back(&self, at: u64) {
         assert!(at < self.bytes, "write-back outside the region");
         let left_out = LeftOut::WriteBack(Site::of_caller());
-        let thread = std::thread::current().id();
         let mut state = self.state.lock();
-        *state.sites.entry(left_out).or_default() += 1;
-        if self.left_out == Some(left_out) {
+        if !state.tracked {
             return;
         }
+        *state.sites.entry(left_out).or_default() += 1;
+        if self.rules.left_out == Some(left_out) {
+            return;
+        }
+        let thread = this_thread();
         if let Some(stores) = state.pending.get_mut(&(at - at % LINE)) {
             for store in stores.iter_mut().filter(|store| store.way == Way::Cached) {
-                if !store.written_back_by.contains(&thread) {
-                    store.written_back_by.push(thread);
-                }
+                store.written_back_by |= 1 << thread;
             }
         }
     }
@@ -330,15 +300,22 @@ impl Medium for Simulated {
         let site = Site::of_caller();
         let left_out = LeftOut::Fence(site);
         let mut state = self.state.lock();
+        if !state.tracked {
+            return Ok(());
+        }
         *state.sites.entry(left_out).or_default() += 1;
-        if self.left_out == Some(left_out) {
+        // Where stores are durable in their order, a fence is only a place to look from.
+        if self.rules.left_out == Some(left_out) && self.rules.profile != Profile::Eadr {
             return Ok(());
         }
         if state.recording {
             let point = state.point(Some(site));
             state.points.push(point);
         }
-        state.fence(std::thread::current().id());
+        match self.rules.profile {
+            Profile::Adr => state.fence(this_thread()),
+            Profile::Eadr | Profile::File => state.settle(),
+        }
         Ok(())
     }
 }
@@ -347,8 +324,8 @@ impl Medium for Simulated {
 mod tests {
     use super::*;
 
-    fn region() -> Simulated {
-        Simulated::new(Pages::new(8192), LineStores::Words)
+    fn region(profile: Profile) -> Simulated {
+        Simulated::new(Pages::new(8192), Rules { profile, ..Rules::default() })
     }
 
     fn durable_word(medium: &Simulated, at: u64) -> u64 {
@@ -359,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_fence_makes_durable_what_was_streamed_and_what_was_written_back() {
-        let medium = region();
+        let medium = region(Profile::Adr);
         medium.stream_word(&mut (), 8, 1);
         medium.store_word(&mut (), 64, 2);
         medium.store_word(&mut (), 128, 3);
@@ -374,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_fence_does_nothing_for_the_stores_of_another_thread() {
-        let medium = region();
+        let medium = region(Profile::Adr);
         medium.stream_word(&mut (), 0, 1);
         medium.store_word(&mut (), 64, 2);
         medium.write_back(64);
@@ -389,8 +366,18 @@ mod tests {
     }
 
     #[test]
+    fn an_msync_writes_everything() {
+        let medium = region(Profile::File);
+        medium.store_word(&mut (), 64, 2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| medium.fence().unwrap());
+        });
+        assert_eq!(durable_word(&medium, 64), 2);
+    }
+
+    #[test]
     fn a_later_store_hides_an_earlier_one_of_the_same_bytes() {
-        let medium = region();
+        let medium = region(Profile::Adr);
         medium.store_word(&mut (), 0, u64::MAX);
         medium.store_word(&mut (), 8, 7);
         medium.stream_word(&mut (), 0, 5);
@@ -405,14 +392,18 @@ mod tests {
 
     #[test]
     fn a_left_out_fence_is_no_fence() {
-        let medium = region();
-        medium.stream_word(&mut (), 0, 1);
-        medium.fence().unwrap();
-        let sites = medium.sites();
-        let (site, count) = sites.iter().next().unwrap();
-        assert!(
-            *count == 1
-                && matches!(site, LeftOut::Fence(site) if site.file.ends_with("simulated.rs"))
-        );
+        let medium = region(Profile::Adr);
+        // Every turn of the loop is the same place.
+        let mut durable = Vec::new();
+        let mut left_out = None;
+        for _ in 0..2 {
+            let rules = Rules { left_out, ..Rules::default() };
+            let medium = Simulated::new(medium.seen(), rules);
+            medium.stream_word(&mut (), 0, 1);
+            medium.fence().unwrap();
+            durable.push(durable_word(&medium, 0));
+            left_out = medium.sites().into_keys().next();
+        }
+        assert_eq!(durable, [1, 0]);
     }
 }

@@ -1,0 +1,290 @@
+//! The power fails: at each point of an operation, in every way that the budget allows, and
+//! inside what follows.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lode_testkit::op::{Fill, Op, Path, Target};
+use lode_testkit::rng::Rng;
+use lode_testkit::run::panic_text;
+use lode_testkit::snapshot::Snapshot;
+
+use super::path::Stage;
+use super::run::Run;
+use super::{CrashPath, CutReport, Failure, Leg, Limits, Setup, Tally};
+use crate::case::Case;
+use crate::judge::{Allowed, Expected, Look};
+use crate::region::{Pages, Point, Profile, Watch};
+use crate::states::{Choice, Explored, Units, explore_point, units_of};
+
+/// What went wrong, and what is known of the way to it, the last cut first.
+pub(super) struct Wrong {
+    what: String,
+    legs: Vec<Leg>,
+    cuts: Vec<CutReport>,
+}
+
+impl From<String> for Wrong {
+    fn from(what: String) -> Self {
+        Self { what, legs: Vec::new(), cuts: Vec::new() }
+    }
+}
+
+/// Explores cases one way.
+pub struct Explorer<'a> {
+    setup: &'a Setup,
+    limits: Limits,
+    tally: Tally,
+    /// Logs of the states that are being judged, from the outermost one.
+    watches: Vec<Watch>,
+    /// Only this way is gone.
+    only: Option<&'a [Leg]>,
+}
+
+/// A point of an operation, and where it is.
+struct Cut<'c> {
+    stage: Stage,
+    step: usize,
+    number: usize,
+    point: &'c Point,
+    place: String,
+}
+
+/// Explores a case.
+pub fn explore(case: &Case, setup: &Setup, limits: &Limits) -> Result<Tally, Box<Failure>> {
+    let mut explorer = Explorer {
+        setup,
+        limits: *limits,
+        tally: Tally::default(),
+        watches: Vec::new(),
+        only: None,
+    };
+    explorer.case(case).map(|()| explorer.tally).map_err(|wrong| wrong.failure(case))
+}
+
+/// Goes the one way that a replay id names.
+pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Result<Tally, Box<Failure>> {
+    let limits = Limits { inside_every: 1, then_every: 1, ..Limits::FULL };
+    let (tally, watches) = (Tally::default(), Vec::new());
+    let mut explorer = Explorer { setup, limits, tally, watches, only: Some(&path.0) };
+    explorer.case(case).map(|()| explorer.tally).map_err(|wrong| wrong.failure(case))
+}
+
+impl Wrong {
+    fn failure(mut self, case: &Case) -> Box<Failure> {
+        self.legs.reverse();
+        self.cuts.reverse();
+        let path = CrashPath(self.legs);
+        Box::new(Failure { what: self.what, path, cuts: self.cuts, case: case.clone() })
+    }
+}
+
+impl Explorer<'_> {
+    fn case(&mut self, case: &Case) -> Result<(), Wrong> {
+        let mut run = Run::new(self.setup)?;
+        for (step, op) in case.before.iter().enumerate() {
+            run.step(step, op).map_err(|what| format!("before: {what}"))?;
+        }
+        let first = case.before.len();
+        for (step, op) in case.ops.iter().chain([&Op::Remount]).enumerate() {
+            self.operation(&mut run, Stage::Operation, (step, first + step), op, &case.ops)?;
+        }
+        self.tally.no_space += run.no_space;
+        Ok(())
+    }
+
+    /// An operation with the power failing at each of its points.
+    fn operation(
+        &mut self,
+        run: &mut Run<'_>,
+        stage: Stage,
+        (step, number): (usize, usize),
+        op: &Op,
+        ops: &[Op],
+    ) -> Result<(), Wrong> {
+        let before = run.expected()?;
+        let medium = run.pool.medium().clone();
+        medium.watch(std::mem::take(&mut self.watches));
+        drop(medium.take_points());
+        medium.record(true);
+        run.step(number, op)?;
+        medium.record(false);
+        self.watches = medium.take_watches();
+        let mut points = medium.take_points();
+        points.push(medium.point());
+        let mut in_flight = points.len() - 1;
+        if self.setup.rules.profile == Profile::Eadr {
+            // What was stored is durable: only before the return may it be missing.
+            medium.settle();
+            points.push(medium.point());
+            in_flight += 1;
+        }
+        self.tally.operations += u64::from(stage == Stage::Operation);
+        self.tally.sites.extend(medium.sites().into_keys());
+        let after = run.expected()?;
+        let all = [Allowed { name: "before", expected: &before }, after_of(&after)];
+        for (at, point) in points.iter().enumerate() {
+            let allowed = if at < in_flight { &all[..] } else { &all[1..] };
+            let place = format!("{op} (point {} of {})", at + 1, points.len());
+            let cut = Cut { stage, step, number: at, point, place };
+            self.point(&cut, allowed, &ops[step.min(ops.len())..])?;
+        }
+        Ok(())
+    }
+
+    /// The states of a point.
+    fn point(&mut self, cut: &Cut<'_>, allowed: &[Allowed<'_>], next: &[Op]) -> Result<(), Wrong> {
+        let profile = self.setup.rules.profile;
+        let units = units_of(cut.point, profile);
+        let limits = self.limits;
+        let budget = if cut.stage == Stage::After { limits.then } else { limits.points };
+        let mut judge = |explorer: &mut Self, choice: &Choice| {
+            let image = units.image(&cut.point.durable, &choice.0);
+            let found = explorer.state(&image, allowed)?;
+            let [inside, then] = explorer.chance(cut, &units, choice);
+            if inside {
+                explorer.inside(&image, allowed)?;
+            }
+            match found {
+                Some(which) if then => explorer.then(&image, allowed[which].expected, next),
+                _ => Ok(()),
+            }
+        };
+        self.states(cut, &units, budget, &mut judge)
+    }
+
+    /// Tries the states of a point, or the one that is to be replayed.
+    fn states(
+        &mut self,
+        cut: &Cut<'_>,
+        units: &Units,
+        budget: crate::states::Budget,
+        judge: &mut dyn FnMut(&mut Self, &Choice) -> Result<(), Wrong>,
+    ) -> Result<(), Wrong> {
+        let profile = self.setup.rules.profile;
+        let mut judged = |explorer: &mut Self, choice: &Choice| {
+            explorer.watches.push(Watch::new(explorer.setup.geometry.bytes, units.lines()));
+            let result = catch_unwind(AssertUnwindSafe(|| judge(explorer, choice)));
+            let result =
+                result.unwrap_or_else(|payload| Err(Wrong::from(panic_text(payload.as_ref()))));
+            let log = explorer.watches.pop().map(|watch| watch.log().to_vec());
+            (result, log.unwrap_or_default())
+        };
+        let outcome = if let Some(only) = self.only {
+            let Some((leg, rest)) = only.split_first() else { return Ok(()) };
+            if (leg.stage, leg.step, leg.point) != (cut.stage, cut.step, cut.number) {
+                return Ok(());
+            }
+            let mut choice = leg.choice.clone();
+            choice.0.resize(units.units.len(), 0);
+            self.only = Some(rest);
+            let (result, _) = judged(self, &choice);
+            self.only = Some(only);
+            (Explored { judged: 1, ..Explored::default() }, result.map_err(|w| (choice, w)))
+        } else {
+            let mut rng = Rng::new(self.setup.seed ^ hash_of(cut, &[]));
+            let mut judged = |choice: &Choice| judged(self, choice);
+            explore_point(cut.point, units, profile, budget, &mut rng, &mut judged)
+        };
+        self.count(cut.stage, &outcome.0);
+        outcome.1.map_err(|(choice, mut wrong)| {
+            wrong.cuts.push(CutReport::new(cut.place.clone(), cut.point, units, &choice));
+            let Cut { stage, step, number, .. } = *cut;
+            wrong.legs.push(Leg { stage, step, point: number, choice });
+            wrong
+        })
+    }
+
+    fn count(&mut self, stage: Stage, explored: &Explored) {
+        let (points, states) = match stage {
+            Stage::Operation => (&mut self.tally.points, &mut self.tally.states),
+            Stage::Recovery => (&mut self.tally.inside_points, &mut self.tally.inside),
+            Stage::After => (&mut self.tally.then_points, &mut self.tally.then),
+        };
+        *points += 1;
+        states.add(explored);
+    }
+
+    /// Whether a state's recovery is cut off too, and whether operations follow it. Decided by
+    /// what was looked at, so that states that look the same are treated the same.
+    fn chance(&self, cut: &Cut<'_>, units: &Units, choice: &Choice) -> [bool; 2] {
+        if let Some(only) = self.only {
+            let next = only.first().map(|leg| leg.stage);
+            return [next == Some(Stage::Recovery), next == Some(Stage::After)];
+        }
+        let log = self.watches.last().map_or(&[][..], |watch| watch.log());
+        let units = log.iter().filter_map(|line| units.unit_of(*line));
+        let looked_at: Vec<(usize, u16)> = units.map(|unit| (unit, choice.0[unit])).collect();
+        let hash = hash_of(cut, &looked_at);
+        let one_in = |every: u64, hash: u64| every > 0 && hash.is_multiple_of(every);
+        let first = cut.stage == Stage::Operation;
+        let Limits { inside_every, then_every, .. } = self.limits;
+        [one_in(inside_every, hash), first && one_in(then_every, hash >> 16)]
+    }
+
+    /// Judges one state; says which of those allowed it is.
+    fn state(&mut self, image: &Pages, allowed: &[Allowed<'_>]) -> Result<Option<usize>, Wrong> {
+        let mut look =
+            Look { setup: self.setup, allowed, watches: std::mem::take(&mut self.watches) };
+        let found = look.recover(image)?;
+        look.use_up(&found.pool)?;
+        self.watches = look.watches;
+        Ok(found.which)
+    }
+
+    /// The recovery of a state is cut off at each of its points.
+    fn inside(&mut self, image: &Pages, allowed: &[Allowed<'_>]) -> Result<(), Wrong> {
+        let mut look =
+            Look { setup: self.setup, allowed, watches: std::mem::take(&mut self.watches) };
+        let (medium, tree) = look.recover_recorded(image)?;
+        self.watches = look.watches;
+        self.tally.sites.extend(medium.sites().into_keys());
+        let mut points = medium.take_points();
+        points.push(medium.point());
+        self.recovery(&points, &tree)
+    }
+
+    fn recovery(&mut self, points: &[Point], tree: &Snapshot) -> Result<(), Wrong> {
+        for (number, point) in points.iter().enumerate() {
+            let units = units_of(point, self.setup.rules.profile);
+            let place = format!("the recovery (point {} of {})", number + 1, points.len());
+            let cut = Cut { stage: Stage::Recovery, step: 0, number, point, place };
+            let mut judge = |explorer: &mut Self, choice: &Choice| {
+                let image = units.image(&point.durable, &choice.0);
+                let watches = std::mem::take(&mut explorer.watches);
+                let mut look = Look { setup: explorer.setup, allowed: &[], watches };
+                look.again(&image, tree)?;
+                explorer.watches = look.watches;
+                Ok(())
+            };
+            self.states(&cut, &units, self.limits.inside, &mut judge)?;
+        }
+        Ok(())
+    }
+
+    /// A few operations after the recovery, with the power failing again.
+    fn then(&mut self, image: &Pages, found: &Expected, next: &[Op]) -> Result<(), Wrong> {
+        let mut run = Run::resume(self.setup, image.clone(), &found.model)?;
+        let file = Path::of("/and then");
+        let more = [
+            Op::Create { path: file.clone(), mode: 0o100_644, rdev: 0 },
+            Op::Append { to: Target::Path(file), data: Fill { len: 200, fill: 9 } },
+        ];
+        let ops: Vec<Op> = next.iter().take(2).chain(&more).cloned().collect();
+        for (step, op) in ops.iter().enumerate() {
+            self.operation(&mut run, Stage::After, (step, 1000 + step), op, &ops)?;
+        }
+        Ok(())
+    }
+}
+
+/// Scatters a point and what was looked at of it.
+fn hash_of(cut: &Cut<'_>, looked_at: &[(usize, u16)]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (cut.step, cut.number, looked_at).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn after_of(expected: &Expected) -> Allowed<'_> {
+    Allowed { name: "after", expected }
+}

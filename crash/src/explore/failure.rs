@@ -1,0 +1,133 @@
+//! A broken promise, with all that it takes to understand it and to see it again.
+
+use std::fmt;
+
+use super::CrashPath;
+use crate::case::Case;
+use crate::region::{Point, Site, Way};
+use crate::states::{Choice, Units};
+
+/// A broken promise.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was found, against what was expected.
+    pub what: String,
+    /// The way to it; empty where no power failure was needed.
+    pub path: CrashPath,
+    /// Each power failure of the way.
+    pub cuts: Vec<CutReport>,
+    /// The case.
+    pub case: Case,
+}
+
+/// One power failure.
+#[derive(Clone, Debug)]
+pub struct CutReport {
+    /// In which operation or recovery, and at which of its points.
+    pub place: String,
+    /// The fence that was about to take effect.
+    pub fence: Option<Site>,
+    /// What was in flight.
+    pub stores: Vec<StoreReport>,
+}
+
+/// A store in flight.
+#[derive(Clone, Debug)]
+pub struct StoreReport {
+    /// Offset of its line.
+    pub line: u64,
+    /// The code that made it.
+    pub site: Site,
+    /// How.
+    pub way: Way,
+    /// Its 8-byte words in the line, a bit each.
+    pub words: u8,
+    /// Those that reached the memory.
+    pub kept: u8,
+}
+
+impl CutReport {
+    /// What a choice kept of a point's stores.
+    pub(super) fn new(place: String, point: &Point, units: &Units, choice: &Choice) -> Self {
+        let mut stores: Vec<StoreReport> = point
+            .pending
+            .iter()
+            .map(|store| {
+                let touched = |word: &u32| store.mask >> (8 * word) & 0xFF != 0;
+                let words = (0..8).filter(touched).map(|word| 1u8 << word).sum();
+                let (line, site, way) = (store.line, store.site, store.way);
+                StoreReport { line, site, way, words, kept: 0 }
+            })
+            .collect();
+        for (unit, alternative) in units.units.iter().zip(&choice.0) {
+            let content = &unit.alternatives[usize::from(*alternative)];
+            for (store, kept) in unit.stores.iter().zip(&content.kept) {
+                stores[*store].kept = stores[*store].words & kept;
+            }
+        }
+        Self { place, fence: point.fence, stores }
+    }
+}
+
+/// Rows of a report that are printed.
+const SHOWN: usize = 48;
+
+impl fmt::Display for CutReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "power fails in {}", self.place)?;
+        match self.fence {
+            Some(site) => writeln!(f, ", at the fence of {site}")?,
+            None => writeln!(f, ", after its last fence")?,
+        }
+        if self.stores.is_empty() {
+            return writeln!(f, "    nothing in flight");
+        }
+        // Neighbours of one kind are one row.
+        let mut rows: Vec<(u64, String, String)> = Vec::new();
+        for store in &self.stores {
+            let marks: String = (0..8)
+                .filter(|word| store.words >> word & 1 == 1)
+                .map(|word| if store.kept >> word & 1 == 1 { '#' } else { '.' })
+                .collect();
+            let how = match store.way {
+                Way::Cached => "cached",
+                Way::Words => "streamed",
+                Way::Whole => "streamed whole",
+            };
+            let what = format!("{how} by {}", store.site);
+            match rows.last_mut().filter(|row| row.0 == store.line && row.1 == what) {
+                Some(row) => row.2.push_str(&marks),
+                None => rows.push((store.line, what, marks)),
+            }
+        }
+        for (line, what, marks) in rows.iter().take(SHOWN) {
+            writeln!(f, "    line {line:#8x} {marks:8} {what}")?;
+        }
+        if rows.len() > SHOWN {
+            writeln!(f, "    and {} more", rows.len() - SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.case.name, self.what)?;
+        for cut in &self.cuts {
+            write!(f, "{cut}")?;
+        }
+        writeln!(f, "(# reached the memory, . did not; a mark for each 8-byte word)")?;
+        writeln!(f, "pool: {:?}", self.case.geometry)?;
+        for (title, ops) in
+            [("before", &self.case.before), ("ops", &self.case.ops), ("beside", &self.case.beside)]
+        {
+            if !ops.is_empty() {
+                writeln!(f, "{title}:")?;
+            }
+            for op in ops {
+                writeln!(f, "    {op}")?;
+            }
+        }
+        Ok(())
+    }
+}

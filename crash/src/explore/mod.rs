@@ -1,0 +1,17 @@
+//! Explores a case: every operation with the power failing at each of its fences and after it,
+//! inside the recovery that follows, and once more a few operations later.
+
+mod cuts;
+mod failure;
+mod path;
+mod run;
+mod setup;
+mod shrink;
+mod tally;
+
+pub use cuts::{Explorer, explore, replay};
+pub use failure::{CutReport, Failure, StoreReport};
+pub use path::{CrashPath, Leg};
+pub use setup::{Limits, Setup, SimulatedPool};
+pub use shrink::shrink;
+pub use tally::Tally;

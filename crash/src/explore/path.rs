@@ -1,0 +1,96 @@
+//! The way to a state: where the power failed and what was kept, once or several times over.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::states::Choice;
+
+/// One power failure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leg {
+    /// In what.
+    pub stage: Stage,
+    /// Number of the operation, from 0; 0 inside a recovery.
+    pub step: usize,
+    /// Number of the point in it, from 0.
+    pub point: usize,
+    /// What the memory held afterwards.
+    pub choice: Choice,
+}
+
+/// What the power fails in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// An operation of the case.
+    Operation,
+    /// The recovery.
+    Recovery,
+    /// An operation after the recovery.
+    After,
+}
+
+/// Power failures, one after the other.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CrashPath(pub Vec<Leg>);
+
+const STAGES: [(Stage, char); 3] =
+    [(Stage::Operation, 's'), (Stage::Recovery, 'r'), (Stage::After, 'a')];
+
+impl fmt::Display for CrashPath {
+    /// `s2p1c1*3.0` (operation 2, point 1, choice 1*3.0), legs between slashes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, leg) in self.0.iter().enumerate() {
+            let letter = STAGES.iter().find(|(stage, _)| *stage == leg.stage);
+            let letter = letter.map_or('?', |(_, letter)| *letter);
+            let slash = if number > 0 { "/" } else { "" };
+            write!(f, "{slash}{letter}{}p{}c{}", leg.step, leg.point, leg.choice)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for CrashPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split('/').map(leg_of).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn leg_of(text: &str) -> Result<Leg, String> {
+    let bad = || format!("{text:?} is no part of a replay id: it looks like s2p1c1*3.0");
+    let stage = STAGES.iter().find(|(_, letter)| text.starts_with(*letter)).ok_or_else(bad)?.0;
+    let (step, rest) = text[1..].split_once('p').ok_or_else(bad)?;
+    let (point, choice) = rest.split_once('c').ok_or_else(bad)?;
+    Ok(Leg {
+        stage,
+        step: step.parse().map_err(|_| bad())?,
+        point: point.parse().map_err(|_| bad())?,
+        choice: choice.parse()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_printed_and_read_again() {
+        let leg = |stage, step, point, choice: &[u16]| Leg {
+            stage,
+            step,
+            point,
+            choice: Choice(choice.to_vec()),
+        };
+        let path = CrashPath(vec![
+            leg(Stage::Operation, 2, 1, &[1, 1, 0, 5]),
+            leg(Stage::Recovery, 0, 3, &[0]),
+            leg(Stage::After, 1, 0, &[2]),
+        ]);
+        assert_eq!(path.to_string(), "s2p1c1*2.0.5/r0p3c0/a1p0c2");
+        assert_eq!(path.to_string().parse(), Ok(path));
+        for wrong in ["", "s", "s1p2", "x1p2c3", "s1p2c3/", "s-1p2c3"] {
+            assert!(wrong.parse::<CrashPath>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A pool and the model beside it: the same operations on both, results compared.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lode_engine::{Error, Pool};
+use lode_model::Model;
+use lode_testkit::TestHost;
+use lode_testkit::execute::{Handles, Value, execute};
+use lode_testkit::op::Op;
+use lode_testkit::rng::Rng;
+use lode_testkit::run::{panic_text, same, time_of};
+use lode_testkit::snapshot::snapshot;
+
+use super::{Setup, SimulatedPool};
+use crate::judge::Expected;
+use crate::region::{Pages, Profile, Simulated};
+use crate::states::units_of;
+
+/// A pool and its model.
+pub(super) struct Run<'s> {
+    setup: &'s Setup,
+    host: TestHost,
+    pub(super) pool: SimulatedPool,
+    model: Model,
+    handles: Handles,
+    model_handles: Handles,
+    rng: Rng,
+    pub(super) no_space: u64,
+}
+
+impl<'s> Run<'s> {
+    /// A new pool.
+    pub(super) fn new(setup: &'s Setup) -> Result<Self, String> {
+        let host = setup.host(0);
+        host.set_cpu(0);
+        // The model's root was born at 0.
+        host.set_now(0);
+        let whole = Simulated::new(Pages::new(setup.geometry.bytes), Default::default());
+        Pool::format(whole.clone(), host.clone(), &setup.format())
+            .map_err(|error| format!("format: {error:?}"))?;
+        if let Some(store) = whole.point().pending.first() {
+            return Err(format!("format leaves a store of {} in doubt", store.site));
+        }
+        Self::over(setup, host, whole.seen(), Model::new())
+    }
+
+    /// The pool in `image`, recovered, which is to be as the model is.
+    pub(super) fn resume(setup: &'s Setup, image: Pages, model: &Model) -> Result<Self, String> {
+        let host = setup.host(9);
+        host.set_cpu(0);
+        Self::over(setup, host, image, model.clone())
+    }
+
+    fn over(setup: &'s Setup, host: TestHost, image: Pages, model: Model) -> Result<Self, String> {
+        let medium = Simulated::new(image, setup.rules);
+        let pool = Pool::open(medium, host.clone(), &setup.options())
+            .map_err(|error| format!("open: {error:?}"))?;
+        let (handles, model_handles) = (Handles::new(), Handles::new());
+        let rng = Rng::new(setup.seed);
+        Ok(Self { setup, host, pool, model, handles, model_handles, rng, no_space: 0 })
+    }
+
+    /// What is to be found after a crash now.
+    pub(super) fn expected(&self) -> Result<Expected, String> {
+        let model = self.model.clone();
+        let tree = snapshot(&model, self.setup.times(), None)?;
+        model.release_all();
+        Ok(Expected { tree, model })
+    }
+
+    /// Does an operation on the pool and on the model.
+    pub(super) fn step(&mut self, number: usize, op: &Op) -> Result<(), String> {
+        self.host.set_now(time_of(number));
+        self.model.set_now(time_of(number));
+        self.host.set_cpu(number);
+        if matches!(op, Op::Remount | Op::Crash) {
+            return self.remount(*op == Op::Remount);
+        }
+        let found = self.guarded(op)?;
+        if found == Err(Error::NoSpace) {
+            self.no_space += 1;
+            return Ok(());
+        }
+        let wanted = execute(&self.model, &mut self.model_handles, op);
+        if same(&wanted, &found) {
+            return Ok(());
+        }
+        Err(format!("{op}: {wanted:?} expected, {found:?} found"))
+    }
+
+    fn guarded(&mut self, op: &Op) -> Result<lode_engine::Result<Value>, String> {
+        let (pool, handles) = (&self.pool, &mut self.handles);
+        let done = catch_unwind(AssertUnwindSafe(|| execute(pool, handles, op)));
+        done.map_err(|payload| format!("{op}: {}", panic_text(payload.as_ref())))
+    }
+
+    /// Ends the session, cleanly or by a power cut; opens again.
+    fn remount(&mut self, clean: bool) -> Result<(), String> {
+        self.handles.clear();
+        self.model_handles.clear();
+        self.model.release_all();
+        let medium = if clean {
+            self.pool.close().map_err(|error| format!("close: {error:?}"))?;
+            self.pool.medium().clone()
+        } else {
+            self.cut_off()
+        };
+        self.pool = Pool::open(medium, self.host.clone(), &self.setup.options())
+            .map_err(|error| format!("open: {error:?}"))?;
+        let opening = self.pool.opening();
+        if opening.clean != clean || opening.superblock_repaired || !opening.damage.is_empty() {
+            return Err(format!("opened after clean={clean} as {opening:?}"));
+        }
+        Ok(())
+    }
+
+    /// Between operations nothing is in doubt that shows, whatever is kept.
+    fn cut_off(&mut self) -> Simulated {
+        let old = self.pool.medium();
+        if self.setup.rules.profile == Profile::Eadr {
+            old.settle();
+        }
+        let point = old.point();
+        let units = units_of(&point, self.setup.rules.profile);
+        let mut pick = |unit: &crate::states::Unit| self.rng.below(unit.whole as u64) as u16;
+        let choice: Vec<u16> = units.units.iter().map(&mut pick).collect();
+        old.crash(units.image(&point.durable, &choice));
+        old.clone()
+    }
+}

@@ -1,0 +1,86 @@
+//! The shape of the pool, the rules of its memory, and how far to look.
+
+use lode_engine::{FormatOptions, OpenOptions, Pool};
+use lode_testkit::TestHost;
+use lode_testkit::snapshot::Times;
+
+use crate::case::Geometry;
+use crate::region::{Rules, Simulated};
+use crate::states::Budget;
+
+/// A pool on a simulated medium.
+pub type SimulatedPool = Pool<Simulated, TestHost>;
+
+/// What a case runs on.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The pool's shape.
+    pub geometry: Geometry,
+    /// How the memory behaves.
+    pub rules: Rules,
+    /// Decides everything random.
+    pub seed: u64,
+}
+
+/// How far to look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// States of each point.
+    pub points: Budget,
+    /// States of each point inside a recovery.
+    pub inside: Budget,
+    /// The recovery of one state in so many is itself cut off; 0 for none.
+    pub inside_every: u64,
+    /// States of each point of the operations after a recovery.
+    pub then: Budget,
+    /// After one state in so many, operations go on, and the power fails again; 0 for none.
+    pub then_every: u64,
+}
+
+impl Limits {
+    /// For runs of under a minute.
+    pub const QUICK: Limits = Limits {
+        points: Budget { whole: 40, torn: 10 },
+        inside: Budget { whole: 10, torn: 3 },
+        inside_every: 8,
+        then: Budget { whole: 5, torn: 1 },
+        then_every: 24,
+    };
+    /// For runs that are to miss nothing.
+    pub const FULL: Limits = Limits {
+        points: Budget { whole: 400, torn: 60 },
+        inside: Budget { whole: 40, torn: 10 },
+        inside_every: 1,
+        then: Budget { whole: 12, torn: 4 },
+        then_every: 8,
+    };
+}
+
+impl Setup {
+    /// How the pool is opened.
+    pub fn options(&self) -> OpenOptions {
+        let Geometry { relaxed, atime, .. } = self.geometry;
+        OpenOptions { relaxed, noatime: !atime, ..OpenOptions::default() }
+    }
+
+    /// How the pool is made.
+    pub fn format(&self) -> FormatOptions {
+        let Geometry { lanes, class, .. } = self.geometry;
+        FormatOptions { lanes, page_class: class, ..FormatOptions::default() }
+    }
+
+    /// Data is in place.
+    pub fn relaxed(&self) -> bool {
+        self.geometry.relaxed
+    }
+
+    /// A host; equal salts give equal random bits.
+    pub fn host(&self, salt: u64) -> TestHost {
+        TestHost::in_order(self.seed.wrapping_mul(1000) + salt, self.geometry.lanes as usize)
+    }
+
+    /// The times that are compared.
+    pub fn times(&self) -> Times {
+        Times { changes: true, access: !self.geometry.atime }
+    }
+}

@@ -1,0 +1,54 @@
+//! How much was looked at.
+
+use std::collections::BTreeSet;
+
+use crate::region::LeftOut;
+use crate::states::Explored;
+
+/// Counts of a run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Tally {
+    /// Operations with the power failing in them.
+    pub operations: u64,
+    /// Moments at which it failed.
+    pub points: u64,
+    /// Their states.
+    pub states: Explored,
+    /// Moments inside recoveries.
+    pub inside_points: u64,
+    /// Their states.
+    pub inside: Explored,
+    /// Moments in operations after a recovery.
+    pub then_points: u64,
+    /// Their states.
+    pub then: Explored,
+    /// Operations that found no space.
+    pub no_space: u64,
+    /// The places in the code that fenced and wrote back, in operations and recoveries.
+    pub sites: BTreeSet<LeftOut>,
+}
+
+impl Tally {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Tally) {
+        self.operations += other.operations;
+        self.points += other.points;
+        self.states.add(&other.states);
+        self.inside_points += other.inside_points;
+        self.inside.add(&other.inside);
+        self.then_points += other.then_points;
+        self.then.add(&other.then);
+        self.no_space += other.no_space;
+        self.sites.extend(other.sites.iter().copied());
+    }
+
+    /// States that were recovered and judged.
+    pub fn judged(&self) -> u64 {
+        self.states.judged + self.inside.judged + self.then.judged
+    }
+
+    /// States that were not judged because the judge could not tell them from one that was.
+    pub fn pruned(&self) -> f64 {
+        self.states.pruned + self.inside.pruned + self.then.pruned
+    }
+}

@@ -1,0 +1,214 @@
+//! Judges one state.
+//!
+//! A state is right if a read-only opening writes nothing and shows one of the allowed trees, if
+//! recovery shows the same one, if the full check finds nothing, if recovering the recovered pool
+//! changes nothing, and if the pool can then be used, emptied, closed and opened.
+
+use std::collections::BTreeMap;
+
+use lode_engine::{OpenOptions, Pool, mode};
+use lode_model::Model;
+use lode_testkit::execute::resolve;
+use lode_testkit::fs::Fs;
+use lode_testkit::op::Path;
+use lode_testkit::snapshot::{Seen, Snapshot, difference, snapshot};
+
+use crate::explore::Setup;
+use crate::explore::SimulatedPool;
+use crate::region::{Pages, Simulated, Watch};
+
+/// When recovered pools are looked at; later than any operation.
+const LATE_NS: i64 = 1 << 60;
+
+/// A file system at a moment, as the model has it.
+#[derive(Clone)]
+pub struct Expected {
+    /// What can be seen of it.
+    pub tree: Snapshot,
+    /// The model itself; nothing is open in it.
+    pub model: Model,
+}
+
+/// What may be found, and its name in reports.
+#[derive(Clone, Copy)]
+pub struct Allowed<'a> {
+    /// For example "before".
+    pub name: &'a str,
+    /// The file system.
+    pub expected: &'a Expected,
+}
+
+/// What a state turned out to be.
+pub struct Found {
+    /// Which of the allowed ones; `None` for one of them but for its data, which is mixed.
+    pub which: Option<usize>,
+    /// The recovered pool, before it was used.
+    pub pool: SimulatedPool,
+}
+
+/// How to look at states.
+pub struct Look<'a> {
+    /// The pool's shape and rules.
+    pub setup: &'a Setup,
+    /// What may be found.
+    pub allowed: &'a [Allowed<'a>],
+    /// Logs of what is looked at; handed on from opening to opening.
+    pub watches: Vec<Watch>,
+}
+
+impl Look<'_> {
+    /// Opens the state read-only and then for good.
+    pub fn recover(&mut self, image: &Pages) -> Result<Found, String> {
+        let seen = self.read_only(image)?;
+        let medium = Simulated::plain(image.clone());
+        let pool = self.open(&medium, "open")?;
+        let (which, tree) = self.allowed_tree(&pool)?;
+        if let Some(what) = difference(&seen, &tree) {
+            return Err(format!("read-only and recovered trees differ: {what}"));
+        }
+        sound(&pool, "check")?;
+        self.watches = medium.take_watches();
+        self.unchanged(&medium, &tree)?;
+        Ok(Found { which, pool })
+    }
+
+    /// Recovers the state and notes every point of that; returns what it then shows, too.
+    pub fn recover_recorded(&mut self, image: &Pages) -> Result<(Simulated, Snapshot), String> {
+        let medium = Simulated::new(image.clone(), self.setup.rules);
+        medium.record(true);
+        let pool = self.open(&medium, "open")?;
+        medium.record(false);
+        let (_, tree) = self.allowed_tree(&pool)?;
+        self.watches = medium.take_watches();
+        Ok((medium, tree))
+    }
+
+    /// Opens a pool for writing. What it loads is logged until the watches are taken back.
+    pub fn open(&mut self, medium: &Simulated, what: &str) -> Result<SimulatedPool, String> {
+        medium.watch(std::mem::take(&mut self.watches));
+        let host = self.setup.host(7);
+        host.set_now(LATE_NS);
+        host.set_cpu(0);
+        let pool = Pool::open(medium.clone(), host, &self.setup.options());
+        let pool = pool.map_err(|error| format!("{what}: {error} ({error:?})"))?;
+        let opening = pool.opening();
+        if opening.damage.is_empty() { Ok(pool) } else { Err(format!("{what}: {opening:?}")) }
+    }
+
+    /// Nothing may be written.
+    fn read_only(&mut self, image: &Pages) -> Result<Snapshot, String> {
+        let medium = Simulated::plain(image.clone());
+        medium.watch(std::mem::take(&mut self.watches));
+        let options = OpenOptions { read_only: true, ..self.setup.options() };
+        let pool = Pool::open(medium.clone(), self.setup.host(8), &options)
+            .map_err(|error| format!("read-only open: {error} ({error:?})"))?;
+        let opening = pool.opening();
+        if !opening.damage.is_empty() {
+            return Err(format!("read-only open: {opening:?}"));
+        }
+        let hint = self.allowed.first().map(|allowed| &allowed.expected.tree);
+        let tree = snapshot(&pool, self.setup.times(), hint)
+            .map_err(|what| format!("read-only: {what}"))?;
+        sound(&pool, "read-only check")?;
+        pool.close().map_err(|error| format!("read-only close: {error:?}"))?;
+        if medium.stores() > 0 {
+            return Err("a read-only opening wrote".to_owned());
+        }
+        self.watches = medium.take_watches();
+        Ok(tree)
+    }
+
+    /// Recovering what was recovered shows the same tree.
+    fn unchanged(&mut self, medium: &Simulated, tree: &Snapshot) -> Result<(), String> {
+        let again = Simulated::plain(medium.seen());
+        let pool = self.open(&again, "second open")?;
+        let found = snapshot(&pool, self.setup.times(), Some(tree))?;
+        self.watches = again.take_watches();
+        match difference(tree, &found) {
+            None => Ok(()),
+            Some(what) => Err(format!("recovered again, the tree is another: {what}")),
+        }
+    }
+
+    /// Recovers what a cut inside recovery left: it must end at the same tree.
+    pub fn again(&mut self, image: &Pages, tree: &Snapshot) -> Result<(), String> {
+        let medium = Simulated::plain(image.clone());
+        let pool = self.open(&medium, "recovery after a recovery cut off")?;
+        let found = snapshot(&pool, self.setup.times(), Some(tree))?;
+        if let Some(what) = difference(tree, &found) {
+            return Err(format!("recovery after a recovery cut off: another tree: {what}"));
+        }
+        sound(&pool, "check after a recovery cut off")?;
+        self.watches = medium.take_watches();
+        Ok(())
+    }
+
+    /// The tree, which must be one of those allowed.
+    fn allowed_tree(&self, pool: &SimulatedPool) -> Result<(Option<usize>, Snapshot), String> {
+        let hint = self.allowed.first().map(|allowed| &allowed.expected.tree);
+        let found = snapshot(pool, self.setup.times(), hint)?;
+        let mut worst = String::new();
+        for (number, allowed) in self.allowed.iter().enumerate() {
+            match difference(&allowed.expected.tree, &found) {
+                None => return Ok((Some(number), found)),
+                Some(_) if self.setup.relaxed() && self.mixed(allowed.expected, &found, pool) => {
+                    return Ok((None, found));
+                }
+                Some(what) => {
+                    worst.push_str(&format!("\n    not what is {}: {what}", allowed.name));
+                }
+            }
+        }
+        Err(format!("wrong tree:{worst}"))
+    }
+
+    /// Relaxed: whether only data differs from `expected`, and each word of it is what it
+    /// was or what it became.
+    fn mixed(&self, expected: &Expected, found: &Snapshot, pool: &SimulatedPool) -> bool {
+        let bare = |tree: &Snapshot| {
+            let strip = |(path, seen): (&Path, &Seen)| {
+                (path.clone(), Seen { pages: BTreeMap::new(), ..seen.clone() })
+            };
+            Snapshot(tree.0.iter().map(strip).collect())
+        };
+        if difference(&bare(&expected.tree), &bare(found)).is_some() {
+            return false;
+        }
+        found.0.keys().all(|path| {
+            let models = self.allowed.iter().map(|allowed| &allowed.expected.model);
+            let all: Vec<Vec<u8>> = models.filter_map(|model| read(model, path)).collect();
+            let Some(bytes) = read(pool, path) else { return all.is_empty() };
+            bytes.chunks(8).enumerate().all(|(index, word)| {
+                all.iter().any(|one| {
+                    let from = (index * 8).min(one.len());
+                    let to = (from + word.len()).min(one.len());
+                    let mut there = one[from..to].to_vec();
+                    there.resize(word.len(), 0);
+                    there == word
+                })
+            })
+        })
+    }
+}
+
+/// The full check finds nothing.
+pub(super) fn sound(pool: &SimulatedPool, what: &str) -> Result<(), String> {
+    let report =
+        pool.check(&mut |_, _| ()).map_err(|error| format!("{what}: {error} ({error:?})"))?;
+    match report.damage.first() {
+        Some(damage) => Err(format!("{what}: {damage} (of {})", report.damage.len())),
+        None => Ok(()),
+    }
+}
+
+/// All bytes of a file; `None` of anything else.
+fn read(fs: &dyn Fs, path: &Path) -> Option<Vec<u8>> {
+    let ino = resolve(fs, path).ok()?;
+    let attr = fs.getattr(ino).ok()?;
+    if attr.mode & mode::TYPE != mode::FILE {
+        return None;
+    }
+    let mut bytes = vec![0; attr.size.min(4 << 20) as usize];
+    fs.read(ino, 0, &mut bytes).ok()?;
+    Some(bytes)
+}

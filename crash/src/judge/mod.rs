@@ -1,0 +1,6 @@
+//! The judge: recovers a state with the real engine, and says whether it is one that may be.
+
+mod inspect;
+mod usage;
+
+pub use inspect::{Allowed, Expected, Found, Look};

@@ -1,0 +1,99 @@
+//! Uses a recovered pool: something is made in every directory, everything is removed, the pool
+//! is closed and opened again. What recovery left wrong shows here, if it did not before.
+
+use lode_engine::{Error, Ino, NewInode, mode};
+use lode_testkit::snapshot::{Times, snapshot};
+
+use super::inspect::{Look, sound};
+use crate::explore::SimulatedPool;
+use crate::region::Simulated;
+
+/// The entries of a directory: name, inode and kind.
+type Entries = Vec<(Vec<u8>, Ino, u32)>;
+
+impl Look<'_> {
+    /// Uses a recovered pool up.
+    pub fn use_up(&mut self, pool: &SimulatedPool) -> Result<(), String> {
+        let medium = pool.medium();
+        medium.watch(std::mem::take(&mut self.watches));
+        let mut directories = Vec::new();
+        walk(pool, pool.root(), &mut directories)?;
+        for (number, dir) in directories.iter().enumerate() {
+            make(pool, *dir, number as u8)?;
+        }
+        sound(pool, "check in use")?;
+        empty(pool, pool.root())?;
+        pool.close().map_err(|error| format!("close after use: {error} ({error:?})"))?;
+        self.watches = medium.take_watches();
+        self.open_closed(&Simulated::plain(medium.seen()))
+    }
+
+    fn open_closed(&mut self, medium: &Simulated) -> Result<(), String> {
+        let pool = self.open(medium, "open after use")?;
+        if !pool.opening().clean {
+            return Err("closed cleanly, but not opened so".to_owned());
+        }
+        let found = snapshot(&pool, Times::NONE, None)?;
+        if found.0.len() != 1 {
+            return Err(format!("emptied, but {} names are there", found.0.len() - 1));
+        }
+        let inodes = pool.statfs().inodes;
+        if inodes != 1 {
+            return Err(format!("emptied, but {inodes} inodes are in use"));
+        }
+        sound(&pool, "check after use")?;
+        self.watches = medium.take_watches();
+        Ok(())
+    }
+}
+
+/// Makes a file and writes to it, in each of the ways that go to other places.
+fn make(pool: &SimulatedPool, dir: Ino, number: u8) -> Result<(), String> {
+    let new = NewInode { mode: mode::FILE | 0o600, uid: 1, gid: 1, rdev: 0 };
+    let made = match pool.create(dir, b"made after the cut", &new) {
+        Err(Error::NoSpace) => return Ok(()),
+        made => made.map_err(|error| format!("use: create: {error} ({error:?})"))?,
+    };
+    for (offset, len) in [(u64::from(number) * 100, 5000), (300, 200), (300, 100)] {
+        match pool.write(made.ino, offset, &vec![number.wrapping_add(1); len]) {
+            Ok(()) | Err(Error::NoSpace) => {}
+            Err(error) => return Err(format!("use: write: {error} ({error:?})")),
+        }
+    }
+    Ok(())
+}
+
+fn entries(pool: &SimulatedPool, dir: Ino) -> Result<Entries, String> {
+    let mut found = Vec::new();
+    let mut visit = |entry: lode_engine::DirEntry<'_>| {
+        found.push((entry.name.to_vec(), entry.ino, entry.kind));
+        true
+    };
+    pool.readdir(dir, 0, &mut visit).map_err(|error| format!("use: listing: {error:?}"))?;
+    Ok(found)
+}
+
+/// Finds all directories.
+fn walk(pool: &SimulatedPool, dir: Ino, directories: &mut Vec<Ino>) -> Result<(), String> {
+    directories.push(dir);
+    for (_, ino, kind) in entries(pool, dir)? {
+        if kind == mode::DIRECTORY {
+            walk(pool, ino, directories)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes everything in a directory, what is deepest first.
+fn empty(pool: &SimulatedPool, dir: Ino) -> Result<(), String> {
+    for (name, ino, kind) in entries(pool, dir)? {
+        let gone = if kind == mode::DIRECTORY {
+            empty(pool, ino)?;
+            pool.rmdir(dir, &name)
+        } else {
+            pool.unlink(dir, &name)
+        };
+        gone.map_err(|error| format!("use: removal of kind {kind:o}: {error} ({error:?})"))?;
+    }
+    Ok(())
+}

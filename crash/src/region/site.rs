@@ -1,0 +1,59 @@
+//! Places in the code, and what a mutant leaves out there.
+
+use std::fmt;
+use std::panic::Location;
+
+/// A place in the code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Site {
+    /// File, as the compiler names it.
+    pub file: &'static str,
+    /// Line.
+    pub line: u32,
+}
+
+impl Site {
+    /// The code that called the function this is called in.
+    #[track_caller]
+    pub(crate) fn of_caller() -> Self {
+        let location = Location::caller();
+        Self { file: location.file(), line: location.line() }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// An instruction that a mutant leaves out, wherever the code has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LeftOut {
+    /// Every fence of a place in the code.
+    Fence(Site),
+    /// Every write-back of a place in the code.
+    WriteBack(Site),
+}
+
+impl LeftOut {
+    /// The place.
+    pub fn site(&self) -> Site {
+        let (LeftOut::Fence(site) | LeftOut::WriteBack(site)) = self;
+        *site
+    }
+
+    /// What is left out, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            LeftOut::Fence(_) => "fence",
+            LeftOut::WriteBack(_) => "write-back",
+        }
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "without the {} of {}", self.kind(), self.site())
+    }
+}

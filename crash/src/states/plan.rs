@@ -1,0 +1,266 @@
+//! Which states of a point are tried, in which order.
+//!
+//! None, all, each alone, all but one, prefixes in the order of the stores; then every combination
+//! of whole stores that the judge can tell apart, while there is budget; where it ends, pairs and random
+//! ones. Torn stores: each with all others there, with none, and with some.
+
+use lode_testkit::rng::Rng;
+
+use super::tree::{Place, Tree};
+use super::{Choice, Units};
+use crate::region::{Point, Profile};
+
+/// How many states of a point are judged, at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// Of whole stores.
+    pub whole: usize,
+    /// With a torn store.
+    pub torn: usize,
+}
+
+/// What was tried at a point.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Explored {
+    /// States tried, those that were pruned included; where all were, their number.
+    pub states: f64,
+    /// States judged.
+    pub judged: u64,
+    /// States that look like a judged one.
+    pub pruned: f64,
+    /// Points all of whose whole states were judged or pruned.
+    pub exhausted: u64,
+}
+
+impl Explored {
+    /// Adds another point's.
+    pub fn add(&mut self, other: &Explored) {
+        self.states += other.states;
+        self.judged += other.judged;
+        self.pruned += other.pruned;
+        self.exhausted += other.exhausted;
+    }
+}
+
+/// Judges one state: the failure, if it is wrong, and the lines it looked at, in order.
+pub type Judged<F> = (Result<(), F>, Vec<u64>);
+
+struct Run<'u, F> {
+    units: &'u Units,
+    tree: Tree,
+    explored: Explored,
+    left: usize,
+    judge: &'u mut dyn FnMut(&Choice) -> Judged<F>,
+}
+
+/// Tries the states of a point; ends at the first failure.
+pub fn explore_point<F>(
+    point: &Point,
+    units: &Units,
+    profile: Profile,
+    budget: Budget,
+    rng: &mut Rng,
+    judge: &mut dyn FnMut(&Choice) -> Judged<F>,
+) -> (Explored, Result<(), (Choice, F)>) {
+    debug_assert_eq!(units.steps.len(), point.pending.len());
+    let (tree, explored) = (Tree::default(), Explored::default());
+    let mut run = Run { units, tree, explored, left: budget.whole, judge };
+    let result = if profile == Profile::Eadr {
+        run.in_order(budget, rng)
+    } else {
+        run.any_order(budget, rng)
+    };
+    (run.explored, result)
+}
+
+type Outcome<F> = Result<(), (Choice, F)>;
+
+impl<F> Run<'_, F> {
+    /// Tries one state.
+    fn try_one(&mut self, choice: Vec<u16>) -> Outcome<F> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.explored.states += 1.0;
+        if self.tree.find(&choice) == Place::Known {
+            self.explored.pruned += 1.0;
+            return Ok(());
+        }
+        self.left -= 1;
+        self.explored.judged += 1;
+        let choice = Choice(choice);
+        let (result, lines) = (self.judge)(&choice);
+        let mut looked_at: Vec<u16> = Vec::new();
+        for line in lines {
+            let unit = self.units.unit_of(line).map(|unit| unit as u16);
+            let unit = unit.expect("only lines of units are watched");
+            if !looked_at.contains(&unit) {
+                looked_at.push(unit);
+            }
+        }
+        match result {
+            Ok(()) => {
+                self.tree.add(&choice.0, &looked_at);
+                Ok(())
+            }
+            Err(failure) => Err((choice, failure)),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.units.units.len()
+    }
+
+    /// The state after the first `stores` stores.
+    fn prefix(&self, stores: usize) -> Vec<u16> {
+        let mut choice = vec![0; self.count()];
+        for (unit, state) in self.units.steps[..stores].iter().flatten() {
+            choice[usize::from(*unit)] = *state;
+        }
+        choice
+    }
+
+    /// Every unit with nothing new in it, or with everything.
+    fn uniform(&self, full: bool) -> Vec<u16> {
+        self.units.units.iter().map(|unit| if full { unit.all } else { 0 }).collect()
+    }
+
+    /// eADR: everything up to some store, and the next one up to some word.
+    fn in_order(&mut self, budget: Budget, rng: &mut Rng) -> Outcome<F> {
+        let stores = self.units.steps.len();
+        let ends = sample(stores + 1, budget.whole, rng);
+        for &end in &ends {
+            self.try_one(self.prefix(end))?;
+        }
+        self.explored.exhausted += u64::from(ends.len() == stores + 1);
+        self.left = budget.torn;
+        for end in sample(stores, budget.torn / 3 + 1, rng) {
+            let Some((number, _)) = self.units.steps[end] else { continue };
+            let unit = &self.units.units[usize::from(number)];
+            let place = unit.stores.iter().position(|&store| store == end).unwrap_or(0);
+            let torn: Vec<u16> = (unit.whole..unit.alternatives.len())
+                .filter(|&one| {
+                    let kept = &unit.alternatives[one].kept;
+                    kept[place] != 0 && kept[place] != 0xFF
+                })
+                .map(|one| one as u16)
+                .collect();
+            for one in sample(torn.len(), 3, rng) {
+                let mut choice = self.prefix(end);
+                choice[usize::from(number)] = torn[one];
+                self.try_one(choice)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn any_order(&mut self, budget: Budget, rng: &mut Rng) -> Outcome<F> {
+        let count = self.count();
+        self.try_one(self.uniform(false))?;
+        self.try_one(self.uniform(true))?;
+        let share = budget.whole / 4;
+        for unit in sample(count, share, rng) {
+            for others in [false, true] {
+                let mut choice = self.uniform(others);
+                choice[unit] = self.uniform(!others)[unit];
+                self.try_one(choice)?;
+            }
+        }
+        for end in sample(self.units.steps.len(), share, rng) {
+            self.try_one(self.prefix(end))?;
+        }
+        if !self.all()? {
+            self.pairs_and_random(rng)?;
+        }
+        self.left = budget.torn;
+        self.torn(budget.torn, rng)
+    }
+
+    /// Every combination of whole stores that looks different; says whether all were tried.
+    fn all(&mut self) -> Result<bool, (Choice, F)> {
+        let wholes: Vec<u16> = self.units.units.iter().map(|unit| unit.whole as u16).collect();
+        // Units on a path are many where data is looked at: half of the budget for what is left.
+        let keep = self.left / 2;
+        while self.left > keep {
+            let Some(path) = self.tree.unjudged(&wholes) else {
+                self.explored.states = self.units.whole_images().max(self.explored.states);
+                self.explored.pruned = self.explored.states - self.explored.judged as f64;
+                self.explored.exhausted += 1;
+                return Ok(true);
+            };
+            let mut choice = vec![0; self.count()];
+            for (unit, content) in path {
+                choice[usize::from(unit)] = content;
+            }
+            self.try_one(choice)?;
+        }
+        Ok(false)
+    }
+
+    fn pairs_and_random(&mut self, rng: &mut Rng) -> Outcome<F> {
+        let count = self.count();
+        let mut pairs = Vec::new();
+        for one in 0..count.min(40) {
+            pairs.extend((0..one).map(|other| (one, other)));
+        }
+        for pair in sample(pairs.len(), self.left / 2, rng) {
+            let (one, other) = pairs[pair];
+            let others = rng.below(2) == 0;
+            let (mut choice, inverse) = (self.uniform(others), self.uniform(!others));
+            (choice[one], choice[other]) = (inverse[one], inverse[other]);
+            self.try_one(choice)?;
+        }
+        for _ in 0..4 * self.left {
+            if self.left == 0 {
+                break;
+            }
+            let choice = self.random(rng);
+            self.try_one(choice)?;
+        }
+        Ok(())
+    }
+
+    fn random(&self, rng: &mut Rng) -> Vec<u16> {
+        let ones = rng.below(4);
+        let mut pick = |unit: &super::Unit| match rng.below(4) {
+            0 => rng.below(unit.whole as u64) as u16,
+            roll if roll <= ones => unit.all,
+            _ => 0,
+        };
+        self.units.units.iter().map(&mut pick).collect()
+    }
+
+    fn torn(&mut self, budget: usize, rng: &mut Rng) -> Outcome<F> {
+        let mut torn = Vec::new();
+        for (number, unit) in self.units.units.iter().enumerate() {
+            torn.extend((unit.whole..unit.alternatives.len()).map(|one| (number, one as u16)));
+        }
+        for one in sample(torn.len(), budget.div_ceil(2), rng) {
+            let (unit, content) = torn[one];
+            let mut choice = match rng.below(4) {
+                0 => self.uniform(false),
+                1 => self.random(rng),
+                _ => self.uniform(true),
+            };
+            choice[unit] = content;
+            self.try_one(choice)?;
+        }
+        Ok(())
+    }
+}
+
+/// At most `most` of the numbers below `count`: all, or the first, the last and random ones.
+fn sample(count: usize, most: usize, rng: &mut Rng) -> Vec<usize> {
+    if count <= most {
+        return (0..count).collect();
+    }
+    let mut taken = vec![0, count - 1];
+    taken.truncate(most);
+    while taken.len() < most {
+        let one = rng.below(count as u64) as usize;
+        if !taken.contains(&one) {
+            taken.push(one);
+        }
+    }
+    taken
+}

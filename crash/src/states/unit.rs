@@ -1,0 +1,310 @@
+//! What each place of the memory may hold after a power cut.
+//!
+//! A unit is a run of lines whose content is decided as one, and independently of all other units:
+//! a line (`adr`, `eadr`) or a sector of 512 bytes (`file`). Alternative 0 is what is durable for
+//! certain, the next ones have whole stores, all of them in one; the rest torn ones.
+
+use std::collections::BTreeMap;
+
+use lode_pmem::LINE_BYTES;
+
+use crate::region::{Pages, Pending, Point, Profile, Way};
+
+const LINE: u64 = LINE_BYTES as u64;
+/// Bytes of a sector that a disk writes in one piece.
+const SECTOR: u64 = 512;
+/// Versions of a unit that are told apart besides none and all; beyond it some are left out.
+const VERSIONS_MAX: usize = 30;
+
+/// One content of a unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Content {
+    bytes: Vec<u8>,
+    /// Which of the unit's stores are in it: a bit for each 8-byte word, store by store.
+    pub kept: Vec<u8>,
+}
+
+/// A place that may hold one of several contents.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// Offset.
+    pub at: u64,
+    /// Its stores: positions in the point's pending stores.
+    pub stores: Vec<usize>,
+    /// What it may hold.
+    pub alternatives: Vec<Content>,
+    /// How many of these have whole stores only.
+    pub whole: usize,
+    /// The one that has all stores.
+    pub all: u16,
+}
+
+/// The units of a point.
+#[derive(Clone, Debug)]
+pub struct Units {
+    /// In the order of their offsets.
+    pub units: Vec<Unit>,
+    bytes_each: u64,
+    /// For prefixes in the order of the stores: which unit a store changes, and to what.
+    /// `None` where it changes nothing.
+    pub steps: Vec<Option<(u16, u16)>>,
+}
+
+/// The units of a point under a profile.
+pub fn units_of(point: &Point, profile: Profile) -> Units {
+    let bytes_each = if profile == Profile::File { SECTOR } else { LINE };
+    let mut by_place: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (index, store) in point.pending.iter().enumerate() {
+        by_place.entry(store.line - store.line % bytes_each).or_default().push(index);
+    }
+    let mut units = Vec::new();
+    let mut steps = vec![None; point.pending.len()];
+    for (at, stores) in by_place {
+        let mut unit = Building::new(point, at, bytes_each, stores);
+        let states = unit.prefixes();
+        if profile == Profile::Adr {
+            unit.subsets();
+        }
+        unit.unit.whole = unit.unit.alternatives.len();
+        if unit.unit.whole == 1 {
+            continue;
+        }
+        for (store, state) in unit.unit.stores.iter().zip(states) {
+            steps[*store] = Some((units.len() as u16, state));
+        }
+        if profile != Profile::File {
+            unit.torn(profile);
+        }
+        units.push(unit.unit);
+    }
+    Units { units, bytes_each, steps }
+}
+
+impl Units {
+    /// Offsets of all lines of all units.
+    pub fn lines(&self) -> impl Iterator<Item = u64> + '_ {
+        let lines = self.bytes_each / LINE;
+        self.units.iter().flat_map(move |unit| (0..lines).map(move |line| unit.at + line * LINE))
+    }
+
+    /// The unit that holds the line at `at`.
+    pub fn unit_of(&self, at: u64) -> Option<usize> {
+        let place = at - at % self.bytes_each;
+        self.units.binary_search_by_key(&place, |unit| unit.at).ok()
+    }
+
+    /// Puts what a choice says over what is durable.
+    pub fn image(&self, durable: &Pages, choice: &[u16]) -> Pages {
+        let mut pages = durable.clone();
+        for (unit, alternative) in self.units.iter().zip(choice) {
+            if *alternative == 0 {
+                continue;
+            }
+            let content = &unit.alternatives[usize::from(*alternative)].bytes;
+            for (index, line) in content.chunks_exact(LINE_BYTES).enumerate() {
+                let mut bytes = [0; LINE_BYTES];
+                bytes.copy_from_slice(line);
+                pages.store(unit.at + index as u64 * LINE, u64::MAX, &bytes);
+            }
+        }
+        pages
+    }
+
+    /// How many different images there are of whole stores, if that is a small number.
+    pub fn whole_images(&self) -> f64 {
+        self.units.iter().map(|unit| unit.whole as f64).product()
+    }
+}
+
+/// A unit whose alternatives are being found.
+struct Building<'p> {
+    pending: &'p [Pending],
+    base: Vec<u8>,
+    unit: Unit,
+}
+
+impl<'p> Building<'p> {
+    fn new(point: &'p Point, at: u64, bytes_each: u64, stores: Vec<usize>) -> Self {
+        let mut base = vec![0; bytes_each as usize];
+        point.durable.load(at, &mut base);
+        let none = Content { bytes: base.clone(), kept: vec![0; stores.len()] };
+        let unit = Unit { at, stores, alternatives: vec![none], whole: 1, all: 0 };
+        let mut building = Self { pending: &point.pending, base, unit };
+        building.unit.all = building.add(vec![0xFF; building.unit.stores.len()]);
+        building
+    }
+
+    /// Adds the alternative with these words of each store; returns its number.
+    fn add(&mut self, kept: Vec<u8>) -> u16 {
+        let mut bytes = self.base.clone();
+        for (index, kept) in self.unit.stores.iter().zip(&kept) {
+            let store = &self.pending[*index];
+            let from = (store.line - self.unit.at) as usize;
+            for byte in 0..LINE_BYTES {
+                if store.mask >> byte & 1 == 1 && kept >> (byte / 8) & 1 == 1 {
+                    bytes[from + byte] = store.bytes[byte];
+                }
+            }
+        }
+        let known = self.unit.alternatives.iter().position(|one| one.bytes == bytes);
+        known.unwrap_or_else(|| {
+            self.unit.alternatives.push(Content { bytes, kept });
+            self.unit.alternatives.len() - 1
+        }) as u16
+    }
+
+    /// What the unit holds after each of its stores; of very many, the same for neighbours.
+    fn prefixes(&mut self) -> Vec<u16> {
+        let count = self.unit.stores.len();
+        let every = count.div_ceil(VERSIONS_MAX).max(1);
+        let mut states = Vec::with_capacity(count);
+        let mut last = 0;
+        for end in 1..=count {
+            if end % every == 0 || end == count {
+                let kept = (0..count).map(|index| if index < end { 0xFF } else { 0 }).collect();
+                last = self.add(kept);
+            }
+            states.push(last);
+        }
+        states
+    }
+
+    /// Streamed stores in any subset, cached ones in order.
+    fn subsets(&mut self) {
+        let stores = self.unit.stores.clone();
+        let cached = |index: &usize| self.pending[*index].way == Way::Cached;
+        let streamed: Vec<usize> =
+            (0..stores.len()).filter(|place| !cached(&stores[*place])).collect();
+        let in_order: Vec<usize> =
+            (0..stores.len()).filter(|place| cached(&stores[*place])).collect();
+        let all = streamed.len() < 6 && (in_order.len() + 1) << streamed.len() <= 4 * VERSIONS_MAX;
+        if streamed.is_empty() || !all {
+            return self.each_alone(&streamed);
+        }
+        for subset in 0..1u32 << streamed.len() {
+            for prefix in 0..=in_order.len() {
+                let mut kept = vec![0; stores.len()];
+                for place in &in_order[..prefix] {
+                    kept[*place] = 0xFF;
+                }
+                for (bit, place) in streamed.iter().enumerate() {
+                    if subset >> bit & 1 == 1 {
+                        kept[*place] = 0xFF;
+                    }
+                }
+                self.add(kept);
+            }
+        }
+    }
+
+    /// Of many streamed stores: each alone, and all but one.
+    fn each_alone(&mut self, streamed: &[usize]) {
+        let count = self.unit.stores.len();
+        for place in streamed {
+            let only = |index: usize| if index == *place { 0xFF } else { 0 };
+            self.add((0..count).map(only).collect());
+            self.add((0..count).map(|index| !only(index)).collect());
+        }
+    }
+
+    /// Stores of several words, torn between words: in order, and where it is streamed, with any
+    /// one word missing or alone, and every other one.
+    fn torn(&mut self, profile: Profile) {
+        let stores = self.unit.stores.clone();
+        for (place, index) in stores.iter().enumerate() {
+            let store = &self.pending[*index];
+            let words = (0..8).filter(|word| store.mask >> (8 * word) & 0xFF != 0).count();
+            if words < 2 || store.way == Way::Whole {
+                continue;
+            }
+            let ordered = (1..8).map(|word| (1u8 << word) - 1);
+            let mut masks: Vec<u8> = ordered.collect();
+            if profile == Profile::Adr {
+                masks.extend((0..8).map(|word| !(1u8 << word)));
+                masks.extend((0..8).map(|word| 1u8 << word));
+                masks.extend([0x55, 0xAA, 0xF0, 0x3C]);
+            }
+            for mask in masks {
+                // Under eADR nothing later is there.
+                let others = |other: usize| match profile {
+                    Profile::Adr => 0xFF,
+                    _ if other < place => 0xFF,
+                    _ => 0,
+                };
+                let kept = |other: usize| if other == place { mask } else { others(other) };
+                self.add((0..stores.len()).map(kept).collect());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::{Rules, Simulated};
+    use lode_pmem::{Line, Medium};
+
+    fn contents(units: &Units, unit: usize, upto: usize) -> Vec<Vec<u64>> {
+        let words = |bytes: &[u8]| {
+            bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
+        };
+        let mut all: Vec<Vec<u64>> = units.units[unit].alternatives[..upto]
+            .iter()
+            .map(|content| words(&content.bytes[..24]))
+            .collect();
+        all.sort();
+        all
+    }
+
+    fn point(profile: Profile, run: impl FnOnce(&Simulated)) -> Point {
+        let rules = Rules { profile, ..Rules::default() };
+        let medium = Simulated::new(Pages::new(8192), rules);
+        run(&medium);
+        medium.point()
+    }
+
+    #[test]
+    fn cached_stores_of_a_line_keep_their_order_and_streamed_words_do_not() {
+        let point = point(Profile::Adr, |medium| {
+            for value in 0..3 {
+                medium.store_word(&mut (), value * 8, value + 1);
+                medium.stream_word(&mut (), 64 + value * 8, value + 1);
+            }
+        });
+        let units = units_of(&point, Profile::Adr);
+        let cached = vec![vec![0, 0, 0], vec![1, 0, 0], vec![1, 2, 0], vec![1, 2, 3]];
+        assert_eq!(contents(&units, 0, units.units[0].alternatives.len()), cached);
+        assert_eq!(units.units[1].whole, 8);
+        assert_eq!(units.whole_images(), 32.0);
+    }
+
+    #[test]
+    fn a_streamed_line_is_torn_at_words_and_a_whole_one_is_not() {
+        for whole_lines in [false, true] {
+            let rules = Rules { whole_lines, ..Rules::default() };
+            let medium = Simulated::new(Pages::new(4096), rules);
+            medium.store_line(&mut (), 64, &Line([1; 64]));
+            let units = units_of(&medium.point(), Profile::Adr);
+            assert_eq!(units.units[0].whole, 2);
+            assert_eq!(units.units[0].alternatives.len() > 2, !whole_lines);
+        }
+    }
+
+    #[test]
+    fn a_sector_has_every_version_and_is_not_torn() {
+        let point = point(Profile::File, |medium| {
+            medium.store_word(&mut (), 512, 1);
+            medium.store_word(&mut (), 640, 2);
+            medium.store_word(&mut (), 512, 3);
+            medium.store_word(&mut (), 1024, 4);
+        });
+        let units = units_of(&point, Profile::File);
+        assert_eq!(units.units.len(), 2);
+        assert_eq!((units.units[0].whole, units.units[0].alternatives.len()), (4, 4));
+        assert_eq!(units.unit_of(512 + 448), Some(0));
+        let image = units.image(&point.durable, &[1, 0]);
+        let mut word = [0; 8];
+        image.load(512, &mut word);
+        assert_eq!(word, 3u64.to_le_bytes());
+    }
+}
