@@ -6,5 +6,6 @@ pub mod case;
 pub mod explore;
 pub mod judge;
 pub mod region;
+pub mod run;
 pub mod scenarios;
 pub mod states;

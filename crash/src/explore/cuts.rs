@@ -87,10 +87,24 @@ impl Explorer<'_> {
         }
         let first = case.before.len();
         for (step, op) in case.ops.iter().chain([&Op::Remount]).enumerate() {
+            let before = self.tally.total();
             self.operation(&mut run, Stage::Operation, (step, first + step), op, &case.ops)?;
+            self.credit(op, before);
         }
         self.tally.no_space += run.no_space;
         Ok(())
+    }
+
+    /// What was looked at since `before` was looked at for this operation.
+    fn credit(&mut self, op: &Op, before: (u64, Explored)) {
+        let (points, states) = self.tally.total();
+        let kind = op.to_string().split(' ').next().unwrap_or_default().to_owned();
+        let row = self.tally.by_operation.entry(kind).or_default();
+        row.0 += points - before.0;
+        row.1.states += states.states - before.1.states;
+        row.1.judged += states.judged - before.1.judged;
+        row.1.pruned += states.pruned - before.1.pruned;
+        row.1.exhausted += states.exhausted - before.1.exhausted;
     }
 
     /// An operation with the power failing at each of its points.

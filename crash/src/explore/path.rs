@@ -37,13 +37,13 @@ const STAGES: [(Stage, char); 3] =
     [(Stage::Operation, 's'), (Stage::Recovery, 'r'), (Stage::After, 'a')];
 
 impl fmt::Display for CrashPath {
-    /// `s2p1c1*3.0` (operation 2, point 1, choice 1*3.0), legs between slashes.
+    /// `s2p1c1x3.0` (operation 2, point 1, choice 1x3.0), legs between colons.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, leg) in self.0.iter().enumerate() {
             let letter = STAGES.iter().find(|(stage, _)| *stage == leg.stage);
             let letter = letter.map_or('?', |(_, letter)| *letter);
-            let slash = if number > 0 { "/" } else { "" };
-            write!(f, "{slash}{letter}{}p{}c{}", leg.step, leg.point, leg.choice)?;
+            let colon = if number > 0 { ":" } else { "" };
+            write!(f, "{colon}{letter}{}p{}c{}", leg.step, leg.point, leg.choice)?;
         }
         Ok(())
     }
@@ -53,12 +53,12 @@ impl FromStr for CrashPath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.split('/').map(leg_of).collect::<Result<_, _>>().map(Self)
+        text.split(':').map(leg_of).collect::<Result<_, _>>().map(Self)
     }
 }
 
 fn leg_of(text: &str) -> Result<Leg, String> {
-    let bad = || format!("{text:?} is no part of a replay id: it looks like s2p1c1*3.0");
+    let bad = || format!("{text:?} is no part of a replay id: it looks like s2p1c1x3.0");
     let stage = STAGES.iter().find(|(_, letter)| text.starts_with(*letter)).ok_or_else(bad)?.0;
     let (step, rest) = text[1..].split_once('p').ok_or_else(bad)?;
     let (point, choice) = rest.split_once('c').ok_or_else(bad)?;
@@ -87,9 +87,9 @@ mod tests {
             leg(Stage::Recovery, 0, 3, &[0]),
             leg(Stage::After, 1, 0, &[2]),
         ]);
-        assert_eq!(path.to_string(), "s2p1c1*2.0.5/r0p3c0/a1p0c2");
+        assert_eq!(path.to_string(), "s2p1c1x2.0.5:r0p3c0:a1p0c2");
         assert_eq!(path.to_string().parse(), Ok(path));
-        for wrong in ["", "s", "s1p2", "x1p2c3", "s1p2c3/", "s-1p2c3"] {
+        for wrong in ["", "s", "s1p2", "x1p2c3", "s1p2c3:", "s-1p2c3"] {
             assert!(wrong.parse::<CrashPath>().is_err(), "{wrong}");
         }
     }

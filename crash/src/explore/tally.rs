@@ -1,6 +1,6 @@
 //! How much was looked at.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::region::LeftOut;
 use crate::states::Explored;
@@ -22,6 +22,8 @@ pub struct Tally {
     pub then_points: u64,
     /// Their states.
     pub then: Explored,
+    /// The same by kind of operation: moments and states, inside and after recovery included.
+    pub by_operation: BTreeMap<String, (u64, Explored)>,
     /// Operations that found no space.
     pub no_space: u64,
     /// The places in the code that fenced and wrote back, in operations and recoveries.
@@ -38,8 +40,21 @@ impl Tally {
         self.inside.add(&other.inside);
         self.then_points += other.then_points;
         self.then.add(&other.then);
+        for (operation, (points, states)) in &other.by_operation {
+            let row = self.by_operation.entry(operation.clone()).or_default();
+            row.0 += points;
+            row.1.add(states);
+        }
         self.no_space += other.no_space;
         self.sites.extend(other.sites.iter().copied());
+    }
+
+    /// Moments and states, all together.
+    pub fn total(&self) -> (u64, Explored) {
+        let mut all = self.states;
+        all.add(&self.inside);
+        all.add(&self.then);
+        (self.points + self.inside_points + self.then_points, all)
     }
 
     /// States that were recovered and judged.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub struct Choice(pub Vec<u16>);
 
 impl fmt::Display for Choice {
-    /// Numbers between dots, `N*T` where one comes T times; what is left out at the end is 0.
+    /// Numbers between dots, `NxT` where one comes T times; what is left out at the end is 0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.0.iter().rposition(|&one| one != 0).map_or(0, |last| last + 1);
         let mut rest = &self.0[..end];
@@ -17,7 +17,7 @@ impl fmt::Display for Choice {
             let times = rest.iter().take_while(|&&one| one == first).count();
             write!(f, "{dot}{first}")?;
             if times > 1 {
-                write!(f, "*{times}")?;
+                write!(f, "x{times}")?;
             }
             rest = &rest[times..];
             dot = ".";
@@ -32,8 +32,8 @@ impl FromStr for Choice {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut all = Vec::new();
         for piece in text.split('.') {
-            let (number, times) = piece.split_once('*').unwrap_or((piece, "1"));
-            let bad = || format!("{piece:?} is no choice: a number, or NUMBER*TIMES");
+            let (number, times) = piece.split_once('x').unwrap_or((piece, "1"));
+            let bad = || format!("{piece:?} is no choice: a number, or NUMBERxTIMES");
             let number: u16 = number.parse().map_err(|_| bad())?;
             let times: u16 = times.parse().map_err(|_| bad())?;
             all.extend(std::iter::repeat_n(number, usize::from(times)));
@@ -50,15 +50,15 @@ mod tests {
     fn a_choice_is_printed_shortly_and_read_again() {
         for (choice, text) in [
             (vec![0, 0, 0], "0"),
-            (vec![1, 1, 1, 0, 7], "1*3.0.7"),
+            (vec![1, 1, 1, 0, 7], "1x3.0.7"),
             (vec![2], "2"),
-            (vec![0, 0, 3, 0], "0*2.3"),
+            (vec![0, 0, 3, 0], "0x2.3"),
         ] {
             assert_eq!(Choice(choice.clone()).to_string(), text);
             let mut read: Choice = text.parse().unwrap();
             read.0.resize(choice.len(), 0);
             assert_eq!(read.0, choice);
         }
-        assert!("1*x".parse::<Choice>().is_err());
+        assert!("1xx".parse::<Choice>().is_err());
     }
 }

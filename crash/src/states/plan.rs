@@ -19,10 +19,15 @@ pub struct Budget {
     pub torn: usize,
 }
 
+/// Of one point no more states than this are counted: an unwritten page alone has more than atoms
+/// could hold.
+const COUNTED_MAX: f64 = 1e18;
+
 /// What was tried at a point.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Explored {
-    /// States tried, those that were pruned included; where all were, their number.
+    /// States tried, those that were pruned included; where all were, their number (of one point
+    /// at most 1e18).
     pub states: f64,
     /// States judged.
     pub judged: u64,
@@ -183,7 +188,8 @@ impl<F> Run<'_, F> {
         let keep = self.left / 2;
         while self.left > keep {
             let Some(path) = self.tree.unjudged(&wholes) else {
-                self.explored.states = self.units.whole_images().max(self.explored.states);
+                let all = self.units.whole_images().min(COUNTED_MAX);
+                self.explored.states = all.max(self.explored.states);
                 self.explored.pruned = self.explored.states - self.explored.judged as f64;
                 self.explored.exhausted += 1;
                 return Ok(true);

@@ -1,0 +1,90 @@
+//! Mutants: the engine with one thing left out. Each must be noticed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use super::batch::on_workers;
+use super::{Batch, Job, Outcome, Progress, ReplayId};
+use crate::explore::Failure;
+use crate::region::LeftOut;
+
+/// What is left out.
+pub type Mutant = LeftOut;
+
+/// What became of a mutant.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// What was left out.
+    pub mutant: Mutant,
+    /// The state that showed it, and what was wrong with it; `None` if nothing did.
+    pub killed_by: Option<(ReplayId, String)>,
+    /// Jobs that were tried.
+    pub tried: usize,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.killed_by {
+            Some((id, what)) => write!(f, "{}: {id}: {what}", self.mutant),
+            None => write!(f, "{}: not noticed in {} cases", self.mutant, self.tried),
+        }
+    }
+}
+
+/// Runs every mutant against the jobs until one notices it. `sound` is what the jobs gave
+/// without a mutant: a job that never comes to a place can't miss it.
+pub fn run_mutants(
+    mutants: &[Mutant],
+    jobs: &[Job],
+    sound: &Outcome,
+    batch: &Batch,
+    progress: &dyn Progress,
+) -> Vec<Verdict> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let verdicts = Mutex::new(BTreeMap::new());
+    on_workers(batch.workers, &|| {
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            let Some(mutant) = mutants.get(number) else { return };
+            let verdict = run_mutant(*mutant, jobs, sound, batch);
+            verdicts.lock().insert(number, verdict);
+            progress.job_done(done.fetch_add(1, Relaxed) + 1, mutants.len(), 0);
+        }
+    });
+    verdicts.into_inner().into_values().collect()
+}
+
+fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> Verdict {
+    let mut verdict = Verdict { mutant, killed_by: None, tried: 0 };
+    let mut order: Vec<usize> =
+        (0..jobs.len()).filter(|job| concerns(mutant, sound, *job)).collect();
+    // The shortest ones that are concerned first.
+    order.sort_by_key(|job| sound.tallies[*job].as_ref().map_or(u64::MAX, |tally| tally.judged()));
+    for job in order {
+        let job = &jobs[job];
+        let mut setup = job.setup();
+        setup.rules.left_out = Some(mutant);
+        verdict.tried += 1;
+        if let Err(failure) = job.run(&setup, &batch.limits) {
+            verdict.killed_by = Some(summary(job, &failure));
+            return verdict;
+        }
+    }
+    verdict
+}
+
+fn concerns(mutant: Mutant, sound: &Outcome, job: usize) -> bool {
+    sound.tallies[job].as_ref().is_some_and(|tally| tally.sites.contains(&mutant))
+}
+
+fn summary(job: &Job, failure: &Failure) -> (ReplayId, String) {
+    let id = ReplayId { job: job.id, path: failure.path.clone() };
+    let mut lines = failure.what.lines();
+    let first = lines.next().unwrap_or_default().trim().to_owned();
+    // A wrong tree is told in the lines that follow.
+    let more = if first.ends_with(':') { lines.next().unwrap_or_default().trim() } else { "" };
+    (id, format!("{first} {more}").trim().to_owned())
+}
