@@ -18,7 +18,7 @@ pub struct TestHost {
 struct Inner {
     now: AtomicI64,
     random: AtomicU64,
-    cpus: usize,
+    cpus: AtomicUsize,
     threads: AtomicUsize,
     /// The CPU that all threads run on; `usize::MAX` for each its own.
     cpu: AtomicUsize,
@@ -39,7 +39,7 @@ impl TestHost {
         let inner = Inner {
             now: AtomicI64::new(1_000_000_000),
             random: AtomicU64::new(seed),
-            cpus,
+            cpus: AtomicUsize::new(cpus),
             threads: AtomicUsize::new(0),
             cpu: AtomicUsize::new(usize::MAX),
         };
@@ -48,7 +48,17 @@ impl TestHost {
 
     /// Moves all threads to one CPU.
     pub fn set_cpu(&self, cpu: usize) {
-        self.inner.cpu.store(cpu % self.inner.cpus, Relaxed);
+        self.inner.cpu.store(cpu % self.cpus(), Relaxed);
+    }
+
+    /// Changes how many CPUs there are. No pool may be open: it asked when it was opened.
+    pub fn set_cpus(&self, cpus: usize) {
+        assert!(cpus > 0, "a host without a CPU");
+        self.inner.cpus.store(cpus, Relaxed);
+        let cpu = self.inner.cpu.load(Relaxed);
+        if cpu != usize::MAX {
+            self.set_cpu(cpu);
+        }
     }
 
     /// Sets the clock.
@@ -66,7 +76,7 @@ impl Host for TestHost {
     }
 
     fn cpu(&self) -> usize {
-        if self.inner.cpus == 1 {
+        if self.cpus() == 1 {
             return 0;
         }
         let cpu = self.inner.cpu.load(Relaxed);
@@ -76,7 +86,7 @@ impl Host for TestHost {
         CPU.with(|cpu| match cpu.get() {
             Some(number) => number,
             None => {
-                let number = self.inner.threads.fetch_add(1, Relaxed) % self.inner.cpus;
+                let number = self.inner.threads.fetch_add(1, Relaxed) % self.cpus();
                 cpu.set(Some(number));
                 number
             }
@@ -84,7 +94,7 @@ impl Host for TestHost {
     }
 
     fn cpus(&self) -> usize {
-        self.inner.cpus
+        self.inner.cpus.load(Relaxed)
     }
 
     fn random(&self) -> u64 {
