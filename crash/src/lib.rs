@@ -9,3 +9,4 @@ mod judge;
 pub mod pages;
 pub mod scenarios;
 pub mod simulated;
+pub mod workload;
