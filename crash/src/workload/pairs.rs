@@ -176,16 +176,14 @@ const WORK: [Both; 9] = [
     ),
 ];
 
-/// Cases of two threads, with one lane for both and with one each.
+/// Cases of two threads. One lane for both is the same but for a wait: every third has it.
 pub fn two_threads() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for (index, text) in NAMES.iter().chain(&DATA).chain(&WORK).enumerate() {
-        // One lane for both is the same but for a wait: every third has it.
-        if index % 3 == 0 {
-            cases.push(both(text, "one lane", lanes(1)));
-        }
-        cases.push(both(text, "two lanes", lanes(2)));
-    }
+    let texts = NAMES.iter().chain(&DATA).chain(&WORK).enumerate();
+    let of_tables = texts.map(|(index, text)| match index % 3 {
+        0 => both(text, "one lane", lanes(1)),
+        _ => both(text, "two lanes", lanes(2)),
+    });
+    let mut cases: Vec<Case> = of_tables.collect();
     cases.extend(DATA[3..8].iter().map(|text| {
         both(text, "relaxed", Geometry { lanes: 2, bytes: lanes(2).bytes, ..relaxed() })
     }));

@@ -68,8 +68,8 @@ fn collections() -> Vec<Case> {
         (
             "thorough, directory",
             "create /k; mkdir /d; link /k /d/a; link /k /d/b; link /k /d/%=0.90",
-            "link /k /d/l; unlink /d/l; link /k /d/m; rename /d/m /d/a",
-            "link /k /d/n#; rename /d/n# /d/b",
+            "chmod /k #; link /k /d/l; unlink /d/l; rename /d/a /d/c; rename /d/c /d/a",
+            "link /k /d/n#; unlink /d/n#",
         ),
         ("journal", "create /k; write /k 0 8192 1", "write /k 100 100 #", "write /k 200 300 9#"),
     ];
