@@ -256,3 +256,24 @@ fn scenarios_and_random_cases_can_be_done() {
     run_all("scenarios", &scenarios());
     run_all("random", &(0..200).map(random_case).collect::<Vec<_>>());
 }
+
+/// Examples of the page about scripts: its blocks, and the second column of its last table.
+#[test]
+fn examples_of_the_documentation_are_scripts() {
+    let page = include_str!("../../docs/crash-scripts.md");
+    let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let case = parse_script(block).unwrap_or_else(|why| panic!("{why} in:\n{block}"));
+        assert_eq!(parse_script(&print_script(&case)), Ok(case));
+    }
+    let operations = page.split("## Operations").nth(1).unwrap();
+    let mut examples = 0;
+    for row in operations.lines().filter(|line| line.starts_with("| `")) {
+        for example in row.split('|').nth(2).unwrap().split('`').skip(1).step_by(2) {
+            example.parse::<Op>().unwrap_or_else(|why| panic!("{example}: {why}"));
+            examples += 1;
+        }
+    }
+    assert!(examples > 29, "{examples} examples");
+}

@@ -188,6 +188,7 @@ pub fn two_threads() -> Vec<Case> {
         both(text, "relaxed", Geometry { lanes: 2, bytes: lanes(2).bytes, ..relaxed() })
     }));
     cases.extend(growth());
+    cases.extend(full());
     cases
 }
 
@@ -202,79 +203,54 @@ fn both(text: &(&str, &str, &str, &str), way: &str, geometry: Geometry) -> Case 
     }
 }
 
-/// Tables, logs and collections that both bring about; small full pools.
+/// A case's name, pool, set-up, and the two lists.
+type OnPool<'a> = (&'a str, &'a Geometry, &'a str, &'a str, &'a str);
+
+fn on_pool((name, pool, before, ops, beside): &OnPool<'_>, way: &str) -> Case {
+    both(&(name, before, ops, beside), way, (*pool).clone())
+}
+
+/// Tables, logs and collections that both bring about.
 fn growth() -> Vec<Case> {
     let two = lanes(2);
-    let full = Geometry { bytes: 72 << 10, ..lanes(2) };
+    let long = Geometry { log_lines: ALL_LINES, lanes: 2, bytes: two.bytes, ..roomy() };
     let tables = format!("mkdir /d; {}", repeated(12, "create /f#"));
     let log = format!("create /k; mkdir /d; {}", repeated(9, "link /k /d/l#"));
     let churn = format!("create /k; {}", repeated(24, "write /k 0 4096 #"));
     let names = format!("create /k; mkdir /d; {}", repeated(12, "link /k /d/l; unlink /d/l"));
+    let three = "create /x1; create /x2; create /x3";
+    let three_below = "create /d/y1; create /d/y2; create /d/y3";
+    let links = "link /k /d/x1; link /k /d/x2";
+    let link_goes = "link /k /d/x; unlink /d/x";
+    let writes = "write /k 0 4096 91; write /k 0 4096 92";
+    let all: [OnPool<'_>; 8] = [
+        ("tables grow", &two, &tables, three, three_below),
+        ("one piece fills, one empties", &two, &tables, three, "unlink /f1; unlink /f3; maintain"),
+        ("a log rolls over", &two, &log, links, "unlink /d/l1; link /k /d/y1"),
+        ("long names in one log", &long, &log, "create /d/%=0.255", "create /d/%=1.200"),
+        ("collection and append", &two, &churn, writes, "append /k 100"),
+        ("collection and unlink", &two, &churn, "write /k 0 4096 91; chmod /k 1", "unlink /k"),
+        ("collection and create", &two, &names, link_goes, "create /d/y"),
+        ("collection and rename out", &two, &names, link_goes, "link /k /d/y; rename /d/y /y"),
+    ];
+    all.iter().map(|text| on_pool(text, "two lanes")).collect()
+}
+
+/// What the last pages go to.
+fn full() -> Vec<Case> {
     let filled =
         format!("create /a; write /a 0 8192 1; create /b; {}", repeated(16, "append /b 4096"));
-    let long = Geometry { log_lines: ALL_LINES, lanes: 2, bytes: two.bytes, ..roomy() };
     let all = [
-        (
-            "tables grow",
-            &two,
-            &tables,
-            "create /x1; create /x2; create /x3",
-            "create /d/y1; create /d/y2; create /d/y3",
-        ),
-        (
-            "a table grows, another piece empties",
-            &two,
-            &tables,
-            "create /x1; create /x2",
-            "unlink /f1; unlink /f3; maintain",
-        ),
-        (
-            "a log rolls over",
-            &two,
-            &log,
-            "link /k /d/x1; link /k /d/x2",
-            "unlink /d/l1; link /k /d/y1",
-        ),
-        ("long names in one log", &long, &log, "create /d/%=0.255", "create /d/%=1.200"),
-        (
-            "collection and append",
-            &two,
-            &churn,
-            "write /k 0 4096 91; write /k 0 4096 92",
-            "append /k 100",
-        ),
-        ("collection and unlink", &two, &churn, "write /k 0 4096 91; chmod /k 1", "unlink /k"),
-        (
-            "collection of a directory and create",
-            &two,
-            &names,
-            "link /k /d/x; unlink /d/x",
-            "create /d/y",
-        ),
-        (
-            "collection of a directory and rename out",
-            &two,
-            &names,
-            "link /k /d/x; unlink /d/x",
-            "link /k /d/y; rename /d/y /y",
-        ),
-        ("full: freed and taken", &full, &filled, "truncate /b 4096", "append /a 8192 2"),
-        ("full: unlinked and taken", &full, &filled, "unlink /b", "create /c; append /c 8192 2"),
-        (
-            "full: both take the last",
-            &full,
-            &filled,
-            "append /a 4096 3",
-            "create /c; append /c 4096 2",
-        ),
-        ("full: round and taken", &full, &filled, "unlink /b; maintain", "write /a 0 8192 2"),
+        ("full: freed and taken", "truncate /b 4096", "append /a 8192 2"),
+        ("full: unlinked and taken", "unlink /b", "create /c; append /c 8192 2"),
+        ("full: both take the last", "append /a 4096 3", "create /c; append /c 4096 2"),
+        ("full: round and taken", "unlink /b; maintain", "write /a 0 8192 2"),
     ];
-    let small_one = Geometry { bytes: 72 << 10, ..small() };
-    let texts = all.iter().map(|(name, pool, before, ops, beside)| {
-        both(&(name, before, ops, beside), "two lanes", (*pool).clone())
-    });
-    let alone = all[8..].iter().map(|(name, _, before, ops, beside)| {
-        both(&(name, before, ops, beside), "one lane", small_one.clone())
-    });
-    texts.chain(alone).collect()
+    let mut cases = Vec::new();
+    for (way, pool) in [("one lane", small()), ("two lanes", lanes(2))] {
+        let pool = Geometry { bytes: 72 << 10, ..pool };
+        let texts = all.map(|(name, ops, beside)| (name, &pool, filled.as_str(), ops, beside));
+        cases.extend(texts.iter().map(|text| on_pool(text, way)));
+    }
+    cases
 }

@@ -203,7 +203,10 @@ fn pool(geometry: &Geometry) -> String {
 
 /// A number with the largest unit that divides it.
 fn size(bytes: u64) -> String {
-    match [("G", 30), ("M", 20), ("K", 10)].iter().find(|(_, shift)| bytes % (1 << shift) == 0) {
+    match [("G", 30), ("M", 20), ("K", 10)]
+        .iter()
+        .find(|(_, shift)| bytes.is_multiple_of(1 << shift))
+    {
         Some((unit, shift)) if bytes > 0 => format!("{}{unit}", bytes >> shift),
         _ => bytes.to_string(),
     }
@@ -213,7 +216,7 @@ fn size(bytes: u64) -> String {
 const FORMS: &[&str] = &[
     "create PATH [MODE [DEVICE]]",
     "mkdir PATH [PERMISSIONS]",
-    "mknod PATH fifo | mknod PATH socket | mknod PATH char MAJOR MINOR | mknod PATH block MAJOR MINOR",
+    "mknod PATH fifo|socket, or: mknod PATH char|block MAJOR MINOR",
     "symlink PATH TARGET",
     "link PATH-OR-SLOT NEW-PATH",
     "unlink PATH",

@@ -141,7 +141,7 @@ fn geometry(number: usize) -> Geometry {
     let dice = mix(number as u64 ^ 0x5E02);
     Geometry {
         bytes: 128 << 10,
-        lanes: if dice % 3 == 0 { 2 } else { 1 },
+        lanes: if dice.is_multiple_of(3) { 2 } else { 1 },
         log_lines: if dice >> 8 & 3 == 0 { ALL_LINES } else { FEW_LINES },
         relaxed: dice >> 16 & 7 == 0,
         ..Geometry::default()

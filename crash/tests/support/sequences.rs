@@ -228,7 +228,7 @@ pub fn holds_for_all(
     seed: u64,
     cases: u32,
     property: impl Fn(&Case) -> Result<(), String>,
-) -> Result<(), Broken> {
+) -> Result<(), Box<Broken>> {
     let config = Config {
         cases,
         max_shrink_iters: SHRINK_MAX,
@@ -247,7 +247,7 @@ pub fn holds_for_all(
     });
     match outcome {
         Ok(()) => Ok(()),
-        Err(TestError::Fail(_, case)) => Err(Broken { case, why: said.into_inner() }),
+        Err(TestError::Fail(_, case)) => Err(Box::new(Broken { case, why: said.into_inner() })),
         Err(TestError::Abort(why)) => panic!("the test itself: {why}"),
     }
 }

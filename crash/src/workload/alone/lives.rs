@@ -119,9 +119,8 @@ fn open_files() -> Vec<Case> {
 /// Slots and pages of what is gone, taken at once.
 fn used_again() -> Vec<Case> {
     let gone = "create /a; write /a 0 9000 1; unlink /a";
-    let gone_directory = "mkdir /d; create /d/a; create /d/b; create /d/e; create /d/f; create /d/g; \
-                          create /d/h; unlink /d/a; unlink /d/b; unlink /d/e; unlink /d/f; \
-                          unlink /d/g; unlink /d/h; rmdir /d";
+    let gone_directory =
+        format!("mkdir /d; {}{}rmdir /d", repeated(6, "create /d/f#"), repeated(6, "unlink /d/f#"));
     let users = [
         ("create", "create /b"),
         ("mkdir", "mkdir /b"),
@@ -131,7 +130,7 @@ fn used_again() -> Vec<Case> {
         ("background work", "maintain"),
     ];
     let mut cases = Vec::new();
-    for (what, before) in [("a file", gone), ("a directory", gone_directory)] {
+    for (what, before) in [("a file", gone), ("a directory", &gone_directory)] {
         for (user, ops) in users {
             for (when, between) in [
                 ("at once", ""),
@@ -168,7 +167,8 @@ fn sessions() -> Vec<Case> {
         ("a tree", "mkdir /d; create /d/a; link /d/a /l; symlink /s %=0.100; mkdir /d/e"),
         (
             "a long log",
-            "create /a; link /a /1; link /a /2; link /a /3; link /a /4; link /a /5; link /a /6; link /a /7; link /a /8",
+            "create /a; link /a /1; link /a /2; link /a /3; link /a /4; link /a /5; \
+             link /a /6; link /a /7; link /a /8",
         ),
         ("a second session", "create /a; remount; append /a 100"),
         ("a session after a crash", "create /a; crash; append /a 100"),
