@@ -9,3 +9,4 @@ pub mod region;
 pub mod run;
 pub mod scenarios;
 pub mod states;
+pub mod workload;

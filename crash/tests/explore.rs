@@ -2,47 +2,44 @@
 //! returned and nothing by halves, and works.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::Instant;
+use lode_crash::explore::Limits;
+use lode_crash::region::Profile;
+use lode_crash::run::{Batch, Job, Outcome, Set, jobs_of, run_batch};
+use lode_crash::workload::{scenarios, seq1};
 
-use lode_crash::case::{Case, Geometry};
-use lode_crash::explore::{Limits, Setup, Tally, explore};
-use lode_crash::region::Rules;
-use lode_crash::scenarios::{SCENARIOS, Scenario};
-use lode_engine::PageClass;
-use lode_testkit::parse::parse;
+const BATCH: Batch = Batch { limits: Limits::QUICK, workers: 2, time_max: None };
 
-fn case_of(scenario: &Scenario) -> Case {
-    Case {
-        name: scenario.name.to_owned(),
-        geometry: Geometry {
-            bytes: scenario.kib << 10,
-            lanes: scenario.lanes,
-            class: if scenario.huge { PageClass::Huge } else { PageClass::Small },
-            relaxed: scenario.relaxed,
-            ..Geometry::default()
-        },
-        before: parse(&(scenario.before)()).unwrap(),
-        ops: parse(&scenario.ops.replace(';', "\n")).unwrap(),
-        beside: Vec::new(),
+fn run(what: &str, jobs: &[Job]) -> Outcome {
+    let outcome = run_batch(jobs, &BATCH, &());
+    let judged = outcome.tally.judged();
+    let each_second = judged as f64 / outcome.time.as_secs_f64();
+    println!("{what}: {judged} states judged in {:?}, {each_second:.0} a second", outcome.time);
+    let mut slow: Vec<_> = jobs
+        .iter()
+        .zip(&outcome.tallies)
+        .filter_map(|(job, tally)| Some((tally.as_ref()?.time, job)))
+        .collect();
+    slow.sort_by_key(|one| std::cmp::Reverse(one.0));
+    for (time, job) in slow.iter().take(12) {
+        println!("{time:?} {} {}", job.id, job.case.name);
+    }
+    for (job, failure) in outcome.failures.iter().take(4) {
+        println!("{}\n{failure}", jobs[*job].id);
+    }
+    assert!(outcome.failures.is_empty(), "{what}: {} jobs fail", outcome.failures.len());
+    outcome
+}
+
+#[test]
+fn hard_sequences_survive_a_cut_anywhere() {
+    for profile in Profile::ALL {
+        run(profile.name(), &jobs_of((Set::Hard, 0, 1), scenarios(), profile, 1));
     }
 }
 
 #[test]
-fn known_hard_sequences_survive_a_cut_anywhere() {
-    let mut all = Tally::default();
-    let start = Instant::now();
-    for scenario in SCENARIOS {
-        let case = case_of(scenario);
-        let setup = Setup { geometry: case.geometry.clone(), rules: Rules::default(), seed: 1 };
-        let began = Instant::now();
-        match explore(&case, &setup, &Limits::QUICK) {
-            Ok(tally) => {
-                println!("{}: {} judged in {:?}", case.name, tally.judged(), began.elapsed());
-                all.add(&tally);
-            }
-            Err(failure) => panic!("{failure}"),
-        }
+fn every_operation_alone_survives_a_cut_anywhere() {
+    for profile in Profile::ALL {
+        run(profile.name(), &jobs_of((Set::Seq1, 0, 1), seq1(), profile, 1));
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{all:#?}\n{} a second", all.judged() as f64 / seconds);
 }

@@ -64,8 +64,8 @@ fn walk(fs: &dyn Fs, names: &[Vec<u8>]) -> Result<Ino> {
     Ok(ino)
 }
 
-/// Does `op`. The operations that work on the file system as a whole (remount, crash) are
-/// the caller's.
+/// Does `op`. The operations that work on the file system as a whole (remount, crash), and
+/// on the host (cpus), are the caller's.
 pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
     match op {
         Op::Open { path, slot } => {
@@ -81,7 +81,7 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
             Ok(Value::Done)
         }
         Op::Maintain => fs.maintain().map(|()| Value::Done),
-        Op::Remount | Op::Crash => Ok(Value::Done),
+        Op::Remount | Op::Crash | Op::Cpus(_) => Ok(Value::Done),
         Op::Create { .. } | Op::Symlink { .. } | Op::Link { .. } => add_name(fs, handles, op),
         Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } => change_names(fs, op),
         _ => on_inode(fs, handles, op),

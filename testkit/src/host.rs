@@ -18,9 +18,9 @@ pub struct TestHost {
 struct Inner {
     now: AtomicI64,
     random: AtomicU64,
-    cpus: usize,
     /// Jobs run one after the other.
     in_order: bool,
+    cpus: AtomicUsize,
     threads: AtomicUsize,
     /// The CPU that all threads run on; `usize::MAX` for each its own.
     cpu: AtomicUsize,
@@ -51,8 +51,8 @@ impl TestHost {
         let inner = Inner {
             now: AtomicI64::new(1_000_000_000),
             random: AtomicU64::new(seed),
-            cpus,
             in_order,
+            cpus: AtomicUsize::new(cpus),
             threads: AtomicUsize::new(0),
             cpu: AtomicUsize::new(usize::MAX),
         };
@@ -61,7 +61,17 @@ impl TestHost {
 
     /// Moves all threads to one CPU.
     pub fn set_cpu(&self, cpu: usize) {
-        self.inner.cpu.store(cpu % self.inner.cpus, Relaxed);
+        self.inner.cpu.store(cpu % self.cpus(), Relaxed);
+    }
+
+    /// Changes how many CPUs there are. No pool may be open: it asked when it was opened.
+    pub fn set_cpus(&self, cpus: usize) {
+        assert!(cpus > 0, "a host without a CPU");
+        self.inner.cpus.store(cpus, Relaxed);
+        let cpu = self.inner.cpu.load(Relaxed);
+        if cpu != usize::MAX {
+            self.set_cpu(cpu);
+        }
     }
 
     /// Sets the clock.
@@ -79,7 +89,7 @@ impl Host for TestHost {
     }
 
     fn cpu(&self) -> usize {
-        if self.inner.cpus == 1 {
+        if self.cpus() == 1 {
             return 0;
         }
         let cpu = self.inner.cpu.load(Relaxed);
@@ -89,7 +99,7 @@ impl Host for TestHost {
         CPU.with(|cpu| match cpu.get() {
             Some(number) => number,
             None => {
-                let number = self.inner.threads.fetch_add(1, Relaxed) % self.inner.cpus;
+                let number = self.inner.threads.fetch_add(1, Relaxed) % self.cpus();
                 cpu.set(Some(number));
                 number
             }
@@ -97,7 +107,7 @@ impl Host for TestHost {
     }
 
     fn cpus(&self) -> usize {
-        self.inner.cpus
+        self.inner.cpus.load(Relaxed)
     }
 
     fn random(&self) -> u64 {

@@ -116,6 +116,8 @@ pub enum Op {
     Remount,
     /// Mount without an unmount before it.
     Crash,
+    /// From the next mount on, the host has so many CPUs.
+    Cpus(usize),
 }
 
 impl Path {
@@ -264,6 +266,7 @@ impl fmt::Display for Op {
             Op::Maintain => f.write_str("maintain"),
             Op::Remount => f.write_str("remount"),
             Op::Crash => f.write_str("crash"),
+            Op::Cpus(count) => write!(f, "cpus {count}"),
         }
     }
 }

@@ -1,8 +1,14 @@
 //! Operations from their text form: see [`crate::op`].
+//!
+//! More is read than is printed: a number may end in K, M, G or T and begin with `0o` or
+//! `0x`; what is mostly the same may be left out (mode, device, fill, way to rename); and
+//! `mkdir`, `mknod`, `truncate`, `chmod`, `chown`, `allocate`, `punch` and `zero` are short
+//! for forms of `create`, `setattr` and `fallocate`.
 
-use std::str::FromStr;
+use std::iter::Peekable;
+use std::str::{FromStr, SplitWhitespace};
 
-use lode_engine::{Fallocate, RenameMode};
+use lode_engine::{Fallocate, RenameMode, mode};
 
 use crate::op::{Attrs, Fill, Op, Path, Target, fallocate_word, odd_name, rename_word};
 
@@ -15,16 +21,47 @@ pub fn parse(text: &str) -> Result<Vec<Op>, String> {
         .collect()
 }
 
-struct Words<'a>(std::str::SplitWhitespace<'a>);
+/// Permissions of what is created without any given.
+const FILE_PERMISSIONS: u32 = 0o644;
+const DIRECTORY_PERMISSIONS: u32 = 0o755;
+/// The fill of data that names none.
+const FILL: u64 = 1;
+
+/// A number: decimal, or after `0o` or `0x`; K, M, G and T at its end are powers of 1024.
+pub fn number(word: &str) -> Result<u64, String> {
+    let bad = || format!("{word} is not a number; numbers are like 12, 0o644, 0x1F, 4K, 2M, 1T");
+    if let Some(octal) = word.strip_prefix("0o") {
+        return u64::from_str_radix(octal, 8).map_err(|_| bad());
+    }
+    if let Some(hex) = word.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).map_err(|_| bad());
+    }
+    let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+    let unit = units.iter().find(|(unit, _)| word.ends_with(*unit));
+    let digits = if unit.is_some() { &word[..word.len() - 1] } else { word };
+    let value: u64 = digits.parse().map_err(|_| bad())?;
+    value.checked_mul(1 << unit.map_or(0, |(_, shift)| *shift)).ok_or_else(bad)
+}
+
+struct Words<'a>(Peekable<SplitWhitespace<'a>>);
 
 impl<'a> Words<'a> {
     fn word(&mut self) -> Result<&'a str, String> {
         self.0.next().ok_or_else(|| "a word is missing".to_owned())
     }
 
-    fn number<T: FromStr>(&mut self) -> Result<T, String> {
+    fn is_at_end(&mut self) -> bool {
+        self.0.peek().is_none()
+    }
+
+    fn number<T: TryFrom<u64>>(&mut self) -> Result<T, String> {
         let word = self.word()?;
-        word.parse().map_err(|_| format!("{word} is not a number here"))
+        number(word)?.try_into().map_err(|_| format!("{word} is too large here"))
+    }
+
+    /// A number, `otherwise` at the end of the line.
+    fn number_or<T: TryFrom<u64>>(&mut self, otherwise: T) -> Result<T, String> {
+        if self.is_at_end() { Ok(otherwise) } else { self.number() }
     }
 
     fn path(&mut self) -> Result<Path, String> {
@@ -40,14 +77,17 @@ impl<'a> Words<'a> {
     }
 
     fn fill(&mut self) -> Result<Fill, String> {
-        Ok(Fill { len: self.number()?, fill: self.number()? })
+        Ok(Fill { len: self.number()?, fill: self.number_or(FILL)? })
     }
 
     fn attrs(&mut self) -> Result<Attrs, String> {
         let mut attrs = Attrs::default();
         for word in self.0.by_ref() {
             let (key, value) = word.split_once('=').ok_or("key=value is needed")?;
-            let value: i128 = value.parse().map_err(|_| format!("bad number {value}"))?;
+            let value = match value.strip_prefix('-') {
+                Some(below) => -i128::from(number(below)?),
+                None => i128::from(number(value)?),
+            };
             match key {
                 "mode" => attrs.mode = Some(value as u32),
                 "uid" => attrs.uid = Some(value as u32),
@@ -61,7 +101,23 @@ impl<'a> Words<'a> {
         Ok(attrs)
     }
 
+    /// A device's kind, and its numbers if it is one.
+    fn node(&mut self) -> Result<(u32, u64), String> {
+        let kind = match self.word()? {
+            "fifo" => return Ok((mode::FIFO, 0)),
+            "socket" => return Ok((mode::SOCKET, 0)),
+            "char" => mode::CHARACTER,
+            "block" => mode::BLOCK,
+            other => return Err(format!("{other} is not one of fifo, socket, char, block")),
+        };
+        let (major, minor): (u32, u32) = (self.number()?, self.number()?);
+        Ok((kind, u64::from(major) << 32 | u64::from(minor)))
+    }
+
     fn rename(&mut self) -> Result<RenameMode, String> {
+        if self.is_at_end() {
+            return Ok(RenameMode::Replace);
+        }
         let word = self.word()?;
         let all = [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
         let found = all.into_iter().find(|how| rename_word(*how) == word);
@@ -86,37 +142,92 @@ impl FromStr for Op {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
-        let mut words = Words(line.split_whitespace());
-        let w = &mut words;
-        Ok(match w.word()? {
-            "create" => Op::Create { path: w.path()?, mode: w.number()?, rdev: w.number()? },
-            "symlink" => Op::Symlink { path: w.path()?, target: unescape(w.word()?)? },
-            "link" => Op::Link { from: w.target()?, to: w.path()? },
-            "unlink" => Op::Unlink { path: w.path()? },
-            "rmdir" => Op::Rmdir { path: w.path()? },
-            "rename" => Op::Rename { from: w.path()?, to: w.path()?, how: w.rename()? },
-            "setattr" => Op::SetAttr { of: w.target()?, attrs: w.attrs()? },
-            "write" => Op::Write { to: w.target()?, offset: w.number()?, data: w.fill()? },
-            "append" => Op::Append { to: w.target()?, data: w.fill()? },
-            "read" => Op::Read { from: w.target()?, offset: w.number()?, len: w.number()? },
-            "fallocate" => Op::Fallocate {
-                of: w.target()?,
-                how: w.fallocate()?,
-                offset: w.number()?,
-                len: w.number()?,
-            },
-            "stat" => Op::Stat { of: w.target()? },
-            "readlink" => Op::Readlink { path: w.path()? },
-            "list" => Op::List { path: w.path()? },
-            "open" => Op::Open { path: w.path()?, slot: w.number()? },
-            "close" => Op::Close { slot: w.number()? },
-            "fsync" => Op::Fsync { of: w.target()? },
-            "maintain" => Op::Maintain,
-            "remount" => Op::Remount,
-            "crash" => Op::Crash,
-            other => return Err(format!("unknown operation {other}")),
-        })
+        let mut words = Words(line.split_whitespace().peekable());
+        let verb = words.word()?;
+        let op = match short(verb, &mut words)? {
+            Some(op) => op,
+            None => plain(verb, &mut words)?,
+        };
+        match words.0.next() {
+            Some(extra) => Err(format!("{extra} is one word too many")),
+            None => Ok(op),
+        }
     }
+}
+
+/// The forms that are printed.
+fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
+    Ok(match verb {
+        "create" => Op::Create {
+            path: w.path()?,
+            mode: w.number_or(mode::FILE | FILE_PERMISSIONS)?,
+            rdev: w.number_or(0)?,
+        },
+        "symlink" => Op::Symlink { path: w.path()?, target: unescape(w.word()?)? },
+        "link" => Op::Link { from: w.target()?, to: w.path()? },
+        "unlink" => Op::Unlink { path: w.path()? },
+        "rmdir" => Op::Rmdir { path: w.path()? },
+        "rename" => Op::Rename { from: w.path()?, to: w.path()?, how: w.rename()? },
+        "setattr" => Op::SetAttr { of: w.target()?, attrs: w.attrs()? },
+        "write" => Op::Write { to: w.target()?, offset: w.number()?, data: w.fill()? },
+        "append" => Op::Append { to: w.target()?, data: w.fill()? },
+        "read" => Op::Read { from: w.target()?, offset: w.number()?, len: w.number()? },
+        "fallocate" => {
+            let (of, how) = (w.target()?, w.fallocate()?);
+            Op::Fallocate { of, how, offset: w.number()?, len: w.number()? }
+        }
+        "stat" => Op::Stat { of: w.target()? },
+        "readlink" => Op::Readlink { path: w.path()? },
+        "list" => Op::List { path: w.path()? },
+        "open" => Op::Open { path: w.path()?, slot: w.number()? },
+        "close" => Op::Close { slot: w.number()? },
+        "fsync" => Op::Fsync { of: w.target()? },
+        "maintain" => Op::Maintain,
+        "remount" => Op::Remount,
+        "crash" => Op::Crash,
+        "cpus" => match w.number()? {
+            0 => return Err("a host has at least 1 CPU".to_owned()),
+            count => Op::Cpus(count),
+        },
+        other => return Err(format!("unknown operation {other}")),
+    })
+}
+
+/// The forms that are only read.
+fn short(verb: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
+    let none = Attrs::default();
+    Ok(Some(match verb {
+        "mkdir" => {
+            let path = w.path()?;
+            let permissions = w.number_or(DIRECTORY_PERMISSIONS)?;
+            Op::Create { path, mode: mode::DIRECTORY | permissions, rdev: 0 }
+        }
+        "mknod" => {
+            let (path, (kind, rdev)) = (w.path()?, w.node()?);
+            Op::Create { path, mode: kind | FILE_PERMISSIONS, rdev }
+        }
+        "truncate" => {
+            let of = w.target()?;
+            Op::SetAttr { of, attrs: Attrs { size: Some(w.number()?), ..none } }
+        }
+        "chmod" => {
+            let of = w.target()?;
+            Op::SetAttr { of, attrs: Attrs { mode: Some(w.number()?), ..none } }
+        }
+        "chown" => {
+            let (of, uid, gid) = (w.target()?, Some(w.number()?), Some(w.number()?));
+            Op::SetAttr { of, attrs: Attrs { uid, gid, ..none } }
+        }
+        "allocate" | "punch" | "zero" => {
+            let how = match verb {
+                "allocate" => Fallocate::Allocate { keep_size: false },
+                "punch" => Fallocate::Punch,
+                _ => Fallocate::Zero { keep_size: false },
+            };
+            Op::Fallocate { of: w.target()?, how, offset: w.number()?, len: w.number()? }
+        }
+        _ => return Ok(None),
+    }))
 }
 
 fn path(word: &str) -> Result<Path, String> {
@@ -157,6 +268,51 @@ mod tests {
             let ops = Generator::new(seed, Shape::default()).take(300);
             let again = parse(&crate::op::print(&ops));
             assert_eq!(again.as_ref(), Ok(&ops), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn short_forms_are_read() {
+        for (short, printed) in [
+            ("create /a", "create /a 33188 0"),
+            ("create /a 0o100600", "create /a 33152 0"),
+            ("mkdir /d", "create /d 16877 0"),
+            ("mkdir /d 0o700", "create /d 16832 0"),
+            ("mknod /p fifo", "create /p 4516 0"),
+            ("mknod /c char 1 3", "create /c 8612 4294967299"),
+            ("write /a 4K 100", "write /a 4096 100 1"),
+            ("append @0 1M 7", "append @0 1048576 7"),
+            ("rename /a /b", "rename /a /b replace"),
+            ("truncate /a 0x10", "setattr /a size=16"),
+            ("setattr /a mtime=-1K", "setattr /a mtime=-1024"),
+            ("chmod /a 0o600", "setattr /a mode=384"),
+            ("chown /a 4 5", "setattr /a uid=4 gid=5"),
+            ("allocate /a 0 8K", "fallocate /a allocate 0 8192"),
+            ("punch /a 1 2", "fallocate /a punch 1 2"),
+            ("zero /a 1T 2", "fallocate /a zero 1099511627776 2"),
+            ("cpus 2", "cpus 2"),
+        ] {
+            let op: Op = short.parse().unwrap();
+            assert_eq!(op.to_string(), printed);
+            assert_eq!(printed.parse(), Ok(op));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (line, why) in [
+            ("write /a 0", "a word is missing"),
+            ("write /a x 1", "x is not a number; numbers are like 12, 0o644, 0x1F, 4K, 2M, 1T"),
+            ("unlink /a /b", "/b is one word too many"),
+            (
+                "truncate /a 99999999T",
+                "99999999T is not a number; numbers are like 12, 0o644, 0x1F, 4K, 2M, 1T",
+            ),
+            ("create /a 5G", "5G is too large here"),
+            ("fly /a", "unknown operation fly"),
+            ("cpus 0", "a host has at least 1 CPU"),
+        ] {
+            assert_eq!(line.parse::<Op>(), Err(why.to_owned()), "{line}");
         }
     }
 }

@@ -95,6 +95,9 @@ impl Pair<'_> {
             System::remount(&mut self.model, true)?;
             return self.compare_trees();
         }
+        if let Op::Cpus(cpus) = op {
+            self.system.set_cpus(*cpus);
+        }
         let found = execute(self.system.fs(), &mut self.handles, op);
         if found == Err(Error::NoSpace) {
             self.no_space(op)?;

@@ -1,6 +1,6 @@
 //! A file system that can be mounted again, and whose clock can be set.
 
-use lode_engine::{FormatOptions, OpenOptions, Pool};
+use lode_engine::{FormatOptions, Host, OpenOptions, Pool};
 use lode_model::Model;
 
 use crate::fs::{Fs, TestPool};
@@ -14,6 +14,8 @@ pub trait System {
     fn set_now(&self, now_ns: i64);
     /// Mounts again, after a clean unmount or without one. Nothing is open afterwards.
     fn remount(&mut self, clean: bool) -> Result<(), String>;
+    /// From the next mount on, the host has so many CPUs.
+    fn set_cpus(&mut self, _cpus: usize) {}
     /// Checks what can be checked of the medium.
     fn check(&self) -> Result<(), String>;
 }
@@ -42,6 +44,8 @@ pub struct PoolSystem {
     memory: Memory,
     host: TestHost,
     options: OpenOptions,
+    /// CPUs of the host from the next opening on.
+    cpus: usize,
     pool: TestPool,
 }
 
@@ -61,7 +65,8 @@ impl PoolSystem {
             .map_err(|e| format!("{}: {e:?}", say("format")))?;
         let pool = Pool::open(memory.clone(), host.clone(), &options)
             .map_err(|e| format!("{}: {e:?}", say("open")))?;
-        Ok(Self { memory, host, options, pool })
+        let cpus = host.cpus();
+        Ok(Self { memory, host, options, cpus, pool })
     }
 
     /// The pool.
@@ -100,6 +105,7 @@ impl System for PoolSystem {
         }
         // A copy, so that what the old pool does when it is dropped can't help.
         self.memory = self.memory.copy();
+        self.host.set_cpus(self.cpus);
         self.pool = Pool::open(self.memory.clone(), self.host.clone(), &self.options)
             .map_err(|error| format!("open after clean={clean}: {error:?}"))?;
         let opening = self.pool.opening();
@@ -107,6 +113,10 @@ impl System for PoolSystem {
             return Err(format!("opened after clean={clean} as {opening:?}"));
         }
         Ok(())
+    }
+
+    fn set_cpus(&mut self, cpus: usize) {
+        self.cpus = cpus;
     }
 
     fn check(&self) -> Result<(), String> {

@@ -3,6 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use lode_testkit::op::{Fill, Op, Path, Target};
 use lode_testkit::rng::Rng;
@@ -59,7 +60,10 @@ pub fn explore(case: &Case, setup: &Setup, limits: &Limits) -> Result<Tally, Box
         watches: Vec::new(),
         only: None,
     };
-    explorer.case(case).map(|()| explorer.tally).map_err(|wrong| wrong.failure(case))
+    let began = Instant::now();
+    explorer.case(case).map_err(|wrong| wrong.failure(case))?;
+    explorer.tally.time = began.elapsed();
+    Ok(explorer.tally)
 }
 
 /// Goes the one way that a replay id names.

@@ -25,8 +25,13 @@ pub(super) struct Run<'s> {
     handles: Handles,
     model_handles: Handles,
     rng: Rng,
+    /// CPUs of the next opening.
+    cpus: usize,
     pub(super) no_space: u64,
 }
+
+/// Free pages that a checkpoint of a small pool may need.
+const CHECKPOINT_PAGES: u64 = 8;
 
 impl<'s> Run<'s> {
     /// A new pool.
@@ -57,7 +62,8 @@ impl<'s> Run<'s> {
             .map_err(|error| format!("open: {error:?}"))?;
         let (handles, model_handles) = (Handles::new(), Handles::new());
         let rng = Rng::new(setup.seed);
-        Ok(Self { setup, host, pool, model, handles, model_handles, rng, no_space: 0 })
+        let cpus = setup.geometry.lanes as usize;
+        Ok(Self { setup, host, pool, model, handles, model_handles, rng, cpus, no_space: 0 })
     }
 
     /// What is to be found after a crash now.
@@ -73,8 +79,10 @@ impl<'s> Run<'s> {
         self.host.set_now(time_of(number));
         self.model.set_now(time_of(number));
         self.host.set_cpu(number);
-        if matches!(op, Op::Remount | Op::Crash) {
-            return self.remount(*op == Op::Remount);
+        match op {
+            Op::Remount | Op::Crash => return self.remount(*op == Op::Remount),
+            Op::Cpus(cpus) => self.cpus = *cpus,
+            _ => {}
         }
         let found = self.guarded(op)?;
         if found == Err(Error::NoSpace) {
@@ -99,16 +107,20 @@ impl<'s> Run<'s> {
         self.handles.clear();
         self.model_handles.clear();
         self.model.release_all();
+        // A pool without space for a checkpoint is found as after a crash.
+        let full = self.pool.statfs().pages_free < CHECKPOINT_PAGES;
         let medium = if clean {
             self.pool.close().map_err(|error| format!("close: {error:?}"))?;
             self.pool.medium().clone()
         } else {
             self.cut_off()
         };
+        self.host.set_cpus(self.cpus);
         self.pool = Pool::open(medium, self.host.clone(), &self.setup.options())
             .map_err(|error| format!("open: {error:?}"))?;
         let opening = self.pool.opening();
-        if opening.clean != clean || opening.superblock_repaired || !opening.damage.is_empty() {
+        let right = opening.clean == clean || full && !opening.clean;
+        if !right || opening.superblock_repaired || !opening.damage.is_empty() {
             return Err(format!("opened after clean={clean} as {opening:?}"));
         }
         Ok(())

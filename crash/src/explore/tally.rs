@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::time::Duration;
+
 use crate::region::LeftOut;
 use crate::states::Explored;
 
@@ -24,6 +26,8 @@ pub struct Tally {
     pub then: Explored,
     /// The same by kind of operation: moments and states, inside and after recovery included.
     pub by_operation: BTreeMap<String, (u64, Explored)>,
+    /// How long it took.
+    pub time: Duration,
     /// Operations that found no space.
     pub no_space: u64,
     /// The places in the code that fenced and wrote back, in operations and recoveries.
@@ -45,6 +49,7 @@ impl Tally {
             row.0 += points;
             row.1.add(states);
         }
+        self.time += other.time;
         self.no_space += other.no_space;
         self.sites.extend(other.sites.iter().copied());
     }

@@ -3,11 +3,13 @@
 mod batch;
 mod id;
 mod job;
+mod jobs;
 mod mutants;
 mod report;
 
 pub use batch::{Batch, Outcome, Progress, run_batch};
 pub use id::{JobId, ReplayId, Set};
 pub use job::Job;
+pub use jobs::{case, jobs_of};
 pub use mutants::{Mutant, Verdict, run_mutants};
 pub use report::{FailureReport, MutantReport, OperationReport, Report};

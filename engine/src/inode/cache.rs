@@ -200,8 +200,10 @@ fn may_drop<M: Medium, H: Host>(store: &Store<M, H>, node: &Arc<Node<H>>) -> boo
         if state.dead {
             return false;
         }
-        if let Body::File(file) = &mut state.body {
-            file.journal.release_idle(store);
+        if let Body::File(file) = &mut state.body
+            && file.journal.release_idle(store).is_err()
+        {
+            return false;
         }
     }
     *life = Life::Unloaded;

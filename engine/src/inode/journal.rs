@@ -159,13 +159,36 @@ impl Journal {
 }
 
 impl Journal {
-    /// Frees the file's own journal page when nothing in it is wanted any more. Pages with
-    /// bytes that a recovery may still want stay: the log's JOURNAL records speak of them.
-    pub(crate) fn release_idle<M: Medium, H: Host>(&mut self, store: &Store<M, H>) {
-        let wanted = self.pending.iter().any(|piece| piece.journal_at / PAGE_BYTES == self.page);
-        if !wanted && self.page != 0 {
+    /// Frees the journal's pages in which nothing is wanted any more. Pages with bytes that a
+    /// recovery may still want stay: the log's JOURNAL records speak of them.
+    pub(crate) fn release_idle<M: Medium, H: Host>(&mut self, store: &Store<M, H>) -> Result<()> {
+        if self.page != 0 && !self.wants(self.page) {
             store.give(Run { page: self.page, pages: 1 });
             self.page = 0;
         }
+        let mut kept: Vec<Run> = Vec::new();
+        let pages = |run: &Run| run.page..run.page + run.pages;
+        for page in self.runs.iter().flat_map(pages).filter(|page| self.wants(*page)) {
+            match kept.last_mut().filter(|last| last.page + last.pages == page) {
+                Some(last) => last.pages += 1,
+                None => {
+                    kept.try_reserve(1)?;
+                    kept.push(Run { page, pages: 1 });
+                }
+            }
+        }
+        for page in self.runs.iter().flat_map(pages).filter(|page| !self.wants(*page)) {
+            store.give(Run { page, pages: 1 });
+        }
+        self.runs = kept;
+        Ok(())
+    }
+
+    /// Whether bytes in this page are pending.
+    fn wants(&self, page: u64) -> bool {
+        self.pending.iter().any(|piece| {
+            let last = piece.journal_at + piece.len - 1;
+            (piece.journal_at / PAGE_BYTES..=last / PAGE_BYTES).contains(&page)
+        })
     }
 }

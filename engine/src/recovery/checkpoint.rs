@@ -161,11 +161,12 @@ fn segment_room(run: &Run) -> u64 {
     run.pages * PAGE_BYTES - SEGMENT_HEADER_BYTES
 }
 
+/// Pages for the checkpoint, the reserve's included: they are free again after the next opening.
 fn take_runs<M: Medium, H: Host>(store: &Store<M, H>, bytes: u64) -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let pages = (bytes + SEGMENT_HEADER_BYTES).div_ceil(PAGE_BYTES);
     runs.try_reserve(1)?;
-    if let Ok(run) = store.take(pages, PageClass::Small) {
+    if let Ok(run) = store.space.take(store.lane(), pages, PageClass::Small) {
         runs.push(run);
         return Ok(runs);
     }
@@ -173,7 +174,7 @@ fn take_runs<M: Medium, H: Host>(store: &Store<M, H>, bytes: u64) -> Result<Vec<
     while left > 0 {
         let pages = (left + SEGMENT_HEADER_BYTES).div_ceil(PAGE_BYTES);
         runs.try_reserve(1)?;
-        match store.take_some(pages) {
+        match store.space.take_some(store.lane(), pages) {
             Ok(run) if (runs.len() as u64) < EXTENTS_SLACK => {
                 left = left.saturating_sub(segment_room(&run));
                 runs.push(run);

@@ -54,7 +54,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.bury_if_dead(&node);
             let Ok(mut state) = node.write(&self.store) else { continue };
             if let Body::File(file) = &mut state.body {
-                file.journal.release_idle(&self.store);
+                file.journal.release_idle(&self.store)?;
             }
         }
         Ok(())

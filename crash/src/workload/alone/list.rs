@@ -1,0 +1,15 @@
+//! All of them.
+
+use super::{data, lives, logs, names, renames, sizes};
+use crate::case::Case;
+
+/// Every operation and every shape of its arguments alone, each with a set-up that matters.
+pub fn seq1() -> Vec<Case> {
+    let mut cases = names::cases();
+    cases.extend(renames::cases());
+    cases.extend(data::cases());
+    cases.extend(sizes::cases());
+    cases.extend(lives::cases());
+    cases.extend(logs::cases());
+    cases
+}

@@ -1,0 +1,11 @@
+//! Every operation and every shape of its arguments, alone.
+
+mod data;
+mod list;
+mod lives;
+mod logs;
+mod names;
+mod renames;
+mod sizes;
+
+pub use list::seq1;

@@ -1,0 +1,18 @@
+//! What the explorer runs: [`seq1()`] every operation alone, [`seq2()`] every pair,
+//! [`two_threads`], [`scenarios`] where bugs have been, random ones, and those of others
+//! as text ([`parse_script`]).
+
+mod alone;
+mod build;
+mod hard;
+mod pairs;
+mod random;
+mod script;
+mod seq2;
+
+pub use alone::seq1;
+pub use hard::{case_of, scenarios};
+pub use pairs::two_threads;
+pub use random::random_case;
+pub use script::{ScriptError, parse_script, print_script};
+pub use seq2::{pair, pair_count, seq2, share};

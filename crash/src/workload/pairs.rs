@@ -1,0 +1,256 @@
+//! Two threads on the same things, or on neighbours.
+
+use crate::case::{Case, Geometry};
+use crate::workload::build::{ALL_LINES, lanes, operations, relaxed, repeated, roomy, small};
+
+/// What there is before, what one thread does, what the other does.
+type Both = (&'static str, &'static str, &'static str, &'static str);
+
+/// On names.
+const NAMES: [Both; 22] = [
+    ("create in one directory", "", "create /a", "create /b"),
+    ("create of one name", "", "create /a", "create /a"),
+    ("create in two directories", "mkdir /d; mkdir /e", "create /d/a", "create /e/a"),
+    ("mkdir in one directory", "", "mkdir /d; create /d/a", "mkdir /e; create /e/a"),
+    ("create and unlink of one name", "create /a", "unlink /a", "create /a"),
+    ("create and unlink in turn", "", "create /a; unlink /a", "create /a; unlink /a"),
+    ("unlink of two names", "create /a; create /b", "unlink /a", "unlink /b"),
+    ("unlink of one name", "create /a; append /a 5000", "unlink /a", "unlink /a"),
+    ("unlink of two links", "create /a; link /a /b", "unlink /a", "unlink /b"),
+    ("link and unlink", "create /a", "link /a /b", "unlink /a"),
+    ("link and link", "create /a; mkdir /d", "link /a /b", "link /a /d/b"),
+    ("create in a directory that goes", "mkdir /d", "create /d/a", "rmdir /d"),
+    (
+        "renames that cross",
+        "mkdir /d; mkdir /e; create /d/a; create /e/b",
+        "rename /d/a /e/a",
+        "rename /e/b /d/b",
+    ),
+    ("renames to one name", "create /a; create /b", "rename /a /c", "rename /b /c"),
+    ("renames there and back", "create /a; create /b", "rename /a /b", "rename /b /a"),
+    (
+        "renames of directories into each other",
+        "mkdir /d; mkdir /e",
+        "rename /d /e/d",
+        "rename /e /d/e",
+    ),
+    (
+        "exchange and exchange",
+        "create /a; create /b; create /c",
+        "rename /a /b exchange",
+        "rename /b /c exchange",
+    ),
+    (
+        "exchange across and unlink",
+        "mkdir /d; create /a; mkdir /d/s",
+        "rename /a /d/s exchange",
+        "unlink /a",
+    ),
+    ("rename over and unlink", "create /a; create /b; append /b 100", "rename /a /b", "unlink /b"),
+    (
+        "rename over and write of the target",
+        "create /a; create /b; append /b 100",
+        "rename /a /b",
+        "append /b 5000",
+    ),
+    ("rename over and link of the target", "create /a; create /b", "rename /a /b", "link /b /c"),
+    (
+        "rename of a directory and create in it",
+        "mkdir /d; mkdir /e",
+        "rename /d /e/d",
+        "create /d/a",
+    ),
+];
+
+/// On data and attributes.
+const DATA: [Both; 17] = [
+    ("append and append", "create /a", "append /a 100 1", "append /a 50 2"),
+    ("appends of pages", "create /a", "append /a 4096 1; append /a 10 3", "append /a 5000 2"),
+    (
+        "write and truncate",
+        "create /a; write /a 0 9000 1",
+        "write /a 4000 3000 2",
+        "truncate /a 4100",
+    ),
+    ("append and truncate", "create /a; write /a 0 5000 1", "append /a 4000 2", "truncate /a 0"),
+    ("write and extend", "create /a; write /a 0 100 1", "write /a 90 20 2", "truncate /a 6000"),
+    (
+        "overwrites of one page",
+        "create /a; write /a 0 4096 1",
+        "write /a 100 200 2",
+        "write /a 150 300 3",
+    ),
+    (
+        "overwrites of two pages",
+        "create /a; write /a 0 8192 1",
+        "write /a 100 200 2",
+        "write /a 5000 300 3",
+    ),
+    (
+        "overwrites again",
+        "create /a; write /a 0 4096 1; write /a 0 64 4",
+        "write /a 100 200 2",
+        "write /a 3 9 3; write /a 1 2 5",
+    ),
+    (
+        "overwrites of two files",
+        "create /a; create /b; write /a 0 4096 1; write /b 0 4096 2",
+        "write /a 7 70 3",
+        "write /b 8 80 4",
+    ),
+    (
+        "overwrite and punch",
+        "create /a; write /a 0 8192 1",
+        "write /a 100 5000 2",
+        "punch /a 0 6000",
+    ),
+    (
+        "overwrite and zero",
+        "create /a; write /a 0 8192 1; write /a 64 64 3",
+        "write /a 100 100 2",
+        "zero /a 50 100",
+    ),
+    (
+        "unlink and write of an open file",
+        "create /a; write /a 0 5000 1; open /a 0",
+        "unlink /a",
+        "write @0 4000 2000 2",
+    ),
+    (
+        "close and create",
+        "create /a; write /a 0 5000 1; open /a 0; unlink /a",
+        "close 0",
+        "create /b; append /b 5000 2",
+    ),
+    ("chmod and write", "create /a; write /a 0 5000 1", "chmod /a 0o600", "write /a 10 20 2"),
+    ("chmod and unlink", "create /a", "chmod /a 0o600", "unlink /a"),
+    ("chown of a directory and create in it", "mkdir /d", "chown /d 4 5", "create /d/a"),
+    ("fsync and append", "create /a; append /a 100", "fsync /a", "append /a 100 2"),
+];
+
+/// Beside background work, and where what one frees the other takes.
+const WORK: [Both; 9] = [
+    ("round and create", "create /a; create /b; unlink /a", "maintain", "create /c"),
+    (
+        "round and unlink",
+        "create /a; append /a 5000; create /b; unlink /b",
+        "maintain",
+        "unlink /a",
+    ),
+    (
+        "round and overwrite",
+        "create /a; write /a 0 8192 1; write /a 0 8192 2",
+        "maintain",
+        "write /a 0 8192 3",
+    ),
+    ("round and round", "create /a; append /a 5000; unlink /a", "maintain", "maintain"),
+    (
+        "round and rename over",
+        "create /a; create /b; append /b 5000; create /c; unlink /c",
+        "maintain",
+        "rename /a /b",
+    ),
+    (
+        "freed and taken",
+        "create /a; write /a 0 8192 1; create /b",
+        "truncate /a 0",
+        "append /b 8192 2",
+    ),
+    (
+        "unlinked and taken",
+        "create /a; write /a 0 8192 1; create /b",
+        "unlink /a",
+        "create /c; append /b 8192 2",
+    ),
+    (
+        "overwritten and taken",
+        "create /a; write /a 0 8192 1; create /b",
+        "write /a 0 8192 3",
+        "append /b 8192 2",
+    ),
+    (
+        "slots freed and taken",
+        "create /a; create /b; mkdir /d",
+        "unlink /a; unlink /b",
+        "create /d/x; create /d/y",
+    ),
+];
+
+/// Cases of two threads. One lane for both is the same but for a wait: every third has it.
+pub fn two_threads() -> Vec<Case> {
+    let texts = NAMES.iter().chain(&DATA).chain(&WORK).enumerate();
+    let of_tables = texts.map(|(index, text)| match index % 3 {
+        0 => both(text, "one lane", lanes(1)),
+        _ => both(text, "two lanes", lanes(2)),
+    });
+    let mut cases: Vec<Case> = of_tables.collect();
+    cases.extend(DATA[3..8].iter().map(|text| {
+        both(text, "relaxed", Geometry { lanes: 2, bytes: lanes(2).bytes, ..relaxed() })
+    }));
+    cases.extend(growth());
+    cases.extend(full());
+    cases
+}
+
+fn both(text: &(&str, &str, &str, &str), way: &str, geometry: Geometry) -> Case {
+    let (name, before, ops, beside) = text;
+    Case {
+        name: format!("two threads: {name}, {way}"),
+        geometry,
+        before: operations(before),
+        ops: operations(ops),
+        beside: operations(beside),
+    }
+}
+
+/// A case's name, pool, set-up, and the two lists.
+type OnPool<'a> = (&'a str, &'a Geometry, &'a str, &'a str, &'a str);
+
+fn on_pool((name, pool, before, ops, beside): &OnPool<'_>, way: &str) -> Case {
+    both(&(name, before, ops, beside), way, (*pool).clone())
+}
+
+/// Tables, logs and collections that both bring about.
+fn growth() -> Vec<Case> {
+    let two = lanes(2);
+    let long = Geometry { log_lines: ALL_LINES, lanes: 2, bytes: two.bytes, ..roomy() };
+    let tables = format!("mkdir /d; {}", repeated(12, "create /f#"));
+    let log = format!("create /k; mkdir /d; {}", repeated(9, "link /k /d/l#"));
+    let churn = format!("create /k; {}", repeated(24, "write /k 0 4096 #"));
+    let names = format!("create /k; mkdir /d; {}", repeated(12, "link /k /d/l; unlink /d/l"));
+    let three = "create /x1; create /x2; create /x3";
+    let three_below = "create /d/y1; create /d/y2; create /d/y3";
+    let links = "link /k /d/x1; link /k /d/x2";
+    let link_goes = "link /k /d/x; unlink /d/x";
+    let writes = "write /k 0 4096 91; write /k 0 4096 92";
+    let all: [OnPool<'_>; 8] = [
+        ("tables grow", &two, &tables, three, three_below),
+        ("one piece fills, one empties", &two, &tables, three, "unlink /f1; unlink /f3; maintain"),
+        ("a log rolls over", &two, &log, links, "unlink /d/l1; link /k /d/y1"),
+        ("long names in one log", &long, &log, "create /d/%=0.255", "create /d/%=1.200"),
+        ("collection and append", &two, &churn, writes, "append /k 100"),
+        ("collection and unlink", &two, &churn, "write /k 0 4096 91; chmod /k 1", "unlink /k"),
+        ("collection and create", &two, &names, link_goes, "create /d/y"),
+        ("collection and rename out", &two, &names, link_goes, "link /k /d/y; rename /d/y /y"),
+    ];
+    all.iter().map(|text| on_pool(text, "two lanes")).collect()
+}
+
+/// What the last pages go to.
+fn full() -> Vec<Case> {
+    let filled =
+        format!("create /a; write /a 0 8192 1; create /b; {}", repeated(16, "append /b 4096"));
+    let all = [
+        ("full: freed and taken", "truncate /b 4096", "append /a 8192 2"),
+        ("full: unlinked and taken", "unlink /b", "create /c; append /c 8192 2"),
+        ("full: both take the last", "append /a 4096 3", "create /c; append /c 4096 2"),
+        ("full: round and taken", "unlink /b; maintain", "write /a 0 8192 2"),
+    ];
+    let mut cases = Vec::new();
+    for (way, pool) in [("one lane", small()), ("two lanes", lanes(2))] {
+        let pool = Geometry { bytes: 72 << 10, ..pool };
+        let texts = all.map(|(name, ops, beside)| (name, &pool, filled.as_str(), ops, beside));
+        cases.extend(texts.iter().map(|text| on_pool(text, way)));
+    }
+    cases
+}

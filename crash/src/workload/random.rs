@@ -1,0 +1,63 @@
+//! Random cases, by number.
+
+use lode_engine::PageClass;
+use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::op::{Op, Path};
+use lode_testkit::rng::Rng;
+
+use crate::case::{Case, Geometry};
+use crate::workload::build::{ALL_LINES, FEW_LINES, HUGE_POOL};
+
+/// Keeps the numbers of cases apart from other seeds.
+const SALT: u64 = 0x00C0_FFEE;
+
+/// The random case with this number: a short sequence, and where it runs.
+pub fn random_case(number: u64) -> Case {
+    let mut rng = Rng::new(number ^ SALT);
+    let geometry = geometry(&mut rng);
+    let shape = shape(&mut rng, &geometry);
+    let mut generator = Generator::new(number, shape);
+    let quiet = rng.pick(&[0, 5, 20, 60, 200]);
+    let mut before = generator.take(quiet);
+    let count = 2 + rng.below(11) as usize;
+    let mut ops = generator.take(count);
+    if geometry.lanes > 1 && rng.once_in(4) {
+        other_cpus(&mut rng, &mut before, &mut ops);
+    }
+    let name = format!("random {number}");
+    Case { name, geometry, before, ops, beside: Vec::new() }
+}
+
+fn geometry(rng: &mut Rng) -> Geometry {
+    let huge = rng.once_in(8);
+    Geometry {
+        bytes: if huge { HUGE_POOL } else { rng.pick(&[128, 192, 256, 512, 1024, 2048]) << 10 },
+        lanes: rng.pick(&[1, 1, 2, 2, 4]),
+        log_lines: rng.pick(&[FEW_LINES, FEW_LINES, ALL_LINES]),
+        class: if huge { PageClass::Huge } else { PageClass::Small },
+        relaxed: rng.once_in(6),
+        atime: rng.once_in(8),
+    }
+}
+
+fn shape(rng: &mut Rng, geometry: &Geometry) -> Shape {
+    Shape {
+        below: Path::root(),
+        names: rng.pick(&[2, 4, 8]),
+        odd_names: geometry.log_lines == ALL_LINES,
+        depth: rng.pick(&[1, 2, 3]),
+        offset_max: rng.pick(&[200, 5000, 20_000]),
+        len_max: rng.pick(&[20, 600, 5000, 9000]),
+        sparse: rng.once_in(3),
+        slots: 2,
+        remount_every: rng.pick(&[0, 10, 30]),
+        maintain_every: rng.pick(&[6, 12, 40]),
+        privileged: true,
+    }
+}
+
+/// The host has another number of CPUs in a later session.
+fn other_cpus(rng: &mut Rng, before: &mut Vec<Op>, ops: &mut Vec<Op>) {
+    before.push(Op::Cpus(rng.pick(&[1, 2, 3, 4])));
+    ops.insert(0, if rng.once_in(2) { Op::Remount } else { Op::Crash });
+}

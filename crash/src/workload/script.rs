@@ -1,0 +1,317 @@
+//! Cases as text that anybody can write.
+//!
+//! ```text
+//! # two files that change places
+//! name  exchange under pressure
+//! pool 256K lanes 2 log-lines 4 relaxed
+//! before:
+//!     create /a
+//!     write /a 0 5000
+//!     create /b
+//! ops:
+//!     rename /a /b exchange
+//! beside:
+//!     append /b 100
+//! ```
+//!
+//! `before:` is done without a crash, `ops:` is cut off everywhere, `beside:` is done by a
+//! second thread at the same time. All but one operation under `ops:` can be left out; lines
+//! before the first of these headings are `ops:`, too. `pool` takes a size and `lanes N`,
+//! `log-lines N`, `huge`, `giant`, `relaxed`, `atime`, in any order. What begins with `#` is
+//! a comment. The operations are those of [`lode_testkit::parse`]; docs/crash-scripts.md has
+//! an example of each.
+
+use std::fmt::{self, Write as _};
+
+use lode_engine::PageClass;
+use lode_testkit::op::Op;
+use lode_testkit::parse::number;
+
+use crate::case::{Case, Geometry};
+
+/// The name of a case whose script gives none.
+const NAME: &str = "script";
+/// Bytes of the smallest pool there is.
+const POOL_MIN: u64 = 64 << 10;
+/// Bytes of the largest pool that is worth a try.
+const POOL_MAX: u64 = 1 << 30;
+const LANES_MAX: u64 = 256;
+const LOG_LINES_MIN: u64 = 4;
+const LOG_LINES_MAX: u64 = 63;
+
+/// Why a script is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScriptError {
+    /// The line it is about, from 1.
+    pub line: usize,
+    /// What is wrong there, and what to do.
+    pub what: String,
+}
+
+impl fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for ScriptError {}
+
+/// Which list the operations of a line go to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    /// No heading was seen.
+    Top,
+    Before,
+    Ops,
+    Beside,
+}
+
+/// A case from its text.
+pub fn parse_script(text: &str) -> Result<Case, ScriptError> {
+    let mut case = Case {
+        name: NAME.to_owned(),
+        geometry: Geometry::default(),
+        before: Vec::new(),
+        ops: Vec::new(),
+        beside: Vec::new(),
+    };
+    let mut section = Section::Top;
+    let mut last = 1;
+    for (index, line) in text.lines().enumerate() {
+        last = index + 1;
+        let line = without_comment(line);
+        if !line.is_empty() {
+            let read = read_line(&mut case, &mut section, line);
+            read.map_err(|what| ScriptError { line: index + 1, what })?;
+        }
+    }
+    if case.ops.is_empty() {
+        let what = "there is nothing to cut off: write operations under a line `ops:`".to_owned();
+        return Err(ScriptError { line: last, what });
+    }
+    Ok(case)
+}
+
+fn without_comment(line: &str) -> &str {
+    let begins =
+        |&(at, _): &(usize, &str)| line[..at].chars().next_back().is_none_or(char::is_whitespace);
+    let comment = line.match_indices('#').find(begins);
+    line[..comment.map_or(line.len(), |(at, _)| at)].trim()
+}
+
+fn read_line(case: &mut Case, section: &mut Section, line: &str) -> Result<(), String> {
+    let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match (first, rest.trim()) {
+        ("before:", "") => *section = Section::Before,
+        ("ops:", "") => *section = Section::Ops,
+        ("beside:", "") => *section = Section::Beside,
+        ("before:" | "ops:" | "beside:", _) => {
+            return Err(format!("{first} stands alone: write the operation in the next line"));
+        }
+        ("name" | "pool", _) if *section != Section::Top => {
+            return Err(format!("`{first}` comes first: move it above the first heading"));
+        }
+        ("name", "") => return Err("a name is missing: name WORDS".to_owned()),
+        ("name", name) => case.name = name.to_owned(),
+        ("pool", words) => case.geometry = geometry(words)?,
+        _ => operations(case, *section).push(operation(line)?),
+    }
+    Ok(())
+}
+
+fn operations(case: &mut Case, section: Section) -> &mut Vec<Op> {
+    match section {
+        Section::Before => &mut case.before,
+        Section::Top | Section::Ops => &mut case.ops,
+        Section::Beside => &mut case.beside,
+    }
+}
+
+fn operation(line: &str) -> Result<Op, String> {
+    line.parse::<Op>().map_err(|why| {
+        let verb = line.split_whitespace().next().unwrap_or_default();
+        match form_of(verb) {
+            Some(form) => format!("{why}; the form is: {form}"),
+            None => format!("{why}; known are: {}", verbs()),
+        }
+    })
+}
+
+fn geometry(words: &str) -> Result<Geometry, String> {
+    let mut geometry = Geometry::default();
+    let mut words = words.split_whitespace();
+    while let Some(word) = words.next() {
+        let mut value = |low, high| {
+            let text = words.next().ok_or_else(|| format!("{word} needs a number behind it"))?;
+            within(word, number(text)?, low, high)
+        };
+        match word {
+            "lanes" => geometry.lanes = value(1, LANES_MAX)? as u32,
+            "log-lines" => geometry.log_lines = value(LOG_LINES_MIN, LOG_LINES_MAX)? as u8,
+            "huge" => geometry.class = PageClass::Huge,
+            "giant" => geometry.class = PageClass::Giant,
+            "relaxed" => geometry.relaxed = true,
+            "atime" => geometry.atime = true,
+            size if size.starts_with(|first: char| first.is_ascii_digit()) => {
+                geometry.bytes = within("the pool's size", number(size)?, POOL_MIN, POOL_MAX)?;
+            }
+            other => {
+                return Err(format!(
+                    "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
+                     giant, relaxed, atime"
+                ));
+            }
+        }
+    }
+    Ok(geometry)
+}
+
+fn within(what: &str, value: u64, low: u64, high: u64) -> Result<u64, String> {
+    if (low..=high).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("{what} is {value}: it must be {} to {}", size(low), size(high)))
+}
+
+/// The text of a case: [`parse_script`] makes the same of it.
+pub fn print_script(case: &Case) -> String {
+    let mut text = format!("name {}\npool {}\n", case.name, pool(&case.geometry));
+    let sections = [("before:", &case.before), ("ops:", &case.ops), ("beside:", &case.beside)];
+    for (heading, ops) in sections {
+        if !ops.is_empty() {
+            let _ = writeln!(text, "{heading}");
+            for op in ops {
+                let _ = writeln!(text, "    {op}");
+            }
+        }
+    }
+    text
+}
+
+fn pool(geometry: &Geometry) -> String {
+    let Geometry { bytes, lanes, log_lines, class, relaxed, atime } = geometry;
+    let mut text = format!("{} lanes {lanes} log-lines {log_lines}", size(*bytes));
+    text.push_str(match class {
+        PageClass::Small => "",
+        PageClass::Huge => " huge",
+        PageClass::Giant => " giant",
+    });
+    text.push_str(if *relaxed { " relaxed" } else { "" });
+    text.push_str(if *atime { " atime" } else { "" });
+    text
+}
+
+/// A number with the largest unit that divides it.
+fn size(bytes: u64) -> String {
+    match [("G", 30), ("M", 20), ("K", 10)]
+        .iter()
+        .find(|(_, shift)| bytes.is_multiple_of(1 << shift))
+    {
+        Some((unit, shift)) if bytes > 0 => format!("{}{unit}", bytes >> shift),
+        _ => bytes.to_string(),
+    }
+}
+
+/// Every verb and its form.
+const FORMS: &[&str] = &[
+    "create PATH [MODE [DEVICE]]",
+    "mkdir PATH [PERMISSIONS]",
+    "mknod PATH fifo|socket, or: mknod PATH char|block MAJOR MINOR",
+    "symlink PATH TARGET",
+    "link PATH-OR-SLOT NEW-PATH",
+    "unlink PATH",
+    "rmdir PATH",
+    "rename PATH NEW-PATH [replace|noreplace|exchange]",
+    "write PATH-OR-SLOT OFFSET LENGTH [FILL]",
+    "append PATH-OR-SLOT LENGTH [FILL]",
+    "truncate PATH-OR-SLOT SIZE",
+    "allocate PATH-OR-SLOT OFFSET LENGTH",
+    "punch PATH-OR-SLOT OFFSET LENGTH",
+    "zero PATH-OR-SLOT OFFSET LENGTH",
+    "fallocate PATH-OR-SLOT allocate|allocate-keep|punch|zero|zero-keep OFFSET LENGTH",
+    "chmod PATH-OR-SLOT PERMISSIONS",
+    "chown PATH-OR-SLOT UID GID",
+    "setattr PATH-OR-SLOT [mode=N] [uid=N] [gid=N] [size=N] [atime=N] [mtime=N]",
+    "open PATH SLOT-NUMBER",
+    "close SLOT-NUMBER",
+    "fsync PATH-OR-SLOT",
+    "read PATH-OR-SLOT OFFSET LENGTH",
+    "stat PATH-OR-SLOT",
+    "readlink PATH",
+    "list PATH",
+    "maintain",
+    "remount",
+    "crash",
+    "cpus NUMBER",
+];
+
+fn form_of(verb: &str) -> Option<&'static str> {
+    FORMS.iter().find(|form| form.split(' ').next() == Some(verb)).copied()
+}
+
+fn verbs() -> String {
+    let verbs: Vec<_> = FORMS.iter().filter_map(|form| form.split(' ').next()).collect();
+    verbs.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        parse_script(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_script_is_read() {
+        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed # why\n\nbefore:\n\
+                    create /a\nops:\n write /a 1K 5 # x\nbeside:\nunlink /a\n";
+        let case = parse_script(text).unwrap();
+        assert_eq!(case.name, "a b");
+        let geometry = Geometry {
+            bytes: 128 << 10,
+            lanes: 2,
+            log_lines: 4,
+            relaxed: true,
+            ..Geometry::default()
+        };
+        assert_eq!(case.geometry, geometry);
+        let texts = |ops: &[Op]| ops.iter().map(Op::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(&case.before), ["create /a 33188 0"]);
+        assert_eq!(texts(&case.ops), ["write /a 1024 5 1"]);
+        assert_eq!(texts(&case.beside), ["unlink /a"]);
+        assert_eq!(parse_script(&print_script(&case)), Ok(case));
+    }
+
+    #[test]
+    fn a_bare_list_of_operations_is_a_script() {
+        let case = parse_script("create /a\nunlink /a").unwrap();
+        assert_eq!((case.ops.len(), case.geometry), (2, Geometry::default()));
+    }
+
+    #[test]
+    fn errors_say_the_line_and_what_to_do() {
+        assert_eq!(
+            wrong("before:\ncreate /a\n"),
+            "line 2: there is nothing to cut off: write operations under a line `ops:`"
+        );
+        assert_eq!(
+            wrong("ops:\nwrite /a 0\n"),
+            "line 2: a word is missing; the form is: write PATH-OR-SLOT OFFSET LENGTH [FILL]"
+        );
+        assert!(
+            wrong("\n\nfly /a").starts_with("line 3: unknown operation fly; known are: create")
+        );
+        assert!(wrong("pool 256K fast").starts_with("line 1: fast is nothing of a pool's"));
+        assert_eq!(wrong("pool lanes"), "line 1: lanes needs a number behind it");
+        assert_eq!(wrong("pool 1K"), "line 1: the pool's size is 1024: it must be 64K to 1G");
+        assert_eq!(
+            wrong("ops:\npool 1M"),
+            "line 2: `pool` comes first: move it above the first heading"
+        );
+        assert_eq!(
+            wrong("ops: create /a"),
+            "line 1: ops: stands alone: write the operation in the next line"
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! Random sequences, and how failing ones get short.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use lode_crash::case::Case;
+use lode_testkit::op::{Op, print};
+use support::sequences::holds_for_all;
+
+/// Fails where `second` comes behind `first`, anywhere in the sequence.
+fn never_behind(
+    case: &Case,
+    first: fn(&Op) -> bool,
+    second: fn(&Op) -> bool,
+) -> Result<(), String> {
+    let mut all = case.before.iter().chain(&case.ops);
+    match all.any(first) && all.any(second) {
+        true => Err("one behind the other".to_owned()),
+        false => Ok(()),
+    }
+}
+
+#[test]
+fn a_planted_failure_shrinks_to_the_two_operations_it_takes() {
+    for seed in 0..5 {
+        let property = |case: &Case| {
+            let rename = |op: &Op| matches!(op, Op::Rename { .. });
+            never_behind(case, rename, |op| matches!(op, Op::Unlink { .. }))
+        };
+        let broken = holds_for_all(seed, 200, property).unwrap_err();
+        let all = [broken.case.before, broken.case.ops].concat();
+        assert_eq!(all.len(), 2, "seed {seed}:\n{}", print(&all));
+        assert!(matches!(all[0], Op::Rename { .. }) && matches!(all[1], Op::Unlink { .. }));
+        assert_eq!(broken.why, "one behind the other");
+    }
+}
+
+#[test]
+fn arguments_shrink_too() {
+    let property = |case: &Case| {
+        let mut all = case.before.iter().chain(&case.ops);
+        let long = |op: &Op| matches!(op, Op::Write { data, .. } if data.len >= 100);
+        if all.any(long) { Err("a long write".to_owned()) } else { Ok(()) }
+    };
+    let broken = holds_for_all(1, 200, property).unwrap_err();
+    let [Op::Write { offset: 0, data, .. }] = &broken.case.ops[..] else {
+        panic!("not the simplest:\n{}", print(&broken.case.ops));
+    };
+    assert!(data.len == 100 && data.fill <= 1, "{data:?}");
+}
+
+#[test]
+fn what_holds_is_not_shrunk() {
+    assert!(holds_for_all(1, 50, |_| Ok(())).is_ok());
+}

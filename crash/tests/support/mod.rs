@@ -1,0 +1,3 @@
+//! What tests of the explorer share.
+
+pub mod sequences;
