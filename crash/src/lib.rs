@@ -8,4 +8,5 @@ pub mod images;
 mod judge;
 pub mod pages;
 pub mod scenarios;
+pub mod schedule;
 pub mod simulated;
