@@ -130,8 +130,8 @@ fn late(want: &EngineResult<Value>, have: &EngineResult<Value>) -> bool {
 /// Whether one of the serial orders explains what was seen.
 fn explain(serials: &[Serial], results: &[Results; 2], found: &Snapshot) -> Result<(), String> {
     let equal = |serial: &Serial| {
-        let pairs = serial.results.iter().flatten().zip(results.iter().flatten());
-        pairs.map(|(want, have)| same(want, have) || late(want, have)).all(|same| same)
+        let mut pairs = serial.results.iter().flatten().zip(results.iter().flatten());
+        pairs.all(|(want, have)| same(want, have) || late(want, have))
     };
     let mut why = format!("no order of the operations has the results {results:?}");
     for serial in serials.iter().filter(|serial| equal(serial)) {
