@@ -8,5 +8,6 @@ pub mod judge;
 pub mod region;
 pub mod run;
 pub mod scenarios;
+pub mod schedule;
 pub mod states;
 pub mod workload;

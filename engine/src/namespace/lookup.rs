@@ -37,7 +37,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 Err(error) => return Err(error),
             }
             // The name may mean another inode by now; if it does not, this is damage.
-            if let Some(again) = self.child(&node, name)?
+            if let Ok(Some(again)) = self.child(&node, name)
                 && again.entry == child.entry
                 && Arc::ptr_eq(&again.node, &child.node)
                 && let Ok(state) = again.node.read(&self.store)

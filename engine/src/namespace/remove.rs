@@ -128,7 +128,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Frees what a dead inode had: data at once, slot and log pages after a round.
     pub(crate) fn bury(&self, node: &Node<H>, state: State) {
         let store = &self.store;
-        self.nodes.remove(node.ino());
         if let Kind::File(file) = &state.body {
             for extent in file.extents.iter() {
                 store.give(Run { page: extent.page, pages: extent.pages });
@@ -139,6 +138,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             store.quarantine_pages(Run { page: page.page, pages: 1 });
         }
         node.slot.set_tail(0);
+        // Only now: who finds neither node nor tail knows that the inode is gone; who found the
+        // tail alone would load what is dead.
+        self.nodes.remove(node.ino());
         store.table.count_used(false);
         store.quarantine_slot(node.ino());
     }

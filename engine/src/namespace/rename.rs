@@ -63,10 +63,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         from.read(&self.store)?.directory()?;
         to.read(&self.store)?.directory()?;
         valid_name(name)?;
-        let moved = self.child(&from, name)?.ok_or(Error::NotFound)?;
+        let moved = self.settled_child(&from, name)?.ok_or(Error::NotFound)?;
         valid_name(to_name)?;
         // A directory that changes its parent: nobody else may, meanwhile.
-        let kinds = self.child(&to, to_name)?.map_or(0, |victim| victim.entry.kind);
+        let kinds = self.settled_child(&to, to_name)?.map_or(0, |victim| victim.entry.kind);
         let of_directory = |kind: u8| u32::from(kind) << 12 == mode::DIRECTORY;
         let reshapes = dir != to_dir && (of_directory(moved.entry.kind) || of_directory(kinds));
         let _still = reshapes.then(|| self.tree.lock());
@@ -90,6 +90,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     }
                     return Ok(());
                 }
+            }
+        }
+        Err(Error::NotFound)
+    }
+
+    /// A child by name; looks again while the name is changing.
+    fn settled_child(&self, dir: &Node<H>, name: &[u8]) -> Result<Option<Child<H>>> {
+        for _ in 0..TRIES {
+            match self.child(dir, name) {
+                Err(Error::Stale) => {}
+                result => return result,
             }
         }
         Err(Error::NotFound)

@@ -1,0 +1,77 @@
+//! A medium of plain memory whose stores and fences are switch points.
+
+use lode_crash::schedule::point;
+use lode_pmem::{Line, MediaError, Medium};
+use lode_testkit::Memory;
+
+/// Memory with switch points before each fence and, if wanted, each store and write-back.
+#[derive(Clone, Debug)]
+pub struct Pointed {
+    pub memory: Memory,
+    pub at_stores: bool,
+}
+
+impl Pointed {
+    #[track_caller]
+    fn store(&self) {
+        if self.at_stores {
+            point();
+        }
+    }
+}
+
+impl Medium for Pointed {
+    type Window = ();
+
+    fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    fn open(&self) {}
+
+    fn close(&self, _window: &mut ()) {}
+
+    fn load_word(&self, at: u64) -> Result<u64, MediaError> {
+        self.memory.load_word(at)
+    }
+
+    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
+        self.memory.load(at, into)
+    }
+
+    #[track_caller]
+    fn store_word(&self, window: &mut (), at: u64, value: u64) {
+        self.store();
+        self.memory.store_word(window, at, value);
+    }
+
+    #[track_caller]
+    fn store_bytes(&self, window: &mut (), at: u64, bytes: &[u8]) {
+        self.store();
+        self.memory.store_bytes(window, at, bytes);
+    }
+
+    #[track_caller]
+    fn store_line(&self, window: &mut (), at: u64, line: &Line) {
+        self.store();
+        self.memory.store_line(window, at, line);
+    }
+
+    #[track_caller]
+    fn stream_word(&self, window: &mut (), at: u64, value: u64) {
+        self.store();
+        self.memory.stream_word(window, at, value);
+    }
+
+    #[track_caller]
+    fn write_back(&self, at: u64) {
+        self.store();
+        self.memory.write_back(at);
+    }
+
+    #[track_caller]
+    fn fence(&self) -> Result<(), MediaError> {
+        point();
+        self.memory.fence()
+    }
+}
