@@ -32,14 +32,39 @@ fn run(what: &str, jobs: &[Job]) -> Outcome {
 
 #[test]
 fn hard_sequences_survive_a_cut_anywhere() {
-    for profile in Profile::ALL {
+    for profile in [Profile::Adr] {
         run(profile.name(), &jobs_of((Set::Hard, 0, 1), scenarios(), profile, 1));
     }
 }
 
 #[test]
 fn every_operation_alone_survives_a_cut_anywhere() {
-    for profile in Profile::ALL {
+    for profile in [Profile::Adr] {
         run(profile.name(), &jobs_of((Set::Seq1, 0, 1), seq1(), profile, 1));
     }
+}
+
+#[test]
+fn two_threads_survive_a_cut_anywhere() {
+    for profile in [Profile::Adr] {
+        run(
+            profile.name(),
+            &jobs_of((Set::Pairs, 0, 1), lode_crash::workload::two_threads(), profile, 1),
+        );
+    }
+}
+
+#[test]
+fn zz_mutants() {
+    use lode_crash::run::run_mutants;
+    let mut jobs =
+        jobs_of((Set::Pairs, 0, 1), lode_crash::workload::two_threads(), Profile::Adr, 1);
+    jobs.extend(jobs_of((Set::Hard, 0, 1), scenarios(), Profile::Adr, 1));
+    let outcome = run("both", &jobs);
+    let mutants: Vec<_> = outcome.tally.sites.iter().copied().collect();
+    let start = std::time::Instant::now();
+    for verdict in run_mutants(&mutants, &jobs, &outcome, &BATCH, &()) {
+        println!("{verdict}");
+    }
+    println!("{:?}", start.elapsed());
 }

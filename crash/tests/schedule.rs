@@ -212,7 +212,7 @@ fn the_same_schedule_gives_the_same_trace() {
 #[test]
 fn a_schedule_of_another_program_is_noticed() {
     let mut threads = Threads::new(2);
-    for text in ["0*3,1*70,0", "7"] {
+    for text in ["0x3.1x70.0", "7"] {
         let mut chooser = Chooser::replay(text.parse().unwrap());
         let outcome = threads.run(&mut chooser, twice(&Arc::new(()), two_points));
         assert!(outcome.diverged && outcome.failure().is_some(), "{text}");

@@ -16,39 +16,43 @@ use super::{CrashPath, CutReport, Failure, Leg, Limits, Setup, Tally};
 use crate::case::Case;
 use crate::judge::{Allowed, Expected, Look};
 use crate::region::{Pages, Point, Profile, Watch};
+use crate::schedule::Schedule;
 use crate::states::{Choice, Explored, Units, explore_point, units_of};
 
 /// What went wrong, and what is known of the way to it, the last cut first.
 pub(super) struct Wrong {
     what: String,
+    schedule: Option<Schedule>,
     legs: Vec<Leg>,
     cuts: Vec<CutReport>,
 }
 
 impl From<String> for Wrong {
     fn from(what: String) -> Self {
-        Self { what, legs: Vec::new(), cuts: Vec::new() }
+        Self { what, schedule: None, legs: Vec::new(), cuts: Vec::new() }
     }
 }
 
 /// Explores cases one way.
 pub struct Explorer<'a> {
-    setup: &'a Setup,
-    limits: Limits,
-    tally: Tally,
+    pub(super) setup: &'a Setup,
+    pub(super) limits: Limits,
+    pub(super) tally: Tally,
     /// Logs of the states that are being judged, from the outermost one.
     watches: Vec<Watch>,
-    /// Only this way is gone.
+    /// Only this way is gone: the legs that are left of it.
     only: Option<&'a [Leg]>,
+    /// Only this schedule is run.
+    pub(super) schedule: Option<&'a Schedule>,
 }
 
 /// A point of an operation, and where it is.
-struct Cut<'c> {
-    stage: Stage,
-    step: usize,
-    number: usize,
-    point: &'c Point,
-    place: String,
+pub(super) struct Cut<'c> {
+    pub(super) stage: Stage,
+    pub(super) step: usize,
+    pub(super) number: usize,
+    pub(super) point: &'c Point,
+    pub(super) place: String,
 }
 
 /// Explores a case.
@@ -59,6 +63,7 @@ pub fn explore(case: &Case, setup: &Setup, limits: &Limits) -> Result<Tally, Box
         tally: Tally::default(),
         watches: Vec::new(),
         only: None,
+        schedule: None,
     };
     let began = Instant::now();
     explorer.case(case).map_err(|wrong| wrong.failure(case))?;
@@ -70,15 +75,27 @@ pub fn explore(case: &Case, setup: &Setup, limits: &Limits) -> Result<Tally, Box
 pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Result<Tally, Box<Failure>> {
     let limits = Limits { inside_every: 1, then_every: 1, ..Limits::FULL };
     let (tally, watches) = (Tally::default(), Vec::new());
-    let mut explorer = Explorer { setup, limits, tally, watches, only: Some(&path.0) };
+    let mut explorer = Explorer {
+        setup,
+        limits,
+        tally,
+        watches,
+        only: Some(&path.legs),
+        schedule: path.schedule.as_ref(),
+    };
     explorer.case(case).map(|()| explorer.tally).map_err(|wrong| wrong.failure(case))
 }
 
 impl Wrong {
+    /// Says how two threads took turns.
+    pub(super) fn in_schedule(self, schedule: Schedule) -> Self {
+        Self { schedule: Some(schedule), ..self }
+    }
+
     fn failure(mut self, case: &Case) -> Box<Failure> {
         self.legs.reverse();
         self.cuts.reverse();
-        let path = CrashPath(self.legs);
+        let path = CrashPath { schedule: self.schedule, legs: self.legs };
         Box::new(Failure { what: self.what, path, cuts: self.cuts, case: case.clone() })
     }
 }
@@ -89,21 +106,23 @@ impl Explorer<'_> {
         for (step, op) in case.before.iter().enumerate() {
             run.step(step, op).map_err(|what| format!("before: {what}"))?;
         }
+        if !case.beside.is_empty() {
+            return self.threads(case, run);
+        }
         let first = case.before.len();
         for (step, op) in case.ops.iter().chain([&Op::Remount]).enumerate() {
             let before = self.tally.total();
             self.operation(&mut run, Stage::Operation, (step, first + step), op, &case.ops)?;
-            self.credit(op, before);
+            self.credit(op.to_string().split(' ').next().unwrap_or_default(), before);
         }
         self.tally.no_space += run.no_space;
         Ok(())
     }
 
     /// What was looked at since `before` was looked at for this operation.
-    fn credit(&mut self, op: &Op, before: (u64, Explored)) {
+    pub(super) fn credit(&mut self, kind: &str, before: (u64, Explored)) {
         let (points, states) = self.tally.total();
-        let kind = op.to_string().split(' ').next().unwrap_or_default().to_owned();
-        let row = self.tally.by_operation.entry(kind).or_default();
+        let row = self.tally.by_operation.entry(kind.to_owned()).or_default();
         row.0 += points - before.0;
         row.1.states += states.states - before.1.states;
         row.1.judged += states.judged - before.1.judged;
@@ -151,7 +170,12 @@ impl Explorer<'_> {
     }
 
     /// The states of a point.
-    fn point(&mut self, cut: &Cut<'_>, allowed: &[Allowed<'_>], next: &[Op]) -> Result<(), Wrong> {
+    pub(super) fn point(
+        &mut self,
+        cut: &Cut<'_>,
+        allowed: &[Allowed<'_>],
+        next: &[Op],
+    ) -> Result<(), Wrong> {
         let profile = self.setup.rules.profile;
         let units = units_of(cut.point, profile);
         let limits = self.limits;

@@ -8,6 +8,8 @@ mod run;
 mod setup;
 mod shrink;
 mod tally;
+mod threads;
+mod walked;
 
 pub use cuts::{Explorer, explore, replay};
 pub use failure::{CutReport, Failure, StoreReport};

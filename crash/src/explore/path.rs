@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::schedule::Schedule;
 use crate::states::Choice;
 
 /// One power failure.
@@ -31,7 +32,12 @@ pub enum Stage {
 
 /// Power failures, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct CrashPath(pub Vec<Leg>);
+pub struct CrashPath {
+    /// How two threads took turns.
+    pub schedule: Option<Schedule>,
+    /// The power failures.
+    pub legs: Vec<Leg>,
+}
 
 const STAGES: [(Stage, char); 3] =
     [(Stage::Operation, 's'), (Stage::Recovery, 'r'), (Stage::After, 'a')];
@@ -39,10 +45,13 @@ const STAGES: [(Stage, char); 3] =
 impl fmt::Display for CrashPath {
     /// `s2p1c1x3.0` (operation 2, point 1, choice 1x3.0), legs between colons.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, leg) in self.0.iter().enumerate() {
+        if let Some(schedule) = &self.schedule {
+            write!(f, "t{schedule}")?;
+        }
+        for (number, leg) in self.legs.iter().enumerate() {
             let letter = STAGES.iter().find(|(stage, _)| *stage == leg.stage);
             let letter = letter.map_or('?', |(_, letter)| *letter);
-            let colon = if number > 0 { ":" } else { "" };
+            let colon = if number > 0 || self.schedule.is_some() { ":" } else { "" };
             write!(f, "{colon}{letter}{}p{}c{}", leg.step, leg.point, leg.choice)?;
         }
         Ok(())
@@ -53,7 +62,18 @@ impl FromStr for CrashPath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.split(':').map(leg_of).collect::<Result<_, _>>().map(Self)
+        let (schedule, legs) = match text.strip_prefix('t') {
+            Some(rest) => {
+                let (schedule, legs) = rest.split_once(':').unwrap_or((rest, ""));
+                (Some(schedule.parse()?), legs)
+            }
+            None => (None, text),
+        };
+        if schedule.is_some() && legs.is_empty() {
+            return Ok(Self { schedule, legs: Vec::new() });
+        }
+        let legs = legs.split(':').map(leg_of).collect::<Result<_, _>>()?;
+        Ok(Self { schedule, legs })
     }
 }
 
@@ -82,12 +102,18 @@ mod tests {
             point,
             choice: Choice(choice.to_vec()),
         };
-        let path = CrashPath(vec![
+        let legs = vec![
             leg(Stage::Operation, 2, 1, &[1, 1, 0, 5]),
             leg(Stage::Recovery, 0, 3, &[0]),
             leg(Stage::After, 1, 0, &[2]),
-        ]);
+        ];
+        let path = CrashPath { schedule: None, legs };
         assert_eq!(path.to_string(), "s2p1c1x2.0.5:r0p3c0:a1p0c2");
+        assert_eq!(path.to_string().parse(), Ok(path.clone()));
+        let path = CrashPath { schedule: Some("0x3.1".parse().unwrap()), ..path };
+        assert_eq!(path.to_string(), "t0x3.1:s2p1c1x2.0.5:r0p3c0:a1p0c2");
+        assert_eq!(path.to_string().parse(), Ok(path.clone()));
+        let path = CrashPath { legs: Vec::new(), ..path };
         assert_eq!(path.to_string().parse(), Ok(path));
         for wrong in ["", "s", "s1p2", "x1p2c3", "s1p2c3:", "s-1p2c3"] {
             assert!(wrong.parse::<CrashPath>().is_err(), "{wrong}");

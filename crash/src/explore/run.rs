@@ -4,7 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lode_engine::{Error, Pool};
 use lode_model::Model;
-use lode_testkit::TestHost;
 use lode_testkit::execute::{Handles, Value, execute};
 use lode_testkit::op::Op;
 use lode_testkit::rng::Rng;
@@ -14,14 +13,15 @@ use lode_testkit::snapshot::snapshot;
 use super::{Setup, SimulatedPool};
 use crate::judge::Expected;
 use crate::region::{Pages, Profile, Simulated};
+use crate::schedule::SchedHost;
 use crate::states::units_of;
 
 /// A pool and its model.
 pub(super) struct Run<'s> {
     setup: &'s Setup,
-    host: TestHost,
+    host: SchedHost,
     pub(super) pool: SimulatedPool,
-    model: Model,
+    pub(super) model: Model,
     handles: Handles,
     model_handles: Handles,
     rng: Rng,
@@ -56,7 +56,7 @@ impl<'s> Run<'s> {
         Self::over(setup, host, image, model.clone())
     }
 
-    fn over(setup: &'s Setup, host: TestHost, image: Pages, model: Model) -> Result<Self, String> {
+    fn over(setup: &'s Setup, host: SchedHost, image: Pages, model: Model) -> Result<Self, String> {
         let medium = Simulated::new(image, setup.rules);
         let pool = Pool::open(medium, host.clone(), &setup.options())
             .map_err(|error| format!("open: {error:?}"))?;

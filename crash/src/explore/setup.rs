@@ -6,10 +6,11 @@ use lode_testkit::snapshot::Times;
 
 use crate::case::Geometry;
 use crate::region::{Rules, Simulated};
+use crate::schedule::SchedHost;
 use crate::states::Budget;
 
 /// A pool on a simulated medium.
-pub type SimulatedPool = Pool<Simulated, TestHost>;
+pub type SimulatedPool = Pool<Simulated, SchedHost>;
 
 /// What a case runs on.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Limits {
     pub then: Budget,
     /// After one state in so many, operations go on, and the power fails again; 0 for none.
     pub then_every: u64,
+    /// Schedules of two threads, at most, of those with two preemptions at most.
+    pub schedules: u64,
 }
 
 impl Limits {
@@ -45,6 +48,7 @@ impl Limits {
         inside_every: 8,
         then: Budget { whole: 5, torn: 1 },
         then_every: 24,
+        schedules: 60,
     };
     /// For runs that are to miss nothing.
     pub const FULL: Limits = Limits {
@@ -53,6 +57,7 @@ impl Limits {
         inside_every: 1,
         then: Budget { whole: 12, torn: 4 },
         then_every: 8,
+        schedules: 4000,
     };
 }
 
@@ -75,8 +80,9 @@ impl Setup {
     }
 
     /// A host; equal salts give equal random bits.
-    pub fn host(&self, salt: u64) -> TestHost {
-        TestHost::in_order(self.seed.wrapping_mul(1000) + salt, self.geometry.lanes as usize)
+    pub fn host(&self, salt: u64) -> SchedHost {
+        let seed = self.seed.wrapping_mul(1000) + salt;
+        SchedHost::from(TestHost::in_order(seed, self.geometry.lanes as usize))
     }
 
     /// The times that are compared.

@@ -1,5 +1,6 @@
 //! The bytes of a region, copied only where they change.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use lode_pmem::LINE_BYTES;
@@ -53,6 +54,19 @@ impl Pages {
         for (index, (to, new)) in target.iter_mut().zip(bytes).enumerate() {
             if mask >> index & 1 == 1 {
                 *to = *new;
+            }
+        }
+    }
+
+    /// Hashes the pages that are not those of `start`.
+    pub fn hash_changes(&self, start: &Pages, hasher: &mut impl Hasher) {
+        for (number, (one, two)) in self.pages.iter().zip(&start.pages).enumerate() {
+            let same = match (one, two) {
+                (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+                (one, two) => one.is_none() && two.is_none(),
+            };
+            if !same {
+                (number, one).hash(hasher);
             }
         }
     }

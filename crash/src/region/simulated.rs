@@ -102,7 +102,7 @@ impl Simulated {
         self.state.lock().recording = on;
     }
 
-    /// Notes how far the threads have come, for the points that follow.
+    /// Notes how many operations a thread has done, for the points that follow.
     pub fn set_progress(&self, thread: usize, done: usize) {
         self.state.lock().progress[thread] = done;
     }
@@ -297,6 +297,7 @@ impl Medium for Simulated {
 
     #[track_caller]
     fn fence(&self) -> Result<(), MediaError> {
+        crate::schedule::point();
         let site = Site::of_caller();
         let left_out = LeftOut::Fence(site);
         let mut state = self.state.lock();

@@ -77,7 +77,7 @@ impl fmt::Display for JobId {
 impl fmt::Display for ReplayId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.job)?;
-        if self.path.0.is_empty() { Ok(()) } else { write!(f, ":{}", self.path) }
+        if self.path == CrashPath::default() { Ok(()) } else { write!(f, ":{}", self.path) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Which thread went on at each switch point that left a choice, up to the last choice that
-/// was not the usual one. As text: run lengths, as in `0*3,1*7,0`; `-` if there are none.
+/// was not the usual one. As text: run lengths, as in `0x3.1x7.0`; `-` if there are none.
 ///
 /// The usual choice is the thread that runs already; where that one can't go on, the lowest
 /// that can.
@@ -61,10 +61,10 @@ impl fmt::Display for Schedule {
             return f.write_str("-");
         }
         for (index, (thread, times)) in self.runs.iter().enumerate() {
-            let comma = if index > 0 { "," } else { "" };
+            let dot = if index > 0 { "." } else { "" };
             match times {
-                1 => write!(f, "{comma}{thread}")?,
-                _ => write!(f, "{comma}{thread}*{times}")?,
+                1 => write!(f, "{dot}{thread}")?,
+                _ => write!(f, "{dot}{thread}x{times}")?,
             }
         }
         Ok(())
@@ -79,9 +79,9 @@ impl FromStr for Schedule {
         if text == "-" {
             return Ok(Self { runs });
         }
-        for part in text.split(',') {
-            let wrong = || format!("\"{part}\" is no choice; one looks like 1 or 1*7");
-            let (thread, times) = part.split_once('*').unwrap_or((part, "1"));
+        for part in text.split('.') {
+            let wrong = || format!("\"{part}\" is no choice; one looks like 1 or 1x7");
+            let (thread, times) = part.split_once('x').unwrap_or((part, "1"));
             let thread: u8 = thread.parse().map_err(|_| wrong())?;
             let times: u32 = times.parse().map_err(|_| wrong())?;
             let known = u32::from(thread) < u64::BITS;
@@ -107,13 +107,13 @@ mod tests {
         assert_eq!(schedule.to_string(), "-");
         assert_eq!("-".parse(), Ok(schedule.clone()));
         [0, 0, 0, 1, 1, 0].into_iter().for_each(|thread| schedule.push(thread));
-        assert_eq!(schedule.to_string(), "0*3,1*2,0");
-        assert_eq!("0*2,0,1*2,0".parse(), Ok(schedule.clone()));
+        assert_eq!(schedule.to_string(), "0x3.1x2.0");
+        assert_eq!("0x2.0.1x2.0".parse(), Ok(schedule.clone()));
         assert_eq!(schedule.len(), 6);
         let mut cursor = Cursor::default();
         let walked: Vec<u8> = std::iter::from_fn(|| schedule.next(&mut cursor)).collect();
         assert_eq!(walked, schedule.iter().collect::<Vec<_>>());
-        for wrong in ["", "0,", "x", "1*", "1*0", "64", "0*4294967295,0"] {
+        for wrong in ["", "0.", "x", "1x", "1x0", "64", "0x4294967295.0"] {
             assert!(wrong.parse::<Schedule>().is_err(), "{wrong}");
         }
     }

@@ -16,6 +16,9 @@ const SECTOR: u64 = 512;
 /// Versions of a unit that are told apart besides none and all; beyond it some are left out.
 const VERSIONS_MAX: usize = 30;
 
+/// Units of a point that are torn.
+const TORN_MAX: usize = 256;
+
 /// One content of a unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Content {
@@ -59,6 +62,8 @@ pub fn units_of(point: &Point, profile: Profile) -> Units {
     }
     let mut units = Vec::new();
     let mut steps = vec![None; point.pending.len()];
+    // Of very many units, not all are torn.
+    let torn_every = by_place.len().div_ceil(TORN_MAX).max(1);
     for (at, stores) in by_place {
         let mut unit = Building::new(point, at, bytes_each, stores);
         let states = unit.prefixes();
@@ -72,7 +77,7 @@ pub fn units_of(point: &Point, profile: Profile) -> Units {
         for (store, state) in unit.unit.stores.iter().zip(states) {
             steps[*store] = Some((units.len() as u16, state));
         }
-        if profile != Profile::File {
+        if profile != Profile::File && units.len() % torn_every == 0 {
             unit.torn(profile);
         }
         units.push(unit.unit);

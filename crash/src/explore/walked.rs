@@ -1,0 +1,163 @@
+//! Operations whose paths were walked before they begin, as a kernel holds the inodes that a
+//! program has opened or walked to: so that each operation is one call of the file system.
+
+use std::collections::BTreeMap;
+
+use lode_engine::{Attr, DirEntry, Fallocate, Ino, NewInode, RenameMode, Result, SetAttr};
+use lode_model::Loose;
+use lode_testkit::fs::Fs;
+use lode_testkit::op::{Op, Path, Target};
+
+/// Where names led to when they were walked: by directory and name.
+pub(super) type Known = BTreeMap<(Ino, Vec<u8>), Ino>;
+
+/// A file system in which some names lead to where they led when they were walked.
+pub(super) struct Walked<'f> {
+    fs: &'f dyn Fs,
+    known: &'f Known,
+}
+
+impl<'f> Walked<'f> {
+    pub(super) fn new(fs: &'f dyn Fs, known: &'f Known) -> Self {
+        Self { fs, known }
+    }
+}
+
+/// Walks every path that the operations walk, as far as it goes now, and holds what is found.
+pub(super) fn walk(fs: &dyn Fs, ops: &[Op]) -> Known {
+    let mut known = Known::new();
+    for (path, whole) in ops.iter().flat_map(paths_of) {
+        let end = if whole { path.0.len() } else { path.0.len().saturating_sub(1) };
+        let mut ino = fs.root();
+        for name in &path.0[..end] {
+            let Ok(child) = fs.lookup(ino, name) else { break };
+            if !known.contains_key(&(ino, name.clone())) && fs.acquire(child.ino).is_ok() {
+                known.insert((ino, name.clone()), child.ino);
+            }
+            ino = child.ino;
+        }
+    }
+    known
+}
+
+/// Ends what [`walk`] holds.
+pub(super) fn release(fs: &dyn Fs, known: &Known) {
+    known.values().for_each(|ino| fs.release(*ino));
+}
+
+/// The paths that an operation walks, and whether to the end (or to the directory of the name).
+fn paths_of(op: &Op) -> Vec<(&Path, bool)> {
+    match op {
+        Op::Create { path, .. }
+        | Op::Symlink { path, .. }
+        | Op::Unlink { path }
+        | Op::Rmdir { path } => vec![(path, false)],
+        Op::Rename { from, to, .. } => vec![(from, false), (to, false)],
+        Op::Link { from: Target::Path(from), to } => vec![(from, true), (to, false)],
+        Op::Link { to, .. } => vec![(to, false)],
+        Op::SetAttr { of: Target::Path(path), .. }
+        | Op::Write { to: Target::Path(path), .. }
+        | Op::Append { to: Target::Path(path), .. }
+        | Op::Read { from: Target::Path(path), .. }
+        | Op::Fallocate { of: Target::Path(path), .. }
+        | Op::Stat { of: Target::Path(path) }
+        | Op::Fsync { of: Target::Path(path) }
+        | Op::Readlink { path }
+        | Op::List { path }
+        | Op::Open { path, .. } => vec![(path, true)],
+        _ => Vec::new(),
+    }
+}
+
+impl Fs for Walked<'_> {
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+        match self.known.get(&(dir, name.to_vec())) {
+            Some(ino) => self.fs.getattr(*ino),
+            None => self.fs.lookup(dir, name),
+        }
+    }
+    fn root(&self) -> Ino {
+        self.fs.root()
+    }
+    fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.fs.getattr(ino)
+    }
+    fn setattr(&self, ino: Ino, changes: &SetAttr) -> Result<Attr> {
+        self.fs.setattr(ino, changes)
+    }
+    fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr> {
+        self.fs.create(dir, name, new)
+    }
+    fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], uid: u32, gid: u32) -> Result<Attr> {
+        self.fs.symlink(dir, name, target, uid, gid)
+    }
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.fs.readlink(ino)
+    }
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
+        self.fs.link(ino, dir, name)
+    }
+    fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.fs.unlink(dir, name)
+    }
+    fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.fs.rmdir(dir, name)
+    }
+    fn rename(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        to: Ino,
+        to_name: &[u8],
+        how: RenameMode,
+    ) -> Result<()> {
+        self.fs.rename(dir, name, to, to_name, how)
+    }
+    fn acquire(&self, ino: Ino) -> Result<()> {
+        self.fs.acquire(ino)
+    }
+    fn release(&self, ino: Ino) {
+        self.fs.release(ino);
+    }
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.fs.read(ino, offset, into)
+    }
+    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.fs.write(ino, offset, data)
+    }
+    fn append(&self, ino: Ino, data: &[u8]) -> Result<u64> {
+        self.fs.append(ino, data)
+    }
+    fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.fs.fallocate(ino, how, offset, len)
+    }
+    fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
+        self.fs.seek(ino, offset, data)
+    }
+    fn readdir(
+        &self,
+        dir: Ino,
+        from: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.fs.readdir(dir, from, each)
+    }
+    fn parent(&self, dir: Ino) -> Result<Ino> {
+        self.fs.parent(dir)
+    }
+    fn fsync(&self, ino: Ino) -> Result<()> {
+        self.fs.fsync(ino)
+    }
+    fn maintain(&self) -> Result<()> {
+        self.fs.maintain()
+    }
+    fn loose(&self, ino: Ino) -> Loose {
+        self.fs.loose(ino)
+    }
+    fn pages_free(&self) -> Option<u64> {
+        self.fs.pages_free()
+    }
+    fn inodes(&self) -> u64 {
+        self.fs.inodes()
+    }
+}
