@@ -159,13 +159,36 @@ impl Journal {
 }
 
 impl Journal {
-    /// Frees the file's own journal page when nothing in it is wanted any more. Pages with
-    /// bytes that a recovery may still want stay: the log's JOURNAL records speak of them.
+    /// Frees the journal's pages in which nothing is wanted any more. Pages with bytes that
+    /// a recovery may still want stay: the log's JOURNAL records speak of them.
     pub(crate) fn release_idle<M: Medium, H: Host>(&mut self, store: &Store<M, H>) {
-        let wanted = self.pending.iter().any(|piece| piece.journal_at / PAGE_BYTES == self.page);
-        if !wanted && self.page != 0 {
+        if self.page != 0 && !self.wants(self.page) {
             store.give(Run { page: self.page, pages: 1 });
             self.page = 0;
         }
+        let pages: u64 = self.runs.iter().map(|run| run.pages).sum();
+        let mut kept: Vec<Run> = Vec::new();
+        if kept.try_reserve(pages as usize).is_err() {
+            // They stay in use until the file is changed again, or recovered.
+            return;
+        }
+        for run in core::mem::take(&mut self.runs) {
+            for page in run.page..run.page + run.pages {
+                let one = Run { page, pages: 1 };
+                if self.wants(page) {
+                    kept.push(one);
+                } else {
+                    store.give(one);
+                }
+            }
+        }
+        self.runs = kept;
+    }
+
+    fn wants(&self, page: u64) -> bool {
+        self.pending.iter().any(|piece| {
+            let last = (piece.journal_at + piece.len - 1) / PAGE_BYTES;
+            (piece.journal_at / PAGE_BYTES..=last).contains(&page)
+        })
     }
 }
