@@ -1,6 +1,6 @@
 //! A file system that can be mounted again, and whose clock can be set.
 
-use lode_engine::{FormatOptions, OpenOptions, Pool};
+use lode_engine::{FormatOptions, Op, OpenOptions, Pool};
 use lode_model::Model;
 
 use crate::fs::{Fs, TestPool};
@@ -43,6 +43,8 @@ pub struct PoolSystem {
     host: TestHost,
     options: OpenOptions,
     pool: TestPool,
+    /// Fast and thorough collections of logs before the pool was last opened.
+    collected: [u64; 2],
 }
 
 impl PoolSystem {
@@ -61,12 +63,19 @@ impl PoolSystem {
             .map_err(|e| format!("{}: {e:?}", say("format")))?;
         let pool = Pool::open(memory.clone(), host.clone(), &options)
             .map_err(|e| format!("{}: {e:?}", say("open")))?;
-        Ok(Self { memory, host, options, pool })
+        Ok(Self { memory, host, options, pool, collected: [0; 2] })
     }
 
     /// The pool.
     pub fn pool(&self) -> &TestPool {
         &self.pool
+    }
+
+    /// Fast and thorough collections of logs so far.
+    pub fn collected(&self) -> [u64; 2] {
+        let done = self.pool.stats().ops;
+        let [fast, thorough] = self.collected;
+        [fast + done[Op::CollectFast as usize], thorough + done[Op::CollectThorough as usize]]
     }
 
     /// What the pool lies in.
@@ -98,6 +107,7 @@ impl System for PoolSystem {
         if clean {
             self.pool.close().map_err(|error| format!("close: {error:?}"))?;
         }
+        self.collected = self.collected();
         // A copy, so that what the old pool does when it is dropped can't help.
         self.memory = self.memory.copy();
         self.pool = Pool::open(self.memory.clone(), self.host.clone(), &self.options)

@@ -110,7 +110,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
-        let mut ordinals = Ordinals::new(&placed);
+        let mut ordinals = Ordinals::new(state, &placed);
         if retires {
             self.give_retired(state, placed.txid, ordinals.next(state))?;
         }
@@ -423,13 +423,13 @@ struct Ordinals {
 
 impl Ordinals {
     /// From the place of the first record.
-    fn new(first: &Placed) -> Self {
+    fn new(state: &State, first: &Placed) -> Self {
         let line = (first.at % PAGE_BYTES) / crate::layout::LINE;
         let left = if first.ordinal == crate::log::INLINE {
             let slot_line = (first.at % crate::layout::SLOT_BYTES) / crate::layout::LINE;
             crate::layout::INLINE_LINES + 1 - slot_line as u32
         } else {
-            crate::layout::PAGE_LINES + 1 - line as u32
+            state.log.page_lines() + 1 - line as u32
         };
         Self { ordinal: first.ordinal, left }
     }
@@ -443,7 +443,7 @@ impl Ordinals {
         if self.left == 0 {
             let next = state.log.pages.iter().find(|page| page.ordinal > self.ordinal);
             self.ordinal = next.map_or(self.ordinal, |page| page.ordinal);
-            self.left = crate::layout::PAGE_LINES;
+            self.left = state.log.page_lines();
         }
         self.left -= 1;
         self.ordinal

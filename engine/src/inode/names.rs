@@ -4,13 +4,13 @@ use lode_pmem::Medium;
 
 use super::state::State;
 use crate::index::{Entry, hash};
-use crate::layout::{Body, LINE, LogSeed, Parsed, text_lines};
+use crate::layout::{Body, Geometry, LINE, LogSeed, Parsed, text_lines};
 use crate::store::Store;
 use crate::{Error, Host, NAME_MAX, Result};
 
-/// Checks a name that came from outside.
-pub(crate) fn valid_name(name: &[u8]) -> Result<()> {
-    if name.len() > NAME_MAX {
+/// Checks a name that came from outside. Its record has to fit a log page.
+pub(crate) fn valid_name(geometry: &Geometry, name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX || text_lines(name.len()) > geometry.log_lines {
         return Err(Error::NameTooLong);
     }
     let reserved = name.is_empty() || name == b"." || name == b"..";

@@ -142,7 +142,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             return Ok(None);
         };
         let pages = core::mem::take(&mut state.log.pages);
-        state.log = Log::at_tail(self.ino, self.nonce, inline_dead, pages, tail);
+        state.log =
+            Log::at_tail(&self.store.geometry, (self.ino, self.nonce), inline_dead, pages, tail);
         self.check_journal(&state)?;
         Ok(Some(state))
     }
@@ -155,6 +156,9 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         };
         if self.state.is_some() {
             return Err(self.damage("second INODE record", found.at));
+        }
+        if text_lines(usize::from(text)) > self.store.geometry.log_lines {
+            return Err(self.damage("target of an impossible length", found.at));
         }
         let kind = u32::from(mode) & mode::TYPE;
         let word = u64::from_le_bytes(extra.first_chunk::<8>().copied().unwrap_or_default());
@@ -176,7 +180,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             ordinal: found.ordinal,
         };
         let pages = core::mem::take(&mut self.pages);
-        let log = Log::at_tail(self.ino, self.nonce, false, pages, tail);
+        let log = Log::at_tail(&self.store.geometry, (self.ino, self.nonce), false, pages, tail);
         let mut state = State::boxed(
             log,
             u32::from(mode),
@@ -241,7 +245,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         let Body::Add { time_ns, ino, kind, name_len, replaces, .. } = parsed.body else {
             return Ok(());
         };
-        if super::valid_name(&self.name).is_err() {
+        if super::valid_name(&self.store.geometry, &self.name).is_err() {
             return Err(self.damage("entry with an impossible name", at));
         }
         if !self.entries {

@@ -11,7 +11,7 @@ use lode_pmem::Medium;
 use super::append::{INLINE, Tail};
 use crate::layout::{
     Anchor, Body, DEATH_LINE, HEAD_AT, Header, INLINE_LINES, Identity, LINE, Link, LogHeader,
-    PAGE_LINES, Parsed, slot_at, stored_seal,
+    Parsed, slot_at, stored_seal,
 };
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, Result};
@@ -259,7 +259,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         self.anchor_at = link.page * PAGE_BYTES;
         self.tail = Tail {
             at: self.anchor_at + LINE,
-            left: PAGE_LINES,
+            left: self.store.geometry.log_lines,
             seed: self.store.seed.log(self.ino, self.nonce, link.page, header.nonce),
             last_seal: seal,
             ordinal: self.tail.ordinal + 1,
@@ -295,7 +295,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             }
             nonce = header.nonce;
             let seed = self.store.seed.log(self.ino, self.nonce, next.page, header.nonce);
-            let tail = Tail { at: at + LINE, left: PAGE_LINES, seed, last_seal: seal, ordinal: 0 };
+            let left = self.store.geometry.log_lines;
+            let tail = Tail { at: at + LINE, left, seed, last_seal: seal, ordinal: 0 };
             self.beyond_in_page(tail, each)?;
             let word = self.store.door.load_word(at + HEAD_AT)?;
             link = Link::parse(word, &self.store.seed, at + HEAD_AT).unwrap_or(None);
@@ -320,7 +321,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     /// or it was damaged. Its records tell their own tag, and hold for this inode's life only.
     fn beyond_in_ruin(&self, link: &Link, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         let mut at = link.page * PAGE_BYTES + LINE;
-        for _ in 0..PAGE_LINES {
+        for _ in 0..self.store.geometry.log_lines {
             let line = self.store.door.load_line(at)?;
             let tag = (stored_seal(&line) >> 32) as u32;
             let seed = self.store.seed.log_by_tag(self.ino, self.nonce, link.page, tag);

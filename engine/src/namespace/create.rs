@@ -71,7 +71,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let node = self.node(dir)?;
         let mut parent = node.write(&self.store)?;
         parent.directory()?;
-        valid_name(name)?;
+        valid_name(&self.store.geometry, name)?;
         self.may_enter(&parent, name)?;
         let slot = self.store.take_slot()?;
         let born = self.give_birth_in(&mut parent, &slot, name, birth);
@@ -134,7 +134,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let at = slot_at(ino);
         let identity = Identity { ino, nonce }.line(&store.seed, at, None);
         let seed = store.seed.log(ino, nonce, at / crate::PAGE_BYTES, 0);
-        let log = Log::new(ino, nonce, stored_seal(&identity), seed);
+        let log = Log::new(&store.geometry, (ino, nonce), stored_seal(&identity), seed);
         let (mut state, first) = self.newborn(log, birth);
         let own_lines = text_lines(birth_text(&state, birth).len()) + u32::from(data.is_some());
         let mut tx = store.begin(plan.lines + own_lines, LINE + plan.extra_bytes())?;
@@ -232,7 +232,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.before_operation()?;
         let (dir_node, node) = (self.node(dir)?, self.node(ino)?);
         dir_node.read(&self.store)?.directory()?;
-        valid_name(name)?;
+        valid_name(&self.store.geometry, name)?;
         if ino == dir {
             return Err(Error::IsDirectory);
         }

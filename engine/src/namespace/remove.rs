@@ -29,7 +29,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         match name {
             b"." => return Err(Error::Invalid),
             b".." => return Err(Error::NotEmpty),
-            _ => valid_name(name)?,
+            _ => valid_name(&self.store.geometry, name)?,
         }
         let child = self.with_child(&node, name, |parent, state, child| {
             match (&state.body, directory) {

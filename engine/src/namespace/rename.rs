@@ -62,9 +62,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (from, to) = (self.node(dir)?, self.node(to_dir)?);
         from.read(&self.store)?.directory()?;
         to.read(&self.store)?.directory()?;
-        valid_name(name)?;
+        valid_name(&self.store.geometry, name)?;
         let moved = self.child(&from, name)?.ok_or(Error::NotFound)?;
-        valid_name(to_name)?;
+        valid_name(&self.store.geometry, to_name)?;
         // A directory that changes its parent: nobody else may, meanwhile.
         let kinds = self.child(&to, to_name)?.map_or(0, |victim| victim.entry.kind);
         let of_directory = |kind: u8| u32::from(kind) << 12 == mode::DIRECTORY;

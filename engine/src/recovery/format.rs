@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
-    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, POOL_PAGES_LEAST,
-    PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
+    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, LOG_LINES_LEAST, LOG_LINES_MOST, Link,
+    LogHeader, POOL_PAGES_LEAST, PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid,
+    Watermark, put_seal,
 };
 use crate::{Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode};
 
@@ -45,7 +46,8 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Su
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
     }
     let label_fits = options.label.len() <= 64 && !options.label.contains(&0);
-    if options.lanes == 0 || options.lanes > 256 || !label_fits {
+    let lines_fit = (LOG_LINES_LEAST..=LOG_LINES_MOST).contains(&options.log_lines);
+    if options.lanes == 0 || options.lanes > 256 || !lines_fit || !label_fits {
         return Err(Error::Invalid);
     }
     let mut label = [0; 64];
@@ -75,6 +77,7 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Su
         protection: 0,
         page_class: options.page_class,
         piece_log2: part.ilog2().min(9) as u8,
+        log_lines: options.log_lines,
         root: 0,
         root_nonce: u64::from(FIRST_SESSION) << 32 | 1,
         created_ns: host.now_ns(),

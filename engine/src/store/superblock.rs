@@ -45,7 +45,7 @@ type Copy = core::result::Result<Box<Superblock>, Unusable>;
 fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
     match (first, second) {
         (Ok(a), Ok(b)) => {
-            if a.uuid != b.uuid || a.pages != b.pages || a.lanes != b.lanes {
+            if a.seed() != b.seed() || a.geometry() != b.geometry() {
                 return Err(Error::corrupt("the two superblocks belong to different pools", 0));
             }
             Ok((if b.update > a.update { b } else { a }, false))
