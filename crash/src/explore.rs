@@ -219,7 +219,13 @@ impl Setup {
     }
 
     pub(crate) fn host(&self, salt: u64) -> TestHost {
-        TestHost::with_cpus(self.seed.wrapping_mul(1000) + salt, self.lanes as usize)
+        let rule = match self.left_out {
+            Some(LeftOut::Rule(rule)) => Some(rule),
+            _ => None,
+        };
+        // The pool is recovered on a machine with fewer CPUs than it was used on.
+        let cpus = if salt == 7 { 1 } else { self.lanes as usize };
+        TestHost::with_cpus(self.seed.wrapping_mul(1000) + salt, cpus).leaving_out(rule)
     }
 
     pub(crate) fn medium(&self, pages: Pages) -> Simulated {

@@ -16,6 +16,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
+use lode_engine::Rule;
 use lode_pmem::{LINE_BYTES, Line, MediaError, Medium};
 use parking_lot::Mutex;
 
@@ -103,6 +104,8 @@ pub enum LeftOut {
     Fence(Site),
     /// Every write-back of a place in the code.
     WriteBack(Site),
+    /// A rule of the engine's.
+    Rule(Rule),
 }
 
 impl fmt::Display for LeftOut {
@@ -110,6 +113,7 @@ impl fmt::Display for LeftOut {
         match self {
             LeftOut::Fence(site) => write!(f, "without the fence of {site}"),
             LeftOut::WriteBack(site) => write!(f, "without the write-back of {site}"),
+            LeftOut::Rule(rule) => write!(f, "without the rule {}: {}", rule.name(), rule.what()),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::layout::Body;
 use crate::log::{Placed, Plan};
 use crate::space::Run;
 use crate::store::{Purpose, Tx};
-use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result};
+use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Journalled bytes that are retired at once instead of by the next change.
 const RETIRE_AT_ONCE: u64 = 64 * 1024;
@@ -73,9 +73,16 @@ impl<'a> Change<'a> {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
+    /// Whether all mapped bytes behind the size are known to be zero.
+    pub(crate) fn zero_behind(&self, state: &State) -> bool {
+        let unneeded = self.store.host.leaves_out(Rule::TailZeroed);
+        unneeded || state.file().is_ok_and(|file| file.zero_behind)
+    }
+
     /// The rules for a change of this file now.
     pub(crate) fn rules(&self, state: &State) -> Rules {
-        Rules { relaxed: self.options.relaxed, epoch: self.store.epoch(), size: state.size }
+        let relaxed = self.options.relaxed || self.store.host.leaves_out(Rule::JournalUsed);
+        Rules { relaxed, epoch: self.store.epoch(), size: state.size }
     }
 
     /// Makes a change durable, then visible. If it fails, nothing has changed.
@@ -101,12 +108,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let retires = change.has(Way::InPlace) && state.file()?.journal.is_pending();
         let needs_data_fence = retires
             || change.segments.iter().any(|segment| segment.way != Way::InPlace)
-            || change.new_size > state.size && !zero_behind(state);
+            || change.new_size > state.size && !self.zero_behind(state);
         if needs_data_fence {
             self.store.door.fence(self.store.counters())?;
         }
         let time_ns = self.now_ns();
         let mut tx = self.begin_plans(&[log_plan], 0)?;
+        tx.split(Rule::WriteInOne, 1);
+        tx.split(Rule::SizeInMap, log_plan.lines - 1);
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
@@ -160,7 +169,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let retires =
             change.has(Way::InPlace) && state.file().is_ok_and(|file| file.journal.is_pending());
         let data = change.fresh.len() + change.waiting.len();
-        let size_is_said = change.fresh.len() > 0 || change.unmap.is_some();
+        let in_map = !self.store.host.leaves_out(Rule::SizeInMap);
+        let size_is_said = in_map && (change.fresh.len() > 0 || change.unmap.is_some());
         let resized = !size_is_said && (data == 0 || change.new_size != state.size);
         let says_size = resized || change.class != state.class;
         data + usize::from(change.unmap.is_some()) + usize::from(says_size) + usize::from(retires)
@@ -169,7 +179,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn stream_all(&self, state: &State, change: &Change<'_>) -> Result<()> {
         let store = &self.store;
         state.file()?.journal.flush(store);
-        if change.new_size > state.size && !zero_behind(state) {
+        if change.new_size > state.size && !self.zero_behind(state) {
             let mut zeroed = state.size;
             for segment in change.segments.iter() {
                 self.zero_mapped(state, zeroed, segment.from)?;
@@ -262,7 +272,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> (Placed, bool) {
         let store = &self.store;
         let epoch = store.epoch();
-        let size = change.new_size;
+        let in_map = !store.host.leaves_out(Rule::SizeInMap);
+        let size = if in_map { change.new_size } else { state.size };
         let says_size = self.records_of(state, change)
             > change.fresh.len()
                 + change.waiting.len()
@@ -301,7 +312,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             placed(state.log.append(tx, store, &journal));
         }
         if says_size {
-            let record = Body::Size { epoch, class: change.class, truncate: false, size, time_ns };
+            let (class, size) = (change.class, change.new_size);
+            let record = Body::Size { epoch, class, truncate: false, size, time_ns };
             placed(state.log.append(tx, store, &record));
         }
         let none =
@@ -355,7 +367,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for run in change.journal_runs.iter() {
             journal.runs.push(*run);
         }
-        if change.journal_runs.len() == 0 && change.waiting.len() > 0 {
+        let alternate = !self.store.host.leaves_out(Rule::JournalHalves);
+        if alternate && change.journal_runs.len() == 0 && change.waiting.len() > 0 {
             journal.second_half = !journal.second_half;
         }
         Ok(())
@@ -408,11 +421,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         node.slot.set_tail(state.log.tail.last_seal);
         self.give_retired(state, txid, placed.ordinal)
     }
-}
-
-/// Whether all mapped bytes behind the size are known to be zero.
-fn zero_behind(state: &State) -> bool {
-    state.file().is_ok_and(|file| file.zero_behind)
 }
 
 /// The ordinals of a change's records, which follow each other in the log.

@@ -19,7 +19,7 @@ use crate::layout::{
 use crate::log::{Log, LogPage, Tail};
 use crate::space::Run;
 use crate::store::{Slot, Store, Tx};
-use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, mode};
+use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, Rule, mode};
 
 /// Records of the inode itself in a rewritten log, at most.
 const OWN_RECORDS: u64 = 4;
@@ -67,8 +67,12 @@ fn live_lines(state: &State) -> u64 {
 
 /// Fast collection: round, fence; unlink, fence; free (I13). Says whether it did anything.
 fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result<bool> {
-    let Some(at) = first_dead(log) else { return Ok(false) };
-    store.round()?;
+    let Some(at) = first_dead(log, store.host.leaves_out(Rule::TombstoneKept)) else {
+        return Ok(false);
+    };
+    if !store.host.leaves_out(Rule::RoundForFast) {
+        store.round()?;
+    }
     let (Some(dead), Some(next)) = (log.pages.get(at).copied(), log.pages.get(at + 1).copied())
     else {
         return Ok(false);
@@ -85,11 +89,11 @@ fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result
 
 /// The first page, not the last, without live records, that ended nothing which a page
 /// still there says (I14).
-fn first_dead(log: &Log) -> Option<usize> {
+fn first_dead(log: &Log, any: bool) -> Option<usize> {
     let mut before = if log.inline_dead { None } else { Some(crate::log::INLINE) };
     let last = log.pages.len() - 1;
     for (at, page) in log.pages.iter().enumerate().take(last) {
-        let ended_all = before.is_none_or(|before| before < page.ended_from);
+        let ended_all = any || before.is_none_or(|before| before < page.ended_from);
         if page.live == 0 && ended_all {
             return Some(at);
         }
@@ -135,7 +139,7 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
         self.tail = Tail {
             at: at + LINE,
             left: self.store.geometry.log_lines,
-            seed: self.store.seed.log(self.ino, self.nonce, page, nonce),
+            seed: self.store.log_seed(self.ino, self.nonce, page, nonce),
             last_seal: stored_seal(&line),
             ordinal,
         };
@@ -173,7 +177,9 @@ fn rewrite<M: Medium, H: Host>(
     let mut places = Vec::new();
     places.try_reserve_exact(live as usize)?;
     let spare = take_spare(store, wanted)?;
-    store.round()?;
+    if !store.host.leaves_out(Rule::RoundForThorough) {
+        store.round()?;
+    }
     let mut fresh = Fresh {
         store,
         ino: state.log.ino,

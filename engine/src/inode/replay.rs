@@ -12,7 +12,7 @@ use crate::index::{Entry, Extent, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
 use crate::log::{Found, Log, LogPage, Tail};
 use crate::store::Store;
-use crate::{Error, Host, Ino, NAME_MAX, PAGE_BYTES, PageClass, Result, mode};
+use crate::{Error, Host, Ino, NAME_MAX, PAGE_BYTES, PageClass, Result, Rule, mode};
 
 /// A replay that has come to some record.
 pub(crate) struct Replay<'s, M: Medium, H: Host> {
@@ -193,6 +193,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         match kind {
             mode::DIRECTORY => state.parent = word,
             mode::FILE => {
+                let unclipped = self.store.host.leaves_out(Rule::JournalClipped);
+                state.file_mut()?.journal.unclipped = unclipped;
                 let class = PageClass::from_number(word as u8);
                 state.class = class.ok_or(self.damage("unknown page class", found.at))?;
             }
@@ -294,6 +296,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     #[inline(never)]
     fn data(&mut self, found: &Found, header: Header) -> Result<()> {
         let geometry = self.store.geometry;
+        let retires = !self.store.host.leaves_out(Rule::JournalRetired);
         let at = found.at;
         let outside = self.damage("record of pages outside the pool", at);
         let state = self.state(at)?;
@@ -306,7 +309,9 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 if !geometry.holds(page, pages) {
                     return Err(outside);
                 }
-                state.retire(header.txid, ordinal);
+                if retires {
+                    state.retire(header.txid, ordinal);
+                }
                 let extent = Extent { file_page, page, pages, class, epoch, origin: ordinal };
                 state.map(extent, size, time_ns, none);
             }
@@ -327,13 +332,16 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 if !holds(journal_at) || !holds(home_at) {
                     return Err(outside);
                 }
-                state.retire(header.txid, ordinal);
+                if retires {
+                    state.retire(header.txid, ordinal);
+                }
                 state.journalled(ordinal, time_ns);
                 let piece = JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
                 let file = state.file_mut()?;
                 file.journal.reserve(1)?;
                 file.journal.note(header.txid, piece);
             }
+            Body::Retire { .. } if !retires => {}
             Body::Retire { .. } => state.retire(header.txid, ordinal),
             _ => return Err(self.damage("record out of place", at)),
         }

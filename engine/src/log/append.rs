@@ -228,7 +228,7 @@ impl Log {
         self.tail = Tail {
             at: at + LINE,
             left: self.page_lines,
-            seed: store.seed.log(self.ino, self.nonce, page, nonce),
+            seed: store.log_seed(self.ino, self.nonce, page, nonce),
             last_seal: crate::layout::stored_seal(&line),
             ordinal,
         };
@@ -302,6 +302,6 @@ impl Log {
             return Some(store.seed.log(self.ino, self.nonce, page, 0));
         }
         let page = self.page(ordinal)?;
-        Some(store.seed.log(self.ino, self.nonce, page.page, page.nonce))
+        Some(store.log_seed(self.ino, self.nonce, page.page, page.nonce))
     }
 }

@@ -14,7 +14,7 @@ use crate::layout::{Body, tag_of};
 use crate::log::{Placed, Plan};
 use crate::pool::Child;
 use crate::store::{Purpose, Tx};
-use crate::{Error, Host, Ino, Op, Pool, RenameMode, Result, mode};
+use crate::{Error, Host, Ino, Op, Pool, RenameMode, Result, Rule, mode};
 
 /// How often the names may change under a rename before it gives up.
 const TRIES: usize = 64;
@@ -197,6 +197,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.reserve_all(locked, &plans)?;
         let time_ns = self.now_ns();
         let mut tx = self.begin_plans(&plans, more)?;
+        let lines = plans.iter().map(|plan| plan.lines).sum::<u32>();
+        tx.split(Rule::RenameInOne, state(locked, FROM)?.log.plan([1]).lines);
+        tx.split(Rule::VictimInOne, lines - victim_plan.lines);
         let del = self.store_del(&mut tx, state_mut(locked, FROM)?, &plan.moved.add, time_ns);
         let tag = tag_of(state(locked, MOVED)?.log.nonce);
         let replaces = plan.victim.is_some();
@@ -321,6 +324,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         time_ns: i64,
     ) -> Placed {
         let parent = if moved.kind() == mode::DIRECTORY { parent } else { 0 };
+        let stays = self.store.host.leaves_out(Rule::MovedParent);
+        let parent = if stays { moved.parent } else { parent };
         let (epoch, links) = (self.store.epoch(), moved.links);
         let record = Body::Links { epoch, links, parent, ctime_ns: time_ns };
         moved.log.append(tx, &self.store, &record)

@@ -9,7 +9,9 @@ use crate::layout::{
     LogHeader, POOL_PAGES_LEAST, PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid,
     Watermark, put_seal,
 };
-use crate::{Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode};
+use crate::{
+    Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Rule, Unusable, mode,
+};
 
 /// The session that a new pool's first records belong to.
 const FIRST_SESSION: u32 = 1;
@@ -29,10 +31,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let superblock = plan(door.bytes(), &host, options)?;
         let places = place(&superblock);
         erase_superblocks(&door, superblock.pages)?;
-        store_first(&door, &superblock, &places, options);
+        store_first(&door, &host, &superblock, &places, options);
         let counters = lode_pmem::Counters::new();
         door.fence(&counters)?;
-        crate::store::write_superblock(&door, &superblock, &counters)?;
+        crate::store::write_superblock(&door, &host, &superblock, &counters)?;
         let pool = Self::open_door(door, host, &OpenOptions::default())?;
         pool.close()
     }
@@ -115,8 +117,9 @@ fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) -> Result<()> {
 }
 
 #[inline(never)]
-fn store_first<M: Medium>(
+fn store_first<M: Medium, H: Host>(
     door: &Door<M>,
+    host: &H,
     superblock: &Superblock,
     places: &Places,
     options: &FormatOptions,
@@ -173,7 +176,8 @@ fn store_first<M: Medium>(
     };
     let txid = Txid { session: FIRST_SESSION, lane: 0, sequence: 1 };
     let mut line = first.encode(&Header { txid, part: 0, parts: 1 });
-    let log = seed.log(root, nonce, places.root_log, log_nonce);
+    let unsealed = host.leaves_out(Rule::PageNonce);
+    let log = seed.log(root, nonce, places.root_log, if unsealed { 0 } else { log_nonce });
     let seal = log.seal(log_at + LINE, &line);
     put_seal(&mut line, seal);
     window.store_line(log_at + LINE, &line);

@@ -2,10 +2,10 @@
 
 use lode_pmem::{Line, Medium};
 
-use super::scan::Scan;
+use super::scan::{Part, Scan};
 use crate::layout::{LINE, Link, Txid};
 use crate::store::Store;
-use crate::{Host, Result};
+use crate::{Host, Result, Rule};
 
 /// Erases the lines of aborted transactions and the links past the ends of logs, under
 /// one fence. A crash in between changes no verdict: only parts already doomed change.
@@ -14,7 +14,9 @@ pub(super) fn erase<M: Medium, H: Host>(
     scan: &Scan,
     aborted: &[Txid],
 ) -> Result<()> {
-    let doomed = || scan.parts.iter().filter(|part| aborted.contains(&part.header.txid));
+    let erased = !store.host.leaves_out(Rule::AbortedErased);
+    let is_doomed = |part: &&Part| erased && aborted.contains(&part.header.txid);
+    let doomed = || scan.parts.iter().filter(is_doomed);
     let count = doomed().count() as u64;
     if count == 0 && scan.links.is_empty() {
         return Ok(());
@@ -24,7 +26,8 @@ pub(super) fn erase<M: Medium, H: Host>(
     for part in doomed() {
         window.store_line(part.at, &Line::ZERO);
     }
-    for link_at in &scan.links {
+    let cleared = !store.host.leaves_out(Rule::LinksPastEnd);
+    for link_at in scan.links.iter().filter(|_| cleared) {
         window.store_word(*link_at, Link::none(&store.seed, *link_at));
     }
     drop(window);
