@@ -126,3 +126,17 @@ rules! {
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Rule;
+
+    #[test]
+    fn names_are_words_and_hyphens_and_differ() {
+        for (at, rule) in Rule::ALL.iter().enumerate() {
+            let plain = |c: char| c.is_ascii_lowercase() || c == '-';
+            assert!(rule.name().chars().all(plain) && !rule.what().is_empty(), "{rule:?}");
+            assert!(Rule::ALL.iter().skip(at + 1).all(|other| other.name() != rule.name()));
+        }
+    }
+}
