@@ -221,6 +221,34 @@ pub const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "a dead inode's log pages are used again",
+        kib: 160,
+        ops: "create /a 33188 0;link /a /b;unlink /b;link /a /b;unlink /b;link /a /b;unlink /b;\
+              link /a /b;unlink /a;unlink /b;create /c 33188 0;write /c 0 40000 1;\
+              write /c 40960 60000 2;maintain",
+        ..PLAIN
+    },
+    Scenario {
+        name: "one lane is ahead of the other",
+        lanes: 2,
+        // Every other operation is one without a transaction: the odd ones are the second lane's.
+        ops: "create /a 33188 0;maintain;create /b 33188 0;maintain;unlink /a;maintain;maintain;\
+              create /c 33188 0;maintain;link /c /d;maintain;rename /c /d replace",
+        ..PLAIN
+    },
+    Scenario {
+        name: "logs on pages that held data",
+        kib: 160,
+        before: || {
+            "create /a 33188 0\nwrite /a 0 94208 1\nunlink /a\nmaintain\n".to_owned()
+                + "create /b 33188 0\n"
+                + &repeated(5, "setattr /b mode=#")
+        },
+        ops: "setattr /b mode=1;setattr /b mode=2;setattr /b mode=3;create /c 33188 0;link /b /d;\
+              link /b /e;link /b /f;unlink /d;link /b /g;link /b /h;link /b /i;link /b /j",
+        ..PLAIN
+    },
+    Scenario {
         name: "fallocate, punch, zero",
         ops: "create /a 33188 0;fallocate /a allocate 0 10000;write /a 100 5000 1;\
               fallocate /a punch 1000 6000;fallocate /a zero 500 5000;\

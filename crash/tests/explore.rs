@@ -61,7 +61,7 @@ fn zz_mutants() {
         jobs_of((Set::Pairs, 0, 1), lode_crash::workload::two_threads(), Profile::Adr, 1);
     jobs.extend(jobs_of((Set::Hard, 0, 1), scenarios(), Profile::Adr, 1));
     let outcome = run("both", &jobs);
-    let mutants: Vec<_> = outcome.tally.sites.iter().copied().collect();
+    let mutants = lode_crash::run::Mutant::all(&outcome);
     let start = std::time::Instant::now();
     for verdict in run_mutants(&mutants, &jobs, &outcome, &BATCH, &()) {
         println!("{verdict}");

@@ -16,7 +16,8 @@ fn survives(name: &str, before: &str, ops: &str) {
         ops: parse(ops).unwrap(),
         beside: Vec::new(),
     };
-    let setup = Setup { geometry: case.geometry.clone(), rules: Rules::default(), seed: 1 };
+    let rules = Rules::default();
+    let setup = Setup { geometry: case.geometry.clone(), rules, left_out: None, seed: 1 };
     let then = Budget { whole: 12, torn: 60 };
     let points = Budget { whole: 40, torn: 60 };
     let limits = Limits { points, then, then_every: 1, inside_every: 0, ..Limits::QUICK };

@@ -48,6 +48,7 @@ impl Both {
         let format = FormatOptions {
             lanes: geometry.lanes,
             page_class: geometry.class,
+            log_lines: case.geometry.log_lines,
             ..FormatOptions::default()
         };
         let options = OpenOptions {

@@ -2,6 +2,8 @@
 
 use lock_api::{RawMutex, RawRwLock};
 
+use crate::Rule;
+
 /// The world around the engine: std in a server, a scheduler in a test, a kernel.
 ///
 /// Nothing here may call back into the pool, except the jobs of [`Host::parallel`].
@@ -26,4 +28,11 @@ pub trait Host: Send + Sync + 'static {
     /// Runs `job(0) .. job(jobs - 1)`, each once, in parallel where the world has
     /// threads, and returns when all have ended.
     fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync));
+
+    /// Whether the engine is to break this rule. A real host never says so, and the question
+    /// costs nothing; a crash tester's host leaves out one rule at a time, and must be noticed.
+    #[inline(always)]
+    fn leaves_out(&self, _rule: Rule) -> bool {
+        false
+    }
 }

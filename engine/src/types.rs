@@ -194,6 +194,9 @@ pub struct FormatOptions {
     pub uuid: Option<[u8; 16]>,
     /// Lanes on the medium, 1 to 256.
     pub lanes: u32,
+    /// Record lines of a log page, 4 to 63. With fewer, logs grow and are collected sooner,
+    /// and names longer than a log page holds are refused.
+    pub log_lines: u8,
     /// Default page class of files.
     pub page_class: PageClass,
     /// Owner of the root directory.
@@ -210,6 +213,7 @@ impl Default for FormatOptions {
             label: Vec::new(),
             uuid: None,
             lanes: 16,
+            log_lines: crate::layout::LOG_LINES_MOST,
             page_class: PageClass::Small,
             root_uid: 0,
             root_gid: 0,

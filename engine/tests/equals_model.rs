@@ -2,13 +2,13 @@
 //! whole tree, through clean remounts and crashes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use lode_engine::{FormatOptions, OpenOptions, PageClass};
+use lode_engine::{Error, FormatOptions, NewInode, OpenOptions, PageClass, RenameMode, mode};
 use lode_testkit::TestHost;
 use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::op::Op;
 use lode_testkit::parse::parse;
 use lode_testkit::rng::Rng;
-use lode_testkit::run::{Failure, Rules, run_and_shrink};
+use lode_testkit::run::{Failure, Rules, run, run_and_shrink};
 use lode_testkit::system::PoolSystem;
 
 const MIB: u64 = 1 << 20;
@@ -20,20 +20,25 @@ const TRIES: usize = 400;
 struct Pools {
     bytes: u64,
     lanes: u32,
+    log_lines: u8,
     class: PageClass,
     relaxed: bool,
 }
 
 impl Default for Pools {
     fn default() -> Self {
-        Self { bytes: 16 * MIB, lanes: 4, class: PageClass::Small, relaxed: false }
+        Self { bytes: 16 * MIB, lanes: 4, log_lines: 63, class: PageClass::Small, relaxed: false }
     }
 }
 
 impl Pools {
     fn make(&self, seed: u64) -> Result<PoolSystem, String> {
-        let format =
-            FormatOptions { lanes: self.lanes, page_class: self.class, ..Default::default() };
+        let format = FormatOptions {
+            lanes: self.lanes,
+            log_lines: self.log_lines,
+            page_class: self.class,
+            ..Default::default()
+        };
         let options =
             OpenOptions { relaxed: self.relaxed, noatime: true, ..OpenOptions::default() };
         PoolSystem::new(self.bytes, TestHost::new(seed), &format, options)
@@ -154,6 +159,60 @@ fn long_logs_equal_the_model() {
     random(Pools::default(), &shape, 700..706, 4000, &rules);
 }
 
+/// Log pages of few lines: every log grows and is collected all the time.
+#[test]
+fn short_log_pages_equal_the_model() {
+    for (log_lines, name_max) in [(4, 136), (5, 176), (9, 256)] {
+        let pools = Pools { log_lines, ..Pools::default() };
+        let rules = Rules { tree_every: 100, ..Rules::default() };
+        let mut collected = [0; 2];
+        for seed in 0..100 {
+            let shape = Shape {
+                names: 3 + seed % 5,
+                name_max,
+                offset_max: 60_000,
+                len_max: 9000,
+                remount_every: 120,
+                maintain_every: 40,
+                ..Shape::default()
+            };
+            let ops = Generator::new(800 + seed, shape).take(600);
+            let mut system = pools.make(seed).unwrap();
+            if run(&mut system, &ops, &rules).is_err() {
+                check(pools, seed, &ops, &rules);
+            }
+            collected = [0, 1].map(|kind| collected[kind] + system.collected()[kind]);
+        }
+        println!("{log_lines} lines: {collected:?} collections");
+        assert!(collected[0] > 9 && collected[1] > 99, "{log_lines} lines: {collected:?}");
+    }
+}
+
+/// A name whose record is longer than a log page has no place to go when its log is collected.
+#[test]
+fn names_that_fit_no_log_page_are_refused() {
+    for (log_lines, longest) in [(4, 136), (5, 176), (6, 216), (7, 255)] {
+        let system = Pools { log_lines, ..Pools::default() }.make(1).unwrap();
+        let pool = system.pool();
+        let new = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+        let (fits, too_long) = (vec![b'n'; longest], vec![b'n'; longest + 1]);
+        pool.create(pool.root(), &fits, &new).unwrap();
+        let refused = Some(Error::NameTooLong);
+        assert_eq!(pool.create(pool.root(), &too_long, &new).err(), refused);
+        let renamed = pool.rename(pool.root(), &fits, pool.root(), &too_long, RenameMode::Replace);
+        assert_eq!(renamed.err(), refused);
+        pool.symlink(pool.root(), b"s", &[b't'; 136], 1, 1).unwrap();
+        assert_eq!(pool.lookup(pool.root(), &fits).unwrap().links, 1);
+    }
+}
+
+#[test]
+fn log_pages_of_no_possible_length_are_refused() {
+    for log_lines in [0, 3, 64, 255] {
+        assert!(Pools { log_lines, ..Pools::default() }.make(1).is_err(), "{log_lines} lines");
+    }
+}
+
 /// All offsets and lengths around the edges of words, lines and pages, on a file that has a
 /// page, a hole and an unaligned end.
 #[test]
@@ -209,6 +268,17 @@ fn known_sequences_equal_the_model() {
         let ops = parse(text).unwrap();
         check(Pools::default(), 0, &ops, &Rules { tree_every: 1, ..Rules::default() });
     }
+}
+
+/// Journalled overwrites of huge pages that a truncation takes away, all or in part: their
+/// pages are not lost with a clean remount.
+#[test]
+fn pages_of_journalled_overwrites_cut_off_are_free_after_a_remount() {
+    let text = "create /f 33188 0\nappend /f 9000 1\nfallocate /f punch 4094 6955\n\
+                setattr /f size=1865\nremount\nappend /f 30000 2\nwrite /f 100 20000 3\n\
+                setattr /f size=6000\nremount\nwrite /f 200 5500 4\ncrash\nsetattr /f size=4\nremount";
+    let pools = Pools { class: PageClass::Huge, ..Pools::default() };
+    check(pools, 0, &parse(text).unwrap(), &Rules { tree_every: 1, ..Rules::default() });
 }
 
 /// `LODE_OPS` names a file of operations (as failures print them) to run.

@@ -203,6 +203,14 @@ fn cases() -> Vec<Case> {
             huge.format.page_class = PageClass::Huge;
             cases.push(huge);
         }
+        for (log_lines, name_max) in [(4, 136), (7, 256)] {
+            let shape = Shape { names: 3, name_max, remount_every: 150, ..Shape::default() };
+            let work = Work::Random { shape, count: 500 };
+            let name = format!("{log_lines} lines a log page, closed {closed}");
+            let mut short = case(name, 16 * MIB, 2, OpenOptions::default(), work, closed);
+            short.format.log_lines = log_lines;
+            cases.push(short);
+        }
         for lanes in [1, 16, 256] {
             let options = OpenOptions::default();
             let name = format!("tour, {lanes} lanes, closed {closed}");

@@ -19,6 +19,8 @@ pub struct Superblock {
     pub pages: u64,
     /// Lanes.
     pub lanes: usize,
+    /// Record lines of a log page.
+    pub log_lines: usize,
     /// Offset of the lane table.
     pub lane_table: usize,
     /// Session.
@@ -125,6 +127,7 @@ impl Superblock {
         Self {
             pages: word(image, at + 72),
             lanes: half(image, at + 80) as usize,
+            log_lines: image[at + 91].into(),
             lane_table: half(image, at + 84) as usize * PAGE,
             session: half(image, at + 200),
             checkpoint: word(image, at + 208),
@@ -262,7 +265,8 @@ impl Survey {
             let seed =
                 log_seed(self.superblock.seed, [ino, nonce, page as u64, tag_of(own).into()]);
             let first = at + LINE;
-            runs.push(Run { anchor: at, first, valid: 0, room: 63, seed, tag: tag_of(own) });
+            let room = self.superblock.log_lines;
+            runs.push(Run { anchor: at, first, valid: 0, room, seed, tag: tag_of(own) });
             link = word(image, at + 40);
         }
         for run in &mut runs {

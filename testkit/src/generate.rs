@@ -16,6 +16,8 @@ pub struct Shape {
     pub names: u64,
     /// Long and odd names now and then.
     pub odd_names: bool,
+    /// The longest of them.
+    pub name_max: u64,
     /// Deepest path, in names.
     pub depth: usize,
     /// Largest offset of ordinary writes.
@@ -40,6 +42,7 @@ impl Default for Shape {
             below: Path::root(),
             names: 8,
             odd_names: true,
+            name_max: 256,
             depth: 5,
             offset_max: 64 * 1024,
             len_max: 20_000,
@@ -301,6 +304,7 @@ impl Generator {
                 1..4 => self.rng.pick(&[15, 16, 17, 55, 56, 57, 95, 96, 97, 254, 255]),
                 _ => 1 + self.rng.below(255),
             };
+            let len = len.min(self.shape.name_max);
             return odd_name(self.rng.below(ODD_SEEDS), len as usize);
         }
         vec![b'a' + self.rng.below(self.shape.names.clamp(1, 26)) as u8]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use lode_engine::Host;
+use lode_engine::{Host, Rule};
 
 use crate::rng::mix;
 
@@ -12,6 +12,7 @@ use crate::rng::mix;
 #[derive(Clone, Debug)]
 pub struct TestHost {
     inner: Arc<Inner>,
+    left_out: Option<Rule>,
 }
 
 #[derive(Debug)]
@@ -56,7 +57,12 @@ impl TestHost {
             threads: AtomicUsize::new(0),
             cpu: AtomicUsize::new(usize::MAX),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), left_out: None }
+    }
+
+    /// The same host, but the engine is to break this rule.
+    pub fn leaving_out(self, left_out: Option<Rule>) -> Self {
+        Self { left_out, ..self }
     }
 
     /// Moves all threads to one CPU.
@@ -108,6 +114,10 @@ impl Host for TestHost {
 
     fn cpus(&self) -> usize {
         self.inner.cpus.load(Relaxed)
+    }
+
+    fn leaves_out(&self, rule: Rule) -> bool {
+        self.left_out == Some(rule)
     }
 
     fn random(&self) -> u64 {

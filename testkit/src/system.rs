@@ -1,6 +1,6 @@
 //! A file system that can be mounted again, and whose clock can be set.
 
-use lode_engine::{FormatOptions, Host, OpenOptions, Pool};
+use lode_engine::{FormatOptions, Host, Op, OpenOptions, Pool};
 use lode_model::Model;
 
 use crate::fs::{Fs, TestPool};
@@ -47,6 +47,8 @@ pub struct PoolSystem {
     /// CPUs of the host from the next opening on.
     cpus: usize,
     pool: TestPool,
+    /// Fast and thorough collections of logs before the pool was last opened.
+    collected: [u64; 2],
 }
 
 impl PoolSystem {
@@ -66,12 +68,19 @@ impl PoolSystem {
         let pool = Pool::open(memory.clone(), host.clone(), &options)
             .map_err(|e| format!("{}: {e:?}", say("open")))?;
         let cpus = host.cpus();
-        Ok(Self { memory, host, options, cpus, pool })
+        Ok(Self { memory, host, options, cpus, pool, collected: [0; 2] })
     }
 
     /// The pool.
     pub fn pool(&self) -> &TestPool {
         &self.pool
+    }
+
+    /// Fast and thorough collections of logs so far.
+    pub fn collected(&self) -> [u64; 2] {
+        let done = self.pool.stats().ops;
+        let [fast, thorough] = self.collected;
+        [fast + done[Op::CollectFast as usize], thorough + done[Op::CollectThorough as usize]]
     }
 
     /// What the pool lies in.
@@ -103,6 +112,7 @@ impl System for PoolSystem {
         if clean {
             self.pool.close().map_err(|error| format!("close: {error:?}"))?;
         }
+        self.collected = self.collected();
         // A copy, so that what the old pool does when it is dropped can't help.
         self.memory = self.memory.copy();
         self.host.set_cpus(self.cpus);

@@ -62,6 +62,8 @@ class Pool:
         self.pages, self.lanes, self.lane_page, self.session = u64(best, 72), u32(best, 80), u32(best, 84), u32(best, 200)
         need(self.pages * PAGE == end and 1 <= self.lanes <= 256 and self.lane_page == 1, "superblock: impossible pages or lanes")
         need(u64(best, 32) == 0 and best[88] == 0, "unknown features %#x or protection level %d", u64(best, 32), best[88])
+        self.log_lines = best[91]
+        need(4 <= self.log_lines <= 63, "superblock: %d record lines of a log page", self.log_lines)
         self.uuid, self.root, self.seed = best[40:56].hex(), (u64(best, 96), u64(best, 104)), crc(0, best[40:72])
         self.clean = u64(best, 208) if u32(best, 216) == self.session else 0  # first page of a checkpoint that counts
         self.claims.update({0: (1, "superblock A"), self.pages - 1: (1, "superblock B")})
@@ -198,9 +200,9 @@ class Pool:
             need(link is not False or torn, "inode %d: the link at %#x or its target is damaged", log.number, at + 40)
             if not link:
                 return
-            at, count, last = link[0] * PAGE, 63, self.page_nonce(log, link, last)
+            at, count, last = link[0] * PAGE, self.log_lines, self.page_nonce(log, link, last)
             if not last:
-                lines = [line for line in range(at + LINE, at + PAGE, LINE) if self.in_ruin(log, link, line)]
+                lines = [line for line in range(at + LINE, at + LINE + count * LINE, LINE) if self.in_ruin(log, link, line)]
                 log.ahead += [self.record(line, there=False) for line in lines]
                 return
             log.pages += [link[0]] * good

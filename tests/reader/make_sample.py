@@ -8,7 +8,7 @@ Shares no code with the reader, so that a mistake in one shows against the other
 """
 import argparse, struct
 
-PAGE, SLOT, LINE, PAGES, LANES, PIECE_K = 4096, 512, 64, 512, 2, 3
+PAGE, SLOT, LINE, PAGES, LANES, PIECE_K, LOG_LINES = 4096, 512, 64, 512, 2, 3, 63
 INODE, TEXT, ATTR, LINKS, DEATH, ADD, DEL, MAP, SIZE, UNMAP, JOURNAL, RETIRE, PAD = range(1, 14)
 OLD, NOW = 6, 7  # sessions
 SECRET, UUID = bytes(range(100, 116)), bytes(range(1, 17))
@@ -58,7 +58,7 @@ class Inode:
         nonce, at = pool.nonce(), page * PAGE
         pool.anchor(at, le(b"LLOG", (0, 4), (self.number, 8), (self.nonce, 8), (nonce, 8)), nonce, "log page header", self)
         pool.link(self.link_at, page, nonce, moved, self)
-        self.link_at, self.next, self.left = at + 40, at + LINE, 63
+        self.link_at, self.next, self.left = at + 40, at + LINE, LOG_LINES
         self.seed, self.tag = pool.log_seed(self.number, self.nonce, page, tag(nonce)), tag(nonce)
 
 
@@ -187,7 +187,7 @@ class Pool:
 
     def superblock(self, checkpoint=(0, 0)):
         block = le(b"LODEPOOL", (1, 4), (SLOT, 4), (0, 24), UUID, SECRET, (PAGES, 8), (LANES, 4), (self.lane_page, 4),
-                   (0, 1), (0, 1), (PIECE_K, 1), (0, 5), (self.root.number, 8), (self.root.nonce, 8), (10 ** 18, 8), (0, 8),
+                   (0, 1), (0, 1), (PIECE_K, 1), (LOG_LINES, 1), (0, 4), (self.root.number, 8), (self.root.nonce, 8), (10 ** 18, 8), (0, 8),
                    pad(b"sample", 64), (9, 8), (NOW, 4), (1, 4), (checkpoint[0], 8), (checkpoint[1], 4))
         block = pad(block, 508)
         for at in (0, (PAGES - 1) * PAGE):

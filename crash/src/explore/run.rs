@@ -30,6 +30,8 @@ pub(super) struct Run<'s> {
     pub(super) no_space: u64,
 }
 
+/// A log page with so many lines holds a name of any length.
+const LINES_OF_ANY_NAME: u8 = 7;
 /// Free pages that a checkpoint of a small pool may need.
 const CHECKPOINT_PAGES: u64 = 8;
 
@@ -85,7 +87,9 @@ impl<'s> Run<'s> {
             _ => {}
         }
         let found = self.guarded(op)?;
-        if found == Err(Error::NoSpace) {
+        // What the pool is too small for, and the model is not.
+        let short_pages = self.setup.geometry.log_lines < LINES_OF_ANY_NAME;
+        if found == Err(Error::NoSpace) || short_pages && found == Err(Error::NameTooLong) {
             self.no_space += 1;
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! The shape of the pool, the rules of its memory, and how far to look.
 
-use lode_engine::{FormatOptions, OpenOptions, Pool};
+use lode_engine::{FormatOptions, OpenOptions, Pool, Rule};
 use lode_testkit::TestHost;
 use lode_testkit::snapshot::Times;
 
@@ -19,6 +19,8 @@ pub struct Setup {
     pub geometry: Geometry,
     /// How the memory behaves.
     pub rules: Rules,
+    /// A rule that the engine leaves out.
+    pub left_out: Option<Rule>,
     /// Decides everything random.
     pub seed: u64,
 }
@@ -70,8 +72,8 @@ impl Setup {
 
     /// How the pool is made.
     pub fn format(&self) -> FormatOptions {
-        let Geometry { lanes, class, .. } = self.geometry;
-        FormatOptions { lanes, page_class: class, ..FormatOptions::default() }
+        let Geometry { lanes, class, log_lines, .. } = self.geometry;
+        FormatOptions { lanes, page_class: class, log_lines, ..FormatOptions::default() }
     }
 
     /// Data is in place.
@@ -82,7 +84,16 @@ impl Setup {
     /// A host; equal salts give equal random bits.
     pub fn host(&self, salt: u64) -> SchedHost {
         let seed = self.seed.wrapping_mul(1000) + salt;
-        SchedHost::from(TestHost::in_order(seed, self.geometry.lanes as usize))
+        self.on_cpus(seed, self.geometry.lanes as usize)
+    }
+
+    /// A host of one CPU, as the machine may be that recovers.
+    pub fn lone_host(&self) -> SchedHost {
+        self.on_cpus(self.seed, 1)
+    }
+
+    fn on_cpus(&self, seed: u64, cpus: usize) -> SchedHost {
+        SchedHost::from(TestHost::in_order(seed, cpus).leaving_out(self.left_out))
     }
 
     /// The times that are compared.

@@ -86,7 +86,7 @@ impl Look<'_> {
     /// Opens a pool for writing. What it loads is logged until the watches are taken back.
     pub fn open(&mut self, medium: &Simulated, what: &str) -> Result<SimulatedPool, String> {
         medium.watch(std::mem::take(&mut self.watches));
-        let host = self.setup.host(7);
+        let host = self.setup.lone_host();
         host.set_now(LATE_NS);
         host.set_cpu(0);
         let pool = Pool::open(medium.clone(), host, &self.setup.options());

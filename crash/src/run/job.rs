@@ -22,7 +22,7 @@ impl Job {
     pub fn setup(&self) -> Setup {
         let JobId { profile, whole_lines, seed, .. } = self.id;
         let rules = Rules { profile, whole_lines, left_out: None };
-        Setup { geometry: self.case.geometry.clone(), rules, seed }
+        Setup { geometry: self.case.geometry.clone(), rules, left_out: None, seed }
     }
 
     /// Explores it.

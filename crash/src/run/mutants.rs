@@ -8,11 +8,49 @@ use parking_lot::Mutex;
 
 use super::batch::on_workers;
 use super::{Batch, Job, Outcome, Progress, ReplayId};
+use lode_engine::Rule;
+
 use crate::explore::Failure;
 use crate::region::LeftOut;
 
 /// What is left out.
-pub type Mutant = LeftOut;
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mutant {
+    /// An instruction, at a place in the code.
+    Site(LeftOut),
+    /// A rule.
+    Rule(Rule),
+}
+
+impl Mutant {
+    /// All mutants: every place that a run came to, and every rule.
+    pub fn all(sound: &Outcome) -> Vec<Mutant> {
+        let sites = sound.tally.sites.iter().map(|site| Mutant::Site(*site));
+        sites.chain(Rule::ALL.iter().map(|rule| Mutant::Rule(*rule))).collect()
+    }
+
+    /// What is left out, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Mutant::Site(left_out) => left_out.kind(),
+            Mutant::Rule(_) => "rule",
+        }
+    }
+
+    /// Where: a place in the code, or the rule's name.
+    pub fn site(&self) -> String {
+        match self {
+            Mutant::Site(left_out) => left_out.site().to_string(),
+            Mutant::Rule(rule) => rule.name().to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.site())
+    }
+}
 
 /// What became of a mutant.
 #[derive(Clone, Debug)]
@@ -66,7 +104,10 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
     for job in order {
         let job = &jobs[job];
         let mut setup = job.setup();
-        setup.rules.left_out = Some(mutant);
+        match mutant {
+            Mutant::Site(site) => setup.rules.left_out = Some(site),
+            Mutant::Rule(rule) => setup.left_out = Some(rule),
+        }
         verdict.tried += 1;
         if let Err(failure) = job.run(&setup, &batch.limits) {
             verdict.killed_by = Some(summary(job, &failure));
@@ -77,7 +118,10 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
 }
 
 fn concerns(mutant: Mutant, sound: &Outcome, job: usize) -> bool {
-    sound.tallies[job].as_ref().is_some_and(|tally| tally.sites.contains(&mutant))
+    sound.tallies[job].as_ref().is_some_and(|tally| match mutant {
+        Mutant::Site(site) => tally.sites.contains(&site),
+        Mutant::Rule(_) => true,
+    })
 }
 
 fn summary(job: &Job, failure: &Failure) -> (ReplayId, String) {

@@ -127,7 +127,7 @@ impl From<&Verdict> for MutantReport {
     fn from(verdict: &Verdict) -> Self {
         let killed = verdict.killed_by.as_ref();
         Self {
-            site: verdict.mutant.site().to_string(),
+            site: verdict.mutant.site(),
             kind: verdict.mutant.kind().to_owned(),
             killed_by: killed.map(|(id, _)| id.to_string()),
             how: killed.map(|(_, what)| what.clone()),

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use lode_engine::Host;
+use lode_engine::{Host, Rule};
 use lode_testkit::TestHost;
 
 use super::{SchedMutex, SchedRwLock, current};
@@ -60,6 +60,10 @@ impl Host for SchedHost {
 
     fn random(&self) -> u64 {
         self.host.random()
+    }
+
+    fn leaves_out(&self, rule: Rule) -> bool {
+        self.host.leaves_out(rule)
     }
 
     /// Runs the jobs in order, in this thread.

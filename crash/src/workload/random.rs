@@ -44,7 +44,8 @@ fn shape(rng: &mut Rng, geometry: &Geometry) -> Shape {
     Shape {
         below: Path::root(),
         names: rng.pick(&[2, 4, 8]),
-        odd_names: geometry.log_lines == ALL_LINES,
+        odd_names: true,
+        name_max: if geometry.log_lines == ALL_LINES { 256 } else { 136 },
         depth: rng.pick(&[1, 2, 3]),
         offset_max: rng.pick(&[200, 5000, 20_000]),
         len_max: rng.pick(&[20, 600, 5000, 9000]),

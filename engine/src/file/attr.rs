@@ -12,7 +12,7 @@ use crate::log::Placed;
 use crate::space::Run;
 use crate::store::Purpose;
 use crate::{
-    Attr, Error, FILE_MAX, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result, SetAttr, mode,
+    Attr, Error, FILE_MAX, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result, Rule, SetAttr, mode,
 };
 
 /// What an ATTR record will say.
@@ -59,7 +59,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let epoch = self.store.epoch();
         let mut resized: Option<Placed> = None;
         if let Some(size) = changes.size {
-            let truncate = size <= state.size;
+            let unmaps = size > 0 || !self.store.host.leaves_out(Rule::TruncateToZero);
+            let truncate = size <= state.size && unmaps;
             let record = Body::Size { epoch, class, truncate, size, time_ns };
             resized = Some(state.log.append(&mut tx, &self.store, &record));
         }
@@ -75,11 +76,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
             };
             (state.log.append(&mut tx, &self.store, &record), attr)
         });
+        let early = self.store.host.leaves_out(Rule::FreeAfterFence);
+        if let (Some(size), Some(placed), true) = (changes.size, &resized, early) {
+            self.show_size(state, size, placed, time_ns)?;
+        }
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
-        if let (Some(size), Some(placed)) = (changes.size, resized) {
+        if let (Some(size), Some(placed), false) = (changes.size, &resized, early) {
             state.class = class;
-            self.show_size(state, size, &placed, time_ns)?;
+            self.show_size(state, size, placed, time_ns)?;
         }
         if let Some((placed, attr)) = changed {
             state.set_attr(placed.ordinal, attr.mode, attr.owner, attr.times);
@@ -123,7 +128,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Before the size grows, what is mapped behind it becomes zero, and is fenced (I17).
     fn zero_behind_size(&self, state: &mut State, size: u64) -> Result<()> {
-        if size <= state.size || state.file()?.zero_behind {
+        if size <= state.size || self.zero_behind(state) {
             return Ok(());
         }
         let end = size.next_multiple_of(PAGE_BYTES);

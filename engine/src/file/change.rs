@@ -16,7 +16,7 @@ use crate::layout::Body;
 use crate::log::{Placed, Plan};
 use crate::space::Run;
 use crate::store::{Purpose, Tx};
-use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result};
+use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Journalled bytes that are retired at once instead of by the next change.
 const RETIRE_AT_ONCE: u64 = 64 * 1024;
@@ -73,9 +73,16 @@ impl<'a> Change<'a> {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
+    /// Whether all mapped bytes behind the size are known to be zero.
+    pub(crate) fn zero_behind(&self, state: &State) -> bool {
+        let unneeded = self.store.host.leaves_out(Rule::TailZeroed);
+        unneeded || state.file().is_ok_and(|file| file.zero_behind)
+    }
+
     /// The rules for a change of this file now.
     pub(crate) fn rules(&self, state: &State) -> Rules {
-        Rules { relaxed: self.options.relaxed, epoch: self.store.epoch(), size: state.size }
+        let relaxed = self.options.relaxed || self.store.host.leaves_out(Rule::JournalUsed);
+        Rules { relaxed, epoch: self.store.epoch(), size: state.size }
     }
 
     /// Makes a change durable, then visible. If it fails, nothing has changed.
@@ -101,16 +108,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let retires = change.has(Way::InPlace) && state.file()?.journal.is_pending();
         let needs_data_fence = retires
             || change.segments.iter().any(|segment| segment.way != Way::InPlace)
-            || change.new_size > state.size && !zero_behind(state);
+            || change.new_size > state.size && !self.zero_behind(state);
         if needs_data_fence {
             self.store.door.fence(self.store.counters())?;
         }
         let time_ns = self.now_ns();
         let mut tx = self.begin_plans(&[log_plan], 0)?;
+        tx.split(Rule::WriteInOne, 1);
+        tx.split(Rule::SizeInMap, log_plan.lines - 1);
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
-        let mut ordinals = Ordinals::new(&placed);
+        let mut ordinals = Ordinals::new(state, &placed);
         if retires {
             self.give_retired(state, placed.txid, ordinals.next(state))?;
         }
@@ -160,7 +169,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let retires =
             change.has(Way::InPlace) && state.file().is_ok_and(|file| file.journal.is_pending());
         let data = change.fresh.len() + change.waiting.len();
-        let size_is_said = change.fresh.len() > 0 || change.unmap.is_some();
+        let in_map = !self.store.host.leaves_out(Rule::SizeInMap);
+        let size_is_said = in_map && (change.fresh.len() > 0 || change.unmap.is_some());
         let resized = !size_is_said && (data == 0 || change.new_size != state.size);
         let says_size = resized || change.class != state.class;
         data + usize::from(change.unmap.is_some()) + usize::from(says_size) + usize::from(retires)
@@ -169,7 +179,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn stream_all(&self, state: &State, change: &Change<'_>) -> Result<()> {
         let store = &self.store;
         state.file()?.journal.flush(store);
-        if change.new_size > state.size && !zero_behind(state) {
+        if change.new_size > state.size && !self.zero_behind(state) {
             let mut zeroed = state.size;
             for segment in change.segments.iter() {
                 self.zero_mapped(state, zeroed, segment.from)?;
@@ -262,7 +272,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> (Placed, bool) {
         let store = &self.store;
         let epoch = store.epoch();
-        let size = change.new_size;
+        let in_map = !store.host.leaves_out(Rule::SizeInMap);
+        let size = if in_map { change.new_size } else { state.size };
         let says_size = self.records_of(state, change)
             > change.fresh.len()
                 + change.waiting.len()
@@ -301,7 +312,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             placed(state.log.append(tx, store, &journal));
         }
         if says_size {
-            let record = Body::Size { epoch, class: change.class, truncate: false, size, time_ns };
+            let (class, size) = (change.class, change.new_size);
+            let record = Body::Size { epoch, class, truncate: false, size, time_ns };
             placed(state.log.append(tx, store, &record));
         }
         let none =
@@ -355,7 +367,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for run in change.journal_runs.iter() {
             journal.runs.push(*run);
         }
-        if change.journal_runs.len() == 0 && change.waiting.len() > 0 {
+        let alternate = !self.store.host.leaves_out(Rule::JournalHalves);
+        if alternate && change.journal_runs.len() == 0 && change.waiting.len() > 0 {
             journal.second_half = !journal.second_half;
         }
         Ok(())
@@ -410,11 +423,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 }
 
-/// Whether all mapped bytes behind the size are known to be zero.
-fn zero_behind(state: &State) -> bool {
-    state.file().is_ok_and(|file| file.zero_behind)
-}
-
 /// The ordinals of a change's records, which follow each other in the log.
 struct Ordinals {
     ordinal: u32,
@@ -423,13 +431,13 @@ struct Ordinals {
 
 impl Ordinals {
     /// From the place of the first record.
-    fn new(first: &Placed) -> Self {
+    fn new(state: &State, first: &Placed) -> Self {
         let line = (first.at % PAGE_BYTES) / crate::layout::LINE;
         let left = if first.ordinal == crate::log::INLINE {
             let slot_line = (first.at % crate::layout::SLOT_BYTES) / crate::layout::LINE;
             crate::layout::INLINE_LINES + 1 - slot_line as u32
         } else {
-            crate::layout::PAGE_LINES + 1 - line as u32
+            state.log.page_lines() + 1 - line as u32
         };
         Self { ordinal: first.ordinal, left }
     }
@@ -443,7 +451,7 @@ impl Ordinals {
         if self.left == 0 {
             let next = state.log.pages.iter().find(|page| page.ordinal > self.ordinal);
             self.ordinal = next.map_or(self.ordinal, |page| page.ordinal);
-            self.left = crate::layout::PAGE_LINES;
+            self.left = state.log.page_lines();
         }
         self.left -= 1;
         self.ordinal

@@ -6,7 +6,7 @@ use super::segment::{List, Segment};
 use crate::index::Extents;
 use crate::inode::State;
 use crate::space::Run;
-use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result};
+use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Bytes moved at a time from old pages to fresh ones.
 const CHUNK: usize = 256;
@@ -122,7 +122,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Source::Zeros => window.zero_nt(at, to - from),
             Source::Bytes { data, offset } => {
                 let bytes = data.get((from - offset) as usize..(to - offset) as usize);
-                window.copy_nt(at, bytes.ok_or(Error::Invalid)?);
+                let bytes = bytes.ok_or(Error::Invalid)?;
+                let host = &self.store.host;
+                if self.options.relaxed && host.leaves_out(Rule::RelaxedWriteBack) {
+                    window.store(at, bytes);
+                } else if host.leaves_out(Rule::CopyTail) {
+                    window.copy_nt(at, bytes.as_chunks::<8>().0.as_flattened());
+                } else {
+                    window.copy_nt(at, bytes);
+                }
             }
         }
         Ok(())

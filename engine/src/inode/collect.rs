@@ -14,15 +14,18 @@ use super::names::load_name;
 use super::state::{Body as Kind, File, State};
 use crate::index::Extent;
 use crate::layout::{
-    Anchor, Body, HEAD_AT, LINE, Link, LogHeader, PAGE_LINES, slot_at, stored_seal, text_lines,
+    Anchor, Body, HEAD_AT, LINE, Link, LogHeader, slot_at, stored_seal, text_lines,
 };
 use crate::log::{Log, LogPage, Tail};
 use crate::space::Run;
 use crate::store::{Slot, Store, Tx};
-use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, mode};
+use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, Rule, mode};
 
 /// Records of the inode itself in a rewritten log, at most.
 const OWN_RECORDS: u64 = 4;
+
+/// Lines of the longest record.
+const RECORD_LINES: u32 = text_lines(NAME_MAX);
 
 /// A log page with at most so many lines is one that the log has just grown by.
 const FRESH_LINES: u32 = 3;
@@ -38,13 +41,12 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return None;
     }
     let live = live_lines(state);
-    let emptied = live <= OWN_RECORDS;
-    if emptied || live * 2 < state.log.lines() {
+    if live * 2 < state.log.lines() {
         return rewrite(store, slot, state, live).ok().map(|()| Op::CollectThorough);
     }
     let pages = state.log.pages.len() as u32;
     // Looking through all pages is spread over as many.
-    let rolled = state.log.tail.left + FRESH_LINES >= PAGE_LINES;
+    let rolled = state.log.tail.left + FRESH_LINES >= state.log.page_lines();
     let due = state.log.next_ordinal.is_multiple_of(1 + pages / 16);
     if rolled && due && unlink_dead(store, &mut state.log).unwrap_or(false) {
         return Some(Op::CollectFast);
@@ -65,8 +67,12 @@ fn live_lines(state: &State) -> u64 {
 
 /// Fast collection: round, fence; unlink, fence; free (I13). Says whether it did anything.
 fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result<bool> {
-    let Some(at) = first_dead(log) else { return Ok(false) };
-    store.round()?;
+    let Some(at) = first_dead(log, store.host.leaves_out(Rule::TombstoneKept)) else {
+        return Ok(false);
+    };
+    if !store.host.leaves_out(Rule::RoundForFast) {
+        store.round()?;
+    }
     let (Some(dead), Some(next)) = (log.pages.get(at).copied(), log.pages.get(at + 1).copied())
     else {
         return Ok(false);
@@ -83,11 +89,11 @@ fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result
 
 /// The first page, not the last, without live records, that ended nothing which a page
 /// still there says (I14).
-fn first_dead(log: &Log) -> Option<usize> {
+fn first_dead(log: &Log, any: bool) -> Option<usize> {
     let mut before = if log.inline_dead { None } else { Some(crate::log::INLINE) };
     let last = log.pages.len() - 1;
     for (at, page) in log.pages.iter().enumerate().take(last) {
-        let ended_all = before.is_none_or(|before| before < page.ended_from);
+        let ended_all = any || before.is_none_or(|before| before < page.ended_from);
         if page.live == 0 && ended_all {
             return Some(at);
         }
@@ -132,8 +138,8 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
         self.pages.push(LogPage { page, nonce, ordinal, live: 0, ended_from: u32::MAX });
         self.tail = Tail {
             at: at + LINE,
-            left: PAGE_LINES,
-            seed: self.store.seed.log(self.ino, self.nonce, page, nonce),
+            left: self.store.geometry.log_lines,
+            seed: self.store.log_seed(self.ino, self.nonce, page, nonce),
             last_seal: stored_seal(&line),
             ordinal,
         };
@@ -167,12 +173,13 @@ fn rewrite<M: Medium, H: Host>(
     state: &mut State,
     live: u64,
 ) -> Result<()> {
-    // A record of up to 9 lines may leave up to 8 of a page unused.
-    let wanted = live.div_ceil(u64::from(PAGE_LINES) - 8) + 1;
+    let wanted = pages_for(store.geometry.log_lines, live);
     let mut places = Vec::new();
     places.try_reserve_exact(live as usize)?;
     let spare = take_spare(store, wanted)?;
-    store.round()?;
+    if !store.host.leaves_out(Rule::RoundForThorough) {
+        store.round()?;
+    }
     let mut fresh = Fresh {
         store,
         ino: state.log.ino,
@@ -195,6 +202,16 @@ fn rewrite<M: Medium, H: Host>(
         }
     };
     swap(store, slot, state, fresh, &places, own)
+}
+
+/// Pages that records of `live` lines may need, whatever their order.
+fn pages_for(page_lines: u32, live: u64) -> u64 {
+    let lines = u64::from(page_lines);
+    // The longest record may leave all its lines but one of a page unused; and any two
+    // pages in a row hold more than one page's lines.
+    let by_longest = live.div_ceil(lines - u64::from(RECORD_LINES.min(page_lines)) + 1);
+    let by_pairs = 2 * live.div_ceil(lines + 1);
+    by_longest.min(by_pairs) + 1
 }
 
 fn take_spare<M: Medium, H: Host>(store: &Store<M, H>, wanted: u64) -> Result<Vec<u64>> {
@@ -266,7 +283,7 @@ fn store_records<M: Medium, H: Host>(
         _ => {}
     }
     // One page holds all that is said of the inode itself.
-    fresh.room(tx, OWN_RECORDS as u32)?;
+    fresh.room(tx, OWN_RECORDS as u32 - 1)?;
     if let Kind::File(_) = &state.body {
         let (class, size, time_ns) = (state.class, state.size, state.mtime_ns);
         fresh.record(tx, &Body::Size { epoch, class, truncate: false, size, time_ns }, &[])?;
@@ -361,7 +378,13 @@ fn swap<M: Medium, H: Host>(
     store.store_link(slot_at(state.log.ino) + HEAD_AT, Some(link));
     store.door.fence(store.counters())?;
     slot.set_tail(fresh.tail.last_seal);
-    let log = Log::at_tail(state.log.ino, state.log.nonce, true, fresh.pages, fresh.tail);
+    let log = Log::at_tail(
+        &store.geometry,
+        (state.log.ino, state.log.nonce),
+        true,
+        fresh.pages,
+        fresh.tail,
+    );
     let old = core::mem::replace(&mut state.log, log);
     for page in old.pages {
         store.give(Run { page: page.page, pages: 1 });

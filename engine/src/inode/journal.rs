@@ -49,6 +49,8 @@ pub(crate) struct Journal {
     pub(crate) page: u64,
     /// Which half of it the next overwrite uses.
     pub(crate) second_half: bool,
+    /// Bytes that a truncation took away are still wanted (a rule left out).
+    pub(crate) unclipped: bool,
     /// Pages of larger overwrites, freed when those are retired.
     pub(crate) runs: Vec<Run>,
 }
@@ -61,6 +63,9 @@ impl Journal {
 
     /// Forgets overwrites of file bytes `from .. to`.
     pub(crate) fn clip(&mut self, from: u64, to: u64) {
+        if self.unclipped {
+            return;
+        }
         let mut at = 0;
         while let Some(piece) = self.pending.get(at).copied() {
             let end = piece.file_offset + piece.len;

@@ -4,13 +4,13 @@ use lode_pmem::Medium;
 
 use super::state::State;
 use crate::index::{Entry, hash};
-use crate::layout::{Body, LINE, LogSeed, Parsed, text_lines};
+use crate::layout::{Body, Geometry, LINE, LogSeed, Parsed, text_lines};
 use crate::store::Store;
-use crate::{Error, Host, NAME_MAX, Result};
+use crate::{Error, Host, NAME_MAX, Result, Rule};
 
-/// Checks a name that came from outside.
-pub(crate) fn valid_name(name: &[u8]) -> Result<()> {
-    if name.len() > NAME_MAX {
+/// Checks a name that came from outside. Its record has to fit a log page.
+pub(crate) fn valid_name(geometry: &Geometry, name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX || text_lines(name.len()) > geometry.log_lines {
         return Err(Error::NameTooLong);
     }
     let reserved = name.is_empty() || name == b"." || name == b"..";
@@ -28,7 +28,7 @@ fn line_again<M: Medium, H: Host>(
     ino: u64,
 ) -> Result<Parsed> {
     let line = store.door.load_line(at)?;
-    if !seed.holds(at, &line) {
+    if !store.holds(Rule::RecordSeal, seed, at, &line) {
         return Err(Error::corrupt_inode("record has changed under a wrong seal", at, ino));
     }
     Parsed::parse(&line).map_err(|what| Error::corrupt_inode(what, at, ino))

@@ -12,7 +12,7 @@ use crate::index::{Entry, Extent, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
 use crate::log::{Found, Log, LogPage, Tail};
 use crate::store::Store;
-use crate::{Error, Host, Ino, NAME_MAX, PAGE_BYTES, PageClass, Result, mode};
+use crate::{Error, Host, Ino, NAME_MAX, PAGE_BYTES, PageClass, Result, Rule, mode};
 
 /// A replay that has come to some record.
 pub(crate) struct Replay<'s, M: Medium, H: Host> {
@@ -142,7 +142,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             return Ok(None);
         };
         let pages = core::mem::take(&mut state.log.pages);
-        state.log = Log::at_tail(self.ino, self.nonce, inline_dead, pages, tail);
+        state.log =
+            Log::at_tail(&self.store.geometry, (self.ino, self.nonce), inline_dead, pages, tail);
         self.check_journal(&state)?;
         Ok(Some(state))
     }
@@ -155,6 +156,9 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         };
         if self.state.is_some() {
             return Err(self.damage("second INODE record", found.at));
+        }
+        if text_lines(usize::from(text)) > self.store.geometry.log_lines {
+            return Err(self.damage("target of an impossible length", found.at));
         }
         let kind = u32::from(mode) & mode::TYPE;
         let word = u64::from_le_bytes(extra.first_chunk::<8>().copied().unwrap_or_default());
@@ -176,7 +180,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             ordinal: found.ordinal,
         };
         let pages = core::mem::take(&mut self.pages);
-        let log = Log::at_tail(self.ino, self.nonce, false, pages, tail);
+        let log = Log::at_tail(&self.store.geometry, (self.ino, self.nonce), false, pages, tail);
         let mut state = State::boxed(
             log,
             u32::from(mode),
@@ -189,6 +193,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         match kind {
             mode::DIRECTORY => state.parent = word,
             mode::FILE => {
+                let unclipped = self.store.host.leaves_out(Rule::JournalClipped);
+                state.file_mut()?.journal.unclipped = unclipped;
                 let class = PageClass::from_number(word as u8);
                 state.class = class.ok_or(self.damage("unknown page class", found.at))?;
             }
@@ -241,7 +247,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         let Body::Add { time_ns, ino, kind, name_len, replaces, .. } = parsed.body else {
             return Ok(());
         };
-        if super::valid_name(&self.name).is_err() {
+        if super::valid_name(&self.store.geometry, &self.name).is_err() {
             return Err(self.damage("entry with an impossible name", at));
         }
         if !self.entries {
@@ -290,6 +296,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     #[inline(never)]
     fn data(&mut self, found: &Found, header: Header) -> Result<()> {
         let geometry = self.store.geometry;
+        let retires = !self.store.host.leaves_out(Rule::JournalRetired);
         let at = found.at;
         let outside = self.damage("record of pages outside the pool", at);
         let state = self.state(at)?;
@@ -302,7 +309,9 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 if !geometry.holds(page, pages) {
                     return Err(outside);
                 }
-                state.retire(header.txid, ordinal);
+                if retires {
+                    state.retire(header.txid, ordinal);
+                }
                 let extent = Extent { file_page, page, pages, class, epoch, origin: ordinal };
                 state.map(extent, size, time_ns, none);
             }
@@ -323,13 +332,16 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 if !holds(journal_at) || !holds(home_at) {
                     return Err(outside);
                 }
-                state.retire(header.txid, ordinal);
+                if retires {
+                    state.retire(header.txid, ordinal);
+                }
                 state.journalled(ordinal, time_ns);
                 let piece = JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
                 let file = state.file_mut()?;
                 file.journal.reserve(1)?;
                 file.journal.note(header.txid, piece);
             }
+            Body::Retire { .. } if !retires => {}
             Body::Retire { .. } => state.retire(header.txid, ordinal),
             _ => return Err(self.damage("record out of place", at)),
         }

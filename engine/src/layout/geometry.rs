@@ -10,13 +10,15 @@ pub const SLOT_BYTES: u64 = 512;
 pub const INLINE_LINES: u32 = 6;
 /// Index of the death line in a slot.
 pub const DEATH_LINE: u64 = 7;
-/// Record lines of a log page.
-pub const PAGE_LINES: u32 = 63;
+/// The fewest record lines of a log page: a symbolic link's target fits.
+pub const LOG_LINES_LEAST: u8 = 4;
+/// The most record lines of a log page: those that a page has behind its header.
+pub const LOG_LINES_MOST: u8 = 63;
 /// The fewest pages a pool can have.
 pub const POOL_PAGES_LEAST: u64 = 16;
 
 const _: () = assert!((2 + INLINE_LINES as u64) * LINE == SLOT_BYTES);
-const _: () = assert!((1 + PAGE_LINES as u64) * LINE == PAGE_BYTES);
+const _: () = assert!((1 + LOG_LINES_MOST as u64) * LINE == PAGE_BYTES);
 
 /// Offset of an inode's slot.
 #[inline]
@@ -37,6 +39,8 @@ pub struct Geometry {
     pub pages: u64,
     /// Lanes on the medium.
     pub lanes: u32,
+    /// Record lines of a log page.
+    pub log_lines: u32,
 }
 
 impl Geometry {

@@ -107,6 +107,11 @@ impl LogSeed {
         join(crc32c(self.crc, &bytes), self.tag)
     }
 
+    /// Whether `line` bears the tag of this page, sealed or not.
+    pub fn is_tag_of(&self, line: &Line) -> bool {
+        (stored_seal(line) >> 32) as u32 == self.tag
+    }
+
     /// Whether `line` bears the right seal for offset `at`.
     #[inline]
     pub fn holds(&self, at: u64, line: &Line) -> bool {

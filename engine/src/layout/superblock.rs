@@ -3,7 +3,7 @@
 use lode_pmem::crc32c;
 
 use super::bytes::{get_i64, get_u32, get_u64, put_i64, put_u32, put_u64};
-use super::geometry::{Geometry, POOL_PAGES_LEAST};
+use super::geometry::{Geometry, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST};
 use super::seal::PoolSeed;
 use crate::{PAGE_BYTES, PageClass, Unusable};
 
@@ -40,6 +40,8 @@ pub struct Superblock {
     pub page_class: PageClass,
     /// log2 of the pages in a new piece of inode table.
     pub piece_log2: u8,
+    /// Record lines of a log page.
+    pub log_lines: u8,
     /// The root directory.
     pub root: u64,
     /// Its nonce.
@@ -78,6 +80,7 @@ impl Superblock {
         raw[88] = self.protection;
         raw[89] = self.page_class as u8;
         raw[90] = self.piece_log2;
+        raw[91] = self.log_lines;
         put_u64(raw, 96, self.root);
         put_u64(raw, 104, self.root_nonce);
         put_i64(raw, 112, self.created_ns);
@@ -117,6 +120,7 @@ impl Superblock {
             protection: raw[88],
             page_class: PageClass::from_number(raw[89]).ok_or(Unusable::Geometry("page class"))?,
             piece_log2: raw[90],
+            log_lines: raw[91],
             root: get_u64(raw, 96),
             root_nonce: get_u64(raw, 104),
             created_ns: get_i64(raw, 112),
@@ -148,6 +152,9 @@ impl Superblock {
         if self.lanes == 0 || self.lanes > 256 || self.piece_log2 > 9 {
             return Err(Unusable::Geometry("number of lanes or size of a table piece"));
         }
+        if !(LOG_LINES_LEAST..=LOG_LINES_MOST).contains(&self.log_lines) {
+            return Err(Unusable::Geometry("record lines of a log page"));
+        }
         let geometry = self.geometry();
         if geometry.first_page() + 2 > geometry.end_page() {
             return Err(Unusable::Geometry("no room behind the lane table"));
@@ -166,7 +173,7 @@ impl Superblock {
 
     /// Sizes and places that follow.
     pub fn geometry(&self) -> Geometry {
-        Geometry { pages: self.pages, lanes: self.lanes }
+        Geometry { pages: self.pages, lanes: self.lanes, log_lines: u32::from(self.log_lines) }
     }
 
     /// What all seals begin with.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use crate::layout::{
-    Anchor, Body, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, PAGE_LINES, Txid, slot_at,
+    Anchor, Body, Geometry, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, Txid, slot_at,
     text_lines,
 };
 use crate::space::Run;
@@ -56,6 +56,8 @@ pub(crate) struct Log {
     pub(crate) pages: Vec<LogPage>,
     pub(crate) tail: Tail,
     pub(crate) next_ordinal: u32,
+    /// Record lines of each page.
+    page_lines: u32,
     reserved: Vec<u64>,
 }
 
@@ -86,7 +88,12 @@ impl Plan {
 
 impl Log {
     /// The log of a new inode, whose identity has this seal.
-    pub(crate) fn new(ino: Ino, nonce: u64, identity_seal: u64, seed: LogSeed) -> Self {
+    pub(crate) fn new(
+        geometry: &Geometry,
+        (ino, nonce): (Ino, u64),
+        identity_seal: u64,
+        seed: LogSeed,
+    ) -> Self {
         let tail = Tail {
             at: slot_at(ino) + LINE,
             left: INLINE_LINES,
@@ -94,19 +101,21 @@ impl Log {
             last_seal: identity_seal,
             ordinal: INLINE,
         };
-        Self::at_tail(ino, nonce, false, Vec::new(), tail)
+        Self::at_tail(geometry, (ino, nonce), false, Vec::new(), tail)
     }
 
     /// A log whose end has been found.
     pub(crate) fn at_tail(
-        ino: Ino,
-        nonce: u64,
+        geometry: &Geometry,
+        (ino, nonce): (Ino, u64),
         inline_dead: bool,
         pages: Vec<LogPage>,
         tail: Tail,
     ) -> Self {
         let next_ordinal = pages.last().map_or(1, |page| page.ordinal + 1);
-        Self { ino, nonce, inline_dead, pages, tail, next_ordinal, reserved: Vec::new() }
+        let page_lines = geometry.log_lines;
+        let reserved = Vec::new();
+        Self { ino, nonce, inline_dead, pages, tail, next_ordinal, page_lines, reserved }
     }
 
     /// What records of these numbers of lines, in this order, will need.
@@ -117,7 +126,7 @@ impl Log {
             if lines > left {
                 plan.lines += left;
                 plan.pages += 1;
-                left = PAGE_LINES;
+                left = self.page_lines;
             }
             plan.lines += lines;
             left -= lines;
@@ -218,8 +227,8 @@ impl Log {
         self.pages.push(LogPage { page, nonce, ordinal, live: 0, ended_from: u32::MAX });
         self.tail = Tail {
             at: at + LINE,
-            left: PAGE_LINES,
-            seed: store.seed.log(self.ino, self.nonce, page, nonce),
+            left: self.page_lines,
+            seed: store.log_seed(self.ino, self.nonce, page, nonce),
             last_seal: crate::layout::stored_seal(&line),
             ordinal,
         };
@@ -231,10 +240,15 @@ impl Log {
         anchor + HEAD_AT
     }
 
+    /// Record lines of each page.
+    pub(crate) fn page_lines(&self) -> u32 {
+        self.page_lines
+    }
+
     /// Lines that this log has written, dead ones included.
     pub(crate) fn lines(&self) -> u64 {
         let inline = if self.inline_dead { 0 } else { u64::from(INLINE_LINES) };
-        inline + self.pages.len() as u64 * u64::from(PAGE_LINES) - u64::from(self.tail.left)
+        inline + self.pages.len() as u64 * u64::from(self.page_lines) - u64::from(self.tail.left)
     }
 
     fn page_mut(&mut self, ordinal: u32) -> Option<&mut LogPage> {
@@ -288,6 +302,6 @@ impl Log {
             return Some(store.seed.log(self.ino, self.nonce, page, 0));
         }
         let page = self.page(ordinal)?;
-        Some(store.seed.log(self.ino, self.nonce, page.page, page.nonce))
+        Some(store.log_seed(self.ino, self.nonce, page.page, page.nonce))
     }
 }

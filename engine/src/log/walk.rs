@@ -11,10 +11,10 @@ use lode_pmem::Medium;
 use super::append::{INLINE, Tail};
 use crate::layout::{
     Anchor, Body, DEATH_LINE, HEAD_AT, Header, INLINE_LINES, Identity, LINE, Link, LogHeader,
-    PAGE_LINES, Parsed, slot_at, stored_seal,
+    Parsed, slot_at, stored_seal,
 };
 use crate::store::Store;
-use crate::{Error, Host, Ino, PAGE_BYTES, Result};
+use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// A record on the way.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ pub(crate) fn read_death<M: Medium, H: Host>(
     let line = store.door.load_line(at)?;
     let page = slot_at(identity.ino) / PAGE_BYTES;
     let seed = store.seed.log(identity.ino, identity.nonce, page, 0);
-    if !seed.holds(at, &line) {
+    if !store.holds(Rule::DeathSeal, &seed, at, &line) {
         return Ok(None);
     }
     let damage = |what| Error::corrupt_inode(what, at, identity.ino);
@@ -126,7 +126,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     ) -> Result<Box<Self>> {
         let ino = identity.ino;
         let anchor_at = slot_at(ino);
-        let head = Link::parse(head_word, &store.seed, anchor_at + HEAD_AT);
+        let head = store.parse_link(head_word, anchor_at + HEAD_AT);
         let tail = Tail {
             at: anchor_at + LINE,
             left: INLINE_LINES,
@@ -187,7 +187,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let at = self.tail.at;
         let line = self.store.door.load_line(at)?;
         let header = Header::peek(&line);
-        let valid = self.tail.seed.holds(at, &line) && header.txid.session >= self.session;
+        let sealed = self.store.holds(Rule::RecordSeal, &self.tail.seed, at, &line);
+        let valid = sealed && header.txid.session >= self.session;
         if !valid || self.store.aborted.contains(&header.txid) {
             self.ended = true;
             return Ok(Step::End);
@@ -216,7 +217,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             self.head
         } else {
             let word = self.store.door.load_word(at)?;
-            match Link::parse(word, &self.store.seed, at) {
+            match self.store.parse_link(word, at) {
                 Ok(Some(link)) if link.inline_dead => Err("link word is impossible"),
                 parsed => parsed,
             }
@@ -241,7 +242,10 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let at = link.page * PAGE_BYTES;
         let line = self.store.door.load_line(at)?;
         let header = LogHeader::parse(&line, &self.store.seed, at).filter(|header| {
-            header.ino == self.ino && header.owner_nonce == self.nonce && link.names(header.nonce)
+            let host = &self.store.host;
+            let owned = header.ino == self.ino && header.owner_nonce == self.nonce;
+            let meant = link.names(header.nonce) || host.leaves_out(Rule::LinkTag);
+            owned && meant || host.leaves_out(Rule::LinkOwner)
         });
         Ok(header.map(|header| (header, stored_seal(&line))))
     }
@@ -259,8 +263,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         self.anchor_at = link.page * PAGE_BYTES;
         self.tail = Tail {
             at: self.anchor_at + LINE,
-            left: PAGE_LINES,
-            seed: self.store.seed.log(self.ino, self.nonce, link.page, header.nonce),
+            left: self.store.geometry.log_lines,
+            seed: self.store.log_seed(self.ino, self.nonce, link.page, header.nonce),
             last_seal: seal,
             ordinal: self.tail.ordinal + 1,
         };
@@ -294,11 +298,12 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
                 return Err(self.damage("log pages out of order", at));
             }
             nonce = header.nonce;
-            let seed = self.store.seed.log(self.ino, self.nonce, next.page, header.nonce);
-            let tail = Tail { at: at + LINE, left: PAGE_LINES, seed, last_seal: seal, ordinal: 0 };
+            let seed = self.store.log_seed(self.ino, self.nonce, next.page, header.nonce);
+            let left = self.store.geometry.log_lines;
+            let tail = Tail { at: at + LINE, left, seed, last_seal: seal, ordinal: 0 };
             self.beyond_in_page(tail, each)?;
             let word = self.store.door.load_word(at + HEAD_AT)?;
-            link = Link::parse(word, &self.store.seed, at + HEAD_AT).unwrap_or(None);
+            link = self.store.parse_link(word, at + HEAD_AT).unwrap_or(None);
         }
         Ok(())
     }
@@ -320,7 +325,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     /// or it was damaged. Its records tell their own tag, and hold for this inode's life only.
     fn beyond_in_ruin(&self, link: &Link, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         let mut at = link.page * PAGE_BYTES + LINE;
-        for _ in 0..PAGE_LINES {
+        for _ in 0..self.store.geometry.log_lines {
             let line = self.store.door.load_line(at)?;
             let tag = (stored_seal(&line) >> 32) as u32;
             let seed = self.store.seed.log_by_tag(self.ino, self.nonce, link.page, tag);

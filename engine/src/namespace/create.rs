@@ -10,7 +10,7 @@ use crate::inode::{find_among, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of, text_lines};
 use crate::log::{INLINE, Log, Plan};
 use crate::store::{Purpose, Slot};
-use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, SYMLINK_MAX, mode};
+use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, Rule, SYMLINK_MAX, mode};
 
 /// The longest target of a symbolic link that is kept in its log.
 const TARGET_IN_LOG: usize = 136;
@@ -71,7 +71,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let node = self.node(dir)?;
         let mut parent = node.write(&self.store)?;
         parent.directory()?;
-        valid_name(name)?;
+        valid_name(&self.store.geometry, name)?;
         self.may_enter(&parent, name)?;
         let slot = self.store.take_slot()?;
         let born = self.give_birth_in(&mut parent, &slot, name, birth);
@@ -130,14 +130,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             return Err(error);
         }
-        let nonce = store.nonce();
+        let same = store.host.leaves_out(Rule::SlotNonce);
+        let nonce = if same { 1 << 32 | ino } else { store.nonce() };
         let at = slot_at(ino);
         let identity = Identity { ino, nonce }.line(&store.seed, at, None);
         let seed = store.seed.log(ino, nonce, at / crate::PAGE_BYTES, 0);
-        let log = Log::new(ino, nonce, stored_seal(&identity), seed);
+        let log = Log::new(&store.geometry, (ino, nonce), stored_seal(&identity), seed);
         let (mut state, first) = self.newborn(log, birth);
         let own_lines = text_lines(birth_text(&state, birth).len()) + u32::from(data.is_some());
         let mut tx = store.begin(plan.lines + own_lines, LINE + plan.extra_bytes())?;
+        tx.split(Rule::CreateInOne, own_lines);
+        tx.split(Rule::NameInOne, plan.lines + own_lines + 1 - entry_lines(name.len()));
         tx.line(at, &identity);
         let place = state.log.append_text(&mut tx, store, &first, birth_text(&state, birth));
         if let Some(run) = data {
@@ -221,6 +224,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let run = self.store.take(1, crate::PageClass::Small)?;
         let counters = self.store.counters();
         let at = run.page * crate::PAGE_BYTES;
+        let short = self.store.host.leaves_out(Rule::TargetTail);
+        let target = if short { target.as_chunks::<8>().0.as_flattened() } else { target };
         self.store.door.window(target.len() as u64, counters).copy_nt(at, target);
         self.store.door.fence(counters)?;
         Ok(run)
@@ -232,7 +237,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.before_operation()?;
         let (dir_node, node) = (self.node(dir)?, self.node(ino)?);
         dir_node.read(&self.store)?.directory()?;
-        valid_name(name)?;
+        valid_name(&self.store.geometry, name)?;
         if ino == dir {
             return Err(Error::IsDirectory);
         }
@@ -253,6 +258,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (epoch, time_ns) = (self.store.epoch(), self.now_ns());
         let kind = (child.mode >> 12) as u8;
         let mut tx = self.begin_plans(&plans, 0)?;
+        tx.split(Rule::LinkInOne, plans[0].lines);
         let add = Body::Add {
             epoch,
             name_len: name.len() as u8,

@@ -25,7 +25,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(self.node(target)?.read(&self.store)?.attr());
         }
         node.read(&self.store)?.directory()?;
-        valid_name(name)?;
+        valid_name(&self.store.geometry, name)?;
         for _ in 0..TRIES {
             let child = match self.child(&node, name) {
                 Err(Error::Stale) => continue,

@@ -7,7 +7,7 @@ use crate::layout::{Body, DEATH_LINE, LINE, Parsed, Txid, slot_at};
 use crate::log::{INLINE, Placed, Plan};
 use crate::space::Run;
 use crate::store::{Purpose, Tx};
-use crate::{Error, Host, Ino, Op, Pool, Result, mode};
+use crate::{Error, Host, Ino, Op, Pool, Result, Rule, mode};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Removes an entry that is not a directory.
@@ -29,7 +29,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         match name {
             b"." => return Err(Error::Invalid),
             b".." => return Err(Error::NotEmpty),
-            _ => valid_name(name)?,
+            _ => valid_name(&self.store.geometry, name)?,
         }
         let child = self.with_child(&node, name, |parent, state, child| {
             match (&state.body, directory) {
@@ -45,6 +45,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.reserve_both(parent, state, &plans, Purpose::Frees)?;
             let time_ns = self.now_ns();
             let mut tx = self.begin_plans(&plans, u32::from(last_link(state)))?;
+            tx.split(Rule::UnlinkInOne, plans[0].lines);
             let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
             let dropped = self.store_drop(&mut tx, state, time_ns);
             tx.commit()?;

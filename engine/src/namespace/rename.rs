@@ -14,7 +14,7 @@ use crate::layout::{Body, tag_of};
 use crate::log::{Placed, Plan};
 use crate::pool::Child;
 use crate::store::{Purpose, Tx};
-use crate::{Error, Host, Ino, Op, Pool, RenameMode, Result, mode};
+use crate::{Error, Host, Ino, Op, Pool, RenameMode, Result, Rule, mode};
 
 /// How often the names may change under a rename before it gives up.
 const TRIES: usize = 64;
@@ -62,9 +62,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (from, to) = (self.node(dir)?, self.node(to_dir)?);
         from.read(&self.store)?.directory()?;
         to.read(&self.store)?.directory()?;
-        valid_name(name)?;
+        valid_name(&self.store.geometry, name)?;
         let moved = self.settled_child(&from, name)?.ok_or(Error::NotFound)?;
-        valid_name(to_name)?;
+        valid_name(&self.store.geometry, to_name)?;
         // A directory that changes its parent: nobody else may, meanwhile.
         let kinds = self.settled_child(&to, to_name)?.map_or(0, |victim| victim.entry.kind);
         let of_directory = |kind: u8| u32::from(kind) << 12 == mode::DIRECTORY;
@@ -208,6 +208,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.reserve_all(locked, &plans)?;
         let time_ns = self.now_ns();
         let mut tx = self.begin_plans(&plans, more)?;
+        let lines = plans.iter().map(|plan| plan.lines).sum::<u32>();
+        tx.split(Rule::RenameInOne, state(locked, FROM)?.log.plan([1]).lines);
+        tx.split(Rule::VictimInOne, lines - victim_plan.lines);
         let del = self.store_del(&mut tx, state_mut(locked, FROM)?, &plan.moved.add, time_ns);
         let tag = tag_of(state(locked, MOVED)?.log.nonce);
         let replaces = plan.victim.is_some();
@@ -332,6 +335,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         time_ns: i64,
     ) -> Placed {
         let parent = if moved.kind() == mode::DIRECTORY { parent } else { 0 };
+        let stays = self.store.host.leaves_out(Rule::MovedParent);
+        let parent = if stays { moved.parent } else { parent };
         let (epoch, links) = (self.store.epoch(), moved.links);
         let record = Body::Links { epoch, links, parent, ctime_ns: time_ns };
         moved.log.append(tx, &self.store, &record)

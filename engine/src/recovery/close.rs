@@ -9,7 +9,7 @@ use lode_pmem::Medium;
 use super::checkpoint::store_checkpoint;
 use crate::inode::{Body, Node};
 use crate::store::write_superblock;
-use crate::{Error, Host, Pool, Result};
+use crate::{Error, Host, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Ends the session: what was unlinked while open is freed, and a checkpoint written
@@ -20,7 +20,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Err(Error::ReadOnly) => return Ok(()),
             result => result?,
         }
-        self.end_open_files()?;
+        if !self.store.host.leaves_out(Rule::OrphansFreed) {
+            self.end_open_files()?;
+        }
         self.store.round()?;
         self.store.release_empty_pieces()?;
         let page = store_checkpoint(&self.store)?;
@@ -32,7 +34,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         superblock.checkpoint_session = superblock.session;
         superblock.epoch = self.store.epoch();
         superblock.update += 1;
-        write_superblock(&self.store.door, &superblock, self.store.counters())
+        write_superblock(&self.store.door, &self.store.host, &superblock, self.store.counters())
     }
 
     /// Frees what only this session needed: files open when unlinked, idle journal pages.

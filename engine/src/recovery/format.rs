@@ -5,10 +5,13 @@ use alloc::boxed::Box;
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
-    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, Link, LogHeader, POOL_PAGES_LEAST,
-    PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid, Watermark, put_seal,
+    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, LOG_LINES_LEAST, LOG_LINES_MOST, Link,
+    LogHeader, POOL_PAGES_LEAST, PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid,
+    Watermark, put_seal,
 };
-use crate::{Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Unusable, mode};
+use crate::{
+    Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Rule, Unusable, mode,
+};
 
 /// The session that a new pool's first records belong to.
 const FIRST_SESSION: u32 = 1;
@@ -28,10 +31,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let superblock = plan(door.bytes(), &host, options)?;
         let places = place(&superblock);
         erase_superblocks(&door, superblock.pages)?;
-        store_first(&door, &superblock, &places, options);
+        store_first(&door, &host, &superblock, &places, options);
         let counters = lode_pmem::Counters::new();
         door.fence(&counters)?;
-        crate::store::write_superblock(&door, &superblock, &counters)?;
+        crate::store::write_superblock(&door, &host, &superblock, &counters)?;
         let pool = Self::open_door(door, host, &OpenOptions::default())?;
         pool.close()
     }
@@ -45,7 +48,8 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Su
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
     }
     let label_fits = options.label.len() <= 64 && !options.label.contains(&0);
-    if options.lanes == 0 || options.lanes > 256 || !label_fits {
+    let lines_fit = (LOG_LINES_LEAST..=LOG_LINES_MOST).contains(&options.log_lines);
+    if options.lanes == 0 || options.lanes > 256 || !lines_fit || !label_fits {
         return Err(Error::Invalid);
     }
     let mut label = [0; 64];
@@ -75,6 +79,7 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Su
         protection: 0,
         page_class: options.page_class,
         piece_log2: part.ilog2().min(9) as u8,
+        log_lines: options.log_lines,
         root: 0,
         root_nonce: u64::from(FIRST_SESSION) << 32 | 1,
         created_ns: host.now_ns(),
@@ -112,8 +117,9 @@ fn erase_superblocks<M: Medium>(door: &Door<M>, pages: u64) -> Result<()> {
 }
 
 #[inline(never)]
-fn store_first<M: Medium>(
+fn store_first<M: Medium, H: Host>(
     door: &Door<M>,
+    host: &H,
     superblock: &Superblock,
     places: &Places,
     options: &FormatOptions,
@@ -170,7 +176,8 @@ fn store_first<M: Medium>(
     };
     let txid = Txid { session: FIRST_SESSION, lane: 0, sequence: 1 };
     let mut line = first.encode(&Header { txid, part: 0, parts: 1 });
-    let log = seed.log(root, nonce, places.root_log, log_nonce);
+    let unsealed = host.leaves_out(Rule::PageNonce);
+    let log = seed.log(root, nonce, places.root_log, if unsealed { 0 } else { log_nonce });
     let seal = log.seal(log_at + LINE, &line);
     put_seal(&mut line, seal);
     window.store_line(log_at + LINE, &line);

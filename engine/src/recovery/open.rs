@@ -15,7 +15,7 @@ use crate::log::{Walk, read_death, read_identity};
 use crate::pool::Opening;
 use crate::space::{Claims, Run};
 use crate::store::{Piece, Store, read_superblock, read_watermark};
-use crate::{Error, Host, OpenOptions, Pool, Result};
+use crate::{Error, Host, OpenOptions, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Opens a pool; recovers it when its last session did not end cleanly. A read-only
@@ -28,7 +28,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (superblock, one_bad) = read_superblock(&door, options.read_only)?;
         let mut store = Store::new(door, host, &superblock)?;
         let mut opening = Opening { superblock_repaired: one_bad, ..Opening::default() };
-        let ended = superblock.checkpoint_session == superblock.session;
+        let any_session = store.host.leaves_out(Rule::CheckpointSession);
+        let ended = superblock.checkpoint_session == superblock.session || any_session;
         let loaded = if ended && superblock.checkpoint != 0 {
             load_checkpoint(&store, superblock.checkpoint)?
         } else {
@@ -68,7 +69,7 @@ fn from_checkpoint<M: Medium, H: Host>(
     if read_only {
         return Ok(loaded.own);
     }
-    store.raise_session(|superblock| superblock.checkpoint = 0)?;
+    store.raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
     for run in loaded.own {
         store.space.add_free(run)?;
     }
@@ -89,23 +90,33 @@ fn recover<M: Medium, H: Host>(
     let mut watermarks = Vec::new();
     watermarks.try_reserve_exact(geometry.lanes as usize)?;
     for lane in 0..geometry.lanes {
-        let watermark = read_watermark(&store.door, &store.seed, &geometry, lane)?;
+        let watermark = read_watermark(&store.door, &store.host, &store.seed, &geometry, lane)?;
         if watermark.is_none() {
             let at = geometry.lane_at(lane);
             scan.note(Error::corrupt("both watermarks of a lane are damaged", at), 0)?;
         }
-        let ours = watermark.filter(|watermark| watermark.session == store.session());
+        let any_session = store.host.leaves_out(Rule::WatermarkSession);
+        let ours = watermark.filter(|mark| any_session || mark.session == store.session());
         watermarks.push(ours.map_or(0, |watermark| watermark.sequence));
     }
     // Steps 3 to 5.
     let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
     let pieces = scanner.pieces(&mut scan)?;
     scanner.inodes(&pieces, &mut scan)?;
-    let aborted = judge(&mut scan)?;
+    let mut aborted = judge(&mut scan)?;
+    if store.host.leaves_out(Rule::PartCount) {
+        aborted.clear();
+    }
     opening.aborted = aborted.len() as u64;
-    store.aborted = aborted;
+    let too_early = store.host.leaves_out(Rule::JudgeBeforeRebuild);
+    if !too_early {
+        store.aborted = core::mem::take(&mut aborted);
+    }
     let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
     settle_deferred(&scanner, &pieces, &mut scan)?;
+    if too_early {
+        store.aborted = aborted;
+    }
     opening.inodes = scan.inodes;
     opening.log_pages = scan.log_pages;
     // Step 6: a read-only opening keeps the verdicts in memory.
@@ -115,8 +126,15 @@ fn recover<M: Medium, H: Host>(
         }
         // Step 7, step 8.
         store.aborted.clear();
-        erase(store, &scan)?;
-        store.raise_session(|superblock| superblock.checkpoint = 0)?;
+        let too_late = store.host.leaves_out(Rule::EraseBeforeRaise);
+        if !too_late {
+            erase(store, &scan)?;
+        }
+        store
+            .raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
+        if too_late {
+            erase(store, &scan)?;
+        }
     }
     opening.damage = scan.damage;
     // Step 10.
@@ -125,6 +143,11 @@ fn recover<M: Medium, H: Host>(
     }
     let (first, end) = (geometry.first_page(), geometry.end_page());
     claims.for_each_unclaimed(first, end, &mut |run| store.space.add_free(run))
+}
+
+/// What a superblock says of its checkpoint when the session after it begins.
+fn no_checkpoint<M: Medium, H: Host>(store: &Store<M, H>, superblock: &Superblock) -> u64 {
+    if store.host.leaves_out(Rule::CheckpointSession) { superblock.checkpoint } else { 0 }
 }
 
 /// Takes in the inodes that waited for the verdicts.
@@ -155,6 +178,7 @@ fn settle_one<M: Medium, H: Host>(
         return Ok(());
     };
     if let Some(death) = read_death(store, &identity)?
+        && !store.host.leaves_out(Rule::DeathHonoured)
         && !store.aborted.contains(&death.header.txid)
     {
         return Ok(());

@@ -5,7 +5,7 @@ use lode_pmem::Medium;
 use super::scan::Scan;
 use crate::layout::{LINE, Link, SEAL_AT};
 use crate::store::Store;
-use crate::{Host, Result};
+use crate::{Host, Result, Rule};
 
 /// Erases what is left behind the ends of logs, whole lines of aborted transactions and torn
 /// ones alike, and the links that lead there, under one fence.
@@ -17,7 +17,8 @@ pub(super) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan) -> Res
         return Ok(());
     }
     let counters = store.counters();
-    for (at, lines) in &scan.remains {
+    let erased = !store.host.leaves_out(Rule::AbortedErased);
+    for (at, lines) in scan.remains.iter().filter(|_| erased) {
         let mut window = store.door.window(u64::from(*lines) * 8, counters);
         for line in 0..u64::from(*lines) {
             let seal_at = at + line * LINE + SEAL_AT;
@@ -26,7 +27,8 @@ pub(super) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan) -> Res
             }
         }
     }
-    for link_at in &scan.links {
+    let cleared = !store.host.leaves_out(Rule::LinksPastEnd);
+    for link_at in scan.links.iter().filter(|_| cleared) {
         store.door.window(8, counters).store_word(*link_at, Link::none(&store.seed, *link_at));
     }
     Ok(store.door.fence(counters)?)

@@ -9,13 +9,13 @@ use lode_pmem::Medium;
 
 use crate::inode::{Body as Kind, Scanned, load_for_scan};
 use crate::layout::{
-    Anchor, DEATH_LINE, HEAD_AT, Header, Identity, LANE_CHAIN_AT, LINE, Link, PieceHeader, SEAL_AT,
-    Txid, slot_at,
+    Anchor, DEATH_LINE, HEAD_AT, Header, Identity, LANE_CHAIN_AT, LINE, PieceHeader, SEAL_AT, Txid,
+    slot_at,
 };
 use crate::log::{Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
 use crate::store::{Piece, Store};
-use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result};
+use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// Slots that one job of the parallel scan looks at.
 const JOB_SLOTS: u32 = 512;
@@ -118,7 +118,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     /// Follows the chains of inode table pieces.
     pub(super) fn pieces(&self, scan: &mut Scan) -> Result<Vec<Arc<Piece>>> {
         let mut pieces = Vec::new();
-        for lane in 0..self.store.geometry.lanes {
+        let all = !self.store.host.leaves_out(Rule::EveryLane);
+        let used = self.store.lanes.used() as u32;
+        for lane in 0..if all { self.store.geometry.lanes } else { used } {
             let start = self.store.geometry.lane_at(lane) + LANE_CHAIN_AT;
             if let Err(error) = self.chain(lane, start, &mut pieces) {
                 scan.note(error, 0)?;
@@ -132,7 +134,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let mut link_at = start;
         loop {
             let word = store.door.load_word(link_at)?;
-            let link = Link::parse(word, &store.seed, link_at);
+            let link = store.parse_link(word, link_at);
             let Some(link) = link.map_err(|what| Error::corrupt(what, link_at))? else {
                 return Ok(());
             };
@@ -218,10 +220,13 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             return Ok(true);
         };
         let first_part = scan.parts.len();
-        if let Some(death) = read_death(self.store, &identity)? {
+        let honoured = !self.store.host.leaves_out(Rule::DeathHonoured);
+        if let Some(death) = read_death(self.store, &identity)?.filter(|_| honoured) {
             self.see(scan, death.header)?;
             if !self.in_doubt(&death.header) {
-                self.dead_parts(&identity, head, seal, scan)?;
+                if !self.store.host.leaves_out(Rule::DeadEvidence) {
+                    self.dead_parts(&identity, head, seal, scan)?;
+                }
                 return Ok(true);
             }
             let at = slot_at(ino) + DEATH_LINE * LINE;
@@ -383,8 +388,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
 
     fn is_unsettled(&self, header: &Header) -> bool {
         let Txid { session, lane, sequence } = header.txid;
+        let host = &self.store.host;
+        let lane = if host.leaves_out(Rule::WatermarkLane) { 0 } else { lane };
         let settled = self.watermarks.get(usize::from(lane)).copied().unwrap_or(0);
-        session == self.store.session() && sequence > settled
+        let ours = session == self.store.session() || host.leaves_out(Rule::TransactionSession);
+        ours && sequence > settled
     }
 
     /// Counts the lines of transactions in doubt in the log of an inode whose death is

@@ -21,11 +21,22 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use lock_api::Mutex;
-use lode_pmem::{Counters, Door, Medium};
+use lode_pmem::{Counters, Door, Line, Medium, Window};
 
-use crate::layout::{Geometry, PoolSeed, Superblock, Txid};
+use crate::layout::{Geometry, Link, LogSeed, PoolSeed, Superblock, Txid};
 use crate::space::Space;
-use crate::{Error, Host, Result};
+use crate::{Error, Host, Result, Rule};
+
+/// Stores a word as two halves, each written back.
+fn halves<M: Medium>(window: &mut Window<'_, M>, at: u64, value: u64) {
+    for (from, half) in [(0, value as u32), (4, (value >> 32) as u32)] {
+        window.store(at + from, &half.to_le_bytes());
+        window.flush(at + from, 4);
+    }
+}
+
+/// A link, none, or why a word is no link.
+type LinkFound = core::result::Result<Option<Link>, &'static str>;
 
 /// What every layer above works with.
 pub(crate) struct Store<M: Medium, H: Host> {
@@ -59,7 +70,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let geometry = superblock.geometry();
         let used = (host.cpus().max(1) as u64).min(u64::from(geometry.lanes)) as usize;
         let seed = superblock.seed();
-        let rounds = round::Rounds::read(&door, &seed, &geometry)?;
+        let rounds = round::Rounds::read(&door, &host, &seed, &geometry)?;
         let words = |from: usize| crate::layout::secret_word(&superblock.secret, from);
         Ok(Box::new(Self {
             seed,
@@ -101,6 +112,26 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Relaxed)
+    }
+
+    /// The seed of one page of a log (`page_nonce` 0: of the inline log in `page`).
+    pub(crate) fn log_seed(&self, ino: u64, nonce: u64, page: u64, page_nonce: u64) -> LogSeed {
+        let left_out = self.host.leaves_out(Rule::PageNonce);
+        self.seed.log(ino, nonce, page, if left_out { 0 } else { page_nonce })
+    }
+
+    /// Whether a record line bears the right seal.
+    #[inline]
+    pub(crate) fn holds(&self, rule: Rule, seed: &LogSeed, at: u64, line: &Line) -> bool {
+        seed.holds(at, line) || self.host.leaves_out(rule) && seed.is_tag_of(line)
+    }
+
+    /// Reads the link word found at offset `at`.
+    pub(crate) fn parse_link(&self, word: u64, at: u64) -> LinkFound {
+        if self.host.leaves_out(Rule::LinkCheck) {
+            return Link::parse_unchecked(word);
+        }
+        Link::parse(word, &self.seed, at)
     }
 
     /// Fails unless the pool is open for writes.

@@ -10,7 +10,7 @@ use lode_pmem::{Door, Medium};
 use super::Store;
 use crate::layout::{Geometry, LINE, PoolSeed, Watermark};
 use crate::space::Run;
-use crate::{Host, Result};
+use crate::{Host, Result, Rule};
 
 /// Quarantined inode slots that make a round worth its fence.
 const SLOTS_WORTH_A_ROUND: usize = 512;
@@ -29,8 +29,9 @@ pub(super) struct Rounds {
 
 /// Reads a lane's watermark: the valid line with the higher version (odd ones are in line 1, so
 /// that the next is stored over the older one); `None` if neither is valid.
-pub(crate) fn read_watermark<M: Medium>(
+pub(crate) fn read_watermark<M: Medium, H: Host>(
     door: &Door<M>,
+    host: &H,
     seed: &PoolSeed,
     geometry: &Geometry,
     lane: u32,
@@ -39,6 +40,7 @@ pub(crate) fn read_watermark<M: Medium>(
     for copy in 0..2 {
         let at = geometry.lane_at(lane) + copy * LINE;
         let found = match door.load_line(at) {
+            Ok(line) if host.leaves_out(Rule::WatermarkSeal) => Watermark::parse_unsealed(&line),
             Ok(line) => Watermark::parse(&line, seed, at),
             Err(lode_pmem::MediaError::Poisoned { .. }) => None,
             Err(error) => return Err(error.into()),
@@ -52,8 +54,9 @@ pub(crate) fn read_watermark<M: Medium>(
 }
 
 impl Rounds {
-    pub(super) fn read<M: Medium>(
+    pub(super) fn read<M: Medium, H: Host>(
         door: &Door<M>,
+        host: &H,
         seed: &PoolSeed,
         geometry: &Geometry,
     ) -> Result<Self> {
@@ -61,8 +64,8 @@ impl Rounds {
         let mut versions = Vec::new();
         versions.try_reserve_exact(lanes)?;
         for lane in 0..geometry.lanes {
-            versions
-                .push(read_watermark(door, seed, geometry, lane)?.map_or(0, |mark| mark.version));
+            let mark = read_watermark(door, host, seed, geometry, lane)?;
+            versions.push(mark.map_or(0, |mark| mark.version));
         }
         Ok(Self { versions })
     }
@@ -72,6 +75,9 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Takes in the slot of a dead inode. Where the host has no memory left to
     /// remember it, it stays unused until the pool is opened again.
     pub(crate) fn quarantine_slot(&self, ino: u64) {
+        if self.host.leaves_out(Rule::RoundForSlots) {
+            return self.table.give_slot(ino);
+        }
         let mut quarantine = self.quarantine.lock();
         if quarantine.slots.try_reserve(1).is_ok() {
             quarantine.slots.push(ino);
@@ -80,6 +86,9 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Takes in log pages of a dead inode, as [`Store::quarantine_slot`].
     pub(crate) fn quarantine_pages(&self, run: Run) {
+        if self.host.leaves_out(Rule::RoundForDeadPages) {
+            return self.give(run);
+        }
         let mut quarantine = self.quarantine.lock();
         if quarantine.pages.try_reserve(1).is_ok() {
             quarantine.pages.push(run);

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lode_pmem::Medium;
 
 use super::{Store, write_superblock};
-use crate::{Error, Host, Result};
+use crate::{Error, Host, Result, Rule};
 
 /// Nonces of one session have a 32-bit counter; near its end the session is raised.
 const NONCE_LIMIT: u32 = u32::MAX - (1 << 24);
@@ -77,11 +77,14 @@ impl<M: Medium, H: Host> Store<M, H> {
     ) -> Result<()> {
         let mut superblock = self.superblock.lock();
         let session = superblock.session.checked_add(1).ok_or(Error::NotSupported)?;
-        superblock.session = session;
+        if !self.host.leaves_out(Rule::SessionRaised) {
+            superblock.session = session;
+        }
         superblock.epoch = self.epoch();
         superblock.update += 1;
         change(&mut superblock);
-        write_superblock(&self.door, &superblock, self.counters())?;
+        let session = superblock.session;
+        write_superblock(&self.door, &self.host, &superblock, self.counters())?;
         self.session.store(session, Relaxed);
         self.next_nonce.store(u64::from(session) << 32 | 1, Relaxed);
         Ok(())

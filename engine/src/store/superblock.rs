@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use lode_pmem::{Counters, Door, Medium};
 
 use crate::layout::{FEATURES_READ_ONLY, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock};
-use crate::{Error, PAGE_BYTES, Result, Unusable};
+use crate::{Error, Host, PAGE_BYTES, Result, Rule, Unusable};
 
 /// Reads both copies; returns the one that counts, and whether the other one is bad.
 pub(crate) fn read_superblock<M: Medium>(
@@ -45,7 +45,7 @@ type Copy = core::result::Result<Box<Superblock>, Unusable>;
 fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
     match (first, second) {
         (Ok(a), Ok(b)) => {
-            if a.uuid != b.uuid || a.pages != b.pages || a.lanes != b.lanes {
+            if a.seed() != b.seed() || a.geometry() != b.geometry() {
                 return Err(Error::corrupt("the two superblocks belong to different pools", 0));
             }
             Ok((if b.update > a.update { b } else { a }, false))
@@ -85,8 +85,9 @@ fn first_counts<M: Medium>(door: &Door<M>, places: [u64; 2]) -> bool {
 
 /// Writes both copies, each with its fence (PROTOCOL I20): first the one that does not
 /// count, so that a crash in the middle of either leaves the other.
-pub(crate) fn write_superblock<M: Medium>(
+pub(crate) fn write_superblock<M: Medium, H: Host>(
     door: &Door<M>,
+    host: &H,
     superblock: &Superblock,
     counters: &Counters,
 ) -> Result<()> {
@@ -94,14 +95,16 @@ pub(crate) fn write_superblock<M: Medium>(
     superblock.encode(&mut raw);
     debug_assert_eq!(Superblock::parse(&raw).as_ref(), Ok(superblock));
     let mut places = Superblock::places(superblock.pages);
-    if first_counts(door, places) {
+    if first_counts(door, places) != host.leaves_out(Rule::SuperblockOrder) {
         places.reverse();
     }
     for at in places {
         let mut window = door.window(SUPERBLOCK_BYTES as u64, counters);
         window.copy_nt(at, &raw);
         drop(window);
-        door.fence(counters)?;
+        if !host.leaves_out(Rule::SuperblockFence) || at == places[1] {
+            door.fence(counters)?;
+        }
     }
     Ok(())
 }

@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lock_api::{Mutex, RwLock};
 use lode_pmem::Medium;
 
-use super::Store;
+use super::{Store, halves};
 use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader, SLOT_BYTES, ino_of};
 use crate::space::Run;
-use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result};
+use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
 
 /// A piece of inode table: where it is, and the tails of its inodes' logs.
 pub(crate) struct Piece {
@@ -327,7 +327,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         let bytes = piece.run().pages * PAGE_BYTES;
         let mut window = self.door.window(bytes, counters);
         window.store_line(at, &piece.header.line(&self.seed, at, None));
-        window.zero_nt(at + LINE, bytes - LINE);
+        if !self.host.leaves_out(Rule::PieceZeroed) {
+            window.zero_nt(at + LINE, bytes - LINE);
+        }
         drop(window);
         self.door.fence(counters)?;
         self.store_link(link_at, Some(Link::new(piece.header.page, piece.header.nonce, false)));
@@ -338,7 +340,11 @@ impl<M: Medium, H: Host> Store<M, H> {
     pub(crate) fn store_link(&self, at: u64, link: Option<Link>) {
         let none = Link::none(&self.seed, at);
         let word = link.map_or(none, |link| link.word(&self.seed, at));
-        self.door.window(8, self.counters()).store_word(at, word);
+        let mut window = self.door.window(8, self.counters());
+        if self.host.leaves_out(Rule::LinkWhole) {
+            return halves(&mut window, at, word);
+        }
+        window.store_word(at, word);
     }
 
     /// Takes empty pieces out of their chains and frees their pages; the piece that

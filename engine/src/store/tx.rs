@@ -9,7 +9,7 @@ use lode_pmem::{Line, Medium, Window};
 use super::Store;
 use super::lanes::{Lane, SEQUENCE_MAX};
 use crate::layout::{Body, Header, LINE, LogSeed, Txid, put_seal};
-use crate::{Error, Host, Result};
+use crate::{Error, Host, Result, Rule};
 
 /// Sequences left when the session is raised.
 const SEQUENCE_RESERVE: u64 = 1 << 20;
@@ -22,6 +22,8 @@ pub(crate) struct Tx<'s, M: Medium, H: Host> {
     next: MutexGuard<'s, H::Mutex, u64>,
     window: Option<Window<'s, M>>,
     header: Header,
+    /// Lines of the next transaction, where one is split in two.
+    rest: u16,
     committed: bool,
 }
 
@@ -40,6 +42,9 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.raise_soon();
         }
         let txid = Txid { session: self.session(), lane: number, sequence };
+        if self.host.leaves_out(Rule::WatermarkFenced) {
+            lane.set_fenced(sequence);
+        }
         let bytes = u64::from(parts) * LINE + extra_bytes;
         Ok(Tx {
             store: self,
@@ -47,6 +52,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             next,
             window: Some(self.door.window(bytes, lane.counters())),
             header: Header { txid, part: 0, parts },
+            rest: 0,
             committed: false,
         })
     }
@@ -61,13 +67,32 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
     /// Stores the next record line at offset `at`. Returns its seal.
     #[inline(never)]
     pub(crate) fn record(&mut self, at: u64, seed: &LogSeed, body: &Body) -> u64 {
-        assert!(self.header.part < self.header.parts, "transaction has more lines than it said");
+        if self.header.part == self.header.parts {
+            self.go_on();
+        }
         let mut line = body.encode(&self.header);
         let seal = seed.seal(at, &line);
         put_seal(&mut line, seal);
         self.header.part += 1;
         self.line(at, &line);
         seal
+    }
+
+    /// Makes the lines behind the first `parts` ones another transaction, where a rule that
+    /// keeps them together is left out.
+    #[inline]
+    pub(crate) fn split(&mut self, rule: Rule, parts: u32) {
+        if self.store.host.leaves_out(rule) && parts > 0 && parts < u32::from(self.header.parts) {
+            self.rest = self.header.parts - parts as u16;
+            self.header.parts = parts as u16;
+        }
+    }
+
+    #[cold]
+    fn go_on(&mut self) {
+        assert!(self.rest > 0, "transaction has more lines than it said");
+        let rest = core::mem::take(&mut self.rest);
+        self.next(u32::from(rest));
     }
 
     /// Stores an anchor line.
@@ -80,6 +105,9 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
     /// Stores a link word.
     pub(crate) fn word(&mut self, at: u64, value: u64) {
         if let Some(window) = &mut self.window {
+            if self.store.host.leaves_out(Rule::LinkWhole) {
+                return super::halves(window, at, value);
+            }
             window.store_word(at, value);
         }
     }

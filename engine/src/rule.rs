@@ -1,0 +1,142 @@
+//! The rules of the commit protocol, each of which can be left out in a test.
+//!
+//! A crash tester is only as good as the mistakes it notices. Each rule names one way to
+//! break the engine at the one place where the rule is kept: its host is asked there
+//! ([`Host::leaves_out`](crate::Host::leaves_out)). A real host leaves none out, and the
+//! compiler removes the question.
+
+macro_rules! rules {
+    ($($rule:ident $name:literal $what:literal;)*) => {
+        /// A rule that a test host can leave out, one at a time.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Rule {
+            $(#[doc = concat!("Left out: ", $what, ".")] $rule,)*
+        }
+
+        impl Rule {
+            /// All rules.
+            pub const ALL: &'static [Rule] = &[$(Rule::$rule,)*];
+
+            /// A short name, of words and hyphens.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Rule::$rule => $name,)*
+                }
+            }
+
+            /// What happens where it is left out, and where the rule or the mistake comes from.
+            pub const fn what(self) -> &'static str {
+                match self {
+                    $(Rule::$rule => $what,)*
+                }
+            }
+        }
+    };
+}
+
+rules! {
+    RecordSeal "record-seal"
+        "the checksum of a record line is not looked at, only its tag; PROTOCOL F1";
+    DeathSeal "death-seal"
+        "the checksum of a death record is not looked at, only its tag; PROTOCOL F4";
+    PageNonce "page-nonce"
+        "the records of a log page are not sealed with the page's own nonce; PROTOCOL F1";
+    SlotNonce "slot-nonce"
+        "a new inode gets the nonce that every inode of its slot gets; PROTOCOL F3";
+    LinkCheck "link-check" "the check in a link word is not looked at; PROTOCOL F3";
+    LinkTag "link-tag" "a link is followed whatever its tag says; PROTOCOL I5";
+    LinkOwner "link-owner"
+        "a link is followed whatever its tag and the owner of its target are; PROTOCOL I5";
+    LinkWhole "link-whole" "a link word is stored as two halves; PROTOCOL F3";
+    LinksPastEnd "links-past-end"
+        "links that lead past the end of a log are not cleared; PROTOCOL recovery 7";
+    CheckpointSum "checkpoint-sum" "the checksum of a checkpoint is not looked at; PROTOCOL I20";
+    CheckpointSession "checkpoint-session"
+        "a checkpoint counts whatever session it is of; PROTOCOL I20";
+    SessionRaised "session-raised" "opening does not raise the session; PROTOCOL I20";
+    SuperblockFence "superblock-fence"
+        "both superblock copies are written under one fence; PROTOCOL I20";
+    SuperblockOrder "superblock-order"
+        "the superblock copy that counts is written first; PROTOCOL I20";
+    PartCount "part-count"
+        "a transaction of which parts are missing counts as committed; PROTOCOL recovery 4";
+    TransactionSession "transaction-session"
+        "a transaction of an earlier session is judged by its parts; PROTOCOL recovery 4";
+    WatermarkSession "watermark-session" "the watermark of another session counts; PROTOCOL F5";
+    WatermarkSeal "watermark-seal" "the checksum of a watermark is not looked at; PROTOCOL F5";
+    WatermarkFenced "watermark-fenced" "watermarks cover what is not fenced yet; PROTOCOL I11";
+    WatermarkLane "watermark-lane"
+        "every lane is judged by lane 0's watermark; seen in WineFS: recovery reads another CPU's journal";
+    EveryLane "every-lane"
+        "recovery looks at as many lanes as there are CPUs; seen in NOVA: the CPU count is taken for granted";
+    DeadEvidence "dead-evidence" "the lines of dead inodes are no evidence; PROTOCOL recovery 3";
+    DeathHonoured "death-honoured" "an inode with a death record is taken for alive; PROTOCOL F4";
+    AbortedErased "aborted-erased"
+        "the lines of transactions that did not happen stay; PROTOCOL recovery 7";
+    EraseBeforeRaise "erase-before-raise"
+        "they are erased after the session is raised; PROTOCOL recovery 7 and 8";
+    JudgeBeforeRebuild "judge-before-rebuild"
+        "free space is rebuilt before transactions are judged; seen in PMFS: truncations are replayed before the free list is there";
+    RoundForSlots "round-for-slots"
+        "the slot of a dead inode is used again without a round; PROTOCOL I10";
+    RoundForDeadPages "round-for-dead-pages"
+        "the log pages of a dead inode are used again without a round; PROTOCOL I10";
+    RoundForFast "round-for-fast" "fast collection makes no round; PROTOCOL I13";
+    RoundForThorough "round-for-thorough" "thorough collection makes no round; PROTOCOL I12";
+    TombstoneKept "tombstone-kept"
+        "fast collection drops what ended records that are still there; PROTOCOL I14";
+    FreeAfterFence "free-after-fence"
+        "what a truncation frees is free before its record is durable; PROTOCOL I9";
+    PieceZeroed "piece-zeroed" "a new piece of inode table is not zeroed; PROTOCOL I22";
+    OrphansFreed "orphans-freed"
+        "files that are unlinked but open are not freed by a clean unmount; PROTOCOL recovery 11";
+    CreateInOne "create-in-one" "the inode and its entry are two transactions; PROTOCOL I7";
+    NameInOne "name-in-one"
+        "the lines of a long name are a transaction of their own; seen in NOVA: names that cross a line";
+    LinkInOne "link-in-one" "a new link and its count are two transactions; PROTOCOL F2";
+    UnlinkInOne "unlink-in-one"
+        "the end of an entry and of its inode's link are two transactions; seen in NOVA: unlinking a hard link is not atomic";
+    RenameInOne "rename-in-one"
+        "the old name is removed first; seen in NOVA: rename invalidates the old entry in place";
+    VictimInOne "victim-in-one"
+        "what is renamed over is dropped by a second transaction; seen in NOVA: renaming over a file loses both names";
+    MovedParent "moved-parent"
+        "a directory that moves keeps its old parent; seen in NOVA: directory renames";
+    WriteInOne "write-in-one"
+        "a write to several extents is several transactions; seen in WineFS: writes are not atomic";
+    SizeInMap "size-in-map"
+        "the size of an append is set by a second transaction; seen in NOVA-Fortis: an append loses its content";
+    TruncateToZero "truncate-to-zero"
+        "a truncation to nothing unmaps nothing; seen in NOVA: `if (end == 0) return`";
+    TailZeroed "tail-zeroed"
+        "bytes behind the end of a file are not zeroed before the size grows; PROTOCOL I17";
+    JournalUsed "journal-used" "small overwrites go in place without the journal; PROTOCOL I16";
+    JournalReplayed "journal-replayed"
+        "journalled overwrites are not stored again after a crash; PROTOCOL I16";
+    JournalRetired "journal-retired"
+        "journalled overwrites are stored again although later ones have retired them; PROTOCOL I16";
+    JournalClipped "journal-clipped"
+        "journalled overwrites are stored again where a truncation took the bytes away; PROTOCOL I16";
+    JournalHalves "journal-halves"
+        "the next overwrite is journalled where the last one still waits; PROTOCOL I16";
+    CopyTail "copy-tail"
+        "the last bytes of an unaligned copy are not written; seen in NOVA, PMFS and WineFS";
+    TargetTail "target-tail"
+        "the last bytes of a long target are not written; seen in NOVA: symlink";
+    RelaxedWriteBack "relaxed-write-back"
+        "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rule;
+
+    #[test]
+    fn names_are_words_and_hyphens_and_differ() {
+        for (at, rule) in Rule::ALL.iter().enumerate() {
+            let plain = |c: char| c.is_ascii_lowercase() || c == '-';
+            assert!(rule.name().chars().all(plain) && !rule.what().is_empty(), "{rule:?}");
+            assert!(Rule::ALL.iter().skip(at + 1).all(|other| other.name() != rule.name()));
+        }
+    }
+}
