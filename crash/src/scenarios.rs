@@ -278,6 +278,25 @@ pub const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "holes on pages that held something",
+        before: || {
+            "create /x 33188 0\nappend /x 40000 9\nunlink /x\nmaintain\ncreate /b 33188 0\n"
+                .to_owned()
+        },
+        ops: "setattr /b size=20000;write /b 4196 100 1;write /b 9000 60 2;write /b 12388 4000 3",
+        ..PLAIN
+    },
+    Scenario {
+        name: "a table piece, then data, then a table piece",
+        kib: 128,
+        before: || {
+            repeated(6, "create /a# 33188 0")
+                + "create /b 33188 0\ncreate /c 33188 0\nunlink /b\nunlink /c\nmaintain\n"
+        },
+        ops: "write /a0 0 4096 1;create /x 33188 0;create /y 33188 0",
+        ..PLAIN
+    },
+    Scenario {
         name: "relaxed mode",
         relaxed: true,
         ops: "create /a 33188 0;write /a 0 9000 1;write /a 512 512 2;write /a 3 5000 3;\

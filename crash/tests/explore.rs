@@ -53,18 +53,3 @@ fn two_threads_survive_a_cut_anywhere() {
         );
     }
 }
-
-#[test]
-fn zz_mutants() {
-    use lode_crash::run::run_mutants;
-    let mut jobs =
-        jobs_of((Set::Pairs, 0, 1), lode_crash::workload::two_threads(), Profile::Adr, 1);
-    jobs.extend(jobs_of((Set::Hard, 0, 1), scenarios(), Profile::Adr, 1));
-    let outcome = run("both", &jobs);
-    let mutants = lode_crash::run::Mutant::all(&outcome);
-    let start = std::time::Instant::now();
-    for verdict in run_mutants(&mutants, &jobs, &outcome, &BATCH, &()) {
-        println!("{verdict}");
-    }
-    println!("{:?}", start.elapsed());
-}

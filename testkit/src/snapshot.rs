@@ -9,6 +9,7 @@ use crate::fs::{Fs, is_gone};
 use crate::op::Path;
 
 const PAGE: u64 = 4096;
+static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 /// Files up to this size are read as a whole; larger ones where data is said or known to be.
 const READ_WHOLE: u64 = 1 << 20;
 
@@ -176,7 +177,7 @@ pub fn contents(
         if got != want {
             return Err(format!("read at {at} of a file of {size} bytes gave {got} bytes"));
         }
-        if buffer[..got].iter().any(|&byte| byte != 0) {
+        if buffer[..got] != ZEROS[..got] {
             if data.binary_search(&at).is_err() {
                 return Err(format!("seek calls the page at {at} a hole, but it holds data"));
             }

@@ -183,12 +183,15 @@ impl Explorer<'_> {
         let mut judge = |explorer: &mut Self, choice: &Choice| {
             let image = units.image(&cut.point.durable, &choice.0);
             let found = explorer.state(&image, allowed)?;
-            let [inside, then] = explorer.chance(cut, &units, choice);
+            let [inside, then, skips] = explorer.chance(cut, &units, choice);
             if inside {
                 explorer.inside(&image, allowed)?;
             }
             match found {
-                Some(which) if then => explorer.then(&image, allowed[which].expected, next),
+                Some(which) if then => {
+                    let next = &next[usize::from(skips).min(next.len())..];
+                    explorer.then(&image, allowed[which].expected, next)
+                }
                 _ => Ok(()),
             }
         };
@@ -247,21 +250,29 @@ impl Explorer<'_> {
         states.add(explored);
     }
 
-    /// Whether a state's recovery is cut off too, and whether operations follow it. Decided by
+    /// Whether a state's recovery is cut off too, whether operations follow it, and whether the one
+    /// that was cut off is left out then. Decided by
     /// what was looked at, so that states that look the same are treated the same.
-    fn chance(&self, cut: &Cut<'_>, units: &Units, choice: &Choice) -> [bool; 2] {
+    fn chance(&self, cut: &Cut<'_>, units: &Units, choice: &Choice) -> [bool; 3] {
         if let Some(only) = self.only {
             let next = only.first().map(|leg| leg.stage);
-            return [next == Some(Stage::Recovery), next == Some(Stage::After)];
+            let [inside, then] = [Stage::Recovery, Stage::After].map(|stage| next == Some(stage));
+            return [inside, then, self.hash(cut, units, choice) >> 40 & 1 == 1];
         }
-        let log = self.watches.last().map_or(&[][..], |watch| watch.log());
-        let units = log.iter().filter_map(|line| units.unit_of(*line));
-        let looked_at: Vec<(usize, u16)> = units.map(|unit| (unit, choice.0[unit])).collect();
-        let hash = hash_of(cut, &looked_at);
+        let hash = self.hash(cut, units, choice);
         let one_in = |every: u64, hash: u64| every > 0 && hash.is_multiple_of(every);
         let first = cut.stage == Stage::Operation;
         let Limits { inside_every, then_every, .. } = self.limits;
-        [one_in(inside_every, hash), first && one_in(then_every, hash >> 16)]
+        let then = first && one_in(then_every, hash >> 16 & 0xFFFF);
+        [one_in(inside_every, hash & 0xFFFF), then, hash >> 40 & 1 == 1]
+    }
+
+    /// Scatters what was looked at of a state.
+    fn hash(&self, cut: &Cut<'_>, units: &Units, choice: &Choice) -> u64 {
+        let log = self.watches.last().map_or(&[][..], |watch| watch.log());
+        let units = log.iter().filter_map(|line| units.unit_of(*line));
+        let looked_at: Vec<(usize, u16)> = units.map(|unit| (unit, choice.0[unit])).collect();
+        hash_of(cut, &looked_at)
     }
 
     /// Judges one state; says which of those allowed it is.

@@ -52,6 +52,15 @@ impl Limits {
         then_every: 24,
         schedules: 60,
     };
+    /// For mutants that a quick look has missed.
+    pub const DEEP: Limits = Limits {
+        points: Budget { whole: 240, torn: 160 },
+        inside: Budget { whole: 10, torn: 4 },
+        inside_every: 4,
+        then: Budget { whole: 6, torn: 2 },
+        then_every: 2,
+        schedules: 400,
+    };
     /// For runs that are to miss nothing.
     pub const FULL: Limits = Limits {
         points: Budget { whole: 400, torn: 60 },

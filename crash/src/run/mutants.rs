@@ -10,8 +10,11 @@ use super::batch::on_workers;
 use super::{Batch, Job, Outcome, Progress, ReplayId};
 use lode_engine::Rule;
 
-use crate::explore::Failure;
+use crate::explore::{Failure, Limits};
 use crate::region::LeftOut;
+
+/// Pools up to this size are looked at deeply.
+const DEEP_BYTES_MAX: u64 = 1 << 20;
 
 /// What is left out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -101,7 +104,11 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
         (0..jobs.len()).filter(|job| concerns(mutant, sound, *job)).collect();
     // The shortest ones that are concerned first.
     order.sort_by_key(|job| sound.tallies[*job].as_ref().map_or(u64::MAX, |tally| tally.judged()));
-    for job in order {
+    // What a quick look misses is looked for again, where that does not take long.
+    let small = |job: &usize| jobs[*job].case.geometry.bytes <= DEEP_BYTES_MAX;
+    let deep = order.iter().copied().filter(small).map(|job| (job, Limits::DEEP));
+    let quick = order.iter().map(|job| (*job, batch.limits));
+    for (job, limits) in quick.chain(deep).collect::<Vec<_>>() {
         let job = &jobs[job];
         let mut setup = job.setup();
         match mutant {
@@ -109,7 +116,7 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
             Mutant::Rule(rule) => setup.left_out = Some(rule),
         }
         verdict.tried += 1;
-        if let Err(failure) = job.run(&setup, &batch.limits) {
+        if let Err(failure) = job.run(&setup, &limits) {
             verdict.killed_by = Some(summary(job, &failure));
             return verdict;
         }

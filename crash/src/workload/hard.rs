@@ -4,7 +4,7 @@ use lode_engine::PageClass;
 
 use crate::case::{Case, Geometry};
 use crate::scenarios::{SCENARIOS, Scenario};
-use crate::workload::build::operations;
+use crate::workload::build::{FEW_LINES, operations};
 
 /// A scenario as a case.
 pub fn case_of(scenario: &Scenario) -> Case {
@@ -24,7 +24,25 @@ pub fn case_of(scenario: &Scenario) -> Case {
     }
 }
 
-/// All scenarios.
+/// All scenarios, each with log pages of four records, too, where its names fit in.
 pub fn scenarios() -> Vec<Case> {
-    SCENARIOS.iter().map(case_of).collect()
+    let whole = SCENARIOS.iter().map(case_of);
+    let mut cases: Vec<Case> = whole.collect();
+    let short = SCENARIOS.iter().filter(|scenario| !scenario.huge).map(case_of);
+    cases.extend(short.filter(fits_short_pages).map(|case| {
+        let geometry = Geometry { log_lines: FEW_LINES, ..case.geometry };
+        Case { name: format!("{}, short log pages", case.name), geometry, ..case }
+    }));
+    cases
+}
+
+/// Whether no name of a case is too long for log pages of four records.
+fn fits_short_pages(case: &Case) -> bool {
+    let ops = case.before.iter().chain(&case.ops);
+    !ops.map(ToString::to_string).any(|op| {
+        op.split([' ', '/']).any(|word| {
+            let generated = word.strip_prefix("%=").and_then(|word| word.split_once('.'));
+            generated.is_some_and(|(_, len)| len.parse().is_ok_and(|len: u32| len > 136))
+        })
+    })
 }

@@ -188,6 +188,7 @@ pub fn two_threads() -> Vec<Case> {
         both(text, "relaxed", Geometry { lanes: 2, bytes: lanes(2).bytes, ..relaxed() })
     }));
     cases.extend(growth());
+    cases.extend(rounds());
     cases.extend(full());
     cases
 }
@@ -233,7 +234,30 @@ fn growth() -> Vec<Case> {
         ("collection and create", &two, &names, link_goes, "create /d/y"),
         ("collection and rename out", &two, &names, link_goes, "link /k /d/y; rename /d/y /y"),
     ];
-    all.iter().map(|text| on_pool(text, "two lanes")).collect()
+    let mut cases: Vec<Case> = all.iter().map(|text| on_pool(text, "two lanes")).collect();
+    // Some number of files fills the table just so that either of the two must let it grow.
+    for files in 2..10 {
+        let before = format!("mkdir /d; mkdir /e; {}", repeated(files, "create /f#"));
+        let name = format!("the table grows after {files} files");
+        let text: OnPool<'_> = (&name, &lanes(1), &before, "create /d/x", "create /e/y");
+        cases.push(on_pool(&text, "one lane"));
+    }
+    cases
+}
+
+/// What a round settles while others are in the middle of what they do.
+fn rounds() -> Vec<Case> {
+    let before = "mkdir /d; create /b; create /c; create /d/e";
+    let round = "unlink /b; maintain";
+    let others = ["create /x", "rename /c /d/c", "unlink /d/e", "link /c /d/l", "mkdir /d/y"];
+    let mut cases = Vec::new();
+    for (count, way) in [(1, "one lane"), (2, "two lanes")] {
+        for other in others {
+            let name = format!("a round and {other}");
+            cases.push(on_pool(&(&name, &lanes(count), before, other, round), way));
+        }
+    }
+    cases
 }
 
 /// What the last pages go to.
