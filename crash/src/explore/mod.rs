@@ -9,7 +9,7 @@ mod setup;
 mod shrink;
 mod tally;
 
-pub use cuts::{Explorer, explore, replay};
+pub use cuts::{Explorer, Replay, explore, replay};
 pub use failure::{CutReport, Failure, StoreReport};
 pub use path::{CrashPath, Leg};
 pub use setup::{Limits, Setup, SimulatedPool};

@@ -34,6 +34,11 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// The mutants of the code that `sound` came to: there is no other list of them.
+pub fn mutants_of(sound: &Outcome) -> Vec<Mutant> {
+    sound.tally.sites.iter().copied().collect()
+}
+
 /// Runs every mutant against the jobs until one notices it. `sound` is what the jobs gave
 /// without a mutant: a job that never comes to a place can't miss it.
 pub fn run_mutants(
