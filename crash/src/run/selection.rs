@@ -1,6 +1,7 @@
 //! Which jobs a run has, the ones that should come early first.
 
 use lode_engine::PageClass;
+use lode_testkit::rng::mix;
 
 use super::{Job, JobId, Set, job_of, jobs_of};
 use crate::case::Case;
@@ -20,8 +21,7 @@ const RANDOM_FULL: usize = 2000;
 pub enum What {
     /// Something of everything.
     Usual,
-    /// The same, the smallest cases first, for as long as there is time; what a quick run would
-    /// never end is left out.
+    /// The same without huge pages, and what is most important first: time may end it anywhere.
     Quick,
     /// Everything there is.
     Full,
@@ -38,7 +38,6 @@ pub enum What {
 /// The jobs of a run, under each of these profiles.
 pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
     let hard = || numbered(Set::Hard, scenarios());
-    let small = || hard().into_iter().filter(|(_, case)| case.geometry.class == PageClass::Small);
     let threads = || numbered(Set::Pairs, two_threads());
     let alone = || numbered(Set::Seq1, seq1());
     let random = |count| numbered(Set::Random, (0..count as u64).map(random_case));
@@ -52,11 +51,9 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
             [hard(), threads(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)].concat()
         }
         What::Quick => {
-            let first = [small().collect(), threads(), random(RANDOM / 3), alone()].concat();
-            // Beyond its share the pairs go on while there is time.
-            let mut rest = some_pairs(SHARE);
-            rest.extend((1..SHARE / 2).flat_map(|one| pairs(share_numbers(one, SHARE))));
-            [first, rest].concat()
+            let mut spread: Vec<_> = small(alone());
+            spread.sort_by_key(|((_, number), _)| mix(*number as u64));
+            [small(hard()), threads(), some_pairs(SHARE), random(RANDOM / 3), spread].concat()
         }
     };
     let under = |case: &Numbered| {
@@ -73,8 +70,8 @@ pub fn left_out(what: &What) -> &'static str {
             "39 of 40 pairs of operations, and most states of points with many (--full has them)"
         }
         What::Quick => {
-            "huge pages in the hard sequences, most pairs of operations, and most \
-             states of points with many (--full has them)"
+            "huge pages, 39 of 40 pairs of operations, and most states of points with many \
+             (--full has them)"
         }
         What::Seq1 | What::Seq2 => "the other collections, and most states of points with many",
         What::Full => {
@@ -86,6 +83,12 @@ pub fn left_out(what: &What) -> &'static str {
 
 /// A case and its place.
 type Numbered = ((Set, usize), Case);
+
+/// Those without huge pages: a state of a large pool takes long.
+fn small(mut cases: Vec<Numbered>) -> Vec<Numbered> {
+    cases.retain(|(_, case)| case.geometry.class == PageClass::Small);
+    cases
+}
 
 fn numbered(set: Set, cases: impl IntoIterator<Item = Case>) -> Vec<Numbered> {
     let cases = cases.into_iter().enumerate();
