@@ -17,6 +17,7 @@ const AFTER_HELP: &str = "\
 Sizes: a whole number and K, M, G or T, powers of 1024.
 Exit codes: 0 done, 1 failed, 2 usage, 3 not a pool, 4 damaged, 5 unsupported format, 6 busy,
 7 no space, 8 not found, 9 not permitted, 10 exists already, 11 not mounted.
+`lode crash` ends with 4 if a state is wrong or a mutant is not noticed.
 `lode fsck` has those of fsck programs: 0 clean, 1 repaired, 4 damage left, 8 failed, 16 usage,
 32 interrupted.";
 

@@ -12,6 +12,8 @@ use crate::workload::{pair, pair_count, random_case, scenarios, seq1, share_numb
 const SHARE: usize = 40;
 /// Which share of them.
 const SHARE_NUMBER: usize = 0;
+/// One operation alone in so many is tried on mutants.
+const ALONE: u64 = 4;
 /// Random cases of a usual run, and of one of everything.
 const RANDOM: usize = 60;
 const RANDOM_FULL: usize = 2000;
@@ -46,7 +48,11 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
         What::Seq1 => alone(),
         What::Seq2 => pairs(0..pair_count()),
         What::Usual => [hard(), threads(), alone(), some_pairs(SHARE), random(RANDOM)].concat(),
-        What::ForMutants => [hard(), threads(), alone(), some_pairs(SHARE)].concat(),
+        What::ForMutants => {
+            let mut some = alone();
+            some.retain(|((_, number), _)| mix(*number as u64).is_multiple_of(ALONE));
+            [small(hard()), threads(), some_pairs(SHARE), small(some)].concat()
+        }
         What::Full => {
             [hard(), threads(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)].concat()
         }
@@ -66,9 +72,10 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
 /// What a run leaves out of all that there is, in words; empty if nothing.
 pub fn left_out(what: &What) -> &'static str {
     match what {
-        What::Usual | What::ForMutants => {
+        What::Usual => {
             "39 of 40 pairs of operations, and most states of points with many (--full has them)"
         }
+        What::ForMutants => "most sequences: mutants take only some",
         What::Quick => {
             "huge pages, 39 of 40 pairs of operations, and most states of points with many \
              (--full has them)"
