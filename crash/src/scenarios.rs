@@ -250,6 +250,17 @@ pub const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "holes on pages that held data",
+        kib: 96,
+        before: || {
+            "create /x 33188 0\nwrite /x 0 30000 7\nunlink /x\ncreate /a 33188 0\n\
+             setattr /a size=30000\n"
+                .to_owned()
+        },
+        ops: "write /a 9001 50 3;write /a 4099 1 4;write /a 13001 3000 5;write /a 20003 1 6",
+        ..PLAIN
+    },
+    Scenario {
         name: "relaxed mode",
         relaxed: true,
         ops: "create /a 33188 0;write /a 0 9000 1;write /a 512 512 2;write /a 3 5000 3;\

@@ -51,7 +51,7 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
         What::ForMutants => {
             let mut some = alone();
             some.retain(|((_, number), _)| mix(*number as u64).is_multiple_of(ALONE));
-            [small(hard()), threads(), some_pairs(SHARE), small(some)].concat()
+            [small(hard()), threads(), some_pairs(SHARE), some].concat()
         }
         What::Full => {
             [hard(), threads(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)].concat()
