@@ -1,10 +1,11 @@
 # The two commands of a stranger are `make run` and `make test`. Each does its own set-up.
-.PHONY: run test test-all lint clean help
+.PHONY: run test test-all crash lint clean help
 
 help:
 	@echo "make run       build, make a pool, mount it at ./mnt, and show that it survives being killed"
 	@echo "make test      everything that must hold (half an hour at most on two processors)"
 	@echo "make test-all  the same, longer: more kills, more seeds, ignored tests"
+	@echo "make crash     every crash of every pair of operations, and more: hours; ends with an error if a state is wrong"
 	@echo "make lint      rustfmt, clippy and shellcheck, warnings denied"
 	@echo "make clean     unmount ./mnt, remove its pool and what was built"
 
@@ -16,6 +17,9 @@ test:
 
 test-all:
 	@bash scripts/test.sh --all
+
+crash:
+	@bash scripts/crash.sh
 
 lint:
 	@bash scripts/lint.sh

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use lode_crash::region::Profile;
+use lode_crash::run::ReplayId;
 use lode_engine::PageClass;
 use lode_pmem::{FlushStrategy, WindowMode};
 
@@ -15,6 +17,7 @@ const AFTER_HELP: &str = "\
 Sizes: a whole number and K, M, G or T, powers of 1024.
 Exit codes: 0 done, 1 failed, 2 usage, 3 not a pool, 4 damaged, 5 unsupported format, 6 busy,
 7 no space, 8 not found, 9 not permitted, 10 exists already, 11 not mounted.
+`lode crash` ends with 4 if a state is wrong or a mutant is not noticed.
 `lode fsck` has those of fsck programs: 0 clean, 1 repaired, 4 damage left, 8 failed, 16 usage,
 32 interrupted.";
 
@@ -49,6 +52,9 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     /// Show the bytes of a pool: superblocks, inodes, records, extents
     Dump(DumpArgs),
+    /// Cut the power everywhere, in a simulated memory, and judge every state that is left
+    #[command(subcommand)]
+    Crash(CrashCommand),
 }
 
 impl Command {
@@ -62,6 +68,9 @@ impl Command {
             Command::Info(_) => "info",
             Command::Stats(_) => "stats",
             Command::Dump(_) => "dump",
+            Command::Crash(CrashCommand::Run(_)) => "crash run",
+            Command::Crash(CrashCommand::Replay(_)) => "crash replay",
+            Command::Crash(CrashCommand::Mutants(_)) => "crash mutants",
         }
     }
 }
@@ -185,6 +194,90 @@ pub(crate) struct DumpArgs {
     /// One line an inode, without records and extents
     #[arg(long)]
     pub(crate) brief: bool,
+}
+
+/// `lode crash`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum CrashCommand {
+    /// Explore sequences of operations; ends with 4 if a state is wrong
+    Run(CrashRunArgs),
+    /// Show one state: the operations, what was in flight, what is found there; ends with 4 if it is wrong
+    Replay(CrashReplayArgs),
+    /// Leave out every fence, write-back and rule in turn; ends with 4 if one is not noticed
+    Mutants(CrashMutantsArgs),
+}
+
+/// `lode crash run`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("what").args(["quick", "full", "seq", "script"]))]
+pub(crate) struct CrashRunArgs {
+    /// Less than a minute: something of everything
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Everything there is, for hours
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Only sequences of so many operations, all of them: 1 or 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) seq: Option<u8>,
+    /// The sequence in this file (docs/crash-scripts.md)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// What a crash is: adr (power fails, caches are lost), eadr (caches are saved), file (an
+    /// ordinary file); can be given several times [default: all three]
+    #[arg(long = "profile", value_name = "P", value_parser = parse_profile)]
+    pub(crate) profiles: Vec<Profile>,
+    /// Decides everything random
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) effort: EffortArgs,
+    /// Write a page for a browser, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// `lode crash replay`.
+#[derive(Args, Debug)]
+pub(crate) struct CrashReplayArgs {
+    /// The id, as a failure prints it: seq1-37:adr:1:s0p1c1x2
+    #[arg(value_parser = parse_replay_id)]
+    pub(crate) id: ReplayId,
+    /// The sequence of an id that begins with `script`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// Write a page for a browser, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// `lode crash mutants`.
+#[derive(Args, Debug)]
+pub(crate) struct CrashMutantsArgs {
+    #[command(flatten)]
+    pub(crate) effort: EffortArgs,
+    /// Write a page for a browser, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// How long, and on how many processors.
+#[derive(Args, Debug)]
+pub(crate) struct EffortArgs {
+    /// Begin nothing new after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) time: Option<u64>,
+    /// Threads [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) jobs: Option<u16>,
+}
+
+fn parse_profile(text: &str) -> Result<Profile, String> {
+    text.parse()
+}
+
+fn parse_replay_id(text: &str) -> Result<ReplayId, String> {
+    text.parse()
 }
 
 fn parse_windows(text: &str) -> Result<WindowMode, String> {

@@ -59,6 +59,7 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Info(args) => commands::info::run(args, output)?,
         Command::Stats(args) => commands::stats::run(args, output)?,
         Command::Dump(args) => commands::dump::run(args, output)?,
+        Command::Crash(command) => return commands::crash::run(command, output),
     }
     Ok(0)
 }
@@ -78,7 +79,8 @@ fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCo
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    const COMMANDS: [&str; 7] = ["mkfs", "mount", "umount", "fsck", "info", "stats", "dump"];
+    const COMMANDS: [&str; 8] =
+        ["mkfs", "mount", "umount", "fsck", "info", "stats", "dump", "crash"];
     let command =
         COMMANDS.into_iter().find(|name| args.iter().any(|arg| arg == name)).unwrap_or("lode");
     let code = exit_code(called_as, command, Kind::Usage);

@@ -41,6 +41,11 @@ impl Progress {
 
     /// `done` of `all` (0 where nobody knows) is done.
     pub(crate) fn set(&mut self, done: u64, all: u64) {
+        self.set_with(done, all, String::new());
+    }
+
+    /// The same, with what else there is to say.
+    pub(crate) fn set_with(&mut self, done: u64, all: u64, more: String) {
         let what = self.what;
         match &mut self.show {
             Show::Nothing => {}
@@ -53,6 +58,7 @@ impl Progress {
                     bar.set_length(all);
                 }
                 bar.set_position(done);
+                bar.set_prefix(more);
                 bar.tick();
             }
             Show::Lines { last } => {
@@ -61,7 +67,8 @@ impl Progress {
                 }
                 *last = Some(Instant::now());
                 if all > 0 {
-                    eprintln!("{what}: {done} of {all}");
+                    let comma = if more.is_empty() { "" } else { ", " };
+                    eprintln!("{what}: {done} of {all}{comma}{more}");
                 } else {
                     eprintln!("{what} ...");
                 }
@@ -98,7 +105,8 @@ impl Drop for Progress {
 
 fn new_bar(what: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{msg} {spinner} [{bar:30}] {human_pos}/{human_len}");
+    let style =
+        ProgressStyle::with_template("{msg} {spinner} [{bar:30}] {human_pos}/{human_len} {prefix}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
     bar.set_message(what);
     bar

@@ -139,7 +139,93 @@ fn samples() -> BTreeMap<&'static str, Value> {
     );
     samples.insert("stats", value(&stats()));
     samples.insert("dump", dump());
+    samples.insert("crash run", value(&crash_run()));
+    samples.insert("crash replay", value(&crash_replay()));
+    samples.insert("crash mutants", value(&crash_mutants()));
     samples
+}
+
+fn explored() -> lode_crash::run::Report {
+    let rows = [lode_crash::run::OperationReport {
+        operation: "rename".into(),
+        points: 1,
+        states: 2.0,
+        judged: 1,
+        pruned: 1.0,
+        failures: 1,
+    }];
+    let failure = lode_crash::run::FailureReport {
+        id: "seq1-1:adr:1:s0p0c1".into(),
+        case: "c".into(),
+        what: "w".into(),
+        text: "t\n".into(),
+        script: "ops:\n".into(),
+        script_id: "script-0:adr:1:s0p0c1".into(),
+    };
+    lode_crash::run::Report {
+        cases: 2,
+        cases_left_out: 1,
+        operations: 1,
+        points: 1,
+        states: 2.0,
+        judged: 1,
+        pruned: 1.0,
+        exhausted: 1,
+        seconds: 0.5,
+        judged_per_second: 2.0,
+        by_operation: rows.into(),
+        failures: 1,
+        failed: vec![failure],
+    }
+}
+
+fn crash_run() -> RunReport {
+    RunReport::new(explored(), vec!["adr".into()], 1, "pairs", &Some("/s".into()))
+}
+
+fn crash_replay() -> ReplayReport {
+    ReplayReport {
+        id: "seq1-1:adr:1:s0p0c1".into(),
+        case: "c".into(),
+        wrong: true,
+        what: "w".into(),
+        cuts: vec!["power fails".into()],
+        text: "t\n".into(),
+        script: "ops:\n".into(),
+    }
+}
+
+fn crash_mutants() -> MutantsReport {
+    let verdict = |killed: Option<&str>| lode_crash::run::MutantReport {
+        site: "engine/src/a/name/that/is/longer/than/its/column.rs:123".into(),
+        kind: "write-back".into(),
+        killed_by: killed.map(str::to_owned),
+        how: killed.map(|_| "what was found ".repeat(20)),
+        tried: 3,
+    };
+    let verdicts = vec![verdict(Some("seq1-1:adr:1:s0p0c1x2.0.1x3.4.5.6.7:r0p1c1")), verdict(None)];
+    MutantsReport::new(verdicts, &explored(), std::time::Duration::from_secs(1))
+}
+
+#[test]
+fn mutants_fit_their_columns_and_survivors_stand_out() {
+    let text = crash_mutants().text();
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.contains("NOTHING") && text.contains("1 of 2 killed"), "{text}");
+}
+
+#[test]
+fn a_failure_is_told_with_what_to_type_next() {
+    let text = crash_run().text();
+    for part in [
+        "FAILURE seq1-1:adr:1:s0p0c1",
+        "lode crash replay seq1-1:adr:1:s0p0c1 --script /s",
+        "    ops:",
+        "1 failure.",
+        "Left out: pairs",
+    ] {
+        assert!(text.contains(part), "{part} in:\n{text}");
+    }
 }
 
 fn stats() -> StatsReport {

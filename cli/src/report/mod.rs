@@ -2,6 +2,7 @@
 //!
 //! Guarantee: every key is always there; what is unknown or absent is `null`.
 
+mod crash;
 mod dump;
 mod facts;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use crate::human::Lines;
 use crate::output::Report;
 use crate::sizes::human;
 
+pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 

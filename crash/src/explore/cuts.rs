@@ -44,6 +44,19 @@ pub struct Explorer<'a> {
     only: Option<&'a [Leg]>,
     /// Only this schedule is run.
     pub(super) schedule: Option<&'a Schedule>,
+    /// The power failures of that way, as far as it was gone.
+    cuts: Vec<CutReport>,
+}
+
+/// What a replay showed.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The story, whether it ends well or not; [`Failure::what`] says which.
+    pub story: Box<Failure>,
+    /// The state is wrong.
+    pub wrong: bool,
+    /// The way led to a state; if not, the id is of another version of the code.
+    pub reached: bool,
 }
 
 /// A point of an operation, and where it is.
@@ -64,6 +77,7 @@ pub fn explore(case: &Case, setup: &Setup, limits: &Limits) -> Result<Tally, Box
         watches: Vec::new(),
         only: None,
         schedule: None,
+        cuts: Vec::new(),
     };
     let began = Instant::now();
     explorer.case(case).map_err(|wrong| wrong.failure(case))?;
@@ -72,7 +86,7 @@ pub fn explore(case: &Case, setup: &Setup, limits: &Limits) -> Result<Tally, Box
 }
 
 /// Goes the one way that a replay id names.
-pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Result<Tally, Box<Failure>> {
+pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
     let limits = Limits { inside_every: 1, then_every: 1, ..Limits::FULL };
     let (tally, watches) = (Tally::default(), Vec::new());
     let mut explorer = Explorer {
@@ -82,8 +96,16 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Result<Tally, Box
         watches,
         only: Some(&path.legs),
         schedule: path.schedule.as_ref(),
+        cuts: Vec::new(),
     };
-    explorer.case(case).map(|()| explorer.tally).map_err(|wrong| wrong.failure(case))
+    if let Err(wrong) = explorer.case(case) {
+        return Replay { story: wrong.failure(case), wrong: true, reached: true };
+    }
+    let (cuts, case) = (explorer.cuts, case.clone());
+    let reached = cuts.len() == path.legs.len();
+    let what = "this state is judged right".to_owned();
+    let story = Box::new(Failure { what, path: path.clone(), cuts, case });
+    Replay { story, wrong: false, reached }
 }
 
 impl Wrong {
@@ -220,8 +242,8 @@ impl Explorer<'_> {
             if (leg.stage, leg.step, leg.point) != (cut.stage, cut.step, cut.number) {
                 return Ok(());
             }
-            let mut choice = leg.choice.clone();
-            choice.0.resize(units.units.len(), 0);
+            let Some(choice) = units.fit(&leg.choice) else { return Ok(()) };
+            self.cuts.push(CutReport::new(cut.place.clone(), cut.point, units, &choice));
             self.only = Some(rest);
             let (result, _) = judged(self, &choice);
             self.only = Some(only);

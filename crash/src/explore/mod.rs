@@ -11,7 +11,7 @@ mod tally;
 mod threads;
 mod walked;
 
-pub use cuts::{Explorer, explore, replay};
+pub use cuts::{Explorer, Replay, explore, replay};
 pub use failure::{CutReport, Failure, StoreReport};
 pub use path::{CrashPath, Leg};
 pub use setup::{Limits, Setup, SimulatedPool};

@@ -1,8 +1,10 @@
 //! One case under one profile.
 
+use std::time::{Duration, Instant};
+
 use super::JobId;
 use crate::case::Case;
-use crate::explore::{CrashPath, Failure, Limits, Setup, Tally, explore, replay, shrink};
+use crate::explore::{CrashPath, Failure, Limits, Replay, Setup, Tally, explore, replay, shrink};
 use crate::region::Rules;
 
 /// Cases that are tried to make a failing one shorter.
@@ -31,13 +33,23 @@ impl Job {
     }
 
     /// Goes one way.
-    pub fn replay(&self, path: &CrashPath) -> Result<Tally, Box<Failure>> {
+    pub fn replay(&self, path: &CrashPath) -> Replay {
         replay(&self.case, &self.setup(), path)
     }
 
-    /// Makes a failing case shorter, to be shown beside what was found first.
-    pub fn shrink(&self, failure: Box<Failure>, limits: &Limits) -> Box<Failure> {
-        let setup = self.setup();
-        shrink(failure, SHRINK_TRIES, &|case| explore(case, &setup, limits).err())
+    /// Makes a failing case shorter, to be shown beside what was found first; tries no more
+    /// cases after `time_max`.
+    pub fn shrink(
+        &self,
+        setup: &Setup,
+        failure: Box<Failure>,
+        limits: &Limits,
+        time_max: Duration,
+    ) -> Box<Failure> {
+        let began = Instant::now();
+        shrink(failure, SHRINK_TRIES, &|case| match began.elapsed() < time_max {
+            true => explore(case, setup, limits).err(),
+            false => None,
+        })
     }
 }

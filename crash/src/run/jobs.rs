@@ -25,11 +25,13 @@ pub fn jobs_of(
     profile: Profile,
     seed: u64,
 ) -> Vec<Job> {
-    let job = |(index, case)| {
-        let number = first + index * step;
-        // Whether a line is streamed in one piece is the CPU's affair: one case in eight.
-        let whole_lines = profile == Profile::Adr && number % 8 == 7;
-        Job { id: JobId { set, number, profile, whole_lines, seed }, case }
-    };
+    let job = |(index, case)| job_of((set, first + index * step), case, profile, seed);
     cases.into_iter().enumerate().map(job).collect()
+}
+
+/// The job of the case with this number of a set.
+pub fn job_of((set, number): (Set, usize), case: Case, profile: Profile, seed: u64) -> Job {
+    // Whether a line is streamed in one piece is the CPU's affair: one case in eight.
+    let whole_lines = profile == Profile::Adr && number % 8 == 7;
+    Job { id: JobId { set, number, profile, whole_lines, seed }, case }
 }

@@ -26,12 +26,6 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All mutants: every place that a run came to, and every rule.
-    pub fn all(sound: &Outcome) -> Vec<Mutant> {
-        let sites = sound.tally.sites.iter().map(|site| Mutant::Site(*site));
-        sites.chain(Rule::ALL.iter().map(|rule| Mutant::Rule(*rule))).collect()
-    }
-
     /// What is left out, in a word.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -73,6 +67,13 @@ impl fmt::Display for Verdict {
             None => write!(f, "{}: not noticed in {} cases", self.mutant, self.tried),
         }
     }
+}
+
+/// The mutants: every rule, and every place of the code that `sound` came to; there is no other
+/// list of these.
+pub fn mutants_of(sound: &Outcome) -> Vec<Mutant> {
+    let sites = sound.tally.sites.iter().map(|site| Mutant::Site(*site));
+    sites.chain(Rule::ALL.iter().map(|rule| Mutant::Rule(*rule))).collect()
 }
 
 /// Runs every mutant against the jobs until one notices it. `sound` is what the jobs gave

@@ -1,15 +1,21 @@
 //! What a run found, as values that serialize.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 
-use super::{Job, Outcome, ReplayId, Verdict};
-use crate::explore::{Failure, Tally};
+use super::{Job, JobId, Outcome, ReplayId, Set, Verdict};
+use crate::case::Case;
+use crate::explore::{Failure, Limits, Tally};
+use crate::states::Explored;
+use crate::workload::print_script;
+
+/// Failures of a run that are made shorter.
+const SHRUNK_MAX: usize = 3;
 
 /// A run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Version of these keys.
-    pub schema: u32,
     /// Cases, each under one profile.
     pub cases: usize,
     /// Of those, the ones that were not run, for want of time or after many failures.
@@ -32,8 +38,10 @@ pub struct Report {
     pub judged_per_second: f64,
     /// By kind of operation.
     pub by_operation: Vec<OperationReport>,
+    /// Cases with a wrong state; each ends at its first.
+    pub failures: usize,
     /// What was wrong.
-    pub failures: Vec<FailureReport>,
+    pub failed: Vec<FailureReport>,
 }
 
 /// One kind of operation.
@@ -49,19 +57,38 @@ pub struct OperationReport {
     pub judged: u64,
     /// States pruned.
     pub pruned: f64,
+    /// Failures.
+    pub failures: usize,
 }
 
 /// One failure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FailureReport {
-    /// For `lode crash replay`.
+    /// For `lode crash replay`, as it was found.
     pub id: String,
     /// Name of the case.
     pub case: String,
     /// What was found against what was expected.
     pub what: String,
-    /// The whole story as text.
+    /// The whole story as text, after operations were left out that it does not take.
     pub text: String,
+    /// What is left of the case, as a script.
+    pub script: String,
+    /// The id of the state for that script.
+    pub script_id: String,
+}
+
+/// A failure: where it was found, and its shortest story.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// The job that found it.
+    pub job: JobId,
+    /// The state as it was found.
+    pub id: ReplayId,
+    /// The operation in which the power failed first.
+    pub operation: String,
+    /// What is left after operations were left out that it does not take.
+    pub shrunk: Box<Failure>,
 }
 
 /// One mutant.
@@ -79,22 +106,52 @@ pub struct MutantReport {
     pub tried: usize,
 }
 
+/// The stories of the failures of a batch, the first ones made shorter in at most `time_max`.
+pub fn stories(jobs: &[Job], outcome: &Outcome, limits: &Limits, time_max: Duration) -> Vec<Story> {
+    let began = Instant::now();
+    let story = |(place, (number, failure)): (usize, &(usize, Box<Failure>))| {
+        let job = &jobs[*number];
+        let time = if place < SHRUNK_MAX { time_max } else { Duration::ZERO };
+        let left = time.saturating_sub(began.elapsed());
+        let shrunk = job.shrink(&job.setup(), failure.clone(), limits, left);
+        Story::new(job.id, failure, shrunk)
+    };
+    outcome.failures.iter().enumerate().map(story).collect()
+}
+
+impl Story {
+    /// Of a failure as it was found, and of what is left of it.
+    pub fn new(job: JobId, found: &Failure, shrunk: Box<Failure>) -> Self {
+        let id = ReplayId { job, path: found.path.clone() };
+        Self { job, id, operation: operation_of(&found.case, found), shrunk }
+    }
+
+    /// What is left of the case, as a script.
+    pub fn script(&self) -> String {
+        print_script(&self.shrunk.case)
+    }
+
+    /// The id of the state for that script.
+    pub fn script_id(&self) -> ReplayId {
+        let job = JobId { set: Set::Script, number: 0, ..self.job };
+        ReplayId { job, path: self.shrunk.path.clone() }
+    }
+}
+
+/// The verb of the operation in which the power failed first.
+fn operation_of(case: &Case, failure: &Failure) -> String {
+    let op = failure.path.legs.first().map(|leg| case.ops.get(leg.step).map(ToString::to_string));
+    let line = op.map_or_else(|| "none".to_owned(), |op| op.unwrap_or("remount".to_owned()));
+    line.split(' ').next().unwrap_or_default().to_owned()
+}
+
 impl Report {
-    /// Of a batch.
-    pub fn new(jobs: &[Job], outcome: &Outcome) -> Self {
-        let Tally { operations, by_operation, .. } = &outcome.tally;
+    /// Of a batch and its failures.
+    pub fn new(jobs: &[Job], outcome: &Outcome, stories: &[Story]) -> Self {
+        let Tally { operations, .. } = &outcome.tally;
         let (points, all) = outcome.tally.total();
         let seconds = outcome.time.as_secs_f64();
-        let rows = by_operation.iter().map(|(operation, (points, states))| OperationReport {
-            operation: operation.clone(),
-            points: *points,
-            states: states.states,
-            judged: states.judged,
-            pruned: states.pruned,
-        });
-        let failures = outcome.failures.iter();
         Self {
-            schema: 1,
             cases: jobs.len(),
             cases_left_out: outcome.left_out(),
             operations: *operations,
@@ -105,20 +162,40 @@ impl Report {
             exhausted: all.exhausted,
             seconds,
             judged_per_second: all.judged as f64 / seconds.max(1e-9),
-            by_operation: rows.collect(),
-            failures: failures.map(|(job, one)| FailureReport::new(&jobs[*job], one)).collect(),
+            by_operation: by_operation(&outcome.tally, stories),
+            failures: stories.len(),
+            failed: stories.iter().map(FailureReport::new).collect(),
         }
     }
 }
 
+/// A row for each kind of operation that was cut off, and for each that failed.
+fn by_operation(tally: &Tally, stories: &[Story]) -> Vec<OperationReport> {
+    let mut all = tally.by_operation.clone();
+    for story in stories {
+        all.entry(story.operation.clone()).or_default();
+    }
+    let row = |(operation, (points, states)): (String, (u64, Explored))| OperationReport {
+        points,
+        states: states.states,
+        judged: states.judged,
+        pruned: states.pruned,
+        failures: stories.iter().filter(|story| story.operation == operation).count(),
+        operation,
+    };
+    all.into_iter().map(row).collect()
+}
+
 impl FailureReport {
-    /// Of a failure as it was found.
-    pub fn new(job: &Job, failure: &Failure) -> Self {
+    /// Of a failure's story.
+    pub fn new(story: &Story) -> Self {
         Self {
-            id: ReplayId { job: job.id, path: failure.path.clone() }.to_string(),
-            case: failure.case.name.clone(),
-            what: failure.what.clone(),
-            text: failure.to_string(),
+            id: story.id.to_string(),
+            case: story.shrunk.case.name.clone(),
+            what: story.shrunk.what.clone(),
+            text: story.shrunk.to_string(),
+            script: story.script(),
+            script_id: story.script_id().to_string(),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use lode_pmem::LINE_BYTES;
 
+use super::Choice;
 use crate::region::{Pages, Pending, Point, Profile, Way};
 
 const LINE: u64 = LINE_BYTES as u64;
@@ -96,6 +97,16 @@ impl Units {
     pub fn unit_of(&self, at: u64) -> Option<usize> {
         let place = at - at % self.bytes_each;
         self.units.binary_search_by_key(&place, |unit| unit.at).ok()
+    }
+
+    /// The choice with an alternative for each unit; `None` if it names one that is not there.
+    pub fn fit(&self, choice: &Choice) -> Option<Choice> {
+        let mut fitted = choice.clone();
+        fitted.0.resize(self.units.len().max(choice.0.len()), 0);
+        let there = |(index, one): (usize, &u16)| {
+            self.units.get(index).is_some_and(|unit| usize::from(*one) < unit.alternatives.len())
+        };
+        fitted.0.iter().enumerate().all(there).then_some(fitted)
     }
 
     /// Puts what a choice says over what is durable.

@@ -117,9 +117,14 @@ pub fn seq2() -> Vec<Case> {
 
 /// Share `number` of `of` equal ones, which together are all pairs: spread, and always the same.
 pub fn share(number: usize, of: usize) -> Vec<Case> {
+    share_numbers(number, of).into_iter().map(pair).collect()
+}
+
+/// The numbers of the pairs of a [`share`].
+pub fn share_numbers(number: usize, of: usize) -> Vec<usize> {
     let of = of.max(1) as u64;
     let is_in = |pair: &usize| mix(*pair as u64) % of == number as u64 % of;
-    (0..pair_count()).filter(is_in).map(pair).collect()
+    (0..pair_count()).filter(is_in).collect()
 }
 
 /// The pair with this number, which is below [`pair_count`].

@@ -1,0 +1,54 @@
+//! `lode crash mutants`: whether the explorer notices whatever is left out.
+
+use std::time::{Duration, Instant};
+
+use lode_crash::explore::Limits;
+use lode_crash::region::Profile;
+use lode_crash::run::{
+    MutantReport, Report, What, html, left_out, mutants_of, run_batch, run_mutants, select, stories,
+};
+
+use super::{Bar, WRONG, batch, check_page, write_page};
+use crate::args::CrashMutantsArgs;
+use crate::failure::Result;
+use crate::output::Output;
+use crate::report::{MutantsReport, RunReport};
+
+/// Decides everything random.
+const SEED: u64 = 1;
+
+/// Runs it; returns the exit status.
+///
+/// # Errors
+/// Where a page can't be written.
+pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
+    let began = Instant::now();
+    let page = args.html.as_deref();
+    check_page(page)?;
+    let jobs = select(&What::ForMutants, &Profile::ALL, SEED);
+    let mut batch = batch(&args.effort, Limits::QUICK, None);
+    let bar = Bar::new("exploring without mutants", output);
+    let sound = run_batch(&jobs, &batch, &bar);
+    drop(bar);
+    if !sound.failures.is_empty() {
+        // Whatever is wrong anyway would kill any mutant.
+        let stories = stories(&jobs, &sound, &batch.limits, Duration::from_secs(60));
+        let report = Report::new(&jobs, &sound, &stories);
+        write_page(page, || html::run_page(&report, &stories))?;
+        let profiles = Profile::ALL.iter().map(ToString::to_string).collect();
+        let left_out = left_out(&What::ForMutants);
+        output.print(&RunReport::new(report, profiles, SEED, left_out, &None))?;
+        return Ok(WRONG);
+    }
+    let mutants = mutants_of(&sound);
+    batch.time_max = batch.time_max.map(|most| most.saturating_sub(began.elapsed()));
+    let bar = Bar::new("mutants", output);
+    let verdicts = run_mutants(&mutants, &jobs, &sound, &batch, &bar);
+    drop(bar);
+    let verdicts: Vec<MutantReport> = verdicts.iter().map(MutantReport::from).collect();
+    write_page(page, || html::mutants_page(&verdicts))?;
+    let sound = Report::new(&jobs, &sound, &[]);
+    let report = MutantsReport::new(verdicts, &sound, began.elapsed());
+    output.print(&report)?;
+    Ok(if report.mutants_killed == report.mutants { 0 } else { WRONG })
+}

@@ -1,0 +1,59 @@
+//! `lode crash replay`: one state.
+
+use lode_crash::run::{Job, ReplayId, Set, case, html};
+use lode_crash::workload::print_script;
+
+use super::{WRONG, check_page, script, write_page};
+use crate::args::CrashReplayArgs;
+use crate::failure::{Failure, Kind, Result};
+use crate::output::Output;
+use crate::report::ReplayReport;
+
+/// Runs it; returns the exit status.
+///
+/// # Errors
+/// Where the id names nothing.
+pub(super) fn run(args: &CrashReplayArgs, output: &Output) -> Result<u8> {
+    check_page(args.html.as_deref())?;
+    let job = job(args)?;
+    let replay = job.replay(&args.id.path);
+    if !replay.reached {
+        let what = format!("{} leads to no state here", args.id);
+        return Err(Failure::new(Kind::NotFound, what).advise(
+            "ids hold for one version of lode and one script: run the case again, and take the id \
+             that it prints",
+        ));
+    }
+    write_page(args.html.as_deref(), || html::replay_page(&args.id, &replay.story, replay.wrong))?;
+    output.print(&ReplayReport {
+        id: args.id.to_string(),
+        case: replay.story.case.name.clone(),
+        wrong: replay.wrong,
+        what: replay.story.what.clone(),
+        cuts: replay.story.cuts.iter().map(ToString::to_string).collect(),
+        text: replay.story.to_string(),
+        script: print_script(&replay.story.case),
+    })?;
+    Ok(if replay.wrong { WRONG } else { 0 })
+}
+
+fn job(args: &CrashReplayArgs) -> Result<Job> {
+    let ReplayId { job: id, .. } = args.id;
+    let case = match (&args.script, id.set) {
+        (Some(path), Set::Script) if id.number == 0 => script(path)?,
+        (None, Set::Script) => {
+            let failure = Failure::usage(format!("the sequence of {} is in a file", args.id));
+            return Err(failure.advise("name it: --script FILE"));
+        }
+        (Some(path), set) if set != Set::Script => {
+            let failure = Failure::usage(format!("{} is not of a script", args.id));
+            return Err(failure.at(path).advise("leave out --script"));
+        }
+        (_, set) => case(set, id.number).ok_or_else(|| {
+            let what = format!("there is no case {}-{}", set.name(), id.number);
+            Failure::new(Kind::NotFound, what)
+                .advise("check the id; it holds for the version of lode that printed it")
+        })?,
+    };
+    Ok(Job { id, case })
+}

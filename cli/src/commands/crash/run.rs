@@ -1,0 +1,65 @@
+//! `lode crash run`: sequences of operations, the power failing everywhere in them.
+
+use std::time::Duration;
+
+use lode_crash::explore::Limits;
+use lode_crash::region::Profile;
+use lode_crash::run::{Report, What, html, left_out, run_batch, select, stories};
+
+use super::{Bar, WRONG, batch, check_page, script, write_page};
+use crate::args::CrashRunArgs;
+use crate::failure::Result;
+use crate::output::Output;
+use crate::report::RunReport;
+
+/// After so long a quick run begins nothing new; what has begun takes a few seconds more.
+const QUICK: Duration = Duration::from_secs(38);
+/// For making failures shorter.
+const SHRINK: Duration = Duration::from_secs(60);
+/// The same in a quick run.
+const SHRINK_QUICK: Duration = Duration::from_secs(4);
+
+/// Runs it; returns the exit status.
+///
+/// # Errors
+/// Where a script can't be read, or a page not be written.
+pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
+    let page = args.html.as_deref();
+    check_page(page)?;
+    let what = what(args)?;
+    let mut profiles = args.profiles.clone();
+    if profiles.is_empty() {
+        profiles.extend(Profile::ALL);
+    }
+    profiles.sort_unstable();
+    profiles.dedup();
+    let limits = match what {
+        What::Full | What::Script(_) => Limits::FULL,
+        _ => Limits::QUICK,
+    };
+    let quick = what == What::Quick;
+    let batch = batch(&args.effort, limits, quick.then_some(QUICK));
+    let jobs = select(&what, &profiles, args.seed);
+    let bar = Bar::new("exploring", output);
+    let outcome = run_batch(&jobs, &batch, &bar);
+    drop(bar);
+    let shrink = if quick { SHRINK_QUICK } else { SHRINK };
+    let stories = stories(&jobs, &outcome, &limits, shrink);
+    let report = Report::new(&jobs, &outcome, &stories);
+    write_page(page, || html::run_page(&report, &stories))?;
+    let failures = report.failures;
+    let profiles = profiles.iter().map(ToString::to_string).collect();
+    output.print(&RunReport::new(report, profiles, args.seed, left_out(&what), &args.script))?;
+    Ok(if failures == 0 { 0 } else { WRONG })
+}
+
+fn what(args: &CrashRunArgs) -> Result<What> {
+    Ok(match (&args.script, args.seq) {
+        (Some(path), _) => What::Script(Box::new(script(path)?)),
+        (None, Some(1)) => What::Seq1,
+        (None, Some(_)) => What::Seq2,
+        (None, None) if args.quick => What::Quick,
+        (None, None) if args.full => What::Full,
+        (None, None) => What::Usual,
+    })
+}

@@ -1,0 +1,233 @@
+//! `lode crash`: what was explored, one state, mutants.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lode_crash::run::html::figure;
+use lode_crash::run::{MutantReport, Report as Explored};
+use serde::Serialize;
+
+use crate::output::Report;
+
+/// Columns of the table of mutants.
+const COLUMNS: usize = 100;
+
+/// `lode crash run`.
+#[derive(Serialize)]
+pub(crate) struct RunReport {
+    /// What was explored and found.
+    #[serde(flatten)]
+    explored: Explored,
+    /// What a crash was.
+    profiles: Vec<String>,
+    /// What decided everything random.
+    seed: u64,
+    /// What was not looked at, in words.
+    left_out: String,
+    /// The file with the sequence.
+    script: Option<String>,
+    /// Mutants that were tried: a run has none.
+    mutants: usize,
+    /// Of those, the ones that were noticed.
+    mutants_killed: usize,
+}
+
+impl RunReport {
+    /// Of a run.
+    pub(crate) fn new(
+        explored: Explored,
+        profiles: Vec<String>,
+        seed: u64,
+        left_out: &str,
+        script: &Option<PathBuf>,
+    ) -> Self {
+        let left_out = left_out.to_owned();
+        let script = script.as_ref().map(|path| path.display().to_string());
+        Self { explored, profiles, seed, left_out, script, mutants: 0, mutants_killed: 0 }
+    }
+
+    fn failures(&self) -> String {
+        let mut text = String::new();
+        let script = match &self.script {
+            Some(path) => format!(" --script {path}"),
+            None => String::new(),
+        };
+        for one in &self.explored.failed {
+            let (id, what) = (&one.id, &one.text);
+            text.push_str(&format!("\nFAILURE {id}\n{what}"));
+            text.push_str(&format!("See it as it was found: lode crash replay {id}{script}\n"));
+            text.push_str(&format!(
+                "What is left of it as a script (lode crash replay {} --script FILE):\n",
+                one.script_id
+            ));
+            one.script.lines().for_each(|line| text.push_str(&format!("    {line}\n")));
+        }
+        text
+    }
+
+    fn summary(&self) -> String {
+        let Explored { cases, cases_left_out, seconds, judged_per_second, .. } = self.explored;
+        let mut text = format!(
+            "{} cases under {} in {seconds:.1} s: {} states judged ({} a second), {} pruned apart\n",
+            figure((cases - cases_left_out) as f64),
+            self.profiles.join(", "),
+            figure(self.explored.judged as f64),
+            figure(judged_per_second),
+            figure(self.explored.pruned),
+        );
+        if cases_left_out > 0 {
+            let cases = figure(cases_left_out as f64);
+            text.push_str(&format!("Not begun, or cut short by failures: {cases} cases\n"));
+        }
+        if !self.left_out.is_empty() {
+            text.push_str(&format!("Left out: {}\n", self.left_out));
+        }
+        text
+    }
+}
+
+impl Report for RunReport {
+    fn text(&self) -> String {
+        let heads = ["operation", "points", "states", "judged", "pruned", "failures"];
+        let row = |name: &str, points: u64, states: f64, judged: u64, pruned: f64, bad: usize| {
+            let (points, judged) = (figure(points as f64), figure(judged as f64));
+            vec![name.into(), points, figure(states), judged, figure(pruned), bad.to_string()]
+        };
+        let one = &self.explored;
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        rows.extend(
+            one.by_operation.iter().map(|of| {
+                row(&of.operation, of.points, of.states, of.judged, of.pruned, of.failures)
+            }),
+        );
+        rows.push(row("all", one.points, one.states, one.judged, one.pruned, one.failures));
+        let verdict = match one.failures {
+            0 => "No failing state.\n".to_owned(),
+            1 => "1 failure.\n".to_owned(),
+            many => format!("{many} failures.\n"),
+        };
+        format!("{}\n{}{}{verdict}", numbers(&rows), self.summary(), self.failures())
+    }
+}
+
+/// `lode crash replay`.
+#[derive(Serialize)]
+pub(crate) struct ReplayReport {
+    /// The id.
+    pub(crate) id: String,
+    /// Name of the case.
+    pub(crate) case: String,
+    /// The state is wrong.
+    pub(crate) wrong: bool,
+    /// What was found against what was expected, or that it is right.
+    pub(crate) what: String,
+    /// Each power failure, with what was in flight.
+    pub(crate) cuts: Vec<String>,
+    /// The whole story.
+    pub(crate) text: String,
+    /// The case as a script.
+    pub(crate) script: String,
+}
+
+impl Report for ReplayReport {
+    fn text(&self) -> String {
+        let verdict = if self.wrong { "WRONG" } else { "RIGHT" };
+        format!("{}\n{verdict}: {}\n", self.text, self.what)
+    }
+}
+
+/// `lode crash mutants`.
+#[derive(Serialize)]
+pub(crate) struct MutantsReport {
+    /// All.
+    pub(crate) mutants: usize,
+    /// Those that were noticed.
+    pub(crate) mutants_killed: usize,
+    /// One by one.
+    verdicts: Vec<MutantReport>,
+    /// States of the engine without a mutant.
+    states: f64,
+    /// Those judged.
+    judged: u64,
+    /// Those pruned.
+    pruned: f64,
+    /// Those that were wrong: none, or there would be no mutants.
+    failures: usize,
+    /// All of it.
+    seconds: f64,
+}
+
+impl MutantsReport {
+    /// Of the mutants, and of the run without them.
+    pub(crate) fn new(verdicts: Vec<MutantReport>, sound: &Explored, time: Duration) -> Self {
+        let killed = verdicts.iter().filter(|mutant| mutant.killed_by.is_some()).count();
+        Self {
+            mutants: verdicts.len(),
+            mutants_killed: killed,
+            verdicts,
+            states: sound.states,
+            judged: sound.judged,
+            pruned: sound.pruned,
+            failures: sound.failures,
+            seconds: time.as_secs_f64(),
+        }
+    }
+}
+
+impl Report for MutantsReport {
+    fn text(&self) -> String {
+        let widest = |of: &dyn Fn(&MutantReport) -> usize, most: usize| {
+            self.verdicts.iter().map(of).max().unwrap_or(0).clamp(5, most)
+        };
+        let site = widest(&|mutant| mutant.site.chars().count(), 40);
+        let kind = widest(&|mutant| mutant.kind.chars().count(), 12);
+        let by = widest(&|mutant| mutant.killed_by.as_ref().map_or(0, |id| id.chars().count()), 26);
+        let how = COLUMNS.saturating_sub(site + kind + by + 6);
+        let mut text = String::new();
+        let mut row = |all: [&str; 4]| {
+            let [one, two, three, four] = [(0, site), (1, kind), (2, by), (3, how)]
+                .map(|(column, width): (usize, usize)| shortened(all[column], width));
+            let line = format!("{one:site$}  {two:kind$}  {three:by$}  {four}");
+            text.push_str(line.trim_end());
+            text.push('\n');
+        };
+        row(["place", "left out", "killed by", "how"]);
+        for mutant in &self.verdicts {
+            let by = mutant.killed_by.as_deref().unwrap_or("NOTHING");
+            row([&mutant.site, &mutant.kind, by, mutant.how.as_deref().unwrap_or_default()]);
+        }
+        format!(
+            "{text}\n{} of {} killed in {:.1} s (whole ids: --json or --html)\n",
+            self.mutants_killed, self.mutants, self.seconds
+        )
+    }
+}
+
+/// A text of at most so many characters.
+fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}\u{2026}")
+}
+
+/// Rows of a name and numbers, in columns.
+fn numbers(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            match column {
+                0 => text.push_str(&format!("{cell:width$}")),
+                _ => text.push_str(&format!("  {cell:>width$}")),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}

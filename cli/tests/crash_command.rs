@@ -1,0 +1,108 @@
+//! `lode crash`: what it takes, what it prints, how it ends.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+
+use common::{Scratch, lode, text};
+
+const SCRIPT: &str = "name two names\nbefore:\n  create /a\nops:\n  link /a /b\n  unlink /a\n";
+
+fn script(scratch: &Scratch) -> String {
+    let path = scratch.path("script");
+    fs::write(&path, SCRIPT).unwrap();
+    text(&path).to_owned()
+}
+
+#[test]
+fn wrong_command_lines_are_told() {
+    for args in [
+        &["crash"][..],
+        &["crash", "walk"],
+        &["crash", "run", "--seq", "3"],
+        &["crash", "run", "--seq", "1", "--quick"],
+        &["crash", "run", "--full", "--quick"],
+        &["crash", "run", "--profile", "pdr"],
+        &["crash", "run", "--jobs", "0"],
+        &["crash", "run", "--time", "0"],
+        &["crash", "run", "--seed", "x"],
+        &["crash", "replay"],
+        &["crash", "replay", "seq1"],
+        &["crash", "replay", "seq1-0:adr:1:s0"],
+        &["crash", "replay", "script-0:adr:1:s0p0c0"],
+        &["crash", "mutants", "--quick"],
+    ] {
+        let ran = lode(args).expect(2);
+        assert!(ran.out.is_empty() && !ran.err.is_empty(), "{args:?}");
+        let with_json: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+        assert_eq!(lode(&with_json).expect(2).error_json()["error"]["kind"], "usage", "{args:?}");
+    }
+}
+
+#[test]
+fn a_script_that_is_none_is_told_by_its_line() {
+    let scratch = Scratch::new();
+    let path = scratch.path("script");
+    fs::write(&path, "create /a\nfrobnicate /a\n").unwrap();
+    let error = lode(&["crash", "run", "--script", text(&path), "--json"]).expect(2).error_json();
+    assert!(error["error"]["what"].as_str().unwrap().starts_with("line 2:"), "{error}");
+    assert_eq!(error["error"]["where"], text(&path));
+    let none = scratch.path("none");
+    lode(&["crash", "run", "--script", text(&none)]).expect(8);
+    fs::write(&path, "create /a").unwrap();
+    let page = scratch.path("no/page.html");
+    lode(&["crash", "run", "--script", text(&path), "--html", text(&page)]).expect(8);
+}
+
+#[test]
+fn a_script_is_run_under_each_profile() {
+    let scratch = Scratch::new();
+    let script = script(&scratch);
+    let page = scratch.path("page.html");
+    let ran = lode(&["crash", "run", "--script", &script, "--html", text(&page)]).expect(0);
+    for word in ["operation", "link", "unlink", "No failing state", "adr, eadr, file", "a second"] {
+        assert!(ran.out.contains(word), "{word} in:\n{}", ran.out);
+    }
+    assert!(ran.err.is_empty(), "{}", ran.err);
+    assert!(fs::read_to_string(&page).unwrap().contains("</html>"));
+
+    let one = ["crash", "run", "--script", &script, "--profile", "eadr", "--seed", "7", "--json"];
+    let json = lode(&one).expect(0).json();
+    for key in ["judged", "states", "pruned", "failures", "mutants", "mutants_killed", "seconds"] {
+        assert!(json[key].is_number(), "{key}");
+    }
+    assert_eq!((&json["schema"], &json["command"]), (&1.into(), &"crash run".into()));
+    assert_eq!((&json["failures"], &json["seed"]), (&0.into(), &7.into()));
+    assert_eq!(json["profiles"], serde_json::json!(["eadr"]));
+    assert!(json["judged"].as_u64().unwrap() > 50, "{json}");
+}
+
+#[test]
+fn a_run_that_is_short_of_time_says_what_it_left_out() {
+    let args = ["crash", "run", "--seq", "1", "--time", "1", "--profile", "adr", "--json"];
+    let json = lode(&args).expect(0).json();
+    let [all, left] = ["cases", "cases_left_out"].map(|key| json[key].as_u64().unwrap());
+    assert!(left > 0 && left < all, "{left} of {all}");
+}
+
+#[test]
+fn a_state_is_shown_by_its_id() {
+    let scratch = Scratch::new();
+    let script = script(&scratch);
+    let page = scratch.path("page.html");
+    let id = "script-0:adr:1:s1p0c1";
+    let replay = ["crash", "replay", id, "--script", &script, "--html", text(&page)];
+    let ran = lode(&replay).expect(0);
+    for word in ["unlink /a", "power fails in", "judged right", "#", "streamed"] {
+        assert!(ran.out.contains(word), "{word} in:\n{}", ran.out);
+    }
+    assert!(fs::read_to_string(&page).unwrap().contains(id));
+    let json = lode(&["crash", "replay", id, "--script", &script, "--json"]).expect(0).json();
+    assert_eq!((&json["id"], &json["wrong"]), (&id.into(), &false.into()));
+    assert_eq!(json["cuts"].as_array().unwrap().len(), 1);
+    lode(&["crash", "replay", "script-0:adr:1:s7p0c1", "--script", &script]).expect(8);
+    lode(&["crash", "replay", "seq2-999999:adr:1:s0p0c0"]).expect(8);
+    lode(&["crash", "replay", "seq1-0:adr:1:s0p0c0", "--script", &script]).expect(2);
+    lode(&["crash", "replay", "seq1-0:adr:1:s0p0c0"]).expect(0);
+}

@@ -1,0 +1,144 @@
+//! Which jobs a run has, the ones that should come early first.
+
+use lode_engine::PageClass;
+use lode_testkit::rng::mix;
+
+use super::{Job, JobId, Set, job_of, jobs_of};
+use crate::case::Case;
+use crate::region::Profile;
+use crate::workload::{pair, pair_count, random_case, scenarios, seq1, share_numbers, two_threads};
+
+/// One pair in so many belongs to runs that are not of all pairs.
+const SHARE: usize = 40;
+/// Which share of them.
+const SHARE_NUMBER: usize = 0;
+/// One operation alone in so many is tried on mutants.
+const ALONE: u64 = 4;
+/// Random cases of a usual run, and of one of everything.
+const RANDOM: usize = 60;
+const RANDOM_FULL: usize = 2000;
+
+/// What to explore.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// Something of everything.
+    Usual,
+    /// The same without huge pages, and what is most important first: time may end it anywhere.
+    Quick,
+    /// Everything there is.
+    Full,
+    /// Every operation alone.
+    Seq1,
+    /// Every pair.
+    Seq2,
+    /// What notices mutants.
+    ForMutants,
+    /// A case of the user's.
+    Script(Box<Case>),
+}
+
+/// The jobs of a run, under each of these profiles.
+pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
+    let hard = || numbered(Set::Hard, scenarios());
+    let threads = || numbered(Set::Pairs, two_threads());
+    let alone = || numbered(Set::Seq1, seq1());
+    let random = |count| numbered(Set::Random, (0..count as u64).map(random_case));
+    let cases: Vec<Numbered> = match what {
+        What::Script(case) => return script(case, profiles, seed),
+        What::Seq1 => alone(),
+        What::Seq2 => pairs(0..pair_count()),
+        What::Usual => [hard(), threads(), alone(), some_pairs(SHARE), random(RANDOM)].concat(),
+        What::ForMutants => {
+            let mut some = alone();
+            some.retain(|((_, number), _)| mix(*number as u64).is_multiple_of(ALONE));
+            [small(hard()), threads(), some_pairs(SHARE), some].concat()
+        }
+        What::Full => {
+            [hard(), threads(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)].concat()
+        }
+        What::Quick => {
+            let mut spread: Vec<_> = small(alone());
+            spread.sort_by_key(|((_, number), _)| mix(*number as u64));
+            [small(hard()), threads(), some_pairs(SHARE), random(RANDOM / 3), spread].concat()
+        }
+    };
+    let under = |case: &Numbered| {
+        let (id, case) = case.clone();
+        profiles.iter().map(move |profile| job_of(id, case.clone(), *profile, seed))
+    };
+    cases.iter().flat_map(under).collect()
+}
+
+/// What a run leaves out of all that there is, in words; empty if nothing.
+pub fn left_out(what: &What) -> &'static str {
+    match what {
+        What::Usual => {
+            "39 of 40 pairs of operations, and most states of points with many (--full has them)"
+        }
+        What::ForMutants => "most sequences: mutants take only some",
+        What::Quick => {
+            "huge pages, 39 of 40 pairs of operations, and most states of points with many \
+             (--full has them)"
+        }
+        What::Seq1 | What::Seq2 => "the other collections, and most states of points with many",
+        What::Full => {
+            "states beyond 400 looks at a point (460 with torn ones), 50 inside a recovery"
+        }
+        What::Script(_) => "",
+    }
+}
+
+/// A case and its place.
+type Numbered = ((Set, usize), Case);
+
+/// Those without huge pages: a state of a large pool takes long.
+fn small(mut cases: Vec<Numbered>) -> Vec<Numbered> {
+    cases.retain(|(_, case)| case.geometry.class == PageClass::Small);
+    cases
+}
+
+fn numbered(set: Set, cases: impl IntoIterator<Item = Case>) -> Vec<Numbered> {
+    let cases = cases.into_iter().enumerate();
+    cases.map(|(number, case)| ((set, number), case)).collect()
+}
+
+fn pairs(numbers: impl IntoIterator<Item = usize>) -> Vec<Numbered> {
+    numbers.into_iter().map(|number| ((Set::Seq2, number), pair(number))).collect()
+}
+
+fn some_pairs(of: usize) -> Vec<Numbered> {
+    pairs(share_numbers(SHARE_NUMBER, of))
+}
+
+/// A script has few cases: lines are streamed both ways.
+fn script(case: &Case, profiles: &[Profile], seed: u64) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for &profile in profiles {
+        jobs.extend(jobs_of((Set::Script, 0, 1), [case.clone()], profile, seed));
+        if profile == Profile::Adr {
+            let id = JobId { set: Set::Script, number: 0, profile, whole_lines: true, seed };
+            jobs.push(Job { id, case: case.clone() });
+        }
+    }
+    jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::run::case;
+
+    #[test]
+    fn the_id_of_each_job_names_its_case() {
+        for what in [What::Usual, What::Quick, What::Seq2] {
+            let jobs = select(&what, &[Profile::Adr], 1);
+            let ids: BTreeSet<_> = jobs.iter().map(|job| job.id).collect();
+            assert_eq!(ids.len(), jobs.len(), "{what:?}");
+            for job in jobs.iter().step_by(17) {
+                assert_eq!(case(job.id.set, job.id.number).as_ref(), Some(&job.case), "{}", job.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A failure that was planted is told: as text, as a script, as a page, and again by its id.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use lode_crash::case::Case;
+use lode_crash::explore::{Failure, Limits, explore, replay};
+use lode_crash::region::{LeftOut, Profile};
+use lode_crash::run::{
+    Batch, Job, JobId, MutantReport, Outcome, ReplayId, Report, Set, Story, html, jobs_of,
+    mutants_of, run_batch, run_mutants, stories,
+};
+use lode_crash::workload::parse_script;
+
+const BATCH: Batch = Batch { limits: Limits::QUICK, workers: 2, time_max: None };
+
+fn job() -> Job {
+    let text = "name a <b> & \"c\"\nbefore:\n create /x\n mkdir /d\nops:\n create /a\n link /a /b\n \
+                rename /a /d/c\n unlink /b";
+    let case = parse_script(text).unwrap();
+    jobs_of((Set::Script, 0, 1), [case], Profile::Adr, 1).remove(0)
+}
+
+/// The job with the fence of every commit left out, and what that breaks.
+fn planted() -> (Job, lode_crash::explore::Setup, Box<Failure>) {
+    let job = job();
+    let sound = explore(&job.case, &job.setup(), &Limits::QUICK).unwrap();
+    for site in sound.sites.iter().filter(|site| matches!(site, LeftOut::Fence(_))) {
+        let mut setup = job.setup();
+        setup.rules.left_out = Some(*site);
+        let failed = explore(&job.case, &setup, &Limits::QUICK).err();
+        if let Some(failure) = failed.filter(|failure| !failure.cuts.is_empty()) {
+            return (job, setup, failure);
+        }
+    }
+    panic!("no fence is missed");
+}
+
+fn story() -> Story {
+    let (job, setup, failure) = planted();
+    let shrunk = job.shrink(&setup, failure.clone(), &Limits::QUICK, Duration::from_secs(20));
+    Story::new(job.id, &failure, shrunk)
+}
+
+fn outcome(failure: &Failure) -> Outcome {
+    let failures = vec![(0, Box::new(failure.clone()))];
+    Outcome { failures, tallies: vec![None], ..Outcome::default() }
+}
+
+/// Every tag that opens is closed, in order.
+fn well_formed(page: &str) {
+    const VOID: [&str; 3] = ["meta", "br", "!DOCTYPE"];
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        let end = at + rest[at..].find('>').expect("a tag ends");
+        let tag = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        match tag.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name), "before {:.60}", rest),
+            None => {
+                let name = tag.split(|c: char| c.is_whitespace()).next().unwrap();
+                let letters = name.trim_start_matches('!').chars();
+                assert!(letters.clone().count() > 0, "a tag without a name before {rest:.60}");
+                assert!({ letters }.all(char::is_alphanumeric), "<{tag}>");
+                if !VOID.contains(&name) {
+                    open.push(name);
+                }
+            }
+        }
+    }
+    assert!(open.is_empty(), "not closed: {open:?}");
+}
+
+fn self_contained(page: &str) {
+    well_formed(page);
+    for word in ["http", "src=", "url(", "@import", "<script", "<link"] {
+        assert!(!page.contains(word), "the page has {word}");
+    }
+    assert!(page.contains("prefers-color-scheme: dark") && page.contains("width=device-width"));
+}
+
+#[test]
+fn the_page_of_a_run_has_each_failure() {
+    let (job, _, failure) = planted();
+    let story = story();
+    let jobs = [job];
+    let report = Report::new(&jobs, &outcome(&failure), std::slice::from_ref(&story));
+    assert_eq!((report.failures, report.failed.len()), (1, 1));
+    let rows = report.by_operation.iter().map(|row| row.failures).sum::<usize>();
+    assert_eq!(rows, 1, "the failure is in no row");
+    let page = html::run_page(&report, &[story.clone()]);
+    self_contained(&page);
+    for text in [story.id.to_string(), story.script_id().to_string()] {
+        assert!(page.contains(&text), "{text}");
+    }
+    assert!(page.contains("a &lt;b&gt; &amp; &quot;c&quot;") && !page.contains("a <b>"));
+    assert!(page.contains("word kept") && page.contains("word lost"));
+    assert!(page.contains("class=\"cut\"") && page.contains("engine/src/"));
+}
+
+#[test]
+fn a_failure_shrinks_to_a_script_that_fails_the_same_way() {
+    let (job, setup, found) = planted();
+    let story = story();
+    let short: Case = parse_script(&story.script()).unwrap();
+    assert_eq!(short, story.shrunk.case);
+    assert!(short.before.len() + short.ops.len() < job.case.before.len() + job.case.ops.len());
+    let again = replay(&short, &setup, &story.script_id().path);
+    assert!(again.wrong && again.reached);
+    assert_eq!(again.story.what, story.shrunk.what);
+    // As it was found, too.
+    let id: ReplayId = story.id.to_string().parse().unwrap();
+    assert_eq!(replay(&job.case, &setup, &id.path).story.what, found.what);
+}
+
+#[test]
+fn a_replay_of_what_is_right_now_tells_the_way_all_the_same() {
+    let (job, _, failure) = planted();
+    let now = job.replay(&failure.path);
+    // Without the fence there were fewer points; where the id still leads to a state, it is right.
+    assert!(!now.wrong, "{}", now.story);
+    let sound = explore(&job.case, &job.setup(), &Limits::QUICK).unwrap();
+    assert!(sound.judged() > 0);
+    let right = job.replay(&"s1p0c1:r0p0c0".parse().unwrap());
+    assert!(right.reached && !right.wrong);
+    assert_eq!(right.story.cuts.len(), 2);
+    assert!(right.story.what.contains("judged right"));
+    let id = ReplayId { job: job.id, path: right.story.path.clone() };
+    let page = html::replay_page(&id, &right.story, right.wrong);
+    self_contained(&page);
+    assert!(page.contains("judged right") && page.contains("the recovery (point 1 of"));
+}
+
+#[test]
+fn ids_that_lead_nowhere_are_told_apart() {
+    for path in ["s99p0c0", "s0p99c0", "s0p0c9999", "s0p0c0x500.1", "s0p0c0:r0p99c0"] {
+        let replay = job().replay(&path.parse().unwrap());
+        assert!(!replay.reached && !replay.wrong, "{path}");
+    }
+}
+
+#[test]
+fn mutants_have_a_page() {
+    let jobs = [job()];
+    let sound = run_batch(&jobs, &BATCH, &());
+    let mutants = mutants_of(&sound);
+    assert!(mutants.len() > 3, "{mutants:?}");
+    let verdicts = run_mutants(&mutants, &jobs, &sound, &BATCH, &());
+    let reports: Vec<_> = verdicts.iter().map(MutantReport::from).collect();
+    let page = html::mutants_page(&reports);
+    self_contained(&page);
+    for report in &reports {
+        assert!(page.contains(&report.site), "{}", report.site);
+        assert!(report.killed_by.iter().all(|id| page.contains(id)));
+    }
+    assert!(reports.iter().any(|report| report.killed_by.is_some()));
+}
+
+#[test]
+fn a_batch_tells_its_failures() {
+    let (job, _, failure) = planted();
+    let jobs = [Job { id: JobId { seed: 1, ..job.id }, case: job.case }];
+    let told = stories(&jobs, &outcome(&failure), &Limits::QUICK, Duration::ZERO);
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].shrunk.to_string(), failure.to_string());
+}
