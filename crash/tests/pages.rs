@@ -89,7 +89,7 @@ fn the_page_of_a_run_has_each_failure() {
     assert_eq!((report.failures, report.failed.len()), (1, 1));
     let rows = report.by_operation.iter().map(|row| row.failures).sum::<usize>();
     assert_eq!(rows, 1, "the failure is in no row");
-    let page = html::run_page(&report, &[story.clone()]);
+    let page = html::run_page(&report, std::slice::from_ref(&story));
     self_contained(&page);
     for text in [story.id.to_string(), story.script_id().to_string()] {
         assert!(page.contains(&text), "{text}");

@@ -22,14 +22,19 @@ impl Look<'_> {
             make(pool, *dir, number as u8)?;
         }
         sound(pool, "check in use")?;
-        empty(pool, pool.root())?;
+        let emptied = empty(pool, pool.root())?;
         pool.close().map_err(|error| format!("close after use: {error} ({error:?})"))?;
         self.watches = medium.take_watches();
-        self.open_closed(&Simulated::plain(medium.seen()))
+        self.open_closed(&Simulated::plain(medium.seen()), emptied)
     }
 
-    fn open_closed(&mut self, medium: &Simulated) -> Result<(), String> {
+    fn open_closed(&mut self, medium: &Simulated, emptied: bool) -> Result<(), String> {
         let pool = self.open(medium, "open after use")?;
+        if !emptied {
+            sound(&pool, "check of a full pool after use")?;
+            self.watches = medium.take_watches();
+            return Ok(());
+        }
         if !pool.opening().clean {
             return Err("closed cleanly, but not opened so".to_owned());
         }
@@ -84,16 +89,25 @@ fn walk(pool: &SimulatedPool, dir: Ino, directories: &mut Vec<Ino>) -> Result<()
     Ok(())
 }
 
-/// Removes everything in a directory, what is deepest first.
-fn empty(pool: &SimulatedPool, dir: Ino) -> Result<(), String> {
+/// Free pages below which a removal may find no space: a pool full of nothing but names has no
+/// page left for a log that removals grow.
+const FULL_PAGES: u64 = 4;
+
+/// Removes everything in a directory, what is deepest first; `false` if the pool is too full.
+fn empty(pool: &SimulatedPool, dir: Ino) -> Result<bool, String> {
     for (name, ino, kind) in entries(pool, dir)? {
         let gone = if kind == mode::DIRECTORY {
-            empty(pool, ino)?;
+            if !empty(pool, ino)? {
+                return Ok(false);
+            }
             pool.rmdir(dir, &name)
         } else {
             pool.unlink(dir, &name)
         };
+        if gone == Err(Error::NoSpace) && pool.statfs().pages_free < FULL_PAGES {
+            return Ok(false);
+        }
         gone.map_err(|error| format!("use: removal of kind {kind:o}: {error} ({error:?})"))?;
     }
-    Ok(())
+    Ok(true)
 }
