@@ -188,7 +188,9 @@ impl Failure {
                 Kind::Corrupt,
                 "the end of the file is missing: restore the pool from a copy that is complete",
             ),
-            Unusable::TooSmall { .. } => (Kind::NotAPool, "check the path"),
+            Unusable::TooSmall { .. } => {
+                (Kind::NotAPool, "check the path; `lode mkfs POOL --size 1G` makes a new pool")
+            }
         };
         Self::new(kind, why.to_string()).at(pool).advise(advice)
     }

@@ -64,10 +64,13 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
         RegionError::Exists { .. } => {
             (Kind::Exists, "the file exists already".to_owned(), "pass --force to overwrite it")
         }
+        RegionError::DanglingLink { .. } => {
+            (Kind::NotFound, error.to_string(), "name the file itself, or remove the link")
+        }
         RegionError::TooSmall { bytes, bytes_min, .. } => (
             Kind::NotAPool,
             format!("not a Lode pool: {bytes} bytes are too few, at least {bytes_min} are needed"),
-            "check the path, or choose a larger --size",
+            "check the path; `lode mkfs POOL --size 1G` makes a new pool",
         ),
         RegionError::TooLarge { bytes, bytes_max, .. } => (
             Kind::Usage,

@@ -34,5 +34,6 @@ mod types;
 pub use error::{Corruption, Error, Result, Unusable};
 pub use host::Host;
 pub use pool::{CheckReport, ExtentDump, InodeDump, Opening, Pool, RecordDump};
+pub use recovery::format::check_format;
 pub use rule::Rule;
 pub use types::*;

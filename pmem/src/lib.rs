@@ -46,6 +46,6 @@ pub use medium::{MediaError, Medium};
 #[cfg(feature = "std")]
 pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};
 #[cfg(feature = "std")]
-pub use region::{Durability, Mapped, RegionError, RegionKind, RegionOptions};
+pub use region::{Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions};
 #[cfg(feature = "std")]
 pub use windows::{MappedWindow, UnknownWindowMode, WindowMode};

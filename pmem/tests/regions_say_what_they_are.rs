@@ -11,8 +11,8 @@ use std::path::Path;
 
 use common::{End, PAGE, disk, enter_other_process, noise, shm, start_other_process};
 use lode_pmem::{
-    Counters, Door, Durability, FlushStrategy, Mapped, RegionError, RegionKind, RegionOptions,
-    WindowMode,
+    Counters, Door, Draft, Durability, FlushStrategy, Mapped, RegionError, RegionKind,
+    RegionOptions, WindowMode,
 };
 
 const OPTIONS: RegionOptions = RegionOptions::new();
@@ -349,4 +349,27 @@ fn the_lock_ends_with_the_process() {
     let end = start_other_process(name, &path);
     assert_eq!(end, End::Code(0));
     Mapped::open(&path, &OPTIONS).unwrap();
+}
+
+#[test]
+fn a_draft_that_is_not_published_leaves_what_was_there() {
+    let directory = shm();
+    let path = directory.path().join("pool");
+    let (region, draft) = Draft::create(&path, PAGE, &OPTIONS, false).unwrap();
+    assert!(!path.exists() && draft.path().exists());
+    drop((region, draft));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    std::fs::write(&path, "old").unwrap();
+    let (region, draft) = Draft::create(&path, PAGE, &OPTIONS, true).unwrap();
+    let error = Mapped::open(&path, &READ_ONLY).unwrap_err();
+    assert!(matches!(error, RegionError::Busy { .. }), "the old file is locked: {error}");
+    drop((region, draft));
+    assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    // Nor does it take a place that has been taken meanwhile.
+    std::fs::remove_file(&path).unwrap();
+    let (_region, draft) = Draft::create(&path, PAGE, &OPTIONS, false).unwrap();
+    std::fs::write(&path, "other").unwrap();
+    assert!(matches!(draft.publish(), Err(RegionError::Exists { .. })));
+    assert_eq!(std::fs::read(&path).unwrap(), b"other");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }

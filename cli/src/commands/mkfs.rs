@@ -1,13 +1,17 @@
-//! `lode mkfs`: makes a pool, and destroys nothing that it was not told to.
+//! `lode mkfs`: makes a pool, and destroys nothing that it was not told to, nor before the
+//! new pool is there.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::thread;
 
-use lode_engine::{FormatOptions, OpenOptions, Pool};
+use lode_engine::{FormatOptions, OpenOptions, PAGE_BYTES, Pool};
 use lode_host::StdHost;
-use lode_pmem::Mapped;
+use lode_pmem::{Draft, Mapped, RegionError, RegionOptions};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::args::MkfsArgs;
 use crate::failure::{Failure, Kind, Result};
@@ -32,24 +36,26 @@ pub(crate) fn run(args: &MkfsArgs, output: &Output) -> Result<()> {
     }
     let existed = args.pool.exists();
     let bytes = size_to_make(args)?;
+    let format_options = format_options(args);
+    check_size(args, bytes, &format_options)?;
+    remove_draft_when_interrupted();
     let options = region::options(&args.region, false);
-    let region = while_working("reserving space", output.progress, || {
-        Mapped::create(&args.pool, bytes, &options, true)
+    // Nobody is asked to give up what appeared only now.
+    let force = existed || args.force;
+    let (region, draft) = while_working("reserving space", output.progress, || {
+        Draft::create(&args.pool, bytes, &options, force)
     })
-    .map_err(|error| too_small(region::explain(&args.pool, &error)))?;
-    let report = format(args, region, output).map_err(too_small).inspect_err(|_| {
-        // A file of zeros is of no use to anybody.
-        if !existed {
-            let _ = fs::remove_file(&args.pool);
-        }
-    })?;
+    .map_err(|error| explain(args, existed, &error))?;
+    let mut report = format(args, region, &draft, &format_options, output)
+        .map_err(|failure| unfit(args, failure))?;
+    draft.publish().map_err(|error| explain(args, existed, &error))?;
+    let path = args.pool.canonicalize().unwrap_or_else(|_| args.pool.clone());
+    report.pool.path = path.display().to_string();
     output.print(&report)
 }
 
-fn format(args: &MkfsArgs, region: Mapped, output: &Output) -> Result<MkfsReport> {
-    let failed = |error| Failure::engine(&args.pool, &error);
-    let facts = region::facts(&region);
-    let options = FormatOptions {
+fn format_options(args: &MkfsArgs) -> FormatOptions {
+    FormatOptions {
         label: args.label.clone().into_bytes(),
         uuid: args.uuid,
         lanes: args.lanes,
@@ -57,34 +63,104 @@ fn format(args: &MkfsArgs, region: Mapped, output: &Output) -> Result<MkfsReport
         root_uid: rustix::process::geteuid().as_raw(),
         root_gid: rustix::process::getegid().as_raw(),
         ..FormatOptions::default()
-    };
+    }
+}
+
+/// Makes the pool in the draft's region, and looks whether it can be opened.
+fn format(
+    args: &MkfsArgs,
+    region: Mapped,
+    draft: &Draft,
+    options: &FormatOptions,
+    output: &Output,
+) -> Result<MkfsReport> {
+    let failed = |error| Failure::engine(&args.pool, &error);
+    let facts = region::facts(&region);
     while_working("making the pool", output.progress, || {
-        Pool::format(region, StdHost::new(), &options)
+        Pool::format(region, StdHost::new(), options)
     })
     .map_err(failed)?;
-    let path = args.pool.canonicalize().unwrap_or_else(|_| args.pool.clone());
-    let region = region::open(&args.pool, &lode_pmem::RegionOptions::new().read_only(true))?;
+    let region = Mapped::open(draft.path(), &RegionOptions::new().read_only(true))
+        .map_err(|error| region::explain(&args.pool, &error))?;
     let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
     let pool = Pool::open(region, StdHost::new(), &read_only).map_err(failed)?;
     Ok(MkfsReport {
-        pool: PoolFacts::new(&path, &pool.info().map_err(failed)?),
+        pool: PoolFacts::new(&args.pool, &pool.info().map_err(failed)?),
         region: facts,
         space: pool.statfs().into(),
     })
 }
 
-/// What is too small to be a pool is, here, a wrong size.
-fn too_small(failure: Failure) -> Failure {
-    if failure.kind != Kind::NotAPool {
+/// Refuses a size that can't become a pool before anything is made or replaced. (0 stands for
+/// all of a device, whose size is known when it is open.)
+fn check_size(args: &MkfsArgs, bytes: u64, options: &FormatOptions) -> Result<()> {
+    if bytes == 0 && args.size.is_none() {
+        return Ok(());
+    }
+    lode_engine::check_format(bytes, options)
+        .map_err(|error| unfit(args, Failure::engine(&args.pool, &error)))
+}
+
+/// What can't become a pool is, here, a wrong size or number of lanes.
+fn unfit(args: &MkfsArgs, failure: Failure) -> Failure {
+    if !matches!(failure.kind, Kind::NotAPool | Kind::Corrupt) {
         return failure;
     }
-    Failure { kind: Kind::Usage, ..failure }.advise("choose a larger --size")
+    let lanes = args.lanes;
+    let least = |size: &u64| {
+        let options = FormatOptions { lanes, ..FormatOptions::default() };
+        lode_engine::check_format(*size, &options).is_ok()
+    };
+    let sizes = (1..=1u64 << 12).map(|pages| pages * PAGE_BYTES);
+    let needed = sizes.into_iter().find(least);
+    let what = match needed {
+        Some(size) => format!("too small: a pool with {lanes} lanes needs at least {size} bytes"),
+        None => failure.what,
+    };
+    let advice = "choose a larger --size, or fewer --lanes";
+    Failure::usage(what).at(&args.pool).advise(advice)
+}
+
+/// A region's error, where the user wants to make a pool.
+fn explain(args: &MkfsArgs, replaces: bool, error: &RegionError) -> Failure {
+    let failure = region::explain(&args.pool, error);
+    match error {
+        RegionError::NoSpace { .. } if replaces => failure.advise(
+            "what is there stays until the new pool is made: free space, choose a smaller \
+             --size, or remove it first",
+        ),
+        RegionError::NotARegion { .. } => Failure::usage("a pool can't be made in this")
+            .at(&args.pool)
+            .advise("give the path of a new file, an ordinary file or a DAX device (/dev/dax0.0)"),
+        RegionError::TooSmall { .. } => unfit(args, failure),
+        _ => failure,
+    }
+}
+
+/// On SIGINT and SIGTERM no half-made file is left.
+fn remove_draft_when_interrupted() {
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
+        return;
+    };
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            Draft::remove_unfinished();
+            eprintln!("lode mkfs: interrupted; nothing was made or replaced");
+            std::process::exit(128 + signal);
+        }
+    });
 }
 
 /// How large the pool is to be; refuses to overwrite what is there.
 fn size_to_make(args: &MkfsArgs) -> Result<u64> {
     let metadata = match fs::metadata(&args.pool) {
         Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && args.pool.is_symlink() => {
+            let target = fs::read_link(&args.pool).unwrap_or_default();
+            let what = format!("a symbolic link to {}, which does not exist", target.display());
+            let advice = "name the file itself, or remove the link";
+            return Err(Failure::new(Kind::NotFound, what).at(&args.pool).advise(advice));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let advice = "say how large it is to be: --size 1G";
             return args.size.ok_or_else(|| {
@@ -98,7 +174,19 @@ fn size_to_make(args: &MkfsArgs) -> Result<u64> {
             .at(&args.pool)
             .advise("give the path of a file"));
     }
-    let is_device = metadata.file_type().is_block_device() || metadata.file_type().is_char_device();
+    let file_type = metadata.file_type();
+    if file_type.is_block_device() {
+        let advice = "make a file system on it, with DAX if it is persistent memory, and the pool \
+                      in a file there; or use its DAX device (/dev/dax0.0)";
+        return Err(Failure::usage("a block device can't be mapped as memory")
+            .at(&args.pool)
+            .advise(advice));
+    }
+    let is_device = file_type.is_char_device();
+    if !is_device && !file_type.is_file() || is_device && !is_dax(&metadata) {
+        let error = RegionError::NotARegion { path: args.pool.clone() };
+        return Err(explain(args, false, &error));
+    }
     if !is_device && metadata.len() == 0 {
         let advice = "say how large it is to be: --size 1G";
         return args
@@ -109,6 +197,14 @@ fn size_to_make(args: &MkfsArgs) -> Result<u64> {
         refuse_to_overwrite(&args.pool, is_device)?;
     }
     Ok(args.size.unwrap_or(if is_device { 0 } else { metadata.len() }))
+}
+
+/// Whether a character device is a DAX device.
+fn is_dax(device: &fs::Metadata) -> bool {
+    let number = device.rdev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let subsystem = format!("/sys/dev/char/{major}:{minor}/subsystem");
+    fs::canonicalize(subsystem).is_ok_and(|path| path.ends_with("dax"))
 }
 
 /// Lets only through what certainly holds nothing: a file without data, a device of zeros at

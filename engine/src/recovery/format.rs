@@ -28,7 +28,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a new, empty pool in the region; what was in it is lost.
     pub fn format(medium: M, host: H, options: &FormatOptions) -> Result<()> {
         let door = Door::new(medium);
-        let superblock = plan(door.bytes(), &host, options)?;
+        let superblock = plan(door.bytes(), &|| random(&host), host.now_ns(), options)?;
         let places = place(&superblock);
         erase_superblocks(&door, superblock.pages)?;
         store_first(&door, &host, &superblock, &places, options);
@@ -40,8 +40,27 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 }
 
+/// Whether [`Pool::format`] can make a pool so in a region of `bytes` bytes, asked before
+/// there is one. Errors are those of `format`.
+pub fn check_format(bytes: u64, options: &FormatOptions) -> Result<()> {
+    plan(bytes, &|| [0; 16], 0, options).map(|_| ())
+}
+
+fn random<H: Host>(host: &H) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (to, from) in bytes.chunks_mut(8).zip([host.random(), host.random()]) {
+        to.copy_from_slice(&from.to_le_bytes());
+    }
+    bytes
+}
+
 #[inline(never)]
-fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Superblock>> {
+fn plan(
+    bytes: u64,
+    random: &dyn Fn() -> [u8; 16],
+    now_ns: i64,
+    options: &FormatOptions,
+) -> Result<Box<Superblock>> {
     let pages = bytes / PAGE_BYTES;
     if pages < POOL_PAGES_LEAST {
         let least = POOL_PAGES_LEAST * PAGE_BYTES;
@@ -56,13 +75,6 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Su
     for (to, from) in label.iter_mut().zip(&options.label) {
         *to = *from;
     }
-    let random = || {
-        let mut bytes = [0; 16];
-        for (to, from) in bytes.chunks_mut(8).zip([host.random(), host.random()]) {
-            to.copy_from_slice(&from.to_le_bytes());
-        }
-        bytes
-    };
     let mut uuid = options.uuid.unwrap_or_else(random);
     if options.uuid.is_none() {
         // A random UUID says so: version 4, variant 1 (RFC 9562).
@@ -82,7 +94,7 @@ fn plan<H: Host>(bytes: u64, host: &H, options: &FormatOptions) -> Result<Box<Su
         log_lines: options.log_lines,
         root: 0,
         root_nonce: u64::from(FIRST_SESSION) << 32 | 1,
-        created_ns: host.now_ns(),
+        created_ns: now_ns,
         label,
         update: 1,
         session: FIRST_SESSION,

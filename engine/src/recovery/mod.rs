@@ -5,7 +5,7 @@
 
 mod checkpoint;
 mod close;
-mod format;
+pub(crate) mod format;
 mod judge;
 mod open;
 mod repair;

@@ -31,6 +31,13 @@ pub enum RegionError {
         /// What was to be created.
         path: PathBuf,
     },
+    /// It is to be created by a symbolic link that leads to nothing.
+    DanglingLink {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
     /// It has too few bytes.
     TooSmall {
         /// What was to be opened.
@@ -106,6 +113,12 @@ impl fmt::Display for RegionError {
                 write!(f, "no space for the {bytes} bytes of {}", path.display())
             }
             Self::Exists { path } => write!(f, "{} exists already", path.display()),
+            Self::DanglingLink { path, target } => write!(
+                f,
+                "{} is a symbolic link to {}, which does not exist",
+                path.display(),
+                target.display()
+            ),
             Self::TooSmall { path, bytes, bytes_min } => write!(
                 f,
                 "{} is too small: {bytes} bytes, at least {bytes_min} are needed",

@@ -1,10 +1,11 @@
 //! Regions: mapped files, devices and memory as a [`crate::Medium`].
 //!
 //! * `kind`, `options`, `error`, `durability`: the words.
-//! * `open`: from a path to a mapping. `lock`: one user at a time. `space`: no holes.
+//! * `open`: from a path to a mapping. `draft`: new files. `lock`: one user at a time. `space`: no holes.
 //! * `mapping`: address space. `mapped`: the medium. `dirty`: what `msync` must write.
 
 mod dirty;
+mod draft;
 mod durability;
 mod error;
 mod kind;
@@ -15,6 +16,7 @@ mod open;
 mod options;
 mod space;
 
+pub use draft::Draft;
 pub use durability::Durability;
 pub use error::RegionError;
 pub use kind::RegionKind;

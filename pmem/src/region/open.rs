@@ -2,14 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::dirty::Dirty;
 use super::kind::{PAGE_BYTES, Source};
 use super::lock::Locked;
 use super::mapping::Mapping;
-use super::{Durability, Mapped, RegionError, RegionKind, RegionOptions, lock, space};
+use super::{Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions, lock, space};
 use crate::fault::{self, Handled};
 use crate::flush::{CpuFeatures, FlushStrategy};
 use crate::windows::key::{Key, NoKey};
@@ -25,8 +25,7 @@ impl Mapped {
     pub fn open(path: impl AsRef<Path>, options: &RegionOptions) -> Result<Self, RegionError> {
         let path = path.as_ref();
         let guard = check(options)?;
-        let file = open_file(path, options.read_only)?;
-        let locked = lock::lock(file, path, options.read_only)?;
+        let locked = open_locked(path, options.read_only)?;
         let source = Source::of(locked.file(), path)?;
         let bytes = source.bytes - source.bytes % source.page_bytes;
         if bytes == 0 {
@@ -43,30 +42,17 @@ impl Mapped {
     }
 
     /// Creates a file of `bytes` bytes (rounded up to whole pages, huge ones in
-    /// hugetlbfs) at `path`, with all of its space, and opens it as a region of zeros.
-    ///
-    /// What exists already is replaced if `force` says so, and not in use. A device
-    /// exists always; it keeps its contents, and `bytes` may be 0 for all of it.
+    /// hugetlbfs) at `path`, with all of its space, and opens it as a region of zeros: a
+    /// [`Draft`] that is published at once.
     pub fn create(
         path: impl AsRef<Path>,
         bytes: u64,
         options: &RegionOptions,
         force: bool,
     ) -> Result<Self, RegionError> {
-        let path = path.as_ref();
-        if options.read_only {
-            return Err(RegionError::CreateReadOnly);
-        }
-        // Before anything is replaced.
-        let guard = check(options)?;
-        let (file, is_new) = create_file(path, force)?;
-        let outcome = create_in(file, path, bytes, options, guard);
-        // Somebody who was faster with the lock owns the file.
-        if is_new && !matches!(outcome, Ok(_) | Err(RegionError::Busy { .. })) {
-            // What went wrong first is what the caller needs to know.
-            std::fs::remove_file(path).ok();
-        }
-        outcome
+        let (region, draft) = Draft::create(path, bytes, options, force)?;
+        draft.publish()?;
+        Ok(region)
     }
 
     /// A region of `bytes` bytes (rounded up to whole pages) of zeroed memory.
@@ -98,7 +84,21 @@ impl Mapped {
 }
 
 /// Never waits (for the other end of a pipe) and never takes a terminal over.
-const OPEN_FLAGS: libc::c_int = libc::O_NONBLOCK | libc::O_NOCTTY;
+pub(super) const OPEN_FLAGS: libc::c_int = libc::O_NONBLOCK | libc::O_NOCTTY;
+
+/// Opens what is at `path` and locks it.
+pub(super) fn open_locked(path: &Path, read_only: bool) -> Result<Locked, RegionError> {
+    loop {
+        let locked = lock::lock(open_file(path, read_only)?, path, read_only)?;
+        let io = |source| RegionError::io("looking at", path, source);
+        let opened = locked.file().metadata().map_err(io)?;
+        let now = std::fs::metadata(path).map_err(io)?;
+        // Between the two it may have been replaced: the lock is on what nobody finds any more.
+        if (opened.dev(), opened.ino()) == (now.dev(), now.ino()) {
+            return Ok(locked);
+        }
+    }
+}
 
 fn open_file(path: &Path, read_only: bool) -> Result<File, RegionError> {
     let opened =
@@ -109,33 +109,14 @@ fn open_file(path: &Path, read_only: bool) -> Result<File, RegionError> {
     })
 }
 
-fn create_file(path: &Path, force: bool) -> Result<(File, bool), RegionError> {
-    let created = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .custom_flags(OPEN_FLAGS)
-        .open(path);
-    match created {
-        Ok(file) => Ok((file, true)),
-        Err(source) if source.kind() == ErrorKind::AlreadyExists && force => {
-            Ok((open_file(path, false)?, false))
-        }
-        Err(source) if source.kind() == ErrorKind::AlreadyExists => {
-            Err(RegionError::Exists { path: path.to_owned() })
-        }
-        Err(source) => Err(RegionError::io("creating", path, source)),
-    }
-}
-
-fn create_in(
-    file: File,
+/// Sizes a file that is to be a region, and maps it; a device keeps its size and contents.
+pub(super) fn map_new(
+    locked: Locked,
     path: &Path,
     bytes: u64,
     options: &RegionOptions,
     guard: ChosenGuard,
 ) -> Result<Mapped, RegionError> {
-    let locked = lock::lock(file, path, false)?;
     let file = locked.file();
     let source = Source::of(file, path)?;
     if source.is_device {
@@ -160,21 +141,7 @@ fn create_in(
     file.set_len(bytes).map_err(io)?;
     space::allocate(file, path, bytes)?;
     file.sync_all().map_err(io)?;
-    sync_directory(path).map_err(io)?;
     map_file(locked, path, &source, bytes, options, guard)
-}
-
-/// Makes the name of a new file durable.
-fn sync_directory(path: &Path) -> std::io::Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    match File::open(directory)?.sync_all() {
-        // A file system that has no such thing as a durable name.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-        outcome => outcome,
-    }
 }
 
 fn map_file(
@@ -232,7 +199,7 @@ fn install_handlers(guard: &ChosenGuard, path: &Path) -> Result<(), RegionError>
 }
 
 /// What can be said of the options whatever the region is, and the guard.
-fn check(options: &RegionOptions) -> Result<ChosenGuard, RegionError> {
+pub(super) fn check(options: &RegionOptions) -> Result<ChosenGuard, RegionError> {
     if let Some(strategy) = options.flush
         && let Some(missing) = strategy.missing_on(CpuFeatures::get())
     {
@@ -261,7 +228,7 @@ fn choose_strategy(
 }
 
 /// A [`Guard`] before there is a mapping.
-enum ChosenGuard {
+pub(super) enum ChosenGuard {
     Key(Key),
     Mprotect,
     None,
