@@ -5,7 +5,9 @@ mod common;
 
 use std::fs::OpenOptions;
 
-use common::{End, PAGE, disk, guarded, in_other_process, shm, stray_store};
+use common::{
+    End, PAGE, disk, guarded, in_other_process, shm, stray_store, words_of_other_process,
+};
 use lode_pmem::{Counters, Door, Mapped, MediaError, RegionOptions, WindowMode};
 
 fn cut_short(directory: &tempfile::TempDir, read_only: bool) -> Door<Mapped> {
@@ -130,7 +132,7 @@ fn poison(door: &Door<Mapped>, at: u64) -> bool {
 
 #[test]
 fn a_store_to_it_dies() {
-    let end = in_other_process("a_store_to_it_dies", || {
+    let (end, words) = words_of_other_process("a_store_to_it_dies", || {
         let directory = shm();
         let door = cut_short(&directory, false);
         drop(directory);
@@ -139,6 +141,9 @@ fn a_store_to_it_dies() {
         true
     });
     assert_eq!(end, End::Signal(libc::SIGBUS));
+    let told =
+        format!("pool memory at offset {} can't be written: the file was truncated", 3 * PAGE);
+    assert_eq!(words.matches(&told).count(), 1, "{words}");
 }
 
 #[test]

@@ -3,17 +3,18 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use lode_engine::Ino;
+use lode_engine::{Error, Ino};
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::args::DumpArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Kind, Result};
 use crate::output::{Output, write_out};
+use crate::progress::Progress;
 use crate::region::{self, MappedPool};
 use crate::report::{
     DumpReport, InodeReport, OpeningFacts, PoolFacts, UnreadableReport, superblock_text,
@@ -39,12 +40,15 @@ pub(crate) fn run(args: &DumpArgs, output: &Output) -> Result<()> {
         None => None,
         Some(which) => {
             let inode = find(&pool, &args.pool, which)?;
-            let dump =
-                pool.dump_inode(inode).map_err(|error| Failure::engine(&args.pool, &error))?;
+            let dump = pool.dump_inode(inode).map_err(|error| match error {
+                Error::Stale | Error::NotFound => no_inode(&args.pool, which),
+                error => Failure::engine(&args.pool, &error),
+            })?;
             Some(InodeReport::from(&dump))
         }
     };
-    let inodes = Inodes { pool: &pool, only, unreadable: RefCell::default() };
+    let inodes =
+        Inodes { pool: &pool, only, progress: output.progress, unreadable: RefCell::default() };
     if !output.json {
         return print_text(args, &superblocks, &inodes);
     }
@@ -56,6 +60,12 @@ pub(crate) fn run(args: &DumpArgs, output: &Output) -> Result<()> {
         inodes: &inodes,
         unreadable: &inodes.unreadable,
     })
+}
+
+fn no_inode(pool: &Path, which: &OsStr) -> Failure {
+    Failure::new(Kind::NotFound, format!("there is no inode {}", which.to_string_lossy()))
+        .at(pool)
+        .advise("`lode dump --brief POOL` lists all inodes; /PATH finds one by its path")
 }
 
 fn superblocks(path: &Path) -> Result<Vec<Copy>> {
@@ -124,6 +134,7 @@ fn find(pool: &MappedPool, path: &Path, which: &OsStr) -> Result<Ino> {
 struct Inodes<'a> {
     pool: &'a MappedPool,
     only: Option<InodeReport>,
+    progress: bool,
     unreadable: RefCell<Vec<UnreadableReport>>,
 }
 
@@ -133,14 +144,34 @@ impl Inodes<'_> {
             take(inode);
             return Ok(());
         }
-        self.pool.for_each_inode(&mut |inode| match self.pool.dump_inode(inode) {
-            Ok(dump) => take(&InodeReport::from(&dump)),
-            Err(error) => {
-                let what = error.to_string();
-                self.unreadable.borrow_mut().push(UnreadableReport { inode, what });
-                true
+        // Where the output goes to the terminal it shows the progress itself.
+        let shown = !io::stdout().is_terminal();
+        let all = if shown { self.count()? } else { 0 };
+        let mut progress = shown.then(|| Progress::new("dumping inodes", self.progress));
+        let mut done = 0;
+        self.pool.for_each_inode(&mut |inode| {
+            if let Some(progress) = &mut progress {
+                progress.set(done, all);
+            }
+            done += 1;
+            match self.pool.dump_inode(inode) {
+                Ok(dump) => take(&InodeReport::from(&dump)),
+                Err(error) => {
+                    let what = error.to_string();
+                    self.unreadable.borrow_mut().push(UnreadableReport { inode, what });
+                    true
+                }
             }
         })
+    }
+
+    fn count(&self) -> lode_engine::Result<u64> {
+        let mut count = 0;
+        self.pool.for_each_inode(&mut |_| {
+            count += 1;
+            true
+        })?;
+        Ok(count)
     }
 }
 

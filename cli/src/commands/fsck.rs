@@ -7,10 +7,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::FsckArgs;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::region::{self, MappedPool};
+use crate::region;
 use crate::report::{DamageFacts, FsckReport};
 
 /// Nothing is wrong.
@@ -34,28 +34,40 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
         (_, true) => "repair",
         _ => "check",
     };
-    let (pool, writes) = open(args, writes, output)?;
-    let opening = pool.opening();
-    let mut progress = Progress::new("checking inodes", output.progress);
-    let checked = pool.check(&mut |done, all| progress.set(done, all));
-    drop(progress);
-    let checked = checked.map_err(|error| Failure::engine(&args.pool, &error))?;
-    if writes {
-        pool.close().map_err(|error| Failure::engine(&args.pool, &error))?;
+    let looked = look(args, true, output)?;
+    // Nothing is stored into a pool with damage that stays, nor into one that needs nothing.
+    let found = report(args, (mode, false), &looked.opening, &looked.checked);
+    let needs = !looked.opening.clean || looked.opening.superblock_repaired;
+    let only_superblock = looked.opening.damage.is_empty() && looked.checked.damage.is_empty();
+    if !(writes && needs && only_superblock) {
+        output.print(&found)?;
+        return Ok(found.status);
     }
-    let report = report(args, (mode, writes), &opening, &checked);
+    let repaired = look(args, false, output)?;
+    let report = report(args, (mode, true), &repaired.opening, &repaired.checked);
     output.print(&report)?;
     Ok(report.status)
 }
 
-/// Opens the pool to repair it, or, where it is too damaged for that, to name the damage.
-fn open(args: &FsckArgs, writes: bool, output: &Output) -> Result<(MappedPool, bool)> {
-    match region::open_pool(&args.pool, !writes, output) {
-        Err(failure) if writes && failure.kind == Kind::Corrupt => {
-            region::open_pool(&args.pool, true, output).map(|pool| (pool, false))
-        }
-        opened => opened.map(|pool| (pool, writes)),
+/// What was found in a pool.
+struct Looked {
+    opening: Opening,
+    checked: CheckReport,
+}
+
+/// Opens the pool, which recovers it, checks it, and closes it. Read-only all of that is in
+/// memory alone.
+fn look(args: &FsckArgs, read_only: bool, output: &Output) -> Result<Looked> {
+    let failed = |error| Failure::engine(&args.pool, &error);
+    let pool = region::open_pool(&args.pool, read_only, output)?;
+    let opening = pool.opening();
+    let mut progress = Progress::new("checking the pool", output.progress);
+    let checked = pool.check(&mut |done, all| progress.set(done, all)).map_err(failed)?;
+    drop(progress);
+    if !read_only {
+        pool.close().map_err(failed)?;
     }
+    Ok(Looked { opening, checked })
 }
 
 fn report(

@@ -11,6 +11,8 @@ use crate::layout::{Body as Record, tag_of};
 use crate::space::{Claims, Run};
 use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
 
+/// Inodes, names, tree and space.
+const PHASES: u64 = 4;
 /// Damage that a report holds.
 const DAMAGE_MAX: usize = 10_000;
 
@@ -73,8 +75,9 @@ impl core::hash::Hasher for Mix {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Checks everything; the pool must not be changed meanwhile. `progress` gets
-    /// inodes checked and inodes in all.
+    /// Checks everything; the pool must not be changed meanwhile. `progress` gets steps
+    /// done and steps in all: each inode is one, and so are its entry and its place in the
+    /// tree; the comparison of the space is as many again, done at once.
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
         let mut check = Check {
             pool: self,
@@ -97,16 +100,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
             result.is_ok()
         })?;
         result?;
-        for (done, ino) in inodes.iter().enumerate() {
-            check.inode(*ino)?;
+        let phase = inodes.len().max(1) as u64;
+        let mut told = |done: usize, phases: u64| {
             if done.is_multiple_of(256) {
-                progress(done as u64, inodes.len() as u64);
+                progress(phase * phases + (done as u64).min(phase), phase * PHASES);
             }
+        };
+        for (done, ino) in inodes.iter().enumerate() {
+            told(done, 0);
+            check.inode(*ino)?;
         }
-        progress(inodes.len() as u64, inodes.len() as u64);
-        check.names()?;
-        check.tree()?;
+        check.names(&mut |done| told(done, 1))?;
+        check.tree(&mut |done| told(done, 2))?;
+        told(0, 3);
         check.space()?;
+        told(0, PHASES);
         Ok(check.report)
     }
 }
@@ -231,8 +239,9 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     }
 
     /// Every entry leads to the inode that it means.
-    fn names(&mut self) -> Result<()> {
-        for named in core::mem::take(&mut self.named) {
+    fn names(&mut self, told: &mut dyn FnMut(usize)) -> Result<()> {
+        for (done, named) in core::mem::take(&mut self.named).into_iter().enumerate() {
+            told(done);
             let what = match self.seen.get_mut(&named.child) {
                 None => Some("entry leads to no inode"),
                 Some(child) => {
@@ -251,13 +260,14 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
 
     /// Every inode is led to as often as it says, directories by their parent alone and
     /// from the root.
-    fn tree(&mut self) -> Result<()> {
+    fn tree(&mut self, told: &mut dyn FnMut(usize)) -> Result<()> {
         let root = self.pool.store.root;
         let mut inos = Vec::new();
         inos.try_reserve_exact(self.seen.len())?;
         inos.extend(self.seen.keys().copied());
         inos.sort_unstable();
-        for ino in inos {
+        for (done, ino) in inos.into_iter().enumerate() {
+            told(done);
             let Some(seen) = self.seen.get(&ino) else { continue };
             let directory = seen.kind == mode::DIRECTORY >> 12;
             let what = if seen.dead {

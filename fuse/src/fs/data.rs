@@ -6,7 +6,7 @@ use fuser::{Errno, INodeNo, ReplyData, ReplyWrite};
 use lode_engine::{Error, Fallocate, Host, Ino, SetAttr};
 use lode_pmem::Medium;
 
-use super::convert::errno;
+use super::convert::{errno, errno_in};
 use super::{LodeFs, MAX_WRITE};
 
 /// Most bytes that one request copies: it must not keep a server thread for long.
@@ -42,7 +42,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             let read = self.pool().read(self.ino(node), offset, buffer);
             match (read, reply.take()) {
                 (Ok(bytes), Some(reply)) => reply.data(&buffer[..bytes.min(size as usize)]),
-                (Err(error), Some(reply)) => reply.error(errno(&error)),
+                (Err(error), Some(reply)) => reply.error(errno_in(self.ino(node), &error)),
                 (_, None) => {}
             }
         });
@@ -69,7 +69,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             let ino = self.ino(node);
             let safe = if uid == 0 { Ok(()) } else { self.take_off_set_id_bits(ino) };
             let done = safe.and_then(|()| self.pool().write(ino, offset, data));
-            done.map(|()| pass).map_err(|error| errno(&error))
+            done.map(|()| pass).map_err(|error| errno_in(ino, &error))
         });
         match written {
             Ok(_pass) => reply.written(data.len() as u32),

@@ -5,12 +5,13 @@
 //! not with a signal. A load by a thread whose rights to a region's protection key
 //! are still those it was born with is given the right to load and repeated. Any
 //! other fault, stray stores above all, goes to whoever handled the signal before,
-//! and kills the process if nobody did.
+//! and kills the process if nobody did. Of a SIGBUS in a region standard error is told.
 //!
 //! The handlers belong to the process. They are installed with the first region
 //! that needs them and stay.
 
 pub(crate) mod load;
+pub(crate) mod say;
 
 use std::ffi::c_int;
 use std::io;
@@ -80,6 +81,10 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         }
     };
     if !handled {
+        if signal == libc::SIGBUS {
+            // SAFETY: the kernel passes valid pointers with SA_SIGINFO.
+            unsafe { say::what_happened(&*info, &*context) };
+        }
         // SAFETY: the same arguments, passed on.
         unsafe { pass_on(signal, info, context) };
     }

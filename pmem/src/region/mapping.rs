@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
+use crate::fault::say;
+
 /// A mapping that belongs to this process alone: no child of `fork` inherits it.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -60,6 +62,7 @@ impl Mapping {
         if unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) } != 0 {
             return Err(io::Error::last_os_error());
         }
+        say::mapped(base.as_ptr() as usize, len);
         Ok(mapping)
     }
 
@@ -95,6 +98,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if std::process::id() == self.process {
+            say::unmapped(self.base.as_ptr() as usize);
             // SAFETY: the mapping is ours, and whatever used it is gone.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
         }

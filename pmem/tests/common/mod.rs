@@ -63,8 +63,18 @@ pub fn enter_other_process(name: &str, body: impl FnOnce(&Path) -> bool) {
     }
 }
 
+/// As [`in_other_process`], with what the other process said on standard error.
+pub fn words_of_other_process(name: &str, body: impl FnOnce() -> bool) -> (End, String) {
+    enter_other_process(name, |_| body());
+    start_and_listen(name, Path::new(""))
+}
+
 /// The second half: the other process is told `path`.
 pub fn start_other_process(name: &str, path: &Path) -> End {
+    start_and_listen(name, path).0
+}
+
+fn start_and_listen(name: &str, path: &Path) -> (End, String) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture", "--include-ignored"])
         .env(CHILD, name)
@@ -73,11 +83,12 @@ pub fn start_other_process(name: &str, path: &Path) -> End {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     eprint!("{text}");
-    match output.status.signal() {
+    let end = match output.status.signal() {
         Some(signal) => End::Signal(signal),
         None if output.status.code() == Some(CODE_SKIPPED) => End::Skipped,
         None => End::Code(output.status.code().unwrap()),
-    }
+    };
+    (end, text.into_owned())
 }
 
 pub fn no_core_dump() {
