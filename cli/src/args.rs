@@ -321,6 +321,9 @@ impl CalledAs {
             Self::MountHelper => "mount",
         };
         let mut rest: Vec<OsString> = args.into_iter().skip(1).collect();
+        if self == Self::Fsck {
+            rest = without_fsck_flags(rest);
+        }
         if self == Self::MountHelper {
             rest = without_helper_flags(rest);
         }
@@ -337,6 +340,24 @@ fn without_helper_flags(args: Vec<OsString>) -> Vec<OsString> {
         match arg.to_str() {
             Some("-s" | "-n" | "-v" | "-sv" | "-nv" | "-sn") => {}
             Some("-N" | "-t") => drop(args.next()),
+            _ => kept.push(arg),
+        }
+    }
+    kept
+}
+
+/// Takes out what fsck(8) is told and may hand on, and what is not ours: -C (progress, with a
+/// file descriptor), -T (no title), -V (what is done), -M (not what is mounted: never is).
+fn without_fsck_flags(args: Vec<OsString>) -> Vec<OsString> {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut kept = Vec::with_capacity(args.len());
+    let mut args = args.into_iter().peekable();
+    while let Some(arg) = args.next() {
+        let flags = arg.to_str().and_then(|text| text.strip_prefix('-')).unwrap_or_default();
+        match flags {
+            "T" | "V" | "M" => {}
+            "C" => drop(args.next_if(|next| next.to_str().is_some_and(is_number))),
+            flags if flags.strip_prefix('C').is_some_and(is_number) => {}
             _ => kept.push(arg),
         }
     }
@@ -362,6 +383,8 @@ mod tests {
         for (line, same) in [
             ("/sbin/mkfs.lode -L x /p", "lode mkfs -L x /p"),
             ("fsck.lode -a /p", "lode fsck -a /p"),
+            ("fsck.lode -T -a -C0 -V -M /p", "lode fsck -a /p"),
+            ("fsck.lode -C 3 -f -C /p", "lode fsck -f /p"),
             (
                 "mount.fuse.lode /p /d -s -n -t fuse.lode -o rw,noatime",
                 "lode mount /p /d -o rw,noatime",

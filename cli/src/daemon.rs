@@ -5,8 +5,8 @@
 //! error goes to a log file. No `fork` without `exec`, so no state is shared by accident.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -39,9 +39,30 @@ pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
     let logs = place::directory();
     place::prepare(&logs).map_err(|error| server::explain(&logs, &error))?;
     let path = logs.join(format!("{}.log", &name[start.unwrap_or(0)..]));
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-    let file = opened.map_err(|error| Failure::io("making the log file", &path, &error))?;
+    let failed = |error| Failure::io("making the log file", &path, &error);
+    // Never the file itself of an earlier server, which may be about to end.
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    let file = opened.map_err(failed)?;
     Ok((path, file))
+}
+
+/// In the server, at its end: removes its log if that says no more than that there was a
+/// mount.
+pub(crate) fn remove_quiet_log(path: &Path) {
+    const QUIET: [&str; 2] = [" INFO mounted point=", " INFO unmounting signal="];
+    let is_quiet = |log: &str| log.lines().all(|line| QUIET.iter().any(|it| line.contains(it)));
+    let is_own = || {
+        let (own, found) = (rustix::fs::fstat(rustix::stdio::stderr()).ok()?, fs::metadata(path));
+        found.ok().filter(|found| (found.dev(), found.ino()) == (own.st_dev, own.st_ino))
+    };
+    if fs::read_to_string(path).is_ok_and(|log| is_quiet(&log)) && is_own().is_some() {
+        // What can't be removed stays, as it did before.
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// Starts `server` in the background and waits until it says that it is mounted.

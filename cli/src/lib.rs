@@ -81,13 +81,20 @@ fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCo
     }
     const COMMANDS: [&str; 8] =
         ["mkfs", "mount", "umount", "fsck", "info", "stats", "dump", "crash"];
-    let command =
-        COMMANDS.into_iter().find(|name| args.iter().any(|arg| arg == name)).unwrap_or("lode");
+    // The first word that is no option; the options before it have no values.
+    let word = args.iter().skip(1).find(|arg| !arg.to_string_lossy().starts_with('-'));
+    let command = COMMANDS.into_iter().find(|name| word.is_some_and(|word| word == name));
+    let command = command.unwrap_or(output::NO_COMMAND);
     let code = exit_code(called_as, command, Kind::Usage);
     if args.iter().any(|arg| arg == "--json") {
         let text = error.render().to_string();
-        let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        let advice = format!("see `lode {command} --help`");
+        // The sentence, and the arguments it names on lines of their own.
+        let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+        let what = lines.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_owned();
+        let advice = match command {
+            output::NO_COMMAND => "see `lode --help`".to_owned(),
+            command => format!("see `lode {command} --help`"),
+        };
         let output = Output { command, json: true, progress: false };
         return output.print_failure(&Failure::usage(what).advise(advice), code);
     }

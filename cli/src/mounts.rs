@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use lode_fuse::mountpoint::{self, FS_TYPE, Mounted};
+use lode_fuse::control::place;
+use lode_fuse::mountpoint::{self, FS_TYPE, Life, Mounted};
 
 use crate::failure::{Failure, Kind, Result};
 
@@ -64,15 +65,41 @@ pub(crate) fn lode_at(dir: &Path) -> Result<Mounted> {
         .advise("`findmnt -t fuse.lode` lists Lode's mounts; `lode mount POOL DIR` makes one"))
 }
 
-/// The server of our mount at `dir` answers.
-pub(crate) fn answers(mount: &Mounted) -> bool {
-    mountpoint::answers(&mount.point)
+/// Whether the server of a mount of ours answers.
+pub(crate) fn life(mount: &Mounted) -> Life {
+    mountpoint::life_of_lode(&mount.point)
 }
 
-/// What to say of a mount whose server does not answer.
-pub(crate) fn gone(mount: &Mounted) -> Failure {
+/// The server of a mount of ours answers.
+///
+/// # Errors
+/// What to say of it if it does not.
+pub(crate) fn must_answer(mount: &Mounted) -> Result<()> {
+    match life(mount) {
+        Life::Alive => Ok(()),
+        Life::Dead => Err(gone(mount)),
+        Life::Silent => Err(silent(mount)),
+    }
+}
+
+/// What to say of a mount whose server is there and says nothing.
+pub(crate) fn silent(mount: &Mounted) -> Failure {
+    let socket = place::socket(&place::directory(), &mount.point);
+    let who = match place::read_record(&socket) {
+        Some(record) => format!("the server (process {})", record.pid),
+        None => "the server".to_owned(),
+    };
+    Failure::new(Kind::Busy, format!("{who} does not answer; it is stopped or very busy"))
+        .at(&mount.point)
+        .advise(
+            "wait for it, or let it go on (kill -CONT); `lode umount --lazy` detaches the mount",
+        )
+}
+
+/// What to say of a mount whose server is gone.
+fn gone(mount: &Mounted) -> Failure {
     let (pool, dir) = (mount.source.display(), mount.point.display());
-    Failure::new(Kind::NotMounted, "the server of this mount is gone, or does not answer")
+    Failure::new(Kind::NotMounted, "the server of this mount is gone")
         .at(&mount.point)
         .advise(format!("`lode mount {pool} {dir}` mounts the pool again and recovers it"))
 }

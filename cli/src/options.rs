@@ -30,6 +30,9 @@ pub(crate) struct MountOptions {
     pub(crate) flush: Option<FlushStrategy>,
 }
 
+/// The options that mean something.
+const KNOWN: &str = "ro, rw, relaxed, noatime, relatime, allow_other, dev, nodev, suid, nosuid, \
+                     exec, noexec, page-size=, windows=, flush=";
 /// Options that mean nothing to a server: for mount(8), for systemd, or already so.
 const IGNORED: [&str; 16] = [
     "defaults",
@@ -65,6 +68,11 @@ impl MountOptions {
 
     fn set(&mut self, word: &str) -> Result<(), String> {
         match word {
+            "remount" => {
+                return Err("`remount` is not there yet: unmount the pool (lode umount DIR) and \
+                            mount it with the new options"
+                    .to_owned());
+            }
             "ro" => self.read_only = Some(true),
             "rw" => self.read_only = Some(false),
             "relaxed" => self.relaxed = true,
@@ -94,8 +102,9 @@ impl MountOptions {
             Some(("comment", _)) => {}
             _ => {
                 return Err(format!(
-                    "`{word}` is no mount option: there are ro, rw, relaxed, noatime, relatime, \
-                     allow_other, dev, nodev, suid, nosuid, exec, noexec, page-size=, windows=, flush="
+                    "`{word}` is no mount option: there are {KNOWN}; and, without a meaning here, \
+                     {}, comment=, x-...",
+                    IGNORED.join(", ")
                 ));
             }
         }
@@ -169,6 +178,13 @@ mod tests {
         for list in ["relaxd", "page-size=8K", "windows=maybe", "flush=often", "ro=1"] {
             assert!(MountOptions::parse(list).is_err(), "{list}");
         }
-        assert!(MountOptions::parse("ro,relaxd").unwrap_err().contains("`relaxd`"));
+        let error = MountOptions::parse("ro,relaxd").unwrap_err();
+        assert!(error.contains("`relaxd`"));
+        let named = KNOWN.split(", ").chain(IGNORED);
+        for word in named {
+            assert!(error.contains(word), "{word} is not listed");
+            assert!(word.ends_with('=') || MountOptions::parse(word).is_ok(), "{word}");
+        }
+        assert!(MountOptions::parse("remount,ro").unwrap_err().contains("unmount"));
     }
 }

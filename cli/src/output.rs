@@ -31,7 +31,7 @@ pub(crate) struct Output {
 #[derive(Serialize)]
 struct Envelope<'a, T: Serialize> {
     schema: u32,
-    command: &'a str,
+    command: Option<&'a str>,
     #[serde(flatten)]
     body: T,
 }
@@ -51,7 +51,15 @@ struct ErrorEntry<'a> {
     advice: Option<&'a str>,
 }
 
+/// Stands for the command where the command line names none: `null` in JSON.
+pub(crate) const NO_COMMAND: &str = "";
+
 impl Output {
+    fn envelope<T: Serialize>(&self, body: T) -> Envelope<'_, T> {
+        let command = Some(self.command).filter(|name| *name != NO_COMMAND);
+        Envelope { schema: SCHEMA, command, body }
+    }
+
     /// Prints a report on standard output.
     ///
     /// # Errors
@@ -74,7 +82,7 @@ impl Output {
     /// # Errors
     /// When the body can't be JSON.
     pub(crate) fn json_text<T: Serialize>(&self, body: &T) -> Result<String> {
-        let envelope = Envelope { schema: SCHEMA, command: self.command, body };
+        let envelope = self.envelope(body);
         serde_json::to_string_pretty(&envelope)
             .map_err(|error| Failure::new(Kind::Failed, format!("making JSON failed: {error}")))
     }
@@ -84,7 +92,7 @@ impl Output {
     /// # Errors
     /// When it can't be written (a closed pipe is no error).
     pub(crate) fn stream_json<T: Serialize>(&self, body: &T) -> Result<()> {
-        let envelope = Envelope { schema: SCHEMA, command: self.command, body };
+        let envelope = self.envelope(body);
         let mut out = io::BufWriter::new(io::stdout().lock());
         let written = match serde_json::to_writer(&mut out, &envelope) {
             Ok(()) => out.write_all(b"\n").and_then(|()| out.flush()),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lode_engine::{OpenOptions, Pool};
+use lode_fuse::control::place;
 use lode_host::StdHost;
 use lode_pmem::{Mapped, RegionError, RegionOptions};
 
@@ -96,6 +97,10 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
     Failure::new(kind, what).at(path).advise(advice)
 }
 
+fn is_running(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
 /// The pool is in use: by whom, as far as can be told.
 fn busy(path: &Path, holder: Option<u32>) -> Failure {
     let mounted = path.canonicalize().ok().and_then(|clean| mounts::of_pool(&clean).ok().flatten());
@@ -103,6 +108,20 @@ fn busy(path: &Path, holder: Option<u32>) -> Failure {
         let dir = mount.point.display();
         return Failure::new(Kind::Busy, format!("the pool is mounted at {dir}")).at(path).advise(
             format!("`lode umount {dir}` first; `lode info {dir}` works while it is mounted"),
+        );
+    }
+    let server = path.canonicalize().ok().and_then(|clean| {
+        let records = place::records_of_pool(&place::directory(), &clean);
+        records.into_iter().find(|record| holder.is_none_or(|pid| pid == record.pid))
+    });
+    if let Some(server) = server.filter(|server| is_running(server.pid)) {
+        let what = format!(
+            "the pool is no longer mounted at {}, but detached and still in use by its server, \
+             process {}",
+            server.mount, server.pid
+        );
+        return Failure::new(Kind::Busy, what).at(path).advise(
+            "end the programs that still use its files: the pool is closed when the last one ends",
         );
     }
     let by = match holder {

@@ -105,9 +105,20 @@ fn mount_by_helper(point: &Path, options: &MountOptions) -> io::Result<OwnedFd> 
         Ok(Some(device)) => Ok(device),
         Ok(None) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(io::Error::other(said))
+            Err(io::Error::new(kind_of(&said), said))
         }
         Err(error) => Err(error),
+    }
+}
+
+/// The kind of error that the helper's words mean.
+fn kind_of(said: &str) -> io::ErrorKind {
+    const DENIED: [&str; 4] =
+        ["ermission denied", "not permitted", "only allowed if", "no write access"];
+    if DENIED.iter().any(|words| said.contains(words)) {
+        io::ErrorKind::PermissionDenied
+    } else {
+        io::ErrorKind::Other
     }
 }
 
@@ -141,6 +152,19 @@ mod tests {
             helper_options(&options),
             "fsname=/a\\,b\\\\c,subtype=lode,ro,default_permissions"
         );
+    }
+
+    #[test]
+    fn what_the_helper_does_not_allow_is_a_matter_of_permission() {
+        for (said, kind) in [
+            ("fusermount3: failed to open /dev/fuse: Permission denied", "denied"),
+            ("fusermount3: user has no write access to mountpoint /x", "denied"),
+            ("fusermount3: option allow_other only allowed if 'user_allow_other' is set", "denied"),
+            ("fusermount3: failed to open /dev/fuse: No such device", "other"),
+        ] {
+            let denied = kind_of(said) == io::ErrorKind::PermissionDenied;
+            assert_eq!(denied, kind == "denied", "{said}");
+        }
     }
 
     #[test]

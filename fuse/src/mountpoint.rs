@@ -33,7 +33,7 @@ pub struct Mounted {
 
 /// What the mount at a path does when it is asked something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Life {
+pub enum Life {
     /// It answers.
     Alive,
     /// Its server is gone.
@@ -141,10 +141,20 @@ fn life(point: &Path) -> Life {
 
 /// Whether a mount of Lode at `point` answers.
 pub fn answers(point: &Path) -> bool {
+    life_of_lode(point) == Life::Alive
+}
+
+/// What a mount of Lode at `point` does when it is asked something; one that is not
+/// there is dead. Waits up to 5 s for it.
+pub fn life_of_lode(point: &Path) -> Life {
     let ours = || mounted_at(point).ok().flatten().filter(|top| top.fs_type == FS_TYPE);
     // Looked at twice: a dead mount may be taken off, and what it covered answer instead.
     let before = ours();
-    before.is_some() && life(point) == Life::Alive && ours() == before
+    if before.is_none() {
+        return Life::Dead;
+    }
+    let life = life(point);
+    if ours() == before { life } else { Life::Dead }
 }
 
 /// Takes a mount out of the tree at once; it ends when its last user does.

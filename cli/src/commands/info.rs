@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lode_fuse::mountpoint::Mounted;
+use lode_fuse::mountpoint::{Life, Mounted};
 
 use crate::args::InfoArgs;
 use crate::failure::{Failure, Result};
@@ -19,13 +19,16 @@ use crate::server;
 pub(crate) fn run(args: &InfoArgs, output: &Output) -> Result<()> {
     let target = mounts::clean_path(&args.target)?;
     let mount = match mounts::at(&target)? {
-        Some(mount) if !mounts::answers(&mount) => return Err(mounts::gone(&mount)),
         Some(mount) => Some(mount),
         None if target.is_dir() => mounts::lode_at(&args.target).map(Some)?,
-        None => mounts::of_pool(&target)?.filter(mounts::answers),
+        // A dead mount of it says nothing; the pool itself can be looked at.
+        None => mounts::of_pool(&target)?.filter(|mount| mounts::life(mount) != Life::Dead),
     };
     match mount {
-        Some(mount) => output.print(&mounted(&mount)?),
+        Some(mount) => {
+            mounts::must_answer(&mount)?;
+            output.print(&mounted(&mount)?)
+        }
         None => output.print(&unmounted(&target, output)?),
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::Command;
 
+use lode_fuse::mountpoint::Life;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::MountArgs;
@@ -42,7 +43,14 @@ fn settings(args: &MountArgs) -> Result<Settings> {
         ..MountOptions::default()
     };
     let options: Vec<MountOptions> = args.options.iter().copied().chain([given]).collect();
-    Ok(Settings { pool, dir, options: MountOptions::join(&options) })
+    let options = MountOptions::join(&options);
+    let wants_root = options.suid == Some(true) || options.dev == Some(true);
+    if wants_root && !rustix::process::geteuid().is_root() {
+        return Err(Failure::new(Kind::Denied, "only root may mount with suid or dev")
+            .at(&dir)
+            .advise("leave these options out, or mount as root"));
+    }
+    Ok(Settings { pool, dir, options })
 }
 
 /// The directory to mount at: there, a directory, and free. What a killed server left mounted
@@ -57,8 +65,10 @@ fn mount_point(args: &MountArgs) -> Result<PathBuf> {
         cleaned => cleaned?,
     };
     if let Some(mount) = mounts::at(&dir)? {
-        if !mounts::answers(&mount) {
-            return Ok(dir);
+        match mounts::life(&mount) {
+            Life::Alive => {}
+            Life::Dead => return Ok(dir),
+            Life::Silent => return Err(mounts::silent(&mount)),
         }
         let pool = mount.source.display();
         return Err(Failure::new(Kind::Busy, format!("{pool} is mounted here already"))
@@ -115,6 +125,9 @@ fn serve_for_another(args: &MountArgs, log: &std::path::Path) -> Result<()> {
     });
     if let (Err(failure), false) = (&served, mounted) {
         daemon::tell_failed(failure);
+    }
+    if served.is_ok() || !mounted {
+        daemon::remove_quiet_log(log);
     }
     served
 }

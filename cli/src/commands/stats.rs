@@ -12,8 +12,6 @@ use crate::server;
 /// `NotMounted`, and what asking the server gives.
 pub(crate) fn run(args: &StatsArgs, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
-    if !mounts::answers(&mount) {
-        return Err(mounts::gone(&mount));
-    }
+    mounts::must_answer(&mount)?;
     output.print(&server::ask_stats(&mount.point)?)
 }

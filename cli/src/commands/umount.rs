@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lode_fuse::MountError;
-use lode_fuse::mountpoint::Mounted;
+use lode_fuse::mountpoint::{self, Life, Mounted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -29,10 +29,15 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
     // Before: afterwards there is nobody to ask.
-    let pid = if mounts::answers(&mount) {
-        server::ask_info(&mount.point).ok().map(|server| server.pid)
-    } else {
-        None
+    let pid = match mounts::life(&mount) {
+        Life::Alive => server::ask_info(&mount.point).ok().map(|server| server.pid),
+        Life::Silent if !args.lazy => return Err(mounts::silent(&mount)),
+        Life::Silent => {
+            mountpoint::detach(&mount.point)
+                .map_err(|error| Failure::io("detaching the mount", &mount.point, &error))?;
+            return output.print(&report(&mount, None, true));
+        }
+        Life::Dead => None,
     };
     let process = pid.and_then(process);
     while_working("closing the pool", output.progress, || {
@@ -42,13 +47,17 @@ pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
     if let (Some(process), false) = (process, args.lazy) {
         wait_for_end(&process);
     }
-    output.print(&UmountReport {
+    output.print(&report(&mount, pid, args.lazy))
+}
+
+fn report(mount: &Mounted, pid: Option<u32>, lazy: bool) -> UmountReport {
+    UmountReport {
         dir: mount.point.display().to_string(),
         pool: mount.source.display().to_string(),
         pid,
-        clean: pid.is_some() && !args.lazy,
-        lazy: args.lazy,
-    })
+        clean: pid.is_some() && !lazy,
+        lazy,
+    }
 }
 
 /// A process, held so that its end can be waited for.

@@ -160,7 +160,11 @@ impl Report for FsckReport {
             human(self.pages_free * 4096),
         ));
         if !self.opening.clean {
-            let done = if self.mode == "check" { "would be recovered" } else { "was recovered" };
+            let done = match (self.mode.as_str(), self.damage.is_empty()) {
+                ("check", _) => "would be recovered",
+                (_, true) => "was recovered",
+                (_, false) => "left as it is (nothing is written to a pool with such damage)",
+            };
             text.push_str(&format!("{}: not cleanly unmounted, {done}\n", self.pool));
         }
         text

@@ -111,6 +111,13 @@ impl Server {
         self.wait();
     }
 
+    /// Works on the mount, and unmounts it.
+    #[track_caller]
+    pub fn run_with(self, work: impl FnOnce()) {
+        work();
+        self.umount();
+    }
+
     /// Waits until it has ended by itself, without an error.
     #[track_caller]
     pub fn wait(mut self) {

@@ -106,6 +106,17 @@ pub fn write_record(socket: &Path, record: &Record) -> io::Result<()> {
     fs::rename(&draft, &path)
 }
 
+/// The record beside a socket, where there is one.
+pub fn read_record(socket: &Path) -> Option<Record> {
+    serde_json::from_slice(&fs::read(record_of(socket)).ok()?).ok()
+}
+
+/// The records of all mounts of `pool`, a canonical path, whether their servers live or not.
+pub fn records_of_pool(directory: &Path, pool: &Path) -> Vec<Record> {
+    let sockets = sockets_of_pool(directory, pool).unwrap_or_default();
+    sockets.iter().filter_map(|socket| read_record(socket)).collect()
+}
+
 /// The sockets whose record says that they serve `pool`, a canonical path.
 pub fn sockets_of_pool(directory: &Path, pool: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();

@@ -1,0 +1,115 @@
+//! Damage inside a pool: fsck that can't repair it writes nothing, and a mount tells of it
+//! when it is met.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use common::server::Server;
+use common::{Scratch, fsck, lode, text};
+
+/// Fills a mounted pool with some files.
+fn fill(dir: &Path) {
+    for name in ["one", "two", "three"] {
+        fs::write(dir.join(name), name.repeat(1000)).unwrap();
+    }
+}
+
+/// The inode of the file at `path` in a pool, and where its first record lies.
+fn first_record(pool: &Path, path: &str) -> (u64, u64) {
+    let dumped = lode(&["dump", text(pool), path, "--json"]).expect(0).json();
+    let inode = &dumped["inodes"][0];
+    (inode["inode"].as_u64().unwrap(), inode["records"][0]["at"].as_u64().unwrap())
+}
+
+/// Spoils what lies at `at`.
+fn damage(pool: &Path, at: u64) {
+    let file = OpenOptions::new().write(true).open(pool).unwrap();
+    file.write_all_at(b"damage", at + 20).unwrap();
+}
+
+#[test]
+fn what_fsck_can_not_repair_it_does_not_touch() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fill(&dir);
+    // One that was cleanly unmounted, and one that has to be recovered.
+    let crashed = scratch.path("crashed");
+    server.freeze();
+    fs::copy(&pool, &crashed).unwrap();
+    server.thaw();
+    server.umount();
+    let (_, at) = first_record(&pool, "/two");
+    for pool in [&pool, &crashed] {
+        damage(pool, at);
+        let before = fs::read(pool).unwrap();
+        let found = fsck(pool).expect(4);
+        for mode in ["-p", "-y"] {
+            let ran = lode(&["fsck", mode, text(pool)]).expect(4);
+            let places = |out: &str| out.lines().filter(|line| line.contains("at offset")).count();
+            assert!(places(&ran.out) >= 1);
+            assert_eq!(places(&ran.out), places(&found.out), "{}", ran.out);
+            assert!(!ran.out.contains("was recovered"), "{}", ran.out);
+            assert!(fs::read(pool).unwrap() == before, "fsck {mode} wrote");
+        }
+        // Not even together with what it could repair.
+        OpenOptions::new().write(true).open(pool).unwrap().write_all_at(b"damage", 60).unwrap();
+        let before = fs::read(pool).unwrap();
+        lode(&["fsck", "-y", text(pool)]).expect(4);
+        assert!(fs::read(pool).unwrap() == before, "fsck -y wrote");
+    }
+}
+
+#[test]
+fn fsck_recovers_what_a_crash_left_and_leaves_a_clean_pool_alone() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fill(&dir);
+    server.kill();
+    lode(&["umount", text(&dir)]).expect(0);
+    let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
+    assert_eq!(info["opening"]["clean"], false);
+    lode(&["fsck", "-p", text(&pool)]).expect(0);
+    let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
+    assert_eq!(info["opening"]["clean"], true, "fsck -p closes the pool cleanly");
+    let before = fs::read(&pool).unwrap();
+    lode(&["fsck", "-y", text(&pool)]).expect(0);
+    assert!(fs::read(&pool).unwrap() == before, "fsck -y wrote to a clean pool");
+}
+
+#[test]
+fn damage_that_a_mount_meets_is_logged_once() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    Server::mount(&pool, &dir, &scratch.path("filling")).run_with(|| fill(&dir));
+    let (inode, at) = first_record(&pool, "/two");
+    damage(&pool, at);
+    let log = scratch.path("log");
+    let server = Server::mount(&pool, &dir, &log);
+    for _ in 0..3 {
+        let error = fs::read(dir.join("two")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    }
+    assert_eq!(fs::read(dir.join("one")).unwrap().len(), 3000);
+    server.umount();
+    let said = fs::read_to_string(&log).unwrap();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("damaged")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(lines[0].contains(&format!("inode={inode}")), "{said}");
+    assert!(lines[0].contains("offset="), "{said}");
+}
+
+#[test]
+fn an_inode_that_is_not_there_is_not_found() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "16M");
+    for number in ["999999999", "300", "18446744073709551615"] {
+        let ran = lode(&["dump", text(&pool), number]).expect(8);
+        assert!(ran.err.contains(number) && ran.err.contains("what to do: "), "{}", ran.err);
+    }
+}
