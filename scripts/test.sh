@@ -5,31 +5,34 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 cargo_args=(--workspace --no-fail-fast)
-test_args=()
+test_args=(-- --show-output)
 if [ "${1:-}" = --all ]; then
     export LODE_KILLS=${LODE_KILLS:-1000} LODE_COPIES=${LODE_COPIES:-300}
     cargo_args+=(--release)
-    test_args+=(-- --include-ignored)
+    test_args+=(--include-ignored)
 fi
 
 need_cargo
-install_missing cc:build-essential sqlite3:sqlite3 python3:python3
+install_missing cc:build-essential sqlite3:sqlite3 python3:python3 nm:binutils objdump:binutils
 need_fuse
 
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 started=$SECONDS
 say "Building"
 cargo build --workspace
 
 failed=()
 say "Rust tests"
-cargo test "${cargo_args[@]}" "${test_args[@]}" || failed+=("cargo test")
+cargo test "${cargo_args[@]}" "${test_args[@]}" 2>&1 | tee "$log" || failed+=("cargo test")
 
 say "Script tests"
 passed=0
 shopt -s nullglob
 for script in tests/scripts/*.sh; do
     printf '\n-- %s\n' "$script"
-    if bash "$script"; then
+    printf -- '---- %s stdout ----\n' "$script" >>"$log"
+    if bash "$script" 2>&1 | tee -a "$log"; then
         passed=$((passed + 1))
     else
         failed+=("$script")
@@ -38,6 +41,21 @@ done
 
 minutes=$(((SECONDS - started + 59) / 60))
 say "make test: $minutes minutes"
+# What the machine lacks: each reason, and the tests that could not do all they do.
+awk '
+    /^---- .* stdout ----$/ { test = $2 }
+    /^skipped: / {
+        why = substr($0, 10)
+        if (!seen[why, test]++) {
+            if (!count[why]++) order[++reasons] = why
+            if (!known[test]++) tests++
+            names[why] = names[why] "\n      " test
+        }
+    }
+    END {
+        printf "skipped, in part or wholly: %d tests\n", tests
+        for (i = 1; i <= reasons; i++) printf "  %s:%s\n", order[i], names[order[i]]
+    }' "$log"
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'FAILED: %s\n' "${failed[@]}"
 fi

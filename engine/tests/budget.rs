@@ -140,20 +140,38 @@ fn namespace_rows(table: &mut Table) {
     });
 }
 
+/// Bytes of a name in its entry.
+const NAME_HEAD: usize = 16;
+/// Bytes of a name in each line that follows it.
+const NAME_LINE: usize = 40;
+/// Lines of the log inside an inode, of which a directory's own record takes one.
+const INLINE_LEFT: u64 = 5;
+
+/// A long name costs a line for each 40 bytes behind the first 16. Where its lines do not
+/// fit into what is left of a log's part, that is filled and the log rolls over: 2 lines.
 fn long_name_rows(table: &mut Table) {
-    for (len, lines) in [(16, 3), (17, 4), (56, 4), (57, 5), (136, 6), (255, 9)] {
+    for len in [16usize, 17, 56, 57, 96, 136, 137, 176, 177, 216, 217, 255] {
+        let more = len.saturating_sub(NAME_HEAD).div_ceil(NAME_LINE) as u64;
         let pool = pool(false);
-        let dir = pool.create(pool.root(), b"long", &NEW_DIR).unwrap().ino;
-        // A record never crosses the end of the inline log: what does not fit there rolls over.
-        let (fences, most) = if lines > 8 { (1, lines + 8) } else { (1, lines) };
-        table.measure(
-            &pool,
-            &format!("create, name of {len} bytes"),
-            cost(fences, lines..=most),
-            |p| {
+        let new_dir = |name: &[u8]| pool.create(pool.root(), name, &NEW_DIR).unwrap().ino;
+        let (short, long) = (new_dir(b"short"), new_dir(b"long"));
+        for step in 0..8 {
+            pool.create(long, &[b'a' + step], &NEW).unwrap();
+        }
+        let rolls = 1 + more > INLINE_LEFT;
+        let roll = if rolls { 2 + INLINE_LEFT } else { 0 };
+        let note = if rolls { ", and a roll-over" } else { "" };
+        for (dir, lines, note) in [(long, 3 + more, ""), (short, 3 + more + roll, note)] {
+            let name = format!("create, name of {len} bytes{note}");
+            let before = pool.stats().door.lines;
+            table.measure(&pool, &name, cost(1, lines..=lines), |p| {
                 p.create(dir, &vec![b'n'; len], &NEW).unwrap();
-            },
-        );
+            });
+            let spent = pool.stats().door.lines - before;
+            if spent != lines {
+                table.wrong.push(format!("{name}: {spent} lines, exactly {lines} expected"));
+            }
+        }
     }
 }
 
@@ -266,7 +284,7 @@ fn table_growth_row(table: &mut Table) {
     }
 }
 
-/// A round is one fence and a line for each lane in use.
+/// A round is one fence and a line for each lane in use that has moved since the last.
 fn round_row(table: &mut Table) {
     let pool = pool(false);
     for step in 0..50 {
@@ -274,17 +292,16 @@ fn round_row(table: &mut Table) {
         pool.create(pool.root(), name.as_bytes(), &NEW).unwrap();
         pool.unlink(pool.root(), name.as_bytes()).unwrap();
     }
-    let rounds = pool.stats().ops[lode_engine::Op::Round as usize];
-    let before = pool.stats().door;
-    pool.maintain().unwrap();
-    let spent = pool.stats().door - before;
-    let rounds = pool.stats().ops[lode_engine::Op::Round as usize] - rounds;
-    writeln!(
-        table.text,
-        "maintain with {rounds} round(s), 1 lane                {:>3}       {:>4}",
-        spent.fences, spent.lines
-    )
-    .unwrap();
+    let rounds = |pool: &TestPool| pool.stats().ops[lode_engine::Op::Round as usize];
+    for (name, wanted) in [("round, 1 lane has moved", 1), ("no round, nothing has moved", 0)] {
+        let (rounds_before, before) = (rounds(&pool), pool.stats().door);
+        table.measure(&pool, name, cost(wanted, wanted..=wanted), |p| p.maintain().unwrap());
+        let spent = pool.stats().door - before;
+        let done = rounds(&pool) - rounds_before;
+        if (done, spent.fences, spent.lines) != (wanted, wanted, wanted) {
+            table.wrong.push(format!("{name}: {done} rounds, {spent:?}"));
+        }
+    }
 }
 
 fn papers_rows(table: &mut Table) {

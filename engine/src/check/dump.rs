@@ -72,8 +72,27 @@ fn dump_record(at: u64, parsed: &Parsed) -> Result<RecordDump> {
     let (mut fields, mut text) = (Vec::new(), Vec::new());
     fields.try_reserve_exact(8)?;
     text.try_reserve_exact(crate::layout::TEXT_BYTES)?;
-    let mut put = |pairs: &[(&'static str, u64)]| fields.extend_from_slice(pairs);
-    match &parsed.body {
+    put_body(&parsed.body, &mut |pairs| fields.extend_from_slice(pairs), &mut text);
+    let header = &parsed.header;
+    Ok(RecordDump {
+        at,
+        kind: parsed.body.name(),
+        session: header.txid.session,
+        lane: header.txid.lane,
+        sequence: header.txid.sequence,
+        part: header.part,
+        parts: header.parts,
+        fields,
+        text,
+    })
+}
+
+/// Takes in fields by name.
+type Put<'p> = dyn FnMut(&[(&'static str, u64)]) + 'p;
+
+/// Fields and text of a record; `text` has room for the longest.
+fn put_body(body: &Body, put: &mut Put<'_>, text: &mut Vec<u8>) {
+    match body {
         Body::Inode { epoch, mode, links, uid, gid, time_ns, extra, text: len } => {
             put(&[
                 ("epoch", u64::from(*epoch)),
@@ -130,24 +149,9 @@ fn dump_record(at: u64, parsed: &Parsed) -> Result<RecordDump> {
             ("of_sequence", txid.sequence),
             ("of_part", u64::from(*part)),
         ]),
-        other => put_file(other, &mut put),
+        other => put_file(other, put),
     }
-    let header = &parsed.header;
-    Ok(RecordDump {
-        at,
-        kind: parsed.body.name(),
-        session: header.txid.session,
-        lane: header.txid.lane,
-        sequence: header.txid.sequence,
-        part: header.part,
-        parts: header.parts,
-        fields,
-        text,
-    })
 }
-
-/// Takes in fields by name.
-type Put<'p> = dyn FnMut(&[(&'static str, u64)]) + 'p;
 
 fn put_file(body: &Body, put: &mut Put<'_>) {
     match *body {
