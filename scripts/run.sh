@@ -50,6 +50,10 @@ start_afresh() {
         "$LODE" umount "$MNT" || die "close what uses $MNT, then try again"
     done
     mkdir -p "$MNT"
+    # The new pool may need the space of the old one. What is in use stays, and mkfs says so.
+    if [ -e "$POOL" ] && flock -n "$POOL" true; then
+        rm -f "$POOL"
+    fi
 }
 
 # Real source code: what this build compiles, Rust's library, this checkout; some thousand files.
