@@ -38,7 +38,8 @@ pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
     // Beside the server's control socket: this user's alone, and empty after a reboot.
     let logs = place::directory();
     place::prepare(&logs).map_err(|error| server::explain(&logs, &error))?;
-    let path = logs.join(format!("{}.log", &name[start.unwrap_or(0)..]));
+    let end = name.get(start.unwrap_or(0)..).unwrap_or(&name);
+    let path = logs.join(format!("{end}.log"));
     let failed = |error| Failure::io("making the log file", &path, &error);
     // Never the file itself of an earlier server, which may be about to end.
     match fs::remove_file(&path) {

@@ -5,6 +5,7 @@
 //! * [`report`]: what is printed; [`human`], [`sizes`], [`progress`]: how
 //! * [`region`], [`superblock`]: pools; [`mounts`], [`server`], [`daemon`]: mounted ones
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod args;

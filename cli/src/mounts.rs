@@ -141,7 +141,7 @@ fn uses(process: &Path, dir: &Path) -> bool {
     }
     let maps = fs::read(process.join("maps")).unwrap_or_default();
     maps.split(|byte| *byte == b'\n').any(|line| {
-        let path = line.iter().position(|byte| *byte == b'/').map(|start| &line[start..]);
+        let path = line.iter().position(|byte| *byte == b'/').and_then(|start| line.get(start..));
         path.is_some_and(|path| Path::new(OsStr::from_bytes(path)).starts_with(dir))
     })
 }

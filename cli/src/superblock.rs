@@ -128,15 +128,17 @@ fn problem_of(raw: &[u8; BYTES]) -> Option<String> {
 }
 
 fn u32_at(raw: &[u8; BYTES], at: usize) -> u32 {
-    let mut bytes = [0u8; 4];
-    bytes.copy_from_slice(&raw[at..at + 4]);
-    u32::from_le_bytes(bytes)
+    u32::from_le_bytes(field(raw, at))
 }
 
 fn u64_at(raw: &[u8; BYTES], at: usize) -> u64 {
-    let mut bytes = [0u8; 8];
-    bytes.copy_from_slice(&raw[at..at + 8]);
-    u64::from_le_bytes(bytes)
+    u64::from_le_bytes(field(raw, at))
+}
+
+/// The bytes of a field; zeros beyond the end.
+fn field<const N: usize>(raw: &[u8; BYTES], at: usize) -> [u8; N] {
+    let bytes = raw.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.copied().unwrap_or([0; N])
 }
 
 #[cfg(test)]

@@ -36,8 +36,11 @@ pub fn answers<M: Medium + 'static, H: Host>(
 
 fn stats<M: Medium, H: Host>(state: &State<M, H>) -> Value {
     let stats = state.pool.stats();
-    let ops: Map<String, Value> =
-        Op::ALL.iter().map(|op| (op.name().to_owned(), json!(stats.ops[*op as usize]))).collect();
+    // Counted in the order of the list.
+    let counted = Op::ALL.iter().map(|op| (op, stats.ops.get(*op as usize)));
+    let ops: Map<String, Value> = counted
+        .map(|(op, count)| (op.name().to_owned(), json!(count.copied().unwrap_or_default())))
+        .collect();
     json!({
         "ops": ops,
         "fences": stats.door.fences,
@@ -117,8 +120,8 @@ fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, S
 
 /// 32 hexadecimal digits in the groups of a UUID.
 fn hyphenated(digits: &str) -> String {
-    let cuts = [0, 8, 12, 16, 20, 32];
-    let groups: Vec<&str> = cuts.windows(2).filter_map(|cut| digits.get(cut[0]..cut[1])).collect();
+    let cuts = [0..8, 8..12, 12..16, 16..20, 20..32];
+    let groups: Vec<&str> = cuts.into_iter().filter_map(|cut| digits.get(cut)).collect();
     groups.join("-")
 }
 

@@ -10,6 +10,7 @@
 //! * `fs`: the kernel's requests: names, attributes, data, directories
 //! * [`control`]: the socket on which a mount answers questions; [`notify`]: readiness
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod answers;

@@ -74,7 +74,7 @@ fn unescape(field: &[u8]) -> PathBuf {
         match (byte, value) {
             (b'\\', Some(value)) => {
                 bytes.push(value);
-                rest = &tail[3..];
+                rest = tail.get(3..).unwrap_or_default();
             }
             _ => {
                 bytes.push(byte);

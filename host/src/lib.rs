@@ -3,6 +3,7 @@
 //! [`StdHost`] gives the engine parking_lot's locks, the system's wall clock, the
 //! CPU a thread runs on, random bits from the kernel and scoped threads.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use std::hash::{BuildHasher, Hasher, RandomState};

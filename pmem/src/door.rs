@@ -203,17 +203,17 @@ impl<M: Medium> Window<'_, M> {
         self.spend(at, len);
         self.streamed_bytes += len;
         let to_line = ((LINE - at % LINE) % LINE).min(len);
-        self.stream_words(at, &Line::ZERO.0[..to_line as usize]);
+        self.stream_words(at, Line::ZERO.0.get(..to_line as usize).unwrap_or_default());
         let mut at = at + to_line;
         let mut left = len - to_line;
         while left >= LINE {
             let lines = (left / LINE).min(ZERO_LINES.len() as u64);
-            let zeros = &ZERO_LINES[..lines as usize];
+            let zeros = ZERO_LINES.get(..lines as usize).unwrap_or_default();
             self.door.medium.store_lines(&mut self.raw, at, zeros);
             at += lines * LINE;
             left -= lines * LINE;
         }
-        self.stream_words(at, &Line::ZERO.0[..left as usize]);
+        self.stream_words(at, Line::ZERO.0.get(..left as usize).unwrap_or_default());
     }
 
     /// Streams less than a line that lies within one line: aligned words past the

@@ -18,6 +18,7 @@
 //!
 //! All unsafe code of Lode's storage is in this crate.
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod counters;
 mod crc32c;

@@ -247,7 +247,7 @@ fn starts_with_zeros(file: &File) -> bool {
     use std::os::unix::fs::FileExt;
     let mut start = [0u8; 64 << 10];
     match file.read_at(&mut start, 0) {
-        Ok(read) => start[..read].iter().all(|byte| *byte == 0),
+        Ok(read) => start.iter().take(read).all(|byte| *byte == 0),
         Err(_) => false,
     }
 }

@@ -305,7 +305,7 @@ fn read_line(stream: &mut UnixStream, pending: &mut Vec<u8>) -> io::Result<Optio
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut chunk) {
             Ok(0) => return Ok(None),
-            Ok(bytes) => pending.extend_from_slice(&chunk[..bytes]),
+            Ok(bytes) => pending.extend(chunk.iter().take(bytes)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -26,7 +26,7 @@ fn with_buffer<T>(bytes: usize, work: impl FnOnce(&mut [u8]) -> T) -> Result<T, 
             buffer.try_reserve_exact(more).map_err(|_| Errno::ENOMEM)?;
             buffer.resize(bytes, 0);
         }
-        Ok(work(&mut buffer[..bytes]))
+        buffer.get_mut(..bytes).map(work).ok_or(Errno::EIO)
     })
 }
 
@@ -41,7 +41,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let done = with_buffer(size as usize, |buffer| {
             let read = self.pool().read(self.ino(node), offset, buffer);
             match (read, reply.take()) {
-                (Ok(bytes), Some(reply)) => reply.data(&buffer[..bytes.min(size as usize)]),
+                (Ok(bytes), Some(reply)) => reply.data(buffer.get(..bytes).unwrap_or(buffer)),
                 (Err(error), Some(reply)) => reply.error(errno_in(self.ino(node), &error)),
                 (_, None) => {}
             }
@@ -158,7 +158,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<u64, Error> {
         let bytes = self.pool().read(from, source, buffer)?.min(buffer.len());
         if bytes > 0 {
-            self.pool().write(to, target, &buffer[..bytes])?;
+            self.pool().write(to, target, buffer.get(..bytes).unwrap_or(buffer))?;
         }
         Ok(bytes as u64)
     }

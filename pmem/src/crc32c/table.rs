@@ -1,4 +1,6 @@
 //! CRC32C a byte at a time, for CPUs without the instruction.
+// Tables of 256 entries, by bytes.
+#![allow(clippy::indexing_slicing)]
 
 /// Takes `bytes` into a running (inverted) CRC.
 pub(super) fn update(mut crc: u32, bytes: &[u8]) -> u32 {

@@ -58,7 +58,8 @@ fn zero_holes(file: &File, length: libc::off_t) -> io::Result<()> {
         at = hole;
         while at < end {
             let piece = (end - at).min(ZEROS.len() as libc::off_t);
-            file.write_all_at(&ZEROS[..piece as usize], at as u64)?;
+            let zeros = ZEROS.get(..piece as usize).unwrap_or(&ZEROS);
+            file.write_all_at(zeros, at as u64)?;
             at += piece;
         }
     }
