@@ -144,8 +144,11 @@ fn remove_draft_when_interrupted() {
     };
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            Draft::remove_unfinished();
-            eprintln!("lode mkfs: interrupted; nothing was made or replaced");
+            let left = match Draft::remove_unfinished() {
+                0 => "",
+                _ => "; nothing was made or replaced",
+            };
+            eprintln!("lode mkfs: interrupted{left}");
             std::process::exit(128 + signal);
         }
     });

@@ -104,13 +104,15 @@ impl Draft {
     }
 
     /// Removes all drafts of this process that are not published: for a program that is
-    /// about to end without dropping them.
-    pub fn remove_unfinished() {
+    /// about to end without dropping them. Returns how many there were.
+    pub fn remove_unfinished() -> usize {
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = unfinished.len();
         for path in unfinished.drain(..) {
             // What can't be removed stays; nobody is left to tell.
             fs::remove_file(path).ok();
         }
+        count
     }
 
     /// Makes the file; `path` is for errors.
