@@ -184,9 +184,9 @@ impl Report for MutantsReport {
         let by = widest(&|mutant| mutant.killed_by.as_ref().map_or(0, |id| id.chars().count()), 26);
         let how = COLUMNS.saturating_sub(site + kind + by + 6);
         let mut text = String::new();
-        let mut row = |all: [&str; 4]| {
-            let [one, two, three, four] = [(0, site), (1, kind), (2, by), (3, how)]
-                .map(|(column, width): (usize, usize)| shortened(all[column], width));
+        let mut row = |[one, two, three, four]: [&str; 4]| {
+            let [one, two, three, four] = [(one, site), (two, kind), (three, by), (four, how)]
+                .map(|(column, width)| shortened(column, width));
             let line = format!("{one:site$}  {two:kind$}  {three:by$}  {four}");
             text.push_str(line.trim_end());
             text.push('\n');
