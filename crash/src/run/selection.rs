@@ -12,8 +12,6 @@ use crate::workload::{pair, pair_count, random_case, scenarios, seq1, share_numb
 const SHARE: usize = 40;
 /// Which share of them.
 const SHARE_NUMBER: usize = 0;
-/// One operation alone in so many is tried on mutants.
-const ALONE: u64 = 4;
 /// Random cases of a usual run, and of one of everything.
 const RANDOM: usize = 60;
 const RANDOM_FULL: usize = 2000;
@@ -48,11 +46,7 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
         What::Seq1 => alone(),
         What::Seq2 => pairs(0..pair_count()),
         What::Usual => [hard(), threads(), alone(), some_pairs(SHARE), random(RANDOM)].concat(),
-        What::ForMutants => {
-            let mut some = alone();
-            some.retain(|((_, number), _)| mix(*number as u64).is_multiple_of(ALONE));
-            [small(hard()), threads(), some_pairs(SHARE), some].concat()
-        }
+        What::ForMutants => [small(hard()), threads()].concat(),
         What::Full => {
             [hard(), threads(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)].concat()
         }
