@@ -16,6 +16,9 @@ fn a_quick_run_takes_less_than_a_minute_and_every_mutant_is_noticed() {
     println!("quick: {judged} states judged in {seconds:.1} s");
     assert!(seconds < 50.0, "{seconds} s");
     assert!(judged >= 100_000, "{judged} states judged");
+    let each_second = json["judged_per_second"].as_f64().unwrap();
+    println!("{each_second:.0} states judged a second");
+    assert!(each_second >= 5000.0, "{each_second} a second");
 
     let began = Instant::now();
     let json = lode(&["crash", "mutants", "--json"]).expect(0).json();

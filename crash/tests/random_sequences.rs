@@ -4,6 +4,10 @@
 mod support;
 
 use lode_crash::case::Case;
+use lode_crash::explore::{Limits, Setup, explore};
+use lode_crash::region::Rules;
+use lode_crash::states::Budget;
+use lode_engine::Rule;
 use lode_testkit::op::{Op, print};
 use support::sequences::holds_for_all;
 
@@ -52,4 +56,28 @@ fn arguments_shrink_too() {
 #[test]
 fn what_holds_is_not_shrunk() {
     assert!(holds_for_all(1, 50, |_| Ok(())).is_ok());
+}
+
+/// What the explorer finds in a random case, with or without a rule of the engine.
+fn explored(case: &Case, left_out: Option<Rule>) -> Result<(), String> {
+    let (geometry, rules) = (case.geometry.clone(), Rules::default());
+    let setup = Setup { geometry, rules, left_out, seed: 1 };
+    let points = Budget { whole: 12, torn: 4 };
+    let limits = Limits { points, inside_every: 16, then_every: 32, ..Limits::QUICK };
+    explore(case, &setup, &limits).map(|_| ()).map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn random_sequences_survive_a_cut_anywhere() {
+    if let Err(broken) = holds_for_all(7, 150, |case| explored(case, None)) {
+        panic!("{}", broken.why);
+    }
+}
+
+#[test]
+fn a_rule_left_out_is_found_by_random_sequences_and_shrinks_to_few_operations() {
+    let lost = |case: &Case| explored(case, Some(Rule::LinkInOne));
+    let broken = holds_for_all(1, 200, lost).unwrap_err();
+    let all = [broken.case.before, broken.case.ops].concat();
+    assert!(all.len() <= 8, "{}", print(&all));
 }

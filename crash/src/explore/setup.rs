@@ -65,10 +65,10 @@ impl Limits {
     pub const FULL: Limits = Limits {
         points: Budget { whole: 400, torn: 60 },
         inside: Budget { whole: 40, torn: 10 },
-        inside_every: 1,
+        inside_every: 8,
         then: Budget { whole: 12, torn: 4 },
-        then_every: 8,
-        schedules: 4000,
+        then_every: 16,
+        schedules: 2000,
     };
 }
 

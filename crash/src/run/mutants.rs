@@ -1,6 +1,5 @@
 //! Mutants: the engine with one thing left out. Each must be noticed.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -85,44 +84,62 @@ pub fn run_mutants(
     batch: &Batch,
     progress: &dyn Progress,
 ) -> Vec<Verdict> {
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let verdicts = Mutex::new(BTreeMap::new());
+    let mut verdicts = Vec::new();
+    for mutant in mutants {
+        verdicts.push(run_mutant(*mutant, jobs, sound, batch));
+        progress.job_done(verdicts.len(), mutants.len(), 0);
+    }
+    verdicts
+}
+
+/// Who noticed a mutant, the first of them in the order of the tries.
+type Noticed = Option<(usize, (ReplayId, String))>;
+
+fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> Verdict {
+    let tries = tries(mutant, jobs, sound, batch);
+    let next = AtomicUsize::new(0);
+    let noticed: Mutex<Noticed> = Mutex::new(None);
     on_workers(batch.workers, &|| {
         loop {
             let number = next.fetch_add(1, Relaxed);
-            let Some(mutant) = mutants.get(number) else { return };
-            let verdict = run_mutant(*mutant, jobs, sound, batch);
-            verdicts.lock().insert(number, verdict);
-            progress.job_done(done.fetch_add(1, Relaxed) + 1, mutants.len(), 0);
+            let Some((job, limits)) = tries.get(number) else { return };
+            if noticed.lock().as_ref().is_some_and(|(first, _)| *first < number) {
+                return;
+            }
+            let mut setup = job.setup();
+            match mutant {
+                Mutant::Site(site) => setup.rules.left_out = Some(site),
+                Mutant::Rule(rule) => setup.left_out = Some(rule),
+            }
+            if let Err(failure) = job.run(&setup, limits) {
+                let mut noticed = noticed.lock();
+                if noticed.as_ref().is_none_or(|(first, _)| number < *first) {
+                    *noticed = Some((number, summary(job, &failure)));
+                }
+                return;
+            }
         }
     });
-    verdicts.into_inner().into_values().collect()
+    let noticed = noticed.into_inner();
+    let tried = noticed.as_ref().map_or(tries.len(), |(number, _)| number + 1);
+    Verdict { mutant, killed_by: noticed.map(|(_, by)| by), tried }
 }
 
-fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> Verdict {
-    let mut verdict = Verdict { mutant, killed_by: None, tried: 0 };
+/// The jobs that may notice a mutant, the shortest first; what a quick look misses is looked for
+/// again, where that does not take long.
+fn tries<'j>(
+    mutant: Mutant,
+    jobs: &'j [Job],
+    sound: &Outcome,
+    batch: &Batch,
+) -> Vec<(&'j Job, Limits)> {
     let mut order: Vec<usize> =
         (0..jobs.len()).filter(|job| concerns(mutant, sound, *job)).collect();
-    // The shortest ones that are concerned first.
     order.sort_by_key(|job| sound.tallies[*job].as_ref().map_or(u64::MAX, |tally| tally.judged()));
-    // What a quick look misses is looked for again, where that does not take long.
-    let small = |job: &usize| jobs[*job].case.geometry.bytes <= DEEP_BYTES_MAX;
-    let deep = order.iter().copied().filter(small).map(|job| (job, Limits::DEEP));
-    let quick = order.iter().map(|job| (*job, batch.limits));
-    for (job, limits) in quick.chain(deep).collect::<Vec<_>>() {
-        let job = &jobs[job];
-        let mut setup = job.setup();
-        match mutant {
-            Mutant::Site(site) => setup.rules.left_out = Some(site),
-            Mutant::Rule(rule) => setup.left_out = Some(rule),
-        }
-        verdict.tried += 1;
-        if let Err(failure) = job.run(&setup, &limits) {
-            verdict.killed_by = Some(summary(job, &failure));
-            return verdict;
-        }
-    }
-    verdict
+    let jobs = order.iter().map(|job| &jobs[*job]);
+    let small = |job: &&Job| job.case.geometry.bytes <= DEEP_BYTES_MAX;
+    let deep = jobs.clone().filter(small).map(|job| (job, Limits::DEEP));
+    jobs.map(|job| (job, batch.limits)).chain(deep).collect()
 }
 
 fn concerns(mutant: Mutant, sound: &Outcome, job: usize) -> bool {
