@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use common::lode;
@@ -27,7 +28,39 @@ fn a_quick_run_takes_less_than_a_minute_and_every_mutant_is_noticed() {
     assert!(all >= 20 && killed == all, "{killed} of {all}");
     let verdicts = json["verdicts"].as_array().unwrap();
     assert_eq!(verdicts.len() as u64, all);
+    let sites: Vec<&str> = verdicts.iter().filter_map(|verdict| verdict["site"].as_str()).collect();
+    for fence in fences_of(&engine_sources()) {
+        assert!(sites.contains(&fence.as_str()), "no mutant leaves out the fence of {fence}");
+    }
     for key in ["site", "kind", "killed_by"] {
         assert!(verdicts.iter().all(|verdict| verdict[key].is_string()), "{key}");
     }
+}
+
+/// The engine's source files.
+fn engine_sources() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
+    let (mut files, mut todo) = (Vec::new(), vec![root]);
+    while let Some(folder) = todo.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let list = if path.is_dir() { &mut todo } else { &mut files };
+            list.push(path);
+        }
+    }
+    files
+}
+
+/// The places of the engine that fence, as mutants name them.
+fn fences_of(files: &[PathBuf]) -> Vec<String> {
+    let mut fences = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(path).unwrap();
+        let path = path.to_str().unwrap();
+        let name = &path[path.rfind("engine/src").unwrap()..];
+        let lines = text.lines().enumerate().filter(|(_, line)| line.contains("door.fence("));
+        fences.extend(lines.map(|(number, _)| format!("{name}:{}", number + 1)));
+    }
+    assert!(fences.len() > 10, "{fences:?}");
+    fences
 }

@@ -42,6 +42,8 @@ fn page(number: u64, fill: u64) -> String {
 
 /// All scenarios.
 pub const SCENARIOS: &[Scenario] = &[
+    // Without operations, it is the making of the pool that is cut off.
+    Scenario { name: "a pool is made where one was", kib: 128, lanes: 2, ..PLAIN },
     Scenario {
         name: "create and unlink the same name",
         ops: "create /a 33188 0;unlink /a;create /a 33188 0;unlink /a;maintain;create /a 33188 0",

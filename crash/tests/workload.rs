@@ -163,7 +163,8 @@ fn run_all(what: &str, cases: &[Case]) -> Count {
     let mut names = BTreeSet::new();
     for case in cases {
         assert!(names.insert(&case.name), "{}: twice", case.name);
-        assert!(!case.ops.is_empty(), "{}: nothing to do", case.name);
+        let is_making = case.name.starts_with("a pool is made");
+        assert!(is_making || !case.ops.is_empty(), "{}: nothing to do", case.name);
         count.before += case.before.len();
         count.ops += case.ops.len() + case.beside.len();
         for beside_first in [false, true] {

@@ -39,7 +39,7 @@ pub struct Explorer<'a> {
     pub(super) limits: Limits,
     pub(super) tally: Tally,
     /// Logs of the states that are being judged, from the outermost one.
-    watches: Vec<Watch>,
+    pub(super) watches: Vec<Watch>,
     /// Only this way is gone: the legs that are left of it.
     only: Option<&'a [Leg]>,
     /// Only this schedule is run.
@@ -124,6 +124,9 @@ impl Wrong {
 
 impl Explorer<'_> {
     fn case(&mut self, case: &Case) -> Result<(), Wrong> {
+        if case.before.is_empty() && case.ops.is_empty() {
+            return self.making();
+        }
         let mut run = Run::new(self.setup)?;
         for (step, op) in case.before.iter().enumerate() {
             run.step(step, op).map_err(|what| format!("before: {what}"))?;
@@ -221,7 +224,7 @@ impl Explorer<'_> {
     }
 
     /// Tries the states of a point, or the one that is to be replayed.
-    fn states(
+    pub(super) fn states(
         &mut self,
         cut: &Cut<'_>,
         units: &Units,
@@ -298,7 +301,11 @@ impl Explorer<'_> {
     }
 
     /// Judges one state; says which of those allowed it is.
-    fn state(&mut self, image: &Pages, allowed: &[Allowed<'_>]) -> Result<Option<usize>, Wrong> {
+    pub(super) fn state(
+        &mut self,
+        image: &Pages,
+        allowed: &[Allowed<'_>],
+    ) -> Result<Option<usize>, Wrong> {
         let mut look =
             Look { setup: self.setup, allowed, watches: std::mem::take(&mut self.watches) };
         let found = look.recover(image)?;

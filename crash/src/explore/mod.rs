@@ -3,6 +3,7 @@
 
 mod cuts;
 mod failure;
+mod making;
 mod path;
 mod run;
 mod setup;

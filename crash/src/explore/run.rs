@@ -70,8 +70,13 @@ impl<'s> Run<'s> {
 
     /// What is to be found after a crash now.
     pub(super) fn expected(&self) -> Result<Expected, String> {
-        let model = self.model.clone();
-        let tree = snapshot(&model, self.setup.times(), None)?;
+        Self::expected_of(self.setup, &self.model)
+    }
+
+    /// What is to be found where a model is like this one.
+    pub(super) fn expected_of(setup: &Setup, model: &Model) -> Result<Expected, String> {
+        let model = model.clone();
+        let tree = snapshot(&model, setup.times(), None)?;
         model.release_all();
         Ok(Expected { tree, model })
     }

@@ -61,14 +61,14 @@ impl Limits {
         then_every: 2,
         schedules: 400,
     };
-    /// For runs that are to miss nothing.
+    /// For runs of everything there is.
     pub const FULL: Limits = Limits {
-        points: Budget { whole: 400, torn: 60 },
-        inside: Budget { whole: 40, torn: 10 },
-        inside_every: 8,
-        then: Budget { whole: 12, torn: 4 },
+        points: Budget { whole: 96, torn: 24 },
+        inside: Budget { whole: 16, torn: 5 },
+        inside_every: 4,
+        then: Budget { whole: 6, torn: 2 },
         then_every: 16,
-        schedules: 2000,
+        schedules: 400,
     };
 }
 

@@ -136,10 +136,12 @@ fn tries<'j>(
     let mut order: Vec<usize> =
         (0..jobs.len()).filter(|job| concerns(mutant, sound, *job)).collect();
     order.sort_by_key(|job| sound.tallies[*job].as_ref().map_or(u64::MAX, |tally| tally.judged()));
-    let jobs = order.iter().map(|job| &jobs[*job]);
-    let small = |job: &&Job| job.case.geometry.bytes <= DEEP_BYTES_MAX;
-    let deep = jobs.clone().filter(small).map(|job| (job, Limits::DEEP));
-    jobs.map(|job| (job, batch.limits)).chain(deep).collect()
+    let is_small = |job: &&Job| job.case.geometry.bytes <= DEEP_BYTES_MAX;
+    let (small, large): (Vec<&Job>, Vec<&Job>) =
+        order.iter().map(|job| &jobs[*job]).partition(is_small);
+    let with = |jobs: &[&'j Job], limits| jobs.iter().map(|job| (*job, limits)).collect::<Vec<_>>();
+    let (quick, deep) = (batch.limits, Limits::DEEP);
+    [with(&small, quick), with(&small, deep), with(&large, quick)].concat()
 }
 
 fn concerns(mutant: Mutant, sound: &Outcome, job: usize) -> bool {

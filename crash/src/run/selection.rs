@@ -46,7 +46,7 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
         What::Seq1 => alone(),
         What::Seq2 => pairs(0..pair_count()),
         What::Usual => [hard(), threads(), alone(), some_pairs(SHARE), random(RANDOM)].concat(),
-        What::ForMutants => [small(hard()), threads()].concat(),
+        What::ForMutants => [hard(), threads()].concat(),
         What::Full => {
             [hard(), threads(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)].concat()
         }
@@ -76,7 +76,7 @@ pub fn left_out(what: &What) -> &'static str {
         }
         What::Seq1 | What::Seq2 => "the other collections, and most states of points with many",
         What::Full => {
-            "states beyond 400 looks at a point (460 with torn ones), 50 inside a recovery"
+            "states beyond 96 looks at a point (and 24 at torn ones), 21 inside a recovery"
         }
         What::Script(_) => "",
     }
