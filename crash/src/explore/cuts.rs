@@ -136,23 +136,31 @@ impl Explorer<'_> {
         }
         let first = case.before.len();
         for (step, op) in case.ops.iter().chain([&Op::Remount]).enumerate() {
-            let before = self.tally.total();
-            self.operation(&mut run, Stage::Operation, (step, first + step), op, &case.ops)?;
-            self.credit(op.to_string().split(' ').next().unwrap_or_default(), before);
+            let kind = op.to_string().split(' ').next().unwrap_or_default().to_owned();
+            self.credited(&kind, |explorer| {
+                let numbers = (step, first + step);
+                explorer.operation(&mut run, Stage::Operation, numbers, op, &case.ops)
+            })?;
         }
         self.tally.no_space += run.no_space;
         Ok(())
     }
 
-    /// What was looked at since `before` was looked at for this operation.
-    pub(super) fn credit(&mut self, kind: &str, before: (u64, Explored)) {
-        let (points, states) = self.tally.total();
-        let row = self.tally.by_operation.entry(kind.to_owned()).or_default();
-        row.0 += points - before.0;
-        row.1.states += states.states - before.1.states;
-        row.1.judged += states.judged - before.1.judged;
-        row.1.pruned += states.pruned - before.1.pruned;
-        row.1.exhausted += states.exhausted - before.1.exhausted;
+    /// Does a piece of work, and notes what was looked at in it for this kind of operation.
+    pub(super) fn credited(
+        &mut self,
+        kind: &str,
+        work: impl FnOnce(&mut Self) -> Result<(), Wrong>,
+    ) -> Result<(), Wrong> {
+        let before = std::mem::take(&mut self.tally);
+        let result = work(self);
+        let mut part = std::mem::replace(&mut self.tally, before);
+        let (points, states) = part.total();
+        let row = part.by_operation.entry(kind.to_owned()).or_default();
+        row.0 += points;
+        row.1.add(&states);
+        self.tally.add(&part);
+        result
     }
 
     /// An operation with the power failing at each of its points.
@@ -346,7 +354,7 @@ impl Explorer<'_> {
 
     /// A few operations after the recovery, with the power failing again.
     fn then(&mut self, image: &Pages, found: &Expected, next: &[Op]) -> Result<(), Wrong> {
-        let mut run = Run::resume(self.setup, image.clone(), &found.model)?;
+        let mut run = Run::resume(self.setup, image.clone(), &found.model, &mut self.watches)?;
         let file = Path::of("/and then");
         let more = [
             Op::Create { path: file.clone(), mode: 0o100_644, rdev: 0 },

@@ -38,15 +38,13 @@ impl Explorer<'_> {
         points.push(medium.point());
         self.tally.operations += 1;
         self.tally.sites.extend(medium.sites().into_keys());
-        let before = self.tally.total();
         let (old, new) = (old.expected()?, Run::expected_of(self.setup, &Model::new())?);
         for (number, point) in points.iter().enumerate() {
             let made = number + 1 == points.len();
             let place = format!("the making of a pool (point {} of {})", number + 1, points.len());
             let cut = Cut { stage: Stage::Operation, step: 0, number, point, place };
-            self.cut_making(&cut, &old, &new, made)?;
+            self.credited("(mkfs)", |explorer| explorer.cut_making(&cut, &old, &new, made))?;
         }
-        self.credit("(mkfs)", before);
         Ok(())
     }
 

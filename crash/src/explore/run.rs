@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use lode_engine::{Error, Pool};
+use lode_engine::{Error, PageClass, Pool};
 use lode_model::Model;
 use lode_testkit::execute::{Handles, Value, execute};
 use lode_testkit::op::Op;
@@ -12,7 +12,7 @@ use lode_testkit::snapshot::snapshot;
 
 use super::{Setup, SimulatedPool};
 use crate::judge::Expected;
-use crate::region::{Pages, Profile, Simulated};
+use crate::region::{Pages, Profile, Simulated, Watch};
 use crate::schedule::SchedHost;
 use crate::states::units_of;
 
@@ -48,18 +48,33 @@ impl<'s> Run<'s> {
         if let Some(store) = whole.point().pending.first() {
             return Err(format!("format leaves a store of {} in doubt", store.site));
         }
-        Self::over(setup, host, whole.seen(), Model::new())
+        let medium = Simulated::new(whole.seen(), setup.rules);
+        Self::over(setup, host, medium, Model::new())
     }
 
     /// The pool in `image`, recovered, which is to be as the model is.
-    pub(super) fn resume(setup: &'s Setup, image: Pages, model: &Model) -> Result<Self, String> {
+    /// What it loads is logged in `watches`, which it hands back.
+    pub(super) fn resume(
+        setup: &'s Setup,
+        image: Pages,
+        model: &Model,
+        watches: &mut Vec<Watch>,
+    ) -> Result<Self, String> {
         let host = setup.host(9);
         host.set_cpu(0);
-        Self::over(setup, host, image, model.clone())
+        let medium = Simulated::new(image, setup.rules);
+        medium.watch(std::mem::take(watches));
+        let run = Self::over(setup, host, medium.clone(), model.clone())?;
+        *watches = medium.take_watches();
+        Ok(run)
     }
 
-    fn over(setup: &'s Setup, host: SchedHost, image: Pages, model: Model) -> Result<Self, String> {
-        let medium = Simulated::new(image, setup.rules);
+    fn over(
+        setup: &'s Setup,
+        host: SchedHost,
+        medium: Simulated,
+        model: Model,
+    ) -> Result<Self, String> {
         let pool = Pool::open(medium, host.clone(), &setup.options())
             .map_err(|error| format!("open: {error:?}"))?;
         let (handles, model_handles) = (Handles::new(), Handles::new());
@@ -91,9 +106,13 @@ impl<'s> Run<'s> {
             Op::Cpus(cpus) => self.cpus = *cpus,
             _ => {}
         }
+        let available = self.pool.statfs().pages_available;
         let found = self.guarded(op)?;
         // What the pool is too small for, and the model is not.
         let short_pages = self.setup.geometry.log_lines < LINES_OF_ANY_NAME;
+        if found == Err(Error::NoSpace) && available > pages_for(op, self.setup.geometry.class) {
+            return Err(format!("{op}: no space, with {available} pages available"));
+        }
         if found == Err(Error::NoSpace) || short_pages && found == Err(Error::NameTooLong) {
             self.no_space += 1;
             return Ok(());
@@ -148,4 +167,22 @@ impl<'s> Run<'s> {
         old.crash(units.image(&point.durable, &choice));
         old.clone()
     }
+}
+
+/// Pages of metadata that an operation may need at most: a log page each for what it changes, a
+/// piece of table.
+const METADATA_PAGES: u64 = 6;
+
+/// With more pages available than this, an operation finds space.
+pub(super) fn pages_for(op: &Op, class: PageClass) -> u64 {
+    let data = match op {
+        Op::Write { data, .. } | Op::Append { data, .. } => data.len,
+        Op::Fallocate { len, .. } => *len,
+        Op::SetAttr { .. } => lode_engine::PAGE_BYTES,
+        Op::Symlink { target, .. } => target.len() as u64,
+        _ => 0,
+    };
+    // Unaligned at both ends, journalled and at home, in chunks.
+    let chunks = if class == PageClass::Small { 0 } else { 3 * class.pages() };
+    METADATA_PAGES + 2 * (data.div_ceil(lode_engine::PAGE_BYTES) + 2) + chunks
 }

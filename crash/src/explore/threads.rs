@@ -18,7 +18,7 @@ use lode_testkit::snapshot::{difference, snapshot};
 
 use super::cuts::{Cut, Wrong};
 use super::path::Stage;
-use super::run::Run;
+use super::run::{Run, pages_for};
 use super::walked::{Walked, release, walk};
 use super::{Explorer, SimulatedPool};
 use crate::case::Case;
@@ -90,10 +90,10 @@ impl Explorer<'_> {
         let plan = Plan { preemptions: PREEMPTIONS, budget, random, seed: self.setup.seed };
         let mut schedules = Schedules::new(plan);
         while let Some(chooser) = schedules.next_run() {
-            let before = self.tally.total();
             let mut context = Context { model: &run.model, orders: &mut orders, seen: &mut seen };
-            let result = self.schedule(&start, &mut context, &mut threads, chooser);
-            self.credit("(two threads)", before);
+            let result = self.credited("(two threads)", |explorer| {
+                explorer.schedule(&start, &mut context, &mut threads, chooser)
+            });
             result.map_err(|wrong| wrong.in_schedule(chooser.schedule()))?;
         }
         Ok(())
@@ -112,6 +112,10 @@ impl Explorer<'_> {
         host.set_now(start.now_ns);
         let pool = Pool::open(medium.clone(), host, &self.setup.options());
         let pool = Arc::new(pool.map_err(|error| format!("open: {error:?}"))?);
+        let class = self.setup.geometry.class;
+        let all = start.ops.iter().copied().flatten();
+        let needed: u64 = all.map(|op| pages_for(op, class)).sum();
+        let available = pool.statfs().pages_available;
         medium.record(true);
         let results: [Arc<Mutex<Results>>; 2] = Default::default();
         let mut jobs = Vec::new();
@@ -136,6 +140,9 @@ impl Explorer<'_> {
             results.iter().map(|result| *result == Err(Error::NoSpace)).collect::<Vec<bool>>()
         };
         let no_space = [full(&results[0]), full(&results[1])];
+        if no_space.iter().flatten().any(|full| *full) && available > needed {
+            return Err(format!("no space, with {available} pages available").into());
+        }
         if !context.orders.contains_key(&no_space) {
             let orders = self.orders(context.model, start, &no_space)?;
             context.orders.insert(no_space.clone(), orders);
@@ -144,7 +151,9 @@ impl Explorer<'_> {
         let explained = self.explained(orders, &results, &pool)?;
         drop(pool);
         for (number, point) in points.iter().enumerate() {
-            if self.schedule.is_some() || context.seen.insert(hash_of(&start.image, point)) {
+            if self.schedule.is_some()
+                || context.seen.insert(hash_of(&start.image, point, &explained))
+            {
                 let last = number + 1 == points.len();
                 self.cut_threads((number, points.len()), point, last, orders, &explained, start)?;
             }
@@ -302,9 +311,11 @@ fn turns_of(left: [usize; 2]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Scatters a point: equal points of two schedules are explored once.
-fn hash_of(start: &Pages, point: &Point) -> u64 {
+/// Scatters a point and what may be found there: equal points of two schedules in which the same
+/// was returned are explored once.
+fn hash_of(start: &Pages, point: &Point, explained: &[usize]) -> u64 {
     let mut hasher = DefaultHasher::new();
+    explained.hash(&mut hasher);
     point.progress.hash(&mut hasher);
     point.fence.hash(&mut hasher);
     point.durable.hash_changes(start, &mut hasher);

@@ -55,13 +55,15 @@ impl Look<'_> {
 /// Makes a file and writes to it, in each of the ways that go to other places.
 fn make(pool: &SimulatedPool, dir: Ino, number: u8) -> Result<(), String> {
     let new = NewInode { mode: mode::FILE | 0o600, uid: 1, gid: 1, rdev: 0 };
+    let full = pool.statfs().pages_available < USE_PAGES;
     let made = match pool.create(dir, b"made after the cut", &new) {
-        Err(Error::NoSpace) => return Ok(()),
+        Err(Error::NoSpace) if full => return Ok(()),
         made => made.map_err(|error| format!("use: create: {error} ({error:?})"))?,
     };
     for (offset, len) in [(u64::from(number) * 100, 5000), (300, 200), (300, 100)] {
         match pool.write(made.ino, offset, &vec![number.wrapping_add(1); len]) {
-            Ok(()) | Err(Error::NoSpace) => {}
+            Ok(()) => {}
+            Err(Error::NoSpace) if pool.statfs().pages_available < USE_PAGES => {}
             Err(error) => return Err(format!("use: write: {error} ({error:?})")),
         }
     }
@@ -89,6 +91,8 @@ fn walk(pool: &SimulatedPool, dir: Ino, directories: &mut Vec<Ino>) -> Result<()
     Ok(())
 }
 
+/// Available pages with which what is made here finds space.
+const USE_PAGES: u64 = 12;
 /// Free pages below which a removal may find no space: a pool full of nothing but names has no
 /// page left for a log that removals grow.
 const FULL_PAGES: u64 = 4;

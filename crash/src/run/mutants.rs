@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -84,9 +85,12 @@ pub fn run_mutants(
     batch: &Batch,
     progress: &dyn Progress,
 ) -> Vec<Verdict> {
+    let began = Instant::now();
     let mut verdicts = Vec::new();
     for mutant in mutants {
-        verdicts.push(run_mutant(*mutant, jobs, sound, batch));
+        let late = batch.time_max.is_some_and(|most| began.elapsed() >= most);
+        let untried = Verdict { mutant: *mutant, killed_by: None, tried: 0 };
+        verdicts.push(if late { untried } else { run_mutant(*mutant, jobs, sound, batch) });
         progress.job_done(verdicts.len(), mutants.len(), 0);
     }
     verdicts

@@ -189,6 +189,7 @@ pub fn two_threads() -> Vec<Case> {
     }));
     cases.extend(growth());
     cases.extend(rounds());
+    cases.extend(looks());
     cases.extend(full());
     cases
 }
@@ -243,6 +244,26 @@ fn growth() -> Vec<Case> {
         cases.push(on_pool(&text, "one lane"));
     }
     cases
+}
+
+/// One thread looks at what the other changes: what it has seen must outlive a crash.
+fn looks() -> Vec<Case> {
+    let before = "create /a; write /a 0 5000 1; mkdir /d; create /d/c";
+    let pairs = [
+        ("chmod /a 0o600", "stat /a"),
+        ("append /a 100 2", "stat /a"),
+        ("write /a 100 200 2", "read /a 0 5000"),
+        ("write /a 0 4096 2", "read /a 0 5000"),
+        ("truncate /a 100", "read /a 0 5000"),
+        ("create /d/x", "list /d"),
+        ("unlink /d/c", "list /d"),
+        ("rename /d/c /d/y", "list /d"),
+        ("link /a /d/l", "stat /a"),
+    ];
+    let case = |(other, look): &(&str, &str)| {
+        on_pool(&(&format!("{other} and {look}"), &lanes(2), before, other, look), "two lanes")
+    };
+    pairs.iter().map(case).collect()
 }
 
 /// What a round settles while others are in the middle of what they do.
