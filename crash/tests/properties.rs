@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use lode_crash::case::{Case, Geometry};
-use lode_crash::explore::{Limits, Setup, explore};
+use lode_crash::explore::{Limits, Setup, explore, replay};
 use lode_crash::region::Rules;
 use lode_crash::states::Budget;
 use lode_testkit::parse::parse;
@@ -41,4 +41,17 @@ fn what_is_left_of_a_torn_record_is_not_completed_by_the_next_one() {
 fn a_watermark_is_never_stored_over_the_only_valid_one() {
     let used = "create /a 33188 0\nunlink /a\n";
     survives("watermarks", used, "maintain\ncreate /b 33188 0\nunlink /b\nmaintain");
+}
+
+/// A new log page whose header line a crash tore: the link word that it lacked was one of an earlier
+/// life of the page, and led back to a page of the same log, which was called damage.
+#[test]
+fn a_link_word_of_an_earlier_life_of_a_log_page_is_no_damage() {
+    let cases = lode_crash::workload::seq1();
+    let case = cases.iter().find(|case| case.name == "collection: fast, directory, after 24");
+    let case = case.unwrap();
+    let setup =
+        Setup { geometry: case.geometry.clone(), rules: Rules::default(), left_out: None, seed: 1 };
+    let replayed = replay(case, &setup, &"s6p0c1x2.5.1x3".parse().unwrap());
+    assert!(replayed.reached && !replayed.wrong, "{}", replayed.story);
 }

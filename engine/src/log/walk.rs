@@ -115,6 +115,9 @@ pub(crate) fn read_death<M: Medium, H: Host>(
     }
 }
 
+/// A link word that an earlier life of its page left, where a torn anchor line lacks its own.
+const OLDER_PAGE: &str = "link to an older log page";
+
 impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     /// A walk from the beginning of an inode's log.
     #[inline(never)]
@@ -223,10 +226,22 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             }
         };
         Ok(parsed.unwrap_or_else(|what| {
-            let only = self.first.filter(|_| !self.several);
-            self.bad_link = Some(BadLink { what, at, only, empty: self.first.is_none() });
+            self.note_bad_link(what);
             None
         }))
+    }
+
+    /// The first record of the log page the walk is in, where that has no other transaction's.
+    pub(crate) fn only_in_page(&self) -> Option<Header> {
+        let in_page = self.anchor_at != slot_at(self.ino);
+        self.first.filter(|_| in_page && !self.several)
+    }
+
+    /// Remembers that the link word of the page the walk is in is none.
+    fn note_bad_link(&mut self, what: &'static str) {
+        let only = self.first.filter(|_| !self.several);
+        let at = self.anchor_at + HEAD_AT;
+        self.bad_link = Some(BadLink { what, at, only, empty: self.first.is_none() });
     }
 
     /// A link word met on the way that is none. After the walk's end.
@@ -256,7 +271,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             return Ok(None);
         };
         if header.nonce <= self.page_nonce {
-            return Err(self.damage("log pages out of order", link.page * PAGE_BYTES));
+            self.note_bad_link(OLDER_PAGE);
+            return Ok(None);
         }
         self.page_nonce = header.nonce;
         (self.first, self.several) = (None, false);
@@ -295,7 +311,10 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
                 return self.beyond_in_ruin(&next, each);
             };
             if header.nonce <= nonce {
-                return Err(self.damage("log pages out of order", at));
+                if nonce == self.page_nonce {
+                    self.note_bad_link(OLDER_PAGE);
+                }
+                return Ok(());
             }
             nonce = header.nonce;
             let seed = self.store.log_seed(self.ino, self.nonce, next.page, header.nonce);

@@ -279,9 +279,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         Ok(true)
     }
 
-    #[inline(never)]
     /// A bad link word is what a crash left only where nothing but a transaction in doubt
     /// is in its page: then the anchor line may never have become durable as a whole.
+    #[inline(never)]
     fn judge_link(&self, walk: &Walk<'_, M, H>) -> Result<()> {
         match walk.bad_link() {
             Some(bad) if !bad.empty && !bad.only.is_some_and(|only| self.is_unsettled(&only)) => {
@@ -294,6 +294,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     fn look_beyond(&self, walk: &mut Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
         let (ino, end) = (walk.ino, walk.tail().at);
         let mut result = Ok(());
+        let is_doubtful = walk.only_in_page().is_some_and(|only| self.is_unsettled(&only));
         walk.beyond(&mut |beyond| {
             if result.is_err() {
                 return;
@@ -310,6 +311,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                     ino,
                     Found::Beyond { in_ruin: beyond.in_ruin },
                 )
+            } else if beyond.in_ruin && is_doubtful {
+                // The link word itself may be one that an earlier life of its page left.
+                Ok(())
             } else {
                 let what = "damaged line in the middle of a log";
                 Err(Error::corrupt_inode(what, end, ino))
