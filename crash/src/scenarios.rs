@@ -293,7 +293,9 @@ pub const SCENARIOS: &[Scenario] = &[
         kib: 128,
         before: || {
             repeated(6, "create /a# 33188 0")
-                + "create /b 33188 0\ncreate /c 33188 0\nunlink /b\nunlink /c\nmaintain\n"
+                + &repeated(6, "create /b# 33188 0")
+                + &repeated(6, "unlink /b#")
+                + "maintain\n"
         },
         ops: "write /a0 0 4096 1;create /x 33188 0;create /y 33188 0",
         ..PLAIN

@@ -58,7 +58,7 @@ impl Limits {
         inside: Budget { whole: 10, torn: 4 },
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },
-        then_every: 2,
+        then_every: 1,
         schedules: 400,
     };
     /// For runs of everything there is.
