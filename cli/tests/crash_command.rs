@@ -79,6 +79,22 @@ fn a_script_is_run_under_each_profile() {
 }
 
 #[test]
+fn operations_of_a_script_that_fail_are_named() {
+    let scratch = Scratch::new();
+    let path = scratch.path("script");
+    fs::write(&path, "create /d/a\n").unwrap();
+    let args = ["crash", "run", "--script", text(&path), "--profile", "eadr"];
+    let ran = lode(&args).expect(0);
+    assert!(
+        ran.out.contains("Fails, as it must: create /d/a 33188 0: no such file"),
+        "{}",
+        ran.out
+    );
+    let json = lode(&[&args[..], &["--json"]].concat()).expect(0).json();
+    assert_eq!(json["refused"][0]["why"], "no such file or directory");
+}
+
+#[test]
 fn a_run_that_is_short_of_time_says_what_it_left_out() {
     let args = ["crash", "run", "--seq", "1", "--time", "1", "--profile", "adr", "--json"];
     let json = lode(&args).expect(0).json();

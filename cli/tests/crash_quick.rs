@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -29,8 +30,11 @@ fn a_quick_run_takes_less_than_a_minute_and_every_mutant_is_noticed() {
     let verdicts = json["verdicts"].as_array().unwrap();
     assert_eq!(verdicts.len() as u64, all);
     let sites: Vec<&str> = verdicts.iter().filter_map(|verdict| verdict["site"].as_str()).collect();
-    for fence in fences_of(&engine_sources()) {
-        assert!(sites.contains(&fence.as_str()), "no mutant leaves out the fence of {fence}");
+    for place in places_of(&engine_sources()) {
+        assert!(
+            sites.contains(&place.as_str()),
+            "no mutant leaves out the fence or flush of {place}"
+        );
     }
     for key in ["site", "kind", "killed_by"] {
         assert!(verdicts.iter().all(|verdict| verdict[key].is_string()), "{key}");
@@ -51,16 +55,51 @@ fn engine_sources() -> Vec<PathBuf> {
     files
 }
 
-/// The places of the engine that fence, as mutants name them.
-fn fences_of(files: &[PathBuf]) -> Vec<String> {
-    let mut fences = Vec::new();
-    for path in files {
-        let text = std::fs::read_to_string(path).unwrap();
-        let path = path.to_str().unwrap();
-        let name = &path[path.rfind("engine/src").unwrap()..];
-        let lines = text.lines().enumerate().filter(|(_, line)| line.contains("door.fence("));
-        fences.extend(lines.map(|(number, _)| format!("{name}:{}", number + 1)));
+/// The places of the engine that fence or write back, as mutants name them. Where a function does
+/// it for its callers (`#[track_caller]`), these are the places.
+fn places_of(files: &[PathBuf]) -> BTreeSet<String> {
+    let files: Vec<(String, String)> = files
+        .iter()
+        .map(|path| {
+            let name = path.to_str().unwrap();
+            let name = name[name.rfind("engine/src").unwrap()..].to_owned();
+            (name, std::fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    let (mut places, mut for_callers) = (BTreeSet::new(), BTreeSet::new());
+    for (file, text) in &files {
+        let (mut function, mut tracked, mut next_is_tracked) = (String::new(), false, false);
+        for (number, line) in text.lines().enumerate() {
+            next_is_tracked |= line.trim() == "#[track_caller]";
+            if let Some(name) = line.split("fn ").nth(1).filter(|_| !line.contains("//")) {
+                function = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                tracked = std::mem::take(&mut next_is_tracked);
+            }
+            // (`halves` is what a mutant does.)
+            if !(line.contains("door.fence(") || line.contains(".flush(")) || function == "halves" {
+                continue;
+            }
+            if tracked {
+                for_callers.insert(function.clone());
+            } else {
+                places.insert(format!("{file}:{}", number + 1));
+            }
+        }
     }
-    assert!(fences.len() > 10, "{fences:?}");
-    fences
+    assert!(for_callers.contains("commit"), "{for_callers:?}");
+    for (file, text) in &files {
+        for (number, line) in text.lines().enumerate() {
+            let calls = |name: &String| {
+                let before = line.split(&format!("{name}(")).next().unwrap_or_default();
+                before.len() < line.len()
+                    && before.ends_with(['.', ' ', ':'])
+                    && !before.ends_with("fn ")
+            };
+            if for_callers.iter().any(calls) {
+                places.insert(format!("{file}:{}", number + 1));
+            }
+        }
+    }
+    assert!(places.len() > 25, "{places:?}");
+    places
 }

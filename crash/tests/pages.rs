@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lode_crash::case::Case;
-use lode_crash::explore::{Failure, Limits, explore, replay};
+use lode_crash::explore::{Failure, Limits, Memo, explore, replay};
 use lode_crash::region::{LeftOut, Profile};
 use lode_crash::run::{
     Batch, Job, JobId, MutantReport, Outcome, ReplayId, Report, Set, Story, html, jobs_of,
@@ -24,11 +24,11 @@ fn job() -> Job {
 /// The job with the fence of every commit left out, and what that breaks.
 fn planted() -> (Job, lode_crash::explore::Setup, Box<Failure>) {
     let job = job();
-    let sound = explore(&job.case, &job.setup(), &Limits::QUICK).unwrap();
+    let sound = explore(&job.case, &job.setup(), &Limits::QUICK, &mut Memo::default()).unwrap();
     for site in sound.sites.iter().filter(|site| matches!(site, LeftOut::Fence(_))) {
         let mut setup = job.setup();
         setup.rules.left_out = Some(*site);
-        let failed = explore(&job.case, &setup, &Limits::QUICK).err();
+        let failed = explore(&job.case, &setup, &Limits::QUICK, &mut Memo::default()).err();
         if let Some(failure) = failed.filter(|failure| !failure.cuts.is_empty()) {
             return (job, setup, failure);
         }
@@ -120,7 +120,7 @@ fn a_replay_of_what_is_right_now_tells_the_way_all_the_same() {
     let now = job.replay(&failure.path);
     // Without the fence there were fewer points; where the id still leads to a state, it is right.
     assert!(!now.wrong, "{}", now.story);
-    let sound = explore(&job.case, &job.setup(), &Limits::QUICK).unwrap();
+    let sound = explore(&job.case, &job.setup(), &Limits::QUICK, &mut Memo::default()).unwrap();
     assert!(sound.judged() > 0);
     let right = job.replay(&"s1p0c1:r0p0c0".parse().unwrap());
     assert!(right.reached && !right.wrong);

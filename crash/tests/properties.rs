@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use lode_crash::case::{Case, Geometry};
-use lode_crash::explore::{Limits, Setup, explore, replay};
+use lode_crash::explore::{Limits, Memo, Setup, explore, replay};
 use lode_crash::region::Rules;
 use lode_crash::states::Budget;
 use lode_testkit::parse::parse;
@@ -21,7 +21,7 @@ fn survives(name: &str, before: &str, ops: &str) {
     let then = Budget { whole: 12, torn: 60 };
     let points = Budget { whole: 40, torn: 60 };
     let limits = Limits { points, then, then_every: 1, inside_every: 0, ..Limits::QUICK };
-    if let Err(failure) = explore(&case, &setup, &limits) {
+    if let Err(failure) = explore(&case, &setup, &limits, &mut Memo::default()) {
         panic!("{failure}");
     }
 }

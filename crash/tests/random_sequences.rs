@@ -4,7 +4,7 @@
 mod support;
 
 use lode_crash::case::Case;
-use lode_crash::explore::{Limits, Setup, explore};
+use lode_crash::explore::{Limits, Memo, Setup, explore};
 use lode_crash::region::Rules;
 use lode_crash::states::Budget;
 use lode_engine::Rule;
@@ -64,7 +64,9 @@ fn explored(case: &Case, left_out: Option<Rule>) -> Result<(), String> {
     let setup = Setup { geometry, rules, left_out, seed: 1 };
     let points = Budget { whole: 12, torn: 4 };
     let limits = Limits { points, inside_every: 16, then_every: 32, ..Limits::QUICK };
-    explore(case, &setup, &limits).map(|_| ()).map_err(|failure| failure.to_string())
+    explore(case, &setup, &limits, &mut Memo::default())
+        .map(|_| ())
+        .map_err(|failure| failure.to_string())
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::op::{Attrs, Op, Path, Target};
 
 /// What an operation gave, without what may differ between two right file systems
 /// (inode numbers, order of listings).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub enum Value {
     Done,

@@ -1,8 +1,7 @@
 //! The calls that a pool and the model have in common.
 
-use lode_engine::{
-    Attr, DirEntry, Error, Fallocate, Host, Ino, NewInode, Pool, RenameMode, Result, SetAttr,
-};
+pub use lode_engine::{Attr, DirEntry, Fallocate, Ino, NewInode, RenameMode, Result, SetAttr};
+use lode_engine::{Error, Host, Pool};
 use lode_model::{Loose, Model};
 use lode_pmem::Medium;
 
@@ -50,88 +49,67 @@ pub trait Fs: Sync {
     fn inodes(&self) -> u64;
 }
 
-macro_rules! common_calls {
-    ($of:ty) => {
-        fn root(&self) -> Ino {
-            <$of>::root(self)
+/// The calls of [`Fs`] that go on to something that has the same ones; all but `lookup`, which is where
+/// file systems upon others differ, and those that only some have.
+#[macro_export]
+macro_rules! forward_calls {
+    ($self:ident => $to:expr) => {
+        $crate::forward_calls! { @each $self => $to;
+            fn root() -> $crate::fs::Ino;
+            fn getattr(ino: $crate::fs::Ino) -> $crate::fs::Result<$crate::fs::Attr>;
+            fn setattr(ino: $crate::fs::Ino, changes: &$crate::fs::SetAttr)
+                -> $crate::fs::Result<$crate::fs::Attr>;
+            fn create(dir: $crate::fs::Ino, name: &[u8], new: &$crate::fs::NewInode)
+                -> $crate::fs::Result<$crate::fs::Attr>;
+            fn symlink(dir: $crate::fs::Ino, name: &[u8], to: &[u8], uid: u32, gid: u32)
+                -> $crate::fs::Result<$crate::fs::Attr>;
+            fn readlink(ino: $crate::fs::Ino) -> $crate::fs::Result<Vec<u8>>;
+            fn link(ino: $crate::fs::Ino, dir: $crate::fs::Ino, name: &[u8])
+                -> $crate::fs::Result<$crate::fs::Attr>;
+            fn unlink(dir: $crate::fs::Ino, name: &[u8]) -> $crate::fs::Result<()>;
+            fn rmdir(dir: $crate::fs::Ino, name: &[u8]) -> $crate::fs::Result<()>;
+            fn rename(
+                dir: $crate::fs::Ino,
+                name: &[u8],
+                to: $crate::fs::Ino,
+                to_name: &[u8],
+                how: $crate::fs::RenameMode,
+            ) -> $crate::fs::Result<()>;
+            fn acquire(ino: $crate::fs::Ino) -> $crate::fs::Result<()>;
+            fn release(ino: $crate::fs::Ino) -> ();
+            fn read(ino: $crate::fs::Ino, offset: u64, into: &mut [u8]) -> $crate::fs::Result<usize>;
+            fn write(ino: $crate::fs::Ino, offset: u64, data: &[u8]) -> $crate::fs::Result<()>;
+            fn append(ino: $crate::fs::Ino, data: &[u8]) -> $crate::fs::Result<u64>;
+            fn fallocate(
+                ino: $crate::fs::Ino,
+                how: $crate::fs::Fallocate,
+                offset: u64,
+                len: u64,
+            ) -> $crate::fs::Result<()>;
+            fn seek(ino: $crate::fs::Ino, offset: u64, data: bool) -> $crate::fs::Result<u64>;
+            fn readdir(
+                dir: $crate::fs::Ino,
+                cookie: u64,
+                each: &mut dyn FnMut($crate::fs::DirEntry<'_>) -> bool,
+            ) -> $crate::fs::Result<()>;
+            fn parent(dir: $crate::fs::Ino) -> $crate::fs::Result<$crate::fs::Ino>;
+            fn fsync(ino: $crate::fs::Ino) -> $crate::fs::Result<()>;
         }
-        fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
-            <$of>::lookup(self, dir, name)
-        }
-        fn getattr(&self, ino: Ino) -> Result<Attr> {
-            <$of>::getattr(self, ino)
-        }
-        fn setattr(&self, ino: Ino, changes: &SetAttr) -> Result<Attr> {
-            <$of>::setattr(self, ino, changes)
-        }
-        fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr> {
-            <$of>::create(self, dir, name, new)
-        }
-        fn symlink(&self, dir: Ino, name: &[u8], to: &[u8], uid: u32, gid: u32) -> Result<Attr> {
-            <$of>::symlink(self, dir, name, to, uid, gid)
-        }
-        fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-            <$of>::readlink(self, ino)
-        }
-        fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
-            <$of>::link(self, ino, dir, name)
-        }
-        fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
-            <$of>::unlink(self, dir, name)
-        }
-        fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
-            <$of>::rmdir(self, dir, name)
-        }
-        fn rename(
-            &self,
-            dir: Ino,
-            name: &[u8],
-            to: Ino,
-            to_name: &[u8],
-            how: RenameMode,
-        ) -> Result<()> {
-            <$of>::rename(self, dir, name, to, to_name, how)
-        }
-        fn acquire(&self, ino: Ino) -> Result<()> {
-            <$of>::acquire(self, ino)
-        }
-        fn release(&self, ino: Ino) {
-            <$of>::release(self, ino)
-        }
-        fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
-            <$of>::read(self, ino, offset, into)
-        }
-        fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-            <$of>::write(self, ino, offset, data)
-        }
-        fn append(&self, ino: Ino, data: &[u8]) -> Result<u64> {
-            <$of>::append(self, ino, data)
-        }
-        fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-            <$of>::fallocate(self, ino, how, offset, len)
-        }
-        fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
-            <$of>::seek(self, ino, offset, data)
-        }
-        fn readdir(
-            &self,
-            dir: Ino,
-            cookie: u64,
-            each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-        ) -> Result<()> {
-            <$of>::readdir(self, dir, cookie, each)
-        }
-        fn parent(&self, dir: Ino) -> Result<Ino> {
-            <$of>::parent(self, dir)
-        }
-        fn fsync(&self, ino: Ino) -> Result<()> {
-            <$of>::fsync(self, ino)
-        }
+    };
+    (@each $self:ident => $to:expr;
+        $(fn $call:ident($($name:ident: $type:ty),* $(,)?) -> $returns:ty;)*) => {
+        $(fn $call(&$self, $($name: $type),*) -> $returns {
+            $to.$call($($name),*)
+        })*
     };
 }
 
 impl<M: Medium, H: Host> Fs for Pool<M, H> {
-    common_calls!(Pool<M, H>);
+    forward_calls!(self => self);
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+        Pool::<M, H>::lookup(self, dir, name)
+    }
 
     fn maintain(&self) -> Result<()> {
         Pool::<M, H>::maintain(self)
@@ -151,7 +129,11 @@ impl<M: Medium, H: Host> Fs for Pool<M, H> {
 }
 
 impl Fs for Model {
-    common_calls!(Model);
+    forward_calls!(self => self);
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+        Model::lookup(self, dir, name)
+    }
 
     fn maintain(&self) -> Result<()> {
         Ok(())

@@ -71,7 +71,10 @@ impl<'a> Words<'a> {
     fn target(&mut self) -> Result<Target, String> {
         let word = self.word()?;
         match word.strip_prefix('@') {
-            Some(slot) => slot.parse().map(Target::Handle).map_err(|_| "bad slot".to_owned()),
+            Some(slot) => slot
+                .parse()
+                .map(Target::Handle)
+                .map_err(|_| format!("{word} is no slot; slots are like @0")),
             None => path(word).map(Target::Path),
         }
     }
@@ -83,7 +86,8 @@ impl<'a> Words<'a> {
     fn attrs(&mut self) -> Result<Attrs, String> {
         let mut attrs = Attrs::default();
         for word in self.0.by_ref() {
-            let (key, value) = word.split_once('=').ok_or("key=value is needed")?;
+            let (key, value) =
+                word.split_once('=').ok_or_else(|| format!("{word} is no key=number"))?;
             let value = match value.strip_prefix('-') {
                 Some(below) => -i128::from(number(below)?),
                 None => i128::from(number(value)?),
@@ -95,7 +99,11 @@ impl<'a> Words<'a> {
                 "size" => attrs.size = Some(value as u64),
                 "atime" => attrs.atime = Some(value as i64),
                 "mtime" => attrs.mtime = Some(value as i64),
-                _ => return Err(format!("unknown attribute {key}")),
+                _ => {
+                    return Err(format!(
+                        "unknown attribute {key}; known are mode, uid, gid, size, atime, mtime"
+                    ));
+                }
             }
         }
         Ok(attrs)
@@ -121,7 +129,7 @@ impl<'a> Words<'a> {
         let word = self.word()?;
         let all = [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
         let found = all.into_iter().find(|how| rename_word(*how) == word);
-        found.ok_or_else(|| format!("unknown way to rename: {word}"))
+        found.ok_or_else(|| format!("{word} is not one of replace, noreplace, exchange"))
     }
 
     fn fallocate(&mut self) -> Result<Fallocate, String> {
@@ -134,7 +142,9 @@ impl<'a> Words<'a> {
             Fallocate::Zero { keep_size: true },
         ];
         let found = all.into_iter().find(|how| fallocate_word(*how) == word);
-        found.ok_or_else(|| format!("unknown way to fallocate: {word}"))
+        found.ok_or_else(|| {
+            format!("{word} is not one of allocate, allocate-keep, punch, zero, zero-keep")
+        })
     }
 }
 
@@ -231,14 +241,18 @@ fn short(verb: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
 }
 
 fn path(word: &str) -> Result<Path, String> {
+    if !word.starts_with('/') {
+        return Err(format!("{word} is no path; paths are like /a and /d/a"));
+    }
     let names = word.split('/').filter(|name| !name.is_empty());
     names.map(unescape).collect::<Result<Vec<_>, _>>().map(Path)
 }
 
 fn unescape(word: &str) -> Result<Vec<u8>, String> {
     if let Some(odd) = word.strip_prefix("%=") {
-        let (seed, len) = odd.split_once('.').ok_or("bad name")?;
-        let number = |text: &str| text.parse().map_err(|_| "bad name".to_owned());
+        let bad = || format!("{word} is no name; names of odd bytes are like %=SEED.LENGTH");
+        let (seed, len) = odd.split_once('.').ok_or_else(bad)?;
+        let number = |text: &str| text.parse().map_err(|_| bad());
         return Ok(odd_name(number(seed)?, number(len)? as usize));
     }
     let mut bytes = Vec::new();
@@ -251,7 +265,7 @@ fn unescape(word: &str) -> Result<Vec<u8>, String> {
         }
         let digits = rest.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
         let byte = digits.and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        bytes.push(byte.ok_or("bad escape")?);
+        bytes.push(byte.ok_or_else(|| format!("{word}: behind % go two digits, as in %2F"))?);
         rest = &rest[2..];
     }
     Ok(bytes)
@@ -310,6 +324,12 @@ mod tests {
             ),
             ("create /a 5G", "5G is too large here"),
             ("fly /a", "unknown operation fly"),
+            ("unlink a", "a is no path; paths are like /a and /d/a"),
+            ("unlink /%zz", "%zz: behind % go two digits, as in %2F"),
+            ("unlink /%=1", "%=1 is no name; names of odd bytes are like %=SEED.LENGTH"),
+            ("stat @x", "@x is no slot; slots are like @0"),
+            ("rename /a /b over", "over is not one of replace, noreplace, exchange"),
+            ("setattr /a size", "size is no key=number"),
             ("cpus 0", "a host has at least 1 CPU"),
         ] {
             assert_eq!(line.parse::<Op>(), Err(why.to_owned()), "{line}");

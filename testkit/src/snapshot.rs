@@ -14,12 +14,12 @@ static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 const READ_WHOLE: u64 = 1 << 20;
 
 /// What is seen of one name.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Seen {
     /// Type, permissions, links, owner, size.
     pub attr: Value,
-    /// Access, modification and change time; `None` where they must not be compared.
-    pub times: [Option<i64>; 3],
+    /// Access, modification, change and birth time; `None` where they must not be compared.
+    pub times: [Option<i64>; 4],
     /// Hashes of the pages that are not all zeros, by offset.
     pub pages: BTreeMap<u64, u32>,
     /// Target of a symbolic link.
@@ -29,13 +29,22 @@ pub struct Seen {
 }
 
 /// A tree, by path.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Snapshot(pub BTreeMap<Path, Seen>);
+
+impl Snapshot {
+    /// Whether a file is so large that what is looked at of it depends on the hint.
+    pub fn has_large_files(&self) -> bool {
+        let large =
+            |seen: &Seen| matches!(seen.attr, Value::Attr { size, .. } if size > READ_WHOLE);
+        self.0.values().any(large)
+    }
+}
 
 /// Which times a snapshot holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// Modification and change times.
+    /// Modification, change and birth times.
     pub changes: bool,
     /// Access times.
     pub access: bool,
@@ -101,6 +110,7 @@ fn children(fs: &dyn Fs, path: &Path, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, S
         true
     })
     .map_err(|error| format!("{path}: listing: {error:?}"))?;
+    resumed(fs, dir, &children).map_err(|what| format!("{path}: {what}"))?;
     for ((name, ino), kind) in children.iter().zip(kinds) {
         let attr = fs.getattr(*ino).map_err(|e| format!("{path}: child {name:?}: {e:?}"))?;
         if attr.mode & mode::TYPE != kind {
@@ -115,6 +125,25 @@ fn children(fs: &dyn Fs, path: &Path, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, S
         }
     }
     Ok(children)
+}
+
+/// A listing that stops in the middle and goes on from its cookie gives the same names.
+fn resumed(fs: &dyn Fs, dir: Ino, all: &[(Vec<u8>, Ino)]) -> Result<(), String> {
+    let (mut cookie, mut seen) = (0, 0);
+    let half = all.len().div_ceil(2);
+    let first_half = fs.readdir(dir, 0, &mut |entry| {
+        (cookie, seen) = (entry.cookie, seen + 1);
+        seen < half
+    });
+    first_half.map_err(|error| format!("half a listing: {error:?}"))?;
+    let mut found = Vec::new();
+    let second_half = fs.readdir(dir, cookie, &mut |entry| {
+        found.push((entry.name.to_vec(), entry.ino));
+        true
+    });
+    second_half.map_err(|error| format!("the other half of a listing: {error:?}"))?;
+    let right = found == all[half..];
+    right.then_some(()).ok_or("a listing that goes on from its middle gives other names".into())
 }
 
 fn look(
@@ -134,6 +163,7 @@ fn look(
             times.access.then_some(attr.atime_ns),
             (times.changes && !loose.mtime).then_some(attr.mtime_ns),
             (times.changes && !loose.ctime).then_some(attr.ctime_ns),
+            times.changes.then_some(attr.btime_ns),
         ],
         pages: BTreeMap::new(),
         target: Vec::new(),
@@ -231,7 +261,7 @@ fn differences(path: &Path, want: &Seen, have: &Seen) -> Vec<String> {
     if want.attr != have.attr {
         differ("attributes", format!("{:?}", want.attr), format!("{:?}", have.attr));
     }
-    for (name, index) in [("atime", 0), ("mtime", 1), ("ctime", 2)] {
+    for (name, index) in [("atime", 0), ("mtime", 1), ("ctime", 2), ("btime", 3)] {
         if let (Some(want), Some(have)) = (want.times[index], have.times[index])
             && want != have
         {

@@ -1,10 +1,12 @@
 //! `lode crash`: what was explored, one state, mutants.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
+use lode_crash::case::Case;
 use lode_crash::run::html::figure;
 use lode_crash::run::{MutantReport, Report as Explored};
+use lode_crash::workload::refused;
 use serde::Serialize;
 
 use crate::output::Report;
@@ -26,10 +28,21 @@ pub(crate) struct RunReport {
     left_out: String,
     /// The file with the sequence.
     script: Option<String>,
+    /// Operations of the sequence that fail, as they must, each with why.
+    refused: Vec<RefusedReport>,
     /// Mutants that were tried: a run has none.
     mutants: usize,
     /// Of those, the ones that were noticed.
     mutants_killed: usize,
+}
+
+/// An operation that fails.
+#[derive(Serialize)]
+pub(crate) struct RefusedReport {
+    /// Its line.
+    operation: String,
+    /// Why.
+    why: String,
 }
 
 impl RunReport {
@@ -39,11 +52,15 @@ impl RunReport {
         profiles: Vec<String>,
         seed: u64,
         left_out: &str,
-        script: &Option<PathBuf>,
+        script: Option<(&Path, &Case)>,
     ) -> Self {
         let left_out = left_out.to_owned();
-        let script = script.as_ref().map(|path| path.display().to_string());
-        Self { explored, profiles, seed, left_out, script, mutants: 0, mutants_killed: 0 }
+        let refused = script.map(|(_, case)| refused(case)).unwrap_or_default().into_iter();
+        let refused =
+            refused.map(|(operation, why)| RefusedReport { operation, why: why.to_string() });
+        let refused = refused.collect();
+        let script = script.map(|(path, _)| path.display().to_string());
+        Self { explored, profiles, seed, left_out, script, refused, mutants: 0, mutants_killed: 0 }
     }
 
     fn failures(&self) -> String {
@@ -68,16 +85,27 @@ impl RunReport {
     fn summary(&self) -> String {
         let Explored { cases, cases_left_out, seconds, judged_per_second, .. } = self.explored;
         let mut text = format!(
-            "{} cases under {} in {seconds:.1} s: {} states judged ({} a second), {} pruned apart\n",
+            "{} cases under {} in {seconds:.1} s: {} states judged ({} a second), {} of them \
+             different images; {} pruned apart\n",
             figure((cases - cases_left_out) as f64),
             self.profiles.join(", "),
             figure(self.explored.judged as f64),
             figure(judged_per_second),
+            figure(self.explored.distinct as f64),
             figure(self.explored.pruned),
         );
         if cases_left_out > 0 {
             let cases = figure(cases_left_out as f64);
             text.push_str(&format!("Not begun, or cut short by failures: {cases} cases\n"));
+        }
+        if self.explored.no_space > 0 {
+            let times = figure(self.explored.no_space as f64);
+            text.push_str(&format!(
+                "Found no space, and left everything as it was: {times} operations\n"
+            ));
+        }
+        for RefusedReport { operation, why } in &self.refused {
+            text.push_str(&format!("Fails, as it must: {operation}: {why}\n"));
         }
         if !self.left_out.is_empty() {
             text.push_str(&format!("Left out: {}\n", self.left_out));

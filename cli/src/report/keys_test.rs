@@ -169,7 +169,9 @@ fn explored() -> lode_crash::run::Report {
         points: 1,
         states: 2.0,
         judged: 1,
+        distinct: 1,
         pruned: 1.0,
+        no_space: 1,
         exhausted: 1,
         seconds: 0.5,
         judged_per_second: 2.0,
@@ -180,7 +182,14 @@ fn explored() -> lode_crash::run::Report {
 }
 
 fn crash_run() -> RunReport {
-    RunReport::new(explored(), vec!["adr".into()], 1, "pairs", &Some("/s".into()))
+    let case = lode_crash::workload::parse_script("unlink /a").expect("a script");
+    RunReport::new(
+        explored(),
+        vec!["adr".into()],
+        1,
+        "pairs",
+        Some((std::path::Path::new("/s"), &case)),
+    )
 }
 
 fn crash_replay() -> ReplayReport {

@@ -1,6 +1,7 @@
 //! The power fails: at each point of an operation, in every way that the budget allows, and
 //! inside what follows.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -10,14 +11,15 @@ use lode_testkit::rng::Rng;
 use lode_testkit::run::panic_text;
 use lode_testkit::snapshot::Snapshot;
 
+use super::memo::Question;
 use super::path::Stage;
 use super::run::Run;
-use super::{CrashPath, CutReport, Failure, Leg, Limits, Setup, Tally};
+use super::{CrashPath, CutReport, Failure, Leg, Limits, Memo, Setup, Tally};
 use crate::case::Case;
 use crate::judge::{Allowed, Expected, Look};
 use crate::region::{Pages, Point, Profile, Watch};
 use crate::schedule::Schedule;
-use crate::states::{Choice, Explored, Units, explore_point, units_of};
+use crate::states::{Budget, Choice, Explored, Judged, Units, explore_point, units_of};
 
 /// What went wrong, and what is known of the way to it, the last cut first.
 pub(super) struct Wrong {
@@ -38,6 +40,9 @@ pub struct Explorer<'a> {
     pub(super) setup: &'a Setup,
     pub(super) limits: Limits,
     pub(super) tally: Tally,
+    /// Fingerprints of the images that were judged.
+    images: HashSet<u64>,
+    memo: &'a mut Memo,
     /// Logs of the states that are being judged, from the outermost one.
     pub(super) watches: Vec<Watch>,
     /// Only this way is gone: the legs that are left of it.
@@ -59,6 +64,18 @@ pub struct Replay {
     pub reached: bool,
 }
 
+/// Stands for a tree where it matters to nobody which it is.
+const ANY_TREE: u64 = 0;
+
+/// Since when it is known that a state is right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Known {
+    /// The same image was judged before.
+    Before,
+    /// It was judged now.
+    Now,
+}
+
 /// A point of an operation, and where it is.
 pub(super) struct Cut<'c> {
     pub(super) stage: Stage,
@@ -68,12 +85,19 @@ pub(super) struct Cut<'c> {
     pub(super) place: String,
 }
 
-/// Explores a case.
-pub fn explore(case: &Case, setup: &Setup, limits: &Limits) -> Result<Tally, Box<Failure>> {
+/// Explores a case. `memo` knows what was judged of it under other profiles.
+pub fn explore(
+    case: &Case,
+    setup: &Setup,
+    limits: &Limits,
+    memo: &mut Memo,
+) -> Result<Tally, Box<Failure>> {
     let mut explorer = Explorer {
         setup,
         limits: *limits,
         tally: Tally::default(),
+        images: HashSet::new(),
+        memo,
         watches: Vec::new(),
         only: None,
         schedule: None,
@@ -82,17 +106,20 @@ pub fn explore(case: &Case, setup: &Setup, limits: &Limits) -> Result<Tally, Box
     let began = Instant::now();
     explorer.case(case).map_err(|wrong| wrong.failure(case))?;
     explorer.tally.time = began.elapsed();
+    explorer.tally.images = explorer.images;
     Ok(explorer.tally)
 }
 
 /// Goes the one way that a replay id names.
 pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
     let limits = Limits { inside_every: 1, then_every: 1, ..Limits::FULL };
-    let (tally, watches) = (Tally::default(), Vec::new());
+    let (tally, watches, memo) = (Tally::default(), Vec::new(), &mut Memo::default());
     let mut explorer = Explorer {
         setup,
         limits,
         tally,
+        images: HashSet::new(),
+        memo,
         watches,
         only: Some(&path.legs),
         schedule: path.schedule.as_ref(),
@@ -209,26 +236,29 @@ impl Explorer<'_> {
         allowed: &[Allowed<'_>],
         next: &[Op],
     ) -> Result<(), Wrong> {
-        let profile = self.setup.rules.profile;
-        let units = units_of(cut.point, profile);
-        let limits = self.limits;
-        let budget = if cut.stage == Stage::After { limits.then } else { limits.points };
+        let points = self.limits.points_of(self.setup.geometry.bytes);
+        let budget = if cut.stage == Stage::After { self.limits.then } else { points };
+        let units = self.units(cut.point, budget);
         let mut judge = |explorer: &mut Self, choice: &Choice| {
             let image = units.image(&cut.point.durable, &choice.0);
-            let found = explorer.state(&image, allowed)?;
+            let (which, known) = explorer.state(&image, allowed)?;
             let [inside, then, skips] = explorer.chance(cut, &units, choice);
             if inside {
                 explorer.inside(&image, allowed)?;
             }
-            match found {
-                Some(which) if then => {
-                    let next = &next[usize::from(skips).min(next.len())..];
-                    explorer.then(&image, allowed[which].expected, next)
-                }
-                _ => Ok(()),
+            if let (Some(which), true) = (which, then) {
+                let next = &next[usize::from(skips).min(next.len())..];
+                explorer.then(&image, allowed[which].expected, next)?;
             }
+            Ok(known)
         };
         self.states(cut, &units, budget, &mut judge)
+    }
+
+    /// The units of a point. (A replay knows all ways to tear them.)
+    pub(super) fn units(&self, point: &Point, budget: Budget) -> Units {
+        let all_tears = self.only.is_some() || budget.all_tears();
+        units_of(point, self.setup.rules.profile, all_tears)
     }
 
     /// Tries the states of a point, or the one that is to be replayed.
@@ -236,8 +266,8 @@ impl Explorer<'_> {
         &mut self,
         cut: &Cut<'_>,
         units: &Units,
-        budget: crate::states::Budget,
-        judge: &mut dyn FnMut(&mut Self, &Choice) -> Result<(), Wrong>,
+        budget: Budget,
+        judge: &mut dyn FnMut(&mut Self, &Choice) -> Result<Known, Wrong>,
     ) -> Result<(), Wrong> {
         let profile = self.setup.rules.profile;
         let mut judged = |explorer: &mut Self, choice: &Choice| {
@@ -245,8 +275,8 @@ impl Explorer<'_> {
             let result = catch_unwind(AssertUnwindSafe(|| judge(explorer, choice)));
             let result =
                 result.unwrap_or_else(|payload| Err(Wrong::from(panic_text(payload.as_ref()))));
-            let log = explorer.watches.pop().map(|watch| watch.log().to_vec());
-            (result, log.unwrap_or_default())
+            let lines = explorer.watches.pop().map(|watch| watch.log()).unwrap_or_default();
+            Judged { known: matches!(result, Ok(Known::Before)), result: result.map(|_| ()), lines }
         };
         let outcome = if let Some(only) = self.only {
             let Some((leg, rest)) = only.split_first() else { return Ok(()) };
@@ -256,7 +286,7 @@ impl Explorer<'_> {
             let Some(choice) = units.fit(&leg.choice) else { return Ok(()) };
             self.cuts.push(CutReport::new(cut.place.clone(), cut.point, units, &choice));
             self.only = Some(rest);
-            let (result, _) = judged(self, &choice);
+            let Judged { result, .. } = judged(self, &choice);
             self.only = Some(only);
             (Explored { judged: 1, ..Explored::default() }, result.map_err(|w| (choice, w)))
         } else {
@@ -302,28 +332,61 @@ impl Explorer<'_> {
 
     /// Scatters what was looked at of a state.
     fn hash(&self, cut: &Cut<'_>, units: &Units, choice: &Choice) -> u64 {
-        let log = self.watches.last().map_or(&[][..], |watch| watch.log());
-        let units = log.iter().filter_map(|line| units.unit_of(*line));
+        let log = self.watches.last().map(Watch::log).unwrap_or_default();
+        let units = log.into_iter().filter_map(|line| units.unit_of(line));
         let looked_at: Vec<(usize, u16)> = units.map(|unit| (unit, choice.0[unit])).collect();
         hash_of(cut, &looked_at)
     }
 
-    /// Judges one state; says which of those allowed it is.
+    /// Judges one state; says which of those allowed it is, and whether that was known.
     pub(super) fn state(
         &mut self,
         image: &Pages,
         allowed: &[Allowed<'_>],
-    ) -> Result<Option<usize>, Wrong> {
+    ) -> Result<(Option<usize>, Known), Wrong> {
+        let question = Question::of(image, allowed, self.setup.relaxed());
+        let trees = allowed.iter().map(|allowed| allowed.expected.hash);
+        if let Some(which) = self.recall(&question, trees) {
+            return Ok((Some(which), Known::Before));
+        }
+        self.watches.push(Watch::all(image.bytes()));
         let mut look =
             Look { setup: self.setup, allowed, watches: std::mem::take(&mut self.watches) };
         let found = look.recover(image)?;
         look.use_up(&found.pool)?;
         self.watches = look.watches;
-        Ok(found.which)
+        let tree = found.which.map(|which| allowed[which].expected.hash);
+        self.remember(question, tree);
+        Ok((found.which, Known::Now))
+    }
+
+    /// Which of these trees an image showed that was judged before.
+    fn recall(
+        &mut self,
+        question: &Question,
+        trees: impl IntoIterator<Item = u64>,
+    ) -> Option<usize> {
+        self.images.insert(question.image());
+        // A replay is to show what it does.
+        let known = self.only.is_none().then_some(&*self.memo);
+        known.and_then(|memo| memo.recall(question, trees, &mut self.watches))
+    }
+
+    /// Notes which tree an image showed, if it is one of those allowed, with what the last watch saw.
+    fn remember(&mut self, question: Question, tree: Option<u64>) {
+        if let (Some(watch), Some(tree)) = (self.watches.pop(), tree) {
+            self.memo.note(question, tree, &watch);
+        }
     }
 
     /// The recovery of a state is cut off at each of its points.
     fn inside(&mut self, image: &Pages, allowed: &[Allowed<'_>]) -> Result<(), Wrong> {
+        let question = Question::of(image, allowed, self.setup.relaxed());
+        let question = question.inside(self.setup.rules.profile);
+        if self.recall(&question, [ANY_TREE]).is_some() {
+            return Ok(());
+        }
+        self.watches.push(Watch::all(image.bytes()));
         let mut look =
             Look { setup: self.setup, allowed, watches: std::mem::take(&mut self.watches) };
         let (medium, tree) = look.recover_recorded(image)?;
@@ -331,21 +394,30 @@ impl Explorer<'_> {
         self.tally.sites.extend(medium.sites().into_keys());
         let mut points = medium.take_points();
         points.push(medium.point());
-        self.recovery(&points, &tree)
+        self.recovery(&points, &tree)?;
+        self.remember(question, Some(ANY_TREE));
+        Ok(())
     }
 
     fn recovery(&mut self, points: &[Point], tree: &Snapshot) -> Result<(), Wrong> {
+        let hash = crate::judge::hash_of(tree);
         for (number, point) in points.iter().enumerate() {
-            let units = units_of(point, self.setup.rules.profile);
+            let units = self.units(point, self.limits.inside);
             let place = format!("the recovery (point {} of {})", number + 1, points.len());
             let cut = Cut { stage: Stage::Recovery, step: 0, number, point, place };
             let mut judge = |explorer: &mut Self, choice: &Choice| {
                 let image = units.image(&point.durable, &choice.0);
+                let question = Question::again(&image, tree, hash);
+                if explorer.recall(&question, [hash]).is_some() {
+                    return Ok(Known::Before);
+                }
+                explorer.watches.push(Watch::all(image.bytes()));
                 let watches = std::mem::take(&mut explorer.watches);
                 let mut look = Look { setup: explorer.setup, allowed: &[], watches };
                 look.again(&image, tree)?;
                 explorer.watches = look.watches;
-                Ok(())
+                explorer.remember(question, Some(hash));
+                Ok(Known::Now)
             };
             self.states(&cut, &units, self.limits.inside, &mut judge)?;
         }

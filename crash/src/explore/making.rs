@@ -6,12 +6,12 @@ use lode_model::Model;
 use lode_testkit::op::{Fill, Op, Path, Target};
 
 use super::Explorer;
-use super::cuts::{Cut, Wrong};
+use super::cuts::{Cut, Known, Wrong};
 use super::path::Stage;
 use super::run::Run;
 use crate::judge::{Allowed, Expected};
 use crate::region::{Pages, Profile, Simulated};
-use crate::states::{Choice, units_of};
+use crate::states::Choice;
 
 impl Explorer<'_> {
     /// Explores a case without operations: making its pool.
@@ -58,14 +58,14 @@ impl Explorer<'_> {
         let allowed =
             [Allowed { name: "old", expected: old }, Allowed { name: "new", expected: new }];
         let allowed = &allowed[usize::from(made)..];
-        let units = units_of(cut.point, self.setup.rules.profile);
-        let budget = self.limits.points;
+        let budget = self.limits.points_of(self.setup.geometry.bytes);
+        let units = self.units(cut.point, budget);
         let mut judge = |explorer: &mut Self, choice: &Choice| {
             let image = units.image(&cut.point.durable, &choice.0);
             if !made && explorer.is_no_pool(&image) {
-                return Ok(());
+                return Ok(Known::Now);
             }
-            explorer.state(&image, allowed).map(|_| ())
+            explorer.state(&image, allowed).map(|(_, known)| known)
         };
         self.states(cut, &units, budget, &mut judge)
     }

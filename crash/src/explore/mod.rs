@@ -4,6 +4,7 @@
 mod cuts;
 mod failure;
 mod making;
+mod memo;
 mod path;
 mod run;
 mod setup;
@@ -14,7 +15,9 @@ mod walked;
 
 pub use cuts::{Explorer, Replay, explore, replay};
 pub use failure::{CutReport, Failure, StoreReport};
+pub use memo::Memo;
 pub use path::{CrashPath, Leg};
+pub(crate) use setup::LARGE;
 pub use setup::{Limits, Setup, SimulatedPool};
 pub use shrink::shrink;
 pub use tally::Tally;

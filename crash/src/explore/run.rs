@@ -11,7 +11,7 @@ use lode_testkit::run::{panic_text, same, time_of};
 use lode_testkit::snapshot::snapshot;
 
 use super::{Setup, SimulatedPool};
-use crate::judge::Expected;
+use crate::judge::{Expected, sound};
 use crate::region::{Pages, Profile, Simulated, Watch};
 use crate::schedule::SchedHost;
 use crate::states::units_of;
@@ -93,7 +93,7 @@ impl<'s> Run<'s> {
         let model = model.clone();
         let tree = snapshot(&model, setup.times(), None)?;
         model.release_all();
-        Ok(Expected { tree, model })
+        Ok(Expected::new(tree, model))
     }
 
     /// Does an operation on the pool and on the model.
@@ -115,7 +115,8 @@ impl<'s> Run<'s> {
         }
         if found == Err(Error::NoSpace) || short_pages && found == Err(Error::NameTooLong) {
             self.no_space += 1;
-            return Ok(());
+            // Nothing of it may be left, such as a page that nobody has.
+            return sound(&self.pool, &format!("{op}: found no space; check"));
         }
         let wanted = execute(&self.model, &mut self.model_handles, op);
         if same(&wanted, &found) {
@@ -161,7 +162,7 @@ impl<'s> Run<'s> {
             old.settle();
         }
         let point = old.point();
-        let units = units_of(&point, self.setup.rules.profile);
+        let units = units_of(&point, self.setup.rules.profile, false);
         let mut pick = |unit: &crate::states::Unit| self.rng.below(unit.whole as u64) as u16;
         let choice: Vec<u16> = units.units.iter().map(&mut pick).collect();
         old.crash(units.image(&point.durable, &choice));

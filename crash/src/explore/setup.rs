@@ -30,6 +30,8 @@ pub struct Setup {
 pub struct Limits {
     /// States of each point.
     pub points: Budget,
+    /// The same of pools above [`LARGE`], each state of which takes long.
+    pub large: Budget,
     /// States of each point inside a recovery.
     pub inside: Budget,
     /// The recovery of one state in so many is itself cut off; 0 for none.
@@ -42,19 +44,31 @@ pub struct Limits {
     pub schedules: u64,
 }
 
+/// Bytes of a pool above which each state takes long.
+pub(crate) const LARGE: u64 = 1 << 20;
+
 impl Limits {
+    /// States of each point of a pool of so many bytes.
+    pub fn points_of(&self, bytes: u64) -> Budget {
+        if bytes > LARGE { self.large } else { self.points }
+    }
+
     /// For runs of under a minute.
     pub const QUICK: Limits = Limits {
         points: Budget { whole: 40, torn: 10 },
+        large: Budget { whole: 40, torn: 10 },
         inside: Budget { whole: 10, torn: 3 },
         inside_every: 8,
         then: Budget { whole: 5, torn: 1 },
         then_every: 24,
         schedules: 60,
     };
+    /// For single operations: hardly a point is too large for it.
+    pub const ALONE: Limits = Limits { points: Budget { whole: 120, torn: 32 }, ..Limits::QUICK };
     /// For mutants that a quick look has missed.
     pub const DEEP: Limits = Limits {
         points: Budget { whole: 240, torn: 160 },
+        large: Budget { whole: 40, torn: 10 },
         inside: Budget { whole: 10, torn: 4 },
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },
@@ -64,6 +78,7 @@ impl Limits {
     /// For runs of everything there is.
     pub const FULL: Limits = Limits {
         points: Budget { whole: 96, torn: 24 },
+        large: Budget { whole: 96, torn: 24 },
         inside: Budget { whole: 16, torn: 5 },
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },

@@ -1,6 +1,6 @@
 //! How much was looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub struct Tally {
     pub time: Duration,
     /// Operations that found no space.
     pub no_space: u64,
+    /// Fingerprints of the judged images.
+    pub images: HashSet<u64>,
     /// The places in the code that fenced and wrote back, in operations and recoveries.
     pub sites: BTreeSet<LeftOut>,
 }
@@ -51,6 +53,7 @@ impl Tally {
         }
         self.time += other.time;
         self.no_space += other.no_space;
+        self.images.extend(&other.images);
         self.sites.extend(other.sites.iter().copied());
     }
 

@@ -151,9 +151,7 @@ impl Explorer<'_> {
         let explained = self.explained(orders, &results, &pool)?;
         drop(pool);
         for (number, point) in points.iter().enumerate() {
-            if self.schedule.is_some()
-                || context.seen.insert(hash_of(&start.image, point, &explained))
-            {
+            if self.schedule.is_some() || context.seen.insert(hash_of(point, &explained)) {
                 let last = number + 1 == points.len();
                 self.cut_threads((number, points.len()), point, last, orders, &explained, start)?;
             }
@@ -266,7 +264,7 @@ impl Explorer<'_> {
             return Ok(known);
         }
         model.release_all();
-        states.push(Expected { tree, model });
+        states.push(Expected::new(tree, model));
         Ok(states.len() - 1)
     }
 }
@@ -313,12 +311,12 @@ fn turns_of(left: [usize; 2]) -> Vec<Vec<usize>> {
 
 /// Scatters a point and what may be found there: equal points of two schedules in which the same
 /// was returned are explored once.
-fn hash_of(start: &Pages, point: &Point, explained: &[usize]) -> u64 {
+fn hash_of(point: &Point, explained: &[usize]) -> u64 {
     let mut hasher = DefaultHasher::new();
     explained.hash(&mut hasher);
     point.progress.hash(&mut hasher);
     point.fence.hash(&mut hasher);
-    point.durable.hash_changes(start, &mut hasher);
+    point.durable.fingerprint().hash(&mut hasher);
     for store in &point.pending {
         (store.line, store.mask, store.bytes).hash(&mut hasher);
     }

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use lode_engine::{Attr, DirEntry, Fallocate, Ino, NewInode, RenameMode, Result, SetAttr};
+use lode_engine::{Attr, Ino, Result};
 use lode_model::Loose;
+use lode_testkit::forward_calls;
 use lode_testkit::fs::Fs;
 use lode_testkit::op::{Op, Path, Target};
 
@@ -76,78 +77,9 @@ impl Fs for Walked<'_> {
             None => self.fs.lookup(dir, name),
         }
     }
-    fn root(&self) -> Ino {
-        self.fs.root()
-    }
-    fn getattr(&self, ino: Ino) -> Result<Attr> {
-        self.fs.getattr(ino)
-    }
-    fn setattr(&self, ino: Ino, changes: &SetAttr) -> Result<Attr> {
-        self.fs.setattr(ino, changes)
-    }
-    fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr> {
-        self.fs.create(dir, name, new)
-    }
-    fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], uid: u32, gid: u32) -> Result<Attr> {
-        self.fs.symlink(dir, name, target, uid, gid)
-    }
-    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.fs.readlink(ino)
-    }
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
-        self.fs.link(ino, dir, name)
-    }
-    fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.fs.unlink(dir, name)
-    }
-    fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.fs.rmdir(dir, name)
-    }
-    fn rename(
-        &self,
-        dir: Ino,
-        name: &[u8],
-        to: Ino,
-        to_name: &[u8],
-        how: RenameMode,
-    ) -> Result<()> {
-        self.fs.rename(dir, name, to, to_name, how)
-    }
-    fn acquire(&self, ino: Ino) -> Result<()> {
-        self.fs.acquire(ino)
-    }
-    fn release(&self, ino: Ino) {
-        self.fs.release(ino);
-    }
-    fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.fs.read(ino, offset, into)
-    }
-    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.fs.write(ino, offset, data)
-    }
-    fn append(&self, ino: Ino, data: &[u8]) -> Result<u64> {
-        self.fs.append(ino, data)
-    }
-    fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        self.fs.fallocate(ino, how, offset, len)
-    }
-    fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
-        self.fs.seek(ino, offset, data)
-    }
-    fn readdir(
-        &self,
-        dir: Ino,
-        from: u64,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
-        self.fs.readdir(dir, from, each)
-    }
-    fn parent(&self, dir: Ino) -> Result<Ino> {
-        self.fs.parent(dir)
-    }
-    fn fsync(&self, ino: Ino) -> Result<()> {
-        self.fs.fsync(ino)
-    }
+
+    forward_calls!(self => self.fs);
+
     fn maintain(&self) -> Result<()> {
         self.fs.maintain()
     }

@@ -5,6 +5,7 @@
 //! changes nothing, and if the pool can then be used, emptied, closed and opened.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lode_engine::{OpenOptions, Pool, mode};
 use lode_model::Model;
@@ -25,8 +26,25 @@ const LATE_NS: i64 = 1 << 60;
 pub struct Expected {
     /// What can be seen of it.
     pub tree: Snapshot,
+    /// Of the tree; equal trees have equal hashes.
+    pub hash: u64,
     /// The model itself; nothing is open in it.
     pub model: Model,
+}
+
+impl Expected {
+    /// A model and its tree.
+    pub fn new(tree: Snapshot, model: Model) -> Self {
+        let hash = hash_of(&tree);
+        Self { tree, hash, model }
+    }
+}
+
+/// A tree's hash.
+pub(crate) fn hash_of(tree: &Snapshot) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tree.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What may be found, and its name in reports.
@@ -118,11 +136,12 @@ impl Look<'_> {
         Ok(tree)
     }
 
-    /// Recovering what was recovered shows the same tree.
+    /// Recovering what was recovered shows the same tree, and is sound.
     fn unchanged(&mut self, medium: &Simulated, tree: &Snapshot) -> Result<(), String> {
-        let again = Simulated::plain(medium.seen());
+        let again = medium.fork();
         let pool = self.open(&again, "second open")?;
         let found = snapshot(&pool, self.setup.times(), Some(tree))?;
+        sound(&pool, "check after a second open")?;
         self.watches = again.take_watches();
         match difference(tree, &found) {
             None => Ok(()),
@@ -192,7 +211,7 @@ impl Look<'_> {
 }
 
 /// The full check finds nothing.
-pub(super) fn sound(pool: &SimulatedPool, what: &str) -> Result<(), String> {
+pub(crate) fn sound(pool: &SimulatedPool, what: &str) -> Result<(), String> {
     let report =
         pool.check(&mut |_, _| ()).map_err(|error| format!("{what}: {error} ({error:?})"))?;
     match report.damage.first() {

@@ -4,3 +4,4 @@ mod inspect;
 mod usage;
 
 pub use inspect::{Allowed, Expected, Found, Look};
+pub(crate) use inspect::{hash_of, sound};

@@ -25,7 +25,7 @@ impl Look<'_> {
         let emptied = empty(pool, pool.root())?;
         pool.close().map_err(|error| format!("close after use: {error} ({error:?})"))?;
         self.watches = medium.take_watches();
-        self.open_closed(&Simulated::plain(medium.seen()), emptied)
+        self.open_closed(&medium.fork(), emptied)
     }
 
     fn open_closed(&mut self, medium: &Simulated, emptied: bool) -> Result<(), String> {
@@ -60,14 +60,21 @@ fn make(pool: &SimulatedPool, dir: Ino, number: u8) -> Result<(), String> {
         Err(Error::NoSpace) if full => return Ok(()),
         made => made.map_err(|error| format!("use: create: {error} ({error:?})"))?,
     };
-    for (offset, len) in [(u64::from(number) * 100, 5000), (300, 200), (300, 100)] {
-        match pool.write(made.ino, offset, &vec![number.wrapping_add(1); len]) {
-            Ok(()) => {}
+    let (place, fill) = (usize::from(number % 16), number % 200);
+    let mut wanted = vec![0; 16 * 100 + 5000];
+    for (fill, offset, len) in
+        [(fill + 1, place * 100, 5000), (fill + 2, 300, 200), (fill + 3, 300, 100)]
+    {
+        match pool.write(made.ino, offset as u64, &vec![fill; len]) {
+            Ok(()) => wanted[offset..offset + len].fill(fill),
             Err(Error::NoSpace) if pool.statfs().pages_available < USE_PAGES => {}
             Err(error) => return Err(format!("use: write: {error} ({error:?})")),
         }
     }
-    Ok(())
+    let mut found = vec![0; wanted.len()];
+    let got = pool.read(made.ino, 0, &mut found);
+    got.map_err(|error| format!("use: read: {error} ({error:?})"))?;
+    if found == wanted { Ok(()) } else { Err("use: what was written is not what is read".into()) }
 }
 
 fn entries(pool: &SimulatedPool, dir: Ino) -> Result<Entries, String> {

@@ -1,16 +1,38 @@
 //! The bytes of a region, copied only where they change.
 
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lode_pmem::LINE_BYTES;
+use lode_testkit::rng::mix;
 
 const PAGE: usize = 4096;
 
 /// A region's bytes. A clone shares every page until one of the two changes it.
 #[derive(Clone, Debug)]
 pub struct Pages {
-    pages: Vec<Option<Arc<[u8; PAGE]>>>,
+    pages: Vec<Option<Arc<Page>>>,
+}
+
+/// A page, and its hash once somebody has asked for it.
+#[derive(Clone, Debug)]
+struct Page {
+    bytes: [u8; PAGE],
+    hash: OnceLock<u64>,
+}
+
+impl Page {
+    fn zeros() -> Self {
+        Self { bytes: [0; PAGE], hash: OnceLock::new() }
+    }
+
+    /// 0 for a page of zeros.
+    fn hash(&self) -> u64 {
+        /// An odd number without a pattern: multiplying by it loses nothing.
+        const SCATTER: u64 = 0x9E6C_63D0_876A_68DF;
+        let words = self.bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let fold = |hash: u64, word: u64| (hash.rotate_left(25) ^ word).wrapping_mul(SCATTER);
+        *self.hash.get_or_init(|| words.fold(0, fold))
+    }
 }
 
 impl Pages {
@@ -33,7 +55,7 @@ impl Pages {
             let len = (PAGE - from).min(rest.len());
             let (piece, tail) = rest.split_at_mut(len);
             match &self.pages[(at / PAGE as u64) as usize] {
-                Some(page) => piece.copy_from_slice(&page[from..from + len]),
+                Some(page) => piece.copy_from_slice(&page.bytes[from..from + len]),
                 None => piece.fill(0),
             }
             at += len as u64;
@@ -44,9 +66,10 @@ impl Pages {
     /// Changes the bytes of the line at `line` that `mask` names, one bit a byte.
     pub fn store(&mut self, line: u64, mask: u64, bytes: &[u8; LINE_BYTES]) {
         let page = &mut self.pages[(line / PAGE as u64) as usize];
-        let page = Arc::make_mut(page.get_or_insert_with(|| Arc::new([0; PAGE])));
+        let page = Arc::make_mut(page.get_or_insert_with(|| Arc::new(Page::zeros())));
+        page.hash.take();
         let from = (line % PAGE as u64) as usize;
-        let target = &mut page[from..from + LINE_BYTES];
+        let target = &mut page.bytes[from..from + LINE_BYTES];
         if mask == u64::MAX {
             target.copy_from_slice(bytes);
             return;
@@ -58,17 +81,13 @@ impl Pages {
         }
     }
 
-    /// Hashes the pages that are not those of `start`.
-    pub fn hash_changes(&self, start: &Pages, hasher: &mut impl Hasher) {
-        for (number, (one, two)) in self.pages.iter().zip(&start.pages).enumerate() {
-            let same = match (one, two) {
-                (Some(one), Some(two)) => Arc::ptr_eq(one, two),
-                (one, two) => one.is_none() && two.is_none(),
-            };
-            if !same {
-                (number, one).hash(hasher);
-            }
-        }
+    /// A hash of all bytes. Pages that were not changed since the last one are not looked at.
+    pub fn fingerprint(&self) -> u64 {
+        let pages = self.pages.iter().enumerate();
+        let hashes = pages.filter_map(|(number, page)| Some((number, page.as_ref()?.hash())));
+        hashes
+            .filter(|(_, hash)| *hash != 0)
+            .fold(0, |all, (number, hash)| all.wrapping_add(mix(hash ^ mix(number as u64))))
     }
 
     /// All bytes, one after another.
@@ -81,12 +100,34 @@ impl Pages {
 
 impl PartialEq for Pages {
     fn eq(&self, other: &Self) -> bool {
-        let same = |one: &Option<Arc<[u8; PAGE]>>, two: &Option<Arc<[u8; PAGE]>>| match (one, two) {
-            (Some(one), Some(two)) => Arc::ptr_eq(one, two) || one == two,
+        let same = |one: &Option<Arc<Page>>, two: &Option<Arc<Page>>| match (one, two) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two) || one.bytes == two.bytes,
             (None, None) => true,
-            (Some(page), None) | (None, Some(page)) => page.iter().all(|&byte| byte == 0),
+            (Some(page), None) | (None, Some(page)) => page.bytes.iter().all(|&byte| byte == 0),
         };
         self.pages.len() == other.pages.len()
             && self.pages.iter().zip(&other.pages).all(|(one, two)| same(one, two))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_bytes_have_equal_fingerprints_and_others_have_others() {
+        let line = |byte| [byte; LINE_BYTES];
+        let (mut one, mut two) = (Pages::new(16384), Pages::new(16384));
+        let empty = one.fingerprint();
+        one.store(4096, u64::MAX, &line(1));
+        two.store(8192, u64::MAX, &line(1));
+        assert_ne!(one.fingerprint(), two.fingerprint());
+        one.store(8192, u64::MAX, &line(1));
+        one.store(4096, u64::MAX, &line(0));
+        assert_eq!(one.fingerprint(), two.fingerprint());
+        two.store(8192, 1, &line(2));
+        assert_ne!(one.fingerprint(), two.fingerprint());
+        two.store(8192, u64::MAX, &line(0));
+        assert_eq!(two.fingerprint(), empty);
     }
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lode_pmem::{LINE_BYTES, Line, MediaError, Medium};
 use parking_lot::Mutex;
 
+use super::watch::Own;
 use super::{LeftOut, Pages, Pending, Point, Profile, Site, Watch, Way};
 
 const LINE: u64 = LINE_BYTES as u64;
@@ -55,6 +56,8 @@ struct State {
     points: Vec<Point>,
     progress: [usize; 2],
     watches: Vec<Watch>,
+    /// What was stored since the region had its first content.
+    own: Own,
     /// How often each place fenced or wrote back.
     sites: BTreeMap<LeftOut, u64>,
 }
@@ -86,6 +89,7 @@ impl Simulated {
     }
 
     fn with(pages: Pages, rules: Rules, tracked: bool) -> Self {
+        let bytes = pages.bytes();
         let state = State {
             seen: pages.clone(),
             durable: pages,
@@ -97,9 +101,18 @@ impl Simulated {
             points: Vec::new(),
             progress: [0; 2],
             watches: Vec::new(),
+            own: Own::none(if tracked { 0 } else { bytes }),
             sites: BTreeMap::new(),
         };
-        Self { bytes: state.seen.bytes(), rules, state: Arc::new(Mutex::new(state)) }
+        Self { bytes, rules, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A region of its own that holds what this one does, all of it durable.
+    pub fn fork(&self) -> Self {
+        let fork = Self::plain(self.seen());
+        let own = self.state.lock().own.clone();
+        fork.state.lock().own = own;
+        fork
     }
 
     /// Begins or ends to note a [`Point`] at each fence.
@@ -177,7 +190,7 @@ impl Simulated {
         if !state.tracked {
             // (In a tracked region a later cut may bring the old content back.)
             if mask == u64::MAX {
-                state.watches.iter_mut().for_each(|watch| watch.overwritten(line));
+                state.own.stored(line);
             }
             return;
         }
@@ -253,7 +266,8 @@ impl Medium for Simulated {
         state.loads += 1;
         assert!(state.loads < LOADS_MAX, "{LOADS_MAX} loads: this does not end");
         state.seen.load(at, into);
-        state.watches.iter_mut().for_each(|watch| watch.loaded(at, into.len() as u64));
+        let State { watches, own, .. } = &mut *state;
+        watches.iter_mut().for_each(|watch| watch.loaded(at, into.len() as u64, own));
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Many jobs on all processors.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Job;
-use crate::explore::{Failure, Limits, Tally};
+use crate::explore::{Failure, Limits, Memo, Tally};
 
 /// Failures after which no new job is begun.
 const FAILURES_MAX: usize = 8;
@@ -51,33 +52,44 @@ impl Outcome {
     pub fn left_out(&self) -> usize {
         self.tallies.iter().filter(|tally| tally.is_none()).count() - self.failures.len()
     }
+
+    fn note(&mut self, number: usize, result: Result<Tally, Box<Failure>>) {
+        match result {
+            Ok(mut tally) => {
+                self.tally.add(&tally);
+                tally.images = HashSet::new();
+                self.tallies[number] = Some(tally);
+            }
+            Err(failure) => self.failures.push((number, failure)),
+        }
+    }
 }
 
-/// Runs jobs. Failures are as they were found; the caller may shrink them.
+/// Runs jobs; those of one case, where they follow each other, know what the others have judged. Failures are as they were found; the caller may shrink them.
 pub fn run_batch(jobs: &[Job], batch: &Batch, progress: &dyn Progress) -> Outcome {
     let began = Instant::now();
     let (next, done, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let tallies = vec![None; jobs.len()];
     let all = Mutex::new(Outcome { tallies, ..Outcome::default() });
+    let numbered: Vec<(usize, &Job)> = jobs.iter().enumerate().collect();
+    let groups: Vec<&[(usize, &Job)]> =
+        numbered.chunk_by(|one, two| one.1.same_case(two.1)).collect();
+    let is_late = || batch.time_max.is_some_and(|most| began.elapsed() >= most);
     let work = || {
-        while !stop.load(Relaxed) && batch.time_max.is_none_or(|most| began.elapsed() < most) {
-            let number = next.fetch_add(1, Relaxed);
-            let Some(job) = jobs.get(number) else { return };
-            let result = job.run(&job.setup(), &batch.limits);
-            let mut all = all.lock();
-            match result {
-                Ok(tally) => {
-                    all.tally.add(&tally);
-                    all.tallies[number] = Some(tally);
+        while let Some(group) = groups.get(next.fetch_add(1, Relaxed)) {
+            let mut memo = Memo::default();
+            for (number, job) in *group {
+                if stop.load(Relaxed) || is_late() {
+                    return;
                 }
-                Err(failure) => all.failures.push((number, failure)),
+                let result = job.run(&job.setup(), &batch.limits, &mut memo);
+                let mut all = all.lock();
+                all.note(*number, result);
+                stop.fetch_or(all.failures.len() >= FAILURES_MAX, Relaxed);
+                let judged = all.tally.judged();
+                drop(all);
+                progress.job_done(done.fetch_add(1, Relaxed) + 1, jobs.len(), judged);
             }
-            if all.failures.len() >= FAILURES_MAX {
-                stop.store(true, Relaxed);
-            }
-            let judged = all.tally.judged();
-            drop(all);
-            progress.job_done(done.fetch_add(1, Relaxed) + 1, jobs.len(), judged);
         }
     };
     on_workers(batch.workers, &work);

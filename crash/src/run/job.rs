@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::JobId;
 use crate::case::Case;
-use crate::explore::{CrashPath, Failure, Limits, Replay, Setup, Tally, explore, replay, shrink};
+use crate::explore::{
+    CrashPath, Failure, Limits, Memo, Replay, Setup, Tally, explore, replay, shrink,
+};
 use crate::region::Rules;
 
 /// Cases that are tried to make a failing one shorter.
@@ -20,6 +22,12 @@ pub struct Job {
 }
 
 impl Job {
+    /// Whether another job is of the same case, on the same pool.
+    pub fn same_case(&self, other: &Job) -> bool {
+        let of = |job: &Job| (job.id.set, job.id.number, job.id.seed);
+        of(self) == of(other)
+    }
+
     /// What it runs on.
     pub fn setup(&self) -> Setup {
         let JobId { profile, whole_lines, seed, .. } = self.id;
@@ -27,9 +35,14 @@ impl Job {
         Setup { geometry: self.case.geometry.clone(), rules, left_out: None, seed }
     }
 
-    /// Explores it.
-    pub fn run(&self, setup: &Setup, limits: &Limits) -> Result<Tally, Box<Failure>> {
-        explore(&self.case, setup, limits)
+    /// Explores it. `memo` knows what was judged of the same case under other profiles.
+    pub fn run(
+        &self,
+        setup: &Setup,
+        limits: &Limits,
+        memo: &mut Memo,
+    ) -> Result<Tally, Box<Failure>> {
+        explore(&self.case, setup, limits, memo)
     }
 
     /// Goes one way.
@@ -48,7 +61,7 @@ impl Job {
     ) -> Box<Failure> {
         let began = Instant::now();
         shrink(failure, SHRINK_TRIES, &|case| match began.elapsed() < time_max {
-            true => explore(case, setup, limits).err(),
+            true => explore(case, setup, limits, &mut Memo::default()).err(),
             false => None,
         })
     }

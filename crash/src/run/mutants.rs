@@ -10,11 +10,8 @@ use super::batch::on_workers;
 use super::{Batch, Job, Outcome, Progress, ReplayId};
 use lode_engine::Rule;
 
-use crate::explore::{Failure, Limits};
+use crate::explore::{Failure, LARGE, Limits, Memo};
 use crate::region::LeftOut;
-
-/// Pools up to this size are looked at deeply.
-const DEEP_BYTES_MAX: u64 = 1 << 20;
 
 /// What is left out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -115,7 +112,7 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
                 Mutant::Site(site) => setup.rules.left_out = Some(site),
                 Mutant::Rule(rule) => setup.left_out = Some(rule),
             }
-            if let Err(failure) = job.run(&setup, limits) {
+            if let Err(failure) = job.run(&setup, limits, &mut Memo::default()) {
                 let mut noticed = noticed.lock();
                 if noticed.as_ref().is_none_or(|(first, _)| number < *first) {
                     *noticed = Some((number, summary(job, &failure)));
@@ -140,7 +137,7 @@ fn tries<'j>(
     let mut order: Vec<usize> =
         (0..jobs.len()).filter(|job| concerns(mutant, sound, *job)).collect();
     order.sort_by_key(|job| sound.tallies[*job].as_ref().map_or(u64::MAX, |tally| tally.judged()));
-    let is_small = |job: &&Job| job.case.geometry.bytes <= DEEP_BYTES_MAX;
+    let is_small = |job: &&Job| job.case.geometry.bytes <= LARGE;
     let (small, large): (Vec<&Job>, Vec<&Job>) =
         order.iter().map(|job| &jobs[*job]).partition(is_small);
     let with = |jobs: &[&'j Job], limits| jobs.iter().map(|job| (*job, limits)).collect::<Vec<_>>();

@@ -28,8 +28,12 @@ pub struct Report {
     pub states: f64,
     /// States recovered and judged.
     pub judged: u64,
+    /// Different images among the judged ones, byte by byte, all profiles together.
+    pub distinct: usize,
     /// States that the judge could not have told from one that was judged.
     pub pruned: f64,
+    /// Operations that found no space, and must have changed nothing.
+    pub no_space: u64,
     /// Points all of whose states (of whole stores) were judged or pruned.
     pub exhausted: u64,
     /// Seconds.
@@ -158,7 +162,9 @@ impl Report {
             points,
             states: all.states,
             judged: all.judged,
+            distinct: outcome.tally.images.len(),
             pruned: all.pruned,
+            no_space: outcome.tally.no_space,
             exhausted: all.exhausted,
             seconds,
             judged_per_second: all.judged as f64 / seconds.max(1e-9),

@@ -7,6 +7,6 @@ mod tree;
 mod unit;
 
 pub use choice::Choice;
-pub use plan::{Budget, Explored, explore_point};
+pub use plan::{Budget, Explored, Judged, explore_point};
 pub use tree::Tree;
 pub use unit::{Unit, Units, units_of};

@@ -2,7 +2,7 @@
 //!
 //! None, all, each alone, all but one, prefixes in the order of the stores; then every combination
 //! of whole stores that the judge can tell apart, while there is budget; where it ends, pairs and random
-//! ones. Torn stores: each with all others there, with none, and with some.
+//! ones. Torn stores: each with all others there, and with none or some.
 
 use lode_testkit::rng::Rng;
 
@@ -19,6 +19,16 @@ pub struct Budget {
     pub torn: usize,
 }
 
+impl Budget {
+    /// Whether it is enough for all the ways to tear a line, and not only for typical ones.
+    pub fn all_tears(&self) -> bool {
+        self.torn >= ALL_TEARS
+    }
+}
+
+/// Ways to tear a line of eight words: some of them there, and some not.
+const ALL_TEARS: usize = 254;
+
 /// Of one point no more states than this are counted: an unwritten page alone has more than atoms
 /// could hold.
 const COUNTED_MAX: f64 = 1e18;
@@ -31,7 +41,7 @@ pub struct Explored {
     pub states: f64,
     /// States judged.
     pub judged: u64,
-    /// States that look like a judged one.
+    /// States that look like a judged one, or are one.
     pub pruned: f64,
     /// Points all of whose whole states were judged or pruned.
     pub exhausted: u64,
@@ -47,8 +57,16 @@ impl Explored {
     }
 }
 
-/// Judges one state: the failure, if it is wrong, and the lines it looked at, in order.
-pub type Judged<F> = (Result<(), F>, Vec<u64>);
+/// What came of one state.
+#[derive(Clone, Debug)]
+pub struct Judged<F> {
+    /// The failure, if it is wrong.
+    pub result: Result<(), F>,
+    /// The lines that the judge looked at, in order.
+    pub lines: Vec<u64>,
+    /// The same image was judged before, and not again.
+    pub known: bool,
+}
 
 struct Run<'u, F> {
     units: &'u Units,
@@ -91,10 +109,14 @@ impl<F> Run<'_, F> {
             self.explored.pruned += 1.0;
             return Ok(());
         }
-        self.left -= 1;
-        self.explored.judged += 1;
         let choice = Choice(choice);
-        let (result, lines) = (self.judge)(&choice);
+        let Judged { result, lines, known } = (self.judge)(&choice);
+        if known {
+            self.explored.pruned += 1.0;
+        } else {
+            self.left -= 1;
+            self.explored.judged += 1;
+        }
         let mut looked_at: Vec<u16> = Vec::new();
         for line in lines {
             let unit = self.units.unit_of(line).map(|unit| unit as u16);
@@ -241,15 +263,15 @@ impl<F> Run<'_, F> {
         for (number, unit) in self.units.units.iter().enumerate() {
             torn.extend((unit.whole..unit.alternatives.len()).map(|one| (number, one as u16)));
         }
-        for one in sample(torn.len(), budget.div_ceil(2), rng) {
-            let (unit, content) = torn[one];
-            let mut choice = match rng.below(4) {
-                0 => self.uniform(false),
-                1 => self.random(rng),
-                _ => self.uniform(true),
-            };
-            choice[unit] = content;
-            self.try_one(choice)?;
+        // Each with everything else there, and each with nothing or something of it.
+        for others in [true, false] {
+            for one in sample(torn.len(), budget.div_ceil(2), rng) {
+                let (unit, content) = torn[one];
+                let some = !others && rng.once_in(3);
+                let mut choice = if some { self.random(rng) } else { self.uniform(others) };
+                choice[unit] = content;
+                self.try_one(choice)?;
+            }
         }
         Ok(())
     }

@@ -20,6 +20,15 @@ const VERSIONS_MAX: usize = 30;
 /// Units of a point that are torn.
 const TORN_MAX: usize = 256;
 
+/// Words of a line that are there, a bit each: the first ones.
+const TORN_IN_ORDER: [u8; 7] = [0x01, 0x03, 0x07, 0x0F, 0x1F, 0x3F, 0x7F];
+/// All but one, one alone, the first ones, and patterns.
+const TYPICAL_TEARS: [u8; 27] = [
+    0xFE, 0xFD, 0xFB, 0xF7, 0xEF, 0xDF, 0xBF, 0x7F, 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40,
+    0x80, //
+    0x01, 0x03, 0x07, 0x0F, 0x1F, 0x3F, 0x7F, 0x55, 0xAA, 0xF0, 0x3C,
+];
+
 /// One content of a unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Content {
@@ -54,8 +63,9 @@ pub struct Units {
     pub steps: Vec<Option<(u16, u16)>>,
 }
 
-/// The units of a point under a profile.
-pub fn units_of(point: &Point, profile: Profile) -> Units {
+/// The units of a point under a profile, with typical ways to tear each, or with all. (All begin with the
+/// typical ones: a choice of these is the same with both.)
+pub fn units_of(point: &Point, profile: Profile, all_tears: bool) -> Units {
     let bytes_each = if profile == Profile::File { SECTOR } else { LINE };
     let mut by_place: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (index, store) in point.pending.iter().enumerate() {
@@ -79,7 +89,11 @@ pub fn units_of(point: &Point, profile: Profile) -> Units {
             steps[*store] = Some((units.len() as u16, state));
         }
         if profile != Profile::File && units.len() % torn_every == 0 {
-            unit.torn(profile);
+            unit.torn(profile, &TYPICAL_TEARS);
+            if all_tears && profile == Profile::Adr {
+                let all: Vec<u8> = (1..u8::MAX).collect();
+                unit.torn(profile, &all);
+            }
         }
         units.push(unit.unit);
     }
@@ -223,24 +237,17 @@ impl<'p> Building<'p> {
         }
     }
 
-    /// Stores of several words, torn between words: in order, and where it is streamed, with any
-    /// one word missing or alone, and every other one.
-    fn torn(&mut self, profile: Profile) {
+    /// Stores of several words, torn between words: in order, and where it is streamed, in these ways.
+    fn torn(&mut self, profile: Profile, masks: &[u8]) {
         let stores = self.unit.stores.clone();
+        let masks = if profile == Profile::Adr { masks } else { &TORN_IN_ORDER };
         for (place, index) in stores.iter().enumerate() {
             let store = &self.pending[*index];
             let words = (0..8).filter(|word| store.mask >> (8 * word) & 0xFF != 0).count();
             if words < 2 || store.way == Way::Whole {
                 continue;
             }
-            let ordered = (1..8).map(|word| (1u8 << word) - 1);
-            let mut masks: Vec<u8> = ordered.collect();
-            if profile == Profile::Adr {
-                masks.extend((0..8).map(|word| !(1u8 << word)));
-                masks.extend((0..8).map(|word| 1u8 << word));
-                masks.extend([0x55, 0xAA, 0xF0, 0x3C]);
-            }
-            for mask in masks {
+            for &mask in masks {
                 // Under eADR nothing later is there.
                 let others = |other: usize| match profile {
                     Profile::Adr => 0xFF,
@@ -287,7 +294,7 @@ mod tests {
                 medium.stream_word(&mut (), 64 + value * 8, value + 1);
             }
         });
-        let units = units_of(&point, Profile::Adr);
+        let units = units_of(&point, Profile::Adr, false);
         let cached = vec![vec![0, 0, 0], vec![1, 0, 0], vec![1, 2, 0], vec![1, 2, 3]];
         assert_eq!(contents(&units, 0, units.units[0].alternatives.len()), cached);
         assert_eq!(units.units[1].whole, 8);
@@ -300,10 +307,25 @@ mod tests {
             let rules = Rules { whole_lines, ..Rules::default() };
             let medium = Simulated::new(Pages::new(4096), rules);
             medium.store_line(&mut (), 64, &Line([1; 64]));
-            let units = units_of(&medium.point(), Profile::Adr);
+            let units = units_of(&medium.point(), Profile::Adr, false);
             assert_eq!(units.units[0].whole, 2);
             assert_eq!(units.units[0].alternatives.len() > 2, !whole_lines);
         }
+    }
+
+    #[test]
+    fn all_ways_to_tear_a_line_begin_with_the_typical_ones() {
+        let point = point(Profile::Adr, |medium| {
+            medium.store_line(&mut (), 64, &Line([1; 64]));
+            medium.store_line(&mut (), 64, &Line([2; 64]));
+        });
+        let [some, all] =
+            [false, true].map(|all| units_of(&point, Profile::Adr, all).units.remove(0));
+        assert_eq!(some.alternatives[..], all.alternatives[..some.alternatives.len()]);
+        // Whole: nothing, one, the other. (Both is the other.)
+        assert_eq!((all.whole, some.whole), (3, 3));
+        // Words of the second over the first.
+        assert_eq!(all.alternatives.len(), 3 + 254);
     }
 
     #[test]
@@ -314,7 +336,7 @@ mod tests {
             medium.store_word(&mut (), 512, 3);
             medium.store_word(&mut (), 1024, 4);
         });
-        let units = units_of(&point, Profile::File);
+        let units = units_of(&point, Profile::File, false);
         assert_eq!(units.units.len(), 2);
         assert_eq!((units.units[0].whole, units.units[0].alternatives.len()), (4, 4));
         assert_eq!(units.unit_of(512 + 448), Some(0));

@@ -7,6 +7,7 @@ mod build;
 mod hard;
 mod pairs;
 mod random;
+mod refused;
 mod script;
 mod seq2;
 
@@ -14,5 +15,6 @@ pub use alone::seq1;
 pub use hard::{case_of, scenarios};
 pub use pairs::two_threads;
 pub use random::random_case;
+pub use refused::refused;
 pub use script::{ScriptError, parse_script, print_script};
 pub use seq2::{pair, pair_count, seq2, share, share_numbers};

@@ -191,6 +191,7 @@ pub fn two_threads() -> Vec<Case> {
     cases.extend(rounds());
     cases.extend(looks());
     cases.extend(full());
+    cases.extend(collections());
     cases
 }
 
@@ -277,6 +278,28 @@ fn rounds() -> Vec<Case> {
             let name = format!("a round and {other}");
             cases.push(on_pool(&(&name, &lanes(count), before, other, round), way));
         }
+    }
+    cases
+}
+
+/// What a collection's round frees, others take at once.
+fn collections() -> Vec<Case> {
+    let churn = format!("mkdir /e; create /k; {}", repeated(24, "write /k 0 4096 #"));
+    let rewrite = repeated(4, "write /k 0 4096 9#");
+    let mut cases = Vec::new();
+    for (count, way) in [(1, "one lane"), (2, "two lanes")] {
+        let mut add = |name: &str, more: &str, first: &str, beside: &str| {
+            let before = format!("{churn}; {more}");
+            let ops = format!("{first}; {rewrite}");
+            cases.push(on_pool(&(name, &lanes(count), &before, &ops, beside), way));
+        };
+        add("collection and a slot", "create /q", "unlink /q", "create /e/y");
+        add(
+            "collection and slots",
+            "create /q; create /p",
+            "unlink /q; unlink /p",
+            "create /e/y; create /e/z",
+        );
     }
     cases
 }

@@ -148,6 +148,9 @@ fn geometry(words: &str) -> Result<Geometry, String> {
         match word {
             "lanes" => geometry.lanes = value(1, LANES_MAX)? as u32,
             "log-lines" => geometry.log_lines = value(LOG_LINES_MIN, LOG_LINES_MAX)? as u8,
+            "huge" | "giant" if geometry.class != PageClass::Small => {
+                return Err("a pool's files have one class of pages: huge or giant".to_owned());
+            }
             "huge" => geometry.class = PageClass::Huge,
             "giant" => geometry.class = PageClass::Giant,
             "relaxed" => geometry.relaxed = true,
@@ -305,6 +308,10 @@ mod tests {
         assert!(wrong("pool 256K fast").starts_with("line 1: fast is nothing of a pool's"));
         assert_eq!(wrong("pool lanes"), "line 1: lanes needs a number behind it");
         assert_eq!(wrong("pool 1K"), "line 1: the pool's size is 1024: it must be 64K to 1G");
+        assert_eq!(
+            wrong("pool 8M huge giant"),
+            "line 1: a pool's files have one class of pages: huge or giant"
+        );
         assert_eq!(
             wrong("ops:\npool 1M"),
             "line 2: `pool` comes first: move it above the first heading"

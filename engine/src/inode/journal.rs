@@ -105,6 +105,7 @@ impl Journal {
     }
 
     /// Starts the write-back of everything pending; the caller's next fence ends it.
+    #[track_caller]
     pub(crate) fn flush<M: Medium, H: Host>(&self, store: &Store<M, H>) {
         if self.pending.is_empty() {
             return;

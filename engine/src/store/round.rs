@@ -120,6 +120,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Stores the watermarks under one fence, then frees what was in quarantine before.
+    #[track_caller]
     pub(crate) fn round(&self) -> Result<()> {
         let mut rounds = self.rounds.lock();
         let batch = mem::take(&mut *self.quarantine.lock());

@@ -128,7 +128,8 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
     }
 
     /// The fence. When this returns `Ok` the transaction is durable; an error means that nothing
-    /// may be published, and no more is written.
+    /// may be published, and no more is written. (Its place is its caller's: each operation has its own.)
+    #[track_caller]
     pub(crate) fn commit(mut self) -> Result<()> {
         assert!(self.header.part == self.header.parts, "transaction has fewer lines than it said");
         self.window = None;

@@ -39,7 +39,7 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
         write_page(page, || html::run_page(&report, &stories))?;
         let profiles = PROFILES.iter().map(ToString::to_string).collect();
         let left_out = left_out(&What::ForMutants);
-        output.print(&RunReport::new(report, profiles, SEED, left_out, &None))?;
+        output.print(&RunReport::new(report, profiles, SEED, left_out, None))?;
         return Ok(WRONG);
     }
     let mutants = mutants_of(&sound);

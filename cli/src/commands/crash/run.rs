@@ -35,6 +35,7 @@ pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
     profiles.dedup();
     let limits = match what {
         What::Full | What::Script(_) => Limits::FULL,
+        What::Seq1 => Limits::ALONE,
         _ => Limits::QUICK,
     };
     let quick = what == What::Quick;
@@ -49,7 +50,11 @@ pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
     write_page(page, || html::run_page(&report, &stories))?;
     let failures = report.failures;
     let profiles = profiles.iter().map(ToString::to_string).collect();
-    output.print(&RunReport::new(report, profiles, args.seed, left_out(&what), &args.script))?;
+    let script = match (&args.script, &what) {
+        (Some(path), What::Script(case)) => Some((path.as_path(), &**case)),
+        _ => None,
+    };
+    output.print(&RunReport::new(report, profiles, args.seed, left_out(&what), script))?;
     Ok(if failures == 0 { 0 } else { WRONG })
 }
 

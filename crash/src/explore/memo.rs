@@ -1,0 +1,106 @@
+//! Images that were judged already, and how: an image that comes up again, where the same may be
+//! found, is not judged again.
+//!
+//! Most do come up again: what is durable after a fence is what the next one begins with, all profiles
+//! have the states in which everything or nothing was kept, and recoveries that are cut off end where others did.
+
+use std::collections::HashMap;
+
+use lode_testkit::rng::mix;
+use lode_testkit::snapshot::Snapshot;
+
+use crate::judge::Allowed;
+use crate::region::{Pages, Profile, Watch};
+
+/// Lines that are remembered, over all images; about 64 MiB.
+const LINES_MAX: usize = 16 << 20;
+
+/// What is asked of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Question {
+    /// [`crate::region::Pages::fingerprint`].
+    image: u64,
+    /// What else there is to it.
+    kind: Kind,
+    /// What is looked at depends on what may be found only in large files, and where data may be mixed.
+    hint: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Kind {
+    /// Whether it is right.
+    State,
+    /// Whether it is right, being what a recovery left that was cut off: less is asked then.
+    Again,
+    /// Whether its own recovery can be cut off.
+    Inside(Profile),
+}
+
+impl Question {
+    /// Whether an image is one of those allowed.
+    pub(super) fn of(image: &Pages, allowed: &[Allowed<'_>], relaxed: bool) -> Self {
+        let all = allowed.iter().map(|allowed| allowed.expected);
+        let hinted = relaxed || all.clone().any(|expected| expected.tree.has_large_files());
+        let hint = if hinted { all.fold(1, |all, expected| mix(all ^ expected.hash)) } else { 0 };
+        Self { image: image.fingerprint(), kind: Kind::State, hint }
+    }
+
+    /// Whether the recovery of the image, which is one of those allowed, can be cut off.
+    pub(super) fn inside(self, profile: Profile) -> Self {
+        Self { kind: Kind::Inside(profile), ..self }
+    }
+
+    /// Whether an image that a recovery left shows this tree.
+    pub(super) fn again(image: &Pages, tree: &Snapshot, hash: u64) -> Self {
+        let hint = if tree.has_large_files() { hash } else { 0 };
+        Self { image: image.fingerprint(), kind: Kind::Again, hint }
+    }
+
+    /// The image's fingerprint.
+    pub(super) fn image(&self) -> u64 {
+        self.image
+    }
+}
+
+/// An image that is right.
+#[derive(Debug)]
+struct Known {
+    /// The hash of the tree that was found.
+    tree: u64,
+    /// The lines that were looked at, in their order.
+    lines: Box<[u32]>,
+}
+
+/// The judged images of a case. It holds for one pool and one engine: not for another mutant.
+#[derive(Debug, Default)]
+pub struct Memo {
+    known: HashMap<Question, Known>,
+    lines: usize,
+}
+
+impl Memo {
+    /// Which of these trees an image showed; tells `watches` what was looked at. `None` if it was
+    /// not judged, or showed another one.
+    pub(super) fn recall(
+        &self,
+        question: &Question,
+        allowed: impl IntoIterator<Item = u64>,
+        watches: &mut [Watch],
+    ) -> Option<usize> {
+        let known = self.known.get(question)?;
+        let which = allowed.into_iter().position(|tree| tree == known.tree)?;
+        for watch in watches {
+            watch.replay(&known.lines);
+        }
+        Some(which)
+    }
+
+    /// Remembers which tree an image showed, and what was looked at: all its lines were watched.
+    pub(super) fn note(&mut self, question: Question, tree: u64, watch: &Watch) {
+        let lines: Box<[u32]> = watch.lines().collect();
+        if self.lines + lines.len() <= LINES_MAX {
+            self.lines += lines.len();
+            self.known.insert(question, Known { tree, lines });
+        }
+    }
+}
