@@ -55,6 +55,10 @@ pub(crate) enum Command {
     /// Cut the power everywhere, in a simulated memory, and judge every state that is left
     #[command(subcommand)]
     Crash(CrashCommand),
+    /// Write the man pages
+    Man(ManArgs),
+    /// Print what a shell needs to complete command lines
+    Completions(CompletionsArgs),
 }
 
 impl Command {
@@ -68,6 +72,8 @@ impl Command {
             Command::Info(_) => "info",
             Command::Stats(_) => "stats",
             Command::Dump(_) => "dump",
+            Command::Man(_) => "man",
+            Command::Completions(_) => "completions",
             Command::Crash(CrashCommand::Run(_)) => "crash run",
             Command::Crash(CrashCommand::Replay(_)) => "crash replay",
             Command::Crash(CrashCommand::Mutants(_)) => "crash mutants",
@@ -196,6 +202,20 @@ pub(crate) struct DumpArgs {
     pub(crate) brief: bool,
 }
 
+/// `lode man`.
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Directory that the pages go to; it is made if it is not there
+    pub(crate) dir: PathBuf,
+}
+
+/// `lode completions`.
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
 /// `lode crash`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum CrashCommand {
@@ -240,7 +260,7 @@ pub(crate) struct CrashRunArgs {
 /// `lode crash replay`.
 #[derive(Args, Debug)]
 pub(crate) struct CrashReplayArgs {
-    /// The id, as a failure prints it: seq1-37:adr:1:s0p1c1x2
+    /// The id, as a failure prints it: seq1-37:adr:1:s1p1c1
     #[arg(value_parser = parse_replay_id)]
     pub(crate) id: ReplayId,
     /// The sequence of an id that begins with `script`

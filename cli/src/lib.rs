@@ -61,6 +61,8 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Stats(args) => commands::stats::run(args, output)?,
         Command::Dump(args) => commands::dump::run(args, output)?,
         Command::Crash(command) => return commands::crash::run(command, output),
+        Command::Man(args) => commands::generate::man(args, output)?,
+        Command::Completions(args) => commands::generate::completions(args, output)?,
     }
     Ok(0)
 }
@@ -80,8 +82,8 @@ fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCo
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    const COMMANDS: [&str; 8] =
-        ["mkfs", "mount", "umount", "fsck", "info", "stats", "dump", "crash"];
+    const COMMANDS: [&str; 10] =
+        ["mkfs", "mount", "umount", "fsck", "info", "stats", "dump", "crash", "man", "completions"];
     // The first word that is no option; the options before it have no values.
     let word = args.iter().skip(1).find(|arg| !arg.to_string_lossy().starts_with('-'));
     let command = COMMANDS.into_iter().find(|name| word.is_some_and(|word| word == name));

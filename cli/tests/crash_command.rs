@@ -121,4 +121,46 @@ fn a_state_is_shown_by_its_id() {
     lode(&["crash", "replay", "seq2-999999:adr:1:s0p0c0"]).expect(8);
     lode(&["crash", "replay", "seq1-0:adr:1:s0p0c0", "--script", &script]).expect(2);
     lode(&["crash", "replay", "seq1-0:adr:1:s0p0c0"]).expect(0);
+    // The one that the documents show.
+    lode(&["crash", "replay", "seq1-37:adr:1:s1p1c1"]).expect(0);
+    // Schedules of other cases.
+    lode(&["crash", "replay", "seq1-37:adr:1:t0:s1p1c1"]).expect(8);
+    lode(&["crash", "replay", "pair-0:adr:1:t0x4000000.1:s0p0c0"]).expect(8);
+}
+
+#[test]
+fn no_page_takes_the_place_of_what_is_there_before_there_is_one() {
+    let scratch = Scratch::new();
+    let script = script(&scratch);
+    lode(&["crash", "run", "--script", &script, "--html", &script]).expect(2);
+    assert_eq!(fs::read_to_string(&script).unwrap(), SCRIPT);
+    let (page, none) = (scratch.path("page.html"), scratch.path("none"));
+    fs::write(&page, "old").unwrap();
+    lode(&["crash", "run", "--script", text(&none), "--html", text(&page)]).expect(8);
+    let stale = ["crash", "replay", "seq1-37:adr:1:s9p0c0", "--html", text(&page)];
+    lode(&stale).expect(8);
+    assert_eq!(fs::read_to_string(&page).unwrap(), "old");
+}
+
+#[test]
+fn no_script_is_too_much() {
+    let scratch = Scratch::new();
+    let path = scratch.path("script");
+    let many = "create /a\n".repeat(1001);
+    for (script, why) in [
+        ("pool 70000\ncreate /a", "write 72K"),
+        ("pool 64K lanes 256\ncreate /a", "no such pool"),
+        ("write /a 0 1T", "4M"),
+        ("read /a 0 18446744073709551615", "4M"),
+        ("create /%=0.99999999999", "too long"),
+        ("create /..", "can't be a name"),
+        (&many, "at most 1000 operations"),
+    ] {
+        fs::write(&path, script).unwrap();
+        let ran = lode(&["crash", "run", "--script", text(&path)]).expect(2);
+        assert!(ran.err.contains(why), "{}", ran.err);
+    }
+    fs::write(&path, b"create /\xff\xfe").unwrap();
+    assert!(lode(&["crash", "run", "--script", text(&path)]).expect(2).err.contains("no text"));
+    assert!(lode(&["crash", "run", "--script", "/dev/zero"]).expect(2).err.contains("longer"));
 }

@@ -1,6 +1,6 @@
 //! What is explored: a pool's shape, operations that prepare it, and those that are cut off.
 
-use lode_engine::PageClass;
+use lode_engine::{FormatOptions, PageClass};
 use lode_testkit::op::Op;
 
 /// The pool that a case runs on.
@@ -33,6 +33,14 @@ pub struct Case {
     pub ops: Vec<Op>,
     /// Run by a second thread at the same time as `ops`, under every schedule; empty for none.
     pub beside: Vec<Op>,
+}
+
+impl Geometry {
+    /// How such a pool is made.
+    pub fn format(&self) -> FormatOptions {
+        let Self { lanes, class, log_lines, .. } = *self;
+        FormatOptions { lanes, page_class: class, log_lines, ..FormatOptions::default() }
+    }
 }
 
 impl Default for Geometry {

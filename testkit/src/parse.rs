@@ -43,6 +43,15 @@ pub fn number(word: &str) -> Result<u64, String> {
     value.checked_mul(1 << unit.map_or(0, |(_, shift)| *shift)).ok_or_else(bad)
 }
 
+/// Bytes that one operation writes or reads, at most.
+const DATA_MAX: u64 = 4 << 20;
+/// Bytes of an odd name or target, at most.
+const ODD_MAX: usize = 4096;
+/// Permissions: all bits of a mode that are no type.
+const PERMISSIONS: u32 = 0o7777;
+/// CPUs of a host, at most.
+const CPUS_MAX: usize = 256;
+
 struct Words<'a>(Peekable<SplitWhitespace<'a>>);
 
 impl<'a> Words<'a> {
@@ -79,8 +88,49 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// The length of what is written or read.
+    fn length(&mut self) -> Result<u64, String> {
+        match self.number()? {
+            len if len <= DATA_MAX => Ok(len),
+            len => Err(format!("{len} bytes are more than one operation moves: 4M")),
+        }
+    }
+
     fn fill(&mut self) -> Result<Fill, String> {
-        Ok(Fill { len: self.number()?, fill: self.number_or(FILL)? })
+        Ok(Fill { len: self.length()?, fill: self.number_or(FILL)? })
+    }
+
+    /// What `create` makes: the type and permissions, and a device's numbers.
+    fn created(&mut self) -> Result<(u32, u64), String> {
+        let mode = self.number_or(mode::FILE | FILE_PERMISSIONS)?;
+        let rdev = self.number_or(0)?;
+        let kinds =
+            [mode::FILE, mode::DIRECTORY, mode::CHARACTER, mode::BLOCK, mode::FIFO, mode::SOCKET];
+        if mode & !(mode::TYPE | PERMISSIONS) != 0 || !kinds.contains(&(mode & mode::TYPE)) {
+            return Err(format!(
+                "{mode:#o} is no mode to create; modes are like 0o100644, 0o040755"
+            ));
+        }
+        let device = matches!(mode & mode::TYPE, mode::CHARACTER | mode::BLOCK);
+        if rdev != 0 && !device {
+            return Err("only devices have a number: leave it out".to_owned());
+        }
+        Ok((mode, rdev))
+    }
+
+    fn permissions(&mut self, otherwise: Option<u32>) -> Result<u32, String> {
+        let permissions = match otherwise {
+            Some(otherwise) => self.number_or(otherwise)?,
+            None => self.number()?,
+        };
+        is_permissions(permissions)
+    }
+
+    fn symlink_target(&mut self) -> Result<Vec<u8>, String> {
+        match unescape(self.word()?)? {
+            target if target.is_empty() => Err("a target has at least one byte".to_owned()),
+            target => Ok(target),
+        }
     }
 
     fn attrs(&mut self) -> Result<Attrs, String> {
@@ -88,17 +138,13 @@ impl<'a> Words<'a> {
         for word in self.0.by_ref() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| format!("{word} is no key=number"))?;
-            let value = match value.strip_prefix('-') {
-                Some(below) => -i128::from(number(below)?),
-                None => i128::from(number(value)?),
-            };
             match key {
-                "mode" => attrs.mode = Some(value as u32),
-                "uid" => attrs.uid = Some(value as u32),
-                "gid" => attrs.gid = Some(value as u32),
-                "size" => attrs.size = Some(value as u64),
-                "atime" => attrs.atime = Some(value as i64),
-                "mtime" => attrs.mtime = Some(value as i64),
+                "mode" => attrs.mode = Some(is_permissions(fitting(value)?)?),
+                "uid" => attrs.uid = Some(fitting(value)?),
+                "gid" => attrs.gid = Some(fitting(value)?),
+                "size" => attrs.size = Some(fitting(value)?),
+                "atime" => attrs.atime = Some(fitting(value)?),
+                "mtime" => attrs.mtime = Some(fitting(value)?),
                 _ => {
                     return Err(format!(
                         "unknown attribute {key}; known are mode, uid, gid, size, atime, mtime"
@@ -148,6 +194,22 @@ impl<'a> Words<'a> {
     }
 }
 
+/// A number that may be negative, where the type has such.
+fn fitting<T: TryFrom<i128>>(word: &str) -> Result<T, String> {
+    let value = match word.strip_prefix('-') {
+        Some(below) => -i128::from(number(below)?),
+        None => i128::from(number(word)?),
+    };
+    value.try_into().map_err(|_| format!("{word} does not fit here"))
+}
+
+fn is_permissions(permissions: u32) -> Result<u32, String> {
+    let fits = permissions & !PERMISSIONS == 0;
+    fits.then_some(permissions).ok_or_else(|| {
+        format!("{permissions:#o} are no permissions; permissions are like 0o644, 0o1777")
+    })
+}
+
 impl FromStr for Op {
     type Err = String;
 
@@ -168,12 +230,11 @@ impl FromStr for Op {
 /// The forms that are printed.
 fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
     Ok(match verb {
-        "create" => Op::Create {
-            path: w.path()?,
-            mode: w.number_or(mode::FILE | FILE_PERMISSIONS)?,
-            rdev: w.number_or(0)?,
-        },
-        "symlink" => Op::Symlink { path: w.path()?, target: unescape(w.word()?)? },
+        "create" => {
+            let (path, (mode, rdev)) = (w.path()?, w.created()?);
+            Op::Create { path, mode, rdev }
+        }
+        "symlink" => Op::Symlink { path: w.path()?, target: w.symlink_target()? },
         "link" => Op::Link { from: w.target()?, to: w.path()? },
         "unlink" => Op::Unlink { path: w.path()? },
         "rmdir" => Op::Rmdir { path: w.path()? },
@@ -181,7 +242,7 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "setattr" => Op::SetAttr { of: w.target()?, attrs: w.attrs()? },
         "write" => Op::Write { to: w.target()?, offset: w.number()?, data: w.fill()? },
         "append" => Op::Append { to: w.target()?, data: w.fill()? },
-        "read" => Op::Read { from: w.target()?, offset: w.number()?, len: w.number()? },
+        "read" => Op::Read { from: w.target()?, offset: w.number()?, len: w.length()? },
         "fallocate" => {
             let (of, how) = (w.target()?, w.fallocate()?);
             Op::Fallocate { of, how, offset: w.number()?, len: w.number()? }
@@ -197,6 +258,7 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "crash" => Op::Crash,
         "cpus" => match w.number()? {
             0 => return Err("a host has at least 1 CPU".to_owned()),
+            count if count > CPUS_MAX => return Err("a host has at most 256 CPUs".to_owned()),
             count => Op::Cpus(count),
         },
         other => return Err(format!("unknown operation {other}")),
@@ -209,7 +271,7 @@ fn short(verb: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
     Ok(Some(match verb {
         "mkdir" => {
             let path = w.path()?;
-            let permissions = w.number_or(DIRECTORY_PERMISSIONS)?;
+            let permissions = w.permissions(Some(DIRECTORY_PERMISSIONS))?;
             Op::Create { path, mode: mode::DIRECTORY | permissions, rdev: 0 }
         }
         "mknod" => {
@@ -222,7 +284,7 @@ fn short(verb: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         }
         "chmod" => {
             let of = w.target()?;
-            Op::SetAttr { of, attrs: Attrs { mode: Some(w.number()?), ..none } }
+            Op::SetAttr { of, attrs: Attrs { mode: Some(w.permissions(None)?), ..none } }
         }
         "chown" => {
             let (of, uid, gid) = (w.target()?, Some(w.number()?), Some(w.number()?));
@@ -245,7 +307,19 @@ fn path(word: &str) -> Result<Path, String> {
         return Err(format!("{word} is no path; paths are like /a and /d/a"));
     }
     let names = word.split('/').filter(|name| !name.is_empty());
-    names.map(unescape).collect::<Result<Vec<_>, _>>().map(Path)
+    names.map(name).collect::<Result<Vec<_>, _>>().map(Path)
+}
+
+/// One name of a path; what a kernel would never hand on is none.
+fn name(word: &str) -> Result<Vec<u8>, String> {
+    let name = unescape(word)?;
+    if name.is_empty() || name == b"." || name == b".." {
+        return Err(format!("{word} can't be a name in a path here: write the path without it"));
+    }
+    if name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err(format!("{word} has a byte that no name has (0, or a slash)"));
+    }
+    Ok(name)
 }
 
 fn unescape(word: &str) -> Result<Vec<u8>, String> {
@@ -253,7 +327,11 @@ fn unescape(word: &str) -> Result<Vec<u8>, String> {
         let bad = || format!("{word} is no name; names of odd bytes are like %=SEED.LENGTH");
         let (seed, len) = odd.split_once('.').ok_or_else(bad)?;
         let number = |text: &str| text.parse().map_err(|_| bad());
-        return Ok(odd_name(number(seed)?, number(len)? as usize));
+        let (seed, len) = (number(seed)?, number(len)? as usize);
+        if len > ODD_MAX {
+            return Err(format!("{word} is too long: {ODD_MAX} bytes at most"));
+        }
+        return Ok(odd_name(seed, len));
     }
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();
@@ -330,6 +408,18 @@ mod tests {
             ("stat @x", "@x is no slot; slots are like @0"),
             ("rename /a /b over", "over is not one of replace, noreplace, exchange"),
             ("setattr /a size", "size is no key=number"),
+            ("create /d/..", ".. can't be a name in a path here: write the path without it"),
+            ("stat /a%00", "a%00 has a byte that no name has (0, or a slash)"),
+            ("rename /a /%=0.0", "%=0.0 can't be a name in a path here: write the path without it"),
+            ("create /%=0.99999999", "%=0.99999999 is too long: 4096 bytes at most"),
+            ("symlink /s %=0.0", "a target has at least one byte"),
+            ("write /a 0 1T", "1099511627776 bytes are more than one operation moves: 4M"),
+            ("read /a 0 5M", "5242880 bytes are more than one operation moves: 4M"),
+            ("chmod /a 0o17777", "0o17777 are no permissions; permissions are like 0o644, 0o1777"),
+            ("create /a 7", "0o7 is no mode to create; modes are like 0o100644, 0o040755"),
+            ("create /a 0o100644 7", "only devices have a number: leave it out"),
+            ("setattr /a uid=-1", "-1 does not fit here"),
+            ("cpus 257", "a host has at most 256 CPUs"),
             ("cpus 0", "a host has at least 1 CPU"),
         ] {
             assert_eq!(line.parse::<Op>(), Err(why.to_owned()), "{line}");

@@ -3,6 +3,7 @@
 pub(crate) mod crash;
 pub(crate) mod dump;
 pub(crate) mod fsck;
+pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod mkfs;
 pub(crate) mod mount;

@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use crate::output::Report;
 
+/// Operations that fail, as far as they are printed.
+const REFUSED_SHOWN: usize = 10;
 /// Columns of the table of mutants.
 const COLUMNS: usize = 100;
 
@@ -94,6 +96,11 @@ impl RunReport {
             figure(self.explored.distinct as f64),
             figure(self.explored.pruned),
         );
+        text.push_str(&format!(
+            "{} of {} points exhausted: every state of whole stores was judged, or looks like one that was\n",
+            figure(self.explored.exhausted as f64),
+            figure(self.explored.points as f64),
+        ));
         if cases_left_out > 0 {
             let cases = figure(cases_left_out as f64);
             text.push_str(&format!("Not begun, or cut short by failures: {cases} cases\n"));
@@ -104,8 +111,11 @@ impl RunReport {
                 "Found no space, and left everything as it was: {times} operations\n"
             ));
         }
-        for RefusedReport { operation, why } in &self.refused {
+        for RefusedReport { operation, why } in self.refused.iter().take(REFUSED_SHOWN) {
             text.push_str(&format!("Fails, as it must: {operation}: {why}\n"));
+        }
+        if let Some(more) = self.refused.len().checked_sub(REFUSED_SHOWN).filter(|more| *more > 0) {
+            text.push_str(&format!("and {more} more\n"));
         }
         if !self.left_out.is_empty() {
             text.push_str(&format!("Left out: {}\n", self.left_out));
@@ -171,6 +181,8 @@ pub(crate) struct MutantsReport {
     pub(crate) mutants: usize,
     /// Those that were noticed.
     pub(crate) mutants_killed: usize,
+    /// Those for which there was no time.
+    pub(crate) mutants_not_tried: usize,
     /// One by one.
     verdicts: Vec<MutantReport>,
     /// States of the engine without a mutant.
@@ -192,6 +204,7 @@ impl MutantsReport {
         Self {
             mutants: verdicts.len(),
             mutants_killed: killed,
+            mutants_not_tried: verdicts.iter().filter(|mutant| mutant.tried == 0).count(),
             verdicts,
             states: sound.states,
             judged: sound.judged,
@@ -199,6 +212,13 @@ impl MutantsReport {
             failures: sound.failures,
             seconds: time.as_secs_f64(),
         }
+    }
+}
+
+impl MutantsReport {
+    /// Mutants that were tried, and not noticed.
+    pub(crate) fn survivors(&self) -> usize {
+        self.mutants - self.mutants_killed - self.mutants_not_tried
     }
 }
 
@@ -221,7 +241,8 @@ impl Report for MutantsReport {
         };
         row(["place", "left out", "killed by", "how"]);
         for mutant in &self.verdicts {
-            let by = mutant.killed_by.as_deref().unwrap_or("NOTHING");
+            let nothing = if mutant.tried == 0 { "(not tried: no time)" } else { "NOTHING" };
+            let by = mutant.killed_by.as_deref().unwrap_or(nothing);
             row([&mutant.site, &mutant.kind, by, mutant.how.as_deref().unwrap_or_default()]);
         }
         format!(

@@ -138,6 +138,9 @@ fn samples() -> BTreeMap<&'static str, Value> {
         }),
     );
     samples.insert("stats", value(&stats()));
+    samples.insert("man", value(&ManReport { pages: vec!["/m/lode.1".into()] }));
+    let script = CompletionsReport { shell: "bash".into(), script: "s".into() };
+    samples.insert("completions", value(&script));
     samples.insert("dump", dump());
     samples.insert("crash run", value(&crash_run()));
     samples.insert("crash replay", value(&crash_replay()));

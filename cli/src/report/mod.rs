@@ -5,6 +5,7 @@
 mod crash;
 mod dump;
 mod facts;
+mod generate;
 #[cfg(test)]
 mod keys_test;
 
@@ -17,6 +18,7 @@ use crate::sizes::human;
 pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
+pub(crate) use generate::{CompletionsReport, ManReport};
 
 /// `lode mkfs`.
 #[derive(Serialize)]

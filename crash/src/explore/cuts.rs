@@ -51,6 +51,8 @@ pub struct Explorer<'a> {
     pub(super) schedule: Option<&'a Schedule>,
     /// The power failures of that way, as far as it was gone.
     cuts: Vec<CutReport>,
+    /// That way does not begin here: it is of another case or version.
+    pub(super) lost: bool,
 }
 
 /// What a replay showed.
@@ -102,6 +104,7 @@ pub fn explore(
         only: None,
         schedule: None,
         cuts: Vec::new(),
+        lost: false,
     };
     let began = Instant::now();
     explorer.case(case).map_err(|wrong| wrong.failure(case))?;
@@ -124,12 +127,13 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
         only: Some(&path.legs),
         schedule: path.schedule.as_ref(),
         cuts: Vec::new(),
+        lost: path.schedule.is_some() == case.beside.is_empty(),
     };
     if let Err(wrong) = explorer.case(case) {
         return Replay { story: wrong.failure(case), wrong: true, reached: true };
     }
     let (cuts, case) = (explorer.cuts, case.clone());
-    let reached = cuts.len() == path.legs.len();
+    let reached = !explorer.lost && cuts.len() == path.legs.len();
     let what = "this state is judged right".to_owned();
     let story = Box::new(Failure { what, path: path.clone(), cuts, case });
     Replay { story, wrong: false, reached }

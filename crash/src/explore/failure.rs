@@ -6,6 +6,7 @@ use super::CrashPath;
 use crate::case::Case;
 use crate::region::{Point, Site, Way};
 use crate::states::{Choice, Units};
+use crate::workload::pool_words;
 
 /// A broken promise.
 #[derive(Clone, Debug)]
@@ -83,12 +84,14 @@ impl fmt::Display for CutReport {
             return writeln!(f, "    nothing in flight");
         }
         // Neighbours of one kind are one row.
-        let mut rows: Vec<(u64, String, String)> = Vec::new();
+        let mut rows: Vec<(u64, String, Vec<char>)> = Vec::new();
         for store in &self.stores {
-            let marks: String = (0..8)
-                .filter(|word| store.words >> word & 1 == 1)
-                .map(|word| if store.kept >> word & 1 == 1 { '#' } else { '.' })
-                .collect();
+            let mark = |word: u32| match (store.words >> word & 1, store.kept >> word & 1) {
+                (0, _) => ' ',
+                (_, 1) => '#',
+                _ => '.',
+            };
+            let marks: Vec<char> = (0..8).map(mark).collect();
             let how = match store.way {
                 Way::Cached => "cached",
                 Way::Words => "streamed",
@@ -96,12 +99,19 @@ impl fmt::Display for CutReport {
             };
             let what = format!("{how} by {}", store.site);
             match rows.last_mut().filter(|row| row.0 == store.line && row.1 == what) {
-                Some(row) => row.2.push_str(&marks),
+                // (A word that was stored again: what came of the last store.)
+                Some(row) => row
+                    .2
+                    .iter_mut()
+                    .zip(&marks)
+                    .filter(|one| *one.1 != ' ')
+                    .for_each(|(known, mark)| *known = *mark),
                 None => rows.push((store.line, what, marks)),
             }
         }
         for (line, what, marks) in rows.iter().take(SHOWN) {
-            writeln!(f, "    line {line:#8x} {marks:8} {what}")?;
+            let marks: String = marks.iter().collect();
+            writeln!(f, "    line {line:#8x} [{marks}] {what}")?;
         }
         if rows.len() > SHOWN {
             writeln!(f, "    and {} more", rows.len() - SHOWN)?;
@@ -117,7 +127,7 @@ impl fmt::Display for Failure {
             write!(f, "{cut}")?;
         }
         writeln!(f, "(# reached the memory, . did not; a mark for each 8-byte word)")?;
-        writeln!(f, "pool: {:?}", self.case.geometry)?;
+        writeln!(f, "pool {}", pool_words(&self.case.geometry))?;
         for (title, ops) in
             [("before", &self.case.before), ("ops", &self.case.ops), ("beside", &self.case.beside)]
         {

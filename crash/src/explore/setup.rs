@@ -96,8 +96,7 @@ impl Setup {
 
     /// How the pool is made.
     pub fn format(&self) -> FormatOptions {
-        let Geometry { lanes, class, log_lines, .. } = self.geometry;
-        FormatOptions { lanes, page_class: class, log_lines, ..FormatOptions::default() }
+        self.geometry.format()
     }
 
     /// Data is in place.

@@ -3,7 +3,8 @@
 use super::Failure;
 use crate::case::Case;
 
-/// Leaves out operations while `fails` still fails, trying at most `tries` cases.
+/// Leaves out operations while `fails` still fails, trying at most `tries` cases. One that is cut
+/// off stays: without any, it would be another case, and no script.
 pub fn shrink(
     failure: Box<Failure>,
     tries: usize,
@@ -11,23 +12,25 @@ pub fn shrink(
 ) -> Box<Failure> {
     let mut best = failure;
     let (mut left, mut at) = (tries, 0);
-    loop {
-        let (before, ops) = (best.case.before.len(), best.case.ops.len());
-        if at >= before + ops || left == 0 {
-            return best;
-        }
+    while left > 0 {
+        let Some(case) = without(&best.case, at) else { return best };
         left -= 1;
-        let mut case = best.case.clone();
-        if at < before {
-            case.before.remove(at);
-        } else {
-            case.ops.remove(at - before);
-        }
-        // Without operations it is another case: the making of the pool.
-        let another = case.ops.is_empty() && case.before.is_empty();
-        match fails(&case).filter(|_| !another) {
+        match fails(&case).filter(|_| !case.ops.is_empty()) {
             Some(failure) => best = failure,
             None => at += 1,
         }
     }
+    best
+}
+
+/// The case without one of its operations; `None` if it has not so many.
+fn without(case: &Case, mut at: usize) -> Option<Case> {
+    let mut fewer = case.clone();
+    let lists = [&mut fewer.before, &mut fewer.ops, &mut fewer.beside];
+    let found = lists.into_iter().find_map(|ops| {
+        let (here, len) = (at, ops.len());
+        at = at.saturating_sub(len);
+        (here < len).then(|| ops.remove(here))
+    });
+    found.map(|_| fewer)
 }

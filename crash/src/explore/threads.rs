@@ -124,6 +124,10 @@ impl Explorer<'_> {
         }
         let outcome = threads.run(chooser, jobs);
         medium.record(false);
+        if outcome.diverged && self.schedule.is_some() {
+            self.lost = true;
+            return Ok(());
+        }
         if let Some(failure) = outcome.failure() {
             return Err(failure.into());
         }
@@ -202,7 +206,8 @@ impl Explorer<'_> {
         for order in explained.iter().map(|number| &orders.orders[*number]) {
             for (counts, state) in &order.states {
                 if may(0, counts[0]) && may(1, counts[1]) {
-                    let name = format!("after {} and {} operations", counts[0], counts[1]);
+                    let [one, two] = counts;
+                    let name = format!("after {one} operations of `ops` and {two} of `beside`");
                     states.entry(*state).or_insert(name);
                 }
             }
@@ -213,8 +218,12 @@ impl Explorer<'_> {
             .iter()
             .map(|(state, name)| Allowed { name, expected: &orders.states[*state] })
             .collect();
-        let place =
-            format!("two threads, {done:?} operations done (point {} of {count})", number + 1);
+        let place = format!(
+            "two threads, when {} operations of `ops` and {} of `beside` had returned (point {} of {count})",
+            done[0],
+            done[1],
+            number + 1
+        );
         let cut = Cut { stage: Stage::Operation, step: 0, number, point, place };
         self.point(&cut, &allowed, &[])
     }

@@ -87,7 +87,7 @@ impl FromStr for ReplayId {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "{text:?} is no replay id: it looks like seq1-37:adr:1:s0p1c1x2, as a failure prints it"
+                "{text:?} is no replay id: it looks like seq1-37:adr:1:s1p1c1, as a failure prints it"
             )
         };
         let mut pieces = text.splitn(4, ':');
@@ -95,8 +95,11 @@ impl FromStr for ReplayId {
         let set = Set::ALL.into_iter().find(|one| one.name() == set).ok_or_else(bad)?;
         let number = number.parse().map_err(|_| bad())?;
         let profile = pieces.next().ok_or_else(bad)?;
-        let whole_lines = profile.ends_with('+');
-        let profile = profile.trim_end_matches('+').parse()?;
+        let whole = profile.strip_suffix('+');
+        let (whole_lines, profile) = (whole.is_some(), whole.unwrap_or(profile).parse()?);
+        if whole_lines && profile != Profile::Adr {
+            return Err(bad());
+        }
         let seed = pieces.next().and_then(|seed| seed.parse().ok()).ok_or_else(bad)?;
         let path = match pieces.next() {
             Some(path) => path.parse()?,
@@ -117,7 +120,16 @@ mod tests {
             let id: ReplayId = text.parse().unwrap();
             assert_eq!(id.to_string(), text);
         }
-        for wrong in ["", "seq1", "seq1-x:adr:1", "seq9-1:adr:1", "seq1-1:pdr:1", "seq1-1:adr:x"] {
+        for wrong in [
+            "",
+            "seq1",
+            "seq1-x:adr:1",
+            "seq9-1:adr:1",
+            "seq1-1:pdr:1",
+            "seq1-1:adr:x",
+            "seq1-1:eadr+:1",
+            "seq1-1:adr++:1",
+        ] {
             assert!(wrong.parse::<ReplayId>().is_err(), "{wrong}");
         }
     }

@@ -24,7 +24,8 @@ pub struct Report {
     pub operations: u64,
     /// Moments at which it failed, inside and after recoveries included.
     pub points: u64,
-    /// States that these may have left (of a point at most 1e18 are counted).
+    /// States that these may have left: of exhausted points all (of a point at most 1e18 are
+    /// counted), of the others those that were tried.
     pub states: f64,
     /// States recovered and judged.
     pub judged: u64,
@@ -144,6 +145,9 @@ impl Story {
 
 /// The verb of the operation in which the power failed first.
 fn operation_of(case: &Case, failure: &Failure) -> String {
+    if failure.path.schedule.is_some() {
+        return "(two threads)".to_owned();
+    }
     let op = failure.path.legs.first().map(|leg| case.ops.get(leg.step).map(ToString::to_string));
     let line = op.map_or_else(|| "none".to_owned(), |op| op.unwrap_or("remount".to_owned()));
     line.split(' ').next().unwrap_or_default().to_owned()

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Places that a text may speak of.
+const PLACES_MAX: usize = 1 << 22;
+
 /// The alternative of each unit of a point.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Choice(pub Vec<u16>);
@@ -35,8 +38,11 @@ impl FromStr for Choice {
             let (number, times) = piece.split_once('x').unwrap_or((piece, "1"));
             let bad = || format!("{piece:?} is no choice: a number, or NUMBERxTIMES");
             let number: u16 = number.parse().map_err(|_| bad())?;
-            let times: u16 = times.parse().map_err(|_| bad())?;
-            all.extend(std::iter::repeat_n(number, usize::from(times)));
+            let times: usize = times.parse().map_err(|_| bad())?;
+            if times > PLACES_MAX - all.len() {
+                return Err(bad());
+            }
+            all.extend(std::iter::repeat_n(number, times));
         }
         Ok(Self(all))
     }

@@ -117,9 +117,9 @@ impl<F> Run<'_, F> {
             self.left -= 1;
             self.explored.judged += 1;
         }
-        let mut looked_at: Vec<u16> = Vec::new();
+        let mut looked_at: Vec<u32> = Vec::new();
         for line in lines {
-            let unit = self.units.unit_of(line).map(|unit| unit as u16);
+            let unit = self.units.unit_of(line).map(|unit| unit as u32);
             let unit = unit.expect("only lines of units are watched");
             if !looked_at.contains(&unit) {
                 looked_at.push(unit);
@@ -142,7 +142,7 @@ impl<F> Run<'_, F> {
     fn prefix(&self, stores: usize) -> Vec<u16> {
         let mut choice = vec![0; self.count()];
         for (unit, state) in self.units.steps[..stores].iter().flatten() {
-            choice[usize::from(*unit)] = *state;
+            choice[*unit as usize] = *state;
         }
         choice
     }
@@ -163,7 +163,7 @@ impl<F> Run<'_, F> {
         self.left = budget.torn;
         for end in sample(stores, budget.torn / 3 + 1, rng) {
             let Some((number, _)) = self.units.steps[end] else { continue };
-            let unit = &self.units.units[usize::from(number)];
+            let unit = &self.units.units[number as usize];
             let place = unit.stores.iter().position(|&store| store == end).unwrap_or(0);
             let torn: Vec<u16> = (unit.whole..unit.alternatives.len())
                 .filter(|&one| {
@@ -174,7 +174,7 @@ impl<F> Run<'_, F> {
                 .collect();
             for one in sample(torn.len(), 3, rng) {
                 let mut choice = self.prefix(end);
-                choice[usize::from(number)] = torn[one];
+                choice[number as usize] = torn[one];
                 self.try_one(choice)?;
             }
         }
@@ -218,7 +218,7 @@ impl<F> Run<'_, F> {
             };
             let mut choice = vec![0; self.count()];
             for (unit, content) in path {
-                choice[usize::from(unit)] = content;
+                choice[unit as usize] = content;
             }
             self.try_one(choice)?;
         }

@@ -15,7 +15,7 @@ pub struct Tree {
 #[derive(Debug)]
 struct Node {
     /// The unit looked at; `None` where the run ended.
-    unit: Option<u16>,
+    unit: Option<u32>,
     children: HashMap<u16, u32>,
     /// Every state of whole stores below it was judged.
     done: bool,
@@ -37,7 +37,7 @@ impl Tree {
         loop {
             let Some(node) = self.nodes.get(at as usize) else { return Place::New(None) };
             let Some(unit) = node.unit else { return Place::Known };
-            match node.children.get(&choice[usize::from(unit)]) {
+            match node.children.get(&choice[unit as usize]) {
                 Some(&child) => at = child,
                 None => return Place::New(Some(at)),
             }
@@ -45,7 +45,7 @@ impl Tree {
     }
 
     /// Adds a judged state that looked at these units, in order.
-    pub fn add(&mut self, choice: &[u16], looked_at: &[u16]) {
+    pub fn add(&mut self, choice: &[u16], looked_at: &[u32]) {
         let mut at: Option<u32> = None;
         for depth in 0..=looked_at.len() {
             let unit = looked_at.get(depth).copied();
@@ -53,7 +53,7 @@ impl Tree {
                 None if self.nodes.is_empty() => self.push(unit),
                 None => 0,
                 Some(parent) => {
-                    let content = choice[usize::from(looked_at[depth - 1])];
+                    let content = choice[looked_at[depth - 1] as usize];
                     let known = self.nodes[parent as usize].children.get(&content).copied();
                     known.unwrap_or_else(|| {
                         let child = self.push(unit);
@@ -67,14 +67,14 @@ impl Tree {
         }
     }
 
-    fn push(&mut self, unit: Option<u16>) -> u32 {
+    fn push(&mut self, unit: Option<u32>) -> u32 {
         self.nodes.push(Node { unit, children: HashMap::new(), done: unit.is_none() });
         (self.nodes.len() - 1) as u32
     }
 
     /// Finds a state of whole stores that was not judged: the contents of the units on its path,
     /// the last of which is new. Depth first, so that all of them come in turn.
-    pub fn unjudged(&mut self, wholes: &[u16]) -> Option<Vec<(u16, u16)>> {
+    pub fn unjudged(&mut self, wholes: &[u16]) -> Option<Vec<(u32, u16)>> {
         let mut path = Vec::new();
         if self.nodes.is_empty() {
             return Some(path);
@@ -82,10 +82,10 @@ impl Tree {
         self.descend(0, wholes, &mut path).then_some(path)
     }
 
-    fn descend(&mut self, at: u32, wholes: &[u16], path: &mut Vec<(u16, u16)>) -> bool {
+    fn descend(&mut self, at: u32, wholes: &[u16], path: &mut Vec<(u32, u16)>) -> bool {
         let node = &self.nodes[at as usize];
         let (Some(unit), false) = (node.unit, node.done) else { return false };
-        for content in 0..wholes[usize::from(unit)] {
+        for content in 0..wholes[unit as usize] {
             path.push((unit, content));
             match self.nodes[at as usize].children.get(&content).copied() {
                 None => return true,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// A judge that looks at unit 2, then at unit 0 only if unit 2 holds 1.
-    fn looks(choice: &[u16]) -> Vec<u16> {
+    fn looks(choice: &[u16]) -> Vec<u32> {
         if choice[2] == 1 { vec![2, 0] } else { vec![2] }
     }
 
@@ -116,7 +116,7 @@ mod tests {
         while let Some(path) = tree.unjudged(&wholes) {
             let mut choice = [0; 3];
             for (unit, content) in path {
-                choice[usize::from(unit)] = content;
+                choice[unit as usize] = content;
             }
             assert!(matches!(tree.find(&choice), Place::New(_)));
             tree.add(&choice, &looks(&choice));

@@ -60,7 +60,7 @@ pub struct Units {
     bytes_each: u64,
     /// For prefixes in the order of the stores: which unit a store changes, and to what.
     /// `None` where it changes nothing.
-    pub steps: Vec<Option<(u16, u16)>>,
+    pub steps: Vec<Option<(u32, u16)>>,
 }
 
 /// The units of a point under a profile, with typical ways to tear each, or with all. (All begin with the
@@ -86,7 +86,7 @@ pub fn units_of(point: &Point, profile: Profile, all_tears: bool) -> Units {
             continue;
         }
         for (store, state) in unit.unit.stores.iter().zip(states) {
-            steps[*store] = Some((units.len() as u16, state));
+            steps[*store] = Some((units.len() as u32, state));
         }
         if profile != Profile::File && units.len() % torn_every == 0 {
             unit.torn(profile, &TYPICAL_TEARS);

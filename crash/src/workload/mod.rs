@@ -16,5 +16,5 @@ pub use hard::{case_of, scenarios};
 pub use pairs::two_threads;
 pub use random::random_case;
 pub use refused::refused;
-pub use script::{ScriptError, parse_script, print_script};
+pub use script::{ScriptError, parse_script, pool_words, print_script};
 pub use seq2::{pair, pair_count, seq2, share, share_numbers};

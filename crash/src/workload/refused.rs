@@ -9,12 +9,12 @@ use lode_testkit::run::time_of;
 
 use crate::case::Case;
 
-/// The operations that fail, each as its line, and why. A second thread's are done after the
-/// first one's.
+/// The operations that fail, each as its line, and why; not those of a second thread, whose fate
+/// the schedule decides.
 pub fn refused(case: &Case) -> Vec<(String, Error)> {
     let (model, mut handles) = (Model::new(), Handles::new());
     let mut found = Vec::new();
-    let all = case.before.iter().chain(&case.ops).chain(&case.beside);
+    let all = case.before.iter().chain(&case.ops);
     for (number, op) in all.enumerate() {
         model.set_now(time_of(number));
         if matches!(op, Op::Remount | Op::Crash) {

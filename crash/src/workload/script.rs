@@ -23,7 +23,7 @@
 
 use std::fmt::{self, Write as _};
 
-use lode_engine::PageClass;
+use lode_engine::{PAGE_BYTES, PageClass};
 use lode_testkit::op::Op;
 use lode_testkit::parse::number;
 
@@ -35,6 +35,8 @@ const NAME: &str = "script";
 const POOL_MIN: u64 = 64 << 10;
 /// Bytes of the largest pool that is worth a try.
 const POOL_MAX: u64 = 1 << 30;
+/// Operations of a script: the work grows with the square of their number.
+const OPERATIONS_MAX: usize = 1000;
 const LANES_MAX: u64 = 256;
 const LOG_LINES_MIN: u64 = 4;
 const LOG_LINES_MAX: u64 = 63;
@@ -68,6 +70,7 @@ enum Section {
 
 /// A case from its text.
 pub fn parse_script(text: &str) -> Result<Case, ScriptError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut case = Case {
         name: NAME.to_owned(),
         geometry: Geometry::default(),
@@ -83,6 +86,10 @@ pub fn parse_script(text: &str) -> Result<Case, ScriptError> {
         if !line.is_empty() {
             let read = read_line(&mut case, &mut section, line);
             read.map_err(|what| ScriptError { line: index + 1, what })?;
+        }
+        if case.before.len() + case.ops.len() + case.beside.len() > OPERATIONS_MAX {
+            let what = format!("a script has at most {OPERATIONS_MAX} operations");
+            return Err(ScriptError { line: index + 1, what });
         }
     }
     if case.ops.is_empty() {
@@ -112,6 +119,9 @@ fn read_line(case: &mut Case, section: &mut Section, line: &str) -> Result<(), S
             return Err(format!("`{first}` comes first: move it above the first heading"));
         }
         ("name", "") => return Err("a name is missing: name WORDS".to_owned()),
+        ("name", name) if name.contains(char::is_control) => {
+            return Err("a name has no control characters".to_owned());
+        }
         ("name", name) => case.name = name.to_owned(),
         ("pool", words) => case.geometry = geometry(words)?,
         _ => operations(case, *section).push(operation(line)?),
@@ -132,7 +142,7 @@ fn operation(line: &str) -> Result<Op, String> {
         let verb = line.split_whitespace().next().unwrap_or_default();
         match form_of(verb) {
             Some(form) => format!("{why}; the form is: {form}"),
-            None => format!("{why}; known are: {}", verbs()),
+            None => format!("{why}; known are: {}; headings are before:, ops:, beside:", verbs()),
         }
     })
 }
@@ -157,6 +167,10 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             "atime" => geometry.atime = true,
             size if size.starts_with(|first: char| first.is_ascii_digit()) => {
                 geometry.bytes = within("the pool's size", number(size)?, POOL_MIN, POOL_MAX)?;
+                if !geometry.bytes.is_multiple_of(PAGE_BYTES) {
+                    let whole = geometry.bytes.div_ceil(PAGE_BYTES) * (PAGE_BYTES >> 10);
+                    return Err(format!("{size} is no whole number of 4K pages: write {whole}K"));
+                }
             }
             other => {
                 return Err(format!(
@@ -178,7 +192,7 @@ fn within(what: &str, value: u64, low: u64, high: u64) -> Result<u64, String> {
 
 /// The text of a case: [`parse_script`] makes the same of it.
 pub fn print_script(case: &Case) -> String {
-    let mut text = format!("name {}\npool {}\n", case.name, pool(&case.geometry));
+    let mut text = format!("name {}\npool {}\n", case.name, pool_words(&case.geometry));
     let sections = [("before:", &case.before), ("ops:", &case.ops), ("beside:", &case.beside)];
     for (heading, ops) in sections {
         if !ops.is_empty() {
@@ -191,7 +205,8 @@ pub fn print_script(case: &Case) -> String {
     text
 }
 
-fn pool(geometry: &Geometry) -> String {
+/// A pool as a script has it, behind the word `pool`.
+pub fn pool_words(geometry: &Geometry) -> String {
     let Geometry { bytes, lanes, log_lines, class, relaxed, atime } = geometry;
     let mut text = format!("{} lanes {lanes} log-lines {log_lines}", size(*bytes));
     text.push_str(match class {
@@ -306,6 +321,7 @@ mod tests {
             wrong("\n\nfly /a").starts_with("line 3: unknown operation fly; known are: create")
         );
         assert!(wrong("pool 256K fast").starts_with("line 1: fast is nothing of a pool's"));
+        assert_eq!(wrong("pool 65537"), "line 1: 65537 is no whole number of 4K pages: write 68K");
         assert_eq!(wrong("pool lanes"), "line 1: lanes needs a number behind it");
         assert_eq!(wrong("pool 1K"), "line 1: the pool's size is 1024: it must be 64K to 1G");
         assert_eq!(

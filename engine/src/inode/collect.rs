@@ -166,7 +166,8 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
     }
 }
 
-/// Thorough collection: round, fence; fresh pages, fence; head, fence; free (I12).
+/// Thorough collection: round, fence; fresh pages, fence; head, fence; free (I12). The round's
+/// fence can't wait for the next one: what a round frees, other threads take at once.
 fn rewrite<M: Medium, H: Host>(
     store: &Store<M, H>,
     slot: &Slot,

@@ -32,16 +32,16 @@ struct Birth<'a> {
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a file, directory, FIFO, socket or device.
     pub fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr> {
-        let (op, extra) = match new.mode & mode::TYPE {
-            mode::FILE => (Op::Create, head_of_word(u64::from(self.page_class as u8))),
-            mode::DIRECTORY => (Op::Mkdir, head_of_word(dir)),
-            mode::CHARACTER | mode::BLOCK | mode::FIFO | mode::SOCKET => {
-                (Op::Mknod, head_of_word(new.rdev.rotate_left(32)))
-            }
+        let NewInode { mode, uid, gid, rdev } = *new;
+        // What is no device has no device's number.
+        let (op, extra, rdev) = match mode & mode::TYPE {
+            mode::FILE => (Op::Create, head_of_word(u64::from(self.page_class as u8)), 0),
+            mode::DIRECTORY => (Op::Mkdir, head_of_word(dir), 0),
+            mode::FIFO | mode::SOCKET => (Op::Mknod, head_of_word(0), 0),
+            mode::CHARACTER | mode::BLOCK => (Op::Mknod, head_of_word(rdev.rotate_left(32)), rdev),
             _ => return Err(Error::Invalid),
         };
         self.count(op);
-        let NewInode { mode, uid, gid, rdev } = *new;
         self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev, target: &[] })
     }
 

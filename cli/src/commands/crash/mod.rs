@@ -5,6 +5,7 @@ mod replay;
 mod run;
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -18,6 +19,9 @@ use crate::args::{CrashCommand, EffortArgs};
 use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
 use crate::progress::Progress;
+
+/// Bytes of a script, at most.
+const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
 /// The exit status for a state that is wrong, or a mutant that was not noticed.
 const WRONG: u8 = Kind::Corrupt.code();
@@ -36,15 +40,31 @@ pub(crate) fn run(command: &CrashCommand, output: &Output) -> Result<u8> {
 
 /// A file's script.
 fn script(path: &Path) -> Result<Case> {
-    let text = fs::read_to_string(path).map_err(|error| {
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(path);
+    let read = opened.and_then(|file| file.take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|error| {
         let failure = Failure::io("reading the script", path, &error);
         failure.advise("check the path; docs/crash-scripts.md shows what a script looks like")
     })?;
-    parse_script(&text).map_err(|error| {
+    let wrong = |what: &str| {
+        let failure = Failure::usage(what.to_owned()).at(path);
+        failure.advise("docs/crash-scripts.md shows what a script looks like")
+    };
+    if bytes.len() as u64 > SCRIPT_BYTES_MAX {
+        return Err(wrong("this is longer than a script can be (1 MiB)"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| wrong("this is no text"))?;
+    let case = parse_script(&text).map_err(|error| {
         Failure::usage(error.to_string())
             .at(path)
             .advise("correct that line; docs/crash-scripts.md has all operations")
-    })
+    })?;
+    lode_engine::check_format(case.geometry.bytes, &case.geometry.format()).map_err(|error| {
+        let failure = Failure::usage(format!("there is no such pool: {error}")).at(path);
+        failure.advise("give `pool` a larger size, or fewer lanes")
+    })?;
+    Ok(case)
 }
 
 /// Writes a page, if one is asked for.
@@ -56,9 +76,26 @@ fn write_page(path: Option<&Path>, page: impl FnOnce() -> String) -> Result<()> 
     })
 }
 
-/// Finds out before hours of work whether a page can be written.
-fn check_page(path: Option<&Path>) -> Result<()> {
-    write_page(path, String::new)
+/// Finds out before hours of work whether a page can be written; what is there stays until then.
+fn check_page(path: Option<&Path>, script: Option<&Path>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let whole = |path: &Path| fs::canonicalize(path).ok();
+    if script.is_some_and(|script| whole(script).is_some() && whole(script) == whole(path)) {
+        let failure = Failure::usage("the page would take the place of the script".to_owned());
+        return Err(failure.at(path).advise("name another file for --html"));
+    }
+    let is_new = !path.exists();
+    fs::OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(
+        |error| {
+            let failure = Failure::io("writing the page", path, &error);
+            failure.advise("name a file in a directory that can be written for --html")
+        },
+    )?;
+    if is_new {
+        // (It was there a moment ago.)
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
 }
 
 fn batch(effort: &EffortArgs, limits: Limits, time_max: Option<Duration>) -> Batch {

@@ -14,8 +14,8 @@ use crate::report::ReplayReport;
 /// # Errors
 /// Where the id names nothing.
 pub(super) fn run(args: &CrashReplayArgs, output: &Output) -> Result<u8> {
-    check_page(args.html.as_deref())?;
     let job = job(args)?;
+    check_page(args.html.as_deref(), args.script.as_deref())?;
     let replay = job.replay(&args.id.path);
     if !replay.reached {
         let what = format!("{} leads to no state here", args.id);

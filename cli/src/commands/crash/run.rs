@@ -25,8 +25,8 @@ const SHRINK_QUICK: Duration = Duration::from_secs(4);
 /// Where a script can't be read, or a page not be written.
 pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
     let page = args.html.as_deref();
-    check_page(page)?;
     let what = what(args)?;
+    check_page(page, args.script.as_deref())?;
     let mut profiles = args.profiles.clone();
     if profiles.is_empty() {
         profiles.extend(Profile::ALL);

@@ -56,6 +56,7 @@ pub fn mutants_page(mutants: &[MutantReport]) -> String {
     let rows = mutants.iter().map(|mutant| {
         let by = match &mutant.killed_by {
             Some(id) => format!("<code>{}</code>", escape(id)),
+            None if mutant.tried == 0 => "(not tried: no time)".to_owned(),
             None => "<span class=\"bad\">nothing</span>".to_owned(),
         };
         let how = escape(mutant.how.as_deref().unwrap_or_default());
@@ -89,7 +90,12 @@ fn figures(report: &Report) -> String {
         ("Operations with the power failing in them", figure(report.operations as f64)),
         ("Moments at which it failed", figure(report.points as f64)),
         ("States", figure(report.states)),
+        (
+            "Moments of which every state of whole stores was looked at",
+            figure(report.exhausted as f64),
+        ),
         ("Judged", figure(report.judged as f64)),
+        ("Different images among these", figure(report.distinct as f64)),
         ("Pruned", figure(report.pruned)),
         ("Seconds", format!("{:.1}", report.seconds)),
         ("Judged in a second", figure(report.judged_per_second)),

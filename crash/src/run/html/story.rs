@@ -7,6 +7,7 @@ use lode_testkit::op::Op;
 use super::escape;
 use crate::explore::{CutReport, Failure, StoreReport};
 use crate::region::Way;
+use crate::workload::pool_words;
 
 /// Lines of one power failure that are drawn.
 const DRAWN: usize = 1000;
@@ -21,14 +22,15 @@ pub(super) fn told(story: &Failure, wrong: bool) -> String {
     let mut html = format!("<p class=\"{class}\">{verdict}:</p><pre>{}</pre>", escape(&story.what));
     let case = &story.case;
     html.push_str(&operations("Before, without a cut", &case.before, None));
-    let step = story.path.legs.first().map(|leg| leg.step);
+    // Two threads are cut off in the middle of several.
+    let alone = story.path.schedule.is_none();
+    let step = story.path.legs.first().filter(|_| alone).map(|leg| leg.step);
     html.push_str(&operations("Operations", &case.ops, step));
     html.push_str(&operations("A second thread, at the same time", &case.beside, None));
     for (number, cut) in story.cuts.iter().enumerate() {
         html.push_str(&power_failure(number + 1, cut));
     }
-    let pool = escape(&format!("{:?}", case.geometry));
-    let _ = write!(html, "<p class=\"site\">{pool}</p>");
+    let _ = write!(html, "<p class=\"site\">pool {}</p>", escape(&pool_words(&case.geometry)));
     html
 }
 
