@@ -333,6 +333,14 @@ pub const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "appends in relaxed mode",
+        kib: 96,
+        relaxed: true,
+        before: || repeated(1, "create /a;write /a 0 100 1"),
+        ops: "append /a 100 2;append /a 5000 3;append /a 7 4",
+        ..PLAIN
+    },
+    Scenario {
         name: "symbolic links and attributes",
         ops: "symlink /s abc;symlink /t %=0.300;symlink /u %=1.4095;setattr /s mode=1 uid=4;\
               rename /s /t replace;unlink /u;create /p 4516 0;create /c 8612 4294967297;unlink /t;\

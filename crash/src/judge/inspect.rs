@@ -198,10 +198,10 @@ impl Look<'_> {
             let all: Vec<Vec<u8>> = models.filter_map(|model| read(model, path)).collect();
             let Some(bytes) = read(pool, path) else { return all.is_empty() };
             bytes.chunks(8).enumerate().all(|(index, word)| {
-                all.iter().any(|one| {
-                    let from = (index * 8).min(one.len());
-                    let to = (from + word.len()).min(one.len());
-                    let mut there = one[from..to].to_vec();
+                // A file that ends before this word has nothing to mix in.
+                all.iter().filter(|one| one.len() > index * 8).any(|one| {
+                    let to = (index * 8 + word.len()).min(one.len());
+                    let mut there = one[index * 8..to].to_vec();
                     there.resize(word.len(), 0);
                     there == word
                 })

@@ -4,6 +4,7 @@
 //! a line (`adr`, `eadr`) or a sector of 512 bytes (`file`). Alternative 0 is what is durable for
 //! certain, the next ones have whole stores, all of them in one; the rest torn ones.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use lode_pmem::LINE_BYTES;
@@ -248,14 +249,16 @@ impl<'p> Building<'p> {
                 continue;
             }
             for &mask in masks {
-                // Under eADR nothing later is there.
-                let others = |other: usize| match profile {
-                    Profile::Adr => 0xFF,
-                    _ if other < place => 0xFF,
-                    _ => 0,
-                };
-                let kept = |other: usize| if other == place { mask } else { others(other) };
-                self.add((0..stores.len()).map(kept).collect());
+                // Later ones are there or not; under eADR they are not.
+                let later: &[u8] = if profile == Profile::Adr { &[0xFF, 0] } else { &[0] };
+                for &later in &later[..later.len().min(stores.len() - place)] {
+                    let kept = |other: usize| match other.cmp(&place) {
+                        Ordering::Less => 0xFF,
+                        Ordering::Equal => mask,
+                        Ordering::Greater => later,
+                    };
+                    self.add((0..stores.len()).map(kept).collect());
+                }
             }
         }
     }
@@ -324,8 +327,8 @@ mod tests {
         assert_eq!(some.alternatives[..], all.alternatives[..some.alternatives.len()]);
         // Whole: nothing, one, the other. (Both is the other.)
         assert_eq!((all.whole, some.whole), (3, 3));
-        // Words of the second over the first.
-        assert_eq!(all.alternatives.len(), 3 + 254);
+        // Words of the first alone, and words of the second over the first.
+        assert_eq!(all.alternatives.len(), 3 + 2 * 254);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use lode_engine::PageClass;
 
 use crate::case::{Case, Geometry};
 use crate::scenarios::{SCENARIOS, Scenario};
-use crate::workload::build::{FEW_LINES, operations};
+use crate::workload::build::{FEW_LINES, case, operations, repeated, small};
 
 /// A scenario as a case.
 pub fn case_of(scenario: &Scenario) -> Case {
@@ -33,7 +33,24 @@ pub fn scenarios() -> Vec<Case> {
         let geometry = Geometry { log_lines: FEW_LINES, ..case.geometry };
         Case { name: format!("{}, short log pages", case.name), geometry, ..case }
     }));
+    cases.extend((3..8).map(nearly_full));
     cases
+}
+
+/// Operations on two logs that both roll over, where only so many pages are left: the first page may be
+/// had, and the second not.
+fn nearly_full(appends: u64) -> Case {
+    let filled = repeated(appends, "append /f 4096 #");
+    let before = format!("mkdir /d; create /a; create /f; {filled}; chmod / 0o701; chmod / 0o702");
+    let there = "rename /a /d/%=0.136; rename /d/%=0.136 /a";
+    let back = "rename /a /d/%=1.136; link /d/%=1.136 /%=2.136; rename /d/%=1.136 /a";
+    let pool = Geometry { bytes: 64 << 10, ..small() };
+    case(
+        format!("a full pool, nearly: {appends} pages"),
+        pool,
+        &before,
+        &format!("{there}; {back}"),
+    )
 }
 
 /// Whether no name of a case is too long for log pages of four records.

@@ -129,44 +129,52 @@ const DATA: [Both; 17] = [
 ];
 
 /// Beside background work, and where what one frees the other takes.
-const WORK: [Both; 9] = [
-    ("round and create", "create /a; create /b; unlink /a", "maintain", "create /c"),
+const WORK: [Both; 11] = [
+    // (The threads begin with a pool just opened: what a round is to free goes in front of it.)
+    ("round and create", "create /a; create /b", "unlink /a; maintain", "create /c"),
     (
         "round and unlink",
-        "create /a; append /a 5000; create /b; unlink /b",
-        "maintain",
+        "create /a; append /a 5000; create /b",
+        "unlink /b; maintain",
         "unlink /a",
     ),
     (
         "round and overwrite",
-        "create /a; write /a 0 8192 1; write /a 0 8192 2",
-        "maintain",
+        "create /a; write /a 0 8192 1; create /b",
+        "unlink /b; maintain",
         "write /a 0 8192 3",
     ),
-    ("round and round", "create /a; append /a 5000; unlink /a", "maintain", "maintain"),
+    ("round and round", "create /b; create /z", "unlink /z; maintain", "unlink /b; maintain"),
+    ("round and a slot", "create /b; create /z", "unlink /z; maintain", "unlink /b; create /c"),
+    (
+        "two rounds and a slot",
+        "create /b; create /z",
+        "unlink /z; maintain",
+        "unlink /b; maintain; create /c",
+    ),
     (
         "round and rename over",
-        "create /a; create /b; append /b 5000; create /c; unlink /c",
-        "maintain",
+        "create /a; create /b; append /b 5000; create /c",
+        "unlink /c; maintain",
         "rename /a /b",
     ),
     (
         "freed and taken",
         "create /a; write /a 0 8192 1; create /b",
         "truncate /a 0",
-        "append /b 8192 2",
+        "append /b 4096 2",
     ),
     (
         "unlinked and taken",
         "create /a; write /a 0 8192 1; create /b",
         "unlink /a",
-        "create /c; append /b 8192 2",
+        "create /c; append /b 4096 2",
     ),
     (
         "overwritten and taken",
         "create /a; write /a 0 8192 1; create /b",
-        "write /a 0 8192 3",
-        "append /b 8192 2",
+        "write /a 0 4096 3",
+        "append /b 4096 2",
     ),
     (
         "slots freed and taken",
@@ -176,14 +184,18 @@ const WORK: [Both; 9] = [
     ),
 ];
 
-/// Cases of two threads. One lane for both is the same but for a wait: every third has it.
+/// Cases of two threads. One lane for both is mostly the same but for a wait: every third has it.
+/// What one frees comes to the other only there.
 pub fn two_threads() -> Vec<Case> {
-    let texts = NAMES.iter().chain(&DATA).chain(&WORK).enumerate();
+    let texts = NAMES.iter().chain(&DATA).enumerate();
     let of_tables = texts.map(|(index, text)| match index % 3 {
         0 => both(text, "one lane", lanes(1)),
         _ => both(text, "two lanes", lanes(2)),
     });
     let mut cases: Vec<Case> = of_tables.collect();
+    for (count, way) in WAYS {
+        cases.extend(WORK.iter().map(|text| both(text, way, lanes(count))));
+    }
     cases.extend(DATA[3..8].iter().map(|text| {
         both(text, "relaxed", Geometry { lanes: 2, bytes: lanes(2).bytes, ..relaxed() })
     }));
@@ -194,6 +206,9 @@ pub fn two_threads() -> Vec<Case> {
     cases.extend(collections());
     cases
 }
+
+/// Lanes, and how a case is called for them.
+const WAYS: [(u32, &str); 2] = [(1, "one lane"), (2, "two lanes")];
 
 fn both(text: &(&str, &str, &str, &str), way: &str, geometry: Geometry) -> Case {
     let (name, before, ops, beside) = text;
@@ -237,6 +252,7 @@ fn growth() -> Vec<Case> {
         ("collection and rename out", &two, &names, link_goes, "link /k /d/y; rename /d/y /y"),
     ];
     let mut cases: Vec<Case> = all.iter().map(|text| on_pool(text, "two lanes")).collect();
+    cases.extend(freed_by_collection());
     // Some number of files fills the table just so that either of the two must let it grow.
     for files in 2..10 {
         let before = format!("mkdir /d; mkdir /e; {}", repeated(files, "create /f#"));
@@ -245,6 +261,32 @@ fn growth() -> Vec<Case> {
         cases.push(on_pool(&text, "one lane"));
     }
     cases
+}
+
+/// Log pages that a collection frees, beside a thread that takes pages in the same lane.
+fn freed_by_collection() -> Vec<Case> {
+    let links = repeated(6, "link /k /d/a#");
+    let churn = repeated(9, "link /k /d/l; unlink /d/l");
+    let fast = format!("create /a; create /k; mkdir /d; {links}; {churn}");
+    let modes = "chmod /k 0o610; chmod /k 0o620; chmod /k 0o630; chmod /k 0o640; chmod /k 0o650; \
+                 chmod /k 0o660; chmod /k 0o670; chmod /k 0o601";
+    let filled = repeated(4, "append /a 4096 #");
+    let thorough = format!("create /a; create /k; {modes}; {filled}");
+    let roomy = Geometry { bytes: 160 << 10, ..small() };
+    let tight = Geometry { bytes: 72 << 10, ..small() };
+    let again = "link /k /d/l; unlink /d/l; link /k /d/l";
+    let takes = "append /a 4096 7; append /a 4096 8; append /a 4096 9";
+    let all: [OnPool<'_>; 2] = [
+        ("a page of a fast collection is taken", &roomy, &fast, again, "append /a 4096 2"),
+        (
+            "pages of a thorough collection are taken",
+            &tight,
+            &thorough,
+            "chmod /k 0o700; chmod /k 0o701",
+            takes,
+        ),
+    ];
+    all.iter().map(|text| on_pool(text, "one lane")).collect()
 }
 
 /// One thread looks at what the other changes: what it has seen must outlive a crash.
@@ -273,7 +315,7 @@ fn rounds() -> Vec<Case> {
     let round = "unlink /b; maintain";
     let others = ["create /x", "rename /c /d/c", "unlink /d/e", "link /c /d/l", "mkdir /d/y"];
     let mut cases = Vec::new();
-    for (count, way) in [(1, "one lane"), (2, "two lanes")] {
+    for (count, way) in WAYS {
         for other in others {
             let name = format!("a round and {other}");
             cases.push(on_pool(&(&name, &lanes(count), before, other, round), way));
@@ -287,7 +329,7 @@ fn collections() -> Vec<Case> {
     let churn = format!("mkdir /e; create /k; {}", repeated(24, "write /k 0 4096 #"));
     let rewrite = repeated(4, "write /k 0 4096 9#");
     let mut cases = Vec::new();
-    for (count, way) in [(1, "one lane"), (2, "two lanes")] {
+    for (count, way) in WAYS {
         let mut add = |name: &str, more: &str, first: &str, beside: &str| {
             let before = format!("{churn}; {more}");
             let ops = format!("{first}; {rewrite}");

@@ -12,7 +12,8 @@ use lode_pmem::{Counters, Tally};
 
 use crate::{Host, Result};
 
-/// Transactions of a lane since its last watermark that make a round worth its fence.
+/// Transactions of a lane since its last watermark that make a round worth its fence; in a small
+/// pool as many as it has pages.
 const UNSETTLED_MAX: u64 = 8192;
 
 /// Sequences have 40 bits; near the end the session is raised.
@@ -30,6 +31,7 @@ pub(crate) struct Lane<H: Host> {
 /// All lanes in use by this run.
 pub(crate) struct Lanes<H: Host> {
     lanes: Vec<Lane<H>>,
+    unsettled_max: u64,
 }
 
 impl<H: Host> Lane<H> {
@@ -60,8 +62,8 @@ impl<H: Host> Lane<H> {
 }
 
 impl<H: Host> Lanes<H> {
-    /// `used` lanes, each at its first sequence.
-    pub(crate) fn new(used: usize) -> Result<Self> {
+    /// `used` lanes of a pool of so many pages, each at its first sequence.
+    pub(crate) fn new(used: usize, pages: u64) -> Result<Self> {
         let mut lanes = Vec::new();
         lanes.try_reserve_exact(used)?;
         for _ in 0..used {
@@ -72,7 +74,7 @@ impl<H: Host> Lanes<H> {
                 counters: Counters::new(),
             });
         }
-        Ok(Self { lanes })
+        Ok(Self { lanes, unsettled_max: pages.min(UNSETTLED_MAX) })
     }
 
     /// How many lanes this run uses.
@@ -97,7 +99,7 @@ impl<H: Host> Lanes<H> {
     #[inline]
     pub(crate) fn round_is_due(&self, lane: usize) -> bool {
         let lane = &self.lanes[lane % self.lanes.len()];
-        lane.fenced().saturating_sub(lane.settled()) >= UNSETTLED_MAX
+        lane.fenced().saturating_sub(lane.settled()) >= self.unsettled_max
     }
 
     /// What all lanes have counted.

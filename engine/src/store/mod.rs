@@ -79,7 +79,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             piece_log2: superblock.piece_log2,
             space: Space::new(used, geometry.first_page(), geometry.end_page())?,
             table: Table::new(geometry.lanes as usize)?,
-            lanes: Lanes::new(used)?,
+            lanes: Lanes::new(used, geometry.pages)?,
             superblock: Mutex::new(superblock.clone()),
             epoch: AtomicU32::new(superblock.epoch),
             aborted: Vec::new(),

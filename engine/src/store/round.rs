@@ -8,12 +8,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use lode_pmem::{Door, Medium};
 
 use super::Store;
-use crate::layout::{Geometry, LINE, PoolSeed, Watermark};
+use crate::layout::{Geometry, LINE, PoolSeed, SLOT_BYTES, Watermark};
 use crate::space::Run;
-use crate::{Host, Result, Rule};
+use crate::{Host, PAGE_BYTES, Result, Rule};
 
-/// Quarantined inode slots that make a round worth its fence.
-const SLOTS_WORTH_A_ROUND: usize = 512;
+/// Quarantined inode slots that make a round worth its fence; in a small pool fewer: the slots of
+/// one page for each [`SMALL_PAGES`] that it has.
+const SLOTS_WORTH_A_ROUND: u64 = 512;
+const SMALL_PAGES: u64 = 64;
 
 /// Slots and log pages of dead inodes, waiting for a round.
 #[derive(Default)]
@@ -103,7 +105,9 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Whether enough slots wait that a round is better than a new piece of table.
     pub(crate) fn round_is_due(&self) -> bool {
-        self.quarantine.lock().slots.len() >= SLOTS_WORTH_A_ROUND
+        let slots_a_page = PAGE_BYTES / SLOT_BYTES;
+        let worth = self.geometry.pages.div_ceil(SMALL_PAGES) * slots_a_page;
+        self.quarantine.lock().slots.len() as u64 >= worth.min(SLOTS_WORTH_A_ROUND)
     }
 
     /// Whether anything waits for a round.
