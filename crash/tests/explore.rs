@@ -42,7 +42,8 @@ fn every_operation_alone_survives_a_cut_anywhere() {
 
 #[test]
 fn two_threads_survive_a_cut_anywhere() {
-    survive(Set::Pairs, 1, &two_threads(), Limits::QUICK);
+    let limits = Limits { schedules: Limits::FULL.schedules, ..Limits::QUICK };
+    survive(Set::Pairs, 1, &two_threads(), limits);
 }
 
 #[test]

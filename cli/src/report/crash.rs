@@ -101,6 +101,14 @@ impl RunReport {
             figure(self.explored.exhausted as f64),
             figure(self.explored.points as f64),
         ));
+        if self.explored.threads > 0 {
+            let Explored { schedules, threads, threads_cut_short, .. } = self.explored;
+            let [schedules, threads, cut] =
+                [schedules, threads, threads_cut_short].map(|count| figure(count as f64));
+            text.push_str(&format!(
+                "{schedules} schedules of {threads} cases of two threads; {cut} of them have more\n"
+            ));
+        }
         if cases_left_out > 0 {
             let cases = figure(cases_left_out as f64);
             text.push_str(&format!("Not begun, or cut short by failures: {cases} cases\n"));

@@ -73,7 +73,7 @@ impl Limits {
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },
         then_every: 1,
-        schedules: 400,
+        schedules: 4000,
     };
     /// For runs of everything there is.
     pub const FULL: Limits = Limits {
@@ -83,7 +83,7 @@ impl Limits {
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },
         then_every: 16,
-        schedules: 400,
+        schedules: 4000,
     };
 }
 

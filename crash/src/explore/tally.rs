@@ -30,6 +30,10 @@ pub struct Tally {
     pub time: Duration,
     /// Operations that found no space.
     pub no_space: u64,
+    /// Schedules of two threads that were run.
+    pub schedules: u64,
+    /// Cases of two threads, and those of which not all schedules were run.
+    pub threads: (u64, u64),
     /// Fingerprints of the judged images.
     pub images: HashSet<u64>,
     /// The places in the code that fenced and wrote back, in operations and recoveries.
@@ -53,6 +57,9 @@ impl Tally {
         }
         self.time += other.time;
         self.no_space += other.no_space;
+        self.schedules += other.schedules;
+        self.threads.0 += other.threads.0;
+        self.threads.1 += other.threads.1;
         self.images.extend(&other.images);
         self.sites.extend(other.sites.iter().copied());
     }

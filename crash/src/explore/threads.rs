@@ -95,7 +95,10 @@ impl Explorer<'_> {
                 explorer.schedule(&start, &mut context, &mut threads, chooser)
             });
             result.map_err(|wrong| wrong.in_schedule(chooser.schedule()))?;
+            self.tally.schedules += 1;
         }
+        self.tally.threads.0 += 1;
+        self.tally.threads.1 += u64::from(!schedules.is_exhaustive());
         Ok(())
     }
 

@@ -35,6 +35,12 @@ pub struct Report {
     pub pruned: f64,
     /// Operations that found no space, and must have changed nothing.
     pub no_space: u64,
+    /// Schedules of two threads that were run.
+    pub schedules: u64,
+    /// Cases of two threads.
+    pub threads: u64,
+    /// Of those, the ones of which not all schedules with two preemptions were run.
+    pub threads_cut_short: u64,
     /// Points all of whose states (of whole stores) were judged or pruned.
     pub exhausted: u64,
     /// Seconds.
@@ -169,6 +175,9 @@ impl Report {
             distinct: outcome.tally.images.len(),
             pruned: all.pruned,
             no_space: outcome.tally.no_space,
+            schedules: outcome.tally.schedules,
+            threads: outcome.tally.threads.0,
+            threads_cut_short: outcome.tally.threads.1,
             exhausted: all.exhausted,
             seconds,
             judged_per_second: all.judged as f64 / seconds.max(1e-9),

@@ -21,7 +21,7 @@ const RANDOM_FULL: usize = 2000;
 pub enum What {
     /// Something of everything.
     Usual,
-    /// The same without huge pages, and what is most important first: time may end it anywhere.
+    /// The same without huge pages, side by side: time may end it anywhere.
     Quick,
     /// Everything there is.
     Full,
@@ -53,7 +53,8 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
         What::Quick => {
             let mut spread: Vec<_> = small(alone());
             spread.sort_by_key(|((_, number), _)| mix(*number as u64));
-            [small(hard()), threads(), some_pairs(SHARE), random(RANDOM / 3), spread].concat()
+            let first = [small(hard()), threads()];
+            woven(&first, &[some_pairs(SHARE), random(RANDOM / 3), spread])
         }
     };
     let under = |case: &Numbered| {
@@ -89,6 +90,22 @@ type Numbered = ((Set, usize), Case);
 fn small(mut cases: Vec<Numbered>) -> Vec<Numbered> {
     cases.retain(|(_, case)| case.geometry.class == PageClass::Small);
     cases
+}
+
+/// All lists side by side, so that wherever time ends, something of each was done: `first` are done
+/// when half of `rest` is.
+fn woven(first: &[Vec<Numbered>], rest: &[Vec<Numbered>]) -> Vec<Numbered> {
+    let place = |share: usize| {
+        move |list: &Vec<Numbered>| {
+            let (list, len) = (list.clone(), list.len());
+            let place = move |(index, case)| (index * 1000 * share / len, case);
+            list.into_iter().enumerate().map(place)
+        }
+    };
+    let mut all: Vec<(usize, Numbered)> = first.iter().flat_map(place(1)).collect();
+    all.extend(rest.iter().flat_map(place(2)));
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, case)| case).collect()
 }
 
 fn numbered(set: Set, cases: impl IntoIterator<Item = Case>) -> Vec<Numbered> {
