@@ -205,7 +205,7 @@ pub(crate) struct DumpArgs {
 /// `lode man`.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Directory that the pages go to; it is made if it is not there
+    /// Directory for manuals, such as ~/.local/share/man: pages go to man1 and man8 in it
     pub(crate) dir: PathBuf,
 }
 

@@ -11,10 +11,9 @@ use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
 use crate::report::{CompletionsReport, ManReport};
 
-/// Names by which other programs call `lode`, the subcommand that each stands for, and the
-/// section of its page.
-const OTHER_NAMES: [(&str, &str, &str); 3] =
-    [("mkfs.lode", "mkfs", "8"), ("fsck.lode", "fsck", "8"), ("mount.fuse.lode", "mount", "8")];
+/// Names by which other programs call `lode`, and the subcommand that each stands for.
+const OTHER_NAMES: [(&str, &str); 3] =
+    [("mkfs.lode", "mkfs"), ("fsck.lode", "fsck"), ("mount.fuse.lode", "mount")];
 
 /// Writes the man pages.
 ///
@@ -23,9 +22,12 @@ const OTHER_NAMES: [(&str, &str, &str); 3] =
 pub(crate) fn man(args: &ManArgs, output: &Output) -> Result<()> {
     let failed = |path: &Path, error: &std::io::Error| {
         Failure::io("writing a man page", path, error)
-            .advise("name a directory that can be written, such as ~/.local/share/man/man1")
+            .advise("name a directory that can be written, such as ~/.local/share/man")
     };
-    fs::create_dir_all(&args.dir).map_err(|error| failed(&args.dir, &error))?;
+    for section in ["man1", "man8"] {
+        let dir = args.dir.join(section);
+        fs::create_dir_all(&dir).map_err(|error| failed(&dir, &error))?;
+    }
     let mut pages = Vec::new();
     for (name, text) in pages_of(Cli::command()) {
         let path = args.dir.join(name);
@@ -35,7 +37,7 @@ pub(crate) fn man(args: &ManArgs, output: &Output) -> Result<()> {
     output.print(&ManReport { pages })
 }
 
-/// Every page: its file's name, and its text in roff.
+/// Every page: its place, and its text in roff.
 fn pages_of(command: clap::Command) -> Vec<(PathBuf, Vec<u8>)> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -47,11 +49,11 @@ fn pages_of(command: clap::Command) -> Vec<(PathBuf, Vec<u8>)> {
         let mut text = Vec::new();
         // (A vector takes everything.)
         let _ = page.render(&mut text);
-        pages.push((page.get_filename().into(), text));
+        pages.push((Path::new("man1").join(page.get_filename()), text));
     }
-    for (name, same, section) in OTHER_NAMES {
+    for (name, same) in OTHER_NAMES {
         let text = format!(".so man1/lode-{same}.1\n");
-        pages.push((format!("{name}.{section}").into(), text.into_bytes()));
+        pages.push((format!("man8/{name}.8").into(), text.into_bytes()));
     }
     pages.sort();
     pages
@@ -80,12 +82,14 @@ mod tests {
             let (_, text) = pages.iter().find(|(file, _)| file == Path::new(name)).unwrap();
             String::from_utf8(text.clone()).unwrap()
         };
-        for name in ["lode.1", "lode-mkfs.1", "lode-mount.1", "lode-crash-run.1"] {
+        for name in
+            ["man1/lode.1", "man1/lode-mkfs.1", "man1/lode-mount.1", "man1/lode-crash-run.1"]
+        {
             assert!(page(name).contains(".SH SYNOPSIS"), "{name}");
         }
-        assert!(page("lode-mkfs.1").contains(r"\-\-label"));
-        assert!(page("lode.1").contains("lode\\-mkfs(1)"));
-        assert_eq!(page("mkfs.lode.8"), ".so man1/lode-mkfs.1\n");
+        assert!(page("man1/lode-mkfs.1").contains(r"\-\-label"));
+        assert!(page("man1/lode.1").contains("lode\\-mkfs(1)"));
+        assert_eq!(page("man8/mkfs.lode.8"), ".so man1/lode-mkfs.1\n");
         assert!(!pages.iter().any(|(name, _)| name.to_string_lossy().contains("help")));
     }
 
