@@ -4,7 +4,7 @@ use lode_engine::PageClass;
 
 use crate::case::{Case, Geometry};
 use crate::scenarios::{SCENARIOS, Scenario};
-use crate::workload::build::{FEW_LINES, case, operations, repeated, small};
+use crate::workload::build::{FEW_LINES, case, operations, repeated, roomy, small};
 
 /// A scenario as a case.
 pub fn case_of(scenario: &Scenario) -> Case {
@@ -34,7 +34,27 @@ pub fn scenarios() -> Vec<Case> {
         Case { name: format!("{}, short log pages", case.name), geometry, ..case }
     }));
     cases.extend((3..8).map(nearly_full));
+    cases.extend((13..18).map(round_in_time));
+    cases.push(round_for_slots());
     cases
+}
+
+/// A pool of 24 pages, in which a round is due after as many transactions: it comes in the middle
+/// of these operations, and frees a slot that the next one takes. (Whole log pages: collections have
+/// rounds of their own.)
+fn round_in_time(changes: u64) -> Case {
+    let changed = repeated(changes, "chown /a # 5");
+    let before = format!("create /a; create /q; create /r; create /s; {changed}");
+    let ops = "unlink /q; create /x; unlink /r; create /y; unlink /s; create /z";
+    case(format!("a round is due after {changes} changes"), roomy(), &before, ops)
+}
+
+/// More slots wait than a table page has: a round is better than a new page.
+fn round_for_slots() -> Case {
+    let before = repeated(13, "create /f#");
+    let ops = format!("{}{}", repeated(10, "unlink /f#"), repeated(4, "create /x#"));
+    let pool = Geometry { bytes: 160 << 10, ..roomy() };
+    case("slots wait for a round", pool, &before, &ops)
 }
 
 /// Operations on two logs that both roll over, where only so many pages are left: the first page may be
