@@ -42,7 +42,7 @@ fn every_operation_alone_survives_a_cut_anywhere() {
 
 #[test]
 fn two_threads_survive_a_cut_anywhere() {
-    let limits = Limits { schedules: Limits::FULL.schedules, ..Limits::QUICK };
+    let limits = Limits { schedules: 1000, ..Limits::QUICK };
     survive(Set::Pairs, 1, &two_threads(), limits);
 }
 
