@@ -1,5 +1,7 @@
 //! Two threads on one pool: under every schedule with few preemptions, what they see and what
-//! is left is as if whole operations had followed each other in some order.
+//! is left is as if whole operations had followed each other in some order. The explorer cuts the
+//! power in such schedules; here there is none of that, but threads are stopped between stores, too,
+//! and walk their paths themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod pointed;
