@@ -234,7 +234,7 @@ pub(crate) struct CrashRunArgs {
     /// Less than a minute: something of everything
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Everything there is, for hours
+    /// Everything there is: up to an hour
     #[arg(long)]
     pub(crate) full: bool,
     /// Only sequences of so many operations, all of them: 1 or 2

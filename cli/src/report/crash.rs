@@ -221,9 +221,7 @@ impl MutantsReport {
             seconds: time.as_secs_f64(),
         }
     }
-}
 
-impl MutantsReport {
     /// Mutants that were tried, and not noticed.
     pub(crate) fn survivors(&self) -> usize {
         self.mutants - self.mutants_killed - self.mutants_not_tried

@@ -107,7 +107,11 @@ pub fn explore(
         lost: false,
     };
     let began = Instant::now();
-    explorer.case(case).map_err(|wrong| wrong.failure(case))?;
+    // What panics outside a state, such as the tree that finds the judge not deterministic, is told, too.
+    let explored = catch_unwind(AssertUnwindSafe(|| explorer.case(case)));
+    let explored =
+        explored.unwrap_or_else(|payload| Err(Wrong::from(panic_text(payload.as_ref()))));
+    explored.map_err(|wrong| wrong.failure(case))?;
     explorer.tally.time = began.elapsed();
     explorer.tally.images = explorer.images;
     Ok(explorer.tally)

@@ -65,7 +65,8 @@ impl Outcome {
     }
 }
 
-/// Runs jobs; those of one case, where they follow each other, know what the others have judged. Failures are as they were found; the caller may shrink them.
+/// Runs jobs; those of one case, where they follow each other, know what the others have judged.
+/// Failures are as they were found; the caller may shrink them.
 pub fn run_batch(jobs: &[Job], batch: &Batch, progress: &dyn Progress) -> Outcome {
     let began = Instant::now();
     let (next, done, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
