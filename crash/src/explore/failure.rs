@@ -68,6 +68,26 @@ impl CutReport {
         }
         Self { place, fence: point.fence, stores }
     }
+
+    /// The stores for people: neighbours of one line and one place in the code, of other words
+    /// each, are one row.
+    pub fn rows(&self) -> Vec<StoreReport> {
+        let mut rows: Vec<StoreReport> = Vec::new();
+        for store in &self.stores {
+            let same = |last: &&mut StoreReport| {
+                (last.line, last.site, last.way) == (store.line, store.site, store.way)
+                    && last.words & store.words == 0
+            };
+            match rows.last_mut().filter(same) {
+                Some(last) => {
+                    last.words |= store.words;
+                    last.kept |= store.kept;
+                }
+                None => rows.push(store.clone()),
+            }
+        }
+        rows
+    }
 }
 
 /// Rows of a report that are printed.
@@ -83,35 +103,20 @@ impl fmt::Display for CutReport {
         if self.stores.is_empty() {
             return writeln!(f, "    nothing in flight");
         }
-        // Neighbours of one kind are one row.
-        let mut rows: Vec<(u64, String, Vec<char>)> = Vec::new();
-        for store in &self.stores {
+        let rows = self.rows();
+        for store in rows.iter().take(SHOWN) {
             let mark = |word: u32| match (store.words >> word & 1, store.kept >> word & 1) {
                 (0, _) => ' ',
                 (_, 1) => '#',
                 _ => '.',
             };
-            let marks: Vec<char> = (0..8).map(mark).collect();
+            let marks: String = (0..8).map(mark).collect();
             let how = match store.way {
                 Way::Cached => "cached",
                 Way::Words => "streamed",
                 Way::Whole => "streamed whole",
             };
-            let what = format!("{how} by {}", store.site);
-            match rows.last_mut().filter(|row| row.0 == store.line && row.1 == what) {
-                // (A word that was stored again: what came of the last store.)
-                Some(row) => row
-                    .2
-                    .iter_mut()
-                    .zip(&marks)
-                    .filter(|one| *one.1 != ' ')
-                    .for_each(|(known, mark)| *known = *mark),
-                None => rows.push((store.line, what, marks)),
-            }
-        }
-        for (line, what, marks) in rows.iter().take(SHOWN) {
-            let marks: String = marks.iter().collect();
-            writeln!(f, "    line {line:#8x} [{marks}] {what}")?;
+            writeln!(f, "    line {:#8x} [{marks}] {how} by {}", store.line, store.site)?;
         }
         if rows.len() > SHOWN {
             writeln!(f, "    and {} more", rows.len() - SHOWN)?;

@@ -72,7 +72,7 @@ fn power_failure(number: usize, cut: &CutReport) -> String {
          <span class=\"word lost\">.</span> was lost, \
          <span class=\"word\"></span> is not of this store.</p>",
     );
-    let rows = rows(&cut.stores);
+    let rows = cut.rows();
     for row in rows.iter().take(DRAWN) {
         html.push_str(&line(row));
     }
@@ -80,25 +80,6 @@ fn power_failure(number: usize, cut: &CutReport) -> String {
         let _ = write!(html, "<p>and {} more</p>", rows.len() - DRAWN);
     }
     html
-}
-
-/// Neighbours of one line and one place in the code, of other words each, are one row.
-fn rows(stores: &[StoreReport]) -> Vec<StoreReport> {
-    let mut rows: Vec<StoreReport> = Vec::new();
-    for store in stores {
-        let same = |last: &&mut StoreReport| {
-            (last.line, last.site, last.way) == (store.line, store.site, store.way)
-                && last.words & store.words == 0
-        };
-        match rows.last_mut().filter(same) {
-            Some(last) => {
-                last.words |= store.words;
-                last.kept |= store.kept;
-            }
-            None => rows.push(store.clone()),
-        }
-    }
-    rows
 }
 
 fn line(store: &StoreReport) -> String {
