@@ -408,14 +408,14 @@ impl Explorer<'_> {
     }
 
     fn recovery(&mut self, points: &[Point], tree: &Snapshot) -> Result<(), Wrong> {
-        let hash = crate::judge::hash_of(tree);
+        let (hash, large) = (crate::judge::hash_of(tree), tree.has_large_files());
         for (number, point) in points.iter().enumerate() {
             let units = self.units(point, self.limits.inside);
             let place = format!("the recovery (point {} of {})", number + 1, points.len());
             let cut = Cut { stage: Stage::Recovery, step: 0, number, point, place };
             let mut judge = |explorer: &mut Self, choice: &Choice| {
                 let image = units.image(&point.durable, &choice.0);
-                let question = Question::again(&image, tree, hash);
+                let question = Question::again(&image, hash, large);
                 if explorer.recall(&question, [hash]).is_some() {
                     return Ok(Known::Before);
                 }

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 
 use lode_testkit::rng::mix;
-use lode_testkit::snapshot::Snapshot;
 
 use crate::judge::Allowed;
 use crate::region::{Pages, Profile, Watch};
@@ -40,7 +39,7 @@ impl Question {
     /// Whether an image is one of those allowed.
     pub(super) fn of(image: &Pages, allowed: &[Allowed<'_>], relaxed: bool) -> Self {
         let all = allowed.iter().map(|allowed| allowed.expected);
-        let hinted = relaxed || all.clone().any(|expected| expected.tree.has_large_files());
+        let hinted = relaxed || all.clone().any(|expected| expected.large);
         let hint = if hinted { all.fold(1, |all, expected| mix(all ^ expected.hash)) } else { 0 };
         Self { image: image.fingerprint(), kind: Kind::State, hint }
     }
@@ -50,9 +49,10 @@ impl Question {
         Self { kind: Kind::Inside(profile), ..self }
     }
 
-    /// Whether an image that a recovery left shows this tree.
-    pub(super) fn again(image: &Pages, tree: &Snapshot, hash: u64) -> Self {
-        let hint = if tree.has_large_files() { hash } else { 0 };
+    /// Whether an image that a recovery left shows the tree with this hash, which has `large` files
+    /// or not.
+    pub(super) fn again(image: &Pages, hash: u64, large: bool) -> Self {
+        let hint = if large { hash } else { 0 };
         Self { image: image.fingerprint(), kind: Kind::Again, hint }
     }
 

@@ -28,6 +28,8 @@ pub struct Expected {
     pub tree: Snapshot,
     /// Of the tree; equal trees have equal hashes.
     pub hash: u64,
+    /// It has files so large that what is looked at depends on what may be found.
+    pub large: bool,
     /// The model itself; nothing is open in it.
     pub model: Model,
 }
@@ -35,8 +37,8 @@ pub struct Expected {
 impl Expected {
     /// A model and its tree.
     pub fn new(tree: Snapshot, model: Model) -> Self {
-        let hash = hash_of(&tree);
-        Self { tree, hash, model }
+        let (hash, large) = (hash_of(&tree), tree.has_large_files());
+        Self { tree, hash, large, model }
     }
 }
 
