@@ -274,6 +274,9 @@ pub(crate) struct CrashReplayArgs {
 /// `lode crash mutants`.
 #[derive(Args, Debug)]
 pub(crate) struct CrashMutantsArgs {
+    /// Only mutants whose site has one of these texts in it [default: all]
+    #[arg(value_name = "TEXT")]
+    pub(crate) only: Vec<String>,
     #[command(flatten)]
     pub(crate) effort: EffortArgs,
     /// Write a page for a browser, too

@@ -20,11 +20,23 @@ pub struct Geometry {
     pub atime: bool,
 }
 
+/// What happens to a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Trouble {
+    /// The power fails, in each of `ops` and after it.
+    #[default]
+    Power,
+    /// After `ops`, one bit flips of what has a seal.
+    Bit,
+}
+
 /// A sequence of operations whose every crash is explored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
     /// What it is about, in a few words; equal for no two cases of a run.
     pub name: String,
+    /// What happens.
+    pub trouble: Trouble,
     /// The pool.
     pub geometry: Geometry,
     /// Done before, without a crash.

@@ -1,7 +1,7 @@
 //! What the explorer has found in the engine: each stays found, by the smallest case that shows it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use lode_crash::case::{Case, Geometry};
+use lode_crash::case::{Case, Geometry, Trouble};
 use lode_crash::explore::{Failure, Limits, Memo, Setup, Tally, explore};
 use lode_crash::region::Rules;
 use lode_crash::states::Budget;
@@ -19,12 +19,24 @@ fn survives(name: &str, before: &str, ops: &str) {
 
 fn case(name: &str, geometry: Geometry, before: &str, ops: &str) -> Case {
     let [before, ops] = [before, ops].map(|text| parse(&text.replace(';', "\n")).unwrap());
-    Case { name: name.to_owned(), geometry, before, ops, beside: Vec::new() }
+    Case {
+        name: name.to_owned(),
+        trouble: Trouble::Power,
+        geometry,
+        before,
+        ops,
+        beside: Vec::new(),
+    }
 }
 
 fn explored(case: &Case, limits: &Limits, left_out: Option<Rule>) -> Result<Tally, Box<Failure>> {
-    let setup =
-        Setup { geometry: case.geometry.clone(), rules: Rules::default(), left_out, seed: 1 };
+    let setup = Setup {
+        geometry: case.geometry.clone(),
+        rules: Rules::default(),
+        left_out,
+        seed: 1,
+        asked: Default::default(),
+    };
     explore(case, &setup, limits, &mut Memo::default())
 }
 

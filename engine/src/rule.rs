@@ -39,6 +39,16 @@ rules! {
         "the checksum of a record line is not looked at, only its tag; PROTOCOL F1";
     DeathSeal "death-seal"
         "the checksum of a death record is not looked at, only its tag; PROTOCOL F4";
+    IdentitySeal "identity-seal"
+        "the checksum of an inode's identity is not looked at; PROTOCOL F3";
+    LogPageSeal "log-page-seal"
+        "the checksum of a log page's header is not looked at; PROTOCOL I5";
+    PieceSeal "piece-seal"
+        "the checksum of the header of a piece of inode table is not looked at; PROTOCOL I22";
+    SuperblockSeal "superblock-seal"
+        "the checksum of a superblock is not looked at; PROTOCOL I20";
+    DeathApart "death-apart"
+        "death records lie in the pages of logs; PROTOCOL F4";
     PageNonce "page-nonce"
         "the records of a log page are not sealed with the page's own nonce; PROTOCOL F1";
     SlotNonce "slot-nonce"
@@ -47,10 +57,16 @@ rules! {
     LinkTag "link-tag" "a link is followed whatever its tag says; PROTOCOL I5";
     LinkOwner "link-owner"
         "a link is followed whatever its tag and the owner of its target are; PROTOCOL I5";
+    LinkTorn "link-torn"
+        "a link that a crash tore is taken for damage; seen in NOVA: recovery of null and partial log pointers";
     LinkWhole "link-whole" "a link word is stored as two halves; PROTOCOL F3";
     LinksPastEnd "links-past-end"
         "links that lead past the end of a log are not cleared; PROTOCOL recovery 7";
+    PagesRise "pages-rise"
+        "a link to an older page of the same log is followed; PROTOCOL I5";
     CheckpointSum "checkpoint-sum" "the checksum of a checkpoint is not looked at; PROTOCOL I20";
+    CheckpointSeal "checkpoint-seal"
+        "the checksum of a checkpoint's header is not looked at; PROTOCOL I20";
     CheckpointSession "checkpoint-session"
         "a checkpoint counts whatever session it is of; PROTOCOL I20";
     SessionRaised "session-raised" "opening does not raise the session; PROTOCOL I20";
@@ -60,6 +76,10 @@ rules! {
         "the superblock copy that counts is written first; PROTOCOL I20";
     PartCount "part-count"
         "a transaction of which parts are missing counts as committed; PROTOCOL recovery 4";
+    MiddleKept "middle-kept"
+        "an unfinished transaction in the middle of a log is erased, not told; PROTOCOL recovery 5";
+    LaterSequence "later-sequence"
+        "a later transaction of its lane counts as evidence, the watermark does not; PROTOCOL recovery 4";
     TransactionSession "transaction-session"
         "a transaction of an earlier session is judged by its parts; PROTOCOL recovery 4";
     WatermarkSession "watermark-session" "the watermark of another session counts; PROTOCOL F5";
@@ -69,6 +89,12 @@ rules! {
         "every lane is judged by lane 0's watermark; seen in WineFS: recovery reads another CPU's journal";
     EveryLane "every-lane"
         "recovery looks at as many lanes as there are CPUs; seen in NOVA: the CPU count is taken for granted";
+    ReplayInOrder "replay-in-order"
+        "a record whose sequence is lower than that of the one before it is passed over; seen in NOVA: rebuilding compares with the wrong counter";
+    ReplayFreesNothing "replay-frees-nothing"
+        "what a truncation freed is freed again when its log is read; seen in NOVA-Fortis: truncate recovery";
+    LocksToFence "locks-to-fence"
+        "locks are released, and what was done is seen, before the fence; PROTOCOL I1 and I2";
     DeadEvidence "dead-evidence" "the lines of dead inodes are no evidence; PROTOCOL recovery 3";
     DeathHonoured "death-honoured" "an inode with a death record is taken for alive; PROTOCOL F4";
     AbortedErased "aborted-erased"
@@ -83,10 +109,21 @@ rules! {
         "the log pages of a dead inode are used again without a round; PROTOCOL I10";
     RoundForFast "round-for-fast" "fast collection makes no round; PROTOCOL I13";
     RoundForThorough "round-for-thorough" "thorough collection makes no round; PROTOCOL I12";
+    BatchBeforeFence "batch-before-fence"
+        "a round frees what came into quarantine while it fenced; PROTOCOL I11";
+    OneRound "one-round" "two rounds run at a time; PROTOCOL I11";
+    FreeAfterUnlinked "free-after-unlinked"
+        "a page that fast collection unlinks is free before the fence; PROTOCOL I13";
+    FreeAfterSwap "free-after-swap"
+        "the pages of a rewritten log are free before its head is durable; PROTOCOL I12";
+    RewriteWhole "rewrite-whole"
+        "a rewritten log does not say owner, mode and times; seen in NOVA: fields left out of a journal";
     TombstoneKept "tombstone-kept"
         "fast collection drops what ended records that are still there; PROTOCOL I14";
     FreeAfterFence "free-after-fence"
         "what a truncation frees is free before its record is durable; PROTOCOL I9";
+    OverwrittenAfterFence "overwritten-after-fence"
+        "pages that a write replaces are free before its record is durable; PROTOCOL I9";
     PieceZeroed "piece-zeroed" "a new piece of inode table is not zeroed; PROTOCOL I22";
     OrphansFreed "orphans-freed"
         "files that are unlinked but open are not freed by a clean unmount; PROTOCOL recovery 11";
@@ -102,6 +139,12 @@ rules! {
         "what is renamed over is dropped by a second transaction; seen in NOVA: renaming over a file loses both names";
     MovedParent "moved-parent"
         "a directory that moves keeps its old parent; seen in NOVA: directory renames";
+    ExchangeInOne "exchange-in-one"
+        "an exchange is two transactions, a name each; PROTOCOL F2";
+    LinksAppended "links-appended"
+        "a new count of links is stored over the last one; seen in NOVA: a link change in place outlives a crash";
+    TimesInOne "times-in-one"
+        "the times of a file are set one after the other; seen in PMFS: timestamps are not atomic";
     WriteInOne "write-in-one"
         "a write to several extents is several transactions; seen in WineFS: writes are not atomic";
     SizeInMap "size-in-map"
@@ -113,6 +156,8 @@ rules! {
     JournalUsed "journal-used" "small overwrites go in place without the journal; PROTOCOL I16";
     JournalReplayed "journal-replayed"
         "journalled overwrites are not stored again after a crash; PROTOCOL I16";
+    JournalMapped "journal-mapped"
+        "journalled overwrites are stored again although their pages are mapped no more; PROTOCOL I16";
     JournalRetired "journal-retired"
         "journalled overwrites are stored again although later ones have retired them; PROTOCOL I16";
     JournalClipped "journal-clipped"

@@ -13,7 +13,31 @@ use crate::rng::mix;
 pub struct TestHost {
     inner: Arc<Inner>,
     left_out: Option<Rule>,
+    asked: Option<Arc<Asked>>,
 }
+
+/// The rules that an engine has asked for.
+#[derive(Debug, Default)]
+pub struct Asked([AtomicU64; 2]);
+
+impl Asked {
+    fn note(&self, rule: Rule) {
+        let (word, bit) = (&self.0[rule as usize / 64], 1 << (rule as usize % 64));
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Them.
+    pub fn rules(&self) -> impl Iterator<Item = Rule> {
+        let asked = |rule: &Rule| {
+            self.0[*rule as usize / 64].load(Relaxed) >> (*rule as usize % 64) & 1 == 1
+        };
+        Rule::ALL.iter().copied().filter(asked)
+    }
+}
+
+const _: () = assert!(Rule::ALL.len() <= 128);
 
 #[derive(Debug)]
 struct Inner {
@@ -57,12 +81,17 @@ impl TestHost {
             threads: AtomicUsize::new(0),
             cpu: AtomicUsize::new(usize::MAX),
         };
-        Self { inner: Arc::new(inner), left_out: None }
+        Self { inner: Arc::new(inner), left_out: None, asked: None }
     }
 
     /// The same host, but the engine is to break this rule.
     pub fn leaving_out(self, left_out: Option<Rule>) -> Self {
         Self { left_out, ..self }
+    }
+
+    /// The same host, but it notes which rules it is asked for.
+    pub fn noting(self, asked: Arc<Asked>) -> Self {
+        Self { asked: Some(asked), ..self }
     }
 
     /// Moves all threads to one CPU.
@@ -117,6 +146,9 @@ impl Host for TestHost {
     }
 
     fn leaves_out(&self, rule: Rule) -> bool {
+        if let Some(asked) = &self.asked {
+            asked.note(rule);
+        }
         self.left_out == Some(rule)
     }
 

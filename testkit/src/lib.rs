@@ -23,5 +23,5 @@ pub mod snapshot;
 pub mod system;
 pub mod trial;
 
-pub use host::TestHost;
+pub use host::{Asked, TestHost};
 pub use memory::Memory;

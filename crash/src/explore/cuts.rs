@@ -15,7 +15,7 @@ use super::memo::Question;
 use super::path::Stage;
 use super::run::Run;
 use super::{CrashPath, CutReport, Failure, Leg, Limits, Memo, Setup, Tally};
-use crate::case::Case;
+use crate::case::{Case, Trouble};
 use crate::judge::{Allowed, Expected, Look};
 use crate::region::{Pages, Point, Profile, Watch};
 use crate::schedule::Schedule;
@@ -113,6 +113,7 @@ pub fn explore(
         explored.unwrap_or_else(|payload| Err(Wrong::from(panic_text(payload.as_ref()))));
     explored.map_err(|wrong| wrong.failure(case))?;
     explorer.tally.time = began.elapsed();
+    explorer.tally.rules.extend(setup.asked.rules());
     explorer.tally.images = explorer.images;
     Ok(explorer.tally)
 }
@@ -149,6 +150,11 @@ impl Wrong {
         Self { schedule: Some(schedule), ..self }
     }
 
+    /// What went wrong after this.
+    pub(super) fn at(what: String, leg: Leg, cut: CutReport) -> Self {
+        Self { what, schedule: None, legs: vec![leg], cuts: vec![cut] }
+    }
+
     fn failure(mut self, case: &Case) -> Box<Failure> {
         self.legs.reverse();
         self.cuts.reverse();
@@ -165,6 +171,9 @@ impl Explorer<'_> {
         let mut run = Run::new(self.setup)?;
         for (step, op) in case.before.iter().enumerate() {
             run.step(step, op).map_err(|what| format!("before: {what}"))?;
+        }
+        if case.trouble == Trouble::Bit {
+            return self.flips(case, run);
         }
         if !case.beside.is_empty() {
             return self.threads(case, run);
@@ -311,11 +320,26 @@ impl Explorer<'_> {
         })
     }
 
-    fn count(&mut self, stage: Stage, explored: &Explored) {
+    /// The bit of this place that a replay is to flip; `None` where all are.
+    pub(super) fn wanted(&self, (step, point): (usize, usize)) -> Option<Vec<usize>> {
+        let legs = self.only?;
+        let here = |leg: &&Leg| (leg.stage, leg.step, leg.point) == (Stage::Bit, step, point);
+        let bits =
+            legs.first().filter(here).map(|leg| leg.choice.0.iter().map(|bit| (*bit).into()));
+        Some(bits.into_iter().flatten().collect())
+    }
+
+    /// Notes a power failure of the way that is replayed.
+    pub(super) fn note_cut(&mut self, cut: CutReport) {
+        self.cuts.push(cut);
+    }
+
+    pub(super) fn count(&mut self, stage: Stage, explored: &Explored) {
         let (points, states) = match stage {
             Stage::Operation => (&mut self.tally.points, &mut self.tally.states),
             Stage::Recovery => (&mut self.tally.inside_points, &mut self.tally.inside),
             Stage::After => (&mut self.tally.then_points, &mut self.tally.then),
+            Stage::Bit => (&mut self.tally.points, &mut self.tally.states),
         };
         *points += 1;
         states.add(explored);

@@ -3,6 +3,7 @@
 
 mod cuts;
 mod failure;
+mod flips;
 mod making;
 mod memo;
 mod path;

@@ -28,6 +28,8 @@ pub enum Stage {
     Recovery,
     /// An operation after the recovery.
     After,
+    /// Nothing: a bit flips.
+    Bit,
 }
 
 /// Power failures, one after the other.
@@ -39,8 +41,8 @@ pub struct CrashPath {
     pub legs: Vec<Leg>,
 }
 
-const STAGES: [(Stage, char); 3] =
-    [(Stage::Operation, 's'), (Stage::Recovery, 'r'), (Stage::After, 'a')];
+const STAGES: [(Stage, char); 4] =
+    [(Stage::Operation, 's'), (Stage::Recovery, 'r'), (Stage::After, 'a'), (Stage::Bit, 'b')];
 
 impl fmt::Display for CrashPath {
     /// `s2p1c1x3.0` (operation 2, point 1, choice 1x3.0), legs between colons.

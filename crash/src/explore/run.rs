@@ -128,6 +128,7 @@ impl<'s> Run<'s> {
     fn guarded(&mut self, op: &Op) -> Result<lode_engine::Result<Value>, String> {
         let (pool, handles) = (&self.pool, &mut self.handles);
         let done = catch_unwind(AssertUnwindSafe(|| execute(pool, handles, op)));
+        self.setup.fence_late(&self.pool);
         done.map_err(|payload| format!("{op}: {}", panic_text(payload.as_ref())))
     }
 

@@ -1,8 +1,11 @@
 //! The shape of the pool, the rules of its memory, and how far to look.
 
+use std::sync::Arc;
+
 use lode_engine::{FormatOptions, OpenOptions, Pool, Rule};
-use lode_testkit::TestHost;
+use lode_pmem::Medium;
 use lode_testkit::snapshot::Times;
+use lode_testkit::{Asked, TestHost};
 
 use crate::case::Geometry;
 use crate::region::{Rules, Simulated};
@@ -23,6 +26,8 @@ pub struct Setup {
     pub left_out: Option<Rule>,
     /// Decides everything random.
     pub seed: u64,
+    /// The rules that the engine has come to.
+    pub asked: Arc<Asked>,
 }
 
 /// How far to look.
@@ -116,7 +121,18 @@ impl Setup {
     }
 
     fn on_cpus(&self, seed: u64, cpus: usize) -> SchedHost {
-        SchedHost::from(TestHost::in_order(seed, cpus).leaving_out(self.left_out))
+        SchedHost::from(
+            TestHost::in_order(seed, cpus).leaving_out(self.left_out).noting(self.asked.clone()),
+        )
+    }
+
+    /// What an operation owes when it has let go of everything: the fence of its transaction,
+    /// where the rule that it fences first is left out.
+    pub(super) fn fence_late(&self, pool: &SimulatedPool) {
+        if self.left_out == Some(Rule::LocksToFence) {
+            let fenced = pool.medium().fence();
+            debug_assert_eq!(fenced, Ok(()), "a simulated fence does not fail");
+        }
     }
 
     /// The times that are compared.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use std::time::Duration;
 
+use lode_engine::Rule;
+
 use crate::region::LeftOut;
 use crate::states::Explored;
 
@@ -38,6 +40,8 @@ pub struct Tally {
     pub images: HashSet<u64>,
     /// The places in the code that fenced and wrote back, in operations and recoveries.
     pub sites: BTreeSet<LeftOut>,
+    /// The rules that were come to.
+    pub rules: BTreeSet<Rule>,
 }
 
 impl Tally {
@@ -62,6 +66,7 @@ impl Tally {
         self.threads.1 += other.threads.1;
         self.images.extend(&other.images);
         self.sites.extend(other.sites.iter().copied());
+        self.rules.extend(other.rules.iter().copied());
     }
 
     /// Moments and states, all together.

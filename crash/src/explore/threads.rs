@@ -20,7 +20,7 @@ use super::cuts::{Cut, Wrong};
 use super::path::Stage;
 use super::run::{Run, pages_for};
 use super::walked::{Walked, release, walk};
-use super::{Explorer, SimulatedPool};
+use super::{Explorer, Setup, SimulatedPool};
 use crate::case::Case;
 use crate::judge::{Allowed, Expected};
 use crate::region::{Pages, Point, Profile, Simulated};
@@ -123,7 +123,7 @@ impl Explorer<'_> {
         let results: [Arc<Mutex<Results>>; 2] = Default::default();
         let mut jobs = Vec::new();
         for (thread, results) in results.iter().enumerate() {
-            jobs.push(job(thread, &pool, start, results.clone()));
+            jobs.push(job(self.setup, thread, &pool, start, results.clone()));
         }
         let outcome = threads.run(chooser, jobs);
         medium.record(false);
@@ -283,11 +283,13 @@ impl Explorer<'_> {
 
 /// Does one thread's operations, and says after each that it has returned.
 fn job(
+    setup: &Setup,
     thread: usize,
     pool: &Arc<SimulatedPool>,
     start: &Start<'_>,
     results: Arc<Mutex<Results>>,
 ) -> Job<'static> {
+    let setup = setup.clone();
     let (pool, ops) = (pool.clone(), start.ops[thread].to_vec());
     let known = walk(&*pool, &ops);
     let mut handles = Handles::new();
@@ -298,6 +300,7 @@ fn job(
         let fs = Walked::new(&*pool, &known);
         for (number, op) in ops.iter().enumerate() {
             let result = execute(&fs, &mut handles, op);
+            setup.fence_late(&pool);
             pool.medium().set_progress(thread, number + 1);
             results.lock().expect("no panic").push(result);
         }

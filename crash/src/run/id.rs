@@ -19,14 +19,16 @@ pub enum Set {
     Pairs,
     /// Random sequences.
     Random,
+    /// A bit flips.
+    Bits,
     /// A file of the user's.
     Script,
 }
 
 impl Set {
     /// All of them.
-    pub const ALL: [Set; 6] =
-        [Set::Hard, Set::Seq1, Set::Seq2, Set::Pairs, Set::Random, Set::Script];
+    pub const ALL: [Set; 7] =
+        [Set::Hard, Set::Seq1, Set::Seq2, Set::Pairs, Set::Random, Set::Bits, Set::Script];
 
     /// Its name in ids.
     pub fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Set {
             Set::Seq2 => "seq2",
             Set::Pairs => "pair",
             Set::Random => "random",
+            Set::Bits => "bits",
             Set::Script => "script",
         }
     }

@@ -1,5 +1,6 @@
 //! One case under one profile.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::JobId;
@@ -32,7 +33,13 @@ impl Job {
     pub fn setup(&self) -> Setup {
         let JobId { profile, whole_lines, seed, .. } = self.id;
         let rules = Rules { profile, whole_lines, left_out: None };
-        Setup { geometry: self.case.geometry.clone(), rules, left_out: None, seed }
+        Setup {
+            geometry: self.case.geometry.clone(),
+            rules,
+            left_out: None,
+            seed,
+            asked: Arc::default(),
+        }
     }
 
     /// Explores it. `memo` knows what was judged of the same case under other profiles.

@@ -3,7 +3,7 @@
 use super::{Job, JobId, Set};
 use crate::case::Case;
 use crate::region::Profile;
-use crate::workload::{pair, pair_count, random_case, scenarios, seq1, two_threads};
+use crate::workload::{flips, pair, pair_count, random_case, scenarios, seq1, two_threads};
 
 /// The case with this number, of a collection that every run has.
 pub fn case(set: Set, number: usize) -> Option<Case> {
@@ -14,6 +14,7 @@ pub fn case(set: Set, number: usize) -> Option<Case> {
         Set::Seq2 => (number < pair_count()).then(|| pair(number)),
         Set::Pairs => of(two_threads()),
         Set::Random => Some(random_case(number as u64)),
+        Set::Bits => of(flips()),
         Set::Script => None,
     }
 }

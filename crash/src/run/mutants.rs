@@ -126,6 +126,9 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
     Verdict { mutant, killed_by: noticed.map(|(_, by)| by), tried }
 }
 
+/// Schedules of two threads, where a quick look has missed a mutant.
+const SOME_SCHEDULES: u64 = 600;
+
 /// The jobs that may notice a mutant, the shortest first; what a quick look misses is looked for
 /// again, where that does not take long.
 fn tries<'j>(
@@ -142,13 +145,16 @@ fn tries<'j>(
         order.iter().map(|job| &jobs[*job]).partition(is_small);
     let with = |jobs: &[&'j Job], limits| jobs.iter().map(|job| (*job, limits)).collect::<Vec<_>>();
     let (quick, deep) = (batch.limits, Limits::DEEP);
-    [with(&small, quick), with(&small, deep), with(&large, quick)].concat()
+    let threads: Vec<&Job> =
+        small.iter().copied().filter(|job| !job.case.beside.is_empty()).collect();
+    let woven = Limits { schedules: SOME_SCHEDULES, ..quick };
+    [with(&small, quick), with(&threads, woven), with(&small, deep), with(&large, quick)].concat()
 }
 
 fn concerns(mutant: Mutant, sound: &Outcome, job: usize) -> bool {
     sound.tallies[job].as_ref().is_some_and(|tally| match mutant {
         Mutant::Site(site) => tally.sites.contains(&site),
-        Mutant::Rule(_) => true,
+        Mutant::Rule(rule) => tally.rules.contains(&rule),
     })
 }
 

@@ -6,7 +6,9 @@ use lode_testkit::rng::mix;
 use super::{Job, JobId, Set, job_of, jobs_of};
 use crate::case::Case;
 use crate::region::Profile;
-use crate::workload::{pair, pair_count, random_case, scenarios, seq1, share_numbers, two_threads};
+use crate::workload::{
+    flips, pair, pair_count, random_case, scenarios, seq1, share_numbers, two_threads,
+};
 
 /// One pair in so many belongs to runs that are not of all pairs.
 const SHARE: usize = 40;
@@ -39,21 +41,25 @@ pub enum What {
 pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
     let hard = || numbered(Set::Hard, scenarios());
     let threads = || numbered(Set::Pairs, two_threads());
+    let bits = || numbered(Set::Bits, flips());
     let alone = || numbered(Set::Seq1, seq1());
     let random = |count| numbered(Set::Random, (0..count as u64).map(random_case));
     let cases: Vec<Numbered> = match what {
         What::Script(case) => return script(case, profiles, seed),
         What::Seq1 => alone(),
         What::Seq2 => pairs(0..pair_count()),
-        What::Usual => [hard(), threads(), alone(), some_pairs(SHARE), random(RANDOM)].concat(),
-        What::ForMutants => [hard(), threads()].concat(),
+        What::Usual => {
+            [hard(), threads(), bits(), alone(), some_pairs(SHARE), random(RANDOM)].concat()
+        }
+        What::ForMutants => [hard(), threads(), bits()].concat(),
         What::Full => {
-            [hard(), threads(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)].concat()
+            [hard(), threads(), bits(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)]
+                .concat()
         }
         What::Quick => {
             let mut spread: Vec<_> = small(alone());
             spread.sort_by_key(|((_, number), _)| mix(*number as u64));
-            let first = [small(hard()), threads()];
+            let first = [small(hard()), threads(), bits()];
             woven(&first, &[some_pairs(SHARE), random(RANDOM / 3), spread])
         }
     };

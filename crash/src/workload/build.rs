@@ -4,7 +4,7 @@ use lode_engine::PageClass;
 use lode_testkit::op::Op;
 use lode_testkit::parse::parse;
 
-use crate::case::{Case, Geometry};
+use crate::case::{Case, Geometry, Trouble};
 
 /// Record lines of the shortest log pages: they roll over and are collected all the time.
 /// A name or target of more than 136 bytes takes more lines than that.
@@ -50,6 +50,7 @@ pub(super) fn operations(text: &str) -> Vec<Op> {
 pub(super) fn case(name: impl Into<String>, geometry: Geometry, before: &str, ops: &str) -> Case {
     Case {
         name: name.into(),
+        trouble: Trouble::Power,
         geometry,
         before: operations(before),
         ops: operations(ops),

@@ -2,7 +2,7 @@
 
 use lode_engine::PageClass;
 
-use crate::case::{Case, Geometry};
+use crate::case::{Case, Geometry, Trouble};
 use crate::scenarios::{SCENARIOS, Scenario};
 use crate::workload::build::{FEW_LINES, case, operations, repeated, roomy, small};
 
@@ -17,6 +17,7 @@ pub fn case_of(scenario: &Scenario) -> Case {
     };
     Case {
         name: scenario.name.to_owned(),
+        trouble: Trouble::Power,
         geometry,
         before: operations(&(scenario.before)()),
         ops: operations(scenario.ops),
@@ -36,6 +37,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend((3..8).map(nearly_full));
     cases.extend((13..18).map(round_in_time));
     cases.push(round_for_slots());
+    cases.push(page_comes_back());
     cases
 }
 
@@ -55,6 +57,16 @@ fn round_for_slots() -> Case {
     let ops = format!("{}{}", repeated(10, "unlink /f#"), repeated(4, "create /x#"));
     let pool = Geometry { bytes: 160 << 10, ..roomy() };
     case("slots wait for a round", pool, &before, &ops)
+}
+
+/// A page that collection took out of a log comes back at the log's end, where it lay before the page
+/// that now leads to it: of its header, the link of its last life may be all that stays.
+fn page_comes_back() -> Case {
+    let churn = repeated(14, "link /k /d/l; unlink /d/l");
+    let links = repeated(6, "link /k /d/a#");
+    let before = format!("create /a; create /k; mkdir /d; {links}; {churn}");
+    let pool = Geometry { bytes: 160 << 10, ..small() };
+    case("a page comes back into its log", pool, &before, "link /k /d/l; unlink /d/l")
 }
 
 /// Operations on two logs that both roll over, where only so many pages are left: the first page may be

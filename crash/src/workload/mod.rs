@@ -1,8 +1,9 @@
 //! What the explorer runs: [`seq1()`] every operation alone, [`seq2()`] every pair,
-//! [`two_threads`], [`scenarios`] where bugs have been, random ones, and those of others
+//! [`two_threads`], [`flips`] of bits, [`scenarios`] where bugs have been, random ones, and those of others
 //! as text ([`parse_script`]).
 
 mod alone;
+mod bits;
 mod build;
 mod hard;
 mod pairs;
@@ -12,6 +13,7 @@ mod script;
 mod seq2;
 
 pub use alone::seq1;
+pub use bits::flips;
 pub use hard::{case_of, scenarios};
 pub use pairs::two_threads;
 pub use random::random_case;

@@ -1,6 +1,6 @@
 //! Two threads on the same things, or on neighbours.
 
-use crate::case::{Case, Geometry};
+use crate::case::{Case, Geometry, Trouble};
 use crate::workload::build::{ALL_LINES, lanes, operations, relaxed, repeated, roomy, small};
 
 /// What there is before, what one thread does, what the other does.
@@ -214,6 +214,7 @@ fn both(text: &(&str, &str, &str, &str), way: &str, geometry: Geometry) -> Case 
     let (name, before, ops, beside) = text;
     Case {
         name: format!("two threads: {name}, {way}"),
+        trouble: Trouble::Power,
         geometry,
         before: operations(before),
         ops: operations(ops),

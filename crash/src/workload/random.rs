@@ -5,7 +5,7 @@ use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::op::{Op, Path};
 use lode_testkit::rng::Rng;
 
-use crate::case::{Case, Geometry};
+use crate::case::{Case, Geometry, Trouble};
 use crate::workload::build::{ALL_LINES, FEW_LINES, HUGE_POOL};
 
 /// Keeps the numbers of cases apart from other seeds.
@@ -25,7 +25,7 @@ pub fn random_case(number: u64) -> Case {
         other_cpus(&mut rng, &mut before, &mut ops);
     }
     let name = format!("random {number}");
-    Case { name, geometry, before, ops, beside: Vec::new() }
+    Case { name, trouble: Trouble::Power, geometry, before, ops, beside: Vec::new() }
 }
 
 fn geometry(rng: &mut Rng) -> Geometry {

@@ -27,7 +27,7 @@ use lode_engine::{PAGE_BYTES, PageClass};
 use lode_testkit::op::Op;
 use lode_testkit::parse::number;
 
-use crate::case::{Case, Geometry};
+use crate::case::{Case, Geometry, Trouble};
 
 /// The name of a case whose script gives none.
 const NAME: &str = "script";
@@ -73,6 +73,7 @@ pub fn parse_script(text: &str) -> Result<Case, ScriptError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut case = Case {
         name: NAME.to_owned(),
+        trouble: Trouble::Power,
         geometry: Geometry::default(),
         before: Vec::new(),
         ops: Vec::new(),

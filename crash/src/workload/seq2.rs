@@ -8,7 +8,7 @@ use lode_testkit::execute::{Handles, execute};
 use lode_testkit::op::Op;
 use lode_testkit::rng::mix;
 
-use crate::case::{Case, Geometry};
+use crate::case::{Case, Geometry, Trouble};
 use crate::workload::build::{ALL_LINES, FEW_LINES, operations};
 
 /// What a set-up may have, in the order of making it: its letter, and how it is made.
@@ -134,6 +134,7 @@ pub fn pair(number: usize) -> Case {
     let ops = [one, two].map(|(text, _)| operations(text)).concat();
     Case {
         name: format!("pair {first}.{second}: {}, {}", one.0, two.0),
+        trouble: Trouble::Power,
         geometry: geometry(number),
         before: set_up(one.1, two.1, &ops),
         ops,

@@ -24,6 +24,20 @@ struct NewAttr {
     times: (i64, i64, i64),
 }
 
+impl NewAttr {
+    fn record(&self, epoch: u32) -> Body {
+        Body::Attr {
+            epoch,
+            mode: self.mode as u16,
+            uid: self.owner.0,
+            gid: self.owner.1,
+            mtime_ns: self.times.0,
+            ctime_ns: self.times.1,
+            atime_ns: self.times.2,
+        }
+    }
+}
+
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Changes attributes, the size among them: one atomic operation, whatever it changes.
     pub fn setattr(&self, ino: Ino, changes: &SetAttr) -> Result<Attr> {
@@ -39,7 +53,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
         }
         let new_attr = self.new_attr(state, changes);
-        let records = usize::from(changes.size.is_some()) + usize::from(new_attr.is_some());
+        let twice = new_attr.is_some() && self.store.host.leaves_out(Rule::TimesInOne);
+        let records = usize::from(changes.size.is_some())
+            + usize::from(new_attr.is_some())
+            + usize::from(twice);
         if records == 0 {
             return Ok(state.attr());
         }
@@ -56,6 +73,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(error);
         }
         let mut tx = self.begin_plans(&[plan], 0)?;
+        if twice {
+            tx.split(Rule::TimesInOne, plan.lines - 1);
+        }
         let epoch = self.store.epoch();
         let mut resized: Option<Placed> = None;
         if let Some(size) = changes.size {
@@ -65,16 +85,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             resized = Some(state.log.append(&mut tx, &self.store, &record));
         }
         let changed = new_attr.map(|attr| {
-            let record = Body::Attr {
-                epoch,
-                mode: attr.mode as u16,
-                uid: attr.owner.0,
-                gid: attr.owner.1,
-                mtime_ns: attr.times.0,
-                ctime_ns: attr.times.1,
-                atime_ns: attr.times.2,
-            };
-            (state.log.append(&mut tx, &self.store, &record), attr)
+            if twice {
+                let times = (attr.times.0, state.ctime_ns, attr.times.2);
+                let half = NewAttr { times, ..attr }.record(epoch);
+                state.log.append(&mut tx, &self.store, &half);
+            }
+            (state.log.append(&mut tx, &self.store, &attr.record(epoch)), attr)
         });
         let early = self.store.host.leaves_out(Rule::FreeAfterFence);
         if let (Some(size), Some(placed), true) = (changes.size, &resized, early) {

@@ -117,6 +117,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         tx.split(Rule::WriteInOne, 1);
         tx.split(Rule::SizeInMap, log_plan.lines - 1);
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
+        if self.store.host.leaves_out(Rule::OverwrittenAfterFence) {
+            self.give_replaced(state, change)?;
+        }
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
         let mut ordinals = Ordinals::new(state, &placed);
@@ -332,7 +335,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<()> {
         let store = &self.store;
         let (epoch, size) = (store.epoch(), change.new_size);
-        let give = &mut |run: Run| store.give(run);
+        let given = store.host.leaves_out(Rule::OverwrittenAfterFence);
+        let give = &mut |run: Run| {
+            if !given {
+                store.give(run);
+            }
+        };
         if change.fresh.len() + change.waiting.len() > 0 {
             let ordinal = ordinals.peek();
             self.give_retired(state, txid, ordinal)?;
@@ -370,6 +378,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let alternate = !self.store.host.leaves_out(Rule::JournalHalves);
         if alternate && change.journal_runs.len() == 0 && change.waiting.len() > 0 {
             journal.second_half = !journal.second_half;
+        }
+        Ok(())
+    }
+
+    /// Frees the pages that a change puts others in the place of.
+    #[cold]
+    fn give_replaced(&self, state: &State, change: &Change<'_>) -> Result<()> {
+        let extents = &state.file()?.extents;
+        let fresh = change.fresh.iter().map(|fresh| (fresh.file_page, fresh.run.pages));
+        for (from, pages) in fresh.chain(change.unmap) {
+            for file_page in from..from + pages {
+                if let Some(extent) = extents.find(file_page) {
+                    let page = extent.page + (file_page - extent.file_page);
+                    self.store.give(Run { page, pages: 1 });
+                }
+            }
         }
         Ok(())
     }

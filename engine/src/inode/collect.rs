@@ -81,9 +81,15 @@ fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result
     let link_at = before.map_or(slot_at(log.ino), |page| page.page * PAGE_BYTES) + HEAD_AT;
     let inline_dead = before.is_none() && log.inline_dead;
     store.store_link(link_at, Some(Link::new(next.page, next.nonce, inline_dead)));
+    let early = store.host.leaves_out(Rule::FreeAfterUnlinked);
+    if early {
+        store.give(Run { page: dead.page, pages: 1 });
+    }
     store.door.fence(store.counters())?;
     log.pages.remove(at);
-    store.give(Run { page: dead.page, pages: 1 });
+    if !early {
+        store.give(Run { page: dead.page, pages: 1 });
+    }
     Ok(true)
 }
 
@@ -196,13 +202,17 @@ fn rewrite<M: Medium, H: Host>(
     let own = match stored {
         Ok(own) => own,
         Err(error) => {
-            for page in &fresh.pages {
-                store.give(Run { page: page.page, pages: 1 });
-            }
+            give_pages(store, &fresh.pages);
             return Err(error);
         }
     };
     swap(store, slot, state, fresh, &places, own)
+}
+
+fn give_pages<M: Medium, H: Host>(store: &Store<M, H>, pages: &[LogPage]) {
+    for page in pages {
+        store.give(Run { page: page.page, pages: 1 });
+    }
 }
 
 /// Pages that records of `live` lines may need, whatever their order.
@@ -291,7 +301,10 @@ fn store_records<M: Medium, H: Host>(
     }
     let links =
         Body::Links { epoch, links: state.links, parent: state.parent, ctime_ns: state.ctime_ns };
-    fresh.record(tx, &links, &[])?;
+    let (_, last) = fresh.record(tx, &links, &[])?;
+    if store.host.leaves_out(Rule::RewriteWhole) {
+        return Ok((place, last));
+    }
     let attr = Body::Attr {
         epoch,
         mode: state.mode as u16,
@@ -377,6 +390,10 @@ fn swap<M: Medium, H: Host>(
     let Some(head) = fresh.pages.first() else { return Ok(()) };
     let link = Link::new(head.page, head.nonce, true);
     store.store_link(slot_at(state.log.ino) + HEAD_AT, Some(link));
+    let early = store.host.leaves_out(Rule::FreeAfterSwap);
+    if early {
+        give_pages(store, &state.log.pages);
+    }
     store.door.fence(store.counters())?;
     slot.set_tail(fresh.tail.last_seal);
     let log = Log::at_tail(
@@ -387,8 +404,8 @@ fn swap<M: Medium, H: Host>(
         fresh.tail,
     );
     let old = core::mem::replace(&mut state.log, log);
-    for page in old.pages {
-        store.give(Run { page: page.page, pages: 1 });
+    if !early {
+        give_pages(store, &old.pages);
     }
     match &mut state.body {
         Kind::File(file) => {

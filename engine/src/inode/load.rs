@@ -7,7 +7,7 @@ use lode_pmem::Medium;
 
 use super::replay::Replay;
 use super::state::{Body, State};
-use crate::layout::{Header, slot_at};
+use crate::layout::{Header, Txid, slot_at};
 use crate::log::{Step, Walk, read_death, read_identity};
 use crate::space::Run;
 use crate::store::{Slot, Store};
@@ -78,12 +78,18 @@ fn run<'s, M: Medium, H: Host>(
     seen: &mut dyn FnMut((u64, Header)),
 ) -> Result<Scanned<'s, M, H>> {
     let mut replay = Replay::new(store, walk.ino, walk.nonce, entries);
+    let mut last = Txid::default();
     loop {
         match walk.step()? {
             Step::Page { page, nonce, ordinal } => replay.page(page, nonce, ordinal)?,
             Step::Record(found) => {
+                let txid = found.parsed.header.txid;
                 seen((found.at, found.parsed.header));
-                replay.record(&found)?;
+                let passed = is_before(&txid, &last) && store.host.leaves_out(Rule::ReplayInOrder);
+                if !passed {
+                    last = txid;
+                    replay.record(&found)?;
+                }
             }
             Step::End => break,
         }
@@ -91,6 +97,11 @@ fn run<'s, M: Medium, H: Host>(
     let cut = replay.cut();
     let state = replay.finish(walk.tail(), walk.inline_dead)?;
     Ok(Scanned { walk, state, cut })
+}
+
+/// Whether a transaction has the lower number, of whichever lanes the two are.
+fn is_before(txid: &Txid, other: &Txid) -> bool {
+    (txid.session, txid.sequence) < (other.session, other.sequence)
 }
 
 /// The pages that hold pending journalled bytes belong to the file.

@@ -108,7 +108,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         let header = found.parsed.header;
         match found.parsed.body {
             Body::Inode { .. } => self.first(found),
-            Body::Pad => Ok(()),
+            // Deaths stand apart: a walk shows none but where that rule is left out.
+            Body::Pad | Body::Death { .. } => Ok(()),
             Body::Text { .. } => Err(self.damage("text of no record", found.at)),
             Body::Add { name_len, head, .. } => {
                 self.state(found.at)?;
@@ -295,21 +296,28 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
 
     #[inline(never)]
     fn data(&mut self, found: &Found, header: Header) -> Result<()> {
-        let geometry = self.store.geometry;
+        let store = self.store;
+        let geometry = store.geometry;
         let retires = !self.store.host.leaves_out(Rule::JournalRetired);
+        let mapped_or_not = self.store.host.leaves_out(Rule::JournalMapped);
         let at = found.at;
         let outside = self.damage("record of pages outside the pool", at);
         let state = self.state(at)?;
         state.file_mut().map_err(|_| Error::corrupt_inode("data of no file", at, 0))?;
         let ordinal = found.ordinal;
-        let none = &mut |_| ();
+        let frees = store.host.leaves_out(Rule::ReplayFreesNothing);
+        let none = &mut |run| {
+            if frees {
+                store.give(run);
+            }
+        };
         match found.parsed.body {
             Body::Map { epoch, class, pages, file_page, page, time_ns, size } => {
                 let pages = u64::from(pages);
                 if !geometry.holds(page, pages) {
                     return Err(outside);
                 }
-                if retires {
+                if retires && !mapped_or_not {
                     state.retire(header.txid, ordinal);
                 }
                 let extent = Extent { file_page, page, pages, class, epoch, origin: ordinal };
@@ -351,6 +359,9 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     /// What waits in the journal must lie where the file is mapped; its pages belong to the file.
     fn check_journal(&self, state: &State) -> Result<()> {
         let Kind::File(file) = &state.body else { return Ok(()) };
+        if self.store.host.leaves_out(Rule::JournalMapped) {
+            return Ok(());
+        }
         for piece in &file.journal.pending {
             let mut done = 0;
             while done < piece.len {

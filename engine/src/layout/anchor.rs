@@ -21,8 +21,15 @@ const PIECE_HEADER: u32 = u32::from_le_bytes(*b"LTBL");
 pub trait Anchor: Sized {
     /// The line, sealed for offset `at`, with this link.
     fn line(&self, seed: &PoolSeed, at: u64, link: Option<Link>) -> Line;
+    /// What a line found at offset `at` says, sealed or not; `None` if it can't be one there.
+    fn read(line: &Line, at: u64) -> Option<Self>;
+    /// The nonce that seals it.
+    fn nonce(&self) -> u64;
     /// Reads a line found at offset `at`; `None` if it is not a valid one.
-    fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self>;
+    fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
+        let anchor = Self::read(line, at)?;
+        (stored_seal(line) == seed.anchor(line, anchor.nonce(), at)).then_some(anchor)
+    }
 }
 
 /// The identity of an inode: one life of its slot (PROTOCOL F3).
@@ -67,8 +74,8 @@ fn sealed(mut line: Line, seed: &PoolSeed, nonce: u64, at: u64, link: Option<Lin
     line
 }
 
-fn holds(line: &Line, seed: &PoolSeed, magic: u32, nonce: u64, at: u64) -> bool {
-    get_u32(&line.0, 0) == magic && stored_seal(line) == seed.anchor(line, nonce, at)
+fn is_a(line: &Line, magic: u32) -> bool {
+    get_u32(&line.0, 0) == magic
 }
 
 impl Anchor for Identity {
@@ -80,10 +87,13 @@ impl Anchor for Identity {
         sealed(line, seed, self.nonce, at, link)
     }
 
-    fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
+    fn read(line: &Line, at: u64) -> Option<Self> {
         let identity = Self { ino: get_u64(&line.0, 8), nonce: get_u64(&line.0, 16) };
-        let right = holds(line, seed, IDENTITY, identity.nonce, at);
-        (right && identity.ino == super::ino_of(at)).then_some(identity)
+        (is_a(line, IDENTITY) && identity.ino == super::ino_of(at)).then_some(identity)
+    }
+
+    fn nonce(&self) -> u64 {
+        self.nonce
     }
 }
 
@@ -97,13 +107,17 @@ impl Anchor for LogHeader {
         sealed(line, seed, self.nonce, at, link)
     }
 
-    fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
+    fn read(line: &Line, _: u64) -> Option<Self> {
         let header = Self {
             ino: get_u64(&line.0, 8),
             owner_nonce: get_u64(&line.0, 16),
             nonce: get_u64(&line.0, 24),
         };
-        holds(line, seed, LOG_HEADER, header.nonce, at).then_some(header)
+        is_a(line, LOG_HEADER).then_some(header)
+    }
+
+    fn nonce(&self) -> u64 {
+        self.nonce
     }
 }
 
@@ -118,15 +132,18 @@ impl Anchor for PieceHeader {
         sealed(line, seed, self.nonce, at, link)
     }
 
-    fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
+    fn read(line: &Line, at: u64) -> Option<Self> {
         let header = Self {
             log2_pages: line.0[4],
             lane: line.0[5],
             page: get_u64(&line.0, 8),
             nonce: get_u64(&line.0, 16),
         };
-        let right = holds(line, seed, PIECE_HEADER, header.nonce, at);
         let placed = header.page == at / crate::PAGE_BYTES && header.log2_pages <= 9;
-        (right && placed).then_some(header)
+        (is_a(line, PIECE_HEADER) && placed).then_some(header)
+    }
+
+    fn nonce(&self) -> u64 {
+        self.nonce
     }
 }

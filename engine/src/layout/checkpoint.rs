@@ -42,8 +42,12 @@ impl Segment {
 
     /// Reads a line found at offset `at`; `None` if it is not a valid one.
     pub fn parse(line: &Line, seed: &PoolSeed, at: u64) -> Option<Self> {
-        let right = get_u32(&line.0, 0) == MAGIC && stored_seal(line) == seed.line(line, MAGIC, at);
-        right.then(|| Self {
+        Self::read(line).filter(|_| stored_seal(line) == seed.line(line, MAGIC, at))
+    }
+
+    /// What a line says, sealed or not.
+    pub(crate) fn read(line: &Line) -> Option<Self> {
+        (get_u32(&line.0, 0) == MAGIC).then(|| Self {
             session: get_u32(&line.0, 4),
             pages: get_u64(&line.0, 8),
             next: get_u64(&line.0, 16),

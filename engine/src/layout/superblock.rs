@@ -107,6 +107,11 @@ impl Superblock {
         if get_u32(raw, CRC_AT) != crc32c(0, &raw[..CRC_AT]) {
             return Err(Unusable::BadSuperblock);
         }
+        Self::read(raw)
+    }
+
+    /// What a copy says, sealed or not, where that is possible.
+    pub(crate) fn read(raw: &[u8; SUPERBLOCK_BYTES]) -> Result<Self, Unusable> {
         let version = get_u32(raw, 8);
         if version != FORMAT_VERSION {
             return Err(Unusable::Version(version));

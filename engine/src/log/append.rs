@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use crate::layout::{
-    Anchor, Body, Geometry, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, Txid, slot_at,
-    text_lines,
+    Anchor, Body, Geometry, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, Parsed, Txid,
+    slot_at, text_lines,
 };
 use crate::space::Run;
 use crate::store::{Purpose, Store, Tx};
-use crate::{Host, Ino, PAGE_BYTES, Result};
+use crate::{Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// Ordinal of the inline log.
 pub(crate) const INLINE: u32 = 0;
@@ -173,7 +173,20 @@ impl Log {
         store: &Store<M, H>,
         body: &Body,
     ) -> Placed {
+        if store.host.leaves_out(Rule::LinksAppended) && self.repeats_links(store, body) {
+            self.tail.at -= LINE;
+            self.tail.left += 1;
+        }
         self.append_text(tx, store, body, &[])
+    }
+
+    /// Whether a LINKS record goes behind another one.
+    #[cold]
+    fn repeats_links<M: Medium, H: Host>(&self, store: &Store<M, H>, body: &Body) -> bool {
+        let is_links = |body: &Body| matches!(body, Body::Links { .. });
+        let before = store.door.load_line(self.tail.at - LINE).ok();
+        let before = before.and_then(|line| Parsed::parse(&line).ok());
+        is_links(body) && before.is_some_and(|before| is_links(&before.body))
     }
 
     /// Appends a record with its name or target.

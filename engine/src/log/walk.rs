@@ -10,8 +10,8 @@ use lode_pmem::Medium;
 
 use super::append::{INLINE, Tail};
 use crate::layout::{
-    Anchor, Body, DEATH_LINE, HEAD_AT, Header, INLINE_LINES, Identity, LINE, Link, LogHeader,
-    Parsed, slot_at, stored_seal,
+    Body, DEATH_LINE, HEAD_AT, Header, INLINE_LINES, Identity, LINE, Link, LogHeader, Parsed,
+    slot_at, stored_seal,
 };
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
@@ -86,7 +86,7 @@ pub(crate) fn read_identity<M: Medium, H: Host>(
 ) -> Result<Option<(Identity, u64, u64, u64)>> {
     let at = slot_at(ino);
     let line = store.door.load_line(at)?;
-    let Some(identity) = Identity::parse(&line, &store.seed, at) else {
+    let Some(identity) = store.anchor::<Identity>(Rule::IdentitySeal, &line, at) else {
         return Ok(None);
     };
     let head = store.door.load_word(at + HEAD_AT)?;
@@ -100,6 +100,9 @@ pub(crate) fn read_death<M: Medium, H: Host>(
     store: &Store<M, H>,
     identity: &Identity,
 ) -> Result<Option<Parsed>> {
+    if store.host.leaves_out(Rule::DeathApart) {
+        return death_in_log(store, identity);
+    }
     let at = slot_at(identity.ino) + DEATH_LINE * LINE;
     let line = store.door.load_line(at)?;
     let page = slot_at(identity.ino) / PAGE_BYTES;
@@ -112,6 +115,25 @@ pub(crate) fn read_death<M: Medium, H: Host>(
     match parsed.body {
         Body::Death { .. } => Ok(Some(parsed)),
         _ => Err(damage("death slot holds another record")),
+    }
+}
+
+/// The death record among the records of a log, where the rule that sets it apart is left out.
+#[cold]
+fn death_in_log<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    identity: &Identity,
+) -> Result<Option<Parsed>> {
+    let Some((_, head, _, seal)) = read_identity(store, identity.ino)? else { return Ok(None) };
+    let mut walk = Walk::new(store, identity, head, seal)?;
+    loop {
+        match walk.step()? {
+            Step::End => return Ok(None),
+            Step::Record(Found { parsed, .. }) if matches!(parsed.body, Body::Death { .. }) => {
+                return Ok(Some(parsed));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -191,16 +213,20 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let line = self.store.door.load_line(at)?;
         let header = Header::peek(&line);
         let sealed = self.store.holds(Rule::RecordSeal, &self.tail.seed, at, &line);
-        let valid = sealed && header.txid.session >= self.session;
-        if !valid || self.store.aborted.contains(&header.txid) {
+        if !sealed || self.store.aborted.contains(&header.txid) {
             self.ended = true;
             return Ok(Step::End);
         }
         if header.txid.session > self.store.session() {
             return Err(self.damage("record of a session that has not been yet", at));
         }
+        // What a crash leaves of an earlier session is erased before the next one begins.
+        if header.txid.session < self.session {
+            return Err(self.damage("record of a session that had ended", at));
+        }
         let parsed = Parsed::parse(&line).map_err(|what| self.damage(what, at))?;
-        if matches!(parsed.body, Body::Death { .. }) {
+        let apart = !self.store.host.leaves_out(Rule::DeathApart);
+        if apart && matches!(parsed.body, Body::Death { .. }) {
             return Err(self.damage("death record outside its slot", at));
         }
         self.session = header.txid.session;
@@ -225,6 +251,11 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
                 parsed => parsed,
             }
         };
+        if let Err(what) = parsed
+            && self.store.host.leaves_out(Rule::LinkTorn)
+        {
+            return Err(self.damage(what, at));
+        }
         Ok(parsed.unwrap_or_else(|what| {
             self.note_bad_link(what);
             None
@@ -256,7 +287,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         }
         let at = link.page * PAGE_BYTES;
         let line = self.store.door.load_line(at)?;
-        let header = LogHeader::parse(&line, &self.store.seed, at).filter(|header| {
+        let found = self.store.anchor::<LogHeader>(Rule::LogPageSeal, &line, at);
+        let header = found.filter(|header| {
             let host = &self.store.host;
             let owned = header.ino == self.ino && header.owner_nonce == self.nonce;
             let meant = link.names(header.nonce) || host.leaves_out(Rule::LinkTag);
@@ -265,12 +297,18 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         Ok(header.map(|header| (header, stored_seal(&line))))
     }
 
+    /// Whether a page can not be the one after that with this nonce.
+    fn is_older(&self, header: &LogHeader, nonce: u64) -> bool {
+        let any = self.store.host.leaves_out(Rule::PagesRise);
+        if any { header.nonce == nonce } else { header.nonce <= nonce }
+    }
+
     #[inline(never)]
     fn enter(&mut self, link: Link) -> Result<Option<Step>> {
         let Some((header, seal)) = self.header(&link)? else {
             return Ok(None);
         };
-        if header.nonce <= self.page_nonce {
+        if self.is_older(&header, self.page_nonce) {
             self.note_bad_link(OLDER_PAGE);
             return Ok(None);
         }
@@ -310,7 +348,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let Some((header, seal)) = self.header(&next)? else {
                 return self.beyond_in_ruin(&next, each);
             };
-            if header.nonce <= nonce {
+            if self.is_older(&header, nonce) {
                 if nonce == self.page_nonce {
                     self.note_bad_link(OLDER_PAGE);
                 }

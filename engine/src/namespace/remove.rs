@@ -44,7 +44,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let plans = [parent.log.plan([1]), self.plan_drop(state)];
             self.reserve_both(parent, state, &plans, Purpose::Frees)?;
             let time_ns = self.now_ns();
-            let mut tx = self.begin_plans(&plans, u32::from(last_link(state)))?;
+            let mut tx = self.begin_plans(&plans, self.death_lines(state))?;
             tx.split(Rule::UnlinkInOne, plans[0].lines);
             let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
             let dropped = self.store_drop(&mut tx, state, time_ns);
@@ -80,7 +80,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Lines that the end of one link needs in the inode's log (a death has its own slot).
     pub(crate) fn plan_drop(&self, state: &State) -> Plan {
-        if last_link(state) { Plan::default() } else { state.log.plan([1]) }
+        if self.death_lines(state) > 0 { Plan::default() } else { state.log.plan([1]) }
+    }
+
+    /// Lines that the end of one link needs in the place of deaths.
+    pub(crate) fn death_lines(&self, state: &State) -> u32 {
+        u32::from(last_link(state) && !self.store.host.leaves_out(Rule::DeathApart))
     }
 
     /// Stores the end of one link: DEATH or LINKS. `None` for a death.
@@ -98,7 +103,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let at = slot_at(state.log.ino) + DEATH_LINE * LINE;
         let death = Body::Death { epoch, ctime_ns: time_ns };
-        if let Some(seed) = state.log.seed_of(&self.store, INLINE) {
+        if self.store.host.leaves_out(Rule::DeathApart) {
+            state.log.append(tx, &self.store, &death);
+        } else if let Some(seed) = state.log.seed_of(&self.store, INLINE) {
             tx.record(at, &seed, &death);
         }
         None
@@ -159,6 +166,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
 }
 
 /// Whether the next link to go is the last one.
-pub(crate) fn last_link(state: &State) -> bool {
+fn last_link(state: &State) -> bool {
     state.kind() == mode::DIRECTORY || state.links <= 1
 }

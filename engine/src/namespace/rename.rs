@@ -7,7 +7,6 @@ use core::ops::{Deref, DerefMut};
 
 use lode_pmem::Medium;
 
-use super::remove::last_link;
 use crate::index::hash;
 use crate::inode::{Exclusive, Node, State, entry_lines, find_entry, valid_name};
 use crate::layout::{Body, tag_of};
@@ -196,7 +195,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let victim = state(locked, VICTIM)?;
             self.may_be_replaced(state(locked, MOVED)?, victim)?;
             victim_plan = self.plan_drop(victim);
-            more = u32::from(last_link(victim));
+            more = self.death_lines(victim);
         }
         let add_lines = entry_lines(plan.to_name.len());
         let plans = if to == FROM {
@@ -246,6 +245,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         } else {
             [from_state.log.plan([lines]), state(locked, TO)?.log.plan([to_lines])]
         };
+        let from_lines = from_state.log.plan([lines]).lines;
         let own = [state(locked, MOVED)?.log.plan([1]), state(locked, VICTIM)?.log.plan([1])];
         let plans = [plans[0], plans[1], own[0], own[1]];
         self.reserve_all(locked, &plans)?;
@@ -253,6 +253,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let tag = tag_of(state(locked, MOVED)?.log.nonce);
         let victim_tag = tag_of(state(locked, VICTIM)?.log.nonce);
         let mut tx = self.begin_plans(&plans, 0)?;
+        tx.split(Rule::ExchangeInOne, from_lines);
         let back = NewEntry { name: plan.name, child: victim, tag: victim_tag, replaces: true };
         let there = NewEntry { name: plan.to_name, child: &plan.moved, tag, replaces: true };
         let back_at = self.store_entry(&mut tx, state_mut(locked, FROM)?, &back, time_ns);

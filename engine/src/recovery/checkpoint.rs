@@ -46,7 +46,10 @@ fn load<M: Medium, H: Host>(store: &Store<M, H>, first: u64) -> Result<Loaded> {
         }
         let at = page * PAGE_BYTES;
         let line = store.door.load_line(at)?;
-        let segment = Segment::parse(&line, &store.seed, at)
+        let sealed = Segment::parse(&line, &store.seed, at);
+        let unsealed = store.host.leaves_out(Rule::CheckpointSeal);
+        let segment = if unsealed { Segment::read(&line) } else { sealed };
+        let segment = segment
             .filter(|segment| segment.session == store.session() || any_session)
             .filter(|segment| store.geometry.holds(page, segment.pages))
             .filter(|segment| segment.bytes <= segment.pages * PAGE_BYTES - SEGMENT_HEADER_BYTES)

@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 
 use super::scan::{Part, Scan};
 use crate::layout::Txid;
-use crate::{Error, Result};
+use crate::{Error, Host, Result, Rule};
 
 /// Judges every transaction in doubt; returns those that did not happen. Anything
 /// that no crash explains is noted as damage.
-pub(super) fn judge(scan: &mut Scan) -> Result<Vec<Txid>> {
+pub(super) fn judge<H: Host>(scan: &mut Scan, host: &H) -> Result<Vec<Txid>> {
     sort_parts(&mut scan.parts)?;
     let mut aborted: Vec<Txid> = Vec::new();
     let mut damage = Vec::new();
@@ -19,7 +19,7 @@ pub(super) fn judge(scan: &mut Scan) -> Result<Vec<Txid>> {
         let count = rest.iter().take_while(|part| part.header.txid == txid).count();
         let (group, more) = rest.split_at(count);
         rest = more;
-        if let Some(what) = verdict(group, &scan.highest, &mut aborted)? {
+        if let Some(what) = verdict(group, &scan.highest, &mut aborted, host)? {
             damage.push((Error::corrupt_inode(what, first.at, first.ino), first.ino));
         }
     }
@@ -47,10 +47,11 @@ fn sort_parts(parts: &mut Vec<Part>) -> Result<()> {
 }
 
 /// Judges one transaction by its lines. Returns what is impossible about it, if anything.
-fn verdict(
+fn verdict<H: Host>(
     group: &[Part],
     highest: &[u64],
     aborted: &mut Vec<Txid>,
+    host: &H,
 ) -> Result<Option<&'static str>> {
     let Some(first) = group.first() else { return Ok(None) };
     let (txid, parts) = (first.header.txid, first.header.parts);
@@ -72,10 +73,16 @@ fn verdict(
         let beyond = group.iter().any(|part| !part.in_chain);
         return Ok(beyond.then_some("damaged line before a finished transaction"));
     }
-    if group.iter().any(|part| part.followed) {
+    let is_behind =
+        highest.get(usize::from(txid.lane)).is_some_and(|&highest| highest > txid.sequence);
+    if is_behind && host.leaves_out(Rule::LaterSequence) {
+        return Ok(None);
+    }
+    let erased = host.leaves_out(Rule::MiddleKept);
+    if group.iter().any(|part| part.followed) && !erased {
         return Ok(Some("unfinished transaction in the middle of a log"));
     }
-    if highest.get(usize::from(txid.lane)).is_some_and(|&highest| highest > txid.sequence) {
+    if is_behind && !erased {
         return Ok(Some("unfinished transaction is not the last of its lane"));
     }
     if aborted.iter().any(|other| other.lane == txid.lane) {

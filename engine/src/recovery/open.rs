@@ -25,7 +25,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     pub(crate) fn open_door(door: Door<M>, host: H, options: &OpenOptions) -> Result<Self> {
-        let (superblock, one_bad) = read_superblock(&door, options.read_only)?;
+        let (superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
         let mut store = Store::new(door, host, &superblock)?;
         let mut opening = Opening { superblock_repaired: one_bad, ..Opening::default() };
         let any_session = store.host.leaves_out(Rule::CheckpointSession);
@@ -96,6 +96,8 @@ fn recover<M: Medium, H: Host>(
             scan.note(Error::corrupt("both watermarks of a lane are damaged", at), 0)?;
         }
         let any_session = store.host.leaves_out(Rule::WatermarkSession);
+        let any_later = store.host.leaves_out(Rule::LaterSequence);
+        let watermark = watermark.filter(|_| !any_later);
         let ours = watermark.filter(|mark| any_session || mark.session == store.session());
         watermarks.push(ours.map_or(0, |watermark| watermark.sequence));
     }
@@ -103,7 +105,7 @@ fn recover<M: Medium, H: Host>(
     let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
     let pieces = scanner.pieces(&mut scan)?;
     scanner.inodes(&pieces, &mut scan)?;
-    let mut aborted = judge(&mut scan)?;
+    let mut aborted = judge(&mut scan, &store.host)?;
     if store.host.leaves_out(Rule::PartCount) {
         aborted.clear();
     }

@@ -9,8 +9,7 @@ use lode_pmem::Medium;
 
 use crate::inode::{Body as Kind, Scanned, load_for_scan};
 use crate::layout::{
-    Anchor, DEATH_LINE, HEAD_AT, Header, Identity, LANE_CHAIN_AT, LINE, PieceHeader, SEAL_AT, Txid,
-    slot_at,
+    DEATH_LINE, HEAD_AT, Header, Identity, LANE_CHAIN_AT, LINE, PieceHeader, SEAL_AT, Txid, slot_at,
 };
 use crate::log::{Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
@@ -143,7 +142,8 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             }
             let at = link.page * PAGE_BYTES;
             let line = store.door.load_line(at)?;
-            let header = PieceHeader::parse(&line, &store.seed, at)
+            let header = store
+                .anchor::<PieceHeader>(Rule::PieceSeal, &line, at)
                 .filter(|header| u32::from(header.lane) == lane && link.names(header.nonce));
             let header = header.ok_or(Error::corrupt("header of a table piece is damaged", at))?;
             let piece = Piece::new(header)?;
@@ -229,8 +229,10 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 }
                 return Ok(true);
             }
-            let at = slot_at(ino) + DEATH_LINE * LINE;
-            self.part(scan, death.header, at, ino, Found::InChain)?;
+            if !self.store.host.leaves_out(Rule::DeathApart) {
+                let at = slot_at(ino) + DEATH_LINE * LINE;
+                self.part(scan, death.header, at, ino, Found::InChain)?;
+            }
         }
         self.live(piece, index, (&identity, head, seal), first_part, scan)
     }

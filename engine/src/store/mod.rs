@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use lock_api::Mutex;
 use lode_pmem::{Counters, Door, Line, Medium, Window};
 
-use crate::layout::{Geometry, Link, LogSeed, PoolSeed, Superblock, Txid};
+use crate::layout::{Anchor, Geometry, Link, LogSeed, PoolSeed, Superblock, Txid};
 use crate::space::Space;
 use crate::{Error, Host, Result, Rule};
 
@@ -124,6 +124,13 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn holds(&self, rule: Rule, seed: &LogSeed, at: u64, line: &Line) -> bool {
         seed.holds(at, line) || self.host.leaves_out(rule) && seed.is_tag_of(line)
+    }
+
+    /// Reads the anchor line found at offset `at`; `None` if it is not a valid one. `rule` is the one
+    /// that looks at its seal.
+    pub(crate) fn anchor<A: Anchor>(&self, rule: Rule, line: &Line, at: u64) -> Option<A> {
+        let sealed = A::parse(line, &self.seed, at);
+        if sealed.is_none() && self.host.leaves_out(rule) { A::read(line, at) } else { sealed }
     }
 
     /// Reads the link word found at offset `at`.

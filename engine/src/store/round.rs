@@ -24,6 +24,14 @@ pub(crate) struct Quarantine {
     pages: Vec<Run>,
 }
 
+impl Quarantine {
+    #[cold]
+    fn append(&mut self, other: &mut Self) {
+        self.slots.append(&mut other.slots);
+        self.pages.append(&mut other.pages);
+    }
+}
+
 /// The watermark versions of all lanes of the medium; its lock lets one round run at a time.
 pub(super) struct Rounds {
     versions: Vec<u64>,
@@ -127,9 +135,13 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[track_caller]
     pub(crate) fn round(&self) -> Result<()> {
         let mut rounds = self.rounds.lock();
-        let batch = mem::take(&mut *self.quarantine.lock());
+        let mut batch = mem::take(&mut *self.quarantine.lock());
         self.store_watermarks(&mut rounds);
+        let rounds = (!self.host.leaves_out(Rule::OneRound)).then_some(rounds);
         self.door.fence(self.counters())?;
+        if self.host.leaves_out(Rule::BatchBeforeFence) {
+            batch.append(&mut self.quarantine.lock());
+        }
         drop(rounds);
         self.end_quarantine(batch)
     }

@@ -8,15 +8,16 @@ use crate::layout::{FEATURES_READ_ONLY, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Supe
 use crate::{Error, Host, PAGE_BYTES, Result, Rule, Unusable};
 
 /// Reads both copies; returns the one that counts, and whether the other one is bad.
-pub(crate) fn read_superblock<M: Medium>(
+pub(crate) fn read_superblock<M: Medium, H: Host>(
     door: &Door<M>,
+    host: &H,
     read_only: bool,
 ) -> Result<(Box<Superblock>, bool)> {
     let least = POOL_PAGES_LEAST * PAGE_BYTES;
     if door.bytes() < least {
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
     }
-    let first = read_copy(door, 0)?;
+    let first = read_copy(door, host, 0)?;
     // Copy B's place is told by copy A; without it, by the size of the region.
     let pages = match &first {
         Ok(superblock) => superblock.pages,
@@ -27,7 +28,7 @@ pub(crate) fn read_superblock<M: Medium>(
         let found = door.bytes();
         return Err(Error::NotAPool(Unusable::Truncated { expected, found }));
     }
-    let second = read_copy(door, Superblock::places(pages)[1])?;
+    let second = read_copy(door, host, Superblock::places(pages)[1])?;
     let (superblock, one_bad) = choose(first, second)?;
     if superblock.pages * PAGE_BYTES > door.bytes() {
         let (expected, found) = (superblock.pages * PAGE_BYTES, door.bytes());
@@ -64,9 +65,12 @@ fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
 }
 
 #[inline(never)]
-fn read_copy<M: Medium>(door: &Door<M>, at: u64) -> Result<Copy> {
+fn read_copy<M: Medium, H: Host>(door: &Door<M>, host: &H, at: u64) -> Result<Copy> {
     let mut raw = [0u8; SUPERBLOCK_BYTES];
     match door.load(at, &mut raw) {
+        Ok(()) if host.leaves_out(Rule::SuperblockSeal) && Superblock::has_magic(&raw) => {
+            Ok(Superblock::read(&raw).map(Box::new))
+        }
         Ok(()) => Ok(Superblock::parse(&raw).map(Box::new)),
         Err(lode_pmem::MediaError::Poisoned { .. }) => Ok(Err(Unusable::BadSuperblock)),
         Err(error) => Err(error.into()),
@@ -75,8 +79,8 @@ fn read_copy<M: Medium>(door: &Door<M>, at: u64) -> Result<Copy> {
 
 /// Whether copy A is good and copy B is bad or older.
 #[inline(never)]
-fn first_counts<M: Medium>(door: &Door<M>, places: [u64; 2]) -> bool {
-    let update = |at| match read_copy(door, at) {
+fn first_counts<M: Medium, H: Host>(door: &Door<M>, host: &H, places: [u64; 2]) -> bool {
+    let update = |at| match read_copy(door, host, at) {
         Ok(Ok(superblock)) => superblock.update,
         _ => 0,
     };
@@ -95,7 +99,7 @@ pub(crate) fn write_superblock<M: Medium, H: Host>(
     superblock.encode(&mut raw);
     debug_assert_eq!(Superblock::parse(&raw).as_ref(), Ok(superblock));
     let mut places = Superblock::places(superblock.pages);
-    if first_counts(door, places) != host.leaves_out(Rule::SuperblockOrder) {
+    if first_counts(door, host, places) != host.leaves_out(Rule::SuperblockOrder) {
         places.reverse();
     }
     for at in places {

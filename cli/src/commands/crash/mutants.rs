@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
 use lode_crash::run::{
-    MutantReport, Report, What, html, left_out, mutants_of, run_batch, run_mutants, select, stories,
+    Mutant, MutantReport, Report, What, html, left_out, mutants_of, run_batch, run_mutants, select,
+    stories,
 };
 
 use super::{Bar, WRONG, batch, check_page, write_page};
 use crate::args::CrashMutantsArgs;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::report::{MutantsReport, RunReport};
 
@@ -22,7 +23,7 @@ const PROFILES: [Profile; 1] = [Profile::Adr];
 /// Runs it; returns the exit status.
 ///
 /// # Errors
-/// Where a page can't be written.
+/// Where a page can't be written, or no mutant is wanted.
 pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
     let began = Instant::now();
     let page = args.html.as_deref();
@@ -42,7 +43,7 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
         output.print(&RunReport::new(report, profiles, SEED, left_out, None))?;
         return Ok(WRONG);
     }
-    let mutants = mutants_of(&sound);
+    let mutants = wanted(mutants_of(&sound), &args.only)?;
     batch.time_max = batch.time_max.map(|most| most.saturating_sub(began.elapsed()));
     let bar = Bar::new("mutants", output);
     let verdicts = run_mutants(&mutants, &jobs, &sound, &batch, &bar);
@@ -53,4 +54,19 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
     let report = MutantsReport::new(verdicts, &sound, began.elapsed());
     output.print(&report)?;
     Ok(if report.survivors() == 0 { 0 } else { WRONG })
+}
+
+/// The mutants that the command line asks for.
+fn wanted(mut mutants: Vec<Mutant>, only: &[String]) -> Result<Vec<Mutant>> {
+    mutants.retain(|mutant| {
+        let site = mutant.site();
+        only.is_empty() || only.iter().any(|text| site.contains(text.as_str()))
+    });
+    if mutants.is_empty() {
+        let all = "`lode crash mutants --json` names all sites";
+        return Err(
+            Failure::usage(format!("no mutant has {} in its site", only.join(" or "))).advise(all)
+        );
+    }
+    Ok(mutants)
 }

@@ -1,0 +1,228 @@
+//! One bit flips: of a record, of a header, of anything that has a seal.
+//!
+//! In a pool that was closed it is always noticed, by opening or by the full check. (What a
+//! checkpoint says is in the logs, too: without it the pool opens as after a crash, and is right.) In one
+//! that was not closed, the end of a log may be what a crash left; whatever a later record follows is
+//! not. What was noticed is never guessed: the right tree is shown, or an error.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lode_engine::{OpenOptions, Pool};
+use lode_testkit::format::{LINE, PAGE, SLOT, Survey};
+use lode_testkit::run::panic_text;
+use lode_testkit::snapshot::{difference, snapshot};
+
+use super::cuts::Wrong;
+use super::path::Stage;
+use super::run::Run;
+use super::{CutReport, Explorer, Leg};
+use crate::case::Case;
+use crate::judge::{Expected, sound};
+use crate::region::{Pages, Simulated};
+use crate::states::{Choice, Explored};
+
+/// Bytes of a superblock, and of what an anchor line's seal covers in front of its words.
+const SUPERBLOCK: usize = 512;
+const ANCHOR: usize = 40;
+/// Place and bytes of a line's seal.
+const SEAL: (usize, usize) = (56, 8);
+
+/// Sealed bytes.
+struct Sealed {
+    what: &'static str,
+    at: usize,
+    bytes: usize,
+    /// Who finds that it is damaged.
+    found_by: FoundBy,
+}
+
+/// Who finds damage, the earliest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum FoundBy {
+    /// Opening, which writes nothing then.
+    Opening,
+    /// Opening, or whoever looks at everything.
+    Looking,
+    /// Nobody: it is made good.
+    Nobody,
+}
+
+impl FoundBy {
+    fn words(self) -> &'static str {
+        match self {
+            FoundBy::Opening => "opening it",
+            FoundBy::Looking => "reading and checking it",
+            FoundBy::Nobody => "nobody",
+        }
+    }
+}
+
+impl Explorer<'_> {
+    /// Flips bits in the pool that a case leaves, one at a time: as it is, and closed.
+    pub(super) fn flips(&mut self, case: &Case, mut run: Run<'_>) -> Result<(), Wrong> {
+        let first = case.before.len();
+        for (step, op) in case.ops.iter().enumerate() {
+            run.step(first + step, op)?;
+        }
+        let expected = run.expected()?;
+        let open = run.pool.medium().seen();
+        run.pool.close().map_err(|error| format!("close: {error:?}"))?;
+        let closed = run.pool.medium().seen();
+        for (step, image) in [open, closed].iter().enumerate() {
+            let bytes = image.image();
+            let survey = Survey::of(&bytes);
+            let sealed = if step == 0 { followed(&survey, &bytes) } else { all(&survey) };
+            self.credited("(a bit flips)", |explorer| {
+                let mut sealed = sealed.iter().enumerate();
+                sealed.try_for_each(|(number, one)| {
+                    explorer.flips_of((step, number), one, image, &expected)
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A bit of each of its words.
+    fn flips_of(
+        &mut self,
+        (step, number): (usize, usize),
+        sealed: &Sealed,
+        image: &Pages,
+        expected: &Expected,
+    ) -> Result<(), Wrong> {
+        let all = (0..sealed.bytes * 8).filter(|bit| {
+            let word = bit / 64;
+            bit % 64 == (word * 11 + number * 7) % 64 || sealed.found_by == FoundBy::Nobody
+        });
+        let wanted = self.wanted((step, number));
+        let mut explored = Explored::default();
+        let state = ["open", "closed"][step];
+        let replayed = wanted.is_some();
+        for bit in wanted.unwrap_or_else(|| all.collect()) {
+            let at = sealed.at + bit / 8;
+            let flipped = flipped(image, at, bit % 8);
+            let looked = catch_unwind(AssertUnwindSafe(|| self.look(&flipped, sealed, expected)));
+            let looked = looked.unwrap_or_else(|payload| Err(panic_text(payload.as_ref())));
+            (explored.states, explored.judged) = (explored.states + 1.0, explored.judged + 1);
+            let what = sealed.what;
+            let place =
+                format!("in a pool left {state}, bit {} of byte {at:#x}, of {what}", bit % 8);
+            let cut = CutReport { place, fence: None, stores: Vec::new() };
+            if replayed {
+                self.note_cut(cut.clone());
+            }
+            let leg = |choice| Leg { stage: Stage::Bit, step, point: number, choice };
+            looked.map_err(|what| Wrong::at(what, leg(Choice(vec![bit as u16])), cut))?;
+        }
+        self.count(Stage::Bit, &explored);
+        Ok(())
+    }
+
+    /// Opens a pool with a flipped bit.
+    fn look(&self, image: &Pages, sealed: &Sealed, expected: &Expected) -> Result<(), String> {
+        for (read_only, how) in [(true, "read-only"), (false, "for writing")] {
+            let found = self.found_by(image, read_only, expected);
+            let found = found.map_err(|what| format!("opened {how}: {what}"))?;
+            let most = sealed.found_by;
+            let right = if most == FoundBy::Nobody { found == most } else { found <= most };
+            if !right {
+                let wanted = most.words();
+                return Err(format!(
+                    "opened {how}, damage found by {}, not {wanted}",
+                    found.words()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who finds damage. What is shown otherwise must be right.
+    fn found_by(
+        &self,
+        image: &Pages,
+        read_only: bool,
+        expected: &Expected,
+    ) -> Result<FoundBy, String> {
+        let options = OpenOptions { read_only, ..self.setup.options() };
+        let medium = Simulated::plain(image.clone());
+        let Ok(pool) = Pool::open(medium, self.setup.host(8), &options) else {
+            return Ok(FoundBy::Opening);
+        };
+        let opening = pool.opening();
+        if opening.superblock_repaired || !opening.damage.is_empty() {
+            return Ok(FoundBy::Opening);
+        }
+        let seen = snapshot(&pool, self.setup.times(), Some(&expected.tree));
+        if seen.is_err() || sound(&pool, "check").is_err() {
+            return Ok(FoundBy::Looking);
+        }
+        match seen.ok().and_then(|seen| difference(&expected.tree, &seen)) {
+            Some(what) => Err(format!("nobody finds it, and {what}")),
+            None => Ok(FoundBy::Nobody),
+        }
+    }
+}
+
+fn flipped(image: &Pages, at: usize, bit: usize) -> Pages {
+    let mut image = image.clone();
+    let (line, byte) = (at / LINE * LINE, at % LINE);
+    let mut bytes = [0; LINE];
+    image.load(line as u64, &mut bytes);
+    bytes[byte] ^= 1 << bit;
+    image.store(line as u64, 1 << byte, &bytes);
+    image
+}
+
+fn sealed(what: &'static str, at: usize, bytes: usize) -> Sealed {
+    Sealed { what, at, bytes, found_by: FoundBy::Looking }
+}
+
+/// The sealed part of an anchor line, and its seal.
+fn anchor(what: &'static str, at: usize) -> [Sealed; 2] {
+    [sealed(what, at, ANCHOR), sealed(what, at + SEAL.0, SEAL.1)]
+}
+
+/// Everything in a closed pool that has a seal (but for the dead, and what ends in them).
+fn all(survey: &Survey) -> Vec<Sealed> {
+    let mut all = Vec::new();
+    for at in [0, survey.superblock.pages as usize * PAGE - PAGE] {
+        all.push(sealed("a superblock", at, SUPERBLOCK));
+    }
+    for piece in &survey.pieces {
+        all.extend(anchor("the header of a piece of inode table", *piece));
+    }
+    for at in &survey.segments {
+        let header = sealed("the header of a checkpoint", *at, LINE);
+        all.push(Sealed { found_by: FoundBy::Nobody, ..header });
+    }
+    for log in survey.logs.iter().filter(|log| !log.dead) {
+        let identity = log.ino as usize * SLOT;
+        all.extend(anchor("an inode's identity", identity));
+        let pages = log.runs.iter().filter(|run| run.anchor != identity);
+        all.extend(pages.flat_map(|run| anchor("the header of a log page", run.anchor)));
+        let records = log.runs.iter().flat_map(|run| (0..run.valid).map(|line| run.at(line)));
+        all.extend(records.map(|at| sealed("a record", at, LINE)));
+    }
+    all
+}
+
+/// The records of transactions that have another one behind them in some log: no crash can have left them
+/// unfinished.
+fn followed(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
+    let transaction = |at: usize| &image[at + 6..at + 16];
+    let mut is_followed: HashMap<&[u8], bool> = HashMap::new();
+    let mut records = Vec::new();
+    for log in survey.logs.iter().filter(|log| !log.dead) {
+        let lines: Vec<usize> =
+            log.runs.iter().flat_map(|run| (0..run.valid).map(|line| run.at(line))).collect();
+        let last = lines.last().map(|at| transaction(*at));
+        for at in lines {
+            *is_followed.entry(transaction(at)).or_default() |= last != Some(transaction(at));
+            records.push(at);
+        }
+    }
+    records.retain(|at| is_followed[transaction(*at)]);
+    let opening = |at| Sealed { found_by: FoundBy::Opening, ..sealed("a record", at, LINE) };
+    records.into_iter().map(opening).collect()
+}

@@ -1,0 +1,25 @@
+//! Pools in which a bit flips.
+
+use crate::case::{Case, Geometry, Trouble};
+use crate::workload::build::{ALL_LINES, case, lanes, repeated};
+
+/// Pools of every kind of record, in logs of one page, of many pages, and rewritten ones; on two
+/// lanes, so that transactions end in the middle of a log as well as at its end. No round comes: nothing
+/// is settled but by its own lines.
+pub fn flips() -> Vec<Case> {
+    let two = Geometry { bytes: 160 << 10, ..lanes(2) };
+    let long = Geometry { log_lines: ALL_LINES, ..two.clone() };
+    let tree = "mkdir /d; mkdir /e; create /d/%=0.60; create /f; symlink /s %=1.70; link /f /d/g; \
+                mknod /n fifo; write /f 0 9000 1; write /f 100 50 2; append /f 10 3; \
+                punch /f 0 4096; chmod /f 0o600; chown /d 3 4";
+    let moves = "create /x; create /e/y; rename /x /e/x; rename /e/y /d/y; rename /d/y /f exchange; \
+                 rename /e/x /s; mkdir /d/m; rename /d/m /e/m; unlink /d/g; create /z; create /d/w";
+    let links = repeated(9, "link /z /d/l#");
+    let all = format!("{tree}; {moves}; {links}");
+    [("short log pages", two), ("whole log pages", long)]
+        .map(|(pages, pool)| {
+            let name = format!("a bit flips, {pages}");
+            Case { trouble: Trouble::Bit, ..case(name, pool, "", &all) }
+        })
+        .to_vec()
+}
