@@ -18,6 +18,8 @@ pub struct Geometry {
     pub relaxed: bool,
     /// Access times are kept.
     pub atime: bool,
+    /// Inodes and log pages made before the session is raised, where that is soon.
+    pub nonces: Option<u32>,
 }
 
 /// What happens to a pool.
@@ -64,6 +66,7 @@ impl Default for Geometry {
             class: PageClass::Small,
             relaxed: false,
             atime: false,
+            nonces: None,
         }
     }
 }

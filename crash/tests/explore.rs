@@ -7,7 +7,7 @@ use lode_crash::case::Case;
 use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
 use lode_crash::run::{Batch, Set, jobs_of, run_batch};
-use lode_crash::workload::{scenarios, seq1, share, two_threads};
+use lode_crash::workload::{flips, scenarios, seq1, share, two_threads};
 
 /// One pair in so many is run here.
 const SHARE: usize = 16;
@@ -36,13 +36,18 @@ fn hard_sequences_survive_a_cut_anywhere() {
 }
 
 #[test]
+fn a_flipped_bit_of_whatever_has_a_seal_is_noticed() {
+    survive(Set::Bits, 1, &flips(), Limits::QUICK);
+}
+
+#[test]
 fn every_operation_alone_survives_a_cut_anywhere() {
     survive(Set::Seq1, 1, &seq1(), Limits::ALONE);
 }
 
 #[test]
 fn two_threads_survive_a_cut_anywhere() {
-    let limits = Limits { schedules: 1000, ..Limits::QUICK };
+    let limits = Limits { schedules: 600, ..Limits::QUICK };
     survive(Set::Pairs, 1, &two_threads(), limits);
 }
 

@@ -75,6 +75,29 @@ fn a_link_word_of_an_earlier_life_of_a_log_page_is_no_damage() {
     explored.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
+/// Two threads both came to raise the session: the second one only had its lanes begin anew, in the session
+/// that the first had begun, whose sequences were used twice.
+#[test]
+fn a_session_that_two_threads_raise_uses_no_sequence_twice() {
+    let limits = Limits { schedules: 200, ..Limits::QUICK };
+    let cases = lode_crash::workload::two_threads();
+    let cases: Vec<&Case> =
+        cases.iter().filter(|case| case.name.contains("the session ends")).collect();
+    assert_eq!(cases.len(), 6);
+    for case in cases {
+        explored(case, &limits, None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// The link from one piece of inode table to the next is needed only after the next crash: in a pool
+/// that was closed nobody looked at it, not even the full check.
+#[test]
+fn a_flipped_bit_of_a_link_is_found_before_it_is_needed() {
+    for case in lode_crash::workload::flips() {
+        explored(&case, &Limits::QUICK, None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 /// (None was found there: but each line of a record, and each way to tear it, is one more chance.)
 #[test]
 fn a_line_may_be_torn_in_any_way() {

@@ -29,6 +29,13 @@ pub trait Host: Send + Sync + 'static {
     /// threads, and returns when all have ended.
     fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync));
 
+    /// Lives of inodes and log pages (nonces) that begin in a session before it is raised: their
+    /// counter has 32 bits. A crash tester's host has sessions end sooner.
+    #[inline(always)]
+    fn nonces_max(&self) -> u32 {
+        u32::MAX - (1 << 24)
+    }
+
     /// Whether the engine is to break this rule. A real host never says so, and the question
     /// costs nothing; a crash tester's host leaves out one rule at a time, and must be noticed.
     #[inline(always)]

@@ -70,6 +70,8 @@ rules! {
     CheckpointSession "checkpoint-session"
         "a checkpoint counts whatever session it is of; PROTOCOL I20";
     SessionRaised "session-raised" "opening does not raise the session; PROTOCOL I20";
+    RaisedQuiet "raised-quiet"
+        "the session is raised while others are in a transaction; PROTOCOL F2";
     SuperblockFence "superblock-fence"
         "both superblock copies are written under one fence; PROTOCOL I20";
     SuperblockOrder "superblock-order"

@@ -14,6 +14,7 @@ pub struct TestHost {
     inner: Arc<Inner>,
     left_out: Option<Rule>,
     asked: Option<Arc<Asked>>,
+    nonces_max: Option<u32>,
 }
 
 /// The rules that an engine has asked for.
@@ -81,7 +82,7 @@ impl TestHost {
             threads: AtomicUsize::new(0),
             cpu: AtomicUsize::new(usize::MAX),
         };
-        Self { inner: Arc::new(inner), left_out: None, asked: None }
+        Self { inner: Arc::new(inner), left_out: None, asked: None, nonces_max: None }
     }
 
     /// The same host, but the engine is to break this rule.
@@ -92,6 +93,11 @@ impl TestHost {
     /// The same host, but it notes which rules it is asked for.
     pub fn noting(self, asked: Arc<Asked>) -> Self {
         Self { asked: Some(asked), ..self }
+    }
+
+    /// The same host, but sessions end after so many nonces.
+    pub fn with_nonces(self, nonces_max: Option<u32>) -> Self {
+        Self { nonces_max, ..self }
     }
 
     /// Moves all threads to one CPU.
@@ -143,6 +149,10 @@ impl Host for TestHost {
 
     fn cpus(&self) -> usize {
         self.inner.cpus.load(Relaxed)
+    }
+
+    fn nonces_max(&self) -> u32 {
+        self.nonces_max.unwrap_or(u32::MAX - (1 << 24))
     }
 
     fn leaves_out(&self, rule: Rule) -> bool {

@@ -251,8 +251,12 @@ impl Report for MutantsReport {
             let by = mutant.killed_by.as_deref().unwrap_or(nothing);
             row([&mutant.site, &mutant.kind, by, mutant.how.as_deref().unwrap_or_default()]);
         }
+        let untried = match self.mutants_not_tried {
+            0 => String::new(),
+            count => format!(", {count} not tried for want of time"),
+        };
         format!(
-            "{text}\n{} of {} killed in {:.1} s (whole ids: --json or --html)\n",
+            "{text}\n{} of {} killed{untried} in {:.1} s (whole ids: --json or --html)\n",
             self.mutants_killed, self.mutants, self.seconds
         )
     }

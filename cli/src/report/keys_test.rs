@@ -217,6 +217,7 @@ fn crash_mutants() -> MutantsReport {
         killed_by: killed.map(str::to_owned),
         how: killed.map(|_| "what was found ".repeat(20)),
         tried: 3,
+        seconds: 0.5,
     };
     let verdicts = vec![verdict(Some("seq1-1:adr:1:s0p0c1x2.0.1x3.4.5.6.7:r0p1c1")), verdict(None)];
     MutantsReport::new(verdicts, &explored(), std::time::Duration::from_secs(1))

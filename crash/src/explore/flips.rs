@@ -25,6 +25,9 @@ use crate::states::{Choice, Explored};
 /// Bytes of a superblock, and of what an anchor line's seal covers in front of its words.
 const SUPERBLOCK: usize = 512;
 const ANCHOR: usize = 40;
+/// Bytes of a lane's lines, and the place of its link to inode tables.
+const LANE: usize = 256;
+const CHAIN_AT: usize = 128;
 /// Place and bytes of a line's seal.
 const SEAL: (usize, usize) = (56, 8);
 
@@ -178,9 +181,10 @@ fn sealed(what: &'static str, at: usize, bytes: usize) -> Sealed {
     Sealed { what, at, bytes, found_by: FoundBy::Looking }
 }
 
-/// The sealed part of an anchor line, and its seal.
-fn anchor(what: &'static str, at: usize) -> [Sealed; 2] {
-    [sealed(what, at, ANCHOR), sealed(what, at + SEAL.0, SEAL.1)]
+/// The sealed part of an anchor line, its seal, and its link, which has a check of its own.
+fn anchor(what: &'static str, at: usize) -> [Sealed; 3] {
+    let link = sealed("a link", at + ANCHOR, SEAL.1);
+    [sealed(what, at, ANCHOR), link, sealed(what, at + SEAL.0, SEAL.1)]
 }
 
 /// Everything in a closed pool that has a seal (but for the dead, and what ends in them).
@@ -189,6 +193,8 @@ fn all(survey: &Survey) -> Vec<Sealed> {
     for at in [0, survey.superblock.pages as usize * PAGE - PAGE] {
         all.push(sealed("a superblock", at, SUPERBLOCK));
     }
+    let lanes = (0..survey.superblock.lanes).map(|lane| survey.superblock.lane_table + lane * LANE);
+    all.extend(lanes.map(|at| sealed("a link", at + CHAIN_AT, SEAL.1)));
     for piece in &survey.pieces {
         all.extend(anchor("the header of a piece of inode table", *piece));
     }

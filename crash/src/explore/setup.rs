@@ -58,6 +58,16 @@ impl Limits {
         if bytes > LARGE { self.large } else { self.points }
     }
 
+    /// For mutants, most of which hardly need a look.
+    pub const GLANCE: Limits = Limits {
+        points: Budget { whole: 12, torn: 3 },
+        large: Budget { whole: 12, torn: 3 },
+        inside: Budget { whole: 4, torn: 1 },
+        inside_every: 8,
+        then: Budget { whole: 2, torn: 1 },
+        then_every: 24,
+        schedules: 16,
+    };
     /// For runs of under a minute.
     pub const QUICK: Limits = Limits {
         points: Budget { whole: 40, torn: 10 },
@@ -69,7 +79,7 @@ impl Limits {
         schedules: 60,
     };
     /// For single operations: hardly a point is too large for it.
-    pub const ALONE: Limits = Limits { points: Budget { whole: 120, torn: 32 }, ..Limits::QUICK };
+    pub const ALONE: Limits = Limits { points: Budget { whole: 120, torn: 24 }, ..Limits::QUICK };
     /// For mutants that a quick look has missed.
     pub const DEEP: Limits = Limits {
         points: Budget { whole: 240, torn: 160 },
@@ -122,7 +132,10 @@ impl Setup {
 
     fn on_cpus(&self, seed: u64, cpus: usize) -> SchedHost {
         SchedHost::from(
-            TestHost::in_order(seed, cpus).leaving_out(self.left_out).noting(self.asked.clone()),
+            TestHost::in_order(seed, cpus)
+                .leaving_out(self.left_out)
+                .noting(self.asked.clone())
+                .with_nonces(self.geometry.nonces),
         )
     }
 

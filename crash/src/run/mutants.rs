@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -55,6 +55,8 @@ pub struct Verdict {
     pub killed_by: Option<(ReplayId, String)>,
     /// Jobs that were tried.
     pub tried: usize,
+    /// How long that took.
+    pub time: Duration,
 }
 
 impl fmt::Display for Verdict {
@@ -86,7 +88,7 @@ pub fn run_mutants(
     let mut verdicts = Vec::new();
     for mutant in mutants {
         let late = batch.time_max.is_some_and(|most| began.elapsed() >= most);
-        let untried = Verdict { mutant: *mutant, killed_by: None, tried: 0 };
+        let untried = Verdict { mutant: *mutant, killed_by: None, tried: 0, time: Duration::ZERO };
         verdicts.push(if late { untried } else { run_mutant(*mutant, jobs, sound, batch) });
         progress.job_done(verdicts.len(), mutants.len(), 0);
     }
@@ -97,6 +99,7 @@ pub fn run_mutants(
 type Noticed = Option<(usize, (ReplayId, String))>;
 
 fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> Verdict {
+    let began = Instant::now();
     let tries = tries(mutant, jobs, sound, batch);
     let next = AtomicUsize::new(0);
     let noticed: Mutex<Noticed> = Mutex::new(None);
@@ -123,7 +126,7 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
     });
     let noticed = noticed.into_inner();
     let tried = noticed.as_ref().map_or(tries.len(), |(number, _)| number + 1);
-    Verdict { mutant, killed_by: noticed.map(|(_, by)| by), tried }
+    Verdict { mutant, killed_by: noticed.map(|(_, by)| by), tried, time: began.elapsed() }
 }
 
 /// Schedules of two threads, where a quick look has missed a mutant.
@@ -147,8 +150,18 @@ fn tries<'j>(
     let (quick, deep) = (batch.limits, Limits::DEEP);
     let threads: Vec<&Job> =
         small.iter().copied().filter(|job| !job.case.beside.is_empty()).collect();
+    let alone: Vec<&Job> = small.iter().copied().filter(|job| job.case.beside.is_empty()).collect();
+    let torn = Limits { points: Limits::DEEP.points, inside_every: 0, then_every: 0, ..quick };
     let woven = Limits { schedules: SOME_SCHEDULES, ..quick };
-    [with(&small, quick), with(&threads, woven), with(&small, deep), with(&large, quick)].concat()
+    [
+        with(&small, Limits::GLANCE),
+        with(&small, quick),
+        with(&alone, torn),
+        with(&threads, woven),
+        with(&small, deep),
+        with(&large, quick),
+    ]
+    .concat()
 }
 
 fn concerns(mutant: Mutant, sound: &Outcome, job: usize) -> bool {

@@ -115,6 +115,8 @@ pub struct MutantReport {
     pub how: Option<String>,
     /// Cases tried.
     pub tried: usize,
+    /// How long that took.
+    pub seconds: f64,
 }
 
 /// The stories of the failures of a batch, the first ones made shorter in at most `time_max`.
@@ -228,6 +230,7 @@ impl From<&Verdict> for MutantReport {
             killed_by: killed.map(|(id, _)| id.to_string()),
             how: killed.map(|(_, what)| what.clone()),
             tried: verdict.tried,
+            seconds: verdict.time.as_secs_f64(),
         }
     }
 }

@@ -62,6 +62,10 @@ impl Host for SchedHost {
         self.host.random()
     }
 
+    fn nonces_max(&self) -> u32 {
+        self.host.nonces_max()
+    }
+
     fn leaves_out(&self, rule: Rule) -> bool {
         self.host.leaves_out(rule)
     }

@@ -4,7 +4,7 @@ use lode_engine::PageClass;
 
 use crate::case::{Case, Geometry, Trouble};
 use crate::scenarios::{SCENARIOS, Scenario};
-use crate::workload::build::{FEW_LINES, case, operations, repeated, roomy, small};
+use crate::workload::build::{FEW_LINES, case, lanes, operations, repeated, roomy, small};
 
 /// A scenario as a case.
 pub fn case_of(scenario: &Scenario) -> Case {
@@ -38,6 +38,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend((13..18).map(round_in_time));
     cases.push(round_for_slots());
     cases.push(page_comes_back());
+    cases.push(sessions_end());
     cases
 }
 
@@ -57,6 +58,15 @@ fn round_for_slots() -> Case {
     let ops = format!("{}{}", repeated(10, "unlink /f#"), repeated(4, "create /x#"));
     let pool = Geometry { bytes: 160 << 10, ..roomy() };
     case("slots wait for a round", pool, &before, &ops)
+}
+
+/// The session is raised again and again, with lanes and slots in use.
+fn sessions_end() -> Case {
+    let pool = Geometry { nonces: Some(3), ..lanes(2) };
+    let before = "create /a; append /a 5000; mkdir /d; create /d/x";
+    let ops = "unlink /a; create /b; rename /d/x /y; mkdir /e; create /e/z; unlink /y; create /d/u; \
+               create /d/v; unlink /b";
+    case("sessions end after three nonces", pool, before, ops)
 }
 
 /// A page that collection took out of a log comes back at the log's end, where it lay before the page

@@ -204,6 +204,7 @@ pub fn two_threads() -> Vec<Case> {
     cases.extend(looks());
     cases.extend(full());
     cases.extend(collections());
+    cases.extend(sessions());
     cases
 }
 
@@ -343,6 +344,22 @@ fn collections() -> Vec<Case> {
             "unlink /q; unlink /p",
             "create /e/y; create /e/z",
         );
+    }
+    cases
+}
+
+/// The session is raised while the other is in the middle of what it does.
+fn sessions() -> Vec<Case> {
+    let before = "mkdir /d; create /a; create /b";
+    let others = ["rename /a /d/a", "unlink /b", "create /d/y; create /d/z"];
+    let creates = "create /x1; create /x2; create /x3";
+    let mut cases = Vec::new();
+    for (count, way) in WAYS {
+        let pool = Geometry { nonces: Some(3), ..lanes(count) };
+        for other in others {
+            let name = format!("the session ends beside {other}");
+            cases.push(on_pool(&(&name, &pool, before, creates, other), way));
+        }
     }
     cases
 }

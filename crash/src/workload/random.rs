@@ -37,6 +37,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         class: if huge { PageClass::Huge } else { PageClass::Small },
         relaxed: rng.once_in(6),
         atime: rng.once_in(8),
+        nonces: None,
     }
 }
 

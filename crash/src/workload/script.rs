@@ -17,7 +17,7 @@
 //! `before:` is done without a crash, `ops:` is cut off everywhere, `beside:` is done by a
 //! second thread at the same time. All but one operation under `ops:` can be left out; lines
 //! before the first of these headings are `ops:`, too. `pool` takes a size and `lanes N`,
-//! `log-lines N`, `huge`, `giant`, `relaxed`, `atime`, in any order. What begins with `#` is
+//! `log-lines N`, `huge`, `giant`, `relaxed`, `atime`, `nonces N`, in any order. What begins with `#` is
 //! a comment. The operations are those of [`lode_testkit::parse`]; docs/crash-scripts.md has
 //! an example of each.
 
@@ -166,6 +166,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             "giant" => geometry.class = PageClass::Giant,
             "relaxed" => geometry.relaxed = true,
             "atime" => geometry.atime = true,
+            "nonces" => geometry.nonces = Some(value(2, u64::from(u32::MAX))? as u32),
             size if size.starts_with(|first: char| first.is_ascii_digit()) => {
                 geometry.bytes = within("the pool's size", number(size)?, POOL_MIN, POOL_MAX)?;
                 if !geometry.bytes.is_multiple_of(PAGE_BYTES) {
@@ -176,7 +177,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             other => {
                 return Err(format!(
                     "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
-                     giant, relaxed, atime"
+                     giant, relaxed, atime, nonces N"
                 ));
             }
         }
@@ -208,7 +209,7 @@ pub fn print_script(case: &Case) -> String {
 
 /// A pool as a script has it, behind the word `pool`.
 pub fn pool_words(geometry: &Geometry) -> String {
-    let Geometry { bytes, lanes, log_lines, class, relaxed, atime } = geometry;
+    let Geometry { bytes, lanes, log_lines, class, relaxed, atime, nonces } = geometry;
     let mut text = format!("{} lanes {lanes} log-lines {log_lines}", size(*bytes));
     text.push_str(match class {
         PageClass::Small => "",
@@ -217,6 +218,9 @@ pub fn pool_words(geometry: &Geometry) -> String {
     });
     text.push_str(if *relaxed { " relaxed" } else { "" });
     text.push_str(if *atime { " atime" } else { "" });
+    if let Some(nonces) = nonces {
+        let _ = write!(text, " nonces {nonces}");
+    }
     text
 }
 

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use crate::inode::{Body, State, load_name};
-use crate::layout::{Body as Record, tag_of};
+use crate::layout::{Body as Record, Link, tag_of};
 use crate::space::{Claims, Run};
 use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
 
@@ -158,10 +158,46 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             runs.push(piece.run());
             Ok(())
         })?;
-        for run in runs {
-            self.claim(run, 0)?;
+        for run in &runs {
+            self.claim(*run, 0)?;
+        }
+        self.chains(&mut runs)
+    }
+
+    /// The medium has the tables that are in use: the next recovery begins there.
+    fn chains(&mut self, used: &mut [Run]) -> Result<()> {
+        let mut found = Vec::new();
+        for lane in 0..self.pool.store.geometry.lanes {
+            let chain = self.pool.store.walk_chain(lane, &mut |piece| {
+                if found.len() > used.len() {
+                    return Err(Error::corrupt("inode tables form a circle", 0));
+                }
+                found.try_reserve(1)?;
+                found.push(piece.run());
+                Ok(())
+            });
+            if let Err(error) = chain {
+                self.note(error)?;
+            }
+        }
+        used.sort_unstable_by_key(|run| run.page);
+        found.sort_unstable_by_key(|run| run.page);
+        if found != used && self.report.damage.is_empty() {
+            self.damage("inode tables in use are others than those on the medium", 0, 0)?;
         }
         Ok(())
+    }
+
+    /// Nothing follows the end of a log. (What a crash left there is cleared by an opening that
+    /// writes.)
+    fn log_end(&self, state: &State) -> Result<()> {
+        let store = &self.pool.store;
+        let at = state.log.last_link_at();
+        let cleared = self.pool.opening.clean || store.writable().is_ok();
+        if !cleared || store.door.load_word(at)? == Link::none(&store.seed, at) {
+            return Ok(());
+        }
+        Err(Error::corrupt_inode("link behind the end of a log", at, state.log.ino))
     }
 
     fn inode(&mut self, ino: Ino) -> Result<()> {
@@ -184,7 +220,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         for page in &state.log.pages {
             self.claim(Run { page: page.page, pages: 1 }, ino)?;
         }
-        if let Err(error) = self.body(&state) {
+        if let Err(error) = self.body(&state).and_then(|()| self.log_end(&state)) {
             self.note(error)?;
         }
         self.seen.try_reserve(1)?;

@@ -8,9 +8,7 @@ use lock_api::Mutex;
 use lode_pmem::Medium;
 
 use crate::inode::{Body as Kind, Scanned, load_for_scan};
-use crate::layout::{
-    DEATH_LINE, HEAD_AT, Header, Identity, LANE_CHAIN_AT, LINE, PieceHeader, SEAL_AT, Txid, slot_at,
-};
+use crate::layout::{DEATH_LINE, Header, Identity, LINE, SEAL_AT, Txid, slot_at};
 use crate::log::{Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
 use crate::store::{Piece, Store};
@@ -120,41 +118,18 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let all = !self.store.host.leaves_out(Rule::EveryLane);
         let used = self.store.lanes.used() as u32;
         for lane in 0..if all { self.store.geometry.lanes } else { used } {
-            let start = self.store.geometry.lane_at(lane) + LANE_CHAIN_AT;
-            if let Err(error) = self.chain(lane, start, &mut pieces) {
+            let chain = self.store.walk_chain(lane, &mut |piece| {
+                // Claimed once: a chain that comes back to itself ends here.
+                self.claim(piece.run(), 0)?;
+                pieces.try_reserve(1)?;
+                pieces.push(Arc::new(piece));
+                Ok(())
+            });
+            if let Err(error) = chain {
                 scan.note(error, 0)?;
             }
         }
         Ok(pieces)
-    }
-
-    fn chain(&self, lane: u32, start: u64, pieces: &mut Vec<Arc<Piece>>) -> Result<()> {
-        let store = self.store;
-        let mut link_at = start;
-        loop {
-            let word = store.door.load_word(link_at)?;
-            let link = store.parse_link(word, link_at);
-            let Some(link) = link.map_err(|what| Error::corrupt(what, link_at))? else {
-                return Ok(());
-            };
-            if !store.geometry.holds(link.page, 1) {
-                return Err(Error::corrupt("link outside the pool", link_at));
-            }
-            let at = link.page * PAGE_BYTES;
-            let line = store.door.load_line(at)?;
-            let header = store
-                .anchor::<PieceHeader>(Rule::PieceSeal, &line, at)
-                .filter(|header| u32::from(header.lane) == lane && link.names(header.nonce));
-            let header = header.ok_or(Error::corrupt("header of a table piece is damaged", at))?;
-            let piece = Piece::new(header)?;
-            if !store.geometry.holds(piece.run().page, piece.run().pages) {
-                return Err(Error::corrupt("table piece outside the pool", at));
-            }
-            self.claim(piece.run(), 0)?;
-            pieces.try_reserve(1)?;
-            pieces.push(Arc::new(piece));
-            link_at = at + HEAD_AT;
-        }
     }
 
     /// Looks at all slots of all pieces.

@@ -1,6 +1,7 @@
 //! The ground that logs and operations stand on: the door, the geometry, free space,
 //! inode slots, lanes, and what has to wait for a round.
 
+mod chain;
 mod lanes;
 mod round;
 mod session;

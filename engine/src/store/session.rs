@@ -7,9 +7,6 @@ use lode_pmem::Medium;
 use super::{Store, write_superblock};
 use crate::{Error, Host, Result, Rule};
 
-/// Nonces of one session have a 32-bit counter; near its end the session is raised.
-const NONCE_LIMIT: u32 = u32::MAX - (1 << 24);
-
 impl<M: Medium, H: Host> Store<M, H> {
     /// The session that new transactions belong to.
     #[inline]
@@ -20,7 +17,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// A number that no other life of a slot or log page has.
     pub(crate) fn nonce(&self) -> u64 {
         let nonce = self.next_nonce.fetch_add(1, Relaxed);
-        if nonce as u32 >= NONCE_LIMIT {
+        if nonce as u32 >= self.host.nonces_max() {
             self.raise_soon();
         }
         nonce
@@ -45,15 +42,22 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[cold]
     fn raise_quiesced(&self) -> Result<()> {
         let rounds = self.rounds.lock();
-        self.with_lanes_held(0, &mut || {
-            if self.raise_due.load(Relaxed) {
-                self.raise_session(|_| ())?;
-                self.raise_due.store(false, Relaxed);
-            }
+        if !self.raise_due.load(Relaxed) {
+            // Another thread has done it: lanes that begin anew now would use sequences twice.
+            return Ok(());
+        }
+        let mut raise = || {
+            self.raise_session(|_| ())?;
+            self.raise_due.store(false, Relaxed);
             Ok(())
-        })?;
+        };
+        let result = if self.host.leaves_out(Rule::RaisedQuiet) {
+            raise()
+        } else {
+            self.with_lanes_held(0, &mut raise)
+        };
         drop(rounds);
-        Ok(())
+        result
     }
 
     /// Runs `work` while no lane is inside a transaction; lanes begin anew after it.
