@@ -11,4 +11,6 @@ say "Building"
 cargo build --release --package lode-cli
 say "Exploring"
 read -ra args <<<"${CRASH_ARGS:-}"
-exec "$TARGET/release/lode" crash run --full --progress "${args[@]}"
+"$TARGET/release/lode" crash run --full --progress "${args[@]}"
+say "Leaving out what each fence, write-back and rule is for"
+exec "$TARGET/release/lode" crash mutants --progress

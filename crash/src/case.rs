@@ -18,7 +18,7 @@ pub struct Geometry {
     pub relaxed: bool,
     /// Access times are kept.
     pub atime: bool,
-    /// Inodes and log pages made before the session is raised, where that is soon.
+    /// Inodes, log pages and pieces of inode table made before the session is raised, where that is soon.
     pub nonces: Option<u32>,
 }
 

@@ -60,6 +60,11 @@ rules! {
     LinkTorn "link-torn"
         "a link that a crash tore is taken for damage; seen in NOVA: recovery of null and partial log pointers";
     LinkWhole "link-whole" "a link word is stored as two halves; PROTOCOL F3";
+    LinkBad "link-bad"
+        "whatever link is bad, a crash has left it so; PROTOCOL I5";
+    LookBeyond "look-beyond" "nobody looks behind a bad line; PROTOCOL I5";
+    TailKnown "tail-known"
+        "a log may end before the last seal that is known of it; PROTOCOL I5";
     LinksPastEnd "links-past-end"
         "links that lead past the end of a log are not cleared; PROTOCOL recovery 7";
     PagesRise "pages-rise"
@@ -80,6 +85,8 @@ rules! {
         "a transaction of which parts are missing counts as committed; PROTOCOL recovery 4";
     MiddleKept "middle-kept"
         "an unfinished transaction in the middle of a log is erased, not told; PROTOCOL recovery 5";
+    FinishedBehind "finished-behind"
+        "a bad line may lie before one of a finished transaction; PROTOCOL recovery 5";
     LaterSequence "later-sequence"
         "a later transaction of its lane counts as evidence, the watermark does not; PROTOCOL recovery 4";
     TransactionSession "transaction-session"

@@ -181,3 +181,39 @@ fn a_damaged_link_in_a_log_is_reported() {
         }
     }
 }
+
+/// A link between inode tables is needed only after the next crash: the full check looks at it before.
+#[test]
+fn a_damaged_link_between_inode_tables_is_found_by_the_check() {
+    let made = make(true, false);
+    let survey = Survey::of(&made.image);
+    assert!(survey.pieces.len() > 2, "{:?}", survey.pieces);
+    let lanes =
+        (0..survey.superblock.lanes).map(|lane| survey.superblock.lane_table + lane * 256 + 128);
+    let links = survey.pieces.iter().map(|piece| piece + 40).chain(lanes);
+    for (number, link) in links.enumerate() {
+        let mut image = made.image.clone();
+        image[link + number % 8] ^= 1 << (number % 7);
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let pool = Pool::open(Memory::from_image(&image), TestHost::new(3), &options).unwrap();
+        let report = pool.check(&mut |_, _| ()).unwrap();
+        assert!(!report.damage.is_empty(), "link at {link:#x}");
+    }
+}
+
+/// Before a session begins, what earlier ones left unfinished is erased: no crash leaves a line of an
+/// earlier session behind one of a later one. Such a line is damage, and not where the log ends.
+#[test]
+fn a_record_of_a_session_that_had_ended_is_no_end() {
+    let made = make(false, true);
+    for log in &made.logs {
+        let run = log.runs.last().unwrap();
+        let mut image = made.image.clone();
+        let at = run.at(run.valid - 1);
+        assert!(run.valid > 1 && image[at + 12] > 1, "the last line has one before it");
+        image[at + 12] = 1;
+        run.seal(&mut image, run.valid - 1);
+        let (came, what) = came_of(&image, &made.seen, false);
+        assert_eq!(came, Came::Reported, "inode {}: {what}", log.ino);
+    }
+}

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use lode_engine::{Fallocate, RenameMode};
+use lode_engine::{Fallocate, RenameMode, mode};
+
+/// Permissions of what is made without any given.
+pub(crate) const FILE_PERMISSIONS: u32 = 0o644;
+pub(crate) const DIRECTORY_PERMISSIONS: u32 = 0o755;
 
 /// A path from the root: names of any bytes but `/` and NUL.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -206,11 +210,13 @@ impl fmt::Display for Target {
 
 impl fmt::Display for Attrs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(mode) = self.mode {
+            write!(f, " mode={mode:#o}")?;
+        }
         let mut put = |key: &str, value: Option<i128>| match value {
             Some(value) => write!(f, " {key}={value}"),
             None => Ok(()),
         };
-        put("mode", self.mode.map(i128::from))?;
         put("uid", self.uid.map(i128::from))?;
         put("gid", self.gid.map(i128::from))?;
         put("size", self.size.map(i128::from))?;
@@ -242,11 +248,12 @@ pub(crate) fn fallocate_word(how: Fallocate) -> &'static str {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Op::Create { path, mode, rdev } => write!(f, "create {path} {mode} {rdev}"),
+            Op::Create { path, mode, rdev } => created(f, path, *mode, *rdev),
             Op::Symlink { path, target } => write!(f, "symlink {path} {}", escape(target)),
             Op::Link { from, to } => write!(f, "link {from} {to}"),
             Op::Unlink { path } => write!(f, "unlink {path}"),
             Op::Rmdir { path } => write!(f, "rmdir {path}"),
+            Op::Rename { from, to, how: RenameMode::Replace } => write!(f, "rename {from} {to}"),
             Op::Rename { from, to, how } => write!(f, "rename {from} {to} {}", rename_word(*how)),
             Op::SetAttr { of, attrs } => write!(f, "setattr {of}{attrs}"),
             Op::Write { to, offset, data } => {
@@ -268,6 +275,17 @@ impl fmt::Display for Op {
             Op::Crash => f.write_str("crash"),
             Op::Cpus(count) => write!(f, "cpus {count}"),
         }
+    }
+}
+
+/// What is made, as short as it is read.
+fn created(f: &mut fmt::Formatter<'_>, path: &Path, mode: u32, rdev: u64) -> fmt::Result {
+    match (mode & mode::TYPE, mode & !mode::TYPE) {
+        (mode::FILE, FILE_PERMISSIONS) => write!(f, "create {path}"),
+        (mode::DIRECTORY, DIRECTORY_PERMISSIONS) => write!(f, "mkdir {path}"),
+        (mode::DIRECTORY, permissions) => write!(f, "mkdir {path} {permissions:#o}"),
+        _ if rdev == 0 => write!(f, "create {path} {mode:#o}"),
+        _ => write!(f, "create {path} {mode:#o} {rdev}"),
     }
 }
 

@@ -1,16 +1,18 @@
 //! Operations from their text form: see [`crate::op`].
 //!
 //! More is read than is printed: a number may end in K, M, G or T and begin with `0o` or
-//! `0x`; what is mostly the same may be left out (mode, device, fill, way to rename); and
-//! `mkdir`, `mknod`, `truncate`, `chmod`, `chown`, `allocate`, `punch` and `zero` are short
-//! for forms of `create`, `setattr` and `fallocate`.
+//! `0x`; the fill of data may be left out; and `mknod`, `truncate`, `chmod`, `chown`, `allocate`,
+//! `punch` and `zero` are short for forms of `create`, `setattr` and `fallocate`.
 
 use std::iter::Peekable;
 use std::str::{FromStr, SplitWhitespace};
 
 use lode_engine::{Fallocate, RenameMode, mode};
 
-use crate::op::{Attrs, Fill, Op, Path, Target, fallocate_word, odd_name, rename_word};
+use crate::op::{
+    Attrs, DIRECTORY_PERMISSIONS, FILE_PERMISSIONS, Fill, Op, Path, Target, fallocate_word,
+    odd_name, rename_word,
+};
 
 /// A sequence from lines of text; empty lines and those that begin with `#` are skipped.
 pub fn parse(text: &str) -> Result<Vec<Op>, String> {
@@ -21,9 +23,6 @@ pub fn parse(text: &str) -> Result<Vec<Op>, String> {
         .collect()
 }
 
-/// Permissions of what is created without any given.
-const FILE_PERMISSIONS: u32 = 0o644;
-const DIRECTORY_PERMISSIONS: u32 = 0o755;
 /// The fill of data that names none.
 const FILL: u64 = 1;
 
@@ -366,18 +365,19 @@ mod tests {
     #[test]
     fn short_forms_are_read() {
         for (short, printed) in [
-            ("create /a", "create /a 33188 0"),
-            ("create /a 0o100600", "create /a 33152 0"),
-            ("mkdir /d", "create /d 16877 0"),
-            ("mkdir /d 0o700", "create /d 16832 0"),
-            ("mknod /p fifo", "create /p 4516 0"),
-            ("mknod /c char 1 3", "create /c 8612 4294967299"),
+            ("create /a", "create /a"),
+            ("create /a 33188 0", "create /a"),
+            ("create /a 0o100600", "create /a 0o100600"),
+            ("mkdir /d", "mkdir /d"),
+            ("create /d 0o40700", "mkdir /d 0o700"),
+            ("mknod /p fifo", "create /p 0o10644"),
+            ("mknod /c char 1 3", "create /c 0o20644 4294967299"),
             ("write /a 4K 100", "write /a 4096 100 1"),
             ("append @0 1M 7", "append @0 1048576 7"),
-            ("rename /a /b", "rename /a /b replace"),
+            ("rename /a /b replace", "rename /a /b"),
             ("truncate /a 0x10", "setattr /a size=16"),
             ("setattr /a mtime=-1K", "setattr /a mtime=-1024"),
-            ("chmod /a 0o600", "setattr /a mode=384"),
+            ("chmod /a 0o600", "setattr /a mode=0o600"),
             ("chown /a 4 5", "setattr /a uid=4 gid=5"),
             ("allocate /a 0 8K", "fallocate /a allocate 0 8192"),
             ("punch /a 1 2", "fallocate /a punch 1 2"),

@@ -88,12 +88,13 @@ impl RunReport {
         let Explored { cases, cases_left_out, seconds, judged_per_second, .. } = self.explored;
         let mut text = format!(
             "{} cases under {} in {seconds:.1} s: {} states judged ({} a second), {} of them \
-             different images; {} pruned apart\n",
+             different images ({} of metadata alone); {} pruned apart\n",
             figure((cases - cases_left_out) as f64),
             self.profiles.join(", "),
             figure(self.explored.judged as f64),
             figure(judged_per_second),
             figure(self.explored.distinct as f64),
+            figure(self.explored.distinct_metadata as f64),
             figure(self.explored.pruned),
         );
         text.push_str(&format!(
@@ -108,6 +109,10 @@ impl RunReport {
             text.push_str(&format!(
                 "{schedules} schedules of {threads} cases of two threads; {cut} of them have more\n"
             ));
+        }
+        if self.explored.flips > 0 {
+            let flips = figure(self.explored.flips as f64);
+            text.push_str(&format!("{flips} bits flipped, one at a time\n"));
         }
         if cases_left_out > 0 {
             let cases = figure(cases_left_out as f64);
@@ -256,8 +261,11 @@ impl Report for MutantsReport {
             count => format!(", {count} not tried for want of time"),
         };
         format!(
-            "{text}\n{} of {} killed{untried} in {:.1} s (whole ids: --json or --html)\n",
-            self.mutants_killed, self.mutants, self.seconds
+            "{text}\n{} of {} killed ({:.1} %){untried} in {:.1} s (whole ids: --json or --html)\n",
+            self.mutants_killed,
+            self.mutants,
+            100.0 * self.mutants_killed as f64 / self.mutants.max(1) as f64,
+            self.seconds
         )
     }
 }

@@ -1,7 +1,6 @@
 //! The power fails: at each point of an operation, in every way that the budget allows, and
 //! inside what follows.
 
-use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -11,10 +10,11 @@ use lode_testkit::rng::Rng;
 use lode_testkit::run::panic_text;
 use lode_testkit::snapshot::Snapshot;
 
+use super::images::is_bare;
 use super::memo::Question;
 use super::path::Stage;
 use super::run::Run;
-use super::{CrashPath, CutReport, Failure, Leg, Limits, Memo, Setup, Tally};
+use super::{CrashPath, CutReport, Failure, Images, Leg, Limits, Memo, Setup, Tally};
 use crate::case::{Case, Trouble};
 use crate::judge::{Allowed, Expected, Look};
 use crate::region::{Pages, Point, Profile, Watch};
@@ -40,8 +40,10 @@ pub struct Explorer<'a> {
     pub(super) setup: &'a Setup,
     pub(super) limits: Limits,
     pub(super) tally: Tally,
-    /// Fingerprints of the images that were judged.
-    images: HashSet<u64>,
+    /// The images that were judged.
+    images: Images,
+    /// No file data is stored now.
+    bare: bool,
     memo: &'a mut Memo,
     /// Logs of the states that are being judged, from the outermost one.
     pub(super) watches: Vec<Watch>,
@@ -69,7 +71,7 @@ pub struct Replay {
 /// Stands for a tree where it matters to nobody which it is.
 const ANY_TREE: u64 = 0;
 
-/// Of what a recovery leaves that is cut off, one image in so many is judged as thoroughly as others.
+/// Of the points of recoveries, the states of one in so many are judged as thoroughly as others.
 const WHOLE_LOOK_EVERY: u64 = 16;
 
 /// Since when it is known that a state is right.
@@ -101,7 +103,8 @@ pub fn explore(
         setup,
         limits: *limits,
         tally: Tally::default(),
-        images: HashSet::new(),
+        images: Images::default(),
+        bare: is_bare(case),
         memo,
         watches: Vec::new(),
         only: None,
@@ -129,7 +132,8 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
         setup,
         limits,
         tally,
-        images: HashSet::new(),
+        images: Images::default(),
+        bare: is_bare(case),
         memo,
         watches,
         only: Some(&path.legs),
@@ -342,7 +346,7 @@ impl Explorer<'_> {
             Stage::Operation => (&mut self.tally.points, &mut self.tally.states),
             Stage::Recovery => (&mut self.tally.inside_points, &mut self.tally.inside),
             Stage::After => (&mut self.tally.then_points, &mut self.tally.then),
-            Stage::Bit => (&mut self.tally.points, &mut self.tally.states),
+            Stage::Bit => return,
         };
         *points += 1;
         states.add(explored);
@@ -401,7 +405,7 @@ impl Explorer<'_> {
         question: &Question,
         trees: impl IntoIterator<Item = u64>,
     ) -> Option<usize> {
-        self.images.insert(question.image());
+        self.images.note(question.image(), self.bare);
         // A replay is to show what it does.
         let known = self.only.is_none().then_some(&*self.memo);
         known.and_then(|memo| memo.recall(question, trees, &mut self.watches))
@@ -448,9 +452,10 @@ impl Explorer<'_> {
             let units = self.units(point, self.limits.inside);
             let place = format!("the recovery (point {} of {})", number + 1, points.len());
             let cut = Cut { stage: Stage::Recovery, step: 0, number, point, place };
+            // Not for some states of a point only: those that look the same must be treated so.
+            let whole = point.durable.fingerprint().is_multiple_of(WHOLE_LOOK_EVERY);
             let mut judge = |explorer: &mut Self, choice: &Choice| {
                 let image = units.image(&point.durable, &choice.0);
-                let whole = image.fingerprint().is_multiple_of(WHOLE_LOOK_EVERY);
                 if let Some(found) = found.filter(|_| whole) {
                     return explorer.state(&image, &[*found]).map(|(_, known)| known);
                 }
@@ -480,9 +485,11 @@ impl Explorer<'_> {
             Op::Append { to: Target::Path(file), data: Fill { len: 200, fill: 9 } },
         ];
         let ops: Vec<Op> = next.iter().take(2).chain(&more).cloned().collect();
+        let bare = std::mem::replace(&mut self.bare, false);
         for (step, op) in ops.iter().enumerate() {
             self.operation(&mut run, Stage::After, (step, 1000 + step), op, &ops)?;
         }
+        self.bare = bare;
         Ok(())
     }
 }

@@ -30,6 +30,8 @@ pub struct CutReport {
     pub fence: Option<Site>,
     /// What was in flight.
     pub stores: Vec<StoreReport>,
+    /// Which bit flips, where it is not the power that fails.
+    pub bit: Option<String>,
 }
 
 /// A store in flight.
@@ -66,7 +68,7 @@ impl CutReport {
                 stores[*store].kept = stores[*store].words & kept;
             }
         }
-        Self { place, fence: point.fence, stores }
+        Self { place, fence: point.fence, stores, bit: None }
     }
 
     /// The stores for people: neighbours of one line and one place in the code, of other words
@@ -95,6 +97,9 @@ const SHOWN: usize = 48;
 
 impl fmt::Display for CutReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(bit) = &self.bit {
+            return writeln!(f, "one bit flips {}: {bit}", self.place);
+        }
         write!(f, "power fails in {}", self.place)?;
         match self.fence {
             Some(site) => writeln!(f, ", at the fence of {site}")?,

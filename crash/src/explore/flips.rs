@@ -5,11 +5,11 @@
 //! that was not closed, the end of a log may be what a crash left; whatever a later record follows is
 //! not. What was noticed is never guessed: the right tree is shown, or an error.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lode_engine::{OpenOptions, Pool};
-use lode_testkit::format::{LINE, PAGE, SLOT, Survey};
+use lode_testkit::format::{LINE, PAGE, Run as Lines, SLOT, Survey};
 use lode_testkit::run::panic_text;
 use lode_testkit::snapshot::{difference, snapshot};
 
@@ -20,7 +20,7 @@ use super::{CutReport, Explorer, Leg};
 use crate::case::Case;
 use crate::judge::{Expected, sound};
 use crate::region::{Pages, Simulated};
-use crate::states::{Choice, Explored};
+use crate::states::Choice;
 
 /// Bytes of a superblock, and of what an anchor line's seal covers in front of its words.
 const SUPERBLOCK: usize = 512;
@@ -76,12 +76,9 @@ impl Explorer<'_> {
             let bytes = image.image();
             let survey = Survey::of(&bytes);
             let sealed = if step == 0 { followed(&survey, &bytes) } else { all(&survey) };
-            self.credited("(a bit flips)", |explorer| {
-                let mut sealed = sealed.iter().enumerate();
-                sealed.try_for_each(|(number, one)| {
-                    explorer.flips_of((step, number), one, image, &expected)
-                })
-            })?;
+            for (number, one) in sealed.iter().enumerate() {
+                self.flips_of((step, number), one, image, &expected)?;
+            }
         }
         Ok(())
     }
@@ -99,26 +96,24 @@ impl Explorer<'_> {
             bit % 64 == (word * 11 + number * 7) % 64 || sealed.found_by == FoundBy::Nobody
         });
         let wanted = self.wanted((step, number));
-        let mut explored = Explored::default();
         let state = ["open", "closed"][step];
         let replayed = wanted.is_some();
-        for bit in wanted.unwrap_or_else(|| all.collect()) {
+        let bits = wanted.unwrap_or_else(|| all.collect());
+        for bit in bits.into_iter().filter(|bit| *bit < sealed.bytes * 8) {
             let at = sealed.at + bit / 8;
             let flipped = flipped(image, at, bit % 8);
             let looked = catch_unwind(AssertUnwindSafe(|| self.look(&flipped, sealed, expected)));
             let looked = looked.unwrap_or_else(|payload| Err(panic_text(payload.as_ref())));
-            (explored.states, explored.judged) = (explored.states + 1.0, explored.judged + 1);
-            let what = sealed.what;
-            let place =
-                format!("in a pool left {state}, bit {} of byte {at:#x}, of {what}", bit % 8);
-            let cut = CutReport { place, fence: None, stores: Vec::new() };
+            self.tally.flips += 1;
+            let place = format!("in a pool left {state}");
+            let which = format!("bit {} of byte {at:#x}, of {}", bit % 8, sealed.what);
+            let cut = CutReport { place, fence: None, stores: Vec::new(), bit: Some(which) };
             if replayed {
                 self.note_cut(cut.clone());
             }
             let leg = |choice| Leg { stage: Stage::Bit, step, point: number, choice };
             looked.map_err(|what| Wrong::at(what, leg(Choice(vec![bit as u16])), cut))?;
         }
-        self.count(Stage::Bit, &explored);
         Ok(())
     }
 
@@ -149,19 +144,22 @@ impl Explorer<'_> {
     ) -> Result<FoundBy, String> {
         let options = OpenOptions { read_only, ..self.setup.options() };
         let medium = Simulated::plain(image.clone());
-        let Ok(pool) = Pool::open(medium, self.setup.host(8), &options) else {
-            return Ok(FoundBy::Opening);
+        let Ok(pool) = Pool::open(medium.clone(), self.setup.host(8), &options) else {
+            return match medium.stores() {
+                0 => Ok(FoundBy::Opening),
+                _ => Err("an opening that found damage wrote".to_owned()),
+            };
         };
         let opening = pool.opening();
         if opening.superblock_repaired || !opening.damage.is_empty() {
             return Ok(FoundBy::Opening);
         }
-        let seen = snapshot(&pool, self.setup.times(), Some(&expected.tree));
-        if seen.is_err() || sound(&pool, "check").is_err() {
+        let Ok(seen) = snapshot(&pool, self.setup.times(), Some(&expected.tree)) else {
             return Ok(FoundBy::Looking);
-        }
-        match seen.ok().and_then(|seen| difference(&expected.tree, &seen)) {
-            Some(what) => Err(format!("nobody finds it, and {what}")),
+        };
+        match difference(&expected.tree, &seen) {
+            Some(what) => Err(format!("what is shown is wrong: {what}")),
+            None if sound(&pool, "check").is_err() => Ok(FoundBy::Looking),
             None => Ok(FoundBy::Nobody),
         }
     }
@@ -213,12 +211,13 @@ fn all(survey: &Survey) -> Vec<Sealed> {
     all
 }
 
-/// The records of transactions that have another one behind them in some log: no crash can have left them
-/// unfinished.
+/// What no crash can have left unfinished: the records of transactions that have another one behind
+/// them in some log, and what leads to pages with such ones.
 fn followed(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
     let transaction = |at: usize| &image[at + 6..at + 16];
     let mut is_followed: HashMap<&[u8], bool> = HashMap::new();
     let mut records = Vec::new();
+    let mut all = Vec::new();
     for log in survey.logs.iter().filter(|log| !log.dead) {
         let lines: Vec<usize> =
             log.runs.iter().flat_map(|run| (0..run.valid).map(|line| run.at(line))).collect();
@@ -227,8 +226,20 @@ fn followed(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
             *is_followed.entry(transaction(at)).or_default() |= last != Some(transaction(at));
             records.push(at);
         }
+        let several = |run: &Lines, more: usize| {
+            let all: HashSet<&[u8]> =
+                (0..run.valid).map(|line| transaction(run.at(line))).collect();
+            all.len() > more
+        };
+        for pair in log.runs.windows(2).filter(|pair| several(&pair[0], 1)) {
+            all.push(sealed("a link", pair[0].anchor + ANCHOR, SEAL.1));
+        }
+        // One transaction of each lane may have had its page begin.
+        for run in log.runs.iter().skip(1).filter(|run| several(run, survey.superblock.lanes)) {
+            all.push(sealed("the header of a log page", run.anchor, ANCHOR));
+        }
     }
     records.retain(|at| is_followed[transaction(*at)]);
-    let opening = |at| Sealed { found_by: FoundBy::Opening, ..sealed("a record", at, LINE) };
-    records.into_iter().map(opening).collect()
+    all.extend(records.into_iter().map(|at| sealed("a record", at, LINE)));
+    all.into_iter().map(|one| Sealed { found_by: FoundBy::Opening, ..one }).collect()
 }

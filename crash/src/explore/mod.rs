@@ -4,6 +4,7 @@
 mod cuts;
 mod failure;
 mod flips;
+mod images;
 mod making;
 mod memo;
 mod path;
@@ -16,6 +17,7 @@ mod walked;
 
 pub use cuts::{Explorer, Replay, explore, replay};
 pub use failure::{CutReport, Failure, StoreReport};
+pub use images::Images;
 pub use memo::Memo;
 pub use path::{CrashPath, Leg};
 pub(crate) use setup::LARGE;

@@ -79,7 +79,7 @@ impl Limits {
         schedules: 60,
     };
     /// For single operations: hardly a point is too large for it.
-    pub const ALONE: Limits = Limits { points: Budget { whole: 80, torn: 16 }, ..Limits::QUICK };
+    pub const ALONE: Limits = Limits { points: Budget { whole: 64, torn: 12 }, ..Limits::QUICK };
     /// For mutants that a quick look has missed.
     pub const DEEP: Limits = Limits {
         points: Budget { whole: 240, torn: 160 },

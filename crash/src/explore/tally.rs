@@ -1,11 +1,12 @@
 //! How much was looked at.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::time::Duration;
 
 use lode_engine::Rule;
 
+use super::Images;
 use crate::region::LeftOut;
 use crate::states::Explored;
 
@@ -32,12 +33,14 @@ pub struct Tally {
     pub time: Duration,
     /// Operations that found no space.
     pub no_space: u64,
+    /// Bits that were flipped.
+    pub flips: u64,
     /// Schedules of two threads that were run.
     pub schedules: u64,
     /// Cases of two threads, and those of which not all schedules were run.
     pub threads: (u64, u64),
-    /// Fingerprints of the judged images.
-    pub images: HashSet<u64>,
+    /// The judged images.
+    pub images: Images,
     /// The places in the code that fenced and wrote back, in operations and recoveries.
     pub sites: BTreeSet<LeftOut>,
     /// The rules that were come to.
@@ -61,10 +64,11 @@ impl Tally {
         }
         self.time += other.time;
         self.no_space += other.no_space;
+        self.flips += other.flips;
         self.schedules += other.schedules;
         self.threads.0 += other.threads.0;
         self.threads.1 += other.threads.1;
-        self.images.extend(&other.images);
+        self.images.add(&other.images);
         self.sites.extend(other.sites.iter().copied());
         self.rules.extend(other.rules.iter().copied());
     }

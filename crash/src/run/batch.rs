@@ -1,6 +1,5 @@
 //! Many jobs on all processors.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Job;
-use crate::explore::{Failure, Limits, Memo, Tally};
+use crate::explore::{Failure, Images, Limits, Memo, Tally};
 
 /// Failures after which no new job is begun.
 const FAILURES_MAX: usize = 8;
@@ -57,7 +56,7 @@ impl Outcome {
         match result {
             Ok(mut tally) => {
                 self.tally.add(&tally);
-                tally.images = HashSet::new();
+                tally.images = Images::default();
                 self.tallies[number] = Some(tally);
             }
             Err(failure) => self.failures.push((number, failure)),

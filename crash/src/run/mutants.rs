@@ -10,7 +10,7 @@ use super::batch::on_workers;
 use super::{Batch, Job, Outcome, Progress, ReplayId};
 use lode_engine::Rule;
 
-use crate::explore::{Failure, LARGE, Limits, Memo};
+use crate::explore::{Failure, LARGE, Limits, Memo, Tally};
 use crate::region::LeftOut;
 
 /// What is left out.
@@ -142,7 +142,7 @@ fn tries<'j>(
 ) -> Vec<(&'j Job, Limits)> {
     let mut order: Vec<usize> =
         (0..jobs.len()).filter(|job| concerns(mutant, sound, *job)).collect();
-    order.sort_by_key(|job| sound.tallies[*job].as_ref().map_or(u64::MAX, |tally| tally.judged()));
+    order.sort_by_key(|job| sound.tallies[*job].as_ref().map_or(u64::MAX, cost));
     let is_small = |job: &&Job| job.case.geometry.bytes <= LARGE;
     let (small, large): (Vec<&Job>, Vec<&Job>) =
         order.iter().map(|job| &jobs[*job]).partition(is_small);
@@ -153,7 +153,10 @@ fn tries<'j>(
     let alone: Vec<&Job> = small.iter().copied().filter(|job| job.case.beside.is_empty()).collect();
     let torn = Limits { points: Limits::DEEP.points, inside_every: 0, then_every: 0, ..quick };
     let woven = Limits { schedules: SOME_SCHEDULES, ..quick };
+    let first: Vec<&Job> = small.iter().copied().filter(|job| is_hinted(mutant, job)).collect();
     [
+        with(&first, woven),
+        with(&first, Limits::DEEP),
         with(&small, Limits::GLANCE),
         with(&small, quick),
         with(&alone, torn),
@@ -162,6 +165,38 @@ fn tries<'j>(
         with(&large, quick),
     ]
     .concat()
+}
+
+/// Roughly, in judged states, what a job takes.
+fn cost(tally: &Tally) -> u64 {
+    tally.judged() + 4 * tally.flips
+}
+
+/// Where some rules are best looked for. This only saves time: the others follow.
+const HINTS: &[(Rule, &str)] = &[
+    (Rule::OneRound, "two threads: two rounds and a slot, two lanes"),
+    (Rule::PieceZeroed, "two threads: close and create, two lanes"),
+    (Rule::PagesRise, "a page comes back into its log"),
+    (Rule::TailZeroed, "overwrites, then truncate and extend"),
+    (Rule::OverwrittenAfterFence, "two threads: overwritten and taken, one lane"),
+    (Rule::WatermarkFenced, "two threads: round and round, one lane"),
+    (Rule::FreeAfterSwap, "two threads: pages of a thorough collection are taken, one lane"),
+    (Rule::IdentitySeal, FLIPS),
+    (Rule::LogPageSeal, FLIPS),
+    (Rule::PieceSeal, FLIPS),
+    (Rule::SuperblockSeal, FLIPS),
+    (Rule::CheckpointSeal, FLIPS),
+    (Rule::LinkCheck, FLIPS),
+    (Rule::LinkBad, FLIPS),
+    (Rule::LookBeyond, FLIPS),
+    (Rule::TailKnown, FLIPS),
+    (Rule::MiddleKept, FLIPS),
+    (Rule::FinishedBehind, FLIPS),
+];
+const FLIPS: &str = "a bit flips, short log pages";
+
+fn is_hinted(mutant: Mutant, job: &Job) -> bool {
+    HINTS.iter().any(|(rule, name)| mutant == Mutant::Rule(*rule) && job.case.name == *name)
 }
 
 fn concerns(mutant: Mutant, sound: &Outcome, job: usize) -> bool {

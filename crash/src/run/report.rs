@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::{Job, JobId, Outcome, ReplayId, Set, Verdict};
-use crate::case::Case;
+use crate::case::{Case, Trouble};
 use crate::explore::{Failure, Limits, Tally};
 use crate::states::Explored;
 use crate::workload::print_script;
@@ -31,12 +31,16 @@ pub struct Report {
     pub judged: u64,
     /// Different images among the judged ones, byte by byte, all profiles together.
     pub distinct: usize,
+    /// Those of pools in which no file data is stored: they differ in metadata.
+    pub distinct_metadata: usize,
     /// States that the judge could not have told from one that was judged.
     pub pruned: f64,
     /// Operations that found no space, and must have changed nothing.
     pub no_space: u64,
     /// Schedules of two threads that were run.
     pub schedules: u64,
+    /// Bits that were flipped.
+    pub flips: u64,
     /// Cases of two threads.
     pub threads: u64,
     /// Of those, the ones of which not all schedules with two preemptions were run.
@@ -156,6 +160,9 @@ fn operation_of(case: &Case, failure: &Failure) -> String {
     if failure.path.schedule.is_some() {
         return "(two threads)".to_owned();
     }
+    if failure.case.trouble == Trouble::Bit {
+        return "(a bit flips)".to_owned();
+    }
     let op = failure.path.legs.first().map(|leg| case.ops.get(leg.step).map(ToString::to_string));
     let line = op.map_or_else(|| "none".to_owned(), |op| op.unwrap_or("remount".to_owned()));
     line.split(' ').next().unwrap_or_default().to_owned()
@@ -174,10 +181,12 @@ impl Report {
             points,
             states: all.states,
             judged: all.judged,
-            distinct: outcome.tally.images.len(),
+            distinct: outcome.tally.images.count(),
+            distinct_metadata: outcome.tally.images.metadata(),
             pruned: all.pruned,
             no_space: outcome.tally.no_space,
             schedules: outcome.tally.schedules,
+            flips: outcome.tally.flips,
             threads: outcome.tally.threads.0,
             threads_cut_short: outcome.tally.threads.1,
             exhausted: all.exhausted,

@@ -7,7 +7,7 @@ use crate::workload::build::{ALL_LINES, case, lanes, repeated};
 /// lanes, so that transactions end in the middle of a log as well as at its end. No round comes: nothing
 /// is settled but by its own lines.
 pub fn flips() -> Vec<Case> {
-    let two = Geometry { bytes: 160 << 10, ..lanes(2) };
+    let two = Geometry { bytes: 224 << 10, ..lanes(2) };
     let long = Geometry { log_lines: ALL_LINES, ..two.clone() };
     let tree = "mkdir /d; mkdir /e; create /d/%=0.60; create /f; symlink /s %=1.70; link /f /d/g; \
                 mknod /n fifo; write /f 0 9000 1; write /f 100 50 2; append /f 10 3; \
@@ -15,7 +15,9 @@ pub fn flips() -> Vec<Case> {
     let moves = "create /x; create /e/y; rename /x /e/x; rename /e/y /d/y; rename /d/y /f exchange; \
                  rename /e/x /s; mkdir /d/m; rename /d/m /e/m; unlink /d/g; create /z; create /d/w";
     let links = repeated(9, "link /z /d/l#");
-    let all = format!("{tree}; {moves}; {links}");
+    // Records of one line each, all of them needed, over several pages.
+    let holes: Vec<String> = (0..14).map(|hole| format!("write /w {} 100", hole * 8192)).collect();
+    let all = format!("{tree}; {moves}; {links}; create /w; {}", holes.join("; "));
     [("short log pages", two), ("whole log pages", long)]
         .map(|(pages, pool)| {
             let name = format!("a bit flips, {pages}");

@@ -116,7 +116,7 @@ fn read_line(case: &mut Case, section: &mut Section, line: &str) -> Result<(), S
         ("before:" | "ops:" | "beside:", _) => {
             return Err(format!("{first} stands alone: write the operation in the next line"));
         }
-        ("name" | "pool", _) if *section != Section::Top => {
+        ("name" | "pool" | "bits", _) if *section != Section::Top => {
             return Err(format!("`{first}` comes first: move it above the first heading"));
         }
         ("name", "") => return Err("a name is missing: name WORDS".to_owned()),
@@ -125,6 +125,7 @@ fn read_line(case: &mut Case, section: &mut Section, line: &str) -> Result<(), S
         }
         ("name", name) => case.name = name.to_owned(),
         ("pool", words) => case.geometry = geometry(words)?,
+        ("bits", "") => case.trouble = Trouble::Bit,
         _ => operations(case, *section).push(operation(line)?),
     }
     Ok(())
@@ -195,6 +196,7 @@ fn within(what: &str, value: u64, low: u64, high: u64) -> Result<u64, String> {
 /// The text of a case: [`parse_script`] makes the same of it.
 pub fn print_script(case: &Case) -> String {
     let mut text = format!("name {}\npool {}\n", case.name, pool_words(&case.geometry));
+    text.push_str(if case.trouble == Trouble::Bit { "bits\n" } else { "" });
     let sections = [("before:", &case.before), ("ops:", &case.ops), ("beside:", &case.beside)];
     for (heading, ops) in sections {
         if !ops.is_empty() {
@@ -300,7 +302,7 @@ mod tests {
         };
         assert_eq!(case.geometry, geometry);
         let texts = |ops: &[Op]| ops.iter().map(Op::to_string).collect::<Vec<_>>();
-        assert_eq!(texts(&case.before), ["create /a 33188 0"]);
+        assert_eq!(texts(&case.before), ["create /a"]);
         assert_eq!(texts(&case.ops), ["write /a 1024 5 1"]);
         assert_eq!(texts(&case.beside), ["unlink /a"]);
         assert_eq!(parse_script(&print_script(&case)), Ok(case));

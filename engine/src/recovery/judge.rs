@@ -70,7 +70,8 @@ fn verdict<H: Host>(
     }
     if distinct == u32::from(parts) {
         // Then no bad line before one of them is its own.
-        let beyond = group.iter().any(|part| !part.in_chain);
+        let beyond =
+            group.iter().any(|part| !part.in_chain) && !host.leaves_out(Rule::FinishedBehind);
         return Ok(beyond.then_some("damaged line before a finished transaction"));
     }
     let is_behind =

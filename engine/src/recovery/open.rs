@@ -36,13 +36,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
             None
         };
         let checkpoint = match loaded {
-            Some(loaded) => from_checkpoint(&store, loaded, options.read_only, &mut opening)?,
+            Some(loaded) => {
+                from_checkpoint(&store, &superblock, loaded, options.read_only, &mut opening)?
+            }
             None => {
-                recover(&mut store, options.read_only, &mut opening)?;
+                recover(&mut store, &superblock, options.read_only, &mut opening)?;
                 Vec::new()
             }
         };
-        check_root(&store, &superblock, options.read_only, &mut opening)?;
         if !options.read_only {
             store.set_writable(true);
         }
@@ -54,6 +55,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 #[inline(never)]
 fn from_checkpoint<M: Medium, H: Host>(
     store: &Store<M, H>,
+    superblock: &Superblock,
     loaded: Loaded,
     read_only: bool,
     opening: &mut Opening,
@@ -66,6 +68,7 @@ fn from_checkpoint<M: Medium, H: Host>(
     }
     opening.clean = true;
     opening.inodes = store.table.used();
+    check_root(store, superblock, read_only, opening)?;
     if read_only {
         return Ok(loaded.own);
     }
@@ -80,27 +83,14 @@ fn from_checkpoint<M: Medium, H: Host>(
 #[inline(never)]
 fn recover<M: Medium, H: Host>(
     store: &mut Store<M, H>,
+    superblock: &Superblock,
     read_only: bool,
     opening: &mut Opening,
 ) -> Result<()> {
     let geometry = store.geometry;
     let claims = Claims::new(geometry.pages)?;
     let mut scan = Scan::new(geometry.lanes)?;
-    // Step 2: the watermarks of this session.
-    let mut watermarks = Vec::new();
-    watermarks.try_reserve_exact(geometry.lanes as usize)?;
-    for lane in 0..geometry.lanes {
-        let watermark = read_watermark(&store.door, &store.host, &store.seed, &geometry, lane)?;
-        if watermark.is_none() {
-            let at = geometry.lane_at(lane);
-            scan.note(Error::corrupt("both watermarks of a lane are damaged", at), 0)?;
-        }
-        let any_session = store.host.leaves_out(Rule::WatermarkSession);
-        let any_later = store.host.leaves_out(Rule::LaterSequence);
-        let watermark = watermark.filter(|_| !any_later);
-        let ours = watermark.filter(|mark| any_session || mark.session == store.session());
-        watermarks.push(ours.map_or(0, |watermark| watermark.sequence));
-    }
+    let watermarks = watermarks(store, &mut scan)?;
     // Steps 3 to 5.
     let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
     let pieces = scanner.pieces(&mut scan)?;
@@ -121,11 +111,17 @@ fn recover<M: Medium, H: Host>(
     }
     opening.inodes = scan.inodes;
     opening.log_pages = scan.log_pages;
+    let damage = scan.damage.first().copied();
+    opening.damage = core::mem::take(&mut scan.damage);
+    if let Some(damage) = damage.filter(|_| !read_only) {
+        return Err(Error::Corrupt(damage));
+    }
+    for piece in pieces {
+        store.table.add_piece(piece)?;
+    }
+    check_root(store, superblock, read_only, opening)?;
     // Step 6: a read-only opening keeps the verdicts in memory.
     if !read_only {
-        if let Some(damage) = scan.damage.first() {
-            return Err(Error::Corrupt(*damage));
-        }
         // Step 7, step 8.
         store.aborted.clear();
         let too_late = store.host.leaves_out(Rule::EraseBeforeRaise);
@@ -138,13 +134,30 @@ fn recover<M: Medium, H: Host>(
             erase(store, &scan)?;
         }
     }
-    opening.damage = scan.damage;
     // Step 10.
-    for piece in pieces {
-        store.table.add_piece(piece)?;
-    }
     let (first, end) = (geometry.first_page(), geometry.end_page());
     claims.for_each_unclaimed(first, end, &mut |run| store.space.add_free(run))
+}
+
+/// Step 2: the watermarks of this session, by lane.
+#[inline(never)]
+fn watermarks<M: Medium, H: Host>(store: &Store<M, H>, scan: &mut Scan) -> Result<Vec<u64>> {
+    let geometry = store.geometry;
+    let mut watermarks = Vec::new();
+    watermarks.try_reserve_exact(geometry.lanes as usize)?;
+    for lane in 0..geometry.lanes {
+        let watermark = read_watermark(&store.door, &store.host, &store.seed, &geometry, lane)?;
+        if watermark.is_none() {
+            let at = geometry.lane_at(lane);
+            scan.note(Error::corrupt("both watermarks of a lane are damaged", at), 0)?;
+        }
+        let any_session = store.host.leaves_out(Rule::WatermarkSession);
+        let any_later = store.host.leaves_out(Rule::LaterSequence);
+        let watermark = watermark.filter(|_| !any_later);
+        let ours = watermark.filter(|mark| any_session || mark.session == store.session());
+        watermarks.push(ours.map_or(0, |watermark| watermark.sequence));
+    }
+    Ok(watermarks)
 }
 
 /// What a superblock says of its checkpoint when the session after it begins.
@@ -190,7 +203,7 @@ fn settle_one<M: Medium, H: Host>(
     scanner.settle(piece, index, &mut scanned, scan)
 }
 
-/// Without a root there is nothing to show.
+/// Without a root there is nothing to show. (Asked before anything is written.)
 #[inline(never)]
 fn check_root<M: Medium, H: Host>(
     store: &Store<M, H>,

@@ -260,6 +260,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     /// is in its page: then the anchor line may never have become durable as a whole.
     #[inline(never)]
     fn judge_link(&self, walk: &Walk<'_, M, H>) -> Result<()> {
+        if self.store.host.leaves_out(Rule::LinkBad) {
+            return Ok(());
+        }
         match walk.bad_link() {
             Some(bad) if !bad.empty && !bad.only.is_some_and(|only| self.is_unsettled(&only)) => {
                 Err(Error::corrupt_inode(bad.what, bad.at, walk.ino))
@@ -269,6 +272,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     }
 
     fn look_beyond(&self, walk: &mut Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
+        if self.store.host.leaves_out(Rule::LookBeyond) {
+            return Ok(());
+        }
         let (ino, end) = (walk.ino, walk.tail().at);
         let mut result = Ok(());
         let is_doubtful = walk.only_in_page().is_some_and(|only| self.is_unsettled(&only));

@@ -27,9 +27,11 @@ impl<M: Medium, H: Host> Store<M, H> {
             }
             let at = link.page * PAGE_BYTES;
             let line = self.door.load_line(at)?;
-            let header = self
-                .anchor::<PieceHeader>(Rule::PieceSeal, &line, at)
-                .filter(|header| u32::from(header.lane) == lane && link.names(header.nonce));
+            let meant = |header: &PieceHeader| {
+                let named = link.names(header.nonce) || self.host.leaves_out(Rule::LinkTag);
+                u32::from(header.lane) == lane && named
+            };
+            let header = self.anchor::<PieceHeader>(Rule::PieceSeal, &line, at).filter(meant);
             let header = header.ok_or(Error::corrupt("header of a table piece is damaged", at))?;
             let piece = Piece::new(header)?;
             if !self.geometry.holds(piece.run().page, piece.run().pages) {

@@ -56,6 +56,10 @@ fn operations(title: &str, ops: &[Op], cut: Option<usize>) -> String {
 }
 
 fn power_failure(number: usize, cut: &CutReport) -> String {
+    if let Some(bit) = &cut.bit {
+        let (place, bit) = (escape(&cut.place), escape(bit));
+        return format!("<h3>One bit flips {place}</h3><p>{bit}</p>");
+    }
     let at = match cut.fence {
         Some(site) => format!("at the fence of <code>{}</code>", escape(&site.to_string())),
         None => "after its last fence".to_owned(),
