@@ -4,6 +4,10 @@ use lock_api::{RawMutex, RawRwLock};
 
 use crate::Rule;
 
+/// Nonces of a session, of the 32 bits that their counter has: what is left is for those who are in
+/// the middle of something when it is raised.
+pub const NONCES_MAX: u32 = u32::MAX - (1 << 24);
+
 /// The world around the engine: std in a server, a scheduler in a test, a kernel.
 ///
 /// Nothing here may call back into the pool, except the jobs of [`Host::parallel`].
@@ -33,7 +37,7 @@ pub trait Host: Send + Sync + 'static {
     /// counter has 32 bits. A crash tester's host has sessions end sooner.
     #[inline(always)]
     fn nonces_max(&self) -> u32 {
-        u32::MAX - (1 << 24)
+        NONCES_MAX
     }
 
     /// Whether the engine is to break this rule. A real host never says so, and the question

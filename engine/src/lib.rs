@@ -32,7 +32,7 @@ mod store;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unusable};
-pub use host::Host;
+pub use host::{Host, NONCES_MAX};
 pub use pool::{CheckReport, ExtentDump, InodeDump, Opening, Pool, RecordDump};
 pub use recovery::format::check_format;
 pub use rule::Rule;

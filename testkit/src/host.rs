@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use lode_engine::{Host, Rule};
+use lode_engine::{Host, NONCES_MAX, Rule};
 
 use crate::rng::mix;
 
@@ -152,7 +152,7 @@ impl Host for TestHost {
     }
 
     fn nonces_max(&self) -> u32 {
-        self.nonces_max.unwrap_or(u32::MAX - (1 << 24))
+        self.nonces_max.unwrap_or(NONCES_MAX)
     }
 
     fn leaves_out(&self, rule: Rule) -> bool {

@@ -341,7 +341,7 @@ impl Explorer<'_> {
         self.cuts.push(cut);
     }
 
-    pub(super) fn count(&mut self, stage: Stage, explored: &Explored) {
+    fn count(&mut self, stage: Stage, explored: &Explored) {
         let (points, states) = match stage {
             Stage::Operation => (&mut self.tally.points, &mut self.tally.states),
             Stage::Recovery => (&mut self.tally.inside_points, &mut self.tally.inside),

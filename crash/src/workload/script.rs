@@ -116,7 +116,7 @@ fn read_line(case: &mut Case, section: &mut Section, line: &str) -> Result<(), S
         ("before:" | "ops:" | "beside:", _) => {
             return Err(format!("{first} stands alone: write the operation in the next line"));
         }
-        ("name" | "pool" | "bits", _) if *section != Section::Top => {
+        ("name" | "pool", _) if *section != Section::Top => {
             return Err(format!("`{first}` comes first: move it above the first heading"));
         }
         ("name", "") => return Err("a name is missing: name WORDS".to_owned()),
@@ -125,7 +125,6 @@ fn read_line(case: &mut Case, section: &mut Section, line: &str) -> Result<(), S
         }
         ("name", name) => case.name = name.to_owned(),
         ("pool", words) => case.geometry = geometry(words)?,
-        ("bits", "") => case.trouble = Trouble::Bit,
         _ => operations(case, *section).push(operation(line)?),
     }
     Ok(())
@@ -196,7 +195,6 @@ fn within(what: &str, value: u64, low: u64, high: u64) -> Result<u64, String> {
 /// The text of a case: [`parse_script`] makes the same of it.
 pub fn print_script(case: &Case) -> String {
     let mut text = format!("name {}\npool {}\n", case.name, pool_words(&case.geometry));
-    text.push_str(if case.trouble == Trouble::Bit { "bits\n" } else { "" });
     let sections = [("before:", &case.before), ("ops:", &case.ops), ("beside:", &case.beside)];
     for (heading, ops) in sections {
         if !ops.is_empty() {
@@ -289,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_script_is_read() {
-        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed # why\n\nbefore:\n\
+        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed nonces 3 # why\n\nbefore:\n\
                     create /a\nops:\n write /a 1K 5 # x\nbeside:\nunlink /a\n";
         let case = parse_script(text).unwrap();
         assert_eq!(case.name, "a b");
@@ -298,6 +296,7 @@ mod tests {
             lanes: 2,
             log_lines: 4,
             relaxed: true,
+            nonces: Some(3),
             ..Geometry::default()
         };
         assert_eq!(case.geometry, geometry);

@@ -41,7 +41,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     #[cold]
     fn raise_quiesced(&self) -> Result<()> {
-        let rounds = self.rounds.lock();
+        let _rounds = self.rounds.lock();
         if !self.raise_due.load(Relaxed) {
             // Another thread has done it: lanes that begin anew now would use sequences twice.
             return Ok(());
@@ -51,13 +51,11 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.raise_due.store(false, Relaxed);
             Ok(())
         };
-        let result = if self.host.leaves_out(Rule::RaisedQuiet) {
+        if self.host.leaves_out(Rule::RaisedQuiet) {
             raise()
         } else {
             self.with_lanes_held(0, &mut raise)
-        };
-        drop(rounds);
-        result
+        }
     }
 
     /// Runs `work` while no lane is inside a transaction; lanes begin anew after it.
