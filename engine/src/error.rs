@@ -37,6 +37,10 @@ pub enum Error {
     Stale,
     /// The operation is not supported on this kind of file.
     NotSupported,
+    /// There is no extended attribute of this name.
+    NoAttribute,
+    /// The value is longer than an extended attribute can be.
+    TooLong,
     /// The medium reported an error. Offset in bytes.
     Media {
         /// Where the load was.
@@ -96,6 +100,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => 2,
+            Self::TooLong => 7,
             Self::Media { .. } | Self::Unwritten | Self::Corrupt(_) => 5,
             Self::NoMemory => 12,
             Self::Exists => 17,
@@ -108,6 +113,7 @@ impl Error {
             Self::TooManyLinks => 31,
             Self::NameTooLong => 36,
             Self::NotEmpty => 39,
+            Self::NoAttribute => 61,
             Self::NotSupported => 95,
             Self::Stale => 116,
         }
@@ -163,6 +169,8 @@ impl fmt::Display for Error {
             Self::ReadOnly => "the pool is open read-only",
             Self::Stale => "the inode is gone",
             Self::NotSupported => "operation not supported",
+            Self::NoAttribute => "no such extended attribute",
+            Self::TooLong => "value too long (65536 bytes at most)",
             Self::Media { at } => return write!(f, "uncorrectable media error at offset {at:#x}"),
             Self::Unwritten => "what was written could not be made durable",
             Self::Corrupt(damage) => return damage.fmt(f),

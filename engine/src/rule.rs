@@ -177,6 +177,10 @@ rules! {
         "the last bytes of an unaligned copy are not written; seen in NOVA, PMFS and WineFS";
     TargetTail "target-tail"
         "the last bytes of a long target are not written; seen in NOVA: symlink";
+    ValueSum "value-sum"
+        "the checksum of an extended attribute's value is not looked at; seen in NOVA-Fortis: data without one";
+    ValueAfterFence "value-after-fence"
+        "pages of a value that another replaces are free before its record is durable; PROTOCOL I9";
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }

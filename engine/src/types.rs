@@ -11,6 +11,12 @@ pub const SYMLINK_MAX: usize = 4095;
 /// Largest size of a file, in bytes.
 pub const FILE_MAX: u64 = i64::MAX as u64 & !(PAGE_BYTES - 1);
 
+/// Longest value of an extended attribute, in bytes.
+pub const XATTR_VALUE_MAX: usize = 64 << 10;
+/// Bytes of the names of an inode's extended attributes, each with a NUL behind it, at most: a
+/// longer list can't be asked for.
+pub const XATTR_LIST_MAX: usize = 64 << 10;
+
 /// Number of an inode: its slot's offset in the pool, divided by 512.
 pub type Ino = u64;
 
@@ -97,6 +103,8 @@ pub struct Attr {
     pub ctime_ns: i64,
     /// Birth.
     pub btime_ns: i64,
+    /// How many extended attributes there are.
+    pub xattrs: u32,
 }
 
 /// A new inode.
@@ -127,6 +135,29 @@ pub struct SetAttr {
     pub atime_ns: Option<i64>,
     /// Modification time.
     pub mtime_ns: Option<i64>,
+}
+
+/// A change of one extended attribute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct XattrChange<'a> {
+    /// Its name, with its namespace: 1 to 255 bytes, none of them NUL.
+    pub name: &'a [u8],
+    /// Its new value, of up to [`XATTR_VALUE_MAX`] bytes; `None` removes it.
+    pub value: Option<&'a [u8]>,
+    /// When this may be.
+    pub when: XattrWhen,
+}
+
+/// What must be so for an extended attribute to be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XattrWhen {
+    /// Nothing.
+    #[default]
+    Always,
+    /// There is none of this name yet; else [`crate::Error::Exists`].
+    Absent,
+    /// There is one of this name; else [`crate::Error::NoAttribute`].
+    Present,
 }
 
 /// How a rename treats an existing target.
@@ -288,6 +319,10 @@ pub enum Op {
     Readdir,
     Fsync,
     Statfs,
+    Setxattr,
+    Getxattr,
+    Listxattr,
+    Removexattr,
     Round,
     CollectFast,
     CollectThorough,
@@ -295,7 +330,7 @@ pub enum Op {
 
 impl Op {
     /// How many kinds there are.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 26;
     /// All kinds, in order.
     pub const ALL: [Op; Self::COUNT] = [
         Op::Lookup,
@@ -317,6 +352,10 @@ impl Op {
         Op::Readdir,
         Op::Fsync,
         Op::Statfs,
+        Op::Setxattr,
+        Op::Getxattr,
+        Op::Listxattr,
+        Op::Removexattr,
         Op::Round,
         Op::CollectFast,
         Op::CollectThorough,
@@ -344,6 +383,10 @@ impl Op {
             Op::Readdir => "readdir",
             Op::Fsync => "fsync",
             Op::Statfs => "statfs",
+            Op::Setxattr => "setxattr",
+            Op::Getxattr => "getxattr",
+            Op::Listxattr => "listxattr",
+            Op::Removexattr => "removexattr",
             Op::Round => "round",
             Op::CollectFast => "collect_fast",
             Op::CollectThorough => "collect_thorough",

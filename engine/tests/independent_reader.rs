@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use lode_engine::{
     Attr, Error, Fallocate, FormatOptions, Ino, NewInode, Op as Counted, OpenOptions, PageClass,
-    Pool, SetAttr, mode,
+    Pool, SetAttr, XattrChange, XattrWhen, mode,
 };
 use lode_testkit::execute::{Handles, execute};
 use lode_testkit::fs::TestPool;
@@ -318,6 +318,19 @@ fn tour(system: &mut PoolSystem) {
     pool.write(replaced, 0, &fill(10_000, 9)).unwrap();
     pool.rename(root, b"cut", root, b"replaced", lode_engine::RenameMode::Replace).unwrap();
     pool.rename(dir, b"deep", root, b"risen", lode_engine::RenameMode::Replace).unwrap();
+    for (name, len) in [("user.a", 0), ("user.b", 33), ("user.c", 634), ("user.d", 635)] {
+        let value = fill(len, len + 1);
+        let change =
+            XattrChange { name: name.as_bytes(), value: Some(&value), when: XattrWhen::Always };
+        for ino in [dir, over] {
+            pool.setxattr(ino, &change).unwrap();
+        }
+    }
+    let gone = XattrChange { name: b"user.b", value: None, when: XattrWhen::Present };
+    pool.setxattr(over, &gone).unwrap();
+    let long = odd_name(1, 255);
+    let most = XattrChange { name: &long, value: Some(&fill(65_536, 9)), when: XattrWhen::Always };
+    pool.setxattr(over, &most).unwrap();
     system.set_now(77_000_000_000);
     system.pool().read(holes, 0, &mut [0; 10]).unwrap();
 }
@@ -410,7 +423,9 @@ fn seen(pool: &TestPool, attrs: BTreeMap<Vec<u8>, Attr>) -> Tree {
     let mut tree = Tree::new();
     for (path, attr) in attrs {
         let hash = hashes.entry(attr.ino).or_insert_with(|| hash(pool, &attr));
-        tree.insert(escape(&path), value(&attr, hash));
+        let mut value = value(&attr, hash);
+        value["xattrs"] = xattrs(pool, attr.ino);
+        tree.insert(escape(&path), value);
     }
     tree
 }
@@ -443,6 +458,16 @@ fn value(attr: &Attr, hash: &str) -> Value {
         "inode": attr.ino,
         "rdev": rdev,
     })
+}
+
+/// Hashes of the values, by name.
+fn xattrs(pool: &TestPool, ino: Ino) -> Value {
+    let names = pool.listxattr(ino).unwrap().into_iter();
+    let hashed = names.map(|name| {
+        let value = pool.getxattr(ino, &name).unwrap();
+        (escape(&name), format!("{:x}", Sha256::digest(value)).into())
+    });
+    Value::Object(hashed.collect())
 }
 
 /// As the reader's help describes it.

@@ -12,6 +12,7 @@ mod file;
 mod namespace;
 mod node;
 mod rename;
+mod xattr;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,6 +70,7 @@ impl Model {
             opens: 0,
             parent: ROOT,
             body: Body::Directory(Entries::default()),
+            xattrs: BTreeMap::new(),
         };
         let state = State { nodes: BTreeMap::from([(ROOT, root)]), last_ino: ROOT, now: 0 };
         Self { state: Mutex::new(state) }

@@ -176,6 +176,7 @@ impl State {
             opens: 0,
             parent: dir,
             body,
+            xattrs: Default::default(),
         };
         self.nodes.insert(ino, node);
         self.insert(dir, name, ino)?;

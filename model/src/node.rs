@@ -86,6 +86,8 @@ pub(crate) struct Node {
     /// Of a directory.
     pub(crate) parent: Ino,
     pub(crate) body: Body,
+    /// Extended attributes.
+    pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Node {
@@ -138,6 +140,7 @@ impl Node {
             mtime_ns: self.mtime_ns,
             ctime_ns: self.ctime_ns,
             btime_ns: self.btime_ns,
+            xattrs: self.xattrs.len() as u32,
         }
     }
 

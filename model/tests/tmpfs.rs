@@ -73,6 +73,8 @@ fn paths(op: &Op) -> Vec<&Path> {
         Op::Rename { from, to, .. } => vec![from, to],
         Op::Link { from: Target::Path(from), to } => vec![from, to],
         Op::SetAttr { of: Target::Path(path), .. }
+        | Op::SetXattr { of: Target::Path(path), .. }
+        | Op::GetXattr { of: Target::Path(path), .. }
         | Op::Write { to: Target::Path(path), .. }
         | Op::Append { to: Target::Path(path), .. }
         | Op::Read { from: Target::Path(path), .. }
@@ -87,8 +89,8 @@ fn lodge(model: &Model, path: &Path) -> Option<u64> {
     lode_testkit::execute::resolve(model, path).ok()
 }
 
-/// All paths with what `stat` says, and the files' contents.
-type Tree = BTreeMap<Path, (Value, Vec<u8>)>;
+/// All paths with what `stat` says, the files' contents, and all extended attributes.
+type Tree = BTreeMap<Path, (Value, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)>;
 
 fn real_tree(tmpfs: &Tmpfs) -> Tree {
     let mut tree = Tree::new();
@@ -105,7 +107,7 @@ fn real_tree(tmpfs: &Tmpfs) -> Tree {
             }
             _ => Vec::new(),
         };
-        tree.insert(path, (value(&metadata), content));
+        tree.insert(path.clone(), (value(&metadata), content, tmpfs.xattrs(&path).unwrap()));
     }
     tree.remove(&Path::root());
     tree
@@ -133,7 +135,9 @@ fn model_tree(model: &Model) -> Tree {
             }
             _ => Vec::new(),
         };
-        tree.insert(path, (Value::of(&attr), content));
+        let names = model.listxattr(ino).unwrap().into_iter();
+        let xattrs = names.map(|name| (name.clone(), model.getxattr(ino, &name).unwrap()));
+        tree.insert(path, (Value::of(&attr), content, xattrs.collect()));
     }
     tree.remove(&Path::root());
     tree

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lode_engine::{Attr, Error, Fallocate, Ino, NewInode, Result, SetAttr, mode};
+use lode_engine::{Attr, Error, Fallocate, Ino, NewInode, Result, SetAttr, XattrChange, mode};
 
 use crate::fs::Fs;
 use crate::op::{Attrs, Op, Path, Target};
@@ -152,6 +152,16 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
             let ino = find(fs, handles, of)?;
             let changed = fs.setattr(ino, &set_attr(attrs)).map(|attr| Value::of(&attr));
             if attrs.size.is_some() { data_result(fs, ino, changed) } else { changed }
+        }
+        Op::SetXattr { of, name, value, when } => {
+            let ino = find(fs, handles, of)?;
+            let value = value.map(|value| value.bytes());
+            let change = XattrChange { name, value: value.as_deref(), when: *when };
+            fs.setxattr(ino, &change).map(|()| Value::Done)
+        }
+        Op::GetXattr { of, name } => {
+            let ino = find(fs, handles, of)?;
+            fs.getxattr(ino, name).map(Value::Bytes)
         }
         Op::Write { to, offset, data } => {
             let ino = find(fs, handles, to)?;

@@ -3,6 +3,8 @@
 //! It finds the sealed structures of an image and seals them again after a change, so that
 //! tests reach the code behind the checksums. It trusts the image: it is used on good ones.
 
+use std::collections::BTreeMap;
+
 use lode_pmem::crc32c;
 
 /// Bytes in a line.
@@ -11,6 +13,11 @@ pub const LINE: usize = 64;
 pub const PAGE: usize = 4096;
 /// Bytes in an inode.
 pub const SLOT: usize = 512;
+/// Bytes of text in a TEXT line.
+const TEXT_BYTES: usize = 40;
+/// Kinds of the records of extended attributes.
+const XATTR: u8 = 14;
+const XDEL: u8 = 15;
 
 /// What a pool's superblock says.
 #[derive(Clone, Debug)]
@@ -288,6 +295,50 @@ impl Survey {
         set_half(image, at + 56, crc);
         set_half(image, at + 60, tag);
     }
+}
+
+/// A value of an extended attribute in pages of its own: offset and bytes of what is in each page.
+pub type Value = Vec<(usize, usize)>;
+
+impl Log {
+    /// The values of extended attributes that are in pages of their own.
+    pub fn values(&self, image: &[u8]) -> Vec<Value> {
+        let mut found: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
+        for run in &self.runs {
+            let lines = (0..run.valid).map(|line| run.at(line));
+            for at in lines.filter(|at| matches!(image[*at], XATTR | XDEL)) {
+                let name_len = usize::from(image[at + 1]);
+                let runs = if image[at] == XATTR { usize::from(image[at + 36]) } else { 0 };
+                let text = text(image, at + LINE, name_len + 8 * runs);
+                let (name, words) = text.split_at(name_len);
+                let value = pieces(words, half(image, at + 20) as usize);
+                found.insert(name.to_vec(), value);
+            }
+        }
+        found.into_values().filter(|value| !value.is_empty()).collect()
+    }
+}
+
+/// `len` bytes of text in the TEXT lines from `at` on.
+fn text(image: &[u8], at: usize, len: usize) -> Vec<u8> {
+    let lines = image[at..].chunks(LINE).take(len.div_ceil(TEXT_BYTES));
+    let mut text: Vec<u8> = lines.flat_map(|line| &line[16..16 + TEXT_BYTES]).copied().collect();
+    text.truncate(len);
+    text
+}
+
+/// Where the pieces of a value of `len` bytes are, by the words that name their pages.
+fn pieces(words: &[u8], len: usize) -> Value {
+    let runs = words.chunks(8).map(|bytes| word(bytes, 0));
+    let pages = runs.flat_map(|run| {
+        let first = (run & ((1 << 48) - 1)) as usize;
+        first..first + (run >> 48) as usize
+    });
+    let with_bytes = pages.enumerate().map(|(index, page)| {
+        let left = len.saturating_sub(index * PAGE);
+        (page * PAGE, left.min(PAGE))
+    });
+    with_bytes.collect()
 }
 
 /// The page a link leads to.

@@ -1,6 +1,8 @@
 //! The calls that a pool and the model have in common.
 
-pub use lode_engine::{Attr, DirEntry, Fallocate, Ino, NewInode, RenameMode, Result, SetAttr};
+pub use lode_engine::{
+    Attr, DirEntry, Fallocate, Ino, NewInode, RenameMode, Result, SetAttr, XattrChange,
+};
 use lode_engine::{Error, Host, Pool};
 use lode_model::{Loose, Model};
 use lode_pmem::Medium;
@@ -40,6 +42,9 @@ pub trait Fs: Sync {
     ) -> Result<()>;
     fn parent(&self, dir: Ino) -> Result<Ino>;
     fn fsync(&self, ino: Ino) -> Result<()>;
+    fn setxattr(&self, ino: Ino, change: &XattrChange<'_>) -> Result<()>;
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>>;
     fn maintain(&self) -> Result<()>;
     /// The times of an inode that POSIX leaves open.
     fn loose(&self, ino: Ino) -> Loose;
@@ -94,6 +99,10 @@ macro_rules! forward_calls {
             ) -> $crate::fs::Result<()>;
             fn parent(dir: $crate::fs::Ino) -> $crate::fs::Result<$crate::fs::Ino>;
             fn fsync(ino: $crate::fs::Ino) -> $crate::fs::Result<()>;
+            fn setxattr(ino: $crate::fs::Ino, change: &$crate::fs::XattrChange<'_>)
+                -> $crate::fs::Result<()>;
+            fn getxattr(ino: $crate::fs::Ino, name: &[u8]) -> $crate::fs::Result<Vec<u8>>;
+            fn listxattr(ino: $crate::fs::Ino) -> $crate::fs::Result<Vec<Vec<u8>>>;
         }
     };
     (@each $self:ident => $to:expr;

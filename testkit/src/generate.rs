@@ -1,6 +1,6 @@
 //! Random sequences of operations, by seed.
 
-use lode_engine::{Fallocate, NewInode, RenameMode, mode};
+use lode_engine::{Fallocate, NewInode, RenameMode, XattrWhen, mode};
 use lode_model::Model;
 
 use crate::execute::{Handles, execute, resolve};
@@ -198,7 +198,7 @@ impl Generator {
 
     fn file_op(&mut self) -> Op {
         let to = self.target();
-        match self.rng.below(43) {
+        match self.rng.below(49) {
             0..15 => {
                 let (offset, data) = (self.offset(), self.fill());
                 Op::Write { to, offset, data }
@@ -220,8 +220,50 @@ impl Generator {
                 let (offset, len) = (self.offset(), self.len());
                 Op::Fallocate { of: to, how, offset, len }
             }
-            _ => Op::Fsync { of: to },
+            _ => self.xattr_op(to),
         }
+    }
+
+    /// Extended attributes, in a namespace that all kinds of inode may have.
+    fn xattr_op(&mut self, of: Target) -> Op {
+        if !self.shape.privileged {
+            return Op::Fsync { of };
+        }
+        let name = self.xattr_name();
+        let when = match self.rng.below(8) {
+            0 => XattrWhen::Absent,
+            1 => XattrWhen::Present,
+            _ => XattrWhen::Always,
+        };
+        match self.rng.below(10) {
+            0 => Op::Fsync { of },
+            1 => Op::GetXattr { of, name },
+            2..4 => Op::SetXattr { of, name, value: None, when: XattrWhen::Present },
+            _ => {
+                let len = match self.rng.below(8) {
+                    0 => self.rng.below(30_000),
+                    1 => self.rng.pick(&[560, 640, 4096, 8192, 65_536]),
+                    2..4 => self.rng.below(700),
+                    _ => self.rng.below(60),
+                };
+                let value = Some(Fill { len, fill: self.rng.below(1000) });
+                Op::SetXattr { of, name, value, when }
+            }
+        }
+    }
+
+    fn xattr_name(&mut self) -> Vec<u8> {
+        let mut name = b"trusted.".to_vec();
+        match self.rng.below(8) {
+            0 if self.shape.odd_names => {
+                // In pools of short log pages there must be room for where a value is.
+                let most = if self.shape.name_max > 255 { 247 } else { self.shape.name_max / 2 };
+                let len = 1 + self.rng.below(most);
+                name.extend(odd_name(self.rng.below(ODD_SEEDS), len as usize));
+            }
+            _ => name.push(b'a' + self.rng.below(5) as u8),
+        }
+        name
     }
 
     fn look_op(&mut self) -> Op {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lode_engine::{Fallocate, RenameMode, mode};
+use lode_engine::{Fallocate, RenameMode, XattrWhen, mode};
 
 /// Permissions of what is made without any given.
 pub(crate) const FILE_PERMISSIONS: u32 = 0o644;
@@ -74,6 +74,17 @@ pub enum Op {
     SetAttr {
         of: Target,
         attrs: Attrs,
+    },
+    /// An extended attribute; no value removes it, `when` it is there.
+    SetXattr {
+        of: Target,
+        name: Vec<u8>,
+        value: Option<Fill>,
+        when: XattrWhen,
+    },
+    GetXattr {
+        of: Target,
+        name: Vec<u8>,
     },
     Write {
         to: Target,
@@ -234,6 +245,15 @@ pub(crate) fn rename_word(how: RenameMode) -> &'static str {
     }
 }
 
+/// The word for what must be so for an extended attribute to change, with a space before it.
+pub(crate) fn when_word(when: XattrWhen) -> &'static str {
+    match when {
+        XattrWhen::Always => "",
+        XattrWhen::Absent => " create",
+        XattrWhen::Present => " replace",
+    }
+}
+
 /// The word for a way to fallocate.
 pub(crate) fn fallocate_word(how: Fallocate) -> &'static str {
     match how {
@@ -256,6 +276,14 @@ impl fmt::Display for Op {
             Op::Rename { from, to, how: RenameMode::Replace } => write!(f, "rename {from} {to}"),
             Op::Rename { from, to, how } => write!(f, "rename {from} {to} {}", rename_word(*how)),
             Op::SetAttr { of, attrs } => write!(f, "setattr {of}{attrs}"),
+            Op::SetXattr { of, name, value: None, .. } => {
+                write!(f, "removexattr {of} {}", escape(name))
+            }
+            Op::SetXattr { of, name, value: Some(value), when } => {
+                let Fill { len, fill } = value;
+                write!(f, "setxattr {of} {} {len} {fill}{}", escape(name), when_word(*when))
+            }
+            Op::GetXattr { of, name } => write!(f, "getxattr {of} {}", escape(name)),
             Op::Write { to, offset, data } => {
                 write!(f, "write {to} {offset} {} {}", data.len, data.fill)
             }

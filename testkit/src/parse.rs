@@ -7,11 +7,11 @@
 use std::iter::Peekable;
 use std::str::{FromStr, SplitWhitespace};
 
-use lode_engine::{Fallocate, RenameMode, mode};
+use lode_engine::{Fallocate, RenameMode, XattrWhen, mode};
 
 use crate::op::{
     Attrs, DIRECTORY_PERMISSIONS, FILE_PERMISSIONS, Fill, Op, Path, Target, fallocate_word,
-    odd_name, rename_word,
+    odd_name, rename_word, when_word,
 };
 
 /// A sequence from lines of text; empty lines and those that begin with `#` are skipped.
@@ -177,6 +177,35 @@ impl<'a> Words<'a> {
         found.ok_or_else(|| format!("{word} is not one of replace, noreplace, exchange"))
     }
 
+    fn xattr_name(&mut self) -> Result<Vec<u8>, String> {
+        match unescape(self.word()?)? {
+            name if name.is_empty() || name.contains(&0) => {
+                Err("the name of an extended attribute has bytes, none of them 0".to_owned())
+            }
+            name => Ok(name),
+        }
+    }
+
+    /// What must be so for an extended attribute to change: nothing, at the end of the line.
+    fn when(&mut self) -> Result<XattrWhen, String> {
+        if self.is_at_end() {
+            return Ok(XattrWhen::Always);
+        }
+        let word = self.word()?;
+        let found = [XattrWhen::Absent, XattrWhen::Present]
+            .into_iter()
+            .find(|when| when_word(*when).trim() == word);
+        found.ok_or_else(|| format!("{word} is not one of create, replace"))
+    }
+
+    /// The value of an extended attribute, and what must be so.
+    fn xattr_value(&mut self) -> Result<(Fill, XattrWhen), String> {
+        let len = self.length()?;
+        let is_number = self.0.peek().is_some_and(|word| number(word).is_ok());
+        let fill = if is_number { self.number()? } else { FILL };
+        Ok((Fill { len, fill }, self.when()?))
+    }
+
     fn fallocate(&mut self) -> Result<Fallocate, String> {
         let word = self.word()?;
         let all = [
@@ -239,6 +268,15 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "rmdir" => Op::Rmdir { path: w.path()? },
         "rename" => Op::Rename { from: w.path()?, to: w.path()?, how: w.rename()? },
         "setattr" => Op::SetAttr { of: w.target()?, attrs: w.attrs()? },
+        "setxattr" => {
+            let (of, name, (value, when)) = (w.target()?, w.xattr_name()?, w.xattr_value()?);
+            Op::SetXattr { of, name, value: Some(value), when }
+        }
+        "removexattr" => {
+            let (of, name) = (w.target()?, w.xattr_name()?);
+            Op::SetXattr { of, name, value: None, when: XattrWhen::Present }
+        }
+        "getxattr" => Op::GetXattr { of: w.target()?, name: w.xattr_name()? },
         "write" => Op::Write { to: w.target()?, offset: w.number()?, data: w.fill()? },
         "append" => Op::Append { to: w.target()?, data: w.fill()? },
         "read" => Op::Read { from: w.target()?, offset: w.number()?, len: w.length()? },

@@ -22,6 +22,8 @@ pub struct Seen {
     pub times: [Option<i64>; 4],
     /// Hashes of the pages that are not all zeros, by offset.
     pub pages: BTreeMap<u64, u32>,
+    /// Extended attributes: length and hash of the value, by name.
+    pub xattrs: BTreeMap<Vec<u8>, (usize, u32)>,
     /// Target of a symbolic link.
     pub target: Vec<u8>,
     /// The first path of the same inode.
@@ -166,6 +168,7 @@ fn look(
             times.changes.then_some(attr.btime_ns),
         ],
         pages: BTreeMap::new(),
+        xattrs: xattrs(fs, ino, attr.xattrs as usize).map_err(|e| format!("{path}: {e}"))?,
         target: Vec::new(),
         same_as: Path::root(),
     };
@@ -176,6 +179,24 @@ fn look(
         seen.target = fs.readlink(ino).map_err(fail)?;
     }
     Ok(seen)
+}
+
+fn xattrs(fs: &dyn Fs, ino: Ino, count: usize) -> Result<BTreeMap<Vec<u8>, (usize, u32)>, String> {
+    if count == 0 {
+        return Ok(BTreeMap::new());
+    }
+    let names = fs.listxattr(ino).map_err(|e| format!("attributes: {e:?}"))?;
+    if names.len() != count {
+        return Err(format!("{count} extended attributes, but {} are listed", names.len()));
+    }
+    let mut found = BTreeMap::new();
+    for name in names {
+        let value = fs.getxattr(ino, &name).map_err(|e| format!("attribute {name:?}: {e:?}"))?;
+        if found.insert(name, (value.len(), lode_pmem::crc32c(0, &value))).is_some() {
+            return Err("an extended attribute is listed twice".to_owned());
+        }
+    }
+    Ok(found)
 }
 
 /// Hashes of the pages of a file that are not all zeros.
@@ -270,6 +291,9 @@ fn differences(path: &Path, want: &Seen, have: &Seen) -> Vec<String> {
     }
     if want.target != have.target {
         differ("target", format!("{:?}", want.target), format!("{:?}", have.target));
+    }
+    if want.xattrs != have.xattrs {
+        differ("extended attributes", format!("{:?}", want.xattrs), format!("{:?}", have.xattrs));
     }
     if want.same_as != have.same_as {
         differ("hard link of", want.same_as.to_string(), have.same_as.to_string());

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::Mutex;
 
 use lode_engine::{
-    Attr, DirEntry, Error, Fallocate, Ino, NewInode, RenameMode, Result, SetAttr, mode,
+    Attr, DirEntry, Error, Fallocate, Ino, NewInode, RenameMode, Result, SetAttr, XattrChange, mode,
 };
 use lode_model::{Loose, Model};
 use lode_testkit::fs::Fs;
@@ -39,9 +39,11 @@ enum Bug {
     ParentNotUpdated,
     AttributeOfOtherFile,
     AppendAtPageEndOverwrites,
+    LongValueCut,
+    RemovedXattrStays,
 }
 
-const ALL: [Bug; 19] = [
+const ALL: [Bug; 21] = [
     Bug::LastByteOfAPageCrossingWriteLost,
     Bug::CutBytesComeBack,
     Bug::RenameOverLosesTheTarget,
@@ -61,6 +63,8 @@ const ALL: [Bug; 19] = [
     Bug::ParentNotUpdated,
     Bug::AttributeOfOtherFile,
     Bug::AppendAtPageEndOverwrites,
+    Bug::LongValueCut,
+    Bug::RemovedXattrStays,
 ];
 
 /// A model with a bug.
@@ -200,6 +204,26 @@ impl Fs for Buggy {
             return Ok(());
         }
         result
+    }
+
+    fn setxattr(&self, ino: Ino, change: &XattrChange<'_>) -> Result<()> {
+        let model = self.change();
+        if self.has(Bug::RemovedXattrStays) && change.value.is_none() {
+            return model.getxattr(ino, change.name).map(|_| ());
+        }
+        model.setxattr(ino, change)
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let mut value = self.model.getxattr(ino, name)?;
+        if self.has(Bug::LongValueCut) {
+            value.truncate(4096);
+        }
+        Ok(value)
+    }
+
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.model.listxattr(ino)
     }
 
     fn acquire(&self, ino: Ino) -> Result<()> {

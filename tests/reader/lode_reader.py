@@ -13,13 +13,14 @@ from types import SimpleNamespace
 
 from basics import FOREVER, LINE, PAGE, SLOT, Damage, Ranges, crc, escape, i64, le32, le64, need, tag_of, u16, u32, u64
 
-INODE, TEXT, ATTR, LINKS, DEATH, ADD, DEL, MAP, SIZE, UNMAP, JOURNAL, RETIRE, PAD = range(1, 14)
+INODE, TEXT, ATTR, LINKS, DEATH, ADD, DEL, MAP, SIZE, UNMAP, JOURNAL, RETIRE, PAD, XATTR, XDEL = range(1, 16)
 TYPES = {0o04: "d", 0o10: "f", 0o12: "l", 0o02: "c", 0o06: "b", 0o01: "p", 0o14: "s"}
 FIELDS = {  # what a record sets: attribute, type as in struct, offset (section 8); `base` is what the atime word counts from
     INODE: "mode H 20 links H 22 uid I 24 gid I 28 mtime q 32 ctime q 32 atime q 32 btime q 32 base q 32",
     ATTR: "mode H 20 uid I 24 gid I 28 mtime q 32 ctime q 40 atime q 48 base q 40", LINKS: "links I 20 parent Q 24 ctime q 32",
     ADD: "mtime q 24 ctime q 24", DEL: "mtime q 24 ctime q 24", MAP: "mtime q 40 ctime q 40 size Q 48",
-    SIZE: "mtime q 32 ctime q 32 size Q 24", UNMAP: "mtime q 40 ctime q 40 size Q 48", JOURNAL: "mtime q 40 ctime q 40"}
+    SIZE: "mtime q 32 ctime q 32 size Q 24", UNMAP: "mtime q 40 ctime q 40 size Q 48", JOURNAL: "mtime q 40 ctime q 40",
+    XATTR: "ctime q 24", XDEL: "ctime q 24"}
 FIELDS = {kind: [(a, "<" + b, int(c)) for a, b, c in zip(*[iter(text.split())] * 3)] for kind, text in FIELDS.items()}
 PLACE = {ADD: "d", DEL: "d", MAP: "fl", SIZE: "fl", UNMAP: "fl", JOURNAL: "fl", RETIRE: "fl", TEXT: "", DEATH: ""}
 Record = collections.namedtuple("Record", "kind aux part parts tx at")  # tx: session, lane, sequence
@@ -152,7 +153,7 @@ class Pool:
     def record(self, at, there=True):
         kind, aux, part, parts, lane, high, low, session = struct.unpack_from("<BBHHBBII", self.mem, at)
         rec = Record(kind, aux, part, parts, (session, lane, high << 32 | low), at)
-        need(1 <= kind <= PAD and part < parts and lane < self.lanes and session <= self.session,
+        need(1 <= kind <= XDEL and part < parts and lane < self.lanes and session <= self.session,
              "record at %#x: impossible kind, part, lane or session", at)
         if session == self.session:  # the only ones that can be in doubt
             count, seen = self.parts.setdefault(rec.tx, (parts, set()))
@@ -241,7 +242,7 @@ class Pool:
 
     def replay(self, log):
         """Section 8."""
-        inode = SimpleNamespace(number=log.number, nonce=log.nonce, size=0, found=0, map=Ranges(), over=Ranges(), home=Ranges(), over_tx=None)
+        inode = SimpleNamespace(number=log.number, nonce=log.nonce, size=0, found=0, xattrs={}, map=Ranges(), over=Ranges(), home=Ranges(), over_tx=None)
         added, records = {}, iter(log.records)
         for rec in records:
             line = self.mem[rec.at:rec.at + 56]
@@ -251,15 +252,21 @@ class Pool:
             if rec.kind == INODE:
                 inode.type = TYPES.get(inode.mode >> 12, "")
                 inode.parent, inode.rdev = u64(line, 40), (u32(line, 40), u32(line, 44))
-                inode.target = self.text(rec, line, records) if inode.type == "l" else b""
+                inode.target = self.text(rec, line[40:], rec.aux, records) if inode.type == "l" else b""
             elif rec.kind == ADD:
-                name, child = self.text(rec, line, records), u64(line, 32)
+                name, child = self.text(rec, line[40:], rec.aux, records), u64(line, 32)
                 need(not set(name) & set(b"/\0") and name not in (b"", b".", b".."), "record at %#x: impossible name", rec.at)
                 if child >> 60 & 1:  # replaces the entry of this name
                     added = {key: entry for key, entry in added.items() if entry[0] != name}
                 added[rec.tx + (rec.part,)] = name, (child & (1 << 56) - 1, TYPES.get(child >> 56 & 15), u32(line, 20))
             elif rec.kind == DEL:  # by session, lane, sequence, part
                 added.pop((u32(line, 20), line[37], u64(line, 32) & (1 << 40) - 1, u16(line, 40)), None)
+            elif rec.kind in (XATTR, XDEL):
+                length = (8 * line[36] or u32(line, 20)) if rec.kind == XATTR else 0
+                text = self.text(rec, b"", rec.aux + length, records)
+                inode.xattrs.pop(text[:rec.aux], None)
+                if rec.kind == XATTR:
+                    inode.xattrs[text[:rec.aux]] = line, text[rec.aux:]
             elif rec.kind in (MAP, SIZE, UNMAP, JOURNAL, RETIRE):
                 self.replay_data(inode, rec, line)
             need(inode.type and inode.type in PLACE.get(rec.kind, "fdlcbps"), "record at %#x: kind %d in a file of type %s",
@@ -274,16 +281,28 @@ class Pool:
         journal = {page for _, n, at in inode.over.items for page in range(at // PAGE, (at + n - 1) // PAGE + 1)}
         for page, count in [(p, 1) for p in (*journal, *log.pages)] + [(at // PAGE, n // PAGE) for _, n, at in inode.map.items]:
             self.claim(page, count, "inode %d" % log.number)
+        inode.xattrs = {name: self.value(log, *where) for name, where in inode.xattrs.items()}
         if inode.type == "l" and not inode.target:
             inode.target = b"".join(self.mem[at:at + n] for _, n, at in inode.map.within(0, min(inode.size, PAGE)))
         return inode
 
-    def text(self, rec, line, records):
-        """The name or target in a record and the TEXT lines behind it."""
-        text = line[40:40 + min(rec.aux, 16)]
-        while len(text) < rec.aux:
+    def value(self, log, line, text):
+        """The value of an extended attribute: in its record, or in pages of its own."""
+        if not line[36]:
+            return text
+        runs = [(word & (1 << 48) - 1, word >> 48) for word in struct.unpack("<%dQ" % line[36], text)]
+        for page, count in runs:
+            self.claim(page, count, "an extended attribute of inode %d" % log.number)
+        data = b"".join(self.mem[page * PAGE:(page + count) * PAGE] for page, count in runs)[:u32(line, 20)]
+        need(crc(0, data) == u32(line, 32), "inode %d: the value of an extended attribute is damaged", log.number)
+        return data
+
+    def text(self, rec, head, length, records):
+        """The name, target or value in a record (`head`) and in the TEXT lines behind it."""
+        text = head[:min(length, 16)]
+        while len(text) < length:
             more = next(records, rec)
-            good = (more.kind, more.tx, more.aux) == (TEXT, rec.tx, min(rec.aux - len(text), 40))
+            good = (more.kind, more.tx, more.aux) == (TEXT, rec.tx, min(length - len(text), 40))
             need(good, "record at %#x: its text does not go on", rec.at)
             text += self.mem[more.at + 16:more.at + 16 + more.aux]
         return text
@@ -357,6 +376,7 @@ def listing(pool, limit):
         inode.hash = getattr(inode, "hash", None) or content_hash(pool, inode, limit)
         size = {"f": inode.size, "l": len(inode.target)}.get(inode.type, 0)
         one = {key: getattr(inode, key) for key in "type links hash uid gid mtime ctime atime btime".split()}
+        one["xattrs"] = {escape(name): hashlib.sha256(value).hexdigest() for name, value in inode.xattrs.items()}
         yield dict(one, mode="%04o" % (inode.mode & 0o7777), size=size, path=escape(path), inode=inode.number,
                    rdev=inode.rdev if inode.type in "cb" else (0, 0))
 

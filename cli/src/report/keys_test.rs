@@ -57,6 +57,7 @@ fn inode() -> InodeReport {
         mtime_ns: 0,
         ctime_ns: 0,
         btime_ns: 0,
+        xattrs: 0,
     };
     let record = RecordDump {
         at: 64,

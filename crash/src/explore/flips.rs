@@ -75,7 +75,7 @@ impl Explorer<'_> {
         for (step, image) in [open, closed].iter().enumerate() {
             let bytes = image.image();
             let survey = Survey::of(&bytes);
-            let sealed = if step == 0 { followed(&survey, &bytes) } else { all(&survey) };
+            let sealed = if step == 0 { followed(&survey, &bytes) } else { all(&survey, &bytes) };
             for (number, one) in sealed.iter().enumerate() {
                 self.flips_of((step, number), one, image, &expected)?;
             }
@@ -186,7 +186,7 @@ fn anchor(what: &'static str, at: usize) -> [Sealed; 3] {
 }
 
 /// Everything in a closed pool that has a seal (but for the dead, and what ends in them).
-fn all(survey: &Survey) -> Vec<Sealed> {
+fn all(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
     let mut all = Vec::new();
     for at in [0, survey.superblock.pages as usize * PAGE - PAGE] {
         all.push(sealed("a superblock", at, SUPERBLOCK));
@@ -207,6 +207,8 @@ fn all(survey: &Survey) -> Vec<Sealed> {
         all.extend(pages.flat_map(|run| anchor("the header of a log page", run.anchor)));
         let records = log.runs.iter().flat_map(|run| (0..run.valid).map(|line| run.at(line)));
         all.extend(records.map(|at| sealed("a record", at, LINE)));
+        let values = log.values(image).into_iter().flatten();
+        all.extend(values.map(|(at, bytes)| sealed("a value", at, bytes)));
     }
     all
 }

@@ -57,6 +57,8 @@ fn paths_of(op: &Op) -> Vec<(&Path, bool)> {
         Op::Link { from: Target::Path(from), to } => vec![(from, true), (to, false)],
         Op::Link { to, .. } => vec![(to, false)],
         Op::SetAttr { of: Target::Path(path), .. }
+        | Op::SetXattr { of: Target::Path(path), .. }
+        | Op::GetXattr { of: Target::Path(path), .. }
         | Op::Write { to: Target::Path(path), .. }
         | Op::Append { to: Target::Path(path), .. }
         | Op::Read { from: Target::Path(path), .. }

@@ -18,10 +18,17 @@ pub fn flips() -> Vec<Case> {
     // Records of one line each, all of them needed, over several pages.
     let holes: Vec<String> = (0..14).map(|hole| format!("write /w {} 100", hole * 8192)).collect();
     let all = format!("{tree}; {moves}; {links}; create /w; {}", holes.join("; "));
-    [("short log pages", two), ("whole log pages", long)]
-        .map(|(pages, pool)| {
-            let name = format!("a bit flips, {pages}");
-            Case { trouble: Trouble::Bit, ..case(name, pool, "", &all) }
-        })
-        .to_vec()
+    let attributes = "create /f; setxattr /f user.a 20 1; setxattr /f user.b 9000 2; \
+                      setxattr / user.a 60 3; removexattr /f user.a; setxattr /f user.c 100 4; \
+                      setxattr / user.d 5000 5; mkdir /d; setxattr /d user.e 1 6; create /g";
+    let pools = [("short log pages", two), ("whole log pages", long)];
+    let cases = pools.iter().flat_map(|(pages, pool)| {
+        [("a bit flips", all.as_str()), ("a bit of an attribute flips", attributes)].map(
+            |(what, ops)| Case {
+                trouble: Trouble::Bit,
+                ..case(format!("{what}, {pages}"), pool.clone(), "", ops)
+            },
+        )
+    });
+    cases.collect()
 }

@@ -63,7 +63,7 @@ const NAMES: [Both; 22] = [
 ];
 
 /// On data and attributes.
-const DATA: [Both; 17] = [
+const DATA: [Both; 21] = [
     ("append and append", "create /a", "append /a 100 1", "append /a 50 2"),
     ("appends of pages", "create /a", "append /a 4096 1; append /a 10 3", "append /a 5000 2"),
     (
@@ -125,6 +125,30 @@ const DATA: [Both; 17] = [
     ("chmod and write", "create /a; write /a 0 5000 1", "chmod /a 0o600", "write /a 10 20 2"),
     ("chmod and unlink", "create /a", "chmod /a 0o600", "unlink /a"),
     ("chown of a directory and create in it", "mkdir /d", "chown /d 4 5", "create /d/a"),
+    (
+        "attributes of one name",
+        "create /a; setxattr /a user.x 9 1",
+        "setxattr /a user.x 5000 2",
+        "setxattr /a user.x 30 3",
+    ),
+    (
+        "attributes of two names",
+        "create /a; setxattr /a user.x 9 1",
+        "removexattr /a user.x",
+        "setxattr /a user.y 5000 3",
+    ),
+    (
+        "value freed and taken",
+        "create /a; setxattr /a user.x 5000 1; create /b",
+        "setxattr /a user.x 9 2",
+        "append /b 8192 3",
+    ),
+    (
+        "attribute of a directory and create in it",
+        "mkdir /d",
+        "setxattr /d user.x 300 1",
+        "create /d/a",
+    ),
     ("fsync and append", "create /a; append /a 100", "fsync /a", "append /a 100 2"),
 ];
 

@@ -12,7 +12,7 @@ use crate::case::{Case, Geometry, Trouble};
 use crate::workload::build::{ALL_LINES, FEW_LINES, operations};
 
 /// What a set-up may have, in the order of making it: its letter, and how it is made.
-const THINGS: [(char, &str); 12] = [
+const THINGS: [(char, &str); 14] = [
     ('d', "mkdir /d"),
     ('e', "mkdir /e"),
     ('s', "mkdir /d/s"),
@@ -23,13 +23,15 @@ const THINGS: [(char, &str); 12] = [
     ('l', "link /a /l"),
     ('y', "symlink /y %=0.100"),
     ('j', "write /a 100 200 5"),
+    ('x', "setxattr /a user.x 300 6"),
+    ('z', "setxattr /d user.z 30 7"),
     ('o', "open /a 0"),
     // Takes away the name of what is open.
     ('u', "unlink /a"),
 ];
 
 /// The operations, and the things that they need.
-const OPERATIONS: [(&str, &str); 73] = [
+const OPERATIONS: [(&str, &str); 78] = [
     ("create /a", ""),
     ("create /b", ""),
     ("create /d/c", "d"),
@@ -103,6 +105,11 @@ const OPERATIONS: [(&str, &str); 73] = [
     ("remount", ""),
     ("crash", ""),
     ("unlink /a", "ao"),
+    ("setxattr /a user.x 20 31", "ax"),
+    ("setxattr /a user.x 5000 32", "ax"),
+    ("setxattr /d user.y 100 33", "d"),
+    ("removexattr /a user.x", "ax"),
+    ("removexattr /d user.z", "dz"),
 ];
 
 /// How many pairs there are.

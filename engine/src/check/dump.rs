@@ -187,6 +187,19 @@ fn put_file(body: &Body, put: &mut Put<'_>) {
             ("home_at", home_at),
         ]),
         Body::Retire { epoch } => put(&[("epoch", u64::from(epoch))]),
+        Body::Xattr { epoch, name_len, runs, value_len, crc, time_ns } => put(&[
+            ("epoch", u64::from(epoch)),
+            ("value_bytes", u64::from(value_len)),
+            ("time_ns", time_ns as u64),
+            ("crc", u64::from(crc)),
+            ("runs", u64::from(runs)),
+            ("name_bytes", u64::from(name_len)),
+        ]),
+        Body::Xdel { epoch, name_len, time_ns } => put(&[
+            ("epoch", u64::from(epoch)),
+            ("time_ns", time_ns as u64),
+            ("name_bytes", u64::from(name_len)),
+        ]),
         _ => {}
     }
 }

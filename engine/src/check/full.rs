@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use lode_pmem::Medium;
 
-use crate::inode::{Body, State, load_name};
+use crate::inode::{Body, State, load_name, load_xattr_value};
 use crate::layout::{Body as Record, Link, tag_of};
 use crate::space::{Claims, Run};
 use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
@@ -238,38 +238,32 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
 
     fn body(&mut self, state: &State) -> Result<()> {
         let ino = state.log.ino;
-        match &state.body {
-            Body::File(file) => {
-                for extent in file.extents.iter() {
-                    self.claim(Run { page: extent.page, pages: extent.pages }, ino)?;
-                }
-                let mut runs = Vec::new();
-                let mut result: Result<()> = Ok(());
-                file.journal.for_each_run(&mut |run| match runs.try_reserve(1) {
-                    Ok(()) => runs.push(run),
-                    Err(error) => result = Err(error.into()),
-                });
-                result?;
-                for run in runs {
-                    self.claim(run, ino)?;
-                }
-            }
-            Body::Directory(directory) => {
-                self.named.try_reserve(directory.entries.len())?;
-                let mut name = [0u8; NAME_MAX];
-                for entry in directory.entries.iter() {
-                    let (parsed, _) = load_name(&self.pool.store, state, &entry, &mut name)?;
-                    let Record::Add { tag, .. } = parsed.body else { continue };
-                    self.named.push(Named {
-                        dir: ino,
-                        child: entry.ino,
-                        kind: u32::from(entry.kind),
-                        tag,
-                        at: entry.at,
-                    });
-                }
-            }
-            _ => {}
+        let mut runs = Vec::new();
+        let mut result: Result<()> = Ok(());
+        state.for_each_data_run(&mut |run| match runs.try_reserve(1) {
+            Ok(()) => runs.push(run),
+            Err(error) => result = Err(error.into()),
+        });
+        result?;
+        for run in runs {
+            self.claim(run, ino)?;
+        }
+        for xattr in state.xattrs.iter() {
+            load_xattr_value(&self.pool.store, state, xattr)?;
+        }
+        let Body::Directory(directory) = &state.body else { return Ok(()) };
+        self.named.try_reserve(directory.entries.len())?;
+        let mut name = [0u8; NAME_MAX];
+        for entry in directory.entries.iter() {
+            let (parsed, _) = load_name(&self.pool.store, state, &entry, &mut name)?;
+            let Record::Add { tag, .. } = parsed.body else { continue };
+            self.named.push(Named {
+                dir: ino,
+                child: entry.ino,
+                kind: u32::from(entry.kind),
+                tag,
+                at: entry.at,
+            });
         }
         Ok(())
     }

@@ -6,13 +6,15 @@ use lode_pmem::Medium;
 
 use super::fallocate::hint;
 use super::write::regular;
-use crate::inode::State;
+use super::xattr::Staged;
+use crate::inode::{Node, State};
 use crate::layout::Body;
 use crate::log::Placed;
 use crate::space::Run;
-use crate::store::Purpose;
+use crate::store::{Purpose, Tx};
 use crate::{
-    Attr, Error, FILE_MAX, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result, Rule, SetAttr, mode,
+    Attr, Error, FILE_MAX, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result, Rule, SetAttr,
+    XattrChange, mode,
 };
 
 /// What an ATTR record will say.
@@ -41,7 +43,29 @@ impl NewAttr {
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Changes attributes, the size among them: one atomic operation, whatever it changes.
     pub fn setattr(&self, ino: Ino, changes: &SetAttr) -> Result<Attr> {
+        self.setattr_with(ino, changes, &[])
+    }
+
+    /// As [`Pool::setattr`], with extended attributes: all of it is one atomic operation.
+    ///
+    /// # Errors
+    /// Those of [`Pool::setxattr`], too; [`Error::Invalid`] where a name is there twice.
+    pub fn setattr_with(
+        &self,
+        ino: Ino,
+        changes: &SetAttr,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr> {
         self.count(if changes.size.is_some() { Op::Truncate } else { Op::Setattr });
+        self.change_attributes(ino, changes, xattrs)
+    }
+
+    pub(super) fn change_attributes(
+        &self,
+        ino: Ino,
+        changes: &SetAttr,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr> {
         self.store.before_operation()?;
         let node = self.node(ino)?;
         let mut state = node.write(&self.store)?;
@@ -52,40 +76,62 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(Error::FileTooLarge);
             }
         }
+        let staged = self.stage_xattrs(state, xattrs)?;
         let new_attr = self.new_attr(state, changes);
         let twice = new_attr.is_some() && self.store.host.leaves_out(Rule::TimesInOne);
         let records = usize::from(changes.size.is_some())
             + usize::from(new_attr.is_some())
             + usize::from(twice);
-        if records == 0 {
+        if records + staged.len() == 0 {
             return Ok(state.attr());
         }
-        let plan = state.log.plan(core::iter::repeat_n(1, records));
-        let frees = changes.size.is_some_and(|size| size < state.size);
-        let purpose = if frees { Purpose::Frees } else { Purpose::Grows };
-        state.log.reserve(&self.store, &plan, purpose)?;
-        let time_ns = self.now_ns();
+        let plan = state.log.plan(staged.lines().chain(core::iter::repeat_n(1, records)));
+        let shrinks = changes.size.is_some_and(|size| size < state.size);
+        let removes = records == 0 && staged.only_removes();
+        let purpose = if shrinks || removes { Purpose::Frees } else { Purpose::Grows };
+        let ready = state
+            .log
+            .reserve(&self.store, &plan, purpose)
+            .and_then(|()| changes.size.map_or(Ok(()), |size| self.zero_behind_size(state, size)));
+        let begun = ready.and_then(|()| self.begin_plans(&[plan], 0));
+        match begun {
+            Ok(mut tx) => {
+                if twice {
+                    tx.split(Rule::TimesInOne, plan.lines - 1);
+                }
+                self.store_attributes(tx, &node, state, changes, (staged, new_attr))?;
+            }
+            Err(error) => {
+                state.log.unreserve(&self.store);
+                self.give_staged(&staged);
+                return Err(error);
+            }
+        }
+        self.tidy(&node.slot, state);
+        Ok(state.attr())
+    }
+
+    /// Stores the records of a change, and makes memory say the same.
+    fn store_attributes(
+        &self,
+        mut tx: Tx<'_, M, H>,
+        node: &Node<H>,
+        state: &mut State,
+        changes: &SetAttr,
+        (mut staged, new_attr): (Staged, Option<NewAttr>),
+    ) -> Result<()> {
+        let (epoch, time_ns) = (self.store.epoch(), self.now_ns());
         let class = self.class_for(state, changes.size);
-        if let Some(size) = changes.size
-            && let Err(error) = self.zero_behind_size(state, size)
-        {
-            state.log.unreserve(&self.store);
-            return Err(error);
-        }
-        let mut tx = self.begin_plans(&[plan], 0)?;
-        if twice {
-            tx.split(Rule::TimesInOne, plan.lines - 1);
-        }
-        let epoch = self.store.epoch();
-        let mut resized: Option<Placed> = None;
+        self.append_xattrs(&mut tx, state, &mut staged);
+        let mut resized: Option<(u64, Placed)> = None;
         if let Some(size) = changes.size {
             let unmaps = size > 0 || !self.store.host.leaves_out(Rule::TruncateToZero);
             let truncate = size <= state.size && unmaps;
             let record = Body::Size { epoch, class, truncate, size, time_ns };
-            resized = Some(state.log.append(&mut tx, &self.store, &record));
+            resized = Some((size, state.log.append(&mut tx, &self.store, &record)));
         }
         let changed = new_attr.map(|attr| {
-            if twice {
+            if self.store.host.leaves_out(Rule::TimesInOne) {
                 let times = (attr.times.0, state.ctime_ns, attr.times.2);
                 let half = NewAttr { times, ..attr }.record(epoch);
                 state.log.append(&mut tx, &self.store, &half);
@@ -93,20 +139,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
             (state.log.append(&mut tx, &self.store, &attr.record(epoch)), attr)
         });
         let early = self.store.host.leaves_out(Rule::FreeAfterFence);
-        if let (Some(size), Some(placed), true) = (changes.size, &resized, early) {
-            self.show_size(state, size, placed, time_ns)?;
+        if let (Some((size, placed)), true) = (&resized, early) {
+            self.show_size(state, *size, placed, time_ns)?;
         }
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
-        if let (Some(size), Some(placed), false) = (changes.size, &resized, early) {
+        self.show_xattrs(state, staged);
+        if let (Some((size, placed)), false) = (&resized, early) {
             state.class = class;
-            self.show_size(state, size, placed, time_ns)?;
+            self.show_size(state, *size, placed, time_ns)?;
         }
         if let Some((placed, attr)) = changed {
             state.set_attr(placed.ordinal, attr.mode, attr.owner, attr.times);
         }
-        self.tidy(&node.slot, state);
-        Ok(state.attr())
+        Ok(())
     }
 
     /// What the attributes will be, if any but the size changes.

@@ -11,3 +11,4 @@ mod fresh;
 mod read;
 mod segment;
 mod write;
+mod xattr;

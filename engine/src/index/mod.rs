@@ -2,6 +2,8 @@
 
 mod entries;
 mod extents;
+mod xattrs;
 
 pub(crate) use entries::{Entries, Entry, hash};
 pub(crate) use extents::{Extent, Extents};
+pub(crate) use xattrs::{Xattr, Xattrs};

@@ -12,6 +12,7 @@ use lode_pmem::Medium;
 
 use super::names::load_name;
 use super::state::{Body as Kind, File, State};
+use super::xattrs::load_xattr;
 use crate::index::Extent;
 use crate::layout::{
     Anchor, Body, HEAD_AT, LINE, Link, LogHeader, slot_at, stored_seal, text_lines,
@@ -62,7 +63,7 @@ fn live_lines(state: &State) -> u64 {
         Kind::Symlink(target) => u64::from(text_lines(usize::from(target.len))) - 1,
         Kind::Special => 0,
     };
-    OWN_RECORDS + of_body
+    OWN_RECORDS + of_body + state.xattrs.lines()
 }
 
 /// Fast collection: round, fence; unlink, fence; free (I13). Says whether it did anything.
@@ -166,7 +167,7 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
         tx.next(lines);
         self.line(tx, body);
         for index in 1..lines {
-            self.line(tx, &Body::text_of(text, index));
+            self.line(tx, &body.text_of(text, index));
         }
         Ok(place)
     }
@@ -180,7 +181,8 @@ fn rewrite<M: Medium, H: Host>(
     state: &mut State,
     live: u64,
 ) -> Result<()> {
-    let wanted = pages_for(store.geometry.log_lines, live);
+    let longest = RECORD_LINES.max(state.xattrs.longest());
+    let wanted = pages_for(store.geometry.log_lines, longest, live);
     let mut places = Vec::new();
     places.try_reserve_exact(live as usize)?;
     let spare = take_spare(store, wanted)?;
@@ -215,12 +217,13 @@ fn give_pages<M: Medium, H: Host>(store: &Store<M, H>, pages: &[LogPage]) {
     }
 }
 
-/// Pages that records of `live` lines may need, whatever their order.
-fn pages_for(page_lines: u32, live: u64) -> u64 {
+/// Pages that records of `live` lines may need, the longest of them of `longest` lines, whatever
+/// their order.
+fn pages_for(page_lines: u32, longest: u32, live: u64) -> u64 {
     let lines = u64::from(page_lines);
     // The longest record may leave all its lines but one of a page unused; and any two
     // pages in a row hold more than one page's lines.
-    let by_longest = live.div_ceil(lines - u64::from(RECORD_LINES.min(page_lines)) + 1);
+    let by_longest = live.div_ceil(lines - u64::from(longest.min(page_lines)) + 1);
     let by_pairs = 2 * live.div_ceil(lines + 1);
     by_longest.min(by_pairs) + 1
 }
@@ -292,6 +295,10 @@ fn store_records<M: Medium, H: Host>(
             }
         }
         _ => {}
+    }
+    for xattr in state.xattrs.iter() {
+        let (body, text) = load_xattr(store, state, xattr)?;
+        places.push(fresh.record(tx, &body, &text)?);
     }
     // One page holds all that is said of the inode itself.
     fresh.room(tx, OWN_RECORDS as u32 - 1)?;
@@ -406,6 +413,12 @@ fn swap<M: Medium, H: Host>(
     let old = core::mem::replace(&mut state.log, log);
     if !early {
         give_pages(store, &old.pages);
+    }
+    let of_body = places.len() - state.xattrs.len();
+    let of_xattrs = places.iter().skip(of_body);
+    for (xattr, (at, origin)) in state.xattrs.iter_mut().zip(of_xattrs) {
+        (xattr.at, xattr.origin) = (*at, *origin);
+        state.log.add_live(*origin, 1);
     }
     match &mut state.body {
         Kind::File(file) => {

@@ -8,6 +8,7 @@ mod load;
 mod names;
 mod replay;
 mod state;
+mod xattrs;
 
 pub(crate) use cache::{Cache, Exclusive, Node};
 pub(crate) use collect::{head_of_word, tidy};
@@ -15,3 +16,6 @@ pub(crate) use journal::{JOURNAL_HALF, JournalPiece};
 pub(crate) use load::{Scanned, load, load_for_scan};
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
 pub(crate) use state::{Body, Directory, File, State, Target};
+pub(crate) use xattrs::{
+    find_xattr, load_xattr_name, load_xattr_value, run_word, valid_xattr_name, xattr_text_max,
+};

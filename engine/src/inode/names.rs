@@ -21,7 +21,7 @@ pub(crate) fn valid_name(geometry: &Geometry, name: &[u8]) -> Result<()> {
 }
 
 /// Reads a record line at `at` again and checks its seal.
-fn line_again<M: Medium, H: Host>(
+pub(super) fn line_again<M: Medium, H: Host>(
     store: &Store<M, H>,
     seed: &LogSeed,
     at: u64,
@@ -35,7 +35,7 @@ fn line_again<M: Medium, H: Host>(
 }
 
 /// Reads the text of the record of `len` bytes of text at `at`, whose first bytes are `head`.
-fn text_again<M: Medium, H: Host>(
+pub(super) fn text_again<M: Medium, H: Host>(
     store: &Store<M, H>,
     seed: &LogSeed,
     at: u64,

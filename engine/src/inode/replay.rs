@@ -8,11 +8,11 @@ use lode_pmem::Medium;
 
 use super::journal::JournalPiece;
 use super::state::{Body as Kind, Directory, File, State, Target};
-use crate::index::{Entry, Extent, hash};
+use crate::index::{Entry, Extent, Xattr, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
 use crate::log::{Found, Log, LogPage, Tail};
 use crate::store::Store;
-use crate::{Error, Host, Ino, NAME_MAX, PAGE_BYTES, PageClass, Result, Rule, mode};
+use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule, mode};
 
 /// A replay that has come to some record.
 pub(crate) struct Replay<'s, M: Medium, H: Host> {
@@ -115,6 +115,10 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 self.state(found.at)?;
                 self.begin_text(found, usize::from(name_len), &head)
             }
+            Body::Xattr { .. } | Body::Xdel { .. } => {
+                self.state(found.at)?;
+                self.begin_text(found, found.parsed.body.text_bytes(), &[])
+            }
             Body::Del { txid, part, time_ns, .. } => self.del(found, (txid, part), time_ns),
             Body::Attr { mode, uid, gid, mtime_ns, ctime_ns, atime_ns, .. } => {
                 let times = (mtime_ns, ctime_ns, atime_ns);
@@ -209,9 +213,9 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
-    fn begin_text(&mut self, found: &Found, len: usize, head: &[u8; 16]) -> Result<()> {
+    fn begin_text(&mut self, found: &Found, len: usize, head: &[u8]) -> Result<()> {
         self.name.clear();
-        self.name.try_reserve(NAME_MAX)?;
+        self.name.try_reserve(len)?;
         let in_head = len.min(head.len());
         self.name.extend_from_slice(head.get(..in_head).unwrap_or_default());
         let text = Text { found: *found, missing: len - in_head };
@@ -246,7 +250,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     fn end_text(&mut self, text: Text) -> Result<()> {
         let Found { at, ordinal, parsed } = text.found;
         let Body::Add { time_ns, ino, kind, name_len, replaces, .. } = parsed.body else {
-            return Ok(());
+            return self.xattr(&text.found);
         };
         if super::valid_name(&self.store.geometry, &self.name).is_err() {
             return Err(self.damage("entry with an impossible name", at));
@@ -268,6 +272,47 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         let state = self.state(at)?;
         let cookie = state.add_entry(hash, (ino, kind), (at, ordinal), lines, time_ns)?;
         self.adds.insert((parsed.header.txid, parsed.header.part), (cookie, lines as u8));
+        Ok(())
+    }
+
+    /// XATTR and XDEL, whose text has just been read.
+    #[inline(never)]
+    fn xattr(&mut self, found: &Found) -> Result<()> {
+        let (store, at) = (self.store, found.at);
+        let impossible = self.damage("extended attribute that can not be", at);
+        let (name_len, time_ns) = match found.parsed.body {
+            Body::Xattr { name_len, time_ns, .. } | Body::Xdel { name_len, time_ns, .. } => {
+                (usize::from(name_len), time_ns)
+            }
+            _ => return Ok(()),
+        };
+        let (name, text) = self.name.split_at_checked(name_len).ok_or(impossible)?;
+        if super::valid_xattr_name(&store.geometry, name).is_err() {
+            return Err(impossible);
+        }
+        let Some(state) = &mut self.state else { return Err(impossible) };
+        let before = super::find_xattr(store, state, name)?.map(|xattr| xattr.at);
+        let freed = &mut |_| ();
+        let Body::Xattr { runs, value_len, crc, .. } = found.parsed.body else {
+            state.remove_xattr(found.ordinal, before, time_ns, freed);
+            return Ok(());
+        };
+        let runs = match runs {
+            0 => Vec::new(),
+            _ => super::xattrs::parse_runs(&store.geometry, text, value_len)?.ok_or(impossible)?,
+        };
+        let xattr = Xattr {
+            hash: hash(store.secret, name),
+            at,
+            origin: found.ordinal,
+            name_len: name_len as u8,
+            lines: found.parsed.body.lines() as u8,
+            value_len,
+            crc,
+            runs,
+        };
+        state.xattrs.reserve(1)?;
+        state.set_xattr(xattr, before, time_ns, freed);
         Ok(())
     }
 

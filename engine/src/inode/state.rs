@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use super::journal::Journal;
-use crate::index::{Entries, Entry, Extent, Extents};
+use crate::index::{Entries, Entry, Extent, Extents, Xattr, Xattrs};
 use crate::log::Log;
 use crate::space::Run;
 use crate::{Attr, Error, Ino, PAGE_BYTES, PageClass, Result, mode};
@@ -63,7 +63,12 @@ pub(crate) enum Carrier {
     Time = 2,
     /// Size.
     Size = 3,
+    /// Extended attributes (the change time).
+    Xattr = 4,
 }
+
+/// Kinds of [`Carrier`].
+const CARRIERS: usize = 5;
 
 /// All that is known of an inode.
 pub(crate) struct State {
@@ -85,7 +90,8 @@ pub(crate) struct State {
     /// The last link is gone.
     pub(crate) dead: bool,
     pub(crate) body: Body,
-    carriers: [u32; 4],
+    pub(crate) xattrs: Xattrs,
+    carriers: [u32; CARRIERS],
 }
 
 impl State {
@@ -117,10 +123,11 @@ impl State {
             atime_set_ns: time_ns,
             dead: false,
             body,
-            carriers: [ordinal; 4],
+            xattrs: Xattrs::default(),
+            carriers: [ordinal; CARRIERS],
         });
         // The INODE record itself keeps its page for as long as the log lives.
-        state.log.add_live(ordinal, 5);
+        state.log.add_live(ordinal, 1 + CARRIERS as u64);
         state
     }
 
@@ -185,6 +192,7 @@ impl State {
             mtime_ns: self.mtime_ns,
             ctime_ns: self.ctime_ns,
             btime_ns: self.btime_ns,
+            xattrs: self.xattrs.len() as u32,
         }
     }
 
@@ -201,8 +209,8 @@ impl State {
 
     /// All that was said of the inode itself is in page `ordinal` (a new log).
     pub(crate) fn carry_all(&mut self, ordinal: u32) {
-        self.carriers = [ordinal; 4];
-        self.log.add_live(ordinal, 4);
+        self.carriers = [ordinal; CARRIERS];
+        self.log.add_live(ordinal, CARRIERS as u64);
     }
 
     /// ATTR.
@@ -273,6 +281,60 @@ impl State {
         self.log.end_live(entry.origin, 1, ordinal);
         self.touch(ordinal, time_ns);
         Some(entry)
+    }
+
+    /// XATTR, in place of the one whose record is at `replaced`. Room for it was made.
+    pub(crate) fn set_xattr(
+        &mut self,
+        xattr: Xattr,
+        replaced: Option<u64>,
+        time_ns: i64,
+        freed: &mut dyn FnMut(Run),
+    ) {
+        let ordinal = xattr.origin;
+        if let Some(at) = replaced {
+            self.end_xattr(at, ordinal, freed);
+        }
+        self.log.add_live(ordinal, 1);
+        self.xattrs.push(xattr);
+        self.ctime_ns = time_ns;
+        self.carry(Carrier::Xattr, ordinal);
+    }
+
+    /// XDEL, by a record in page `ordinal`, of the one whose record is at `removed`.
+    pub(crate) fn remove_xattr(
+        &mut self,
+        ordinal: u32,
+        removed: Option<u64>,
+        time_ns: i64,
+        freed: &mut dyn FnMut(Run),
+    ) {
+        if let Some(at) = removed {
+            self.end_xattr(at, ordinal, freed);
+        }
+        self.ctime_ns = time_ns;
+        self.carry(Carrier::Xattr, ordinal);
+    }
+
+    fn end_xattr(&mut self, at: u64, by: u32, freed: &mut dyn FnMut(Run)) {
+        if let Some(ended) = self.xattrs.remove(at) {
+            self.log.end_live(ended.origin, 1, by);
+            ended.runs.iter().for_each(|run| freed(*run));
+        }
+    }
+
+    /// Calls `each` with all pages that hold data of the inode: of the file, of its journal,
+    /// of its extended attributes.
+    pub(crate) fn for_each_data_run(&self, each: &mut dyn FnMut(Run)) {
+        if let Body::File(file) = &self.body {
+            for extent in file.extents.iter() {
+                each(Run { page: extent.page, pages: extent.pages });
+            }
+            file.journal.for_each_run(each);
+        }
+        for xattr in self.xattrs.iter() {
+            xattr.runs.iter().for_each(|run| each(*run));
+        }
     }
 
     /// MAP. `freed` gets the pages that were mapped before.

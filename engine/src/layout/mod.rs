@@ -21,7 +21,10 @@ pub use geometry::{
 };
 pub use lane::{LANE_BYTES, LANE_CHAIN_AT, Watermark};
 pub use link::Link;
-pub use record::{Body, Header, Parsed, TEXT_BYTES, Txid, text_lines};
+pub use record::{
+    Body, Header, Parsed, TEXT_BYTES, Txid, XATTR_RUN_BYTES, XATTR_RUNS_MAX, XATTR_TEXT_MAX,
+    text_lines,
+};
 pub use seal::{LogSeed, PoolSeed, SEAL_AT, put_seal, stored_seal, tag_of};
 pub(crate) use superblock::secret_word;
 pub use superblock::{

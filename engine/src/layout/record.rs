@@ -3,12 +3,18 @@
 use lode_pmem::Line;
 
 use super::bytes::{get_i64, get_u16, get_u32, get_u64, put_i64, put_u16, put_u32, put_u64};
-use crate::{FILE_MAX, PAGE_BYTES, PageClass};
+use crate::{FILE_MAX, NAME_MAX, PAGE_BYTES, PageClass, XATTR_VALUE_MAX};
 
 /// Bytes of text in a TEXT line.
 pub const TEXT_BYTES: usize = 40;
 /// Bytes of a name or target in its first line.
 const HEAD_TEXT: usize = 16;
+/// Bytes of text of an extended attribute: its name, and its value or where that is.
+pub const XATTR_TEXT_MAX: usize = 16 * TEXT_BYTES;
+/// Runs of pages that hold the value of an extended attribute, at most.
+pub const XATTR_RUNS_MAX: usize = XATTR_VALUE_MAX.div_ceil(PAGE_BYTES as usize);
+/// Bytes of a run of pages in the text of an extended attribute.
+pub const XATTR_RUN_BYTES: usize = 8;
 /// File pages that a mapping may speak of.
 const FILE_PAGES: u64 = FILE_MAX / PAGE_BYTES;
 
@@ -25,6 +31,8 @@ const UNMAP: u8 = 10;
 const JOURNAL: u8 = 11;
 const RETIRE: u8 = 12;
 const PAD: u8 = 13;
+const XATTR: u8 = 14;
+const XDEL: u8 = 15;
 
 /// A transaction: never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -106,6 +114,11 @@ pub enum Body {
     Retire { epoch: u32 },
     /// Fills the end of a page.
     Pad,
+    /// An extended attribute; ends an earlier one of the same name. Its text is the name, then
+    /// the value or, where there are `runs`, the runs of pages that hold it.
+    Xattr { epoch: u32, name_len: u8, runs: u8, value_len: u32, crc: u32, time_ns: i64 },
+    /// Ends the extended attribute whose name is its text.
+    Xdel { epoch: u32, name_len: u8, time_ns: i64 },
 }
 
 /// A record line whose seal was right.
@@ -156,9 +169,9 @@ impl Body {
         head
     }
 
-    /// The TEXT that carries bytes of `text` in line `index` (from 1) of its record.
-    pub fn text_of(text: &[u8], index: u32) -> Self {
-        let from = (HEAD_TEXT + (index as usize - 1) * TEXT_BYTES).min(text.len());
+    /// The TEXT that carries bytes of `text` in line `index` (from 1) of this record.
+    pub fn text_of(&self, text: &[u8], index: u32) -> Self {
+        let from = (self.head_bytes() + (index as usize - 1) * TEXT_BYTES).min(text.len());
         let piece = &text[from..(from + TEXT_BYTES).min(text.len())];
         let mut bytes = [0; TEXT_BYTES];
         bytes[..piece.len()].copy_from_slice(piece);
@@ -181,6 +194,8 @@ impl Body {
             Body::Journal { .. } => "JOURNAL",
             Body::Retire { .. } => "RETIRE",
             Body::Pad => "PAD",
+            Body::Xattr { .. } => "XATTR",
+            Body::Xdel { .. } => "XDEL",
         }
     }
 
@@ -189,7 +204,30 @@ impl Body {
         match self {
             Body::Inode { text, .. } => text_lines(*text as usize),
             Body::Add { name_len, .. } => text_lines(*name_len as usize),
-            _ => 1,
+            _ => 1 + self.text_bytes().div_ceil(TEXT_BYTES) as u32,
+        }
+    }
+
+    /// Bytes of text that this record has.
+    pub const fn text_bytes(&self) -> usize {
+        match self {
+            Body::Inode { text, .. } => *text as usize,
+            Body::Add { name_len, .. } | Body::Xdel { name_len, .. } => *name_len as usize,
+            Body::Xattr { name_len, runs: 0, value_len, .. } => {
+                *name_len as usize + *value_len as usize
+            }
+            Body::Xattr { name_len, runs, .. } => {
+                *name_len as usize + *runs as usize * XATTR_RUN_BYTES
+            }
+            _ => 0,
+        }
+    }
+
+    /// Bytes of text that are in the record's first line.
+    const fn head_bytes(&self) -> usize {
+        match self {
+            Body::Inode { .. } | Body::Add { .. } => HEAD_TEXT,
+            _ => 0,
         }
     }
 
@@ -296,6 +334,19 @@ impl Body {
             Body::Retire { epoch } => {
                 put_u32(raw, 16, epoch);
                 (RETIRE, 0)
+            }
+            Body::Xattr { epoch, name_len, runs, value_len, crc, time_ns } => {
+                put_u32(raw, 16, epoch);
+                put_u32(raw, 20, value_len);
+                put_i64(raw, 24, time_ns);
+                put_u32(raw, 32, crc);
+                put_u32(raw, 36, u32::from(runs));
+                (XATTR, name_len)
+            }
+            Body::Xdel { epoch, name_len, time_ns } => {
+                put_u32(raw, 16, epoch);
+                put_i64(raw, 24, time_ns);
+                (XDEL, name_len)
             }
             _ => (PAD, 0),
         };
@@ -426,8 +477,31 @@ fn parse_file(line: &Line) -> Result<Body, &'static str> {
             }
         }
         (RETIRE, _) => Body::Retire { epoch },
+        (XATTR, _) => return parse_xattr(raw),
+        (XDEL, _) if raw[1] > 0 => {
+            Body::Xdel { epoch, name_len: raw[1], time_ns: get_i64(raw, 24) }
+        }
         (PAD, _) => Body::Pad,
         _ => return Err("record of an unknown kind"),
     };
     Ok(body)
 }
+
+fn parse_xattr(raw: &[u8; 64]) -> Result<Body, &'static str> {
+    let (value_len, runs) = (get_u32(raw, 20), get_u32(raw, 36));
+    let xattr = Body::Xattr {
+        epoch: get_u32(raw, 16),
+        name_len: raw[1],
+        runs: runs as u8,
+        value_len,
+        crc: get_u32(raw, 32),
+        time_ns: get_i64(raw, 24),
+    };
+    let possible = raw[1] > 0
+        && value_len as usize <= XATTR_VALUE_MAX
+        && runs as usize <= XATTR_RUNS_MAX
+        && xattr.text_bytes() <= XATTR_TEXT_MAX;
+    if possible { Ok(xattr) } else { Err("XATTR record is impossible") }
+}
+
+const _: () = assert!(NAME_MAX + XATTR_RUNS_MAX * XATTR_RUN_BYTES <= XATTR_TEXT_MAX);

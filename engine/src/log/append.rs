@@ -10,7 +10,7 @@ use lode_pmem::Medium;
 
 use crate::layout::{
     Anchor, Body, Geometry, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, Parsed, Txid,
-    slot_at, text_lines,
+    slot_at,
 };
 use crate::space::Run;
 use crate::store::{Purpose, Store, Tx};
@@ -197,8 +197,8 @@ impl Log {
         body: &Body,
         text: &[u8],
     ) -> Placed {
-        let lines = text_lines(text.len());
-        debug_assert_eq!(lines, body.lines());
+        debug_assert_eq!(text.len(), body.text_bytes());
+        let lines = body.lines();
         if lines > self.tail.left {
             while self.tail.left > 0 {
                 self.append_line(tx, &Body::Pad);
@@ -208,7 +208,7 @@ impl Log {
         let placed = Placed { at: self.tail.at, ordinal: self.tail.ordinal, txid: tx.txid() };
         self.append_line(tx, body);
         for index in 1..lines {
-            self.append_line(tx, &Body::text_of(text, index));
+            self.append_line(tx, &body.text_of(text, index));
         }
         placed
     }

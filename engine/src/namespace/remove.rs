@@ -136,12 +136,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Frees what a dead inode had: data at once, slot and log pages after a round.
     pub(crate) fn bury(&self, node: &Node<H>, state: State) {
         let store = &self.store;
-        if let Kind::File(file) = &state.body {
-            for extent in file.extents.iter() {
-                store.give(Run { page: extent.page, pages: extent.pages });
-            }
-            file.journal.for_each_run(&mut |run| store.give(run));
-        }
+        state.for_each_data_run(&mut |run| store.give(run));
         for page in &state.log.pages {
             store.quarantine_pages(Run { page: page.page, pages: 1 });
         }

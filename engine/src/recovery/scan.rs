@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use lock_api::Mutex;
 use lode_pmem::Medium;
 
-use crate::inode::{Body as Kind, Scanned, load_for_scan};
+use crate::inode::{Scanned, load_for_scan};
 use crate::layout::{DEATH_LINE, Header, Identity, LINE, SEAL_AT, Txid, slot_at};
 use crate::log::{Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
@@ -332,18 +332,13 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             self.claim(Run { page: page.page, pages: 1 }, ino)?;
         }
         scan.log_pages += state.log.pages.len() as u64;
-        if let Kind::File(file) = &state.body {
-            for extent in file.extents.iter() {
-                self.claim(Run { page: extent.page, pages: extent.pages }, ino)?;
+        let mut result = Ok(());
+        state.for_each_data_run(&mut |run| {
+            if result.is_ok() {
+                result = self.claim(run, ino);
             }
-            let mut result = Ok(());
-            file.journal.for_each_run(&mut |run| {
-                if result.is_ok() {
-                    result = self.claim(run, ino);
-                }
-            });
-            result?;
-        }
+        });
+        result?;
         piece.set_tail(index, walk.tail().last_seal);
         scan.inodes += 1;
         Ok(())

@@ -195,6 +195,7 @@ fn unknown(held: &Held) -> Attr {
         mtime_ns: 0,
         ctime_ns: 0,
         btime_ns: 0,
+        xattrs: 0,
     }
 }
 

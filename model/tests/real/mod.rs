@@ -9,9 +9,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use lode_engine::{Fallocate, RenameMode, mode};
+use lode_engine::{Fallocate, RenameMode, XattrWhen, mode};
 use lode_testkit::execute::Value;
-use lode_testkit::op::{Attrs, Op, Path, Target};
+use lode_testkit::op::{Attrs, Fill, Op, Path, Target};
 use rustix::fs as sys;
 
 /// A tmpfs directory as the root of a tree.
@@ -137,6 +137,19 @@ impl Tmpfs {
     fn apply_to_file(&mut self, op: &Op) -> io::Result<Value> {
         match op {
             Op::SetAttr { of, attrs } => self.setattr(of, attrs),
+            Op::SetXattr { of, name, value, when } => {
+                self.setxattr(of, OsStr::from_bytes(name), *value, *when)
+            }
+            Op::GetXattr { of, name } => {
+                let mut value = vec![0; 1 << 16];
+                let (at, name) = (self.place(of)?, OsStr::from_bytes(name));
+                let len = match of {
+                    Target::Path(_) => sys::lgetxattr(&at, name, &mut value[..])?,
+                    Target::Handle(_) => sys::getxattr(&at, name, &mut value[..])?,
+                };
+                value.truncate(len);
+                Ok(Value::Bytes(value))
+            }
             Op::Write { to, offset, data } => {
                 self.data_file(to)?.write_all_at(&data.bytes(), *offset)?;
                 Ok(Value::Done)
@@ -186,14 +199,55 @@ impl Tmpfs {
         Ok(())
     }
 
-    fn setattr(&self, of: &Target, attrs: &Attrs) -> io::Result<Value> {
-        let at = match of {
-            Target::Path(path) => self.at(path),
+    fn place(&self, of: &Target) -> io::Result<PathBuf> {
+        match of {
+            Target::Path(path) => Ok(self.at(path)),
             Target::Handle(slot) => {
                 let file = self.open.get(slot).ok_or(io::Error::from_raw_os_error(22))?;
-                PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+                Ok(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
             }
+        }
+    }
+
+    /// All extended attributes that tests set, sorted.
+    pub fn xattrs(&self, path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let at = self.at(path);
+        let mut buffer = vec![0; 1 << 16];
+        let len = sys::llistxattr(&at, &mut buffer[..])?;
+        let mut found = Vec::new();
+        for name in buffer[..len].split(|byte| *byte == 0).filter(|n| n.starts_with(b"trusted.")) {
+            let mut value = vec![0; 1 << 16];
+            let len = sys::lgetxattr(&at, OsStr::from_bytes(name), &mut value[..])?;
+            value.truncate(len);
+            found.push((name.to_vec(), value));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    fn setxattr(
+        &self,
+        of: &Target,
+        name: &OsStr,
+        value: Option<Fill>,
+        when: XattrWhen,
+    ) -> io::Result<Value> {
+        let at = self.place(of)?;
+        let flags = match when {
+            XattrWhen::Always => sys::XattrFlags::empty(),
+            XattrWhen::Absent => sys::XattrFlags::CREATE,
+            XattrWhen::Present => sys::XattrFlags::REPLACE,
         };
+        done(match (value.map(|value| value.bytes()), of) {
+            (Some(value), Target::Path(_)) => sys::lsetxattr(&at, name, &value, flags),
+            (Some(value), Target::Handle(_)) => sys::setxattr(&at, name, &value, flags),
+            (None, Target::Path(_)) => sys::lremovexattr(&at, name),
+            (None, Target::Handle(_)) => sys::removexattr(&at, name),
+        })
+    }
+
+    fn setattr(&self, of: &Target, attrs: &Attrs) -> io::Result<Value> {
+        let at = self.place(of)?;
         let metadata = self.stat(of)?;
         if let Some(size) = attrs.size {
             self.data_file(of)?.set_len(size)?;

@@ -7,5 +7,6 @@ mod logs;
 mod names;
 mod renames;
 mod sizes;
+mod xattrs;
 
 pub use list::seq1;

@@ -1,0 +1,288 @@
+//! Extended attributes: asking for them, and changing them in one transaction.
+//!
+//! A small value is in the log, behind its name. A longer one is streamed to pages of its own and
+//! fenced before its record, like the data of a file (PROTOCOL I8); the pages of a value that
+//! is replaced or removed become free behind the fence of the record that ends it (I9).
+
+use alloc::vec::Vec;
+
+use lode_pmem::{Medium, crc32c};
+
+use crate::index::{Xattr, hash};
+use crate::inode::{
+    State, find_xattr, load_xattr_name, load_xattr_value, run_word, valid_xattr_name,
+    xattr_text_max,
+};
+use crate::layout::{Body, XATTR_RUN_BYTES};
+use crate::log::Placed;
+use crate::space::Run;
+use crate::store::Tx;
+use crate::{
+    Error, Host, Ino, Op, PAGE_BYTES, Pool, Result, Rule, SetAttr, XATTR_LIST_MAX, XATTR_VALUE_MAX,
+    XattrChange, XattrWhen,
+};
+
+/// A change that is ready to be stored.
+struct Change {
+    record: Body,
+    text: Vec<u8>,
+    /// What memory will have; `None` where the attribute goes.
+    xattr: Option<Xattr>,
+    /// Where the record of the attribute is that this one ends.
+    replaced: Option<u64>,
+    placed: Option<Placed>,
+}
+
+/// Changes of extended attributes, ready to be stored.
+pub(super) struct Staged {
+    changes: Vec<Change>,
+    time_ns: i64,
+}
+
+impl Staged {
+    /// How many records there are.
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Lines of each record.
+    pub(super) fn lines(&self) -> impl Iterator<Item = u32> {
+        self.changes.iter().map(|change| change.record.lines())
+    }
+
+    /// Whether nothing is made: space is only given back.
+    pub(super) fn only_removes(&self) -> bool {
+        self.changes.iter().all(|change| change.xattr.is_none())
+    }
+
+    fn runs(&self) -> impl Iterator<Item = Run> {
+        self.changes.iter().filter_map(|change| change.xattr.as_ref()).flat_map(runs_of)
+    }
+}
+
+fn runs_of(xattr: &Xattr) -> impl Iterator<Item = Run> {
+    xattr.runs.iter().copied()
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Changes one extended attribute, atomically and durably.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] and [`Error::NoAttribute`] as the change asks, [`Error::TooLong`],
+    /// [`Error::NameTooLong`]; [`Error::NoSpace`] also where all names together would be longer than
+    /// can be asked for.
+    pub fn setxattr(&self, ino: Ino, change: &XattrChange<'_>) -> Result<()> {
+        self.count(if change.value.is_some() { Op::Setxattr } else { Op::Removexattr });
+        self.change_attributes(ino, &SetAttr::default(), core::slice::from_ref(change)).map(|_| ())
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttribute`] if there is none of this name.
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.count(Op::Getxattr);
+        let node = self.node(ino)?;
+        let state = node.read(&self.store)?;
+        if state.xattrs.len() == 0 {
+            return Err(Error::NoAttribute);
+        }
+        let xattr = find_xattr(&self.store, &state, name)?.ok_or(Error::NoAttribute)?;
+        load_xattr_value(&self.store, &state, xattr)
+    }
+
+    /// The names of all extended attributes, in no stated order.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.count(Op::Listxattr);
+        let node = self.node(ino)?;
+        let state = node.read(&self.store)?;
+        let mut names = Vec::new();
+        names.try_reserve_exact(state.xattrs.len())?;
+        for xattr in state.xattrs.iter() {
+            names.push(load_xattr_name(&self.store, &state, xattr)?);
+        }
+        Ok(names)
+    }
+
+    /// Looks at changes, and stores what has to be on the medium before their records.
+    pub(super) fn stage_xattrs(
+        &self,
+        state: &mut State,
+        changes: &[XattrChange<'_>],
+    ) -> Result<Staged> {
+        let mut staged = Staged { changes: Vec::new(), time_ns: self.now_ns() };
+        if changes.is_empty() {
+            return Ok(staged);
+        }
+        staged.changes.try_reserve_exact(changes.len())?;
+        for (index, change) in changes.iter().enumerate() {
+            let twice = changes.iter().take(index).any(|other| other.name == change.name);
+            let result =
+                if twice { Err(Error::Invalid) } else { self.stage(state, change, &staged) };
+            match result {
+                Ok(change) => staged.changes.extend(change),
+                Err(error) => {
+                    self.give_staged(&staged);
+                    return Err(error);
+                }
+            }
+        }
+        let made = staged.changes.iter().filter(|change| change.replaced.is_none());
+        let more: usize =
+            made.filter_map(|change| change.xattr.as_ref()).map(Xattr::list_bytes).sum();
+        let ready = if more > 0 && state.xattrs.list_bytes() + more > XATTR_LIST_MAX {
+            Err(Error::NoSpace)
+        } else {
+            state.xattrs.reserve(staged.len())
+        };
+        if let Err(error) = ready.and_then(|()| self.fence_values(&staged)) {
+            self.give_staged(&staged);
+            return Err(error);
+        }
+        Ok(staged)
+    }
+
+    /// Values in pages of their own are durable before a record speaks of them (PROTOCOL I8).
+    fn fence_values(&self, staged: &Staged) -> Result<()> {
+        if staged.runs().next().is_some() {
+            self.store.door.fence(self.store.counters())?;
+        }
+        Ok(())
+    }
+
+    /// One change; `None` where nothing is to be done.
+    fn stage(
+        &self,
+        state: &State,
+        change: &XattrChange<'_>,
+        staged: &Staged,
+    ) -> Result<Option<Change>> {
+        let geometry = &self.store.geometry;
+        valid_xattr_name(geometry, change.name)?;
+        let there = find_xattr(&self.store, state, change.name)?.map(|xattr| xattr.at);
+        match (change.when, there) {
+            (XattrWhen::Absent, Some(_)) => return Err(Error::Exists),
+            (XattrWhen::Present, None) => return Err(Error::NoAttribute),
+            _ => {}
+        }
+        let (epoch, time_ns) = (self.store.epoch(), staged.time_ns);
+        let name_len = change.name.len() as u8;
+        let mut text = Vec::new();
+        let Some(value) = change.value else {
+            if there.is_none() {
+                return Ok(None);
+            }
+            text.try_reserve_exact(change.name.len())?;
+            text.extend_from_slice(change.name);
+            let record = Body::Xdel { epoch, name_len, time_ns };
+            return Ok(Some(Change { record, text, xattr: None, replaced: there, placed: None }));
+        };
+        if value.len() > XATTR_VALUE_MAX {
+            return Err(Error::TooLong);
+        }
+        let inline = change.name.len() + value.len() <= xattr_text_max(geometry);
+        let runs = if inline { Vec::new() } else { self.stream_value(change.name.len(), value)? };
+        let crc = if inline { 0 } else { crc32c(0, value) };
+        let value_len = value.len() as u32;
+        let record =
+            Body::Xattr { epoch, name_len, runs: runs.len() as u8, value_len, crc, time_ns };
+        let filled = fill_text(&mut text, change.name, if inline { value } else { &[] }, &runs);
+        let xattr = Xattr {
+            hash: hash(self.store.secret, change.name),
+            at: 0,
+            origin: 0,
+            name_len,
+            lines: record.lines() as u8,
+            value_len,
+            crc,
+            runs,
+        };
+        if let Err(error) = filled {
+            runs_of(&xattr).for_each(|run| self.store.give(run));
+            return Err(error);
+        }
+        Ok(Some(Change { record, text, xattr: Some(xattr), replaced: there, placed: None }))
+    }
+
+    /// Streams a value to pages of its own.
+    fn stream_value(&self, name_len: usize, value: &[u8]) -> Result<Vec<Run>> {
+        let mut runs: Vec<Run> = Vec::new();
+        let streamed = self.stream_to(&mut runs, value);
+        let text_bytes = name_len + runs.len() * XATTR_RUN_BYTES;
+        let fits = text_bytes <= xattr_text_max(&self.store.geometry);
+        match streamed {
+            Ok(()) if fits => Ok(runs),
+            failed => {
+                runs.into_iter().for_each(|run| self.store.give(run));
+                failed.and(Err(Error::NoSpace))
+            }
+        }
+    }
+
+    fn stream_to(&self, runs: &mut Vec<Run>, value: &[u8]) -> Result<()> {
+        let mut rest = value;
+        while !rest.is_empty() {
+            runs.try_reserve(1)?;
+            let run = self.store.take_some((rest.len() as u64).div_ceil(PAGE_BYTES))?;
+            runs.push(run);
+            let (piece, more) = rest.split_at(rest.len().min((run.pages * PAGE_BYTES) as usize));
+            let counters = self.store.counters();
+            let mut window = self.store.door.window(piece.len() as u64, counters);
+            window.copy_nt(run.page * PAGE_BYTES, piece);
+            rest = more;
+        }
+        Ok(())
+    }
+
+    /// Stores the records.
+    pub(super) fn append_xattrs(
+        &self,
+        tx: &mut Tx<'_, M, H>,
+        state: &mut State,
+        staged: &mut Staged,
+    ) {
+        for change in &mut staged.changes {
+            let placed = state.log.append_text(tx, &self.store, &change.record, &change.text);
+            change.placed = Some(placed);
+        }
+        if self.store.host.leaves_out(Rule::ValueAfterFence) {
+            for change in &staged.changes {
+                let ended = state.xattrs.iter().find(|xattr| Some(xattr.at) == change.replaced);
+                ended.into_iter().flat_map(runs_of).for_each(|run| self.store.give(run));
+            }
+        }
+    }
+
+    /// Makes memory say what the records say.
+    pub(super) fn show_xattrs(&self, state: &mut State, staged: Staged) {
+        let early = self.store.host.leaves_out(Rule::ValueAfterFence);
+        let freed = &mut |run: Run| {
+            if !early {
+                self.store.give(run);
+            }
+        };
+        for Change { xattr, replaced, placed, .. } in staged.changes {
+            let Some(placed) = placed else { continue };
+            match xattr {
+                Some(xattr) => {
+                    let xattr = Xattr { at: placed.at, origin: placed.ordinal, ..xattr };
+                    state.set_xattr(xattr, replaced, staged.time_ns, freed);
+                }
+                None => state.remove_xattr(placed.ordinal, replaced, staged.time_ns, freed),
+            }
+        }
+    }
+
+    /// Gives back what changes took that did not happen.
+    pub(super) fn give_staged(&self, staged: &Staged) {
+        staged.runs().for_each(|run| self.store.give(run));
+    }
+}
+
+fn fill_text(text: &mut Vec<u8>, name: &[u8], value: &[u8], runs: &[Run]) -> Result<()> {
+    text.try_reserve_exact(name.len() + value.len() + runs.len() * XATTR_RUN_BYTES)?;
+    text.extend_from_slice(name);
+    text.extend_from_slice(value);
+    runs.iter().for_each(|run| text.extend_from_slice(&run_word(run)));
+    Ok(())
+}
