@@ -114,7 +114,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let connection = mount_fuse(&point, &options).map_err(kernel)?;
         let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
         let (config, acl) = options.config();
-        let fs = LodeFs::new(Arc::clone(&state));
+        let fs = LodeFs::new(Arc::clone(&state), options.permissions());
         let session = Session::from_fd(fs, connection, acl, config).map_err(|source| {
             mount.take_off();
             kernel(source)

@@ -37,6 +37,8 @@ fn askable(op: &Op, model: &Model) -> bool {
     };
     let allowed = match op {
         Op::Link { from: Target::Handle(_), .. } => false,
+        // Linux has no such calls: it is a server that does both in one.
+        Op::CreateWith { .. } | Op::SetAttrWith { .. } => false,
         // A kernel looks at the length of the target before it looks at the path.
         Op::Symlink { target, .. } => target.len() <= 4095,
         Op::Open { path, .. } => matches!(kind(path), None | Some(mode::FILE)),

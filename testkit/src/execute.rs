@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lode_engine::{Attr, Error, Fallocate, Ino, NewInode, Result, SetAttr, XattrChange, mode};
+use lode_engine::{
+    Attr, Error, Fallocate, Ino, NewInode, Result, SetAttr, XattrChange, XattrWhen, mode,
+};
 
 use crate::fs::Fs;
 use crate::op::{Attrs, Op, Path, Target};
@@ -82,7 +84,9 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
         }
         Op::Maintain => fs.maintain().map(|()| Value::Done),
         Op::Remount | Op::Crash | Op::Cpus(_) => Ok(Value::Done),
-        Op::Create { .. } | Op::Symlink { .. } | Op::Link { .. } => add_name(fs, handles, op),
+        Op::Create { .. } | Op::CreateWith { .. } | Op::Symlink { .. } | Op::Link { .. } => {
+            add_name(fs, handles, op)
+        }
         Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } => change_names(fs, op),
         _ => on_inode(fs, handles, op),
     }
@@ -93,6 +97,11 @@ fn add_name(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
         Op::Create { path, mode, rdev } => {
             let (dir, name) = parent(fs, path)?;
             fs.create(dir, name, &NewInode { mode: *mode, uid: 3, gid: 5, rdev: *rdev })?
+        }
+        Op::CreateWith { path, mode, name: xattr, value } => {
+            let (dir, name) = parent(fs, path)?;
+            let new = NewInode { mode: *mode, uid: 3, gid: 5, rdev: 0 };
+            fs.create_with(dir, name, &new, &[set_to(xattr, &value.bytes())])?
         }
         Op::Symlink { path, target } => {
             let (dir, name) = parent(fs, path)?;
@@ -153,6 +162,12 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
             let changed = fs.setattr(ino, &set_attr(attrs)).map(|attr| Value::of(&attr));
             if attrs.size.is_some() { data_result(fs, ino, changed) } else { changed }
         }
+        Op::SetAttrWith { of, name, value, attrs } => {
+            let (ino, value) = (find(fs, handles, of)?, value.bytes());
+            let changed = fs.setattr_with(ino, &set_attr(attrs), &[set_to(name, &value)]);
+            let changed = changed.map(|attr| Value::of(&attr));
+            if attrs.size.is_some() { data_result(fs, ino, changed) } else { changed }
+        }
         Op::SetXattr { of, name, value, when } => {
             let ino = find(fs, handles, of)?;
             let value = value.map(|value| value.bytes());
@@ -200,6 +215,11 @@ fn data_result(fs: &dyn Fs, ino: Ino, result: Result<Value>) -> Result<Value> {
         Err(_) if fs.getattr(ino)?.mode & mode::TYPE != mode::FILE => Err(Error::Invalid),
         other => other,
     }
+}
+
+/// An extended attribute with this value, whatever it was.
+fn set_to<'a>(name: &'a [u8], value: &'a [u8]) -> XattrChange<'a> {
+    XattrChange { name, value: Some(value), when: XattrWhen::Always }
 }
 
 /// The whole listing of a directory, sorted.

@@ -43,6 +43,15 @@ pub trait Fs: Sync {
     fn parent(&self, dir: Ino) -> Result<Ino>;
     fn fsync(&self, ino: Ino) -> Result<()>;
     fn setxattr(&self, ino: Ino, change: &XattrChange<'_>) -> Result<()>;
+    fn create_with(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new: &NewInode,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr>;
+    fn setattr_with(&self, ino: Ino, changes: &SetAttr, xattrs: &[XattrChange<'_>])
+    -> Result<Attr>;
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
     fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>>;
     fn maintain(&self) -> Result<()>;
@@ -101,6 +110,17 @@ macro_rules! forward_calls {
             fn fsync(ino: $crate::fs::Ino) -> $crate::fs::Result<()>;
             fn setxattr(ino: $crate::fs::Ino, change: &$crate::fs::XattrChange<'_>)
                 -> $crate::fs::Result<()>;
+            fn create_with(
+                dir: $crate::fs::Ino,
+                name: &[u8],
+                new: &$crate::fs::NewInode,
+                xattrs: &[$crate::fs::XattrChange<'_>],
+            ) -> $crate::fs::Result<$crate::fs::Attr>;
+            fn setattr_with(
+                ino: $crate::fs::Ino,
+                changes: &$crate::fs::SetAttr,
+                xattrs: &[$crate::fs::XattrChange<'_>],
+            ) -> $crate::fs::Result<$crate::fs::Attr>;
             fn getxattr(ino: $crate::fs::Ino, name: &[u8]) -> $crate::fs::Result<Vec<u8>>;
             fn listxattr(ino: $crate::fs::Ino) -> $crate::fs::Result<Vec<Vec<u8>>>;
         }

@@ -182,7 +182,12 @@ impl Generator {
             3 if self.shape.privileged => (mode::BLOCK, rdev),
             _ => (mode::FILE, 0),
         };
-        Op::Create { path, mode: kind | self.permissions(), rdev }
+        let mode = kind | self.permissions();
+        if self.shape.privileged && rdev == 0 && self.rng.once_in(8) {
+            let (name, value) = (self.xattr_name(), self.xattr_value());
+            return Op::CreateWith { path, mode, name, value };
+        }
+        Op::Create { path, mode, rdev }
     }
 
     fn rename(&mut self) -> Op {
@@ -239,17 +244,22 @@ impl Generator {
             0 => Op::Fsync { of },
             1 => Op::GetXattr { of, name },
             2..4 => Op::SetXattr { of, name, value: None, when: XattrWhen::Present },
-            _ => {
-                let len = match self.rng.below(8) {
-                    0 => self.rng.below(30_000),
-                    1 => self.rng.pick(&[560, 640, 4096, 8192, 65_536]),
-                    2..4 => self.rng.below(700),
-                    _ => self.rng.below(60),
-                };
-                let value = Some(Fill { len, fill: self.rng.below(1000) });
-                Op::SetXattr { of, name, value, when }
+            4 => {
+                let (value, attrs) = (self.xattr_value(), self.attrs());
+                Op::SetAttrWith { of, name, value, attrs }
             }
+            _ => Op::SetXattr { of, name, value: Some(self.xattr_value()), when },
         }
+    }
+
+    fn xattr_value(&mut self) -> Fill {
+        let len = match self.rng.below(8) {
+            0 => self.rng.below(30_000),
+            1 => self.rng.pick(&[560, 640, 4096, 8192, 65_536]),
+            2..4 => self.rng.below(700),
+            _ => self.rng.below(60),
+        };
+        Fill { len, fill: self.rng.below(1000) }
     }
 
     fn xattr_name(&mut self) -> Vec<u8> {

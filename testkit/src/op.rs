@@ -75,6 +75,20 @@ pub enum Op {
         of: Target,
         attrs: Attrs,
     },
+    /// As [`Op::Create`], with an extended attribute.
+    CreateWith {
+        path: Path,
+        mode: u32,
+        name: Vec<u8>,
+        value: Fill,
+    },
+    /// As [`Op::SetAttr`], with an extended attribute.
+    SetAttrWith {
+        of: Target,
+        name: Vec<u8>,
+        value: Fill,
+        attrs: Attrs,
+    },
     /// An extended attribute; no value removes it, `when` it is there.
     SetXattr {
         of: Target,
@@ -276,6 +290,12 @@ impl fmt::Display for Op {
             Op::Rename { from, to, how: RenameMode::Replace } => write!(f, "rename {from} {to}"),
             Op::Rename { from, to, how } => write!(f, "rename {from} {to} {}", rename_word(*how)),
             Op::SetAttr { of, attrs } => write!(f, "setattr {of}{attrs}"),
+            Op::CreateWith { path, mode, name, value: Fill { len, fill } } => {
+                write!(f, "create-with {path} {mode:#o} {} {len} {fill}", escape(name))
+            }
+            Op::SetAttrWith { of, name, value: Fill { len, fill }, attrs } => {
+                write!(f, "setattr-with {of} {} {len} {fill}{attrs}", escape(name))
+            }
             Op::SetXattr { of, name, value: None, .. } => {
                 write!(f, "removexattr {of} {}", escape(name))
             }

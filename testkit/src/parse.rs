@@ -101,15 +101,8 @@ impl<'a> Words<'a> {
 
     /// What `create` makes: the type and permissions, and a device's numbers.
     fn created(&mut self) -> Result<(u32, u64), String> {
-        let mode = self.number_or(mode::FILE | FILE_PERMISSIONS)?;
+        let mode = creatable(self.number_or(mode::FILE | FILE_PERMISSIONS)?)?;
         let rdev = self.number_or(0)?;
-        let kinds =
-            [mode::FILE, mode::DIRECTORY, mode::CHARACTER, mode::BLOCK, mode::FIFO, mode::SOCKET];
-        if mode & !(mode::TYPE | PERMISSIONS) != 0 || !kinds.contains(&(mode & mode::TYPE)) {
-            return Err(format!(
-                "{mode:#o} is no mode to create; modes are like 0o100644, 0o040755"
-            ));
-        }
         let device = matches!(mode & mode::TYPE, mode::CHARACTER | mode::BLOCK);
         if rdev != 0 && !device {
             return Err("only devices have a number: leave it out".to_owned());
@@ -231,6 +224,16 @@ fn fitting<T: TryFrom<i128>>(word: &str) -> Result<T, String> {
     value.try_into().map_err(|_| format!("{word} does not fit here"))
 }
 
+/// A mode that `create` takes.
+fn creatable(mode: u32) -> Result<u32, String> {
+    let kinds =
+        [mode::FILE, mode::DIRECTORY, mode::CHARACTER, mode::BLOCK, mode::FIFO, mode::SOCKET];
+    if mode & !(mode::TYPE | PERMISSIONS) != 0 || !kinds.contains(&(mode & mode::TYPE)) {
+        return Err(format!("{mode:#o} is no mode to create; modes are like 0o100644, 0o040755"));
+    }
+    Ok(mode)
+}
+
 fn is_permissions(permissions: u32) -> Result<u32, String> {
     let fits = permissions & !PERMISSIONS == 0;
     fits.then_some(permissions).ok_or_else(|| {
@@ -268,6 +271,15 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "rmdir" => Op::Rmdir { path: w.path()? },
         "rename" => Op::Rename { from: w.path()?, to: w.path()?, how: w.rename()? },
         "setattr" => Op::SetAttr { of: w.target()?, attrs: w.attrs()? },
+        "create-with" => {
+            let (path, mode) = (w.path()?, w.number()?);
+            Op::CreateWith { path, mode: creatable(mode)?, name: w.xattr_name()?, value: w.fill()? }
+        }
+        "setattr-with" => {
+            let (of, name, len) = (w.target()?, w.xattr_name()?, w.length()?);
+            let value = Fill { len, fill: w.number()? };
+            Op::SetAttrWith { of, name, value, attrs: w.attrs()? }
+        }
         "setxattr" => {
             let (of, name, (value, when)) = (w.target()?, w.xattr_name()?, w.xattr_value()?);
             Op::SetXattr { of, name, value: Some(value), when }

@@ -214,6 +214,25 @@ impl Fs for Buggy {
         model.setxattr(ino, change)
     }
 
+    fn create_with(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new: &NewInode,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr> {
+        self.change().create_with(dir, name, new, xattrs)
+    }
+
+    fn setattr_with(
+        &self,
+        ino: Ino,
+        changes: &SetAttr,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr> {
+        self.change().setattr_with(ino, changes, xattrs)
+    }
+
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let mut value = self.model.getxattr(ino, name)?;
         if self.has(Bug::LongValueCut) {

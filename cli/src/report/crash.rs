@@ -88,7 +88,7 @@ impl RunReport {
         let Explored { cases, cases_left_out, seconds, judged_per_second, .. } = self.explored;
         let mut text = format!(
             "{} cases under {} in {seconds:.1} s: {} states judged ({} a second), {} of them \
-             different images ({} of metadata alone); {} pruned apart\n",
+             different images ({} without the file data in them); {} pruned apart\n",
             figure((cases - cases_left_out) as f64),
             self.profiles.join(", "),
             figure(self.explored.judged as f64),

@@ -10,7 +10,6 @@ use lode_testkit::rng::Rng;
 use lode_testkit::run::panic_text;
 use lode_testkit::snapshot::Snapshot;
 
-use super::images::is_bare;
 use super::memo::Question;
 use super::path::Stage;
 use super::run::Run;
@@ -42,8 +41,6 @@ pub struct Explorer<'a> {
     pub(super) tally: Tally,
     /// The images that were judged.
     images: Images,
-    /// No file data is stored now.
-    bare: bool,
     memo: &'a mut Memo,
     /// Logs of the states that are being judged, from the outermost one.
     pub(super) watches: Vec<Watch>,
@@ -104,7 +101,6 @@ pub fn explore(
         limits: *limits,
         tally: Tally::default(),
         images: Images::default(),
-        bare: is_bare(case),
         memo,
         watches: Vec::new(),
         only: None,
@@ -133,7 +129,6 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
         limits,
         tally,
         images: Images::default(),
-        bare: is_bare(case),
         memo,
         watches,
         only: Some(&path.legs),
@@ -383,6 +378,7 @@ impl Explorer<'_> {
         image: &Pages,
         allowed: &[Allowed<'_>],
     ) -> Result<(Option<usize>, Known), Wrong> {
+        self.images.note(image);
         let question = Question::of(image, allowed, self.setup.relaxed());
         let trees = allowed.iter().map(|allowed| allowed.expected.hash);
         if let Some(which) = self.recall(&question, trees) {
@@ -405,7 +401,6 @@ impl Explorer<'_> {
         question: &Question,
         trees: impl IntoIterator<Item = u64>,
     ) -> Option<usize> {
-        self.images.note(question.image(), self.bare);
         // A replay is to show what it does.
         let known = self.only.is_none().then_some(&*self.memo);
         known.and_then(|memo| memo.recall(question, trees, &mut self.watches))
@@ -459,6 +454,7 @@ impl Explorer<'_> {
                 if let Some(found) = found.filter(|_| whole) {
                     return explorer.state(&image, &[*found]).map(|(_, known)| known);
                 }
+                explorer.images.note(&image);
                 let question = Question::again(&image, hash, large);
                 if explorer.recall(&question, [hash]).is_some() {
                     return Ok(Known::Before);
@@ -485,11 +481,9 @@ impl Explorer<'_> {
             Op::Append { to: Target::Path(file), data: Fill { len: 200, fill: 9 } },
         ];
         let ops: Vec<Op> = next.iter().take(2).chain(&more).cloned().collect();
-        let bare = std::mem::replace(&mut self.bare, false);
         for (step, op) in ops.iter().enumerate() {
             self.operation(&mut run, Stage::After, (step, 1000 + step), op, &ops)?;
         }
-        self.bare = bare;
         Ok(())
     }
 }

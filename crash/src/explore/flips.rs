@@ -19,7 +19,7 @@ use super::run::Run;
 use super::{CutReport, Explorer, Leg};
 use crate::case::Case;
 use crate::judge::{Expected, sound};
-use crate::region::{Pages, Simulated};
+use crate::region::{Pages, Simulated, Stored};
 use crate::states::Choice;
 
 /// Bytes of a superblock, and of what an anchor line's seal covers in front of its words.
@@ -171,7 +171,7 @@ fn flipped(image: &Pages, at: usize, bit: usize) -> Pages {
     let mut bytes = [0; LINE];
     image.load(line as u64, &mut bytes);
     bytes[byte] ^= 1 << bit;
-    image.store(line as u64, 1 << byte, &bytes);
+    image.store(line as u64, 1 << byte, &bytes, Stored::Metadata);
     image
 }
 

@@ -2,53 +2,36 @@
 
 use std::collections::HashSet;
 
-use lode_testkit::op::{Attrs, Op};
-
-use crate::case::Case;
+use crate::region::Pages;
 
 /// Fingerprints of judged images.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Images {
-    /// Of pools in which no operation has stored file data.
-    bare: HashSet<u64>,
-    /// Of others.
-    with_data: HashSet<u64>,
+    all: HashSet<u64>,
+    /// Without the file data in them.
+    metadata: HashSet<u64>,
 }
 
 impl Images {
     /// Notes one.
-    pub(super) fn note(&mut self, fingerprint: u64, bare: bool) {
-        if bare { &mut self.bare } else { &mut self.with_data }.insert(fingerprint);
+    pub(super) fn note(&mut self, image: &Pages) {
+        self.all.insert(image.fingerprint());
+        self.metadata.insert(image.metadata_fingerprint());
     }
 
     /// Adds others.
     pub fn add(&mut self, other: &Images) {
-        self.bare.extend(&other.bare);
-        self.with_data.extend(&other.with_data);
+        self.all.extend(&other.all);
+        self.metadata.extend(&other.metadata);
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.with_data.len() + self.bare.iter().filter(|one| !self.with_data.contains(one)).count()
+        self.all.len()
     }
 
-    /// How many there are that differ in metadata, for they have nothing else.
+    /// How many there are that differ in more than file data.
     pub fn metadata(&self) -> usize {
-        self.bare.len()
+        self.metadata.len()
     }
-}
-
-/// Whether a case stores no file data. (One without operations is about a pool with a file.)
-pub(super) fn is_bare(case: &Case) -> bool {
-    let mut ops = case.before.iter().chain(&case.ops).chain(&case.beside).peekable();
-    ops.peek().is_some()
-        && ops.all(|op| {
-            !matches!(
-                op,
-                Op::Write { .. }
-                    | Op::Append { .. }
-                    | Op::Fallocate { .. }
-                    | Op::SetAttr { attrs: Attrs { size: Some(_), .. }, .. }
-            )
-        })
 }

@@ -55,11 +55,6 @@ impl Question {
         let hint = if large { hash } else { 0 };
         Self { image: image.fingerprint(), kind: Kind::Again, hint }
     }
-
-    /// The image's fingerprint.
-    pub(super) fn image(&self) -> u64 {
-        self.image
-    }
 }
 
 /// An image that is right.

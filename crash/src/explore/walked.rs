@@ -50,6 +50,7 @@ pub(super) fn release(fs: &dyn Fs, known: &Known) {
 fn paths_of(op: &Op) -> Vec<(&Path, bool)> {
     match op {
         Op::Create { path, .. }
+        | Op::CreateWith { path, .. }
         | Op::Symlink { path, .. }
         | Op::Unlink { path }
         | Op::Rmdir { path } => vec![(path, false)],
@@ -57,6 +58,7 @@ fn paths_of(op: &Op) -> Vec<(&Path, bool)> {
         Op::Link { from: Target::Path(from), to } => vec![(from, true), (to, false)],
         Op::Link { to, .. } => vec![(to, false)],
         Op::SetAttr { of: Target::Path(path), .. }
+        | Op::SetAttrWith { of: Target::Path(path), .. }
         | Op::SetXattr { of: Target::Path(path), .. }
         | Op::GetXattr { of: Target::Path(path), .. }
         | Op::Write { to: Target::Path(path), .. }

@@ -7,7 +7,7 @@ mod simulated;
 mod site;
 mod watch;
 
-pub use pages::Pages;
+pub use pages::{Pages, Stored};
 pub use point::{Pending, Point, Profile, Way};
 pub use simulated::{Rules, Simulated};
 pub use site::{LeftOut, Site};

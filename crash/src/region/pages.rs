@@ -10,7 +10,21 @@ const PAGE: usize = 4096;
 /// A region's bytes. A clone shares every page until one of the two changes it.
 #[derive(Clone, Debug)]
 pub struct Pages {
-    pages: Vec<Option<Arc<Page>>>,
+    pages: List,
+    /// The same as if no file data had ever been stored, where that is kept: pages without such
+    /// data are shared.
+    bare: Option<List>,
+}
+
+type List = Vec<Option<Arc<Page>>>;
+
+/// What a store is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// The contents of a file or of an attribute, or a target.
+    Data,
+    /// All else.
+    Metadata,
 }
 
 /// A page, and its hash once somebody has asked for it.
@@ -39,7 +53,13 @@ impl Pages {
     /// `bytes` zeros, whole pages of them.
     pub fn new(bytes: u64) -> Self {
         assert!(bytes.is_multiple_of(PAGE as u64), "a region of whole pages");
-        Self { pages: vec![None; (bytes / PAGE as u64) as usize] }
+        let pages = vec![None; (bytes / PAGE as u64) as usize];
+        Self { bare: Some(pages.clone()), pages }
+    }
+
+    /// The same, for whom does not ask for [`Pages::metadata_fingerprint`].
+    pub fn without_bare(self) -> Self {
+        Self { bare: None, ..self }
     }
 
     /// Bytes in the region.
@@ -64,30 +84,37 @@ impl Pages {
     }
 
     /// Changes the bytes of the line at `line` that `mask` names, one bit a byte.
-    pub fn store(&mut self, line: u64, mask: u64, bytes: &[u8; LINE_BYTES]) {
-        let page = &mut self.pages[(line / PAGE as u64) as usize];
-        let page = Arc::make_mut(page.get_or_insert_with(|| Arc::new(Page::zeros())));
-        page.hash.take();
+    pub fn store(&mut self, line: u64, mask: u64, bytes: &[u8; LINE_BYTES], what: Stored) {
+        let number = (line / PAGE as u64) as usize;
         let from = (line % PAGE as u64) as usize;
-        let target = &mut page.bytes[from..from + LINE_BYTES];
-        if mask == u64::MAX {
-            target.copy_from_slice(bytes);
-            return;
-        }
-        for (index, (to, new)) in target.iter_mut().zip(bytes).enumerate() {
-            if mask >> index & 1 == 1 {
-                *to = *new;
-            }
+        let page = &mut self.pages[number];
+        let Some(bare) = self.bare.as_mut().filter(|_| what == Stored::Metadata) else {
+            return change(page, from, mask, bytes);
+        };
+        let bare = &mut bare[number];
+        let shared = match (&*page, &*bare) {
+            (Some(page), Some(bare)) => Arc::ptr_eq(page, bare),
+            (page, bare) => page.is_none() && bare.is_none(),
+        };
+        if shared {
+            *bare = None;
+            change(page, from, mask, bytes);
+            bare.clone_from(page);
+        } else {
+            change(page, from, mask, bytes);
+            change(bare, from, mask, bytes);
         }
     }
 
     /// A hash of all bytes. Pages that were not changed since the last one are not looked at.
     pub fn fingerprint(&self) -> u64 {
-        let pages = self.pages.iter().enumerate();
-        let hashes = pages.filter_map(|(number, page)| Some((number, page.as_ref()?.hash())));
-        hashes
-            .filter(|(_, hash)| *hash != 0)
-            .fold(0, |all, (number, hash)| all.wrapping_add(mix(hash ^ mix(number as u64))))
+        fingerprint(&self.pages)
+    }
+
+    /// A hash of all bytes but those of file data: equal where only these differ. 0 where it is
+    /// not known.
+    pub fn metadata_fingerprint(&self) -> u64 {
+        self.bare.as_ref().map_or(0, |bare| fingerprint(bare))
     }
 
     /// All bytes, one after another.
@@ -96,6 +123,29 @@ impl Pages {
         self.load(0, &mut image);
         image
     }
+}
+
+fn change(page: &mut Option<Arc<Page>>, from: usize, mask: u64, bytes: &[u8; LINE_BYTES]) {
+    let page = Arc::make_mut(page.get_or_insert_with(|| Arc::new(Page::zeros())));
+    page.hash.take();
+    let target = &mut page.bytes[from..from + LINE_BYTES];
+    if mask == u64::MAX {
+        target.copy_from_slice(bytes);
+        return;
+    }
+    for (index, (to, new)) in target.iter_mut().zip(bytes).enumerate() {
+        if mask >> index & 1 == 1 {
+            *to = *new;
+        }
+    }
+}
+
+fn fingerprint(pages: &List) -> u64 {
+    let pages = pages.iter().enumerate();
+    let hashes = pages.filter_map(|(number, page)| Some((number, page.as_ref()?.hash())));
+    hashes
+        .filter(|(_, hash)| *hash != 0)
+        .fold(0, |all, (number, hash)| all.wrapping_add(mix(hash ^ mix(number as u64))))
 }
 
 impl PartialEq for Pages {
@@ -119,15 +169,32 @@ mod tests {
         let line = |byte| [byte; LINE_BYTES];
         let (mut one, mut two) = (Pages::new(16384), Pages::new(16384));
         let empty = one.fingerprint();
-        one.store(4096, u64::MAX, &line(1));
-        two.store(8192, u64::MAX, &line(1));
+        one.store(4096, u64::MAX, &line(1), Stored::Metadata);
+        two.store(8192, u64::MAX, &line(1), Stored::Metadata);
         assert_ne!(one.fingerprint(), two.fingerprint());
-        one.store(8192, u64::MAX, &line(1));
-        one.store(4096, u64::MAX, &line(0));
+        one.store(8192, u64::MAX, &line(1), Stored::Metadata);
+        one.store(4096, u64::MAX, &line(0), Stored::Metadata);
         assert_eq!(one.fingerprint(), two.fingerprint());
-        two.store(8192, 1, &line(2));
+        two.store(8192, 1, &line(2), Stored::Metadata);
         assert_ne!(one.fingerprint(), two.fingerprint());
-        two.store(8192, u64::MAX, &line(0));
+        two.store(8192, u64::MAX, &line(0), Stored::Metadata);
         assert_eq!(two.fingerprint(), empty);
+    }
+
+    #[test]
+    fn file_data_is_no_metadata_wherever_it_lies() {
+        let line = |byte| [byte; LINE_BYTES];
+        let mut one = Pages::new(16384);
+        one.store(4096, u64::MAX, &line(1), Stored::Metadata);
+        let mut two = one.clone();
+        two.store(4160, u64::MAX, &line(7), Stored::Data);
+        two.store(8192, u64::MAX, &line(8), Stored::Data);
+        assert_ne!(one.fingerprint(), two.fingerprint());
+        assert_eq!(one.metadata_fingerprint(), two.metadata_fingerprint());
+        two.store(8192, u64::MAX, &line(9), Stored::Metadata);
+        assert_ne!(one.metadata_fingerprint(), two.metadata_fingerprint());
+        one.store(8192, u64::MAX, &line(9), Stored::Metadata);
+        assert_eq!(one.metadata_fingerprint(), two.metadata_fingerprint());
+        assert_eq!(one.clone().without_bare().fingerprint(), one.fingerprint());
     }
 }

@@ -87,7 +87,7 @@ impl Simulated {
 
     /// A region in which what is stored is durable at once.
     pub fn plain(pages: Pages) -> Self {
-        Self::with(pages, Rules::default(), false)
+        Self::with(pages.without_bare(), Rules::default(), false)
     }
 
     fn with(pages: Pages, rules: Rules, tracked: bool) -> Self {
@@ -188,7 +188,7 @@ impl Simulated {
         let mask = (u64::MAX >> (64 - bytes.len())) << from;
         let mut state = self.state.lock();
         state.stores += 1;
-        state.seen.store(line, mask, &content);
+        state.seen.store(line, mask, &content, site.stores());
         if !state.tracked {
             // (In a tracked region a later cut may bring the old content back.)
             if mask == u64::MAX {
@@ -231,7 +231,7 @@ impl State {
                     left.push(store);
                     continue;
                 }
-                durable.store(*line, store.mask, &store.bytes);
+                durable.store(*line, store.mask, &store.bytes, store.site.stores());
                 // What lies below it can't show any more.
                 for earlier in &mut left {
                     earlier.mask &= !store.mask;

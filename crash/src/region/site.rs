@@ -3,6 +3,8 @@
 use std::fmt;
 use std::panic::Location;
 
+use super::Stored;
+
 /// A place in the code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Site {
@@ -13,6 +15,15 @@ pub struct Site {
 }
 
 impl Site {
+    /// What is stored there.
+    pub fn stores(&self) -> Stored {
+        /// The code that handles the contents of files and attributes, and targets.
+        const DATA: [&str; 3] =
+            ["engine/src/file/", "engine/src/inode/journal.rs", "engine/src/namespace/create.rs"];
+        let is_data = DATA.iter().any(|code| self.file.starts_with(code));
+        if is_data { Stored::Data } else { Stored::Metadata }
+    }
+
     /// The code that called the function this is called in.
     #[track_caller]
     pub(crate) fn of_caller() -> Self {

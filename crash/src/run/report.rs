@@ -31,7 +31,7 @@ pub struct Report {
     pub judged: u64,
     /// Different images among the judged ones, byte by byte, all profiles together.
     pub distinct: usize,
-    /// Those of pools in which no file data is stored: they differ in metadata.
+    /// As many are different without the file data in them: they differ in metadata.
     pub distinct_metadata: usize,
     /// States that the judge could not have told from one that was judged.
     pub pruned: f64,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use lode_pmem::LINE_BYTES;
 
 use super::Choice;
-use crate::region::{Pages, Pending, Point, Profile, Way};
+use crate::region::{Pages, Pending, Point, Profile, Stored, Way};
 
 const LINE: u64 = LINE_BYTES as u64;
 /// Bytes of a sector that a disk writes in one piece.
@@ -51,6 +51,8 @@ pub struct Unit {
     pub whole: usize,
     /// The one that has all stores.
     pub all: u16,
+    /// Its lines with metadata among these stores, a bit each.
+    metadata: u8,
 }
 
 /// The units of a point.
@@ -132,10 +134,10 @@ impl Units {
                 continue;
             }
             let content = &unit.alternatives[usize::from(*alternative)].bytes;
-            for (index, line) in content.chunks_exact(LINE_BYTES).enumerate() {
-                let mut bytes = [0; LINE_BYTES];
-                bytes.copy_from_slice(line);
-                pages.store(unit.at + index as u64 * LINE, u64::MAX, &bytes);
+            for (index, line) in content.as_chunks::<LINE_BYTES>().0.iter().enumerate() {
+                let is_data = unit.metadata >> index & 1 == 0;
+                let what = if is_data { Stored::Data } else { Stored::Metadata };
+                pages.store(unit.at + index as u64 * LINE, u64::MAX, line, what);
             }
         }
         pages
@@ -159,7 +161,10 @@ impl<'p> Building<'p> {
         let mut base = vec![0; bytes_each as usize];
         point.durable.load(at, &mut base);
         let none = Content { bytes: base.clone(), kept: vec![0; stores.len()] };
-        let unit = Unit { at, stores, alternatives: vec![none], whole: 1, all: 0 };
+        let lines = stores.iter().map(|store| &point.pending[*store]);
+        let metadata = lines.filter(|store| store.site.stores() == Stored::Metadata);
+        let metadata = metadata.fold(0, |all, store| all | 1 << ((store.line - at) / LINE));
+        let unit = Unit { at, stores, alternatives: vec![none], whole: 1, all: 0, metadata };
         let mut building = Self { pending: &point.pending, base, unit };
         building.unit.all = building.add(vec![0xFF; building.unit.stores.len()]);
         building

@@ -31,7 +31,7 @@ const THINGS: [(char, &str); 14] = [
 ];
 
 /// The operations, and the things that they need.
-const OPERATIONS: [(&str, &str); 78] = [
+const OPERATIONS: [(&str, &str); 80] = [
     ("create /a", ""),
     ("create /b", ""),
     ("create /d/c", "d"),
@@ -110,6 +110,8 @@ const OPERATIONS: [(&str, &str); 78] = [
     ("setxattr /d user.y 100 33", "d"),
     ("removexattr /a user.x", "ax"),
     ("removexattr /d user.z", "dz"),
+    ("create-with /d/c 0o100640 user.v 60 34", "d"),
+    ("setattr-with /a user.x 44 35 mode=0o604", "ax"),
 ];
 
 /// How many pairs there are.

@@ -12,3 +12,5 @@ mod read;
 mod segment;
 mod write;
 mod xattr;
+
+pub(crate) use xattr::Staged;

@@ -34,24 +34,24 @@ struct Change {
 }
 
 /// Changes of extended attributes, ready to be stored.
-pub(super) struct Staged {
+pub(crate) struct Staged {
     changes: Vec<Change>,
     time_ns: i64,
 }
 
 impl Staged {
     /// How many records there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
 
     /// Lines of each record.
-    pub(super) fn lines(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = u32> {
         self.changes.iter().map(|change| change.record.lines())
     }
 
     /// Whether nothing is made: space is only given back.
-    pub(super) fn only_removes(&self) -> bool {
+    pub(crate) fn only_removes(&self) -> bool {
         self.changes.iter().all(|change| change.xattr.is_none())
     }
 
@@ -105,7 +105,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Looks at changes, and stores what has to be on the medium before their records.
-    pub(super) fn stage_xattrs(
+    pub(crate) fn stage_xattrs(
         &self,
         state: &mut State,
         changes: &[XattrChange<'_>],
@@ -235,7 +235,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Stores the records.
-    pub(super) fn append_xattrs(
+    pub(crate) fn append_xattrs(
         &self,
         tx: &mut Tx<'_, M, H>,
         state: &mut State,
@@ -254,7 +254,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Makes memory say what the records say.
-    pub(super) fn show_xattrs(&self, state: &mut State, staged: Staged) {
+    pub(crate) fn show_xattrs(&self, state: &mut State, staged: Staged) {
         let early = self.store.host.leaves_out(Rule::ValueAfterFence);
         let freed = &mut |run: Run| {
             if !early {
@@ -274,7 +274,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Gives back what changes took that did not happen.
-    pub(super) fn give_staged(&self, staged: &Staged) {
+    pub(crate) fn give_staged(&self, staged: &Staged) {
         staged.runs().for_each(|run| self.store.give(run));
     }
 }

@@ -4,13 +4,17 @@ use alloc::boxed::Box;
 
 use lode_pmem::Medium;
 
+use crate::file::Staged;
 use crate::index::{Extents, hash};
 use crate::inode::{Body as Kind, Directory, File, State, Target, entry_lines, head_of_word};
 use crate::inode::{find_among, tidy, valid_name};
-use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of, text_lines};
+use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of};
 use crate::log::{INLINE, Log, Plan};
-use crate::store::{Purpose, Slot};
-use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, Rule, SYMLINK_MAX, mode};
+use crate::space::Run;
+use crate::store::{Purpose, Slot, Tx};
+use crate::{
+    Attr, Error, Host, Ino, NewInode, Op, Pool, Result, Rule, SYMLINK_MAX, XattrChange, mode,
+};
 
 /// The longest target of a symbolic link that is kept in its log.
 const TARGET_IN_LOG: usize = 136;
@@ -27,11 +31,36 @@ struct Birth<'a> {
     extra: [u8; 16],
     rdev: u64,
     target: &'a [u8],
+    xattrs: &'a [XattrChange<'a>],
+}
+
+/// What a birth has taken before its first record.
+struct Ready {
+    /// Where a long target is.
+    target: Option<Run>,
+    staged: Staged,
+    /// For the parent's log, and for its own.
+    plan: Plan,
+    own: Plan,
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a file, directory, FIFO, socket or device.
     pub fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr> {
+        self.create_with(dir, name, new, &[])
+    }
+
+    /// As [`Pool::create`], with extended attributes: all of it is one atomic operation.
+    ///
+    /// # Errors
+    /// Those of [`Pool::setxattr`], too; [`Error::Invalid`] where a name is there twice.
+    pub fn create_with(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new: &NewInode,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr> {
         let NewInode { mode, uid, gid, rdev } = *new;
         // What is no device has no device's number.
         let (op, extra, rdev) = match mode & mode::TYPE {
@@ -42,7 +71,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             _ => return Err(Error::Invalid),
         };
         self.count(op);
-        self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev, target: &[] })
+        self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev, target: &[], xattrs })
     }
 
     /// Makes a symbolic link. A target of up to 136 bytes is in the inode's own log.
@@ -63,7 +92,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let extra = Body::head_of(target);
         let mode = mode::SYMLINK | 0o777;
-        self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev: 0, target })
+        self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev: 0, target, xattrs: &[] })
     }
 
     fn give_birth(&self, dir: Ino, name: &[u8], birth: &Birth<'_>) -> Result<Attr> {
@@ -116,20 +145,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<Box<State>> {
         let store = &self.store;
         let ino = slot.ino();
-        let data = if birth.target.len() > TARGET_IN_LOG {
-            Some(self.stream_target(birth.target)?)
-        } else {
-            None
-        };
-        let plan = parent.log.plan([entry_lines(name.len())]);
-        let ready = parent.log.reserve(store, &plan, Purpose::Grows);
-        let ready = ready.and_then(|()| self.nodes.reserve(store, ino));
-        if let Err(error) = ready {
-            if let Some(run) = data {
-                store.give(run);
-            }
-            return Err(error);
-        }
         let same = store.host.leaves_out(Rule::SlotNonce);
         let nonce = if same { 1 << 32 | ino } else { store.nonce() };
         let at = slot_at(ino);
@@ -137,23 +152,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let seed = store.seed.log(ino, nonce, at / crate::PAGE_BYTES, 0);
         let log = Log::new(&store.geometry, (ino, nonce), stored_seal(&identity), seed);
         let (mut state, first) = self.newborn(log, birth);
-        let own_lines = text_lines(birth_text(&state, birth).len()) + u32::from(data.is_some());
-        let mut tx = store.begin(plan.lines + own_lines, LINE + plan.extra_bytes())?;
-        tx.split(Rule::CreateInOne, own_lines);
-        tx.split(Rule::NameInOne, plan.lines + own_lines + 1 - entry_lines(name.len()));
+        let mut ready = self.prepare_birth(parent, &mut state, &first, name, birth)?;
+        let (plan, own) = (ready.plan, ready.own);
+        let tx = store.begin(plan.lines + own.lines, LINE + plan.extra_bytes() + own.extra_bytes());
+        let mut tx = match tx {
+            Ok(tx) => tx,
+            Err(error) => {
+                self.undo_birth(&mut state, &ready);
+                return Err(error);
+            }
+        };
+        tx.split(Rule::CreateInOne, own.lines);
+        tx.split(Rule::NameInOne, plan.lines + own.lines + 1 - entry_lines(name.len()));
         tx.line(at, &identity);
         let place = state.log.append_text(&mut tx, store, &first, birth_text(&state, birth));
-        if let Some(run) = data {
-            let epoch = store.epoch();
-            let (size, time_ns) = (birth.target.len() as u64, state.btime_ns);
-            let class = crate::PageClass::Small;
-            let (page, origin) = (run.page, place.ordinal);
-            let map = Body::Map { epoch, class, pages: 1, file_page: 0, page, time_ns, size };
-            state.log.append(&mut tx, store, &map);
-            let extent =
-                crate::index::Extent { file_page: 0, page, pages: 1, class, epoch, origin };
-            state.map(extent, size, time_ns, &mut |_| ());
+        if let Some(run) = ready.target {
+            self.map_target(&mut tx, &mut state, run, place.ordinal, birth.target.len() as u64);
         }
+        self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
         let time_ns = state.btime_ns;
         let kind = (birth.mode >> 12) as u8;
         let add = Body::Add {
@@ -168,10 +184,70 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let entry = parent.log.append_text(&mut tx, store, &add, name);
         tx.commit()?;
+        self.show_xattrs(&mut state, ready.staged);
         let hash = hash(store.secret, name);
         let place = (entry.at, entry.ordinal);
         parent.add_entry(hash, (ino, kind), place, entry_lines(name.len()), time_ns)?;
         Ok(state)
+    }
+
+    /// Reserves what a birth needs, and streams what is durable before its records. If it
+    /// fails, nothing is left but what the parent's log has reserved.
+    fn prepare_birth(
+        &self,
+        parent: &mut State,
+        state: &mut State,
+        first: &Body,
+        name: &[u8],
+        birth: &Birth<'_>,
+    ) -> Result<Ready> {
+        let store = &self.store;
+        let in_page = birth.target.len() > TARGET_IN_LOG;
+        let target = in_page.then(|| self.stream_target(birth.target)).transpose()?;
+        let staged = match self.stage_xattrs(state, birth.xattrs) {
+            Ok(staged) => staged,
+            Err(error) => {
+                target.into_iter().for_each(|run| store.give(run));
+                return Err(error);
+            }
+        };
+        let plan = parent.log.plan([entry_lines(name.len())]);
+        let lines = [first.lines(), u32::from(in_page)];
+        let own = state.log.plan(lines.into_iter().chain(staged.lines()));
+        let ready = Ready { target, staged, plan, own };
+        let reserved = parent.log.reserve(store, &plan, Purpose::Grows);
+        let reserved = reserved.and_then(|()| state.log.reserve(store, &own, Purpose::Grows));
+        match reserved.and_then(|()| self.nodes.reserve(store, state.log.ino)) {
+            Ok(()) => Ok(ready),
+            Err(error) => {
+                self.undo_birth(state, &ready);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives back what a birth took that does not happen.
+    fn undo_birth(&self, state: &mut State, ready: &Ready) {
+        ready.target.into_iter().for_each(|run| self.store.give(run));
+        self.give_staged(&ready.staged);
+        state.log.unreserve(&self.store);
+    }
+
+    /// Stores where a long target is.
+    fn map_target(
+        &self,
+        tx: &mut Tx<'_, M, H>,
+        state: &mut State,
+        run: Run,
+        origin: u32,
+        size: u64,
+    ) {
+        let (epoch, time_ns) = (self.store.epoch(), state.btime_ns);
+        let (page, class) = (run.page, crate::PageClass::Small);
+        let map = Body::Map { epoch, class, pages: 1, file_page: 0, page, time_ns, size };
+        state.log.append(tx, &self.store, &map);
+        let extent = crate::index::Extent { file_page: 0, page, pages: 1, class, epoch, origin };
+        state.map(extent, size, time_ns, &mut |_| ());
     }
 
     /// The state of a new inode, and its first record.
@@ -220,7 +296,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Streams a long target to a page of its own, and fences (PROTOCOL I8).
     #[inline(never)]
-    fn stream_target(&self, target: &[u8]) -> Result<crate::space::Run> {
+    fn stream_target(&self, target: &[u8]) -> Result<Run> {
         let run = self.store.take(1, crate::PageClass::Small)?;
         let counters = self.store.counters();
         let at = run.page * crate::PAGE_BYTES;
@@ -301,11 +377,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Begins a transaction of these plans and `more` lines outside of logs.
-    pub(crate) fn begin_plans(
-        &self,
-        plans: &[Plan],
-        more: u32,
-    ) -> Result<crate::store::Tx<'_, M, H>> {
+    pub(crate) fn begin_plans(&self, plans: &[Plan], more: u32) -> Result<Tx<'_, M, H>> {
         let lines = plans.iter().map(|plan| plan.lines).sum::<u32>() + more;
         let extra = plans.iter().map(Plan::extra_bytes).sum();
         self.store.begin(lines, extra)

@@ -6,6 +6,7 @@ use lode_pmem::Medium;
 
 use super::LodeFs;
 use super::convert::{asked_time, attributes, errno};
+use super::xattrs::{self, Brought};
 
 /// What a request asks to change.
 #[derive(Clone, Copy, Default)]
@@ -40,8 +41,12 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
 
     pub(super) fn do_setattr(&self, node: INodeNo, asked: Asked, reply: ReplyAttr) {
         self.answer_attr(node, reply, || {
-            let changes = asked.changes(lode_host::now_ns());
-            self.pool().setattr(self.ino(node), &changes)
+            let (ino, changes) = (self.ino(node), asked.changes(lode_host::now_ns()));
+            let brought = match changes.mode {
+                Some(bits) => self.brought_by_mode(ino, bits)?,
+                None => Brought::new(),
+            };
+            self.pool().setattr_with(ino, &changes, &xattrs::changes(&brought))
         });
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use fuser::{Errno, INodeNo, ReplyData, ReplyWrite};
-use lode_engine::{Error, Fallocate, Host, Ino, SetAttr};
+use lode_engine::{Error, Fallocate, Host, Ino};
 use lode_pmem::Medium;
 
 use super::convert::{errno, errno_in};
@@ -55,8 +55,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     /// Writes what one request holds: atomic and durable when it is answered. The
     /// offset is the kernel's, for appends too: it alone changes sizes, one writer
     /// of a file at a time, and puts the same bytes in its page cache at that offset.
-    /// The kernel takes set-user-id bits off before a write through its page cache; one
-    /// that goes around it is ours to watch.
+    /// The kernel takes set-user-id bits and capabilities off before a write through its page
+    /// cache; one that goes around it is ours to watch.
     pub(super) fn do_write(
         &self,
         node: INodeNo,
@@ -67,7 +67,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) {
         let written = self.enter().and_then(|pass| {
             let ino = self.ino(node);
-            let safe = if uid == 0 { Ok(()) } else { self.take_off_set_id_bits(ino) };
+            let safe = self.take_off_rights(ino, uid);
             let done = safe.and_then(|()| self.pool().write(ino, offset, data));
             done.map(|()| pass).map_err(|error| errno_in(ino, &error))
         });
@@ -75,18 +75,6 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             Ok(_pass) => reply.written(data.len() as u32),
             Err(error) => reply.error(error),
         }
-    }
-
-    /// Who writes to a file that others run as its owner does not keep it so.
-    fn take_off_set_id_bits(&self, ino: Ino) -> lode_engine::Result<()> {
-        let mode = self.pool().getattr(ino)?.mode;
-        let group_runs = mode & 0o010 != 0;
-        let kept = mode & !0o4000 & if group_runs { !0o2000 } else { !0 };
-        if kept != mode {
-            let changes = SetAttr { mode: Some(kept), ..SetAttr::default() };
-            self.pool().setattr(ino, &changes)?;
-        }
-        Ok(())
     }
 
     pub(super) fn do_fallocate(

@@ -54,6 +54,9 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
                 tracing::debug!(?missing, "the kernel lacks a capability");
             }
         }
+        // Both or none: what a new entry may is asked for with its umask only where lists count.
+        let acls = InitFlags::FUSE_POSIX_ACL.union(InitFlags::FUSE_DONT_MASK);
+        self.acls = self.checked && config.add_capabilities(acls).is_ok();
         let can = config.capabilities();
         self.silent_opendir = can.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         // Each of these takes the nearest that is possible when it refuses.
@@ -115,11 +118,11 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        self.do_make(req, parent, name, (mode, rdev), reply);
+        self.do_make(req, parent, name, (mode, umask, rdev), reply);
     }
 
     fn mkdir(
@@ -128,11 +131,11 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
         let mode = mode & !mode::TYPE | mode::DIRECTORY;
-        self.do_make(req, parent, name, (mode, 0), reply);
+        self.do_make(req, parent, name, (mode, umask, 0), reply);
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -345,34 +348,27 @@ impl<M: Medium + 'static, H: Host> Filesystem for LodeFs<M, H> {
 
     fn setxattr(
         &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _name: &OsStr,
-        _value: &[u8],
-        _flags: i32,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::ENOSYS);
+        self.empty(reply, || self.do_setxattr(req, ino, name, value, flags));
     }
 
-    fn getxattr(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _name: &OsStr,
-        _size: u32,
-        reply: ReplyXattr,
-    ) {
-        reply.error(Errno::ENOSYS);
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.do_getxattr(ino, name, size, reply);
     }
 
-    fn listxattr(&self, _req: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {
-        reply.error(Errno::ENOSYS);
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.do_listxattr(req, ino, size, reply);
     }
 
-    fn removexattr(&self, _req: &Request, _ino: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::ENOSYS);
+    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.empty(reply, || self.do_removexattr(ino, name));
     }
 
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {

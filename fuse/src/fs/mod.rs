@@ -4,11 +4,11 @@
 //! server is the pool's only writer), names that do not exist, pages, listings and
 //! symbolic links. What it does not ask for any more after the first time, because
 //! there is nothing to do: open and release (a file lives as long as the kernel knows
-//! it, see [`pins`]), flush and fsync (what was answered is durable), extended
-//! attributes. Set-user-id bits of files that are written, truncated or given away are
+//! it, see [`pins`]), flush and fsync (what was answered is durable). Set-user-id bits of files that are written, truncated or given away are
 //! taken off by the kernel, with a request of their own before the write or
 //! in the same request as the change.
 
+mod acl;
 mod attributes;
 mod convert;
 mod data;
@@ -17,6 +17,7 @@ mod filesystem;
 pub(crate) mod gate;
 mod names;
 pub(crate) mod pins;
+mod xattrs;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,8 +69,12 @@ impl<M: Medium, H: Host> State<M, H> {
 /// The file system that fuser calls.
 pub struct LodeFs<M: Medium, H: Host> {
     state: Arc<State<M, H>>,
+    /// The kernel checks permissions.
+    checked: bool,
     /// The kernel can be told to open directories without asking.
     silent_opendir: bool,
+    /// The kernel checks lists of access rights, and leaves it to us what new entries inherit.
+    acls: bool,
 }
 
 /// What an answer that names an inode consists of.
@@ -80,9 +85,9 @@ struct Named {
 }
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
-    /// A file system on `state`.
-    pub fn new(state: Arc<State<M, H>>) -> Self {
-        Self { state, silent_opendir: false }
+    /// A file system on `state`; the kernel checks permissions where that is asked for.
+    pub fn new(state: Arc<State<M, H>>, checked: bool) -> Self {
+        Self { state, checked, silent_opendir: false, acls: false }
     }
 
     fn pool(&self) -> &Pool<M, H> {

@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, RenameFlags, ReplyEntry, Request};
-use lode_engine::{Attr, Error, Host, Ino, NewInode, RenameMode, mode};
+use lode_engine::{Attr, Error, Host, NewInode, RenameMode, mode};
 use lode_pmem::Medium;
 
 use super::convert::{device_from_kernel, errno, system_time};
+use super::xattrs::changes;
 use super::{FOREVER, LodeFs};
 
 const SETGID: u32 = 0o2000;
@@ -41,12 +42,14 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         req: &Request,
         parent: INodeNo,
         name: &OsStr,
-        (mode, rdev): (u32, u32),
+        (mode, umask, rdev): (u32, u32, u32),
         reply: ReplyEntry,
     ) {
         self.answer_entry(reply, || {
             let dir = self.ino(parent);
-            let group = self.group_for(dir, req.gid())?;
+            let parent = self.pool().getattr(dir)?;
+            let group = group_for(&parent, req.gid());
+            let (mode, brought) = self.mode_in(&parent, mode, umask)?;
             let new = NewInode {
                 mode: if group.inherited && mode & mode::TYPE == mode::DIRECTORY {
                     mode | SETGID
@@ -57,7 +60,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 gid: group.gid,
                 rdev: device_from_kernel(rdev),
             };
-            self.pool().create(dir, name.as_bytes(), &new)
+            self.pool().create_with(dir, name.as_bytes(), &new, &changes(&brought))
         });
     }
 
@@ -71,7 +74,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) {
         self.answer_entry(reply, || {
             let dir = self.ino(parent);
-            let gid = self.group_for(dir, req.gid())?.gid;
+            let gid = group_for(&self.pool().getattr(dir)?, req.gid()).gid;
             self.pool().symlink(dir, name.as_bytes(), target, req.uid(), gid)
         });
     }
@@ -119,14 +122,13 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             Err(error) => reply.error(error),
         }
     }
+}
 
-    /// The group of a new inode in `dir`: the maker's, or the directory's where that
-    /// hands its group on.
-    fn group_for(&self, dir: Ino, maker: u32) -> Result<Group, Error> {
-        let parent = self.pool().getattr(dir)?;
-        let inherited = parent.mode & SETGID != 0;
-        Ok(Group { gid: if inherited { parent.gid } else { maker }, inherited })
-    }
+/// The group of a new inode in `parent`: the maker's, or the directory's where that hands its
+/// group on.
+fn group_for(parent: &Attr, maker: u32) -> Group {
+    let inherited = parent.mode & SETGID != 0;
+    Group { gid: if inherited { parent.gid } else { maker }, inherited }
 }
 
 struct Group {

@@ -12,6 +12,7 @@ mod listing;
 mod names;
 mod support;
 mod tour;
+mod xattrs;
 
 /// Not a test: the process that serves a test's mount.
 #[test]

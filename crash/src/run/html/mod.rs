@@ -96,7 +96,7 @@ fn figures(report: &Report) -> String {
         ),
         ("Judged", figure(report.judged as f64)),
         ("Different images among these", figure(report.distinct as f64)),
-        ("Those of metadata alone", figure(report.distinct_metadata as f64)),
+        ("Different without the file data in them", figure(report.distinct_metadata as f64)),
         ("Pruned", figure(report.pruned)),
         ("Seconds", format!("{:.1}", report.seconds)),
         ("Judged in a second", figure(report.judged_per_second)),

@@ -9,6 +9,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(names());
     cases.extend(lives());
     cases.extend(logs());
+    cases.extend(together());
     cases
 }
 
@@ -95,6 +96,36 @@ fn lives() -> Vec<Case> {
         let two = Geometry { bytes: 160 << 10, ..lanes(2) };
         cases.push(case(format!("xattr: {name}, two lanes"), two, before, ops));
     }
+    cases
+}
+
+/// With the change of a mode, and with a new inode: both, or neither.
+fn together() -> Vec<Case> {
+    let before = "create /a; setxattr /a user.x 44 1; mkdir /d; setxattr /d user.x 300 1";
+    let mut cases = Vec::new();
+    for len in [0, 20, 44, 110, 260, 500, 630, 5000] {
+        for op in [
+            format!("create-with /d/n 0o100640 user.x {len} 7"),
+            format!("create-with /n 0o040750 user.x {len} 7"),
+            format!("create-with /d/%=0.60 0o010640 user.x {len} 7"),
+            format!("setattr-with /a user.x {len} 7 mode=0o604"),
+            format!("setattr-with /d user.y {len} 7 mode=0o1770 uid=7"),
+            format!("setattr-with /a user.y {len} 7 size=5000 mtime=4"),
+        ] {
+            let short = case(format!("xattr: {op}, short log pages"), small(), before, &op);
+            cases.push(short);
+            cases.push(case(format!("xattr: {op}"), roomy(), before, &op));
+        }
+    }
+    let full = "append /a 4096; append /a 4096; append /a 4096; append /a 4096; append /a 4096";
+    let more = "create-with /d/n 0o100640 user.x 9000 7; create-with /d/m 0o100640 user.x 5000 8; \
+                create-with /d/n 0o100640 user.x 500 9; setattr-with /a user.y 9000 8 mode=0";
+    cases.push(case(
+        "xattr: in a full pool",
+        Geometry { bytes: 72 << 10, ..small() },
+        &format!("{before}; {full}"),
+        more,
+    ));
     cases
 }
 
