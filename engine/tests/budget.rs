@@ -5,7 +5,8 @@
 use std::fmt::Write as _;
 
 use lode_engine::{
-    Fallocate, FormatOptions, Ino, NewInode, OpenOptions, Pool, RenameMode, SetAttr, mode,
+    Fallocate, FormatOptions, Ino, NewInode, OpenOptions, Pool, RenameMode, SetAttr, XattrChange,
+    XattrWhen, mode,
 };
 use lode_testkit::fs::TestPool;
 use lode_testkit::{Memory, TestHost};
@@ -137,6 +138,39 @@ fn namespace_rows(table: &mut Table) {
     table.measure(pool, "lookup, getattr", cost(0, 0..=0), |p| {
         p.lookup(d, b"file").unwrap();
         p.getattr(file).unwrap();
+    });
+}
+
+/// Extended attributes: a line, and one for each 40 bytes of name and value.
+fn attribute_rows(table: &mut Table) {
+    let pool = &pool(false);
+    let root = pool.root();
+    let file = |name: &[u8]| pool.create(root, name, &NEW).unwrap().ino;
+    let name = b"user.name";
+    let change = |value| XattrChange { name, value, when: XattrWhen::Always };
+    let set = |p: &TestPool, ino, value| p.setxattr(ino, &change(value)).unwrap();
+    let (short, other) = ([1; 31], [2; 31]);
+    let (f, g, h, i) = (file(b"f"), file(b"g"), file(b"h"), file(b"i"));
+    table.measure(pool, "setxattr, 40 bytes of name and value", cost(1, 2..=2), |p| {
+        set(p, f, Some(&short))
+    });
+    table.measure(pool, "setxattr, over another", cost(1, 2..=2), |p| set(p, f, Some(&other)));
+    set(pool, g, Some(&short));
+    table.measure(pool, "removexattr", cost(1, 2..=2), |p| set(p, g, None));
+    let long = vec![3; 8192];
+    let budget = cost(2, 2..=2).bytes(8192..=8192);
+    table.measure(pool, "setxattr, value of 8 KiB", budget, |p| set(p, h, Some(&long)));
+    table.measure(pool, "getxattr, listxattr", cost(0, 0..=0), |p| {
+        p.getxattr(h, name).unwrap();
+        p.listxattr(h).unwrap();
+    });
+    let dir = pool.create(root, b"d", &NEW_DIR).unwrap().ino;
+    table.measure(pool, "create, with an attribute", cost(1, 5..=5), |p| {
+        p.create_with(dir, b"new", &NEW, &[change(Some(&short))]).unwrap();
+    });
+    let chmod = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    table.measure(pool, "setattr, with an attribute", cost(1, 3..=3), |p| {
+        p.setattr_with(i, &chmod, &[change(Some(&short))]).unwrap();
     });
 }
 
@@ -340,6 +374,7 @@ fn every_operation_costs_what_the_design_says() {
     .unwrap();
     namespace_rows(&mut table);
     long_name_rows(&mut table);
+    attribute_rows(&mut table);
     data_rows(&mut table);
     relaxed_rows(&mut table);
     roll_over_row(&mut table);

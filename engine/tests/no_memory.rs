@@ -6,7 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use lode_engine::{
-    Error, Fallocate, FormatOptions, NewInode, OpenOptions, Pool, RenameMode, SetAttr, mode,
+    Error, Fallocate, FormatOptions, NewInode, OpenOptions, Pool, RenameMode, SetAttr, XattrChange,
+    XattrWhen, mode,
 };
 use lode_testkit::fs::TestPool;
 use lode_testkit::snapshot::{Times, difference, snapshot};
@@ -100,6 +101,9 @@ fn made() -> Memory {
     for step in 0..600 {
         pool.write(file, step * 8192, &[step as u8; 5000]).unwrap();
     }
+    let value = Some(&[7; 20_000][..]);
+    let there = XattrChange { name: b"user.there", value, when: XattrWhen::Always };
+    pool.setxattr(file, &there).unwrap();
     pool.close().unwrap();
     memory
 }
@@ -140,6 +144,18 @@ fn operations() -> Vec<Operation> {
         ("readdir", |p, _| {
             let dir = ino(p, b"dir")?;
             p.readdir(dir, 0, &mut |_| true)
+        }),
+        ("setxattr", |p, b| {
+            let change = XattrChange {
+                name: b"user.long",
+                value: Some(&b[..65_536]),
+                when: XattrWhen::Always,
+            };
+            p.setxattr(ino(p, b"file")?, &change)
+        }),
+        ("getxattr", |p, _| {
+            assert_eq!(p.getxattr(ino(p, b"file")?, b"user.there")?.len(), 20_000);
+            p.listxattr(ino(p, b"file")?).map(|_| ())
         }),
         ("maintain", |p, _| p.maintain()),
         ("check", |p, _| p.check(&mut |_, _| ()).map(|_| ())),

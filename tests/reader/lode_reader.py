@@ -19,8 +19,7 @@ FIELDS = {  # what a record sets: attribute, type as in struct, offset (section 
     INODE: "mode H 20 links H 22 uid I 24 gid I 28 mtime q 32 ctime q 32 atime q 32 btime q 32 base q 32",
     ATTR: "mode H 20 uid I 24 gid I 28 mtime q 32 ctime q 40 atime q 48 base q 40", LINKS: "links I 20 parent Q 24 ctime q 32",
     ADD: "mtime q 24 ctime q 24", DEL: "mtime q 24 ctime q 24", MAP: "mtime q 40 ctime q 40 size Q 48",
-    SIZE: "mtime q 32 ctime q 32 size Q 24", UNMAP: "mtime q 40 ctime q 40 size Q 48", JOURNAL: "mtime q 40 ctime q 40",
-    XATTR: "ctime q 24", XDEL: "ctime q 24"}
+    SIZE: "mtime q 32 ctime q 32 size Q 24", UNMAP: "mtime q 40 ctime q 40 size Q 48", JOURNAL: "mtime q 40 ctime q 40", **dict.fromkeys((XATTR, XDEL), "ctime q 24")}
 FIELDS = {kind: [(a, "<" + b, int(c)) for a, b, c in zip(*[iter(text.split())] * 3)] for kind, text in FIELDS.items()}
 PLACE = {ADD: "d", DEL: "d", MAP: "fl", SIZE: "fl", UNMAP: "fl", JOURNAL: "fl", RETIRE: "fl", TEXT: "", DEATH: ""}
 Record = collections.namedtuple("Record", "kind aux part parts tx at")  # tx: session, lane, sequence
