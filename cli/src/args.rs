@@ -128,7 +128,8 @@ pub(crate) struct MountArgs {
     /// Directory to mount it at
     pub(crate) dir: PathBuf,
     /// Options, separated by commas: ro, relaxed, noatime, allow_other, default_permissions,
-    /// page-size=SIZE, windows=MODE, flush=NAME, and those that mount(8) handles
+    /// page-size=SIZE, windows=MODE, flush=NAME, and those that mount(8) handles; remount, to change
+    /// ro, dev, suid and exec of what is mounted
     #[arg(short = 'o', value_name = "OPTIONS", value_parser = MountOptions::parse)]
     pub(crate) options: Vec<MountOptions>,
     /// Page size of files made in this mount: 4K, 2M or 1G [default: the pool's]
@@ -349,6 +350,11 @@ impl CalledAs {
         }
         if self == Self::MountHelper {
             rest = without_helper_flags(rest);
+            if rustix::process::geteuid().is_root() {
+                // What root mounts by mount(8) has them, unless told otherwise.
+                rest.extend(["-o", "suid,dev"].map(OsString::from));
+                rest.rotate_right(2);
+            }
         }
         [OsString::from("lode"), command.into()].into_iter().chain(rest).collect()
     }
@@ -402,16 +408,21 @@ mod tests {
     }
 
     #[test]
+    fn mount_calls_the_helper_with_flags_of_its_own() {
+        let line = words("mount.fuse.lode /p /d -s -n -t fuse.lode -o rw,noatime");
+        let root = rustix::process::geteuid().is_root();
+        let by_root = if root { " -o suid,dev" } else { "" };
+        let same = format!("lode mount{by_root} /p /d -o rw,noatime");
+        assert_eq!(CalledAs::from(&line[0]).rewrite(line), words(&same));
+    }
+
+    #[test]
     fn other_names_stand_for_subcommands() {
         for (line, same) in [
             ("/sbin/mkfs.lode -L x /p", "lode mkfs -L x /p"),
             ("fsck.lode -a /p", "lode fsck -a /p"),
             ("fsck.lode -T -a -C0 -V -M /p", "lode fsck -a /p"),
             ("fsck.lode -C 3 -f -C /p", "lode fsck -f /p"),
-            (
-                "mount.fuse.lode /p /d -s -n -t fuse.lode -o rw,noatime",
-                "lode mount /p /d -o rw,noatime",
-            ),
             ("lode mount /p /d -n", "lode mount /p /d -n"),
         ] {
             let line = words(line);

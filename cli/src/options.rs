@@ -8,6 +8,8 @@ use crate::sizes::parse_page_class;
 /// What `-o` can say. Several are joined by [`MountOptions::join`], later ones win.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MountOptions {
+    /// `remount`: what is mounted gets these options.
+    pub(crate) remount: bool,
     /// `ro` or `rw`.
     pub(crate) read_only: Option<bool>,
     /// `relaxed`: file data is overwritten in place, without atomicity.
@@ -31,7 +33,7 @@ pub(crate) struct MountOptions {
 }
 
 /// The options that mean something.
-const KNOWN: &str = "ro, rw, relaxed, noatime, relatime, allow_other, dev, nodev, suid, nosuid, \
+const KNOWN: &str = "ro, rw, remount, relaxed, noatime, relatime, allow_other, dev, nodev, suid, nosuid, \
                      exec, noexec, page-size=, windows=, flush=";
 /// Options that mean nothing to a server: for mount(8), for systemd, or already so.
 const IGNORED: [&str; 16] = [
@@ -68,11 +70,7 @@ impl MountOptions {
 
     fn set(&mut self, word: &str) -> Result<(), String> {
         match word {
-            "remount" => {
-                return Err("`remount` is not there yet: unmount the pool (lode umount DIR) and \
-                            mount it with the new options"
-                    .to_owned());
-            }
+            "remount" => self.remount = true,
             "ro" => self.read_only = Some(true),
             "rw" => self.read_only = Some(false),
             "relaxed" => self.relaxed = true,
@@ -99,7 +97,8 @@ impl MountOptions {
             Some(("flush", value)) => {
                 self.flush = Some(value.parse().map_err(|error| format!("{error}"))?);
             }
-            Some(("comment", _)) => {}
+            // The kernel lists the last two; mount(8) hands them on at a remount.
+            Some(("comment" | "user_id" | "group_id", _)) => {}
             _ => {
                 return Err(format!(
                     "`{word}` is no mount option: there are {KNOWN}; and, without a meaning here, \
@@ -114,6 +113,7 @@ impl MountOptions {
     /// All of several lists; what a later one says counts.
     pub(crate) fn join(lists: &[Self]) -> Self {
         lists.iter().fold(Self::default(), |all, next| Self {
+            remount: next.remount || all.remount,
             read_only: next.read_only.or(all.read_only),
             relaxed: next.relaxed || all.relaxed,
             noatime: next.noatime.or(all.noatime),
@@ -137,6 +137,7 @@ impl MountOptions {
             (self.noexec, "noexec", "exec"),
             (self.relaxed.then_some(true), "relaxed", ""),
             (self.allow_other.then_some(true), "allow_other", ""),
+            (self.remount.then_some(true), "remount", ""),
         ];
         let said = |(flag, yes, no): (Option<bool>, &str, &str)| {
             flag.map(|flag| if flag { yes } else { no }.to_owned())
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn options_survive_the_way_through_text() {
-        let text = "ro,noatime,nodev,nosuid,noexec,relaxed,allow_other,page-size=2M,windows=none,flush=msync";
+        let text = "ro,noatime,nodev,nosuid,noexec,relaxed,allow_other,remount,page-size=2M,windows=none,flush=msync";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);
         assert_eq!(MountOptions::parse(&options.text()), Ok(options));
@@ -185,6 +186,5 @@ mod tests {
             assert!(error.contains(word), "{word} is not listed");
             assert!(word.ends_with('=') || MountOptions::parse(word).is_ok(), "{word}");
         }
-        assert!(MountOptions::parse("remount,ro").unwrap_err().contains("unmount"));
     }
 }

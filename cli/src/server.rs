@@ -189,6 +189,8 @@ pub(crate) struct ServerFacts {
     pub(crate) pid: u32,
     /// Mounted read-only.
     pub(crate) read_only: bool,
+    /// The pool itself was opened read-only.
+    pub(crate) opened_read_only: bool,
     /// File data is overwritten in place.
     pub(crate) relaxed: bool,
     /// The pool.
@@ -207,6 +209,7 @@ struct InfoAnswer {
     pid: u32,
     pool: String,
     read_only: bool,
+    opened_read_only: bool,
     region: BTreeMap<String, String>,
     info: InfoPart,
     opening: OpeningPart,
@@ -269,6 +272,7 @@ pub(crate) fn ask_info(dir: &Path) -> Result<ServerFacts> {
     Ok(ServerFacts {
         pid: answer.pid,
         read_only: answer.read_only,
+        opened_read_only: answer.opened_read_only,
         relaxed: fact(RELAXED) == "true",
         pool: answer.info.facts(answer.pool),
         region,

@@ -181,6 +181,39 @@ fn a_read_only_mount_changes_not_a_byte() {
 }
 
 #[test]
+fn a_remount_ends_changes_and_lets_them_go_on() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let remount =
+        |options: &str| lode(&["mount", text(&pool), text(&dir), "--json", "-o", options]);
+    let said = remount("remount,ro").expect(11);
+    assert!(said.err.contains("no pool is mounted"), "{}", said.err);
+    mount(&pool, &dir, &[]);
+    fs::write(dir.join("file"), "x").unwrap();
+    let open = fs::File::options().append(true).open(dir.join("file")).unwrap();
+    let busy = remount("remount,ro").expect(6);
+    assert!(busy.err.contains(&format!("{}", std::process::id())), "{}", busy.err);
+    drop(open);
+    assert_eq!(remount("remount,ro,noexec").expect(0).json()["read_only"], true);
+    let refused = fs::write(dir.join("file"), "y").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), "x");
+    let info = || lode(&["info", text(&dir), "--json"]).expect(0).json();
+    assert_eq!(info()["mount"]["read_only"], true);
+    assert_eq!(remount("remount,rw").expect(0).json()["read_only"], false);
+    fs::write(dir.join("file"), "y").unwrap();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let here = mounts.lines().find(|line| line.contains(text(&dir))).unwrap();
+    assert!(here.contains("noexec") && here.contains("nosuid"), "what was not named stays: {here}");
+    lode(&["umount", text(&dir)]).expect(0);
+    mount(&pool, &dir, &["-o", "ro"]);
+    let refused = remount("remount,rw").expect(2);
+    assert!(refused.err.contains("opened read-only"), "{}", refused.err);
+    lode(&["umount", text(&dir)]).expect(0);
+    fsck(&pool).expect(0);
+}
+
+#[test]
 fn window_mode_and_flush_strategy_are_told_and_can_be_chosen() {
     let scratch = Scratch::new();
     let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));

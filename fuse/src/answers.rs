@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use lode_engine::{Host, Op, PageClass};
 use lode_pmem::Medium;
+use rustix::mount::MountFlags;
 use serde_json::{Map, Value, json};
 
 use crate::control::listener::{Answers, accept};
 use crate::fs::{MAX_WRITE, State};
+use crate::mountpoint;
 use crate::options::MountOptions;
 
 /// Answers about the mount of `state` at `point`.
@@ -50,12 +52,19 @@ fn stats<M: Medium, H: Host>(state: &State<M, H>) -> Value {
     })
 }
 
+/// Whether the kernel lets no changes through, since a remount.
+fn is_read_only(point: &std::path::Path) -> bool {
+    let mount = mountpoint::mounted_at(point).ok().flatten();
+    mount.is_some_and(|mount| mount.flags.contains(MountFlags::RDONLY))
+}
+
 fn mount(point: &std::path::Path, options: &MountOptions) -> Map<String, Value> {
     let values = json!({
         "pool": options.pool.to_string_lossy(),
         "mount": point.to_string_lossy(),
         "pid": std::process::id(),
-        "read_only": options.read_only,
+        "read_only": options.read_only || is_read_only(point),
+        "opened_read_only": options.read_only,
         "noatime": options.noatime,
         "max_write": MAX_WRITE,
         "threads": options.server_threads(),

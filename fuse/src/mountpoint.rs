@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::mount::{UnmountFlags, unmount as umount2};
+use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount as umount2};
 
 use crate::apart::apart;
 use crate::error::{MountError, Result};
@@ -29,6 +29,8 @@ pub struct Mounted {
     pub fs_type: String,
     /// What is mounted: of a Lode mount, the pool's path.
     pub source: PathBuf,
+    /// Changes, access times, set-user-id bits, devices and programs: what of it does not work.
+    pub flags: MountFlags,
 }
 
 /// What the mount at a path does when it is asked something.
@@ -58,10 +60,31 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = String::from_utf8(fields.nth(2)?.to_vec()).ok()?;
     let point = unescape(fields.nth(1)?);
+    let flags = parse_flags(fields.next()?);
     fields.find(|field| field == b"-")?;
     let fs_type = String::from_utf8(fields.next()?.to_vec()).ok()?;
     let source = unescape(fields.next()?);
-    Some(Mounted { device, point, fs_type, source })
+    Some(Mounted { device, point, fs_type, source, flags })
+}
+
+fn parse_flags(options: &[u8]) -> MountFlags {
+    let flag = |option: &[u8]| match option {
+        b"ro" => MountFlags::RDONLY,
+        b"noatime" => MountFlags::NOATIME,
+        b"nosuid" => MountFlags::NOSUID,
+        b"nodev" => MountFlags::NODEV,
+        b"noexec" => MountFlags::NOEXEC,
+        _ => MountFlags::empty(),
+    };
+    options.split(|byte| *byte == b',').map(flag).collect()
+}
+
+/// Gives a mount other flags, at once; files that are open stay so.
+///
+/// # Errors
+/// `EPERM` for all but root; `EBUSY` where files are open for writing and no more changes are wanted.
+pub fn remount(point: &Path, flags: MountFlags) -> io::Result<()> {
+    Ok(mount_remount(point, flags, c"")?)
 }
 
 /// The kernel writes blanks, tabs, line ends and backslashes as `\ooo`.

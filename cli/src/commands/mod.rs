@@ -7,5 +7,6 @@ pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
+mod remount;
 pub(crate) mod stats;
 pub(crate) mod umount;

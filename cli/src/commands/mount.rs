@@ -8,6 +8,7 @@ use lode_fuse::mountpoint::Life;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::MountArgs;
+use crate::commands::remount;
 use crate::daemon;
 use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
@@ -22,6 +23,10 @@ use crate::server::{self, Settings};
 /// # Errors
 /// `Busy` where the pool or the directory is in use, and what opening and mounting give.
 pub(crate) fn run(args: &MountArgs, output: &Output) -> Result<()> {
+    let options = MountOptions::join(&args.options);
+    if options.remount {
+        return remount::run(args, &options, output);
+    }
     match &args.serve_with_log {
         Some(log) => serve_for_another(args, log),
         None if args.foreground => serve_here(args, output),

@@ -114,7 +114,7 @@ impl Pages {
     /// A hash of all bytes but those of file data: equal where only these differ. 0 where it is
     /// not known.
     pub fn metadata_fingerprint(&self) -> u64 {
-        self.bare.as_ref().map_or(0, |bare| fingerprint(bare))
+        self.bare.as_ref().map_or(0, fingerprint)
     }
 
     /// All bytes, one after another.

@@ -1,0 +1,100 @@
+//! `lode mount -o remount`: other options for what is mounted.
+//!
+//! The kernel keeps them and needs no server for it: whether changes, devices, set-user-id bits
+//! and programs work. All others were decided when the pool was opened, and stay.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use lode_fuse::mountpoint::{self, Mounted};
+use rustix::mount::MountFlags;
+
+use crate::args::MountArgs;
+use crate::failure::{Failure, Kind, Result};
+use crate::mounts;
+use crate::options::MountOptions;
+use crate::output::Output;
+use crate::report::MountReport;
+use crate::server;
+
+/// How long a server may take to hear that a file was closed.
+const RELEASED_WITHIN: Duration = Duration::from_millis(500);
+
+/// Runs it.
+///
+/// # Errors
+/// `NotMounted`; `Busy` where files are open for writing; `Denied` for all but root; `Usage` where
+/// the pool was opened read-only and changes are wanted.
+pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> Result<()> {
+    let mount = mounts::lode_at(&args.dir)?;
+    mounts::must_answer(&mount)?;
+    let before = server::ask_info(&mount.point)?;
+    if options.read_only == Some(false) && before.opened_read_only {
+        let what = "the pool was opened read-only: no remount lets it be changed";
+        return Err(Failure::usage(what)
+            .at(&mount.point)
+            .advise("unmount it, and mount it again without ro"));
+    }
+    remount(&mount, flags(&mount, options)).map_err(|error| explain(&mount, &error))?;
+    let server = server::ask_info(&mount.point)?;
+    output.print(&MountReport {
+        dir: mount.point.display().to_string(),
+        pid: server.pid,
+        log: None,
+        read_only: server.read_only,
+        relaxed: server.relaxed,
+        pool: server.pool,
+        region: server.region,
+        opening: server.opening,
+    })
+}
+
+/// The kernel tells a server of a closed file when the program goes on already: for as long, one that
+/// is unlinked counts as open.
+fn remount(mount: &Mounted, flags: MountFlags) -> io::Result<()> {
+    let end = Instant::now() + RELEASED_WITHIN;
+    loop {
+        match mountpoint::remount(&mount.point, flags) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
+}
+
+/// What the mount has, but for what is said.
+fn flags(mount: &Mounted, options: &MountOptions) -> MountFlags {
+    let mut flags = mount.flags;
+    let said = [
+        (MountFlags::RDONLY, options.read_only),
+        (MountFlags::NODEV, options.dev.map(|works| !works)),
+        (MountFlags::NOSUID, options.suid.map(|counts| !counts)),
+        (MountFlags::NOEXEC, options.noexec),
+    ];
+    for (flag, on) in said {
+        if let Some(on) = on {
+            flags.set(flag, on);
+        }
+    }
+    flags
+}
+
+fn explain(mount: &Mounted, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let failure = Failure::new(Kind::Denied, "only root may change a mount");
+            failure.at(&mount.point).advise("run as root, or unmount it and mount it again")
+        }
+        io::ErrorKind::ResourceBusy => {
+            let users = mounts::users(&mount.point);
+            let named: Vec<String> =
+                users.iter().map(|(pid, name)| format!("{pid} ({name})")).collect();
+            let what = "files are open for writing, so it can't become read-only";
+            Failure::new(Kind::Busy, what)
+                .at(&mount.point)
+                .advise(format!("end who has them open; it is used by: {}", named.join(", ")))
+        }
+        _ => Failure::io("remounting", &mount.point, error),
+    }
+}
