@@ -8,6 +8,7 @@ cargo_args=(--workspace --no-fail-fast)
 test_args=(-- --show-output)
 if [ "${1:-}" = --all ]; then
     export LODE_KILLS=${LODE_KILLS:-1000} LODE_COPIES=${LODE_COPIES:-300}
+    export LODE_FSX_OPS=${LODE_FSX_OPS:-1000000} LODE_FSX_SEEDS=${LODE_FSX_SEEDS:-1 2 3}
     cargo_args+=(--release)
     test_args+=(--include-ignored)
 fi
