@@ -48,6 +48,10 @@ pub(crate) enum Command {
     Fsck(FsckArgs),
     /// Show what a pool is, mounted or not
     Info(InfoArgs),
+    /// Show or change the label of a pool that is not mounted
+    Label(LabelArgs),
+    /// Make a pool that is not mounted larger
+    Resize(ResizeArgs),
     /// Show what a mounted pool has counted since it was mounted
     Stats(StatsArgs),
     /// Show the bytes of a pool: superblocks, inodes, records, extents
@@ -70,6 +74,8 @@ impl Command {
             Command::Umount(_) => "umount",
             Command::Fsck(_) => "fsck",
             Command::Info(_) => "info",
+            Command::Label(_) => "label",
+            Command::Resize(_) => "resize",
             Command::Stats(_) => "stats",
             Command::Dump(_) => "dump",
             Command::Man(_) => "man",
@@ -153,6 +159,25 @@ pub(crate) struct UmountArgs {
     /// Detach it now, even if it is in use (the pool closes when the last user ends)
     #[arg(long, short = 'l')]
     pub(crate) lazy: bool,
+}
+
+/// `lode label`.
+#[derive(Args, Debug)]
+pub(crate) struct LabelArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// The new label, at most 64 bytes; "" for none [default: show the label and the UUID]
+    pub(crate) label: Option<String>,
+}
+
+/// `lode resize`.
+#[derive(Args, Debug)]
+pub(crate) struct ResizeArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// New size of the pool and its file [default: that of the file or device]
+    #[arg(long, short = 's', value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
 }
 
 /// `lode fsck`.

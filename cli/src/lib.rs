@@ -58,6 +58,8 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Umount(args) => commands::umount::run(args, output)?,
         Command::Fsck(args) => return commands::fsck::run(args, output),
         Command::Info(args) => commands::info::run(args, output)?,
+        Command::Label(args) => commands::label::run(args, output)?,
+        Command::Resize(args) => commands::resize::run(args, output)?,
         Command::Stats(args) => commands::stats::run(args, output)?,
         Command::Dump(args) => commands::dump::run(args, output)?,
         Command::Crash(command) => return commands::crash::run(command, output),
@@ -82,8 +84,20 @@ fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCo
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    const COMMANDS: [&str; 10] =
-        ["mkfs", "mount", "umount", "fsck", "info", "stats", "dump", "crash", "man", "completions"];
+    const COMMANDS: [&str; 12] = [
+        "mkfs",
+        "mount",
+        "umount",
+        "fsck",
+        "info",
+        "label",
+        "resize",
+        "stats",
+        "dump",
+        "crash",
+        "man",
+        "completions",
+    ];
     // The first word that is no option; the options before it have no values.
     let word = args.iter().skip(1).find(|arg| !arg.to_string_lossy().starts_with('-'));
     let command = COMMANDS.into_iter().find(|name| word.is_some_and(|word| word == name));

@@ -129,7 +129,6 @@ fn mount_options_that_are_not_there_are_explained() {
     let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
     let mount = |options| lode(&["mount", text(&pool), text(&dir), "-o", options]).expect(2);
     says(&mount("relaxd"), &["relaxed", "nosuid", "default_permissions", "_netdev", "page-size="]);
-    says(&mount("remount,ro"), &["not there yet", "umount"]);
 }
 
 #[test]

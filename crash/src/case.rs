@@ -8,6 +8,8 @@ use lode_testkit::op::Op;
 pub struct Geometry {
     /// Bytes.
     pub bytes: u64,
+    /// Bytes of the region when the pool was made in it, where it has become larger since.
+    pub made: Option<u64>,
     /// Lanes on the medium, and CPUs that operations take turns on.
     pub lanes: u32,
     /// Record lines of a log page.
@@ -61,6 +63,7 @@ impl Default for Geometry {
     fn default() -> Self {
         Self {
             bytes: 256 << 10,
+            made: None,
             lanes: 1,
             log_lines: 63,
             class: PageClass::Small,

@@ -3,9 +3,9 @@
 
 use lode_crash::case::{Case, Geometry, Trouble};
 use lode_crash::explore::{Failure, Limits, Memo, Setup, Tally, explore};
-use lode_crash::region::Rules;
-use lode_crash::states::Budget;
-use lode_engine::Rule;
+use lode_crash::region::{Pages, Profile, Rules, Simulated};
+use lode_crash::states::{Budget, units_of};
+use lode_engine::{Pool, Rule};
 use lode_testkit::parse::parse;
 
 /// Every state is followed by operations in which the power fails again.
@@ -122,4 +122,59 @@ fn a_line_may_be_torn_in_any_way() {
             assert!(unsealed.is_err(), "{ops}: without a seal, no torn line is noticed");
         }
     }
+}
+
+/// The first superblock is stored at each mount. In a region larger than the pool nobody could
+/// find the second one while the first was torn.
+#[test]
+fn a_pool_smaller_than_its_region_is_found_whatever_superblock_is_torn() {
+    let pool = Geometry { made: Some(96 << 10), bytes: 128 << 10, ..Geometry::default() };
+    let case = case("a longer region", pool, "create /a", "append /a 5000; crash; unlink /a");
+    let limits = Limits { inside_every: 1, ..Limits::QUICK };
+    explored(&case, &limits, None).unwrap_or_else(|failure| panic!("{failure}"));
+    let failure = explored(&case, &limits, Some(Rule::Located)).unwrap_err();
+    assert!(failure.what.contains("superblocks"), "{failure}");
+}
+
+#[test]
+fn a_label_is_the_old_or_the_new_one_whatever_is_torn() {
+    let setup = Setup {
+        geometry: Geometry { bytes: 96 << 10, ..Geometry::default() },
+        rules: Rules::default(),
+        left_out: None,
+        seed: 1,
+        asked: Default::default(),
+    };
+    let made = Simulated::plain(Pages::new(setup.geometry.bytes));
+    Pool::format(made.clone(), setup.host(0), &setup.format()).unwrap();
+    let medium = Simulated::new(made.seen(), setup.rules);
+    let pool = Pool::open(medium.clone(), setup.host(0), &setup.options()).unwrap();
+    pool.set_label(b"old").unwrap();
+    medium.record(true);
+    pool.set_label(b"a new label").unwrap();
+    medium.record(false);
+    let (mut old, mut new) = (0, 0);
+    for point in medium.take_points().into_iter().chain([medium.point()]) {
+        let units = units_of(&point, Profile::Adr, true);
+        let all: Vec<u16> = units.units.iter().map(|unit| unit.all).collect();
+        let mut choices = vec![vec![0; all.len()], all.clone()];
+        for (number, unit) in units.units.iter().enumerate() {
+            for alternative in 0..unit.alternatives.len() as u16 {
+                for mut choice in [vec![0; all.len()], all.clone()] {
+                    choice[number] = alternative;
+                    choices.push(choice);
+                }
+            }
+        }
+        for choice in choices {
+            let image = Simulated::plain(units.image(&point.durable, &choice));
+            let pool = Pool::open(image, setup.host(1), &setup.options()).unwrap();
+            match pool.info().unwrap().label.as_slice() {
+                b"old" => old += 1,
+                b"a new label" => new += 1,
+                other => panic!("label {other:?}"),
+            }
+        }
+    }
+    assert!(old > 10 && new > 10, "{old} and {new} states");
 }

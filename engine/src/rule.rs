@@ -81,6 +81,10 @@ rules! {
         "both superblock copies are written under one fence; PROTOCOL I20";
     SuperblockOrder "superblock-order"
         "the superblock copy that counts is written first; PROTOCOL I20";
+    GrowOrder "grow-order"
+        "a pool that grows says so before its second superblock is at the new end; PROTOCOL I20";
+    Located "located"
+        "nothing but the first superblock and the region's size says where the second one is; PROTOCOL I20";
     PartCount "part-count"
         "a transaction of which parts are missing counts as committed; PROTOCOL recovery 4";
     MiddleKept "middle-kept"

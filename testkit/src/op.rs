@@ -145,6 +145,8 @@ pub enum Op {
     Remount,
     /// Mount without an unmount before it.
     Crash,
+    /// Clean unmount, growth to the size of the region, and mount.
+    Grow,
     /// From the next mount on, the host has so many CPUs.
     Cpus(usize),
 }
@@ -321,6 +323,7 @@ impl fmt::Display for Op {
             Op::Maintain => f.write_str("maintain"),
             Op::Remount => f.write_str("remount"),
             Op::Crash => f.write_str("crash"),
+            Op::Grow => f.write_str("grow"),
             Op::Cpus(count) => write!(f, "cpus {count}"),
         }
     }

@@ -305,6 +305,7 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "maintain" => Op::Maintain,
         "remount" => Op::Remount,
         "crash" => Op::Crash,
+        "grow" => Op::Grow,
         "cpus" => match w.number()? {
             0 => return Err("a host has at least 1 CPU".to_owned()),
             count if count > CPUS_MAX => return Err("a host has at most 256 CPUs".to_owned()),

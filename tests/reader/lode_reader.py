@@ -52,7 +52,9 @@ class Pool:
             need(u32(block, 8) == 1, "format version %d; this reader knows 1", u32(block, 8))
             return block
         first = copy(0)
-        end = (u64(first, 72) if first else length // PAGE) * PAGE
+        line = self.mem[1024:1024 + LINE]  # says how many pages there are, should the first superblock be lost
+        located = u64(line, 8) if line[:4] == b"LEND" and crc(0, line[:60]) == u32(line, 60) else length // PAGE
+        end = (u64(first, 72) if first else located) * PAGE
         need(end <= length, "the pool is cut off: %d bytes of %d", length, end)
         second = copy(end - PAGE)
         need(first or second, "not a Lode pool, or both superblocks are damaged")

@@ -138,6 +138,9 @@ fn samples() -> BTreeMap<&'static str, Value> {
             mount: Some(mount),
         }),
     );
+    samples.insert("label", value(&LabelReport { changed: true, pool: pool() }));
+    let resized = ResizeReport { bytes_before: 1 << 20, pool: pool(), space: space() };
+    samples.insert("resize", value(&resized));
     samples.insert("stats", value(&stats()));
     samples.insert("man", value(&ManReport { pages: vec!["/m/lode.1".into()] }));
     let script = CompletionsReport { shell: "bash".into(), script: "s".into() };

@@ -113,6 +113,42 @@ impl Report for UmountReport {
     }
 }
 
+/// `lode label`.
+#[derive(Serialize)]
+pub(crate) struct LabelReport {
+    /// The label is new.
+    pub(crate) changed: bool,
+    /// The pool.
+    pub(crate) pool: PoolFacts,
+}
+
+impl Report for LabelReport {
+    fn text(&self) -> String {
+        let mut lines = Lines::default();
+        let label = if self.pool.label.is_empty() { "(none)" } else { &self.pool.label };
+        lines.add("label", label).add("UUID", &self.pool.uuid);
+        lines.text()
+    }
+}
+
+/// `lode resize`.
+#[derive(Serialize)]
+pub(crate) struct ResizeReport {
+    /// Bytes that the pool had.
+    pub(crate) bytes_before: u64,
+    /// The pool.
+    pub(crate) pool: PoolFacts,
+    /// Its space.
+    pub(crate) space: SpaceFacts,
+}
+
+impl Report for ResizeReport {
+    fn text(&self) -> String {
+        let (before, now) = (human(self.bytes_before), human(self.pool.bytes));
+        format!("{} is {now} large now; it was {before}.\n", self.pool.path)
+    }
+}
+
 /// `lode fsck`.
 #[derive(Serialize)]
 pub(crate) struct FsckReport {

@@ -25,6 +25,8 @@ use crate::states::Choice;
 /// Bytes of a superblock, and of what an anchor line's seal covers in front of its words.
 const SUPERBLOCK: usize = 512;
 const ANCHOR: usize = 40;
+/// Place of the line that says where the second superblock is.
+const LOCATOR_AT: usize = 1024;
 /// Bytes of a lane's lines, and the place of its link to inode tables.
 const LANE: usize = 256;
 const CHAIN_AT: usize = 128;
@@ -191,6 +193,7 @@ fn all(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
     for at in [0, survey.superblock.pages as usize * PAGE - PAGE] {
         all.push(sealed("a superblock", at, SUPERBLOCK));
     }
+    all.push(sealed("the locator", LOCATOR_AT, LINE));
     let lanes = (0..survey.superblock.lanes).map(|lane| survey.superblock.lane_table + lane * LANE);
     all.extend(lanes.map(|at| sealed("a link", at + CHAIN_AT, SEAL.1)));
     for piece in &survey.pieces {

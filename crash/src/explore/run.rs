@@ -42,13 +42,15 @@ impl<'s> Run<'s> {
         host.set_cpu(0);
         // The model's root was born at 0.
         host.set_now(0);
-        let whole = Simulated::new(Pages::new(setup.geometry.bytes), Default::default());
+        let bytes = setup.geometry.bytes;
+        let made = setup.geometry.made.unwrap_or(bytes);
+        let whole = Simulated::new(Pages::new(made), Default::default());
         Pool::format(whole.clone(), host.clone(), &setup.format())
             .map_err(|error| format!("format: {error:?}"))?;
         if let Some(store) = whole.point().pending.first() {
             return Err(format!("format leaves a store of {} in doubt", store.site));
         }
-        let medium = Simulated::new(whole.seen(), setup.rules);
+        let medium = Simulated::new(whole.seen().grown(bytes), setup.rules);
         Self::over(setup, host, medium, Model::new())
     }
 
@@ -103,6 +105,7 @@ impl<'s> Run<'s> {
         self.host.set_cpu(number);
         match op {
             Op::Remount | Op::Crash => return self.remount(*op == Op::Remount),
+            Op::Grow => return self.grow(),
             Op::Cpus(cpus) => self.cpus = *cpus,
             _ => {}
         }
@@ -154,6 +157,19 @@ impl<'s> Run<'s> {
             return Err(format!("opened after clean={clean} as {opening:?}"));
         }
         Ok(())
+    }
+
+    /// Ends the session cleanly, lets the pool have the whole region, opens again.
+    fn grow(&mut self) -> Result<(), String> {
+        self.pool.close().map_err(|error| format!("close: {error:?}"))?;
+        let before = self.pool.statfs().pages;
+        let grown = Pool::grow(self.pool.medium().clone(), self.host.clone());
+        if before * 4096 < self.setup.geometry.bytes {
+            grown.map_err(|error| format!("grow: {error:?}"))?;
+        } else if grown != Err(Error::Invalid) {
+            return Err(format!("a pool as large as its region grows: {grown:?}"));
+        }
+        self.remount(true)
     }
 
     /// Between operations nothing is in doubt that shows, whatever is kept.

@@ -62,6 +62,17 @@ impl Pages {
         Self { bare: None, ..self }
     }
 
+    /// The same with zeros behind it: `bytes` in all, at least as many as there are.
+    pub fn grown(mut self, bytes: u64) -> Self {
+        let pages = (bytes / PAGE as u64) as usize;
+        assert!(pages >= self.pages.len(), "a region does not shrink");
+        self.pages.resize(pages, None);
+        if let Some(bare) = &mut self.bare {
+            bare.resize(pages, None);
+        }
+        self
+    }
+
     /// Bytes in the region.
     pub fn bytes(&self) -> u64 {
         (self.pages.len() * PAGE) as u64

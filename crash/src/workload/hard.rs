@@ -39,6 +39,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(round_for_slots());
     cases.push(page_comes_back());
     cases.push(sessions_end());
+    cases.extend(growths());
     cases
 }
 
@@ -58,6 +59,26 @@ fn round_for_slots() -> Case {
     let ops = format!("{}{}", repeated(10, "unlink /f#"), repeated(4, "create /x#"));
     let pool = Geometry { bytes: 160 << 10, ..roomy() };
     case("slots wait for a round", pool, &before, &ops)
+}
+
+/// The pool gets more room, little and much, clean and after a crash, with what is in use at its end.
+fn growths() -> Vec<Case> {
+    let before =
+        "create /a; append /a 9000; mkdir /d; create /d/x; setxattr /d user.x 5000; unlink /a";
+    let filled = format!("{before}; create /b; {}", repeated(9, "append /b 4096"));
+    let after = "create /n; append /n 30000; rename /d/x /d/y";
+    let mut cases = Vec::new();
+    for (kib, more) in [(72, "a page"), (160, "much")] {
+        for (before, ops, how) in [
+            (before, format!("grow; {after}"), "closed"),
+            (before, format!("crash; grow; {after}"), "crashed"),
+            (&filled, format!("grow; {after}; grow; remount"), "full"),
+        ] {
+            let pool = Geometry { made: Some(68 << 10), bytes: kib << 10, ..small() };
+            cases.push(case(format!("a pool grows by {more}, {how}"), pool, before, &ops));
+        }
+    }
+    cases
 }
 
 /// The session is raised again and again, with lanes and slots in use.

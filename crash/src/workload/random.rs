@@ -32,6 +32,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
     let huge = rng.once_in(8);
     Geometry {
         bytes: if huge { HUGE_POOL } else { rng.pick(&[128, 192, 256, 512, 1024, 2048]) << 10 },
+        made: None,
         lanes: rng.pick(&[1, 1, 2, 2, 4]),
         log_lines: rng.pick(&[FEW_LINES, FEW_LINES, ALL_LINES]),
         class: if huge { PageClass::Huge } else { PageClass::Small },

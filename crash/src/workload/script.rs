@@ -17,7 +17,7 @@
 //! `before:` is done without a crash, `ops:` is cut off everywhere, `beside:` is done by a
 //! second thread at the same time. All but one operation under `ops:` can be left out; lines
 //! before the first of these headings are `ops:`, too. `pool` takes a size and `lanes N`,
-//! `log-lines N`, `huge`, `giant`, `relaxed`, `atime`, `nonces N`, in any order. What begins with `#` is
+//! `log-lines N`, `huge`, `giant`, `relaxed`, `atime`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
 //! a comment. The operations are those of [`lode_testkit::parse`]; docs/crash-scripts.md has
 //! an example of each.
 
@@ -166,23 +166,33 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             "giant" => geometry.class = PageClass::Giant,
             "relaxed" => geometry.relaxed = true,
             "atime" => geometry.atime = true,
+            "made" => geometry.made = Some(whole_pages(words.next().unwrap_or_default())?),
             "nonces" => geometry.nonces = Some(value(2, u64::from(u32::MAX))? as u32),
             size if size.starts_with(|first: char| first.is_ascii_digit()) => {
-                geometry.bytes = within("the pool's size", number(size)?, POOL_MIN, POOL_MAX)?;
-                if !geometry.bytes.is_multiple_of(PAGE_BYTES) {
-                    let whole = geometry.bytes.div_ceil(PAGE_BYTES) * (PAGE_BYTES >> 10);
-                    return Err(format!("{size} is no whole number of 4K pages: write {whole}K"));
-                }
+                geometry.bytes = whole_pages(size)?;
             }
             other => {
                 return Err(format!(
                     "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
-                     giant, relaxed, atime, nonces N"
+                     giant, relaxed, atime, nonces N, made SIZE"
                 ));
             }
         }
     }
+    if geometry.made.is_some_and(|made| made > geometry.bytes) {
+        return Err("the pool is made larger than its size, and can only grow".to_owned());
+    }
     Ok(geometry)
+}
+
+/// A size of a pool.
+fn whole_pages(word: &str) -> Result<u64, String> {
+    let bytes = within("the pool's size", number(word)?, POOL_MIN, POOL_MAX)?;
+    if !bytes.is_multiple_of(PAGE_BYTES) {
+        let whole = bytes.div_ceil(PAGE_BYTES) * (PAGE_BYTES >> 10);
+        return Err(format!("{word} is no whole number of 4K pages: write {whole}K"));
+    }
+    Ok(bytes)
 }
 
 fn within(what: &str, value: u64, low: u64, high: u64) -> Result<u64, String> {
@@ -209,7 +219,7 @@ pub fn print_script(case: &Case) -> String {
 
 /// A pool as a script has it, behind the word `pool`.
 pub fn pool_words(geometry: &Geometry) -> String {
-    let Geometry { bytes, lanes, log_lines, class, relaxed, atime, nonces } = geometry;
+    let Geometry { bytes, made, lanes, log_lines, class, relaxed, atime, nonces } = geometry;
     let mut text = format!("{} lanes {lanes} log-lines {log_lines}", size(*bytes));
     text.push_str(match class {
         PageClass::Small => "",
@@ -220,6 +230,9 @@ pub fn pool_words(geometry: &Geometry) -> String {
     text.push_str(if *atime { " atime" } else { "" });
     if let Some(nonces) = nonces {
         let _ = write!(text, " nonces {nonces}");
+    }
+    if let Some(made) = made {
+        let _ = write!(text, " made {}", size(*made));
     }
     text
 }
@@ -255,6 +268,11 @@ const FORMS: &[&str] = &[
     "chmod PATH-OR-SLOT PERMISSIONS",
     "chown PATH-OR-SLOT UID GID",
     "setattr PATH-OR-SLOT [mode=N] [uid=N] [gid=N] [size=N] [atime=N] [mtime=N]",
+    "setxattr PATH-OR-SLOT NAME LENGTH [FILL] [create|replace]",
+    "removexattr PATH-OR-SLOT NAME",
+    "getxattr PATH-OR-SLOT NAME",
+    "create-with PATH MODE NAME LENGTH [FILL]",
+    "setattr-with PATH-OR-SLOT NAME LENGTH FILL [mode=N] [uid=N] [gid=N] [size=N] [atime=N] [mtime=N]",
     "open PATH SLOT-NUMBER",
     "close SLOT-NUMBER",
     "fsync PATH-OR-SLOT",
@@ -265,6 +283,7 @@ const FORMS: &[&str] = &[
     "maintain",
     "remount",
     "crash",
+    "grow",
     "cpus NUMBER",
 ];
 
@@ -287,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_script_is_read() {
-        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed nonces 3 # why\n\nbefore:\n\
+        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed nonces 3 made 96K # why\n\nbefore:\n\
                     create /a\nops:\n write /a 1K 5 # x\nbeside:\nunlink /a\n";
         let case = parse_script(text).unwrap();
         assert_eq!(case.name, "a b");
@@ -297,6 +316,7 @@ mod tests {
             log_lines: 4,
             relaxed: true,
             nonces: Some(3),
+            made: Some(96 << 10),
             ..Geometry::default()
         };
         assert_eq!(case.geometry, geometry);

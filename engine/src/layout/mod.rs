@@ -9,6 +9,7 @@ mod checkpoint;
 mod geometry;
 mod lane;
 mod link;
+mod locator;
 mod record;
 mod seal;
 mod superblock;
@@ -21,6 +22,7 @@ pub use geometry::{
 };
 pub use lane::{LANE_BYTES, LANE_CHAIN_AT, Watermark};
 pub use link::Link;
+pub use locator::{LOCATOR_AT, located, locator};
 pub use record::{
     Body, Header, Parsed, TEXT_BYTES, Txid, XATTR_RUN_BYTES, XATTR_RUNS_MAX, XATTR_TEXT_MAX,
     text_lines,

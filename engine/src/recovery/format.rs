@@ -5,9 +5,9 @@ use alloc::boxed::Box;
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
-    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, LOG_LINES_LEAST, LOG_LINES_MOST, Link,
-    LogHeader, POOL_PAGES_LEAST, PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES, Superblock, Txid,
-    Watermark, put_seal,
+    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, LOCATOR_AT, LOG_LINES_LEAST,
+    LOG_LINES_MOST, Link, LogHeader, POOL_PAGES_LEAST, PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES,
+    Superblock, Txid, Watermark, locator, put_seal,
 };
 use crate::{
     Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Rule, Unusable, mode,
@@ -145,7 +145,7 @@ fn store_first<M: Medium, H: Host>(
     let lane_bytes = (geometry.first_page() - 1) * PAGE_BYTES;
     let lane_words = u64::from(superblock.lanes) * (2 * LINE + 8);
     let mut window =
-        door.window(lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 8 * LINE, &counters);
+        door.window(lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 9 * LINE, &counters);
     window.zero_nt(PAGE_BYTES, lane_bytes);
     for lane in 0..superblock.lanes {
         for copy in 0..2 {
@@ -187,6 +187,7 @@ fn store_first<M: Medium, H: Host>(
         text: 0,
     };
     let txid = Txid { session: FIRST_SESSION, lane: 0, sequence: 1 };
+    window.store_line(LOCATOR_AT, &locator(superblock.pages));
     let mut line = first.encode(&Header { txid, part: 0, parts: 1 });
     let unsealed = host.leaves_out(Rule::PageNonce);
     let log = seed.log(root, nonce, places.root_log, if unsealed { 0 } else { log_nonce });

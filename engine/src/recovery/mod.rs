@@ -2,10 +2,12 @@
 //!
 //! Recovery follows the numbered order of PROTOCOL.md, and so do these files:
 //! `scan` (2, 3), `judge` (4, 5), `repair` (7, 8), `open` (the whole, 1 to 11).
+//! `grow` changes what superblocks say.
 
 mod checkpoint;
 mod close;
 pub(crate) mod format;
+mod grow;
 mod judge;
 mod open;
 mod repair;

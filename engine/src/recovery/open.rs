@@ -14,7 +14,7 @@ use crate::layout::Superblock;
 use crate::log::{Walk, read_death, read_identity};
 use crate::pool::Opening;
 use crate::space::{Claims, Run};
-use crate::store::{Piece, Store, read_superblock, read_watermark};
+use crate::store::{Piece, Store, read_superblock, read_watermark, repair_locator};
 use crate::{Error, Host, OpenOptions, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -72,6 +72,7 @@ fn from_checkpoint<M: Medium, H: Host>(
     if read_only {
         return Ok(loaded.own);
     }
+    repair_locator(store)?;
     store.raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
     for run in loaded.own {
         store.space.add_free(run)?;
@@ -125,6 +126,7 @@ fn recover<M: Medium, H: Host>(
         // Step 7, step 8.
         store.aborted.clear();
         let too_late = store.host.leaves_out(Rule::EraseBeforeRaise);
+        repair_locator(store)?;
         if !too_late {
             erase(store, &scan)?;
         }

@@ -13,7 +13,9 @@ mod tx;
 pub(crate) use lanes::Lanes;
 pub(crate) use round::{Quarantine, read_watermark};
 pub(crate) use space::Purpose;
-pub(crate) use superblock::{read_superblock, write_superblock};
+pub(crate) use superblock::{
+    read_superblock, repair_locator, write_copy, write_locator, write_superblock,
+};
 pub(crate) use table::{Piece, Slot, Table};
 pub(crate) use tx::Tx;
 

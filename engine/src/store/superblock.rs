@@ -4,7 +4,11 @@ use alloc::boxed::Box;
 
 use lode_pmem::{Counters, Door, Medium};
 
-use crate::layout::{FEATURES_READ_ONLY, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock};
+use super::Store;
+use crate::layout::{
+    FEATURES_READ_ONLY, LINE, LOCATOR_AT, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock, located,
+    locator,
+};
 use crate::{Error, Host, PAGE_BYTES, Result, Rule, Unusable};
 
 /// Reads both copies; returns the one that counts, and whether the other one is bad.
@@ -18,10 +22,11 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
     }
     let first = read_copy(door, host, 0)?;
-    // Copy B's place is told by copy A; without it, by the size of the region.
+    // Copy B's place is told by copy A; without it by the locator, and by the region's size.
+    let located = read_locator(door)?.filter(|_| !host.leaves_out(Rule::Located));
     let pages = match &first {
         Ok(superblock) => superblock.pages,
-        Err(_) => door.bytes() / PAGE_BYTES,
+        Err(_) => located.unwrap_or(door.bytes() / PAGE_BYTES),
     };
     let expected = pages * PAGE_BYTES;
     if expected > door.bytes() {
@@ -38,7 +43,33 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
     if unknown != 0 && !read_only {
         return Err(Error::NotAPool(Unusable::ReadOnlyFeatures(unknown)));
     }
-    Ok((superblock, one_bad))
+    let lost = located != Some(superblock.pages) && !host.leaves_out(Rule::Located);
+    Ok((superblock, one_bad || lost))
+}
+
+/// How many pages the locator says the pool has, if it is good.
+fn read_locator<M: Medium>(door: &Door<M>) -> Result<Option<u64>> {
+    match door.load_line(LOCATOR_AT) {
+        Ok(line) => Ok(located(&line)),
+        Err(lode_pmem::MediaError::Poisoned { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the locator right, before a superblock is changed: the first one may be bad, so that nothing
+/// else finds the second.
+pub(crate) fn repair_locator<M: Medium, H: Host>(store: &Store<M, H>) -> Result<()> {
+    let pages = store.geometry.pages;
+    if read_locator(&store.door)? == Some(pages) {
+        return Ok(());
+    }
+    write_locator(&store.door, pages, store.counters());
+    Ok(store.door.fence(store.counters())?)
+}
+
+/// Starts to store the locator of a pool of `pages` pages; the next fence ends it.
+pub(crate) fn write_locator<M: Medium>(door: &Door<M>, pages: u64, counters: &Counters) {
+    door.window(LINE, counters).store_line(LOCATOR_AT, &locator(pages));
 }
 
 type Copy = core::result::Result<Box<Superblock>, Unusable>;
@@ -95,20 +126,29 @@ pub(crate) fn write_superblock<M: Medium, H: Host>(
     superblock: &Superblock,
     counters: &Counters,
 ) -> Result<()> {
-    let mut raw = [0u8; SUPERBLOCK_BYTES];
-    superblock.encode(&mut raw);
-    debug_assert_eq!(Superblock::parse(&raw).as_ref(), Ok(superblock));
     let mut places = Superblock::places(superblock.pages);
     if first_counts(door, host, places) != host.leaves_out(Rule::SuperblockOrder) {
         places.reverse();
     }
     for at in places {
-        let mut window = door.window(SUPERBLOCK_BYTES as u64, counters);
-        window.copy_nt(at, &raw);
-        drop(window);
+        write_copy(door, superblock, at, counters);
         if !host.leaves_out(Rule::SuperblockFence) || at == places[1] {
             door.fence(counters)?;
         }
     }
     Ok(())
+}
+
+/// Starts to store a copy; the next fence ends it.
+#[track_caller]
+pub(crate) fn write_copy<M: Medium>(
+    door: &Door<M>,
+    superblock: &Superblock,
+    at: u64,
+    counters: &Counters,
+) {
+    let mut raw = [0u8; SUPERBLOCK_BYTES];
+    superblock.encode(&mut raw);
+    debug_assert_eq!(Superblock::parse(&raw).as_ref(), Ok(superblock));
+    door.window(SUPERBLOCK_BYTES as u64, counters).copy_nt(at, &raw);
 }

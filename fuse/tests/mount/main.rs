@@ -9,6 +9,7 @@ mod control;
 mod data;
 mod life;
 mod listing;
+mod locks;
 mod names;
 mod support;
 mod tour;

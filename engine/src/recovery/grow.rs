@@ -1,0 +1,72 @@
+//! Making a pool larger, and giving it another label: both are one update of the superblocks.
+//!
+//! The second superblock is in the last page, wherever that is. So the new last page gets it first, and
+//! only then the first superblock and the locator say how many pages there are. Until that, and in the
+//! middle of it, one of the two is good, and found: the first one tells where the second is, and
+//! without it the locator does. The page where it was becomes free when the pool is opened again.
+
+use alloc::boxed::Box;
+
+use lode_pmem::Medium;
+
+use crate::layout::Superblock;
+use crate::store::{Store, write_copy, write_locator, write_superblock};
+use crate::{Error, Host, OpenOptions, PAGE_BYTES, Pool, Result, Rule};
+
+/// Bytes of a label, at most.
+const LABEL_MAX: usize = 64;
+/// Pages of a pool, at most.
+const PAGES_MAX: u64 = 1 << 34;
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Makes a pool that nobody has open as large as its region is by now, and leaves it closed.
+    ///
+    /// # Errors
+    /// Those of [`Pool::open`] and [`Pool::close`]; [`Error::Invalid`] where the region has no more
+    /// room than the pool, or more than a pool can have.
+    pub fn grow(medium: M, host: H) -> Result<()> {
+        let pool = Self::open(medium, host, &OpenOptions::default())?;
+        let pages = pool.store.door.bytes() / PAGE_BYTES;
+        if pages <= pool.store.geometry.pages || pages > PAGES_MAX {
+            pool.close()?;
+            return Err(Error::Invalid);
+        }
+        let store: Store<M, H> = *pool.store;
+        let mut superblock: Box<Superblock> = Box::new(store.superblock.lock().clone());
+        superblock.pages = pages;
+        superblock.update += 1;
+        let (door, counters) = (&store.door, store.counters());
+        let [first, last] = Superblock::places(pages);
+        write_copy(door, &superblock, last, counters);
+        if !store.host.leaves_out(Rule::GrowOrder) {
+            door.fence(counters)?;
+        }
+        write_locator(door, pages, counters);
+        write_copy(door, &superblock, first, counters);
+        // No fence yet: until that of the next opening nothing is different but these lines.
+        let Store { door, host, .. } = store;
+        let grown = Self::open_door(door, host, &OpenOptions::default())?;
+        grown.close()
+    }
+
+    /// Gives the pool another label, of at most 64 bytes.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`]; [`Error::Invalid`] for a NUL in it; [`Error::ReadOnly`].
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        if label.len() > LABEL_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if label.contains(&0) {
+            return Err(Error::Invalid);
+        }
+        self.store.before_operation()?;
+        let mut superblock = self.store.superblock.lock();
+        superblock.label = [0; LABEL_MAX];
+        for (to, from) in superblock.label.iter_mut().zip(label) {
+            *to = *from;
+        }
+        superblock.update += 1;
+        write_superblock(&self.store.door, &self.store.host, &superblock, self.store.counters())
+    }
+}
