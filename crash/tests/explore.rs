@@ -12,7 +12,7 @@ use lode_crash::run::{Batch, Set, jobs_of, run_batch};
 use lode_crash::workload::{scenarios, seq1, share, two_threads};
 
 /// One pair in so many is run here.
-const SHARE: usize = 16;
+const SHARE: usize = 24;
 
 fn survive(set: Set, step: usize, cases: &[Case], limits: Limits) {
     // One after the other: each takes all processors.

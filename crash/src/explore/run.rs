@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use lode_engine::{Error, PageClass, Pool};
+use lode_engine::{Error, PAGE_BYTES, PageClass, Pool};
 use lode_model::Model;
 use lode_testkit::execute::{Handles, Value, execute};
 use lode_testkit::op::Op;
@@ -11,6 +11,7 @@ use lode_testkit::run::{panic_text, same, time_of};
 use lode_testkit::snapshot::snapshot;
 
 use super::{Setup, SimulatedPool};
+use crate::case::Geometry;
 use crate::judge::{Expected, sound};
 use crate::region::{Pages, Profile, Simulated, Watch};
 use crate::schedule::SchedHost;
@@ -113,7 +114,7 @@ impl<'s> Run<'s> {
         let found = self.guarded(op)?;
         // What the pool is too small for, and the model is not.
         let short_pages = self.setup.geometry.log_lines < LINES_OF_ANY_NAME;
-        if found == Err(Error::NoSpace) && available > pages_for(op, self.setup.geometry.class) {
+        if found == Err(Error::NoSpace) && available > pages_for(op, &self.setup.geometry) {
             return Err(format!("{op}: no space, with {available} pages available"));
         }
         if found == Err(Error::NoSpace) || short_pages && found == Err(Error::NameTooLong) {
@@ -192,15 +193,23 @@ impl<'s> Run<'s> {
 const METADATA_PAGES: u64 = 6;
 
 /// With more pages available than this, an operation finds space.
-pub(super) fn pages_for(op: &Op, class: PageClass) -> u64 {
+pub(super) fn pages_for(op: &Op, geometry: &Geometry) -> u64 {
+    let class = geometry.class;
     let data = match op {
+        Op::SetXattr { value: Some(value), .. }
+        | Op::CreateWith { value, .. }
+        | Op::SetAttrWith { value, .. } => {
+            // In short log pages there may be no room to say where so many pieces of it are.
+            let pieces = geometry.log_lines < LINES_OF_ANY_NAME && value.len > PAGE_BYTES;
+            if pieces { u64::MAX / 8 } else { value.len }
+        }
         Op::Write { data, .. } | Op::Append { data, .. } => data.len,
         Op::Fallocate { len, .. } => *len,
-        Op::SetAttr { .. } => lode_engine::PAGE_BYTES,
+        Op::SetAttr { .. } => PAGE_BYTES,
         Op::Symlink { target, .. } => target.len() as u64,
         _ => 0,
     };
     // Unaligned at both ends, journalled and at home, in chunks.
     let chunks = if class == PageClass::Small { 0 } else { 3 * class.pages() };
-    METADATA_PAGES + 2 * (data.div_ceil(lode_engine::PAGE_BYTES) + 2) + chunks
+    METADATA_PAGES + 2 * (data.div_ceil(PAGE_BYTES) + 2) + chunks
 }

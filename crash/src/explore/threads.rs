@@ -115,9 +115,8 @@ impl Explorer<'_> {
         host.set_now(start.now_ns);
         let pool = Pool::open(medium.clone(), host, &self.setup.options());
         let pool = Arc::new(pool.map_err(|error| format!("open: {error:?}"))?);
-        let class = self.setup.geometry.class;
         let all = start.ops.iter().copied().flatten();
-        let needed: u64 = all.map(|op| pages_for(op, class)).sum();
+        let needed: u64 = all.map(|op| pages_for(op, &self.setup.geometry)).sum();
         let available = pool.statfs().pages_available;
         medium.record(true);
         let results: [Arc<Mutex<Results>>; 2] = Default::default();
