@@ -51,7 +51,15 @@ pub struct Case {
     pub beside: Vec<Op>,
 }
 
+/// A log page with as many lines holds any name, and any attribute's name with where its value is.
+const LINES_OF_ANY_TEXT: u8 = 11;
+
 impl Geometry {
+    /// Whether there are names that no record has room for.
+    pub fn has_short_pages(&self) -> bool {
+        self.log_lines < LINES_OF_ANY_TEXT
+    }
+
     /// How such a pool is made.
     pub fn format(&self) -> FormatOptions {
         let Self { lanes, class, log_lines, .. } = *self;

@@ -124,6 +124,26 @@ fn a_line_may_be_torn_in_any_way() {
     }
 }
 
+/// Names, attributes' names and values that short log pages have no room for are refused, and nobody
+/// takes that for a fault: not beside a second thread either.
+#[test]
+fn what_short_log_pages_refuse_is_no_failure() {
+    let pool = |log_lines| Geometry { log_lines, ..Geometry::default() };
+    for log_lines in [4, 6, 7, 10] {
+        for len in [1, 112, 113, 150, 200, 255] {
+            let ops = format!(
+                "create /a; setxattr /a %=3.{len} 20 2; setxattr /a %=3.{len} 300 2; \
+                 setxattr /a %=3.{len} 60000 3; create /%=0.{len}"
+            );
+            let case = case("refused", pool(log_lines), "", &ops);
+            explored(&case, &Limits::GLANCE, None).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
+    let mut beside = case("refused beside", pool(4), "", "create /%=0.255");
+    beside.beside = parse("list /").unwrap();
+    explored(&beside, &Limits::GLANCE, None).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
 /// The first superblock is stored at each mount. In a region larger than the pool nobody could
 /// find the second one while the first was torn.
 #[test]

@@ -244,7 +244,7 @@ fn two_threads_can_go_in_either_order() {
 #[test]
 fn scenarios_and_random_cases_can_be_done() {
     run_all("scenarios", &scenarios());
-    run_all("random", &(0..200).map(random_case).collect::<Vec<_>>());
+    run_all("random", &(0..200).map(|number| random_case(number, 1)).collect::<Vec<_>>());
 }
 
 /// Examples of the page about scripts: its blocks, and the second column of its last table.

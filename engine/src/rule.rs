@@ -83,6 +83,8 @@ rules! {
         "the superblock copy that counts is written first; PROTOCOL I20";
     GrowOrder "grow-order"
         "a pool that grows says so before its second superblock is at the new end; PROTOCOL I20";
+    LocatorSum "locator-sum"
+        "the checksum of the line that says where the second superblock is is not looked at; PROTOCOL I20";
     Located "located"
         "nothing but the first superblock and the region's size says where the second one is; PROTOCOL I20";
     PartCount "part-count"
@@ -156,6 +158,8 @@ rules! {
         "an exchange is two transactions, a name each; PROTOCOL F2";
     LinksAppended "links-appended"
         "a new count of links is stored over the last one; seen in NOVA: a link change in place outlives a crash";
+    XattrInOne "xattr-in-one"
+        "an extended attribute and the mode or the inode it came with are two transactions; seen in NOVA: an inode and its attributes";
     TimesInOne "times-in-one"
         "the times of a file are set one after the other; seen in PMFS: timestamps are not atomic";
     WriteInOne "write-in-one"

@@ -217,7 +217,7 @@ impl MutantsReport {
         Self {
             mutants: verdicts.len(),
             mutants_killed: killed,
-            mutants_not_tried: verdicts.iter().filter(|mutant| mutant.tried == 0).count(),
+            mutants_not_tried: verdicts.iter().filter(|mutant| mutant.late).count(),
             verdicts,
             states: sound.states,
             judged: sound.judged,
@@ -252,7 +252,7 @@ impl Report for MutantsReport {
         };
         row(["place", "left out", "killed by", "how"]);
         for mutant in &self.verdicts {
-            let nothing = if mutant.tried == 0 { "(not tried: no time)" } else { "NOTHING" };
+            let nothing = if mutant.late { "(not tried: no time)" } else { "NOTHING" };
             let by = mutant.killed_by.as_deref().unwrap_or(nothing);
             row([&mutant.site, &mutant.kind, by, mutant.how.as_deref().unwrap_or_default()]);
         }

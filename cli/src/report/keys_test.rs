@@ -218,6 +218,7 @@ fn crash_replay() -> ReplayReport {
 
 fn crash_mutants() -> MutantsReport {
     let verdict = |killed: Option<&str>| lode_crash::run::MutantReport {
+        late: false,
         site: "engine/src/a/name/that/is/longer/than/its/column.rs:123".into(),
         kind: "write-back".into(),
         killed_by: killed.map(str::to_owned),

@@ -31,8 +31,6 @@ pub(super) struct Run<'s> {
     pub(super) no_space: u64,
 }
 
-/// A log page with so many lines holds a name of any length.
-const LINES_OF_ANY_NAME: u8 = 7;
 /// Free pages that a checkpoint of a small pool may need.
 const CHECKPOINT_PAGES: u64 = 8;
 
@@ -113,7 +111,7 @@ impl<'s> Run<'s> {
         let available = self.pool.statfs().pages_available;
         let found = self.guarded(op)?;
         // What the pool is too small for, and the model is not.
-        let short_pages = self.setup.geometry.log_lines < LINES_OF_ANY_NAME;
+        let short_pages = self.setup.geometry.has_short_pages();
         if found == Err(Error::NoSpace) && available > pages_for(op, &self.setup.geometry) {
             return Err(format!("{op}: no space, with {available} pages available"));
         }
@@ -200,7 +198,7 @@ pub(super) fn pages_for(op: &Op, geometry: &Geometry) -> u64 {
         | Op::CreateWith { value, .. }
         | Op::SetAttrWith { value, .. } => {
             // In short log pages there may be no room to say where so many pieces of it are.
-            let pieces = geometry.log_lines < LINES_OF_ANY_NAME && value.len > PAGE_BYTES;
+            let pieces = geometry.has_short_pages() && value.len > PAGE_BYTES;
             if pieces { u64::MAX / 8 } else { value.len }
         }
         Op::Write { data, .. } | Op::Append { data, .. } => data.len,

@@ -145,10 +145,11 @@ impl Explorer<'_> {
         let full = |results: &Results| {
             results.iter().map(|result| *result == Err(Error::NoSpace)).collect::<Vec<bool>>()
         };
-        let no_space = [full(&results[0]), full(&results[1])];
-        if no_space.iter().flatten().any(|full| *full) && available > needed {
+        if results.iter().any(|results| full(results).contains(&true)) && available > needed {
             return Err(format!("no space, with {available} pages available").into());
         }
+        let results = results.map(|results| self.without_room(results));
+        let no_space = [full(&results[0]), full(&results[1])];
         if !context.orders.contains_key(&no_space) {
             let orders = self.orders(context.model, start, &no_space)?;
             context.orders.insert(no_space.clone(), orders);
@@ -228,6 +229,17 @@ impl Explorer<'_> {
         );
         let cut = Cut { stage: Stage::Operation, step: 0, number, point, place };
         self.point(&cut, &allowed, &[])
+    }
+
+    /// What the log pages are too short for found no space, too: on the model nothing is too long for
+    /// them.
+    fn without_room(&self, results: Results) -> Results {
+        let short = self.setup.geometry.has_short_pages();
+        let told = |result: EngineResult<Value>| match result {
+            Err(Error::NameTooLong) if short => Err(Error::NoSpace),
+            other => other,
+        };
+        results.into_iter().map(told).collect()
     }
 
     /// Every order of the operations, on the model.

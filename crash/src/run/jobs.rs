@@ -5,15 +5,15 @@ use crate::case::Case;
 use crate::region::Profile;
 use crate::workload::{flips, pair, pair_count, random_case, scenarios, seq1, two_threads};
 
-/// The case with this number, of a collection that every run has.
-pub fn case(set: Set, number: usize) -> Option<Case> {
+/// The case with this number, of a collection that every run with this seed has.
+pub fn case(set: Set, number: usize, seed: u64) -> Option<Case> {
     let of = |cases: Vec<Case>| cases.into_iter().nth(number);
     match set {
         Set::Hard => of(scenarios()),
         Set::Seq1 => of(seq1()),
         Set::Seq2 => (number < pair_count()).then(|| pair(number)),
         Set::Pairs => of(two_threads()),
-        Set::Random => Some(random_case(number as u64)),
+        Set::Random => Some(random_case(number as u64, seed)),
         Set::Bits => of(flips()),
         Set::Script => None,
     }

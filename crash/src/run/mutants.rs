@@ -55,6 +55,8 @@ pub struct Verdict {
     pub killed_by: Option<(ReplayId, String)>,
     /// Jobs that were tried.
     pub tried: usize,
+    /// There was no time to try any.
+    pub late: bool,
     /// How long that took.
     pub time: Duration,
 }
@@ -88,7 +90,8 @@ pub fn run_mutants(
     let mut verdicts = Vec::new();
     for mutant in mutants {
         let late = batch.time_max.is_some_and(|most| began.elapsed() >= most);
-        let untried = Verdict { mutant: *mutant, killed_by: None, tried: 0, time: Duration::ZERO };
+        let time = Duration::ZERO;
+        let untried = Verdict { mutant: *mutant, killed_by: None, tried: 0, late: true, time };
         verdicts.push(if late { untried } else { run_mutant(*mutant, jobs, sound, batch) });
         progress.job_done(verdicts.len(), mutants.len(), 0);
     }
@@ -126,7 +129,8 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
     });
     let noticed = noticed.into_inner();
     let tried = noticed.as_ref().map_or(tries.len(), |(number, _)| number + 1);
-    Verdict { mutant, killed_by: noticed.map(|(_, by)| by), tried, time: began.elapsed() }
+    let killed_by = noticed.map(|(_, by)| by);
+    Verdict { mutant, killed_by, tried, late: false, time: began.elapsed() }
 }
 
 /// Schedules of two threads, where a quick look has missed a mutant.

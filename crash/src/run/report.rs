@@ -119,6 +119,9 @@ pub struct MutantReport {
     pub how: Option<String>,
     /// Cases tried.
     pub tried: usize,
+    /// There was no time to try any.
+    #[serde(skip)]
+    pub late: bool,
     /// How long that took.
     pub seconds: f64,
 }
@@ -239,6 +242,7 @@ impl From<&Verdict> for MutantReport {
             killed_by: killed.map(|(id, _)| id.to_string()),
             how: killed.map(|(_, what)| what.clone()),
             tried: verdict.tried,
+            late: verdict.late,
             seconds: verdict.time.as_secs_f64(),
         }
     }

@@ -43,7 +43,8 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
     let threads = || numbered(Set::Pairs, two_threads());
     let bits = || numbered(Set::Bits, flips());
     let alone = || numbered(Set::Seq1, seq1());
-    let random = |count| numbered(Set::Random, (0..count as u64).map(random_case));
+    let case = |number| random_case(number, seed);
+    let random = |count| numbered(Set::Random, (0..count as u64).map(case));
     let cases: Vec<Numbered> = match what {
         What::Script(case) => return script(case, profiles, seed),
         What::Seq1 => alone(),
@@ -157,7 +158,12 @@ mod tests {
             let ids: BTreeSet<_> = jobs.iter().map(|job| job.id).collect();
             assert_eq!(ids.len(), jobs.len(), "{what:?}");
             for job in jobs.iter().step_by(17) {
-                assert_eq!(case(job.id.set, job.id.number).as_ref(), Some(&job.case), "{}", job.id);
+                assert_eq!(
+                    case(job.id.set, job.id.number, job.id.seed).as_ref(),
+                    Some(&job.case),
+                    "{}",
+                    job.id
+                );
             }
         }
     }

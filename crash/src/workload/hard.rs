@@ -40,6 +40,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(page_comes_back());
     cases.push(sessions_end());
     cases.extend(growths());
+    cases.push(attributes_come_along());
     cases
 }
 
@@ -61,6 +62,15 @@ fn round_for_slots() -> Case {
     case("slots wait for a round", pool, &before, &ops)
 }
 
+/// Attributes that come with a mode, or with a new inode; values whose last word is not whole.
+fn attributes_come_along() -> Case {
+    let before = "create /a; mkdir /d; setxattr /a user.x 30 1";
+    let ops = "create-with /d/n 0o100640 user.x 60 2; setattr-with /a user.x 5001 3 mode=0o604; \
+               create-with /d/m 0o040750 user.y 4003 4; setattr-with /d user.z 9 5 uid=7";
+    let pool = Geometry { bytes: 160 << 10, ..roomy() };
+    case("attributes come along", pool, before, ops)
+}
+
 /// The pool gets more room, little and much, clean and after a crash, with what is in use at its end.
 fn growths() -> Vec<Case> {
     let before =
@@ -70,12 +80,12 @@ fn growths() -> Vec<Case> {
     let mut cases = Vec::new();
     for (kib, more) in [(72, "a page"), (160, "much")] {
         for (before, ops, how) in [
-            (before, format!("grow; {after}"), "closed"),
-            (before, format!("crash; grow; {after}"), "crashed"),
-            (&filled, format!("grow; {after}; grow; remount"), "full"),
+            (before, format!("grow; {after}"), "a closed pool"),
+            (before, format!("crash; grow; {after}"), "a cut off pool"),
+            (&filled, format!("grow; {after}; grow; remount"), "a full pool"),
         ] {
             let pool = Geometry { made: Some(68 << 10), bytes: kib << 10, ..small() };
-            cases.push(case(format!("a pool grows by {more}, {how}"), pool, before, &ops));
+            cases.push(case(format!("{how} grows by {more}"), pool, before, &ops));
         }
     }
     cases

@@ -10,9 +10,13 @@ use crate::workload::build::{ALL_LINES, FEW_LINES, HUGE_POOL};
 
 /// Keeps the numbers of cases apart from other seeds.
 const SALT: u64 = 0x00C0_FFEE;
+/// Keeps the cases of seeds apart.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The random case with this number: a short sequence, and where it runs.
-pub fn random_case(number: u64) -> Case {
+/// The random case with this number of those that a seed gives: a short sequence, and where it runs.
+pub fn random_case(number: u64, seed: u64) -> Case {
+    let name = format!("random {number}");
+    let number = number ^ seed.wrapping_sub(1).wrapping_mul(SPREAD);
     let mut rng = Rng::new(number ^ SALT);
     let geometry = geometry(&mut rng);
     let shape = shape(&mut rng, &geometry);
@@ -24,7 +28,6 @@ pub fn random_case(number: u64) -> Case {
     if geometry.lanes > 1 && rng.once_in(4) {
         other_cpus(&mut rng, &mut before, &mut ops);
     }
-    let name = format!("random {number}");
     Case { name, trouble: Trouble::Power, geometry, before, ops, beside: Vec::new() }
 }
 

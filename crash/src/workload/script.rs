@@ -37,6 +37,8 @@ const POOL_MIN: u64 = 64 << 10;
 const POOL_MAX: u64 = 1 << 30;
 /// Operations of a script: the work grows with the square of their number.
 const OPERATIONS_MAX: usize = 1000;
+/// Orders of the operations of two threads.
+const ORDERS_MAX: u64 = 1000;
 const LANES_MAX: u64 = 256;
 const LOG_LINES_MIN: u64 = 4;
 const LOG_LINES_MAX: u64 = 63;
@@ -93,11 +95,37 @@ pub fn parse_script(text: &str) -> Result<Case, ScriptError> {
             return Err(ScriptError { line: index + 1, what });
         }
     }
+    if let Some(what) = impossible_beside(&case) {
+        return Err(ScriptError { line: last, what });
+    }
     if case.ops.is_empty() {
         let what = "there is nothing to cut off: write operations under a line `ops:`".to_owned();
         return Err(ScriptError { line: last, what });
     }
     Ok(case)
+}
+
+/// What two threads can't do at the same time.
+fn impossible_beside(case: &Case) -> Option<String> {
+    if case.beside.is_empty() {
+        return None;
+    }
+    let alone = |op: &&Op| matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Cpus(_));
+    if let Some(op) = case.ops.iter().chain(&case.beside).find(alone) {
+        return Some(format!(
+            "`{op}` ends what both threads do: it can't stand beside a second one"
+        ));
+    }
+    let (most, other) = (case.ops.len() as u64, case.beside.len() as u64);
+    // So many orders of the two lists there are; each is compared.
+    let orders = (1..=other).try_fold(1u64, |all, n| Some(all.checked_mul(most + n)? / n));
+    if orders.is_none_or(|orders| orders > ORDERS_MAX) {
+        return Some(format!(
+            "two lists of {most} and {other} operations have too many orders: at most {ORDERS_MAX}, \
+                             such as those of 6 and 6, are compared"
+        ));
+    }
+    None
 }
 
 fn without_comment(line: &str) -> &str {
@@ -166,7 +194,10 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             "giant" => geometry.class = PageClass::Giant,
             "relaxed" => geometry.relaxed = true,
             "atime" => geometry.atime = true,
-            "made" => geometry.made = Some(whole_pages(words.next().unwrap_or_default())?),
+            "made" => {
+                let size = words.next().ok_or("made needs a size behind it")?;
+                geometry.made = Some(whole_pages(size)?);
+            }
             "nonces" => geometry.nonces = Some(value(2, u64::from(u32::MAX))? as u32),
             size if size.starts_with(|first: char| first.is_ascii_digit()) => {
                 geometry.bytes = whole_pages(size)?;

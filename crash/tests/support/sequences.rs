@@ -48,7 +48,7 @@ impl Strategy for Sequences {
     type Value = Case;
 
     fn new_tree(&self, runner: &mut TestRunner) -> NewTree<Self> {
-        let case = random_case(runner.rng().next_u64());
+        let case = random_case(runner.rng().next_u64(), 1);
         let next = Step::first(&case);
         Ok(SequenceTree { case, previous: None, next, better: false })
     }

@@ -99,6 +99,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 if twice {
                     tx.split(Rule::TimesInOne, plan.lines - 1);
                 }
+                tx.split(Rule::XattrInOne, plan.lines - records as u32);
                 self.store_attributes(tx, &node, state, changes, (staged, new_attr))?;
             }
             Err(error) => {

@@ -180,6 +180,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if value.len() > XATTR_VALUE_MAX {
             return Err(Error::TooLong);
         }
+        // Where not even one piece of a value could be told, it is the name that is too long.
+        if change.name.len() + XATTR_RUN_BYTES > xattr_text_max(geometry) && !value.is_empty() {
+            return Err(Error::NameTooLong);
+        }
         let inline = change.name.len() + value.len() <= xattr_text_max(geometry);
         let runs = if inline { Vec::new() } else { self.stream_value(change.name.len(), value)? };
         let crc = if inline { 0 } else { crc32c(0, value) };
@@ -228,6 +232,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let (piece, more) = rest.split_at(rest.len().min((run.pages * PAGE_BYTES) as usize));
             let counters = self.store.counters();
             let mut window = self.store.door.window(piece.len() as u64, counters);
+            let short = self.store.host.leaves_out(Rule::CopyTail);
+            let piece = if short { piece.as_chunks::<8>().0.as_flattened() } else { piece };
             window.copy_nt(run.page * PAGE_BYTES, piece);
             rest = more;
         }

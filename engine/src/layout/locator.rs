@@ -22,9 +22,10 @@ pub fn locator(pages: u64) -> Line {
     line
 }
 
-/// How many pages the pool has, if this is the line that says so.
-pub fn located(line: &Line) -> Option<u64> {
-    let right = get_u32(&line.0, CRC_AT) == crc32c(0, line.0.split_at(CRC_AT).0);
+/// How many pages the pool has, if this is the line that says so; its checksum is looked at where
+/// that is asked for.
+pub fn located(line: &Line, summed: bool) -> Option<u64> {
+    let right = !summed || get_u32(&line.0, CRC_AT) == crc32c(0, line.0.split_at(CRC_AT).0);
     let pages = get_u64(&line.0, 8);
     let possible = (POOL_PAGES_LEAST..=1 << 34).contains(&pages);
     (right && possible && get_u32(&line.0, 0) == MAGIC).then_some(pages)

@@ -163,13 +163,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
         };
         tx.split(Rule::CreateInOne, own.lines);
+        let attributes: u32 = ready.staged.lines().sum();
+        tx.split(Rule::XattrInOne, plan.lines + own.lines - attributes);
         tx.split(Rule::NameInOne, plan.lines + own.lines + 1 - entry_lines(name.len()));
         tx.line(at, &identity);
         let place = state.log.append_text(&mut tx, store, &first, birth_text(&state, birth));
         if let Some(run) = ready.target {
             self.map_target(&mut tx, &mut state, run, place.ordinal, birth.target.len() as u64);
         }
-        self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
+        let late = store.host.leaves_out(Rule::XattrInOne);
+        if !late {
+            self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
+        }
         let time_ns = state.btime_ns;
         let kind = (birth.mode >> 12) as u8;
         let add = Body::Add {
@@ -183,6 +188,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             head: Body::head_of(name),
         };
         let entry = parent.log.append_text(&mut tx, store, &add, name);
+        if late {
+            self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
+        }
         tx.commit()?;
         self.show_xattrs(&mut state, ready.staged);
         let hash = hash(store.secret, name);

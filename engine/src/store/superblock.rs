@@ -23,7 +23,7 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
     }
     let first = read_copy(door, host, 0)?;
     // Copy B's place is told by copy A; without it by the locator, and by the region's size.
-    let located = read_locator(door)?.filter(|_| !host.leaves_out(Rule::Located));
+    let located = read_locator(door, host)?.filter(|_| !host.leaves_out(Rule::Located));
     let pages = match &first {
         Ok(superblock) => superblock.pages,
         Err(_) => located.unwrap_or(door.bytes() / PAGE_BYTES),
@@ -48,23 +48,23 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
 }
 
 /// How many pages the locator says the pool has, if it is good.
-fn read_locator<M: Medium>(door: &Door<M>) -> Result<Option<u64>> {
+fn read_locator<M: Medium, H: Host>(door: &Door<M>, host: &H) -> Result<Option<u64>> {
     match door.load_line(LOCATOR_AT) {
-        Ok(line) => Ok(located(&line)),
+        Ok(line) => Ok(located(&line, !host.leaves_out(Rule::LocatorSum))),
         Err(lode_pmem::MediaError::Poisoned { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Makes the locator right, before a superblock is changed: the first one may be bad, so that nothing
-/// else finds the second.
+/// Makes the locator right, where it is not, with the fence of the superblock that is stored next. (What
+/// left it so, a pool that was growing, left the second superblock at the end of the region, too.)
 pub(crate) fn repair_locator<M: Medium, H: Host>(store: &Store<M, H>) -> Result<()> {
     let pages = store.geometry.pages;
-    if read_locator(&store.door)? == Some(pages) {
+    if read_locator(&store.door, &store.host)? == Some(pages) {
         return Ok(());
     }
     write_locator(&store.door, pages, store.counters());
-    Ok(store.door.fence(store.counters())?)
+    Ok(())
 }
 
 /// Starts to store the locator of a pool of `pages` pages; the next fence ends it.

@@ -49,11 +49,13 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
     let verdicts = run_mutants(&mutants, &jobs, &sound, &batch, &bar);
     drop(bar);
     let verdicts: Vec<MutantReport> = verdicts.iter().map(MutantReport::from).collect();
-    write_page(page, || html::mutants_page(&verdicts))?;
+    let written = write_page(page, || html::mutants_page(&verdicts));
     let sound = Report::new(&jobs, &sound, &[]);
     let report = MutantsReport::new(verdicts, &sound, began.elapsed());
     output.print(&report)?;
-    Ok(if report.survivors() == 0 { 0 } else { WRONG })
+    let survivors = report.survivors();
+    written.or_else(|failure| if survivors == 0 { Err(failure) } else { Ok(()) })?;
+    Ok(if survivors == 0 { 0 } else { WRONG })
 }
 
 /// The mutants that the command line asks for.

@@ -49,7 +49,7 @@ fn job(args: &CrashReplayArgs) -> Result<Job> {
             let failure = Failure::usage(format!("{} is not of a script", args.id));
             return Err(failure.at(path).advise("leave out --script"));
         }
-        (_, set) => case(set, id.number).ok_or_else(|| {
+        (_, set) => case(set, id.number, id.seed).ok_or_else(|| {
             let what = format!("there is no case {}-{}", set.name(), id.number);
             Failure::new(Kind::NotFound, what)
                 .advise("check the id; it holds for the version of lode that printed it")

@@ -47,7 +47,7 @@ pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
     let shrink = if quick { SHRINK_QUICK } else { SHRINK };
     let stories = stories(&jobs, &outcome, &limits, shrink);
     let report = Report::new(&jobs, &outcome, &stories);
-    write_page(page, || html::run_page(&report, &stories))?;
+    let written = write_page(page, || html::run_page(&report, &stories));
     let failures = report.failures;
     let profiles = profiles.iter().map(ToString::to_string).collect();
     let script = match (&args.script, &what) {
@@ -55,6 +55,8 @@ pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
         _ => None,
     };
     output.print(&RunReport::new(report, profiles, args.seed, left_out(&what), script))?;
+    // What was found is told, page or not.
+    written.or_else(|failure| if failures == 0 { Err(failure) } else { Ok(()) })?;
     Ok(if failures == 0 { 0 } else { WRONG })
 }
 

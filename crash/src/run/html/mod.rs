@@ -56,7 +56,7 @@ pub fn mutants_page(mutants: &[MutantReport]) -> String {
     let rows = mutants.iter().map(|mutant| {
         let by = match &mutant.killed_by {
             Some(id) => format!("<code>{}</code>", escape(id)),
-            None if mutant.tried == 0 => "(not tried: no time)".to_owned(),
+            None if mutant.late => "(not tried: no time)".to_owned(),
             None => "<span class=\"bad\">nothing</span>".to_owned(),
         };
         let how = escape(mutant.how.as_deref().unwrap_or_default());

@@ -88,7 +88,7 @@ fn lives() -> Vec<Case> {
         ("open and lost", "open /a 0; unlink /a; setxattr @0 user.z 5000 8"),
         ("close and open", "remount; setxattr /a user.x 70 8; crash; removexattr /a user.y"),
         ("with other changes", "chmod /a 0o600; setxattr /a user.x 9 8; truncate /a 0"),
-        ("full", "append /b 4096; append /b 4096; append /b 4096; setxattr /a user.z 20000 8"),
+        ("full:", "append /b 4096; append /b 4096; append /b 4096; setxattr /a user.z 20000 8"),
     ];
     let mut cases = Vec::new();
     for (name, ops) in all {
@@ -121,7 +121,7 @@ fn together() -> Vec<Case> {
     let more = "create-with /d/n 0o100640 user.x 9000 7; create-with /d/m 0o100640 user.x 5000 8; \
                 create-with /d/n 0o100640 user.x 500 9; setattr-with /a user.y 9000 8 mode=0";
     cases.push(case(
-        "xattr: in a full pool",
+        "xattr, full: with a mode, and new",
         Geometry { bytes: 72 << 10, ..small() },
         &format!("{before}; {full}"),
         more,
