@@ -65,6 +65,15 @@ fn in_threads(work: impl Fn(usize) + Sync) {
     });
 }
 
+/// Sets a flag when it is dropped, in a panic too.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 fn own_subtrees(seed: u64, relaxed: bool, count: usize) {
     let pool = pool(256 << 20, relaxed);
     let model = Model::new();
@@ -82,6 +91,8 @@ fn own_subtrees(seed: u64, relaxed: bool, count: usize) {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
         });
+        // Else the background work would go on, and a failure be a test that does not end.
+        let _stopped = StopAtEnd(&stop);
         in_threads(|thread| {
             let below = Path::of(&format!("t{thread}"));
             let shape = Shape { below, sparse: thread % 2 == 0, ..Shape::default() };
@@ -96,7 +107,6 @@ fn own_subtrees(seed: u64, relaxed: bool, count: usize) {
             handles.values().for_each(|&ino| pool.release(ino));
             model_handles.values().for_each(|&ino| model.release(ino));
         });
-        stop.store(true, SeqCst);
     });
     let wanted = snapshot(&model, Times::NONE, None).unwrap();
     let found = snapshot(&pool, Times::NONE, Some(&wanted)).unwrap();

@@ -120,27 +120,7 @@ impl Model {
 
     /// Changes attributes, size included.
     pub fn setattr(&self, ino: Ino, changes: &SetAttr) -> Result<Attr> {
-        let mut state = self.lock();
-        let now = state.now;
-        let node = state.node_mut(ino)?;
-        if let Some(size) = changes.size {
-            file::truncate(node, size, now)?;
-        }
-        if let Some(bits) = changes.mode {
-            node.mode = node.kind() | (bits & !mode::TYPE);
-        }
-        node.uid = changes.uid.unwrap_or(node.uid);
-        node.gid = changes.gid.unwrap_or(node.gid);
-        node.atime_ns = changes.atime_ns.unwrap_or(node.atime_ns);
-        if let Some(mtime) = changes.mtime_ns {
-            node.mtime_ns = mtime;
-            node.loose.mtime = false;
-        }
-        let only_size = SetAttr { size: changes.size, ..SetAttr::default() } == *changes;
-        if !only_size {
-            node.changed(now);
-        }
-        state.attr(ino)
+        self.lock().setattr(ino, changes)
     }
 
     /// Keeps an inode while it is open, unlinked or not.
@@ -187,6 +167,29 @@ impl State {
             _ => 0,
         };
         Ok(node.attr(subdirs as u32))
+    }
+
+    fn setattr(&mut self, ino: Ino, changes: &SetAttr) -> Result<Attr> {
+        let now = self.now;
+        let node = self.node_mut(ino)?;
+        if let Some(size) = changes.size {
+            file::truncate(node, size, now)?;
+        }
+        if let Some(bits) = changes.mode {
+            node.mode = node.kind() | (bits & !mode::TYPE);
+        }
+        node.uid = changes.uid.unwrap_or(node.uid);
+        node.gid = changes.gid.unwrap_or(node.gid);
+        node.atime_ns = changes.atime_ns.unwrap_or(node.atime_ns);
+        if let Some(mtime) = changes.mtime_ns {
+            node.mtime_ns = mtime;
+            node.loose.mtime = false;
+        }
+        let only_size = SetAttr { size: changes.size, ..SetAttr::default() } == *changes;
+        if !only_size {
+            node.changed(now);
+        }
+        self.attr(ino)
     }
 
     /// Forgets an inode that nothing names and nobody has open.

@@ -143,7 +143,7 @@ impl State {
     }
 
     /// Fails unless `name` can be made in `dir`.
-    fn vacant(&self, dir: Ino, name: &[u8]) -> Result<()> {
+    pub(crate) fn vacant(&self, dir: Ino, name: &[u8]) -> Result<()> {
         if self.child(dir, name)?.is_some() {
             return Err(Error::Exists);
         }
@@ -157,7 +157,13 @@ impl State {
         Ok(())
     }
 
-    fn make(&mut self, dir: Ino, name: &[u8], new: &NewInode, body: Body) -> Result<Attr> {
+    pub(crate) fn make(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        new: &NewInode,
+        body: Body,
+    ) -> Result<Attr> {
         self.last_ino += 1;
         let (ino, now) = (self.last_ino, self.now);
         let is_device = matches!(new.mode & mode::TYPE, mode::BLOCK | mode::CHARACTER);

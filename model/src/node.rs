@@ -66,6 +66,9 @@ pub(crate) enum Body {
     Special,
 }
 
+/// Extended attributes: values by name.
+pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// An inode: its attributes, what it holds, who keeps it.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -87,7 +90,7 @@ pub(crate) struct Node {
     pub(crate) parent: Ino,
     pub(crate) body: Body,
     /// Extended attributes.
-    pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) xattrs: Xattrs,
 }
 
 impl Node {

@@ -2,18 +2,22 @@
 
 use lode_engine::{
     Attr, Error, Ino, NAME_MAX, NewInode, Result, SetAttr, XATTR_LIST_MAX, XATTR_VALUE_MAX,
-    XattrChange, XattrWhen,
+    XattrChange, XattrWhen, mode,
 };
 
-use crate::Model;
-use crate::node::Node;
+use crate::node::Xattrs;
+use crate::{Model, State};
 
 impl Model {
     /// Changes one extended attribute.
     pub fn setxattr(&self, ino: Ino, change: &XattrChange<'_>) -> Result<()> {
         let mut state = self.lock();
         let now = state.now;
-        set(state.node_mut(ino)?, change, now)
+        let node = state.node_mut(ino)?;
+        if set(&mut node.xattrs, change)? {
+            node.changed(now);
+        }
+        Ok(())
     }
 
     /// As [`Model::create`], with extended attributes.
@@ -24,10 +28,13 @@ impl Model {
         new: &NewInode,
         xattrs: &[XattrChange<'_>],
     ) -> Result<Attr> {
-        self.whole(|model| {
-            let ino = model.create(dir, name, new)?.ino;
-            model.set_all(ino, xattrs)
-        })
+        let mut state = self.lock();
+        state.vacant(dir, name)?;
+        let body = State::new_body(new.mode & mode::TYPE).ok_or(Error::Invalid)?;
+        let (xattrs, _) = changed(&Xattrs::new(), xattrs)?;
+        let ino = state.make(dir, name, new, body)?.ino;
+        state.node_mut(ino)?.xattrs = xattrs;
+        state.attr(ino)
     }
 
     /// As [`Model::setattr`], with extended attributes.
@@ -37,27 +44,24 @@ impl Model {
         changes: &SetAttr,
         xattrs: &[XattrChange<'_>],
     ) -> Result<Attr> {
-        self.whole(|model| {
-            model.setattr(ino, changes)?;
-            model.set_all(ino, xattrs)
-        })
-    }
-
-    fn set_all(&self, ino: Ino, xattrs: &[XattrChange<'_>]) -> Result<Attr> {
-        for (index, change) in xattrs.iter().enumerate() {
-            if xattrs.iter().take(index).any(|other| other.name == change.name) {
-                return Err(Error::Invalid);
+        let mut state = self.lock();
+        let before = state.node(ino)?.clone();
+        state.setattr(ino, changes)?;
+        let now = state.now;
+        let node = state.node_mut(ino)?;
+        match changed(&before.xattrs, xattrs) {
+            Ok((xattrs, any)) => {
+                node.xattrs = xattrs;
+                if any {
+                    node.changed(now);
+                }
             }
-            self.setxattr(ino, change)?;
+            Err(error) => {
+                *node = before;
+                return Err(error);
+            }
         }
-        self.getattr(ino)
-    }
-
-    /// Does `work` wholly or not at all. (What else is done to the model meanwhile is lost with it:
-    /// the model is used by one at a time.)
-    fn whole(&self, work: impl FnOnce(&Model) -> Result<Attr>) -> Result<Attr> {
-        let before = self.lock().clone();
-        work(self).inspect_err(|_| *self.lock() = before)
+        state.attr(ino)
     }
 
     /// The value of an extended attribute.
@@ -71,33 +75,42 @@ impl Model {
     }
 }
 
-fn set(node: &mut Node, change: &XattrChange<'_>, now: i64) -> Result<()> {
+/// Attributes after several changes, and whether that is anything new.
+fn changed(before: &Xattrs, changes: &[XattrChange<'_>]) -> Result<(Xattrs, bool)> {
+    let (mut xattrs, mut any) = (before.clone(), false);
+    for (index, change) in changes.iter().enumerate() {
+        if changes.iter().take(index).any(|other| other.name == change.name) {
+            return Err(Error::Invalid);
+        }
+        any |= set(&mut xattrs, change)?;
+    }
+    Ok((xattrs, any))
+}
+
+/// Changes one attribute; says whether that did anything.
+fn set(xattrs: &mut Xattrs, change: &XattrChange<'_>) -> Result<bool> {
     if change.name.len() > NAME_MAX {
         return Err(Error::NameTooLong);
     }
     if change.name.is_empty() || change.name.contains(&0) {
         return Err(Error::Invalid);
     }
-    let there = node.xattrs.contains_key(change.name);
+    let there = xattrs.contains_key(change.name);
     match change.when {
         XattrWhen::Absent if there => return Err(Error::Exists),
         XattrWhen::Present if !there => return Err(Error::NoAttribute),
         _ => {}
     }
     let Some(value) = change.value else {
-        if node.xattrs.remove(change.name).is_some() {
-            node.changed(now);
-        }
-        return Ok(());
+        return Ok(xattrs.remove(change.name).is_some());
     };
     if value.len() > XATTR_VALUE_MAX {
         return Err(Error::TooLong);
     }
-    let names: usize = node.xattrs.keys().map(|name| name.len() + 1).sum();
+    let names: usize = xattrs.keys().map(|name| name.len() + 1).sum();
     if !there && names + change.name.len() + 1 > XATTR_LIST_MAX {
         return Err(Error::NoSpace);
     }
-    node.xattrs.insert(change.name.to_vec(), value.to_vec());
-    node.changed(now);
-    Ok(())
+    xattrs.insert(change.name.to_vec(), value.to_vec());
+    Ok(true)
 }
