@@ -15,19 +15,33 @@ fi
 if [ "${1:-}" != inside ]; then
     need_cargo
     cargo install --quiet --locked --root "$TARGET/tools" "pjdfstest@$version"
-    # Mounts of its own: whatever happens, they are gone with the last process.
-    exec unshare --mount --propagation private bash "${BASH_SOURCE[0]}" inside
+    # Mounts of its own, where that is possible: whatever happens, they are gone with the last process.
+    if unshare --mount --propagation private true 2>/dev/null; then
+        exec unshare --mount --propagation private bash "${BASH_SOURCE[0]}" inside
+    fi
 fi
 
 scratch=$(mktemp -d)
-trap '"$lode" umount "$scratch/mnt" >/dev/null 2>&1 || true; umount -l "$scratch/own" || true; rm -rf "$scratch"' EXIT
+helper=
+finish() {
+    "$lode" umount "$scratch/mnt" >/dev/null 2>&1 || true
+    [ -z "$helper" ] || rm -f "$helper"
+    umount -l "$scratch/own" || true
+    rm -rf "$scratch"
+}
+trap finish EXIT
 mkdir "$scratch"/{own,mnt}
 mount -t tmpfs lode-test "$scratch/own"
 mkdir "$scratch"/own/{upper,work,second}
 # mount(8) looks for its helpers in /sbin only: there is one more now, for these processes.
 sbin=$(readlink -f /sbin)
-mount -t overlay lode-test -o "lowerdir=$sbin,upperdir=$scratch/own/upper,workdir=$scratch/own/work" "$sbin"
-ln -s "$lode" "$sbin/mount.fuse.lode"
+layers="lowerdir=$sbin,upperdir=$scratch/own/upper,workdir=$scratch/own/work"
+if [ "${1:-}" = inside ] && mount -t overlay lode-test -o "$layers" "$sbin" 2>/dev/null; then
+    ln -sf "$lode" "$sbin/mount.fuse.lode"
+elif [ ! -e "$sbin/mount.fuse.lode" ]; then
+    helper=$sbin/mount.fuse.lode
+    ln -s "$lode" "$helper"
+fi
 
 "$lode" mkfs "$scratch/own/pool" --size 256M >/dev/null
 mount -t fuse.lode "$scratch/own/pool" "$scratch/mnt" >/dev/null
