@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use lode_crash::region::Profile;
 use lode_crash::run::ReplayId;
-use lode_engine::PageClass;
+use lode_engine::{LABEL_MAX, PageClass};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::human::parse_uuid;
@@ -108,7 +108,7 @@ pub(crate) struct MkfsArgs {
     #[arg(long, short = 's', value_parser = parse_size)]
     pub(crate) size: Option<u64>,
     /// Label, at most 64 bytes
-    #[arg(long, short = 'L', default_value = "")]
+    #[arg(long, short = 'L', default_value = "", value_parser = parse_label)]
     pub(crate) label: String,
     /// Overwrite what is there, an existing pool too
     #[arg(long, short = 'f')]
@@ -167,6 +167,7 @@ pub(crate) struct LabelArgs {
     /// File or device that holds the pool
     pub(crate) pool: PathBuf,
     /// The new label, at most 64 bytes; "" for none [default: show the label and the UUID]
+    #[arg(value_parser = parse_label)]
     pub(crate) label: Option<String>,
 }
 
@@ -327,6 +328,15 @@ fn parse_profile(text: &str) -> Result<Profile, String> {
 
 fn parse_replay_id(text: &str) -> Result<ReplayId, String> {
     text.parse()
+}
+
+fn parse_label(text: &str) -> Result<String, String> {
+    match text.len() {
+        len if len > LABEL_MAX => {
+            Err(format!("the label has {len} bytes, at most {LABEL_MAX} are possible"))
+        }
+        _ => Ok(text.to_owned()),
+    }
 }
 
 fn parse_windows(text: &str) -> Result<WindowMode, String> {

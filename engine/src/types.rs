@@ -11,6 +11,8 @@ pub const SYMLINK_MAX: usize = 4095;
 /// Largest size of a file, in bytes.
 pub const FILE_MAX: u64 = i64::MAX as u64 & !(PAGE_BYTES - 1);
 
+/// Longest label of a pool, in bytes.
+pub const LABEL_MAX: usize = 64;
 /// Longest value of an extended attribute, in bytes.
 pub const XATTR_VALUE_MAX: usize = 64 << 10;
 /// Bytes of the names of an inode's extended attributes, each with a NUL behind it, at most: a

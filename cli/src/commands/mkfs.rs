@@ -21,19 +21,11 @@ use crate::region;
 use crate::report::{MkfsReport, PoolFacts};
 use crate::superblock;
 
-const LABEL_MAX: usize = 64;
-
 /// Runs it.
 ///
 /// # Errors
 /// `Exists` where something would be lost, and what making the pool gives.
 pub(crate) fn run(args: &MkfsArgs, output: &Output) -> Result<()> {
-    if args.label.len() > LABEL_MAX {
-        return Err(Failure::usage(format!(
-            "the label has {} bytes, at most {LABEL_MAX} are possible",
-            args.label.len()
-        )));
-    }
     let existed = args.pool.exists();
     let bytes = size_to_make(args)?;
     let format_options = format_options(args);

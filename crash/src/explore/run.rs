@@ -163,7 +163,7 @@ impl<'s> Run<'s> {
         self.pool.close().map_err(|error| format!("close: {error:?}"))?;
         let before = self.pool.statfs().pages;
         let grown = Pool::grow(self.pool.medium().clone(), self.host.clone());
-        if before * 4096 < self.setup.geometry.bytes {
+        if before * PAGE_BYTES < self.setup.geometry.bytes {
             grown.map_err(|error| format!("grow: {error:?}"))?;
         } else if grown != Err(Error::Invalid) {
             return Err(format!("a pool as large as its region grows: {grown:?}"));

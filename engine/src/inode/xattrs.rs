@@ -59,17 +59,18 @@ pub(crate) fn parse_runs(
     Ok(right.then_some(runs))
 }
 
-/// Reads the text of an attribute's record again.
-fn load_text<M: Medium, H: Host>(
+/// Reads an attribute's record again, and as many bytes of its text as `wanted` says.
+fn load_part<M: Medium, H: Host>(
     store: &Store<M, H>,
     state: &State,
     xattr: &Xattr,
-    bytes: usize,
-) -> Result<Vec<u8>> {
+    wanted: impl FnOnce(&Body) -> usize,
+) -> Result<(Body, Vec<u8>)> {
     let ino = state.log.ino;
     let seed = state.log.seed_of(store, xattr.origin);
     let seed = seed.ok_or(Error::corrupt_inode("attribute of no log page", xattr.at, ino))?;
     let body = line_again(store, &seed, xattr.at, ino)?.body;
+    let bytes = wanted(&body);
     if !matches!(body, Body::Xattr { .. }) || body.text_bytes() < bytes {
         return Err(Error::corrupt_inode("attribute is not an XATTR record", xattr.at, ino));
     }
@@ -77,7 +78,7 @@ fn load_text<M: Medium, H: Host>(
     text.try_reserve_exact(bytes)?;
     text.resize(bytes, 0);
     text_again(store, &seed, xattr.at, ino, &[], &mut text)?;
-    Ok(text)
+    Ok((body, text))
 }
 
 /// The name of an attribute.
@@ -86,7 +87,7 @@ pub(crate) fn load_xattr_name<M: Medium, H: Host>(
     state: &State,
     xattr: &Xattr,
 ) -> Result<Vec<u8>> {
-    load_text(store, state, xattr, usize::from(xattr.name_len))
+    Ok(load_part(store, state, xattr, |_| usize::from(xattr.name_len))?.1)
 }
 
 /// An attribute's record and its whole text, as they are.
@@ -95,12 +96,7 @@ pub(crate) fn load_xattr<M: Medium, H: Host>(
     state: &State,
     xattr: &Xattr,
 ) -> Result<(Body, Vec<u8>)> {
-    let ino = state.log.ino;
-    let seed = state.log.seed_of(store, xattr.origin);
-    let seed = seed.ok_or(Error::corrupt_inode("attribute of no log page", xattr.at, ino))?;
-    let body = line_again(store, &seed, xattr.at, ino)?.body;
-    let text = load_text(store, state, xattr, body.text_bytes())?;
-    Ok((body, text))
+    load_part(store, state, xattr, Body::text_bytes)
 }
 
 /// Finds the attribute with this name.
@@ -125,7 +121,7 @@ pub(crate) fn load_xattr_value<M: Medium, H: Host>(
 ) -> Result<Vec<u8>> {
     let (name_len, value_len) = (usize::from(xattr.name_len), xattr.value_len as usize);
     if xattr.runs.is_empty() {
-        let mut text = load_text(store, state, xattr, name_len + value_len)?;
+        let (_, mut text) = load_part(store, state, xattr, |_| name_len + value_len)?;
         text.drain(..name_len);
         return Ok(text);
     }

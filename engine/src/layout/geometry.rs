@@ -16,6 +16,8 @@ pub const LOG_LINES_LEAST: u8 = 4;
 pub const LOG_LINES_MOST: u8 = 63;
 /// The fewest pages a pool can have.
 pub const POOL_PAGES_LEAST: u64 = 16;
+/// Pages of the largest pool.
+pub const POOL_PAGES_MOST: u64 = 1 << 34;
 
 const _: () = assert!((2 + INLINE_LINES as u64) * LINE == SLOT_BYTES);
 const _: () = assert!((1 + LOG_LINES_MOST as u64) * LINE == PAGE_BYTES);

@@ -4,7 +4,7 @@
 use lode_pmem::{Line, crc32c};
 
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};
-use super::geometry::POOL_PAGES_LEAST;
+use super::geometry::{POOL_PAGES_LEAST, POOL_PAGES_MOST};
 
 /// Offset of the line in the pool.
 pub const LOCATOR_AT: u64 = 1024;
@@ -27,6 +27,6 @@ pub fn locator(pages: u64) -> Line {
 pub fn located(line: &Line, summed: bool) -> Option<u64> {
     let right = !summed || get_u32(&line.0, CRC_AT) == crc32c(0, line.0.split_at(CRC_AT).0);
     let pages = get_u64(&line.0, 8);
-    let possible = (POOL_PAGES_LEAST..=1 << 34).contains(&pages);
+    let possible = (POOL_PAGES_LEAST..=POOL_PAGES_MOST).contains(&pages);
     (right && possible && get_u32(&line.0, 0) == MAGIC).then_some(pages)
 }

@@ -18,7 +18,7 @@ pub use anchor::{Anchor, HEAD_AT, IDENTITY_ATIME_AT, Identity, LogHeader, PieceH
 pub use checkpoint::{SEGMENT_HEADER_BYTES, Segment};
 pub use geometry::{
     DEATH_LINE, Geometry, INLINE_LINES, LINE, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST,
-    SLOT_BYTES, ino_of, slot_at,
+    POOL_PAGES_MOST, SLOT_BYTES, ino_of, slot_at,
 };
 pub use lane::{LANE_BYTES, LANE_CHAIN_AT, Watermark};
 pub use link::Link;

@@ -3,9 +3,11 @@
 use lode_pmem::crc32c;
 
 use super::bytes::{get_i64, get_u32, get_u64, put_i64, put_u32, put_u64};
-use super::geometry::{Geometry, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST};
+use super::geometry::{
+    Geometry, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST, POOL_PAGES_MOST,
+};
 use super::seal::PoolSeed;
-use crate::{PAGE_BYTES, PageClass, Unusable};
+use crate::{LABEL_MAX, PAGE_BYTES, PageClass, Unusable};
 
 /// Bytes of a superblock.
 pub const SUPERBLOCK_BYTES: usize = 512;
@@ -49,7 +51,7 @@ pub struct Superblock {
     /// When the pool was made.
     pub created_ns: i64,
     /// Label, padded with zeros.
-    pub label: [u8; 64],
+    pub label: [u8; LABEL_MAX],
     /// Raised with each write of the superblock.
     pub update: u64,
     /// Raised with each read-write open.
@@ -129,7 +131,7 @@ impl Superblock {
             root: get_u64(raw, 96),
             root_nonce: get_u64(raw, 104),
             created_ns: get_i64(raw, 112),
-            label: [0; 64],
+            label: [0; LABEL_MAX],
             update: get_u64(raw, 192),
             session: get_u32(raw, 200),
             epoch: get_u32(raw, 204),
@@ -151,7 +153,7 @@ impl Superblock {
         if size as usize != SUPERBLOCK_BYTES || lane_page != 1 {
             return Err(Unusable::Geometry("size of the superblock or place of the lane table"));
         }
-        if self.pages < POOL_PAGES_LEAST || self.pages > 1 << 34 {
+        if !(POOL_PAGES_LEAST..=POOL_PAGES_MOST).contains(&self.pages) {
             return Err(Unusable::Geometry("number of pages"));
         }
         if self.lanes == 0 || self.lanes > 256 || self.piece_log2 > 9 {

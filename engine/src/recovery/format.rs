@@ -10,7 +10,8 @@ use crate::layout::{
     Superblock, Txid, Watermark, locator, put_seal,
 };
 use crate::{
-    Error, FormatOptions, Host, OpenOptions, PAGE_BYTES, Pool, Result, Rule, Unusable, mode,
+    Error, FormatOptions, Host, LABEL_MAX, OpenOptions, PAGE_BYTES, Pool, Result, Rule, Unusable,
+    mode,
 };
 
 /// The session that a new pool's first records belong to.
@@ -66,12 +67,12 @@ fn plan(
         let least = POOL_PAGES_LEAST * PAGE_BYTES;
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
     }
-    let label_fits = options.label.len() <= 64 && !options.label.contains(&0);
+    let label_fits = options.label.len() <= LABEL_MAX && !options.label.contains(&0);
     let lines_fit = (LOG_LINES_LEAST..=LOG_LINES_MOST).contains(&options.log_lines);
     if options.lanes == 0 || options.lanes > 256 || !lines_fit || !label_fits {
         return Err(Error::Invalid);
     }
-    let mut label = [0; 64];
+    let mut label = [0; LABEL_MAX];
     for (to, from) in label.iter_mut().zip(&options.label) {
         *to = *from;
     }

@@ -9,14 +9,9 @@ use alloc::boxed::Box;
 
 use lode_pmem::Medium;
 
-use crate::layout::Superblock;
+use crate::layout::{POOL_PAGES_MOST, Superblock};
 use crate::store::{Store, write_copy, write_locator, write_superblock};
-use crate::{Error, Host, OpenOptions, PAGE_BYTES, Pool, Result, Rule};
-
-/// Bytes of a label, at most.
-const LABEL_MAX: usize = 64;
-/// Pages of a pool, at most.
-const PAGES_MAX: u64 = 1 << 34;
+use crate::{Error, Host, LABEL_MAX, OpenOptions, PAGE_BYTES, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a pool that nobody has open as large as its region is by now, and leaves it closed.
@@ -27,7 +22,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn grow(medium: M, host: H) -> Result<()> {
         let pool = Self::open(medium, host, &OpenOptions::default())?;
         let pages = pool.store.door.bytes() / PAGE_BYTES;
-        if pages <= pool.store.geometry.pages || pages > PAGES_MAX {
+        if pages <= pool.store.geometry.pages || pages > POOL_PAGES_MOST {
             pool.close()?;
             return Err(Error::Invalid);
         }

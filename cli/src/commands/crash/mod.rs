@@ -76,6 +76,17 @@ fn write_page(path: Option<&Path>, page: impl FnOnce() -> String) -> Result<()> 
     })
 }
 
+/// What became of the page counts less than what was found: where that is wrong, it is only told.
+fn page_or_findings(written: Result<()>, wrong: bool) -> Result<()> {
+    match written {
+        Err(failure) if wrong => {
+            eprintln!("lode crash: {failure}");
+            Ok(())
+        }
+        written => written,
+    }
+}
+
 /// Finds out before hours of work whether a page can be written; what is there stays until then.
 fn check_page(path: Option<&Path>, script: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };

@@ -9,7 +9,7 @@ use lode_crash::run::{
     stories,
 };
 
-use super::{Bar, WRONG, batch, check_page, write_page};
+use super::{Bar, WRONG, batch, check_page, page_or_findings, write_page};
 use crate::args::CrashMutantsArgs;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
     let report = MutantsReport::new(verdicts, &sound, began.elapsed());
     output.print(&report)?;
     let survivors = report.survivors();
-    written.or_else(|failure| if survivors == 0 { Err(failure) } else { Ok(()) })?;
+    page_or_findings(written, survivors > 0)?;
     Ok(if survivors == 0 { 0 } else { WRONG })
 }
 

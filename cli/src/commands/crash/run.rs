@@ -6,7 +6,7 @@ use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
 use lode_crash::run::{Report, What, html, left_out, run_batch, select, stories};
 
-use super::{Bar, WRONG, batch, check_page, script, write_page};
+use super::{Bar, WRONG, batch, check_page, page_or_findings, script, write_page};
 use crate::args::CrashRunArgs;
 use crate::failure::Result;
 use crate::output::Output;
@@ -55,8 +55,7 @@ pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
         _ => None,
     };
     output.print(&RunReport::new(report, profiles, args.seed, left_out(&what), script))?;
-    // What was found is told, page or not.
-    written.or_else(|failure| if failures == 0 { Err(failure) } else { Ok(()) })?;
+    page_or_findings(written, failures > 0)?;
     Ok(if failures == 0 { 0 } else { WRONG })
 }
 
