@@ -290,6 +290,9 @@ pub(crate) struct CrashReplayArgs {
     /// The id, as a failure prints it: seq1-37:adr:1:s1p1c1
     #[arg(value_parser = parse_replay_id)]
     pub(crate) id: ReplayId,
+    /// With this fence, write-back or rule left out: `site` of `lode crash mutants --json`
+    #[arg(long, value_name = "SITE")]
+    pub(crate) without: Option<String>,
     /// The sequence of an id that begins with `script`
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,

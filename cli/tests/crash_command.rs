@@ -119,6 +119,8 @@ fn a_state_is_shown_by_its_id() {
     lode(&["crash", "replay", "seq1-0:adr:1:s0p0c0"]).expect(0);
     // The one that the documents show.
     lode(&["crash", "replay", "seq1-37:adr:1:s1p1c1"]).expect(0);
+    lode(&["crash", "replay", "seq1-37:adr:1:s1p1c1", "--without", "engine/src/none.rs:1"])
+        .expect(8);
     // Schedules of other cases.
     lode(&["crash", "replay", "seq1-37:adr:1:t0:s1p1c1"]).expect(8);
     lode(&["crash", "replay", "pair-0:adr:1:t0x4000000.1:s0p0c0"]).expect(8);

@@ -39,6 +39,12 @@ fn a_quick_run_takes_less_than_a_minute_and_every_mutant_is_noticed() {
     for key in ["site", "kind", "killed_by"] {
         assert!(verdicts.iter().all(|verdict| verdict[key].is_string()), "{key}");
     }
+    for kind in ["fence", "write-back", "rule"] {
+        let one = verdicts.iter().find(|verdict| verdict["kind"] == kind).unwrap();
+        let [id, site] = ["killed_by", "site"].map(|key| one[key].as_str().unwrap());
+        lode(&["crash", "replay", id, "--without", site]).expect(4);
+        lode(&["crash", "replay", id, "--without", &format!("{kind} {site}")]).expect(4);
+    }
 }
 
 /// The engine's source files.

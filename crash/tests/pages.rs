@@ -117,12 +117,12 @@ fn a_failure_shrinks_to_a_script_that_fails_the_same_way() {
 #[test]
 fn a_replay_of_what_is_right_now_tells_the_way_all_the_same() {
     let (job, _, failure) = planted();
-    let now = job.replay(&failure.path);
+    let now = job.replay(&failure.path, None);
     // Without the fence there were fewer points; where the id still leads to a state, it is right.
     assert!(!now.wrong, "{}", now.story);
     let sound = explore(&job.case, &job.setup(), &Limits::QUICK, &mut Memo::default()).unwrap();
     assert!(sound.judged() > 0);
-    let right = job.replay(&"s1p0c1:r0p0c0".parse().unwrap());
+    let right = job.replay(&"s1p0c1:r0p0c0".parse().unwrap(), None);
     assert!(right.reached && !right.wrong);
     assert_eq!(right.story.cuts.len(), 2);
     assert!(right.story.what.contains("judged right"));
@@ -135,7 +135,7 @@ fn a_replay_of_what_is_right_now_tells_the_way_all_the_same() {
 #[test]
 fn ids_that_lead_nowhere_are_told_apart() {
     for path in ["s99p0c0", "s0p99c0", "s0p0c9999", "s0p0c0x500.1", "s0p0c0:r0p99c0"] {
-        let replay = job().replay(&path.parse().unwrap());
+        let replay = job().replay(&path.parse().unwrap(), None);
         assert!(!replay.reached && !replay.wrong, "{path}");
     }
 }

@@ -26,6 +26,18 @@ pub fn parse(text: &str) -> Result<Vec<Op>, String> {
 /// The fill of data that names none.
 const FILL: u64 = 1;
 
+/// Notes that a word was given; it can be once.
+///
+/// # Errors
+/// Where it was before.
+pub fn once<'a>(given: &mut Vec<&'a str>, word: &'a str) -> Result<(), String> {
+    if given.contains(&word) {
+        return Err(format!("{word} is given twice: leave one out"));
+    }
+    given.push(word);
+    Ok(())
+}
+
 /// A number: decimal, or after `0o` or `0x`; K, M, G and T at its end are powers of 1024.
 pub fn number(word: &str) -> Result<u64, String> {
     let bad = || format!("{word} is not a number; numbers are like 12, 0o644, 0x1F, 4K, 2M, 1T");
@@ -127,9 +139,11 @@ impl<'a> Words<'a> {
 
     fn attrs(&mut self) -> Result<Attrs, String> {
         let mut attrs = Attrs::default();
+        let mut given = Vec::new();
         for word in self.0.by_ref() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| format!("{word} is no key=number"))?;
+            once(&mut given, key)?;
             match key {
                 "mode" => attrs.mode = Some(is_permissions(fitting(value)?)?),
                 "uid" => attrs.uid = Some(fitting(value)?),
@@ -453,6 +467,7 @@ mod tests {
             ),
             ("create /a 5G", "5G is too large here"),
             ("fly /a", "unknown operation fly"),
+            ("setattr /a mode=1 uid=1 mode=2", "mode is given twice: leave one out"),
             ("unlink a", "a is no path; paths are like /a and /d/a"),
             ("unlink /%zz", "%zz: behind % go two digits, as in %2F"),
             ("unlink /%=1", "%=1 is no name; names of odd bytes are like %=SEED.LENGTH"),

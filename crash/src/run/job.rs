@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::JobId;
+use lode_engine::Rule;
+
+use super::{JobId, Mutant};
 use crate::case::Case;
 use crate::explore::{
     CrashPath, Failure, Limits, Memo, Replay, Setup, Tally, explore, replay, shrink,
@@ -52,9 +54,27 @@ impl Job {
         explore(&self.case, setup, limits, memo)
     }
 
-    /// Goes one way.
-    pub fn replay(&self, path: &CrashPath) -> Replay {
-        replay(&self.case, &self.setup(), path)
+    /// Goes one way, with a mutant or without.
+    pub fn replay(&self, path: &CrashPath, mutant: Option<Mutant>) -> Replay {
+        let mut setup = self.setup();
+        if let Some(mutant) = mutant {
+            mutant.leave_out(&mut setup);
+        }
+        replay(&self.case, &setup, path)
+    }
+
+    /// The mutant that goes by this name, of those that this case comes to: a rule's name, or
+    /// a place as [`Mutant::site`] says it.
+    pub fn mutant(&self, name: &str) -> Option<Mutant> {
+        let rule = Rule::ALL.iter().map(|rule| Mutant::Rule(*rule));
+        if let Some(rule) = rule.into_iter().find(|rule| rule.is_called(name)) {
+            return Some(rule);
+        }
+        [Limits::GLANCE, Limits::QUICK].iter().find_map(|limits| {
+            let tally = self.run(&self.setup(), limits, &mut Memo::default()).ok()?;
+            let mut sites = tally.sites.iter().map(|site| Mutant::Site(*site));
+            sites.find(|mutant| mutant.is_called(name))
+        })
     }
 
     /// Makes a failing case shorter, to be shown beside what was found first; tries no more

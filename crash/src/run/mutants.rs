@@ -10,7 +10,7 @@ use super::batch::on_workers;
 use super::{Batch, Job, Outcome, Progress, ReplayId};
 use lode_engine::Rule;
 
-use crate::explore::{Failure, LARGE, Limits, Memo, Tally};
+use crate::explore::{Failure, LARGE, Limits, Memo, Setup, Tally};
 use crate::region::LeftOut;
 
 /// What is left out.
@@ -29,6 +29,19 @@ impl Mutant {
             Mutant::Site(left_out) => left_out.kind(),
             Mutant::Rule(_) => "rule",
         }
+    }
+
+    /// The engine with this left out.
+    pub(super) fn leave_out(self, setup: &mut Setup) {
+        match self {
+            Mutant::Site(site) => setup.rules.left_out = Some(site),
+            Mutant::Rule(rule) => setup.left_out = Some(rule),
+        }
+    }
+
+    /// Whether somebody who writes this text means it: its site, or the kind and the site.
+    pub(super) fn is_called(&self, text: &str) -> bool {
+        self.site() == text || self.to_string() == text
     }
 
     /// Where: a place in the code, or the rule's name.
@@ -114,10 +127,7 @@ fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> V
                 return;
             }
             let mut setup = job.setup();
-            match mutant {
-                Mutant::Site(site) => setup.rules.left_out = Some(site),
-                Mutant::Rule(rule) => setup.left_out = Some(rule),
-            }
+            mutant.leave_out(&mut setup);
             if let Err(failure) = job.run(&setup, limits, &mut Memo::default()) {
                 let mut noticed = noticed.lock();
                 if noticed.as_ref().is_none_or(|(first, _)| number < *first) {

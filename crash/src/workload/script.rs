@@ -25,7 +25,7 @@ use std::fmt::{self, Write as _};
 
 use lode_engine::{PAGE_BYTES, PageClass};
 use lode_testkit::op::Op;
-use lode_testkit::parse::number;
+use lode_testkit::parse::{number, once};
 
 use crate::case::{Case, Geometry, Trouble};
 
@@ -60,6 +60,13 @@ impl fmt::Display for ScriptError {
 
 impl std::error::Error for ScriptError {}
 
+/// What was read above a line.
+struct Above<'t> {
+    section: Section,
+    /// `name` and `pool`.
+    given: Vec<&'t str>,
+}
+
 /// Which list the operations of a line go to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
@@ -81,13 +88,13 @@ pub fn parse_script(text: &str) -> Result<Case, ScriptError> {
         ops: Vec::new(),
         beside: Vec::new(),
     };
-    let mut section = Section::Top;
+    let mut above = Above { section: Section::Top, given: Vec::new() };
     let mut last = 1;
     for (index, line) in text.lines().enumerate() {
         last = index + 1;
         let line = without_comment(line);
         if !line.is_empty() {
-            let read = read_line(&mut case, &mut section, line);
+            let read = read_line(&mut case, &mut above, line);
             read.map_err(|what| ScriptError { line: index + 1, what })?;
         }
         if case.before.len() + case.ops.len() + case.beside.len() > OPERATIONS_MAX {
@@ -135,7 +142,8 @@ fn without_comment(line: &str) -> &str {
     line[..comment.map_or(line.len(), |(at, _)| at)].trim()
 }
 
-fn read_line(case: &mut Case, section: &mut Section, line: &str) -> Result<(), String> {
+fn read_line<'t>(case: &mut Case, above: &mut Above<'t>, line: &'t str) -> Result<(), String> {
+    let section = &mut above.section;
     let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match (first, rest.trim()) {
         ("before:", "") => *section = Section::Before,
@@ -151,8 +159,14 @@ fn read_line(case: &mut Case, section: &mut Section, line: &str) -> Result<(), S
         ("name", name) if name.contains(char::is_control) => {
             return Err("a name has no control characters".to_owned());
         }
-        ("name", name) => case.name = name.to_owned(),
-        ("pool", words) => case.geometry = geometry(words)?,
+        ("name", name) => {
+            once(&mut above.given, first)?;
+            case.name = name.to_owned();
+        }
+        ("pool", words) => {
+            once(&mut above.given, first)?;
+            case.geometry = geometry(words)?;
+        }
         _ => operations(case, *section).push(operation(line)?),
     }
     Ok(())
@@ -179,7 +193,11 @@ fn operation(line: &str) -> Result<Op, String> {
 fn geometry(words: &str) -> Result<Geometry, String> {
     let mut geometry = Geometry::default();
     let mut words = words.split_whitespace();
+    let mut given = Vec::new();
     while let Some(word) = words.next() {
+        let what =
+            if word.starts_with(|first: char| first.is_ascii_digit()) { "SIZE" } else { word };
+        once(&mut given, what)?;
         let mut value = |low, high| {
             let text = words.next().ok_or_else(|| format!("{word} needs a number behind it"))?;
             within(word, number(text)?, low, high)
@@ -380,6 +398,9 @@ mod tests {
         assert!(wrong("pool 256K fast").starts_with("line 1: fast is nothing of a pool's"));
         assert_eq!(wrong("pool 65537"), "line 1: 65537 is no whole number of 4K pages: write 68K");
         assert_eq!(wrong("pool lanes"), "line 1: lanes needs a number behind it");
+        assert_eq!(wrong("pool 1M huge 2M"), "line 1: SIZE is given twice: leave one out");
+        assert_eq!(wrong("name a\nname b"), "line 2: name is given twice: leave one out");
+        assert_eq!(wrong("pool 1M\npool huge"), "line 2: pool is given twice: leave one out");
         assert_eq!(wrong("pool 1K"), "line 1: the pool's size is 1024: it must be 64K to 1G");
         assert_eq!(
             wrong("pool 8M huge giant"),

@@ -1,6 +1,6 @@
 //! `lode crash replay`: one state.
 
-use lode_crash::run::{Job, ReplayId, Set, case, html};
+use lode_crash::run::{Job, Mutant, ReplayId, Set, case, html};
 use lode_crash::workload::print_script;
 
 use super::{WRONG, check_page, script, write_page};
@@ -16,7 +16,8 @@ use crate::report::ReplayReport;
 pub(super) fn run(args: &CrashReplayArgs, output: &Output) -> Result<u8> {
     let job = job(args)?;
     check_page(args.html.as_deref(), args.script.as_deref())?;
-    let replay = job.replay(&args.id.path);
+    let mutant = args.without.as_deref().map(|name| mutant(&job, name)).transpose()?;
+    let replay = job.replay(&args.id.path, mutant);
     if !replay.reached {
         let what = format!("{} leads to no state here", args.id);
         return Err(Failure::new(Kind::NotFound, what).advise(
@@ -35,6 +36,14 @@ pub(super) fn run(args: &CrashReplayArgs, output: &Output) -> Result<u8> {
         script: print_script(&replay.story.case),
     })?;
     Ok(if replay.wrong { WRONG } else { 0 })
+}
+
+fn mutant(job: &Job, name: &str) -> Result<Mutant> {
+    job.mutant(name).ok_or_else(|| {
+        let what = format!("the case of this id comes to nothing called {name}");
+        Failure::new(Kind::NotFound, what)
+            .advise("give `site` and `killed_by` of one line of `lode crash mutants --json`")
+    })
 }
 
 fn job(args: &CrashReplayArgs) -> Result<Job> {
