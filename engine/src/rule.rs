@@ -142,6 +142,8 @@ rules! {
     PieceZeroed "piece-zeroed" "a new piece of inode table is not zeroed; PROTOCOL I22";
     OrphansFreed "orphans-freed"
         "files that are unlinked but open are not freed by a clean unmount; PROTOCOL recovery 11";
+    NamelessErased "nameless-erased"
+        "a file that never had a name is kept by recovery; PROTOCOL recovery 11";
     CreateInOne "create-in-one" "the inode and its entry are two transactions; PROTOCOL I7";
     NameInOne "name-in-one"
         "the lines of a long name are a transaction of their own; seen in NOVA: names that cross a line";

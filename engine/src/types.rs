@@ -306,6 +306,7 @@ pub enum Op {
     Getattr,
     Setattr,
     Create,
+    Tmpfile,
     Mkdir,
     Mknod,
     Symlink,
@@ -332,13 +333,14 @@ pub enum Op {
 
 impl Op {
     /// How many kinds there are.
-    pub const COUNT: usize = 26;
+    pub const COUNT: usize = 27;
     /// All kinds, in order.
     pub const ALL: [Op; Self::COUNT] = [
         Op::Lookup,
         Op::Getattr,
         Op::Setattr,
         Op::Create,
+        Op::Tmpfile,
         Op::Mkdir,
         Op::Mknod,
         Op::Symlink,
@@ -370,6 +372,7 @@ impl Op {
             Op::Getattr => "getattr",
             Op::Setattr => "setattr",
             Op::Create => "create",
+            Op::Tmpfile => "tmpfile",
             Op::Mkdir => "mkdir",
             Op::Mknod => "mknod",
             Op::Symlink => "symlink",
@@ -405,4 +408,4 @@ pub struct Stats {
     pub door: lode_pmem::Tally,
 }
 
-const _: () = assert!(Op::Statfs as usize == 18 && Op::CollectThorough as usize == Op::COUNT - 1);
+const _: () = assert!(Op::Statfs as usize == 19 && Op::CollectThorough as usize == Op::COUNT - 1);

@@ -59,6 +59,7 @@ impl Model {
             ino: ROOT,
             mode: mode::DIRECTORY | 0o755,
             names: 1,
+            nameless: false,
             uid: 0,
             gid: 0,
             rdev: 0,

@@ -54,13 +54,14 @@ impl Model {
         state.vacant(dir, name)?;
         let now = state.now;
         let node = state.node_mut(ino)?;
-        if node.names == 0 {
+        if node.names == 0 && !node.nameless {
             return Err(Error::NotFound);
         }
         if node.is_dir() {
             return Err(Error::NotSupported);
         }
         node.names += 1;
+        node.nameless = false;
         node.changed(now);
         state.insert(dir, name, ino)?;
         state.attr(ino)
@@ -164,6 +165,13 @@ impl State {
         new: &NewInode,
         body: Body,
     ) -> Result<Attr> {
+        let ino = self.node_of(dir, new, body);
+        self.insert(dir, name, ino)?;
+        self.attr(ino)
+    }
+
+    /// A new inode for a directory, without a name as yet.
+    pub(crate) fn node_of(&mut self, dir: Ino, new: &NewInode, body: Body) -> Ino {
         self.last_ino += 1;
         let (ino, now) = (self.last_ino, self.now);
         let is_device = matches!(new.mode & mode::TYPE, mode::BLOCK | mode::CHARACTER);
@@ -171,6 +179,7 @@ impl State {
             ino,
             mode: new.mode,
             names: 1,
+            nameless: false,
             uid: new.uid,
             gid: new.gid,
             rdev: if is_device { new.rdev } else { 0 },
@@ -185,8 +194,7 @@ impl State {
             xattrs: Default::default(),
         };
         self.nodes.insert(ino, node);
-        self.insert(dir, name, ino)?;
-        self.attr(ino)
+        ino
     }
 
     /// Enters a name; the directory is modified now.

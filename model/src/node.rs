@@ -76,6 +76,8 @@ pub(crate) struct Node {
     pub(crate) mode: u32,
     /// Names of it; of a directory 1 while it has its name.
     pub(crate) names: u32,
+    /// It was made without a name, and never had one.
+    pub(crate) nameless: bool,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) rdev: u64,

@@ -37,6 +37,30 @@ impl Model {
         state.attr(ino)
     }
 
+    /// Makes a regular file without a name; the caller has it open.
+    pub fn create_nameless(
+        &self,
+        dir: Ino,
+        new: &NewInode,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr> {
+        let mut state = self.lock();
+        let removed = state.node(dir)?.names == 0;
+        state.entries(dir)?;
+        if removed {
+            return Err(Error::NotFound);
+        }
+        if new.mode & mode::TYPE != mode::FILE {
+            return Err(Error::Invalid);
+        }
+        let body = State::new_body(mode::FILE).ok_or(Error::Invalid)?;
+        let (xattrs, _) = changed(&Xattrs::new(), xattrs)?;
+        let ino = state.node_of(dir, new, body);
+        let node = state.node_mut(ino)?;
+        (node.names, node.nameless, node.opens, node.xattrs) = (0, true, 1, xattrs);
+        state.attr(ino)
+    }
+
     /// As [`Model::setattr`], with extended attributes.
     pub fn setattr_with(
         &self,

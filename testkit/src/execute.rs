@@ -78,6 +78,19 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
             }
             Ok(Value::Done)
         }
+        Op::Tmpfile { dir, slot, permissions, xattr } => {
+            let dir = resolve(fs, dir)?;
+            let new = NewInode { mode: mode::FILE | permissions, uid: 3, gid: 5, rdev: 0 };
+            let value = xattr.as_ref().map(|(_, value)| value.bytes());
+            let xattr = xattr.as_ref().zip(value.as_deref());
+            let xattrs: Vec<_> =
+                xattr.map(|((name, _), value)| set_to(name, value)).into_iter().collect();
+            let attr = fs.create_nameless(dir, &new, &xattrs)?;
+            if let Some(old) = handles.insert(*slot, attr.ino) {
+                fs.release(old);
+            }
+            Ok(Value::of(&attr))
+        }
         Op::Close { slot } => {
             fs.release(handles.remove(slot).ok_or(Error::Invalid)?);
             Ok(Value::Done)
@@ -115,7 +128,6 @@ fn add_name(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
             let linked = fs.link(ino, dir, name);
             match linked {
                 Err(_) if attr.mode & mode::TYPE == mode::DIRECTORY => return Err(Error::Invalid),
-                Err(_) if attr.links == 0 => return Err(Error::NotFound),
                 other => other?,
             }
         }

@@ -50,6 +50,8 @@ pub trait Fs: Sync {
         new: &NewInode,
         xattrs: &[XattrChange<'_>],
     ) -> Result<Attr>;
+    fn create_nameless(&self, dir: Ino, new: &NewInode, xattrs: &[XattrChange<'_>])
+    -> Result<Attr>;
     fn setattr_with(&self, ino: Ino, changes: &SetAttr, xattrs: &[XattrChange<'_>])
     -> Result<Attr>;
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
@@ -113,6 +115,11 @@ macro_rules! forward_calls {
             fn create_with(
                 dir: $crate::fs::Ino,
                 name: &[u8],
+                new: &$crate::fs::NewInode,
+                xattrs: &[$crate::fs::XattrChange<'_>],
+            ) -> $crate::fs::Result<$crate::fs::Attr>;
+            fn create_nameless(
+                dir: $crate::fs::Ino,
                 new: &$crate::fs::NewInode,
                 xattrs: &[$crate::fs::XattrChange<'_>],
             ) -> $crate::fs::Result<$crate::fs::Attr>;

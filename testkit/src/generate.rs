@@ -285,13 +285,23 @@ impl Generator {
             }
             5..7 => Op::Stat { of: self.target() },
             7 => Op::Readlink { path: self.some_file() },
-            8..10 => Op::List { path: self.some_path() },
+            8 => Op::List { path: self.some_path() },
+            9 if slots > 0 => self.tmpfile(),
             10..13 if slots > 0 => {
                 Op::Open { path: self.some_file(), slot: self.rng.below(slots) as usize }
             }
             13..15 if slots > 0 => Op::Close { slot: self.rng.below(slots) as usize },
             _ => Op::Stat { of: Target::Path(self.some_path()) },
         }
+    }
+
+    /// A file without a name, which other operations may give one.
+    fn tmpfile(&mut self) -> Op {
+        let dir = if self.rng.once_in(8) { self.some_path() } else { self.rng.pick(&self.dirs) };
+        let slot = self.rng.below(self.shape.slots as u64) as usize;
+        let with_xattr = self.shape.privileged && self.rng.once_in(4);
+        let xattr = with_xattr.then(|| (self.xattr_name(), self.xattr_value()));
+        Op::Tmpfile { dir, slot, permissions: self.permissions(), xattr }
     }
 
     fn attrs(&mut self) -> Attrs {

@@ -82,6 +82,13 @@ pub enum Op {
         name: Vec<u8>,
         value: Fill,
     },
+    /// A regular file without a name, open in a slot; with an extended attribute or without.
+    Tmpfile {
+        dir: Path,
+        slot: usize,
+        permissions: u32,
+        xattr: Option<(Vec<u8>, Fill)>,
+    },
     /// As [`Op::SetAttr`], with an extended attribute.
     SetAttrWith {
         of: Target,
@@ -285,6 +292,15 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Op::Create { path, mode, rdev } => created(f, path, *mode, *rdev),
+            Op::Tmpfile { dir, slot, permissions: FILE_PERMISSIONS, xattr: None } => {
+                write!(f, "tmpfile {dir} {slot}")
+            }
+            Op::Tmpfile { dir, slot, permissions, xattr: None } => {
+                write!(f, "tmpfile {dir} {slot} {permissions:#o}")
+            }
+            Op::Tmpfile { dir, slot, permissions, xattr: Some((name, Fill { len, fill })) } => {
+                write!(f, "tmpfile {dir} {slot} {permissions:#o} {} {len} {fill}", escape(name))
+            }
             Op::Symlink { path, target } => write!(f, "symlink {path} {}", escape(target)),
             Op::Link { from, to } => write!(f, "link {from} {to}"),
             Op::Unlink { path } => write!(f, "unlink {path}"),

@@ -161,6 +161,17 @@ impl<'a> Words<'a> {
         Ok(attrs)
     }
 
+    /// What a file without a name is made of.
+    fn tmpfile(&mut self) -> Result<Op, String> {
+        let (dir, slot) = (self.path()?, self.number()?);
+        let permissions = self.permissions(Some(FILE_PERMISSIONS))?;
+        let xattr = match self.0.peek() {
+            Some(_) => Some((self.xattr_name()?, self.fill()?)),
+            None => None,
+        };
+        Ok(Op::Tmpfile { dir, slot, permissions, xattr })
+    }
+
     /// A device's kind, and its numbers if it is one.
     fn node(&mut self) -> Result<(u32, u64), String> {
         let kind = match self.word()? {
@@ -289,6 +300,7 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
             let (path, mode) = (w.path()?, w.number()?);
             Op::CreateWith { path, mode: creatable(mode)?, name: w.xattr_name()?, value: w.fill()? }
         }
+        "tmpfile" => w.tmpfile()?,
         "setattr-with" => {
             let (of, name, len) = (w.target()?, w.xattr_name()?, w.length()?);
             let value = Fill { len, fill: w.number()? };
@@ -448,6 +460,9 @@ mod tests {
             ("punch /a 1 2", "fallocate /a punch 1 2"),
             ("zero /a 1T 2", "fallocate /a zero 1099511627776 2"),
             ("cpus 2", "cpus 2"),
+            ("tmpfile / 0", "tmpfile / 0"),
+            ("tmpfile /d 1 0x180", "tmpfile /d 1 0o600"),
+            ("tmpfile / 2 0o600 user.x 9", "tmpfile / 2 0o600 user.x 9 1"),
         ] {
             let op: Op = short.parse().unwrap();
             assert_eq!(op.to_string(), printed);

@@ -224,6 +224,15 @@ impl Fs for Buggy {
         self.change().create_with(dir, name, new, xattrs)
     }
 
+    fn create_nameless(
+        &self,
+        dir: Ino,
+        new: &NewInode,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr> {
+        self.change().create_nameless(dir, new, xattrs)
+    }
+
     fn setattr_with(
         &self,
         ino: Ino,

@@ -196,6 +196,7 @@ pub(super) fn pages_for(op: &Op, geometry: &Geometry) -> u64 {
     let data = match op {
         Op::SetXattr { value: Some(value), .. }
         | Op::CreateWith { value, .. }
+        | Op::Tmpfile { xattr: Some((_, value)), .. }
         | Op::SetAttrWith { value, .. } => {
             // In short log pages there may be no room to say where so many pieces of it are.
             let pieces = geometry.has_short_pages() && value.len > PAGE_BYTES;

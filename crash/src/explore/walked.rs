@@ -69,6 +69,7 @@ fn paths_of(op: &Op) -> Vec<(&Path, bool)> {
         | Op::Fsync { of: Target::Path(path) }
         | Op::Readlink { path }
         | Op::List { path }
+        | Op::Tmpfile { dir: path, .. }
         | Op::Open { path, .. } => vec![(path, true)],
         _ => Vec::new(),
     }

@@ -302,6 +302,7 @@ const FORMS: &[&str] = &[
     "create PATH [MODE [DEVICE]]",
     "mkdir PATH [PERMISSIONS]",
     "mknod PATH fifo|socket, or: mknod PATH char|block MAJOR MINOR",
+    "tmpfile DIRECTORY SLOT-NUMBER [PERMISSIONS [NAME LENGTH [FILL]]]",
     "symlink PATH TARGET",
     "link PATH-OR-SLOT NEW-PATH",
     "unlink PATH",

@@ -2,6 +2,7 @@
 //! an inode, every inode is led to as often as it says, and every log reads to its end.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashMap;
 use lode_pmem::Medium;
@@ -27,7 +28,8 @@ struct Seen {
     found: u32,
     /// The directory with the last of them.
     by: Ino,
-    dead: bool,
+    /// It has no name, and is there only because it is open.
+    nameless: bool,
 }
 
 /// An entry, to be compared with its child.
@@ -229,7 +231,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             tag: tag_of(state.log.nonce),
             links: state.links,
             parent: state.parent,
-            dead: state.dead,
+            nameless: state.dead || state.is_nameless() && node.opens.load(Relaxed) > 0,
             ..Seen::default()
         };
         self.seen.insert(ino, seen);
@@ -277,7 +279,8 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
                 Some(child) => {
                     child.found += 1;
                     child.by = named.dir;
-                    let right = child.tag == named.tag && child.kind == named.kind && !child.dead;
+                    let right =
+                        child.tag == named.tag && child.kind == named.kind && !child.nameless;
                     (!right).then_some("entry leads to another inode than it says")
                 }
             };
@@ -300,7 +303,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             told(done);
             let Some(seen) = self.seen.get(&ino) else { continue };
             let directory = seen.kind == mode::DIRECTORY >> 12;
-            let what = if seen.dead {
+            let what = if seen.nameless {
                 continue;
             } else if ino == root {
                 (seen.found > 0 || seen.parent != root).then_some("root has a parent")

@@ -51,8 +51,8 @@ pub(crate) struct Cache<H: Host> {
 }
 
 impl<H: Host> Node<H> {
-    fn new(slot: Slot, life: Life) -> Self {
-        Self { slot, life: RwLock::new(life), opens: AtomicU32::new(0) }
+    fn new(slot: Slot, life: Life, opens: u32) -> Self {
+        Self { slot, life: RwLock::new(life), opens: AtomicU32::new(opens) }
     }
 
     /// Number of the inode.
@@ -63,6 +63,11 @@ impl<H: Host> Node<H> {
     /// Whether its log has been read.
     pub(crate) fn is_loaded(&self) -> bool {
         matches!(*self.life.read(), Life::Live(_))
+    }
+
+    /// Whether it is a file without a name. (Such a one stays loaded.)
+    pub(crate) fn is_nameless(&self) -> bool {
+        matches!(&*self.life.read(), Life::Live(state) if state.is_nameless())
     }
 
     /// Locks the inode for reading, loading it when this is its first touch.
@@ -133,7 +138,7 @@ impl<H: Host> Cache<H> {
             return Ok(node.clone());
         }
         let slot = store.table.find(ino).filter(|slot| slot.tail() != 0).ok_or(Error::Stale)?;
-        let node = Arc::new(Node::new(slot, Life::Unloaded));
+        let node = Arc::new(Node::new(slot, Life::Unloaded, 0));
         make_room(store, &mut shard)?;
         shard.insert(ino, node.clone());
         Ok(node)
@@ -144,16 +149,22 @@ impl<H: Host> Cache<H> {
         make_room(store, &mut self.shard(ino).lock())
     }
 
-    /// Takes in a new inode.
-    pub(crate) fn insert(&self, slot: Slot, state: Box<State>) {
+    /// Takes in a new inode, which is open so often. Room was reserved; should another
+    /// thread have used it up, it is handed back: it is loaded from its log when it is wanted.
+    pub(crate) fn insert(
+        &self,
+        slot: Slot,
+        state: Box<State>,
+        opens: u32,
+    ) -> core::result::Result<(), Arc<Node<H>>> {
         let ino = slot.ino();
-        let node = Arc::new(Node::new(slot, Life::Live(state)));
+        let node = Arc::new(Node::new(slot, Life::Live(state), opens));
         let mut shard = self.shard(ino).lock();
-        // Room was reserved; should another thread have used it up, the inode is simply
-        // loaded from its log when it is wanted.
-        if shard.try_reserve(1).is_ok() {
-            shard.insert(ino, node);
+        if shard.try_reserve(1).is_err() {
+            return Err(node);
         }
+        shard.insert(ino, node);
+        Ok(())
     }
 
     /// Forgets an inode whose life has ended.
@@ -197,7 +208,7 @@ fn may_drop<M: Medium, H: Host>(store: &Store<M, H>, node: &Arc<Node<H>>) -> boo
     }
     let Some(mut life) = node.life.try_write() else { return false };
     if let Life::Live(state) = &mut *life {
-        if state.dead {
+        if state.dead || state.is_nameless() {
             return false;
         }
         if let Body::File(file) = &mut state.body

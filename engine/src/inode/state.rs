@@ -137,6 +137,12 @@ impl State {
         self.mode & mode::TYPE
     }
 
+    /// Whether it was made without a name and has none yet.
+    #[inline]
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.links == 0 && !self.dead && self.kind() != mode::DIRECTORY
+    }
+
     /// The directory, or `NotDirectory`.
     #[inline]
     pub(crate) fn directory(&self) -> Result<&Directory> {

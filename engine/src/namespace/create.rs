@@ -24,15 +24,20 @@ const COLLISIONS_MAX: usize = 255;
 const LINKS_MAX: u32 = i32::MAX as u32;
 
 /// An inode that is about to be made.
-struct Birth<'a> {
-    mode: u32,
-    uid: u32,
-    gid: u32,
-    extra: [u8; 16],
-    rdev: u64,
-    target: &'a [u8],
-    xattrs: &'a [XattrChange<'a>],
+pub(super) struct Birth<'a> {
+    pub(super) mode: u32,
+    /// 1, or 0 for a file without a name.
+    pub(super) links: u16,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) extra: [u8; 16],
+    pub(super) rdev: u64,
+    pub(super) target: &'a [u8],
+    pub(super) xattrs: &'a [XattrChange<'a>],
 }
+
+/// Where an inode gets its name.
+pub(super) type Entry<'e> = (&'e mut State, &'e [u8]);
 
 /// What a birth has taken before its first record.
 struct Ready {
@@ -42,6 +47,8 @@ struct Ready {
     /// For the parent's log, and for its own.
     plan: Plan,
     own: Plan,
+    /// Lines of the entry.
+    entry_lines: u32,
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -71,7 +78,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             _ => return Err(Error::Invalid),
         };
         self.count(op);
-        self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev, target: &[], xattrs })
+        let birth = Birth { mode, links: 1, uid, gid, extra, rdev, target: &[], xattrs };
+        self.give_birth(dir, name, &birth)
     }
 
     /// Makes a symbolic link. A target of up to 136 bytes is in the inode's own log.
@@ -92,7 +100,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let extra = Body::head_of(target);
         let mode = mode::SYMLINK | 0o777;
-        self.give_birth(dir, name, &Birth { mode, uid, gid, extra, rdev: 0, target, xattrs: &[] })
+        let birth = Birth { mode, links: 1, uid, gid, extra, rdev: 0, target, xattrs: &[] };
+        self.give_birth(dir, name, &birth)
     }
 
     fn give_birth(&self, dir: Ino, name: &[u8], birth: &Birth<'_>) -> Result<Attr> {
@@ -103,14 +112,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         valid_name(&self.store.geometry, name)?;
         self.may_enter(&parent, name)?;
         let slot = self.store.take_slot()?;
-        let born = self.give_birth_in(&mut parent, &slot, name, birth);
+        let born = self.give_birth_in(Some((&mut parent, name)), &slot, birth);
         match born {
             Ok(state) => {
                 node.slot.set_tail(parent.log.tail.last_seal);
                 slot.set_tail(state.log.tail.last_seal);
                 self.store.table.count_used(true);
                 let attr = state.attr();
-                self.nodes.insert(slot, state);
+                let _ = self.nodes.insert(slot, state, 0);
                 self.tidy(&node.slot, &mut parent);
                 Ok(attr)
             }
@@ -136,11 +145,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    fn give_birth_in(
+    /// Stores a new inode and its entry. If that fails, nothing is left of it but what the
+    /// parent's log has reserved.
+    pub(super) fn give_birth_in(
         &self,
-        parent: &mut State,
+        mut under: Option<Entry<'_>>,
         slot: &Slot,
-        name: &[u8],
         birth: &Birth<'_>,
     ) -> Result<Box<State>> {
         let store = &self.store;
@@ -152,20 +162,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let seed = store.seed.log(ino, nonce, at / crate::PAGE_BYTES, 0);
         let log = Log::new(&store.geometry, (ino, nonce), stored_seal(&identity), seed);
         let (mut state, first) = self.newborn(log, birth);
-        let mut ready = self.prepare_birth(parent, &mut state, &first, name, birth)?;
-        let (plan, own) = (ready.plan, ready.own);
-        let tx = store.begin(plan.lines + own.lines, LINE + plan.extra_bytes() + own.extra_bytes());
-        let mut tx = match tx {
+        let mut ready = self.prepare_birth(&mut under, &mut state, &first, birth)?;
+        let mut tx = match self.begin_birth(&ready) {
             Ok(tx) => tx,
             Err(error) => {
                 self.undo_birth(&mut state, &ready);
                 return Err(error);
             }
         };
-        tx.split(Rule::CreateInOne, own.lines);
-        let attributes: u32 = ready.staged.lines().sum();
-        tx.split(Rule::XattrInOne, plan.lines + own.lines - attributes);
-        tx.split(Rule::NameInOne, plan.lines + own.lines + 1 - entry_lines(name.len()));
         tx.line(at, &identity);
         let place = state.log.append_text(&mut tx, store, &first, birth_text(&state, birth));
         if let Some(run) = ready.target {
@@ -175,38 +179,58 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !late {
             self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
         }
-        let time_ns = state.btime_ns;
-        let kind = (birth.mode >> 12) as u8;
-        let add = Body::Add {
-            epoch: store.epoch(),
-            name_len: name.len() as u8,
-            replaces: false,
-            tag: tag_of(nonce),
-            time_ns,
-            ino,
-            kind,
-            head: Body::head_of(name),
-        };
-        let entry = parent.log.append_text(&mut tx, store, &add, name);
+        let entry = under.as_mut().map(|(parent, name)| {
+            let add = self.entry_of(&state, name);
+            parent.log.append_text(&mut tx, store, &add, name)
+        });
         if late {
             self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
         }
         tx.commit()?;
         self.show_xattrs(&mut state, ready.staged);
-        let hash = hash(store.secret, name);
-        let place = (entry.at, entry.ordinal);
-        parent.add_entry(hash, (ino, kind), place, entry_lines(name.len()), time_ns)?;
+        if let (Some((parent, name)), Some(entry)) = (under, entry) {
+            let (hash, place) = (hash(store.secret, name), (entry.at, entry.ordinal));
+            let child = (ino, (birth.mode >> 12) as u8);
+            parent.add_entry(hash, child, place, entry_lines(name.len()), state.btime_ns)?;
+        }
         Ok(state)
+    }
+
+    /// Begins the transaction of a birth.
+    fn begin_birth(&self, ready: &Ready) -> Result<Tx<'_, M, H>> {
+        let Ready { plan, own, staged, entry_lines, .. } = ready;
+        let extra_bytes = LINE + plan.extra_bytes() + own.extra_bytes();
+        let mut tx = self.store.begin(plan.lines + own.lines, extra_bytes)?;
+        let attributes: u32 = staged.lines().sum();
+        if *entry_lines > 0 {
+            tx.split(Rule::CreateInOne, own.lines);
+            tx.split(Rule::NameInOne, plan.lines + own.lines + 1 - entry_lines);
+        }
+        tx.split(Rule::XattrInOne, plan.lines + own.lines - attributes);
+        Ok(tx)
+    }
+
+    /// The first entry of a new inode.
+    fn entry_of(&self, state: &State, name: &[u8]) -> Body {
+        Body::Add {
+            epoch: self.store.epoch(),
+            name_len: name.len() as u8,
+            replaces: false,
+            tag: tag_of(state.log.nonce),
+            time_ns: state.btime_ns,
+            ino: state.log.ino,
+            kind: (state.mode >> 12) as u8,
+            head: Body::head_of(name),
+        }
     }
 
     /// Reserves what a birth needs, and streams what is durable before its records. If it
     /// fails, nothing is left but what the parent's log has reserved.
     fn prepare_birth(
         &self,
-        parent: &mut State,
+        under: &mut Option<Entry<'_>>,
         state: &mut State,
         first: &Body,
-        name: &[u8],
         birth: &Birth<'_>,
     ) -> Result<Ready> {
         let store = &self.store;
@@ -219,11 +243,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(error);
             }
         };
-        let plan = parent.log.plan([entry_lines(name.len())]);
+        let entry_lines = under.as_ref().map_or(0, |(_, name)| entry_lines(name.len()));
+        let plan = under.as_ref().map(|(parent, _)| parent.log.plan([entry_lines]));
+        let plan = plan.unwrap_or_default();
         let lines = [first.lines(), u32::from(in_page)];
         let own = state.log.plan(lines.into_iter().chain(staged.lines()));
-        let ready = Ready { target, staged, plan, own };
-        let reserved = parent.log.reserve(store, &plan, Purpose::Grows);
+        let ready = Ready { target, staged, plan, own, entry_lines };
+        let reserved = match under {
+            Some((parent, _)) => parent.log.reserve(store, &plan, Purpose::Grows),
+            None => Ok(()),
+        };
         let reserved = reserved.and_then(|()| state.log.reserve(store, &own, Purpose::Grows));
         match reserved.and_then(|()| self.nodes.reserve(store, state.log.ino)) {
             Ok(()) => Ok(ready),
@@ -267,7 +296,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let first = Body::Inode {
             epoch: self.store.epoch(),
             mode: birth.mode as u16,
-            links: 1,
+            links: birth.links,
             uid: birth.uid,
             gid: birth.gid,
             time_ns,
@@ -289,7 +318,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let owner = (birth.uid, birth.gid);
         let mode = birth.mode & 0o177_777;
-        let mut state = State::boxed(log, mode, 1, owner, time_ns, body, INLINE);
+        let mut state = State::boxed(log, mode, birth.links.into(), owner, time_ns, body, INLINE);
         state.rdev = birth.rdev;
         state.size = birth.target.len() as u64;
         if kind == mode::FILE {
@@ -331,7 +360,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if child.kind() == mode::DIRECTORY {
             return Err(Error::IsDirectory);
         }
-        if child.dead || child.links == 0 {
+        if child.dead {
             return Err(Error::NotFound);
         }
         if child.links >= LINKS_MAX {

@@ -100,11 +100,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    /// Ends a [`Pool::acquire`]; the last one of an unlinked file frees it.
+    /// Ends a [`Pool::acquire`]; the last one of a file without a name frees it.
     pub fn release(&self, ino: Ino) {
         let Ok(node) = self.node(ino) else { return };
         let before = node.opens.fetch_update(AcqRel, Relaxed, |opens| opens.checked_sub(1));
         if before == Ok(1) {
+            // Where that fails, recovery does it.
+            let _ = self.end_nameless(&node);
             self.bury_if_dead(&node);
         }
     }

@@ -3,5 +3,6 @@
 mod create;
 mod list;
 mod lookup;
+mod nameless;
 mod remove;
 mod rename;

@@ -15,7 +15,7 @@ pub struct Opening {
     pub log_pages: u64,
     /// Transactions that a crash had cut off and that did not happen.
     pub aborted: u64,
-    /// Files that were open when unlinked, dropped now.
+    /// Files without a name that were open: they end with the crash.
     pub orphans: u64,
     /// One superblock copy was damaged (and repaired, unless read-only).
     pub superblock_repaired: bool,

@@ -37,7 +37,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         write_superblock(&self.store.door, &self.store.host, &superblock, self.store.counters())
     }
 
-    /// Frees what only this session needed: files open when unlinked, idle journal pages.
+    /// Frees what only this session needed: open files without a name, idle journal pages.
     fn end_open_files(&self) -> Result<()> {
         let mut nodes: Vec<Arc<Node<H>>> = Vec::new();
         nodes.try_reserve(self.nodes.len())?;
@@ -53,6 +53,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         result?;
         for node in nodes {
             node.opens.store(0, Relaxed);
+            self.end_nameless(&node)?;
             self.bury_if_dead(&node);
             let Ok(mut state) = node.write(&self.store) else { continue };
             if let Body::File(file) = &mut state.body {

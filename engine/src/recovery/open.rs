@@ -112,6 +112,7 @@ fn recover<M: Medium, H: Host>(
     }
     opening.inodes = scan.inodes;
     opening.log_pages = scan.log_pages;
+    opening.orphans = scan.nameless;
     let damage = scan.damage.first().copied();
     opening.damage = core::mem::take(&mut scan.damage);
     if let Some(damage) = damage.filter(|_| !read_only) {

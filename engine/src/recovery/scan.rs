@@ -59,6 +59,8 @@ pub(super) struct Scan {
     pub(super) highest: Vec<u64>,
     pub(super) inodes: u64,
     pub(super) log_pages: u64,
+    /// Files without a name, which end here.
+    pub(super) nameless: u64,
 }
 
 /// The ground of a scan.
@@ -77,6 +79,7 @@ impl Scan {
         append(&mut self.damage, other.damage)?;
         self.inodes += other.inodes;
         self.log_pages += other.log_pages;
+        self.nameless += other.nameless;
         for (mine, theirs) in self.highest.iter_mut().zip(other.highest) {
             *mine = (*mine).max(theirs);
         }
@@ -322,6 +325,12 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         }
         let ino = walk.ino;
         let Some(state) = state else { return self.remains(scan, slot_at(ino), 1) };
+        if state.is_nameless() && !self.store.host.leaves_out(Rule::NamelessErased) {
+            // Its pages are nobody's. No other log has a part of a transaction that it took
+            // part in and that happened: only a link could be such.
+            scan.nameless += 1;
+            return self.remains(scan, slot_at(ino), 1);
+        }
         self.remains(scan, slot_at(ino) + DEATH_LINE * LINE, 1)?;
         self.remains(scan, walk.tail().at, walk.tail().left)?;
         if let Some(link_at) = walk.link_past_end()? {

@@ -85,9 +85,20 @@ impl Tmpfs {
                 std::os::unix::fs::lchown(&at, Some(3), Some(5))?;
                 self.value(&Target::Path(path.clone()))
             }
-            Op::Link { from: Target::Path(from), to } => {
-                let flags = sys::AtFlags::empty();
-                sys::linkat(sys::CWD, self.at(from), sys::CWD, self.at(to), flags)?;
+            Op::Tmpfile { dir, slot, permissions, xattr: None } => {
+                let flags = sys::OFlags::TMPFILE | sys::OFlags::RDWR;
+                let file = File::from(sys::open(self.at(dir), flags, sys::Mode::RUSR)?);
+                sys::fchown(&file, Some(sys::Uid::from_raw(3)), Some(sys::Gid::from_raw(5)))?;
+                sys::fchmod(&file, sys::Mode::from_raw_mode(*permissions))?;
+                self.open.insert(*slot, file);
+                self.value(&Target::Handle(*slot))
+            }
+            Op::Link { from, to } => {
+                let (at, flags) = match from {
+                    Target::Path(path) => (self.at(path), sys::AtFlags::empty()),
+                    Target::Handle(_) => (self.place(from)?, sys::AtFlags::SYMLINK_FOLLOW),
+                };
+                sys::linkat(sys::CWD, at, sys::CWD, self.at(to), flags)?;
                 self.value(&Target::Path(to.clone()))
             }
             Op::Unlink { path } => done(sys::unlink(self.at(path))),

@@ -1,0 +1,91 @@
+//! Files without a name (`O_TMPFILE`): made so, linked later or never.
+//!
+//! Such a file is an inode like any other whose link count is 0. While it is open it can be
+//! given a name, atomically with all that was written; when the last who has it open is gone, it
+//! ends. A crash ends it, too: recovery takes an inode without links for one that never came to be.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lode_pmem::Medium;
+
+use super::create::Birth;
+use crate::inode::{Node, State, head_of_word};
+use crate::store::Purpose;
+use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, XattrChange, mode};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Makes a regular file without a name, with extended attributes; `dir` is the directory
+    /// it is made for. The caller has it open, as by [`Pool::acquire`], and ends that by
+    /// [`Pool::release`]. [`Pool::link`] gives it a name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no regular file; those of [`Pool::create_with`].
+    pub fn create_nameless(
+        &self,
+        dir: Ino,
+        new: &NewInode,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Attr> {
+        self.count(Op::Tmpfile);
+        let NewInode { mode, uid, gid, .. } = *new;
+        if mode & mode::TYPE != mode::FILE {
+            return Err(Error::Invalid);
+        }
+        self.store.before_operation()?;
+        {
+            let node = self.node(dir)?;
+            let parent = node.read(&self.store)?;
+            parent.directory()?;
+            if parent.dead {
+                return Err(Error::NotFound);
+            }
+        }
+        let extra = head_of_word(u64::from(self.page_class as u8));
+        let birth = Birth { mode, links: 0, uid, gid, extra, rdev: 0, target: &[], xattrs };
+        let slot = self.store.take_slot()?;
+        let state = match self.give_birth_in(None, &slot, &birth) {
+            Ok(state) => state,
+            Err(error) => {
+                self.store.table.give_slot(slot.ino());
+                return Err(error);
+            }
+        };
+        slot.set_tail(state.log.tail.last_seal);
+        self.store.table.count_used(true);
+        let attr = state.attr();
+        if let Err(node) = self.nodes.insert(slot, state, 1) {
+            // Nobody would find it.
+            node.opens.store(0, Relaxed);
+            self.end_nameless(&node)?;
+            self.bury_if_dead(&node);
+            return Err(Error::NoMemory);
+        }
+        Ok(attr)
+    }
+
+    /// Stores the death of a file without a name that nobody has open any more. (Without it,
+    /// recovery would walk the log of a file whose pages may be others' by then.)
+    pub(crate) fn end_nameless(&self, node: &Arc<Node<H>>) -> Result<()> {
+        if !node.is_nameless() {
+            return Ok(());
+        }
+        self.store.before_operation()?;
+        let mut state = node.write(&self.store)?;
+        if !state.is_nameless() || node.opens.load(Relaxed) > 0 {
+            return Ok(());
+        }
+        self.store_end(node, &mut state)
+    }
+
+    fn store_end(&self, node: &Node<H>, state: &mut State) -> Result<()> {
+        let plan = self.plan_drop(state);
+        state.log.reserve(&self.store, &plan, Purpose::Frees)?;
+        let time_ns = self.now_ns();
+        let mut tx = self.begin_plans(&[plan], self.death_lines(state))?;
+        let dropped = self.store_drop(&mut tx, state, time_ns);
+        tx.commit()?;
+        self.dropped(node, state, dropped, time_ns);
+        Ok(())
+    }
+}
