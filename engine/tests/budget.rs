@@ -88,6 +88,16 @@ fn namespace_rows(table: &mut Table) {
     row("create", 3..=3, &|p| {
         p.create(d, b"file", &NEW).unwrap();
     });
+    // A name in the directory is one line more.
+    row("a file without a name", 2..=2, &|p| {
+        p.create_nameless(d, &NEW, &[]).unwrap();
+    });
+    let nameless = pool.create_nameless(d, &NEW, &[]).unwrap().ino;
+    row("link of one", 2..=2, &|p| {
+        p.link(nameless, d, b"nameless").unwrap();
+    });
+    let nameless = pool.create_nameless(d, &NEW, &[]).unwrap().ino;
+    row("the end of one", 1..=1, &|p| p.release(nameless));
     row("mkdir", 3..=3, &|p| {
         p.create(d, b"dir", &NEW_DIR).unwrap();
     });

@@ -368,7 +368,7 @@ fn last_operation(seed: u64) -> (Vec<u8>, Vec<u8>, Op) {
     let format = FormatOptions { lanes: 2, ..Default::default() };
     let host = TestHost::new(seed);
     let system = PoolSystem::new(2 * MIB, host, &format, OpenOptions::default()).unwrap();
-    let shape = Shape { len_max: 500, sparse: false, slots: 0, ..Shape::default() };
+    let shape = Shape { len_max: 500, sparse: false, slots: 2, ..Shape::default() };
     let mut generator = Generator::new(seed, shape);
     let mut handles = Handles::new();
     let mut found = None;

@@ -38,7 +38,8 @@ class Pool:
         logs = [log for lane in range(self.lanes) for log in self.read_table(lane)]
         need(not self.pieces, "the checkpoint has pieces of inode table that no lane has: %s", list(self.pieces))
         self.judge(logs)
-        self.inodes = {log.number: self.replay(log) for log in logs if log.records and not log.dead}
+        inodes = [self.replay(log) for log in logs if log.records and not log.dead]
+        self.inodes = {inode.number: inode for inode in inodes if inode}
         self.paths = dict(self.walk())
         self.check()
 
@@ -272,6 +273,8 @@ class Pool:
                 self.replay_data(inode, rec, line)
             need(inode.type and inode.type in PLACE.get(rec.kind, "fdlcbps"), "record at %#x: kind %d in a file of type %s",
                  rec.at, rec.kind, inode.type)
+        if inode.type != "d" and inode.links == 0:
+            return None  # it never had a name
         inode.entries = dict(added.values())
         need(len(inode.entries) == len(added), "directory %d: two entries of one name", log.number)
         inode.atime = max((inode.base, inode.atime), (i64(self.mem, log.number * SLOT + 48),) * 2)[1]

@@ -41,6 +41,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(sessions_end());
     cases.extend(growths());
     cases.push(attributes_come_along());
+    cases.extend(nameless());
     cases
 }
 
@@ -69,6 +70,35 @@ fn attributes_come_along() -> Case {
                create-with /d/m 0o040750 user.y 4003 4; setattr-with /d user.z 9 5 uid=7";
     let pool = Geometry { bytes: 160 << 10, ..roomy() };
     case("attributes come along", pool, before, ops)
+}
+
+/// Files without a name, with logs of many pages, come, get names, go; others take their pages.
+fn nameless() -> Vec<Case> {
+    let before = "create /k; mkdir /d; create /d/x";
+    let long = repeated(9, "chown @0 # 7");
+    let ops = format!(
+        "tmpfile /d 0 0o600 user.x 60 1; append @0 5000 2; {long} write @0 100 50 3; link @0 /d/n; \
+         append @0 9 4; tmpfile / 1; append @1 4096 5; unlink /d/n; close 0; create /b; maintain; \
+         append /b 9000 6; close 1; tmpfile / 0; {long} crash; create /c; append /c 5000 7"
+    );
+    let long_before = format!("{before}; tmpfile / 0; {long} append @0 9000 1");
+    let taken = repeated(9, "chmod /k 0o60#").replace("0o608", "0o610");
+    let pool = Geometry { bytes: 160 << 10, ..small() };
+    vec![
+        case("files without a name", pool.clone(), before, &ops),
+        case(
+            "a file without a name goes, its pages are taken",
+            pool.clone(),
+            &long_before,
+            &format!("close 0; maintain; {taken} create /b; append /b 9000 3"),
+        ),
+        case(
+            "a crash ends a file without a name, its pages are taken",
+            pool,
+            &long_before,
+            &format!("crash; {taken} create /b; append /b 9000 3"),
+        ),
+    ]
 }
 
 /// The pool gets more room, little and much, clean and after a crash, with what is in use at its end.

@@ -224,6 +224,7 @@ pub fn two_threads() -> Vec<Case> {
         both(text, "relaxed", Geometry { lanes: 2, bytes: lanes(2).bytes, ..relaxed() })
     }));
     cases.extend(growth());
+    cases.extend(nameless());
     cases.extend(rounds());
     cases.extend(looks());
     cases.extend(full());
@@ -287,6 +288,40 @@ fn growth() -> Vec<Case> {
         cases.push(on_pool(&text, "one lane"));
     }
     cases
+}
+
+/// Files without a name, beside a thread that links them or takes their pages.
+fn nameless() -> Vec<Case> {
+    let long = repeated(9, "chown @0 # 7");
+    let before = format!("create /b; create /z; mkdir /d; tmpfile / 0; {long} append @0 5000 1");
+    let taken = format!("unlink /z; maintain; {}", repeated(6, "chown /b # 9"));
+    let pool = Geometry { bytes: 160 << 10, ..lanes(2) };
+    let all: [OnPool<'_>; 5] = [
+        ("a file without a name goes, its pages are taken", &pool, &before, "close 0", &taken),
+        (
+            "a file without a name is linked and written",
+            &pool,
+            &before,
+            "link @0 /n",
+            "append @0 99 2",
+        ),
+        ("a file without a name is linked twice", &pool, &before, "link @0 /n", "link @0 /d/m"),
+        (
+            "a file without a name is linked where one is made",
+            &pool,
+            &before,
+            "link @0 /d/m",
+            "create /d/m",
+        ),
+        (
+            "files without a name",
+            &pool,
+            "mkdir /d",
+            "tmpfile /d 0; link @0 /a",
+            "tmpfile /d 1; close 1",
+        ),
+    ];
+    all.iter().map(|text| on_pool(text, "two lanes")).collect()
 }
 
 /// Log pages that a collection frees, beside a thread that takes pages in the same lane.

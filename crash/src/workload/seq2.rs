@@ -12,7 +12,7 @@ use crate::case::{Case, Geometry, Trouble};
 use crate::workload::build::{ALL_LINES, FEW_LINES, operations};
 
 /// What a set-up may have, in the order of making it: its letter, and how it is made.
-const THINGS: [(char, &str); 14] = [
+const THINGS: [(char, &str); 15] = [
     ('d', "mkdir /d"),
     ('e', "mkdir /e"),
     ('s', "mkdir /d/s"),
@@ -25,13 +25,14 @@ const THINGS: [(char, &str); 14] = [
     ('j', "write /a 100 200 5"),
     ('x', "setxattr /a user.x 300 6"),
     ('z', "setxattr /d user.z 30 7"),
+    ('t', "tmpfile / 1; append @1 5000 9"),
     ('o', "open /a 0"),
     // Takes away the name of what is open.
     ('u', "unlink /a"),
 ];
 
 /// The operations, and the things that they need.
-const OPERATIONS: [(&str, &str); 80] = [
+const OPERATIONS: [(&str, &str); 84] = [
     ("create /a", ""),
     ("create /b", ""),
     ("create /d/c", "d"),
@@ -112,6 +113,10 @@ const OPERATIONS: [(&str, &str); 80] = [
     ("removexattr /d user.z", "dz"),
     ("create-with /d/c 0o100640 user.v 60 34", "d"),
     ("setattr-with /a user.x 44 35 mode=0o604", "ax"),
+    ("tmpfile /d 1 0o600 user.x 40 36", "d"),
+    ("link @1 /b", "t"),
+    ("append @1 3000 37", "t"),
+    ("close 1", "t"),
 ];
 
 /// How many pairs there are.

@@ -8,6 +8,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = kinds();
     cases.extend(links());
     cases.extend(open_files());
+    cases.extend(nameless());
     cases.extend(used_again());
     cases.extend(sessions());
     cases.extend(tables());
@@ -114,6 +115,58 @@ fn open_files() -> Vec<Case> {
     ];
     let cases = all.into_iter();
     cases.map(|(name, before, ops)| case(format!("orphan: {name}"), small(), before, ops)).collect()
+}
+
+/// Files without a name.
+fn nameless() -> Vec<Case> {
+    let one = "mkdir /d; tmpfile / 0; append @0 5000 1; write @0 100 50 2";
+    let linked = format!("{one}; link @0 /d/n");
+    let all = [
+        ("made", "mkdir /d", "tmpfile /d 0"),
+        ("made with an attribute", "mkdir /d", "tmpfile /d 0 0o600 user.x 60 3"),
+        ("made with a long attribute", "", "tmpfile / 0 0o640 user.x 5000 3"),
+        ("made where one is", one, "tmpfile / 0"),
+        ("made in a directory that is gone", "mkdir /d; open /d 0; rmdir /d", "tmpfile /d 1"),
+        ("made in what is no directory", "create /a", "tmpfile /a 0"),
+        ("written", one, "write @0 4000 3000 4"),
+        ("appended to", one, "append @0 100 4"),
+        ("truncated", one, "truncate @0 10"),
+        ("changed", one, "chmod @0 0o600; chown @0 7 8; setxattr @0 user.x 20"),
+        ("linked", one, "link @0 /n"),
+        ("linked in a directory", one, "link @0 /d/%=1.130"),
+        ("linked over a name", one, "link @0 /d"),
+        ("linked twice", &linked, "link @0 /m"),
+        ("linked, the name goes", &linked, "unlink /d/n"),
+        ("linked, the name goes, linked again", &linked, "unlink /d/n; link @0 /m"),
+        ("linked, written", &linked, "append @0 4096 5"),
+        ("linked, closed", &linked, "close 0"),
+        ("closed", one, "close 0"),
+        ("a crash", one, "crash"),
+        ("a close of the pool", one, "remount"),
+        ("background work", one, "maintain"),
+    ];
+    let mut cases = Vec::new();
+    for (name, before, ops) in all {
+        for (count, pool) in [(1, small()), (2, lanes(2))] {
+            cases.push(case(format!("nameless: {name}, lanes {count}"), pool, before, ops));
+        }
+    }
+    for (user, ops) in [
+        ("create", "create /a"),
+        ("another", "tmpfile / 1"),
+        ("a write", "write /k 0 9000 2"),
+        ("background work", "maintain"),
+    ] {
+        for (when, between) in
+            [("at once", ""), ("after a round", "maintain"), ("after a crash", "crash")]
+        {
+            let before = format!("create /k; {one}; close 0; {between}");
+            let before =
+                if when == "after a crash" { before.replace("close 0; ", "") } else { before };
+            cases.push(case(format!("nameless: used again {when}, {user}"), small(), &before, ops));
+        }
+    }
+    cases
 }
 
 /// Slots and pages of what is gone, taken at once.
