@@ -32,7 +32,7 @@ fn damage(pool: &Path, at: u64) {
 }
 
 #[test]
-fn what_fsck_can_not_repair_it_does_not_touch() {
+fn only_fsck_with_y_gives_up_what_can_not_be_read() {
     let scratch = Scratch::new();
     let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
     let server = Server::mount(&pool, &dir, &scratch.path("log"));
@@ -43,25 +43,57 @@ fn what_fsck_can_not_repair_it_does_not_touch() {
     fs::copy(&pool, &crashed).unwrap();
     server.thaw();
     server.umount();
-    let (_, at) = first_record(&pool, "/two");
+    let (inode, at) = first_record(&pool, "/two");
     for pool in [&pool, &crashed] {
         damage(pool, at);
         let before = fs::read(pool).unwrap();
         let found = fsck(pool).expect(4);
-        for mode in ["-p", "-y"] {
-            let ran = lode(&["fsck", mode, text(pool)]).expect(4);
-            let places = |out: &str| out.lines().filter(|line| line.contains("at offset")).count();
-            assert!(places(&ran.out) >= 1);
-            assert_eq!(places(&ran.out), places(&found.out), "{}", ran.out);
-            assert!(!ran.out.contains("was recovered"), "{}", ran.out);
-            assert!(fs::read(pool).unwrap() == before, "fsck {mode} wrote");
-        }
-        // Not even together with what it could repair.
+        assert!(found.out.contains("fsck -y"), "{}", found.out);
+        let ran = lode(&["fsck", "-p", text(pool)]).expect(4);
+        let places = |out: &str| out.lines().filter(|line| line.contains("at offset")).count();
+        assert!(places(&ran.out) >= 1);
+        assert_eq!(places(&ran.out), places(&found.out), "{}", ran.out);
+        assert!(!ran.out.contains("was recovered"), "{}", ran.out);
+        assert!(fs::read(pool).unwrap() == before, "fsck -p wrote");
+        // Together with what it could repair, too.
         OpenOptions::new().write(true).open(pool).unwrap().write_all_at(b"damage", 60).unwrap();
-        let before = fs::read(pool).unwrap();
-        lode(&["fsck", "-y", text(pool)]).expect(4);
-        assert!(fs::read(pool).unwrap() == before, "fsck -y wrote");
+        let repaired = lode(&["fsck", "-y", text(pool), "--json"]).expect(1).json();
+        assert_eq!((&repaired["status"], &repaired["repaired"]), (&1.into(), &true.into()));
+        let lost = &repaired["repairs"][0];
+        assert_eq!((&lost["done"], &lost["inode"]), (&"lost".into(), &inode.into()));
+        assert_eq!(lost["path"], "/two");
+        fsck(pool).expect(0);
+        let server = Server::mount(pool, &dir, &scratch.path("log"));
+        assert_eq!(fs::read(dir.join("one")).unwrap().len(), 3000);
+        assert!(!dir.join("two").exists() && !dir.join("lost+found").exists());
+        server.umount();
     }
+}
+
+#[test]
+fn what_a_lost_directory_had_is_found_again() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    Server::mount(&pool, &dir, &scratch.path("filling")).run_with(|| {
+        fs::create_dir(dir.join("sub")).unwrap();
+        fill(&dir.join("sub"));
+    });
+    let dumped = lode(&["dump", text(&pool), "/sub", "--json"]).expect(0).json();
+    // The entry of `two`: behind the directory's own record and the entry of `one`.
+    let at = dumped["inodes"][0]["records"][2]["at"].as_u64().unwrap();
+    damage(&pool, at);
+    let ran = lode(&["fsck", "-y", text(&pool)]).expect(1);
+    for words in ["directory made again /sub", "put into lost+found /lost+found/#"] {
+        assert!(ran.out.contains(words), "{words} in:\n{}", ran.out);
+    }
+    Server::mount(&pool, &dir, &scratch.path("log")).run_with(|| {
+        for name in ["one", "three"] {
+            assert_eq!(fs::read(dir.join("sub").join(name)).unwrap(), name.repeat(1000).as_bytes());
+        }
+        let found: Vec<_> = fs::read_dir(dir.join("lost+found")).unwrap().flatten().collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(fs::read(found[0].path()).unwrap(), "two".repeat(1000).as_bytes());
+    });
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! * `inode`: what is known of an inode in memory, rebuilt from its log
 //! * `pool`: the open pool, locking
 //! * `namespace`, `file`: the operations; `recovery`, `check`: opening, checking, showing
+//! * `salvage`: making a damaged pool sound
 #![no_std]
 
 extern crate alloc;
@@ -27,6 +28,7 @@ mod namespace;
 mod pool;
 mod recovery;
 mod rule;
+mod salvage;
 mod space;
 mod store;
 mod types;
@@ -36,4 +38,5 @@ pub use host::{Host, NONCES_MAX};
 pub use pool::{CheckReport, ExtentDump, InodeDump, Opening, Pool, RecordDump};
 pub use recovery::format::check_format;
 pub use rule::Rule;
+pub use salvage::Salvage;
 pub use types::*;

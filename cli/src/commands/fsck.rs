@@ -3,15 +3,17 @@
 use std::thread;
 
 use lode_engine::{CheckReport, Opening};
+use lode_host::StdHost;
+use lode_pmem::RegionOptions;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::FsckArgs;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::progress::Progress;
-use crate::region;
-use crate::report::{DamageFacts, FsckReport};
+use crate::progress::{Progress, while_working};
+use crate::region::{self, MappedPool};
+use crate::report::{DamageFacts, FsckReport, Repairs};
 
 /// Nothing is wrong.
 const CLEAN: u8 = 0;
@@ -39,6 +41,9 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
     let found = report(args, (mode, false), &looked.opening, &looked.checked);
     let needs = !looked.opening.clean || looked.opening.superblock_repaired;
     let only_superblock = looked.opening.damage.is_empty() && looked.checked.damage.is_empty();
+    if args.yes && !only_superblock {
+        return give_up_damage(args, output);
+    }
     if !(writes && needs && only_superblock) {
         output.print(&found)?;
         return Ok(found.status);
@@ -47,6 +52,26 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
     let report = report(args, (mode, true), &repaired.opening, &repaired.checked);
     output.print(&report)?;
     Ok(report.status)
+}
+
+/// Gives up what can't be read, and makes the rest sound; then checks that it is.
+fn give_up_damage(args: &FsckArgs, output: &Output) -> Result<u8> {
+    let failed = |error| Failure::engine(&args.pool, &error);
+    let region = region::open(&args.pool, &RegionOptions::new())?;
+    let mut repairs = Repairs::default();
+    while_working("repairing the pool", output.progress, || {
+        MappedPool::salvage(region, StdHost::new(), &mut |event| repairs.add(&event))
+    })
+    .map_err(failed)?;
+    let looked = look(args, true, output)?;
+    let repaired = FsckReport {
+        repairs: repairs.into_facts(),
+        repaired: true,
+        ..report(args, ("repair", true), &looked.opening, &looked.checked)
+    };
+    let status = if repaired.damage.is_empty() { REPAIRED } else { DAMAGE_LEFT };
+    output.print(&FsckReport { status, ..repaired })?;
+    Ok(status)
 }
 
 /// What was found in a pool.
@@ -107,6 +132,7 @@ fn report(
         pages_used: checked.pages_used,
         pages_free: checked.pages_free,
         damage,
+        repairs: Vec::new(),
     }
 }
 

@@ -81,6 +81,12 @@ fn inode() -> InodeReport {
     })
 }
 
+fn repairs() -> Vec<RepairFacts> {
+    let mut repairs = Repairs::default();
+    repairs.add(&lode_engine::Salvage::Attached { ino: 1, dir: b"/lost+found", name: b"#1" });
+    repairs.into_facts()
+}
+
 fn damage() -> DamageFacts {
     DamageFacts { what: "seal is wrong".into(), at: 64, inode: Some(9) }
 }
@@ -125,6 +131,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
             pages_used: 1,
             pages_free: 1,
             damage: vec![damage()],
+            repairs: repairs(),
         }),
     );
     let mount = MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false };

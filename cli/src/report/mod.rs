@@ -8,6 +8,7 @@ mod facts;
 mod generate;
 #[cfg(test)]
 mod keys_test;
+mod repairs;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,7 @@ pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 pub(crate) use generate::{CompletionsReport, ManReport};
+pub(crate) use repairs::{RepairFacts, Repairs};
 
 /// `lode mkfs`.
 #[derive(Serialize)]
@@ -174,11 +176,16 @@ pub(crate) struct FsckReport {
     pub(crate) pages_free: u64,
     /// Damage that is left.
     pub(crate) damage: Vec<DamageFacts>,
+    /// What was repaired, and what was given up.
+    pub(crate) repairs: Vec<RepairFacts>,
 }
 
 impl Report for FsckReport {
     fn text(&self) -> String {
         let mut text = String::new();
+        for repair in &self.repairs {
+            text.push_str(&format!("{}: {}\n", self.pool, repair.text()));
+        }
         for damage in &self.damage {
             text.push_str(&format!("{}: {}\n", self.pool, damage.text()));
         }
@@ -201,9 +208,15 @@ impl Report for FsckReport {
             let done = match (self.mode.as_str(), self.damage.is_empty()) {
                 ("check", _) => "would be recovered",
                 (_, true) => "was recovered",
-                (_, false) => "left as it is (nothing is written to a pool with such damage)",
+                (_, false) => "left as it is",
             };
             text.push_str(&format!("{}: not cleanly unmounted, {done}\n", self.pool));
+        }
+        if !self.damage.is_empty() && self.mode != "repair" {
+            text.push_str(&format!(
+                "{}: `lode fsck -y` gives up what can't be read and keeps the rest; copy the pool first\n",
+                self.pool
+            ));
         }
         text
     }

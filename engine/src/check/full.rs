@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use hashbrown::HashMap;
 use lode_pmem::Medium;
 
-use crate::inode::{Body, State, load_name, load_xattr_value};
+use crate::inode::{Body, Mix, State, load_name, load_xattr_value};
 use crate::layout::{Body as Record, Link, tag_of};
 use crate::space::{Claims, Run};
 use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
@@ -48,32 +48,6 @@ struct Check<'p, M: Medium, H: Host> {
     seen: HashMap<Ino, Seen, Mix>,
     named: Vec<Named>,
     report: CheckReport,
-}
-
-/// Inode numbers need no better hash.
-#[derive(Clone, Copy, Default)]
-struct Mix(u64);
-
-impl core::hash::BuildHasher for Mix {
-    type Hasher = Mix;
-    fn build_hasher(&self) -> Mix {
-        *self
-    }
-}
-
-impl core::hash::Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 ^= self.0 >> 29;
-    }
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {

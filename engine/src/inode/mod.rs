@@ -15,6 +15,7 @@ pub(crate) use collect::{head_of_word, tidy};
 pub(crate) use journal::{JOURNAL_HALF, JournalPiece};
 pub(crate) use load::{Scanned, load, load_for_scan};
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
+pub(crate) use replay::Mix;
 pub(crate) use state::{Body, Directory, File, State, Target};
 pub(crate) use xattrs::{
     find_xattr, load_xattr_name, load_xattr_value, run_word, valid_xattr_name, xattr_text_max,

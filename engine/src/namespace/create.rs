@@ -6,7 +6,7 @@ use lode_pmem::Medium;
 
 use crate::file::Staged;
 use crate::index::{Extents, hash};
-use crate::inode::{Body as Kind, Directory, File, State, Target, entry_lines, head_of_word};
+use crate::inode::{Body as Kind, Directory, File, Node, State, Target, entry_lines, head_of_word};
 use crate::inode::{find_among, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of};
 use crate::log::{INLINE, Log, Plan};
@@ -180,7 +180,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
         }
         let entry = under.as_mut().map(|(parent, name)| {
-            let add = self.entry_of(&state, name);
+            let add = self.entry_of(&state, name, state.btime_ns);
             parent.log.append_text(&mut tx, store, &add, name)
         });
         if late {
@@ -210,14 +210,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(tx)
     }
 
-    /// The first entry of a new inode.
-    fn entry_of(&self, state: &State, name: &[u8]) -> Body {
+    /// An entry that leads to an inode.
+    fn entry_of(&self, state: &State, name: &[u8], time_ns: i64) -> Body {
         Body::Add {
             epoch: self.store.epoch(),
             name_len: name.len() as u8,
             replaces: false,
             tag: tag_of(state.log.nonce),
-            time_ns: state.btime_ns,
+            time_ns,
             ino: state.log.ino,
             kind: (state.mode >> 12) as u8,
             head: Body::head_of(name),
@@ -366,37 +366,40 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if child.links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
+        let links = child.links + 1;
+        self.add_name((&node, child, links), (&dir_node, parent), name)?;
+        Ok(child.attr())
+    }
+
+    /// Gives an inode a name, and says that it has so many links; a directory gets a parent.
+    pub(crate) fn add_name(
+        &self,
+        (node, child, links): (&Node<H>, &mut State, u32),
+        (dir, parent): (&Node<H>, &mut State),
+        name: &[u8],
+    ) -> Result<()> {
         let plans = [parent.log.plan([entry_lines(name.len())]), child.log.plan([1])];
         self.reserve_both(parent, child, &plans, Purpose::Grows)?;
-        let (epoch, time_ns) = (self.store.epoch(), self.now_ns());
-        let kind = (child.mode >> 12) as u8;
+        let time_ns = self.now_ns();
         let mut tx = self.begin_plans(&plans, 0)?;
         tx.split(Rule::LinkInOne, plans[0].lines);
-        let add = Body::Add {
-            epoch,
-            name_len: name.len() as u8,
-            replaces: false,
-            tag: tag_of(child.log.nonce),
-            time_ns,
-            ino,
-            kind,
-            head: Body::head_of(name),
-        };
+        let add = self.entry_of(child, name, time_ns);
         let entry = parent.log.append_text(&mut tx, &self.store, &add, name);
-        let links = child.links + 1;
-        let record = Body::Links { epoch, links, parent: 0, ctime_ns: time_ns };
+        let above = if child.kind() == mode::DIRECTORY { parent.log.ino } else { 0 };
+        let epoch = self.store.epoch();
+        let record = Body::Links { epoch, links, parent: above, ctime_ns: time_ns };
         let placed = child.log.append(&mut tx, &self.store, &record);
         tx.commit()?;
         node.slot.set_tail(child.log.tail.last_seal);
-        dir_node.slot.set_tail(parent.log.tail.last_seal);
-        child.set_links(placed.ordinal, links, 0, time_ns);
+        dir.slot.set_tail(parent.log.tail.last_seal);
+        child.set_links(placed.ordinal, links, above, time_ns);
         let place = (entry.at, entry.ordinal);
         let hash = hash(self.store.secret, name);
-        parent.add_entry(hash, (ino, kind), place, entry_lines(name.len()), time_ns)?;
-        let attr = child.attr();
+        let named = (child.log.ino, (child.mode >> 12) as u8);
+        parent.add_entry(hash, named, place, entry_lines(name.len()), time_ns)?;
         self.tidy(&node.slot, child);
-        self.tidy(&dir_node.slot, parent);
-        Ok(attr)
+        self.tidy(&dir.slot, parent);
+        Ok(())
     }
 
     /// Reserves what two logs need, or nothing.

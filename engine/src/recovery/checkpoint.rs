@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Medium, crc32c};
 
-use crate::layout::{Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment};
+use crate::layout::{Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment, Superblock};
 use crate::space::Run;
 use crate::store::{Piece, Store};
-use crate::{Error, Host, PAGE_BYTES, PageClass, Result, Rule};
+use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
 
 const WORD: usize = 8;
 /// Free extents that taking the checkpoint's own pages may add.
@@ -33,6 +33,27 @@ pub(super) fn load_checkpoint<M: Medium, H: Host>(
         Err(Error::Corrupt(_) | Error::Media { .. }) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The last seals of all logs by number of the inode, in order, as a clean unmount left them;
+/// none if the last session did not end so, or the checkpoint can't be read.
+pub(crate) fn checkpoint_tails<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    superblock: &Superblock,
+) -> Result<Vec<(Ino, u64)>> {
+    let mut tails = Vec::new();
+    if superblock.checkpoint == 0 || superblock.checkpoint_session != superblock.session {
+        return Ok(tails);
+    }
+    let Some(loaded) = load_checkpoint(store, superblock.checkpoint)? else { return Ok(tails) };
+    for piece in &loaded.pieces {
+        for index in (1..piece.slots()).filter(|index| piece.tail(*index) != 0) {
+            tails.try_reserve(1)?;
+            tails.push((piece.ino(index), piece.tail(index)));
+        }
+    }
+    tails.sort_unstable();
+    Ok(tails)
 }
 
 fn load<M: Medium, H: Host>(store: &Store<M, H>, first: u64) -> Result<Loaded> {

@@ -12,3 +12,8 @@ mod judge;
 mod open;
 mod repair;
 mod scan;
+
+pub(crate) use checkpoint::checkpoint_tails;
+pub(crate) use open::survey;
+pub(crate) use repair::erase;
+pub(crate) use scan::DAMAGED_TAIL;

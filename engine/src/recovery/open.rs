@@ -90,26 +90,8 @@ fn recover<M: Medium, H: Host>(
 ) -> Result<()> {
     let geometry = store.geometry;
     let claims = Claims::new(geometry.pages)?;
-    let mut scan = Scan::new(geometry.lanes)?;
-    let watermarks = watermarks(store, &mut scan)?;
-    // Steps 3 to 5.
-    let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
-    let pieces = scanner.pieces(&mut scan)?;
-    scanner.inodes(&pieces, &mut scan)?;
-    let mut aborted = judge(&mut scan, &store.host)?;
-    if store.host.leaves_out(Rule::PartCount) {
-        aborted.clear();
-    }
-    opening.aborted = aborted.len() as u64;
-    let too_early = store.host.leaves_out(Rule::JudgeBeforeRebuild);
-    if !too_early {
-        store.aborted = core::mem::take(&mut aborted);
-    }
-    let scanner = Scanner { store, claims: &claims, watermarks: &watermarks };
-    settle_deferred(&scanner, &pieces, &mut scan)?;
-    if too_early {
-        store.aborted = aborted;
-    }
+    let (mut scan, pieces) = survey(store, &claims)?;
+    opening.aborted = store.aborted.len() as u64;
     opening.inodes = scan.inodes;
     opening.log_pages = scan.log_pages;
     opening.orphans = scan.nameless;
@@ -140,6 +122,33 @@ fn recover<M: Medium, H: Host>(
     // Step 10.
     let (first, end) = (geometry.first_page(), geometry.end_page());
     claims.for_each_unclaimed(first, end, &mut |run| store.space.add_free(run))
+}
+
+/// Steps 2 to 5: what there is, and what of it happened.
+#[inline(never)]
+pub(crate) fn survey<M: Medium, H: Host>(
+    store: &mut Store<M, H>,
+    claims: &Claims,
+) -> Result<(Scan, Vec<Arc<Piece>>)> {
+    let mut scan = Scan::new(store.geometry.lanes)?;
+    let watermarks = watermarks(store, &mut scan)?;
+    let scanner = Scanner { store, claims, watermarks: &watermarks };
+    let pieces = scanner.pieces(&mut scan)?;
+    scanner.inodes(&pieces, &mut scan)?;
+    let mut aborted = judge(&mut scan, &store.host)?;
+    if store.host.leaves_out(Rule::PartCount) {
+        aborted.clear();
+    }
+    let too_early = store.host.leaves_out(Rule::JudgeBeforeRebuild);
+    if !too_early {
+        store.aborted = core::mem::take(&mut aborted);
+    }
+    let scanner = Scanner { store, claims, watermarks: &watermarks };
+    settle_deferred(&scanner, &pieces, &mut scan)?;
+    if too_early {
+        store.aborted = aborted;
+    }
+    Ok((scan, pieces))
 }
 
 /// Step 2: the watermarks of this session, by lane.

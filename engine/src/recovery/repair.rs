@@ -12,7 +12,7 @@ use crate::{Host, Result, Rule};
 ///
 /// A line is erased by its seal, in one word: at no moment is it another valid line. A crash in
 /// between changes no verdict, for only lines that are doomed change.
-pub(super) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan) -> Result<()> {
+pub(crate) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan) -> Result<()> {
     if scan.remains.is_empty() && scan.links.is_empty() {
         return Ok(());
     }

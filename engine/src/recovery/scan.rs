@@ -17,7 +17,7 @@ use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result, Rule};
 /// Slots that one job of the parallel scan looks at.
 const JOB_SLOTS: u32 = 512;
 /// Tail of an inode that is damaged: it is there, and loading it says so.
-pub(super) const DAMAGED_TAIL: u64 = u64::MAX;
+pub(crate) const DAMAGED_TAIL: u64 = u64::MAX;
 /// Damage that is remembered.
 const DAMAGE_MAX: usize = 10_000;
 
@@ -44,7 +44,7 @@ pub(super) struct Part {
 
 /// What a scan has found.
 #[derive(Default)]
-pub(super) struct Scan {
+pub(crate) struct Scan {
     /// Lines of transactions in doubt.
     pub(super) parts: Vec<Part>,
     /// Inodes that wait for the verdict.
@@ -54,7 +54,7 @@ pub(super) struct Scan {
     /// Lines (offset of the first, how many) where something is left that never came to be: behind
     /// the ends of logs, in the places of deaths that did not happen, identities without a life.
     pub(super) remains: Vec<(u64, u32)>,
-    pub(super) damage: Vec<Corruption>,
+    pub(crate) damage: Vec<Corruption>,
     /// The highest sequence seen of each lane in this session.
     pub(super) highest: Vec<u64>,
     pub(super) inodes: u64,

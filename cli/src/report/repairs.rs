@@ -1,0 +1,111 @@
+//! What a repair did, for people and for programs.
+
+use lode_engine::Salvage;
+use serde::Serialize;
+
+use crate::human::printable;
+
+/// One thing that was repaired, or given up.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct RepairFacts {
+    /// What was done: `lost`, `made_again`, `attached`, `entry_removed`, `links_set`,
+    /// `attribute_removed`, `root_made` or `watermark_reset`.
+    pub(crate) done: &'static str,
+    /// The inode (as the damaged pool numbered it), `null` for none.
+    pub(crate) inode: Option<u64>,
+    /// Its path, as far as there is one.
+    pub(crate) path: Option<String>,
+    /// For people.
+    pub(crate) what: String,
+}
+
+/// All of them, in their order.
+#[derive(Default)]
+pub(crate) struct Repairs(Vec<RepairFacts>);
+
+impl Repairs {
+    /// Takes in what a salvage tells.
+    pub(crate) fn add(&mut self, event: &Salvage<'_>) {
+        let fact = |done, inode, path, what| RepairFacts { done, inode, path, what };
+        let new = match *event {
+            Salvage::Discarded { damage, entries } => {
+                let kept = match entries {
+                    Some(count) => format!("; {count} of its entries can be read"),
+                    None => String::new(),
+                };
+                let what = format!("{} at offset {:#x}{kept}", damage.what, damage.at);
+                fact("lost", Some(damage.ino), None, what)
+            }
+            Salvage::EntryRemoved { dir, name, ino } => {
+                let path = joined(dir, name);
+                // What is lost had this name.
+                if let Some(lost) = self.lost(ino) {
+                    lost.path = Some(path);
+                    return;
+                }
+                let what = "led to no inode, or to another than it said".to_owned();
+                fact("entry_removed", Some(ino), Some(path), what)
+            }
+            Salvage::DirectoryMade { ino, path } => {
+                let path = printable(path);
+                if let Some(lost) = self.lost(ino) {
+                    lost.done = "made_again";
+                    lost.path = Some(path);
+                    return;
+                }
+                fact("made_again", Some(ino), Some(path), String::new())
+            }
+            Salvage::Attached { ino, dir, name } => {
+                let what = "nothing led to it any more".to_owned();
+                fact("attached", Some(ino), Some(joined(dir, name)), what)
+            }
+            Salvage::LinksSet { ino, links } => {
+                fact("links_set", Some(ino), None, format!("has {links} links"))
+            }
+            Salvage::AttributeRemoved { ino, name } => {
+                let what = format!("extended attribute {}, which can't be read", printable(name));
+                fact("attribute_removed", Some(ino), None, what)
+            }
+            Salvage::RootMade => {
+                fact("root_made", None, Some("/".to_owned()), "it could not be read".to_owned())
+            }
+            Salvage::WatermarkReset { lane } => {
+                fact("watermark_reset", None, None, format!("of lane {lane}: both were damaged"))
+            }
+        };
+        self.0.push(new);
+    }
+
+    fn lost(&mut self, inode: u64) -> Option<&mut RepairFacts> {
+        self.0.iter_mut().find(|fact| fact.done == "lost" && fact.inode == Some(inode))
+    }
+
+    /// The list.
+    pub(crate) fn into_facts(self) -> Vec<RepairFacts> {
+        self.0
+    }
+}
+
+impl RepairFacts {
+    /// One line of text.
+    pub(crate) fn text(&self) -> String {
+        let done = match self.done {
+            "lost" => "LOST",
+            "made_again" => "directory made again",
+            "attached" => "put into lost+found",
+            "entry_removed" => "name removed",
+            "links_set" => "link count set",
+            "attribute_removed" => "removed",
+            "root_made" => "root directory made again",
+            _ => "watermark reset",
+        };
+        let path = self.path.as_ref().map(|path| format!(" {path}")).unwrap_or_default();
+        let inode = self.inode.map(|inode| format!(" (inode {inode})")).unwrap_or_default();
+        format!("{done}{path}{inode}: {}", self.what)
+    }
+}
+
+fn joined(dir: &[u8], name: &[u8]) -> String {
+    let slash = if dir.ends_with(b"/") { "" } else { "/" };
+    format!("{}{slash}{}", printable(dir), printable(name))
+}

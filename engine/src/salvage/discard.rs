@@ -1,0 +1,190 @@
+//! What can't be read is given up, on the medium, before the pool is opened.
+//!
+//! The verdicts on what a crash has cut off come first, as in any recovery, and the session is raised:
+//! from then on every line that holds counts, and giving one inode up changes no verdict on another.
+//! An inode is given up by the seal of its identity, in one word.
+
+use alloc::vec::Vec;
+
+use lode_pmem::{Door, Medium};
+
+use super::listing::{Listing, read_listing};
+use super::{Salvage, report::Told};
+use crate::layout::{
+    Anchor, Body, DEATH_LINE, Header, INLINE_LINES, Identity, LINE, SEAL_AT, Superblock, Txid,
+    Watermark, put_seal, slot_at,
+};
+use crate::log::read_identity;
+use crate::recovery::{DAMAGED_TAIL, checkpoint_tails, erase, survey};
+use crate::space::Claims;
+use crate::store::{Piece, Store, read_superblock, read_watermark};
+use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result, mode};
+
+/// Looks at most; each gives something up.
+const LOOKS_MAX: u32 = 64;
+
+/// Gives up all that can't be read; returns the directories among it.
+///
+/// # Errors
+/// [`Error::Corrupt`] where that does not help: tables of inodes can't be reached.
+pub(super) fn discard<M: Medium, H: Host>(
+    door: Door<M>,
+    host: H,
+    told: Told<'_>,
+) -> Result<(Door<M>, H, Vec<Listing>)> {
+    let (superblock, _) = read_superblock(&door, &host, false)?;
+    let mut store = Store::new(door, host, &superblock)?;
+    reach_tables(&store)?;
+    let mut tails = checkpoint_tails(&store, &superblock)?;
+    let mut listings = Vec::new();
+    for look in 0..LOOKS_MAX {
+        store.aborted.clear();
+        reset_watermarks(&store, told)?;
+        let claims = Claims::new(store.geometry.pages)?;
+        let (scan, pieces) = survey(&mut store, &claims)?;
+        let lost = lost(&store, &pieces, &scan.damage, &tails)?;
+        if lost.is_empty() && scan.damage.is_empty() {
+            break;
+        }
+        // Impossible transactions are none any more once the session is raised.
+        if let Some(damage) = scan.damage.first().filter(|_| lost.is_empty() && look > 0) {
+            return Err(Error::Corrupt(*damage));
+        }
+        erase(&store, &scan)?;
+        for damage in &lost {
+            let listing = read_listing(&store, damage.ino)?;
+            let entries = listing.as_ref().map(|listing| listing.entries.len());
+            told(Salvage::Discarded { damage: *damage, entries });
+            listings.try_reserve(1)?;
+            listings.extend(listing);
+        }
+        store.raise_session(|superblock| superblock.checkpoint = 0)?;
+        erase_identities(&store, &lost)?;
+        tails.clear();
+    }
+    // What a checkpoint says of free space is not believed.
+    store.raise_session(|superblock| superblock.checkpoint = 0)?;
+    make_root(&store, listings.iter().find(|listing| listing.ino == store.root), told)?;
+    let Store { door, host, .. } = *store;
+    Ok((door, host, listings))
+}
+
+/// Without its tables a pool is not to be had: nothing is written then.
+fn reach_tables<M: Medium, H: Host>(store: &Store<M, H>) -> Result<()> {
+    let mut pieces = 0;
+    for lane in 0..store.geometry.lanes {
+        store.walk_chain(lane, &mut |piece| {
+            pieces += piece.run().pages;
+            let circle = Error::corrupt("inode tables form a circle", 0);
+            if pieces > store.geometry.pages { Err(circle) } else { Ok(()) }
+        })?;
+    }
+    Ok(())
+}
+
+/// Inodes that are damaged, or are there by the checkpoint and not by themselves.
+fn lost<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    pieces: &[alloc::sync::Arc<Piece>],
+    damage: &[Corruption],
+    tails: &[(Ino, u64)],
+) -> Result<Vec<Corruption>> {
+    let mut lost: Vec<Corruption> = Vec::new();
+    for piece in pieces {
+        for index in 1..piece.slots() {
+            let (ino, tail) = (piece.ino(index), piece.tail(index));
+            let known = tails.binary_search_by_key(&ino, |(ino, _)| *ino);
+            let known = known.ok().and_then(|at| tails.get(at)).map_or(tail, |(_, tail)| *tail);
+            let what = match tail {
+                DAMAGED_TAIL => damage.iter().find(|damage| damage.ino == ino).copied(),
+                tail if tail != known => None,
+                _ => continue,
+            };
+            let otherwise = Corruption {
+                what: "log of an inode is damaged before its end",
+                at: slot_at(ino),
+                ino,
+            };
+            lost.try_reserve(1)?;
+            lost.push(what.unwrap_or(otherwise));
+        }
+    }
+    debug_assert!(lost.iter().all(|damage| slot_at(damage.ino) < store.door.bytes()));
+    Ok(lost)
+}
+
+fn erase_identities<M: Medium, H: Host>(store: &Store<M, H>, lost: &[Corruption]) -> Result<()> {
+    let counters = store.counters();
+    for damage in lost {
+        store.door.window(8, counters).store_word(slot_at(damage.ino) + SEAL_AT, 0);
+    }
+    Ok(store.door.fence(counters)?)
+}
+
+/// Watermarks of which both copies are damaged say nothing: no transaction of a lane counts
+/// by them.
+fn reset_watermarks<M: Medium, H: Host>(store: &Store<M, H>, told: Told<'_>) -> Result<()> {
+    let (geometry, counters) = (store.geometry, store.counters());
+    for lane in 0..geometry.lanes {
+        if read_watermark(&store.door, &store.host, &store.seed, &geometry, lane)?.is_some() {
+            continue;
+        }
+        let mut window = store.door.window(2 * LINE, counters);
+        for copy in 0..2 {
+            let at = geometry.lane_at(lane) + copy * LINE;
+            let mark = Watermark { session: store.session(), sequence: 0, version: 2 - copy };
+            window.store_line(at, &mark.line(&store.seed, at));
+        }
+        drop(window);
+        store.door.fence(counters)?;
+        told(Salvage::WatermarkReset { lane });
+    }
+    Ok(())
+}
+
+/// Makes a new root directory, where there is none: it counts when the superblock has its nonce.
+fn make_root<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    listing: Option<&Listing>,
+    told: Told<'_>,
+) -> Result<()> {
+    let ino = store.root;
+    let wanted = store.superblock.lock().root_nonce;
+    let found = read_identity(store, ino)?;
+    if found.is_some_and(|(identity, ..)| identity.nonce == wanted) {
+        return Ok(());
+    }
+    let (bits, uid, gid) = listing.map_or((mode::DIRECTORY | 0o755, 0, 0), |listing| listing.owner);
+    // The session, and with it the nonces, is one that no inode has.
+    store.raise_session(|superblock| superblock.checkpoint = 0)?;
+    let (at, nonce) = (slot_at(ino), store.nonce());
+    let identity = Identity { ino, nonce }.line(&store.seed, at, None);
+    let first = Body::Inode {
+        epoch: store.epoch(),
+        mode: bits as u16,
+        links: 1,
+        uid,
+        gid,
+        time_ns: store.host.now_ns(),
+        extra: crate::inode::head_of_word(ino),
+        text: 0,
+    };
+    let txid = Txid { session: store.session(), lane: 0, sequence: 1 };
+    let mut line = first.encode(&Header { txid, part: 0, parts: 1 });
+    let seed = store.seed.log(ino, nonce, at / PAGE_BYTES, 0);
+    let seal = seed.seal(at + LINE, &line);
+    put_seal(&mut line, seal);
+    let counters = store.counters();
+    let mut window = store.door.window((DEATH_LINE + 1) * LINE, counters);
+    window.store_line(at, &identity);
+    window.store_line(at + LINE, &line);
+    for rest in 2..=u64::from(INLINE_LINES) {
+        window.store_word(at + rest * LINE + SEAL_AT, 0);
+    }
+    window.store_word(at + DEATH_LINE * LINE + SEAL_AT, 0);
+    drop(window);
+    store.door.fence(counters)?;
+    store.raise_session(|superblock: &mut Superblock| superblock.root_nonce = nonce)?;
+    told(Salvage::RootMade);
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! What can be read of a directory whose log is damaged: every line stands for itself.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use crate::layout::{Body, LINE, Parsed, Txid};
+use crate::log::{Step, Walk, read_identity};
+use crate::store::Store;
+use crate::{Error, Host, Ino, NAME_MAX, Result, mode};
+
+/// Mode and owner of a directory of which these can't be read: root's alone.
+const UNKNOWN: (u32, u32, u32) = (mode::DIRECTORY | 0o700, 0, 0);
+
+/// An entry as its record says it.
+pub(super) struct Named {
+    pub(super) name: Vec<u8>,
+    pub(super) child: Ino,
+    /// Tag of the child's nonce.
+    pub(super) tag: u32,
+    /// The child's file type.
+    pub(super) kind: u32,
+    /// The record's transaction and part.
+    made_by: (Txid, u16),
+}
+
+/// A directory that is given up.
+pub(super) struct Listing {
+    pub(super) ino: Ino,
+    /// Mode, user and group.
+    pub(super) owner: (u32, u32, u32),
+    pub(super) entries: Vec<Named>,
+}
+
+/// Reads what there is of a directory; `None` if it is none, as far as can be told.
+pub(super) fn read_listing<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    ino: Ino,
+) -> Result<Option<Listing>> {
+    let records = records(store, ino)?;
+    let mut listing = Listing { ino, owner: UNKNOWN, entries: Vec::new() };
+    let mut is_directory = false;
+    for (index, (at, parsed)) in records.iter().enumerate() {
+        let made_by = (parsed.header.txid, parsed.header.part);
+        match parsed.body {
+            Body::Inode { mode: bits, uid, gid, .. } | Body::Attr { mode: bits, uid, gid, .. } => {
+                let bits = u32::from(bits);
+                if bits & mode::TYPE != mode::DIRECTORY {
+                    return Ok(None);
+                }
+                listing.owner = (bits, uid, gid);
+                is_directory = true;
+            }
+            Body::Add { name_len, tag, ino: child, kind, head, .. } => {
+                is_directory = true;
+                let following = records.get(index + 1..).unwrap_or_default();
+                let Some(name) = name(usize::from(name_len), &head, *at, following)? else {
+                    continue;
+                };
+                // Whatever the record says: one name, one entry.
+                listing.entries.retain(|entry| entry.name != name);
+                listing.entries.try_reserve(1)?;
+                let kind = u32::from(kind);
+                listing.entries.push(Named { name, child, tag, kind, made_by });
+            }
+            Body::Del { txid, part, .. } => {
+                is_directory = true;
+                listing.entries.retain(|entry| entry.made_by != (txid, part));
+            }
+            _ => {}
+        }
+    }
+    Ok(is_directory.then_some(listing))
+}
+
+/// A record line and where it is.
+type Line = (u64, Parsed);
+
+/// All lines of a log that hold, before the damage and behind it.
+fn records<M: Medium, H: Host>(store: &Store<M, H>, ino: Ino) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    let Some((identity, head, _, seal)) = passed_over(read_identity(store, ino))?.flatten() else {
+        return Ok(lines);
+    };
+    let mut walk = Walk::new(store, &identity, head, seal)?;
+    while let Some(step) = passed_over(walk.step())? {
+        match step {
+            Step::Record(found) => {
+                lines.try_reserve(1)?;
+                lines.push((found.at, found.parsed));
+            }
+            Step::Page { .. } => {}
+            Step::End => break,
+        }
+    }
+    let mut places: Vec<u64> = Vec::new();
+    let mut room = Ok(());
+    let beyond = walk.beyond(&mut |beyond| {
+        if room.is_ok() && !store.aborted.contains(&beyond.header.txid) {
+            room = places.try_reserve(1);
+            if room.is_ok() {
+                places.push(beyond.at);
+            }
+        }
+    });
+    passed_over(beyond)?;
+    room?;
+    for at in places {
+        let Some(line) = passed_over(store.door.load_line(at).map_err(Error::from))? else {
+            continue;
+        };
+        if let Ok(parsed) = Parsed::parse(&line) {
+            lines.try_reserve(1)?;
+            lines.push((at, parsed));
+        }
+    }
+    Ok(lines)
+}
+
+/// Damage is why this is done: it is none to stop at.
+fn passed_over<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Corrupt(_) | Error::Media { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The name of an ADD at `at`, where all its text follows.
+fn name(len: usize, head: &[u8; 16], at: u64, following: &[Line]) -> Result<Option<Vec<u8>>> {
+    let mut name = Vec::new();
+    name.try_reserve_exact(NAME_MAX)?;
+    name.extend(head.iter().take(len));
+    let mut next = at;
+    let mut following = following.iter();
+    while name.len() < len {
+        next += LINE;
+        match following.next() {
+            Some((place, Parsed { body: Body::Text { len: more, bytes }, .. }))
+                if *place == next =>
+            {
+                let more = usize::from(*more).min(len - name.len());
+                name.extend(bytes.iter().take(more));
+                if more == 0 {
+                    return Ok(None);
+                }
+            }
+            _ => return Ok(None),
+        }
+    }
+    let impossible = name.is_empty() || name == b"." || name == b"..";
+    let possible = !impossible && !name.iter().any(|byte| matches!(byte, b'/' | 0));
+    Ok(possible.then_some(name))
+}

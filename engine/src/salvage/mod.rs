@@ -1,0 +1,36 @@
+//! Making a damaged pool sound: what can't be read is given up, the rest is kept and named.
+//!
+//! `discard` drops inodes whose logs are damaged, on the medium, after `listing` has read what
+//! there is of the directories among them; then the pool opens. `tree` makes names and inodes fit
+//! each other again, by transactions of `change`: entries that lead nowhere go, what nothing
+//! leads to is put into `lost+found`, directories that were lost are made again with the
+//! names that could be read.
+//!
+//! Each step leaves a pool that the next salvage goes on from: it can be cut off anywhere.
+
+mod change;
+mod discard;
+mod listing;
+mod report;
+mod tree;
+
+use lode_pmem::{Door, Medium};
+
+use crate::{Host, OpenOptions, Pool, Result};
+
+pub use report::Salvage;
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Makes a damaged pool sound that nobody has open, and leaves it closed. What could not be
+    /// read is lost; `told` hears of each step.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] where the tables of inodes, or both superblocks, are damaged: then nothing was
+    /// written. [`crate::Error::NoSpace`] where there is no room for names; what was done by then stays.
+    pub fn salvage(medium: M, host: H, told: &mut dyn FnMut(Salvage<'_>)) -> Result<()> {
+        let (door, host, lost) = discard::discard(Door::new(medium), host, told)?;
+        let pool = Self::open_door(door, host, &OpenOptions::default())?;
+        tree::mend(&pool, lost, told)?;
+        pool.close()
+    }
+}

@@ -1,0 +1,65 @@
+//! What a salvage tells while it works.
+
+use crate::{Corruption, Ino};
+
+/// Something that a salvage did. Names and paths are bytes as in directories.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Salvage<'a> {
+    /// Both watermarks of a lane were damaged, and are written anew.
+    WatermarkReset {
+        /// The lane.
+        lane: u32,
+    },
+    /// An inode can't be read: it is given up, with its contents. Of a directory, the
+    /// entries that could be read are kept.
+    Discarded {
+        /// What is damaged, and where.
+        damage: Corruption,
+        /// It is a directory, and so many entries could be read.
+        entries: Option<usize>,
+    },
+    /// There is a new root directory, in place of one that was given up.
+    RootMade,
+    /// An entry led to no inode, or to another than it said: it is removed.
+    EntryRemoved {
+        /// The directory's path.
+        dir: &'a [u8],
+        /// The entry's name.
+        name: &'a [u8],
+        /// Where it led.
+        ino: Ino,
+    },
+    /// A directory that was given up is there again.
+    DirectoryMade {
+        /// The number it had.
+        ino: Ino,
+        /// Where it is now.
+        path: &'a [u8],
+    },
+    /// An inode that nothing led to has a name again.
+    Attached {
+        /// The inode.
+        ino: Ino,
+        /// The directory's path.
+        dir: &'a [u8],
+        /// Its name there.
+        name: &'a [u8],
+    },
+    /// The link count of an inode was wrong.
+    LinksSet {
+        /// The inode.
+        ino: Ino,
+        /// Its links.
+        links: u32,
+    },
+    /// The value of an extended attribute can't be read: it is removed.
+    AttributeRemoved {
+        /// The inode.
+        ino: Ino,
+        /// The attribute's name.
+        name: &'a [u8],
+    },
+}
+
+/// Who is told.
+pub(super) type Told<'t> = &'t mut dyn FnMut(Salvage<'_>);

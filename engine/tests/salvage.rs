@@ -1,0 +1,347 @@
+//! A salvage makes any damaged pool sound that has its tables, and loses nothing but what can't
+//! be read.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lode_engine::{
+    Attr, Error, FormatOptions, Ino, NewInode, OpenOptions, Pool, Salvage, XattrChange, XattrWhen,
+    mode,
+};
+use lode_testkit::damage::{damage_bytes, damage_structure};
+use lode_testkit::execute::{Handles, execute};
+use lode_testkit::format::{LINE, SLOT, Survey};
+use lode_testkit::fs::TestPool;
+use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::rng::Rng;
+use lode_testkit::{Memory, TestHost};
+
+const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o751, uid: 5, gid: 6, rdev: 0 };
+
+fn open(memory: &Memory) -> Result<TestPool, Error> {
+    Pool::open(memory.clone(), TestHost::new(2), &OpenOptions::default())
+}
+
+/// Salvages, and returns what was told.
+fn salvage(memory: &Memory) -> Result<Vec<String>, Error> {
+    let mut told = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Pool::salvage(memory.clone(), TestHost::new(3), &mut |event| {
+        told.push(match event {
+            Salvage::Discarded { damage, entries } => {
+                format!("lost {} {entries:?}", damage.ino)
+            }
+            Salvage::EntryRemoved { dir, name, .. } => {
+                format!("removed {} in {}", text(name), text(dir))
+            }
+            Salvage::DirectoryMade { path, .. } => format!("made {}", text(path)),
+            Salvage::Attached { dir, name, .. } => {
+                format!("attached {} in {}", text(name), text(dir))
+            }
+            other => format!("{other:?}"),
+        });
+    })?;
+    Ok(told)
+}
+
+/// Opens a pool that must be sound, and is so after another salvage that has nothing to do.
+fn sound(memory: &Memory, what: &str) -> TestPool {
+    assert_eq!(salvage(memory), Ok(Vec::new()), "{what}: salvaged twice");
+    let pool = open(memory).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    assert!(pool.opening().clean, "{what}");
+    assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, [], "{what}");
+    pool
+}
+
+/// All that can be reached, by path.
+fn tree(pool: &TestPool) -> BTreeMap<String, Attr> {
+    let mut all = BTreeMap::new();
+    let mut todo = vec![(String::new(), pool.root())];
+    while let Some((path, dir)) = todo.pop() {
+        pool.readdir(dir, 0, &mut |entry| {
+            let name = format!("{path}/{}", String::from_utf8_lossy(entry.name));
+            if entry.kind == mode::DIRECTORY {
+                todo.push((name.clone(), entry.ino));
+            }
+            all.insert(name, pool.getattr(entry.ino).unwrap());
+            true
+        })
+        .unwrap();
+    }
+    all
+}
+
+fn format(bytes: u64, lanes: u32) -> Memory {
+    let memory = Memory::new(bytes);
+    let format = FormatOptions { lanes, ..FormatOptions::default() };
+    Pool::format(memory.clone(), TestHost::new(1), &format).unwrap();
+    memory
+}
+
+/// A pool with a directory of files in a directory, and a link across.
+fn family() -> Memory {
+    let memory = format(4 << 20, 1);
+    let pool = open(&memory).unwrap();
+    let dir = pool.create(pool.root(), b"dir", &NEW_DIR).unwrap().ino;
+    let sub = pool.create(dir, b"sub", &NEW_DIR).unwrap().ino;
+    for name in ["one", "two", "three"] {
+        let ino = pool.create(dir, name.as_bytes(), &NEW).unwrap().ino;
+        pool.append(ino, name.repeat(1000).as_bytes()).unwrap();
+        pool.create(sub, name.as_bytes(), &NEW).unwrap();
+    }
+    let one = pool.lookup(dir, b"one").unwrap().ino;
+    pool.link(one, pool.root(), b"linked").unwrap();
+    pool.close().unwrap();
+    memory
+}
+
+fn ino_of(memory: &Memory, path: &[&str]) -> Ino {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let pool = Pool::open(memory.clone(), TestHost::new(1), &options).unwrap();
+    path.iter().fold(pool.root(), |dir, name| pool.lookup(dir, name.as_bytes()).unwrap().ino)
+}
+
+/// The image with a byte of record `number` of an inode's log changed.
+fn with_bad_record(memory: &Memory, ino: Ino, number: usize) -> Memory {
+    let mut image = memory.image();
+    let survey = Survey::of(&image);
+    let log = survey.logs.iter().find(|log| log.ino == ino).unwrap();
+    let places: Vec<usize> =
+        log.runs.iter().flat_map(|run| (0..run.valid).map(|line| run.at(line))).collect();
+    image[places[number] + 20] ^= 1;
+    Memory::from_image(&image)
+}
+
+fn names(pool: &TestPool) -> Vec<String> {
+    tree(pool).into_keys().collect()
+}
+
+const FAMILY: [&str; 9] = [
+    "/dir",
+    "/dir/one",
+    "/dir/sub",
+    "/dir/sub/one",
+    "/dir/sub/three",
+    "/dir/sub/two",
+    "/dir/three",
+    "/dir/two",
+    "/linked",
+];
+
+#[test]
+fn a_sound_pool_is_left_as_it_is() {
+    let memory = family();
+    assert_eq!(names(&sound(&memory, "a family")), FAMILY);
+}
+
+#[test]
+fn a_file_that_can_not_be_read_is_gone_and_all_others_stay() {
+    let memory = family();
+    let memory = with_bad_record(&memory, ino_of(&memory, &["dir", "two"]), 0);
+    let told = salvage(&memory).unwrap();
+    assert!(told[0].starts_with("lost "), "{told:?}");
+    assert_eq!(told[1..], ["removed two in /dir"]);
+    let pool = sound(&memory, "one file less");
+    let left: Vec<&str> = FAMILY.into_iter().filter(|name| *name != "/dir/two").collect();
+    assert_eq!(names(&pool), left);
+    let one = tree(&pool)["/dir/one"];
+    let mut bytes = [0; 3000];
+    assert_eq!((pool.read(one.ino, 0, &mut bytes), one.links), (Ok(3000), 2));
+    assert_eq!(bytes, *"one".repeat(1000).as_bytes());
+}
+
+#[test]
+fn a_directory_that_can_not_be_read_keeps_the_names_that_can() {
+    let memory = family();
+    let dir = ino_of(&memory, &["dir"]);
+    // 0 is its own record, 1 the entry of `sub`, 2 that of `one`.
+    for (bad, lost) in [(0, None), (1, Some("/dir/sub")), (2, Some("/dir/one"))] {
+        let memory = with_bad_record(&memory, dir, bad);
+        let told = salvage(&memory).unwrap();
+        let pool = sound(&memory, "a directory made again");
+        let found = tree(&pool);
+        for name in FAMILY.into_iter().filter(|name| !lost.is_some_and(|at| name.starts_with(at))) {
+            assert!(found.contains_key(name), "record {bad}: {name}: {told:?}");
+        }
+        let in_lost_found = found.keys().filter(|name| name.starts_with("/lost+found/#"));
+        let elsewhere = match lost {
+            // `sub` and what is in it; `one` has another name.
+            Some("/dir/sub") => 4,
+            _ => 0,
+        };
+        assert_eq!(in_lost_found.count(), elsewhere, "record {bad}: {told:?}");
+        assert!(told.contains(&"made /dir".to_owned()), "{told:?}");
+        let attr = found["/dir"];
+        // Mode and owner are in its own record.
+        let known = (mode::DIRECTORY | 0o751, 5, 6);
+        let unknown = (mode::DIRECTORY | 0o700, 0, 0);
+        let wanted = if bad == 0 { unknown } else { known };
+        assert_eq!((attr.mode, attr.uid, attr.gid), wanted);
+        assert_eq!(found["/linked"].links, if lost == Some("/dir/one") { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn a_root_that_can_not_be_read_is_made_again() {
+    let memory = family();
+    let root = ino_of(&memory, &[]);
+    for bad in [0, 1, 2] {
+        let memory = with_bad_record(&memory, root, bad);
+        let told = salvage(&memory).unwrap();
+        assert!(told.contains(&"RootMade".to_owned()), "{told:?}");
+        let found = tree(&sound(&memory, "a root made again"));
+        let kept = FAMILY.into_iter().filter(|name| found.contains_key(*name)).count();
+        // `dir` is in `lost+found`, with all that is in it; `linked` has another name.
+        let wanted = [(9, 9), (1, 10), (8, 8)][bad];
+        assert_eq!((kept, found.len()), wanted, "record {bad}: {found:?}");
+    }
+    // Its identity.
+    let mut image = memory.image();
+    image[root as usize * SLOT + 3] ^= 1;
+    let memory = Memory::from_image(&image);
+    salvage(&memory).unwrap();
+    let found = tree(&sound(&memory, "a root without its identity"));
+    assert_eq!(found.values().filter(|attr| attr.mode & mode::TYPE == mode::FILE).count(), 7);
+}
+
+#[test]
+fn identities_and_values_that_are_damaged_are_given_up() {
+    let memory = family();
+    let pool = open(&memory).unwrap();
+    let one = tree(&pool)["/dir/one"].ino;
+    let change =
+        XattrChange { name: b"user.x", value: Some(&[0xC3; 9000]), when: XattrWhen::Always };
+    pool.setxattr(one, &change).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    let mut image = memory.image();
+    let value = image.windows(4096).position(|page| page.iter().all(|&byte| byte == 0xC3)).unwrap();
+    image[value + 77] ^= 4;
+    image[ino_of(&memory, &["dir", "sub", "two"]) as usize * SLOT + 3] ^= 1;
+    let memory = Memory::from_image(&image);
+    let told = salvage(&memory).unwrap();
+    assert!(told.iter().any(|line| line.starts_with("AttributeRemoved")), "{told:?}");
+    let pool = sound(&memory, "a value less");
+    assert_eq!(pool.getxattr(one, b"user.x"), Err(Error::NoAttribute));
+    assert!(!tree(&pool).contains_key("/dir/sub/two"));
+}
+
+#[test]
+fn where_tables_are_damaged_nothing_is_written() {
+    let memory = family();
+    let mut image = memory.image();
+    let survey = Survey::of(&image);
+    image[survey.pieces[0] + 9] ^= 1;
+    let memory = Memory::from_image(&image);
+    assert!(matches!(salvage(&memory), Err(Error::Corrupt(_))));
+    assert!(memory.image() == image);
+}
+
+/// Some pool that was used, and was closed or not.
+fn used(seed: u64) -> Memory {
+    let memory = format(2 << 20, 1 + (seed % 3) as u32);
+    let pool = open(&memory).unwrap();
+    let shape = Shape { sparse: false, offset_max: 60_000, len_max: 9000, ..Shape::default() };
+    let mut handles = Handles::new();
+    for op in Generator::new(seed, shape).take(150) {
+        let _ = execute(&pool, &mut handles, &op);
+    }
+    if seed.is_multiple_of(2) {
+        pool.close().unwrap();
+    }
+    memory
+}
+
+/// What an inode is, and what of it no damage to file data changes.
+type Known = BTreeMap<(Ino, u64), (u32, u32, u32, u64)>;
+
+fn known(pool: &TestPool) -> Known {
+    let all = tree(pool).into_values();
+    all.map(|attr| {
+        let is_dir = attr.mode & mode::TYPE == mode::DIRECTORY;
+        let size = if is_dir { 0 } else { attr.size };
+        ((attr.ino, attr.generation), (attr.mode, attr.uid, attr.gid, size))
+    })
+    .collect()
+}
+
+/// What damage does not reach, stays; whatever was damaged, the pool is sound in the end.
+fn any_damage(seeds: std::ops::Range<u64>, damage: &dyn Fn(&mut Vec<u8>, &mut Rng) -> String) {
+    let (mut salvaged, mut told_at_all) = (0, 0);
+    for seed in seeds.clone() {
+        let memory = used(seed);
+        let before = known(&open(&Memory::from_image(&memory.image())).unwrap());
+        let mut image = memory.image();
+        let mut rng = Rng::new(seed);
+        let what = format!("seed {seed}: {}", damage(&mut image, &mut rng));
+        let memory = Memory::from_image(&image);
+        let mut lost = BTreeSet::new();
+        let mut told = 0;
+        let result = Pool::salvage(memory.clone(), TestHost::new(3), &mut |event| {
+            told += 1;
+            if let Salvage::Discarded { damage, .. } = event {
+                lost.insert(damage.ino);
+            }
+        });
+        if result.is_err() {
+            continue;
+        }
+        salvaged += 1;
+        told_at_all += u32::from(told > 0);
+        let pool = sound(&memory, &what);
+        if !seed.is_multiple_of(2) {
+            // The last record of a log that was not closed may be gone without a trace.
+            continue;
+        }
+        let after = known(&pool);
+        for (inode, was) in before.iter().filter(|((ino, _), _)| !lost.contains(ino)) {
+            assert_eq!(after.get(inode), Some(was), "{what}: inode {inode:?}");
+        }
+    }
+    let all = seeds.end - seeds.start;
+    println!("{salvaged} of {all} pools salvaged, something to do in {told_at_all}");
+    assert!(salvaged * 2 > all && u64::from(told_at_all) * 10 > all);
+}
+
+#[test]
+fn pools_with_any_bytes_damaged_are_sound_in_the_end() {
+    any_damage(0..400, &|image, rng| {
+        let len = image.len();
+        let what = damage_bytes(image, rng);
+        image.resize(len, 0);
+        what
+    });
+}
+
+#[test]
+fn pools_with_damaged_lines_are_sound_in_the_end_and_lose_only_those() {
+    any_damage(1000..1400, &|image, rng| {
+        let survey = Survey::of(image);
+        let mut what = String::new();
+        for _ in 0..1 + rng.below(3) {
+            let log = &survey.logs[rng.below(survey.logs.len() as u64) as usize];
+            let run = &log.runs[rng.below(log.runs.len() as u64) as usize];
+            let line = rng.below(run.valid as u64 + 1) as usize;
+            let at = if line == 0 { run.anchor } else { run.at(line - 1) };
+            image[at + rng.below(LINE as u64) as usize] ^= 1 << rng.below(8);
+            what += &format!("a bit at {at:#x}; ");
+        }
+        what
+    });
+}
+
+/// Numbers that make no sense under right seals: no promise what is kept, but that it is sound.
+#[test]
+fn forged_pools_are_sound_in_the_end_or_refused() {
+    for seed in 0..400 {
+        let memory = used(seed);
+        let mut image = memory.image();
+        let survey = Survey::of(&image);
+        let what = damage_structure(&mut image, &survey, &mut Rng::new(seed));
+        let memory = Memory::from_image(&image);
+        if salvage(&memory).is_ok() {
+            drop(sound(&memory, &format!("seed {seed}: {what}")));
+        }
+    }
+}
