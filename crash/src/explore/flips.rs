@@ -33,6 +33,9 @@ const CHAIN_AT: usize = 128;
 /// Place and bytes of a line's seal.
 const SEAL: (usize, usize) = (56, 8);
 
+/// Of the flipped bits, each so many-th is salvaged, too.
+const SALVAGED_EVERY: usize = 4;
+
 /// Sealed bytes.
 struct Sealed {
     what: &'static str,
@@ -104,7 +107,13 @@ impl Explorer<'_> {
         for bit in bits.into_iter().filter(|bit| *bit < sealed.bytes * 8) {
             let at = sealed.at + bit / 8;
             let flipped = flipped(image, at, bit % 8);
-            let looked = catch_unwind(AssertUnwindSafe(|| self.look(&flipped, sealed, expected)));
+            let looked = catch_unwind(AssertUnwindSafe(|| {
+                self.look(&flipped, sealed, expected)?;
+                if replayed || bit % SALVAGED_EVERY == number % SALVAGED_EVERY {
+                    self.salvage(&flipped)?;
+                }
+                Ok(())
+            }));
             let looked = looked.unwrap_or_else(|payload| Err(panic_text(payload.as_ref())));
             self.tally.flips += 1;
             let place = format!("in a pool left {state}");

@@ -9,6 +9,7 @@ mod making;
 mod memo;
 mod path;
 mod run;
+mod salvage;
 mod setup;
 mod shrink;
 mod tally;

@@ -59,7 +59,7 @@ pub(super) fn discard<M: Medium, H: Host>(
             listings.extend(listing);
         }
         store.raise_session(|superblock| superblock.checkpoint = 0)?;
-        erase_identities(&store, &lost)?;
+        erase_identities(&store, &lost);
         tails.clear();
     }
     // What a checkpoint says of free space is not believed.
@@ -113,16 +113,16 @@ fn lost<M: Medium, H: Host>(
     Ok(lost)
 }
 
-fn erase_identities<M: Medium, H: Host>(store: &Store<M, H>, lost: &[Corruption]) -> Result<()> {
+/// (The fence is that of the next session.)
+fn erase_identities<M: Medium, H: Host>(store: &Store<M, H>, lost: &[Corruption]) {
     let counters = store.counters();
     for damage in lost {
         store.door.window(8, counters).store_word(slot_at(damage.ino) + SEAL_AT, 0);
     }
-    Ok(store.door.fence(counters)?)
 }
 
 /// Watermarks of which both copies are damaged say nothing: no transaction of a lane counts
-/// by them.
+/// by them. (The fence is that of the next session.)
 fn reset_watermarks<M: Medium, H: Host>(store: &Store<M, H>, told: Told<'_>) -> Result<()> {
     let (geometry, counters) = (store.geometry, store.counters());
     for lane in 0..geometry.lanes {
@@ -135,8 +135,6 @@ fn reset_watermarks<M: Medium, H: Host>(store: &Store<M, H>, told: Told<'_>) -> 
             let mark = Watermark { session: store.session(), sequence: 0, version: 2 - copy };
             window.store_line(at, &mark.line(&store.seed, at));
         }
-        drop(window);
-        store.door.fence(counters)?;
         told(Salvage::WatermarkReset { lane });
     }
     Ok(())
@@ -183,7 +181,7 @@ fn make_root<M: Medium, H: Host>(
     }
     window.store_word(at + DEATH_LINE * LINE + SEAL_AT, 0);
     drop(window);
-    store.door.fence(counters)?;
+    // Should the nonce be durable and the root not, the next salvage makes it again.
     store.raise_session(|superblock: &mut Superblock| superblock.root_nonce = nonce)?;
     told(Salvage::RootMade);
     Ok(())

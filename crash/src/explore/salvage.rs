@@ -1,0 +1,95 @@
+//! A damaged pool is made sound, and the power fails in that: made sound again, it has the same files.
+
+use std::collections::BTreeSet;
+
+use lode_engine::{Error, Ino, OpenOptions, Pool, mode};
+use lode_testkit::fs::Fs;
+
+use super::Explorer;
+use crate::judge::sound;
+use crate::region::{Pages, Point, Profile, Simulated};
+use crate::states::units_of;
+
+/// Inodes that are no directories: number and generation. (Directories may be made again.)
+type Files = BTreeSet<(Ino, u64)>;
+
+impl Explorer<'_> {
+    /// Salvages `image`, cuts that off at each of its points, and salvages what is left.
+    pub(super) fn salvage(&mut self, image: &Pages) -> Result<(), String> {
+        let medium = Simulated::new(image.clone(), self.setup.rules);
+        medium.record(true);
+        let salvaged = Pool::salvage(medium.clone(), self.setup.host(8), &mut |_| ());
+        medium.record(false);
+        self.tally.sites.extend(medium.sites().into_keys());
+        match salvaged {
+            Ok(()) => {}
+            // Nothing leads to the inodes any more.
+            Err(Error::Corrupt(_)) if medium.stores() == 0 => return Ok(()),
+            Err(error) => return Err(format!("salvage: {error} ({error:?})")),
+        }
+        let mut points = medium.take_points();
+        if self.setup.rules.profile == Profile::Eadr {
+            medium.settle();
+        }
+        points.push(medium.point());
+        let files = self.files(&medium.seen(), "after a salvage")?;
+        for (number, point) in points.iter().enumerate() {
+            self.salvage_again(point, &files)
+                .map_err(|what| format!("salvage cut off at point {}: {what}", number + 1))?;
+        }
+        Ok(())
+    }
+
+    /// At one point: nothing, all, each place alone, all but one.
+    fn salvage_again(&self, point: &Point, files: &Files) -> Result<(), String> {
+        let units = units_of(point, self.setup.rules.profile, false);
+        let last: Vec<u16> = units.units.iter().map(|unit| unit.whole as u16 - 1).collect();
+        let none = vec![0; last.len()];
+        let mut choices = vec![none.clone(), last.clone()];
+        for place in 0..last.len() {
+            for (rest, one) in [(&none, &last), (&last, &none)] {
+                let mut choice = rest.clone();
+                choice[place] = one[place];
+                choices.push(choice);
+            }
+        }
+        for choice in choices {
+            let medium = Simulated::plain(units.image(&point.durable, &choice));
+            Pool::salvage(medium.clone(), self.setup.host(8), &mut |_| ())
+                .map_err(|error| format!("{error} ({error:?})"))?;
+            let again = self.files(&medium.seen(), "after it was salvaged again")?;
+            if again != *files {
+                let (had, has) = (files.len(), again.len());
+                return Err(format!("{had} files, {has} when salvaged again, or others"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of a pool, which must be sound.
+    fn files(&self, image: &Pages, when: &str) -> Result<Files, String> {
+        let medium = Simulated::plain(image.clone());
+        let options = OpenOptions { read_only: true, ..self.setup.options() };
+        let pool = Pool::open(medium, self.setup.host(8), &options)
+            .map_err(|error| format!("{when}: {error} ({error:?})"))?;
+        sound(&pool, when)?;
+        let (mut files, mut todo) = (Files::new(), vec![pool.root()]);
+        while let Some(dir) = todo.pop() {
+            let mut found = Vec::new();
+            let listed = pool.readdir(dir, 0, &mut |entry| {
+                found.push(entry.ino);
+                true
+            });
+            listed.map_err(|error| format!("{when}: {error}"))?;
+            for ino in found {
+                let attr = Fs::getattr(&pool, ino).map_err(|error| format!("{when}: {error}"))?;
+                if attr.mode & mode::TYPE == mode::DIRECTORY {
+                    todo.push(ino);
+                } else {
+                    files.insert((ino, attr.generation));
+                }
+            }
+        }
+        Ok(files)
+    }
+}
