@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::wire::InitError;
+
 /// Result of an operation on a mount.
 pub type Result<T> = std::result::Result<T, MountError>;
 
@@ -40,6 +42,14 @@ pub enum MountError {
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
+    },
+    /// The kernel and this server have no version of the protocol in common.
+    #[error("can't serve a mount at {}: {source}", path.display())]
+    Protocol {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: InitError,
     },
     /// The mount does not answer.
     #[error("the file system at {} did not answer within {seconds} s", path.display())]

@@ -7,7 +7,8 @@
 //!
 //! * [`options`]: how to mount; [`mountpoint`]: what is mounted where, and dead mounts
 //! * `device`: the system calls that mount; `server`: the life of a mount
-//! * `fs`: the kernel's requests: names, attributes, data, directories
+//! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
+//!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; [`notify`]: readiness
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -24,6 +25,7 @@ pub mod notify;
 pub mod options;
 mod server;
 mod unmount;
+pub mod wire;
 
 pub use error::{MountError, Result};
 pub use fs::MAX_WRITE;

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use fuser::{Config, SessionACL};
-
 /// Options of a mount. What concerns the region and the engine (`relaxed`, windows,
 /// page sizes) is decided by whoever opens the pool; it is named here to be told.
 #[derive(Clone, Debug, Default)]
@@ -53,16 +51,5 @@ impl MountOptions {
     /// Whether the kernel checks permissions.
     pub fn permissions(&self) -> bool {
         !self.no_permissions
-    }
-
-    /// The session's share of the options.
-    pub(crate) fn config(&self) -> (Config, SessionACL) {
-        let acl = if self.others() { SessionACL::All } else { SessionACL::Owner };
-        let mut config = Config::default();
-        config.acl = acl;
-        config.n_threads = Some(self.server_threads());
-        // Each thread has a queue of its own for the requests it works on.
-        config.clone_fd = true;
-        (config, acl)
     }
 }

@@ -7,7 +7,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fuser::Session;
 use lode_engine::{Host, Pool};
 use lode_pmem::Medium;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -19,10 +18,11 @@ use crate::control::listener::{Bound, Listener};
 use crate::control::place;
 use crate::device::mount_fuse;
 use crate::error::{MountError, Result};
-use crate::fs::{LodeFs, MAX_WRITE, State};
+use crate::fs::{LodeFs, MAX_WRITE, State, wish};
 use crate::mountpoint;
 use crate::notify::{tell_manager, wait_until_answers};
 use crate::options::MountOptions;
+use crate::wire::{Channel, Session, shake_hands};
 
 /// How often the pool gets time for its background work.
 const MAINTENANCE: Duration = Duration::from_secs(1);
@@ -38,6 +38,7 @@ const LAST_REQUESTS: Duration = Duration::from_secs(10);
 /// Dropping it without [`Server::run`] takes the mount off and closes the pool.
 pub struct Server<M: Medium + 'static, H: Host> {
     session: Option<Session<LodeFs<M, H>>>,
+    threads: usize,
     mount: Mount<M, H>,
     control: Option<Listener>,
     signals: Option<Signals>,
@@ -113,15 +114,23 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let kernel = |source| MountError::Kernel { path: point.clone(), source };
         let connection = mount_fuse(&point, &options).map_err(kernel)?;
         let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
-        let (config, acl) = options.config();
-        let fs = LodeFs::new(Arc::clone(&state), options.permissions());
-        let session = Session::from_fd(fs, connection, acl, config).map_err(|source| {
+        let channel = Channel::new(connection);
+        let agreed = shake_hands(&channel, &wish(options.permissions())).map_err(|source| {
             mount.take_off();
-            kernel(source)
+            MountError::Protocol { path: point.clone(), source }
         })?;
+        let fs = LodeFs::new(Arc::clone(&state), &agreed);
+        let session = Session::new(channel, fs, MAX_WRITE);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
+        let threads = options.server_threads();
         let listener = bound.serve(answers(state, point.clone(), options))?;
-        Ok(Self { session: Some(session), mount, control: Some(listener), signals: Some(signals) })
+        Ok(Self {
+            session: Some(session),
+            threads,
+            mount,
+            control: Some(listener),
+            signals: Some(signals),
+        })
     }
 
     /// The canonical mount point.
@@ -148,7 +157,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
             return Err(MountError::NotMounted(self.mount.point.clone()));
         };
         let watcher = Watcher::start(signals, tell.clone())?;
-        let serving = serve(session, tell.clone())?;
+        let serving = serve(session, self.threads, tell.clone())?;
         let maintenance = Maintenance::start(&self.mount, tell)?;
         let served = self.mount.serve_until_end(&events, ready);
         drop(maintenance);
@@ -165,12 +174,13 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
 /// Runs the session on threads of its own; tells how it ended.
 fn serve<M: Medium + 'static, H: Host>(
     session: Session<LodeFs<M, H>>,
+    threads: usize,
     tell: Sender<Event>,
 ) -> Result<JoinHandle<()>> {
     let builder = thread::Builder::new().name("lode-session".into());
     builder
         .spawn(move || {
-            let ended = session.run();
+            let ended = session.run(threads);
             let _ = tell.send(Event::Session(ended));
         })
         .map_err(|source| MountError::System { what: "start the server", source })

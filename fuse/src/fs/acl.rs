@@ -4,7 +4,7 @@
 //! of owner and others are the list's, and those of the group are its mask: changing either
 //! changes both, in one transaction.
 
-use fuser::Errno;
+use crate::wire::Errno;
 
 /// The list that permissions are checked by.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";

@@ -1,119 +1,114 @@
 //! Attributes: of inodes, and of the whole pool.
 
-use fuser::{Errno, INodeNo, ReplyAttr, ReplyStatfs, TimeOrNow};
+use fuse_abi::linux::fuse_kstatfs;
 use lode_engine::{Attr, Error, Host, NAME_MAX, PAGE_BYTES, SetAttr};
 use lode_pmem::Medium;
 
 use super::LodeFs;
-use super::convert::{asked_time, attributes, errno};
+use super::convert::{asked_time, attributes, attributes_with_birth, errno};
 use super::xattrs::{self, Brought};
+use crate::wire::{Answer, Changes, Errno, NodeId};
 
-/// What a request asks to change.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Asked {
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size: Option<u64>,
-    pub atime: Option<TimeOrNow>,
-    pub mtime: Option<TimeOrNow>,
-}
-
-impl Asked {
-    /// The same for the engine, where a new size is a modification, whether or not the
-    /// kernel says so.
-    fn changes(self, now: i64) -> SetAttr {
-        SetAttr {
-            mode: self.mode.map(|mode| mode & 0o7777),
-            uid: self.uid,
-            gid: self.gid,
-            size: self.size,
-            atime_ns: self.atime.map(|time| asked_time(time, now)),
-            mtime_ns: self.mtime.map(|time| asked_time(time, now)),
-        }
+/// What is asked for, for the engine. There a new size is a modification, whether or not the
+/// kernel says so.
+fn for_engine(asked: &Changes, now: i64) -> SetAttr {
+    SetAttr {
+        mode: asked.mode.map(|mode| mode & 0o7777),
+        uid: asked.uid,
+        gid: asked.gid,
+        size: asked.size,
+        atime_ns: asked.atime.map(|time| asked_time(time, now)),
+        mtime_ns: asked.mtime.map(|time| asked_time(time, now)),
     }
 }
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
-    pub(super) fn do_getattr(&self, node: INodeNo, reply: ReplyAttr) {
-        self.answer_attr(node, reply, || self.pool().getattr(self.ino(node)));
+    pub(super) fn do_getattr(&self, node: NodeId) -> Result<Answer<'static>, Errno> {
+        self.answer_attr(node, || self.pool().getattr(self.ino(node)))
     }
 
-    pub(super) fn do_setattr(&self, node: INodeNo, asked: Asked, reply: ReplyAttr) {
-        self.answer_attr(node, reply, || {
-            let (ino, changes) = (self.ino(node), asked.changes(lode_host::now_ns()));
+    pub(super) fn do_setattr(
+        &self,
+        node: NodeId,
+        asked: &Changes,
+    ) -> Result<Answer<'static>, Errno> {
+        self.answer_attr(node, || {
+            let (ino, changes) = (self.ino(node), for_engine(asked, lode_host::now_ns()));
             let brought = match changes.mode {
                 Some(bits) => self.brought_by_mode(ino, bits)?,
                 None => Brought::new(),
             };
             self.pool().setattr_with(ino, &changes, &xattrs::changes(&brought))
-        });
+        })
     }
 
     fn answer_attr(
         &self,
-        node: INodeNo,
-        reply: ReplyAttr,
+        node: NodeId,
         work: impl FnOnce() -> Result<Attr, Error>,
-    ) {
-        let attr = self.enter().and_then(|pass| {
-            let attr = work().map_err(|error| errno(&error))?;
-            Ok((pass, attributes(&attr, node)?))
-        });
-        match attr {
-            Ok((_pass, attr)) => reply.attr(&self.attr_ttl(self.ino(node)), &attr),
-            Err(error) => reply.error(error),
-        }
+    ) -> Result<Answer<'static>, Errno> {
+        let attr = work().map_err(|error| errno(&error))?;
+        Ok(Answer::attr(attributes(&attr, node)?, self.attr_ttl(self.ino(node))))
     }
 
-    pub(super) fn do_statfs(&self, reply: ReplyStatfs) {
-        let pass = match self.enter() {
-            Ok(pass) => pass,
-            Err(error) => return reply.error(error),
-        };
+    /// Attributes for who wants to know the time of birth, too: it has no place among the
+    /// others.
+    pub(super) fn do_statx(&self, node: NodeId) -> Result<Answer<'static>, Errno> {
+        let ino = self.ino(node);
+        let attr = self.pool().getattr(ino).map_err(|error| errno(&error))?;
+        Ok(Answer::statx(attributes_with_birth(&attr, node)?, self.attr_ttl(ino)))
+    }
+
+    pub(super) fn do_statfs(&self) -> Answer<'static> {
         let space = self.pool().statfs();
-        let (page, free) = (PAGE_BYTES as u32, space.pages_free);
-        let available = space.pages_available;
-        let files = space.inodes.saturating_add(space.inodes_free);
-        let name = NAME_MAX as u32;
-        reply.statfs(space.pages, free, available, files, space.inodes_free, page, name, page);
-        drop(pass);
+        Answer::space(fuse_kstatfs {
+            blocks: space.pages,
+            bfree: space.pages_free,
+            bavail: space.pages_available,
+            files: space.inodes.saturating_add(space.inodes_free),
+            ffree: space.inodes_free,
+            bsize: PAGE_BYTES as u32,
+            namelen: NAME_MAX as u32,
+            frsize: PAGE_BYTES as u32,
+            ..fuse_kstatfs::default()
+        })
     }
 
-    pub(super) fn do_readlink(&self, node: INodeNo) -> Result<Vec<u8>, Errno> {
-        self.pool().readlink(self.ino(node)).map_err(|error| errno(&error))
+    pub(super) fn do_readlink(&self, node: NodeId) -> Result<Answer<'static>, Errno> {
+        let target = self.pool().readlink(self.ino(node)).map_err(|error| errno(&error))?;
+        Ok(Answer::Data(target.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::TimeOrNow;
 
     #[test]
     fn a_new_size_needs_no_other_change() {
-        let asked = Asked { size: Some(5), ..Asked::default() };
-        let changes = asked.changes(77);
+        let asked = Changes { size: Some(5), ..Changes::default() };
+        let changes = for_engine(&asked, 77);
         assert_eq!(changes.size, Some(5));
         assert_eq!((changes.mtime_ns, changes.atime_ns), (None, None));
     }
 
     #[test]
     fn a_time_that_is_asked_for_is_kept() {
-        let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_nanos(5);
-        let asked = Asked {
+        let asked = Changes {
             size: Some(0),
-            mtime: Some(TimeOrNow::SpecificTime(then)),
+            mtime: Some(TimeOrNow::At(5)),
             atime: Some(TimeOrNow::Now),
             mode: Some(0o100_644),
-            ..Asked::default()
+            ..Changes::default()
         };
-        let changes = asked.changes(77);
+        let changes = for_engine(&asked, 77);
         assert_eq!((changes.mtime_ns, changes.atime_ns), (Some(5), Some(77)));
         assert_eq!(changes.mode, Some(0o644));
     }
 
     #[test]
     fn nothing_asked_changes_nothing() {
-        assert_eq!(Asked::default().changes(77), SetAttr::default());
+        assert_eq!(for_engine(&Changes::default(), 77), SetAttr::default());
     }
 }

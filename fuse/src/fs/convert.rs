@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
+use fuse_abi::linux::{fuse_attr, fuse_statx, fuse_sx_time};
 use lode_engine::{Attr, Error, Ino, mode};
+
+use crate::wire::{Errno, NodeId, TimeOrNow};
 
 const NS: i64 = 1_000_000_000;
 
@@ -28,7 +29,7 @@ pub fn errno_in(ino: Ino, error: &Error) -> Errno {
         let inode = if of == 0 { ino } else { of };
         tracing::error!(inode, offset = at, %error, "the pool is damaged here: answering EIO");
     }
-    Errno::from_i32(error.errno())
+    Errno::new(error.errno())
 }
 
 /// Whether damage at this offset is met for the first time. Of more places than can be
@@ -40,68 +41,84 @@ fn first_seen(at: u64) -> bool {
     seen.len() < PLACES_MAX && seen.insert(at)
 }
 
-/// The kernel's type for the type bits of a mode.
-pub fn file_type(bits: u32) -> Option<FileType> {
-    Some(match bits & mode::TYPE {
-        mode::FILE => FileType::RegularFile,
-        mode::DIRECTORY => FileType::Directory,
-        mode::SYMLINK => FileType::Symlink,
-        mode::FIFO => FileType::NamedPipe,
-        mode::SOCKET => FileType::Socket,
-        mode::CHARACTER => FileType::CharDevice,
-        mode::BLOCK => FileType::BlockDevice,
-        _ => return None,
-    })
+/// Bytes that are best read and written at a time.
+const BLOCK_BYTES: u32 = 4096;
+
+/// Whether these are the type bits of a mode; of damaged inodes they may be anything.
+pub fn is_type(bits: u32) -> bool {
+    matches!(
+        bits & mode::TYPE,
+        mode::FILE
+            | mode::DIRECTORY
+            | mode::SYMLINK
+            | mode::FIFO
+            | mode::SOCKET
+            | mode::CHARACTER
+            | mode::BLOCK
+    )
 }
 
-/// The kernel's attributes for `attr` under the inode number `ino`.
-pub fn attributes(attr: &Attr, ino: INodeNo) -> Result<FileAttr, Errno> {
-    let kind = file_type(attr.mode).ok_or(Errno::EIO)?;
-    Ok(FileAttr {
-        ino,
+/// The kernel's attributes for `attr` under the inode number `node`.
+pub fn attributes(attr: &Attr, node: NodeId) -> Result<fuse_attr, Errno> {
+    if !is_type(attr.mode) {
+        return Err(Errno::EIO);
+    }
+    let (atime, mtime, ctime) = (time(attr.atime_ns), time(attr.mtime_ns), time(attr.ctime_ns));
+    Ok(fuse_attr {
+        ino: node.0,
         size: attr.size,
         blocks: attr.pages.saturating_mul(8),
-        atime: system_time(attr.atime_ns),
-        mtime: system_time(attr.mtime_ns),
-        ctime: system_time(attr.ctime_ns),
-        crtime: system_time(attr.btime_ns),
-        kind,
-        perm: (attr.mode & 0o7777) as u16,
+        atime: atime.tv_sec.cast_unsigned(),
+        mtime: mtime.tv_sec.cast_unsigned(),
+        ctime: ctime.tv_sec.cast_unsigned(),
+        atimensec: atime.tv_nsec,
+        mtimensec: mtime.tv_nsec,
+        ctimensec: ctime.tv_nsec,
+        mode: attr.mode & (mode::TYPE | 0o7777),
         nlink: attr.links,
         uid: attr.uid,
         gid: attr.gid,
         rdev: device_to_kernel(attr.rdev),
-        blksize: 4096,
+        blksize: BLOCK_BYTES,
         flags: 0,
     })
 }
 
-/// A time of the engine as std's.
-pub fn system_time(ns: i64) -> SystemTime {
-    let size = Duration::from_nanos(ns.unsigned_abs());
-    if ns >= 0 { UNIX_EPOCH + size } else { UNIX_EPOCH - size }
+/// The same with the time of birth.
+pub fn attributes_with_birth(attr: &Attr, node: NodeId) -> Result<fuse_statx, Errno> {
+    let plain = attributes(attr, node)?;
+    Ok(fuse_statx {
+        mask: libc::STATX_BASIC_STATS | libc::STATX_BTIME,
+        blksize: plain.blksize,
+        nlink: plain.nlink,
+        uid: plain.uid,
+        gid: plain.gid,
+        mode: plain.mode as u16,
+        ino: plain.ino,
+        size: plain.size,
+        blocks: plain.blocks,
+        atime: time(attr.atime_ns),
+        btime: time(attr.btime_ns),
+        ctime: time(attr.ctime_ns),
+        mtime: time(attr.mtime_ns),
+        rdev_major: (attr.rdev >> 32) as u32,
+        rdev_minor: attr.rdev as u32,
+        ..fuse_statx::default()
+    })
 }
 
-/// A time that the kernel asks to set, in nanoseconds; the nearest that can be kept.
+/// A time of the engine in whole seconds and nanoseconds from there on.
+fn time(ns: i64) -> fuse_sx_time {
+    let (tv_sec, rest) = (ns.div_euclid(NS), ns.rem_euclid(NS));
+    fuse_sx_time { tv_sec, tv_nsec: rest as u32, __reserved: 0 }
+}
+
+/// A time that the kernel asks to set, in nanoseconds.
 pub fn asked_time(time: TimeOrNow, now: i64) -> i64 {
     match time {
         TimeOrNow::Now => now,
-        TimeOrNow::SpecificTime(time) => asked_ns(time),
+        TimeOrNow::At(ns) => ns,
     }
-}
-
-/// Nanoseconds of a time that came through fuser, which takes a time before 1970 of
-/// `s` seconds and `n` nanoseconds (`s` negative) for `s - n`: undone here.
-pub fn asked_ns(time: SystemTime) -> i64 {
-    let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos()),
-        Err(before) => {
-            let before = before.duration();
-            let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
-            (seconds, before.subsec_nanos())
-        }
-    };
-    seconds.saturating_mul(NS).saturating_add(i64::from(nanoseconds))
 }
 
 /// A device number as the engine keeps it (major << 32 | minor) in the kernel's 32 bits.
@@ -122,26 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_survive_the_way_to_the_kernel() {
-        for ns in [0, 1, NS, 1_700_000_000 * NS + 123_456_789, i64::MAX] {
-            assert_eq!(asked_ns(system_time(ns)), ns);
+    fn times_before_1970_have_a_fraction_that_goes_forward() {
+        for ns in [0, 1, NS, 1_700_000_000 * NS + 123_456_789, -1, -NS, i64::MIN, i64::MAX] {
+            let time = time(ns);
+            let back = i128::from(time.tv_sec) * i128::from(NS) + i128::from(time.tv_nsec);
+            assert_eq!(back, i128::from(ns));
+            assert!(time.tv_nsec < 1_000_000_000);
         }
-        assert_eq!(system_time(-1), UNIX_EPOCH - Duration::from_nanos(1));
-        let _ = system_time(i64::MIN);
-    }
-
-    #[test]
-    fn times_before_1970_are_taken_as_the_kernel_meant_them() {
-        // The kernel says -2 s + 0.25 s; fuser makes 1970 - 2.25 s of it.
-        let from_fuser = UNIX_EPOCH - Duration::new(2, 250_000_000);
-        assert_eq!(asked_ns(from_fuser), -1_750_000_000);
-        assert_eq!(asked_ns(UNIX_EPOCH - Duration::new(3, 0)), -3 * NS);
-    }
-
-    #[test]
-    fn times_that_do_not_fit_become_the_nearest_that_do() {
-        assert_eq!(asked_ns(UNIX_EPOCH + Duration::from_secs(1 << 40)), i64::MAX);
-        assert_eq!(asked_ns(UNIX_EPOCH - Duration::from_secs(1 << 40)), i64::MIN);
+        assert_eq!((time(-1).tv_sec, time(-1).tv_nsec), (-1, 999_999_999));
     }
 
     #[test]
@@ -155,8 +160,7 @@ mod tests {
 
     #[test]
     fn impossible_types_are_errors() {
-        assert_eq!(file_type(mode::FILE | 0o644), Some(FileType::RegularFile));
-        assert_eq!(file_type(0o644), None);
-        assert_eq!(file_type(0o170_000), None);
+        assert!(is_type(mode::FILE | 0o644) && is_type(mode::SOCKET));
+        assert!(!is_type(0o644) && !is_type(0o170_000));
     }
 }

@@ -3,16 +3,15 @@
 //! The kernel's position in a listing is the place behind an entry: 1 behind `.`,
 //! 2 behind `..`, and the engine's cookie + 2 behind each name.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use fuser::{Errno, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use fuse_abi::linux::fuse_entry_out;
 use lode_engine::{Attr, Error, Host, Ino, mode};
 use lode_pmem::Medium;
 
-use super::convert::{attributes, errno, file_type};
-use super::{FOREVER, LodeFs};
+use super::LodeFs;
+use super::convert::{attributes, errno, is_type};
+use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Room, Scratch};
 
 const BEHIND_DOT: u64 = 1;
 const BEHIND_DOT_DOT: u64 = 2;
@@ -27,51 +26,49 @@ struct Held {
     name: Vec<u8>,
 }
 
-/// Whether a listing goes on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
-    Left,
-    Full,
-}
-
 impl<M: Medium, H: Host> LodeFs<M, H> {
-    pub(super) fn do_readdir(
+    pub(super) fn do_readdir<'s>(
         &self,
-        node: INodeNo,
+        node: NodeId,
         position: u64,
-        reply: &mut ReplyDirectory,
-    ) -> Result<(), Errno> {
+        size: u32,
+        scratch: &'s mut Scratch,
+    ) -> Result<Answer<'s>, Errno> {
         let dir = self.ino(node);
+        let mut list = Listing::new(scratch.room(size as usize)?);
         for (ino, behind, name) in self.dots(dir, position)? {
-            if reply.add(self.node(ino), behind, FileType::Directory, OsStr::new(name)) {
-                return Ok(());
+            if list.add(self.node(ino), behind, mode::DIRECTORY, name.as_bytes()) == Room::Full {
+                return Ok(list.finish());
             }
         }
         let mut wrong = None;
-        let mut each = |entry: lode_engine::DirEntry<'_>| {
-            let (Some(kind), Some(behind)) = (file_type(entry.kind), position_of(entry.cookie))
-            else {
+        let mut each = |entry: lode_engine::DirEntry<'_>| match position_of(entry.cookie) {
+            Some(behind) if is_type(entry.kind) => {
+                list.add(self.node(entry.ino), behind, entry.kind, entry.name) == Room::Left
+            }
+            _ => {
                 wrong = Some(Errno::EIO);
-                return false;
-            };
-            !reply.add(self.node(entry.ino), behind, kind, OsStr::from_bytes(entry.name))
+                false
+            }
         };
         self.pool().readdir(dir, cookie_of(position), &mut each).map_err(|error| errno(&error))?;
-        wrong.map_or(Ok(()), Err)
+        wrong.map_or_else(|| Ok(list.finish()), Err)
     }
 
-    pub(super) fn do_readdirplus(
+    pub(super) fn do_readdirplus<'s>(
         &self,
-        node: INodeNo,
+        node: NodeId,
         position: u64,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> Result<(), Errno> {
+        size: u32,
+        scratch: &'s mut Scratch,
+    ) -> Result<Answer<'s>, Errno> {
         let dir = self.ino(node);
+        let mut list = Listing::new(scratch.room(size as usize)?);
         for (ino, behind, name) in self.dots(dir, position)? {
             let held = Held { ino, kind: mode::DIRECTORY, position: behind, name: name.into() };
             // The kernel takes no inode from these two: nothing to count.
-            if self.add_plain(&held, reply) == Room::Full {
-                return Ok(());
+            if self.add_plain(&held, &mut list) == Room::Full {
+                return Ok(list.finish());
             }
         }
         let mut position = position;
@@ -79,15 +76,15 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         loop {
             let batch = self.batch(dir, position)?;
             let Some(last) = batch.last() else {
-                return Ok(());
+                return Ok(list.finish());
             };
             position = last.position;
             for held in &batch {
-                match self.add_with_attributes(held, reply) {
+                match self.add_with_attributes(held, &mut list) {
                     Ok(Room::Left) => some = true,
-                    Ok(Room::Full) => return Ok(()),
+                    Ok(Room::Full) => return Ok(list.finish()),
                     // Later: what is there already can be answered.
-                    Err(_) if some => return Ok(()),
+                    Err(_) if some => return Ok(list.finish()),
                     Err(error) => return Err(error),
                 }
             }
@@ -133,11 +130,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         }
     }
 
-    fn add_with_attributes(
-        &self,
-        held: &Held,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> Result<Room, Errno> {
+    fn add_with_attributes(&self, held: &Held, list: &mut Listing<'_>) -> Result<Room, Errno> {
         let named = match self.pool().getattr(held.ino) {
             Ok(attr) => self.named(&attr),
             Err(error) => Err(errno(&error)),
@@ -147,31 +140,26 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             // Removed since it was listed.
             Err(error) if is_gone(error) => return Ok(Room::Left),
             // Damaged: listed all the same; who asks for it will be told.
-            Err(error) if error.code() == libc::EIO => return Ok(self.add_plain(held, reply)),
+            Err(Errno::EIO) => return Ok(self.add_plain(held, list)),
             Err(error) => return Err(error),
         };
-        let (attr, name) = (&named.attr, OsStr::from_bytes(&held.name));
-        if reply.add(attr.ino, held.position, name, &FOREVER, attr, named.generation) {
+        let entry = fuse_entry_out::from(named);
+        let room = list.add_entry(&entry, held.position, named.attr.mode, &held.name);
+        if room == Room::Full {
             // It did not fit: the kernel will not see it, and not forget it.
-            self.unpin(attr.ino, 1);
-            return Ok(Room::Full);
+            self.unpin(NodeId(entry.nodeid), 1);
         }
-        Ok(Room::Left)
+        Ok(room)
     }
 
     /// Adds an entry whose attributes are not to be kept.
-    fn add_plain(&self, held: &Held, reply: &mut ReplyDirectoryPlus) -> Room {
-        let node = self.node(held.ino);
-        let Ok(attr) = attributes(&unknown(held), node) else {
+    fn add_plain(&self, held: &Held, list: &mut Listing<'_>) -> Room {
+        let Ok(attr) = attributes(&unknown(held), self.node(held.ino)) else {
             return Room::Left;
         };
-        let name = OsStr::from_bytes(&held.name);
         let now = Duration::ZERO;
-        if reply.add(node, held.position, name, &now, &attr, Generation(0)) {
-            Room::Full
-        } else {
-            Room::Left
-        }
+        let entry = Entry { attr, generation: 0, attr_ttl: now, entry_ttl: now };
+        list.add_entry(&entry.into(), held.position, attr.mode, &held.name)
     }
 }
 
@@ -225,7 +213,7 @@ mod tests {
 
     #[test]
     fn only_absence_is_gone() {
-        assert!(is_gone(Errno::ENOENT) && is_gone(Errno::from_i32(116)));
+        assert!(is_gone(Errno::ENOENT) && is_gone(Errno::new(116)));
         assert!(!is_gone(Errno::EIO));
     }
 }

@@ -19,14 +19,17 @@ mod names;
 pub(crate) mod pins;
 mod xattrs;
 
+pub use filesystem::wish;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{Errno, FileAttr, Generation, INodeNo};
+use fuse_abi::linux::{FUSE_NO_OPENDIR_SUPPORT, FUSE_POSIX_ACL};
 use lode_engine::{Attr, Error, Host, Ino, Pool};
 use lode_pmem::Medium;
 
-use gate::{Gate, Pass};
+use crate::wire::{Agreed, Entry, Errno, NodeId};
+use gate::Gate;
 use pins::Pins;
 
 /// How long the kernel may keep names and attributes: as good as for ever.
@@ -66,65 +69,54 @@ impl<M: Medium, H: Host> State<M, H> {
     }
 }
 
-/// The file system that fuser calls.
+/// The file system that answers the kernel.
 pub struct LodeFs<M: Medium, H: Host> {
     state: Arc<State<M, H>>,
-    /// The kernel checks permissions.
-    checked: bool,
     /// The kernel can be told to open directories without asking.
     silent_opendir: bool,
     /// The kernel checks lists of access rights, and leaves it to us what new entries inherit.
     acls: bool,
 }
 
-/// What an answer that names an inode consists of.
-struct Named {
-    attr: FileAttr,
-    generation: Generation,
-    attr_ttl: Duration,
-}
-
 impl<M: Medium, H: Host> LodeFs<M, H> {
-    /// A file system on `state`; the kernel checks permissions where that is asked for.
-    pub fn new(state: Arc<State<M, H>>, checked: bool) -> Self {
-        Self { state, checked, silent_opendir: false, acls: false }
+    /// A file system on `state`, for a kernel with which that was agreed.
+    pub fn new(state: Arc<State<M, H>>, agreed: &Agreed) -> Self {
+        Self {
+            state,
+            silent_opendir: agreed.offered & u64::from(FUSE_NO_OPENDIR_SUPPORT) != 0,
+            acls: agreed.flags & u64::from(FUSE_POSIX_ACL) != 0,
+        }
     }
 
     fn pool(&self) -> &Pool<M, H> {
         &self.state.pool
     }
 
-    fn enter(&self) -> Result<Pass<'_>, Errno> {
-        self.state.gate.enter().map_err(Errno::from_i32)
-    }
-
     /// The pool's inode for the kernel's number.
-    fn ino(&self, node: INodeNo) -> Ino {
-        if node == INodeNo::ROOT { self.state.root } else { node.0 }
+    fn ino(&self, node: NodeId) -> Ino {
+        if node == NodeId::ROOT { self.state.root } else { node.0 }
     }
 
     /// The kernel's number for an inode of the pool.
-    fn node(&self, ino: Ino) -> INodeNo {
-        if ino == self.state.root { INodeNo::ROOT } else { INodeNo(ino) }
+    fn node(&self, ino: Ino) -> NodeId {
+        if ino == self.state.root { NodeId::ROOT } else { NodeId(ino) }
     }
 
     fn attr_ttl(&self, ino: Ino) -> Duration {
         if ino == self.state.root { ROOT_TTL } else { FOREVER }
     }
 
-    /// An answer that names an inode: counts as a lookup of it.
-    fn named(&self, attr: &Attr) -> Result<Named, Errno> {
-        let file_attr = convert::attributes(attr, self.node(attr.ino))?;
+    /// What an answer that names an inode consists of: counts as a lookup of it. The name may
+    /// be kept for ever.
+    fn named(&self, attr: &Attr) -> Result<Entry, Errno> {
+        let named = convert::attributes(attr, self.node(attr.ino))?;
         self.pin(attr).map_err(|error| match error {
             // It was found, and went away before it could be held.
             Error::Stale => Errno::ENOENT,
             other => convert::errno(&other),
         })?;
-        Ok(Named {
-            attr: file_attr,
-            generation: Generation(attr.generation),
-            attr_ttl: self.attr_ttl(attr.ino),
-        })
+        let attr_ttl = self.attr_ttl(attr.ino);
+        Ok(Entry { attr: named, generation: attr.generation, attr_ttl, entry_ttl: FOREVER })
     }
 
     fn pin(&self, attr: &Attr) -> Result<(), Error> {
@@ -145,8 +137,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         })
     }
 
-    fn unpin(&self, node: INodeNo, lookups: u64) {
-        if node == INodeNo::ROOT {
+    fn unpin(&self, node: NodeId, lookups: u64) {
+        if node == NodeId::ROOT {
             return;
         }
         if self.state.pins.forget(node.0, lookups) {

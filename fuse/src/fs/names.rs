@@ -1,54 +1,41 @@
 //! Names: lookup, making, linking, renaming, removing.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, RenameFlags, ReplyEntry, Request};
 use lode_engine::{Attr, Error, Host, NewInode, RenameMode, mode};
 use lode_pmem::Medium;
 
-use super::convert::{device_from_kernel, errno, system_time};
+use super::convert::{device_from_kernel, errno};
 use super::xattrs::changes;
 use super::{FOREVER, LodeFs};
+use crate::wire::{Answer, Errno, NodeId, Who};
 
 const SETGID: u32 = 0o2000;
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
-    pub(super) fn do_lookup(&self, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.enter().and_then(|pass| {
-            let dir = self.ino(parent);
-            let found = match name.as_bytes() {
-                // Whoever holds a file handle of any kind of inode asks it for itself.
-                b"." => self.pool().getattr(dir),
-                name => self.pool().lookup(dir, name),
-            };
-            match found {
-                Ok(attr) => Ok((pass, Some(self.named(&attr)?))),
-                Err(Error::NotFound) => Ok((pass, None)),
-                Err(error) => Err(errno(&error)),
-            }
-        });
+    pub(super) fn do_lookup(&self, parent: NodeId, name: &[u8]) -> Result<Answer<'static>, Errno> {
+        let dir = self.ino(parent);
+        let found = match name {
+            // Whoever holds a file handle of any kind of inode asks it for itself.
+            b"." => self.pool().getattr(dir),
+            name => self.pool().lookup(dir, name),
+        };
         match found {
-            Ok((_pass, Some(it))) => {
-                reply.entry_with_ttls(&it.attr_ttl, &FOREVER, &it.attr, it.generation);
-            }
-            Ok((_pass, None)) => reply.entry(&FOREVER, &no_such_name(), Generation(0)),
-            Err(error) => reply.error(error),
+            Ok(attr) => Ok(Answer::Entry(self.named(&attr)?.into())),
+            Err(Error::NotFound) => Ok(Answer::absent(FOREVER)),
+            Err(error) => Err(errno(&error)),
         }
     }
 
     pub(super) fn do_make(
         &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
+        who: Who,
+        parent: NodeId,
+        name: &[u8],
         (mode, umask, rdev): (u32, u32, u32),
-        reply: ReplyEntry,
-    ) {
-        self.answer_entry(reply, || {
+    ) -> Result<Answer<'static>, Errno> {
+        self.answer_entry(|| {
             let dir = self.ino(parent);
             let parent = self.pool().getattr(dir)?;
-            let group = group_for(&parent, req.gid());
+            let group = group_for(&parent, who.gid);
             let (mode, brought) = self.mode_in(&parent, mode, umask)?;
             let new = NewInode {
                 mode: if group.inherited && mode & mode::TYPE == mode::DIRECTORY {
@@ -56,71 +43,66 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 } else {
                     mode
                 },
-                uid: req.uid(),
+                uid: who.uid,
                 gid: group.gid,
                 rdev: device_from_kernel(rdev),
             };
-            self.pool().create_with(dir, name.as_bytes(), &new, &changes(&brought))
-        });
+            self.pool().create_with(dir, name, &new, &changes(&brought))
+        })
     }
 
     pub(super) fn do_symlink(
         &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
+        who: Who,
+        parent: NodeId,
+        name: &[u8],
         target: &[u8],
-        reply: ReplyEntry,
-    ) {
-        self.answer_entry(reply, || {
+    ) -> Result<Answer<'static>, Errno> {
+        self.answer_entry(|| {
             let dir = self.ino(parent);
-            let gid = group_for(&self.pool().getattr(dir)?, req.gid()).gid;
-            self.pool().symlink(dir, name.as_bytes(), target, req.uid(), gid)
-        });
+            let gid = group_for(&self.pool().getattr(dir)?, who.gid).gid;
+            self.pool().symlink(dir, name, target, who.uid, gid)
+        })
     }
 
-    pub(super) fn do_link(&self, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer_entry(reply, || {
-            self.pool().link(self.ino(node), self.ino(parent), name.as_bytes())
-        });
+    pub(super) fn do_link(
+        &self,
+        node: NodeId,
+        parent: NodeId,
+        name: &[u8],
+    ) -> Result<Answer<'static>, Errno> {
+        self.answer_entry(|| self.pool().link(self.ino(node), self.ino(parent), name))
     }
 
     pub(super) fn do_remove(
         &self,
-        parent: INodeNo,
-        name: &OsStr,
+        parent: NodeId,
+        name: &[u8],
         directory: bool,
-    ) -> Result<(), Errno> {
-        let (dir, name) = (self.ino(parent), name.as_bytes());
-        let pool = self.pool();
+    ) -> Result<Answer<'static>, Errno> {
+        let (dir, pool) = (self.ino(parent), self.pool());
         let done = if directory { pool.rmdir(dir, name) } else { pool.unlink(dir, name) };
-        done.map_err(|error| errno(&error))
+        done.map(|()| Answer::Done).map_err(|error| errno(&error))
     }
 
     pub(super) fn do_rename(
         &self,
-        from: (INodeNo, &OsStr),
-        to: (INodeNo, &OsStr),
-        flags: RenameFlags,
-    ) -> Result<(), Errno> {
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        flags: u32,
+    ) -> Result<Answer<'static>, Errno> {
         let how = rename_mode(flags).ok_or(Errno::EINVAL)?;
-        let (dir, name) = (self.ino(from.0), from.1.as_bytes());
-        let (to_dir, to_name) = (self.ino(to.0), to.1.as_bytes());
-        self.pool().rename(dir, name, to_dir, to_name, how).map_err(|error| errno(&error))
+        let done = self.pool().rename(self.ino(from.0), from.1, self.ino(to.0), to.1, how);
+        done.map(|()| Answer::Done).map_err(|error| errno(&error))
     }
 
     /// Answers with the inode that `work` names.
-    fn answer_entry(&self, reply: ReplyEntry, work: impl FnOnce() -> Result<Attr, Error>) {
-        let named = self.enter().and_then(|pass| {
-            let attr = work().map_err(|error| errno(&error))?;
-            Ok((pass, self.named(&attr)?))
-        });
-        match named {
-            Ok((_pass, it)) => {
-                reply.entry_with_ttls(&it.attr_ttl, &FOREVER, &it.attr, it.generation);
-            }
-            Err(error) => reply.error(error),
-        }
+    fn answer_entry(
+        &self,
+        work: impl FnOnce() -> Result<Attr, Error>,
+    ) -> Result<Answer<'static>, Errno> {
+        let attr = work().map_err(|error| errno(&error))?;
+        Ok(Answer::Entry(self.named(&attr)?.into()))
     }
 }
 
@@ -136,37 +118,12 @@ struct Group {
     inherited: bool,
 }
 
-fn rename_mode(flags: RenameFlags) -> Option<RenameMode> {
-    if flags.is_empty() {
-        Some(RenameMode::Replace)
-    } else if flags == RenameFlags::RENAME_NOREPLACE {
-        Some(RenameMode::NoReplace)
-    } else if flags == RenameFlags::RENAME_EXCHANGE {
-        Some(RenameMode::Exchange)
-    } else {
-        None
-    }
-}
-
-/// An entry of inode number 0: there is no such name, and that may be kept.
-fn no_such_name() -> FileAttr {
-    let never = system_time(0);
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: never,
-        mtime: never,
-        ctime: never,
-        crtime: never,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
+fn rename_mode(flags: u32) -> Option<RenameMode> {
+    match flags {
+        0 => Some(RenameMode::Replace),
+        libc::RENAME_NOREPLACE => Some(RenameMode::NoReplace),
+        libc::RENAME_EXCHANGE => Some(RenameMode::Exchange),
+        _ => None,
     }
 }
 
@@ -176,12 +133,12 @@ mod tests {
 
     #[test]
     fn rename_flags_are_one_at_a_time() {
-        let (keep, swap) = (RenameFlags::RENAME_NOREPLACE, RenameFlags::RENAME_EXCHANGE);
-        assert_eq!(rename_mode(RenameFlags::empty()), Some(RenameMode::Replace));
+        let (keep, swap) = (libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE);
+        assert_eq!(rename_mode(0), Some(RenameMode::Replace));
         assert_eq!(rename_mode(keep), Some(RenameMode::NoReplace));
         assert_eq!(rename_mode(swap), Some(RenameMode::Exchange));
         assert_eq!(rename_mode(keep | swap), None);
-        assert_eq!(rename_mode(RenameFlags::RENAME_WHITEOUT), None);
-        assert_eq!(rename_mode(RenameFlags::from_bits_retain(1 << 20)), None);
+        assert_eq!(rename_mode(libc::RENAME_WHITEOUT), None);
+        assert_eq!(rename_mode(1 << 20), None);
     }
 }

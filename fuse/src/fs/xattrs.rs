@@ -1,15 +1,12 @@
 //! Extended attributes, and the lists of access rights that come as such.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use fuser::{Errno, INodeNo, ReplyXattr, Request};
 use lode_engine::{Attr, Error, Host, Ino, SetAttr, XattrChange, XattrWhen, mode};
 use lode_pmem::Medium;
 
 use super::LodeFs;
 use super::acl::{ACCESS, Acl, DEFAULT};
 use super::convert::{errno, errno_in};
+use crate::wire::{Answer, Errno, NodeId, Who};
 
 /// Rights that a program file gives to whoever runs it.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -30,89 +27,89 @@ pub(super) fn changes(brought: &Brought) -> Vec<XattrChange<'_>> {
 impl<M: Medium, H: Host> LodeFs<M, H> {
     pub(super) fn do_setxattr(
         &self,
-        req: &Request,
-        node: INodeNo,
-        name: &OsStr,
+        who: Who,
+        node: NodeId,
+        name: &[u8],
         value: &[u8],
-        flags: i32,
-    ) -> Result<(), Errno> {
-        let when = match flags {
+        flags: u32,
+    ) -> Result<Answer<'static>, Errno> {
+        let when = match flags.cast_signed() {
             0 => XattrWhen::Always,
             libc::XATTR_CREATE => XattrWhen::Absent,
             libc::XATTR_REPLACE => XattrWhen::Present,
             _ => return Err(Errno::EINVAL),
         };
-        let (ino, name) = (self.ino(node), name.as_bytes());
+        let ino = self.ino(node);
         match kind_of(name)? {
-            Kind::Plain => {
-                let change = XattrChange { name, value: Some(value), when };
-                self.pool().setxattr(ino, &change).map_err(|error| errno_in(ino, &error))
-            }
-            Kind::Access => self.set_access(req, ino, Acl::parse(value)?),
+            Kind::Plain => self.change(ino, &XattrChange { name, value: Some(value), when }),
+            Kind::Access => self.set_access(who, ino, Acl::parse(value)?),
             Kind::Default => {
-                let acl = Acl::parse(value)?;
-                let value = acl.value();
-                let change = XattrChange { name, value: Some(&value), when };
-                self.pool().setxattr(ino, &change).map_err(|error| errno_in(ino, &error))
+                let value = Acl::parse(value)?.value();
+                self.change(ino, &XattrChange { name, value: Some(&value), when })
             }
         }
     }
 
+    fn change(&self, ino: Ino, change: &XattrChange<'_>) -> Result<Answer<'static>, Errno> {
+        let done = self.pool().setxattr(ino, change);
+        done.map(|()| Answer::Done).map_err(|error| errno_in(ino, &error))
+    }
+
     /// Sets who may do what: the list, and the permission bits with it.
-    fn set_access(&self, req: &Request, ino: Ino, acl: Acl) -> Result<(), Errno> {
+    fn set_access(&self, who: Who, ino: Ino, acl: Acl) -> Result<Answer<'static>, Errno> {
         let attr = self.pool().getattr(ino).map_err(|error| errno(&error))?;
         let value = (!acl.is_plain()).then(|| acl.value());
         let change = XattrChange { name: ACCESS, value: value.as_deref(), when: XattrWhen::Always };
         let mut bits = attr.mode & !mode::TYPE & !PERMISSIONS | acl.bits();
-        if bits & SETGID != 0 && !may_keep_group(req, attr.gid) {
+        if bits & SETGID != 0 && !may_keep_group(who, attr.gid) {
             bits &= !SETGID;
         }
         let mode = SetAttr { mode: Some(bits), ..SetAttr::default() };
         let changed = self.pool().setattr_with(ino, &mode, &[change]);
-        changed.map(|_| ()).map_err(|error| errno_in(ino, &error))
+        changed.map(|_| Answer::Done).map_err(|error| errno_in(ino, &error))
     }
 
-    pub(super) fn do_removexattr(&self, node: INodeNo, name: &OsStr) -> Result<(), Errno> {
-        let (ino, name) = (self.ino(node), name.as_bytes());
+    pub(super) fn do_removexattr(
+        &self,
+        node: NodeId,
+        name: &[u8],
+    ) -> Result<Answer<'static>, Errno> {
         let when = match kind_of(name)? {
             Kind::Plain => XattrWhen::Present,
             // No list is a list, too: the one that the permission bits are.
             Kind::Access | Kind::Default => XattrWhen::Always,
         };
-        let change = XattrChange { name, value: None, when };
-        self.pool().setxattr(ino, &change).map_err(|error| errno_in(ino, &error))
+        self.change(self.ino(node), &XattrChange { name, value: None, when })
     }
 
-    pub(super) fn do_getxattr(&self, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let value = self.enter().and_then(|pass| {
-            let (ino, name) = (self.ino(node), name.as_bytes());
-            kind_of(name)?;
-            let value = self.pool().getxattr(ino, name);
-            Ok((pass, value.map_err(|error| errno_in(ino, &error))?))
-        });
-        match value {
-            Ok((_pass, value)) => answer(reply, size, &value),
-            Err(error) => reply.error(error),
-        }
+    pub(super) fn do_getxattr(
+        &self,
+        node: NodeId,
+        name: &[u8],
+        size: u32,
+    ) -> Result<Answer<'static>, Errno> {
+        kind_of(name)?;
+        let ino = self.ino(node);
+        let value = self.pool().getxattr(ino, name).map_err(|error| errno_in(ino, &error))?;
+        answer(size, value)
     }
 
-    pub(super) fn do_listxattr(&self, req: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        let list = self.enter().and_then(|pass| {
-            let ino = self.ino(node);
-            let names = self.pool().listxattr(ino).map_err(|error| errno_in(ino, &error))?;
-            // Only who may read them sees them.
-            let seen = |name: &Vec<u8>| req.uid() == 0 || !name.starts_with(TRUSTED);
-            let mut list = Vec::new();
-            for name in names.iter().filter(|name| seen(name)) {
-                list.extend_from_slice(name);
-                list.push(0);
-            }
-            Ok((pass, list))
-        });
-        match list {
-            Ok((_pass, list)) => answer(reply, size, &list),
-            Err(error) => reply.error(error),
+    pub(super) fn do_listxattr(
+        &self,
+        who: Who,
+        node: NodeId,
+        size: u32,
+    ) -> Result<Answer<'static>, Errno> {
+        let ino = self.ino(node);
+        let names = self.pool().listxattr(ino).map_err(|error| errno_in(ino, &error))?;
+        // Only who may read them sees them.
+        let seen = |name: &&Vec<u8>| who.uid == 0 || !name.starts_with(TRUSTED);
+        let mut list = Vec::new();
+        for name in names.iter().filter(seen) {
+            list.extend_from_slice(name);
+            list.push(0);
         }
+        answer(size, list)
     }
 
     /// A list of an inode, if it has one.
@@ -177,11 +174,11 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
 }
 
 /// Answers with `bytes`, or how many there are where nothing is asked for but that.
-fn answer(reply: ReplyXattr, size: u32, bytes: &[u8]) {
+fn answer(size: u32, bytes: Vec<u8>) -> Result<Answer<'static>, Errno> {
     match size as usize {
-        0 => reply.size(bytes.len() as u32),
-        room if room < bytes.len() => reply.error(Errno::ERANGE),
-        _ => reply.data(bytes),
+        0 => Ok(Answer::size(bytes.len() as u32)),
+        room if room < bytes.len() => Err(Errno::ERANGE),
+        _ => Ok(Answer::Data(bytes.into())),
     }
 }
 
@@ -207,11 +204,11 @@ fn kind_of(name: &[u8]) -> Result<Kind, Errno> {
 }
 
 /// Whether who asks is of this group, or may do everything.
-fn may_keep_group(req: &Request, gid: u32) -> bool {
-    if req.uid() == 0 || req.gid() == gid {
+fn may_keep_group(who: Who, gid: u32) -> bool {
+    if who.uid == 0 || who.gid == gid {
         return true;
     }
-    let status = std::fs::read_to_string(format!("/proc/{}/status", req.pid()));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", who.pid));
     let groups = status.unwrap_or_default();
     let groups = groups.lines().find_map(|line| line.strip_prefix("Groups:"));
     groups.is_some_and(|all| all.split_whitespace().any(|one| one.parse() == Ok(gid)))

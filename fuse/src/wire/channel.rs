@@ -1,0 +1,66 @@
+//! The device: requests come one to a read, answers go one to a write.
+
+use std::fs::OpenOptions;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno as Code;
+
+use super::clone;
+use super::errno::Errno;
+use super::reply::{Answer, Reply};
+
+/// The device that mounts are served through.
+pub const DEVICE: &str = "/dev/fuse";
+
+/// A connection to the kernel.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+impl Channel {
+    /// The connection behind a descriptor of the device.
+    pub fn new(connection: OwnedFd) -> Self {
+        Self(connection)
+    }
+
+    /// One more channel of the same connection, with a queue of its own for the requests that
+    /// are worked on.
+    ///
+    /// # Errors
+    /// Those of opening the device.
+    pub fn split(&self) -> io::Result<Self> {
+        let fresh = OpenOptions::new().read(true).write(true).open(DEVICE)?;
+        clone::attach(&fresh, self.0.as_fd())?;
+        Ok(Self(fresh.into()))
+    }
+
+    /// Waits for a request and puts it in `into`, as far as there is room; false if there will
+    /// be no more: the mount is gone.
+    pub(super) fn receive(&self, into: &mut Vec<u8>) -> io::Result<bool> {
+        loop {
+            into.clear();
+            match rustix::io::read(&self.0, spare_capacity(into)) {
+                Ok(bytes) if bytes > 0 => return Ok(true),
+                Ok(_) | Err(Code::NODEV) => return Ok(false),
+                // The request was taken back before it could be read.
+                Err(Code::NOENT | Code::INTR | Code::AGAIN) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Answers the request `unique`.
+    pub(super) fn answer(&self, unique: u64, answer: &Result<Answer<'_>, Errno>) {
+        let reply = Reply::new(unique, answer);
+        let [head, body, tail] = reply.parts();
+        let parts = [IoSlice::new(head), IoSlice::new(body), IoSlice::new(tail)];
+        let used = if body.is_empty() { 1 } else { 2 + usize::from(!tail.is_empty()) };
+        match rustix::io::writev(&self.0, parts.get(..used).unwrap_or(&parts)) {
+            Ok(_) => {}
+            // Nobody waits for it any more.
+            Err(Code::NOENT | Code::NODEV) => tracing::debug!(unique, "an answer came too late"),
+            Err(error) => tracing::error!(unique, %error, "the kernel did not take an answer"),
+        }
+    }
+}

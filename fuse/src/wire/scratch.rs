@@ -1,0 +1,54 @@
+//! Memory that a server thread answers from.
+
+use super::errno::Errno;
+
+/// Where a server thread puts what it reads; as large as its largest answer so far, and
+/// never larger than was allowed.
+#[derive(Debug)]
+pub struct Scratch {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl Scratch {
+    /// None yet, and never more than `most` bytes.
+    pub fn new(most: usize) -> Self {
+        Self { bytes: Vec::new(), most }
+    }
+
+    /// Room for `bytes` bytes, with anything in them.
+    ///
+    /// # Errors
+    /// `EINVAL` for more than is allowed, `ENOMEM` where there is no memory.
+    pub fn room(&mut self, bytes: usize) -> Result<&mut [u8], Errno> {
+        if bytes > self.most {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(more) = bytes.checked_sub(self.bytes.len()) {
+            self.bytes.try_reserve_exact(more).map_err(|_| Errno::ENOMEM)?;
+            self.bytes.resize(bytes, 0);
+        }
+        self.bytes.get_mut(..bytes).ok_or(Errno::EIO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_grows_and_stays() {
+        let mut scratch = Scratch::new(100);
+        assert_eq!(scratch.room(100).unwrap().len(), 100);
+        assert_eq!(scratch.room(10).unwrap().len(), 10);
+        assert_eq!(scratch.bytes.len(), 100);
+    }
+
+    #[test]
+    fn a_hostile_size_gets_no_memory() {
+        let mut scratch = Scratch::new(100);
+        assert_eq!(scratch.room(101), Err(Errno::EINVAL));
+        assert_eq!(scratch.room(usize::MAX), Err(Errno::EINVAL));
+        assert_eq!(scratch.bytes.capacity(), 0);
+    }
+}
