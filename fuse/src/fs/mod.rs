@@ -17,6 +17,8 @@ mod filesystem;
 pub(crate) mod gate;
 mod names;
 pub(crate) mod pins;
+#[cfg(test)]
+mod tests;
 mod xattrs;
 
 pub use filesystem::wish;

@@ -18,6 +18,8 @@ mod init;
 mod listing;
 mod reply;
 mod request;
+#[cfg(test)]
+pub(crate) mod samples;
 mod scratch;
 mod session;
 

@@ -223,11 +223,11 @@ fn names_of(opcode: op, mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> 
         op::FUSE_SYMLINK => Ok(Operation::Symlink { name: all.name()?, target: all.text()? }),
         op::FUSE_MKNOD => {
             let fuse_mknod_in { mode, rdev, umask, .. } = all.take()?;
-            Ok(Operation::Mknod { name: all.name()?, mode, umask, rdev })
+            Ok(Operation::Mknod { name: all.name()?, mode: mode_of(mode)?, umask, rdev })
         }
         op::FUSE_MKDIR => {
             let fuse_mkdir_in { mode, umask } = all.take()?;
-            Ok(Operation::Mkdir { name: all.name()?, mode, umask })
+            Ok(Operation::Mkdir { name: all.name()?, mode: mode_of(mode)?, umask })
         }
         op::FUSE_CREATE => new_file(all).map(Operation::Create),
         op::FUSE_TMPFILE => new_file(all).map(Operation::Tmpfile),
@@ -278,7 +278,7 @@ fn rename(to: u64, flags: u32, mut all: Arguments<'_>) -> Result<Operation<'_>, 
 
 fn new_file(mut all: Arguments<'_>) -> Result<NewFile<'_>, Errno> {
     let fuse_create_in { flags, mode, umask, .. } = all.take()?;
-    Ok(NewFile { name: all.name()?, mode, umask, flags })
+    Ok(NewFile { name: all.name()?, mode: mode_of(mode)?, umask, flags })
 }
 
 fn forgets(mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> {
@@ -295,13 +295,18 @@ fn changes(asked: &fuse_setattr_in) -> Result<Changes, Errno> {
         (true, false) => time_of(seconds.cast_signed(), nanoseconds).map(Some),
     };
     Ok(Changes {
-        mode: has(FATTR_MODE).then_some(asked.mode),
+        mode: has(FATTR_MODE).then(|| mode_of(asked.mode)).transpose()?,
         uid: has(FATTR_UID).then_some(asked.uid),
         gid: has(FATTR_GID).then_some(asked.gid),
         size: has(FATTR_SIZE).then_some(asked.size),
         atime: time(FATTR_ATIME, FATTR_ATIME_NOW, asked.atime, asked.atimensec)?,
         mtime: time(FATTR_MTIME, FATTR_MTIME_NOW, asked.mtime, asked.mtimensec)?,
     })
+}
+
+/// A mode has 16 bits: type and permissions.
+fn mode_of(bits: u32) -> Result<u32, Errno> {
+    u16::try_from(bits).map(u32::from).map_err(|_| Errno::EINVAL)
 }
 
 fn time_of(seconds: i64, nanoseconds: u32) -> Result<TimeOrNow, Errno> {
@@ -312,3 +317,6 @@ fn time_of(seconds: i64, nanoseconds: u32) -> Result<TimeOrNow, Errno> {
     let whole = seconds.saturating_mul(i64::from(NS));
     Ok(TimeOrNow::At(whole.saturating_add(i64::from(nanoseconds))))
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,3 +136,6 @@ fn work<H: Handler>(channel: &Channel, handler: &H, bytes: &[u8], scratch: &mut 
     }
     Next::Receive
 }
+
+#[cfg(test)]
+mod tests;

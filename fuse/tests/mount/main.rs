@@ -4,6 +4,7 @@
 //! as `server_process`), so that servers can be stopped and killed.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod birth;
 mod cache;
 mod control;
 mod data;

@@ -1,0 +1,91 @@
+//! A kernel that asks for anything, of any inode, with any arguments.
+
+use lode_engine::{FormatOptions, OpenOptions};
+use lode_testkit::rng::Rng;
+use lode_testkit::{Memory, TestHost};
+
+use super::*;
+use crate::wire::{Answer, Handler, Operation, Reply, Scratch, parse, samples};
+
+const REQUESTS: u64 = 60_000;
+
+fn mounted() -> (LodeFs<Memory, TestHost>, Arc<Pool<Memory, TestHost>>) {
+    let memory = Memory::new(64 << 20);
+    Pool::format(memory.clone(), TestHost::new(1), &FormatOptions::default()).unwrap();
+    let pool = Pool::open(memory, TestHost::new(1), &OpenOptions::default()).unwrap();
+    let pool = Arc::new(pool);
+    let flags = u64::from(FUSE_POSIX_ACL);
+    let agreed = Agreed { minor: 40, flags, offered: flags };
+    (LodeFs::new(Arc::new(State::new(Arc::clone(&pool))), &agreed), pool)
+}
+
+/// Numbers that are at the edge of something.
+const EDGES: [u64; 12] =
+    [0, 1, 2, 7, 4095, 4096, 1 << 20, u32::MAX as u64, 1 << 40, i64::MAX as u64, !0 - 1, !0];
+
+/// A request of some kind, about `node`, some of whose arguments are replaced.
+fn request(rng: &mut Rng, samples: &[samples::Sample], node: u64) -> Vec<u8> {
+    let sample = &samples[rng.below(samples.len() as u64) as usize];
+    let mut body = sample.body.clone();
+    for _ in 0..rng.below(3) {
+        let (words, _) = body.as_chunks_mut::<8>();
+        let count = words.len() as u64;
+        if count > 0 {
+            let edge = rng.pick(&EDGES);
+            words[rng.below(count) as usize] = edge.to_le_bytes();
+        }
+    }
+    // Names get to differ; types and permissions get to be sensible now and then.
+    if let Some(name) = body.iter_mut().rfind(|byte| byte.is_ascii_alphabetic()) {
+        *name = b'a' + rng.below(26) as u8;
+    }
+    let kinds = [libc::S_IFREG, libc::S_IFDIR, libc::S_IFLNK, libc::S_IFIFO, 0];
+    if let (Operation::Mknod { .. }, Some(mode)) = (&sample.operation, body.first_chunk_mut()) {
+        *mode = (rng.pick(&kinds) | 0o755).to_le_bytes();
+    }
+    samples::request(sample.opcode as u32, node, &body)
+}
+
+/// Most bytes that the kernel has room for in the answer's data.
+fn room(operation: &Operation<'_>) -> u32 {
+    match *operation {
+        Operation::Read { size, .. }
+        | Operation::Readdir { size, .. }
+        | Operation::Readdirplus { size, .. }
+        | Operation::Getxattr { size, .. }
+        | Operation::Listxattr { size } => size,
+        _ => u32::MAX,
+    }
+}
+
+#[test]
+fn whatever_is_asked_the_answer_has_its_size_and_the_pool_stays_whole() {
+    let (fs, pool) = mounted();
+    let (mut rng, samples) = (Rng::new(7), samples::all());
+    let (mut scratch, mut known, mut done) = (Scratch::new(MAX_WRITE as usize), vec![1_u64], 0);
+    for _ in 0..REQUESTS {
+        let edge = rng.once_in(10);
+        let node = if edge { rng.pick(&EDGES) } else { rng.pick(&known) };
+        let bytes = request(&mut rng, &samples, node);
+        let Ok(request) = parse(&bytes).unwrap().request else { continue };
+        let _pass = fs.enter().unwrap();
+        let answer = fs.answer(&request, &mut scratch);
+        done += u64::from(answer.is_ok());
+        if let Ok(Answer::Entry(entry)) = &answer
+            && entry.nodeid != 0
+        {
+            known.push(entry.nodeid);
+        }
+        if let Ok(Answer::Data(data)) = &answer {
+            assert!(data.len() <= room(&request.operation) as usize, "{:?}", request.operation);
+        }
+        let reply = Reply::new(1, &answer).parts().concat();
+        let (len, error) = (&reply[..4], i32::from_le_bytes(reply[4..8].try_into().unwrap()));
+        assert_eq!(len, (reply.len() as u32).to_le_bytes());
+        assert!((-511..=0).contains(&error), "{error}");
+    }
+    assert!(done > REQUESTS / 4 && known.len() > 100, "{done} done, {} found", known.len());
+    fs.state.stop();
+    assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
+    pool.close().unwrap();
+}
