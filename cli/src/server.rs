@@ -147,6 +147,7 @@ fn without_place(error: &MountError) -> String {
         MountError::NotADirectory(_) => "the mount point is not a directory".to_owned(),
         MountError::MountPoint { source, .. } => format!("can't mount here: {source}"),
         MountError::Kernel { source, .. } => format!("the kernel refused to mount: {source}"),
+        MountError::Protocol { source, .. } => format!("can't serve a mount: {source}"),
         MountError::Unmount { source, .. } => format!("can't unmount: {source}"),
         MountError::DeadMount { source, .. } => {
             format!("the server of this mount is gone, and it can't be taken off: {source}")

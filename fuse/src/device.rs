@@ -16,8 +16,7 @@ use rustix::net::{
 
 use crate::mountpoint::{FS_TYPE, helper_program};
 use crate::options::MountOptions;
-
-const DEVICE: &str = "/dev/fuse";
+use crate::wire::DEVICE;
 
 /// Mounts at `point`; what is returned is the connection to the kernel.
 pub fn mount_fuse(point: &Path, options: &MountOptions) -> io::Result<OwnedFd> {

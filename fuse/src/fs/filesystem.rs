@@ -64,7 +64,7 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
             Operation::Getattr => self.do_getattr(node),
             Operation::Setattr(changes) => self.do_setattr(node, &changes),
             Operation::Statx => self.do_statx(node),
-            Operation::Open { flags } => Ok(open(flags)),
+            Operation::Open { flags } => Ok(Answer::opened(open_flags(flags))),
             Operation::Read { offset, size } => self.do_read(node, offset, size, scratch),
             Operation::Write { offset, data } => self.do_write(node, offset, data, who.uid),
             // What was answered is durable: once the pool has said so the kernel takes every
@@ -151,9 +151,9 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
 /// What is opened for writing goes around the kernel's page cache: through it, a write
 /// that begins inside a page that is not cached arrives in two pieces, cut at the end of
 /// that page, and so is not atomic. Pages of what is only read stay cached.
-fn open(flags: u32) -> Answer<'static> {
+fn open_flags(flags: u32) -> u32 {
     let reads_only = flags.cast_signed() & libc::O_ACCMODE == libc::O_RDONLY;
     let cached =
         if reads_only { FOPEN_KEEP_CACHE } else { FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES };
-    Answer::opened(cached | FOPEN_NOFLUSH)
+    cached | FOPEN_NOFLUSH
 }

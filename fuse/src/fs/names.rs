@@ -19,7 +19,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             name => self.pool().lookup(dir, name),
         };
         match found {
-            Ok(attr) => Ok(Answer::Entry(self.named(&attr)?.into())),
+            Ok(attr) => Ok(Answer::entry(self.named(&attr)?)),
             Err(Error::NotFound) => Ok(Answer::absent(FOREVER)),
             Err(error) => Err(errno(&error)),
         }
@@ -102,7 +102,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         work: impl FnOnce() -> Result<Attr, Error>,
     ) -> Result<Answer<'static>, Errno> {
         let attr = work().map_err(|error| errno(&error))?;
-        Ok(Answer::Entry(self.named(&attr)?.into()))
+        Ok(Answer::entry(self.named(&attr)?))
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) mod samples;
 mod scratch;
 mod session;
 
-pub use channel::Channel;
+pub use channel::{Channel, DEVICE};
 pub use errno::Errno;
 pub use init::{Agreed, InitError, Offer, Wish, agree, shake_hands};
 pub use listing::{Listing, Room};

@@ -66,11 +66,21 @@ impl From<Entry> for fuse_entry_out {
 }
 
 impl<'a> Answer<'a> {
+    /// An inode, under the name that was asked for.
+    pub fn entry(entry: Entry) -> Self {
+        Self::Entry(entry.into())
+    }
+
+    /// A new inode, whose file is open and treated by these `FOPEN_` flags.
+    pub fn created(entry: Entry, open_flags: u32) -> Self {
+        Self::Created(entry.into(), fuse_open_out { open_flags, ..fuse_open_out::default() })
+    }
+
     /// There is no such name, and that may be kept for so long: an entry of inode number 0.
     pub fn absent(entry_ttl: Duration) -> Self {
         let attr = fuse_attr::default();
         let nothing = Entry { attr, generation: 0, attr_ttl: Duration::ZERO, entry_ttl };
-        Self::Entry(nothing.into())
+        Self::entry(nothing)
     }
 
     /// Attributes, and how long they may be kept.
@@ -185,17 +195,17 @@ mod tests {
     /// is served, 31, to the newest that is known. (It has smaller ones for those below 23.)
     #[test]
     fn each_kind_has_the_size_the_kernel_expects() {
-        let (attr, open) = (fuse_attr::default(), fuse_open_out::default());
+        let attr = fuse_attr::default();
         let (attr_ttl, entry_ttl) = (Duration::ZERO, Duration::ZERO);
-        let entry = fuse_entry_out::from(Entry { attr, generation: 1, attr_ttl, entry_ttl });
+        let entry = Entry { attr, generation: 1, attr_ttl, entry_ttl };
         let kinds = [
             (Answer::Done, 0),
-            (Answer::Entry(entry), 128),
+            (Answer::entry(entry), 128),
             (Answer::absent(Duration::ZERO), 128),
             (Answer::attr(attr, Duration::ZERO), 104),
             (Answer::statx(fuse_statx::default(), Duration::ZERO), 288),
             (Answer::opened(1), 16),
-            (Answer::Created(entry, open), 144),
+            (Answer::created(entry, 1), 144),
             (Answer::written(1), 8),
             (Answer::size(1), 8),
             (Answer::space(fuse_kstatfs::default()), 80),

@@ -45,7 +45,7 @@ pub struct Request<'a> {
     pub operation: Operation<'a>,
 }
 
-/// What can be asked for. Open files have no number: nothing is kept for them.
+/// What can be asked for. Open files have no number here: nothing is kept for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is the system call of its name, with its arguments")]
 pub enum Operation<'a> {

@@ -183,7 +183,7 @@ fn names<'a>(operation: &Operation<'a>) -> Vec<&'a [u8]> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_are_a_request_or_an_error(bytes in vec(any::<u8>(), 0..200)) {

@@ -3,14 +3,18 @@
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use fuse_abi::linux::{fuse_in_header, fuse_init_out, fuse_opcode as op, fuse_out_header};
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
 use crate::wire::samples::{NODE, UNIQUE, all, forgets, request};
 use crate::wire::{InitError, Wish, shake_hands};
+
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The kernel's end of a connection.
 struct Kernel(OwnedFd);
@@ -19,6 +23,8 @@ impl Kernel {
     fn new() -> (Self, Channel) {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        // An answer that does not come is a failure, not a test that hangs.
+        sockopt::set_socket_timeout(&ours, Timeout::Recv, Some(PATIENCE)).unwrap();
         (Self(ours), Channel::new(theirs))
     }
 
