@@ -24,6 +24,8 @@ pub type Ino = u64;
 
 /// `st_mode` bits of the file type.
 pub mod mode {
+    /// All bits that a mode can have.
+    pub const ALL: u32 = 0o177_777;
     /// Mask of the type.
     pub const TYPE: u32 = 0o170_000;
     /// Socket.

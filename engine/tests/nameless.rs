@@ -177,3 +177,14 @@ fn files_without_a_name_stay_known_beside_many_others() {
     drop(pool);
     assert_eq!(again(&memory, false).opening().orphans, 0);
 }
+
+#[test]
+fn a_mode_of_more_bits_than_a_mode_has_makes_nothing() {
+    let (_, pool) = pool();
+    for bits in [1 << 16, 1 << 31] {
+        let new = NewInode { mode: NEW.mode | bits, ..NEW };
+        assert_eq!(pool.create(pool.root(), b"n", &new), Err(Error::Invalid));
+        assert_eq!(pool.create_nameless(pool.root(), &new, &[]), Err(Error::Invalid));
+    }
+    sound(&pool);
+}

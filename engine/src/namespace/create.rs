@@ -69,6 +69,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         xattrs: &[XattrChange<'_>],
     ) -> Result<Attr> {
         let NewInode { mode, uid, gid, rdev } = *new;
+        if mode > mode::ALL {
+            return Err(Error::Invalid);
+        }
         // What is no device has no device's number.
         let (op, extra, rdev) = match mode & mode::TYPE {
             mode::FILE => (Op::Create, head_of_word(u64::from(self.page_class as u8)), 0),

@@ -29,7 +29,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<Attr> {
         self.count(Op::Tmpfile);
         let NewInode { mode, uid, gid, .. } = *new;
-        if mode & mode::TYPE != mode::FILE {
+        if mode > mode::ALL || mode & mode::TYPE != mode::FILE {
             return Err(Error::Invalid);
         }
         self.store.before_operation()?;

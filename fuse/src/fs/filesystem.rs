@@ -120,6 +120,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 let mode = mode & !mode::TYPE | mode::DIRECTORY;
                 self.do_make(who, node, name, (mode, umask, 0))
             }
+            Operation::Tmpfile(file) => self.do_tmpfile(who, node, &file),
             Operation::Unlink { name } => self.do_remove(node, name, false),
             Operation::Rmdir { name } => self.do_remove(node, name, true),
             Operation::Rename { name, to, new_name, flags } => {
@@ -151,7 +152,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
 /// What is opened for writing goes around the kernel's page cache: through it, a write
 /// that begins inside a page that is not cached arrives in two pieces, cut at the end of
 /// that page, and so is not atomic. Pages of what is only read stay cached.
-fn open_flags(flags: u32) -> u32 {
+pub(super) fn open_flags(flags: u32) -> u32 {
     let reads_only = flags.cast_signed() & libc::O_ACCMODE == libc::O_RDONLY;
     let cached =
         if reads_only { FOPEN_KEEP_CACHE } else { FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES };

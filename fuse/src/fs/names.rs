@@ -1,12 +1,13 @@
 //! Names: lookup, making, linking, renaming, removing.
 
-use lode_engine::{Attr, Error, Host, NewInode, RenameMode, mode};
+use lode_engine::{Attr, Error, Host, Ino, NewInode, RenameMode, mode};
 use lode_pmem::Medium;
 
 use super::convert::{device_from_kernel, errno};
-use super::xattrs::changes;
+use super::filesystem::open_flags;
+use super::xattrs::{Brought, changes};
 use super::{FOREVER, LodeFs};
-use crate::wire::{Answer, Errno, NodeId, Who};
+use crate::wire::{Answer, Errno, NewFile, NodeId, Who};
 
 const SETGID: u32 = 0o2000;
 
@@ -34,21 +35,43 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<Answer<'static>, Errno> {
         self.answer_entry(|| {
             let dir = self.ino(parent);
-            let parent = self.pool().getattr(dir)?;
-            let group = group_for(&parent, who.gid);
-            let (mode, brought) = self.mode_in(&parent, mode, umask)?;
-            let new = NewInode {
-                mode: if group.inherited && mode & mode::TYPE == mode::DIRECTORY {
-                    mode | SETGID
-                } else {
-                    mode
-                },
-                uid: who.uid,
-                gid: group.gid,
-                rdev: device_from_kernel(rdev),
-            };
+            let (new, brought) = self.new_in(who, dir, (mode, umask))?;
+            let new = NewInode { rdev: device_from_kernel(rdev), ..new };
             self.pool().create_with(dir, name, &new, &changes(&brought))
         })
+    }
+
+    /// A file without a name, open: by `O_TMPFILE`, in a directory.
+    pub(super) fn do_tmpfile(
+        &self,
+        who: Who,
+        parent: NodeId,
+        file: &NewFile<'_>,
+    ) -> Result<Answer<'static>, Errno> {
+        let dir = self.ino(parent);
+        let made = self
+            .new_in(who, dir, (file.mode, file.umask))
+            .and_then(|(new, brought)| self.pool().create_nameless(dir, &new, &changes(&brought)));
+        let attr = made.map_err(|error| errno(&error))?;
+        // From here on it is open as long as the kernel knows it.
+        let entry = self.named(&attr);
+        self.pool().release(attr.ino);
+        Ok(Answer::created(entry?, open_flags(file.flags)))
+    }
+
+    /// What an inode becomes that is made in a directory, and the lists it inherits.
+    fn new_in(
+        &self,
+        who: Who,
+        dir: Ino,
+        (mode, umask): (u32, u32),
+    ) -> Result<(NewInode, Brought), Error> {
+        let parent = self.pool().getattr(dir)?;
+        let group = group_for(&parent, who.gid);
+        let (mode, brought) = self.mode_in(&parent, mode, umask)?;
+        let hands_on = group.inherited && mode & mode::TYPE == mode::DIRECTORY;
+        let mode = if hands_on { mode | SETGID } else { mode };
+        Ok((NewInode { mode, uid: who.uid, gid: group.gid, rdev: 0 }, brought))
     }
 
     pub(super) fn do_symlink(

@@ -13,6 +13,7 @@ mod listing;
 mod locks;
 mod names;
 mod support;
+mod tmpfile;
 mod tour;
 mod xattrs;
 
