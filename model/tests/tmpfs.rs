@@ -2,148 +2,47 @@
 //! error numbers, trees, contents and changes of time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod real;
-
 use std::collections::BTreeMap;
-use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use lode_engine::{Error, mode};
 use lode_model::Model;
-use lode_testkit::execute::{Handles, Value, execute};
+use lode_testkit::execute::{Handles, execute, resolve};
 use lode_testkit::generate::{Generator, Shape};
-use lode_testkit::op::{Op, Path, Target, print};
-use real::{Tmpfs, kind_of, value};
+use lode_testkit::op::{Path, print};
+use lode_testkit::real::{Can, Directory, askable, difference, model_tree, real_tree, same};
 
-/// Outcomes are equal. That a directory is not linked is enough: why has no number of its own
-/// in the engine.
-fn same(op: &Op, model: &Result<Value, Error>, real: &io::Result<Value>) -> bool {
-    match (model, real) {
-        (Ok(one), Ok(other)) => one == other,
-        (Err(Error::Invalid), Err(_)) if matches!(op, Op::Link { .. }) => true,
-        (Err(one), Err(other)) => other.raw_os_error() == Some(one.errno()),
-        _ => false,
-    }
+/// A directory of a tmpfs; gone when dropped.
+struct Tmpfs {
+    root: PathBuf,
+    directory: Directory,
 }
 
-/// What the two can both be asked: no handles to anything but files, no modes of symbolic
-/// links.
-fn askable(op: &Op, model: &Model) -> bool {
-    let kind = |path: &Path| {
-        let ino = lodge(model, path)?;
-        model.getattr(ino).ok().map(|attr| attr.mode & mode::TYPE)
-    };
-    let allowed = match op {
-        // Linux has no such calls: it is a server that does both in one.
-        Op::CreateWith { .. } | Op::SetAttrWith { .. } | Op::Tmpfile { xattr: Some(_), .. } => {
-            false
+impl Tmpfs {
+    /// `None` where there is no tmpfs to write to, or no right to change owners and make devices.
+    fn new(name: &str) -> Option<Self> {
+        let root = PathBuf::from(format!("/dev/shm/lode-model-{name}-{}", std::process::id()));
+        if !std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0) {
+            println!("skipped: owners and devices need root");
+            return None;
         }
-        // A kernel looks at the length of the target before it looks at the path.
-        Op::Symlink { target, .. } => target.len() <= 4095,
-        Op::Open { path, .. } => matches!(kind(path), None | Some(mode::FILE)),
-        Op::SetAttr { of: Target::Path(path), attrs } => {
-            kind(path) != Some(mode::SYMLINK) || (attrs.mode.is_none() && attrs.size.is_none())
+        let _ = std::fs::remove_dir_all(&root);
+        let can = Can { zero_range: false, mapped_writes: false };
+        match std::fs::create_dir(&root) {
+            Ok(()) => Some(Self { directory: Directory::new(root.clone(), can), root }),
+            Err(error) => {
+                println!("skipped: no /dev/shm to write to ({error})");
+                None
+            }
         }
-        _ => true,
-    };
-    allowed && !short_of_a_path(op, model)
-}
-
-/// A kernel looks a path's names up before it looks at the other arguments of some calls, and
-/// resolves `symlink/..` through the link: such paths are left out.
-fn short_of_a_path(op: &Op, model: &Model) -> bool {
-    let through_symlink = |path: &Path| {
-        (1..path.0.len()).any(|len| {
-            let above = Path(path.0[..len].to_vec());
-            let attr = lodge(model, &above).and_then(|ino| model.getattr(ino).ok());
-            attr.is_some_and(|attr| attr.mode & mode::TYPE == mode::SYMLINK)
-        })
-    };
-    paths(op).iter().any(|path| through_symlink(path))
-}
-
-fn paths(op: &Op) -> Vec<&Path> {
-    match op {
-        Op::Create { path, .. }
-        | Op::Symlink { path, .. }
-        | Op::Unlink { path }
-        | Op::Rmdir { path }
-        | Op::Readlink { path }
-        | Op::List { path }
-        | Op::Open { path, .. } => vec![path],
-        Op::Rename { from, to, .. } => vec![from, to],
-        Op::Link { from: Target::Path(from), to } => vec![from, to],
-        Op::SetAttr { of: Target::Path(path), .. }
-        | Op::SetXattr { of: Target::Path(path), .. }
-        | Op::GetXattr { of: Target::Path(path), .. }
-        | Op::Write { to: Target::Path(path), .. }
-        | Op::Append { to: Target::Path(path), .. }
-        | Op::Read { from: Target::Path(path), .. }
-        | Op::Fallocate { of: Target::Path(path), .. }
-        | Op::Fsync { of: Target::Path(path) }
-        | Op::Stat { of: Target::Path(path) } => vec![path],
-        _ => Vec::new(),
     }
 }
 
-fn lodge(model: &Model, path: &Path) -> Option<u64> {
-    lode_testkit::execute::resolve(model, path).ok()
-}
-
-/// All paths with what `stat` says, the files' contents, and all extended attributes.
-type Tree = BTreeMap<Path, (Value, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)>;
-
-fn real_tree(tmpfs: &Tmpfs) -> Tree {
-    let mut tree = Tree::new();
-    let mut todo = vec![Path::root()];
-    while let Some(path) = todo.pop() {
-        let at = tmpfs.at(&path);
-        let metadata = std::fs::symlink_metadata(&at).unwrap();
-        let content = match kind_of(&metadata.file_type()) {
-            mode::FILE => std::fs::read(&at).unwrap(),
-            mode::SYMLINK => std::fs::read_link(&at).unwrap().into_os_string().into_vec(),
-            mode::DIRECTORY => {
-                todo.extend(tmpfs.list(&path).unwrap().iter().map(|(name, _)| path.join(name)));
-                Vec::new()
-            }
-            _ => Vec::new(),
-        };
-        tree.insert(path.clone(), (value(&metadata), content, tmpfs.xattrs(&path).unwrap()));
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
     }
-    tree.remove(&Path::root());
-    tree
-}
-
-fn model_tree(model: &Model) -> Tree {
-    let mut tree = Tree::new();
-    let mut todo = vec![(Path::root(), model.root())];
-    while let Some((path, ino)) = todo.pop() {
-        let attr = model.getattr(ino).unwrap();
-        let content = match attr.mode & mode::TYPE {
-            mode::FILE => {
-                let mut bytes = vec![0xA5; attr.size as usize];
-                assert_eq!(model.read(ino, 0, &mut bytes).unwrap(), bytes.len());
-                bytes
-            }
-            mode::SYMLINK => model.readlink(ino).unwrap(),
-            mode::DIRECTORY => {
-                let mut visit = |entry: lode_engine::DirEntry<'_>| {
-                    todo.push((path.join(entry.name), entry.ino));
-                    true
-                };
-                model.readdir(ino, 0, &mut visit).unwrap();
-                Vec::new()
-            }
-            _ => Vec::new(),
-        };
-        let names = model.listxattr(ino).unwrap().into_iter();
-        let xattrs = names.map(|name| (name.clone(), model.getxattr(ino, &name).unwrap()));
-        tree.insert(path, (Value::of(&attr), content, xattrs.collect()));
-    }
-    tree.remove(&Path::root());
-    tree
 }
 
 fn compare(seed: u64, count: usize) {
@@ -160,16 +59,14 @@ fn compare(seed: u64, count: usize) {
             continue;
         }
         done.push(op.clone());
-        let wanted = tmpfs.apply(&op);
+        let wanted = tmpfs.directory.apply(&op);
         let found = execute(&model, &mut handles, &op);
         let text = || format!("seed {seed}\n{}", print(&done));
         assert!(same(&op, &found, &wanted), "{op}: tmpfs {wanted:?}, model {found:?}\n{}", text());
         if step % 50 == 49 || step + 1 == count {
-            let (wanted, found) = (real_tree(&tmpfs), model_tree(&model));
-            for (path, want) in &wanted {
-                assert!(found.get(path) == Some(want), "{path} differs\n{}", text());
-            }
-            assert_eq!(found.len(), wanted.len(), "{}", text());
+            let (wanted, found) = (real_tree(&tmpfs.directory), model_tree(&model));
+            let differs = difference(&wanted.unwrap(), &found.unwrap());
+            assert_eq!(differs, None, "{}", text());
         }
     }
 }
@@ -189,13 +86,13 @@ type Moments = BTreeMap<Path, (u64, i128, i128)>;
 
 fn moments(tmpfs: &Tmpfs, model: &Model) -> (Moments, Moments) {
     let (mut real, mut modelled) = (Moments::new(), Moments::new());
-    for path in model_tree(model).into_keys().chain([Path::root()]) {
-        let found = std::fs::symlink_metadata(tmpfs.at(&path)).unwrap();
+    for path in model_tree(model).unwrap().into_keys().chain([Path::root()]) {
+        let found = std::fs::symlink_metadata(tmpfs.directory.at(&path)).unwrap();
         let time = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
         let mtime = time(found.mtime(), found.mtime_nsec());
         let ctime = time(found.ctime(), found.ctime_nsec());
         real.insert(path.clone(), (found.ino(), mtime, ctime));
-        let attr = model.getattr(lodge(model, &path).unwrap()).unwrap();
+        let attr = model.getattr(resolve(model, &path).unwrap()).unwrap();
         modelled.insert(path, (attr.ino, attr.mtime_ns.into(), attr.ctime_ns.into()));
     }
     (real, modelled)
@@ -225,12 +122,12 @@ fn the_same_times_move_as_in_a_tmpfs() {
         done.push(op.clone());
         std::thread::sleep(TICK);
         model.set_now(1_000 + step);
-        let wanted = tmpfs.apply(&op);
+        let wanted = tmpfs.directory.apply(&op);
         let found = execute(&model, &mut handles, &op);
         assert!(same(&op, &found, &wanted), "{op}: tmpfs {wanted:?}, model {found:?}");
         let after = moments(&tmpfs, &model);
         for path in after.0.keys() {
-            let loose = model.loose(lodge(&model, path).unwrap());
+            let loose = model.loose(resolve(&model, path).unwrap());
             let wanted = moved(&before.0, &after.0, path);
             let found = moved(&before.1, &after.1, path);
             if let (Some(wanted), Some(found)) = (wanted, found) {

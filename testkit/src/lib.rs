@@ -4,6 +4,7 @@
 //! * [`op`], [`parse`], [`generate`]: operations as values, printed, replayed, random
 //! * [`fs`], [`mod@execute`], [`mod@snapshot`], [`system`], [`mod@run`]: the same operations on a pool
 //!   and on the model, compared step by step, failures shrunk
+//! * `real`, a feature: the same operations in a directory of a real file system
 //! * [`format`], [`damage`], [`trial`]: images that are wrong, sealed or not, and what an
 //!   engine may make of them
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -17,6 +18,8 @@ mod host;
 mod memory;
 pub mod op;
 pub mod parse;
+#[cfg(feature = "real")]
+pub mod real;
 pub mod rng;
 pub mod run;
 pub mod snapshot;

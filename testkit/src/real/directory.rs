@@ -1,4 +1,4 @@
-//! A real tmpfs directory that takes the same operations as the model.
+//! The operations, done to a directory by system calls.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,33 +10,40 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 use lode_engine::{Fallocate, RenameMode, XattrWhen, mode};
-use lode_testkit::execute::Value;
-use lode_testkit::op::{Attrs, Fill, Op, Path, Target};
+use lode_pmem::{FlushStrategy, Mapped, Medium, RegionOptions, WindowMode};
 use rustix::fs as sys;
 
-/// A tmpfs directory as the root of a tree.
-pub struct Tmpfs {
-    root: PathBuf,
-    open: BTreeMap<usize, File>,
+use crate::execute::Value;
+use crate::op::{Attrs, Fill, Op, Path, Target};
+
+const PAGE: u64 = 4096;
+
+/// What a file system under a directory can do that another can't.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Can {
+    /// `FALLOC_FL_ZERO_RANGE`; without it, punching and growing is the same.
+    pub zero_range: bool,
+    /// Every other write inside a file goes through a shared mapping.
+    pub mapped_writes: bool,
 }
 
-impl Tmpfs {
-    /// A directory of its own; `None` where there is no tmpfs to write to, or no right to
-    /// change owners and make devices.
-    pub fn new(name: &str) -> Option<Self> {
-        let root = PathBuf::from(format!("/dev/shm/lode-model-{name}-{}", std::process::id()));
-        if !std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0) {
-            println!("skipped: owners and devices need root");
-            return None;
-        }
-        let _ = std::fs::remove_dir_all(&root);
-        match std::fs::create_dir(&root) {
-            Ok(()) => Some(Self { root, open: BTreeMap::new() }),
-            Err(error) => {
-                println!("skipped: no /dev/shm to write to ({error})");
-                None
-            }
-        }
+/// A directory as the root of a tree.
+pub struct Directory {
+    root: PathBuf,
+    can: Can,
+    open: BTreeMap<usize, File>,
+    writes: u64,
+}
+
+impl Directory {
+    /// The tree in `root`, which exists. Changing owners and making devices needs root.
+    pub fn new(root: PathBuf, can: Can) -> Self {
+        Self { root, can, open: BTreeMap::new(), writes: 0 }
+    }
+
+    /// Closes what operations opened.
+    pub fn close_all(&mut self) {
+        self.open.clear();
     }
 
     /// Where a path is.
@@ -161,10 +168,7 @@ impl Tmpfs {
                 value.truncate(len);
                 Ok(Value::Bytes(value))
             }
-            Op::Write { to, offset, data } => {
-                self.data_file(to)?.write_all_at(&data.bytes(), *offset)?;
-                Ok(Value::Done)
-            }
+            Op::Write { to, offset, data } => self.write(to, *offset, &data.bytes()),
             Op::Append { to, data } => {
                 let file = self.data_file(to)?;
                 let size = file.metadata()?.len();
@@ -186,7 +190,19 @@ impl Tmpfs {
         }
     }
 
-    /// tmpfs has no FALLOC_FL_ZERO_RANGE: punching and growing is the same.
+    fn write(&mut self, to: &Target, offset: u64, bytes: &[u8]) -> io::Result<Value> {
+        let file = self.data_file(to)?;
+        self.writes += 1;
+        let mapped = self.can.mapped_writes && self.writes.is_multiple_of(2);
+        let pages = file.metadata()?.len() / PAGE * PAGE;
+        if mapped && offset + bytes.len() as u64 <= pages {
+            store_mapped(&self.place(to)?, offset, bytes)?;
+        } else {
+            file.write_all_at(bytes, offset)?;
+        }
+        Ok(Value::Done)
+    }
+
     fn fallocate(&self, file: &File, how: Fallocate, offset: u64, len: u64) -> io::Result<()> {
         use sys::FallocateFlags as Flags;
         let punch = Flags::PUNCH_HOLE | Flags::KEEP_SIZE;
@@ -196,6 +212,10 @@ impl Tmpfs {
             }
             Fallocate::Allocate { keep_size: true } => {
                 sys::fallocate(file, Flags::KEEP_SIZE, offset, len)?
+            }
+            Fallocate::Zero { keep_size } if self.can.zero_range => {
+                let keep = if keep_size { Flags::KEEP_SIZE } else { Flags::empty() };
+                sys::fallocate(file, Flags::ZERO_RANGE | keep, offset, len)?
             }
             Fallocate::Punch | Fallocate::Zero { keep_size: true } => {
                 sys::fallocate(file, punch, offset, len)?
@@ -226,7 +246,7 @@ impl Tmpfs {
         let mut buffer = vec![0; 1 << 16];
         let len = sys::llistxattr(&at, &mut buffer[..])?;
         let mut found = Vec::new();
-        for name in buffer[..len].split(|byte| *byte == 0).filter(|n| n.starts_with(b"trusted.")) {
+        for name in buffer[..len].split(|byte| *byte == 0).filter(|name| is_ours(name)) {
             let mut value = vec![0; 1 << 16];
             let len = sys::lgetxattr(&at, OsStr::from_bytes(name), &mut value[..])?;
             value.truncate(len);
@@ -312,10 +332,28 @@ impl Tmpfs {
     }
 }
 
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.root);
+/// Stores through a shared mapping of the whole pages of a file, and writes them back.
+fn store_mapped(file: &std::path::Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let options = RegionOptions::new().flush(FlushStrategy::Msync).windows(WindowMode::None);
+    let region = Mapped::open(file, &options).map_err(io::Error::other)?;
+    let mut window = region.open();
+    let (mut at, mut left) = (offset, bytes);
+    while !left.is_empty() {
+        // A store is one of a word, or of a part of one.
+        let (piece, rest) = left.split_at(left.len().min(8 - at as usize % 8));
+        region.store_bytes(&mut window, at, piece);
+        (at, left) = (at + piece.len() as u64, rest);
     }
+    for line in offset / 64..(offset + bytes.len() as u64).div_ceil(64) {
+        region.write_back(line * 64);
+    }
+    Medium::close(&region, &mut window);
+    region.fence().map_err(io::Error::other)
+}
+
+/// Whether a test may have set this attribute: not the system by itself.
+fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.") || name.starts_with(b"user.")
 }
 
 fn done(result: rustix::io::Result<()>) -> io::Result<Value> {
@@ -323,7 +361,7 @@ fn done(result: rustix::io::Result<()>) -> io::Result<Value> {
 }
 
 /// Type bits of a mode.
-pub fn kind_of(kind: &std::fs::FileType) -> u32 {
+pub(super) fn kind_of(kind: &std::fs::FileType) -> u32 {
     match () {
         () if kind.is_dir() => mode::DIRECTORY,
         () if kind.is_symlink() => mode::SYMLINK,
@@ -336,7 +374,7 @@ pub fn kind_of(kind: &std::fs::FileType) -> u32 {
 }
 
 /// What of `stat` is compared.
-pub fn value(metadata: &Metadata) -> Value {
+pub(super) fn value(metadata: &Metadata) -> Value {
     let device = metadata.rdev();
     Value::Attr {
         mode: metadata.mode(),

@@ -1,0 +1,127 @@
+//! What others have written to stress file systems: stress-ng and dbench, beside our own.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Stressors of stress-ng's class `filesystem` that do not work on a directory, or not on this one.
+const LEFT_OUT: [&str; 7] = [
+    "bind-mount", // mounts of its own, over /
+    "binderfs",   // a file system of its own
+    "eventfd",    // no files
+    "procfs",     // /proc
+    "fiemap",     // what FUSE does not pass: where extents lie,
+    "verity",     // seals of files,
+    "inode-flags", // and flags of inodes
+];
+/// Sizes that stress-ng would choose by the machine and not by the pool.
+const SMALL: [&str; 10] = [
+    "--copy-file-bytes",
+    "128M",
+    "--fallocate-bytes",
+    "16M",
+    "--hdd-bytes",
+    "16M",
+    "--iomix-bytes",
+    "16M",
+    "--sync-file-bytes",
+    "16M",
+];
+const LOADS: &str = "/usr/share/dbench/client.txt";
+const CLIENTS: &str = "2";
+
+/// Running programs; ended on drop.
+pub struct Others(Vec<Other>);
+
+struct Other {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Others {
+    /// Starts those that are installed, in directories of their own below `mount`, for `time`.
+    pub fn start(mount: &Path, logs: &Path, time: Duration) -> Self {
+        let seconds = time.as_secs().max(1).to_string();
+        let mut others = Vec::new();
+        if is_there("stress-ng") {
+            let mut command = Command::new("stress-ng");
+            command.args(["--class", "filesystem", "--all", "1", "--verify", "--timeout", &seconds]);
+            command.args(["--exclude", &LEFT_OUT.join(","), "--temp-path"]);
+            command.arg(directory(mount, "stress-ng")).args(SMALL);
+            others.push(Other::start("stress-ng", command, logs));
+        }
+        if is_there("dbench") && Path::new(LOADS).exists() {
+            let mut command = Command::new("dbench");
+            command.args(["-c", LOADS, "-t", &seconds, "-D"]);
+            command.arg(directory(mount, "dbench")).arg(CLIENTS);
+            others.push(Other::start("dbench", command, logs));
+        }
+        Self(others)
+    }
+
+    /// Waits for their ends, which must be good ones; names them.
+    pub fn wait(mut self, within: Duration) -> String {
+        let deadline = Instant::now() + within;
+        let names: Vec<&str> = self.0.iter().map(|other| other.name).collect();
+        for other in &mut self.0 {
+            other.wait(deadline);
+        }
+        if names.is_empty() { "nothing".to_owned() } else { names.join(" and ") }
+    }
+}
+
+impl Other {
+    fn start(name: &'static str, mut command: Command, logs: &Path) -> Self {
+        let log = logs.join(name);
+        let file = File::create(&log).unwrap();
+        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        // A group of its own: what it has started ends with it.
+        let child = command.process_group(0).spawn().unwrap();
+        Self { name, child, log }
+    }
+
+    fn wait(&mut self, deadline: Instant) {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "{} does not end:\n{}", self.name, self.tail());
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        assert!(status.success(), "{} ended with {status}:\n{}", self.name, self.tail());
+    }
+
+    fn tail(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(60)..].join("\n")
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn directory(mount: &Path, name: &str) -> PathBuf {
+    let path = mount.join(name);
+    fs::create_dir(&path).unwrap();
+    path
+}
+
+fn is_there(name: &str) -> bool {
+    let there = Command::new(name).arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: {name} is not installed");
+    }
+    there
+}

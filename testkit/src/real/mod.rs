@@ -1,0 +1,8 @@
+//! A directory of a real file system beside the model: the same operations by system calls, and
+//! what came of them compared.
+
+mod compare;
+mod directory;
+
+pub use compare::{Tree, askable, difference, model_tree, real_tree, same};
+pub use directory::{Can, Directory};
