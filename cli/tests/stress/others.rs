@@ -49,8 +49,9 @@ impl Others {
         let seconds = time.as_secs().max(1).to_string();
         let mut others = Vec::new();
         if is_there("stress-ng") {
-            let mut command = Command::new("stress-ng");
-            command.args(["--class", "filesystem", "--all", "1", "--verify", "--timeout", &seconds]);
+            // Nice: dozens of processes would leave ours next to nothing of two processors.
+            let mut command = Command::new("nice");
+            command.args(["-n", "15", "stress-ng", "--class", "filesystem", "--all", "1", "--verify", "--timeout", &seconds]);
             command.args(["--exclude", &LEFT_OUT.join(","), "--temp-path"]);
             command.arg(directory(mount, "stress-ng")).args(SMALL);
             others.push(Other::start("stress-ng", command, logs));

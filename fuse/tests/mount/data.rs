@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 
+use crate::mapping::Map;
 use crate::support::{Mount, errno, shell};
 
 fn open(mount: &Mount, name: &str) -> File {
@@ -205,7 +206,7 @@ fn shared_mappings_and_reads_see_the_same() {
     let Some(mount) = Mount::new() else { return };
     let file = open(&mount, "file");
     file.write_all_at(&[1; 8192], 0).unwrap();
-    let map = Map::new(&file, 8192);
+    let map = Map::shared(&file, 8192);
     assert_eq!(map.get(4095), 1);
     file.write_all_at(b"W", 10).unwrap();
     assert_eq!(map.get(10), b'W', "a write shows in the mapping");
@@ -220,47 +221,4 @@ fn shared_mappings_and_reads_see_the_same() {
     let mount = mount.kill().mount();
     let bytes = fs::read(mount.path("file")).unwrap();
     assert_eq!((bytes[10], bytes[5000], bytes[8191]), (b'W', b'M', 1));
-}
-
-/// A shared mapping of a file.
-struct Map {
-    at: *mut u8,
-    len: usize,
-}
-
-#[allow(unsafe_code)]
-impl Map {
-    fn new(file: &File, len: usize) -> Self {
-        use rustix::mm::{MapFlags, ProtFlags, mmap};
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place the kernel chooses touches nothing that exists.
-        let at = unsafe { mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0) };
-        Self { at: at.unwrap().cast(), len }
-    }
-
-    fn get(&self, at: usize) -> u8 {
-        assert!(at < self.len);
-        // SAFETY: inside the mapping, which lives as long as self.
-        unsafe { self.at.add(at).read_volatile() }
-    }
-
-    fn set(&self, at: usize, value: u8) {
-        assert!(at < self.len);
-        // SAFETY: inside the mapping, which is writable and not borrowed anywhere.
-        unsafe { self.at.add(at).write_volatile(value) }
-    }
-
-    fn sync(&self) {
-        // SAFETY: exactly the mapping.
-        unsafe { rustix::mm::msync(self.at.cast(), self.len, rustix::mm::MsyncFlags::SYNC) }
-            .unwrap();
-    }
-}
-
-#[allow(unsafe_code)]
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping, which nobody uses after this.
-        unsafe { rustix::mm::munmap(self.at.cast(), self.len) }.unwrap();
-    }
 }
