@@ -413,6 +413,42 @@ fn a_mixture_on_shared_names_leaves_a_sound_tree() {
     }
 }
 
+#[test]
+fn a_table_grown_for_an_inode_is_not_taken_away_before_the_inode_is_in_it() {
+    let pool = pool(64 << 20, false);
+    // Until there is no room for an inode in any table.
+    let full = |pool: &TestPool| {
+        let space = pool.statfs();
+        space.inodes_free == space.pages_available * 8
+    };
+    for number in 0.. {
+        if full(&pool) {
+            break;
+        }
+        pool.create(pool.root(), format!("{number}").as_bytes(), &NEW).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stopped = StopAtEnd(&stop);
+        scope.spawn(|| {
+            while !stop.load(SeqCst) {
+                pool.maintain().unwrap();
+            }
+        });
+        let made = scope.spawn(|| {
+            for round in 0..3000 {
+                let made = pool.create(pool.root(), b"file", &NEW);
+                assert!(made.is_ok(), "round {round}: {made:?}");
+                pool.unlink(pool.root(), b"file").unwrap();
+                // Now it is empty, and goes.
+                pool.maintain().unwrap();
+            }
+        });
+        made.join().unwrap();
+    });
+    assert_sound_and_lasting(&pool);
+}
+
 /// Links of files and directories are what the tree says.
 fn assert_counts(pool: &TestPool) {
     let mut names: BTreeMap<Ino, u32> = BTreeMap::new();

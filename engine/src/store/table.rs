@@ -223,14 +223,19 @@ impl<H: Host> Table<H> {
     }
 
     fn take_from(&self, lane: usize) -> Option<Slot> {
-        let mut chain = self.chains.get(lane)?.lock();
-        if chain.free_count == 0 {
+        self.chains.get(lane)?.lock().take()
+    }
+}
+
+impl Chain {
+    fn take(&mut self) -> Option<Slot> {
+        if self.free_count == 0 {
             return None;
         }
-        let slots = chain.pieces.iter_mut().rev().find(|slots| slots.free_count > 0)?;
+        let slots = self.pieces.iter_mut().rev().find(|slots| slots.free_count > 0)?;
         let index = slots.take()?;
         let piece = slots.piece.clone();
-        chain.free_count -= 1;
+        self.free_count -= 1;
         Some(Slot { piece, index })
     }
 }
@@ -248,26 +253,26 @@ impl<M: Medium, H: Host> Store<M, H> {
                 return Ok(slot);
             }
         }
-        let grown = self.grow_table(lane);
+        let full = match self.take_grown(lane) {
+            Ok(slot) => return Ok(slot),
+            Err(error) => error,
+        };
         for step in 0..self.table.chains.len() {
             let other = (lane + step) % self.table.chains.len();
             if let Some(slot) = self.table.take_from(other) {
                 return Ok(slot);
             }
         }
-        if self.reclaim()? {
-            self.grow_table(lane)?;
-            return self.table.take_from(lane).ok_or(Error::NoSpace);
-        }
-        grown.and(Err(Error::NoSpace))
+        if self.reclaim()? { self.take_grown(lane) } else { Err(full) }
     }
 
-    /// Adds a piece to a lane's chain: zeroed and fenced, then linked and fenced (I22).
-    pub(crate) fn grow_table(&self, lane: usize) -> Result<()> {
+    /// Adds a piece to a lane's chain: zeroed and fenced, then linked and fenced (I22). Takes a
+    /// slot of it under the same lock: background work takes away pieces that are empty.
+    fn take_grown(&self, lane: usize) -> Result<Slot> {
         let chain = self.table.chains.get(lane).ok_or(Error::Invalid)?;
         let mut chain = chain.lock();
-        if chain.free_count > 0 {
-            return Ok(());
+        if let Some(slot) = chain.take() {
+            return Ok(slot);
         }
         let run = self.take_piece()?;
         let piece = match self.new_piece(lane, run) {
@@ -293,7 +298,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         chain.free_count += u64::from(slots.free_count);
         chain.pieces.push(slots);
         self.table.by_ino.write().insert(piece.ino(0), piece);
-        Ok(())
+        chain.take().ok_or(Error::NoSpace)
     }
 
     /// The largest piece that space allows, up to the pool's usual size.
