@@ -37,7 +37,8 @@ fn many_processes_at_once_end_as_their_models_say() {
         println!("skipped: owners and devices need root");
         return;
     }
-    let seconds = std::env::var("LODE_STRESS_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
+    let seconds =
+        std::env::var("LODE_STRESS_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
     let time = Duration::from_secs(seconds);
     let seed = seed("stress");
     let scratch = Scratch::new();

@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Stressors of stress-ng's class `filesystem` that do not work on a directory, or not on this one.
 const LEFT_OUT: [&str; 7] = [
-    "bind-mount", // mounts of its own, over /
-    "binderfs",   // a file system of its own
-    "eventfd",    // no files
-    "procfs",     // /proc
-    "fiemap",     // what FUSE does not pass: where extents lie,
-    "verity",     // seals of files,
+    "bind-mount",  // mounts of its own, over /
+    "binderfs",    // a file system of its own
+    "eventfd",     // no files
+    "procfs",      // /proc
+    "fiemap",      // what FUSE does not pass: where extents lie,
+    "verity",      // seals of files,
     "inode-flags", // and flags of inodes
 ];
 /// Sizes that stress-ng would choose by the machine and not by the pool.
@@ -51,7 +51,18 @@ impl Others {
         if is_there("stress-ng") {
             // Nice: dozens of processes would leave ours next to nothing of two processors.
             let mut command = Command::new("nice");
-            command.args(["-n", "15", "stress-ng", "--class", "filesystem", "--all", "1", "--verify", "--timeout", &seconds]);
+            command.args([
+                "-n",
+                "15",
+                "stress-ng",
+                "--class",
+                "filesystem",
+                "--all",
+                "1",
+                "--verify",
+                "--timeout",
+                &seconds,
+            ]);
             command.args(["--exclude", &LEFT_OUT.join(","), "--temp-path"]);
             command.arg(directory(mount, "stress-ng")).args(SMALL);
             others.push(Other::start("stress-ng", command, logs));

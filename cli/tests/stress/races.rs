@@ -247,7 +247,8 @@ pub fn judge(mount: &Path, reports: &[Report]) {
     let bytes = fs::read(dir.join("log")).unwrap();
     let (mut at, mut next) = (0, vec![1; reports.len()]);
     while at < bytes.len() {
-        let (number, seq, len) = record(&bytes[at..]).unwrap_or_else(|why| panic!("at {at}: {why}"));
+        let (number, seq, len) =
+            record(&bytes[at..]).unwrap_or_else(|why| panic!("at {at}: {why}"));
         assert_eq!(seq, next[number as usize], "appends of process {number}, at {at}");
         next[number as usize] += 1;
         at += len;
@@ -255,7 +256,11 @@ pub fn judge(mount: &Path, reports: &[Report]) {
     let appended: Vec<u64> = reports.iter().map(|report| report.appended + 1).collect();
     assert_eq!(next, appended, "records are lost");
     let locked: u64 = reports.iter().map(|report| report.locked).sum();
-    assert_eq!(fs::read_to_string(dir.join("counter")).unwrap(), locked.to_string(), "two held the lock");
+    assert_eq!(
+        fs::read_to_string(dir.join("counter")).unwrap(),
+        locked.to_string(),
+        "two held the lock"
+    );
     let links: u64 = reports.iter().map(|report| report.links).sum();
     assert_eq!(fs::metadata(dir.join("base")).unwrap().nlink(), links + 1, "links of one file");
     assert_eq!(fs::read_dir(dir.join("links")).unwrap().count() as u64, links);

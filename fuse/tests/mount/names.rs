@@ -102,6 +102,24 @@ fn owners_and_groups_follow_the_maker_and_the_directory() {
 }
 
 #[test]
+fn in_a_sticky_directory_only_owners_remove_and_rename() {
+    let Some(mount) = Mount::new() else { return };
+    fs::create_dir(mount.path("tmp")).unwrap();
+    fs::set_permissions(mount.path("tmp"), Permissions::from_mode(0o1777)).unwrap();
+    let mount = mount.unmount().mount();
+    shell(&mount.root, 1000, "echo mine > tmp/file; mkdir tmp/dir; chmod 777 tmp/file tmp/dir");
+    let tries = "for try in 'rm -f tmp/file' 'rmdir tmp/dir' 'mv tmp/file tmp/other'; do
+        if $try 2>/dev/null; then echo \"done: $try\"; else echo refused; fi; done";
+    assert_eq!(shell(&mount.root, 2000, tries), "refused\nrefused\nrefused\n");
+    shell(&mount.root, 2000, "echo his > tmp/his; ! mv -f tmp/his tmp/file 2>/dev/null");
+    assert_eq!(fs::read_to_string(mount.path("tmp/file")).unwrap(), "mine\n");
+    shell(&mount.root, 1000, "mv tmp/file tmp/other; rm tmp/other; rmdir tmp/dir");
+    fs::set_permissions(mount.path("tmp"), Permissions::from_mode(0o777)).unwrap();
+    shell(&mount.root, 1000, "rm -f tmp/his");
+    assert!(!mount.path("tmp/his").exists(), "without the bit anybody may");
+}
+
+#[test]
 fn the_kernel_checks_permissions() {
     let Some(mount) = Mount::new() else { return };
     fs::write(mount.path("secret"), "x").unwrap();

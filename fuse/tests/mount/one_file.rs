@@ -231,13 +231,8 @@ impl OneFile {
         }
         self.note(format!("copy {len} from {from} to {to}"));
         let (mut input, mut output) = (from as u64, to as u64);
-        let copied = copy_file_range(
-            &self.plain,
-            Some(&mut input),
-            &self.other,
-            Some(&mut output),
-            len,
-        );
+        let copied =
+            copy_file_range(&self.plain, Some(&mut input), &self.other, Some(&mut output), len);
         assert_eq!(copied, Ok(len), "{}", self.story());
         let bytes = self.model[from..from + len].to_vec();
         self.put(to, &bytes);

@@ -225,7 +225,7 @@ pub fn serve() {
     let pool = dir.join("pool");
     let opened = Pool::open(FileMedium::open(&pool), StdHost::new(), &Default::default());
     let mut options = MountOptions::new(&pool);
-    options.suid = true;
+    (options.suid, options.dev) = (true, true);
     options.region = [("medium".to_owned(), "file".to_owned())].into();
     let served = Server::mount_with(
         Arc::new(opened.unwrap()),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps};
 
-use crate::support::{Mount, errno, eventually};
+use crate::support::{Mount, errno, eventually, shell};
 
 #[test]
 fn files_are_made_read_changed_and_removed() {
@@ -127,6 +127,33 @@ fn space_is_told_and_given_back() {
     assert_eq!(fs::metadata(mount.path("file")).unwrap().blocks(), 16384);
     fs::remove_file(mount.path("file")).unwrap();
     eventually(|| free().f_bfree + 16 >= before.f_bfree);
+}
+
+#[test]
+fn df_shows_what_files_take() {
+    let Some(mount) = Mount::new() else { return };
+    // Total, used and free: bytes, then inodes.
+    let df = || -> [u64; 6] {
+        let columns = "--output=size,used,avail,itotal,iused,iavail";
+        let said = shell(&mount.root, 1234, &format!("df -B1 {columns} . | tail -1"));
+        let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        numbers.try_into().unwrap()
+    };
+    let before = df();
+    assert_eq!(before[0], 256 << 20);
+    assert!(before[1] + before[2] <= before[0] && before[4] + before[5] == before[3]);
+    for i in 0..500 {
+        fs::write(mount.path(&format!("file{i}")), vec![1; 65_536]).unwrap();
+    }
+    let (after, bytes) = (df(), 500 * 65_536);
+    assert_eq!(after[4], before[4] + 500, "inodes in use");
+    // Beside the data there may be a table of inodes more, of 2 MiB, for each of the 16 lanes.
+    let taken = bytes..bytes + (34 << 20);
+    for (more, less) in [(after[1], before[1]), (before[2], after[2])] {
+        assert!(taken.contains(&(more - less)), "{before:?}, {after:?}");
+    }
+    (0..500).for_each(|i| fs::remove_file(mount.path(&format!("file{i}"))).unwrap());
+    eventually(|| df()[4] == before[4]);
 }
 
 #[test]

@@ -85,6 +85,28 @@ fn attributes_of_every_length_are_kept_over_a_mount() {
 }
 
 #[test]
+fn many_attributes_are_kept_listed_and_removed() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("file"), "x").unwrap();
+    let name =
+        |i: u32| format!("{}.attribute-{i}", ["user", "trusted", "security"][i as usize % 3]);
+    for i in 0..1000 {
+        set(&mount.path("file"), &name(i), &i.to_le_bytes()).unwrap();
+    }
+    let mount = mount.unmount().mount();
+    let path = mount.path("file");
+    let mut all: Vec<String> = (0..1000).map(name).collect();
+    all.sort();
+    assert_eq!(names(&path), all);
+    for i in 0..1000 {
+        assert_eq!(get(&path, &name(i)), Ok(i.to_le_bytes().to_vec()));
+        sys::lremovexattr(&path, name(i)).unwrap();
+    }
+    assert!(names(&path).is_empty());
+    assert_eq!(fs::read_to_string(path).unwrap(), "x");
+}
+
+#[test]
 fn flags_sizes_and_names_mean_what_linux_says() {
     let Some(mount) = Mount::new() else { return };
     let path = mount.path("file");
