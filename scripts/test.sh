@@ -9,12 +9,15 @@ test_args=(-- --show-output)
 if [ "${1:-}" = --all ]; then
     export LODE_KILLS=${LODE_KILLS:-1000} LODE_COPIES=${LODE_COPIES:-300}
     export LODE_FSX_OPS=${LODE_FSX_OPS:-1000000} LODE_FSX_SEEDS=${LODE_FSX_SEEDS:-1 2 3}
+    export LODE_STRESS_SECONDS=${LODE_STRESS_SECONDS:-600} LODE_MEMORY_SECONDS=${LODE_MEMORY_SECONDS:-3600}
+    export LODE_FILE_OPS=${LODE_FILE_OPS:-1000000}
     cargo_args+=(--release)
     test_args+=(--include-ignored)
 fi
 
 need_cargo
-install_missing cc:build-essential sqlite3:sqlite3 python3:python3 nm:binutils objdump:binutils
+install_missing cc:build-essential sqlite3:sqlite3 python3:python3 nm:binutils objdump:binutils \
+    stress-ng:stress-ng dbench:dbench
 need_fuse
 
 log=$(mktemp)

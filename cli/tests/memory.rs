@@ -20,6 +20,8 @@ const THREADS: u64 = 3;
 const DIRS: u64 = 20;
 /// Names that there may be in a directory: about half of them are there at any time.
 const NAMES: u64 = 200;
+/// Large files that each thread writes and reads at first.
+const LARGE: u64 = 200;
 const APPENDED_MAX: u64 = 64 << 10;
 /// A sample is the median of several, taken over this part of the time.
 const SAMPLES: u32 = 9;
@@ -41,7 +43,10 @@ fn the_servers_memory_does_not_grow_under_a_long_mixed_load() {
     let (half, end) = std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (dir, stop, done) = (&dir, &stop, &done);
-            scope.spawn(move || load(dir, seed ^ thread << 48, stop, done));
+            scope.spawn(move || {
+                large_requests(dir, thread);
+                load(dir, seed ^ thread << 48, stop, done);
+            });
         }
         // Else a failure here would be a test that does not end.
         let _stopped = StopAtEnd(&stop);
@@ -87,6 +92,17 @@ fn anonymous_kib(pid: u32) -> u64 {
     let all = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
     let line = all.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The largest requests there are, so that each thread of the server has its buffers: else one
+/// might get them late, which is no growth.
+fn large_requests(dir: &Path, thread: u64) {
+    let large = dir.join(format!("large-{thread}"));
+    for _ in 0..LARGE {
+        fs::write(&large, vec![6; 1 << 20]).unwrap();
+        assert_eq!(fs::read(&large).unwrap().len(), 1 << 20);
+    }
+    fs::remove_file(large).unwrap();
 }
 
 /// Works until it is told to stop. Others work on the same names.

@@ -35,7 +35,11 @@ const LOADS: &str = "/usr/share/dbench/client.txt";
 const CLIENTS: &str = "2";
 
 /// Running programs; ended on drop.
-pub struct Others(Vec<Other>);
+pub struct Others {
+    mount: PathBuf,
+    logs: PathBuf,
+    running: Vec<Other>,
+}
 
 struct Other {
     name: &'static str,
@@ -44,59 +48,53 @@ struct Other {
 }
 
 impl Others {
-    /// Starts those that are installed, in directories of their own below `mount`, for `time`.
-    pub fn start(mount: &Path, logs: &Path, time: Duration) -> Self {
-        let seconds = time.as_secs().max(1).to_string();
-        let mut others = Vec::new();
-        if is_there("stress-ng") {
-            // Nice: dozens of processes would leave ours next to nothing of two processors.
-            let mut command = Command::new("nice");
-            command.args([
-                "-n",
-                "15",
-                "stress-ng",
-                "--class",
-                "filesystem",
-                "--all",
-                "1",
-                "--verify",
-                "--timeout",
-                &seconds,
-            ]);
-            command.args(["--exclude", &LEFT_OUT.join(","), "--temp-path"]);
-            command.arg(directory(mount, "stress-ng")).args(SMALL);
-            others.push(Other::start("stress-ng", command, logs));
+    /// None yet; they will work below `mount`, and say what they say in `logs`.
+    pub fn new(mount: &Path, logs: &Path) -> Self {
+        Self { mount: mount.to_owned(), logs: logs.to_owned(), running: Vec::new() }
+    }
+
+    /// Starts stress-ng, if it is there, for `time`.
+    pub fn stress_ng(&mut self, time: Duration) {
+        // Nice: dozens of processes would leave ours next to nothing of two processors.
+        let mut command = Command::new("nice");
+        command.args(["-n", "15", "stress-ng", "--class", "filesystem", "--all", "1", "--verify"]);
+        command.args(["--exclude", &LEFT_OUT.join(","), "--timeout", &seconds(time)]).args(SMALL);
+        self.start("stress-ng", command, "--temp-path", &[]);
+    }
+
+    /// Starts dbench, if it is there, for `time`.
+    pub fn dbench(&mut self, time: Duration) {
+        let mut command = Command::new("dbench");
+        command.args(["-c", LOADS, "-t", &seconds(time)]);
+        self.start("dbench", command, "-D", &[CLIENTS]);
+    }
+
+    /// Starts one in a directory of its own, which it learns by `option`.
+    fn start(&mut self, name: &'static str, mut command: Command, option: &str, more: &[&str]) {
+        if Command::new(name).arg("--version").output().is_err() {
+            println!("skipped: {name} is not installed");
+            return;
         }
-        if is_there("dbench") && Path::new(LOADS).exists() {
-            let mut command = Command::new("dbench");
-            command.args(["-c", LOADS, "-t", &seconds, "-D"]);
-            command.arg(directory(mount, "dbench")).arg(CLIENTS);
-            others.push(Other::start("dbench", command, logs));
-        }
-        Self(others)
+        let (dir, log) = (self.mount.join(name), self.logs.join(name));
+        fs::create_dir(&dir).unwrap();
+        let file = File::create(&log).unwrap();
+        command.arg(option).arg(dir).args(more).stdin(Stdio::null());
+        command.stdout(file.try_clone().unwrap()).stderr(file);
+        // A group of its own: what it has started ends with it.
+        let child = command.process_group(0).spawn().unwrap();
+        self.running.push(Other { name, child, log });
     }
 
     /// Waits for their ends, which must be good ones; names them.
     pub fn wait(mut self, within: Duration) -> String {
         let deadline = Instant::now() + within;
-        let names: Vec<&str> = self.0.iter().map(|other| other.name).collect();
-        for other in &mut self.0 {
-            other.wait(deadline);
-        }
+        self.running.iter_mut().for_each(|other| other.wait(deadline));
+        let names: Vec<&str> = self.running.iter().map(|other| other.name).collect();
         if names.is_empty() { "nothing".to_owned() } else { names.join(" and ") }
     }
 }
 
 impl Other {
-    fn start(name: &'static str, mut command: Command, logs: &Path) -> Self {
-        let log = logs.join(name);
-        let file = File::create(&log).unwrap();
-        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
-        // A group of its own: what it has started ends with it.
-        let child = command.process_group(0).spawn().unwrap();
-        Self { name, child, log }
-    }
-
     fn wait(&mut self, deadline: Instant) {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -124,16 +122,6 @@ impl Drop for Other {
     }
 }
 
-fn directory(mount: &Path, name: &str) -> PathBuf {
-    let path = mount.join(name);
-    fs::create_dir(&path).unwrap();
-    path
-}
-
-fn is_there(name: &str) -> bool {
-    let there = Command::new(name).arg("--version").output().is_ok();
-    if !there {
-        println!("skipped: {name} is not installed");
-    }
-    there
+fn seconds(time: Duration) -> String {
+    time.as_secs().max(1).to_string()
 }

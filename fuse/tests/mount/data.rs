@@ -51,16 +51,17 @@ fn fallocate_in_its_five_ways() {
     let before = blocks();
     fallocate(&file, punch, 4000, 10_000).unwrap();
     assert!(blocks() < before);
+    let keep = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
     fallocate(&file, FallocateFlags::ZERO_RANGE, 20_000, 100).unwrap();
+    fallocate(&file, keep, 30_000, 100).unwrap();
     let mut bytes = vec![0; 50_000];
     file.read_exact_at(&mut bytes, 0).unwrap();
     for (at, byte) in bytes.iter().enumerate() {
-        let zero = (4000..14_000).contains(&at) || (20_000..20_100).contains(&at);
+        let zero = [4000..14_000, 20_000..20_100, 30_000..30_100].iter().any(|of| of.contains(&at));
         assert_eq!(*byte, if zero { 0 } else { 7 }, "at {at}");
     }
     fallocate(&file, FallocateFlags::ZERO_RANGE, 99_000, 11_000).unwrap();
     assert_eq!(size(), 110_000);
-    let keep = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
     fallocate(&file, keep, 100_000, 50_000).unwrap();
     assert_eq!(size(), 110_000);
     // The kernel does not pass these to FUSE.
@@ -147,6 +148,19 @@ fn direct_io_and_cached_io_see_the_same() {
     file.write_all_at(&[3; 4096], 4096).unwrap();
     direct.read_exact_at(&mut space[skip..skip + 4096], 4096).unwrap();
     assert!(space[skip..skip + 4096].iter().all(|b| *b == 3));
+}
+
+/// So it is atomic: the page cache would cut it where a page ends that it has not got.
+#[test]
+fn a_write_that_begins_inside_a_page_arrives_in_one_piece() {
+    let Some(mount) = Mount::new() else { return };
+    open(&mount, "file").write_all_at(&[1; 400_000], 0).unwrap();
+    // Nothing is cached.
+    let mount = mount.unmount().mount();
+    let writes = || mount.client().ask("stats").unwrap()["ops"]["write"].as_u64().unwrap();
+    let before = writes();
+    open(&mount, "file").write_all_at(&[2; 300_000], 4000).unwrap();
+    assert_eq!(writes() - before, 1);
 }
 
 #[test]
