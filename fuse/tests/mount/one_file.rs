@@ -284,6 +284,9 @@ impl OneFile {
     /// Compares one of the ways, the whole file long.
     fn compare(&mut self) {
         let size = self.model.len();
+        // First: a mapping has nothing behind the end, and whoever looks there is killed.
+        let told = self.plain.metadata().unwrap().len();
+        assert_eq!(told, size as u64, "the size\n{}", self.story());
         let (name, found) = match self.rng.below(5) {
             0 => ("the descriptor", all_of(&self.plain)),
             1 => ("the other descriptor", all_of(&self.other)),
