@@ -42,7 +42,9 @@ fn many_processes_at_once_end_as_their_models_say() {
     let time = Duration::from_secs(seconds);
     let seed = seed("stress");
     let scratch = Scratch::new();
-    let (pool, dir, log) = (scratch.pool("pool", "768M"), scratch.dir("mnt"), scratch.path("log"));
+    // Some stressors take the more space the longer they run.
+    let size = if seconds > 2 * SECONDS { "2G" } else { "768M" };
+    let (pool, dir, log) = (scratch.pool("pool", size), scratch.dir("mnt"), scratch.path("log"));
     let server = Server::mount(&pool, &dir, &log);
     races::prepare(&dir);
     let mut others = Others::new(&dir, &scratch.dir("logs"));
