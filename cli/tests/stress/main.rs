@@ -43,7 +43,7 @@ fn many_processes_at_once_end_as_their_models_say() {
     let seed = seed("stress");
     let scratch = Scratch::new();
     // Some stressors take the more space the longer they run.
-    let size = if seconds > 2 * SECONDS { "2G" } else { "768M" };
+    let size = if seconds > 2 * SECONDS { "2G" } else { "1G" };
     let (pool, dir, log) = (scratch.pool("pool", size), scratch.dir("mnt"), scratch.path("log"));
     let server = Server::mount(&pool, &dir, &log);
     races::prepare(&dir);
