@@ -61,3 +61,8 @@ is_mounted() { grep -qF -- " ${1// /\\040} " /proc/self/mountinfo; }
 
 # Whether a process runs; one that has ended and that nobody has asked about yet does not.
 is_alive() { [ -r "/proc/$1/stat" ] && ! grep -q ') Z ' "/proc/$1/stat" 2>/dev/null; }
+
+# server_pid DIR: the process that serves a mount.
+server_pid() {
+    "$LODE" info "$1" --json | sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' | head -1
+}

@@ -36,10 +36,6 @@ timed() {
     TABLE+=("$(printf '%-58s %8d ms' "$label" $(((until - from) / 1000)))")
 }
 
-server_pid() {
-    "$LODE" info "$MNT" --json | sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' | head -1
-}
-
 # What an earlier run left: a mount, perhaps without its server, and a pool.
 start_afresh() {
     mkdir -p "$MNT" 2>/dev/null || true
@@ -116,7 +112,7 @@ sqlite_rows() {
 # Kills the server while SQLite and a copy are writing.
 kill_in_the_middle() {
     local pid target
-    pid=$(server_pid)
+    pid=$(server_pid "$MNT")
     target=$((BATCHES + 20 + RANDOM % 40))
     sql_batches $((BATCHES + 1)) 100000 2>/dev/null | sqlite3 "$MNT/shop.db" >/dev/null 2>&1 &
     WRITER=$!

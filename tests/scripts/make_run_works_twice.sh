@@ -23,7 +23,7 @@ for round in fresh again after-a-kill; do
     bash scripts/run.sh
     [ -d "$LODE_RUN_MNT/source" ] || die "make run has not left the pool mounted"
     if [ "$round" = again ]; then
-        pid=$("$LODE" info "$LODE_RUN_MNT" --json | sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' | head -1)
+        pid=$(server_pid "$LODE_RUN_MNT")
         kill -9 "$pid"
     fi
 done
