@@ -69,6 +69,23 @@ finish() {
     rm -rf --one-file-system "$SCRATCH" "$MEDIUM"
 }
 
+# size_of FILE: in bytes; of one that is not there, 0.
+size_of() { stat -c %s "$1" 2>/dev/null || echo 0; }
+
+# until_noted PID FILE SIZE: waits until a writer has noted something after that size.
+until_noted() {
+    until [ "$(size_of "$2")" -gt "$3" ]; do
+        is_alive "$1" || die "$NAME: a writer ended before it had done anything"
+        sleep 0.02
+    done
+}
+
+# kill_child PID: ends a program that this script started, without a word of the shell about it.
+kill_child() {
+    kill -9 "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
+
 done_well() { echo "$NAME: $*; $((SECONDS - STARTED)) s"; }
 
 # ext4_up: an empty ext4 at $WORK, or, where loop devices are not to be had, a directory.
