@@ -4,7 +4,7 @@
 help:
 	@echo "make run       build, make a pool, mount it at ./mnt, and show that it survives being killed"
 	@echo "make test      everything that must hold (half an hour at most on two processors)"
-	@echo "make test-all  the same, longer: more kills, more seeds, ignored tests"
+	@echo "make test-all  the same, longer: more kills, more seeds, larger programs, ignored tests"
 	@echo "make crash     every crash of every pair of operations, and more: takes long; ends with an error if a state is wrong"
 	@echo "make lint      rustfmt, clippy and shellcheck, warnings denied"
 	@echo "make clean     unmount ./mnt, remove its pool and what was built"

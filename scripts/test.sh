@@ -11,6 +11,7 @@ if [ "${1:-}" = --all ]; then
     export LODE_FSX_OPS=${LODE_FSX_OPS:-1000000} LODE_FSX_SEEDS=${LODE_FSX_SEEDS:-1 2 3}
     export LODE_STRESS_SECONDS=${LODE_STRESS_SECONDS:-600} LODE_MEMORY_SECONDS=${LODE_MEMORY_SECONDS:-3600}
     export LODE_FILE_OPS=${LODE_FILE_OPS:-1000000}
+    export LODE_PROGRAMS=${LODE_PROGRAMS:-all}
     cargo_args+=(--release)
     test_args+=(--include-ignored)
 fi
@@ -33,7 +34,8 @@ cargo test "${cargo_args[@]}" "${test_args[@]}" 2>&1 | tee "$log" || failed+=("c
 say "Script tests"
 passed=0
 shopt -s nullglob
-for script in tests/scripts/*.sh; do
+for script in tests/scripts/*.sh tests/programs/*.sh; do
+    [ "$script" != tests/programs/lib.sh ] || continue
     printf '\n-- %s\n' "$script"
     printf -- '---- %s stdout ----\n' "$script" >>"$log"
     if bash "$script" 2>&1 | tee -a "$log"; then

@@ -69,6 +69,9 @@ finish() {
     rm -rf --one-file-system "$SCRATCH" "$MEDIUM"
 }
 
+# within LOW NUMBER HIGH
+within() { [ "$1" -le "$2" ] && [ "$2" -le "$3" ]; }
+
 # size_of FILE: in bytes; of one that is not there, 0.
 size_of() { stat -c %s "$1" 2>/dev/null || echo 0; }
 
@@ -143,9 +146,9 @@ on_both() {
     local place
     for place in ext4 lode; do
         "${place}_up"
-        pushd "$WORK" >/dev/null
+        cd "$WORK" || exit 1
         "$1" >"$SCRATCH/$place.said"
-        popd >/dev/null
+        cd "$LODE_ROOT" || exit 1
         python3 -B "$PROGRAMS/listing.py" "${LISTING[@]}" "$WORK" >"$SCRATCH/$place.tree"
         "${place}_down"
     done 3>&1

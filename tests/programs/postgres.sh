@@ -46,6 +46,9 @@ pg_down() {
     wait $postgres || die "postgres did not end well: $(tail -5 "$SCRATCH/postgres.log")"
 }
 
+# dump DATABASE: without the lines that hold a random word.
+dump() { "$bin/pg_dump" "$1" | grep -v '^[\]' | sha256sum; }
+
 content() {
     init "$PWD/data"
     mkdir space
@@ -66,13 +69,13 @@ VACUUM FULL long;
 ALTER TABLE pgbench_tellers SET TABLESPACE space;
 CREATE DATABASE second TEMPLATE postgres STRATEGY file_copy;
 SQL
-    "$bin/pg_dump" | grep -v '^\\' | sha256sum
-    "$bin/pg_dump" second | grep -v '^\\' | sha256sum
+    dump postgres
+    dump second
     sql -c "SELECT count(*), sum(length(text)) FROM long" -c "SELECT sum(abalance) FROM pgbench_accounts"
     sql -c "DROP DATABASE second" -c "CHECKPOINT" -c "SHOW wal_sync_method" -c "SHOW fsync" -c "SHOW data_checksums"
     pg_down
     pg_up "$PWD/data"
-    "$bin/pg_dump" | grep -v '^\\' | sha256sum
+    dump postgres
     pg_down
     (as_user "$bin/pg_checksums" --check -D data) | grep -E '^(Bad|Data)'
     # Everything else in there depends on the moment.
@@ -92,15 +95,19 @@ own_writer() {
     }' 2>/dev/null | sql >>"$SCRATCH/notes-$1" 2>/dev/null
 }
 
-# load: starts pgbench and two writers of our own.
+# load: starts pgbench and two writers of our own, and returns when these are at work.
 load() {
-    local writer
+    local writer sizes=()
     before=$(sql -c "SELECT count(*) FROM pgbench_history")
     "$bin/pgbench" -n -c 4 -j 2 -T 600 >"$SCRATCH/pgbench.log" 2>&1 &
     clients=($!)
     for writer in 1 2; do
+        sizes[writer]=$(size_of "$SCRATCH/notes-$writer")
         own_writer $writer &
         clients+=($!)
+    done
+    for writer in 1 2; do
+        until_noted "${clients[writer]}" "$SCRATCH/notes-$writer" "${sizes[writer]}"
     done
 }
 
@@ -126,13 +133,13 @@ judge() {
     # pgbench says how many it saw end; each of its four clients had one more under way.
     done_by_pgbench=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$SCRATCH/pgbench.log")
     history=$(($(sql -c "SELECT count(*) FROM pgbench_history") - before))
-    [ "$history" -ge "$done_by_pgbench" ] && [ "$history" -le $((done_by_pgbench + 4)) ] ||
+    within "$done_by_pgbench" "$history" $((done_by_pgbench + 4)) ||
         die "postgres: pgbench saw $done_by_pgbench transactions end, $history are there after kill $1"
     transactions=$((transactions + history))
     for writer in 1 2; do
         noted=$(tail -n1 "$SCRATCH/notes-$writer")
         there=$(sql -c "SELECT steps FROM own_done WHERE writer = $writer")
-        [ "$there" -ge "${noted:-0}" ] && [ "$there" -le $((${noted:-0} + 1)) ] ||
+        within "${noted:-0}" "$there" $((${noted:-0} + 1)) ||
             die "postgres: ${noted:-0} transactions of writer $writer were acknowledged, $there are there after kill $1"
         [ "$(sql -c "SELECT count(*), count(DISTINCT step), coalesce(max(step), 0) FROM own WHERE writer = $writer")" = \
             "$((there * 2))|$there|$there" ] || die "postgres: transactions of writer $writer are there in part after kill $1"
@@ -153,11 +160,13 @@ SQL
 transactions=0
 for ((number = 1; number <= $(by_size 2 20); number++)); do
     load
-    for writer in 1 2; do until_noted "${clients[writer]}" "$SCRATCH/notes-$writer" 0; done
     sleep "$(between 500 "$(by_size 2000 8000)")"
-    kill_lode
-    pg_away
-    wait "${clients[@]}" || true
+    # The shell would tell of every one that it finds dead.
+    {
+        kill_lode
+        pg_away
+        wait "${clients[@]}" || true
+    } 2>/dev/null
     lode_again
     pg_up "$WORK/data"
     judge "$number"

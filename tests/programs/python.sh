@@ -20,9 +20,10 @@ unset PYTHONPATH PYTHONDONTWRITEBYTECODE
 # fetch PIP ...: once, so that both get the same.
 fetch() {
     [ ! -e "$SCRATCH/packages" ] || return 0
-    "$@" download --only-binary :all: -d "$SCRATCH/packages" "${packages[@]}" >"$SCRATCH/pip.log" 2>&1 &&
-        "$@" download --no-deps --no-binary :all: -d "$SCRATCH/sources" $from_source >>"$SCRATCH/pip.log" 2>&1 ||
+    if ! "$@" download --only-binary :all: -d "$SCRATCH/packages" "${packages[@]}" >"$SCRATCH/pip.log" 2>&1 ||
+        ! "$@" download --no-deps --no-binary :all: -d "$SCRATCH/sources" $from_source >>"$SCRATCH/pip.log" 2>&1; then
         skip "python: pip can't fetch packages here: $(tail -1 "$SCRATCH/pip.log")" >&3
+    fi
 }
 
 environment() {

@@ -11,10 +11,10 @@ program=$SCRATCH/redis-server
 ln -s "$(command -v redis-server || command -v redis-check-rdb)" "$program"
 socket=$SCRATCH/socket
 
-# redis_up OPTION ...: Redis serves what is in $WORK.
+# redis_up: Redis serves what is in $WORK.
 redis_up() {
     "$program" --port 0 --unixsocket "$socket" --dir "$WORK" --appendonly yes --appendfsync always \
-        --auto-aof-rewrite-percentage 0 --save '' "$@" >"$SCRATCH/redis.log" 2>&1 &
+        --auto-aof-rewrite-percentage 0 --save '' >"$SCRATCH/redis.log" 2>&1 &
     redis=$!
     until [ "$(redis-cli -s "$socket" ping 2>&1)" = PONG ]; do
         is_alive $redis || die "redis has ended: $(tail -3 "$SCRATCH/redis.log")"

@@ -73,9 +73,9 @@ sparse() {
 links() {
     local number
     for number in {1..20}; do
-        head -c $((number * 700)) /dev/urandom >links/$number
-        ln links/$number "links/dir-$((number % 4))/$number"
-        ln links/$number "links/also-$number"
+        head -c $((number * 700)) /dev/urandom >"links/$number"
+        ln "links/$number" "links/dir-$((number % 4))/$number"
+        ln "links/$number" "links/also-$number"
     done
 }
 
