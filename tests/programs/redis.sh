@@ -22,26 +22,32 @@ redis_up() {
     done
 }
 
-content() {
-    redis_up
-    python3 "$load" fill "$socket" "$(by_size 300 5000)"
-    redis-cli -s "$socket" debug digest 2>/dev/null || true
-    redis-cli -s "$socket" bgrewriteaof >/dev/null
-    redis-cli -s "$socket" config set save '3600 1' >/dev/null
-    until redis-cli -s "$socket" info persistence | grep -q 'aof_rewrite_in_progress:0' &&
-        redis-cli -s "$socket" info persistence | grep -q 'aof_rewrite_scheduled:0'; do sleep 0.02; done
-    redis-cli -s "$socket" save
-    redis-cli -s "$socket" --raw dump long | sha256sum
+redis_down() {
     kill $redis
-    wait $redis || true
-    # From its files alone.
-    redis_up
+    wait $redis || die "redis did not end well: $(tail -3 "$SCRATCH/redis.log")"
+}
+
+describe() {
     redis-cli -s "$socket" dbsize
     redis-cli -s "$socket" --raw dump long | sha256sum
     redis-cli -s "$socket" --raw zrange sorted 0 -1 withscores
     redis-cli -s "$socket" pfcount distinct
-    kill $redis
-    wait $redis || true
+}
+
+content() {
+    redis_up
+    python3 "$load" fill "$socket" "$(by_size 300 5000)"
+    redis_down
+    # From what it had appended; then from what it has rewritten.
+    redis_up
+    describe
+    redis-cli -s "$socket" bgrewriteaof >/dev/null
+    while redis-cli -s "$socket" info persistence | grep -Eq 'aof_rewrite_(in_progress|scheduled):1'; do sleep 0.02; done
+    redis-cli -s "$socket" save
+    redis_down
+    redis_up
+    describe
+    redis_down
     redis-check-rdb dump.rdb | grep -c 'RDB looks OK'
     # They hold the time and how much memory was in use.
     rm -r dump.rdb appendonlydir/*.rdb
@@ -62,10 +68,12 @@ for ((number = 1; number <= $(by_size 3 40); number++)); do
         until_noted "${writers[writer - 1]}" "$SCRATCH/notes-$writer" "${sizes[writer]}"
     done
     sleep "$(between 100 1000)"
-    kill_lode
-    # It ends by itself: what it can't make durable it must not answer.
-    for _ in {1..50}; do is_alive $redis && sleep 0.1; done
-    kill_child $redis
+    # It ends by itself: what it can't make durable it must not answer. The shell would say so.
+    {
+        kill_lode
+        for _ in {1..50}; do is_alive $redis && sleep 0.1; done
+        kill_child $redis
+    } 2>/dev/null
     for writer in "${writers[@]}"; do
         wait "$writer" || die "redis: a writer failed: $(tail -qn1 "$SCRATCH"/errors-*)"
     done
@@ -73,8 +81,7 @@ for ((number = 1; number <= $(by_size 3 40); number++)); do
     redis_up
     python3 "$load" judge "$socket" "${pairs[@]}" >"$SCRATCH/judged" ||
         die "redis: a transaction is lost or torn after kill $number"
-    kill $redis
-    wait $redis || true
+    redis_down
 done
 lode_down
 done_well "$(redis-cli --version), $((number - 1)) kills: no acknowledged transaction lost, of $(paste -sd+ "$SCRATCH/judged")"
