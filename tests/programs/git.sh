@@ -4,7 +4,7 @@
 set -euo pipefail
 # shellcheck source=tests/programs/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-prepare git "$(by_size 512M 2G)" git:git
+prepare git "$(by_size 512M 1G)" git:git
 
 # Nobody's own settings, and the same times everywhere.
 crates_home=${CARGO_HOME:-$HOME/.cargo}
@@ -23,9 +23,9 @@ LISTING=(--without index)
 
 # Sources of crates, sorted by name, so that versions of one follow each other.
 mapfile -t crates < <(find "$crates_home"/registry/src -mindepth 2 -maxdepth 2 -type d 2>/dev/null |
-    sort | head -"$(by_size 40 240)")
+    sort | head -"$(by_size 30 100)")
 [ ${#crates[@]} -ge 20 ] || skip "git: cargo has no sources of crates to make a history of"
-commits=$(by_size 6 16)
+commits=$(by_size 6 10)
 
 # Each commit has a window of the crates; the second half of the history has them elsewhere.
 make_history() {

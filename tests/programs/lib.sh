@@ -50,6 +50,8 @@ prepare() {
 
 finish() {
     local code=$? child place
+    # Whatever reads what is said may be gone.
+    trap '' PIPE
     for child in $(jobs -pr); do
         kill -9 "$child" 2>/dev/null || true
     done
