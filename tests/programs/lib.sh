@@ -106,9 +106,19 @@ ext4_up() {
     fi
 }
 
+# patiently COMMAND ...: unmounts; whoever looks into every mount of the machine is gone in a moment.
+patiently() {
+    local tries
+    for tries in {1..40}; do
+        "$@" >"$SCRATCH/umount.log" 2>&1 && return 0
+        sleep 0.25
+    done
+    die "$NAME: after $tries tries: $(cat "$SCRATCH/umount.log")"
+}
+
 ext4_down() {
     if is_mounted "$WORK"; then
-        umount "$WORK"
+        patiently umount "$WORK"
         rm "$MEDIUM/ext4"
     else
         rm -rf "${WORK:?}"
@@ -124,7 +134,7 @@ lode_up() {
 }
 
 lode_down() {
-    "$LODE" umount "$WORK" >/dev/null
+    patiently "$LODE" umount "$WORK"
     "$LODE" fsck -n "$MEDIUM/pool" >/dev/null || die "$NAME: fsck finds the pool damaged"
 }
 

@@ -152,7 +152,7 @@ list "$SCRATCH/other/from-own" >"$SCRATCH/from-own"
 same own from-own
 
 # Another life of the pool shows the same.
-"$LODE" umount "$WORK" >/dev/null
+patiently "$LODE" umount "$WORK"
 lode_again
 list "$WORK/copy" >"$SCRATCH/later"
 same made later
