@@ -5,6 +5,9 @@
 //! that [`Window::copy_nt`] or [`Window::zero_nt`] writes is durable after the
 //! same thread's next [`Door::fence`], whatever its alignment.
 
+use alloc::collections::TryReserveError;
+
+use crate::wear::{Wear, Worn};
 use crate::{Counters, LINE_BYTES, Line, MediaError, Medium};
 
 const WORD_BYTES: u64 = 8;
@@ -17,12 +20,24 @@ static ZERO_LINES: [[u8; LINE_BYTES]; 16] = [Line::ZERO.0; 16];
 #[derive(Debug)]
 pub struct Door<M: Medium> {
     medium: M,
+    wear: Wear,
 }
 
 impl<M: Medium> Door<M> {
     /// A door to `medium`.
     pub fn new(medium: M) -> Self {
-        Self { medium }
+        Self { medium, wear: Wear::default() }
+    }
+
+    /// The same, which counts from now on how much is stored to each region.
+    pub fn with_wear(self) -> Result<Self, TryReserveError> {
+        let wear = Wear::new(self.bytes())?;
+        Ok(Self { wear, ..self })
+    }
+
+    /// How much was stored to each region; nothing unless [`Door::with_wear`] asked for it.
+    pub fn wear(&self) -> &Wear {
+        &self.wear
     }
 
     /// The medium behind the door, for what it says about itself.
@@ -83,6 +98,7 @@ impl<M: Medium> Door<M> {
             bytes_left: bytes_max,
             lines: 0,
             streamed_bytes: 0,
+            worn: Worn::default(),
         }
     }
 
@@ -105,6 +121,7 @@ pub struct Window<'d, M: Medium> {
     bytes_left: u64,
     lines: u64,
     streamed_bytes: u64,
+    worn: Worn,
 }
 
 impl<M: Medium> Window<'_, M> {
@@ -251,6 +268,7 @@ impl<M: Medium> Window<'_, M> {
             "store of {len} bytes at {at:#x} outside the region"
         );
         self.bytes_left -= len;
+        self.worn.store(&self.door.wear, at, len);
     }
 }
 
@@ -259,5 +277,6 @@ impl<M: Medium> Drop for Window<'_, M> {
     fn drop(&mut self) {
         self.door.medium.close(&mut self.raw);
         self.counters.add_window(self.lines, self.streamed_bytes);
+        self.worn.settle(&self.door.wear);
     }
 }

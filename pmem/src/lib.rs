@@ -8,7 +8,8 @@
 //! * [`Door`] and [`Window`]: streaming copies and range flushes with their edges,
 //!   written once on top of those instructions, so that they can be explored too.
 //!
-//! The door itself needs no operating system (`no_std`). Behind the feature `std`
+//! The door, which also counts what goes through it (`counters`) and where to (`wear`), needs no
+//! operating system (`no_std`). Behind the feature `std`
 //! stands `Mapped`, the medium that is a file, a device or memory:
 //!
 //! * `region`: what can be mapped, by whom, and what its fences are worth.
@@ -20,11 +21,14 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+extern crate alloc;
+
 mod counters;
 mod crc32c;
 mod door;
 mod line;
 mod medium;
+mod wear;
 
 #[cfg(feature = "std")]
 mod fault;
@@ -43,6 +47,7 @@ pub use crc32c::crc32c;
 pub use door::{Door, Window};
 pub use line::{LINE_BYTES, Line};
 pub use medium::{MediaError, Medium};
+pub use wear::{WEAR_REGION_BYTES, Wear};
 
 #[cfg(feature = "std")]
 pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};

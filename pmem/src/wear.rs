@@ -1,0 +1,143 @@
+//! How much was stored where: the wear of the medium, made visible.
+//!
+//! What this file guarantees: the lines of all windows that have ended are counted, each in the
+//! region it lies in, whatever number of threads stores at once. (A window counts when it ends;
+//! what a cache writes back twice, or not at all, is known to nobody here.)
+
+use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::LINE_BYTES;
+
+/// Bytes of a region that stores are counted for.
+pub const WEAR_REGION_BYTES: u64 = 2 << 20;
+
+const LINE: u64 = LINE_BYTES as u64;
+/// Regions whose counters are kept together, on as many lines as one line has counters.
+const BLOCK: u64 = 64;
+
+/// Bytes stored to each region of [`WEAR_REGION_BYTES`], in whole lines: what the medium takes.
+#[derive(Debug, Default)]
+pub struct Wear {
+    counts: Vec<AtomicU64>,
+    regions: u64,
+}
+
+/// Where the count of a region is: neighbours, which threads use side by side, share no line.
+fn place(region: u64) -> u64 {
+    let (row, column) = (region % 8, region / 8 % 8);
+    region - region % BLOCK + row * 8 + column
+}
+
+impl Wear {
+    /// Counters of `bytes` bytes, at zero.
+    pub(crate) fn new(bytes: u64) -> Result<Self, TryReserveError> {
+        let regions = bytes.div_ceil(WEAR_REGION_BYTES);
+        let count = usize::try_from(regions.next_multiple_of(BLOCK)).unwrap_or(usize::MAX);
+        let mut counts = Vec::new();
+        counts.try_reserve_exact(count)?;
+        counts.resize_with(count, || AtomicU64::new(0));
+        Ok(Self { counts, regions })
+    }
+
+    /// How many regions there are; 0 where nothing is counted.
+    pub fn regions(&self) -> u64 {
+        self.regions
+    }
+
+    /// Bytes stored to a region so far: 64 for each line that a store touched.
+    pub fn stored_bytes(&self, region: u64) -> u64 {
+        self.count(region).map_or(0, |count| count.load(Relaxed))
+    }
+
+    /// Bytes of memory that the counters take.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.counts.len() * size_of::<AtomicU64>()) as u64
+    }
+
+    #[inline]
+    fn count(&self, region: u64) -> Option<&AtomicU64> {
+        self.counts.get(usize::try_from(place(region)).ok()?)
+    }
+
+    #[inline]
+    fn add(&self, region: u64, bytes: u64) {
+        if let Some(count) = self.count(region) {
+            count.fetch_add(bytes, Relaxed);
+        }
+    }
+}
+
+/// Regions that a window remembers: few operations store to more under one window.
+const HELD: usize = 4;
+
+/// What a window has stored and not yet brought to [`Wear`]. It waits for the window's end because
+/// an atomic addition among streaming stores holds each of them up until it has reached the memory:
+/// measured side by side on a Zen 5, three lines took 190 ns more; this way it is 2 to 9 ns.
+#[derive(Default)]
+pub(crate) struct Worn {
+    held: [(u64, u64); HELD],
+}
+
+impl Worn {
+    /// Takes in a store to `at .. at + len`, which is inside the medium.
+    #[inline]
+    pub(crate) fn store(&mut self, wear: &Wear, at: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let (first, end) = (at / LINE * LINE, (at + len).next_multiple_of(LINE));
+        let region = first / WEAR_REGION_BYTES;
+        if end <= (region + 1) * WEAR_REGION_BYTES {
+            return self.hold(wear, region, end - first);
+        }
+        self.store_across(wear, first, end);
+    }
+
+    /// The same, where it ends in another region than it begins in.
+    #[inline(never)]
+    fn store_across(&mut self, wear: &Wear, first: u64, end: u64) {
+        let mut at = first;
+        while at < end {
+            let region = at / WEAR_REGION_BYTES;
+            let part = end.min((region + 1) * WEAR_REGION_BYTES) - at;
+            self.hold(wear, region, part);
+            at += part;
+        }
+    }
+
+    #[inline]
+    fn hold(&mut self, wear: &Wear, region: u64, bytes: u64) {
+        let free = self.held.iter_mut().find(|held| held.1 == 0 || held.0 == region);
+        match free {
+            Some(held) => *held = (region, held.1 + bytes),
+            None => wear.add(region, bytes),
+        }
+    }
+
+    /// Brings what there is to `wear`.
+    #[inline]
+    pub(crate) fn settle(&mut self, wear: &Wear) {
+        for (region, bytes) in &mut self.held {
+            if *bytes == 0 {
+                break;
+            }
+            wear.add(*region, *bytes);
+            *bytes = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_region_has_a_place_of_its_own_off_its_neighbours_line() {
+        let mut places: Vec<u64> = (0..1024).map(place).collect();
+        assert!((0..1023).all(|region| place(region) / 8 != place(region + 1) / 8));
+        places.sort_unstable();
+        assert_eq!(places, (0..1024).collect::<Vec<_>>());
+    }
+}
