@@ -19,6 +19,7 @@ extern crate alloc;
 mod check;
 mod error;
 mod file;
+mod gauges;
 mod host;
 mod index;
 mod inode;
@@ -34,6 +35,7 @@ mod store;
 mod types;
 
 pub use error::{Corruption, Error, Result, Unusable};
+pub use gauges::{EXTENT_SIZES, FreeExtents, Gauges, IndexMemory};
 pub use host::{Host, NONCES_MAX};
 pub use pool::{CheckReport, ExtentDump, InodeDump, Opening, Pool, RecordDump};
 pub use recovery::format::check_format;

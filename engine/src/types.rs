@@ -206,7 +206,7 @@ pub struct DirEntry<'a> {
 }
 
 /// Space of a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatFs {
     /// Pages of 4 KiB in the pool.
     pub pages: u64,
@@ -401,6 +401,15 @@ impl Op {
     }
 }
 
+/// Log pages that the collection of logs gave back. (Those of inodes that ended are not in it.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Collected {
+    /// By fast collection: pages whose records were all dead.
+    pub fast_pages: u64,
+    /// By thorough collection: the pages of logs that were rewritten, into fewer fresh ones.
+    pub thorough_pages: u64,
+}
+
 /// Exact monotonic counts since the pool was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
@@ -408,6 +417,8 @@ pub struct Stats {
     pub ops: [u64; Op::COUNT],
     /// What went through the door.
     pub door: lode_pmem::Tally,
+    /// Log pages that collection gave back.
+    pub collected: Collected,
 }
 
 const _: () = assert!(Op::Statfs as usize == 19 && Op::CollectThorough as usize == Op::COUNT - 1);

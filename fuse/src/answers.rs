@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
-use lode_engine::{Host, Op, PageClass};
+use lode_engine::{Host, PageClass};
 use lode_pmem::Medium;
 use rustix::mount::MountFlags;
 use serde_json::{Map, Value, json};
@@ -12,6 +13,7 @@ use crate::control::listener::{Answers, accept};
 use crate::fs::{MAX_WRITE, State};
 use crate::mountpoint;
 use crate::options::MountOptions;
+use crate::stats;
 
 /// Answers about the mount of `state` at `point`.
 pub fn answers<M: Medium + 'static, H: Host>(
@@ -19,13 +21,18 @@ pub fn answers<M: Medium + 'static, H: Host>(
     point: PathBuf,
     options: MountOptions,
 ) -> Answers {
-    Box::new(move |op, _request| {
+    let mounted = Instant::now();
+    Box::new(move |op, request| {
         if state.gate.failed() {
             return Some(Err("a request failed inside the server; mount the pool again".into()));
         }
         match op {
             "ping" => Some(Ok(accept(op, json!({ "pid": std::process::id() })))),
-            "stats" => Some(Ok(accept(op, stats(&state)))),
+            "stats" => {
+                let stats = stats::stats(&state.pool, mounted.elapsed());
+                Some(stats.map(|stats| accept(op, stats)))
+            }
+            "wear" => Some(stats::wear(state.pool.wear(), request).map(|wear| accept(op, wear))),
             "info" => Some(info(&state).map(|info| {
                 let mut mount = mount(&point, &options);
                 mount.extend(info);
@@ -33,22 +40,6 @@ pub fn answers<M: Medium + 'static, H: Host>(
             })),
             _ => None,
         }
-    })
-}
-
-fn stats<M: Medium, H: Host>(state: &State<M, H>) -> Value {
-    let stats = state.pool.stats();
-    // Counted in the order of the list.
-    let counted = Op::ALL.iter().map(|op| (op, stats.ops.get(*op as usize)));
-    let ops: Map<String, Value> = counted
-        .map(|(op, count)| (op.name().to_owned(), json!(count.copied().unwrap_or_default())))
-        .collect();
-    json!({
-        "ops": ops,
-        "fences": stats.door.fences,
-        "lines": stats.door.lines,
-        "streamed_bytes": stats.door.streamed_bytes,
-        "windows": stats.door.windows,
     })
 }
 
@@ -113,13 +104,7 @@ fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, S
             "superblock_repaired": opening.superblock_repaired,
             "damage": damage,
         },
-        "statfs": {
-            "pages": space.pages,
-            "pages_free": space.pages_free,
-            "pages_available": space.pages_available,
-            "inodes": space.inodes,
-            "inodes_free": space.inodes_free,
-        },
+        "statfs": stats::space(&space),
     });
     match values {
         Value::Object(values) => Ok(values),

@@ -9,7 +9,8 @@
 //! * `device`: the system calls that mount; `server`: the life of a mount
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
-//! * [`control`]: the socket on which a mount answers questions; [`notify`]: readiness
+//! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it says
+//! * [`notify`]: readiness
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -24,6 +25,7 @@ pub mod mountpoint;
 pub mod notify;
 pub mod options;
 mod server;
+mod stats;
 mod unmount;
 pub mod wire;
 

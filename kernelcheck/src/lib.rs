@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lode_engine::{
-    Attr, CheckReport, DirEntry, Fallocate, FormatOptions, Host, Ino, InodeDump, NewInode,
+    Attr, CheckReport, DirEntry, Fallocate, FormatOptions, Gauges, Host, Ino, InodeDump, NewInode,
     OpenOptions, Opening, Pool, PoolInfo, RenameMode, Result, SetAttr, StatFs, Stats,
 };
 use lode_pmem::{Line, MediaError, Medium};
@@ -152,6 +152,7 @@ instances! {
     info() -> Result<PoolInfo>;
     stats() -> Stats;
     statfs() -> StatFs;
+    gauges() -> Result<Gauges>;
     root() -> Ino;
     lookup(dir: Ino, name: &[u8]) -> Result<Attr>;
     getattr(ino: Ino) -> Result<Attr>;

@@ -10,6 +10,7 @@
 //! directory. An empty directory takes no heap memory.
 
 use crate::error::{Error, Result};
+use crate::gauges::tree_bytes;
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry::Vacant;
 use core::ops::Bound::{Excluded, Unbounded};
@@ -118,6 +119,11 @@ impl Entries {
             }
         }
         Err(Error::NoSpace)
+    }
+
+    /// Bytes of memory that they take, besides `Self`.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        tree_bytes(self.map.len(), size_of::<(u64, Body)>())
     }
 
     /// Takes an entry out.

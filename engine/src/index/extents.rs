@@ -6,6 +6,7 @@
 //! with no heap memory for a file of at most one extent; larger files take 40 bytes for each
 //! extent plus the slack of the tree's nodes, about 60 bytes on average.
 
+use crate::gauges::tree_bytes;
 use crate::types::PageClass;
 use alloc::collections::BTreeMap;
 
@@ -106,6 +107,14 @@ impl Extents {
             Store::Empty => 0,
             Store::One(_) => 1,
             Store::Tree(tree) => tree.len(),
+        }
+    }
+
+    /// Bytes of memory that they take, besides `Self`.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match &self.store {
+            Store::Empty | Store::One(_) => 0,
+            Store::Tree(tree) => tree_bytes(tree.len(), size_of::<(u64, Place)>()),
         }
     }
 

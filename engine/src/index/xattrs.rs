@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use crate::gauges::list_bytes;
 use crate::space::Run;
 use crate::{Error, Result};
 
@@ -46,6 +47,12 @@ impl Xattrs {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// Bytes of memory that they take, besides `Self`.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let runs = self.list.iter().map(|xattr| list_bytes::<Run>(xattr.runs.capacity()));
+        list_bytes::<Xattr>(self.list.capacity()) + runs.sum::<u64>()
     }
 
     /// All of them, in no stated order.

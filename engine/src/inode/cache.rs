@@ -13,8 +13,9 @@ use lode_pmem::Medium;
 
 use super::replay::Mix;
 use super::state::{Body, State};
+use crate::gauges::list_bytes;
 use crate::store::{Slot, Store};
-use crate::{Error, Host, Ino, Result};
+use crate::{Error, Host, IndexMemory, Ino, Result};
 
 const SHARDS: usize = 64;
 /// Inodes a shard keeps without need.
@@ -179,6 +180,37 @@ impl<H: Host> Cache<H> {
                 each(node);
             }
         }
+    }
+
+    /// Adds to `memory` what the inodes take, and returns how many there are and how many of them
+    /// were in use just then. Waits for none of them: one that is in use may wait for what its
+    /// user holds, and is weighed by what all inodes have. A shard is held while its list is copied.
+    pub(crate) fn weigh(&self, memory: &mut IndexMemory) -> Result<(u64, u64)> {
+        // What is in front of the value in an `Arc`: two counts.
+        const NODE_BYTES: usize = 2 * size_of::<usize>();
+        let (mut count, mut busy) = (0, 0);
+        let mut nodes: Vec<Arc<Node<H>>> = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            nodes.try_reserve(shard.len())?;
+            nodes.extend(shard.values().cloned());
+            memory.inodes += shard.allocation_size() as u64;
+            drop(shard);
+            count += nodes.len() as u64;
+            for node in nodes.drain(..) {
+                memory.inodes += (NODE_BYTES + size_of::<Node<H>>()) as u64;
+                match node.life.try_read().as_deref() {
+                    Some(Life::Live(state)) => state.weigh(memory),
+                    Some(Life::Unloaded | Life::Gone) => {}
+                    None => {
+                        busy += 1;
+                        memory.inodes += size_of::<State>() as u64;
+                    }
+                }
+            }
+        }
+        memory.inodes += list_bytes::<Mutex<H::Mutex, Shard<H>>>(self.shards.capacity());
+        Ok((count, busy))
     }
 
     /// How many inodes are in memory.

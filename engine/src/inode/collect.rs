@@ -32,25 +32,27 @@ const RECORD_LINES: u32 = text_lines(NAME_MAX);
 const FRESH_LINES: u32 = 3;
 
 /// Collects a log that has grown, where that is worth it. The inode is locked by the
-/// caller. What can't be done for want of space or memory is left for later.
+/// caller. What can't be done for want of space or memory is left for later. Says what was done,
+/// and how many pages that gave back.
 pub(crate) fn tidy<M: Medium, H: Host>(
     store: &Store<M, H>,
     slot: &Slot,
     state: &mut State,
-) -> Option<Op> {
+) -> Option<(Op, u64)> {
     if state.dead || state.log.pages.len() < 2 {
         return None;
     }
     let live = live_lines(state);
     if live * 2 < state.log.lines() {
-        return rewrite(store, slot, state, live).ok().map(|()| Op::CollectThorough);
+        let given = rewrite(store, slot, state, live).ok()?;
+        return Some((Op::CollectThorough, given));
     }
     let pages = state.log.pages.len() as u32;
     // Looking through all pages is spread over as many.
     let rolled = state.log.tail.left + FRESH_LINES >= state.log.page_lines();
     let due = state.log.next_ordinal.is_multiple_of(1 + pages / 16);
     if rolled && due && unlink_dead(store, &mut state.log).unwrap_or(false) {
-        return Some(Op::CollectFast);
+        return Some((Op::CollectFast, 1));
     }
     None
 }
@@ -174,13 +176,14 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
 }
 
 /// Thorough collection: round, fence; fresh pages, fence; head, fence; free (I12). The round's
-/// fence can't wait for the next one: what a round frees, other threads take at once.
+/// fence can't wait for the next one: what a round frees, other threads take at once. Returns how
+/// many pages the log had.
 fn rewrite<M: Medium, H: Host>(
     store: &Store<M, H>,
     slot: &Slot,
     state: &mut State,
     live: u64,
-) -> Result<()> {
+) -> Result<u64> {
     let longest = RECORD_LINES.max(state.xattrs.longest());
     let wanted = pages_for(store.geometry.log_lines, longest, live);
     let mut places = Vec::new();
@@ -208,7 +211,9 @@ fn rewrite<M: Medium, H: Host>(
             return Err(error);
         }
     };
-    swap(store, slot, state, fresh, &places, own)
+    let given = state.log.pages.len() as u64;
+    swap(store, slot, state, fresh, &places, own)?;
+    Ok(given)
 }
 
 fn give_pages<M: Medium, H: Host>(store: &Store<M, H>, pages: &[LogPage]) {

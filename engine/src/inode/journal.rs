@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
+use crate::gauges::list_bytes;
 use crate::layout::Txid;
 use crate::space::Run;
 use crate::store::Store;
@@ -56,6 +57,13 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
+    /// Bytes of memory that it takes, besides `Self`.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        list_bytes::<JournalPiece>(self.pending.capacity())
+            + list_bytes::<u32>(self.records.capacity())
+            + list_bytes::<Run>(self.runs.capacity())
+    }
+
     /// Whether a record waits to be retired.
     pub(crate) fn is_pending(&self) -> bool {
         !self.records.is_empty()

@@ -10,7 +10,7 @@ use super::journal::Journal;
 use crate::index::{Entries, Entry, Extent, Extents, Xattr, Xattrs};
 use crate::log::Log;
 use crate::space::Run;
-use crate::{Attr, Error, Ino, PAGE_BYTES, PageClass, Result, mode};
+use crate::{Attr, Error, IndexMemory, Ino, PAGE_BYTES, PageClass, Result, mode};
 
 /// What the kinds of inode have of their own.
 pub(crate) enum Body {
@@ -141,6 +141,20 @@ impl State {
     #[inline]
     pub(crate) fn is_nameless(&self) -> bool {
         self.links == 0 && !self.dead && self.kind() != mode::DIRECTORY
+    }
+
+    /// Adds to `memory` what this state takes.
+    pub(crate) fn weigh(&self, memory: &mut IndexMemory) {
+        memory.inodes += size_of::<Self>() as u64 + self.log.memory_bytes();
+        memory.inodes += self.xattrs.memory_bytes();
+        match &self.body {
+            Body::File(file) => {
+                memory.extents += file.extents.memory_bytes();
+                memory.inodes += file.journal.memory_bytes();
+            }
+            Body::Directory(directory) => memory.entries += directory.entries.memory_bytes(),
+            Body::Symlink(_) | Body::Special => {}
+        }
     }
 
     /// The directory, or `NotDirectory`.

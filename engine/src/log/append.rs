@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
+use crate::gauges::list_bytes;
 use crate::layout::{
     Anchor, Body, Geometry, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, Parsed, Txid,
     slot_at,
@@ -102,6 +103,11 @@ impl Log {
             ordinal: INLINE,
         };
         Self::at_tail(geometry, (ino, nonce), false, Vec::new(), tail)
+    }
+
+    /// Bytes of memory that it takes, besides `Self`.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        list_bytes::<LogPage>(self.pages.capacity()) + list_bytes::<u64>(self.reserved.capacity())
     }
 
     /// A log whose end has been found.

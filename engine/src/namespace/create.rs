@@ -428,8 +428,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Collects a log where that is worth it, and counts it.
     pub(crate) fn tidy(&self, slot: &Slot, state: &mut State) {
-        if let Some(op) = tidy(&self.store, slot, state) {
+        if let Some((op, pages)) = tidy(&self.store, slot, state) {
             self.count(op);
+            self.counts.add_collected(op, pages);
         }
     }
 }

@@ -3,32 +3,49 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{Op, Result};
+use crate::{Collected, Op, Result};
 
 #[repr(align(128))]
 struct Counts([AtomicU64; Op::COUNT]);
 
-/// Counters of operations, one set per lane.
-pub(crate) struct OpCounts(Vec<Counts>);
+/// Counters of operations, one set per lane, and of what collection, which is rare, gave back.
+pub(crate) struct OpCounts {
+    lanes: Vec<Counts>,
+    fast_pages: AtomicU64,
+    thorough_pages: AtomicU64,
+}
 
 impl OpCounts {
     pub(crate) fn new(lanes: usize) -> Result<Self> {
         let mut counts = Vec::new();
         counts.try_reserve_exact(lanes)?;
         counts.resize_with(lanes, || Counts([const { AtomicU64::new(0) }; Op::COUNT]));
-        Ok(Self(counts))
+        let (fast_pages, thorough_pages) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { lanes: counts, fast_pages, thorough_pages })
     }
 
     #[inline]
     pub(crate) fn add(&self, lane: usize, op: Op) {
-        if let Some(count) = self.0.get(lane).and_then(|counts| counts.0.get(op as usize)) {
+        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.0.get(op as usize)) {
             count.fetch_add(1, Relaxed);
         }
     }
 
+    /// Notes that a collection of this kind gave pages back.
+    pub(crate) fn add_collected(&self, op: Op, pages: u64) {
+        let count = if op == Op::CollectFast { &self.fast_pages } else { &self.thorough_pages };
+        count.fetch_add(pages, Relaxed);
+    }
+
+    /// Pages that collections gave back.
+    pub(crate) fn collected(&self) -> Collected {
+        let (fast, thorough) = (&self.fast_pages, &self.thorough_pages);
+        Collected { fast_pages: fast.load(Relaxed), thorough_pages: thorough.load(Relaxed) }
+    }
+
     pub(crate) fn read(&self) -> [u64; Op::COUNT] {
         let mut sums = [0; Op::COUNT];
-        for counts in &self.0 {
+        for counts in &self.lanes {
             for (sum, count) in sums.iter_mut().zip(&counts.0) {
                 *sum += count.load(Relaxed);
             }

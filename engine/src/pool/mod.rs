@@ -1,6 +1,7 @@
 //! The public face: a pool that is open.
 
 mod count;
+mod gauges;
 mod locks;
 mod report;
 
@@ -99,12 +100,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Exact counts since the pool was opened.
     pub fn stats(&self) -> Stats {
-        Stats { ops: self.counts.read(), door: self.store.lanes.tally() }
+        Stats {
+            ops: self.counts.read(),
+            door: self.store.lanes.tally(),
+            collected: self.counts.collected(),
+        }
     }
 
     /// Space and inodes, used and free.
     pub fn statfs(&self) -> StatFs {
         self.count(Op::Statfs);
+        self.space()
+    }
+
+    fn space(&self) -> StatFs {
         let pages_free = self.store.space.free_pages() + self.store.quarantined_pages();
         let pages_available = pages_free.saturating_sub(self.store.reserve());
         let slots_a_page = crate::PAGE_BYTES / crate::layout::SLOT_BYTES;
@@ -115,16 +124,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
             inodes: self.store.table.used(),
             inodes_free: self.store.table.free() + pages_available * slots_a_page,
         }
-    }
-
-    /// Free extents by size: `[k]` of them have 2^k to 2^(k+1) - 1 pages.
-    pub fn free_extents(&self) -> Result<[u64; 20]> {
-        self.store.space.histogram()
-    }
-
-    /// Inodes that are in memory now.
-    pub fn inodes_in_memory(&self) -> usize {
-        self.nodes.len()
     }
 
     /// Background work that is due: a round, empty table pieces. Call it now and then

@@ -21,7 +21,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Opens a pool; recovers it when its last session did not end cleanly. A read-only
     /// opening writes nothing, and goes on over damage: what is damaged can't be read.
     pub fn open(medium: M, host: H, options: &OpenOptions) -> Result<Self> {
-        Self::open_door(Door::new(medium), host, options)
+        let door = Door::new(medium);
+        let door = if options.read_only { door } else { door.with_wear()? };
+        Self::open_door(door, host, options)
     }
 
     pub(crate) fn open_door(door: Door<M>, host: H, options: &OpenOptions) -> Result<Self> {

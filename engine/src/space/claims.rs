@@ -7,6 +7,7 @@
 
 use super::Run;
 use crate::error::{Error, Result};
+use crate::gauges::list_bytes;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -122,15 +123,32 @@ impl Claims {
         end: u64,
         each: &mut dyn FnMut(Run) -> Result<()>,
     ) -> Result<()> {
+        self.for_each_run(first, end, false, each)
+    }
+
+    /// Calls `each` with every longest run of pages in `first..end` that are claimed (or are
+    /// not), in address order.
+    pub(crate) fn for_each_run(
+        &self,
+        first: u64,
+        end: u64,
+        claimed: bool,
+        each: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
         let end = end.min(self.pages);
         let mut from = first;
         while from < end {
-            let page = self.next(from, end, false);
-            from = self.next(page, end, true);
+            let page = self.next(from, end, claimed);
+            from = self.next(page, end, !claimed);
             if page < from {
                 each(Run { page, pages: from - page })?;
             }
         }
         Ok(())
+    }
+
+    /// Bytes of memory that the bitmap takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        list_bytes::<AtomicU64>(self.words.capacity())
     }
 }

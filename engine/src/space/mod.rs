@@ -19,6 +19,7 @@ mod tree;
 pub(crate) use claims::Claims;
 
 use crate::error::{Error, Result};
+use crate::gauges::{FreeExtents, list_bytes};
 use crate::host::Host;
 use crate::types::{PAGE_BYTES, PageClass};
 use alloc::vec::Vec;
@@ -336,18 +337,24 @@ impl<H: Host> Space<H> {
         if last.pages > 0 { each(last) } else { Ok(()) }
     }
 
-    /// Free extents by size: how many have 2^i to 2^(i+1) - 1 pages; the last counts all
-    /// larger ones too. Empties the magazines first.
-    pub(crate) fn histogram(&self) -> Result<[u64; 20]> {
-        let mut histogram = [0; 20];
-        self.for_each_free(&mut |run| {
-            let size = run.pages.checked_ilog2().unwrap_or(0) as usize;
-            if let Some(count) = histogram.get_mut(size.min(19)) {
-                *count += 1;
-            }
+    /// Free extents by size, pages in magazines included: read off the bitmap, so that nobody has
+    /// to wait, whatever the number of extents.
+    pub(crate) fn extents(&self) -> FreeExtents {
+        let mut extents = FreeExtents::default();
+        // Nothing in it fails.
+        let _ = self.freed.for_each_run(self.first, self.end, true, &mut |run| {
+            extents.add(run.page, run.end());
             Ok(())
-        })?;
-        Ok(histogram)
+        });
+        extents
+    }
+
+    /// Bytes of memory that this takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let trees: u64 = self.regions.iter().map(|region| region.tree.lock().memory_bytes()).sum();
+        let fixed = list_bytes::<Region<H>>(self.regions.capacity())
+            + list_bytes::<Lane<H>>(self.lanes.capacity());
+        trees + fixed + self.freed.memory_bytes()
     }
 }
 

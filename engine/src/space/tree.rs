@@ -11,6 +11,7 @@
 //! Page numbers are below 2^52 (the caller checks), so sums of two can't overflow.
 
 use super::Run;
+use crate::gauges::tree_bytes;
 use crate::types::PageClass;
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -118,6 +119,14 @@ impl Tree {
     /// Free pages.
     pub(super) fn free(&self) -> u64 {
         self.free
+    }
+
+    /// Bytes of memory that the indexes take.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let by_size = [&self.fragments, &self.loose, &self.chunks, &self.giants, &self.long];
+        let entry = size_of::<(u64, u64)>();
+        let indexes: u64 = by_size.iter().map(|runs| tree_bytes(runs.len(), entry)).sum();
+        tree_bytes(self.extents.len(), entry) + indexes
     }
 
     /// The first free extent that starts at `page` or behind it.

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lode_pmem::{Door, Medium};
 
 use super::Store;
+use crate::gauges::list_bytes;
 use crate::layout::{Geometry, LINE, PoolSeed, SLOT_BYTES, Watermark};
 use crate::space::Run;
 use crate::{Host, PAGE_BYTES, Result, Rule};
@@ -116,6 +117,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         let slots_a_page = PAGE_BYTES / SLOT_BYTES;
         let worth = self.geometry.pages.div_ceil(SMALL_PAGES) * slots_a_page;
         self.quarantine.lock().slots.len() as u64 >= worth.min(SLOTS_WORTH_A_ROUND)
+    }
+
+    /// Slots that wait for a round, and the bytes of memory that all that waits takes.
+    pub(crate) fn waiting(&self) -> (u64, u64) {
+        let quarantine = self.quarantine.lock();
+        let (slots, pages) = (&quarantine.slots, &quarantine.pages);
+        let bytes = list_bytes::<u64>(slots.capacity()) + list_bytes::<Run>(pages.capacity());
+        (slots.len() as u64, bytes)
     }
 
     /// Whether anything waits for a round.

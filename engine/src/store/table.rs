@@ -10,6 +10,7 @@ use lock_api::{Mutex, RwLock};
 use lode_pmem::Medium;
 
 use super::{Store, halves};
+use crate::gauges::{list_bytes, tree_bytes};
 use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader, SLOT_BYTES, ino_of};
 use crate::space::Run;
 use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
@@ -186,6 +187,21 @@ impl<H: Host> Table<H> {
         let (first, piece) = pieces.range(..=ino).next_back()?;
         let index = u32::try_from(ino - first).ok()?;
         (index > 0 && index < piece.slots()).then(|| Slot { piece: piece.clone(), index })
+    }
+
+    /// Bytes of memory that the tables take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let mut bytes = list_bytes::<Mutex<H::Mutex, Chain>>(self.chains.capacity());
+        for chain in &self.chains {
+            let chain = chain.lock();
+            bytes += list_bytes::<Slots>(chain.pieces.capacity());
+            for slots in &chain.pieces {
+                bytes += list_bytes::<u64>(slots.free.capacity());
+                bytes += size_of::<Piece>() as u64;
+                bytes += list_bytes::<AtomicU64>(slots.piece.tails.capacity());
+            }
+        }
+        bytes + tree_bytes(self.by_ino.read().len(), size_of::<(Ino, Arc<Piece>)>())
     }
 
     /// Calls `each` with every piece, lane by lane, in the order of the chains.

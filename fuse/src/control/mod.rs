@@ -1,8 +1,8 @@
 //! The control socket: what a mount can be asked besides its files.
 //!
 //! A line of JSON is a request, a line of JSON its answer. Requests are
-//! `{"op":"ping"}`, `{"op":"info"}`, `{"op":"stats"}` and `{"op":"wait"}`, which is
-//! answered when the server has closed the pool. Every answer has `schema` and `ok`;
+//! `{"op":"ping"}`, `{"op":"info"}`, `{"op":"stats"}`, `{"op":"wear","from":N,"group":N}` and
+//! `{"op":"wait"}`, which is answered when the server has closed the pool. Every answer has `schema` and `ok`;
 //! one that is not `ok` has `error`.
 
 mod client;

@@ -53,6 +53,28 @@ fn counters_are_all_there_and_count() {
 }
 
 #[test]
+fn those_who_watch_see_the_pool_and_its_wear() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("file"), vec![1; 3 << 20]).unwrap();
+    let (stats, wear) = {
+        let mut client = mount.client();
+        (client.ask("stats").unwrap(), client.ask("wear").unwrap())
+    };
+    assert_eq!(stats["space"], mount.client().ask("info").unwrap()["statfs"]);
+    assert!(stats["age_ns"].as_u64().unwrap() > 0);
+    assert_eq!(stats["pid"], std::process::id());
+    assert!(stats["memory"]["total_bytes"].as_u64().unwrap() > 1000);
+    assert_eq!(stats["free_extents"]["by_size"].as_array().unwrap().len(), 32);
+    assert_eq!((&stats["wear"]["regions"], &wear["groups"]), (&json!(128), &json!(128)));
+    let stored: Vec<(u64, u64)> = serde_json::from_value(wear["stored"].clone()).unwrap();
+    assert_eq!(stats["wear"]["stored_regions"], stored.len());
+    assert!(stats["wear"]["stored_bytes"].as_u64().unwrap() >= 3 << 20);
+    assert!(stored.iter().map(|(_, bytes)| bytes).sum::<u64>() >= 3 << 20);
+    let refused = mount.client().request(&json!({ "op": "wear", "group": 0 }));
+    assert!(matches!(refused, Err(MountError::Answer { answer, .. }) if answer.contains("group")));
+}
+
+#[test]
 fn only_the_owner_may_use_it() {
     let Some(mount) = Mount::new() else { return };
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
