@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use lode_crash::region::Profile;
@@ -209,11 +210,30 @@ pub(crate) struct InfoArgs {
     pub(crate) target: PathBuf,
 }
 
+const AFTER_STATS_HELP: &str = "\
+Watching ends with 0 at SIGINT, SIGTERM or after COUNT, with 11 when the mount goes away. The
+first report counts from the mount, later ones also say how much it was a second since the last.
+Wear is what was stored since the mount, in whole lines of 64 bytes.";
+
 /// `lode stats`.
 #[derive(Args, Debug)]
+#[command(after_help = AFTER_STATS_HELP)]
 pub(crate) struct StatsArgs {
     /// The mount point
     pub(crate) dir: PathBuf,
+    /// Show it again and again, every so many seconds, like iostat and vmstat
+    #[arg(value_name = "SECONDS", value_parser = parse_interval)]
+    pub(crate) every: Option<Duration>,
+    /// End after so many reports [default: go on]
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Show it again and again, every second or every SECONDS; with --json, one object a line
+    #[arg(long, short = 'w', visible_alias = "interval", value_name = "SECONDS", num_args = 0..=1,
+        default_missing_value = "1", value_parser = parse_interval, conflicts_with = "every")]
+    pub(crate) watch: Option<Duration>,
+    /// Print Prometheus' text format, for node_exporter's textfile collector
+    #[arg(long, conflicts_with_all = ["json", "watch", "every"])]
+    pub(crate) prometheus: bool,
 }
 
 /// `lode dump`.
@@ -323,6 +343,20 @@ pub(crate) struct EffortArgs {
     /// Threads [default: as many as there are processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
+}
+
+/// Seconds, with decimals if need be.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    const LEAST: f64 = 0.1;
+    const MOST: f64 = 86_400.0;
+    match text.parse::<f64>() {
+        Ok(seconds) if (LEAST..=MOST).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) => Err(format!("choose {LEAST} to {MOST} seconds")),
+        Err(_) => {
+            Err("not a number of seconds (the directory goes first: lode stats DIR --watch)"
+                .to_owned())
+        }
+    }
 }
 
 fn parse_profile(text: &str) -> Result<Profile, String> {
@@ -466,6 +500,43 @@ mod tests {
             let line = words(line);
             assert_eq!(CalledAs::from(&line[0]).rewrite(line), words(same));
         }
+    }
+
+    #[test]
+    fn stats_are_watched_in_every_usual_way() {
+        let watched = |line: &str| match Cli::try_parse_from(words(line)).map(|cli| cli.command) {
+            Ok(Command::Stats(args)) => {
+                Some((args.watch.or(args.every)?.as_secs_f64(), args.count))
+            }
+            _ => None,
+        };
+        for (line, expected) in [
+            ("lode stats /d 2", (2.0, None)),
+            ("lode stats /d 0.5 10", (0.5, Some(10))),
+            ("lode stats /d --watch", (1.0, None)),
+            ("lode stats /d -w 3", (3.0, None)),
+            ("lode stats --watch 3 /d --json", (3.0, None)),
+            ("lode stats --interval=7 /d", (7.0, None)),
+        ] {
+            assert_eq!(watched(line), Some(expected), "{line}");
+        }
+        for line in [
+            "lode stats --watch /d",
+            "lode stats /d 0",
+            "lode stats /d NaN",
+            "lode stats /d -1",
+            "lode stats /d 1e9",
+            "lode stats /d 1 0",
+            "lode stats /d 1 --watch 2",
+            "lode stats /d --prometheus --watch",
+            "lode stats /d 1 --prometheus",
+            "lode stats /d --prometheus --json",
+            "lode stats --json /d --prometheus",
+        ] {
+            assert!(Cli::try_parse_from(words(line)).is_err(), "{line}");
+        }
+        let plain = Cli::try_parse_from(words("lode stats /d --prometheus"));
+        assert!(matches!(plain.unwrap().command, Command::Stats(args) if args.prometheus));
     }
 
     #[test]

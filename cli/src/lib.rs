@@ -2,7 +2,7 @@
 //!
 //! * [`args`], [`options`]: the command line; `commands`: one file a subcommand
 //! * [`failure`]: what can go wrong, exit codes; [`output`]: text and JSON
-//! * [`report`]: what is printed; [`human`], [`sizes`], [`progress`]: how
+//! * [`report`]: what is printed; [`human`], [`sizes`], [`draw`], [`progress`], [`screen`]: how
 //! * [`region`], [`superblock`]: pools; [`mounts`], [`server`], [`daemon`]: mounted ones
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -11,6 +11,7 @@
 mod args;
 mod commands;
 mod daemon;
+mod draw;
 mod failure;
 mod human;
 mod mounts;
@@ -19,6 +20,7 @@ mod output;
 mod progress;
 mod region;
 mod report;
+mod screen;
 mod server;
 mod sizes;
 mod superblock;

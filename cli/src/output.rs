@@ -87,6 +87,16 @@ impl Output {
             .map_err(|error| Failure::new(Kind::Failed, format!("making JSON failed: {error}")))
     }
 
+    /// The same in one line, ended.
+    ///
+    /// # Errors
+    /// When the body can't be JSON.
+    pub(crate) fn json_line<T: Serialize>(&self, body: &T) -> Result<String> {
+        let line = serde_json::to_string(&self.envelope(body));
+        line.map(|line| line + "\n")
+            .map_err(|error| Failure::new(Kind::Failed, format!("making JSON failed: {error}")))
+    }
+
     /// Writes a body with the `schema` and `command` keys as JSON, piece by piece.
     ///
     /// # Errors

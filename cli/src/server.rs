@@ -10,13 +10,16 @@ use lode_fuse::{MountError, Server};
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::human::printable;
 use crate::options::MountOptions;
 use crate::region::{self, MappedPool};
-use crate::report::{MountReport, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts, StatsReport};
+use crate::report::{
+    Counted, MountReport, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts, StatsReport,
+    StoredGroups,
+};
 
 /// Keys of the region's facts on the control socket.
 const DURABILITY: &str = "durability";
@@ -251,16 +254,6 @@ struct OpeningPart {
     damage: Vec<Value>,
 }
 
-/// The answer to `stats`, as it is sent.
-#[derive(Deserialize)]
-struct StatsAnswer {
-    ops: serde_json::Map<String, Value>,
-    fences: u64,
-    lines: u64,
-    streamed_bytes: u64,
-    windows: u64,
-}
-
 /// Asks the server of the mount at `dir` what it is.
 ///
 /// # Errors
@@ -282,28 +275,49 @@ pub(crate) fn ask_info(dir: &Path) -> Result<ServerFacts> {
     })
 }
 
-/// Asks the server of the mount at `dir` what it has counted.
+/// Asks the server of the mount at `dir` what it has counted, and how its pool is now.
 ///
 /// # Errors
 /// Where it does not answer.
-pub(crate) fn ask_stats(dir: &Path) -> Result<StatsReport> {
-    let facts = ask_info(dir)?;
-    let stats: StatsAnswer = ask(dir, "stats")?;
-    Ok(StatsReport {
-        dir: dir.display().to_string(),
-        pid: facts.pid,
-        operations: stats.ops,
-        fences: stats.fences,
-        lines: stats.lines,
-        streamed_bytes: stats.streamed_bytes,
-        windows: stats.windows,
-        space: facts.space,
-    })
+pub(crate) fn ask_stats(dir: &Path, pool: &PoolFacts) -> Result<StatsReport> {
+    let counted: Counted = ask(dir, "stats")?;
+    Ok(StatsReport { dir: dir.display().to_string(), counted, pool: pool.clone() })
+}
+
+/// The answer to `wear`, as it is sent.
+#[derive(Deserialize)]
+struct WearAnswer {
+    group_bytes: u64,
+    stored: Vec<(u64, u64)>,
+    next: Option<u64>,
+}
+
+/// Asks the server of the mount at `dir` what was stored to each group of `regions` regions.
+///
+/// # Errors
+/// Where it does not answer.
+pub(crate) fn ask_wear(dir: &Path, regions: u64) -> Result<StoredGroups> {
+    let mut client = Client::for_mount(dir).map_err(|error| explain(dir, &error))?;
+    let mut groups = StoredGroups::default();
+    let mut from = Some(0);
+    while let Some(first) = from {
+        let request = json!({ "op": "wear", "from": first, "group": regions });
+        let answer = client.request(&request).map_err(|error| explain(dir, &error))?;
+        let answer: WearAnswer = understand(dir, answer)?;
+        groups.group_bytes = answer.group_bytes;
+        groups.stored.extend(answer.stored);
+        // An answer that does not go on would be asked for for ever.
+        from = answer.next.filter(|next| *next > first);
+    }
+    Ok(groups)
 }
 
 fn ask<T: serde::de::DeserializeOwned>(dir: &Path, op: &str) -> Result<T> {
     let asked = Client::for_mount(dir).and_then(|mut client| client.ask(op));
-    let answer = asked.map_err(|error| explain(dir, &error))?;
+    understand(dir, asked.map_err(|error| explain(dir, &error))?)
+}
+
+fn understand<T: serde::de::DeserializeOwned>(dir: &Path, answer: Value) -> Result<T> {
     serde_json::from_value(answer).map_err(|error| {
         Failure::new(Kind::Failed, format!("the server's answer is not understood: {error}"))
             .at(dir)

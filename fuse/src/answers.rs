@@ -69,7 +69,7 @@ fn mount(point: &std::path::Path, options: &MountOptions) -> Map<String, Value> 
 
 fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, String> {
     let info = state.pool.info().map_err(|error| error.to_string())?;
-    let (opening, space) = (state.pool.opening(), state.pool.statfs());
+    let (opening, space) = (state.pool.opening(), state.pool.space());
     let damage: Vec<Value> = opening
         .damage
         .iter()

@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn wear_of_the_largest_pool_fits_into_its_buckets() {
         for (bytes, buckets, in_bucket) in [
-            (WEAR_REGION_BYTES + 1, 2, 1),
+            (WEAR_REGION_BYTES + 64, 2, 1),
             (2 << 30, 1024, 1),
             (6 << 30, 768, 4),
             (16 * TIB, 1024, 8192),

@@ -1,17 +1,98 @@
-//! `lode stats`: the exact counters of a mounted pool, asked from its server.
+//! `lode stats`: what a mounted pool has counted and how it is, asked from its server, once or
+//! again and again.
+
+use std::io;
+use std::time::Duration;
+
+use lode_fuse::mountpoint::Mounted;
 
 use crate::args::StatsArgs;
-use crate::failure::Result;
+use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 use crate::output::Output;
+use crate::report::{PoolFacts, StatsReport, StoredGroups, exposition};
+use crate::screen::{Screen, Turns, write_out};
 use crate::server;
 
 /// Runs it.
 ///
 /// # Errors
-/// `NotMounted`, and what asking the server gives.
+/// `NotMounted`, also when the mount goes while it is watched; what asking the server gives.
 pub(crate) fn run(args: &StatsArgs, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
     mounts::must_answer(&mount)?;
-    output.print(&server::ask_stats(&mount.point)?)
+    let pool = server::ask_info(&mount.point)?.pool;
+    if let Some(every) = args.watch.or(args.every) {
+        return watch(&mount, &pool, every, args.count, output);
+    }
+    let report = server::ask_stats(&mount.point, &pool)?;
+    if !args.prometheus {
+        return output.print(&report);
+    }
+    let wear = &report.counted.wear;
+    let wear = match wear.regions {
+        0 => StoredGroups::default(),
+        regions => server::ask_wear(&mount.point, StoredGroups::regions_in_group(regions))?,
+    };
+    write_out(&exposition(&report, &wear)).map_err(|error| unwritten(&error))?;
+    Ok(())
+}
+
+/// Shows a report every so often, until a signal, `count` of them, or the end of the mount.
+fn watch(
+    mount: &Mounted,
+    pool: &PoolFacts,
+    every: Duration,
+    count: Option<u64>,
+    output: &Output,
+) -> Result<()> {
+    let mut turns = Turns::new(every)
+        .map_err(|error| Failure::new(Kind::Failed, format!("waiting failed: {error}")))?;
+    let mut screen = Screen::new();
+    let mut before: Option<StatsReport> = None;
+    let mut left = count.unwrap_or(u64::MAX);
+    loop {
+        let report = next(mount, pool, before.as_ref())?;
+        let shown = if output.json {
+            output.json_line(&report).map(|line| write_out(&line))?
+        } else {
+            screen.show(&report.picture(before.as_ref(), screen.width()))
+        };
+        left = left.saturating_sub(1);
+        if !shown.map_err(|error| unwritten(&error))? || left == 0 {
+            return Ok(());
+        }
+        before = Some(report);
+        let again = turns.wait();
+        if !again.map_err(|error| Failure::new(Kind::Failed, format!("waiting failed: {error}")))? {
+            return Ok(());
+        }
+    }
+}
+
+/// The next report of the same mount.
+fn next(mount: &Mounted, pool: &PoolFacts, before: Option<&StatsReport>) -> Result<StatsReport> {
+    let report = match server::ask_stats(&mount.point, pool) {
+        Ok(report) => report,
+        // Why it does not answer is seen at the mount point.
+        Err(failure) => {
+            if mounts::at(&mount.point)?.is_none() {
+                return Err(unmounted(mount));
+            }
+            mounts::must_answer(mount)?;
+            return Err(failure);
+        }
+    };
+    if before.is_some_and(|before| before.counted.pid != report.counted.pid) {
+        return Err(unmounted(mount));
+    }
+    Ok(report)
+}
+
+fn unmounted(mount: &Mounted) -> Failure {
+    Failure::new(Kind::NotMounted, "the pool was unmounted while it was watched").at(&mount.point)
+}
+
+fn unwritten(error: &io::Error) -> Failure {
+    Failure::new(Kind::Failed, format!("writing the output failed: {error}"))
 }

@@ -259,16 +259,92 @@ fn a_failure_is_told_with_what_to_type_next() {
 }
 
 fn stats() -> StatsReport {
-    StatsReport {
-        dir: "/d".into(),
-        pid: 1,
-        operations: Op::ALL.iter().map(|op| (op.name().to_owned(), 0.into())).collect(),
-        fences: 1,
-        lines: 1,
-        streamed_bytes: 1,
-        windows: 1,
-        space: space(),
+    let operations: serde_json::Map<String, Value> =
+        Op::ALL.iter().map(|op| (op.name().to_owned(), 0.into())).collect();
+    let counted = serde_json::json!({
+        "pid": 1,
+        "time_ns": 1_000_000_000,
+        "age_ns": 1_000_000_000,
+        "ops": operations,
+        "fences": 1,
+        "lines": 1,
+        "streamed_bytes": 1,
+        "windows": 1,
+        "collected": { "fast_pages": 1, "thorough_pages": 2 },
+        "space": space(),
+        "free_extents": { "by_size": [1, 0, 3], "huge": 1, "giant": 0 },
+        "waiting_pages": 1,
+        "waiting_slots": 1,
+        "free_slots": 1,
+        "inodes_in_memory": 1,
+        "inodes_busy": 0,
+        "memory": {
+            "inodes_bytes": 1 << 10,
+            "entries_bytes": 1,
+            "extents_bytes": 1,
+            "free_space_bytes": 1,
+            "tables_bytes": 1,
+            "wear_bytes": 1,
+            "total_bytes": 1029,
+        },
+        "wear": {
+            "region_bytes": 2 << 20,
+            "regions": 512,
+            "stored_regions": 2,
+            "stored_bytes": 192,
+            "most_region": 3,
+            "most_bytes": 128,
+            "bucket_regions": 1,
+            "buckets": [64, 0, 0, 128],
+        },
+    });
+    let counted = serde_json::from_value(counted).unwrap();
+    StatsReport { dir: "/d".into(), counted, pool: pool() }
+}
+
+/// The same, two seconds and ten creates later.
+fn stats_later() -> StatsReport {
+    let mut later = stats();
+    later.counted.age_ns += 2_000_000_000;
+    later.counted.operations.insert("create".into(), 10.into());
+    later.counted.fences += 3;
+    later
+}
+
+#[test]
+fn stats_are_readable_and_fit_the_width() {
+    let text = stats().text();
+    for part in [
+        "/d, counted since it was mounted:",
+        "1.0 KiB, 1 inodes",
+        "1 fast, 2 thorough",
+        "▁··█",
+        "192 bytes stored to 2 of 512 regions of 2 MiB; most to region 3: 128 bytes",
+        "16 KiB or more      3  ████████████████",
+        "4 KiB or more       1  █████▎",
+    ] {
+        assert!(text.contains(part), "{part} in:\n{text}");
     }
+    assert!(!text.contains("a second") && !text.contains("create"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let mut unworn = stats();
+    unworn.counted.wear.most_region = None;
+    assert!(unworn.text().contains("nothing was stored"));
+}
+
+#[test]
+fn rates_are_those_of_the_time_between() {
+    let text = stats_later().picture(Some(&stats()), 60);
+    let numbers = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().skip(1).take(2).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(numbers("create"), "10 5.0", "{text}");
+    assert_eq!(numbers("fences"), "4 1.5");
+    assert_eq!(numbers("lines"), "1 0.0");
+    // A server that was started anew, or no time at all, is no reason for nonsense.
+    let backwards = stats().picture(Some(&stats_later()), 60);
+    assert!(backwards.lines().any(|line| line.starts_with("fences") && line.contains("0.0")));
 }
 
 fn dump() -> Value {

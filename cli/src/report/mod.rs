@@ -9,6 +9,8 @@ mod generate;
 #[cfg(test)]
 mod keys_test;
 mod repairs;
+mod prometheus;
+mod stats;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +23,8 @@ pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 pub(crate) use generate::{CompletionsReport, ManReport};
 pub(crate) use repairs::{RepairFacts, Repairs};
+pub(crate) use prometheus::{StoredGroups, exposition};
+pub(crate) use stats::{Counted, StatsReport};
 
 /// `lode mkfs`.
 #[derive(Serialize)]
@@ -271,41 +275,5 @@ impl Report for InfoReport {
             }
         }
         lines.text()
-    }
-}
-
-/// `lode stats`.
-#[derive(Serialize)]
-pub(crate) struct StatsReport {
-    /// The mount point.
-    pub(crate) dir: String,
-    /// Process id of the server.
-    pub(crate) pid: u32,
-    /// Operations by kind since the mount.
-    pub(crate) operations: serde_json::Map<String, serde_json::Value>,
-    /// Fences issued.
-    pub(crate) fences: u64,
-    /// Metadata lines made persistent.
-    pub(crate) lines: u64,
-    /// Bytes of file data streamed.
-    pub(crate) streamed_bytes: u64,
-    /// Write windows opened.
-    pub(crate) windows: u64,
-    /// Space of the pool.
-    pub(crate) space: SpaceFacts,
-}
-
-impl Report for StatsReport {
-    fn text(&self) -> String {
-        let mut lines = Lines::default();
-        for (name, count) in &self.operations {
-            lines.add(name, count.to_string());
-        }
-        lines.add("fences", self.fences.to_string());
-        lines.add("lines", self.lines.to_string());
-        lines.add("streamed bytes", self.streamed_bytes.to_string());
-        lines.add("windows", self.windows.to_string());
-        self.space.lines(&mut lines);
-        format!("Counted since {} was mounted:\n{}", self.dir, lines.text())
     }
 }

@@ -113,7 +113,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.space()
     }
 
-    fn space(&self) -> StatFs {
+    /// The same, for those who only watch: not counted as an operation.
+    pub fn space(&self) -> StatFs {
         let pages_free = self.store.space.free_pages() + self.store.quarantined_pages();
         let pages_available = pages_free.saturating_sub(self.store.reserve());
         let slots_a_page = crate::PAGE_BYTES / crate::layout::SLOT_BYTES;
