@@ -1,4 +1,4 @@
-//! The unit template for systemd: its commands work, and say when the files are there.
+//! The unit templates for systemd: their commands work, and say when the files are there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -11,9 +11,13 @@ use std::time::Duration;
 
 use common::{LODE, Scratch, fsck, lode, text};
 
-fn template() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/lode@.service");
+fn packaged(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging").join(name);
     fs::read_to_string(path).unwrap().replace("/usr/local/bin/lode", LODE)
+}
+
+fn template() -> String {
+    packaged("lode@.service")
 }
 
 /// A command of the unit, as systemd runs it: variables replaced word by word.
@@ -62,18 +66,61 @@ fn the_unit_starts_says_that_it_is_ready_and_stops() {
     }
 }
 
+/// The command that a unit gives to a shell, and what it gives with it.
+fn shell(unit: &str, variables: &[(&str, &str)]) -> Command {
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).unwrap();
+    let (script, words) = line.split_once("' ").unwrap();
+    let mut command = Command::new("/bin/sh");
+    // A dollar sign of the shell is two of a unit.
+    command.args(["-c", &script.replace("$$", "$")]);
+    for word in words.split(' ') {
+        let known =
+            variables.iter().fold(word.to_owned(), |word, (name, value)| word.replace(name, value));
+        command.arg(known);
+    }
+    command
+}
+
 #[test]
-fn systemd_understands_the_unit() {
+fn the_unit_for_statistics_writes_a_whole_file_or_none() {
     let scratch = Scratch::new();
-    let path = scratch.path("lode@test.service");
-    fs::write(&path, template()).unwrap();
-    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let collected = scratch.dir("collected");
+    let unit = packaged("lode-stats@.service");
+    let variables = [
+        ("${DIR}", text(&dir)),
+        ("%i", "home"),
+        ("/var/lib/prometheus/node-exporter", text(&collected)),
+    ];
+    let file = collected.join("lode-home.prom");
+    let run = || shell(&unit, &variables).stderr(Stdio::null()).status().unwrap();
+    assert!(!run().success() && !file.exists(), "nothing is mounted");
+    lode(&["mount", text(&pool), text(&dir)]).expect(0);
+    assert!(run().success());
+    let first = fs::read_to_string(&file).unwrap();
+    common::prometheus::parse(&first).unwrap();
+    lode(&["umount", text(&dir)]).expect(0);
+    assert!(!run().success());
+    assert_eq!(fs::read_to_string(&file).unwrap(), first, "the last one stays");
+}
+
+#[test]
+fn systemd_understands_the_units() {
+    let scratch = Scratch::new();
+    let units = ["lode@.service", "lode-stats@.service", "lode-stats@.timer"];
+    let paths = units.map(|name| {
+        let path = scratch.path(&name.replace('@', "@test"));
+        fs::write(&path, packaged(name)).unwrap();
+        path
+    });
+    let verified =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
     let Ok(verified) = verified else {
         println!("skipped: systemd-analyze is not here");
         return;
     };
     let said = String::from_utf8_lossy(&verified.stderr);
     // It may have something to say of the machine's other units.
-    let ours: Vec<&str> = said.lines().filter(|line| line.contains("lode@test")).collect();
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("@test")).collect();
     assert!(ours.is_empty(), "{ours:?}");
 }

@@ -318,7 +318,7 @@ fn stats_are_readable_and_fit_the_width() {
         "/d, counted since it was mounted:",
         "1.0 KiB, 1 inodes",
         "1 fast, 2 thorough",
-        "▁··█",
+        "▄··█",
         "192 bytes stored to 2 of 512 regions of 2 MiB; most to region 3: 128 bytes",
         "16 KiB or more      3  ████████████████",
         "4 KiB or more       1  █████▎",
