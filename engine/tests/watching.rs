@@ -65,7 +65,7 @@ fn fast_collection_counts_one_page_each() {
     for number in 0..900 {
         file(&pool, &format!("f{number}"));
         // The entries of whole pages of the log end, those around them stay.
-        if number >= 400 && number < 463 {
+        if (400..463).contains(&number) {
             pool.unlink(pool.root(), format!("f{}", number - 338).as_bytes()).unwrap();
         }
     }

@@ -9,7 +9,8 @@
 //! * `device`: the system calls that mount; `server`: the life of a mount
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
-//! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it says
+//! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
+//!   says
 //! * [`notify`]: readiness
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]

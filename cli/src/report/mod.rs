@@ -8,8 +8,8 @@ mod facts;
 mod generate;
 #[cfg(test)]
 mod keys_test;
-mod repairs;
 mod prometheus;
+mod repairs;
 mod stats;
 
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 pub(crate) use generate::{CompletionsReport, ManReport};
-pub(crate) use repairs::{RepairFacts, Repairs};
 pub(crate) use prometheus::{StoredGroups, exposition};
+pub(crate) use repairs::{RepairFacts, Repairs};
 pub(crate) use stats::{Counted, StatsReport};
 
 /// `lode mkfs`.

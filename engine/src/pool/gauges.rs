@@ -6,7 +6,7 @@ use super::Pool;
 use crate::{Gauges, Host, IndexMemory, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// How the pool is right now. It takes time: about 0.1 us for each inode in memory, and that
+    /// How the pool is right now. It takes time: about 0.2 us for each inode in memory, and that
     /// of reading a bit for each page. No operation has to wait for long, and none is waited for.
     pub fn gauges(&self) -> Result<Gauges> {
         let (waiting_slots, waiting_bytes) = self.store.waiting();

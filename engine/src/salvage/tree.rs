@@ -44,6 +44,9 @@ struct Tree<'p, M: Medium, H: Host> {
     lost_found: Option<Ino>,
 }
 
+/// What is done under a name.
+type UnderName<'w, M, H, T> = &'w mut dyn FnMut(&Pool<M, H>, &[u8]) -> Result<T>;
+
 /// A directory that was given up, and what stands for it now.
 struct Again {
     listing: Listing,
@@ -187,11 +190,11 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
         let state = node.read(&self.pool.store)?;
         let Ok(directory) = state.directory() else { return Ok(None) };
         let mut name = [0; NAME_MAX];
-        for entry in directory.entries.iter().filter(|entry| entry.ino == child) {
-            let (_, len) = load_name(&self.pool.store, &state, &entry, &mut name)?;
-            return copied(name.get(..len).unwrap_or_default()).map(Some);
-        }
-        Ok(None)
+        let Some(entry) = directory.entries.iter().find(|entry| entry.ino == child) else {
+            return Ok(None);
+        };
+        let (_, len) = load_name(&self.pool.store, &state, &entry, &mut name)?;
+        copied(name.get(..len).unwrap_or_default()).map(Some)
     }
 
     /// The path of a directory, as far as names lead to it.
@@ -253,7 +256,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
     fn untaken<T>(
         &self,
         name: &[u8],
-        work: &mut dyn FnMut(&Pool<M, H>, &[u8]) -> Result<T>,
+        work: UnderName<'_, M, H, T>,
     ) -> Result<(T, Vec<u8>)> {
         for number in 0..NAMES_MAX {
             let mut name = copied(name)?;

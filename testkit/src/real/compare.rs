@@ -23,17 +23,18 @@ pub fn same(op: &Op, model: &Result<Value, Error>, real: &io::Result<Value>) -> 
     }
 }
 
-/// What the two can both be asked: no links to files by their handle (a capability), no
-/// handles to anything but files, no modes of symbolic links.
+/// What the two can both be asked: no handles to anything but files, no modes of symbolic
+/// links.
 pub fn askable(op: &Op, model: &Model) -> bool {
     let kind = |path: &Path| {
         let ino = resolve(model, path).ok()?;
         model.getattr(ino).ok().map(|attr| attr.mode & mode::TYPE)
     };
     let allowed = match op {
-        Op::Link { from: Target::Handle(_), .. } => false,
         // Linux has no such calls: it is a server that does both in one.
-        Op::CreateWith { .. } | Op::SetAttrWith { .. } => false,
+        Op::CreateWith { .. } | Op::SetAttrWith { .. } | Op::Tmpfile { xattr: Some(_), .. } => {
+            false
+        }
         // A kernel looks at the length of the target before it looks at the path.
         Op::Symlink { target, .. } => target.len() <= 4095,
         Op::Open { path, .. } => matches!(kind(path), None | Some(mode::FILE)),
