@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use lode_engine::{
-    EXTENT_SIZES, FormatOptions, Ino, NewInode, Op, OpenOptions, PAGE_BYTES, Pool, RenameMode,
-    SetAttr, mode,
+    EXTENT_SIZES, FormatOptions, Ino, NewInode, Op, OpenOptions, PAGE_BYTES, Pool, RenameMode, mode,
 };
 use lode_pmem::WEAR_REGION_BYTES;
 use lode_testkit::fs::TestPool;
@@ -38,24 +37,31 @@ fn collections(pool: &TestPool) -> (u64, u64) {
 #[test]
 fn thorough_collection_counts_every_page_of_the_old_log() {
     let pool = pool();
-    let file = file(&pool, "file");
-    for round in 0..2000 {
-        let pages = |pool: &TestPool| pool.dump_inode(file).unwrap().log_pages;
-        let (before, counted) = (pages(&pool), pool.stats().collected.thorough_pages);
+    let root = pool.root();
+    let pages = || pool.dump_inode(root).unwrap().log_pages;
+    let mut most = 0;
+    // Many entries, of which few are left: the log of the directory is long, then rewritten.
+    for round in 0..1000 {
+        let (before, counted) = (pages(), pool.stats().collected.thorough_pages);
         let done = collections(&pool).1;
-        let changes = SetAttr { uid: Some(round), ..SetAttr::default() };
-        pool.setattr(file, &changes).unwrap();
-        let (after, given) = (pages(&pool), pool.stats().collected.thorough_pages - counted);
+        if round < 500 {
+            file(&pool, &round.to_string());
+        } else {
+            pool.unlink(root, (round - 500).to_string().as_bytes()).unwrap();
+        }
+        let given = pool.stats().collected.thorough_pages - counted;
         if collections(&pool).1 == done {
             assert_eq!(given, 0);
             continue;
         }
         // All that it had, and the page that this change took, if it did.
+        let (after, had) = (pages(), before.len() as u64);
         assert!(before.iter().all(|page| !after.contains(page)), "{before:?} {after:?}");
-        assert!([0, 1].contains(&(given - before.len() as u64)), "{given} of {before:?}");
+        assert!([had, had + 1].contains(&given), "{given} of {before:?}");
+        most = most.max(given);
     }
-    let (fast, thorough) = collections(&pool);
-    assert!(thorough > 10, "{fast} {thorough}");
+    assert!(most > 5, "{most}");
+    let (fast, _) = collections(&pool);
     assert_eq!(pool.stats().collected.fast_pages, fast);
 }
 
