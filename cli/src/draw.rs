@@ -137,6 +137,7 @@ mod tests {
         let places: String = rows.concat();
         assert_eq!(places.chars().count(), 1024_usize.div_ceil(9));
         assert!(places.ends_with(FULL) && places.matches('·').count() == 113);
+        assert_eq!(heat_map(&[0, 1, 100], 9, 1).text, "·▁█\n", "little is not nothing");
         assert_eq!(heat_map(&[u64::MAX, u64::MAX], 1, 1).most, u64::MAX);
         assert_eq!(heat_map(&[], 0, 0).text, "");
     }

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lode_engine::{
     EXTENT_SIZES, FormatOptions, Ino, NewInode, Op, OpenOptions, PAGE_BYTES, Pool, mode,
@@ -12,7 +11,6 @@ use lode_testkit::fs::TestPool;
 use lode_testkit::{Memory, TestHost};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
-const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid: 1, rdev: 0 };
 
 fn formatted() -> Memory {
     let memory = Memory::new(64 << 20);
@@ -162,38 +160,4 @@ fn wear_is_where_the_stores_were() {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let pool = Pool::open(memory, TestHost::new(1), &options).unwrap();
     assert_eq!(pool.wear().regions(), 0);
-}
-
-/// Who makes or removes a file holds its directory, and then wants the list that the file is in:
-/// who weighs inodes must wait for no inode while it holds such a list.
-#[test]
-fn watching_and_working_do_not_wait_for_each_other() {
-    const LIVE: u64 = 100;
-    let pool = pool();
-    let working = AtomicU64::new(2);
-    let looks = std::thread::scope(|scope| {
-        for thread in 0..2 {
-            let (pool, working) = (&pool, &working);
-            let name = format!("dir{thread}");
-            let dir = pool.create(pool.root(), name.as_bytes(), &NEW_DIR).unwrap().ino;
-            scope.spawn(move || {
-                for number in 0..20_000 {
-                    pool.create(dir, number.to_string().as_bytes(), &NEW).unwrap();
-                    if number >= LIVE {
-                        pool.unlink(dir, (number - LIVE).to_string().as_bytes()).unwrap();
-                    }
-                }
-                working.fetch_sub(1, Relaxed);
-            });
-        }
-        let mut looks = 0;
-        while working.load(Relaxed) > 0 {
-            pool.gauges().unwrap();
-            looks += 1;
-        }
-        looks
-    });
-    assert!(looks > 0);
-    let after = pool.gauges().unwrap();
-    assert_eq!((after.inodes_in_memory, after.inodes_busy), (2 * (LIVE + 1) + 1, 0));
 }
