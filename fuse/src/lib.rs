@@ -10,8 +10,7 @@
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
-//!   says
-//! * [`notify`]: readiness
+//!   says; [`notify`]: readiness
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -253,11 +253,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
     }
 
     /// Does something with a name, or with one like it where that is taken.
-    fn untaken<T>(
-        &self,
-        name: &[u8],
-        work: UnderName<'_, M, H, T>,
-    ) -> Result<(T, Vec<u8>)> {
+    fn untaken<T>(&self, name: &[u8], work: UnderName<'_, M, H, T>) -> Result<(T, Vec<u8>)> {
         for number in 0..NAMES_MAX {
             let mut name = copied(name)?;
             if number > 0 {
