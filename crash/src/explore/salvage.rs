@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lode_engine::{Error, Ino, OpenOptions, Pool, mode};
+use lode_engine::{Error, Ino, OpenOptions, Pool, Salvage, mode};
 use lode_testkit::fs::Fs;
 
 use super::Explorer;
@@ -18,7 +18,7 @@ impl Explorer<'_> {
     pub(super) fn salvage(&mut self, image: &Pages) -> Result<(), String> {
         let medium = Simulated::new(image.clone(), self.setup.rules);
         medium.record(true);
-        let salvaged = Pool::salvage(medium.clone(), self.setup.host(8), &mut |_| ());
+        let (salvaged, lost) = self.salvage_once(&medium);
         medium.record(false);
         self.tally.sites.extend(medium.sites().into_keys());
         match salvaged {
@@ -34,14 +34,23 @@ impl Explorer<'_> {
         points.push(medium.point());
         let files = self.files(&medium.seen(), "after a salvage")?;
         for (number, point) in points.iter().enumerate() {
-            self.salvage_again(point, &files)
+            self.salvage_again(point, &files, lost)
                 .map_err(|what| format!("salvage cut off at point {}: {what}", number + 1))?;
         }
         Ok(())
     }
 
+    /// Salvages a pool; says how many inodes that gave up.
+    fn salvage_once(&self, medium: &Simulated) -> (lode_engine::Result<()>, usize) {
+        let mut lost = 0;
+        let salvaged = Pool::salvage(medium.clone(), self.setup.host(8), &mut |event| {
+            lost += usize::from(matches!(event, Salvage::Discarded { .. }));
+        });
+        (salvaged, lost)
+    }
+
     /// At one point: nothing, all, each place alone, all but one.
-    fn salvage_again(&self, point: &Point, files: &Files) -> Result<(), String> {
+    fn salvage_again(&self, point: &Point, files: &Files, lost: usize) -> Result<(), String> {
         let units = units_of(point, self.setup.rules.profile, false);
         let last: Vec<u16> = units.units.iter().map(|unit| unit.whole as u16 - 1).collect();
         let none = vec![0; last.len()];
@@ -55,8 +64,11 @@ impl Explorer<'_> {
         }
         for choice in choices {
             let medium = Simulated::plain(units.image(&point.durable, &choice));
-            Pool::salvage(medium.clone(), self.setup.host(8), &mut |_| ())
-                .map_err(|error| format!("{error} ({error:?})"))?;
+            let (salvaged, lost_again) = self.salvage_once(&medium);
+            salvaged.map_err(|error| format!("{error} ({error:?})"))?;
+            if lost_again > lost {
+                return Err(format!("{lost} inodes were lost, {lost_again} when salvaged again"));
+            }
             let again = self.files(&medium.seen(), "after it was salvaged again")?;
             if again != *files {
                 let (had, has) = (files.len(), again.len());

@@ -13,12 +13,14 @@ use crate::{Host, Result, Rule};
 /// A line is erased by its seal, in one word: at no moment is it another valid line. A crash in
 /// between changes no verdict, for only lines that are doomed change.
 pub(crate) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan) -> Result<()> {
-    if scan.remains.is_empty() && scan.links.is_empty() {
+    let nothing = scan.remains.is_empty() && scan.lifeless.is_empty();
+    if nothing && scan.links.is_empty() {
         return Ok(());
     }
     let counters = store.counters();
     let erased = !store.host.leaves_out(Rule::AbortedErased);
-    for (at, lines) in scan.remains.iter().filter(|_| erased) {
+    let remains = scan.remains.iter().chain(&scan.lifeless);
+    for (at, lines) in remains.filter(|_| erased) {
         let mut window = store.door.window(u64::from(*lines) * 8, counters);
         for line in 0..u64::from(*lines) {
             let seal_at = at + line * LINE + SEAL_AT;

@@ -52,8 +52,10 @@ pub(crate) struct Scan {
     /// Link words that lead past the end of their log.
     pub(super) links: Vec<u64>,
     /// Lines (offset of the first, how many) where something is left that never came to be: behind
-    /// the ends of logs, in the places of deaths that did not happen, identities without a life.
+    /// the ends of logs, in the places of deaths that did not happen.
     pub(super) remains: Vec<(u64, u32)>,
+    /// The same of identities without a life.
+    pub(crate) lifeless: Vec<(u64, u32)>,
     pub(crate) damage: Vec<Corruption>,
     /// The highest sequence seen of each lane in this session.
     pub(super) highest: Vec<u64>,
@@ -76,6 +78,7 @@ impl Scan {
         append(&mut self.deferred, other.deferred)?;
         append(&mut self.links, other.links)?;
         append(&mut self.remains, other.remains)?;
+        append(&mut self.lifeless, other.lifeless)?;
         append(&mut self.damage, other.damage)?;
         self.inodes += other.inodes;
         self.log_pages += other.log_pages;
@@ -194,7 +197,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     fn inode(&self, piece: &Piece, index: u32, scan: &mut Scan) -> Result<bool> {
         let ino = piece.ino(index);
         let Some((identity, head, _, seal)) = read_identity(self.store, ino)? else {
-            self.remains(scan, slot_at(ino), 1)?;
+            self.remains(&mut scan.lifeless, slot_at(ino), 1)?;
             return Ok(true);
         };
         let first_part = scan.parts.len();
@@ -324,15 +327,16 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             return Err(Error::corrupt_inode("text of a record is missing", at, walk.ino));
         }
         let ino = walk.ino;
-        let Some(state) = state else { return self.remains(scan, slot_at(ino), 1) };
+        let identity = slot_at(ino);
+        let Some(state) = state else { return self.remains(&mut scan.lifeless, identity, 1) };
         if state.is_nameless() && !self.store.host.leaves_out(Rule::NamelessErased) {
             // Its pages are nobody's. No other log has a part of a transaction that it took
             // part in and that happened: only a link could be such.
             scan.nameless += 1;
-            return self.remains(scan, slot_at(ino), 1);
+            return self.remains(&mut scan.lifeless, identity, 1);
         }
-        self.remains(scan, slot_at(ino) + DEATH_LINE * LINE, 1)?;
-        self.remains(scan, walk.tail().at, walk.tail().left)?;
+        self.remains(&mut scan.remains, identity + DEATH_LINE * LINE, 1)?;
+        self.remains(&mut scan.remains, walk.tail().at, walk.tail().left)?;
         if let Some(link_at) = walk.link_past_end()? {
             scan.links.try_reserve(1)?;
             scan.links.push(link_at);
@@ -356,11 +360,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     /// Notes lines that say nothing, where they are not empty. A torn one must not stay: the
     /// next line stored there may be torn so that it completes the old one, whose
     /// transaction would by then count as committed.
-    fn remains(&self, scan: &mut Scan, at: u64, lines: u32) -> Result<()> {
+    fn remains(&self, all: &mut Vec<(u64, u32)>, at: u64, lines: u32) -> Result<()> {
         for line in 0..u64::from(lines) {
             if self.store.door.load_word(at + line * LINE + SEAL_AT)? != 0 {
-                scan.remains.try_reserve(1)?;
-                scan.remains.push((at, lines));
+                all.try_reserve(1)?;
+                all.push((at, lines));
                 break;
             }
         }

@@ -1,7 +1,9 @@
 //! What can't be read is given up, on the medium, before the pool is opened.
 //!
 //! The verdicts on what a crash has cut off come first, as in any recovery, and the session is raised:
-//! from then on every line that holds counts, and giving one inode up changes no verdict on another.
+//! from then on every line that holds counts, and giving one inode up changes no verdict on another. In a
+//! closed pool, where nothing is in doubt, inodes are given up first: what its checkpoint knows of the
+//! ends of logs is gone with the session.
 //! An inode is given up by the seal of its identity, in one word.
 
 use alloc::vec::Vec;
@@ -11,8 +13,7 @@ use lode_pmem::{Door, Medium};
 use super::listing::{Listing, read_listing};
 use super::{Salvage, report::Told};
 use crate::layout::{
-    Anchor, Body, DEATH_LINE, Header, INLINE_LINES, Identity, LINE, SEAL_AT, Superblock, Txid,
-    Watermark, put_seal, slot_at,
+    Anchor, Body, Header, Identity, LINE, SEAL_AT, Superblock, Txid, Watermark, put_seal, slot_at,
 };
 use crate::log::read_identity;
 use crate::recovery::{DAMAGED_TAIL, checkpoint_tails, erase, survey};
@@ -41,15 +42,19 @@ pub(super) fn discard<M: Medium, H: Host>(
         store.aborted.clear();
         reset_watermarks(&store, told)?;
         let claims = Claims::new(store.geometry.pages)?;
-        let (scan, pieces) = survey(&mut store, &claims)?;
+        let (mut scan, pieces) = survey(&mut store, &claims)?;
         let lost = lost(&store, &pieces, &scan.damage, &tails)?;
         if lost.is_empty() && scan.damage.is_empty() {
+            erase(&store, &scan)?;
             break;
         }
         // Impossible transactions are none any more once the session is raised.
         if let Some(damage) = scan.damage.first().filter(|_| lost.is_empty() && look > 0) {
             return Err(Error::Corrupt(*damage));
         }
+        // An identity without a life may be evidence as long as anything is in doubt: the next look
+        // finds it again.
+        scan.lifeless.clear();
         erase(&store, &scan)?;
         for damage in &lost {
             let listing = read_listing(&store, damage.ino)?;
@@ -58,8 +63,15 @@ pub(super) fn discard<M: Medium, H: Host>(
             listings.try_reserve(1)?;
             listings.extend(listing);
         }
+        if !tails.is_empty() {
+            // Only the checkpoint may know of them. (In a closed pool nothing is in doubt.)
+            erase_identities(&store, &lost);
+            store.door.fence(store.counters())?;
+        }
         store.raise_session(|superblock| superblock.checkpoint = 0)?;
-        erase_identities(&store, &lost);
+        if tails.is_empty() {
+            erase_identities(&store, &lost);
+        }
         tails.clear();
     }
     // What a checkpoint says of free space is not believed.
@@ -113,7 +125,6 @@ fn lost<M: Medium, H: Host>(
     Ok(lost)
 }
 
-/// (The fence is that of the next session.)
 fn erase_identities<M: Medium, H: Host>(store: &Store<M, H>, lost: &[Corruption]) {
     let counters = store.counters();
     for damage in lost {
@@ -173,15 +184,11 @@ fn make_root<M: Medium, H: Host>(
     let seal = seed.seal(at + LINE, &line);
     put_seal(&mut line, seal);
     let counters = store.counters();
-    let mut window = store.door.window((DEATH_LINE + 1) * LINE, counters);
+    let mut window = store.door.window(2 * LINE, counters);
     window.store_line(at, &identity);
     window.store_line(at + LINE, &line);
-    for rest in 2..=u64::from(INLINE_LINES) {
-        window.store_word(at + rest * LINE + SEAL_AT, 0);
-    }
-    window.store_word(at + DEATH_LINE * LINE + SEAL_AT, 0);
     drop(window);
-    // Should the nonce be durable and the root not, the next salvage makes it again.
+    // (The fence is that of the superblock. An identity without a record is erased by the next salvage.)
     store.raise_session(|superblock: &mut Superblock| superblock.root_nonce = nonce)?;
     told(Salvage::RootMade);
     Ok(())
