@@ -228,6 +228,55 @@ fn identities_and_values_that_are_damaged_are_given_up() {
 }
 
 #[test]
+fn watermarks_that_are_lost_are_written_anew() {
+    for closed in [true, false] {
+        let memory = family();
+        if !closed {
+            // A session that ends here.
+            let pool = open(&memory).unwrap();
+            pool.create(pool.root(), b"more", &NEW).unwrap();
+        }
+        let mut image = memory.image();
+        let at = Survey::of(&image).superblock.lane_table;
+        for copy in 0..2 {
+            image[at + copy * LINE + 9] ^= 1;
+        }
+        let memory = Memory::from_image(&image);
+        let told = salvage(&memory).unwrap();
+        assert_eq!(told, ["WatermarkReset { lane: 0 }"]);
+        let found = names(&sound(&memory, "watermarks written anew"));
+        assert_eq!(found.len(), FAMILY.len() + usize::from(!closed));
+    }
+}
+
+/// Every name is looked at a few times, not once for each other one.
+#[test]
+fn a_large_directory_is_made_again_in_little_time() {
+    let memory = format(192 << 20, 1);
+    let pool = open(&memory).unwrap();
+    let dir = pool.create(pool.root(), b"dir", &NEW_DIR).unwrap().ino;
+    for number in 0..100_000 {
+        pool.create(dir, format!("{number}").as_bytes(), &NEW).unwrap();
+    }
+    pool.close().unwrap();
+    drop(pool);
+    let memory = with_bad_record(&memory, dir, 500);
+    let began = std::time::Instant::now();
+    salvage(&memory).unwrap();
+    println!("100,000 names: {:.1} s", began.elapsed().as_secs_f64());
+    let pool = open(&memory).unwrap();
+    let dir = pool.lookup(pool.root(), b"dir").unwrap().ino;
+    let mut count = 0;
+    pool.readdir(dir, 0, &mut |_| {
+        count += 1;
+        true
+    })
+    .unwrap();
+    assert_eq!(count, 99_999);
+    assert!(began.elapsed() < std::time::Duration::from_secs(60));
+}
+
+#[test]
 fn where_tables_are_damaged_nothing_is_written() {
     let memory = family();
     let mut image = memory.image();

@@ -2,8 +2,10 @@
 
 use alloc::vec::Vec;
 
+use hashbrown::HashMap;
 use lode_pmem::Medium;
 
+use crate::inode::Mix;
 use crate::layout::{Body, LINE, Parsed, Txid};
 use crate::log::{Step, Walk, read_identity};
 use crate::store::Store;
@@ -20,8 +22,6 @@ pub(super) struct Named {
     pub(super) tag: u32,
     /// The child's file type.
     pub(super) kind: u32,
-    /// The record's transaction and part.
-    made_by: (Txid, u16),
 }
 
 /// A directory that is given up.
@@ -38,17 +38,18 @@ pub(super) fn read_listing<M: Medium, H: Host>(
     ino: Ino,
 ) -> Result<Option<Listing>> {
     let records = records(store, ino)?;
-    let mut listing = Listing { ino, owner: UNKNOWN, entries: Vec::new() };
-    let mut is_directory = false;
+    let (mut owner, mut is_directory) = (UNKNOWN, false);
+    // Entries by the record that made them, which a later one names to end them.
+    let mut made: HashMap<(Txid, u16), usize, Mix> = HashMap::with_hasher(Mix::default());
+    let mut entries: Vec<Option<Named>> = Vec::new();
     for (index, (at, parsed)) in records.iter().enumerate() {
-        let made_by = (parsed.header.txid, parsed.header.part);
         match parsed.body {
             Body::Inode { mode: bits, uid, gid, .. } | Body::Attr { mode: bits, uid, gid, .. } => {
                 let bits = u32::from(bits);
                 if bits & mode::TYPE != mode::DIRECTORY {
                     return Ok(None);
                 }
-                listing.owner = (bits, uid, gid);
+                owner = (bits, uid, gid);
                 is_directory = true;
             }
             Body::Add { name_len, tag, ino: child, kind, head, .. } => {
@@ -57,20 +58,36 @@ pub(super) fn read_listing<M: Medium, H: Host>(
                 let Some(name) = name(usize::from(name_len), &head, *at, following)? else {
                     continue;
                 };
-                // Whatever the record says: one name, one entry.
-                listing.entries.retain(|entry| entry.name != name);
-                listing.entries.try_reserve(1)?;
-                let kind = u32::from(kind);
-                listing.entries.push(Named { name, child, tag, kind, made_by });
+                made.try_reserve(1)?;
+                entries.try_reserve(1)?;
+                made.insert((parsed.header.txid, parsed.header.part), entries.len());
+                entries.push(Some(Named { name, child, tag, kind: u32::from(kind) }));
             }
             Body::Del { txid, part, .. } => {
                 is_directory = true;
-                listing.entries.retain(|entry| entry.made_by != (txid, part));
+                let ended = made.get(&(txid, part)).and_then(|at| entries.get_mut(*at));
+                ended.into_iter().for_each(|entry| *entry = None);
             }
             _ => {}
         }
     }
-    Ok(is_directory.then_some(listing))
+    let entries = last_of_each(entries)?;
+    Ok(is_directory.then_some(Listing { ino, owner, entries }))
+}
+
+/// Whatever the records say: one name, one entry, the last one.
+fn last_of_each(all: Vec<Option<Named>>) -> Result<Vec<Named>> {
+    let mut numbered = Vec::new();
+    numbered.try_reserve_exact(all.len())?;
+    numbered.extend(all.into_iter().flatten().enumerate());
+    numbered.sort_unstable_by(|(at, one), (other_at, other)| {
+        one.name.cmp(&other.name).then(other_at.cmp(at))
+    });
+    numbered.dedup_by(|(_, later), (_, first)| later.name == first.name);
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(numbered.len())?;
+    entries.extend(numbered.into_iter().map(|(_, entry)| entry));
+    Ok(entries)
 }
 
 /// A record line and where it is.

@@ -42,6 +42,8 @@ struct Tree<'p, M: Medium, H: Host> {
     inos: Vec<Ino>,
     /// The directory for what has no name, once there is one.
     lost_found: Option<Ino>,
+    /// The path of a directory that was asked for last.
+    last_path: Option<(Ino, Vec<u8>)>,
 }
 
 /// What is done under a name.
@@ -60,7 +62,7 @@ pub(super) fn mend<M: Medium, H: Host>(
     told: Told<'_>,
 ) -> Result<()> {
     let seen = HashMap::with_hasher(Mix::default());
-    let mut tree = Tree { pool, told, seen, inos: Vec::new(), lost_found: None };
+    let mut tree = Tree { pool, told, seen, inos: Vec::new(), lost_found: None, last_path: None };
     tree.look()?;
     let wrong = tree.compare()?;
     for entry in &wrong {
@@ -198,7 +200,10 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
     }
 
     /// The path of a directory, as far as names lead to it.
-    fn path(&self, dir: Ino) -> Result<Vec<u8>> {
+    fn path(&mut self, dir: Ino) -> Result<Vec<u8>> {
+        if let Some((_, path)) = self.last_path.as_ref().filter(|(ino, _)| *ino == dir) {
+            return copied(path);
+        }
         let mut path = Vec::new();
         let mut at = dir;
         for _ in 0..self.seen.len() {
@@ -214,6 +219,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
             path.try_reserve(1)?;
             path.push(b'/');
         }
+        self.last_path = Some((dir, copied(&path)?));
         Ok(path)
     }
 
@@ -287,9 +293,12 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
 
     /// Gives what was in lost directories its names again, and lost directories their own.
     fn name_again(&mut self, again: &[Again], wrong: &[Wrong]) -> Result<()> {
+        let mut by_ino: HashMap<Ino, &Again, Mix> = HashMap::with_hasher(Mix::default());
+        by_ino.try_reserve(again.len())?;
+        by_ino.extend(again.iter().map(|again| (again.listing.ino, again)));
         for Again { listing, ino } in again {
             for entry in &listing.entries {
-                if let Some(child) = again.iter().find(|other| other.listing.ino == entry.child) {
+                if let Some(child) = by_ino.get(&entry.child) {
                     if child.ino != self.pool.store.root {
                         self.move_made(child, *ino, &entry.name)?;
                     }
@@ -300,7 +309,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
             }
         }
         for entry in wrong {
-            if let Some(child) = again.iter().find(|again| again.listing.ino == entry.child) {
+            if let Some(child) = by_ino.get(&entry.child) {
                 self.move_made(child, entry.dir, &entry.name)?;
             }
         }
@@ -329,6 +338,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
                 if let Some(seen) = self.seen.get_mut(&made.ino) {
                     seen.parent = dir;
                 }
+                self.last_path = None;
                 Ok(())
             }
         }
@@ -340,6 +350,9 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
         if let Some(seen) = self.seen.get_mut(&ino) {
             (seen.links, seen.found) = (links, links);
             seen.parent = dir;
+        }
+        if self.last_path.as_ref().is_some_and(|(known, _)| *known == ino) {
+            self.last_path = None;
         }
         let path = self.path(dir)?;
         (self.told)(Salvage::Attached { ino, dir: &path, name: &name });
