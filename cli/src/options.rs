@@ -1,6 +1,6 @@
 //! Mount options: those of `-o`, as they are written in fstab too.
 
-use lode_engine::PageClass;
+use lode_engine::{AccessTimes, PageClass};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::sizes::parse_page_class;
@@ -14,8 +14,8 @@ pub(crate) struct MountOptions {
     pub(crate) read_only: Option<bool>,
     /// `relaxed`: file data is overwritten in place, without atomicity.
     pub(crate) relaxed: bool,
-    /// `noatime` or `relatime`.
-    pub(crate) noatime: Option<bool>,
+    /// `noatime`, `relatime` or `strictatime`.
+    pub(crate) atime: Option<AccessTimes>,
     /// `allow_other`: other users may use the mount.
     pub(crate) allow_other: bool,
     /// `dev`: device nodes work; `nodev` where not said.
@@ -33,10 +33,10 @@ pub(crate) struct MountOptions {
 }
 
 /// The options that mean something.
-const KNOWN: &str = "ro, rw, remount, relaxed, noatime, relatime, allow_other, dev, nodev, suid, nosuid, \
+const KNOWN: &str = "ro, rw, remount, relaxed, noatime, relatime, strictatime, allow_other, dev, nodev, suid, nosuid, \
                      exec, noexec, page-size=, windows=, flush=";
 /// Options that mean nothing to a server: for mount(8), for systemd, or already so.
-const IGNORED: [&str; 16] = [
+const IGNORED: [&str; 15] = [
     "defaults",
     "auto",
     "noauto",
@@ -51,9 +51,23 @@ const IGNORED: [&str; 16] = [
     "sync",
     "dirsync",
     "default_permissions",
-    "strictatime",
     "atime",
 ];
+
+/// How mount(8) calls the ways to keep access times.
+const ATIMES: [(&str, AccessTimes); 3] = [
+    ("noatime", AccessTimes::Never),
+    ("relatime", AccessTimes::Relative),
+    ("strictatime", AccessTimes::Always),
+];
+
+fn atime_named(word: &str) -> Option<AccessTimes> {
+    ATIMES.iter().find(|(name, _)| *name == word).map(|(_, atime)| *atime)
+}
+
+fn atime_name(atime: AccessTimes) -> &'static str {
+    ATIMES.iter().find(|(_, known)| *known == atime).map_or("relatime", |(name, _)| name)
+}
 
 impl MountOptions {
     /// Parses one comma-separated list.
@@ -74,8 +88,7 @@ impl MountOptions {
             "ro" => self.read_only = Some(true),
             "rw" => self.read_only = Some(false),
             "relaxed" => self.relaxed = true,
-            "noatime" => self.noatime = Some(true),
-            "relatime" => self.noatime = Some(false),
+            word if atime_named(word).is_some() => self.atime = atime_named(word),
             "allow_other" => self.allow_other = true,
             "dev" | "nodev" => self.dev = Some(word == "dev"),
             "suid" | "nosuid" => self.suid = Some(word == "suid"),
@@ -116,7 +129,7 @@ impl MountOptions {
             remount: next.remount || all.remount,
             read_only: next.read_only.or(all.read_only),
             relaxed: next.relaxed || all.relaxed,
-            noatime: next.noatime.or(all.noatime),
+            atime: next.atime.or(all.atime),
             allow_other: next.allow_other || all.allow_other,
             dev: next.dev.or(all.dev),
             suid: next.suid.or(all.suid),
@@ -131,7 +144,6 @@ impl MountOptions {
     pub(crate) fn text(&self) -> String {
         let flags = [
             (self.read_only, "ro", "rw"),
-            (self.noatime, "noatime", "relatime"),
             (self.dev, "dev", "nodev"),
             (self.suid, "suid", "nosuid"),
             (self.noexec, "noexec", "exec"),
@@ -143,6 +155,7 @@ impl MountOptions {
             flag.map(|flag| if flag { yes } else { no }.to_owned())
         };
         let mut words: Vec<String> = flags.into_iter().filter_map(said).collect();
+        words.extend(self.atime.map(|atime| atime_name(atime).to_owned()));
         words.extend(
             self.page_class
                 .map(|class| format!("page-size={}", crate::sizes::page_class_name(class))),
@@ -159,7 +172,7 @@ mod tests {
 
     #[test]
     fn options_survive_the_way_through_text() {
-        let text = "ro,noatime,nodev,nosuid,noexec,relaxed,allow_other,remount,page-size=2M,windows=none,flush=msync";
+        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,remount,strictatime,page-size=2M,windows=none,flush=msync";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);
         assert_eq!(MountOptions::parse(&options.text()), Ok(options));
@@ -171,7 +184,7 @@ mod tests {
         let lists = ["ro,defaults,x-systemd.automount,_netdev", "rw,noatime", "comment=a"];
         let lists = lists.map(|list| MountOptions::parse(list).unwrap());
         let options = MountOptions::join(&lists);
-        assert_eq!((options.read_only, options.noatime), (Some(false), Some(true)));
+        assert_eq!((options.read_only, options.atime), (Some(false), Some(AccessTimes::Never)));
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn open(settings: &Settings) -> Result<MappedPool> {
         read_only,
         relaxed: options.relaxed,
         page_class: options.page_class,
-        noatime: options.noatime.unwrap_or(false),
+        atime: options.atime.unwrap_or_default(),
     };
     Pool::open(region, StdHost::new(), &options)
         .map_err(|error| Failure::engine(&settings.pool, &error))
@@ -96,7 +96,7 @@ fn mount_options(settings: &Settings, region: &RegionFacts) -> lode_fuse::MountO
         facts.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
     lode_fuse::MountOptions {
         read_only: said.read_only.unwrap_or(false),
-        noatime: said.noatime.unwrap_or(false),
+        atime: said.atime.unwrap_or_default(),
         allow_other: said.allow_other.then_some(true),
         suid: said.suid.unwrap_or(false),
         dev: said.dev.unwrap_or(false),

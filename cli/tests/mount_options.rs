@@ -67,6 +67,20 @@ fn access_times_are_kept_as_relatime_has_it_and_not_with_noatime() {
     });
     assert!(!read_counts(&mounts, "noatime"), "noatime");
     assert!(read_counts(&mounts, "rw"), "relatime where nothing is said");
+    for _ in 0..3 {
+        assert!(read_counts(&mounts, "strictatime"), "strictatime");
+    }
+    // In one mount, too, where the kernel would have the file in its cache.
+    mounts.with("strictatime", |dir| {
+        let file = dir.join("file");
+        let mut last = fs::metadata(&file).unwrap().accessed().unwrap();
+        for _ in 0..3 {
+            fs::read(&file).unwrap();
+            let now = fs::metadata(&file).unwrap().accessed().unwrap();
+            assert!(now > last, "read, and the access time stays");
+            last = now;
+        }
+    });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use lode_crash::case::Case;
 use lode_crash::workload::{
     pair_count, parse_script, print_script, random_case, scenarios, seq1, seq2, share, two_threads,
 };
-use lode_engine::{Error, FormatOptions, OpenOptions};
+use lode_engine::{AccessTimes, Error, FormatOptions, OpenOptions};
 use lode_model::Model;
 use lode_testkit::TestHost;
 use lode_testkit::execute::{Handles, execute};
@@ -53,7 +53,7 @@ impl Both {
         };
         let options = OpenOptions {
             relaxed: geometry.relaxed,
-            noatime: !geometry.atime,
+            atime: if geometry.atime { AccessTimes::Relative } else { AccessTimes::Never },
             ..OpenOptions::default()
         };
         Ok(Self {

@@ -266,8 +266,20 @@ pub struct OpenOptions {
     pub relaxed: bool,
     /// Page class for files made in this run, instead of the pool's default.
     pub page_class: Option<PageClass>,
-    /// Access times: never, or when older than the last modification (the default).
-    pub noatime: bool,
+    /// Access times.
+    pub atime: AccessTimes,
+}
+
+/// When a read moves the access time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AccessTimes {
+    /// When it is not later than the last change, or a day old (relatime).
+    #[default]
+    Relative,
+    /// Always (strictatime).
+    Always,
+    /// Never (noatime).
+    Never,
 }
 
 /// What a pool says of itself.

@@ -2,7 +2,9 @@
 //! whole tree, through clean remounts and crashes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use lode_engine::{Error, FormatOptions, NewInode, OpenOptions, PageClass, RenameMode, mode};
+use lode_engine::{
+    AccessTimes, Error, FormatOptions, NewInode, OpenOptions, PageClass, RenameMode, mode,
+};
 use lode_testkit::TestHost;
 use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::op::Op;
@@ -39,8 +41,11 @@ impl Pools {
             page_class: self.class,
             ..Default::default()
         };
-        let options =
-            OpenOptions { relaxed: self.relaxed, noatime: true, ..OpenOptions::default() };
+        let options = OpenOptions {
+            relaxed: self.relaxed,
+            atime: AccessTimes::Never,
+            ..OpenOptions::default()
+        };
         PoolSystem::new(self.bytes, TestHost::new(seed), &format, options)
     }
 }
@@ -112,7 +117,11 @@ fn page_classes_that_change_between_mounts_equal_the_model() {
         let new = || {
             let mut system = pools.make(seed)?;
             let page_class = Some(PageClass::Huge);
-            system.set_options(OpenOptions { page_class, noatime: true, ..Default::default() });
+            system.set_options(OpenOptions {
+                page_class,
+                atime: AccessTimes::Never,
+                ..Default::default()
+            });
             Ok(system)
         };
         // The option counts from the first remount on.

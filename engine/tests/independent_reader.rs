@@ -9,8 +9,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use lode_engine::{
-    Attr, Error, Fallocate, FormatOptions, Ino, NewInode, Op as Counted, OpenOptions, PageClass,
-    Pool, SetAttr, XattrChange, XattrWhen, mode,
+    AccessTimes, Attr, Error, Fallocate, FormatOptions, Ino, NewInode, Op as Counted, OpenOptions,
+    PageClass, Pool, SetAttr, XattrChange, XattrWhen, mode,
 };
 use lode_testkit::execute::{Handles, execute};
 use lode_testkit::fs::TestPool;
@@ -184,7 +184,11 @@ fn cases() -> Vec<Case> {
             for relaxed in [false, true] {
                 let name = format!("{name}, relaxed {relaxed}, closed {closed}");
                 let work = Work::Random { shape: shape.clone(), count: *count };
-                let options = OpenOptions { relaxed, noatime: relaxed, ..Default::default() };
+                let options = OpenOptions {
+                    relaxed,
+                    atime: if relaxed { AccessTimes::Never } else { AccessTimes::Relative },
+                    ..Default::default()
+                };
                 cases.push(case(name, mib * MIB, *lanes, options, work, closed));
             }
         }
@@ -217,7 +221,7 @@ fn cases() -> Vec<Case> {
             cases.push(case(name, 16 * MIB, lanes, options, Work::Tour, closed));
         }
         for lanes in [1, 3] {
-            let options = OpenOptions { noatime: true, ..Default::default() };
+            let options = OpenOptions { atime: AccessTimes::Never, ..Default::default() };
             let name = format!("long logs, {lanes} lanes, closed {closed}");
             cases.push(case(name, 16 * MIB, lanes, options, Work::LongLogs, closed));
         }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex};
 
-use lode_engine::{Error, FormatOptions, Ino, NewInode, OpenOptions, Pool, RenameMode, mode};
+use lode_engine::{
+    AccessTimes, Error, FormatOptions, Ino, NewInode, OpenOptions, Pool, RenameMode, mode,
+};
 use lode_model::Model;
 use lode_testkit::execute::{Handles, execute, list};
 use lode_testkit::fs::{Fs, TestPool};
@@ -25,7 +27,7 @@ fn pool(bytes: u64, relaxed: bool) -> TestPool {
     let (memory, host) = (Memory::new(bytes), TestHost::with_cpus(1, THREADS));
     let format = FormatOptions { lanes: THREADS as u32, ..FormatOptions::default() };
     Pool::format(memory.clone(), host.clone(), &format).unwrap();
-    let options = OpenOptions { relaxed, noatime: true, ..OpenOptions::default() };
+    let options = OpenOptions { relaxed, atime: AccessTimes::Never, ..OpenOptions::default() };
     Pool::open(memory, host, &options).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lode_engine::{Host, PageClass};
+use lode_engine::{AccessTimes, Host, PageClass};
 use lode_pmem::Medium;
 use rustix::mount::MountFlags;
 use serde_json::{Map, Value, json};
@@ -56,7 +56,7 @@ fn mount(point: &std::path::Path, options: &MountOptions) -> Map<String, Value> 
         "pid": std::process::id(),
         "read_only": options.read_only || is_read_only(point),
         "opened_read_only": options.read_only,
-        "noatime": options.noatime,
+        "noatime": options.atime == AccessTimes::Never,
         "max_write": MAX_WRITE,
         "threads": options.server_threads(),
         "region": options.region,

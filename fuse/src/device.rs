@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use lode_engine::AccessTimes;
 use rustix::mount::{MountFlags, mount};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -53,7 +54,8 @@ fn mount_directly(point: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
 fn flags(options: &MountOptions) -> MountFlags {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, options.read_only);
-    flags.set(MountFlags::NOATIME, options.noatime);
+    flags.set(MountFlags::NOATIME, options.atime == AccessTimes::Never);
+    flags.set(MountFlags::STRICTATIME, options.atime == AccessTimes::Always);
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);
     flags.set(MountFlags::NOEXEC, options.noexec);
@@ -66,7 +68,7 @@ fn helper_options(options: &MountOptions) -> String {
     let mut all = format!("fsname={source},subtype=lode");
     let switches = [
         (options.read_only, ",ro"),
-        (options.noatime, ",noatime"),
+        (options.atime == AccessTimes::Never, ",noatime"),
         (options.noexec, ",noexec"),
         (options.permissions(), ",default_permissions"),
         (options.others(), ",allow_other"),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use lode_engine::AccessTimes;
+
 /// Options of a mount. What concerns the region and the engine (`relaxed`, windows,
 /// page sizes) is decided by whoever opens the pool; it is named here to be told.
 #[derive(Clone, Debug, Default)]
@@ -11,8 +13,8 @@ pub struct MountOptions {
     pub pool: PathBuf,
     /// The kernel refuses changes. The pool has to be opened read-only too.
     pub read_only: bool,
-    /// No access times. The pool has to be opened so too.
-    pub noatime: bool,
+    /// When reads move access times. The pool has to be opened so too.
+    pub atime: AccessTimes,
     /// Other users than the server's may use the mount. Unless said otherwise they may
     /// where the server runs as root, as with any file system that root mounts.
     pub allow_other: Option<bool>,

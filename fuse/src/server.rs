@@ -119,7 +119,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
             mount.take_off();
             MountError::Protocol { path: point.clone(), source }
         })?;
-        let fs = LodeFs::new(Arc::clone(&state), &agreed);
+        let fs = LodeFs::new(Arc::clone(&state), &agreed, options.atime);
         let session = Session::new(channel, fs, MAX_WRITE);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
         let threads = options.server_threads();

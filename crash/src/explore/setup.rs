@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lode_engine::{FormatOptions, OpenOptions, Pool, Rule};
+use lode_engine::{AccessTimes, FormatOptions, OpenOptions, Pool, Rule};
 use lode_pmem::Medium;
 use lode_testkit::snapshot::Times;
 use lode_testkit::{Asked, TestHost};
@@ -106,7 +106,8 @@ impl Setup {
     /// How the pool is opened.
     pub fn options(&self) -> OpenOptions {
         let Geometry { relaxed, atime, .. } = self.geometry;
-        OpenOptions { relaxed, noatime: !atime, ..OpenOptions::default() }
+        let atime = if atime { AccessTimes::Relative } else { AccessTimes::Never };
+        OpenOptions { relaxed, atime, ..OpenOptions::default() }
     }
 
     /// How the pool is made.

@@ -6,7 +6,7 @@ use lode_pmem::Medium;
 
 use crate::inode::State;
 use crate::layout::{IDENTITY_ATIME_AT, slot_at};
-use crate::{Error, Host, Ino, Op, PAGE_BYTES, Pool, Result};
+use crate::{AccessTimes, Error, Host, Ino, Op, PAGE_BYTES, Pool, Result};
 
 /// Access times older than this are renewed by a read (relatime).
 const RELATIME_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
@@ -88,16 +88,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// relatime: an 8-byte store outside sealed bytes, when the access time is older than
-    /// the last change, or a day.
+    /// Moves the access time, where that is wanted: an 8-byte store outside sealed bytes.
     fn touch(&self, state: &State) {
-        if self.options.noatime || self.store.writable().is_err() {
+        let wanted = self.options.atime;
+        if wanted == AccessTimes::Never || self.store.writable().is_err() {
             return;
         }
         let atime_ns = state.atime_ns.load(Relaxed);
         let fresh = atime_ns > state.mtime_ns && atime_ns > state.ctime_ns;
         let now_ns = self.now_ns();
-        if fresh && now_ns.saturating_sub(atime_ns) < RELATIME_NS {
+        let relative = wanted == AccessTimes::Relative;
+        if relative && fresh && now_ns.saturating_sub(atime_ns) < RELATIME_NS {
             return;
         }
         state.atime_ns.store(now_ns, Relaxed);

@@ -64,7 +64,7 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
             Operation::Getattr => self.do_getattr(node),
             Operation::Setattr(changes) => self.do_setattr(node, &changes),
             Operation::Statx => self.do_statx(node),
-            Operation::Open { flags } => Ok(Answer::opened(open_flags(flags))),
+            Operation::Open { flags } => Ok(Answer::opened(self.open_flags(flags))),
             Operation::Read { offset, size } => self.do_read(node, offset, size, scratch),
             Operation::Write { offset, data } => self.do_write(node, offset, data, who.uid),
             // What was answered is durable: once the pool has said so the kernel takes every
@@ -142,19 +142,25 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
 
     /// As with files; the kernel keeps listings until it changes the directory.
     fn opendir(&self) -> Result<Answer<'static>, Errno> {
+        if self.strict {
+            return Ok(Answer::opened(0));
+        }
         if self.silent_opendir {
             return Err(Errno::ENOSYS);
         }
         Ok(Answer::opened(FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR))
     }
-}
 
-/// What is opened for writing goes around the kernel's page cache: through it, a write
-/// that begins inside a page that is not cached arrives in two pieces, cut at the end of
-/// that page, and so is not atomic. Pages of what is only read stay cached.
-pub(super) fn open_flags(flags: u32) -> u32 {
-    let reads_only = flags.cast_signed() & libc::O_ACCMODE == libc::O_RDONLY;
-    let cached =
-        if reads_only { FOPEN_KEEP_CACHE } else { FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES };
-    cached | FOPEN_NOFLUSH
+    /// What is opened for writing goes around the kernel's page cache: through it, a write
+    /// that begins inside a page that is not cached arrives in two pieces, cut at the end of
+    /// that page, and so is not atomic. Pages of what is only read stay cached.
+    pub(super) fn open_flags(&self, flags: u32) -> u32 {
+        let reads_only = flags.cast_signed() & libc::O_ACCMODE == libc::O_RDONLY;
+        let cached = if reads_only && !self.strict {
+            FOPEN_KEEP_CACHE
+        } else {
+            FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES
+        };
+        cached | FOPEN_NOFLUSH
+    }
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fuse_abi::linux::{FUSE_NO_OPENDIR_SUPPORT, FUSE_POSIX_ACL};
-use lode_engine::{Attr, Error, Host, Ino, Pool};
+use lode_engine::{AccessTimes, Attr, Error, Host, Ino, Pool};
 use lode_pmem::Medium;
 
 use crate::wire::{Agreed, Entry, Errno, NodeId};
@@ -78,15 +78,19 @@ pub struct LodeFs<M: Medium, H: Host> {
     silent_opendir: bool,
     /// The kernel checks lists of access rights, and leaves it to us what new entries inherit.
     acls: bool,
+    /// Every read is to reach the server, which moves the access time: the kernel may keep neither
+    /// pages nor listings.
+    strict: bool,
 }
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
     /// A file system on `state`, for a kernel with which that was agreed.
-    pub fn new(state: Arc<State<M, H>>, agreed: &Agreed) -> Self {
+    pub fn new(state: Arc<State<M, H>>, agreed: &Agreed, atime: AccessTimes) -> Self {
         Self {
             state,
             silent_opendir: agreed.offered & u64::from(FUSE_NO_OPENDIR_SUPPORT) != 0,
             acls: agreed.flags & u64::from(FUSE_POSIX_ACL) != 0,
+            strict: atime == AccessTimes::Always,
         }
     }
 

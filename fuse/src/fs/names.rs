@@ -4,7 +4,6 @@ use lode_engine::{Attr, Error, Host, Ino, NewInode, RenameMode, mode};
 use lode_pmem::Medium;
 
 use super::convert::{device_from_kernel, errno};
-use super::filesystem::open_flags;
 use super::xattrs::{Brought, changes};
 use super::{FOREVER, LodeFs};
 use crate::wire::{Answer, Errno, NewFile, NodeId, Who};
@@ -56,7 +55,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         // From here on it is open as long as the kernel knows it.
         let entry = self.named(&attr);
         self.pool().release(attr.ino);
-        Ok(Answer::created(entry?, open_flags(file.flags)))
+        Ok(Answer::created(entry?, self.open_flags(file.flags)))
     }
 
     /// What an inode becomes that is made in a directory, and the lists it inherits.

@@ -1,6 +1,6 @@
 //! A kernel that asks for anything, of any inode, with any arguments.
 
-use lode_engine::{FormatOptions, OpenOptions};
+use lode_engine::{AccessTimes, FormatOptions, OpenOptions};
 use lode_testkit::rng::Rng;
 use lode_testkit::{Memory, TestHost};
 
@@ -16,7 +16,7 @@ fn mounted() -> (LodeFs<Memory, TestHost>, Arc<Pool<Memory, TestHost>>) {
     let pool = Arc::new(pool);
     let flags = u64::from(FUSE_POSIX_ACL);
     let agreed = Agreed { minor: 40, flags, offered: flags };
-    (LodeFs::new(Arc::new(State::new(Arc::clone(&pool))), &agreed), pool)
+    (LodeFs::new(Arc::new(State::new(Arc::clone(&pool))), &agreed, AccessTimes::Relative), pool)
 }
 
 /// Numbers that are at the edge of something.
