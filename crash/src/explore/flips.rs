@@ -34,7 +34,7 @@ const CHAIN_AT: usize = 128;
 const SEAL: (usize, usize) = (56, 8);
 
 /// Of the flipped bits, each so many-th is salvaged, too.
-const SALVAGED_EVERY: usize = 4;
+const SALVAGED_EVERY: usize = 16;
 
 /// Sealed bytes.
 struct Sealed {
