@@ -35,6 +35,8 @@ pub fn askable(op: &Op, model: &Model) -> bool {
         Op::CreateWith { .. } | Op::SetAttrWith { .. } | Op::Tmpfile { xattr: Some(_), .. } => {
             false
         }
+        // A kernel follows a link to the directory that the file is for.
+        Op::Tmpfile { dir, .. } => kind(dir) != Some(mode::SYMLINK),
         // A kernel looks at the length of the target before it looks at the path.
         Op::Symlink { target, .. } => target.len() <= 4095,
         Op::Open { path, .. } => matches!(kind(path), None | Some(mode::FILE)),
@@ -67,6 +69,7 @@ fn paths(op: &Op) -> Vec<&Path> {
         | Op::Rmdir { path }
         | Op::Readlink { path }
         | Op::List { path }
+        | Op::Tmpfile { dir: path, .. }
         | Op::Open { path, .. } => vec![path],
         Op::Rename { from, to, .. } => vec![from, to],
         Op::Link { from: Target::Path(from), to } => vec![from, to],
