@@ -73,6 +73,7 @@ fn paths(op: &Op) -> Vec<&Path> {
         | Op::Open { path, .. } => vec![path],
         Op::Rename { from, to, .. } => vec![from, to],
         Op::Link { from: Target::Path(from), to } => vec![from, to],
+        Op::Link { to, .. } => vec![to],
         Op::SetAttr { of: Target::Path(path), .. }
         | Op::SetXattr { of: Target::Path(path), .. }
         | Op::GetXattr { of: Target::Path(path), .. }
