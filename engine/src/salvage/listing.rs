@@ -75,18 +75,19 @@ pub(super) fn read_listing<M: Medium, H: Host>(
     Ok(is_directory.then_some(Listing { ino, owner, entries }))
 }
 
-/// Whatever the records say: one name, one entry, the last one.
-fn last_of_each(all: Vec<Option<Named>>) -> Result<Vec<Named>> {
-    let mut numbered = Vec::new();
-    numbered.try_reserve_exact(all.len())?;
-    numbered.extend(all.into_iter().flatten().enumerate());
-    numbered.sort_unstable_by(|(at, one), (other_at, other)| {
-        one.name.cmp(&other.name).then(other_at.cmp(at))
-    });
-    numbered.dedup_by(|(_, later), (_, first)| later.name == first.name);
+/// Whatever the records say: one name, one entry, the last one. Their numbers are sorted:
+/// sorting the entries themselves would take a large frame of the stack.
+fn last_of_each(mut all: Vec<Option<Named>>) -> Result<Vec<Named>> {
+    let name = |at: u32| all.get(at as usize).and_then(|entry| Some(&entry.as_ref()?.name));
+    let mut order: Vec<u32> = Vec::new();
+    order.try_reserve_exact(all.len())?;
+    order.extend(0..u32::try_from(all.len()).map_err(|_| Error::NoMemory)?);
+    order.retain(|at| name(*at).is_some());
+    order.sort_unstable_by(|one, other| name(*one).cmp(&name(*other)).then(other.cmp(one)));
+    order.dedup_by(|later, first| name(*later) == name(*first));
     let mut entries = Vec::new();
-    entries.try_reserve_exact(numbered.len())?;
-    entries.extend(numbered.into_iter().map(|(_, entry)| entry));
+    entries.try_reserve_exact(order.len())?;
+    entries.extend(order.iter().filter_map(|at| all.get_mut(*at as usize)?.take()));
     Ok(entries)
 }
 
