@@ -135,7 +135,7 @@ pub(crate) struct MountArgs {
     /// Directory to mount it at
     pub(crate) dir: PathBuf,
     /// Options, separated by commas: ro, relaxed, noatime, allow_other, default_permissions,
-    /// page-size=SIZE, windows=MODE, flush=NAME, and those that mount(8) handles; remount, to change
+    /// noviews, page-size=SIZE, windows=MODE, flush=NAME, and those that mount(8) handles; remount, to change
     /// ro, dev, suid and exec of what is mounted
     #[arg(short = 'o', value_name = "OPTIONS", value_parser = MountOptions::parse)]
     pub(crate) options: Vec<MountOptions>,

@@ -13,9 +13,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use lode_fuse::control::place;
 use serde::{Deserialize, Serialize};
 
+use crate::explain::mount_failure;
 use crate::failure::{Failure, Kind, Result};
 use crate::report::MountReport;
-use crate::server;
 
 /// The one line a server sends to the command that started it.
 #[derive(Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
     let start = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= 200);
     // Beside the server's control socket: this user's alone, and empty after a reboot.
     let logs = place::directory();
-    place::prepare(&logs).map_err(|error| server::explain(&logs, &error))?;
+    place::prepare(&logs).map_err(|error| mount_failure(&logs, &error))?;
     let end = name.get(start.unwrap_or(0)..).unwrap_or(&name);
     let path = logs.join(format!("{end}.log"));
     let failed = |error| Failure::io("making the log file", &path, &error);

@@ -3,15 +3,18 @@
 //! * [`args`], [`options`]: the command line; `commands`: one file a subcommand
 //! * [`failure`]: what can go wrong, exit codes; [`output`]: text and JSON
 //! * [`report`]: what is printed; [`human`], [`sizes`], [`draw`], [`progress`], [`screen`]: how
-//! * [`region`], [`superblock`]: pools; [`mounts`], [`server`], [`daemon`]: mounted ones
+//! * [`region`], [`superblock`]: pools; [`mounts`], [`server`], [`views`], [`daemon`]: mounted ones;
+//!   [`ask`]: questions to them, [`explain`]: their errors
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod args;
+mod ask;
 mod commands;
 mod daemon;
 mod draw;
+mod explain;
 mod failure;
 mod human;
 mod mounts;
@@ -24,6 +27,7 @@ mod screen;
 mod server;
 mod sizes;
 mod superblock;
+mod views;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

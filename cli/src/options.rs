@@ -24,6 +24,8 @@ pub(crate) struct MountOptions {
     pub(crate) suid: Option<bool>,
     /// `noexec`: programs can't be run.
     pub(crate) noexec: Option<bool>,
+    /// `noviews`: there is no directory `.lode`.
+    pub(crate) noviews: bool,
     /// `page-size=`.
     pub(crate) page_class: Option<PageClass>,
     /// `windows=`.
@@ -34,7 +36,7 @@ pub(crate) struct MountOptions {
 
 /// The options that mean something.
 const KNOWN: &str = "ro, rw, remount, relaxed, noatime, relatime, strictatime, allow_other, dev, nodev, suid, nosuid, \
-                     exec, noexec, page-size=, windows=, flush=";
+                     exec, noexec, noviews, page-size=, windows=, flush=";
 /// Options that mean nothing to a server: for mount(8), for systemd, or already so.
 const IGNORED: [&str; 15] = [
     "defaults",
@@ -92,6 +94,7 @@ impl MountOptions {
             "allow_other" => self.allow_other = true,
             "dev" | "nodev" => self.dev = Some(word == "dev"),
             "suid" | "nosuid" => self.suid = Some(word == "suid"),
+            "noviews" => self.noviews = true,
             "exec" | "noexec" => self.noexec = Some(word == "noexec"),
             word if IGNORED.contains(&word) || word.starts_with("x-") => {}
             word => return self.set_value(word),
@@ -134,6 +137,7 @@ impl MountOptions {
             dev: next.dev.or(all.dev),
             suid: next.suid.or(all.suid),
             noexec: next.noexec.or(all.noexec),
+            noviews: next.noviews || all.noviews,
             page_class: next.page_class.or(all.page_class),
             windows: next.windows.or(all.windows),
             flush: next.flush.or(all.flush),
@@ -149,6 +153,7 @@ impl MountOptions {
             (self.noexec, "noexec", "exec"),
             (self.relaxed.then_some(true), "relaxed", ""),
             (self.allow_other.then_some(true), "allow_other", ""),
+            (self.noviews.then_some(true), "noviews", ""),
             (self.remount.then_some(true), "remount", ""),
         ];
         let said = |(flag, yes, no): (Option<bool>, &str, &str)| {
@@ -172,7 +177,7 @@ mod tests {
 
     #[test]
     fn options_survive_the_way_through_text() {
-        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,remount,strictatime,page-size=2M,windows=none,flush=msync";
+        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,remount,strictatime,page-size=2M,windows=none,flush=msync";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);
         assert_eq!(MountOptions::parse(&options.text()), Ok(options));

@@ -55,6 +55,11 @@ struct ErrorEntry<'a> {
 pub(crate) const NO_COMMAND: &str = "";
 
 impl Output {
+    /// JSON, as `command` prints it.
+    pub(crate) fn of_json(command: &'static str) -> Self {
+        Self { command, json: true, progress: false }
+    }
+
     fn envelope<T: Serialize>(&self, body: T) -> Envelope<'_, T> {
         let command = Some(self.command).filter(|name| *name != NO_COMMAND);
         Envelope { schema: SCHEMA, command, body }
@@ -66,9 +71,7 @@ impl Output {
     /// When it can't be written (a closed pipe is no error).
     pub(crate) fn print<R: Report>(&self, report: &R) -> Result<()> {
         let written = if self.json {
-            let mut text = self.json_text(report)?;
-            text.push('\n');
-            write_out(text.as_bytes())
+            write_out(self.json_document(report)?.as_bytes())
         } else {
             write_out(report.text().as_bytes())
         };
@@ -85,6 +88,14 @@ impl Output {
         let envelope = self.envelope(body);
         serde_json::to_string_pretty(&envelope)
             .map_err(|error| Failure::new(Kind::Failed, format!("making JSON failed: {error}")))
+    }
+
+    /// The same, ended.
+    ///
+    /// # Errors
+    /// When the body can't be JSON.
+    pub(crate) fn json_document<T: Serialize>(&self, body: &T) -> Result<String> {
+        self.json_text(body).map(|text| text + "\n")
     }
 
     /// The same in one line, ended.

@@ -359,3 +359,51 @@ fn a_pool_mounted_read_only_has_no_wear() {
     assert!(!parse(&said).unwrap().contains_key("lode_region_stored_bytes_total"));
     lode(&["umount", text(&dir)]).expect(0);
 }
+
+/// The keys of an object, and of those in it.
+fn keys(value: &Value, into: &mut Vec<String>, at: &str) {
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let at = format!("{at}.{key}");
+        keys(value, into, &at);
+        into.push(at);
+    }
+}
+
+fn keys_of(value: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    keys(value, &mut all, "");
+    all
+}
+
+#[test]
+fn views_are_what_the_commands_print() {
+    let scratch = Scratch::new();
+    let server = mounted(&scratch);
+    let dir = scratch.path("mnt");
+    fs::write(dir.join("file"), "1").unwrap();
+    let view = |name: &str| fs::read_to_string(dir.join(".lode").join(name)).unwrap();
+    let json = |name: &str| serde_json::from_str::<Value>(&view(name)).unwrap();
+    assert_eq!(json("info.json"), lode(&["info", text(&dir), "--json"]).expect(0).json());
+    let (seen, printed) = (json("stats.json"), stats(&dir));
+    assert_eq!(keys_of(&seen), keys_of(&printed));
+    assert_eq!(seen["operations"]["create"], printed["operations"]["create"]);
+    let metrics = lode(&["stats", text(&dir), "--prometheus"]).expect(0).out;
+    let (seen, printed) = (parse(&view("metrics")).unwrap(), parse(&metrics).unwrap());
+    assert!(seen.keys().eq(printed.keys()));
+    assert_eq!(seen["lode_pool_info"].samples, printed["lode_pool_info"].samples);
+    server.umount();
+}
+
+#[test]
+fn without_views_their_name_is_free() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    lode(&["mount", text(&pool), text(&dir), "-o", "noviews"]).expect(0);
+    fs::create_dir(dir.join(".lode")).unwrap();
+    fs::write(dir.join(".lode/mine"), "1").unwrap();
+    lode(&["umount", text(&dir)]).expect(0);
+    lode(&["mount", text(&pool), text(&dir)]).expect(0);
+    let names = fs::read_dir(dir.join(".lode")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["mine"]);
+    lode(&["umount", text(&dir)]).expect(0);
+}

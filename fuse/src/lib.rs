@@ -10,7 +10,7 @@
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
-//!   says; [`notify`]: readiness
+//!   says, `views`: the same as files; [`notify`]: readiness
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -27,6 +27,7 @@ pub mod options;
 mod server;
 mod stats;
 mod unmount;
+mod views;
 pub mod wire;
 
 pub use error::{MountError, Result};
@@ -34,3 +35,4 @@ pub use fs::MAX_WRITE;
 pub use options::MountOptions;
 pub use server::Server;
 pub use unmount::unmount;
+pub use views::{Ask, View};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use lode_engine::AccessTimes;
 
+use crate::views::View;
+
 /// Options of a mount. What concerns the region and the engine (`relaxed`, windows,
 /// page sizes) is decided by whoever opens the pool; it is named here to be told.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,8 @@ pub struct MountOptions {
     pub dev: bool,
     /// Programs can't be run.
     pub noexec: bool,
+    /// Files in the directory `.lode`, which is there if there are some.
+    pub views: Vec<View>,
     /// Server threads, at least one; as many as make sense where `None`.
     pub threads: Option<usize>,
     /// What the region says of itself (medium, durability, flush strategy, windows), for

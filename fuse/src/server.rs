@@ -18,7 +18,7 @@ use crate::control::listener::{Bound, Listener};
 use crate::control::place;
 use crate::device::mount_fuse;
 use crate::error::{MountError, Result};
-use crate::fs::{LodeFs, MAX_WRITE, State, wish};
+use crate::fs::{LodeFs, MAX_WRITE, State, Views, wish};
 use crate::mountpoint;
 use crate::notify::{tell_manager, wait_until_answers};
 use crate::options::MountOptions;
@@ -119,11 +119,14 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
             mount.take_off();
             MountError::Protocol { path: point.clone(), source }
         })?;
-        let fs = LodeFs::new(Arc::clone(&state), &agreed, options.atime);
+        let (atime, files) = (options.atime, std::mem::take(&mut options.views));
+        let threads = options.server_threads();
+        let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options));
+        let views = Views::new(&files, Arc::clone(&answers));
+        let fs = LodeFs::new(state, &agreed, atime, views);
         let session = Session::new(channel, fs, MAX_WRITE);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
-        let threads = options.server_threads();
-        let listener = bound.serve(answers(state, point.clone(), options))?;
+        let listener = bound.serve(answers)?;
         Ok(Self {
             session: Some(session),
             threads,

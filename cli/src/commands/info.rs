@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use lode_fuse::mountpoint::{Life, Mounted};
+use lode_fuse::mountpoint::Life;
 
 use crate::args::InfoArgs;
+use crate::ask::Asked;
 use crate::failure::{Failure, Result};
 use crate::mounts;
 use crate::output::Output;
 use crate::region;
-use crate::report::{InfoReport, MountFacts, OpeningFacts, PoolFacts};
-use crate::server;
+use crate::report::{InfoReport, OpeningFacts, PoolFacts};
 
 /// Runs it.
 ///
@@ -27,26 +27,10 @@ pub(crate) fn run(args: &InfoArgs, output: &Output) -> Result<()> {
     match mount {
         Some(mount) => {
             mounts::must_answer(&mount)?;
-            output.print(&mounted(&mount)?)
+            output.print(&Asked::at(&mount.point)?.info()?.report(&mount.point))
         }
         None => output.print(&unmounted(&target, output)?),
     }
-}
-
-fn mounted(mount: &Mounted) -> Result<InfoReport> {
-    let server = server::ask_info(&mount.point)?;
-    Ok(InfoReport {
-        pool: server.pool,
-        region: server.region,
-        space: server.space,
-        opening: server.opening,
-        mount: Some(MountFacts {
-            dir: mount.point.display().to_string(),
-            pid: server.pid,
-            read_only: server.read_only,
-            relaxed: server.relaxed,
-        }),
-    })
 }
 
 fn unmounted(path: &Path, output: &Output) -> Result<InfoReport> {

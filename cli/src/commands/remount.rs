@@ -10,12 +10,12 @@ use lode_fuse::mountpoint::{self, Mounted};
 use rustix::mount::MountFlags;
 
 use crate::args::MountArgs;
+use crate::ask::Asked;
 use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 use crate::options::MountOptions;
 use crate::output::Output;
 use crate::report::MountReport;
-use crate::server;
 
 /// How long a server may take to hear that a file was closed.
 const RELEASED_WITHIN: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ const RELEASED_WITHIN: Duration = Duration::from_millis(500);
 pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
     mounts::must_answer(&mount)?;
-    let before = server::ask_info(&mount.point)?;
+    let before = Asked::at(&mount.point)?.info()?;
     if options.read_only == Some(false) && before.opened_read_only {
         let what = "the pool was opened read-only: no remount lets it be changed";
         return Err(Failure::usage(what)
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> 
             .advise("unmount it, and mount it again without ro"));
     }
     remount(&mount, flags(&mount, options)).map_err(|error| explain(&mount, &error))?;
-    let server = server::ask_info(&mount.point)?;
+    let server = Asked::at(&mount.point)?.info()?;
     output.print(&MountReport {
         dir: mount.point.display().to_string(),
         pid: server.pid,

@@ -7,12 +7,12 @@ use std::time::Duration;
 use lode_fuse::mountpoint::Mounted;
 
 use crate::args::StatsArgs;
+use crate::ask::Asked;
 use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 use crate::output::Output;
-use crate::report::{PoolFacts, StatsReport, StoredGroups, exposition};
+use crate::report::{PoolFacts, StatsReport};
 use crate::screen::{Screen, Turns, write_out};
-use crate::server;
 
 /// Runs it.
 ///
@@ -21,20 +21,15 @@ use crate::server;
 pub(crate) fn run(args: &StatsArgs, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
     mounts::must_answer(&mount)?;
-    let pool = server::ask_info(&mount.point)?.pool;
+    let mut server = Asked::at(&mount.point)?;
+    let pool = server.info()?.pool;
     if let Some(every) = args.watch.or(args.every) {
         return watch(&mount, &pool, every, args.count, output);
     }
-    let report = server::ask_stats(&mount.point, &pool)?;
     if !args.prometheus {
-        return output.print(&report);
+        return output.print(&server.stats(&pool)?);
     }
-    let wear = &report.counted.wear;
-    let wear = match wear.regions {
-        0 => StoredGroups::default(),
-        regions => server::ask_wear(&mount.point, StoredGroups::regions_in_group(regions))?,
-    };
-    write_out(&exposition(&report, &wear)).map_err(|error| unwritten(&error))?;
+    write_out(&server.metrics(&pool)?).map_err(|error| unwritten(&error))?;
     Ok(())
 }
 
@@ -72,7 +67,7 @@ fn watch(
 
 /// The next report of the same mount.
 fn next(mount: &Mounted, pool: &PoolFacts, before: Option<&StatsReport>) -> Result<StatsReport> {
-    let report = match server::ask_stats(&mount.point, pool) {
+    let report = match Asked::at(&mount.point).and_then(|mut server| server.stats(pool)) {
         Ok(report) => report,
         // Why it does not answer is seen at the mount point.
         Err(failure) => {

@@ -10,12 +10,13 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::args::UmountArgs;
+use crate::ask::Asked;
+use crate::explain::mount_failure;
 use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 use crate::output::Output;
 use crate::progress::while_working;
 use crate::report::UmountReport;
-use crate::server;
 
 /// A server that takes longer than this to close its pool is stuck.
 const CLOSES_WITHIN: Duration = Duration::from_secs(300);
@@ -30,7 +31,10 @@ pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
     // Before: afterwards there is nobody to ask.
     let pid = match mounts::life(&mount) {
-        Life::Alive => server::ask_info(&mount.point).ok().map(|server| server.pid),
+        Life::Alive => Asked::at(&mount.point)
+            .and_then(|mut server| server.info())
+            .ok()
+            .map(|server| server.pid),
         Life::Silent if !args.lazy => return Err(mounts::silent(&mount)),
         Life::Silent => {
             mountpoint::detach(&mount.point)
@@ -84,7 +88,7 @@ fn explain(mount: &Mounted, error: &MountError) -> Failure {
         .advise(
             "nothing acknowledged is lost: the next mount recovers the pool; `lode fsck` checks it",
         ),
-        other => server::explain(&mount.point, other),
+        other => mount_failure(&mount.point, other),
     }
 }
 

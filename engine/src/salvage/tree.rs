@@ -314,9 +314,8 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
             }
         }
         for Again { listing, ino } in again {
-            let mut path = self.path(*ino)?;
+            let path = self.path(*ino)?;
             (self.told)(Salvage::DirectoryMade { ino: listing.ino, path: &path });
-            path.clear();
         }
         Ok(())
     }
@@ -351,7 +350,8 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
             (seen.links, seen.found) = (links, links);
             seen.parent = dir;
         }
-        if self.last_path.as_ref().is_some_and(|(known, _)| *known == ino) {
+        if self.seen.get(&ino).is_some_and(|seen| seen.kind == mode::DIRECTORY) {
+            // It, or one that it leads to.
             self.last_path = None;
         }
         let path = self.path(dir)?;

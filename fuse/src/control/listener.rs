@@ -39,7 +39,7 @@ pub struct Listener {
 
 struct Shared {
     socket: Files,
-    answers: Answers,
+    answers: Arc<Answers>,
     connections: AtomicUsize,
     stopping: AtomicBool,
     /// How the server ended, once it has.
@@ -84,7 +84,7 @@ impl Bound {
     }
 
     /// Serves it.
-    pub fn serve(self, answers: Answers) -> Result<Listener> {
+    pub fn serve(self, answers: Arc<Answers>) -> Result<Listener> {
         let Self { listener, socket } = self;
         let shared = Arc::new(Shared {
             socket,

@@ -11,6 +11,7 @@ use lode_engine::{Host, mode};
 use lode_pmem::Medium;
 
 use super::gate::Pass;
+use super::views::is_view;
 use super::{LodeFs, MAX_WRITE};
 use crate::wire::{Answer, Errno, Handler, NodeId, Operation, Request, Scratch, Wish};
 
@@ -60,12 +61,15 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
         scratch: &'s mut Scratch,
     ) -> Result<Answer<'s>, Errno> {
         let Request { node, who, operation } = *request;
+        if is_view(request) {
+            return self.answer_view(request, scratch);
+        }
         match operation {
             Operation::Getattr => self.do_getattr(node),
             Operation::Setattr(changes) => self.do_setattr(node, &changes),
             Operation::Statx => self.do_statx(node),
             Operation::Open { flags } => Ok(Answer::opened(self.open_flags(flags))),
-            Operation::Read { offset, size } => self.do_read(node, offset, size, scratch),
+            Operation::Read { offset, size, .. } => self.do_read(node, offset, size, scratch),
             Operation::Write { offset, data } => self.do_write(node, offset, data, who.uid),
             // What was answered is durable: once the pool has said so the kernel takes every
             // later fsync for done, after it has written out what was stored through mappings.
@@ -73,7 +77,7 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
             // What was answered is durable: nothing to do at a close. The kernel still writes
             // out, before it would ask, what was stored through mappings.
             Operation::Flush => Err(Errno::ENOSYS),
-            Operation::Release | Operation::Releasedir => Ok(Answer::Done),
+            Operation::Release { .. } | Operation::Releasedir => Ok(Answer::Done),
             Operation::Opendir => self.opendir(),
             Operation::Readdir { position, size } => self.do_readdir(node, position, size, scratch),
             Operation::Readdirplus { position, size } => {
@@ -141,7 +145,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     }
 
     /// As with files; the kernel keeps listings until it changes the directory.
-    fn opendir(&self) -> Result<Answer<'static>, Errno> {
+    pub(super) fn opendir(&self) -> Result<Answer<'static>, Errno> {
         if self.strict {
             return Ok(Answer::opened(0));
         }

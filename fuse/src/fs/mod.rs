@@ -19,9 +19,11 @@ mod names;
 pub(crate) mod pins;
 #[cfg(test)]
 mod tests;
+mod views;
 mod xattrs;
 
 pub use filesystem::wish;
+pub use views::Views;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +80,8 @@ pub struct LodeFs<M: Medium, H: Host> {
     silent_opendir: bool,
     /// The kernel checks lists of access rights, and leaves it to us what new entries inherit.
     acls: bool,
+    /// What the mount shows of itself.
+    views: Views,
     /// Every read is to reach the server, which moves the access time: the kernel may keep neither
     /// pages nor listings.
     strict: bool,
@@ -85,9 +89,10 @@ pub struct LodeFs<M: Medium, H: Host> {
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
     /// A file system on `state`, for a kernel with which that was agreed.
-    pub fn new(state: Arc<State<M, H>>, agreed: &Agreed, atime: AccessTimes) -> Self {
+    pub fn new(state: Arc<State<M, H>>, agreed: &Agreed, atime: AccessTimes, views: Views) -> Self {
         Self {
             state,
+            views,
             silent_opendir: agreed.offered & u64::from(FUSE_NO_OPENDIR_SUPPORT) != 0,
             acls: agreed.flags & u64::from(FUSE_POSIX_ACL) != 0,
             strict: atime == AccessTimes::Always,

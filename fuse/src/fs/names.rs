@@ -20,6 +20,9 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         };
         match found {
             Ok(attr) => Ok(Answer::entry(self.named(&attr)?)),
+            Err(Error::NotFound) if self.views.is_meant(parent, name) => {
+                Ok(Answer::entry(self.views.directory()?))
+            }
             Err(Error::NotFound) => Ok(Answer::absent(FOREVER)),
             Err(error) => Err(errno(&error)),
         }
@@ -104,7 +107,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let (dir, pool) = (self.ino(parent), self.pool());
         let done = if directory { pool.rmdir(dir, name) } else { pool.unlink(dir, name) };
-        done.map(|()| Answer::Done).map_err(|error| errno(&error))
+        done.map(|()| Answer::Done).map_err(|error| self.errno_of(&error, &[(parent, name)]))
     }
 
     pub(super) fn do_rename(
@@ -115,7 +118,14 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let how = rename_mode(flags).ok_or(Errno::EINVAL)?;
         let done = self.pool().rename(self.ino(from.0), from.1, self.ino(to.0), to.1, how);
-        done.map(|()| Answer::Done).map_err(|error| errno(&error))
+        done.map(|()| Answer::Done).map_err(|error| self.errno_of(&error, &[from, to]))
+    }
+
+    /// The answer for an error of what was to be done with these names: what a mount shows of itself
+    /// is not in the pool.
+    fn errno_of(&self, error: &Error, names: &[(NodeId, &[u8])]) -> Errno {
+        let views = names.iter().any(|(parent, name)| self.views.is_meant(*parent, name));
+        if *error == Error::NotFound && views { Errno::EPERM } else { errno(error) }
     }
 
     /// Answers with the inode that `work` names.

@@ -5,9 +5,11 @@ use lode_testkit::rng::Rng;
 use lode_testkit::{Memory, TestHost};
 
 use super::*;
+use crate::views::View;
 use crate::wire::{Answer, Handler, Operation, Reply, Scratch, parse, samples};
 
 const REQUESTS: u64 = 60_000;
+const VIEW: View = View { name: "view", text: |_| Ok("text\n".to_owned()) };
 
 fn mounted() -> (LodeFs<Memory, TestHost>, Arc<Pool<Memory, TestHost>>) {
     let memory = Memory::new(64 << 20);
@@ -16,7 +18,9 @@ fn mounted() -> (LodeFs<Memory, TestHost>, Arc<Pool<Memory, TestHost>>) {
     let pool = Arc::new(pool);
     let flags = u64::from(FUSE_POSIX_ACL);
     let agreed = Agreed { minor: 40, flags, offered: flags };
-    (LodeFs::new(Arc::new(State::new(Arc::clone(&pool))), &agreed, AccessTimes::Relative), pool)
+    let views = Views::new(&[VIEW], Arc::new(Box::new(|_, _| None)));
+    let state = Arc::new(State::new(Arc::clone(&pool)));
+    (LodeFs::new(state, &agreed, AccessTimes::Relative, views), pool)
 }
 
 /// Numbers that are at the edge of something.
@@ -62,7 +66,8 @@ fn room(operation: &Operation<'_>) -> u32 {
 fn whatever_is_asked_the_answer_has_its_size_and_the_pool_stays_whole() {
     let (fs, pool) = mounted();
     let (mut rng, samples) = (Rng::new(7), samples::all());
-    let (mut scratch, mut known, mut done) = (Scratch::new(MAX_WRITE as usize), vec![1_u64], 0);
+    let (mut scratch, mut done) = (Scratch::new(MAX_WRITE as usize), 0);
+    let mut known = vec![1, views::DIRECTORY, views::DIRECTORY + 1];
     for _ in 0..REQUESTS {
         let edge = rng.once_in(10);
         let node = if edge { rng.pick(&EDGES) } else { rng.pick(&known) };

@@ -26,6 +26,8 @@ impl Errno {
     /// A number does not fit.
     pub const EOVERFLOW: Self = Self(libc::EOVERFLOW);
     /// Another version of the protocol.
+    pub const EPERM: Self = Self(libc::EPERM);
+    /// What it is named after.
     pub const EPROTO: Self = Self(libc::EPROTO);
     /// The result does not fit.
     pub const ERANGE: Self = Self(libc::ERANGE);

@@ -100,6 +100,11 @@ impl<'a> Answer<'a> {
         Self::Opened(fuse_open_out { open_flags, ..fuse_open_out::default() })
     }
 
+    /// The same, with the number by which the kernel will call it.
+    pub fn opened_as(handle: u64, open_flags: u32) -> Self {
+        Self::Opened(fuse_open_out { fh: handle, open_flags, ..fuse_open_out::default() })
+    }
+
     /// So many bytes were written or copied.
     pub fn written(size: u32) -> Self {
         Self::Written(fuse_write_out { size, padding: 0 })
@@ -205,6 +210,7 @@ mod tests {
             (Answer::attr(attr, Duration::ZERO), 104),
             (Answer::statx(fuse_statx::default(), Duration::ZERO), 288),
             (Answer::opened(1), 16),
+            (Answer::opened_as(1, 1), 16),
             (Answer::created(entry, 1), 144),
             (Answer::written(1), 8),
             (Answer::size(1), 8),

@@ -45,7 +45,19 @@ pub struct Request<'a> {
     pub operation: Operation<'a>,
 }
 
-/// What can be asked for. Open files have no number here: nothing is kept for them.
+impl Request<'_> {
+    /// The inodes that it is about.
+    pub fn nodes(&self) -> [NodeId; 2] {
+        let other = match self.operation {
+            Operation::Rename { to, .. } | Operation::CopyFileRange { to, .. } => to,
+            Operation::Link { from, .. } => from,
+            _ => self.node,
+        };
+        [self.node, other]
+    }
+}
+
+/// What can be asked for. The number of an open file is what its open was answered with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is the system call of its name, with its arguments")]
 pub enum Operation<'a> {
@@ -66,10 +78,10 @@ pub enum Operation<'a> {
     Rename { name: &'a [u8], to: NodeId, new_name: &'a [u8], flags: u32 },
     Link { from: NodeId, name: &'a [u8] },
     Open { flags: u32 },
-    Read { offset: u64, size: u32 },
+    Read { handle: u64, offset: u64, size: u32 },
     Write { offset: u64, data: &'a [u8] },
     Flush,
-    Release,
+    Release { handle: u64 },
     Fsync,
     Opendir,
     Readdir { position: u64, size: u32 },
@@ -175,15 +187,18 @@ pub fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
 fn operation_of(opcode: op, mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> {
     match opcode {
         op::FUSE_OPEN => Ok(Operation::Open { flags: all.take::<fuse_open_in>()?.flags }),
-        op::FUSE_READ => read(all).map(|(offset, size)| Operation::Read { offset, size }),
+        op::FUSE_READ => {
+            let fuse_read_in { fh, offset, size, .. } = all.take()?;
+            Ok(Operation::Read { handle: fh, offset, size })
+        }
         op::FUSE_WRITE => write(all),
         op::FUSE_FLUSH => all.take::<fuse_flush_in>().map(|_| Operation::Flush),
-        op::FUSE_RELEASE => all.take::<fuse_release_in>().map(|_| Operation::Release),
+        op::FUSE_RELEASE => Ok(Operation::Release { handle: all.take::<fuse_release_in>()?.fh }),
         op::FUSE_FSYNC => all.take::<fuse_fsync_in>().map(|_| Operation::Fsync),
         op::FUSE_OPENDIR => all.take::<fuse_open_in>().map(|_| Operation::Opendir),
-        op::FUSE_READDIR => read(all).map(|(position, size)| Operation::Readdir { position, size }),
+        op::FUSE_READDIR => list(all).map(|(position, size)| Operation::Readdir { position, size }),
         op::FUSE_READDIRPLUS => {
-            read(all).map(|(position, size)| Operation::Readdirplus { position, size })
+            list(all).map(|(position, size)| Operation::Readdirplus { position, size })
         }
         op::FUSE_RELEASEDIR => all.take::<fuse_release_in>().map(|_| Operation::Releasedir),
         op::FUSE_FSYNCDIR => all.take::<fuse_fsync_in>().map(|_| Operation::Fsyncdir),
@@ -261,7 +276,7 @@ fn names_of(opcode: op, mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> 
     }
 }
 
-fn read(mut all: Arguments<'_>) -> Result<(u64, u32), Errno> {
+fn list(mut all: Arguments<'_>) -> Result<(u64, u32), Errno> {
     let fuse_read_in { offset, size, .. } = all.take()?;
     Ok((offset, size))
 }

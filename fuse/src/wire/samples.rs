@@ -112,24 +112,25 @@ fn of_names() -> Vec<Sample> {
 }
 
 fn of_files() -> Vec<Sample> {
-    let read = fuse_read_in { offset: 8, size: 9, ..zero() };
+    let read = fuse_read_in { fh: 6, offset: 8, size: 9, ..zero() };
     let write = fuse_write_in { offset: 8, size: 4, ..zero() };
     let (offset, length, size) = (8, 10, 9);
     let fallocate = fuse_fallocate_in { offset, length, mode: 3, ..zero() };
     let lseek = fuse_lseek_in { offset, whence: 4, ..zero() };
     let copy = fuse_copy_file_range_in { off_in: 8, nodeid_out: 9, off_out: 7, len: 10, ..zero() };
-    let (open, release) = (fuse_open_in { flags: 2, ..zero() }, fuse_release_in::default());
+    let (open, release) =
+        (fuse_open_in { flags: 2, ..zero() }, fuse_release_in { fh: 6, ..zero() });
     let (fsync, flush) = (fuse_fsync_in::default(), fuse_flush_in::default());
     vec![
         sample(op::FUSE_OPEN, &[open.as_bytes()], Operation::Open { flags: 2 }),
-        sample(op::FUSE_READ, &[read.as_bytes()], Operation::Read { offset, size }),
+        sample(op::FUSE_READ, &[read.as_bytes()], Operation::Read { handle: 6, offset, size }),
         sample(
             op::FUSE_WRITE,
             &[write.as_bytes(), b"data"],
             Operation::Write { offset, data: b"data" },
         ),
         sample(op::FUSE_FLUSH, &[flush.as_bytes()], Operation::Flush),
-        sample(op::FUSE_RELEASE, &[release.as_bytes()], Operation::Release),
+        sample(op::FUSE_RELEASE, &[release.as_bytes()], Operation::Release { handle: 6 }),
         sample(op::FUSE_FSYNC, &[fsync.as_bytes()], Operation::Fsync),
         sample(op::FUSE_OPENDIR, &[open.as_bytes()], Operation::Opendir),
         sample(op::FUSE_READDIR, &[read.as_bytes()], Operation::Readdir { position: offset, size }),

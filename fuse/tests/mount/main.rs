@@ -20,6 +20,7 @@ mod special;
 mod support;
 mod tmpfile;
 mod tour;
+mod views;
 mod xattrs;
 
 /// Not a test: the process that serves a test's mount.

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use lode_engine::{FormatOptions, Pool};
 use lode_fuse::control::Client;
-use lode_fuse::{MountOptions, Server, mountpoint, notify};
+use lode_fuse::{MountOptions, Server, View, mountpoint, notify};
 use lode_host::StdHost;
 use lode_pmem::{Line, MediaError, Medium};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use tempfile::TempDir;
 
 /// A medium in a file, by plain system calls: slow, and it outlives its process.
@@ -216,6 +217,12 @@ impl Drop for Mount {
     }
 }
 
+/// What the mounts of tests show of themselves: how many fences there were.
+const VIEW: View = View {
+    name: "fences",
+    text: |ask| ask(&json!({ "op": "stats" })).map(|stats| format!("{}\n", stats["fences"])),
+};
+
 /// What `server_process` does.
 pub fn serve() {
     let Some(dir) = std::env::var_os("LODE_TEST_PLACE") else {
@@ -226,6 +233,7 @@ pub fn serve() {
     let opened = Pool::open(FileMedium::open(&pool), StdHost::new(), &Default::default());
     let mut options = MountOptions::new(&pool);
     (options.suid, options.dev) = (true, true);
+    options.views = vec![VIEW];
     options.region = [("medium".to_owned(), "file".to_owned())].into();
     let served = Server::mount_with(
         Arc::new(opened.unwrap()),

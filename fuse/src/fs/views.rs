@@ -1,0 +1,249 @@
+//! The directory `.lode` in the root: what a mount shows of itself, as files.
+//!
+//! It is in no listing. Whatever of the pool has that name is there in its place. What is in it can be
+//! read and not changed; an open file keeps the text of the time when it was opened.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fuse_abi::linux::{FOPEN_DIRECT_IO, FOPEN_NOFLUSH, fuse_attr};
+use lode_engine::{Attr, Host, mode};
+use lode_pmem::Medium;
+use parking_lot::Mutex;
+
+use super::convert::{attributes, attributes_with_birth};
+use super::{FOREVER, LodeFs};
+use crate::control::listener::Answers;
+use crate::views::View;
+use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Room, Scratch};
+
+/// Name of the directory.
+const NAME: &[u8] = b".lode";
+/// Number of the directory; its files have the next ones. A pool's inodes have smaller numbers.
+pub(super) const DIRECTORY: u64 = 1 << 62;
+/// Files that may be open at a time: each keeps its text.
+const OPEN_MAX: usize = 1024;
+/// How long the kernel may keep what is no answer.
+const NEVER: Duration = Duration::ZERO;
+/// Position in the listing behind `..`.
+const BEHIND_DOTS: u64 = 2;
+
+/// What there is to see of a mount.
+pub struct Views {
+    files: Vec<View>,
+    answers: Arc<Answers>,
+    since_ns: i64,
+    open: Mutex<Open>,
+}
+
+/// Texts of open files, by their numbers.
+#[derive(Default)]
+struct Open {
+    last: u64,
+    texts: HashMap<u64, Arc<str>>,
+}
+
+/// The directory, or a file in it.
+#[derive(Clone, Copy)]
+enum Place {
+    Directory,
+    File(View),
+}
+
+impl Views {
+    /// These files, written by what `answers` tells of the mount. Without any there is no
+    /// directory either.
+    pub fn new(files: &[View], answers: Arc<Answers>) -> Self {
+        let (files, since_ns) = (files.to_vec(), lode_host::now_ns());
+        Self { files, answers, since_ns, open: Mutex::default() }
+    }
+
+    /// Whether a name in a directory is theirs, if the pool has no such name.
+    pub fn is_meant(&self, parent: NodeId, name: &[u8]) -> bool {
+        parent == NodeId::ROOT && name == NAME && !self.files.is_empty()
+    }
+
+    /// What an answer that names the directory consists of.
+    pub fn directory(&self) -> Result<Entry, Errno> {
+        self.entry(NodeId(DIRECTORY))
+    }
+
+    fn place(&self, node: NodeId) -> Result<Place, Errno> {
+        match node.0.checked_sub(DIRECTORY) {
+            Some(0) if !self.files.is_empty() => Ok(Place::Directory),
+            Some(number) => {
+                let file = usize::try_from(number - 1).ok().and_then(|at| self.files.get(at));
+                file.copied().map(Place::File).ok_or(Errno::ENOENT)
+            }
+            None => Err(Errno::EPERM),
+        }
+    }
+
+    fn attr(&self, node: NodeId) -> Result<Attr, Errno> {
+        let (mode, links) = match self.place(node)? {
+            Place::Directory => (mode::DIRECTORY | 0o555, 2),
+            Place::File(_) => (mode::FILE | 0o444, 1),
+        };
+        let time_ns = self.since_ns;
+        Ok(Attr {
+            ino: node.0,
+            generation: 0,
+            mode,
+            links,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            // Nobody knows before it is opened: as with files of the kernel's own.
+            size: 0,
+            pages: 0,
+            atime_ns: time_ns,
+            mtime_ns: time_ns,
+            ctime_ns: time_ns,
+            btime_ns: time_ns,
+            xattrs: 0,
+        })
+    }
+
+    fn entry(&self, node: NodeId) -> Result<Entry, Errno> {
+        let attr = attributes(&self.attr(node)?, node)?;
+        Ok(Entry { attr, generation: 0, attr_ttl: FOREVER, entry_ttl: FOREVER })
+    }
+
+    /// Names with their numbers and positions behind them.
+    fn names(&self) -> impl Iterator<Item = (NodeId, u64, &str)> {
+        let dots = [(NodeId(DIRECTORY), 1, "."), (NodeId::ROOT, BEHIND_DOTS, "..")];
+        let files =
+            self.files.iter().zip(1..).map(|(file, number)| {
+                (NodeId(DIRECTORY + number), BEHIND_DOTS + number, file.name)
+            });
+        dots.into_iter().chain(files)
+    }
+
+    fn lookup(&self, node: NodeId, name: &[u8]) -> Result<Answer<'static>, Errno> {
+        let named = match (name, self.place(node)?) {
+            (b".", _) => Some(node),
+            (_, Place::File(_)) => return Err(Errno::new(libc::ENOTDIR)),
+            (name, Place::Directory) => {
+                self.names().find(|(_, _, other)| other.as_bytes() == name).map(|found| found.0)
+            }
+        };
+        match named {
+            None => Ok(Answer::absent(FOREVER)),
+            Some(found) => Ok(Answer::entry(self.entry(found)?)),
+        }
+    }
+
+    /// A listing from `position` on; with what a lookup of each name would answer, if `looked_up`.
+    fn list<'s>(
+        &self,
+        position: u64,
+        looked_up: bool,
+        room: &'s mut [u8],
+    ) -> Result<Answer<'s>, Errno> {
+        let mut list = Listing::new(room);
+        for (node, behind, name) in self.names().filter(|(_, behind, _)| *behind > position) {
+            let file = behind > BEHIND_DOTS;
+            let kind = if file { mode::FILE } else { mode::DIRECTORY };
+            let added = if looked_up {
+                let attr = fuse_attr { ino: node.0, mode: kind, ..fuse_attr::default() };
+                // The kernel takes no inode from the first two.
+                let dots = Entry { attr, generation: 0, attr_ttl: NEVER, entry_ttl: NEVER };
+                let entry = if file { self.entry(node)? } else { dots };
+                list.add_entry(&entry.into(), behind, kind, name.as_bytes())
+            } else {
+                list.add(node, behind, kind, name.as_bytes())
+            };
+            if added == Room::Full {
+                break;
+            }
+        }
+        Ok(list.finish())
+    }
+
+    /// Opens a file for reading: its text is written now.
+    fn open(&self, node: NodeId, flags: u32) -> Result<Answer<'static>, Errno> {
+        let Place::File(file) = self.place(node)? else {
+            return Err(Errno::new(libc::EISDIR));
+        };
+        if flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY {
+            return Err(Errno::EPERM);
+        }
+        let text = file.now(&self.answers).map_err(|error| {
+            tracing::warn!(name = file.name, error, "a view could not be written");
+            Errno::EIO
+        })?;
+        let mut open = self.open.lock();
+        if open.texts.len() >= OPEN_MAX {
+            return Err(Errno::new(libc::ENFILE));
+        }
+        open.last += 1;
+        let handle = open.last;
+        open.texts.insert(handle, text.into());
+        Ok(Answer::opened_as(handle, FOPEN_DIRECT_IO | FOPEN_NOFLUSH))
+    }
+
+    fn read<'s>(&self, handle: u64, offset: u64, room: &'s mut [u8]) -> Result<Answer<'s>, Errno> {
+        let text = self.open.lock().texts.get(&handle).cloned().ok_or(Errno::EINVAL)?;
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = text.as_bytes().get(from..).unwrap_or_default();
+        let len = rest.len().min(room.len());
+        let (Some(read), Some(rest)) = (room.get_mut(..len), rest.get(..len)) else {
+            return Err(Errno::EIO);
+        };
+        read.copy_from_slice(rest);
+        Ok(Answer::data(read))
+    }
+
+    fn close(&self, handle: u64) -> Answer<'static> {
+        self.open.lock().texts.remove(&handle);
+        Answer::Done
+    }
+}
+
+/// Whether a request is about what is here.
+pub fn is_view(request: &Request<'_>) -> bool {
+    request.nodes().iter().any(|node| node.0 >= DIRECTORY)
+}
+
+impl<M: Medium, H: Host> LodeFs<M, H> {
+    /// Requests about the directory and its files. Those that would change something are
+    /// not permitted; none of the answers lets the kernel ask less of other files.
+    pub(super) fn answer_view<'s>(
+        &self,
+        request: &Request<'_>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Answer<'s>, Errno> {
+        let (node, views) = (request.node, &self.views);
+        match request.operation {
+            Operation::Lookup { name: b".." } => self.do_lookup(NodeId::ROOT, b"."),
+            Operation::Lookup { name } => views.lookup(node, name),
+            Operation::Forget { .. } | Operation::BatchForget(_) => Ok(Answer::Done),
+            Operation::Getattr => Ok(Answer::attr(attributes(&views.attr(node)?, node)?, FOREVER)),
+            Operation::Statx => {
+                Ok(Answer::statx(attributes_with_birth(&views.attr(node)?, node)?, FOREVER))
+            }
+            Operation::Open { flags } => views.open(node, flags),
+            Operation::Read { handle, offset, size } => {
+                views.read(handle, offset, scratch.room(size as usize)?)
+            }
+            Operation::Release { handle } => Ok(views.close(handle)),
+            Operation::Opendir => self.opendir(),
+            Operation::Readdir { position, size } => {
+                views.list(position, false, scratch.room(size as usize)?)
+            }
+            Operation::Readdirplus { position, size } => {
+                views.list(position, true, scratch.room(size as usize)?)
+            }
+            Operation::Releasedir | Operation::Fsync | Operation::Fsyncdir => Ok(Answer::Done),
+            Operation::Statfs => Ok(self.do_statfs()),
+            Operation::Getxattr { .. } => Err(Errno::new(libc::ENODATA)),
+            Operation::Listxattr { size: 0 } => Ok(Answer::size(0)),
+            Operation::Listxattr { .. } => Ok(Answer::data(&[])),
+            Operation::Lseek { .. } => Err(Errno::ENXIO),
+            Operation::Ioctl => Err(Errno::ENOTTY),
+            Operation::Flush | Operation::Access => Err(Errno::ENOSYS),
+            _ => Err(Errno::EPERM),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What a mount shows of itself as files: names, and who writes their text.
+
+use serde_json::Value;
+
+use crate::control::listener::Answers;
+
+/// A file in the directory `.lode` of a mount.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Its name.
+    pub name: &'static str,
+    /// Writes what is in it, each time that it is opened; or says why it can't.
+    pub text: fn(&mut Ask<'_>) -> Result<String, String>,
+}
+
+/// Answers a request as the control socket does.
+pub type Ask<'a> = dyn FnMut(&Value) -> Result<Value, String> + 'a;
+
+impl View {
+    /// What is in it now.
+    pub(crate) fn now(&self, answers: &Answers) -> Result<String, String> {
+        (self.text)(&mut |request| {
+            let op = request.get("op").and_then(Value::as_str).unwrap_or_default();
+            answers(op, request).unwrap_or_else(|| Err("unknown op".to_owned()))
+        })
+    }
+}
