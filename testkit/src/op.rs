@@ -178,6 +178,38 @@ impl Path {
     }
 }
 
+impl Op {
+    /// The paths that it walks, and whether to the end (or to the directory of the name).
+    #[must_use]
+    pub fn paths(&self) -> Vec<(&Path, bool)> {
+        match self {
+            Self::Create { path, .. }
+            | Self::CreateWith { path, .. }
+            | Self::Symlink { path, .. }
+            | Self::Unlink { path }
+            | Self::Rmdir { path } => vec![(path, false)],
+            Self::Rename { from, to, .. } => vec![(from, false), (to, false)],
+            Self::Link { from: Target::Path(from), to } => vec![(from, true), (to, false)],
+            Self::Link { to, .. } => vec![(to, false)],
+            Self::SetAttr { of: Target::Path(path), .. }
+            | Self::SetAttrWith { of: Target::Path(path), .. }
+            | Self::SetXattr { of: Target::Path(path), .. }
+            | Self::GetXattr { of: Target::Path(path), .. }
+            | Self::Write { to: Target::Path(path), .. }
+            | Self::Append { to: Target::Path(path), .. }
+            | Self::Read { from: Target::Path(path), .. }
+            | Self::Fallocate { of: Target::Path(path), .. }
+            | Self::Stat { of: Target::Path(path) }
+            | Self::Fsync { of: Target::Path(path) }
+            | Self::Readlink { path }
+            | Self::List { path }
+            | Self::Tmpfile { dir: path, .. }
+            | Self::Open { path, .. } => vec![(path, true)],
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Fill {
     /// The bytes. Each 8-byte word tells its place, so that a shifted piece is seen.
     pub fn bytes(&self) -> Vec<u8> {

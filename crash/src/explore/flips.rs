@@ -33,9 +33,6 @@ const CHAIN_AT: usize = 128;
 /// Place and bytes of a line's seal.
 const SEAL: (usize, usize) = (56, 8);
 
-/// Of the flipped bits, each so many-th is salvaged, too.
-const SALVAGED_EVERY: usize = 16;
-
 /// Sealed bytes.
 struct Sealed {
     what: &'static str,
@@ -109,7 +106,8 @@ impl Explorer<'_> {
             let flipped = flipped(image, at, bit % 8);
             let looked = catch_unwind(AssertUnwindSafe(|| {
                 self.look(&flipped, sealed, expected)?;
-                if replayed || bit % SALVAGED_EVERY == number % SALVAGED_EVERY {
+                let every = self.limits.salvaged_every;
+                if replayed || bit % every == number % every {
                     self.salvage(&flipped)?;
                 }
                 Ok(())

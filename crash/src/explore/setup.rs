@@ -45,6 +45,8 @@ pub struct Limits {
     pub then: Budget,
     /// After one state in so many, operations go on, and the power fails again; 0 for none.
     pub then_every: u64,
+    /// Of flipped bits, each so many-th is salvaged, too.
+    pub salvaged_every: usize,
     /// Schedules of two threads, at most, of those with two preemptions at most.
     pub schedules: u64,
 }
@@ -66,6 +68,7 @@ impl Limits {
         inside_every: 8,
         then: Budget { whole: 2, torn: 1 },
         then_every: 24,
+        salvaged_every: 16,
         schedules: 16,
     };
     /// For runs of under a minute.
@@ -76,6 +79,7 @@ impl Limits {
         inside_every: 8,
         then: Budget { whole: 5, torn: 1 },
         then_every: 24,
+        salvaged_every: 16,
         schedules: 60,
     };
     /// For single operations: hardly a point is too large for it.
@@ -88,6 +92,7 @@ impl Limits {
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },
         then_every: 1,
+        salvaged_every: 16,
         schedules: 4000,
     };
     /// For runs of everything there is.
@@ -98,6 +103,7 @@ impl Limits {
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },
         then_every: 16,
+        salvaged_every: 1,
         schedules: 4000,
     };
 }

@@ -7,7 +7,7 @@ use lode_engine::{Attr, Ino, Result};
 use lode_model::Loose;
 use lode_testkit::forward_calls;
 use lode_testkit::fs::Fs;
-use lode_testkit::op::{Op, Path, Target};
+use lode_testkit::op::Op;
 
 /// Where names led to when they were walked: by directory and name.
 pub(super) type Known = BTreeMap<(Ino, Vec<u8>), Ino>;
@@ -27,7 +27,7 @@ impl<'f> Walked<'f> {
 /// Walks every path that the operations walk, as far as it goes now, and holds what is found.
 pub(super) fn walk(fs: &dyn Fs, ops: &[Op]) -> Known {
     let mut known = Known::new();
-    for (path, whole) in ops.iter().flat_map(paths_of) {
+    for (path, whole) in ops.iter().flat_map(Op::paths) {
         let end = if whole { path.0.len() } else { path.0.len().saturating_sub(1) };
         let mut ino = fs.root();
         for name in &path.0[..end] {
@@ -44,35 +44,6 @@ pub(super) fn walk(fs: &dyn Fs, ops: &[Op]) -> Known {
 /// Ends what [`walk`] holds.
 pub(super) fn release(fs: &dyn Fs, known: &Known) {
     known.values().for_each(|ino| fs.release(*ino));
-}
-
-/// The paths that an operation walks, and whether to the end (or to the directory of the name).
-fn paths_of(op: &Op) -> Vec<(&Path, bool)> {
-    match op {
-        Op::Create { path, .. }
-        | Op::CreateWith { path, .. }
-        | Op::Symlink { path, .. }
-        | Op::Unlink { path }
-        | Op::Rmdir { path } => vec![(path, false)],
-        Op::Rename { from, to, .. } => vec![(from, false), (to, false)],
-        Op::Link { from: Target::Path(from), to } => vec![(from, true), (to, false)],
-        Op::Link { to, .. } => vec![(to, false)],
-        Op::SetAttr { of: Target::Path(path), .. }
-        | Op::SetAttrWith { of: Target::Path(path), .. }
-        | Op::SetXattr { of: Target::Path(path), .. }
-        | Op::GetXattr { of: Target::Path(path), .. }
-        | Op::Write { to: Target::Path(path), .. }
-        | Op::Append { to: Target::Path(path), .. }
-        | Op::Read { from: Target::Path(path), .. }
-        | Op::Fallocate { of: Target::Path(path), .. }
-        | Op::Stat { of: Target::Path(path) }
-        | Op::Fsync { of: Target::Path(path) }
-        | Op::Readlink { path }
-        | Op::List { path }
-        | Op::Tmpfile { dir: path, .. }
-        | Op::Open { path, .. } => vec![(path, true)],
-        _ => Vec::new(),
-    }
 }
 
 impl Fs for Walked<'_> {

@@ -58,33 +58,7 @@ fn short_of_a_path(op: &Op, model: &Model) -> bool {
             attr.is_some_and(|attr| attr.mode & mode::TYPE == mode::SYMLINK)
         })
     };
-    paths(op).iter().any(|path| through_symlink(path))
-}
-
-fn paths(op: &Op) -> Vec<&Path> {
-    match op {
-        Op::Create { path, .. }
-        | Op::Symlink { path, .. }
-        | Op::Unlink { path }
-        | Op::Rmdir { path }
-        | Op::Readlink { path }
-        | Op::List { path }
-        | Op::Tmpfile { dir: path, .. }
-        | Op::Open { path, .. } => vec![path],
-        Op::Rename { from, to, .. } => vec![from, to],
-        Op::Link { from: Target::Path(from), to } => vec![from, to],
-        Op::Link { to, .. } => vec![to],
-        Op::SetAttr { of: Target::Path(path), .. }
-        | Op::SetXattr { of: Target::Path(path), .. }
-        | Op::GetXattr { of: Target::Path(path), .. }
-        | Op::Write { to: Target::Path(path), .. }
-        | Op::Append { to: Target::Path(path), .. }
-        | Op::Read { from: Target::Path(path), .. }
-        | Op::Fallocate { of: Target::Path(path), .. }
-        | Op::Fsync { of: Target::Path(path) }
-        | Op::Stat { of: Target::Path(path) } => vec![path],
-        _ => Vec::new(),
-    }
+    op.paths().iter().any(|(path, _)| through_symlink(path))
 }
 
 /// What is seen of one path: what `stat` says, the checksum of the contents, and the extended
