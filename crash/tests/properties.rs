@@ -75,6 +75,17 @@ fn a_link_word_of_an_earlier_life_of_a_log_page_is_no_damage() {
     explored.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
+/// The same where no record reached the new page either: what the older link word led to, a page of the
+/// same log without a header of its own, was called damage, and the pool did not open any more.
+#[test]
+fn an_older_link_word_in_a_log_page_without_records_is_no_damage() {
+    let cases = lode_crash::workload::scenarios();
+    let case = cases.iter().find(|case| case.name == "a log gets a page again").unwrap();
+    explored(case, &EACH_TEAR, None).unwrap_or_else(|failure| panic!("{failure}"));
+    let failure = explored(case, &EACH_TEAR, Some(Rule::LinkDoubted)).unwrap_err();
+    assert!(failure.what.contains("damaged line in the middle of a log"), "{failure}");
+}
+
 /// Two threads both came to raise the session: the second one only had its lanes begin anew, in the session
 /// that the first had begun, whose sequences were used twice.
 #[test]

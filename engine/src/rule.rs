@@ -62,6 +62,8 @@ rules! {
     LinkWhole "link-whole" "a link word is stored as two halves; PROTOCOL F3";
     LinkBad "link-bad"
         "whatever link is bad, a crash has left it so; PROTOCOL I5";
+    LinkDoubted "link-doubted"
+        "a link word of an earlier life, left by a torn header, is believed; PROTOCOL I5";
     LookBeyond "look-beyond" "nobody looks behind a bad line; PROTOCOL I5";
     TailKnown "tail-known"
         "a log may end before the last seal that is known of it; PROTOCOL I5";

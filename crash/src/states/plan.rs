@@ -2,7 +2,8 @@
 //!
 //! None, all, each alone, all but one, prefixes in the order of the stores; then every combination
 //! of whole stores that the judge can tell apart, while there is budget; where it ends, pairs and random
-//! ones. Torn stores: each with all others there, and with none or some.
+//! ones. Torn stores: with all others there, with none, and with each combination of others that the
+//! judge was seen to tell apart.
 
 use lode_testkit::rng::Rng;
 
@@ -28,6 +29,9 @@ impl Budget {
 
 /// Ways to tear a line of eight words: some of them there, and some not.
 const ALL_TEARS: usize = 254;
+
+/// The first ways to tear a line: one word is missing. What no seal covers is torn off so.
+const ONE_MISSING: u64 = 8;
 
 /// Of one point no more states than this are counted: an unwritten page alone has more than atoms
 /// could hold.
@@ -72,6 +76,8 @@ struct Run<'u, F> {
     units: &'u Units,
     tree: Tree,
     explored: Explored,
+    /// States that were judged so far: no two of them look alike.
+    judged: Vec<Vec<u16>>,
     left: usize,
     judge: &'u mut dyn FnMut(&Choice) -> Judged<F>,
 }
@@ -87,7 +93,7 @@ pub fn explore_point<F>(
 ) -> (Explored, Result<(), (Choice, F)>) {
     debug_assert_eq!(units.steps.len(), point.pending.len());
     let (tree, explored) = (Tree::default(), Explored::default());
-    let mut run = Run { units, tree, explored, left: budget.whole, judge };
+    let mut run = Run { units, tree, explored, judged: Vec::new(), left: budget.whole, judge };
     let result = if profile == Profile::Eadr {
         run.in_order(budget, rng)
     } else {
@@ -128,6 +134,7 @@ impl<F> Run<'_, F> {
         match result {
             Ok(()) => {
                 self.tree.add(&choice.0, &looked_at);
+                self.judged.push(choice.0);
                 Ok(())
             }
             Err(failure) => Err((choice, failure)),
@@ -263,18 +270,47 @@ impl<F> Run<'_, F> {
         for (number, unit) in self.units.units.iter().enumerate() {
             torn.extend((unit.whole..unit.alternatives.len()).map(|one| (number, one as u16)));
         }
-        // Each with everything else there, and each with nothing or something of it.
+        let share = budget.div_ceil(3);
         for others in [true, false] {
-            for one in sample(torn.len(), budget.div_ceil(2), rng) {
+            for one in sample(torn.len(), share, rng) {
                 let (unit, content) = torn[one];
-                let some = !others && rng.once_in(3);
-                let mut choice = if some { self.random(rng) } else { self.uniform(others) };
+                let mut choice = self.uniform(others);
                 choice[unit] = content;
                 self.try_one(choice)?;
             }
         }
+        self.torn_among_others(rng)
+    }
+
+    /// Torn stores among whole ones that were told apart; now and then, two torn ones.
+    fn torn_among_others(&mut self, rng: &mut Rng) -> Outcome<F> {
+        let torn = |unit: &super::Unit| unit.whole < unit.alternatives.len();
+        let tearable: Vec<usize> =
+            (0..self.count()).filter(|&unit| torn(&self.units.units[unit])).collect();
+        let others = self.judged.len();
+        if tearable.is_empty() || others == 0 {
+            return Ok(());
+        }
+        for _ in 0..4 * self.left {
+            if self.left == 0 {
+                break;
+            }
+            let mut choice = self.judged[rng.below(others as u64) as usize].clone();
+            for _ in 0..if rng.once_in(4) { 2 } else { 1 } {
+                let unit = tearable[rng.below(tearable.len() as u64) as usize];
+                choice[unit] = tear(&self.units.units[unit], rng);
+            }
+            self.try_one(choice)?;
+        }
         Ok(())
     }
+}
+
+/// A torn content of a unit: half of the time one that lacks a single word.
+fn tear(unit: &super::Unit, rng: &mut Rng) -> u16 {
+    let ways = (unit.alternatives.len() - unit.whole) as u64;
+    let ways = if rng.below(2) == 0 { ways.min(ONE_MISSING) } else { ways };
+    unit.whole as u16 + rng.below(ways) as u16
 }
 
 /// At most `most` of the numbers below `count`: all, or the first, the last and random ones.

@@ -42,7 +42,16 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend(growths());
     cases.push(attributes_come_along());
     cases.extend(nameless());
+    cases.push(page_used_again());
     cases
+}
+
+/// A log gets a page that was its own before: an older link word, and records of its own behind that.
+fn page_used_again() -> Case {
+    let each = "chmod /k #; link /k /d/l; unlink /d/l; rename /d/a /d/c; rename /d/c /d/a";
+    let before = "create /k; mkdir /d; link /k /d/a; link /k /d/b; link /k /d/%=0.90";
+    let before = format!("{before}; {}", repeated(12, each));
+    case("a log gets a page again", small(), &before, &repeated(3, "link /k /d/n#; unlink /d/n#"))
 }
 
 /// A pool of 24 pages, in which a round is due after as many transactions: it comes in the middle

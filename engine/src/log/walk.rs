@@ -53,10 +53,17 @@ pub(crate) struct BadLink {
     pub(crate) what: &'static str,
     /// Offset of the word.
     pub(crate) at: u64,
-    /// The only transaction with records in that page.
-    pub(crate) only: Option<Header>,
-    /// The page has no records.
-    pub(crate) empty: bool,
+    /// What is in its page.
+    pub(crate) holds: Holds,
+}
+
+/// Transactions with records in a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Holds {
+    Nothing,
+    /// One, which begins so.
+    One(Header),
+    Several,
 }
 
 /// A walk through one log.
@@ -262,17 +269,23 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         }))
     }
 
-    /// The first record of the log page the walk is in, where that has no other transaction's.
-    pub(crate) fn only_in_page(&self) -> Option<Header> {
-        let in_page = self.anchor_at != slot_at(self.ino);
-        self.first.filter(|_| in_page && !self.several)
+    /// What the log page holds that the walk is in; nothing is said of the inline log.
+    pub(crate) fn page_holds(&self) -> Option<Holds> {
+        (self.anchor_at != slot_at(self.ino)).then(|| self.holds())
+    }
+
+    fn holds(&self) -> Holds {
+        match self.first {
+            None => Holds::Nothing,
+            Some(first) if !self.several => Holds::One(first),
+            Some(_) => Holds::Several,
+        }
     }
 
     /// Remembers that the link word of the page the walk is in is none.
     fn note_bad_link(&mut self, what: &'static str) {
-        let only = self.first.filter(|_| !self.several);
         let at = self.anchor_at + HEAD_AT;
-        self.bad_link = Some(BadLink { what, at, only, empty: self.first.is_none() });
+        self.bad_link = Some(BadLink { what, at, holds: self.holds() });
     }
 
     /// A link word met on the way that is none. After the walk's end.

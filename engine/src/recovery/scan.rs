@@ -9,7 +9,7 @@ use lode_pmem::Medium;
 
 use crate::inode::{Scanned, load_for_scan};
 use crate::layout::{DEATH_LINE, Header, Identity, LINE, SEAL_AT, Txid, slot_at};
-use crate::log::{Step, Walk, read_death, read_identity};
+use crate::log::{Holds, Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
 use crate::store::{Piece, Store};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result, Rule};
@@ -270,10 +270,20 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             return Ok(());
         }
         match walk.bad_link() {
-            Some(bad) if !bad.empty && !bad.only.is_some_and(|only| self.is_unsettled(&only)) => {
+            Some(bad) if !self.may_be_torn(bad.holds) => {
                 Err(Error::corrupt_inode(bad.what, bad.at, walk.ino))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whether a crash may have torn the anchor line of a page that holds this: it is stored in one
+    /// transaction with the page's first record.
+    fn may_be_torn(&self, holds: Holds) -> bool {
+        match holds {
+            Holds::Nothing => true,
+            Holds::One(first) => self.is_unsettled(&first),
+            Holds::Several => false,
         }
     }
 
@@ -283,7 +293,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         }
         let (ino, end) = (walk.ino, walk.tail().at);
         let mut result = Ok(());
-        let is_doubtful = walk.only_in_page().is_some_and(|only| self.is_unsettled(&only));
+        let believed = self.store.host.leaves_out(Rule::LinkDoubted);
+        let is_doubtful =
+            !believed && walk.page_holds().is_some_and(|holds| self.may_be_torn(holds));
         walk.beyond(&mut |beyond| {
             if result.is_err() {
                 return;
