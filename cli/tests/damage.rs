@@ -6,7 +6,7 @@ mod common;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::server::Server;
 use common::{Scratch, fsck, lode, text};
@@ -82,16 +82,23 @@ fn what_a_lost_directory_had_is_found_again() {
     // The entry of `two`: behind the directory's own record and the entry of `one`.
     let at = dumped["inodes"][0]["records"][2]["at"].as_u64().unwrap();
     damage(&pool, at);
-    let ran = lode(&["fsck", "-y", text(&pool)]).expect(1);
-    for words in ["directory made again /sub", "put into lost+found /lost+found/#"] {
-        assert!(ran.out.contains(words), "{words} in:\n{}", ran.out);
+    fs::copy(&pool, scratch.path("copy")).unwrap();
+    let said = lode(&["fsck", "-y", text(&scratch.path("copy"))]).expect(1).out;
+    for words in
+        ["directory made again /sub", "found again /sub/one", "put into lost+found /lost+found/#"]
+    {
+        assert!(said.contains(words), "{words} in:\n{said}");
     }
+    let repairs = lode(&["fsck", "-y", text(&pool), "--json"]).expect(1).json()["repairs"].clone();
+    let paths = repairs.as_array().unwrap().iter().map(|done| done["path"].as_str().unwrap());
+    let paths: Vec<PathBuf> = paths.map(|path| dir.join(&path[1..])).collect();
     Server::mount(&pool, &dir, &scratch.path("log")).run_with(|| {
         for name in ["one", "three"] {
             assert_eq!(fs::read(dir.join("sub").join(name)).unwrap(), name.repeat(1000).as_bytes());
         }
         let found: Vec<_> = fs::read_dir(dir.join("lost+found")).unwrap().flatten().collect();
         assert_eq!(found.len(), 1);
+        assert!(paths.len() == 4 && paths.iter().all(|path| path.exists()), "{paths:?}");
         assert_eq!(fs::read(found[0].path()).unwrap(), "two".repeat(1000).as_bytes());
     });
 }

@@ -8,7 +8,7 @@ use crate::human::printable;
 /// One thing that was repaired, or given up.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct RepairFacts {
-    /// What was done: `lost`, `made_again`, `attached`, `entry_removed`, `links_set`,
+    /// What was done: `lost`, `made_again`, `named_again`, `attached`, `entry_removed`, `links_set`,
     /// `attribute_removed`, `root_made` or `watermark_reset`.
     pub(crate) done: &'static str,
     /// The inode (as the damaged pool numbered it), `null` for none.
@@ -56,8 +56,13 @@ impl Repairs {
                 fact("made_again", Some(ino), Some(path), String::new())
             }
             Salvage::Attached { ino, dir, name } => {
-                let what = "nothing led to it any more".to_owned();
-                fact("attached", Some(ino), Some(joined(dir, name)), what)
+                let lost = dir == b"/lost+found" && name.starts_with(b"#");
+                let (done, what) = if lost {
+                    ("attached", "nothing led to it any more")
+                } else {
+                    ("named_again", "its directory had lost it")
+                };
+                fact(done, Some(ino), Some(joined(dir, name)), what.to_owned())
             }
             Salvage::LinksSet { ino, links } => {
                 fact("links_set", Some(ino), None, format!("has {links} links"))
@@ -93,6 +98,7 @@ impl RepairFacts {
             "lost" => "LOST",
             "made_again" => "directory made again",
             "attached" => "put into lost+found",
+            "named_again" => "found again",
             "entry_removed" => "name removed",
             "links_set" => "link count set",
             "attribute_removed" => "removed",

@@ -291,20 +291,17 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
         Ok(ino)
     }
 
-    /// Gives what was in lost directories its names again, and lost directories their own.
+    /// Gives lost directories their own names again, and then what was in them: so that what is told has
+    /// the paths that stay.
     fn name_again(&mut self, again: &[Again], wrong: &[Wrong]) -> Result<()> {
         let mut by_ino: HashMap<Ino, &Again, Mix> = HashMap::with_hasher(Mix::default());
         by_ino.try_reserve(again.len())?;
         by_ino.extend(again.iter().map(|again| (again.listing.ino, again)));
         for Again { listing, ino } in again {
             for entry in &listing.entries {
-                if let Some(child) = by_ino.get(&entry.child) {
-                    if child.ino != self.pool.store.root {
-                        self.move_made(child, *ino, &entry.name)?;
-                    }
-                } else if self.is_right(listing.ino, entry.child, entry.kind << 12, entry.tag) {
-                    let links = self.seen.get(&entry.child).map_or(1, |seen| seen.found);
-                    self.attach(entry.child, links, *ino, &entry.name)?;
+                let child = by_ino.get(&entry.child);
+                if let Some(child) = child.filter(|child| child.ino != self.pool.store.root) {
+                    self.move_made(child, *ino, &entry.name)?;
                 }
             }
         }
@@ -316,6 +313,13 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
         for Again { listing, ino } in again {
             let path = self.path(*ino)?;
             (self.told)(Salvage::DirectoryMade { ino: listing.ino, path: &path });
+            for entry in &listing.entries {
+                let kept = !by_ino.contains_key(&entry.child);
+                if kept && self.is_right(listing.ino, entry.child, entry.kind << 12, entry.tag) {
+                    let links = self.seen.get(&entry.child).map_or(1, |seen| seen.found);
+                    self.attach(entry.child, links, *ino, &entry.name)?;
+                }
+            }
         }
         Ok(())
     }

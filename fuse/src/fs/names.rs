@@ -118,6 +118,9 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let how = rename_mode(flags).ok_or(Errno::EINVAL)?;
         let done = self.pool().rename(self.ino(from.0), from.1, self.ino(to.0), to.1, how);
+        if done.is_ok() && self.views.is_meant(to.0, to.1) {
+            self.views.replaced();
+        }
         done.map(|()| Answer::Done).map_err(|error| self.errno_of(&error, &[from, to]))
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use fuse_abi::linux::{FOPEN_DIRECT_IO, FOPEN_NOFLUSH, fuse_attr};
@@ -22,8 +23,10 @@ use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Roo
 const NAME: &[u8] = b".lode";
 /// Number of the directory; its files have the next ones. A pool's inodes have smaller numbers.
 pub(super) const DIRECTORY: u64 = 1 << 62;
-/// Files that may be open at a time: each keeps its text.
-const OPEN_MAX: usize = 1024;
+/// Files that a user may have open at a time: each keeps its text.
+const OPEN_MAX: usize = 64;
+/// Bytes of all texts that are kept.
+const TEXTS_MAX: usize = 32 << 20;
 /// How long the kernel may keep what is no answer.
 const NEVER: Duration = Duration::ZERO;
 /// Position in the listing behind `..`.
@@ -34,6 +37,9 @@ pub struct Views {
     files: Vec<View>,
     answers: Arc<Answers>,
     since_ns: i64,
+    /// Lives of the directory: each ends when something of the pool takes its place, and the kernel takes
+    /// what is open of it for dead.
+    lives: AtomicU64,
     open: Mutex<Open>,
 }
 
@@ -41,7 +47,13 @@ pub struct Views {
 #[derive(Default)]
 struct Open {
     last: u64,
-    texts: HashMap<u64, Arc<str>>,
+    texts: HashMap<u64, Text>,
+}
+
+/// What an open file shows, and to whom.
+struct Text {
+    uid: u32,
+    text: Arc<str>,
 }
 
 /// The directory, or a file in it.
@@ -56,12 +68,18 @@ impl Views {
     /// directory either.
     pub fn new(files: &[View], answers: Arc<Answers>) -> Self {
         let (files, since_ns) = (files.to_vec(), lode_host::now_ns());
-        Self { files, answers, since_ns, open: Mutex::default() }
+        let lives = AtomicU64::new(1);
+        Self { files, answers, since_ns, lives, open: Mutex::default() }
     }
 
     /// Whether a name in a directory is theirs, if the pool has no such name.
     pub fn is_meant(&self, parent: NodeId, name: &[u8]) -> bool {
         parent == NodeId::ROOT && name == NAME && !self.files.is_empty()
+    }
+
+    /// Something of the pool was put in the directory's place.
+    pub fn replaced(&self) {
+        self.lives.fetch_add(1, Relaxed);
     }
 
     /// What an answer that names the directory consists of.
@@ -107,7 +125,8 @@ impl Views {
 
     fn entry(&self, node: NodeId) -> Result<Entry, Errno> {
         let attr = attributes(&self.attr(node)?, node)?;
-        Ok(Entry { attr, generation: 0, attr_ttl: FOREVER, entry_ttl: FOREVER })
+        let generation = if node.0 == DIRECTORY { self.lives.load(Relaxed) } else { 0 };
+        Ok(Entry { attr, generation, attr_ttl: FOREVER, entry_ttl: FOREVER })
     }
 
     /// Names with their numbers and positions behind them.
@@ -162,7 +181,7 @@ impl Views {
     }
 
     /// Opens a file for reading: its text is written now.
-    fn open(&self, node: NodeId, flags: u32) -> Result<Answer<'static>, Errno> {
+    fn open(&self, node: NodeId, flags: u32, uid: u32) -> Result<Answer<'static>, Errno> {
         let Place::File(file) = self.place(node)? else {
             return Err(Errno::new(libc::EISDIR));
         };
@@ -174,17 +193,22 @@ impl Views {
             Errno::EIO
         })?;
         let mut open = self.open.lock();
-        if open.texts.len() >= OPEN_MAX {
+        if open.texts.values().filter(|text| text.uid == uid).count() >= OPEN_MAX {
+            return Err(Errno::new(libc::EMFILE));
+        }
+        let kept: usize = open.texts.values().map(|text| text.text.len()).sum();
+        if kept + text.len() > TEXTS_MAX {
             return Err(Errno::new(libc::ENFILE));
         }
         open.last += 1;
         let handle = open.last;
-        open.texts.insert(handle, text.into());
+        open.texts.insert(handle, Text { uid, text: text.into() });
         Ok(Answer::opened_as(handle, FOPEN_DIRECT_IO | FOPEN_NOFLUSH))
     }
 
     fn read<'s>(&self, handle: u64, offset: u64, room: &'s mut [u8]) -> Result<Answer<'s>, Errno> {
-        let text = self.open.lock().texts.get(&handle).cloned().ok_or(Errno::EINVAL)?;
+        let text = self.open.lock().texts.get(&handle).map(|text| Arc::clone(&text.text));
+        let text = text.ok_or(Errno::EINVAL)?;
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
         let rest = text.as_bytes().get(from..).unwrap_or_default();
         let len = rest.len().min(room.len());
@@ -223,7 +247,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             Operation::Statx => {
                 Ok(Answer::statx(attributes_with_birth(&views.attr(node)?, node)?, FOREVER))
             }
-            Operation::Open { flags } => views.open(node, flags),
+            Operation::Open { flags } => views.open(node, flags, request.who.uid),
             Operation::Read { handle, offset, size } => {
                 views.read(handle, offset, scratch.room(size as usize)?)
             }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::support::{Mount, errno, shell};
+use crate::support::{Mount, errno, eventually, shell};
 
 fn names(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
@@ -113,4 +113,33 @@ fn a_directory_of_the_users_has_the_name() {
     assert_eq!(names(&views), ["file", "other"]);
     fs::remove_dir_all(&views).unwrap();
     assert_eq!((names(&mount.root), names(&views)), (vec![], vec!["fences".to_owned()]));
+}
+
+#[test]
+fn views_come_back_while_their_old_directory_is_open() {
+    let Some(mount) = Mount::new() else { return };
+    let views = mount.path(".lode");
+    let open = File::open(&views).unwrap();
+    fs::create_dir(mount.path("mine")).unwrap();
+    fs::rename(mount.path("mine"), &views).unwrap();
+    fs::remove_dir(&views).unwrap();
+    assert_eq!(names(&views), ["fences"]);
+    assert!(fences(&views.join("fences")) > 0);
+    drop(open);
+}
+
+#[test]
+fn no_user_takes_the_views_from_others() {
+    let Some(mount) = Mount::new() else { return };
+    let view = mount.path(".lode/fences");
+    let open = |count: usize| (0..count).map(|_| File::open(&view)).collect::<Vec<_>>();
+    let all = open(200);
+    assert!(all.iter().any(Result::is_ok));
+    let refused = all.into_iter().find_map(Result::err).unwrap();
+    assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+    let all = open(200);
+    assert!(!shell(&mount.root, 1000, "cat .lode/fences").is_empty());
+    drop(all);
+    // The kernel tells of a closed file a moment later.
+    eventually(|| File::open(&view).is_ok());
 }
