@@ -1,10 +1,12 @@
-//! `lode label` and `lode resize`: what they change, what they refuse, and that the files stay.
+//! `lode label` and `lode resize`: what they change, what they refuse, that the files stay, and that a
+//! pool with damage is not made worse.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use common::{Scratch, fsck, lode, text};
 
@@ -86,4 +88,93 @@ fn a_pool_in_a_longer_file_survives_the_loss_of_its_first_superblock() {
     lode(&["info", text(&pool)]).expect(0);
     lode(&["fsck", "-p", text(&pool)]);
     fsck(&pool).expect(0);
+}
+
+/// A closed pool of 16 MiB with the files `a` and `b`.
+fn pool_with_files(scratch: &Scratch) -> PathBuf {
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    lode(&["mount", text(&pool), text(&dir)]).expect(0);
+    for name in ["a", "b"] {
+        fs::write(dir.join(name), name.repeat(9000)).unwrap();
+    }
+    lode(&["umount", text(&dir)]).expect(0);
+    pool
+}
+
+/// Mounts the pool and reads `names`.
+fn read_back(scratch: &Scratch, pool: &Path, names: &[&str]) {
+    let dir = scratch.dir("mnt");
+    lode(&["mount", text(pool), text(&dir)]).expect(0);
+    for name in names {
+        assert_eq!(fs::read_to_string(dir.join(name)).unwrap(), name.repeat(9000));
+    }
+    lode(&["umount", text(&dir)]).expect(0);
+}
+
+fn spoil(pool: &Path, at: u64, bytes: usize) {
+    let file = fs::File::options().write(true).open(pool).unwrap();
+    file.write_all_at(&vec![0xA5; bytes], at).unwrap();
+}
+
+/// With its first page a pool lost the first superblock, and what says where the second is: that is
+/// the file's end, as long as the file is not longer.
+#[test]
+fn a_pool_that_lost_its_first_page_is_repaired_before_its_file_grows() {
+    let scratch = Scratch::new();
+    let pool = pool_with_files(&scratch);
+    spoil(&pool, 0, 4096);
+    lode(&["resize", text(&pool), "--size", "32T"]).expect(7);
+    assert_eq!(fs::metadata(&pool).unwrap().len(), 16 << 20);
+    fsck(&pool).expect(0);
+    spoil(&pool, 0, 4096);
+    lode(&["resize", text(&pool), "--size", "24M"]).expect(0);
+    fsck(&pool).expect(0);
+    read_back(&scratch, &pool, &["a", "b"]);
+}
+
+/// A larger pool can be opened by its logs only: damage there would keep all of it from being mounted,
+/// where before it kept one file from being read.
+#[test]
+fn a_damaged_pool_does_not_grow_and_stays_as_it_was() {
+    let scratch = Scratch::new();
+    let pool = pool_with_files(&scratch);
+    let sound = fs::read(&pool).unwrap();
+    let dumped = lode(&["dump", text(&pool), "/a", "--json"]).expect(0).json();
+    let inode = &dumped["inodes"][0];
+    let records = inode["records"].as_array().unwrap();
+    let at = |record: &serde_json::Value| record["at"].as_u64().unwrap() + 20;
+    let identity = inode["inode"].as_u64().unwrap() * 512;
+    let places = [
+        ("its first record", at(&records[0])),
+        ("its last record", at(records.last().unwrap())),
+        ("its identity", identity + 20),
+        ("the piece of its inode table", identity / 4096 * 4096 + 20),
+    ];
+    for (what, at) in places {
+        for (first_page, longer) in [(true, false), (false, false), (true, true)] {
+            fs::write(&pool, &sound).unwrap();
+            spoil(&pool, at, 6);
+            if !first_page {
+                spoil(&pool, 0, 4096);
+            }
+            let mut args = vec!["resize", text(&pool)];
+            if longer {
+                fs::File::options().write(true).open(&pool).unwrap().set_len(24 << 20).unwrap();
+            } else {
+                args.extend(["--size", "24M"]);
+            }
+            let before = fs::read(&pool).unwrap();
+            let refused = lode(&args).expect(4);
+            assert!(fs::read(&pool).unwrap() == before, "{what} damaged: resize wrote");
+            assert!(refused.err.contains("fsck -y"), "{what}: {}", refused.err);
+        }
+    }
+    fs::write(&pool, &sound).unwrap();
+    spoil(&pool, at(&records[0]), 6);
+    lode(&["resize", text(&pool), "--size", "24M"]).expect(4);
+    read_back(&scratch, &pool, &["b"]);
+    lode(&["fsck", "-y", text(&pool)]).expect(1);
+    lode(&["resize", text(&pool), "--size", "24M"]).expect(0);
+    fsck(&pool).expect(0);
+    read_back(&scratch, &pool, &["b"]);
 }

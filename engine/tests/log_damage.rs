@@ -2,7 +2,7 @@
 //! end. In a pool that was closed that holds for the last line too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use lode_engine::{FormatOptions, Ino, NewInode, OpenOptions, Pool, SetAttr, mode};
+use lode_engine::{Error, FormatOptions, Ino, NewInode, OpenOptions, Pool, SetAttr, mode};
 use lode_testkit::format::{LINE, Log, Survey};
 use lode_testkit::rng::Rng;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
@@ -216,4 +216,37 @@ fn a_record_of_a_session_that_had_ended_is_no_end() {
         let (came, what) = came_of(&image, &made.seen, false);
         assert_eq!(came, Came::Reported, "inode {}: {what}", log.ino);
     }
+}
+
+/// A larger pool is opened by its logs, which a closed one's checkpoint spares: damage that only they tell
+/// of must not come to light when the pool has grown.
+#[test]
+fn a_closed_pool_with_a_damaged_line_does_not_grow_and_is_left_as_it_was() {
+    let made = make(true, false);
+    let mut rng = Rng::new(11);
+    let (mut refused, mut grown) = (0, 0);
+    for log in &made.logs {
+        for run in &log.runs {
+            for line in 0..=run.valid {
+                let at = if line == 0 { run.anchor } else { run.at(line - 1) };
+                let mut image = made.image.clone();
+                let how = damage_line(&mut image, at, &mut rng);
+                image.resize(image.len() + (1 << 20), 0);
+                let memory = Memory::from_image(&image);
+                match Pool::grow(memory.clone(), TestHost::new(3)) {
+                    Ok(()) => {
+                        grown += 1;
+                        let (came, what) = came_of(&memory.image(), &made.seen, false);
+                        assert_eq!(came, Came::Unchanged, "{how} at {at:#x}: {what}");
+                    }
+                    Err(error) => {
+                        refused += 1;
+                        assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
+                        assert!(memory.image() == image, "{how} at {at:#x}: refused, but written");
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > grown, "{refused} refused, {grown} grown");
 }

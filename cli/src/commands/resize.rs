@@ -1,13 +1,14 @@
 //! `lode resize`: makes a pool that is not mounted larger.
 //!
 //! The file gets its new size first, then the pool in it: whatever happens in between, the pool is
-//! there, as it was or larger, and the same command goes on.
+//! there, as it was or larger, and the same command goes on. A damaged pool keeps its size and its file. One
+//! that lost a superblock gets it back before the file grows: the other one may be found by the file's end alone.
 
 use std::fs::{File, OpenOptions as FileOptions};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use lode_engine::{PAGE_BYTES, Pool};
+use lode_engine::{Error, PAGE_BYTES, Pool};
 use lode_host::StdHost;
 use lode_pmem::{Medium, RegionOptions};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -31,9 +32,14 @@ pub(crate) fn run(args: &ResizeArgs, output: &Output) -> Result<()> {
     let pool = region::open_pool(&args.pool, true, output)?;
     let before = pool.info().map_err(failed)?.bytes;
     let room = pool.medium().bytes();
+    let superblock_lost = pool.opening().superblock_repaired;
     drop(pool);
     let wanted = wanted(args, before, room)?;
+    check(&args.pool, output)?;
     if wanted > room {
+        if superblock_lost {
+            region::open_pool(&args.pool, false, output)?.close().map_err(failed)?;
+        }
         enlarge(&args.pool, room, wanted)?;
     }
     let region = region::open(&args.pool, &RegionOptions::new())?;
@@ -44,6 +50,25 @@ pub(crate) fn run(args: &ResizeArgs, output: &Output) -> Result<()> {
         bytes_before: before,
         pool: PoolFacts::new(&args.pool, &pool.info().map_err(failed)?),
         space: pool.statfs().into(),
+    })
+}
+
+/// Refuses a pool that can't be opened once it is larger; nothing is written by then.
+fn check(path: &Path, output: &Output) -> Result<()> {
+    let options = RegionOptions { read_only: true, ..RegionOptions::new() };
+    let region = region::open(path, &options)?;
+    let checked = while_working("checking the pool", output.progress, || {
+        Pool::check_growth(region, StdHost::new())
+    });
+    checked.map_err(|error| {
+        let failure = Failure::engine(path, &error);
+        match error {
+            Error::Corrupt(_) | Error::Media { .. } => failure.advise(
+                "the pool is as it was: `lode fsck -n POOL` lists all damage, `lode fsck -y POOL` \
+                 gives it up, then it can grow",
+            ),
+            _ => failure,
+        }
     })
 }
 

@@ -4,28 +4,41 @@
 //! only then the first superblock and the locator say how many pages there are. Until that, and in the
 //! middle of it, one of the two is good, and found: the first one tells where the second is, and
 //! without it the locator does. The page where it was becomes free when the pool is opened again.
+//!
+//! That opening reads all logs: nothing is written to a pool that it would not read to the end.
 
 use alloc::boxed::Box;
 
-use lode_pmem::Medium;
+use lode_pmem::{Door, Medium};
 
+use super::sound::stands_recovery;
 use crate::layout::{POOL_PAGES_MOST, Superblock};
 use crate::store::{Store, write_copy, write_locator, write_superblock};
 use crate::{Error, Host, LABEL_MAX, OpenOptions, PAGE_BYTES, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
+    /// Finds out whether a pool that nobody has open can grow, and writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for damage that the opening after the growth would meet, and those of
+    /// [`Pool::open`].
+    pub fn check_growth(medium: M, host: H) -> Result<()> {
+        stands_recovery(Door::new(medium), host).map(|_| ())
+    }
+
     /// Makes a pool that nobody has open as large as its region is by now, and leaves it closed.
     ///
     /// # Errors
-    /// Those of [`Pool::open`] and [`Pool::close`]; [`Error::Invalid`] where the region has no more
-    /// room than the pool, or more than a pool can have.
+    /// Those of [`Pool::check_growth`], and [`Error::Invalid`] where the region has no more room than
+    /// the pool, or more than a pool can have: then nothing was written. Those of [`Pool::open`] and
+    /// [`Pool::close`].
     pub fn grow(medium: M, host: H) -> Result<()> {
-        let pool = Self::open(medium, host, &OpenOptions::default())?;
-        let pages = pool.store.door.bytes() / PAGE_BYTES;
-        if pages <= pool.store.geometry.pages || pages > POOL_PAGES_MOST {
-            pool.close()?;
+        let (door, host, pages_before) = stands_recovery(Door::new(medium), host)?;
+        let pages = door.bytes() / PAGE_BYTES;
+        if pages <= pages_before || pages > POOL_PAGES_MOST {
             return Err(Error::Invalid);
         }
+        let pool = Self::open_door(door.with_wear()?, host, &OpenOptions::default())?;
         let store: Store<M, H> = *pool.store;
         let mut superblock: Box<Superblock> = Box::new(store.superblock.lock().clone());
         superblock.pages = pages;

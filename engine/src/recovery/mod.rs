@@ -2,7 +2,7 @@
 //!
 //! Recovery follows the numbered order of PROTOCOL.md, and so do these files:
 //! `scan` (2, 3), `judge` (4, 5), `repair` (7, 8), `open` (the whole, 1 to 11).
-//! `grow` changes what superblocks say.
+//! `grow` changes what superblocks say; `sound` asks first whether a recovery would succeed.
 
 mod checkpoint;
 mod close;
@@ -12,6 +12,7 @@ mod judge;
 mod open;
 mod repair;
 mod scan;
+mod sound;
 
 pub(crate) use checkpoint::checkpoint_tails;
 pub(crate) use open::survey;

@@ -219,7 +219,7 @@ fn settle_one<M: Medium, H: Host>(
 
 /// Without a root there is nothing to show. (Asked before anything is written.)
 #[inline(never)]
-fn check_root<M: Medium, H: Host>(
+pub(super) fn check_root<M: Medium, H: Host>(
     store: &Store<M, H>,
     superblock: &Superblock,
     read_only: bool,
