@@ -101,3 +101,21 @@ fn others_may_use_the_mounts_of_root_and_not_those_of_a_user() {
     let out = place.run(script).expect(0).out;
     assert!(out.starts_with("text\n") && out.ends_with("Permission denied\n"), "{out}");
 }
+
+#[test]
+fn a_fake_mount_looks_at_what_it_is_given_and_mounts_nothing() {
+    let Some(place) = Place::new() else { return };
+    let script = r#"
+        timeout 60 mount -f -t fuse.lode "$pool" "$dir"
+        timeout 60 mount -fnv -t fuse.lode -o noatime,nofail "$pool" "$dir" >/dev/null
+        ! findmnt "$dir"
+        code=0; timeout 60 mount -f -t fuse.lode "$PWD/no" "$dir" 2>/dev/null || code=$?
+        echo "no pool: $code"
+        code=0; timeout 60 mount -f -t fuse.lode -o relaxd "$pool" "$dir" 2>/dev/null || code=$?
+        echo "no such option: $code"
+        code=0; timeout 60 mount -f -t fuse.lode -o remount,ro "$pool" "$dir" 2>/dev/null || code=$?
+        echo "not mounted: $code"
+    "#;
+    let out = place.run(script).expect(0).out;
+    assert_eq!(out, "no pool: 32\nno such option: 1\nnot mounted: 32\n");
+}
