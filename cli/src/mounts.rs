@@ -42,6 +42,16 @@ pub(crate) fn of_pool(pool: &Path) -> Result<Option<Mounted>> {
     Ok(all.into_iter().rfind(|mount| mount.fs_type == FS_TYPE && mount.source == pool))
 }
 
+/// Where else the same mount is to be seen: `mount --bind` has put it there, all or part of it.
+///
+/// # Errors
+/// When /proc can't be read.
+pub(crate) fn elsewhere(mount: &Mounted) -> Result<Vec<PathBuf>> {
+    let all = mountpoint::mounts().map_err(|error| unreadable(&error))?;
+    let same = |other: &Mounted| other.device == mount.device && other.point != mount.point;
+    Ok(all.into_iter().filter(same).map(|other| other.point).collect())
+}
+
 fn unreadable(error: &io::Error) -> Failure {
     Failure::io("reading the mounts", Path::new("/proc/self/mountinfo"), error)
 }

@@ -119,3 +119,50 @@ fn a_fake_mount_looks_at_what_it_is_given_and_mounts_nothing() {
     let out = place.run(script).expect(0).out;
     assert_eq!(out, "no pool: 32\nno such option: 1\nnot mounted: 32\n");
 }
+
+#[test]
+fn a_mount_that_is_bound_elsewhere_is_not_unmounted() {
+    let Some(place) = Place::new() else { return };
+    let script = r#"
+        "$lode" mount "$pool" "$dir" >/dev/null
+        mkdir "$dir/inside" other
+        mount --bind "$dir/inside" other
+        for one in "$dir" other; do
+            code=0; timeout 60 "$lode" umount "$one" 2>&1 || code=$?
+            echo "code: $code"
+        done
+        mountpoint -q "$dir"
+        umount other
+        "$lode" umount "$dir"
+    "#;
+    let out = place.run(script).expect(0).out;
+    assert_eq!(out.matches("code: 6\n").count(), 2, "{out}");
+    let [dir, other] = ["mnt", "other"].map(|name| place.scratch.path(name));
+    for there in [&other, &dir] {
+        assert!(out.contains(&format!("mounted elsewhere, too: {}\n", there.display())), "{out}");
+    }
+    assert!(out.ends_with(", cleanly.\n"), "{out}");
+}
+
+#[test]
+fn the_server_of_another_user_is_not_called_gone() {
+    let Some(place) = Place::new() else { return };
+    let script = r#"
+        chown 65534 "$dir"
+        user "$lode" mount "$pool" "$dir" >/dev/null
+        code=0; "$lode" info "$dir" 2>&1 || code=$?
+        echo "code: $code"
+        "$lode" umount "$dir"
+        for _ in $(seq 600); do
+            "$lode" info "$pool" --json >info 2>/dev/null && break
+            sleep 0.1
+        done
+    "#;
+    let out = place.run(script).expect(0).out;
+    assert!(out.contains("code: 9\n") && out.contains("number is 65534"), "{out}");
+    assert!(!out.contains("as root") && !out.contains("gone"), "{out}");
+    assert!(out.contains("could not be asked"), "{out}");
+    let info = fs::read(place.scratch.path("info")).unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+    assert_eq!(info["pool"]["clean"], true, "{info}");
+}
