@@ -5,11 +5,16 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use lode_fuse::control::place;
+use lode_fuse::MountError;
+use lode_fuse::control::{Client, place};
 use lode_fuse::mountpoint::{self, FS_TYPE, Life, Mounted};
 
 use crate::failure::{Failure, Kind, Result};
+
+/// How long a server may take to say that it lives.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `path` absolute and clean, even where a dead mount keeps its last part from being looked at.
 ///
@@ -75,9 +80,23 @@ pub(crate) fn lode_at(dir: &Path) -> Result<Mounted> {
         .advise("`findmnt -t fuse.lode` lists Lode's mounts; `lode mount POOL DIR` makes one"))
 }
 
-/// Whether the server of a mount of ours answers.
+/// Whether the server of a mount of ours answers. It is asked on its socket where that can be: who
+/// asks the mount itself can't be ended while a server that is stopped has the question.
 pub(crate) fn life(mount: &Mounted) -> Life {
-    mountpoint::life_of_lode(&mount.point)
+    by_socket(mount).unwrap_or_else(|| mountpoint::life_of_lode(&mount.point))
+}
+
+/// What the socket tells of it: none where nobody is there or the answer is no plain yes.
+fn by_socket(mount: &Mounted) -> Option<Life> {
+    let mut server = Client::for_mount(&mount.point).ok()?;
+    server.set_patience(PATIENCE).ok()?;
+    match server.ask("ping") {
+        Ok(_) => Some(Life::Alive),
+        Err(MountError::Control { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {
+            Some(Life::Silent)
+        }
+        Err(_) => None,
+    }
 }
 
 /// The server of a mount of ours answers.
