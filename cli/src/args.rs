@@ -147,6 +147,9 @@ pub(crate) struct MountArgs {
     /// Serve in this process until unmounted, logging to standard error
     #[arg(long, short = 'f')]
     pub(crate) foreground: bool,
+    /// Check what was given, and mount nothing: what mount(8) means by -f
+    #[arg(long, hide = true, overrides_with = "fake")]
+    pub(crate) fake: bool,
     /// Be the server of another `lode mount`: report to it on standard output
     #[arg(long, hide = true, value_name = "LOG")]
     pub(crate) serve_with_log: Option<PathBuf>,
@@ -433,18 +436,27 @@ impl CalledAs {
 }
 
 /// Takes out what mount(8) passes to every helper and none of it is ours: -s -n -v, -N and -t
-/// with their values; -f (fake) becomes nothing to do, which mount(8) itself never asks for.
+/// with their values. -f (`mount --fake`) has another meaning there than for `lode mount`.
 fn without_helper_flags(args: Vec<OsString>) -> Vec<OsString> {
     let mut kept = Vec::with_capacity(args.len());
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         match arg.to_str() {
-            Some("-s" | "-n" | "-v" | "-sv" | "-nv" | "-sn") => {}
             Some("-N" | "-t") => drop(args.next()),
+            Some("-o") => kept.extend([arg].into_iter().chain(args.next())),
+            Some(flags) if is_helper_flags(flags) => {
+                kept.extend(flags.contains('f').then(|| OsString::from("--fake")));
+            }
             _ => kept.push(arg),
         }
     }
     kept
+}
+
+/// One or more of mount(8)'s flags without a value.
+fn is_helper_flags(text: &str) -> bool {
+    let flags = text.strip_prefix('-').unwrap_or_default();
+    !flags.is_empty() && flags.bytes().all(|flag| b"sfnv".contains(&flag))
 }
 
 /// Takes out what fsck(8) is told and may hand on, and what is not ours: -C (progress, with a
@@ -485,6 +497,9 @@ mod tests {
         let root = rustix::process::geteuid().is_root();
         let by_root = if root { " -o suid,dev" } else { "" };
         let same = format!("lode mount{by_root} /p /d -o rw,noatime");
+        assert_eq!(CalledAs::from(&line[0]).rewrite(line), words(&same));
+        let line = words("mount.fuse.lode /p /d -fn -v -o -f");
+        let same = format!("lode mount{by_root} /p /d --fake -o -f");
         assert_eq!(CalledAs::from(&line[0]).rewrite(line), words(&same));
     }
 

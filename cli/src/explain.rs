@@ -5,6 +5,7 @@ use std::path::Path;
 use lode_fuse::MountError;
 
 use crate::failure::{Failure, Kind};
+use crate::mounts;
 
 /// A mount's error for the user.
 pub(crate) fn mount_failure(dir: &Path, error: &MountError) -> Failure {
@@ -35,11 +36,25 @@ pub(crate) fn mount_failure(dir: &Path, error: &MountError) -> Failure {
         {
             (Kind::Denied, "run as root, or install fusermount3 (package fuse3)")
         }
-        MountError::NoServer(_) => (Kind::Denied, "run as the user who mounted it, or as root"),
+        MountError::NoServer(_) => return unreached(dir, text),
         MountError::Close(error) => return Failure::engine(dir, error),
         _ => return Failure::new(Kind::Failed, text).at(dir),
     };
     Failure::new(kind, text).at(dir).advise(advice)
+}
+
+/// A server's socket is in a directory that its user alone may enter: root does not look there either.
+fn unreached(dir: &Path, what: String) -> Failure {
+    let owner = mounts::at(dir).ok().flatten().and_then(|mount| mount.owner);
+    let this = rustix::process::geteuid().as_raw();
+    let advice = match owner {
+        Some(0) if this != 0 => "run as root, who mounted it".to_owned(),
+        Some(owner) if owner != this => {
+            format!("run as the user who mounted it, whose number is {owner}")
+        }
+        _ => "run it with XDG_RUNTIME_DIR as it was when the pool was mounted".to_owned(),
+    };
+    Failure::new(Kind::Denied, what).at(dir).advise(advice)
 }
 
 /// What is wrong, without the mount point, which is said beside it.

@@ -5,11 +5,16 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use lode_fuse::control::place;
+use lode_fuse::MountError;
+use lode_fuse::control::{Client, place};
 use lode_fuse::mountpoint::{self, FS_TYPE, Life, Mounted};
 
 use crate::failure::{Failure, Kind, Result};
+
+/// How long a server may take to say that it lives.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `path` absolute and clean, even where a dead mount keeps its last part from being looked at.
 ///
@@ -42,6 +47,16 @@ pub(crate) fn of_pool(pool: &Path) -> Result<Option<Mounted>> {
     Ok(all.into_iter().rfind(|mount| mount.fs_type == FS_TYPE && mount.source == pool))
 }
 
+/// Where else the same mount is to be seen: `mount --bind` has put it there, all or part of it.
+///
+/// # Errors
+/// When /proc can't be read.
+pub(crate) fn elsewhere(mount: &Mounted) -> Result<Vec<PathBuf>> {
+    let all = mountpoint::mounts().map_err(|error| unreadable(&error))?;
+    let same = |other: &Mounted| other.device == mount.device && other.point != mount.point;
+    Ok(all.into_iter().filter(same).map(|other| other.point).collect())
+}
+
 fn unreadable(error: &io::Error) -> Failure {
     Failure::io("reading the mounts", Path::new("/proc/self/mountinfo"), error)
 }
@@ -65,9 +80,23 @@ pub(crate) fn lode_at(dir: &Path) -> Result<Mounted> {
         .advise("`findmnt -t fuse.lode` lists Lode's mounts; `lode mount POOL DIR` makes one"))
 }
 
-/// Whether the server of a mount of ours answers.
+/// Whether the server of a mount of ours answers. It is asked on its socket where that can be: who
+/// asks the mount itself can't be ended while a server that is stopped has the question.
 pub(crate) fn life(mount: &Mounted) -> Life {
-    mountpoint::life_of_lode(&mount.point)
+    by_socket(mount).unwrap_or_else(|| mountpoint::life_of_lode(&mount.point))
+}
+
+/// What the socket tells of it: none where nobody is there or the answer is no plain yes.
+fn by_socket(mount: &Mounted) -> Option<Life> {
+    let mut server = Client::for_mount(&mount.point).ok()?;
+    server.set_patience(PATIENCE).ok()?;
+    match server.ask("ping") {
+        Ok(_) => Some(Life::Alive),
+        Err(MountError::Control { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {
+            Some(Life::Silent)
+        }
+        Err(_) => None,
+    }
 }
 
 /// The server of a mount of ours answers.

@@ -37,8 +37,9 @@ pub(crate) struct MountOptions {
 /// The options that mean something.
 const KNOWN: &str = "ro, rw, remount, relaxed, noatime, relatime, strictatime, allow_other, dev, nodev, suid, nosuid, \
                      exec, noexec, noviews, page-size=, windows=, flush=";
-/// Options that mean nothing to a server: for mount(8), for systemd, or already so.
-const IGNORED: [&str; 15] = [
+/// Options that mean nothing to a server: for mount(8), for systemd, already so, or leave to do less
+/// than is done anyway. None that would promise what is not kept, as `nosymfollow` would.
+const IGNORED: [&str; 27] = [
     "defaults",
     "auto",
     "noauto",
@@ -54,6 +55,18 @@ const IGNORED: [&str; 15] = [
     "dirsync",
     "default_permissions",
     "atime",
+    "nodiratime",
+    "diratime",
+    "lazytime",
+    "nolazytime",
+    "silent",
+    "loud",
+    "mand",
+    "nomand",
+    "iversion",
+    "noiversion",
+    "symfollow",
+    "nousers",
 ];
 
 /// How mount(8) calls the ways to keep access times.
@@ -113,8 +126,9 @@ impl MountOptions {
             Some(("flush", value)) => {
                 self.flush = Some(value.parse().map_err(|error| format!("{error}"))?);
             }
-            // The kernel lists the last two; mount(8) hands them on at a remount.
-            Some(("comment" | "user_id" | "group_id", _)) => {}
+            // The kernel lists the last two, and mount(8) hands them on at a remount; `user` says
+            // who called mount(8).
+            Some(("comment" | "user" | "user_id" | "group_id", _)) => {}
             _ => {
                 return Err(format!(
                     "`{word}` is no mount option: there are {KNOWN}; and, without a meaning here, \
@@ -186,7 +200,10 @@ mod tests {
 
     #[test]
     fn later_options_win_and_those_of_mount_are_let_through() {
-        let lists = ["ro,defaults,x-systemd.automount,_netdev", "rw,noatime", "comment=a"];
+        const FSTAB: &str = "nodiratime,diratime,lazytime,nolazytime,silent,loud,mand,nomand,iversion,noiversion,\
+                             symfollow,nousers";
+        let lists =
+            ["ro,defaults,x-systemd.automount,_netdev", "rw,noatime", "comment=a,user=b", FSTAB];
         let lists = lists.map(|list| MountOptions::parse(list).unwrap());
         let options = MountOptions::join(&lists);
         assert_eq!((options.read_only, options.atime), (Some(false), Some(AccessTimes::Never)));
@@ -194,7 +211,9 @@ mod tests {
 
     #[test]
     fn unknown_options_are_named() {
-        for list in ["relaxd", "page-size=8K", "windows=maybe", "flush=often", "ro=1"] {
+        for list in
+            ["relaxd", "nosymfollow", "page-size=8K", "windows=maybe", "flush=often", "ro=1"]
+        {
             assert!(MountOptions::parse(list).is_err(), "{list}");
         }
         let error = MountOptions::parse("ro,relaxd").unwrap_err();

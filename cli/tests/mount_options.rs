@@ -1,11 +1,12 @@
-//! What mount options change: access times, device nodes, set-user-id bits, programs.
+//! What mount options change: access times, device nodes, set-user-id bits, programs, overwrites,
+//! the pages of new files.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -38,6 +39,21 @@ impl Mounts {
         lode(&["umount", text(&self.dir)]).expect(0);
         result
     }
+}
+
+/// Where each run of a file's pages lies: offset in the file, in the pool, bytes, page size.
+fn extents(pool: &Path, file: &str) -> Vec<(u64, u64, u64, String)> {
+    let dump = lode(&["dump", text(pool), file, "--json"]).expect(0).json();
+    let extents = dump["inodes"][0]["extents"].as_array().unwrap();
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    extents
+        .iter()
+        .map(|extent| {
+            let page_size = extent["page_size"].as_str().unwrap().to_owned();
+            let [at, from, bytes] = ["file_offset", "pool_offset", "bytes"].map(|key| &extent[key]);
+            (number(at), number(from), number(bytes), page_size)
+        })
+        .collect()
 }
 
 /// Whether reading, on a mount that has not seen the file yet, makes it accessed just now.
@@ -109,4 +125,53 @@ fn device_nodes_and_programs_work_where_the_options_say_so() {
         let refused = Command::new(dir.join("id")).output().unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
     });
+}
+
+#[test]
+fn relaxed_overwrites_lie_where_the_old_bytes_did() {
+    let mounts = Mounts::new();
+    mounts.with("rw", |dir| fs::write(dir.join("file"), vec![1; 8 * 4096]).unwrap());
+    let overwrite = |options, relaxed: bool| {
+        let before = extents(&mounts.pool, "/file");
+        mounts.with(options, |dir| {
+            let info = lode(&["info", text(dir), "--json"]).expect(0).json();
+            assert_eq!(info["mount"]["relaxed"], relaxed, "{options}");
+            let file = File::options().write(true).open(dir.join("file")).unwrap();
+            file.write_all_at(&[2; 4096], 4096).unwrap();
+        });
+        let after = extents(&mounts.pool, "/file");
+        assert_eq!(before == after, relaxed, "{options}: {before:?}, then {after:?}");
+    };
+    overwrite("rw", false);
+    overwrite("relaxed", true);
+    overwrite("rw", false);
+}
+
+#[test]
+fn large_pages_are_for_files_made_where_the_options_say_so() {
+    const LARGE: u64 = 2 << 20;
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let made = |name: &str, options: &[&str]| {
+        lode(&[&["mount", text(&pool), text(&dir)], options].concat()).expect(0);
+        fs::write(dir.join(name), vec![7; 4 << 20]).unwrap();
+        let info = lode(&["info", text(&dir), "--json"]).expect(0).json();
+        assert_eq!(info["pool"]["page_size"], "4K", "the pool's own stays");
+        lode(&["umount", text(&dir)]).expect(0);
+        extents(&pool, &format!("/{name}"))
+    };
+    let small = made("small", &[]);
+    assert!(small.iter().all(|extent| extent.3 == "4K"), "{small:?}");
+    for (name, options) in [
+        ("option", ["-o", "page-size=2M"]),
+        ("argument", ["--page-size", "2M"]),
+        ("both", ["--page-size=2M", "-opage-size=4K"]),
+    ] {
+        let large = made(name, &options);
+        let aligned = |extent: &(u64, u64, u64, String)| {
+            extent.3 == "2M" && [extent.0, extent.1, extent.2].iter().all(|at| at % LARGE == 0)
+        };
+        assert!(!large.is_empty() && large.iter().all(aligned), "{options:?}: {large:?}");
+        assert_eq!(large.iter().map(|extent| extent.2).sum::<u64>(), 4 << 20, "{options:?}");
+    }
 }

@@ -29,6 +29,8 @@ pub struct Mounted {
     pub fs_type: String,
     /// What is mounted: of a Lode mount, the pool's path.
     pub source: PathBuf,
+    /// Who mounted it: told of FUSE mounts alone.
+    pub owner: Option<u32>,
     /// Changes, access times, set-user-id bits, devices and programs: what of it does not work.
     pub flags: MountFlags,
 }
@@ -56,7 +58,7 @@ pub fn mounted_at(point: &Path) -> io::Result<Option<Mounted>> {
 }
 
 fn parse(line: &[u8]) -> Option<Mounted> {
-    // id parent major:minor root point options [optional..] - type source options
+    // id parent major:minor root point options [optional..] - type source superblock's
     let mut fields = line.split(|byte| *byte == b' ');
     let device = String::from_utf8(fields.nth(2)?.to_vec()).ok()?;
     let point = unescape(fields.nth(1)?);
@@ -64,7 +66,13 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     fields.find(|field| field == b"-")?;
     let fs_type = String::from_utf8(fields.next()?.to_vec()).ok()?;
     let source = unescape(fields.next()?);
-    Some(Mounted { device, point, fs_type, source, flags })
+    let owner = fields.next().and_then(parse_owner);
+    Some(Mounted { device, point, fs_type, source, owner, flags })
+}
+
+fn parse_owner(options: &[u8]) -> Option<u32> {
+    let mut options = std::str::from_utf8(options).ok()?.split(',');
+    options.find_map(|option| option.strip_prefix("user_id="))?.parse().ok()
 }
 
 fn parse_flags(options: &[u8]) -> MountFlags {
@@ -264,12 +272,13 @@ mod tests {
     #[test]
     fn a_line_of_mountinfo_is_understood() {
         let line =
-            b"36 35 0:45 / /mnt/a\\040b\\134c rw,noatime shared:1 master:2 - fuse.lode /p\\011q rw";
+            b"36 35 0:45 / /mnt/a\\040b\\134c rw,noatime shared:1 master:2 - fuse.lode /p\\011q rw,user_id=7";
         let mounted = parse(line).unwrap();
         assert_eq!(mounted.device, "0:45");
         assert_eq!(mounted.point, Path::new("/mnt/a b\\c"));
         assert_eq!(mounted.fs_type, FS_TYPE);
         assert_eq!(mounted.source, Path::new("/p\tq"));
+        assert_eq!(mounted.owner, Some(7));
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::server::{self, Settings};
 /// `Busy` where the pool or the directory is in use, and what opening and mounting give.
 pub(crate) fn run(args: &MountArgs, output: &Output) -> Result<()> {
     let options = MountOptions::join(&args.options);
+    if args.fake {
+        return check(args, &options);
+    }
     if options.remount {
         return remount::run(args, &options, output);
     }
@@ -32,6 +35,14 @@ pub(crate) fn run(args: &MountArgs, output: &Output) -> Result<()> {
         None if args.foreground => serve_here(args, output),
         None => start_server(args, output),
     }
+}
+
+/// What can be known to be wrong before anything is mounted.
+fn check(args: &MountArgs, options: &MountOptions) -> Result<()> {
+    if options.remount {
+        return mounts::lode_at(&args.dir).map(drop);
+    }
+    settings(args).map(drop)
 }
 
 /// What the command line says, paths made absolute and checked.

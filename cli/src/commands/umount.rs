@@ -29,8 +29,12 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// `Busy` with who uses it, `NotMounted`, and what the server says of closing the pool.
 pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
+    let life = mounts::life(&mount);
+    if life == Life::Alive && !args.lazy {
+        only_here(&mount)?;
+    }
     // Before: afterwards there is nobody to ask.
-    let pid = match mounts::life(&mount) {
+    let pid = match life {
         Life::Alive => Asked::at(&mount.point)
             .and_then(|mut server| server.info())
             .ok()
@@ -39,7 +43,7 @@ pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
         Life::Silent => {
             mountpoint::detach(&mount.point)
                 .map_err(|error| Failure::io("detaching the mount", &mount.point, &error))?;
-            return output.print(&report(&mount, None, true));
+            return output.print(&report(&mount, life, None, true));
         }
         Life::Dead => None,
     };
@@ -51,14 +55,29 @@ pub(crate) fn run(args: &UmountArgs, output: &Output) -> Result<()> {
     if let (Some(process), false) = (process, args.lazy) {
         wait_for_end(&process);
     }
-    output.print(&report(&mount, pid, args.lazy))
+    output.print(&report(&mount, life, pid, args.lazy))
 }
 
-fn report(mount: &Mounted, pid: Option<u32>, lazy: bool) -> UmountReport {
+/// With one place of several gone the pool would stay open, and nobody could wait for its end.
+fn only_here(mount: &Mounted) -> Result<()> {
+    let others = mounts::elsewhere(mount)?;
+    if others.is_empty() {
+        return Ok(());
+    }
+    let others: Vec<String> = others.iter().map(|other| other.display().to_string()).collect();
+    let what = format!("the pool is mounted elsewhere, too: {}", others.join(", "));
+    Err(Failure::new(Kind::Busy, what).at(&mount.point).advise(format!(
+        "take that off first: umount {}; --lazy detaches this one now, and the pool stays in use",
+        others.join(" ")
+    )))
+}
+
+fn report(mount: &Mounted, life: Life, pid: Option<u32>, lazy: bool) -> UmountReport {
     UmountReport {
         dir: mount.point.display().to_string(),
         pool: mount.source.display().to_string(),
         pid,
+        unasked: life != Life::Dead && pid.is_none(),
         clean: pid.is_some() && !lazy,
         lazy,
     }

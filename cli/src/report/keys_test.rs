@@ -113,6 +113,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
         dir: "/d".into(),
         pool: "/p".into(),
         pid: Some(1),
+        unasked: false,
         clean: true,
         lazy: false,
     };

@@ -95,8 +95,11 @@ pub(crate) struct UmountReport {
     pub(crate) dir: String,
     /// The pool's path.
     pub(crate) pool: String,
-    /// Process id of the server; `null` where it was gone already.
+    /// Process id of the server; `null` where it was gone already, or could not be asked.
     pub(crate) pid: Option<u32>,
+    /// It could not be asked: another user's, mostly.
+    #[serde(skip)]
+    pub(crate) unasked: bool,
     /// The server wrote its checkpoint and ended: the next mount needs no recovery.
     pub(crate) clean: bool,
     /// Only detached: its server goes on until the last user ends.
@@ -110,6 +113,11 @@ impl Report for UmountReport {
             format!("Detached {pool} from {dir}. It is closed when its last user ends.\n")
         } else if self.clean {
             format!("Unmounted {} from {}, cleanly.\n", self.pool, self.dir)
+        } else if self.unasked {
+            let (pool, dir) = (&self.pool, &self.dir);
+            format!(
+                "Unmounted {pool} from {dir}. Its server could not be asked: `lode info {pool}` says when the pool is closed, and whether cleanly.\n"
+            )
         } else {
             format!(
                 "Unmounted {} from {}. Its server was gone already: the next mount recovers the pool.\n",

@@ -61,6 +61,15 @@ impl Client {
         Ok(Self { socket, stream: BufReader::new(stream) })
     }
 
+    /// Waits no longer than `patience` for an answer: 30 s where this is not said.
+    ///
+    /// # Errors
+    /// [`MountError::Control`] where the system can't.
+    pub fn set_patience(&mut self, patience: Duration) -> Result<()> {
+        let set = self.stream.get_ref().set_read_timeout(Some(patience));
+        set.map_err(|source| self.failed("can't wait for", source))
+    }
+
     /// Asks `{"op": op}` and returns the answer.
     ///
     /// # Errors
@@ -94,8 +103,7 @@ impl Client {
     /// [`MountError::Control`] where the server went away or takes longer than
     /// `timeout`.
     pub fn ended(mut self, timeout: Duration) -> Result<()> {
-        let set = self.stream.get_ref().set_read_timeout(Some(timeout));
-        set.map_err(|source| self.failed("can't wait for", source))?;
+        self.set_patience(timeout)?;
         self.answer().map(|_| ())
     }
 
