@@ -141,7 +141,11 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
     }
     let (cuts, case) = (explorer.cuts, case.clone());
     let reached = !explorer.lost && cuts.len() == path.legs.len();
-    let what = "this state is judged right".to_owned();
+    let what = match path.legs.first() {
+        Some(_) => "this state is judged right",
+        None => "the id names no state: without a power failure all goes right",
+    };
+    let what = what.to_owned();
     let story = Box::new(Failure { what, path: path.clone(), cuts, case });
     Replay { story, wrong: false, reached }
 }
@@ -153,8 +157,15 @@ impl Wrong {
     }
 
     /// What went wrong after this.
-    pub(super) fn at(what: String, leg: Leg, cut: CutReport) -> Self {
-        Self { what, schedule: None, legs: vec![leg], cuts: vec![cut] }
+    pub(super) fn after(mut self, leg: Leg, cut: CutReport) -> Self {
+        self.legs.push(leg);
+        self.in_cut(cut)
+    }
+
+    /// The same, where the id need not say which state it is: a replay comes to it by itself.
+    pub(super) fn in_cut(mut self, cut: CutReport) -> Self {
+        self.cuts.push(cut);
+        self
     }
 
     fn failure(mut self, case: &Case) -> Box<Failure> {

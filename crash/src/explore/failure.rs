@@ -109,7 +109,8 @@ impl fmt::Display for CutReport {
             return writeln!(f, "    nothing in flight");
         }
         let rows = self.rows();
-        for store in rows.iter().take(SHOWN) {
+        let shown = shown(&rows);
+        for store in &shown {
             let mark = |word: u32| match (store.words >> word & 1, store.kept >> word & 1) {
                 (0, _) => ' ',
                 (_, 1) => '#',
@@ -123,11 +124,38 @@ impl fmt::Display for CutReport {
             };
             writeln!(f, "    line {:#8x} [{marks}] {how} by {}", store.line, store.site)?;
         }
-        if rows.len() > SHOWN {
-            writeln!(f, "    and {} more", rows.len() - SHOWN)?;
+        if rows.len() > shown.len() {
+            let of = |rows: &mut dyn Iterator<Item = &StoreReport>| {
+                rows.filter(|row| row.kept == row.words).count()
+            };
+            let (all, listed) = (of(&mut rows.iter()), of(&mut shown.iter().copied()));
+            let (more, there) = (rows.len() - shown.len(), all - listed);
+            writeln!(f, "    and {more} more, {there} of which reached the memory")?;
         }
         Ok(())
     }
+}
+
+/// As many rows as are printed, in their order: those that fared as few others did are among them.
+fn shown(rows: &[StoreReport]) -> Vec<&StoreReport> {
+    let there = rows.iter().filter(|row| row.kept == row.words).count();
+    let absent = rows.iter().filter(|row| row.kept == 0).count();
+    let is_rare = |row: &StoreReport| match row.kept {
+        0 => absent < there,
+        kept if kept == row.words => there <= absent,
+        _ => true,
+    };
+    let rare = rows.iter().filter(|row| is_rare(row)).count().min(SHOWN);
+    let (mut rare, mut common) = (rare, SHOWN - rare);
+    let mut listed = Vec::new();
+    for row in rows {
+        let left = if is_rare(row) { &mut rare } else { &mut common };
+        if *left > 0 {
+            *left -= 1;
+            listed.push(row);
+        }
+    }
+    listed
 }
 
 impl fmt::Display for Failure {
@@ -149,5 +177,25 @@ impl fmt::Display for Failure {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_store_that_reached_the_memory_is_among_those_that_are_shown() {
+        let site = Site { file: "x", line: 1 };
+        let store = |line: u64| {
+            let kept = if line == 77 * 64 { 0xFF } else { 0 };
+            StoreReport { line, site, way: Way::Cached, words: 0xFF, kept }
+        };
+        let stores: Vec<StoreReport> = (0..100).map(|line| store(line * 64)).collect();
+        let cut = CutReport { place: "x".into(), fence: None, stores, bit: None };
+        let text = cut.to_string();
+        assert_eq!(text.matches("[########]").count(), 1, "{text}");
+        assert_eq!(text.matches("[........]").count(), SHOWN - 1, "{text}");
+        assert!(text.contains("and 52 more, 0 of which reached the memory"), "{text}");
     }
 }

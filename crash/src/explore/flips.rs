@@ -112,7 +112,8 @@ impl Explorer<'_> {
                 }
                 Ok(())
             }));
-            let looked = looked.unwrap_or_else(|payload| Err(panic_text(payload.as_ref())));
+            let looked =
+                looked.unwrap_or_else(|payload| Err(Wrong::from(panic_text(payload.as_ref()))));
             self.tally.flips += 1;
             let place = format!("in a pool left {state}");
             let which = format!("bit {} of byte {at:#x}, of {}", bit % 8, sealed.what);
@@ -121,7 +122,7 @@ impl Explorer<'_> {
                 self.note_cut(cut.clone());
             }
             let leg = |choice| Leg { stage: Stage::Bit, step, point: number, choice };
-            looked.map_err(|what| Wrong::at(what, leg(Choice(vec![bit as u16])), cut))?;
+            looked.map_err(|wrong: Wrong| wrong.after(leg(Choice(vec![bit as u16])), cut))?;
         }
         Ok(())
     }

@@ -5,17 +5,18 @@ use std::collections::BTreeSet;
 use lode_engine::{Error, Ino, OpenOptions, Pool, Salvage, mode};
 use lode_testkit::fs::Fs;
 
-use super::Explorer;
+use super::cuts::Wrong;
+use super::{CutReport, Explorer};
 use crate::judge::sound;
 use crate::region::{Pages, Point, Profile, Simulated};
-use crate::states::units_of;
+use crate::states::{Choice, units_of};
 
 /// Inodes that are no directories: number and generation. (Directories may be made again.)
 type Files = BTreeSet<(Ino, u64)>;
 
 impl Explorer<'_> {
     /// Salvages `image`, cuts that off at each of its points, and salvages what is left.
-    pub(super) fn salvage(&mut self, image: &Pages) -> Result<(), String> {
+    pub(super) fn salvage(&mut self, image: &Pages) -> Result<(), Wrong> {
         let medium = Simulated::new(image.clone(), self.setup.rules);
         medium.record(true);
         let (salvaged, lost) = self.salvage_once(&medium);
@@ -25,7 +26,7 @@ impl Explorer<'_> {
             Ok(()) => {}
             // Nothing leads to the inodes any more.
             Err(Error::Corrupt(_)) if medium.stores() == 0 => return Ok(()),
-            Err(error) => return Err(format!("salvage: {error} ({error:?})")),
+            Err(error) => return Err(format!("salvage: {error} ({error:?})").into()),
         }
         let mut points = medium.take_points();
         if self.setup.rules.profile == Profile::Eadr {
@@ -34,8 +35,8 @@ impl Explorer<'_> {
         points.push(medium.point());
         let files = self.files(&medium.seen(), "after a salvage")?;
         for (number, point) in points.iter().enumerate() {
-            self.salvage_again(point, &files, lost)
-                .map_err(|what| format!("salvage cut off at point {}: {what}", number + 1))?;
+            let place = format!("a salvage (point {} of {})", number + 1, points.len());
+            self.salvage_again(&place, point, &files, lost)?;
         }
         Ok(())
     }
@@ -50,7 +51,13 @@ impl Explorer<'_> {
     }
 
     /// At one point: nothing, all, each place alone, all but one.
-    fn salvage_again(&self, point: &Point, files: &Files, lost: usize) -> Result<(), String> {
+    fn salvage_again(
+        &self,
+        place: &str,
+        point: &Point,
+        files: &Files,
+        lost: usize,
+    ) -> Result<(), Wrong> {
         let units = units_of(point, self.setup.rules.profile, false);
         let last: Vec<u16> = units.units.iter().map(|unit| unit.whole as u16 - 1).collect();
         let none = vec![0; last.len()];
@@ -64,16 +71,29 @@ impl Explorer<'_> {
         }
         for choice in choices {
             let medium = Simulated::plain(units.image(&point.durable, &choice));
-            let (salvaged, lost_again) = self.salvage_once(&medium);
-            salvaged.map_err(|error| format!("{error} ({error:?})"))?;
-            if lost_again > lost {
-                return Err(format!("{lost} inodes were lost, {lost_again} when salvaged again"));
-            }
-            let again = self.files(&medium.seen(), "after it was salvaged again")?;
-            if again != *files {
-                let (had, has) = (files.len(), again.len());
-                return Err(format!("{had} files, {has} when salvaged again, or others"));
-            }
+            self.is_salvaged_alike(&medium, files, lost).map_err(|what| {
+                let cut = CutReport::new(place.to_owned(), point, &units, &Choice(choice));
+                Wrong::from(format!("a salvage that was cut off: {what}")).in_cut(cut)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_salvaged_alike(
+        &self,
+        medium: &Simulated,
+        files: &Files,
+        lost: usize,
+    ) -> Result<(), String> {
+        let (salvaged, lost_again) = self.salvage_once(medium);
+        salvaged.map_err(|error| format!("{error} ({error:?})"))?;
+        if lost_again > lost {
+            return Err(format!("{lost} inodes were lost, {lost_again} when salvaged again"));
+        }
+        let again = self.files(&medium.seen(), "after it was salvaged again")?;
+        if again != *files {
+            let (had, has) = (files.len(), again.len());
+            return Err(format!("{had} files, {has} when salvaged again, or others"));
         }
         Ok(())
     }
