@@ -23,6 +23,24 @@ fn mounted() -> (LodeFs<Memory, TestHost>, Arc<Pool<Memory, TestHost>>) {
     (LodeFs::new(state, &agreed, AccessTimes::Relative, views), pool)
 }
 
+#[test]
+fn without_views_their_numbers_are_nothing() {
+    let (mut fs, pool) = mounted();
+    fs.views = Views::new(&[], Arc::new(Box::new(|_, _| None)));
+    let mut scratch = Scratch::new(4096);
+    for node in [views::DIRECTORY, views::DIRECTORY + 1, u64::MAX] {
+        for sample in samples::all() {
+            let bytes = samples::request(sample.opcode as u32, node, &sample.body);
+            let Ok(request) = parse(&bytes).unwrap().request else { continue };
+            let _pass = fs.enter().unwrap();
+            let answer = fs.answer(&request, &mut scratch);
+            assert!(!matches!(answer, Ok(Answer::Attr(_))), "{node}: {:?}", request.operation);
+        }
+    }
+    fs.state.stop();
+    pool.close().unwrap();
+}
+
 /// Numbers that are at the edge of something.
 const EDGES: [u64; 12] =
     [0, 1, 2, 7, 4095, 4096, 1 << 20, u32::MAX as u64, 1 << 40, i64::MAX as u64, !0 - 1, !0];

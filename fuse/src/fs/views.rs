@@ -91,7 +91,8 @@ impl Views {
         match node.0.checked_sub(DIRECTORY) {
             Some(0) if !self.files.is_empty() => Ok(Place::Directory),
             Some(number) => {
-                let file = usize::try_from(number - 1).ok().and_then(|at| self.files.get(at));
+                let at = number.checked_sub(1).and_then(|at| usize::try_from(at).ok());
+                let file = at.and_then(|at| self.files.get(at));
                 file.copied().map(Place::File).ok_or(Errno::ENOENT)
             }
             None => Err(Errno::EPERM),
