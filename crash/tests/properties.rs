@@ -11,8 +11,8 @@ use lode_testkit::parse::parse;
 /// Every state is followed by operations in which the power fails again.
 fn survives(name: &str, before: &str, ops: &str) {
     let case = case(name, Geometry::default(), before, ops);
-    let then = Budget { whole: 12, torn: 60 };
-    let points = Budget { whole: 40, torn: 60 };
+    let then = Budget { whole: 12, torn: 90 };
+    let points = Budget { whole: 40, torn: 90 };
     let limits = Limits { points, then, then_every: 1, inside_every: 0, ..Limits::QUICK };
     explored(&case, &limits, None).unwrap_or_else(|failure| panic!("{failure}"));
 }
@@ -40,9 +40,9 @@ fn explored(case: &Case, limits: &Limits, left_out: Option<Rule>) -> Result<Tall
     explore(case, &setup, limits, &mut Memo::default())
 }
 
-/// Each line of each point torn in each of the 254 ways, the others all there, and not.
+/// The lines of each point torn in each of the 254 ways, the others all there, and not, and some.
 const EACH_TEAR: Limits = Limits {
-    points: Budget { whole: 40, torn: 4 * 254 },
+    points: Budget { whole: 40, torn: 6 * 254 },
     inside_every: 0,
     then_every: 0,
     ..Limits::QUICK
