@@ -228,7 +228,7 @@ fn identities_and_values_that_are_damaged_are_given_up() {
 }
 
 #[test]
-fn watermarks_that_are_lost_are_written_anew() {
+fn watermarks_that_are_lost_are_found_and_written_anew() {
     for closed in [true, false] {
         let memory = family();
         if !closed {
@@ -242,6 +242,10 @@ fn watermarks_that_are_lost_are_written_anew() {
             image[at + copy * LINE + 9] ^= 1;
         }
         let memory = Memory::from_image(&image);
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let pool = Pool::open(memory.clone(), TestHost::new(2), &options).unwrap();
+        let found = pool.check(&mut |_, _| ()).unwrap().damage;
+        assert!(found.iter().any(|damage| damage.at == at as u64), "closed {closed}: {found:?}");
         let told = salvage(&memory).unwrap();
         assert_eq!(told, ["WatermarkReset { lane: 0 }"]);
         let found = names(&sound(&memory, "watermarks written anew"));

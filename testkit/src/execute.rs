@@ -41,9 +41,25 @@ impl Value {
         }
     }
 
+    /// What is compared of an inode, by name; nothing of other values.
+    pub fn attributes(&self) -> Vec<(&'static str, String)> {
+        let Value::Attr { mode, links, uid, gid, rdev, size } = self else { return Vec::new() };
+        let numbers = [("links", u64::from(*links)), ("owner", u64::from(*uid))];
+        let more = [("group", u64::from(*gid)), ("device", *rdev), ("size", *size)];
+        let named = numbers.into_iter().chain(more);
+        let named = named.map(|(name, number)| (name, number.to_string()));
+        std::iter::once(("mode", format!("{mode:#o}"))).chain(named).collect()
+    }
+
     /// Text for a failure report, cut where long.
     pub fn show(&self) -> String {
         match self {
+            Value::Attr { .. } => {
+                let all = self.attributes();
+                let all: Vec<_> =
+                    all.iter().map(|(name, value)| format!("{name} {value}")).collect();
+                all.join(", ")
+            }
             Value::Bytes(bytes) if bytes.len() > SHOWN => {
                 let crc = lode_pmem::crc32c(0, bytes);
                 format!("{} bytes, crc {crc:08x}, {:02x?}..", bytes.len(), &bytes[..SHOWN])

@@ -178,7 +178,8 @@ pub fn same(one: &Result<Value>, other: &Result<Value>) -> bool {
     }
 }
 
-fn show(outcome: &Result<Value>) -> String {
+/// An outcome as text.
+pub fn show(outcome: &Result<Value>) -> String {
     match outcome {
         Ok(value) => value.show(),
         Err(error) => format!("{error:?}"),

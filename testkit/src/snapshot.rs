@@ -279,8 +279,11 @@ fn differences(path: &Path, want: &Seen, have: &Seen) -> Vec<String> {
     let mut differ = |what: &str, want: String, have: String| {
         lines.push(format!("{path}: {what}: {want} expected, {have} found"));
     };
-    if want.attr != have.attr {
-        differ("attributes", format!("{:?}", want.attr), format!("{:?}", have.attr));
+    for ((name, want), (_, have)) in want.attr.attributes().into_iter().zip(have.attr.attributes())
+    {
+        if want != have {
+            differ(name, want, have);
+        }
     }
     for (name, index) in [("atime", 0), ("mtime", 1), ("ctime", 2), ("btime", 3)] {
         if let (Some(want), Some(have)) = (want.times[index], have.times[index])
@@ -305,4 +308,29 @@ fn differences(path: &Path, want: &Seen, have: &Seen) -> Vec<String> {
         differ(&what, show(want.pages.get(at)), show(have.pages.get(at)));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(mode: u32, size: u64) -> Seen {
+        Seen {
+            attr: Value::Attr { mode, links: 1, uid: 0, gid: 0, rdev: 0, size },
+            times: [None; 4],
+            pages: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
+            target: Vec::new(),
+            same_as: Path::of("/a"),
+        }
+    }
+
+    #[test]
+    fn each_attribute_that_differs_is_named_as_people_write_it() {
+        let tree = |seen: Seen| Snapshot([(Path::of("/a"), seen)].into());
+        let told = difference(&tree(file(0o100_600, 7)), &tree(file(0o100_644, 9)));
+        let mode = "/a: mode: 0o100600 expected, 0o100644 found";
+        assert_eq!(told.unwrap(), format!("{mode}; /a: size: 7 expected, 9 found"));
+        assert_eq!(difference(&tree(file(0o100_600, 7)), &tree(file(0o100_600, 7))), None);
+    }
 }

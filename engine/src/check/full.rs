@@ -10,6 +10,7 @@ use lode_pmem::Medium;
 use crate::inode::{Body, Mix, State, load_name, load_xattr_value};
 use crate::layout::{Body as Record, Link, tag_of};
 use crate::space::{Claims, Run};
+use crate::store::{NO_WATERMARK, Store, read_watermark};
 use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
 
 /// Inodes, names, tree and space.
@@ -137,7 +138,20 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         for run in &runs {
             self.claim(*run, 0)?;
         }
+        self.watermarks()?;
         self.chains(&mut runs)
+    }
+
+    /// Each lane has one: the next recovery needs it.
+    fn watermarks(&mut self) -> Result<()> {
+        let store = &self.pool.store;
+        let Store { door, host, seed, geometry, .. } = &**store;
+        for lane in 0..geometry.lanes {
+            if read_watermark(door, host, seed, geometry, lane)?.is_none() {
+                self.damage(NO_WATERMARK, geometry.lane_at(lane), 0)?;
+            }
+        }
+        Ok(())
     }
 
     /// The medium has the tables that are in use: the next recovery begins there.

@@ -12,8 +12,24 @@ use crate::{AccessTimes, Error, Host, Ino, Op, PAGE_BYTES, Pool, Result};
 const RELATIME_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Reads up to `into.len()` bytes; fewer only at the end of the file.
+    /// Reads up to `into.len()` bytes; fewer only at the end of the file. The access time moves as
+    /// the pool was opened to have it.
     pub fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.read_and(ino, offset, into, |state| self.touch(state))
+    }
+
+    /// The same, and the access time stays (`O_NOATIME`).
+    pub fn read_quietly(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.read_and(ino, offset, into, |_| ())
+    }
+
+    fn read_and(
+        &self,
+        ino: Ino,
+        offset: u64,
+        into: &mut [u8],
+        was_read: impl FnOnce(&State),
+    ) -> Result<usize> {
         self.count(Op::Read);
         let node = self.node(ino)?;
         let state = node.read(&self.store)?;
@@ -23,7 +39,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let into = into.get_mut(..len).unwrap_or_default();
         self.read_pages(&state, offset, into)?;
         if len > 0 {
-            self.touch(&state);
+            was_read(&state);
         }
         Ok(len)
     }
@@ -89,7 +105,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Moves the access time, where that is wanted: an 8-byte store outside sealed bytes.
-    fn touch(&self, state: &State) {
+    pub(crate) fn touch(&self, state: &State) {
         let wanted = self.options.atime;
         if wanted == AccessTimes::Never || self.store.writable().is_err() {
             return;

@@ -19,7 +19,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let node = self.node(dir)?;
         let state = node.read(&self.store)?;
         let mut name = [0u8; NAME_MAX];
-        for entry in state.directory()?.entries.after(cookie) {
+        let entries = &state.directory()?.entries;
+        self.touch(&state);
+        for entry in entries.after(cookie) {
             let (_, len) = load_name(&self.store, &state, &entry, &mut name)?;
             let taken = each(DirEntry {
                 ino: entry.ino,

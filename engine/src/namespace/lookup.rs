@@ -86,6 +86,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             _ => self.read_pages(&state, 0, &mut text)?,
         }
+        self.touch(&state);
         Ok(text)
     }
 

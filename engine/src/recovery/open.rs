@@ -14,7 +14,7 @@ use crate::layout::Superblock;
 use crate::log::{Walk, read_death, read_identity};
 use crate::pool::Opening;
 use crate::space::{Claims, Run};
-use crate::store::{Piece, Store, read_superblock, read_watermark, repair_locator};
+use crate::store::{NO_WATERMARK, Piece, Store, read_superblock, read_watermark, repair_locator};
 use crate::{Error, Host, OpenOptions, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -163,7 +163,7 @@ fn watermarks<M: Medium, H: Host>(store: &Store<M, H>, scan: &mut Scan) -> Resul
         let watermark = read_watermark(&store.door, &store.host, &store.seed, &geometry, lane)?;
         if watermark.is_none() {
             let at = geometry.lane_at(lane);
-            scan.note(Error::corrupt("both watermarks of a lane are damaged", at), 0)?;
+            scan.note(Error::corrupt(NO_WATERMARK, at), 0)?;
         }
         let any_session = store.host.leaves_out(Rule::WatermarkSession);
         let any_later = store.host.leaves_out(Rule::LaterSequence);

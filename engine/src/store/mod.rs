@@ -11,7 +11,7 @@ mod table;
 mod tx;
 
 pub(crate) use lanes::Lanes;
-pub(crate) use round::{Quarantine, read_watermark};
+pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
 pub(crate) use space::Purpose;
 pub(crate) use superblock::{
     read_superblock, repair_locator, write_copy, write_locator, write_superblock,

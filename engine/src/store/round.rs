@@ -38,6 +38,9 @@ pub(super) struct Rounds {
     versions: Vec<u64>,
 }
 
+/// What is wrong with a lane of which neither line is valid.
+pub(crate) const NO_WATERMARK: &str = "both watermarks of a lane are damaged";
+
 /// Reads a lane's watermark: the valid line with the higher version (odd ones are in line 1, so
 /// that the next is stored over the older one); `None` if neither is valid.
 pub(crate) fn read_watermark<M: Medium, H: Host>(
