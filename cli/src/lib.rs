@@ -83,14 +83,10 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
     }
 }
 
-/// A command line that clap did not take: help and version are no errors.
-fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Nobody is left to tell when standard output is closed.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
-    }
-    const COMMANDS: [&str; 12] = [
+/// The command that a command line names: its first word, or two, that are no options; the options
+/// before them have no values.
+fn command_of(args: &[OsString]) -> &'static str {
+    const COMMANDS: [&str; 15] = [
         "mkfs",
         "mount",
         "umount",
@@ -100,14 +96,30 @@ fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCo
         "resize",
         "stats",
         "dump",
+        "crash run",
+        "crash replay",
+        "crash mutants",
         "crash",
         "man",
         "completions",
     ];
-    // The first word that is no option; the options before it have no values.
-    let word = args.iter().skip(1).find(|arg| !arg.to_string_lossy().starts_with('-'));
-    let command = COMMANDS.into_iter().find(|name| word.is_some_and(|word| word == name));
-    let command = command.unwrap_or(output::NO_COMMAND);
+    let words = args.iter().skip(1).map(|arg| arg.to_string_lossy());
+    let words: Vec<_> = words.filter(|word| !word.starts_with('-')).take(2).collect();
+    let is_named = |name: &&str| {
+        let mut parts = name.split(' ').zip(&words);
+        name.split(' ').count() <= words.len() && parts.all(|(part, word)| part == word)
+    };
+    COMMANDS.into_iter().find(is_named).unwrap_or(output::NO_COMMAND)
+}
+
+/// A command line that clap did not take: help and version are no errors.
+fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Nobody is left to tell when standard output is closed.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let command = command_of(args);
     let code = exit_code(called_as, command, Kind::Usage);
     if args.iter().any(|arg| arg == "--json") {
         let text = error.render().to_string();

@@ -4,8 +4,11 @@
 mod common;
 
 use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use common::{Scratch, lode, text};
+use common::{LODE, Scratch, lode, text};
+use rustix::process::{Pid, Signal, kill_process};
 
 const SCRIPT: &str = "name two names\nbefore:\n  create /a\nops:\n  link /a /b\n  unlink /a\n";
 
@@ -36,7 +39,11 @@ fn wrong_command_lines_are_told() {
         let ran = lode(args).expect(2);
         assert!(ran.out.is_empty() && !ran.err.is_empty(), "{args:?}");
         let with_json: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
-        assert_eq!(lode(&with_json).expect(2).error_json()["error"]["kind"], "usage", "{args:?}");
+        let error = lode(&with_json).expect(2).error_json();
+        assert_eq!(error["error"]["kind"], "usage", "{args:?}");
+        let named = args.get(1).filter(|word| **word != "walk");
+        let command = named.map_or("crash".to_owned(), |word| format!("crash {word}"));
+        assert_eq!(error["command"], command, "{args:?}");
     }
 }
 
@@ -96,6 +103,41 @@ fn a_run_that_is_short_of_time_says_what_it_left_out() {
     let json = lode(&args).expect(0).json();
     let [all, left] = ["cases", "cases_left_out"].map(|key| json[key].as_u64().unwrap());
     assert!(left > 0 && left < all, "{left} of {all}");
+}
+
+#[test]
+fn mutants_without_time_to_be_sure_of_them_are_no_success() {
+    let cut = lode(&["crash", "mutants", "--time", "1", "--json"]).expect(1).json();
+    assert_eq!(cut["all_places"], false);
+    assert!(cut["verdicts"].as_array().unwrap().iter().any(|verdict| verdict["late"] == true));
+    let none = lode(&["crash", "mutants", "--time", "1", "inode/collect.rs", "--json"]).expect(1);
+    assert!(none.err.contains("no time"), "{}", none.err);
+}
+
+#[test]
+fn different_images_without_file_data_are_no_more_than_different_images() {
+    let scratch = Scratch::new();
+    for ops in ["mkdir /d\nunlink /x\n", "create /a\n", "create /a\nappend /a 5000\nunlink /a\n"] {
+        let path = scratch.path("script");
+        fs::write(&path, ops).unwrap();
+        let run = ["crash", "run", "--profile", "adr", "--json", "--script", text(&path)];
+        let json = lode(&run).expect(0).json();
+        let [all, bare] = ["distinct", "distinct_metadata"].map(|key| json[key].as_u64().unwrap());
+        assert!(0 < bare && bare <= all, "{bare} of {all} after {ops}");
+    }
+}
+
+#[test]
+fn a_run_that_is_interrupted_says_what_it_has_found() {
+    let mut run = Command::new(LODE);
+    run.args(["crash", "run", "--seq", "1", "--json"]).stdout(Stdio::piped());
+    let run = run.spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let ended = run.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let json: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert!(json["judged"].as_u64().unwrap() > 0 && json["cases_left_out"].as_u64().unwrap() > 0);
 }
 
 #[test]

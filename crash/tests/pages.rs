@@ -4,21 +4,21 @@
 use std::time::Duration;
 
 use lode_crash::case::Case;
-use lode_crash::explore::{Failure, Limits, Memo, explore, replay};
+use lode_crash::explore::{Failure, Limits, Memo, Stop, explore, replay};
 use lode_crash::region::{LeftOut, Profile};
 use lode_crash::run::{
     Batch, Job, JobId, MutantReport, Outcome, ReplayId, Report, Set, Story, html, jobs_of,
     mutants_of, run_batch, run_mutants, stories,
 };
-use lode_crash::workload::parse_script;
+use lode_crash::workload::{flips, parse_script};
 
-const BATCH: Batch = Batch { limits: Limits::QUICK, workers: 2, time_max: None };
+const BATCH: Batch = Batch { limits: Limits::QUICK, workers: 2, time_max: None, stop: Stop::NEVER };
 
 fn job() -> Job {
     let text = "name a <b> & \"c\"\nbefore:\n create /x\n mkdir /d\nops:\n create /a\n link /a /b\n \
                 rename /a /d/c\n unlink /b";
     let case = parse_script(text).unwrap();
-    jobs_of((Set::Script, 0, 1), [case], Profile::Adr, 1).remove(0)
+    jobs_of(Set::Script, [case], Profile::Adr, 1).remove(0)
 }
 
 /// The job with the fence of every commit left out, and what that breaks.
@@ -133,6 +133,36 @@ fn a_replay_of_what_is_right_now_tells_the_way_all_the_same() {
 }
 
 #[test]
+fn a_salvage_that_was_cut_off_shows_its_stores() {
+    let job = jobs_of(Set::Bits, flips(), Profile::Adr, 1).remove(0);
+    let sound = explore(&job.case, &job.setup(), &Limits::QUICK, &mut Memo::default()).unwrap();
+    let in_salvage = |site: &&LeftOut| site.site().file.starts_with("engine/src/salvage/change");
+    let fences = sound.sites.iter().filter(|site| matches!(site, LeftOut::Fence(_)));
+    let told = fences.filter(in_salvage).find_map(|site| {
+        let mut setup = job.setup();
+        setup.rules.left_out = Some(*site);
+        explore(&job.case, &setup, &Limits::QUICK, &mut Memo::default()).err()
+    });
+    let failure = told.expect("a fence of a salvage is missed");
+    let cut = failure.cuts.last().unwrap();
+    assert!(cut.place.starts_with("a salvage"), "{failure}");
+    assert!(!cut.stores.is_empty(), "{failure}");
+    assert!(failure.to_string().contains("streamed by engine/src/store/"), "{failure}");
+}
+
+#[test]
+fn what_panics_outside_a_state_is_told_by_a_replay_too() {
+    let mut job = job();
+    // No whole pages: the region itself refuses it.
+    job.case.geometry.bytes = 70_000;
+    let failure = explore(&job.case, &job.setup(), &Limits::QUICK, &mut Memo::default());
+    let failure = failure.unwrap_err();
+    let again = job.replay(&failure.path, None);
+    assert!(again.wrong && again.reached);
+    assert_eq!(again.story.what, failure.what);
+}
+
+#[test]
 fn ids_that_lead_nowhere_are_told_apart() {
     for path in ["s99p0c0", "s0p99c0", "s0p0c9999", "s0p0c0x500.1", "s0p0c0:r0p99c0"] {
         let replay = job().replay(&path.parse().unwrap(), None);
@@ -144,7 +174,8 @@ fn ids_that_lead_nowhere_are_told_apart() {
 fn mutants_have_a_page() {
     let jobs = [job()];
     let sound = run_batch(&jobs, &BATCH, &());
-    let mutants = mutants_of(&sound);
+    let mut mutants = mutants_of(&sound);
+    mutants.retain(|mutant| mutant.kind() != "rule");
     assert!(mutants.len() > 3, "{mutants:?}");
     let verdicts = run_mutants(&mutants, &jobs, &sound, &BATCH, &());
     let reports: Vec<_> = verdicts.iter().map(MutantReport::from).collect();

@@ -36,6 +36,7 @@ fn explored(case: &Case, limits: &Limits, left_out: Option<Rule>) -> Result<Tall
         left_out,
         seed: 1,
         asked: Default::default(),
+        stop: Default::default(),
     };
     explore(case, &setup, limits, &mut Memo::default())
 }
@@ -175,6 +176,7 @@ fn a_label_is_the_old_or_the_new_one_whatever_is_torn() {
         left_out: None,
         seed: 1,
         asked: Default::default(),
+        stop: Default::default(),
     };
     let made = Simulated::plain(Pages::new(setup.geometry.bytes));
     Pool::format(made.clone(), setup.host(0), &setup.format()).unwrap();

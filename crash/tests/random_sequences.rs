@@ -61,7 +61,14 @@ fn what_holds_is_not_shrunk() {
 /// What the explorer finds in a random case, with or without a rule of the engine.
 fn explored(case: &Case, left_out: Option<Rule>) -> Result<(), String> {
     let (geometry, rules) = (case.geometry.clone(), Rules::default());
-    let setup = Setup { geometry, rules, left_out, seed: 1, asked: Default::default() };
+    let setup = Setup {
+        geometry,
+        rules,
+        left_out,
+        seed: 1,
+        asked: Default::default(),
+        stop: Default::default(),
+    };
     let points = Budget { whole: 12, torn: 4 };
     let limits = Limits { points, inside_every: 16, then_every: 32, ..Limits::QUICK };
     explore(case, &setup, &limits, &mut Memo::default())

@@ -116,7 +116,7 @@ impl RunReport {
         }
         if cases_left_out > 0 {
             let cases = figure(cases_left_out as f64);
-            text.push_str(&format!("Not begun, or cut short by failures: {cases} cases\n"));
+            text.push_str(&format!("Not begun, or cut short by time or failures: {cases} cases\n"));
         }
         if self.explored.no_space > 0 {
             let times = figure(self.explored.no_space as f64);
@@ -153,6 +153,9 @@ impl Report for RunReport {
         );
         rows.push(row("all", one.points, one.states, one.judged, one.pruned, one.failures));
         let verdict = match one.failures {
+            0 if self.explored.cases_left_out > 0 => {
+                "No failing state in what was looked at.\n".to_owned()
+            }
             0 => "No failing state.\n".to_owned(),
             1 => "1 failure.\n".to_owned(),
             many => format!("{many} failures.\n"),
@@ -194,8 +197,10 @@ pub(crate) struct MutantsReport {
     pub(crate) mutants: usize,
     /// Those that were noticed.
     pub(crate) mutants_killed: usize,
-    /// Those for which there was no time.
+    /// Those for which there was no time, or too little to be sure of them.
     pub(crate) mutants_not_tried: usize,
+    /// The run without mutants came to its end: there are no other places to leave out.
+    pub(crate) all_places: bool,
     /// One by one.
     verdicts: Vec<MutantReport>,
     /// States of the engine without a mutant.
@@ -218,6 +223,7 @@ impl MutantsReport {
             mutants: verdicts.len(),
             mutants_killed: killed,
             mutants_not_tried: verdicts.iter().filter(|mutant| mutant.late).count(),
+            all_places: sound.cases_left_out == 0,
             verdicts,
             states: sound.states,
             judged: sound.judged,
@@ -225,6 +231,11 @@ impl MutantsReport {
             failures: sound.failures,
             seconds: time.as_secs_f64(),
         }
+    }
+
+    /// Whether time ended before all was tried.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.mutants_not_tried > 0 || !self.all_places
     }
 
     /// Mutants that were tried, and not noticed.
@@ -252,16 +263,20 @@ impl Report for MutantsReport {
         };
         row(["place", "left out", "killed by", "how"]);
         for mutant in &self.verdicts {
-            let nothing = if mutant.late { "(not tried: no time)" } else { "NOTHING" };
+            let nothing = if mutant.late { "(not to the end: no time)" } else { "NOTHING" };
             let by = mutant.killed_by.as_deref().unwrap_or(nothing);
             row([&mutant.site, &mutant.kind, by, mutant.how.as_deref().unwrap_or_default()]);
         }
         let untried = match self.mutants_not_tried {
             0 => String::new(),
-            count => format!(", {count} not tried for want of time"),
+            count => format!(", {count} not tried to the end for want of time"),
+        };
+        let places = match self.all_places {
+            true => "",
+            false => "The run without mutants was cut short: there are more places to leave out.\n",
         };
         format!(
-            "{text}\n{} of {} killed ({:.1} %){untried} in {:.1} s (whole ids: --json or --html)\n",
+            "{text}\n{} of {} killed ({:.1} %){untried} in {:.1} s (whole ids: --json or --html)\n{places}",
             self.mutants_killed,
             self.mutants,
             100.0 * self.mutants_killed as f64 / self.mutants.max(1) as f64,

@@ -224,7 +224,9 @@ impl Report for FsckReport {
             };
             text.push_str(&format!("{}: not cleanly unmounted, {done}\n", self.pool));
         }
-        if !self.damage.is_empty() && self.mode != "repair" {
+        // A lost copy of the superblock loses nothing.
+        let harmless = usize::from(self.opening.superblock_repaired);
+        if self.damage.len() > harmless && self.mode != "repair" {
             text.push_str(&format!(
                 "{}: `lode fsck -y` gives up what can't be read and keeps the rest; copy the pool first\n",
                 self.pool

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use lode_testkit::op::{Fill, Op, Path, Target};
-use lode_testkit::rng::Rng;
+use lode_testkit::rng::{Rng, mix};
 use lode_testkit::run::panic_text;
 use lode_testkit::snapshot::Snapshot;
 
@@ -89,7 +89,8 @@ pub(super) struct Cut<'c> {
     pub(super) place: String,
 }
 
-/// Explores a case. `memo` knows what was judged of it under other profiles.
+/// Explores a case, until [`Setup::stop`] ends it. `memo` knows what was judged of it under other
+/// profiles.
 pub fn explore(
     case: &Case,
     setup: &Setup,
@@ -109,11 +110,10 @@ pub fn explore(
         lost: false,
     };
     let began = Instant::now();
-    // What panics outside a state, such as the tree that finds the judge not deterministic, is told, too.
-    let explored = catch_unwind(AssertUnwindSafe(|| explorer.case(case)));
-    let explored =
-        explored.unwrap_or_else(|payload| Err(Wrong::from(panic_text(payload.as_ref()))));
-    explored.map_err(|wrong| wrong.failure(case))?;
+    let explored = explorer.guarded(case);
+    if !explorer.tally.cut_short {
+        explored.map_err(|wrong| wrong.failure(case))?;
+    }
     explorer.tally.time = began.elapsed();
     explorer.tally.rules.extend(setup.asked.rules());
     explorer.tally.images = explorer.images;
@@ -136,7 +136,7 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
         cuts: Vec::new(),
         lost: path.schedule.is_some() == case.beside.is_empty(),
     };
-    if let Err(wrong) = explorer.case(case) {
+    if let Err(wrong) = explorer.guarded(case) {
         return Replay { story: wrong.failure(case), wrong: true, reached: true };
     }
     let (cuts, case) = (explorer.cuts, case.clone());
@@ -177,6 +177,13 @@ impl Wrong {
 }
 
 impl Explorer<'_> {
+    /// A case. What panics outside a state, such as the tree that finds the judge not deterministic,
+    /// is told, too.
+    fn guarded(&mut self, case: &Case) -> Result<(), Wrong> {
+        let done = catch_unwind(AssertUnwindSafe(|| self.case(case)));
+        done.unwrap_or_else(|payload| Err(Wrong::from(panic_text(payload.as_ref()))))
+    }
+
     fn case(&mut self, case: &Case) -> Result<(), Wrong> {
         if case.before.is_empty() && case.ops.is_empty() {
             return self.making();
@@ -274,7 +281,8 @@ impl Explorer<'_> {
             let (which, known) = explorer.state(&image, allowed)?;
             let [inside, then, skips] = explorer.chance(cut, &units, choice);
             if inside {
-                explorer.inside(&image, allowed)?;
+                let dice = explorer.hash(cut, &units, choice);
+                explorer.inside(&image, allowed, dice)?;
             }
             if let (Some(which), true) = (which, then) {
                 let next = &next[usize::from(skips).min(next.len())..];
@@ -301,10 +309,16 @@ impl Explorer<'_> {
     ) -> Result<(), Wrong> {
         let profile = self.setup.rules.profile;
         let mut judged = |explorer: &mut Self, choice: &Choice| {
+            if let Err(stopped) = explorer.may_go_on() {
+                return Judged { known: false, result: Err(stopped), lines: Vec::new() };
+            }
+            let outer = explorer.watches.len();
             explorer.watches.push(Watch::new(explorer.setup.geometry.bytes, units.lines()));
             let result = catch_unwind(AssertUnwindSafe(|| judge(explorer, choice)));
             let result =
                 result.unwrap_or_else(|payload| Err(Wrong::from(panic_text(payload.as_ref()))));
+            // What was broken off has left watches of its own, or lost some.
+            explorer.watches.truncate(outer + 1);
             let lines = explorer.watches.pop().map(|watch| watch.log()).unwrap_or_default();
             Judged { known: matches!(result, Ok(Known::Before)), result: result.map(|_| ()), lines }
         };
@@ -331,6 +345,12 @@ impl Explorer<'_> {
             wrong.legs.push(Leg { stage, step, point: number, choice });
             wrong
         })
+    }
+
+    /// Ends everything if the exploration is to stop: as what is wrong does, but nothing is.
+    pub(super) fn may_go_on(&mut self) -> Result<(), Wrong> {
+        self.tally.cut_short |= self.setup.stop.is_asked();
+        if self.tally.cut_short { Err(Wrong::from("stopped".to_owned())) } else { Ok(()) }
     }
 
     /// The bit of this place that a replay is to flip; `None` where all are.
@@ -424,8 +444,9 @@ impl Explorer<'_> {
         }
     }
 
-    /// The recovery of a state is cut off at each of its points.
-    fn inside(&mut self, image: &Pages, allowed: &[Allowed<'_>]) -> Result<(), Wrong> {
+    /// The recovery of a state is cut off at each of its points; `dice` is equal for states that look
+    /// the same.
+    fn inside(&mut self, image: &Pages, allowed: &[Allowed<'_>], dice: u64) -> Result<(), Wrong> {
         let question = Question::of(image, allowed, self.setup.relaxed());
         let question = question.inside(self.setup.rules.profile);
         if self.recall(&question, [ANY_TREE]).is_some() {
@@ -441,7 +462,7 @@ impl Explorer<'_> {
         points.push(medium.point());
         let hash = crate::judge::hash_of(&tree);
         let found = allowed.iter().find(|allowed| allowed.expected.hash == hash);
-        self.recovery(&points, &tree, found)?;
+        self.recovery(&points, &tree, found, dice)?;
         self.remember(question, Some(ANY_TREE));
         Ok(())
     }
@@ -452,6 +473,7 @@ impl Explorer<'_> {
         points: &[Point],
         tree: &Snapshot,
         found: Option<&Allowed<'_>>,
+        dice: u64,
     ) -> Result<(), Wrong> {
         let (hash, large) = (crate::judge::hash_of(tree), tree.has_large_files());
         for (number, point) in points.iter().enumerate() {
@@ -459,7 +481,7 @@ impl Explorer<'_> {
             let place = format!("the recovery (point {} of {})", number + 1, points.len());
             let cut = Cut { stage: Stage::Recovery, step: 0, number, point, place };
             // Not for some states of a point only: those that look the same must be treated so.
-            let whole = point.durable.fingerprint().is_multiple_of(WHOLE_LOOK_EVERY);
+            let whole = mix(dice ^ number as u64).is_multiple_of(WHOLE_LOOK_EVERY);
             let mut judge = |explorer: &mut Self, choice: &Choice| {
                 let image = units.image(&point.durable, &choice.0);
                 if let Some(found) = found.filter(|_| whole) {

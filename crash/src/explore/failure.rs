@@ -164,6 +164,9 @@ impl fmt::Display for Failure {
         for cut in &self.cuts {
             write!(f, "{cut}")?;
         }
+        if let Some(schedule) = &self.path.schedule {
+            writeln!(f, "two threads: {}", schedule.in_words())?;
+        }
         writeln!(f, "(# reached the memory, . did not; a mark for each 8-byte word)")?;
         writeln!(f, "pool {}", pool_words(&self.case.geometry))?;
         for (title, ops) in

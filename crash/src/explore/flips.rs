@@ -102,6 +102,7 @@ impl Explorer<'_> {
         let replayed = wanted.is_some();
         let bits = wanted.unwrap_or_else(|| all.collect());
         for bit in bits.into_iter().filter(|bit| *bit < sealed.bytes * 8) {
+            self.may_go_on()?;
             let at = sealed.at + bit / 8;
             let flipped = flipped(image, at, bit % 8);
             let looked = catch_unwind(AssertUnwindSafe(|| {

@@ -1,28 +1,42 @@
 //! The images that were judged, by their fingerprints: how many different ones.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use crate::region::Pages;
 
 /// Fingerprints of judged images.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Images {
-    all: HashSet<u64>,
-    /// Without the file data in them.
-    metadata: HashSet<u64>,
+    /// Of each, that of what is not file data in it: the lowest one, where equal bytes were file
+    /// data in one and not in another.
+    all: HashMap<u64, u64>,
 }
 
 impl Images {
     /// Notes one.
     pub(super) fn note(&mut self, image: &Pages) {
-        self.all.insert(image.fingerprint());
-        self.metadata.insert(image.metadata_fingerprint());
+        self.insert(image.fingerprint(), image.metadata_fingerprint());
+    }
+
+    fn insert(&mut self, whole: u64, metadata: u64) {
+        match self.all.entry(whole) {
+            Entry::Occupied(mut known) => {
+                let lowest = metadata.min(*known.get());
+                known.insert(lowest);
+            }
+            Entry::Vacant(new) => {
+                new.insert(metadata);
+            }
+        }
     }
 
     /// Adds others.
     pub fn add(&mut self, other: &Images) {
-        self.all.extend(&other.all);
-        self.metadata.extend(&other.metadata);
+        self.all.reserve(other.all.len());
+        for (whole, metadata) in &other.all {
+            self.insert(*whole, *metadata);
+        }
     }
 
     /// How many there are.
@@ -32,6 +46,6 @@ impl Images {
 
     /// How many there are that differ in more than file data.
     pub fn metadata(&self) -> usize {
-        self.metadata.len()
+        self.all.values().collect::<HashSet<_>>().len()
     }
 }

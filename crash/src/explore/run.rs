@@ -7,7 +7,7 @@ use lode_model::Model;
 use lode_testkit::execute::{Handles, Value, execute};
 use lode_testkit::op::Op;
 use lode_testkit::rng::Rng;
-use lode_testkit::run::{panic_text, same, time_of};
+use lode_testkit::run::{panic_text, same, show, time_of};
 use lode_testkit::snapshot::snapshot;
 
 use super::{Setup, SimulatedPool};
@@ -124,7 +124,7 @@ impl<'s> Run<'s> {
         if same(&wanted, &found) {
             return Ok(());
         }
-        Err(format!("{op}: {wanted:?} expected, {found:?} found"))
+        Err(format!("{op}: {} expected, {} found", show(&wanted), show(&found)))
     }
 
     fn guarded(&mut self, op: &Op) -> Result<lode_engine::Result<Value>, String> {

@@ -7,6 +7,7 @@ use lode_pmem::Medium;
 use lode_testkit::snapshot::Times;
 use lode_testkit::{Asked, TestHost};
 
+use super::Stop;
 use crate::case::Geometry;
 use crate::region::{Rules, Simulated};
 use crate::schedule::SchedHost;
@@ -28,6 +29,8 @@ pub struct Setup {
     pub seed: u64,
     /// The rules that the engine has come to.
     pub asked: Arc<Asked>,
+    /// Says when to look no further.
+    pub stop: Stop,
 }
 
 /// How far to look.
@@ -82,8 +85,8 @@ impl Limits {
         salvaged_every: 16,
         schedules: 60,
     };
-    /// For single operations: hardly a point is too large for it.
-    pub const ALONE: Limits = Limits { points: Budget { whole: 64, torn: 12 }, ..Limits::QUICK };
+    /// For single operations: of forty points, one has more states that look different.
+    pub const ALONE: Limits = Limits { points: Budget { whole: 128, torn: 12 }, ..Limits::QUICK };
     /// For mutants that a quick look has missed.
     pub const DEEP: Limits = Limits {
         points: Budget { whole: 240, torn: 160 },

@@ -45,6 +45,8 @@ pub struct Tally {
     pub sites: BTreeSet<LeftOut>,
     /// The rules that were come to.
     pub rules: BTreeSet<Rule>,
+    /// It was stopped before all was looked at.
+    pub cut_short: bool,
 }
 
 impl Tally {
@@ -71,6 +73,7 @@ impl Tally {
         self.images.add(&other.images);
         self.sites.extend(other.sites.iter().copied());
         self.rules.extend(other.rules.iter().copied());
+        self.cut_short |= other.cut_short;
     }
 
     /// Moments and states, all together.

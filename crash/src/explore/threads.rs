@@ -13,7 +13,7 @@ use lode_engine::{Error, Pool, Result as EngineResult};
 use lode_model::Model;
 use lode_testkit::execute::{Handles, Value, execute};
 use lode_testkit::op::Op;
-use lode_testkit::run::{same, time_of};
+use lode_testkit::run::{same, show, time_of};
 use lode_testkit::snapshot::{difference, snapshot};
 
 use super::cuts::{Cut, Wrong};
@@ -90,6 +90,7 @@ impl Explorer<'_> {
         let plan = Plan { preemptions: PREEMPTIONS, budget, random, seed: self.setup.seed };
         let mut schedules = Schedules::new(plan);
         while let Some(chooser) = schedules.next_run() {
+            self.may_go_on()?;
             let mut context = Context { model: &run.model, orders: &mut orders, seen: &mut seen };
             let result = self.credited("(two threads)", |explorer| {
                 explorer.schedule(&start, &mut context, &mut threads, chooser)
@@ -179,7 +180,11 @@ impl Explorer<'_> {
         };
         let found = snapshot(pool, self.setup.times(), None)?;
         let mut explained = Vec::new();
-        let mut why = format!("no order of the operations returns {results:?}");
+        let shown =
+            results.each_ref().map(|all| all.iter().map(show).collect::<Vec<_>>().join(", "));
+        let [one, other] = shown;
+        let mut why =
+            format!("no order of the operations returns {one} to `ops` and {other} to `beside`");
         for (number, order) in orders.orders.iter().enumerate().filter(|(_, order)| equal(order)) {
             let end = order.states.last().map_or(0, |(_, state)| *state);
             match difference(&orders.states[end].tree, &found) {

@@ -11,8 +11,8 @@ const PAGE: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Pages {
     pages: List,
-    /// The same as if no file data had ever been stored, where that is kept: pages without such
-    /// data are shared.
+    /// The same with zeros where file data is, where that is kept: pages without such data are
+    /// shared.
     bare: Option<List>,
 }
 
@@ -99,10 +99,12 @@ impl Pages {
         let number = (line / PAGE as u64) as usize;
         let from = (line % PAGE as u64) as usize;
         let page = &mut self.pages[number];
-        let Some(bare) = self.bare.as_mut().filter(|_| what == Stored::Metadata) else {
-            return change(page, from, mask, bytes);
-        };
+        let Some(bare) = &mut self.bare else { return change(page, from, mask, bytes) };
         let bare = &mut bare[number];
+        if what == Stored::Data {
+            change(page, from, mask, bytes);
+            return blank(bare, from, mask);
+        }
         let shared = match (&*page, &*bare) {
             (Some(page), Some(bare)) => Arc::ptr_eq(page, bare),
             (page, bare) => page.is_none() && bare.is_none(),
@@ -148,6 +150,17 @@ fn change(page: &mut Option<Arc<Page>>, from: usize, mask: u64, bytes: &[u8; LIN
         if mask >> index & 1 == 1 {
             *to = *new;
         }
+    }
+}
+
+/// Zeros what `mask` names.
+fn blank(page: &mut Option<Arc<Page>>, from: usize, mask: u64) {
+    let Some(bytes) = page.as_ref().map(|page| &page.bytes[from..from + LINE_BYTES]) else {
+        return;
+    };
+    let mut named = bytes.iter().enumerate().filter(|(index, _)| mask >> index & 1 == 1);
+    if named.any(|(_, byte)| *byte != 0) {
+        change(page, from, mask, &[0; LINE_BYTES]);
     }
 }
 
@@ -207,5 +220,13 @@ mod tests {
         one.store(8192, u64::MAX, &line(9), Stored::Metadata);
         assert_eq!(one.metadata_fingerprint(), two.metadata_fingerprint());
         assert_eq!(one.clone().without_bare().fingerprint(), one.fingerprint());
+        // What was metadata under it before is nothing.
+        let mut three = Pages::new(16384);
+        three.store(8192, u64::MAX, &line(9), Stored::Metadata);
+        three.store(8192, u64::MAX, &line(7), Stored::Data);
+        let mut four = Pages::new(16384);
+        four.store(8192, u64::MAX, &line(8), Stored::Data);
+        assert_eq!(three.metadata_fingerprint(), four.metadata_fingerprint());
+        assert_eq!(three.metadata_fingerprint(), Pages::new(16384).metadata_fingerprint());
     }
 }

@@ -7,20 +7,22 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Job;
-use crate::explore::{Failure, Images, Limits, Memo, Tally};
+use crate::explore::{Failure, Images, Limits, Memo, Setup, Stop, Tally};
 
 /// Failures after which no new job is begun.
 const FAILURES_MAX: usize = 8;
 
 /// How a batch runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Batch {
     /// How far to look in each job.
     pub limits: Limits,
     /// Threads.
     pub workers: usize,
-    /// After so long no new job is begun.
+    /// After so long nothing more is looked at.
     pub time_max: Option<Duration>,
+    /// Says when to look at nothing more before that.
+    pub stop: Stop,
 }
 
 /// Who is told how far a batch has come.
@@ -47,7 +49,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Jobs that were not begun for want of time, or after too many failures.
+    /// Jobs that were not run to their end for want of time, or after too many failures.
     pub fn left_out(&self) -> usize {
         self.tallies.iter().filter(|tally| tally.is_none()).count() - self.failures.len()
     }
@@ -57,7 +59,7 @@ impl Outcome {
             Ok(mut tally) => {
                 self.tally.add(&tally);
                 tally.images = Images::default();
-                self.tallies[number] = Some(tally);
+                self.tallies[number] = Some(tally).filter(|tally| !tally.cut_short);
             }
             Err(failure) => self.failures.push((number, failure)),
         }
@@ -72,17 +74,22 @@ pub fn run_batch(jobs: &[Job], batch: &Batch, progress: &dyn Progress) -> Outcom
     let tallies = vec![None; jobs.len()];
     let all = Mutex::new(Outcome { tallies, ..Outcome::default() });
     let numbered: Vec<(usize, &Job)> = jobs.iter().enumerate().collect();
-    let groups: Vec<&[(usize, &Job)]> =
+    let mut groups: Vec<&[(usize, &Job)]> =
         numbered.chunk_by(|one, two| one.1.same_case(two.1)).collect();
-    let is_late = || batch.time_max.is_some_and(|most| began.elapsed() >= most);
+    if groups.len() < batch.workers {
+        // To know what the others have judged is worth less than a processor.
+        groups = numbered.chunks(1).collect();
+    }
+    let late = batch.stop.or_at(batch.time_max.map(|most| began + most));
     let work = || {
         while let Some(group) = groups.get(next.fetch_add(1, Relaxed)) {
             let mut memo = Memo::default();
             for (number, job) in *group {
-                if stop.load(Relaxed) || is_late() {
+                if stop.load(Relaxed) || late.is_asked() {
                     return;
                 }
-                let result = job.run(&job.setup(), &batch.limits, &mut memo);
+                let setup = Setup { stop: late.clone(), ..job.setup() };
+                let result = job.run(&setup, &batch.limits, &mut memo);
                 let mut all = all.lock();
                 all.note(*number, result);
                 stop.fetch_or(all.failures.len() >= FAILURES_MAX, Relaxed);

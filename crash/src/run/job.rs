@@ -8,7 +8,7 @@ use lode_engine::Rule;
 use super::{JobId, Mutant};
 use crate::case::Case;
 use crate::explore::{
-    CrashPath, Failure, Limits, Memo, Replay, Setup, Tally, explore, replay, shrink,
+    CrashPath, Failure, Limits, Memo, Replay, Setup, Stop, Tally, explore, replay, shrink,
 };
 use crate::region::Rules;
 
@@ -41,6 +41,7 @@ impl Job {
             left_out: None,
             seed,
             asked: Arc::default(),
+            stop: Stop::default(),
         }
     }
 

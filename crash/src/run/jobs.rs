@@ -19,14 +19,14 @@ pub fn case(set: Set, number: usize, seed: u64) -> Option<Case> {
     }
 }
 
-/// The jobs of these cases, which are numbered from `first` in steps of `step`, under a profile.
+/// The jobs of all cases of a set, under a profile.
 pub fn jobs_of(
-    (set, first, step): (Set, usize, usize),
+    set: Set,
     cases: impl IntoIterator<Item = Case>,
     profile: Profile,
     seed: u64,
 ) -> Vec<Job> {
-    let job = |(index, case)| job_of((set, first + index * step), case, profile, seed);
+    let job = |(number, case)| job_of((set, number), case, profile, seed);
     cases.into_iter().enumerate().map(job).collect()
 }
 

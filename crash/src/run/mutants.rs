@@ -1,6 +1,7 @@
 //! Mutants: the engine with one thing left out. Each must be noticed.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use super::batch::on_workers;
 use super::{Batch, Job, Outcome, Progress, ReplayId};
 use lode_engine::Rule;
 
-use crate::explore::{Failure, LARGE, Limits, Memo, Setup, Tally};
+use crate::explore::{Failure, LARGE, Limits, Memo, Setup, Stop, Tally};
 use crate::region::LeftOut;
 
 /// What is left out.
@@ -66,9 +67,11 @@ pub struct Verdict {
     pub mutant: Mutant,
     /// The state that showed it, and what was wrong with it; `None` if nothing did.
     pub killed_by: Option<(ReplayId, String)>,
-    /// Jobs that were tried.
+    /// A state in which it was noticed, but which is wrong without it, too: so nothing is known of it.
+    pub wrong_anyway: Option<(ReplayId, String)>,
+    /// Jobs that were tried to their end, or until one noticed it.
     pub tried: usize,
-    /// There was no time to try any.
+    /// There was no time to try all.
     pub late: bool,
     /// How long that took.
     pub time: Duration,
@@ -76,9 +79,10 @@ pub struct Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.killed_by {
-            Some((id, what)) => write!(f, "{}: {id}: {what}", self.mutant),
-            None => write!(f, "{}: not noticed in {} cases", self.mutant, self.tried),
+        match (&self.killed_by, &self.wrong_anyway) {
+            (Some((id, what)), _) => write!(f, "{}: {id}: {what}", self.mutant),
+            (None, Some((id, _))) => write!(f, "{}: {id} is wrong without it, too", self.mutant),
+            (None, None) => write!(f, "{}: not noticed in {} cases", self.mutant, self.tried),
         }
     }
 }
@@ -100,47 +104,66 @@ pub fn run_mutants(
     progress: &dyn Progress,
 ) -> Vec<Verdict> {
     let began = Instant::now();
+    let late = batch.stop.or_at(batch.time_max.map(|most| began + most));
     let mut verdicts = Vec::new();
     for mutant in mutants {
-        let late = batch.time_max.is_some_and(|most| began.elapsed() >= most);
-        let time = Duration::ZERO;
-        let untried = Verdict { mutant: *mutant, killed_by: None, tried: 0, late: true, time };
-        verdicts.push(if late { untried } else { run_mutant(*mutant, jobs, sound, batch) });
+        verdicts.push(run_mutant(*mutant, jobs, sound, batch, &late));
         progress.job_done(verdicts.len(), mutants.len(), 0);
     }
     verdicts
 }
 
-/// Who noticed a mutant, the first of them in the order of the tries.
-type Noticed = Option<(usize, (ReplayId, String))>;
+/// Who noticed a mutant, the first of them in the order of the tries; and whether the engine is wrong
+/// there without it, too.
+type Noticed = Option<(usize, (ReplayId, String), bool)>;
 
-fn run_mutant(mutant: Mutant, jobs: &[Job], sound: &Outcome, batch: &Batch) -> Verdict {
+fn run_mutant(
+    mutant: Mutant,
+    jobs: &[Job],
+    sound: &Outcome,
+    batch: &Batch,
+    late: &Stop,
+) -> Verdict {
     let began = Instant::now();
     let tries = tries(mutant, jobs, sound, batch);
-    let next = AtomicUsize::new(0);
+    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let noticed: Mutex<Noticed> = Mutex::new(None);
+    let first = Arc::new(AtomicUsize::new(usize::MAX));
     on_workers(batch.workers, &|| {
         loop {
             let number = next.fetch_add(1, Relaxed);
             let Some((job, limits)) = tries.get(number) else { return };
-            if noticed.lock().as_ref().is_some_and(|(first, _)| *first < number) {
+            let (first_noticed, out_of_time) = (first.clone(), late.clone());
+            let is_over = move || first_noticed.load(Relaxed) < number || out_of_time.is_asked();
+            if is_over() {
                 return;
             }
-            let mut setup = job.setup();
+            let mut setup = Setup { stop: Stop::when(is_over), ..job.setup() };
             mutant.leave_out(&mut setup);
-            if let Err(failure) = job.run(&setup, limits, &mut Memo::default()) {
-                let mut noticed = noticed.lock();
-                if noticed.as_ref().is_none_or(|(first, _)| number < *first) {
-                    *noticed = Some((number, summary(job, &failure)));
+            match job.run(&setup, limits, &mut Memo::default()) {
+                Ok(tally) => finished.fetch_add(usize::from(!tally.cut_short), Relaxed),
+                Err(failure) => {
+                    first.fetch_min(number, Relaxed);
+                    // It was noticed by looks that nobody has taken without it.
+                    let anyway = job.replay(&failure.path, None).wrong;
+                    let mut noticed = noticed.lock();
+                    if noticed.as_ref().is_none_or(|(first, ..)| number < *first) {
+                        *noticed = Some((number, summary(job, &failure), anyway));
+                    }
+                    return;
                 }
-                return;
-            }
+            };
         }
     });
     let noticed = noticed.into_inner();
-    let tried = noticed.as_ref().map_or(tries.len(), |(number, _)| number + 1);
-    let killed_by = noticed.map(|(_, by)| by);
-    Verdict { mutant, killed_by, tried, late: false, time: began.elapsed() }
+    let tried = noticed.as_ref().map_or(finished.into_inner(), |(number, ..)| number + 1);
+    let late = noticed.is_none() && tried < tries.len() || tries.is_empty() && late.is_asked();
+    let (killed_by, wrong_anyway) = match noticed {
+        Some((_, by, false)) => (Some(by), None),
+        Some((_, by, true)) => (None, Some(by)),
+        None => (None, None),
+    };
+    Verdict { mutant, killed_by, wrong_anyway, tried, late, time: began.elapsed() }
 }
 
 /// Schedules of two threads, where a quick look has missed a mutant.
@@ -193,6 +216,17 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::PagesRise, "a page comes back into its log"),
     (Rule::OverwrittenAfterFence, "two threads: overwritten and taken, one lane"),
     (Rule::WatermarkFenced, "two threads: round and round, one lane"),
+    (Rule::ValueAfterFence, "two threads: value freed and taken, two lanes"),
+    (Rule::FreeAfterUnlinked, "two threads: a page of a fast collection is taken, one lane"),
+    (Rule::FreeAfterSwap, "two threads: pages of a thorough collection are taken, one lane"),
+    (Rule::BatchBeforeFence, "two threads: round and round, two lanes"),
+    (Rule::JournalHalves, "two threads: overwrites of two pages, two lanes"),
+    (Rule::LinkDoubted, "a log gets a page again"),
+    (Rule::TailZeroed, "overwrites, then truncate and extend"),
+    (Rule::JournalClipped, "overwrite, unlink, pages used again, short log pages"),
+    (Rule::Located, "a full pool grows by a page"),
+    (Rule::OrphansFreed, "collection of a file's log, short log pages"),
+    (Rule::LocatorSum, "a bit flips, whole log pages"),
     (Rule::IdentitySeal, FLIPS),
     (Rule::LogPageSeal, FLIPS),
     (Rule::PieceSeal, FLIPS),
@@ -225,4 +259,19 @@ fn summary(job: &Job, failure: &Failure) -> (ReplayId, String) {
     // A wrong tree is told in the lines that follow.
     let more = if first.ends_with(':') { lines.next().unwrap_or_default().trim() } else { "" };
     (id, format!("{first} {more}").trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::Profile;
+    use crate::run::{What, select};
+
+    #[test]
+    fn each_hint_names_a_case() {
+        let jobs = select(&What::ForMutants, &[Profile::Adr], 1);
+        for (rule, name) in HINTS {
+            assert!(jobs.iter().any(|job| job.case.name == *name), "{rule:?}: {name}");
+        }
+    }
 }

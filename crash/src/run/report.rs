@@ -115,12 +115,11 @@ pub struct MutantReport {
     pub kind: String,
     /// The replay id of the state that showed it; `null` if none did.
     pub killed_by: Option<String>,
-    /// What was wrong with it.
+    /// What was wrong with it; or that the state is wrong without it, too.
     pub how: Option<String>,
-    /// Cases tried.
+    /// Cases tried to their end.
     pub tried: usize,
-    /// There was no time to try any.
-    #[serde(skip)]
+    /// There was no time to try all.
     pub late: bool,
     /// How long that took.
     pub seconds: f64,
@@ -236,11 +235,14 @@ impl FailureReport {
 impl From<&Verdict> for MutantReport {
     fn from(verdict: &Verdict) -> Self {
         let killed = verdict.killed_by.as_ref();
+        let anyway = |(id, what): &(_, String)| format!("{id} is wrong without it, too: {what}");
         Self {
             site: verdict.mutant.site(),
             kind: verdict.mutant.kind().to_owned(),
             killed_by: killed.map(|(id, _)| id.to_string()),
-            how: killed.map(|(_, what)| what.clone()),
+            how: killed
+                .map(|(_, what)| what.clone())
+                .or_else(|| verdict.wrong_anyway.as_ref().map(anyway)),
             tried: verdict.tried,
             late: verdict.late,
             seconds: verdict.time.as_secs_f64(),

@@ -6,9 +6,7 @@ use lode_testkit::rng::mix;
 use super::{Job, JobId, Set, job_of, jobs_of};
 use crate::case::{Case, Trouble};
 use crate::region::Profile;
-use crate::workload::{
-    flips, pair, pair_count, random_case, scenarios, seq1, share_numbers, two_threads,
-};
+use crate::workload::{flips, pair_count, pairs, random_case, scenarios, seq1, share, two_threads};
 
 /// One pair in so many belongs to runs that are not of all pairs.
 const SHARE: usize = 40;
@@ -48,14 +46,13 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
     let cases: Vec<Numbered> = match what {
         What::Script(case) => return script(case, profiles, seed),
         What::Seq1 => alone(),
-        What::Seq2 => pairs(0..pair_count()),
+        What::Seq2 => all_pairs(),
         What::Usual => {
             [hard(), threads(), bits(), alone(), some_pairs(SHARE), random(RANDOM)].concat()
         }
         What::ForMutants => [hard(), threads(), bits()].concat(),
         What::Full => {
-            [hard(), threads(), bits(), alone(), pairs(0..pair_count()), random(RANDOM_FULL)]
-                .concat()
+            [hard(), threads(), bits(), alone(), all_pairs(), random(RANDOM_FULL)].concat()
         }
         What::Quick => {
             let mut spread: Vec<_> = small(alone());
@@ -122,19 +119,24 @@ fn numbered(set: Set, cases: impl IntoIterator<Item = Case>) -> Vec<Numbered> {
     cases.map(|(number, case)| ((set, number), case)).collect()
 }
 
-fn pairs(numbers: impl IntoIterator<Item = usize>) -> Vec<Numbered> {
-    numbers.into_iter().map(|number| ((Set::Seq2, number), pair(number))).collect()
+fn all_pairs() -> Vec<Numbered> {
+    of_pairs((0..pair_count()).collect())
 }
 
 fn some_pairs(of: usize) -> Vec<Numbered> {
-    pairs(share_numbers(SHARE_NUMBER, of))
+    of_pairs(share(SHARE_NUMBER, of))
+}
+
+fn of_pairs(numbers: Vec<usize>) -> Vec<Numbered> {
+    let cases = pairs(&numbers);
+    numbers.into_iter().map(|number| (Set::Seq2, number)).zip(cases).collect()
 }
 
 /// A script has few cases: lines are streamed both ways.
 fn script(case: &Case, profiles: &[Profile], seed: u64) -> Vec<Job> {
     let mut jobs = Vec::new();
     for &profile in profiles {
-        jobs.extend(jobs_of((Set::Script, 0, 1), [case.clone()], profile, seed));
+        jobs.extend(jobs_of(Set::Script, [case.clone()], profile, seed));
         if profile == Profile::Adr {
             let id = JobId { set: Set::Script, number: 0, profile, whole_lines: true, seed };
             jobs.push(Job { id, case: case.clone() });
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_id_of_each_job_names_its_case() {
-        for what in [What::Usual, What::Quick, What::Seq2] {
+        for what in [What::Usual, What::Quick] {
             let jobs = select(&what, &[Profile::Adr], 1);
             let ids: BTreeSet<_> = jobs.iter().map(|job| job.id).collect();
             assert_eq!(ids.len(), jobs.len(), "{what:?}");

@@ -37,6 +37,25 @@ impl Schedule {
         self.runs.is_empty()
     }
 
+    /// The same for people: who went on how often, where both could.
+    pub fn in_words(&self) -> String {
+        let name = |thread: u8| match thread {
+            0 => "`ops`".to_owned(),
+            1 => "`beside`".to_owned(),
+            other => format!("thread {other}"),
+        };
+        let times = |&(thread, times): &(u8, u32)| match times {
+            1 => format!("{} once", name(thread)),
+            _ => format!("{} {times} times", name(thread)),
+        };
+        let runs: Vec<String> = self.runs.iter().map(times).collect();
+        let rest = "who runs goes on for as long as it can";
+        match runs.is_empty() {
+            true => rest.to_owned(),
+            false => format!("at locks and fences went on {}; then {rest}", runs.join(", ")),
+        }
+    }
+
     /// Choice number `at`, found from a place that moves forward with it.
     pub(super) fn next(&self, cursor: &mut Cursor) -> Option<u8> {
         let &(thread, times) = self.runs.get(cursor.run)?;
@@ -110,6 +129,8 @@ mod tests {
         assert_eq!(schedule.to_string(), "0x3.1x2.0");
         assert_eq!("0x2.0.1x2.0".parse(), Ok(schedule.clone()));
         assert_eq!(schedule.len(), 6);
+        let words = schedule.in_words();
+        assert!(words.contains("`ops` 3 times, `beside` 2 times, `ops` once; then"), "{words}");
         let mut cursor = Cursor::default();
         let walked: Vec<u8> = std::iter::from_fn(|| schedule.next(&mut cursor)).collect();
         assert_eq!(walked, schedule.iter().collect::<Vec<_>>());

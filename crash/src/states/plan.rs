@@ -110,35 +110,39 @@ impl<F> Run<'_, F> {
         if self.left == 0 {
             return Ok(());
         }
-        self.explored.states += 1.0;
         if self.tree.find(&choice) == Place::Known {
+            self.explored.states += 1.0;
             self.explored.pruned += 1.0;
             return Ok(());
         }
         let choice = Choice(choice);
         let Judged { result, lines, known } = (self.judge)(&choice);
+        if let Err(failure) = result {
+            return Err((choice, failure));
+        }
+        self.explored.states += 1.0;
         if known {
             self.explored.pruned += 1.0;
         } else {
             self.left -= 1;
             self.explored.judged += 1;
         }
+        self.tree.add(&choice.0, &self.looked_at(&lines));
+        self.judged.push(choice.0);
+        Ok(())
+    }
+
+    /// The units of these lines, each once.
+    fn looked_at(&self, lines: &[u64]) -> Vec<u32> {
         let mut looked_at: Vec<u32> = Vec::new();
         for line in lines {
-            let unit = self.units.unit_of(line).map(|unit| unit as u32);
+            let unit = self.units.unit_of(*line).map(|unit| unit as u32);
             let unit = unit.expect("only lines of units are watched");
             if !looked_at.contains(&unit) {
                 looked_at.push(unit);
             }
         }
-        match result {
-            Ok(()) => {
-                self.tree.add(&choice.0, &looked_at);
-                self.judged.push(choice.0);
-                Ok(())
-            }
-            Err(failure) => Err((choice, failure)),
-        }
+        looked_at
     }
 
     fn count(&self) -> usize {

@@ -1,7 +1,8 @@
-//! What the explorer runs: [`seq1()`] every operation alone, [`seq2()`] every pair,
+//! What the explorer runs: [`seq1()`] every operation alone, [`pairs`] all pairs of them,
 //! [`two_threads`], [`flips`] of bits, [`scenarios`] where bugs have been, random ones, and those of others
 //! as text ([`parse_script`]).
 
+mod aged;
 mod alone;
 mod bits;
 mod build;
@@ -19,4 +20,4 @@ pub use pairs::two_threads;
 pub use random::random_case;
 pub use refused::refused;
 pub use script::{ScriptError, parse_script, pool_words, print_script};
-pub use seq2::{pair, pair_count, seq2, share, share_numbers};
+pub use seq2::{pair, pair_count, pairs, share};

@@ -1,7 +1,11 @@
 //! Every ordered pair of operations on a few shared names.
 //!
 //! Each pair is numbered: first * operations + second. The set-up of a pair is what the two
-//! need, less what keeps one of them from being done; the model says which.
+//! need, less what keeps one of them from being done; the model says which. Where log pages are
+//! short, logs are old enough for both collectors to run.
+
+use std::panic::resume_unwind;
+use std::thread;
 
 use lode_model::Model;
 use lode_testkit::execute::{Handles, execute};
@@ -9,6 +13,7 @@ use lode_testkit::op::Op;
 use lode_testkit::rng::mix;
 
 use crate::case::{Case, Geometry, Trouble};
+use crate::workload::aged::aged;
 use crate::workload::build::{ALL_LINES, FEW_LINES, operations};
 
 /// What a set-up may have, in the order of making it: its letter, and how it is made.
@@ -30,6 +35,10 @@ const THINGS: [(char, &str); 15] = [
     // Takes away the name of what is open.
     ('u', "unlink /a"),
 ];
+
+/// Things that are files, and those that are directories, in which names are.
+const FILES: [char; 4] = ['a', 'b', 'c', 'f'];
+const DIRECTORIES: [char; 3] = ['d', 'e', 's'];
 
 /// The operations, and the things that they need.
 const OPERATIONS: [(&str, &str); 84] = [
@@ -124,18 +133,21 @@ pub const fn pair_count() -> usize {
     OPERATIONS.len() * OPERATIONS.len()
 }
 
-/// All pairs.
-pub fn seq2() -> Vec<Case> {
-    (0..pair_count()).map(pair).collect()
+/// The pairs with these numbers: each takes some milliseconds, so all processors make them.
+pub fn pairs(numbers: &[usize]) -> Vec<Case> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let make = |part: &[usize]| part.iter().map(|number| pair(*number)).collect::<Vec<_>>();
+    thread::scope(|scope| {
+        let parts = numbers.chunks(numbers.len().div_ceil(workers).max(1));
+        let parts: Vec<_> = parts.map(|part| scope.spawn(move || make(part))).collect();
+        let made =
+            parts.into_iter().map(|part| part.join().unwrap_or_else(|why| resume_unwind(why)));
+        made.flatten().collect()
+    })
 }
 
 /// Share `number` of `of` equal ones, which together are all pairs: spread, and always the same.
-pub fn share(number: usize, of: usize) -> Vec<Case> {
-    share_numbers(number, of).into_iter().map(pair).collect()
-}
-
-/// The numbers of the pairs of a [`share`].
-pub fn share_numbers(number: usize, of: usize) -> Vec<usize> {
+pub fn share(number: usize, of: usize) -> Vec<usize> {
     let of = of.max(1) as u64;
     let is_in = |pair: &usize| mix(*pair as u64) % of == number as u64 % of;
     (0..pair_count()).filter(is_in).collect()
@@ -146,14 +158,26 @@ pub fn pair(number: usize) -> Case {
     let (first, second) = (number / OPERATIONS.len(), number % OPERATIONS.len());
     let (one, two) = (&OPERATIONS[first], &OPERATIONS[second]);
     let ops = [one, two].map(|(text, _)| operations(text)).concat();
-    Case {
+    let things = set_up(one.1, two.1, &ops);
+    let case = Case {
         name: format!("pair {first}.{second}: {}, {}", one.0, two.0),
         trouble: Trouble::Power,
         geometry: geometry(number),
-        before: set_up(one.1, two.1, &ops),
+        before: make(&things),
         ops,
         beside: Vec::new(),
+    };
+    if !case.geometry.has_short_pages() {
+        return case;
     }
+    let (files, directories) = (paths(&things, &FILES), paths(&things, &DIRECTORIES));
+    aged(case, &files, &[&["/"], &directories[..]].concat(), number as u64)
+}
+
+/// Where those of `things` are that are in `kind`.
+fn paths(things: &[char], kind: &[char]) -> Vec<&'static str> {
+    let made = THINGS.iter().filter(|(name, _)| things.contains(name) && kind.contains(name));
+    made.filter_map(|(_, text)| text.split([' ', ';']).nth(1)).collect()
 }
 
 /// Pools take turns: short log pages in most, two lanes in some, data in place now and then.
@@ -162,15 +186,15 @@ fn geometry(number: usize) -> Geometry {
     Geometry {
         bytes: 128 << 10,
         lanes: if dice.is_multiple_of(3) { 2 } else { 1 },
-        log_lines: if dice >> 8 & 3 == 0 { ALL_LINES } else { FEW_LINES },
+        log_lines: if dice >> 8 & 7 == 0 { ALL_LINES } else { FEW_LINES },
         relaxed: dice >> 16 & 7 == 0,
         ..Geometry::default()
     }
 }
 
-/// The largest set-up in which both can be done, or else the first; all that they need if
+/// The things of the largest set-up in which both can be done, or else the first; all that they need if
 /// there is none.
-fn set_up(first: &str, second: &str, ops: &[Op]) -> Vec<Op> {
+fn set_up(first: &str, second: &str, ops: &[Op]) -> Vec<char> {
     let wanted = |name: &char| first.contains(*name) || second.contains(*name);
     let all: Vec<char> = THINGS.iter().map(|(name, _)| *name).filter(wanted).collect();
     let least = |name: &char| first.contains(*name);
@@ -180,11 +204,10 @@ fn set_up(first: &str, second: &str, ops: &[Op]) -> Vec<Op> {
     for one in 0..all.len() {
         choices.extend((0..one).map(|other| without(&all, &[one, other])));
     }
-    let made: Vec<Vec<Op>> = choices.iter().map(|names| make(names)).collect();
-    let done: Vec<u32> = made.iter().map(|before| succeed(before, ops)).collect();
+    let done: Vec<u32> = choices.iter().map(|names| succeed(&make(names), ops)).collect();
     let most = done.iter().max().copied().unwrap_or(0);
-    let first_best = made.into_iter().zip(done).find(|(_, done)| *done == most);
-    first_best.map(|(before, _)| before).unwrap_or_default()
+    let first_best = choices.into_iter().zip(done).find(|(_, done)| *done == most);
+    first_best.map(|(names, _)| names).unwrap_or_default()
 }
 
 fn without(names: &[char], left_out: &[usize]) -> Vec<char> {
@@ -213,4 +236,23 @@ fn succeed(before: &[Op], ops: &[Op]) -> u32 {
     }
     let weights = [3, 2];
     1 + ops.iter().zip(weights).filter(|(op, _)| run(op)).map(|(_, weight)| weight).sum::<u32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::aged::outcome;
+
+    #[test]
+    fn in_nearly_every_pair_both_collectors_run() {
+        let cases = pairs(&share(5, 16));
+        let run = |case: &&Case| outcome(case).is_ok_and(|outcome| outcome.both());
+        let both = cases.iter().filter(run).count();
+        let alone = cases.iter().filter(|case| case.ops.len() == 2).filter(run).count();
+        println!(
+            "both collectors run in {both} of {} pairs, in {alone} by themselves",
+            cases.len()
+        );
+        assert!(both * 100 >= cases.len() * 85, "{both} of {}", cases.len());
+    }
 }

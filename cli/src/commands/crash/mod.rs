@@ -7,13 +7,16 @@ mod run;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lode_crash::case::Case;
-use lode_crash::explore::Limits;
+use lode_crash::explore::{Limits, Stop};
 use lode_crash::run::{Batch, html};
 use lode_crash::workload::parse_script;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::args::{CrashCommand, EffortArgs};
 use crate::failure::{Failure, Kind, Result};
@@ -109,12 +112,53 @@ fn check_page(path: Option<&Path>, script: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-fn batch(effort: &EffortArgs, limits: Limits, time_max: Option<Duration>) -> Batch {
+/// The exit status of what a signal ended.
+const INTERRUPTED: u8 = 130;
+
+/// Whether somebody wants no more to be looked at: what was found by then is told all the same.
+struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// From now on SIGINT and SIGTERM ask for it; the second one ends the process.
+    fn by_signals() -> Result<Self> {
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_default(signal, Arc::clone(&asked))
+                .and_then(|_| flag::register(signal, Arc::clone(&asked)))
+                .map_err(|error| {
+                    Failure::new(Kind::Failed, format!("waiting for signals failed: {error}"))
+                })?;
+        }
+        Ok(Self(asked))
+    }
+
+    fn came(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    fn stop(&self) -> Stop {
+        let asked = Arc::clone(&self.0);
+        Stop::when(move || asked.load(Relaxed))
+    }
+
+    /// The exit status where nothing is wrong with what was looked at.
+    fn status(&self) -> u8 {
+        if self.came() { INTERRUPTED } else { 0 }
+    }
+}
+
+fn batch(
+    effort: &EffortArgs,
+    limits: Limits,
+    time_max: Option<Duration>,
+    interrupt: &Interrupt,
+) -> Batch {
     let workers = match effort.jobs {
         Some(jobs) => usize::from(jobs),
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    Batch { limits, workers, time_max: effort.time.map(Duration::from_secs).or(time_max) }
+    let time_max = effort.time.map(Duration::from_secs).or(time_max);
+    Batch { limits, workers, time_max, stop: interrupt.stop() }
 }
 
 /// A progress bar that the workers share.

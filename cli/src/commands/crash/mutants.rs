@@ -9,9 +9,9 @@ use lode_crash::run::{
     stories,
 };
 
-use super::{Bar, WRONG, batch, check_page, page_or_findings, write_page};
+use super::{Bar, Interrupt, WRONG, batch, check_page, page_or_findings, write_page};
 use crate::args::CrashMutantsArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
 use crate::report::{MutantsReport, RunReport};
 
@@ -29,7 +29,8 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
     let page = args.html.as_deref();
     check_page(page, None)?;
     let jobs = select(&What::ForMutants, &PROFILES, SEED);
-    let mut batch = batch(&args.effort, Limits::QUICK, None);
+    let interrupt = Interrupt::by_signals()?;
+    let mut batch = batch(&args.effort, Limits::QUICK, None, &interrupt);
     let bar = Bar::new("exploring without mutants", output);
     let sound = run_batch(&jobs, &batch, &bar);
     drop(bar);
@@ -43,7 +44,7 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
         output.print(&RunReport::new(report, profiles, SEED, left_out, None))?;
         return Ok(WRONG);
     }
-    let mutants = wanted(mutants_of(&sound), &args.only)?;
+    let mutants = wanted(mutants_of(&sound), &args.only, sound.left_out() > 0)?;
     batch.time_max = batch.time_max.map(|most| most.saturating_sub(began.elapsed()));
     let bar = Bar::new("mutants", output);
     let verdicts = run_mutants(&mutants, &jobs, &sound, &batch, &bar);
@@ -55,15 +56,26 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
     output.print(&report)?;
     let survivors = report.survivors();
     page_or_findings(written, survivors > 0)?;
-    Ok(if survivors == 0 { 0 } else { WRONG })
+    Ok(match survivors {
+        0 if report.is_cut_short() && !interrupt.came() => UNKNOWN,
+        0 => interrupt.status(),
+        _ => WRONG,
+    })
 }
 
-/// The mutants that the command line asks for.
-fn wanted(mut mutants: Vec<Mutant>, only: &[String]) -> Result<Vec<Mutant>> {
+/// The exit status where time ended before all was known.
+const UNKNOWN: u8 = Kind::Failed.code();
+
+/// The mutants that the command line asks for; `cut_short`: there are more places than these.
+fn wanted(mut mutants: Vec<Mutant>, only: &[String], cut_short: bool) -> Result<Vec<Mutant>> {
     mutants.retain(|mutant| {
         let site = mutant.site();
         only.is_empty() || only.iter().any(|text| site.contains(text.as_str()))
     });
+    if mutants.is_empty() && cut_short {
+        let what = "there was no time to find the places of mutants";
+        return Err(Failure::new(Kind::Failed, what).advise("give it more time (--time)"));
+    }
     if mutants.is_empty() {
         let all = "`lode crash mutants --json` names all sites";
         return Err(

@@ -1,18 +1,19 @@
 //! `lode crash run`: sequences of operations, the power failing everywhere in them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
 use lode_crash::run::{Report, What, html, left_out, run_batch, select, stories};
 
-use super::{Bar, WRONG, batch, check_page, page_or_findings, script, write_page};
+use super::{Bar, Interrupt, WRONG, batch, check_page, page_or_findings, script, write_page};
 use crate::args::CrashRunArgs;
 use crate::failure::Result;
 use crate::output::Output;
+use crate::progress::while_working;
 use crate::report::RunReport;
 
-/// After so long a quick run begins nothing new; what has begun takes a few seconds more.
+/// After so long a quick run looks no further; making its report takes a few seconds more.
 const QUICK: Duration = Duration::from_secs(38);
 /// For making failures shorter.
 const SHRINK: Duration = Duration::from_secs(60);
@@ -39,12 +40,16 @@ pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
         _ => Limits::QUICK,
     };
     let quick = what == What::Quick;
-    let batch = batch(&args.effort, limits, quick.then_some(QUICK));
-    let jobs = select(&what, &profiles, args.seed);
+    let interrupt = Interrupt::by_signals()?;
+    let mut batch = batch(&args.effort, limits, quick.then_some(QUICK), &interrupt);
+    let began = Instant::now();
+    // Making many pairs takes a while: it counts.
+    let jobs = while_working("preparing", output.progress, || select(&what, &profiles, args.seed));
+    batch.time_max = batch.time_max.map(|most| most.saturating_sub(began.elapsed()));
     let bar = Bar::new("exploring", output);
     let outcome = run_batch(&jobs, &batch, &bar);
     drop(bar);
-    let shrink = if quick { SHRINK_QUICK } else { SHRINK };
+    let shrink = if quick || interrupt.came() { SHRINK_QUICK } else { SHRINK };
     let stories = stories(&jobs, &outcome, &limits, shrink);
     let report = Report::new(&jobs, &outcome, &stories);
     let written = write_page(page, || html::run_page(&report, &stories));
@@ -56,7 +61,7 @@ pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
     };
     output.print(&RunReport::new(report, profiles, args.seed, left_out(&what), script))?;
     page_or_findings(written, failures > 0)?;
-    Ok(if failures == 0 { 0 } else { WRONG })
+    Ok(if failures == 0 { interrupt.status() } else { WRONG })
 }
 
 fn what(args: &CrashRunArgs) -> Result<What> {

@@ -13,6 +13,9 @@ const STYLE: &str = include_str!("style.css");
 pub fn run_page(report: &Report, stories: &[Story]) -> String {
     let mut body = String::new();
     let verdict = match report.failures {
+        0 if report.cases_left_out > 0 => {
+            "<p class=\"good\">No failing state in what was looked at.</p>".to_owned()
+        }
         0 => "<p class=\"good\">No failing state.</p>".to_owned(),
         1 => "<p class=\"bad\">1 failure.</p>".to_owned(),
         many => format!("<p class=\"bad\">{many} failures.</p>"),

@@ -27,6 +27,9 @@ pub(super) fn told(story: &Failure, wrong: bool) -> String {
     let step = story.path.legs.first().filter(|_| alone).map(|leg| leg.step);
     html.push_str(&operations("Operations", &case.ops, step));
     html.push_str(&operations("A second thread, at the same time", &case.beside, None));
+    if let Some(schedule) = &story.path.schedule {
+        let _ = write!(html, "<p>How they took turns: {}.</p>", escape(&schedule.in_words()));
+    }
     for (number, cut) in story.cuts.iter().enumerate() {
         html.push_str(&power_failure(number + 1, cut));
     }

@@ -48,7 +48,11 @@ fn attributes() -> Vec<Case> {
     cases.push(case("read: the access time moves", read.clone(), before, "read /f 0 10"));
     cases.push(case("read: no access time", small(), before, "read /f 0 10"));
     let later = format!("{before}; read /f 0 10; write /f 0 1 2");
-    cases.push(case("read: the access time moves again", read, &later, "read /f 0 10"));
+    cases.push(case("read: the access time moves again", read.clone(), &later, "read /f 0 10"));
+    for op in ["list /", "list /d", "readlink /s"] {
+        let ops = format!("{op}; chmod /f 1");
+        cases.push(case(format!("looks: {op}, the access time moves"), read.clone(), before, &ops));
+    }
     for op in ["stat /f", "list /", "readlink /s", "fsync /f", "fsync /d"] {
         cases.push(case(format!("looks: {op}"), small(), before, op));
     }
