@@ -340,7 +340,7 @@ pub(crate) struct CrashMutantsArgs {
 /// How long, and on how many processors.
 #[derive(Args, Debug)]
 pub(crate) struct EffortArgs {
-    /// Begin nothing new after so many seconds
+    /// Look no further after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) time: Option<u64>,
     /// Threads [default: as many as there are processors]

@@ -154,6 +154,7 @@ fn one_damaged_superblock_is_found_and_repaired() {
         overwrite(&pool, copy + 60, b"damage");
         let found = fsck(&pool).expect(4);
         assert!(found.out.contains("superblock"), "{}", found.out);
+        assert!(!found.out.contains("fsck -y"), "nothing is to be given up: {}", found.out);
         let repaired = lode(&["fsck", "-p", text(&pool), "--json"]).expect(1).json();
         assert_eq!((&repaired["status"], &repaired["repaired"]), (&1.into(), &true.into()));
         fsck(&pool).expect(0);

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::server::Server;
@@ -181,6 +182,26 @@ fn a_read_only_mount_changes_not_a_byte() {
 }
 
 #[test]
+fn of_several_unmounts_at_once_one_unmounts_and_the_others_say_that_nothing_is_mounted() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    for _ in 0..6 {
+        mount(&pool, &dir, &[]);
+        fs::write(dir.join("file"), "x").unwrap();
+        let umount = || lode(&["umount", text(&dir)]);
+        let all: Vec<_> = thread::scope(|scope| {
+            let all: Vec<_> = (0..5).map(|_| scope.spawn(umount)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let done = all.iter().filter(|ran| ran.code == 0).count();
+        let none = all.iter().filter(|ran| ran.code == 11).count();
+        let said: Vec<_> = all.iter().map(|ran| (ran.code, &ran.err)).collect();
+        assert_eq!((done, none), (1, 4), "{said:?}");
+        fsck(&pool).expect(0);
+    }
+}
+
+#[test]
 fn a_remount_ends_changes_and_lets_them_go_on() {
     let scratch = Scratch::new();
     let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
@@ -205,6 +226,27 @@ fn a_remount_ends_changes_and_lets_them_go_on() {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let here = mounts.lines().find(|line| line.contains(text(&dir))).unwrap();
     assert!(here.contains("noexec") && here.contains("nosuid"), "what was not named stays: {here}");
+    let flags = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let here = mounts.lines().find(|line| line.contains(text(&dir))).unwrap().to_owned();
+        ["nodev", "nosuid"].map(|flag| here.contains(flag))
+    };
+    for (options, wanted) in [("dev", [false, true]), ("suid", [false, false])] {
+        remount(&format!("remount,{options}")).expect(0);
+        assert_eq!(flags(), wanted, "{options}");
+    }
+    remount("remount,nodev,nosuid").expect(0);
+    assert_eq!(flags(), [true, true]);
+    // What no remount changes is not said to be so.
+    let refused = remount("remount,relaxed").expect(2);
+    assert!(refused.err.contains("without relaxed"), "{}", refused.err);
+    let other = scratch.pool("other", "16M");
+    let refused = lode(&["mount", text(&other), text(&dir), "-o", "remount,ro"]).expect(2);
+    assert!(refused.err.contains("is mounted here, not this"), "{}", refused.err);
+    assert_eq!(info()["mount"]["read_only"], false);
+    lode(&["umount", text(&dir)]).expect(0);
+    mount(&pool, &dir, &["-o", "relaxed"]);
+    assert_eq!(remount("remount,relaxed,ro").expect(0).json()["relaxed"], true);
     lode(&["umount", text(&dir)]).expect(0);
     mount(&pool, &dir, &["-o", "ro"]);
     let refused = remount("remount,rw").expect(2);

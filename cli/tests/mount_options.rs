@@ -100,6 +100,47 @@ fn access_times_are_kept_as_relatime_has_it_and_not_with_noatime() {
 }
 
 #[test]
+fn access_times_of_directories_and_links_move_and_those_of_quiet_readers_and_copies_do_not() {
+    let mounts = Mounts::new();
+    let long_ago = "touch -h -a -d 2001-01-01";
+    let sh = |dir: &Path, script: &str| {
+        run(Command::new("sh").arg("-ec").arg(script).current_dir(dir)).expect(0).out
+    };
+    let year = |dir: &Path, name: &str| sh(dir, &format!("stat -c %x {name} | cut -c 1-4"));
+    mounts.with("rw", |dir| {
+        sh(dir, "mkdir full empty; echo text >full/file; ln -s full/file link; echo text >quiet");
+        sh(dir, &format!("{long_ago} full empty link full/file quiet"));
+    });
+    let read = "ls full empty; readlink link; cat full/file >/dev/null";
+    for (options, moved) in [("noatime", false), ("ro", false), ("relatime", true)] {
+        mounts.with(options, |dir| {
+            sh(dir, read);
+            for name in ["full", "empty", "link", "full/file"] {
+                assert_eq!(year(dir, name) != "2001\n", moved, "{name}, {options}");
+            }
+        });
+    }
+    let script = "import os; f = os.open('quiet', os.O_RDONLY | os.O_NOATIME); os.read(f, 9); \
+                  t = os.open('copy', os.O_CREAT | os.O_WRONLY); os.copy_file_range(f, t, 4, 0)";
+    mounts.with("strictatime", |dir| {
+        sh(dir, &format!("python3 -c \"{script}\"; test $(cat copy) = text"));
+        assert_eq!(year(dir, "quiet"), "2001\n");
+        // Each time, in one mount.
+        for (name, look) in [("full", "ls full"), ("empty", "ls empty"), ("link", "readlink link")]
+        {
+            let before = sh(dir, &format!("stat -c %x {name}"));
+            sh(dir, look);
+            assert_ne!(sh(dir, &format!("stat -c %x {name}")), before, "{name}");
+        }
+    });
+    // As the medium has it, too.
+    mounts.with("noatime", |dir| {
+        assert_eq!(year(dir, "quiet"), "2001\n");
+        assert_ne!(year(dir, "full"), "2001\n");
+    });
+}
+
+#[test]
 fn device_nodes_and_programs_work_where_the_options_say_so() {
     let mounts = Mounts::new();
     mounts.with("rw", |dir| {

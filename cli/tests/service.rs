@@ -105,6 +105,14 @@ fn the_unit_for_statistics_writes_a_whole_file_or_none() {
 }
 
 #[test]
+fn a_pool_that_comes_late_is_waited_for() {
+    let unit = template();
+    let has = |line: &str| unit.lines().any(|own| own == line);
+    assert!(has("Restart=on-failure") && has("RestartSec=1") && has("StartLimitIntervalSec=0"));
+    assert!(unit.contains("RequiresMountsFor="), "how to name the mount that has the pool");
+}
+
+#[test]
 fn systemd_understands_the_units() {
     let scratch = Scratch::new();
     let units = ["lode@.service", "lode-stats@.service", "lode-stats@.timer"];

@@ -24,16 +24,23 @@ const RELEASED_WITHIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// `NotMounted`; `Busy` where files are open for writing; `Denied` for all but root; `Usage` where
-/// the pool was opened read-only and changes are wanted.
+/// another pool is named, the pool was opened read-only and changes are wanted, or it is to be relaxed and is not.
 pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
     mounts::must_answer(&mount)?;
+    same_pool(args, &mount)?;
     let before = Asked::at(&mount.point)?.info()?;
     if options.read_only == Some(false) && before.opened_read_only {
         let what = "the pool was opened read-only: no remount lets it be changed";
         return Err(Failure::usage(what)
             .at(&mount.point)
             .advise("unmount it, and mount it again without ro"));
+    }
+    if options.relaxed && !before.relaxed {
+        let what = "this was mounted without relaxed: no remount changes how data is written";
+        return Err(Failure::usage(what)
+            .at(&mount.point)
+            .advise("leave relaxed out, or unmount it, and mount it again with relaxed"));
     }
     remount(&mount, flags(&mount, options)).map_err(|error| explain(&mount, &error))?;
     let server = Asked::at(&mount.point)?.info()?;
@@ -47,6 +54,20 @@ pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> 
         region: server.region,
         opening: server.opening,
     })
+}
+
+/// What is named is what is mounted. (A name that leads nowhere names nothing: mount(8) hands on
+/// what fstab says, and the pool may have moved since.)
+fn same_pool(args: &MountArgs, mount: &Mounted) -> Result<()> {
+    match args.pool.canonicalize() {
+        Ok(named) if named != mount.source => {
+            let what = format!("{} is mounted here, not this", mount.source.display());
+            Err(Failure::usage(what)
+                .at(&args.pool)
+                .advise("name the pool that is mounted there, or the directory of this one"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The kernel tells a server of a closed file when the program goes on already: for as long, one that

@@ -41,6 +41,14 @@ fn first_seen(at: u64) -> bool {
     seen.len() < PLACES_MAX && seen.insert(at)
 }
 
+/// A generation for the kernel, whose handles keep 32 bits of it. The engine's is the session in
+/// which the inode was made and a count in it, from low numbers on: one from either end, these differ
+/// until both have grown very large. Never 0, which says nothing of an inode.
+pub fn generation(of_engine: u64) -> u64 {
+    let (session, count) = ((of_engine >> 32) as u32, of_engine as u32);
+    u64::from((session.reverse_bits() ^ count).max(1))
+}
+
 /// Bytes that are best read and written at a time.
 const BLOCK_BYTES: u32 = 4096;
 

@@ -69,7 +69,9 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
             Operation::Setattr(changes) => self.do_setattr(node, &changes),
             Operation::Statx => self.do_statx(node),
             Operation::Open { flags } => Ok(Answer::opened(self.open_flags(flags))),
-            Operation::Read { offset, size, .. } => self.do_read(node, offset, size, scratch),
+            Operation::Read { offset, size, quiet, .. } => {
+                self.do_read(node, offset, size, quiet, scratch)
+            }
             Operation::Write { offset, data } => self.do_write(node, offset, data, who.uid),
             // What was answered is durable: once the pool has said so the kernel takes every
             // later fsync for done, after it has written out what was stored through mappings.

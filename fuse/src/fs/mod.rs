@@ -127,7 +127,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             other => convert::errno(&other),
         })?;
         let attr_ttl = self.attr_ttl(attr.ino);
-        Ok(Entry { attr: named, generation: attr.generation, attr_ttl, entry_ttl: FOREVER })
+        let generation = convert::generation(attr.generation);
+        Ok(Entry { attr: named, generation, attr_ttl, entry_ttl: FOREVER })
     }
 
     fn pin(&self, attr: &Attr) -> Result<(), Error> {

@@ -249,7 +249,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 Ok(Answer::statx(attributes_with_birth(&views.attr(node)?, node)?, FOREVER))
             }
             Operation::Open { flags } => views.open(node, flags, request.who.uid),
-            Operation::Read { handle, offset, size } => {
+            Operation::Read { handle, offset, size, .. } => {
                 views.read(handle, offset, scratch.room(size as usize)?)
             }
             Operation::Release { handle } => Ok(views.close(handle)),

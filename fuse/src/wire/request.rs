@@ -78,7 +78,7 @@ pub enum Operation<'a> {
     Rename { name: &'a [u8], to: NodeId, new_name: &'a [u8], flags: u32 },
     Link { from: NodeId, name: &'a [u8] },
     Open { flags: u32 },
-    Read { handle: u64, offset: u64, size: u32 },
+    Read { handle: u64, offset: u64, size: u32, quiet: bool },
     Write { offset: u64, data: &'a [u8] },
     Flush,
     Release { handle: u64 },
@@ -188,8 +188,10 @@ fn operation_of(opcode: op, mut all: Arguments<'_>) -> Result<Operation<'_>, Err
     match opcode {
         op::FUSE_OPEN => Ok(Operation::Open { flags: all.take::<fuse_open_in>()?.flags }),
         op::FUSE_READ => {
-            let fuse_read_in { fh, offset, size, .. } = all.take()?;
-            Ok(Operation::Read { handle: fh, offset, size })
+            let fuse_read_in { fh, offset, size, flags, .. } = all.take()?;
+            // Who opened the file asked for its access time to stay.
+            let quiet = flags & libc::O_NOATIME.cast_unsigned() != 0;
+            Ok(Operation::Read { handle: fh, offset, size, quiet })
         }
         op::FUSE_WRITE => write(all),
         op::FUSE_FLUSH => all.take::<fuse_flush_in>().map(|_| Operation::Flush),

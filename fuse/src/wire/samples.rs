@@ -112,7 +112,8 @@ fn of_names() -> Vec<Sample> {
 }
 
 fn of_files() -> Vec<Sample> {
-    let read = fuse_read_in { fh: 6, offset: 8, size: 9, ..zero() };
+    let flags = libc::O_NOATIME.cast_unsigned();
+    let read = fuse_read_in { fh: 6, offset: 8, size: 9, flags, ..zero() };
     let write = fuse_write_in { offset: 8, size: 4, ..zero() };
     let (offset, length, size) = (8, 10, 9);
     let fallocate = fuse_fallocate_in { offset, length, mode: 3, ..zero() };
@@ -123,7 +124,11 @@ fn of_files() -> Vec<Sample> {
     let (fsync, flush) = (fuse_fsync_in::default(), fuse_flush_in::default());
     vec![
         sample(op::FUSE_OPEN, &[open.as_bytes()], Operation::Open { flags: 2 }),
-        sample(op::FUSE_READ, &[read.as_bytes()], Operation::Read { handle: 6, offset, size }),
+        sample(
+            op::FUSE_READ,
+            &[read.as_bytes()],
+            Operation::Read { handle: 6, offset, size, quiet: true },
+        ),
         sample(
             op::FUSE_WRITE,
             &[write.as_bytes(), b"data"],

@@ -1,6 +1,8 @@
 //! File handles, as an NFS server uses them: an inode by number and generation, over mounts.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use crate::support::{Mount, shell};
 
@@ -54,9 +56,30 @@ fn a_handle_is_the_same_inode_over_mounts_and_never_another() {
     assert_eq!(again, taken, "number and generation stay");
     fs::remove_file(mount.path("renamed")).unwrap();
     let mount = mount.unmount().mount();
-    // Whoever gets its number gets another generation.
-    for i in 0..2000 {
-        fs::write(mount.path(&format!("other{i}")), "other").unwrap();
-    }
     assert_eq!(show(&mount, handles[0]), "Stale file handle\n");
+}
+
+#[test]
+fn a_number_that_is_used_again_has_another_handle_in_any_session() {
+    let Some(mut mount) = Mount::new() else { return };
+    let (mut numbers, mut handles) = (BTreeSet::new(), BTreeSet::new());
+    let mut again = 0;
+    for killed in [false, true, false, true, true, false] {
+        // What was there before is not there any more.
+        for old in handles.iter().take(3) {
+            let shown = python(&mount, &format!("print(show({old:?}))"));
+            assert_eq!(shown, "Stale file handle\n", "{old}");
+        }
+        let made: Vec<String> = (0..8).map(|file| format!("f{file}")).collect();
+        made.iter().for_each(|name| fs::write(mount.path(name), "mine").unwrap());
+        let taken = python(&mount, &format!("for name in {made:?}: print(take(name))"));
+        for (name, handle) in made.iter().zip(taken.lines()) {
+            let number = fs::metadata(mount.path(name)).unwrap().ino();
+            again += usize::from(!numbers.insert(number));
+            assert!(handles.insert(handle.to_owned()), "{number} has a handle that was another's");
+            fs::remove_file(mount.path(name)).unwrap();
+        }
+        mount = if killed { mount.kill() } else { mount.unmount() }.mount();
+    }
+    assert!(again > 8, "numbers were used again {again} times");
 }
