@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lode_engine::{OpenOptions, Pool};
+use lode_engine::{OpenOptions, Opening, Pool};
 use lode_fuse::Server;
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
@@ -56,8 +56,28 @@ fn open(settings: &Settings) -> Result<MappedPool> {
         page_class: options.page_class,
         atime: options.atime.unwrap_or_default(),
     };
-    Pool::open(region, StdHost::new(), &options)
-        .map_err(|error| Failure::engine(&settings.pool, &error))
+    let pool = Pool::open(region, StdHost::new(), &options)
+        .map_err(|error| Failure::engine(&settings.pool, &error))?;
+    log_damage(&pool.opening());
+    Ok(pool)
+}
+
+/// What an opening that went on over damage tells, for who reads the log later.
+fn log_damage(opening: &Opening) {
+    if opening.superblock_repaired {
+        tracing::warn!("one copy of the superblock is damaged");
+    }
+    if let Some(damage) = opening.checkpoint_damage {
+        tracing::warn!(
+            offset = damage.at,
+            "{}: recovered from the logs; whether the last changes of a file are missing, too, nobody can tell",
+            damage.what
+        );
+    }
+    if let Some(damage) = opening.damage.first() {
+        let places = opening.damage.len();
+        tracing::error!(places, "the pool is damaged: {damage}; run lode fsck");
+    }
 }
 
 fn report(settings: &Settings, pool: &MappedPool) -> Result<MountReport> {

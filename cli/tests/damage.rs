@@ -71,6 +71,47 @@ fn only_fsck_with_y_gives_up_what_can_not_be_read() {
 }
 
 #[test]
+fn a_damaged_checkpoint_is_told_and_made_anew() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    Server::mount(&pool, &dir, &scratch.path("filling")).run_with(|| fill(&dir));
+    let dumped = lode(&["dump", text(&pool), "/two", "--json"]).expect(0).json();
+    let last = dumped["inodes"][0]["records"].as_array().unwrap().last().unwrap()["at"].clone();
+    let page = dumped["superblocks"][0]["checkpoint_page"].as_u64().unwrap();
+    // What it says, and its header.
+    for at in [page * 4096 + 64, page * 4096] {
+        let spoiled = scratch.path("spoiled");
+        fs::copy(&pool, &spoiled).unwrap();
+        damage(&spoiled, at);
+        let before = fs::read(&spoiled).unwrap();
+        let found = fsck(&spoiled).expect(4);
+        assert!(found.out.contains("its checkpoint is damaged, would be recovered"), "{found:?}");
+        assert!(!found.out.contains("fsck -y"), "nothing is to be given up: {}", found.out);
+        let info = lode(&["info", text(&spoiled), "--json"]).expect(0).json();
+        assert_eq!(info["opening"]["checkpoint_damaged"], true);
+        lode(&["resize", text(&spoiled), "--size", "32M"]).expect(4);
+        assert!(fs::read(&spoiled).unwrap() == before, "who only looks wrote");
+        // With it, the last line of a log: nobody can tell that it was there.
+        damage(&spoiled, last.as_u64().unwrap());
+        fsck(&spoiled).expect(4);
+        let repaired = lode(&["fsck", "-p", text(&spoiled), "--json"]).expect(1).json();
+        assert_eq!(repaired["repaired"], true);
+        assert_eq!(repaired["damage"].as_array().unwrap().len(), 0);
+        fsck(&spoiled).expect(0);
+    }
+    damage(&pool, page * 4096);
+    let log = scratch.path("log");
+    let server = Server::mount(&pool, &dir, &log);
+    for name in ["one", "two", "three"] {
+        assert_eq!(fs::read(dir.join(name)).unwrap(), name.repeat(1000).as_bytes());
+    }
+    server.umount();
+    let told = fs::read_to_string(&log).unwrap();
+    assert!(told.contains("checkpoint"), "{told}");
+    fsck(&pool).expect(0);
+}
+
+#[test]
 fn what_a_lost_directory_had_is_found_again() {
     let scratch = Scratch::new();
     let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));

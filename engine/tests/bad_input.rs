@@ -299,7 +299,7 @@ fn sealing_again_without_a_change_is_no_damage() {
                 survey.superblock.seal_anchor(&mut again, run.anchor, nonce);
             }
         }
-        for &segment in &survey.segments {
+        for &(segment, _) in &survey.segments {
             survey.superblock.seal_placed(&mut again, segment);
         }
         assert!(again == image, "seed {seed}: the seals are not those of the format's description");

@@ -272,7 +272,7 @@ fn death(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
 }
 
 fn checkpoint(image: &mut [u8], survey: &Survey, rng: &mut Rng) -> String {
-    let at = rng.pick(&survey.segments);
+    let (at, _) = rng.pick(&survey.segments);
     let number = bad_number(survey, rng);
     // An earlier change may have made it too large.
     let bytes = (word(image, at + 24) as usize).min(image.len() - at - LINE);

@@ -79,8 +79,8 @@ pub struct Survey {
     pub logs: Vec<Log>,
     /// Offsets of the headers of table pieces.
     pub pieces: Vec<usize>,
-    /// Offsets of the headers of checkpoint segments.
-    pub segments: Vec<usize>,
+    /// Offsets of the headers of checkpoint segments, and the bytes of the stream behind each.
+    pub segments: Vec<(usize, usize)>,
 }
 
 /// Little-endian number of 8 bytes.
@@ -231,7 +231,7 @@ impl Survey {
             let mut page = survey.superblock.checkpoint;
             while page != 0 {
                 let at = page as usize * PAGE;
-                survey.segments.push(at);
+                survey.segments.push((at, word(image, at + 24) as usize));
                 page = word(image, at + 16);
             }
         }

@@ -119,7 +119,8 @@ impl System for PoolSystem {
         self.pool = Pool::open(self.memory.clone(), self.host.clone(), &self.options)
             .map_err(|error| format!("open after clean={clean}: {error:?}"))?;
         let opening = self.pool.opening();
-        if !opening.damage.is_empty() || opening.clean != clean || opening.superblock_repaired {
+        let repaired = opening.superblock_repaired || opening.checkpoint_damage.is_some();
+        if !opening.damage.is_empty() || opening.clean != clean || repaired {
             return Err(format!("opened after clean={clean} as {opening:?}"));
         }
         Ok(())

@@ -107,14 +107,11 @@ fn report(
             damage.push(found);
         }
     }
-    if opening.superblock_repaired && !writes {
-        damage.push(DamageFacts {
-            what: "one copy of the superblock is damaged (fsck -p repairs it)".to_owned(),
-            at: 0,
-            inode: None,
-        });
+    let repairable = repairable(opening);
+    let repaired = writes && !repairable.is_empty();
+    if !writes {
+        damage.extend(repairable);
     }
-    let repaired = writes && opening.superblock_repaired;
     let status = match (damage.is_empty(), repaired) {
         (false, _) => DAMAGE_LEFT,
         (true, true) => REPAIRED,
@@ -134,6 +131,21 @@ fn report(
         damage,
         repairs: Vec::new(),
     }
+}
+
+/// What opening the pool for writing repairs.
+fn repairable(opening: &Opening) -> Vec<DamageFacts> {
+    let fact = |what: &str, at| DamageFacts { what: what.to_owned(), at, inode: None };
+    let superblock = "one copy of the superblock is damaged (fsck -p repairs it)";
+    let superblock = opening.superblock_repaired.then(|| fact(superblock, 0));
+    let checkpoint = opening.checkpoint_damage.map(|damage| {
+        let what = format!(
+            "{} (fsck -p makes a new one from the logs; whether the last changes of a file are missing, too, nobody can tell)",
+            damage.what
+        );
+        fact(&what, damage.at)
+    });
+    superblock.into_iter().chain(checkpoint).collect()
 }
 
 /// Ends with the status for it on SIGINT and SIGTERM: a check writes nothing, and a

@@ -208,6 +208,8 @@ pub(crate) struct OpeningFacts {
     pub(crate) orphans: u64,
     /// One superblock copy was damaged; a read-write opening repaired it.
     pub(crate) superblock_repaired: bool,
+    /// The last unmount was clean, but its checkpoint is damaged: recovered as after a crash.
+    pub(crate) checkpoint_damaged: bool,
     /// Places of damage found by recovery.
     pub(crate) damage: u64,
 }
@@ -218,14 +220,21 @@ impl OpeningFacts {
         let found = if self.clean {
             format!("cleanly unmounted, {} inodes", self.inodes)
         } else {
+            let from = if self.checkpoint_damaged { "its logs" } else { "a crash" };
             format!(
-                "recovered from a crash: {} inodes, {} log pages walked, {} calls cut off by it undone, {} deleted files dropped",
+                "recovered from {from}: {} inodes, {} log pages walked, {} calls cut off by it undone, {} deleted files dropped",
                 self.inodes, self.log_pages, self.aborted, self.orphans
             )
         };
         lines.add("found", found);
         if self.superblock_repaired {
             lines.add("superblock", "one copy was damaged; a read-write mount repairs it");
+        }
+        if self.checkpoint_damaged {
+            lines.add(
+                "CHECKPOINT",
+                "damaged: nobody can tell whether the last changes of a file are missing, too",
+            );
         }
         if self.damage > 0 {
             lines.add("DAMAGE", format!("in {} places: run lode fsck", self.damage));
@@ -242,6 +251,7 @@ impl From<&lode_engine::Opening> for OpeningFacts {
             aborted: opening.aborted,
             orphans: opening.orphans,
             superblock_repaired: opening.superblock_repaired,
+            checkpoint_damaged: opening.checkpoint_damage.is_some(),
             damage: opening.damage.len() as u64,
         }
     }

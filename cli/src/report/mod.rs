@@ -222,10 +222,15 @@ impl Report for FsckReport {
                 (_, true) => "was recovered",
                 (_, false) => "left as it is",
             };
-            text.push_str(&format!("{}: not cleanly unmounted, {done}\n", self.pool));
+            let found = match self.opening.checkpoint_damaged {
+                true => "cleanly unmounted, but its checkpoint is damaged",
+                false => "not cleanly unmounted",
+            };
+            text.push_str(&format!("{}: {found}, {done}\n", self.pool));
         }
-        // A lost copy of the superblock loses nothing.
-        let harmless = usize::from(self.opening.superblock_repaired);
+        // What is there twice is repaired without giving anything up.
+        let repairable = [self.opening.superblock_repaired, self.opening.checkpoint_damaged];
+        let harmless = repairable.into_iter().filter(|repairable| *repairable).count();
         if self.damage.len() > harmless && self.mode != "repair" {
             text.push_str(&format!(
                 "{}: `lode fsck -y` gives up what can't be read and keeps the rest; copy the pool first\n",

@@ -1,8 +1,8 @@
 //! One bit flips: of a record, of a header, of anything that has a seal.
 //!
 //! In a pool that was closed it is always noticed, by opening or by the full check. (What a
-//! checkpoint says is in the logs, too: without it the pool opens as after a crash, and is right.) In one
-//! that was not closed, the end of a log may be what a crash left; whatever a later record follows is
+//! checkpoint says is in the logs, too: without it the pool opens as after a crash, and is right, but says
+//! so.) In one that was not closed, the end of a log may be what a crash left; whatever a later record follows is
 //! not. What was noticed is never guessed: the right tree is shown, or an error.
 
 use std::collections::{HashMap, HashSet};
@@ -45,11 +45,11 @@ struct Sealed {
 /// Who finds damage, the earliest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum FoundBy {
-    /// Opening, which writes nothing then.
+    /// Opening: it fails and writes nothing, or makes good and says so.
     Opening,
     /// Opening, or whoever looks at everything.
     Looking,
-    /// Nobody: it is made good.
+    /// Nobody.
     Nobody,
 }
 
@@ -95,7 +95,7 @@ impl Explorer<'_> {
     ) -> Result<(), Wrong> {
         let all = (0..sealed.bytes * 8).filter(|bit| {
             let word = bit / 64;
-            bit % 64 == (word * 11 + number * 7) % 64 || sealed.found_by == FoundBy::Nobody
+            bit % 64 == (word * 11 + number * 7) % 64
         });
         let wanted = self.wanted((step, number));
         let state = ["open", "closed"][step];
@@ -133,10 +133,8 @@ impl Explorer<'_> {
         for (read_only, how) in [(true, "read-only"), (false, "for writing")] {
             let found = self.found_by(image, read_only, expected);
             let found = found.map_err(|what| format!("opened {how}: {what}"))?;
-            let most = sealed.found_by;
-            let right = if most == FoundBy::Nobody { found == most } else { found <= most };
-            if !right {
-                let wanted = most.words();
+            if found > sealed.found_by {
+                let wanted = sealed.found_by.words();
                 return Err(format!(
                     "opened {how}, damage found by {}, not {wanted}",
                     found.words()
@@ -162,16 +160,22 @@ impl Explorer<'_> {
             };
         };
         let opening = pool.opening();
-        if opening.superblock_repaired || !opening.damage.is_empty() {
+        if !opening.damage.is_empty() {
             return Ok(FoundBy::Opening);
         }
-        let Ok(seen) = snapshot(&pool, self.setup.times(), Some(&expected.tree)) else {
-            return Ok(FoundBy::Looking);
+        let made_good = opening.superblock_repaired || opening.checkpoint_damage.is_some();
+        let looked = match snapshot(&pool, self.setup.times(), Some(&expected.tree)) {
+            Err(what) => Err(what),
+            Ok(seen) => match difference(&expected.tree, &seen) {
+                Some(what) => return Err(format!("what is shown is wrong: {what}")),
+                None => sound(&pool, "check"),
+            },
         };
-        match difference(&expected.tree, &seen) {
-            Some(what) => Err(format!("what is shown is wrong: {what}")),
-            None if sound(&pool, "check").is_err() => Ok(FoundBy::Looking),
-            None => Ok(FoundBy::Nobody),
+        match looked {
+            Err(what) if made_good => Err(format!("made good by opening it, but {what}")),
+            Err(_) => Ok(FoundBy::Looking),
+            Ok(()) if made_good => Ok(FoundBy::Opening),
+            Ok(()) => Ok(FoundBy::Nobody),
         }
     }
 }
@@ -208,9 +212,11 @@ fn all(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
     for piece in &survey.pieces {
         all.extend(anchor("the header of a piece of inode table", *piece));
     }
-    for at in &survey.segments {
+    for (at, bytes) in &survey.segments {
         let header = sealed("the header of a checkpoint", *at, LINE);
-        all.push(Sealed { found_by: FoundBy::Nobody, ..header });
+        let stream = sealed("a checkpoint", *at + LINE, *bytes);
+        let found_by = FoundBy::Opening;
+        all.extend([header, stream].map(|one| Sealed { found_by, ..one }));
     }
     for log in survey.logs.iter().filter(|log| !log.dead) {
         let identity = log.ino as usize * SLOT;

@@ -152,7 +152,8 @@ impl<'s> Run<'s> {
             .map_err(|error| format!("open: {error:?}"))?;
         let opening = self.pool.opening();
         let right = opening.clean == clean || full && !opening.clean;
-        if !right || opening.superblock_repaired || !opening.damage.is_empty() {
+        let repaired = opening.superblock_repaired || opening.checkpoint_damage.is_some();
+        if !right || repaired || !opening.damage.is_empty() {
             return Err(format!("opened after clean={clean} as {opening:?}"));
         }
         Ok(())

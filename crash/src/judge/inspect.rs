@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lode_engine::{OpenOptions, Pool, mode};
+use lode_engine::{OpenOptions, Opening, Pool, mode};
 use lode_model::Model;
 use lode_testkit::execute::resolve;
 use lode_testkit::fs::Fs;
@@ -111,8 +111,8 @@ impl Look<'_> {
         host.set_cpu(0);
         let pool = Pool::open(medium.clone(), host, &self.setup.options());
         let pool = pool.map_err(|error| format!("{what}: {error} ({error:?})"))?;
-        let opening = pool.opening();
-        if opening.damage.is_empty() { Ok(pool) } else { Err(format!("{what}: {opening:?}")) }
+        undamaged(&pool.opening(), what)?;
+        Ok(pool)
     }
 
     /// Nothing may be written.
@@ -122,10 +122,7 @@ impl Look<'_> {
         let options = OpenOptions { read_only: true, ..self.setup.options() };
         let pool = Pool::open(medium.clone(), self.setup.host(8), &options)
             .map_err(|error| format!("read-only open: {error} ({error:?})"))?;
-        let opening = pool.opening();
-        if !opening.damage.is_empty() {
-            return Err(format!("read-only open: {opening:?}"));
-        }
+        undamaged(&pool.opening(), "read-only open")?;
         let hint = self.allowed.first().map(|allowed| &allowed.expected.tree);
         let tree = snapshot(&pool, self.setup.times(), hint)
             .map_err(|what| format!("read-only: {what}"))?;
@@ -232,4 +229,12 @@ fn read(fs: &dyn Fs, path: &Path) -> Option<Vec<u8>> {
     let mut bytes = vec![0; attr.size.min(4 << 20) as usize];
     fs.read(ino, 0, &mut bytes).ok()?;
     Some(bytes)
+}
+
+/// No crash damages anything, nor leaves what looks so.
+fn undamaged(opening: &Opening, what: &str) -> Result<(), String> {
+    match opening.damage.first().or(opening.checkpoint_damage.as_ref()) {
+        None => Ok(()),
+        Some(damage) => Err(format!("{what}: {damage}: {opening:?}")),
+    }
 }

@@ -232,6 +232,7 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::PieceSeal, FLIPS),
     (Rule::SuperblockSeal, FLIPS),
     (Rule::CheckpointSeal, FLIPS),
+    (Rule::CheckpointSum, FLIPS),
     (Rule::LinkCheck, FLIPS),
     (Rule::LinkBad, FLIPS),
     (Rule::LookBeyond, FLIPS),

@@ -19,6 +19,10 @@ pub struct Opening {
     pub orphans: u64,
     /// One superblock copy was damaged (and repaired, unless read-only).
     pub superblock_repaired: bool,
+    /// The last unmount was clean, but its checkpoint is damaged: the pool was recovered as after
+    /// a crash, and a log that lost its end since is not noticed. (A read-write session ends with
+    /// a new one.)
+    pub checkpoint_damage: Option<Corruption>,
     /// Damage found by recovery; only a read-only open goes on with any.
     pub damage: Vec<Corruption>,
 }

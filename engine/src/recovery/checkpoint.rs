@@ -8,52 +8,63 @@ use lode_pmem::{Medium, crc32c};
 use crate::layout::{Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment, Superblock};
 use crate::space::Run;
 use crate::store::{Piece, Store};
-use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
+use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
 
 const WORD: usize = 8;
 /// Free extents that taking the checkpoint's own pages may add.
 const EXTENTS_SLACK: u64 = 64;
 
 /// What a checkpoint says.
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     pub(super) pieces: Vec<Piece>,
     pub(super) free: Vec<Run>,
     /// The checkpoint's own pages.
     pub(super) own: Vec<Run>,
 }
 
-/// Loads the checkpoint that begins in `page`; `None` where it is damaged: then the logs
-/// tell, and recovery reads them.
-pub(super) fn load_checkpoint<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    page: u64,
-) -> Result<Option<Loaded>> {
-    match load(store, page) {
-        Ok(loaded) => Ok(Some(loaded)),
-        Err(Error::Corrupt(_) | Error::Media { .. }) => Ok(None),
-        Err(error) => Err(error),
+impl Loaded {
+    /// The last seals of all logs by number of the inode, in order.
+    pub(crate) fn tails(&self) -> Result<Vec<(Ino, u64)>> {
+        let mut tails = Vec::new();
+        for piece in &self.pieces {
+            for index in (1..piece.slots()).filter(|index| piece.tail(*index) != 0) {
+                tails.try_reserve(1)?;
+                tails.push((piece.ino(index), piece.tail(index)));
+            }
+        }
+        tails.sort_unstable();
+        Ok(tails)
     }
 }
 
-/// The last seals of all logs by number of the inode, in order, as a clean unmount left them;
-/// none if the last session did not end so, or the checkpoint can't be read.
-pub(crate) fn checkpoint_tails<M: Medium, H: Host>(
+/// How the last session ended.
+pub(crate) enum Ended {
+    /// It did not: the logs tell, as far as they go.
+    Not,
+    /// With a checkpoint.
+    Closed(Loaded),
+    /// With one that is damaged: the logs tell, but where each of them ends nobody can say.
+    Damaged(Corruption),
+}
+
+/// Loads the checkpoint, if the superblock's session has one.
+pub(crate) fn load_checkpoint<M: Medium, H: Host>(
     store: &Store<M, H>,
     superblock: &Superblock,
-) -> Result<Vec<(Ino, u64)>> {
-    let mut tails = Vec::new();
-    if superblock.checkpoint == 0 || superblock.checkpoint_session != superblock.session {
-        return Ok(tails);
+) -> Result<Ended> {
+    let any_session = store.host.leaves_out(Rule::CheckpointSession);
+    let ended = superblock.checkpoint_session == superblock.session || any_session;
+    if !ended || superblock.checkpoint == 0 {
+        return Ok(Ended::Not);
     }
-    let Some(loaded) = load_checkpoint(store, superblock.checkpoint)? else { return Ok(tails) };
-    for piece in &loaded.pieces {
-        for index in (1..piece.slots()).filter(|index| piece.tail(*index) != 0) {
-            tails.try_reserve(1)?;
-            tails.push((piece.ino(index), piece.tail(index)));
+    match load(store, superblock.checkpoint) {
+        Ok(loaded) => Ok(Ended::Closed(loaded)),
+        Err(Error::Corrupt(damage)) => Ok(Ended::Damaged(damage)),
+        Err(Error::Media { at }) => {
+            Ok(Ended::Damaged(Corruption { what: "checkpoint can't be read", at, ino: 0 }))
         }
+        Err(error) => Err(error),
     }
-    tails.sort_unstable();
-    Ok(tails)
 }
 
 fn load<M: Medium, H: Host>(store: &Store<M, H>, first: u64) -> Result<Loaded> {
@@ -156,7 +167,7 @@ fn parse<M: Medium, H: Host>(
 }
 
 /// Writes a checkpoint and returns its first page, or `None` where there is no space for
-/// one: then the next opening reads the logs. The superblock's first fence completes it.
+/// one: then the next opening reads the logs. It is durable with the next fence.
 pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Result<Option<u64>> {
     let mut words = 2;
     store.table.for_each_piece(&mut |piece| {

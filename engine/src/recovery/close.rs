@@ -28,7 +28,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let page = store_checkpoint(&self.store)?;
         self.store.set_writable(false);
         let Some(page) = page else { return Ok(()) };
-        // No fence yet: the checkpoint certifies itself, and a torn one is made up for by recovery.
+        // Otherwise a power failure could leave what looks like a damaged checkpoint.
+        self.store.door.fence(self.store.counters())?;
         let mut superblock = self.store.superblock.lock();
         superblock.checkpoint = page;
         superblock.checkpoint_session = superblock.session;

@@ -14,7 +14,7 @@ mod repair;
 mod scan;
 mod sound;
 
-pub(crate) use checkpoint::checkpoint_tails;
+pub(crate) use checkpoint::{Ended, load_checkpoint};
 pub(crate) use open::survey;
 pub(crate) use repair::erase;
 pub(crate) use scan::DAMAGED_TAIL;

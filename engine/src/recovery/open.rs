@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Door, Medium};
 
-use super::checkpoint::{Loaded, load_checkpoint};
+use super::checkpoint::{Ended, Loaded, load_checkpoint};
 use super::judge::judge;
 use super::repair::erase;
 use super::scan::{DAMAGED_TAIL, Scan, Scanner};
@@ -30,18 +30,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
         let mut store = Store::new(door, host, &superblock)?;
         let mut opening = Opening { superblock_repaired: one_bad, ..Opening::default() };
-        let any_session = store.host.leaves_out(Rule::CheckpointSession);
-        let ended = superblock.checkpoint_session == superblock.session || any_session;
-        let loaded = if ended && superblock.checkpoint != 0 {
-            load_checkpoint(&store, superblock.checkpoint)?
-        } else {
-            None
-        };
-        let checkpoint = match loaded {
-            Some(loaded) => {
+        let checkpoint = match load_checkpoint(&store, &superblock)? {
+            Ended::Closed(loaded) => {
                 from_checkpoint(&store, &superblock, loaded, options.read_only, &mut opening)?
             }
-            None => {
+            ended => {
+                if let Ended::Damaged(damage) = ended {
+                    opening.checkpoint_damage = Some(damage);
+                }
                 recover(&mut store, &superblock, options.read_only, &mut opening)?;
                 Vec::new()
             }

@@ -1,10 +1,11 @@
 //! Whether a pool would stand a recovery: asked before something that needs one is written.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use lode_pmem::{Door, Medium};
 
-use super::checkpoint::checkpoint_tails;
+use super::checkpoint::{Ended, load_checkpoint};
 use super::open::{check_root, survey};
 use crate::layout::slot_at;
 use crate::pool::Opening;
@@ -24,7 +25,11 @@ pub(super) fn stands_recovery<M: Medium, H: Host>(
 ) -> Result<(Door<M>, H, u64)> {
     let (superblock, _) = read_superblock(&door, &host, false)?;
     let mut store = Store::new(door, host, &superblock)?;
-    let tails = checkpoint_tails(&store, &superblock)?;
+    let tails = match load_checkpoint(&store, &superblock)? {
+        Ended::Not => Vec::new(),
+        Ended::Closed(loaded) => loaded.tails()?,
+        Ended::Damaged(damage) => return Err(Error::Corrupt(damage)),
+    };
     let claims = Claims::new(store.geometry.pages)?;
     let (scan, pieces) = survey(&mut store, &claims)?;
     if let Some(damage) = scan.damage.first() {

@@ -16,7 +16,7 @@ use crate::layout::{
     Anchor, Body, Header, Identity, LINE, SEAL_AT, Superblock, Txid, Watermark, put_seal, slot_at,
 };
 use crate::log::read_identity;
-use crate::recovery::{DAMAGED_TAIL, checkpoint_tails, erase, survey};
+use crate::recovery::{DAMAGED_TAIL, Ended, erase, load_checkpoint, survey};
 use crate::space::Claims;
 use crate::store::{Piece, Store, read_superblock, read_watermark};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result, mode};
@@ -36,7 +36,14 @@ pub(super) fn discard<M: Medium, H: Host>(
     let (superblock, _) = read_superblock(&door, &host, false)?;
     let mut store = Store::new(door, host, &superblock)?;
     reach_tables(&store)?;
-    let mut tails = checkpoint_tails(&store, &superblock)?;
+    let mut tails = match load_checkpoint(&store, &superblock)? {
+        Ended::Not => Vec::new(),
+        Ended::Closed(loaded) => loaded.tails()?,
+        Ended::Damaged(damage) => {
+            told(Salvage::CheckpointLost { damage });
+            Vec::new()
+        }
+    };
     let mut listings = Vec::new();
     for look in 0..LOOKS_MAX {
         store.aborted.clear();

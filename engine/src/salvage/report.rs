@@ -10,6 +10,12 @@ pub enum Salvage<'a> {
         /// The lane.
         lane: u32,
     },
+    /// The checkpoint of a pool that was closed can't be read: what the logs say is kept, and
+    /// whether one of them has lost its end nobody can tell.
+    CheckpointLost {
+        /// What is damaged, and where.
+        damage: Corruption,
+    },
     /// An inode can't be read: it is given up, with its contents. Of a directory, the
     /// entries that could be read are kept.
     Discarded {
