@@ -264,6 +264,9 @@ pub(crate) struct ManArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+    /// The program: lode, mkfs.lode or fsck.lode
+    #[arg(default_value = "lode", value_parser = ["lode", "mkfs.lode", "fsck.lode"])]
+    pub(crate) program: String,
 }
 
 /// `lode crash`.
@@ -375,6 +378,10 @@ fn parse_label(text: &str) -> Result<String, String> {
         len if len > LABEL_MAX => {
             Err(format!("the label has {len} bytes, at most {LABEL_MAX} are possible"))
         }
+        _ if text.chars().any(char::is_control) => {
+            Err("the label has control characters (line ends, tabs, ...), which can't be shown"
+                .into())
+        }
         _ => Ok(text.to_owned()),
     }
 }
@@ -409,6 +416,13 @@ impl CalledAs {
             Some("mount.fuse.lode" | "mount.fuse3.lode" | "mount.lode") => Self::MountHelper,
             _ => Self::Lode,
         }
+    }
+
+    /// Whether nothing is to be said where all goes well: mount(8) is silent then, but for -v.
+    pub(crate) fn is_silent(self, args: &[OsString]) -> bool {
+        let texts = || args.iter().filter_map(|arg| arg.to_str());
+        let verbose = |text: &str| is_helper_flags(text) && text.contains('v');
+        self == Self::MountHelper && !texts().any(verbose)
     }
 
     /// The command line that `lode` would have been given.
@@ -504,6 +518,16 @@ mod tests {
     }
 
     #[test]
+    fn the_helper_is_silent_unless_it_is_to_talk() {
+        let silent = |line: &str| {
+            let line = words(line);
+            CalledAs::from(&line[0]).is_silent(&line)
+        };
+        assert!(silent("mount.fuse.lode /p /d -sn -o rw"));
+        assert!(!silent("mount.fuse.lode /p /d -sv") && !silent("lode mount /p /d"));
+    }
+
+    #[test]
     fn other_names_stand_for_subcommands() {
         for (line, same) in [
             ("/sbin/mkfs.lode -L x /p", "lode mkfs -L x /p"),
@@ -552,6 +576,14 @@ mod tests {
         }
         let plain = Cli::try_parse_from(words("lode stats /d --prometheus"));
         assert!(matches!(plain.unwrap().command, Command::Stats(args) if args.prometheus));
+    }
+
+    #[test]
+    fn labels_can_be_shown() {
+        assert!(parse_label("H\u{e4}user \"1\"").is_ok() && parse_label("").is_ok());
+        for label in ["a\nb", "\u{1b}[2J", "tab\t", "\u{7f}", "\u{85}"] {
+            assert!(parse_label(label).unwrap_err().contains("control"), "{label:?}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::explain::mount_failure;
 use crate::failure::{Failure, Kind, Result};
 use crate::human::printable;
+use crate::options::MountOptions;
 use crate::report::{
     Counted, InfoReport, MountFacts, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts, StatsReport,
     StoredGroups, exposition,
@@ -22,6 +23,7 @@ pub(crate) const DURABILITY: &str = "durability";
 pub(crate) const FLUSH: &str = "flush";
 pub(crate) const WINDOWS: &str = "windows";
 pub(crate) const RELAXED: &str = "relaxed";
+pub(crate) const OPTIONS: &str = "options";
 
 /// Answers a request, or says for the user why not.
 type Answers<'a> = Box<dyn FnMut(&Value) -> Result<Value> + 'a>;
@@ -70,6 +72,8 @@ impl<'a> Asked<'a> {
             read_only: answer.read_only,
             opened_read_only: answer.opened_read_only,
             relaxed: fact(RELAXED) == "true",
+            // (A server of an older version does not tell them.)
+            options: MountOptions::parse(&fact(OPTIONS)).unwrap_or_default(),
             pool: answer.info.facts(answer.pool),
             region,
             opening: answer.opening.into(),
@@ -129,6 +133,8 @@ pub(crate) struct ServerFacts {
     pub(crate) opened_read_only: bool,
     /// File data is overwritten in place.
     pub(crate) relaxed: bool,
+    /// What it was mounted with.
+    pub(crate) options: MountOptions,
     /// The pool.
     pub(crate) pool: PoolFacts,
     /// What it lies on.

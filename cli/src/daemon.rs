@@ -6,11 +6,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use lode_fuse::control::place;
+use lode_fuse::mountpoint::path_hash;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::mount_failure;
@@ -32,14 +34,10 @@ enum Message {
 /// # Errors
 /// When it can't be made.
 pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
-    let name: String = dir.to_string_lossy().trim_matches('/').replace(['/', '\0'], "-");
-    // A name has at most 255 bytes: its end tells mounts apart best.
-    let start = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= 200);
     // Beside the server's control socket: this user's alone, and empty after a reboot.
     let logs = place::directory();
     place::prepare(&logs).map_err(|error| mount_failure(&logs, &error))?;
-    let end = name.get(start.unwrap_or(0)..).unwrap_or(&name);
-    let path = logs.join(format!("{end}.log"));
+    let path = logs.join(log_name(dir));
     let failed = |error| Failure::io("making the log file", &path, &error);
     // Never the file itself of an earlier server, which may be about to end.
     match fs::remove_file(&path) {
@@ -49,6 +47,28 @@ pub(crate) fn new_log(dir: &Path) -> Result<(PathBuf, File)> {
     let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
     let file = opened.map_err(failed)?;
     Ok((path, file))
+}
+
+/// The name of the log of the mount at `dir`: no two places have the same.
+fn log_name(dir: &Path) -> String {
+    /// Bytes that a name has at most, with room for what stands before and behind.
+    const MOST: usize = 200;
+    let mut name = String::new();
+    let bytes = dir.as_os_str().as_bytes();
+    for byte in bytes.strip_prefix(b"/").unwrap_or(bytes) {
+        match byte {
+            b'/' => name.push('-'),
+            b'.' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(*byte)),
+            _ => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    // A name has at most 255 bytes: its end tells mounts apart best, a number all of them.
+    match name.len().checked_sub(MOST) {
+        Some(start) if start > 0 => {
+            format!("{:016x}%-{}.log", path_hash(dir), name.get(start..).unwrap_or_default())
+        }
+        _ => format!("{name}.log"),
+    }
 }
 
 /// In the server, at its end: removes its log if that says no more than that there was a
@@ -133,4 +153,23 @@ fn tell(message: &Message) {
     let line = serde_json::to_string(message).unwrap_or_default();
     // The command may have been interrupted meanwhile; the server goes on.
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_mounts_have_the_same_log() {
+        let long = |start: &str| format!("/{start}/{}", "n".repeat(240));
+        let dirs =
+            ["/x/a-b", "/x/a/b", "/x-a-b", "/x/a%2db", "/x/a b", "/x/a", &long("a"), &long("b")];
+        let names = dirs.map(|dir| log_name(Path::new(dir)));
+        for (at, name) in names.iter().enumerate() {
+            assert!(!names[..at].contains(name), "{name}");
+            assert!(name.len() <= 255 && !name.contains('/'), "{name}");
+        }
+        assert_eq!(names[..2], ["x-a%2db.log", "x-a-b.log"]);
+        assert_eq!(log_name(Path::new("/")), ".log");
+    }
 }

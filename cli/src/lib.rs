@@ -42,12 +42,14 @@ use output::Output;
 /// Runs the command line `args`, the program's name first; returns the exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let called_as = args.first().map_or(CalledAs::Lode, |program| CalledAs::from(program));
+    let silent = called_as.is_silent(&args);
     let args = called_as.rewrite(args);
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => return refuse(called_as, &args, &error),
     };
-    let output = Output { command: cli.command.name(), json: cli.json, progress: cli.progress };
+    let (json, progress) = (cli.json, cli.progress);
+    let output = Output { command: cli.command.name(), json, progress, silent };
     match run(&cli.command, &output) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -130,7 +132,7 @@ fn refuse(called_as: CalledAs, args: &[OsString], error: &clap::Error) -> ExitCo
             output::NO_COMMAND => "see `lode --help`".to_owned(),
             command => format!("see `lode {command} --help`"),
         };
-        let output = Output { command, json: true, progress: false };
+        let output = Output::of_json(command);
         return output.print_failure(&Failure::usage(what).advise(advice), code);
     }
     let _ = error.print();

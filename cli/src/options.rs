@@ -34,12 +34,55 @@ pub(crate) struct MountOptions {
     pub(crate) flush: Option<FlushStrategy>,
 }
 
-/// The options that mean something.
-const KNOWN: &str = "ro, rw, remount, relaxed, noatime, relatime, strictatime, allow_other, dev, nodev, suid, nosuid, \
-                     exec, noexec, noviews, page-size=, windows=, flush=";
+/// The options that mean something, and what.
+pub(crate) const MEANINGS: [(&str, &str); 13] = [
+    (
+        "ro, rw",
+        "Read-only: not a byte of the pool changes, not even by recovery. Read-write is the default.",
+    ),
+    (
+        "remount",
+        "Give what is mounted other options, at once: ro, dev, suid, exec and their opposites. All others stay as they are.",
+    ),
+    (
+        "relaxed",
+        "Overwrite file data in place: faster, but an overwrite cut off by a crash can be there in part.",
+    ),
+    (
+        "noatime, relatime, strictatime",
+        "When reads move access times: never; when they are older than the last change, or than a day (the default); always.",
+    ),
+    (
+        "allow_other",
+        "Users other than the one who mounts may use it. Root's mounts always allow that.",
+    ),
+    (
+        "dev, nodev",
+        "Whether device nodes work. For root alone; nodev is the default of lode mount, dev that of mount(8) by root.",
+    ),
+    (
+        "suid, nosuid",
+        "Whether set-user-ID bits of programs count. For root alone, with defaults as those of dev.",
+    ),
+    ("exec, noexec", "Whether programs can be run. They can where nothing is said."),
+    ("noviews", "No directory .lode, so that its name is free for files of your own."),
+    (
+        "page-size=",
+        "Page size of files made in this mount: 4K, 2M or 1G. The default is the pool's.",
+    ),
+    (
+        "windows=",
+        "Guard against stray stores: key, mprotect or none. The default is key where the CPU has it.",
+    ),
+    (
+        "flush=",
+        "How stores reach the memory, as lode info names it. The default is the best that is safe here.",
+    ),
+    ("x-..., comment=", "Nothing: for mount(8), systemd and people."),
+];
 /// Options that mean nothing to a server: for mount(8), for systemd, already so, or leave to do less
 /// than is done anyway. None that would promise what is not kept, as `nosymfollow` would.
-const IGNORED: [&str; 27] = [
+pub(crate) const IGNORED: [&str; 31] = [
     "defaults",
     "auto",
     "noauto",
@@ -67,6 +110,10 @@ const IGNORED: [&str; 27] = [
     "noiversion",
     "symfollow",
     "nousers",
+    "acl",
+    "user_xattr",
+    "discard",
+    "nodiscard",
 ];
 
 /// How mount(8) calls the ways to keep access times.
@@ -131,8 +178,8 @@ impl MountOptions {
             Some(("comment" | "user" | "user_id" | "group_id", _)) => {}
             _ => {
                 return Err(format!(
-                    "`{word}` is no mount option: there are {KNOWN}; and, without a meaning here, \
-                     {}, comment=, x-...",
+                    "`{word}` is no mount option: there are {}; and, without a meaning here, {}",
+                    MEANINGS.map(|(names, _)| names).join(", "),
                     IGNORED.join(", ")
                 ));
             }
@@ -201,7 +248,7 @@ mod tests {
     #[test]
     fn later_options_win_and_those_of_mount_are_let_through() {
         const FSTAB: &str = "nodiratime,diratime,lazytime,nolazytime,silent,loud,mand,nomand,iversion,noiversion,\
-                             symfollow,nousers";
+                             symfollow,nousers,acl,user_xattr,discard,nodiscard";
         let lists =
             ["ro,defaults,x-systemd.automount,_netdev", "rw,noatime", "comment=a,user=b", FSTAB];
         let lists = lists.map(|list| MountOptions::parse(list).unwrap());
@@ -211,15 +258,21 @@ mod tests {
 
     #[test]
     fn unknown_options_are_named() {
-        for list in
-            ["relaxd", "nosymfollow", "page-size=8K", "windows=maybe", "flush=often", "ro=1"]
-        {
+        for list in [
+            "relaxd",
+            "nosymfollow",
+            "noacl",
+            "page-size=8K",
+            "windows=maybe",
+            "flush=often",
+            "ro=1",
+        ] {
             assert!(MountOptions::parse(list).is_err(), "{list}");
         }
         let error = MountOptions::parse("ro,relaxd").unwrap_err();
         assert!(error.contains("`relaxd`"));
-        let named = KNOWN.split(", ").chain(IGNORED);
-        for word in named {
+        let known = MEANINGS.into_iter().flat_map(|(names, _)| names.split(", "));
+        for word in known.chain(IGNORED) {
             assert!(error.contains(word), "{word} is not listed");
             assert!(word.ends_with('=') || MountOptions::parse(word).is_ok(), "{word}");
         }

@@ -26,6 +26,8 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     /// Progress even where standard error is no terminal.
     pub(crate) progress: bool,
+    /// No text where all went well.
+    pub(crate) silent: bool,
 }
 
 #[derive(Serialize)]
@@ -57,7 +59,7 @@ pub(crate) const NO_COMMAND: &str = "";
 impl Output {
     /// JSON, as `command` prints it.
     pub(crate) fn of_json(command: &'static str) -> Self {
-        Self { command, json: true, progress: false }
+        Self { command, json: true, progress: false, silent: false }
     }
 
     fn envelope<T: Serialize>(&self, body: T) -> Envelope<'_, T> {
@@ -72,6 +74,8 @@ impl Output {
     pub(crate) fn print<R: Report>(&self, report: &R) -> Result<()> {
         let written = if self.json {
             write_out(self.json_document(report)?.as_bytes())
+        } else if self.silent {
+            Ok(())
         } else {
             write_out(report.text().as_bytes())
         };

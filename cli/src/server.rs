@@ -9,7 +9,7 @@ use lode_fuse::Server;
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 
-use crate::ask::{DURABILITY, FLUSH, RELAXED, WINDOWS};
+use crate::ask::{DURABILITY, FLUSH, OPTIONS, RELAXED, WINDOWS};
 use crate::explain::mount_failure;
 use crate::failure::{Failure, Result};
 use crate::options::MountOptions;
@@ -101,6 +101,7 @@ fn mount_options(settings: &Settings, region: &RegionFacts) -> lode_fuse::MountO
         (FLUSH, &region.flush),
         (WINDOWS, &region.windows),
         (RELAXED, &said.relaxed.to_string()),
+        (OPTIONS, &said.text()),
     ];
     let region: BTreeMap<String, String> =
         facts.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();

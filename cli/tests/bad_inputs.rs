@@ -198,6 +198,21 @@ fn a_mounted_pool_is_busy_for_everybody_else() {
 }
 
 #[test]
+fn several_may_look_at_a_pool_at_once_and_nobody_changes_it_meanwhile() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "16M");
+    let looking = fs::File::open(&pool).unwrap();
+    looking.lock_shared().unwrap();
+    fsck(&pool).expect(0);
+    lode(&["dump", text(&pool)]).expect(0);
+    lode(&["info", text(&pool)]).expect(0);
+    lode(&["label", text(&pool), "new"]).expect(6);
+    looking.unlock().unwrap();
+    looking.lock().unwrap();
+    fsck(&pool).expect(8);
+}
+
+#[test]
 fn mkfs_destroys_nothing_unasked() {
     let scratch = Scratch::new();
     let pool = scratch.pool("pool", "16M");

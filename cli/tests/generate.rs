@@ -55,5 +55,15 @@ fn completions_are_printed_for_each_shell_and_bash_takes_them() {
             assert_eq!(String::from_utf8_lossy(&tried.unwrap().stdout).trim(), "mkfs");
         }
     }
+    // A program of its own name has a script of its own, without what is hidden.
+    let path = scratch.path("complete-mkfs");
+    fs::write(&path, lode(&["completions", "bash", "mkfs.lode"]).expect(0).out).unwrap();
+    let tried = "source \"$1\"; COMP_WORDS=(mkfs.lode --lab); COMP_CWORD=1; \
+                 $(complete -p mkfs.lode | sed 's/.*-F \\([^ ]*\\).*/\\1/') mkfs.lode --lab mkfs.lode; \
+                 echo \"${COMPREPLY[*]}\"";
+    let tried = Command::new("bash").args(["-c", tried, "bash", text(&path)]).output().unwrap();
+    let said = String::from_utf8_lossy(&tried.stderr);
+    assert_eq!(String::from_utf8_lossy(&tried.stdout).trim(), "--label", "{said}");
     lode(&["completions", "tcl"]).expect(2);
+    lode(&["completions", "bash", "umount.lode"]).expect(2);
 }

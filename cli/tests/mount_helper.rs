@@ -69,12 +69,13 @@ fn a_line_of_fstab_mounts_a_pool() {
     let Some(place) = Place::new() else { return };
     let script = r#"
         echo "$pool $dir fuse.lode noatime,nofail 0 0" >fstab
-        mount -T fstab "$dir" >/dev/null
+        mount -T fstab "$dir" 2>&1
         echo text >"$dir/file"
         findmnt -n -o FSTYPE,SOURCE,OPTIONS "$dir"
         umount "$dir"
         [ ! -e "$dir/file" ]
     "#;
+    // (The first words are those of findmnt: mount says nothing.)
     let out = place.run(script).expect(0).out;
     let words: Vec<&str> = out.split_whitespace().collect();
     assert_eq!(words[..2], ["fuse.lode", text(&place.scratch.path("pool"))], "{out}");
@@ -165,4 +166,15 @@ fn the_server_of_another_user_is_not_called_gone() {
     let info = fs::read(place.scratch.path("info")).unwrap();
     let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
     assert_eq!(info["pool"]["clean"], true, "{info}");
+}
+
+#[test]
+fn mount_says_what_it_did_if_it_is_to() {
+    let Some(place) = Place::new() else { return };
+    let script = r#"
+        mount -v -t fuse.lode "$pool" "$dir"
+        mount -o remount,ro "$dir"
+    "#;
+    let out = place.run(script).expect(0).out;
+    assert_eq!(out.matches("Mounted.\n").count(), 1, "{out}");
 }

@@ -238,15 +238,29 @@ fn a_remount_ends_changes_and_lets_them_go_on() {
     remount("remount,nodev,nosuid").expect(0);
     assert_eq!(flags(), [true, true]);
     // What no remount changes is not said to be so.
-    let refused = remount("remount,relaxed").expect(2);
-    assert!(refused.err.contains("without relaxed"), "{}", refused.err);
+    for (option, what) in [
+        ("relaxed", "without relaxed"),
+        ("noatime", "access times"),
+        ("strictatime", "access times"),
+        ("page-size=2M", "page size"),
+        ("windows=mprotect", "windows"),
+        ("noviews", ".lode"),
+    ] {
+        let refused = remount(&format!("remount,ro,{option}")).expect(2);
+        assert!(refused.err.contains(what), "{option}: {}", refused.err);
+        assert_eq!(info()["mount"]["read_only"], false, "{option}");
+    }
+    let same = "remount,relatime,page-size=4K,allow_other";
+    assert_eq!(remount(same).expect(0).json()["read_only"], false);
     let other = scratch.pool("other", "16M");
     let refused = lode(&["mount", text(&other), text(&dir), "-o", "remount,ro"]).expect(2);
     assert!(refused.err.contains("is mounted here, not this"), "{}", refused.err);
     assert_eq!(info()["mount"]["read_only"], false);
     lode(&["umount", text(&dir)]).expect(0);
-    mount(&pool, &dir, &["-o", "relaxed"]);
-    assert_eq!(remount("remount,relaxed,ro").expect(0).json()["relaxed"], true);
+    mount(&pool, &dir, &["-o", "relaxed,noatime,noviews,windows=mprotect"]);
+    let same = "remount,relaxed,noatime,noviews,windows=mprotect,ro";
+    assert_eq!(remount(same).expect(0).json()["relaxed"], true);
+    remount("remount,relatime").expect(2);
     lode(&["umount", text(&dir)]).expect(0);
     mount(&pool, &dir, &["-o", "ro"]);
     let refused = remount("remount,rw").expect(2);

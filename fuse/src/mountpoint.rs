@@ -258,7 +258,7 @@ pub fn set_read_ahead(device: &str, kib: u32) {
 }
 
 /// A stable number for a canonical path.
-pub(crate) fn path_hash(path: &Path) -> u64 {
+pub fn path_hash(path: &Path) -> u64 {
     // FNV-1a: short, and the same in every build.
     path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

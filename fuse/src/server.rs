@@ -123,7 +123,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let threads = options.server_threads();
         let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options));
         let views = Views::new(&files, Arc::clone(&answers));
-        let fs = LodeFs::new(state, &agreed, atime, views);
+        let fs = LodeFs::new(state, &agreed, atime, views, channel.notices());
         let session = Session::new(channel, fs, MAX_WRITE);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
         let listener = bound.serve(answers)?;

@@ -6,6 +6,7 @@ pub(crate) mod fsck;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod label;
+mod manual;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
 mod remount;

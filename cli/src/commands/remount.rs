@@ -10,12 +10,13 @@ use lode_fuse::mountpoint::{self, Mounted};
 use rustix::mount::MountFlags;
 
 use crate::args::MountArgs;
-use crate::ask::Asked;
+use crate::ask::{Asked, ServerFacts};
 use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 use crate::options::MountOptions;
 use crate::output::Output;
 use crate::report::MountReport;
+use crate::sizes::page_class_name;
 
 /// How long a server may take to hear that a file was closed.
 const RELEASED_WITHIN: Duration = Duration::from_millis(500);
@@ -24,7 +25,8 @@ const RELEASED_WITHIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// `NotMounted`; `Busy` where files are open for writing; `Denied` for all but root; `Usage` where
-/// another pool is named, the pool was opened read-only and changes are wanted, or it is to be relaxed and is not.
+/// another pool is named, the pool was opened read-only and changes are wanted, or something else is
+/// to change that does not.
 pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> Result<()> {
     let mount = mounts::lode_at(&args.dir)?;
     mounts::must_answer(&mount)?;
@@ -36,11 +38,10 @@ pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> 
             .at(&mount.point)
             .advise("unmount it, and mount it again without ro"));
     }
-    if options.relaxed && !before.relaxed {
-        let what = "this was mounted without relaxed: no remount changes how data is written";
-        return Err(Failure::usage(what)
+    if let Some(what) = unchangeable(&mount, &before, options) {
+        return Err(Failure::usage(format!("no remount changes {what}"))
             .at(&mount.point)
-            .advise("leave relaxed out, or unmount it, and mount it again with relaxed"));
+            .advise("leave this option out, or unmount it, and mount it again with it"));
     }
     remount(&mount, flags(&mount, options)).map_err(|error| explain(&mount, &error))?;
     let server = Asked::at(&mount.point)?.info()?;
@@ -54,6 +55,37 @@ pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> 
         region: server.region,
         opening: server.opening,
     })
+}
+
+/// What was decided when the pool was opened, and is asked for otherwise. (What is asked for as it is
+/// is no change: mount(8) hands on what fstab says.)
+fn unchangeable(
+    mount: &Mounted,
+    before: &ServerFacts,
+    asked: &MountOptions,
+) -> Option<&'static str> {
+    fn differs<T: PartialEq>(asked: Option<T>, before: T) -> bool {
+        asked.is_some_and(|asked| asked != before)
+    }
+    let (was, region) = (&before.options, &before.region);
+    let pages = was.page_class.map(page_class_name).unwrap_or(&before.pool.page_size);
+    let others = was.allow_other || mount.owner == Some(0);
+    // Said as it was said, or as it is.
+    let windows = asked.windows.filter(|_| asked.windows != was.windows);
+    let flush = asked.flush.filter(|_| asked.flush != was.flush);
+    let all = [
+        (asked.relaxed && !before.relaxed, "how data is written: this was mounted without relaxed"),
+        (
+            differs(asked.atime, was.atime.unwrap_or_default()),
+            "how access times are kept (noatime, relatime, strictatime)",
+        ),
+        (differs(asked.page_class.map(page_class_name), pages), "the page size of new files"),
+        (differs(windows.map(|it| it.to_string()), region.windows.clone()), "write windows"),
+        (differs(flush.map(|it| it.to_string()), region.flush.clone()), "how stores are flushed"),
+        (asked.allow_other && !others, "who may use the mount (allow_other)"),
+        (asked.noviews && !was.noviews, "whether there is a directory .lode (noviews)"),
+    ];
+    all.into_iter().find_map(|(differs, what)| differs.then_some(what))
 }
 
 /// What is named is what is mounted. (A name that leads nowhere names nothing: mount(8) hands on

@@ -447,7 +447,7 @@ fn shared_objects_are_documented() {
 
 #[test]
 fn every_output_names_schema_and_command() {
-    let output = Output { command: "stats", json: true, progress: false };
+    let output = Output::of_json("stats");
     let value: Value = serde_json::from_str(&output.json_text(&stats()).unwrap()).unwrap();
     assert_eq!((&value["schema"], &value["command"]), (&SCHEMA.into(), &"stats".into()));
     assert_eq!(value["operations"]["collect_fast"], 0);

@@ -31,17 +31,17 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     /// Writes what one request holds: atomic and durable when it is answered. The
     /// offset is the kernel's, for appends too: it alone changes sizes, one writer
     /// of a file at a time, and puts the same bytes in its page cache at that offset.
-    /// The kernel takes set-user-id bits and capabilities off before a write through its page
-    /// cache; one that goes around it is ours to watch.
+    /// The kernel itself takes set-user-id bits and capabilities off before all other changes of
+    /// data; a write that goes around its page cache is ours to watch.
     pub(super) fn do_write(
         &self,
         node: NodeId,
         offset: u64,
         data: &[u8],
-        uid: u32,
+        unprivileged: bool,
     ) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
-        let safe = self.take_off_rights(ino, uid);
+        let safe = self.take_off_rights(node, unprivileged);
         let done = safe.and_then(|()| self.pool().write(ino, offset, data));
         done.map_err(|error| errno_in(ino, &error))?;
         Ok(Answer::written(data.len() as u32))

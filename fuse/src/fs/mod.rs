@@ -4,9 +4,13 @@
 //! server is the pool's only writer), names that do not exist, pages, listings and
 //! symbolic links. What it does not ask for any more after the first time, because
 //! there is nothing to do: open and release (a file lives as long as the kernel knows
-//! it, see [`pins`]), flush and fsync (what was answered is durable). Set-user-id bits of files that are written, truncated or given away are
-//! taken off by the kernel, with a request of their own before the write or
-//! in the same request as the change.
+//! it, see [`pins`]), flush and fsync (what was answered is durable).
+//!
+//! Set-user-id bits and capabilities of files that are truncated, allocated, copied to or given
+//! away are taken off by the kernel, with a request of their own or in the same one as the
+//! change: it alone knows what its callers may. (That it leaves it to the server could be agreed
+//! upon, but then it says nothing of the caller where space is allocated or data is copied.)
+//! With a write it says what the writer may, and the bits are ours to take off.
 
 mod acl;
 mod attributes;
@@ -32,7 +36,7 @@ use fuse_abi::linux::{FUSE_NO_OPENDIR_SUPPORT, FUSE_POSIX_ACL};
 use lode_engine::{AccessTimes, Attr, Error, Host, Ino, Pool};
 use lode_pmem::Medium;
 
-use crate::wire::{Agreed, Entry, Errno, NodeId};
+use crate::wire::{Agreed, Entry, Errno, NodeId, Notices};
 use gate::Gate;
 use pins::Pins;
 
@@ -82,6 +86,8 @@ pub struct LodeFs<M: Medium, H: Host> {
     acls: bool,
     /// What the mount shows of itself.
     views: Views,
+    /// Where the kernel hears of what it did not ask.
+    notices: Notices,
     /// Every read is to reach the server, which moves the access time: the kernel may keep neither
     /// pages nor listings.
     strict: bool,
@@ -89,10 +95,17 @@ pub struct LodeFs<M: Medium, H: Host> {
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
     /// A file system on `state`, for a kernel with which that was agreed.
-    pub fn new(state: Arc<State<M, H>>, agreed: &Agreed, atime: AccessTimes, views: Views) -> Self {
+    pub fn new(
+        state: Arc<State<M, H>>,
+        agreed: &Agreed,
+        atime: AccessTimes,
+        views: Views,
+        notices: Notices,
+    ) -> Self {
         Self {
             state,
             views,
+            notices,
             silent_opendir: agreed.offered & u64::from(FUSE_NO_OPENDIR_SUPPORT) != 0,
             acls: agreed.flags & u64::from(FUSE_POSIX_ACL) != 0,
             strict: atime == AccessTimes::Always,

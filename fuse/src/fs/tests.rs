@@ -20,7 +20,7 @@ fn mounted() -> (LodeFs<Memory, TestHost>, Arc<Pool<Memory, TestHost>>) {
     let agreed = Agreed { minor: 40, flags, offered: flags };
     let views = Views::new(&[VIEW], Arc::new(Box::new(|_, _| None)));
     let state = Arc::new(State::new(Arc::clone(&pool)));
-    (LodeFs::new(state, &agreed, AccessTimes::Relative, views), pool)
+    (LodeFs::new(state, &agreed, AccessTimes::Relative, views, Notices::default()), pool)
 }
 
 #[test]

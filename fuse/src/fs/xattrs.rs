@@ -11,6 +11,7 @@ use crate::wire::{Answer, Errno, NodeId, Who};
 /// Rights that a program file gives to whoever runs it.
 const CAPABILITY: &[u8] = b"security.capability";
 const TRUSTED: &[u8] = b"trusted.";
+const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 const PERMISSIONS: u32 = 0o777;
 
@@ -155,22 +156,47 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         Ok((asked & !PERMISSIONS | own.bits(), brought))
     }
 
-    /// Who writes to a file that others run with rights of its own does not keep it so.
-    pub(super) fn take_off_rights(&self, ino: Ino, uid: u32) -> lode_engine::Result<()> {
-        let attr = self.pool().getattr(ino)?;
-        let group_runs = attr.mode & 0o010 != 0;
-        let kept = attr.mode & !0o4000 & if group_runs { !SETGID } else { !0 };
+    /// A file that others run with rights of its own does not keep them when it is written: its
+    /// capabilities never, its set-id bits unless the writer is privileged. (Who may execute it
+    /// as its group is what the set-group-id bit is about; without that it means something else.)
+    pub(super) fn take_off_rights(
+        &self,
+        node: NodeId,
+        unprivileged: bool,
+    ) -> lode_engine::Result<()> {
+        let attr = self.pool().getattr(self.ino(node))?;
         let mut changes = SetAttr::default();
-        if uid != 0 && kept != attr.mode {
+        let kept = attr.mode & !set_ids(attr.mode);
+        if unprivileged && kept != attr.mode {
             changes.mode = Some(kept);
         }
         let gone = XattrChange { name: CAPABILITY, value: None, when: XattrWhen::Always };
-        let xattrs = if attr.xattrs > 0 { &[gone][..] } else { &[] };
-        if changes.mode.is_some() || !xattrs.is_empty() {
-            self.pool().setattr_with(ino, &changes, xattrs)?;
+        let xattrs = if self.has_capability(&attr)? { &[gone][..] } else { &[] };
+        if changes.mode.is_none() && xattrs.is_empty() {
+            return Ok(());
         }
+        self.pool().setattr_with(attr.ino, &changes, xattrs)?;
+        // To the kernel a write changes size and times: it would run the file by the old mode.
+        self.notices.attributes(node);
         Ok(())
     }
+
+    fn has_capability(&self, attr: &Attr) -> Result<bool, Error> {
+        if attr.xattrs == 0 {
+            return Ok(false);
+        }
+        match self.pool().getxattr(attr.ino, CAPABILITY) {
+            Ok(_) => Ok(true),
+            Err(Error::NoAttribute) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The bits of a mode that let others run the file as its owner, or its group.
+fn set_ids(mode: u32) -> u32 {
+    let group_runs = mode & 0o010 != 0;
+    mode & (SETUID | if group_runs { SETGID } else { 0 })
 }
 
 /// Answers with `bytes`, or how many there are where nothing is asked for but that.
@@ -217,6 +243,13 @@ fn may_keep_group(who: Who, gid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn set_group_id_without_its_execution_is_another_thing() {
+        assert_eq!(set_ids(0o106_777), 0o6000);
+        assert_eq!(set_ids(0o106_767), 0o4000);
+        assert_eq!(set_ids(0o101_777), 0);
+    }
 
     #[test]
     fn namespaces_are_told_apart() {

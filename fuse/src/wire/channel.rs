@@ -3,12 +3,14 @@
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno as Code;
 
 use super::clone;
 use super::errno::Errno;
+use super::notices::Notices;
 use super::reply::{Answer, Reply};
 
 /// The device that mounts are served through.
@@ -16,12 +18,12 @@ pub const DEVICE: &str = "/dev/fuse";
 
 /// A connection to the kernel.
 #[derive(Debug)]
-pub struct Channel(OwnedFd);
+pub struct Channel(Arc<OwnedFd>);
 
 impl Channel {
     /// The connection behind a descriptor of the device.
     pub fn new(connection: OwnedFd) -> Self {
-        Self(connection)
+        Self(Arc::new(connection))
     }
 
     /// One more channel of the same connection, with a queue of its own for the requests that
@@ -32,7 +34,12 @@ impl Channel {
     pub fn split(&self) -> io::Result<Self> {
         let fresh = OpenOptions::new().read(true).write(true).open(DEVICE)?;
         clone::attach(&fresh, self.0.as_fd())?;
-        Ok(Self(fresh.into()))
+        Ok(Self::new(fresh.into()))
+    }
+
+    /// A way to tell the kernel what it did not ask.
+    pub fn notices(&self) -> Notices {
+        Notices::new(Arc::clone(&self.0))
     }
 
     /// Waits for a request and puts it in `into`, as far as there is room; false if there will
@@ -40,7 +47,7 @@ impl Channel {
     pub(super) fn receive(&self, into: &mut Vec<u8>) -> io::Result<bool> {
         loop {
             into.clear();
-            match rustix::io::read(&self.0, spare_capacity(into)) {
+            match rustix::io::read(&*self.0, spare_capacity(into)) {
                 Ok(bytes) if bytes > 0 => return Ok(true),
                 Ok(_) | Err(Code::NODEV) => return Ok(false),
                 // The request was taken back before it could be read.
@@ -56,7 +63,7 @@ impl Channel {
         let [head, body, tail] = reply.parts();
         let parts = [IoSlice::new(head), IoSlice::new(body), IoSlice::new(tail)];
         let used = if body.is_empty() { 1 } else { 2 + usize::from(!tail.is_empty()) };
-        match rustix::io::writev(&self.0, parts.get(..used).unwrap_or(&parts)) {
+        match rustix::io::writev(&*self.0, parts.get(..used).unwrap_or(&parts)) {
             Ok(_) => {}
             // Nobody waits for it any more.
             Err(Code::NOENT | Code::NODEV) => tracing::debug!(unique, "an answer came too late"),

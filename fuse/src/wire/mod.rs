@@ -7,7 +7,8 @@
 //!
 //! * `arguments`, `request`: from bytes to requests
 //! * `listing`, `reply`: from answers to bytes
-//! * `channel`, `clone`: the device; `scratch`: memory that a thread answers from
+//! * `channel`, `clone`: the device; `notices`: what the kernel is told unasked
+//! * `scratch`: memory that a thread answers from
 //! * `init`: what version and capabilities are agreed upon; `session`: the threads that serve
 
 mod arguments;
@@ -16,6 +17,7 @@ mod clone;
 mod errno;
 mod init;
 mod listing;
+mod notices;
 mod reply;
 mod request;
 #[cfg(test)]
@@ -27,6 +29,7 @@ pub use channel::{Channel, DEVICE};
 pub use errno::Errno;
 pub use init::{Agreed, InitError, Offer, Wish, agree, shake_hands};
 pub use listing::{Listing, Room};
+pub use notices::Notices;
 pub use reply::{Answer, Entry, Reply};
 pub use request::{
     Changes, Forgets, Incoming, NewFile, NodeId, Operation, Request, TimeOrNow, Who, parse,

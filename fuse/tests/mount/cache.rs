@@ -219,3 +219,23 @@ fn cached_reads_ask_the_server_nothing() {
     assert_eq!(after[1..], before[1..]);
     assert!(after[0] <= before[0] + 1, "an absent name is asked for once");
 }
+
+/// The kernel takes a request that nobody knows for done, and asks no more: only the server's counts
+/// tell whether it was asked.
+#[test]
+fn a_first_sync_of_a_file_and_of_a_directory_reaches_the_pool() {
+    let Some(mount) = Mount::new() else { return };
+    let file = fs::File::create(mount.path("file")).unwrap();
+    let dir = fs::File::open(&mount.root).unwrap();
+    let count = || mount.client().ask("stats").unwrap()["ops"]["fsync"].as_u64().unwrap();
+    let before = count();
+    for (number, synced) in [&file, &dir].into_iter().enumerate() {
+        synced.sync_all().unwrap();
+        assert_eq!(count(), before + 1 + number as u64);
+    }
+    // What was answered is durable: later ones have nothing to ask.
+    for synced in [&file, &dir] {
+        synced.sync_all().unwrap();
+    }
+    assert_eq!(count(), before + 2);
+}

@@ -16,6 +16,7 @@ mod mapping;
 mod mappings;
 mod names;
 mod one_file;
+mod rights;
 mod special;
 mod support;
 mod tmpfile;

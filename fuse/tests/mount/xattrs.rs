@@ -10,15 +10,15 @@ use rustix::io::Errno;
 
 use super::support::{Mount, shell};
 
-const ACCESS: &str = "system.posix_acl_access";
-const DEFAULT: &str = "system.posix_acl_default";
-const NOBODY: u32 = u32::MAX;
+pub(super) const ACCESS: &str = "system.posix_acl_access";
+pub(super) const DEFAULT: &str = "system.posix_acl_default";
+pub(super) const NOBODY: u32 = u32::MAX;
 
-fn set(path: &Path, name: &str, value: &[u8]) -> Result<(), Errno> {
+pub(super) fn set(path: &Path, name: &str, value: &[u8]) -> Result<(), Errno> {
     sys::lsetxattr(path, name, value, Flags::empty())
 }
 
-fn get(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
+pub(super) fn get(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     let mut value = vec![0; 1 << 16];
     let len = sys::lgetxattr(path, name, &mut value[..])?;
     value.truncate(len);
@@ -36,7 +36,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 /// A list as the kernel takes it: tag, permissions, number.
-fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+pub(super) fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut value = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
         value.extend(tag.to_le_bytes());
@@ -47,7 +47,7 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
 }
 
 /// Owner rwx, user 1000 `user`, group r-x, a mask, others nothing.
-fn shared_with(user: u16, mask: u16) -> Vec<u8> {
+pub(super) fn shared_with(user: u16, mask: u16) -> Vec<u8> {
     acl(&[(1, 7, NOBODY), (2, user, 1000), (4, 5, NOBODY), (16, mask, NOBODY), (32, 0, NOBODY)])
 }
 
