@@ -287,7 +287,7 @@ pub(crate) struct CrashRunArgs {
     /// Less than a minute: something of everything
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Everything there is: up to an hour
+    /// Everything there is: one to two hours
     #[arg(long)]
     pub(crate) full: bool,
     /// Only sequences of so many operations, all of them: 1 or 2

@@ -60,5 +60,5 @@ fn two_threads_survive_a_cut_anywhere() {
 #[test]
 fn a_share_of_all_pairs_survives_a_cut_anywhere() {
     let numbers = share(0, SHARE);
-    survive(Set::Seq2, numbers.iter().copied().zip(pairs(&numbers)), Limits::QUICK);
+    survive(Set::Seq2, numbers.iter().copied().zip(pairs(&numbers, &Stop::NEVER)), Limits::QUICK);
 }

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use lode_crash::case::Case;
-use lode_crash::explore::{Failure, Limits, Memo, Stop, explore, replay};
+use lode_crash::explore::{Failure, Limits, Memo, Setup, Stop, explore, replay};
 use lode_crash::region::{LeftOut, Profile};
 use lode_crash::run::{
-    Batch, Job, JobId, MutantReport, Outcome, ReplayId, Report, Set, Story, html, jobs_of,
+    Batch, Job, JobId, Mutant, MutantReport, Outcome, ReplayId, Report, Set, Story, html, jobs_of,
     mutants_of, run_batch, run_mutants, stories,
 };
 use lode_crash::workload::{flips, parse_script};
+use lode_engine::Rule;
 
 const BATCH: Batch = Batch { limits: Limits::QUICK, workers: 2, time_max: None, stop: Stop::NEVER };
 
@@ -89,12 +90,13 @@ fn the_page_of_a_run_has_each_failure() {
     assert_eq!((report.failures, report.failed.len()), (1, 1));
     let rows = report.by_operation.iter().map(|row| row.failures).sum::<usize>();
     assert_eq!(rows, 1, "the failure is in no row");
-    let page = html::run_page(&report, std::slice::from_ref(&story));
+    let page = html::run_page(&report, std::slice::from_ref(&story), "Seed <1>.");
     self_contained(&page);
     for text in [story.id.to_string(), story.script_id().to_string()] {
         assert!(page.contains(&text), "{text}");
     }
     assert!(page.contains("a &lt;b&gt; &amp; &quot;c&quot;") && !page.contains("a <b>"));
+    assert!(page.contains("Seed &lt;1&gt;."));
     assert!(page.contains("word kept") && page.contains("word lost"));
     assert!(page.contains("class=\"cut\"") && page.contains("engine/src/"));
 }
@@ -127,9 +129,34 @@ fn a_replay_of_what_is_right_now_tells_the_way_all_the_same() {
     assert_eq!(right.story.cuts.len(), 2);
     assert!(right.story.what.contains("judged right"));
     let id = ReplayId { job: job.id, path: right.story.path.clone() };
-    let page = html::replay_page(&id, &right.story, right.wrong);
+    let page = html::replay_page(&id, &right.story, right.wrong, None);
     self_contained(&page);
     assert!(page.contains("judged right") && page.contains("the recovery (point 1 of"));
+    assert!(page.contains("the power fails here") && !page.contains("ran without"));
+    // Who is shown the page of a mutant must not take it for the engine's fault.
+    let mutant = Some(Mutant::Rule(Rule::RecordSeal));
+    let page = html::replay_page(&id, &right.story, right.wrong, mutant);
+    self_contained(&page);
+    assert!(page.contains("ran without <code>rule record-seal</code>"));
+}
+
+#[test]
+fn the_page_of_a_bit_that_flips_cuts_no_operation() {
+    let job = jobs_of(Set::Bits, flips(), Profile::Adr, 1).remove(0);
+    let flipped = job.replay(&"b1p0c4".parse().unwrap(), None);
+    assert!(flipped.reached && !flipped.wrong, "{}", flipped.story);
+    let id = ReplayId { job: job.id, path: flipped.story.path.clone() };
+    let page = html::replay_page(&id, &flipped.story, flipped.wrong, None);
+    assert!(page.contains("One bit flips in a pool left closed"), "{page}");
+    assert!(!page.contains("the power fails here") && !page.contains("class=\"later\""));
+}
+
+#[test]
+fn a_failure_is_made_no_shorter_when_it_is_time_to_stop() {
+    let (job, setup, found) = planted();
+    let setup = Setup { stop: Stop::when(|| true), ..setup };
+    let shrunk = job.shrink(&setup, found.clone(), &Limits::QUICK, Duration::from_secs(20));
+    assert_eq!(shrunk.to_string(), found.to_string());
 }
 
 #[test]
@@ -192,7 +219,7 @@ fn mutants_have_a_page() {
 fn a_batch_tells_its_failures() {
     let (job, _, failure) = planted();
     let jobs = [Job { id: JobId { seed: 1, ..job.id }, case: job.case }];
-    let told = stories(&jobs, &outcome(&failure), &Limits::QUICK, Duration::ZERO);
+    let told = stories(&jobs, &outcome(&failure), &BATCH, Duration::ZERO);
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].shrunk.to_string(), failure.to_string());
 }

@@ -123,6 +123,7 @@ fn a_line_may_be_torn_in_any_way() {
         "rename /a /d/a; rename /d/a /d/b; rename /d /e; rename /s /e/c exchange",
         "link /a /d/l; unlink /a; chmod /d/l 0o600; chown /d/l 1 2; truncate /d/l 100",
         "append /a 100 2; write /a 100 70 3; write /a 0 9000 4; punch /a 0 4096; zero /a 9 99",
+        "setxattr /a user.x 30 1; setxattr /a user.x 300 2; removexattr /a user.x; tmpfile / 0 0o600 user.y 60; link @0 /t",
     ];
     for (number, ops) in all.into_iter().enumerate() {
         for geometry in [Geometry::default(), Geometry { log_lines: 4, ..Geometry::default() }] {

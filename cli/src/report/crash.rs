@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use lode_crash::case::Case;
-use lode_crash::run::html::figure;
-use lode_crash::run::{MutantReport, Report as Explored};
+use lode_crash::run::html::{self, figure};
+use lode_crash::run::{MutantReport, Report as Explored, Story};
 use lode_crash::workload::refused;
 use serde::Serialize;
 
@@ -65,6 +65,20 @@ impl RunReport {
         Self { explored, profiles, seed, left_out, script, refused, mutants: 0, mutants_killed: 0 }
     }
 
+    /// Whether nothing was looked at of what should have been.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.explored.is_empty()
+    }
+
+    /// As a page, with the stories of its failures.
+    pub(crate) fn page(&self, stories: &[Story]) -> String {
+        let mut how = format!("Profiles: {}. Seed {}.", self.profiles.join(", "), self.seed);
+        if !self.left_out.is_empty() {
+            how.push_str(&format!(" Left out: {}.", self.left_out));
+        }
+        html::run_page(&self.explored, stories, &how)
+    }
+
     fn failures(&self) -> String {
         let mut text = String::new();
         let script = match &self.script {
@@ -116,7 +130,9 @@ impl RunReport {
         }
         if cases_left_out > 0 {
             let cases = figure(cases_left_out as f64);
-            text.push_str(&format!("Not begun, or cut short by time or failures: {cases} cases\n"));
+            text.push_str(&format!(
+                "Not begun, or cut short by time, failures or an interrupt: {cases} cases\n"
+            ));
         }
         if self.explored.no_space > 0 {
             let times = figure(self.explored.no_space as f64);
@@ -153,6 +169,7 @@ impl Report for RunReport {
         );
         rows.push(row("all", one.points, one.states, one.judged, one.pruned, one.failures));
         let verdict = match one.failures {
+            0 if self.is_empty() => "Nothing was looked at.\n".to_owned(),
             0 if self.explored.cases_left_out > 0 => {
                 "No failing state in what was looked at.\n".to_owned()
             }
@@ -171,6 +188,8 @@ pub(crate) struct ReplayReport {
     pub(crate) id: String,
     /// Name of the case.
     pub(crate) case: String,
+    /// What the engine ran without, `null` for nothing.
+    pub(crate) without: Option<String>,
     /// The state is wrong.
     pub(crate) wrong: bool,
     /// What was found against what was expected, or that it is right.
@@ -186,7 +205,11 @@ pub(crate) struct ReplayReport {
 impl Report for ReplayReport {
     fn text(&self) -> String {
         let verdict = if self.wrong { "WRONG" } else { "RIGHT" };
-        format!("{}\n{verdict}: {}\n", self.text, self.what)
+        let without = match &self.without {
+            Some(mutant) => format!(" (the engine ran without {mutant})"),
+            None => String::new(),
+        };
+        format!("{}\n{verdict}{without}: {}\n", self.text, self.what)
     }
 }
 

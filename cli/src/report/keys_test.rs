@@ -216,6 +216,7 @@ fn crash_replay() -> ReplayReport {
     ReplayReport {
         id: "seq1-1:adr:1:s0p0c1".into(),
         case: "c".into(),
+        without: Some("rule r".into()),
         wrong: true,
         what: "w".into(),
         cuts: vec!["power fails".into()],

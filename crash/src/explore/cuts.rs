@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use lode_engine::Rule;
 use lode_testkit::op::{Fill, Op, Path, Target};
 use lode_testkit::rng::{Rng, mix};
 use lode_testkit::run::panic_text;
@@ -63,6 +64,8 @@ pub struct Replay {
     pub wrong: bool,
     /// The way led to a state; if not, the id is of another version of the code.
     pub reached: bool,
+    /// Rules that the engine asked for on this way.
+    pub rules: Vec<Rule>,
 }
 
 /// Stands for a tree where it matters to nobody which it is.
@@ -137,7 +140,8 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
         lost: path.schedule.is_some() == case.beside.is_empty(),
     };
     if let Err(wrong) = explorer.guarded(case) {
-        return Replay { story: wrong.failure(case), wrong: true, reached: true };
+        let rules = setup.asked.rules().collect();
+        return Replay { story: wrong.failure(case), wrong: true, reached: true, rules };
     }
     let (cuts, case) = (explorer.cuts, case.clone());
     let reached = !explorer.lost && cuts.len() == path.legs.len();
@@ -147,7 +151,7 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
     };
     let what = what.to_owned();
     let story = Box::new(Failure { what, path: path.clone(), cuts, case });
-    Replay { story, wrong: false, reached }
+    Replay { story, wrong: false, reached, rules: setup.asked.rules().collect() }
 }
 
 impl Wrong {

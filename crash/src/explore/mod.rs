@@ -21,7 +21,7 @@ pub use cuts::{Explorer, Replay, explore, replay};
 pub use failure::{CutReport, Failure, StoreReport};
 pub use images::Images;
 pub use memo::Memo;
-pub use path::{CrashPath, Leg};
+pub use path::{CrashPath, Leg, Stage};
 pub(crate) use setup::LARGE;
 pub use setup::{Limits, Setup, SimulatedPool};
 pub use shrink::shrink;

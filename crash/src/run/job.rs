@@ -78,8 +78,8 @@ impl Job {
         })
     }
 
-    /// Makes a failing case shorter, to be shown beside what was found first; tries no more
-    /// cases after `time_max`.
+    /// Makes a failing case shorter, to be shown beside what was found first; tries nothing
+    /// after `time_max`, nor when `setup` says to stop.
     pub fn shrink(
         &self,
         setup: &Setup,
@@ -87,10 +87,11 @@ impl Job {
         limits: &Limits,
         time_max: Duration,
     ) -> Box<Failure> {
-        let began = Instant::now();
-        shrink(failure, SHRINK_TRIES, &|case| match began.elapsed() < time_max {
-            true => explore(case, setup, limits, &mut Memo::default()).err(),
-            false => None,
+        let stop = setup.stop.or_at(Some(Instant::now() + time_max));
+        let setup = Setup { stop, ..setup.clone() };
+        shrink(failure, SHRINK_TRIES, &|case| match setup.stop.is_asked() {
+            true => None,
+            false => explore(case, &setup, limits, &mut Memo::default()).err(),
         })
     }
 }

@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn each_hint_names_a_case() {
-        let jobs = select(&What::ForMutants, &[Profile::Adr], 1);
+        let jobs = select(&What::ForMutants, &[Profile::Adr], 1, &Stop::NEVER);
         for (rule, name) in HINTS {
             assert!(jobs.iter().any(|job| job.case.name == *name), "{rule:?}: {name}");
         }

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{Job, JobId, Outcome, ReplayId, Set, Verdict};
+use super::{Batch, Job, JobId, Outcome, ReplayId, Set, Verdict};
 use crate::case::{Case, Trouble};
-use crate::explore::{Failure, Limits, Tally};
+use crate::explore::{Failure, Setup, Tally};
 use crate::states::Explored;
 use crate::workload::print_script;
 
@@ -125,14 +125,16 @@ pub struct MutantReport {
     pub seconds: f64,
 }
 
-/// The stories of the failures of a batch, the first ones made shorter in at most `time_max`.
-pub fn stories(jobs: &[Job], outcome: &Outcome, limits: &Limits, time_max: Duration) -> Vec<Story> {
+/// The stories of the failures of a batch, the first ones made shorter in at most `time_max`, as
+/// long as the batch is not to stop.
+pub fn stories(jobs: &[Job], outcome: &Outcome, batch: &Batch, time_max: Duration) -> Vec<Story> {
     let began = Instant::now();
     let story = |(place, (number, failure)): (usize, &(usize, Box<Failure>))| {
         let job = &jobs[*number];
         let time = if place < SHRUNK_MAX { time_max } else { Duration::ZERO };
         let left = time.saturating_sub(began.elapsed());
-        let shrunk = job.shrink(&job.setup(), failure.clone(), limits, left);
+        let setup = Setup { stop: batch.stop.clone(), ..job.setup() };
+        let shrunk = job.shrink(&setup, failure.clone(), &batch.limits, left);
         Story::new(job.id, failure, shrunk)
     };
     outcome.failures.iter().enumerate().map(story).collect()
@@ -171,6 +173,11 @@ fn operation_of(case: &Case, failure: &Failure) -> String {
 }
 
 impl Report {
+    /// Whether nothing was looked at of what should have been.
+    pub fn is_empty(&self) -> bool {
+        self.cases_left_out > 0 && self.judged == 0 && self.flips == 0 && self.failures == 0
+    }
+
     /// Of a batch and its failures.
     pub fn new(jobs: &[Job], outcome: &Outcome, stories: &[Story]) -> Self {
         let Tally { operations, .. } = &outcome.tally;

@@ -5,6 +5,7 @@ use lode_testkit::rng::mix;
 
 use super::{Job, JobId, Set, job_of, jobs_of};
 use crate::case::{Case, Trouble};
+use crate::explore::Stop;
 use crate::region::Profile;
 use crate::workload::{flips, pair_count, pairs, random_case, scenarios, seq1, share, two_threads};
 
@@ -35,8 +36,9 @@ pub enum What {
     Script(Box<Case>),
 }
 
-/// The jobs of a run, under each of these profiles.
-pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
+/// The jobs of a run, under each of these profiles. When it is time to stop, what takes long to make
+/// is made in a simpler way, only to be counted.
+pub fn select(what: &What, profiles: &[Profile], seed: u64, stop: &Stop) -> Vec<Job> {
     let hard = || numbered(Set::Hard, scenarios());
     let threads = || numbered(Set::Pairs, two_threads());
     let bits = || numbered(Set::Bits, flips());
@@ -46,19 +48,19 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64) -> Vec<Job> {
     let cases: Vec<Numbered> = match what {
         What::Script(case) => return script(case, profiles, seed),
         What::Seq1 => alone(),
-        What::Seq2 => all_pairs(),
+        What::Seq2 => all_pairs(stop),
         What::Usual => {
-            [hard(), threads(), bits(), alone(), some_pairs(SHARE), random(RANDOM)].concat()
+            [hard(), threads(), bits(), alone(), some_pairs(SHARE, stop), random(RANDOM)].concat()
         }
         What::ForMutants => [hard(), threads(), bits()].concat(),
         What::Full => {
-            [hard(), threads(), bits(), alone(), all_pairs(), random(RANDOM_FULL)].concat()
+            [hard(), threads(), bits(), alone(), all_pairs(stop), random(RANDOM_FULL)].concat()
         }
         What::Quick => {
             let mut spread: Vec<_> = small(alone());
             spread.sort_by_key(|((_, number), _)| mix(*number as u64));
             let first = [small(hard()), threads(), bits()];
-            woven(&first, &[some_pairs(SHARE), random(RANDOM / 3), spread])
+            woven(&first, &[some_pairs(SHARE, stop), random(RANDOM / 3), spread])
         }
     };
     let under = |case: &Numbered| {
@@ -119,16 +121,16 @@ fn numbered(set: Set, cases: impl IntoIterator<Item = Case>) -> Vec<Numbered> {
     cases.map(|(number, case)| ((set, number), case)).collect()
 }
 
-fn all_pairs() -> Vec<Numbered> {
-    of_pairs((0..pair_count()).collect())
+fn all_pairs(stop: &Stop) -> Vec<Numbered> {
+    of_pairs((0..pair_count()).collect(), stop)
 }
 
-fn some_pairs(of: usize) -> Vec<Numbered> {
-    of_pairs(share(SHARE_NUMBER, of))
+fn some_pairs(of: usize, stop: &Stop) -> Vec<Numbered> {
+    of_pairs(share(SHARE_NUMBER, of), stop)
 }
 
-fn of_pairs(numbers: Vec<usize>) -> Vec<Numbered> {
-    let cases = pairs(&numbers);
+fn of_pairs(numbers: Vec<usize>, stop: &Stop) -> Vec<Numbered> {
+    let cases = pairs(&numbers, stop);
     numbers.into_iter().map(|number| (Set::Seq2, number)).zip(cases).collect()
 }
 
@@ -155,7 +157,7 @@ mod tests {
     #[test]
     fn the_id_of_each_job_names_its_case() {
         for what in [What::Usual, What::Quick] {
-            let jobs = select(&what, &[Profile::Adr], 1);
+            let jobs = select(&what, &[Profile::Adr], 1, &Stop::NEVER);
             let ids: BTreeSet<_> = jobs.iter().map(|job| job.id).collect();
             assert_eq!(ids.len(), jobs.len(), "{what:?}");
             for job in jobs.iter().step_by(17) {

@@ -13,6 +13,7 @@ use lode_testkit::op::Op;
 use lode_testkit::rng::mix;
 
 use crate::case::{Case, Geometry, Trouble};
+use crate::explore::Stop;
 use crate::workload::aged::aged;
 use crate::workload::build::{ALL_LINES, FEW_LINES, operations};
 
@@ -133,10 +134,12 @@ pub const fn pair_count() -> usize {
     OPERATIONS.len() * OPERATIONS.len()
 }
 
-/// The pairs with these numbers: each takes some milliseconds, so all processors make them.
-pub fn pairs(numbers: &[usize]) -> Vec<Case> {
+/// The pairs with these numbers: each takes some milliseconds, so all processors make them. When
+/// it is time to stop, the rest have no past.
+pub fn pairs(numbers: &[usize], stop: &Stop) -> Vec<Case> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
-    let make = |part: &[usize]| part.iter().map(|number| pair(*number)).collect::<Vec<_>>();
+    let one = |number: &usize| if stop.is_asked() { young(*number).0 } else { pair(*number) };
+    let make = |part: &[usize]| part.iter().map(one).collect::<Vec<_>>();
     thread::scope(|scope| {
         let parts = numbers.chunks(numbers.len().div_ceil(workers).max(1));
         let parts: Vec<_> = parts.map(|part| scope.spawn(move || make(part))).collect();
@@ -155,6 +158,16 @@ pub fn share(number: usize, of: usize) -> Vec<usize> {
 
 /// The pair with this number, which is below [`pair_count`].
 pub fn pair(number: usize) -> Case {
+    let (case, things) = young(number);
+    if !case.geometry.has_short_pages() {
+        return case;
+    }
+    let (files, directories) = (paths(&things, &FILES), paths(&things, &DIRECTORIES));
+    aged(case, &files, &[&["/"], &directories[..]].concat(), number as u64)
+}
+
+/// The pair on a pool that is new, and what is made before it.
+fn young(number: usize) -> (Case, Vec<char>) {
     let (first, second) = (number / OPERATIONS.len(), number % OPERATIONS.len());
     let (one, two) = (&OPERATIONS[first], &OPERATIONS[second]);
     let ops = [one, two].map(|(text, _)| operations(text)).concat();
@@ -167,11 +180,7 @@ pub fn pair(number: usize) -> Case {
         ops,
         beside: Vec::new(),
     };
-    if !case.geometry.has_short_pages() {
-        return case;
-    }
-    let (files, directories) = (paths(&things, &FILES), paths(&things, &DIRECTORIES));
-    aged(case, &files, &[&["/"], &directories[..]].concat(), number as u64)
+    (case, things)
 }
 
 /// Where those of `things` are that are in `kind`.
@@ -245,7 +254,7 @@ mod tests {
 
     #[test]
     fn in_nearly_every_pair_both_collectors_run() {
-        let cases = pairs(&share(5, 16));
+        let cases = pairs(&share(5, 16), &Stop::NEVER);
         let run = |case: &&Case| outcome(case).is_ok_and(|outcome| outcome.both());
         let both = cases.iter().filter(run).count();
         let alone = cases.iter().filter(|case| case.ops.len() == 2).filter(run).count();

@@ -112,6 +112,8 @@ fn check_page(path: Option<&Path>, script: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
+/// The exit status where time ended before anything, or all of it, was known.
+const UNKNOWN: u8 = Kind::Failed.code();
 /// The exit status of what a signal ended.
 const INTERRUPTED: u8 = 130;
 

@@ -9,7 +9,7 @@ use lode_crash::run::{
     stories,
 };
 
-use super::{Bar, Interrupt, WRONG, batch, check_page, page_or_findings, write_page};
+use super::{Bar, Interrupt, UNKNOWN, WRONG, batch, check_page, page_or_findings, write_page};
 use crate::args::CrashMutantsArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
@@ -28,20 +28,20 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
     let began = Instant::now();
     let page = args.html.as_deref();
     check_page(page, None)?;
-    let jobs = select(&What::ForMutants, &PROFILES, SEED);
     let interrupt = Interrupt::by_signals()?;
     let mut batch = batch(&args.effort, Limits::QUICK, None, &interrupt);
+    let jobs = select(&What::ForMutants, &PROFILES, SEED, &batch.stop);
     let bar = Bar::new("exploring without mutants", output);
     let sound = run_batch(&jobs, &batch, &bar);
     drop(bar);
     if !sound.failures.is_empty() {
         // Whatever is wrong anyway would kill any mutant.
-        let stories = stories(&jobs, &sound, &batch.limits, Duration::from_secs(60));
+        let stories = stories(&jobs, &sound, &batch, Duration::from_secs(60));
         let report = Report::new(&jobs, &sound, &stories);
-        write_page(page, || html::run_page(&report, &stories))?;
         let profiles = PROFILES.iter().map(ToString::to_string).collect();
-        let left_out = left_out(&What::ForMutants);
-        output.print(&RunReport::new(report, profiles, SEED, left_out, None))?;
+        let report = RunReport::new(report, profiles, SEED, left_out(&What::ForMutants), None);
+        write_page(page, || report.page(&stories))?;
+        output.print(&report)?;
         return Ok(WRONG);
     }
     let mutants = wanted(mutants_of(&sound), &args.only, sound.left_out() > 0)?;
@@ -62,9 +62,6 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
         _ => WRONG,
     })
 }
-
-/// The exit status where time ended before all was known.
-const UNKNOWN: u8 = Kind::Failed.code();
 
 /// The mutants that the command line asks for; `cut_short`: there are more places than these.
 fn wanted(mut mutants: Vec<Mutant>, only: &[String], cut_short: bool) -> Result<Vec<Mutant>> {

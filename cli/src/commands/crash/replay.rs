@@ -25,10 +25,18 @@ pub(super) fn run(args: &CrashReplayArgs, output: &Output) -> Result<u8> {
              that it prints",
         ));
     }
-    write_page(args.html.as_deref(), || html::replay_page(&args.id, &replay.story, replay.wrong))?;
+    if let Some(Mutant::Rule(rule)) = mutant
+        && !replay.rules.contains(&rule)
+    {
+        return Err(comes_to_nothing(rule.name()));
+    }
+    write_page(args.html.as_deref(), || {
+        html::replay_page(&args.id, &replay.story, replay.wrong, mutant)
+    })?;
     output.print(&ReplayReport {
         id: args.id.to_string(),
         case: replay.story.case.name.clone(),
+        without: mutant.map(|mutant| mutant.to_string()),
         wrong: replay.wrong,
         what: replay.story.what.clone(),
         cuts: replay.story.cuts.iter().map(ToString::to_string).collect(),
@@ -39,11 +47,13 @@ pub(super) fn run(args: &CrashReplayArgs, output: &Output) -> Result<u8> {
 }
 
 fn mutant(job: &Job, name: &str) -> Result<Mutant> {
-    job.mutant(name).ok_or_else(|| {
-        let what = format!("the case of this id comes to nothing called {name}");
-        Failure::new(Kind::NotFound, what)
-            .advise("give `site` and `killed_by` of one line of `lode crash mutants --json`")
-    })
+    job.mutant(name).ok_or_else(|| comes_to_nothing(name))
+}
+
+fn comes_to_nothing(name: &str) -> Failure {
+    let what = format!("the case of this id comes to nothing called {name}");
+    Failure::new(Kind::NotFound, what)
+        .advise("give `site` and `killed_by` of one line of `lode crash mutants --json`")
 }
 
 fn job(args: &CrashReplayArgs) -> Result<Job> {

@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
-use lode_crash::run::{Report, What, html, left_out, run_batch, select, stories};
+use lode_crash::run::{Report, What, left_out, run_batch, select, stories};
 
-use super::{Bar, Interrupt, WRONG, batch, check_page, page_or_findings, script, write_page};
+use super::{
+    Bar, Interrupt, UNKNOWN, WRONG, batch, check_page, page_or_findings, script, write_page,
+};
 use crate::args::CrashRunArgs;
 use crate::failure::Result;
 use crate::output::Output;
@@ -44,24 +46,31 @@ pub(super) fn run(args: &CrashRunArgs, output: &Output) -> Result<u8> {
     let mut batch = batch(&args.effort, limits, quick.then_some(QUICK), &interrupt);
     let began = Instant::now();
     // Making many pairs takes a while: it counts.
-    let jobs = while_working("preparing", output.progress, || select(&what, &profiles, args.seed));
+    let late = batch.stop.or_at(batch.time_max.map(|most| began + most));
+    let select = || select(&what, &profiles, args.seed, &late);
+    let jobs = while_working("preparing", output.progress, select);
     batch.time_max = batch.time_max.map(|most| most.saturating_sub(began.elapsed()));
     let bar = Bar::new("exploring", output);
     let outcome = run_batch(&jobs, &batch, &bar);
     drop(bar);
-    let shrink = if quick || interrupt.came() { SHRINK_QUICK } else { SHRINK };
-    let stories = stories(&jobs, &outcome, &limits, shrink);
+    let shrink = if quick { SHRINK_QUICK } else { SHRINK };
+    let stories = stories(&jobs, &outcome, &batch, shrink);
     let report = Report::new(&jobs, &outcome, &stories);
-    let written = write_page(page, || html::run_page(&report, &stories));
     let failures = report.failures;
     let profiles = profiles.iter().map(ToString::to_string).collect();
     let script = match (&args.script, &what) {
         (Some(path), What::Script(case)) => Some((path.as_path(), &**case)),
         _ => None,
     };
-    output.print(&RunReport::new(report, profiles, args.seed, left_out(&what), script))?;
+    let report = RunReport::new(report, profiles, args.seed, left_out(&what), script);
+    let written = write_page(page, || report.page(&stories));
+    output.print(&report)?;
     page_or_findings(written, failures > 0)?;
-    Ok(if failures == 0 { interrupt.status() } else { WRONG })
+    Ok(match failures {
+        0 if report.is_empty() && !interrupt.came() => UNKNOWN,
+        0 => interrupt.status(),
+        _ => WRONG,
+    })
 }
 
 fn what(args: &CrashRunArgs) -> Result<What> {

@@ -4,15 +4,16 @@ mod story;
 
 use std::fmt::Write as _;
 
-use super::{MutantReport, ReplayId, Report, Story};
+use super::{Mutant, MutantReport, ReplayId, Report, Story};
 use crate::explore::Failure;
 
 const STYLE: &str = include_str!("style.css");
 
-/// A run: its table, and its failures.
-pub fn run_page(report: &Report, stories: &[Story]) -> String {
+/// A run: how it was made, in words, its table, and its failures.
+pub fn run_page(report: &Report, stories: &[Story], how: &str) -> String {
     let mut body = String::new();
     let verdict = match report.failures {
+        0 if report.is_empty() => "<p class=\"bad\">Nothing was looked at.</p>".to_owned(),
         0 if report.cases_left_out > 0 => {
             "<p class=\"good\">No failing state in what was looked at.</p>".to_owned()
         }
@@ -21,6 +22,7 @@ pub fn run_page(report: &Report, stories: &[Story]) -> String {
         many => format!("<p class=\"bad\">{many} failures.</p>"),
     };
     body.push_str(&verdict);
+    let _ = write!(body, "<p>{}</p>", escape(how));
     body.push_str(&figures(report));
     body.push_str(&operations(report));
     for story in stories {
@@ -42,12 +44,17 @@ pub fn run_page(report: &Report, stories: &[Story]) -> String {
     page("Crash run", &body)
 }
 
-/// One state.
-pub fn replay_page(id: &ReplayId, story: &Failure, wrong: bool) -> String {
+/// One state, of the engine without what a mutant leaves out, if there is one.
+pub fn replay_page(id: &ReplayId, story: &Failure, wrong: bool, mutant: Option<Mutant>) -> String {
     let id = escape(&id.to_string());
     let name = escape(&story.case.name);
     let told = story::told(story, wrong);
-    page("Crash replay", &format!("<h2>{name}</h2><p><code>{id}</code></p>{told}"))
+    let without = mutant.map(|mutant| {
+        let what = escape(&mutant.to_string());
+        format!("<p class=\"bad\">The engine ran without <code>{what}</code>.</p>")
+    });
+    let without = without.unwrap_or_default();
+    page("Crash replay", &format!("<h2>{name}</h2><p><code>{id}</code></p>{without}{told}"))
 }
 
 /// The mutants.
@@ -101,6 +108,8 @@ fn figures(report: &Report) -> String {
         ("Different images among these", figure(report.distinct as f64)),
         ("Different without the file data in them", figure(report.distinct_metadata as f64)),
         ("Pruned", figure(report.pruned)),
+        ("Schedules of two threads", figure(report.schedules as f64)),
+        ("Bits flipped, one at a time", figure(report.flips as f64)),
         ("Seconds", format!("{:.1}", report.seconds)),
         ("Judged in a second", figure(report.judged_per_second)),
     ];

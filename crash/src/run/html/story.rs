@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lode_testkit::op::Op;
 
 use super::escape;
-use crate::explore::{CutReport, Failure, StoreReport};
+use crate::explore::{CutReport, Failure, Stage, StoreReport};
 use crate::region::Way;
 use crate::workload::pool_words;
 
@@ -22,9 +22,10 @@ pub(super) fn told(story: &Failure, wrong: bool) -> String {
     let mut html = format!("<p class=\"{class}\">{verdict}:</p><pre>{}</pre>", escape(&story.what));
     let case = &story.case;
     html.push_str(&operations("Before, without a cut", &case.before, None));
-    // Two threads are cut off in the middle of several.
+    // Two threads are cut off in the middle of several; a bit flips behind all.
     let alone = story.path.schedule.is_none();
-    let step = story.path.legs.first().filter(|_| alone).map(|leg| leg.step);
+    let first = story.path.legs.first().filter(|leg| alone && leg.stage == Stage::Operation);
+    let step = first.map(|leg| leg.step);
     html.push_str(&operations("Operations", &case.ops, step));
     html.push_str(&operations("A second thread, at the same time", &case.beside, None));
     if let Some(schedule) = &story.path.schedule {
