@@ -189,6 +189,7 @@ struct OpeningPart {
     aborted: u64,
     orphans: u64,
     superblock_repaired: bool,
+    tables_repaired: bool,
     checkpoint_damaged: bool,
     damage: Vec<Value>,
 }
@@ -259,6 +260,7 @@ impl From<OpeningPart> for OpeningFacts {
             aborted: part.aborted,
             orphans: part.orphans,
             superblock_repaired: part.superblock_repaired,
+            tables_repaired: part.tables_repaired,
             checkpoint_damaged: part.checkpoint_damaged,
             damage: part.damage.len() as u64,
         }

@@ -67,6 +67,13 @@ fn log_damage(opening: &Opening) {
     if opening.superblock_repaired {
         tracing::warn!("one copy of the superblock is damaged");
     }
+    if let Some(damage) = opening.chain_damage.first() {
+        tracing::warn!(
+            offset = damage.at,
+            "{}: its place is known from the checkpoint",
+            damage.what
+        );
+    }
     if let Some(damage) = opening.checkpoint_damage {
         tracing::warn!(
             offset = damage.at,

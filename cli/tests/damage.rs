@@ -111,6 +111,48 @@ fn a_damaged_checkpoint_is_told_and_made_anew() {
     fsck(&pool).expect(0);
 }
 
+/// Opening by the checkpoint does not need it; the next recovery would find nothing.
+#[test]
+fn a_damaged_link_to_inode_tables_is_made_anew_while_the_checkpoint_knows_it() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    Server::mount(&pool, &dir, &scratch.path("filling")).run_with(|| fill(&dir));
+    let dumped = lode(&["dump", text(&pool), "--json"]).expect(0).json();
+    let lanes = dumped["superblocks"][0]["lane_table_page"].as_u64().unwrap() * 4096;
+    let file = OpenOptions::new().write(true).open(&pool).unwrap();
+    let spoil = |lane: u64| file.write_all_at(&[0; 64], lanes + lane * 256 + 128).unwrap();
+    spoil(0);
+    let before = fs::read(&pool).unwrap();
+    let found = fsck(&pool).expect(4);
+    assert!(found.out.contains("fsck -p repairs it by the checkpoint"), "{}", found.out);
+    assert!(!found.out.contains("fsck -y"), "nothing is to be given up: {}", found.out);
+    let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
+    assert_eq!(info["opening"]["tables_repaired"], true);
+    assert!(fs::read(&pool).unwrap() == before, "who only looks wrote");
+    let repaired = lode(&["fsck", "-p", text(&pool), "--json"]).expect(1).json();
+    assert_eq!(repaired["repaired"], true);
+    fsck(&pool).expect(0);
+    // A mount repairs it, too, and a crash right after is none the worse for it.
+    spoil(0);
+    let log = scratch.path("log");
+    let server = Server::mount(&pool, &dir, &log);
+    fs::write(dir.join("new"), "new").unwrap();
+    server.kill();
+    assert!(fs::read_to_string(&log).unwrap().contains("link to an inode table"));
+    let server = Server::mount(&pool, &dir, &scratch.path("again"));
+    for name in ["one", "two", "three"] {
+        assert_eq!(fs::read(dir.join(name)).unwrap(), name.repeat(1000).as_bytes());
+    }
+    assert_eq!(fs::read(dir.join("new")).unwrap(), b"new");
+    server.umount();
+    // Together with what must be given up.
+    spoil(0);
+    damage(&pool, first_record(&pool, "/two").1);
+    let repaired = lode(&["fsck", "-y", text(&pool), "--json"]).expect(1).json();
+    assert_eq!(repaired["repairs"][0]["done"], "chain_mended");
+    fsck(&pool).expect(0);
+}
+
 #[test]
 fn what_a_lost_directory_had_is_found_again() {
     let scratch = Scratch::new();

@@ -102,6 +102,7 @@ fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, S
             "aborted": opening.aborted,
             "orphans": opening.orphans,
             "superblock_repaired": opening.superblock_repaired,
+            "tables_repaired": !opening.chain_damage.is_empty(),
             "checkpoint_damaged": opening.checkpoint_damage.is_some(),
             "damage": damage,
         },

@@ -119,8 +119,7 @@ impl System for PoolSystem {
         self.pool = Pool::open(self.memory.clone(), self.host.clone(), &self.options)
             .map_err(|error| format!("open after clean={clean}: {error:?}"))?;
         let opening = self.pool.opening();
-        let repaired = opening.superblock_repaired || opening.checkpoint_damage.is_some();
-        if !opening.damage.is_empty() || opening.clean != clean || repaired {
+        if opening.is_damaged() || opening.clean != clean {
             return Err(format!("opened after clean={clean} as {opening:?}"));
         }
         Ok(())

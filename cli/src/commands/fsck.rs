@@ -39,12 +39,12 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
     let looked = look(args, true, output)?;
     // Nothing is stored into a pool with damage that stays, nor into one that needs nothing.
     let found = report(args, (mode, false), &looked.opening, &looked.checked);
-    let needs = !looked.opening.clean || looked.opening.superblock_repaired;
-    let only_superblock = looked.opening.damage.is_empty() && looked.checked.damage.is_empty();
-    if args.yes && !only_superblock {
+    let needs = !looked.opening.clean || looked.opening.is_damaged();
+    let only_repairable = found.damage.iter().all(|damage| damage.repairable);
+    if args.yes && !only_repairable {
         return give_up_damage(args, output);
     }
-    if !(writes && needs && only_superblock) {
+    if !(writes && needs && only_repairable) {
         output.print(&found)?;
         return Ok(found.status);
     }
@@ -102,7 +102,10 @@ fn report(
     checked: &CheckReport,
 ) -> FsckReport {
     let mut damage: Vec<DamageFacts> = opening.damage.iter().map(DamageFacts::from).collect();
-    for found in checked.damage.iter().map(DamageFacts::from) {
+    // (What the opening knows how to repair it tells itself.)
+    let known = |at| opening.chain_damage.iter().any(|known| known.at == at);
+    let others = checked.damage.iter().filter(|damage| !known(damage.at));
+    for found in others.map(DamageFacts::from) {
         if !damage.contains(&found) {
             damage.push(found);
         }
@@ -135,9 +138,15 @@ fn report(
 
 /// What opening the pool for writing repairs.
 fn repairable(opening: &Opening) -> Vec<DamageFacts> {
-    let fact = |what: &str, at| DamageFacts { what: what.to_owned(), at, inode: None };
+    let fact = |what: &str, at| {
+        let what = what.to_owned();
+        DamageFacts { what, at, inode: None, repairable: true }
+    };
     let superblock = "one copy of the superblock is damaged (fsck -p repairs it)";
     let superblock = opening.superblock_repaired.then(|| fact(superblock, 0));
+    let chains = opening.chain_damage.iter().map(|damage| {
+        fact(&format!("{} (fsck -p repairs it by the checkpoint)", damage.what), damage.at)
+    });
     let checkpoint = opening.checkpoint_damage.map(|damage| {
         let what = format!(
             "{} (fsck -p makes a new one from the logs; whether the last changes of a file are missing, too, nobody can tell)",
@@ -145,7 +154,7 @@ fn repairable(opening: &Opening) -> Vec<DamageFacts> {
         );
         fact(&what, damage.at)
     });
-    superblock.into_iter().chain(checkpoint).collect()
+    superblock.into_iter().chain(chains).chain(checkpoint).collect()
 }
 
 /// Ends with the status for it on SIGINT and SIGTERM: a check writes nothing, and a

@@ -208,6 +208,8 @@ pub(crate) struct OpeningFacts {
     pub(crate) orphans: u64,
     /// One superblock copy was damaged; a read-write opening repaired it.
     pub(crate) superblock_repaired: bool,
+    /// Links to inode tables were damaged; a read-write opening repairs them.
+    pub(crate) tables_repaired: bool,
     /// The last unmount was clean, but its checkpoint is damaged: recovered as after a crash.
     pub(crate) checkpoint_damaged: bool,
     /// Places of damage found by recovery.
@@ -230,6 +232,12 @@ impl OpeningFacts {
         if self.superblock_repaired {
             lines.add("superblock", "one copy was damaged; a read-write mount repairs it");
         }
+        if self.tables_repaired {
+            lines.add(
+                "tables",
+                "links to inode tables were damaged; a read-write mount repairs them",
+            );
+        }
         if self.checkpoint_damaged {
             lines.add(
                 "CHECKPOINT",
@@ -251,6 +259,7 @@ impl From<&lode_engine::Opening> for OpeningFacts {
             aborted: opening.aborted,
             orphans: opening.orphans,
             superblock_repaired: opening.superblock_repaired,
+            tables_repaired: !opening.chain_damage.is_empty(),
             checkpoint_damaged: opening.checkpoint_damage.is_some(),
             damage: opening.damage.len() as u64,
         }
@@ -266,6 +275,8 @@ pub(crate) struct DamageFacts {
     pub(crate) at: u64,
     /// The inode it belongs to, `null` for none.
     pub(crate) inode: Option<u64>,
+    /// A read-write opening (`fsck -p`) repairs it, and gives nothing up.
+    pub(crate) repairable: bool,
 }
 
 impl DamageFacts {
@@ -281,6 +292,6 @@ impl DamageFacts {
 impl From<&Corruption> for DamageFacts {
     fn from(damage: &Corruption) -> Self {
         let inode = (damage.ino != 0).then_some(damage.ino);
-        Self { what: damage.what.to_owned(), at: damage.at, inode }
+        Self { what: damage.what.to_owned(), at: damage.at, inode, repairable: false }
     }
 }

@@ -88,7 +88,7 @@ fn repairs() -> Vec<RepairFacts> {
 }
 
 fn damage() -> DamageFacts {
-    DamageFacts { what: "seal is wrong".into(), at: 64, inode: Some(9) }
+    DamageFacts { what: "seal is wrong".into(), at: 64, inode: Some(9), repairable: false }
 }
 
 /// One report of each command with nothing absent.

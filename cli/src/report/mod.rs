@@ -229,9 +229,7 @@ impl Report for FsckReport {
             text.push_str(&format!("{}: {found}, {done}\n", self.pool));
         }
         // What is there twice is repaired without giving anything up.
-        let repairable = [self.opening.superblock_repaired, self.opening.checkpoint_damaged];
-        let harmless = repairable.into_iter().filter(|repairable| *repairable).count();
-        if self.damage.len() > harmless && self.mode != "repair" {
+        if self.damage.iter().any(|damage| !damage.repairable) && self.mode != "repair" {
             text.push_str(&format!(
                 "{}: `lode fsck -y` gives up what can't be read and keeps the rest; copy the pool first\n",
                 self.pool

@@ -9,7 +9,7 @@ use crate::human::printable;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct RepairFacts {
     /// What was done: `lost`, `made_again`, `named_again`, `attached`, `entry_removed`, `links_set`,
-    /// `attribute_removed`, `root_made`, `checkpoint_lost` or `watermark_reset`.
+    /// `attribute_removed`, `root_made`, `chain_mended`, `checkpoint_lost` or `watermark_reset`.
     pub(crate) done: &'static str,
     /// The inode (as the damaged pool numbered it), `null` for none.
     pub(crate) inode: Option<u64>,
@@ -74,6 +74,10 @@ impl Repairs {
             Salvage::RootMade => {
                 fact("root_made", None, Some("/".to_owned()), "it could not be read".to_owned())
             }
+            Salvage::ChainMended { damage } => {
+                let what = format!("{} at offset {:#x}", damage.what, damage.at);
+                fact("chain_mended", None, None, what)
+            }
             Salvage::CheckpointLost { damage } => {
                 let what = format!("{} at offset {:#x}", damage.what, damage.at);
                 fact("checkpoint_lost", None, None, what)
@@ -107,6 +111,7 @@ impl RepairFacts {
             "links_set" => "link count set",
             "attribute_removed" => "removed",
             "root_made" => "root directory made again",
+            "chain_mended" => "repaired",
             "checkpoint_lost" => "checkpoint given up",
             _ => "watermark reset",
         };

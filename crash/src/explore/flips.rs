@@ -163,7 +163,7 @@ impl Explorer<'_> {
         if !opening.damage.is_empty() {
             return Ok(FoundBy::Opening);
         }
-        let made_good = opening.superblock_repaired || opening.checkpoint_damage.is_some();
+        let made_good = opening.is_damaged();
         let looked = match snapshot(&pool, self.setup.times(), Some(&expected.tree)) {
             Err(what) => Err(what),
             Ok(seen) => match difference(&expected.tree, &seen) {

@@ -152,8 +152,7 @@ impl<'s> Run<'s> {
             .map_err(|error| format!("open: {error:?}"))?;
         let opening = self.pool.opening();
         let right = opening.clean == clean || full && !opening.clean;
-        let repaired = opening.superblock_repaired || opening.checkpoint_damage.is_some();
-        if !right || repaired || !opening.damage.is_empty() {
+        if !right || opening.is_damaged() {
             return Err(format!("opened after clean={clean} as {opening:?}"));
         }
         Ok(())

@@ -233,7 +233,8 @@ fn read(fs: &dyn Fs, path: &Path) -> Option<Vec<u8>> {
 
 /// No crash damages anything, nor leaves what looks so.
 fn undamaged(opening: &Opening, what: &str) -> Result<(), String> {
-    match opening.damage.first().or(opening.checkpoint_damage.as_ref()) {
+    let repaired = opening.chain_damage.first().or(opening.checkpoint_damage.as_ref());
+    match opening.damage.first().or(repaired) {
         None => Ok(()),
         Some(damage) => Err(format!("{what}: {damage}: {opening:?}")),
     }

@@ -19,12 +19,23 @@ pub struct Opening {
     pub orphans: u64,
     /// One superblock copy was damaged (and repaired, unless read-only).
     pub superblock_repaired: bool,
+    /// Links to inode tables that were damaged, in a pool that was closed: its checkpoint knows them
+    /// (and they are repaired, unless read-only).
+    pub chain_damage: Vec<Corruption>,
     /// The last unmount was clean, but its checkpoint is damaged: the pool was recovered as after
     /// a crash, and a log that lost its end since is not noticed. (A read-write session ends with
     /// a new one.)
     pub checkpoint_damage: Option<Corruption>,
     /// Damage found by recovery; only a read-only open goes on with any.
     pub damage: Vec<Corruption>,
+}
+
+impl Opening {
+    /// Whether anything was damaged, be it repaired or not.
+    pub fn is_damaged(&self) -> bool {
+        let repaired = self.superblock_repaired || !self.chain_damage.is_empty();
+        repaired || self.checkpoint_damage.is_some() || !self.damage.is_empty()
+    }
 }
 
 /// What a full check found.

@@ -16,7 +16,7 @@ const EXTENTS_SLACK: u64 = 64;
 
 /// What a checkpoint says.
 pub(crate) struct Loaded {
-    pub(super) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<Piece>,
     pub(super) free: Vec<Run>,
     /// The checkpoint's own pages.
     pub(super) own: Vec<Run>,

@@ -35,15 +35,18 @@ pub(super) fn discard<M: Medium, H: Host>(
 ) -> Result<(Door<M>, H, Vec<Listing>)> {
     let (superblock, _) = read_superblock(&door, &host, false)?;
     let mut store = Store::new(door, host, &superblock)?;
-    reach_tables(&store)?;
     let mut tails = match load_checkpoint(&store, &superblock)? {
         Ended::Not => Vec::new(),
-        Ended::Closed(loaded) => loaded.tails()?,
+        Ended::Closed(loaded) => {
+            mend_chains(&store, &loaded.pieces, told)?;
+            loaded.tails()?
+        }
         Ended::Damaged(damage) => {
             told(Salvage::CheckpointLost { damage });
             Vec::new()
         }
     };
+    reach_tables(&store)?;
     let mut listings = Vec::new();
     for look in 0..LOOKS_MAX {
         store.aborted.clear();
@@ -86,6 +89,19 @@ pub(super) fn discard<M: Medium, H: Host>(
     make_root(&store, listings.iter().find(|listing| listing.ino == store.root), told)?;
     let Store { door, host, .. } = *store;
     Ok((door, host, listings))
+}
+
+/// The checkpoint knows where all tables are.
+fn mend_chains<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    pieces: &[Piece],
+    told: Told<'_>,
+) -> Result<()> {
+    let bad = store.bad_links(pieces)?;
+    for link in &bad {
+        told(Salvage::ChainMended { damage: link.damage() });
+    }
+    store.mend_links(&bad)
 }
 
 /// Without its tables a pool is not to be had: nothing is written then.

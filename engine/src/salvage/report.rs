@@ -10,6 +10,11 @@ pub enum Salvage<'a> {
         /// The lane.
         lane: u32,
     },
+    /// A link to an inode table was damaged; the checkpoint says where it led.
+    ChainMended {
+        /// What was damaged, and where.
+        damage: Corruption,
+    },
     /// The checkpoint of a pool that was closed can't be read: what the logs say is kept, and
     /// whether one of them has lost its end nobody can tell.
     CheckpointLost {

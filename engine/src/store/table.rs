@@ -85,7 +85,7 @@ impl Piece {
     }
 
     /// Offset of the word that links to the next piece.
-    fn next_at(&self) -> u64 {
+    pub(super) fn next_at(&self) -> u64 {
         self.header.page * PAGE_BYTES + HEAD_AT
     }
 }
