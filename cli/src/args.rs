@@ -1,7 +1,7 @@
 //! The command line, parsed by clap.
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
@@ -11,8 +11,14 @@ use lode_engine::{LABEL_MAX, PageClass};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::human::parse_uuid;
-use crate::options::MountOptions;
+use crate::options::{MountOptions, OptionList};
 use crate::sizes::{parse_page_class, parse_size};
+use crate::words::Words;
+
+const PAGE_SIZES: Words<PageClass> = Words { parse: parse_page_class, words: &["4K", "2M", "1G"] };
+const WINDOWS: Words<WindowMode> =
+    Words { parse: parse_windows, words: &["key", "mprotect", "none"] };
+const PROFILES: Words<Profile> = Words { parse: parse_profile, words: &["adr", "eadr", "file"] };
 
 const AFTER_HELP: &str = "\
 Sizes: a whole number and K, M, G or T, powers of 1024.
@@ -92,7 +98,7 @@ impl Command {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RegionArgs {
     /// Guard against stray stores: key, mprotect or none [default: key where the CPU has it]
-    #[arg(long, value_name = "MODE", value_parser = parse_windows)]
+    #[arg(long, value_name = "MODE", value_parser = WINDOWS, hide_possible_values = true)]
     pub(crate) windows: Option<WindowMode>,
     /// How stores reach the memory, as `lode info` names it: msync, movdir64b+clwb, ...
     /// [default: the best that is safe here]
@@ -114,11 +120,15 @@ pub(crate) struct MkfsArgs {
     /// Overwrite what is there, an existing pool too
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
+    /// Say what is done (it always is said)
+    #[arg(short = 'v')]
+    pub(crate) verbose: bool,
     /// UUID [default: random]
     #[arg(long, short = 'U', value_parser = parse_uuid)]
     pub(crate) uuid: Option<[u8; 16]>,
     /// Default page size of files: 4K, 2M or 1G
-    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse_page_class)]
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = PAGE_SIZES,
+        hide_possible_values = true)]
     pub(crate) page_size: PageClass,
     /// Lanes on the medium: how many threads can write without waiting for each other
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -137,10 +147,10 @@ pub(crate) struct MountArgs {
     /// Options, separated by commas: ro, relaxed, noatime, allow_other, default_permissions,
     /// noviews, page-size=SIZE, windows=MODE, flush=NAME, and those that mount(8) handles; remount, to change
     /// ro, dev, suid and exec of what is mounted
-    #[arg(short = 'o', value_name = "OPTIONS", value_parser = MountOptions::parse)]
+    #[arg(short = 'o', value_name = "OPTIONS", value_parser = OptionList)]
     pub(crate) options: Vec<MountOptions>,
     /// Page size of files made in this mount: 4K, 2M or 1G [default: the pool's]
-    #[arg(long, value_name = "SIZE", value_parser = parse_page_class)]
+    #[arg(long, value_name = "SIZE", value_parser = PAGE_SIZES, hide_possible_values = true)]
     pub(crate) page_size: Option<PageClass>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
@@ -194,7 +204,7 @@ pub(crate) struct FsckArgs {
     /// Check only, write nothing (the default)
     #[arg(short = 'n')]
     pub(crate) no: bool,
-    /// Repair what is safe to repair without asking
+    /// Repair what is safe to repair without asking; -a is the same
     #[arg(short = 'p', short_alias = 'a')]
     pub(crate) preen: bool,
     /// Repair all that can be repaired
@@ -203,6 +213,12 @@ pub(crate) struct FsckArgs {
     /// Check even if the pool was cleanly unmounted (it always is checked)
     #[arg(short = 'f')]
     pub(crate) force: bool,
+    /// Say what is done (it always is said)
+    #[arg(short = 'v')]
+    pub(crate) verbose: bool,
+    /// Ask before each repair: refused, with what there is instead
+    #[arg(short = 'r', hide = true)]
+    pub(crate) asking: bool,
 }
 
 /// `lode info`.
@@ -298,7 +314,7 @@ pub(crate) struct CrashRunArgs {
     pub(crate) script: Option<PathBuf>,
     /// What a crash is: adr (power fails, caches are lost), eadr (caches are saved), file (an
     /// ordinary file); can be given several times [default: all three]
-    #[arg(long = "profile", value_name = "P", value_parser = parse_profile)]
+    #[arg(long = "profile", value_name = "P", value_parser = PROFILES, hide_possible_values = true)]
     pub(crate) profiles: Vec<Profile>,
     /// Decides everything random
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -394,103 +410,6 @@ fn parse_flush(text: &str) -> Result<FlushStrategy, String> {
     text.parse().map_err(|error: lode_pmem::UnknownStrategy| error.to_string())
 }
 
-/// The names the program can be called by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CalledAs {
-    /// `lode`.
-    Lode,
-    /// `mkfs.lode`.
-    Mkfs,
-    /// `fsck.lode`.
-    Fsck,
-    /// `mount.fuse.lode`, by mount(8).
-    MountHelper,
-}
-
-impl CalledAs {
-    /// By the first word of the command line.
-    pub(crate) fn from(program: &OsStr) -> Self {
-        match Path::new(program).file_name().and_then(OsStr::to_str) {
-            Some("mkfs.lode") => Self::Mkfs,
-            Some("fsck.lode") => Self::Fsck,
-            Some("mount.fuse.lode" | "mount.fuse3.lode" | "mount.lode") => Self::MountHelper,
-            _ => Self::Lode,
-        }
-    }
-
-    /// Whether nothing is to be said where all goes well: mount(8) is silent then, but for -v.
-    pub(crate) fn is_silent(self, args: &[OsString]) -> bool {
-        let texts = || args.iter().filter_map(|arg| arg.to_str());
-        let verbose = |text: &str| is_helper_flags(text) && text.contains('v');
-        self == Self::MountHelper && !texts().any(verbose)
-    }
-
-    /// The command line that `lode` would have been given.
-    pub(crate) fn rewrite(self, args: Vec<OsString>) -> Vec<OsString> {
-        let command = match self {
-            Self::Lode => return args,
-            Self::Mkfs => "mkfs",
-            Self::Fsck => "fsck",
-            Self::MountHelper => "mount",
-        };
-        let mut rest: Vec<OsString> = args.into_iter().skip(1).collect();
-        if self == Self::Fsck {
-            rest = without_fsck_flags(rest);
-        }
-        if self == Self::MountHelper {
-            rest = without_helper_flags(rest);
-            if rustix::process::geteuid().is_root() {
-                // What root mounts by mount(8) has them, unless told otherwise.
-                rest.extend(["-o", "suid,dev"].map(OsString::from));
-                rest.rotate_right(2);
-            }
-        }
-        [OsString::from("lode"), command.into()].into_iter().chain(rest).collect()
-    }
-}
-
-/// Takes out what mount(8) passes to every helper and none of it is ours: -s -n -v, -N and -t
-/// with their values. -f (`mount --fake`) has another meaning there than for `lode mount`.
-fn without_helper_flags(args: Vec<OsString>) -> Vec<OsString> {
-    let mut kept = Vec::with_capacity(args.len());
-    let mut args = args.into_iter();
-    while let Some(arg) = args.next() {
-        match arg.to_str() {
-            Some("-N" | "-t") => drop(args.next()),
-            Some("-o") => kept.extend([arg].into_iter().chain(args.next())),
-            Some(flags) if is_helper_flags(flags) => {
-                kept.extend(flags.contains('f').then(|| OsString::from("--fake")));
-            }
-            _ => kept.push(arg),
-        }
-    }
-    kept
-}
-
-/// One or more of mount(8)'s flags without a value.
-fn is_helper_flags(text: &str) -> bool {
-    let flags = text.strip_prefix('-').unwrap_or_default();
-    !flags.is_empty() && flags.bytes().all(|flag| b"sfnv".contains(&flag))
-}
-
-/// Takes out what fsck(8) is told and may hand on, and what is not ours: -C (progress, with a
-/// file descriptor), -T (no title), -V (what is done), -M (not what is mounted: never is).
-fn without_fsck_flags(args: Vec<OsString>) -> Vec<OsString> {
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let mut kept = Vec::with_capacity(args.len());
-    let mut args = args.into_iter().peekable();
-    while let Some(arg) = args.next() {
-        let flags = arg.to_str().and_then(|text| text.strip_prefix('-')).unwrap_or_default();
-        match flags {
-            "T" | "V" | "M" => {}
-            "C" => drop(args.next_if(|next| next.to_str().is_some_and(is_number))),
-            flags if flags.strip_prefix('C').is_some_and(is_number) => {}
-            _ => kept.push(arg),
-        }
-    }
-    kept
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -503,42 +422,6 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn mount_calls_the_helper_with_flags_of_its_own() {
-        let line = words("mount.fuse.lode /p /d -s -n -t fuse.lode -o rw,noatime");
-        let root = rustix::process::geteuid().is_root();
-        let by_root = if root { " -o suid,dev" } else { "" };
-        let same = format!("lode mount{by_root} /p /d -o rw,noatime");
-        assert_eq!(CalledAs::from(&line[0]).rewrite(line), words(&same));
-        let line = words("mount.fuse.lode /p /d -fn -v -o -f");
-        let same = format!("lode mount{by_root} /p /d --fake -o -f");
-        assert_eq!(CalledAs::from(&line[0]).rewrite(line), words(&same));
-    }
-
-    #[test]
-    fn the_helper_is_silent_unless_it_is_to_talk() {
-        let silent = |line: &str| {
-            let line = words(line);
-            CalledAs::from(&line[0]).is_silent(&line)
-        };
-        assert!(silent("mount.fuse.lode /p /d -sn -o rw"));
-        assert!(!silent("mount.fuse.lode /p /d -sv") && !silent("lode mount /p /d"));
-    }
-
-    #[test]
-    fn other_names_stand_for_subcommands() {
-        for (line, same) in [
-            ("/sbin/mkfs.lode -L x /p", "lode mkfs -L x /p"),
-            ("fsck.lode -a /p", "lode fsck -a /p"),
-            ("fsck.lode -T -a -C0 -V -M /p", "lode fsck -a /p"),
-            ("fsck.lode -C 3 -f -C /p", "lode fsck -f /p"),
-            ("lode mount /p /d -n", "lode mount /p /d -n"),
-        ] {
-            let line = words(line);
-            assert_eq!(CalledAs::from(&line[0]).rewrite(line), words(same));
-        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use lode_fuse::MountError;
 
 use crate::failure::{Failure, Kind};
-use crate::mounts;
+use crate::mounts::{self, FirstPlace};
 
 /// A mount's error for the user.
 pub(crate) fn mount_failure(dir: &Path, error: &MountError) -> Failure {
@@ -43,16 +43,35 @@ pub(crate) fn mount_failure(dir: &Path, error: &MountError) -> Failure {
     Failure::new(kind, text).at(dir).advise(advice)
 }
 
-/// A server's socket is in a directory that its user alone may enter: root does not look there either.
+/// A server's socket is in a directory that its user alone may enter, root does not look there either;
+/// and it is found by the place where the pool was mounted.
 fn unreached(dir: &Path, what: String) -> Failure {
-    let owner = mounts::at(dir).ok().flatten().and_then(|mount| mount.owner);
+    let mount = mounts::at(dir).ok().flatten();
+    let owner = mount.as_ref().and_then(|mount| mount.owner);
     let this = rustix::process::geteuid().as_raw();
-    let advice = match owner {
-        Some(0) if this != 0 => "run as root, who mounted it".to_owned(),
-        Some(owner) if owner != this => {
+    let advice = match (owner, mount.as_ref().and_then(mounts::first_place)) {
+        (Some(0), _) if this != 0 => "run as root, who mounted it".to_owned(),
+        (Some(owner), _) if owner != this => {
             format!("run as the user who mounted it, whose number is {owner}")
         }
+        (_, Some(first)) => return elsewhere(dir, &first),
         _ => "run it with XDG_RUNTIME_DIR as it was when the pool was mounted".to_owned(),
+    };
+    Failure::new(Kind::Denied, what).at(dir).advise(advice)
+}
+
+/// `mount --move` or `mount --bind` has put a mount here whose server knows it as `first`.
+fn elsewhere(dir: &Path, first: &FirstPlace) -> Failure {
+    let (place, here) = (first.point.display(), dir.display());
+    let (what, advice) = if first.still_there {
+        (
+            format!("its server knows it as {place}, where it is mounted, too"),
+            format!("name {place}"),
+        )
+    } else {
+        let advice =
+            format!("`umount {here}` unmounts it, `mount --move {here} {place}` moves it back");
+        (format!("the mount was moved here from {place}, by which its server knows it"), advice)
     };
     Failure::new(Kind::Denied, what).at(dir).advise(advice)
 }

@@ -141,6 +141,9 @@ impl Failure {
             _ => Kind::Failed,
         };
         let advice = match kind {
+            _ if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Some(
+                "the file system there is read-only: a pool on it can be mounted with `-o ro`, and looked at",
+            ),
             Kind::NotFound => Some("check the path; `lode mkfs POOL --size 1G` makes a new pool"),
             Kind::Denied => Some("check the permissions, or run as the owner or as root"),
             Kind::NoSpace => Some("free space there, choose a smaller --size, or another place"),
@@ -172,11 +175,23 @@ impl Failure {
         failure.at(pool)
     }
 
+    /// The same for who asked for a check: a new pool would overwrite what is left of the old one.
+    pub(crate) fn of_fsck(self) -> Self {
+        let makes_pool = self.advice.as_deref().is_some_and(|advice| advice.contains("lode mkfs"));
+        match self.kind {
+            Kind::NotAPool | Kind::NotFound if makes_pool => {
+                self.advise("check the path; if a pool was there, restore it from a copy")
+            }
+            _ => self,
+        }
+    }
+
     fn unusable(pool: &Path, why: Unusable) -> Self {
         let (kind, advice) = match why {
-            Unusable::NoMagic => {
-                (Kind::NotAPool, "check the path; `lode mkfs POOL` makes a pool there")
-            }
+            Unusable::NoMagic => (
+                Kind::NotAPool,
+                "check the path; if nothing there is needed, `lode mkfs POOL` makes a pool",
+            ),
             Unusable::BadSuperblock | Unusable::Geometry(_) => {
                 (Kind::Corrupt, "restore the pool from a copy; `lode dump POOL` shows what is left")
             }

@@ -1,6 +1,7 @@
 //! The command `lode`: makes, mounts, checks and shows pools.
 //!
-//! * [`args`], [`options`]: the command line; `commands`: one file a subcommand
+//! * [`args`], [`options`], [`words`]: the command line; [`called_as`]: other names for it; `commands`: one
+//!   file a subcommand
 //! * [`failure`]: what can go wrong, exit codes; [`output`]: text and JSON
 //! * [`report`]: what is printed; [`human`], [`sizes`], [`draw`], [`progress`], [`screen`]: how
 //! * [`region`], [`superblock`]: pools; [`mounts`], [`server`], [`views`], [`daemon`]: mounted ones;
@@ -11,6 +12,7 @@
 
 mod args;
 mod ask;
+mod called_as;
 mod commands;
 mod daemon;
 mod draw;
@@ -28,6 +30,7 @@ mod server;
 mod sizes;
 mod superblock;
 mod views;
+mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,7 +38,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use args::{CalledAs, Cli, Command};
+use args::{Cli, Command};
+use called_as::CalledAs;
 use failure::{Failure, Kind};
 use output::Output;
 
@@ -54,6 +58,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             let code = exit_code(called_as, output.command, failure.kind);
+            let failure = if output.command == "fsck" { failure.of_fsck() } else { failure };
             output.print_failure(&failure, code)
         }
     }
@@ -64,6 +69,7 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Mkfs(args) => commands::mkfs::run(args, output)?,
         Command::Mount(args) => commands::mount::run(args, output)?,
         Command::Umount(args) => commands::umount::run(args, output)?,
+        Command::Fsck(args) if args.asking => return Err(asks_nothing()),
         Command::Fsck(args) => return commands::fsck::run(args, output),
         Command::Info(args) => commands::info::run(args, output)?,
         Command::Label(args) => commands::label::run(args, output)?,
@@ -75,6 +81,13 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Completions(args) => commands::generate::completions(args, output)?,
     }
     Ok(0)
+}
+
+/// `fsck -r` of other file systems' programs.
+fn asks_nothing() -> Failure {
+    Failure::usage("fsck asks no questions, so there is no -r").advise(
+        "-n tells what is wrong, -p repairs what is safe to repair, -y whatever can be repaired",
+    )
 }
 
 fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {

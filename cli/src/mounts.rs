@@ -57,6 +57,29 @@ pub(crate) fn elsewhere(mount: &Mounted) -> Result<Vec<PathBuf>> {
     Ok(all.into_iter().filter(same).map(|other| other.point).collect())
 }
 
+/// Where a pool was mounted that is now to be seen at another place.
+pub(crate) struct FirstPlace {
+    /// The place.
+    pub(crate) point: PathBuf,
+    /// It is to be seen there, too.
+    pub(crate) still_there: bool,
+}
+
+/// Where `mount` was first, if that is another place and its server lives: its record tells.
+pub(crate) fn first_place(mount: &Mounted) -> Option<FirstPlace> {
+    let records = place::records_of_pool(&place::directory(), &mount.source);
+    let record = records.into_iter().find(|record| is_running(record.pid))?;
+    let point = PathBuf::from(record.mount);
+    let there = at(&point).ok().flatten();
+    let still_there = there.is_some_and(|there| there.device == mount.device);
+    (point != mount.point).then_some(FirstPlace { point, still_there })
+}
+
+/// Whether there is a process of this id.
+pub(crate) fn is_running(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
 fn unreadable(error: &io::Error) -> Failure {
     Failure::io("reading the mounts", Path::new("/proc/self/mountinfo"), error)
 }

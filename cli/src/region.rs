@@ -97,10 +97,6 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
     Failure::new(kind, what).at(path).advise(advice)
 }
 
-fn is_running(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
-}
-
 /// The pool is in use: by whom, as far as can be told.
 fn busy(path: &Path, holder: Option<u32>) -> Failure {
     let mounted = path.canonicalize().ok().and_then(|clean| mounts::of_pool(&clean).ok().flatten());
@@ -114,7 +110,7 @@ fn busy(path: &Path, holder: Option<u32>) -> Failure {
         let records = place::records_of_pool(&place::directory(), &clean);
         records.into_iter().find(|record| holder.is_none_or(|pid| pid == record.pid))
     });
-    if let Some(server) = server.filter(|server| is_running(server.pid)) {
+    if let Some(server) = server.filter(|server| mounts::is_running(server.pid)) {
         let what = format!(
             "the pool is no longer mounted at {}, but detached and still in use by its server, \
              process {}",

@@ -5,8 +5,11 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
-use std::process::Command;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 
 use common::{LODE, Scratch, lode, run, text};
 
@@ -145,6 +148,35 @@ fn a_dump_tells_where_each_byte_of_a_file_lies() {
     assert!(text_dump.contains("superblock at") && text_dump.contains("record at"), "{text_dump}");
 }
 
+/// A check whose report nobody reads can't end: here it can be interrupted at leisure.
+#[test]
+fn a_check_that_is_interrupted_says_so() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "16M");
+    for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
+        let (mut full, _nobody_reads) = UnixStream::pair().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while full.write(&[0; 4096]).is_ok() {}
+        full.set_nonblocking(false).unwrap();
+        let mut check = Command::new(LODE);
+        check.args(["fsck", "-n", text(&pool)]).stdout(OwnedFd::from(full));
+        let check = check.stderr(Stdio::piped()).spawn().unwrap();
+        let status = format!("/proc/{}/status", check.id());
+        let catches = || {
+            let status = fs::read_to_string(&status).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (number - 1) != 0
+        };
+        while !catches() {
+            std::thread::yield_now();
+        }
+        run(Command::new("kill").args([signal, &check.id().to_string()])).expect(0);
+        let done = check.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(32), "{signal}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains("interrupted"), "{signal}");
+    }
+}
+
 #[test]
 fn the_program_works_by_its_other_names() {
     let scratch = Scratch::new();
@@ -160,6 +192,12 @@ fn the_program_works_by_its_other_names() {
     run(by("mkfs.lode").args(["-L", "fstab", "--size", "16M", pool])).expect(0);
     run(by("fsck.lode").args(["-a", pool])).expect(0);
     run(by("fsck.lode").args(["-f", "-y", pool])).expect(0);
+    run(by("fsck.fuse.lode").args(["-av", "-C0", pool])).expect(0);
+    for name in ["mkfs.lode", "fsck.lode", "mount.fuse.lode"] {
+        let version = run(by(name).arg("-V")).expect(0).out;
+        assert_eq!(version, format!("lode {}\n", env!("CARGO_PKG_VERSION")), "{name}");
+    }
+    run(by("mkfs.lode").args(["-v", "--size", "16M", "-f", pool])).expect(0);
     run(by("fsck.lode").args(["-n", "/dev/null"])).expect(8);
     run(by("mount.fuse.lode").args([
         pool,

@@ -22,7 +22,7 @@ fn man_writes_every_page_and_man_reads_them() {
         let page = fs::read_to_string(dir.join(format!("man1/lode-{name}.1"))).unwrap();
         assert!(page.contains(".SH NAME") && page.contains(name), "{name}");
     }
-    for name in ["mkfs.lode", "fsck.lode", "mount.fuse.lode"] {
+    for name in ["mkfs.lode", "fsck.lode", "fsck.fuse.lode", "mount.fuse.lode"] {
         assert!(dir.join(format!("man8/{name}.8")).is_file(), "{name}");
     }
     for page in &pages {
@@ -64,6 +64,11 @@ fn completions_are_printed_for_each_shell_and_bash_takes_them() {
     let tried = Command::new("bash").args(["-c", tried, "bash", text(&path)]).output().unwrap();
     let said = String::from_utf8_lossy(&tried.stderr);
     assert_eq!(String::from_utf8_lossy(&tried.stdout).trim(), "--label", "{said}");
+    let tried = "source \"$1\"; COMP_WORDS=(mkfs.lode --page-size ''); COMP_CWORD=2; \
+                 $(complete -p mkfs.lode | sed 's/.*-F \\([^ ]*\\).*/\\1/') mkfs.lode '' --page-size; \
+                 echo \"${COMPREPLY[*]}\"";
+    let tried = Command::new("bash").args(["-c", tried, "bash", text(&path)]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&tried.stdout).trim(), "4K 2M 1G");
     lode(&["completions", "tcl"]).expect(2);
     lode(&["completions", "bash", "umount.lode"]).expect(2);
 }

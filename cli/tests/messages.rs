@@ -112,6 +112,39 @@ fn what_is_no_pool_is_not_advised_a_size() {
 }
 
 #[test]
+fn who_asks_for_a_check_is_not_told_to_make_a_new_pool() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    fs::write(&pool, vec![0; 16 << 20]).unwrap();
+    let ran = fsck(&pool).expect(8);
+    says(&ran, &["restore it from a copy"]);
+    assert!(!ran.err.contains("mkfs"), "{}", ran.err);
+    says(&lode(&["mount", text(&pool), text(&dir)]).expect(3), &["if nothing there is needed"]);
+    assert!(!fsck(&scratch.path("none")).expect(8).err.contains("mkfs"));
+    let ran = lode(&["fsck", "-r", text(&pool)]).expect(16);
+    says(&ran, &["no questions", "-p"]);
+}
+
+#[test]
+fn on_a_read_only_medium_reading_is_advised_and_works() {
+    let scratch = Scratch::new();
+    let (medium, dir) = (scratch.dir("medium"), scratch.dir("mnt"));
+    let mount = |args: &[&str]| run(Command::new("mount").args(args).arg(text(&medium)));
+    if mount(&["-t", "tmpfs", "tmpfs"]).code != 0 {
+        println!("skipped: mounting a medium needs root");
+        return;
+    }
+    let pool = scratch.pool("medium/pool", "16M");
+    mount(&["-o", "remount,ro"]).expect(0);
+    let ran = lode(&["mount", text(&pool), text(&dir)]).expect(9);
+    says(&ran, &["read-only", "`-o ro`"]);
+    assert!(!ran.err.contains("permissions"), "{}", ran.err);
+    fsck(&pool).expect(0);
+    lode(&["mount", text(&pool), text(&dir), "-o", "ro"]).expect(0);
+    lode(&["umount", text(&dir)]).expect(0);
+}
+
+#[test]
 fn json_errors_name_what_is_missing() {
     let error = lode(&["--json", "fsck"]).expect(16).error_json();
     assert_eq!(error["command"], "fsck");
@@ -128,7 +161,17 @@ fn mount_options_that_are_not_there_are_explained() {
     let scratch = Scratch::new();
     let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
     let mount = |options| lode(&["mount", text(&pool), text(&dir), "-o", options]).expect(2);
-    says(&mount("relaxd"), &["relaxed", "nosuid", "default_permissions", "_netdev", "page-size="]);
+    let ran = mount("rw,noexec,nosuid,nodev,noatime,uid=5");
+    says(&ran, &["unknown option `uid=5`", "mount.fuse.lode(8)", "lode mount --help"]);
+    assert!(!ran.err.contains("noatime") && ran.err.lines().count() == 1, "{}", ran.err);
+    let ran = mount("noatime,page-size=8K");
+    says(&ran, &["option `page-size=8K`", "choose 4K, 2M or 1G"]);
+    let json = ["mount", text(&pool), text(&dir), "-o", "uid=5", "--json"];
+    let error = lode(&json).expect(2).error_json();
+    assert!(
+        error["error"]["what"].as_str().unwrap().starts_with("unknown option `uid=5`"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -20,8 +20,10 @@ mount -t tmpfs -o mode=755 lode-test own
 mkdir -p own/sbin own/run
 touch own/lode
 mount --bind "$lode" own/lode
+[ ! -x /sbin/fsck ] || cp /sbin/fsck own/fsck
 lode=$PWD/own/lode
 ln -s "$lode" own/sbin/mount.fuse.lode
+ln -s "$lode" own/sbin/fsck.fuse.lode
 mount --bind own/sbin "$(readlink -f /sbin)"
 mknod -m 666 own/fuse c 10 229
 mount --bind own/fuse /dev/fuse
@@ -101,6 +103,132 @@ fn others_may_use_the_mounts_of_root_and_not_those_of_a_user() {
     "#;
     let out = place.run(script).expect(0).out;
     assert!(out.starts_with("text\n") && out.ends_with("Permission denied\n"), "{out}");
+}
+
+#[test]
+fn others_get_into_the_mount_of_a_user_with_allow_other_and_no_further_than_modes_let_them() {
+    let Some(place) = Place::new() else { return };
+    if Command::new("fusermount3").arg("--version").output().is_err()
+        || !fs::exists("/etc/fuse.conf").unwrap()
+    {
+        println!("skipped: a user's mount needs fusermount3 (package fuse3)");
+        return;
+    }
+    let script = r#"
+        echo user_allow_other >own/fuse.conf
+        mount --bind own/fuse.conf /etc/fuse.conf
+        "$lode" mount "$pool" "$dir" >/dev/null
+        echo text >"$dir/open"
+        install -m 600 "$dir/open" "$dir/closed"
+        "$lode" umount "$dir" >/dev/null
+        chown 65534 "$dir"
+        other() { setpriv --reuid 65533 --regid 65533 --clear-groups "$@"; }
+        for options in noatime allow_other; do
+            user "$lode" mount "$pool" "$dir" -o "$options" >/dev/null
+            for who in user other ''; do
+                for file in open closed; do
+                    $who cat "$dir/$file" >/dev/null 2>&1 && got=in || got=out
+                    echo "$options: ${who:-root} $file $got"
+                done
+            done
+            user "$lode" umount "$dir" >/dev/null
+        done
+    "#;
+    let out = place.run(script).expect(0).out;
+    let expected = "\
+noatime: user open in
+noatime: user closed out
+noatime: other open out
+noatime: other closed out
+noatime: root open out
+noatime: root closed out
+allow_other: user open in
+allow_other: user closed out
+allow_other: other open in
+allow_other: other closed out
+allow_other: root open in
+allow_other: root closed in
+";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn a_remount_by_mount_sets_each_flag_and_takes_it_off() {
+    let Some(place) = Place::new() else { return };
+    let script = r#"
+        mount -t fuse.lode "$pool" "$dir"
+        for option in "" ro rw noexec exec nosuid suid nodev dev ro,noexec rw,exec; do
+            [ -z "$option" ] || mount -o "remount,$option" "$dir"
+            : 2>/dev/null >"$dir/file" && file=rw || file=ro
+            flags=$(awk -v dir="$dir" '$5 == dir { print $6 }' /proc/self/mountinfo)
+            echo "${option:-new}: $file $flags"
+        done
+    "#;
+    let out = place.run(script).expect(0).out;
+    let mut lines = out.lines();
+    for (option, expected) in [
+        ("new", &["rw"][..]),
+        ("ro", &["ro"]),
+        ("rw", &["rw"]),
+        ("noexec", &["rw", "noexec"]),
+        ("exec", &["rw"]),
+        ("nosuid", &["rw", "nosuid"]),
+        ("suid", &["rw"]),
+        ("nodev", &["rw", "nodev"]),
+        ("dev", &["rw"]),
+        ("ro,noexec", &["ro", "noexec"]),
+        ("rw,exec", &["rw"]),
+    ] {
+        let words: Vec<&str> = lines.next().unwrap().split(' ').collect();
+        assert_eq!(words[..2], [format!("{option}:").as_str(), expected[0]], "{out}");
+        let known = ["ro", "rw", "noexec", "nosuid", "nodev"];
+        let flags: Vec<&str> = words[2].split(',').filter(|flag| known.contains(flag)).collect();
+        assert_eq!(flags, expected, "{option}: {out}");
+    }
+}
+
+#[test]
+fn fsck_by_a_line_of_fstab_checks_the_pool() {
+    let Some(place) = Place::new() else { return };
+    let script = r#"
+        [ -x own/fsck ] || { echo "skipped: fsck(8) is not here"; exit; }
+        echo "$pool $dir fuse.lode noauto 0 2" >fstab
+        code=0; FSTAB_FILE=fstab own/fsck -T -a "$dir" 2>&1 || code=$?
+        echo "code: $code"
+        head -c 65536 /dev/zero | dd of="$pool" conv=notrunc status=none
+        code=0; FSTAB_FILE=fstab own/fsck -T "$dir" >/dev/null 2>&1 || code=$?
+        echo "without its superblock: $code"
+    "#;
+    let out = place.run(script).expect(0).out;
+    if out.starts_with("skipped: ") {
+        println!("{out}");
+        return;
+    }
+    assert!(out.contains("code: 0\n") && out.contains("files"), "{out}");
+    assert!(out.ends_with("without its superblock: 4\n"), "{out}");
+}
+
+#[test]
+fn a_mount_that_was_moved_says_where_from() {
+    let Some(place) = Place::new() else { return };
+    let script = r#"
+        mkdir other
+        "$lode" mount "$pool" "$dir" >/dev/null
+        mount --bind "$dir" other
+        "$lode" info other 2>&1 || echo "bound: $?"
+        umount other
+        mount --move "$dir" other
+        "$lode" info other 2>&1 || echo "moved: $?"
+        mount --move other "$dir"
+        "$lode" umount "$dir"
+    "#;
+    let out = place.run(script).expect(0).out;
+    let dir = place.scratch.path("mnt");
+    let (bound, moved) = out.split_once("bound: 9\n").unwrap();
+    assert!(bound.contains("too") && bound.contains(&format!("name {}\n", text(&dir))), "{bound}");
+    assert!(moved.contains(&format!("was moved here from {}", text(&dir))), "{moved}");
+    assert!(moved.contains("mount --move") && moved.contains("moved: 9\n"), "{moved}");
+    assert!(!out.contains("XDG_RUNTIME_DIR") && out.ends_with(", cleanly.\n"), "{out}");
 }
 
 #[test]

@@ -110,6 +110,17 @@ fn a_pool_that_comes_late_is_waited_for() {
     let has = |line: &str| unit.lines().any(|own| own == line);
     assert!(has("Restart=on-failure") && has("RestartSec=1") && has("StartLimitIntervalSec=0"));
     assert!(unit.contains("RequiresMountsFor="), "how to name the mount that has the pool");
+    // A recovery that is cut off by a limit of time would begin anew for ever.
+    assert!(has("TimeoutStartSec=infinity"));
+}
+
+#[test]
+fn statistics_are_collected_as_long_as_the_pool_is_mounted() {
+    let timer = packaged("lode-stats@.timer");
+    for key in ["BindsTo", "After", "WantedBy"] {
+        let line = format!("{key}=lode@%i.service");
+        assert!(timer.lines().any(|own| own == line), "{line}");
+    }
 }
 
 #[test]

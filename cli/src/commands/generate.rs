@@ -14,7 +14,8 @@ use crate::report::{CompletionsReport, ManReport};
 
 /// Names by which other programs call `lode`, and the subcommand that each stands for. (The helper
 /// of mount(8) has a page of its own: it takes other flags, and has other exit statuses.)
-const OTHER_NAMES: [(&str, &str); 2] = [("mkfs.lode", "mkfs"), ("fsck.lode", "fsck")];
+const OTHER_NAMES: [(&str, &str); 3] =
+    [("mkfs.lode", "mkfs"), ("fsck.lode", "fsck"), ("fsck.fuse.lode", "fsck")];
 const HELPER_NAME: &str = "mount.fuse.lode";
 
 /// Writes the man pages.

@@ -25,6 +25,14 @@ const EXIT_FSCK: [(&str, &str); 6] = [
     ("16", "Wrong usage."),
     ("32", "Interrupted."),
 ];
+/// What fsck(8) and those who know other programs of the kind pass.
+const AS_FSCK: [(&str, &str); 5] = [
+    ("-a", "The same as -p, also of lode fsck."),
+    ("-C [FD]", "Show progress: it is shown where standard error is a terminal. FD is not used."),
+    ("-T, -M", "Nothing: there is no title, and what is mounted is never checked."),
+    ("-V", "Show the version."),
+    ("-r", "Refused: no questions are asked."),
+];
 const EXIT_HELPER: [(&str, &str); 3] = [
     ("0", "Mounted."),
     ("1", "Wrong usage, or not permitted."),
@@ -35,7 +43,7 @@ const HELPER: &str = "\
 .SH NAME
 mount.fuse.lode \\- mount a pool of Lode, for mount(8)
 .SH SYNOPSIS
-\\fBmount.fuse.lode\\fR \\fIPOOL\\fR \\fIDIR\\fR [\\fB\\-sfnv\\fR] [\\fB\\-o\\fR \\fIOPTIONS\\fR]
+\\fBmount.fuse.lode\\fR \\fIPOOL\\fR \\fIDIR\\fR [\\fB\\-sfnvV\\fR] [\\fB\\-o\\fR \\fIOPTIONS\\fR]
 .SH DESCRIPTION
 What mount(8) runs for the type fuse.lode. It returns once the mount answers, and says nothing.
 A line of /etc/fstab:
@@ -47,6 +55,9 @@ A line of /etc/fstab:
 .TP
 \\fB\\-v\\fR
 Say what was mounted.
+.TP
+\\fB\\-V\\fR
+Show the version.
 .TP
 \\fB\\-f\\fR
 Check what was given, and mount nothing.
@@ -62,7 +73,7 @@ See below.
 pub(super) fn more_of(page: &str) -> String {
     match page {
         "lode-mount" => mount_options() + &exit_status(&EXIT),
-        "lode-fsck" => exit_status(&EXIT_FSCK),
+        "lode-fsck" => list("AS FSCK.LODE", &AS_FSCK) + &exit_status(&EXIT_FSCK),
         _ => exit_status(&EXIT),
     }
 }
