@@ -4,12 +4,14 @@
 
 mod common;
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use common::server::Server;
 use common::{Scratch, fsck, lode, text};
+use rustix::fs::XattrFlags;
+use serde_json::Value;
 
 /// Fills a mounted pool with some files.
 fn fill(dir: &Path) {
@@ -18,10 +20,14 @@ fn fill(dir: &Path) {
     }
 }
 
+/// What the pool has of the file at `path`.
+fn dumped(pool: &Path, path: &str) -> Value {
+    lode(&["dump", text(pool), path, "--json"]).expect(0).json()["inodes"][0].take()
+}
+
 /// The inode of the file at `path` in a pool, and where its first record lies.
 fn first_record(pool: &Path, path: &str) -> (u64, u64) {
-    let dumped = lode(&["dump", text(pool), path, "--json"]).expect(0).json();
-    let inode = &dumped["inodes"][0];
+    let inode = dumped(pool, path);
     (inode["inode"].as_u64().unwrap(), inode["records"][0]["at"].as_u64().unwrap())
 }
 
@@ -183,6 +189,143 @@ fn what_a_lost_directory_had_is_found_again() {
         assert_eq!(found.len(), 1);
         assert!(paths.len() == 4 && paths.iter().all(|path| path.exists()), "{paths:?}");
         assert_eq!(fs::read(found[0].path()).unwrap(), "two".repeat(1000).as_bytes());
+    });
+}
+
+/// Gives up what is damaged; what was done of each inode, and its path.
+fn repaired(pool: &Path) -> Vec<(String, u64, String)> {
+    let repairs = lode(&["fsck", "-y", text(pool), "--json"]).expect(1).json()["repairs"].take();
+    println!("{repairs:#}");
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let repairs = repairs.as_array().unwrap().iter();
+    repairs
+        .map(|fact| (word(&fact["done"]), fact["inode"].as_u64().unwrap_or(0), word(&fact["path"])))
+        .collect()
+}
+
+/// Whatever is lost with the directories above it.
+#[test]
+fn what_is_lost_in_lost_directories_is_told_by_its_whole_path() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    Server::mount(&pool, &dir, &scratch.path("filling")).run_with(|| {
+        fs::create_dir_all(dir.join("top/below/deep")).unwrap();
+        fill(&dir.join("top"));
+        fill(&dir.join("top/below"));
+        fill(&dir.join("top/below/deep"));
+        fs::hard_link(dir.join("top/below/one"), dir.join("top/below/other")).unwrap();
+    });
+    let lost = ["/top", "/top/two", "/top/below/one", "/top/below/deep", "/top/below/deep/three"];
+    let found = lost.map(|path| first_record(&pool, path));
+    let identity = dumped(&pool, lost[3])["at"].as_u64().unwrap();
+    for (index, (_, record)) in found.into_iter().enumerate() {
+        damage(&pool, if index == 3 { identity } else { record });
+    }
+    let repairs = repaired(&pool);
+    for (path, (inode, _)) in lost.into_iter().zip(found) {
+        let told: Vec<_> = repairs.iter().filter(|(_, of, _)| *of == inode).collect();
+        let (done, wanted): (_, &[&str]) = match path {
+            "/top" => ("made_again", &[path]),
+            // It has two names.
+            "/top/below/one" => ("lost", &[path, "/top/below/other"]),
+            // The directory of that name can't be read at all.
+            "/top/below/deep/three" => ("lost", &[""]),
+            _ => ("lost", &[path]),
+        };
+        assert_eq!(told[0].0, done, "{path}: {repairs:?}");
+        let mut paths: Vec<&str> = told.iter().map(|(.., path)| path.as_str()).collect();
+        paths.sort_unstable();
+        assert_eq!(paths, wanted, "{path}: {repairs:?}");
+    }
+}
+
+#[test]
+fn what_is_set_right_is_told_by_its_path() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    Server::mount(&pool, &dir, &scratch.path("filling")).run_with(|| {
+        fs::create_dir_all(dir.join("top/below")).unwrap();
+        fs::create_dir(dir.join("lost")).unwrap();
+        fs::write(dir.join("top/below/linked"), "linked").unwrap();
+        fs::hard_link(dir.join("top/below/linked"), dir.join("lost/linked")).unwrap();
+        fs::write(dir.join("lost/more"), "more").unwrap();
+        let colours = dir.join("top/colours");
+        fs::write(&colours, "").unwrap();
+        fs::set_permissions(&colours, Permissions::from_mode(0o674)).unwrap();
+        let set = |name, value: &[u8]| {
+            rustix::fs::setxattr(&colours, name, value, XattrFlags::CREATE).unwrap();
+        };
+        set("user.colours", &[0xC3; 4096]);
+        set("system.posix_acl_access", &access_list());
+    });
+    let linked = first_record(&pool, "/top/below/linked").0;
+    // The second name of it: behind the directory's own record.
+    let entry = dumped(&pool, "/lost")["records"][1]["at"].as_u64().unwrap();
+    damage(&pool, entry);
+    let colours = first_record(&pool, "/top/colours").0;
+    // The values have pages of their own.
+    let image = fs::read(&pool).unwrap();
+    for value in [&[0xC3; 2000][..], &access_list()] {
+        let page = image.chunks(4096).position(|page| page.starts_with(value)).unwrap();
+        damage(&pool, page as u64 * 4096);
+    }
+    let repairs = repaired(&pool);
+    let removed = || ("attribute_removed".to_owned(), colours, "/top/colours".to_owned());
+    let linked = ("links_set".to_owned(), linked, "/top/below/linked".to_owned());
+    for wanted in [linked, removed(), removed()] {
+        assert!(repairs.contains(&wanted), "{repairs:?}");
+    }
+    assert_eq!(repairs.iter().filter(|told| **told == removed()).count(), 2);
+    let after = dumped(&pool, "/top/colours");
+    // As the list's mask they were the group's upper bound alone.
+    assert_eq!(after["mode"], "0604");
+    // In one transaction: the rights went with the list.
+    let of = |record: &Value| ["session", "lane", "sequence"].map(|key| record[key].clone());
+    let all = after["records"].as_array().unwrap();
+    let mode = all.iter().rfind(|record| record["kind"] == "ATTR").unwrap();
+    let is_end = |record: &&Value| record["kind"] == "XDEL" && of(record) == of(mode);
+    assert_eq!(all.iter().filter(is_end).count(), 1, "{all:#?}");
+}
+
+/// An access list of so many users that it has pages of its own: the group has nothing in it.
+fn access_list() -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let users = (0..300).map(|user| (2, 4, 1000 + user));
+    let entries = [(1, 6, NOBODY)].into_iter().chain(users);
+    let entries = entries.chain([(4, 0, NOBODY), (16, 7, NOBODY), (32, 4, NOBODY)]);
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend([tag, 0, rights, 0]);
+        list.extend(id.to_le_bytes());
+    }
+    list
+}
+
+#[test]
+fn what_fsck_takes_away_with_a_lost_directory_is_said() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let server = Server::mount(&pool, &dir, &scratch.path("filling"));
+    let private = dir.join("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, Permissions::from_mode(0o755)).unwrap();
+    fs::write(private.join("secret"), "secret").unwrap();
+    let value = XattrFlags::CREATE;
+    rustix::fs::setxattr(&private, "user.colour", b"red", value).unwrap();
+    fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
+    server.umount();
+    // The last change of its mode.
+    let records = dumped(&pool, "/private")["records"].take();
+    let changes = records.as_array().unwrap().iter().filter(|record| record["kind"] == "ATTR");
+    damage(&pool, changes.last().unwrap()["at"].as_u64().unwrap());
+    let said = lode(&["fsck", "-y", text(&pool)]).expect(1).out;
+    let line = said.lines().find(|line| line.contains("directory made again /private")).unwrap();
+    assert!(line.contains("user.colour"), "{said}");
+    assert!(line.ends_with("its rights are its owner's alone now"), "{said}");
+    Server::mount(&pool, &dir, &scratch.path("log")).run_with(|| {
+        assert_eq!(mode(&private), 0o700);
+        assert_eq!(fs::read(private.join("secret")).unwrap(), b"secret");
     });
 }
 

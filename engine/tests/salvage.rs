@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lode_engine::{
-    Attr, Error, FormatOptions, Ino, NewInode, OpenOptions, Pool, Salvage, XattrChange, XattrWhen,
-    mode,
+    Attr, Error, FormatOptions, Ino, NewInode, OpenOptions, Pool, Salvage, SetAttr, XattrChange,
+    XattrWhen, mode,
 };
 use lode_testkit::damage::{damage_bytes, damage_structure};
 use lode_testkit::execute::{Handles, execute};
@@ -35,9 +35,20 @@ fn salvage(memory: &Memory) -> Result<Vec<String>, Error> {
             Salvage::EntryRemoved { dir, name, .. } => {
                 format!("removed {} in {}", text(name), text(dir))
             }
-            Salvage::DirectoryMade { path, .. } => format!("made {}", text(path)),
+            Salvage::DirectoryMade { path, attributes, .. } => {
+                let without: String =
+                    attributes.iter().map(|it| " without ".to_owned() + &text(it)).collect();
+                format!("made {}{without}", text(path))
+            }
             Salvage::Attached { dir, name, .. } => {
                 format!("attached {} in {}", text(name), text(dir))
+            }
+            Salvage::LinksSet { path, links, .. } => {
+                format!("{} has {links} links", text(path.unwrap_or(b"?")))
+            }
+            Salvage::AttributeRemoved { path, name, group_cleared, .. } => {
+                let group = if group_cleared { " and the group's rights" } else { "" };
+                format!("removed {}{group} of {}", text(name), text(path.unwrap_or(b"?")))
             }
             other => format!("{other:?}"),
         });
@@ -173,8 +184,8 @@ fn a_directory_that_can_not_be_read_keeps_the_names_that_can() {
         assert_eq!(in_lost_found.count(), elsewhere, "record {bad}: {told:?}");
         assert!(told.contains(&"made /dir".to_owned()), "{told:?}");
         let attr = found["/dir"];
-        // Mode and owner are in its own record.
-        let known = (mode::DIRECTORY | 0o751, 5, 6);
+        // Mode and owner are in its own record; what was taken from others nobody knows.
+        let known = (mode::DIRECTORY | 0o700, 5, 6);
         let unknown = (mode::DIRECTORY | 0o700, 0, 0);
         let wanted = if bad == 0 { unknown } else { known };
         assert_eq!((attr.mode, attr.uid, attr.gid), wanted);
@@ -205,6 +216,158 @@ fn a_root_that_can_not_be_read_is_made_again() {
     assert_eq!(found.values().filter(|attr| attr.mode & mode::TYPE == mode::FILE).count(), 6);
 }
 
+/// Whatever is lost with the directories above it.
+#[test]
+fn what_is_lost_in_lost_directories_is_told_by_its_whole_path() {
+    let memory = family();
+    let [dir, sub] = [&["dir"][..], &["dir", "sub"]].map(|path| ino_of(&memory, path));
+    let two = ino_of(&memory, &["dir", "sub", "two"]);
+    let lost_two = with_bad_record(&with_bad_record(&memory, two, 0), dir, 0);
+    let told = salvage(&lost_two).unwrap();
+    assert!(told.contains(&"removed two in /dir/sub".to_owned()), "{told:?}");
+    assert!(!told.contains(&"removed dir in /".to_owned()), "it has that name: {told:?}");
+    drop(sound(&lost_two, "a file and a directory above it"));
+    // A directory of which not even the identity can be read.
+    let mut image = with_bad_record(&memory, dir, 0).image();
+    image[sub as usize * SLOT + 3] ^= 1;
+    let lost_sub = Memory::from_image(&image);
+    let told = salvage(&lost_sub).unwrap();
+    assert!(told.contains(&"removed sub in /dir".to_owned()), "{told:?}");
+    drop(sound(&lost_sub, "a directory and its name"));
+    // A name that can't be read: the other one is left.
+    let lost_link = with_bad_record(&memory, dir, 2);
+    let told = salvage(&lost_link).unwrap();
+    assert!(told.contains(&"/linked has 1 links".to_owned()), "{told:?}");
+}
+
+/// The access list of a file, as an extended attribute.
+const ACCESS: &[u8] = b"system.posix_acl_access";
+
+fn set_mode(pool: &TestPool, ino: Ino, mode: u32) {
+    pool.setattr(ino, &SetAttr { mode: Some(mode), ..SetAttr::default() }).unwrap();
+}
+
+fn set_xattr(pool: &TestPool, ino: Ino, name: &[u8], value: Option<&[u8]>) {
+    pool.setxattr(ino, &XattrChange { name, value, when: XattrWhen::Always }).unwrap();
+}
+
+/// The record that took rights away may be the one that is damaged.
+#[test]
+fn a_directory_made_again_gives_nobody_rights_that_were_taken_away() {
+    for (mode_before, mode_after, wanted) in
+        [(0o755, 0o700, 0o700), (0o1777, 0o500, 0o700), (0o2570, 0o750, 0o500)]
+    {
+        for more in [false, true] {
+            let memory = format(4 << 20, 1);
+            let pool = open(&memory).unwrap();
+            let new = NewInode { mode: mode::DIRECTORY | mode_before, ..NEW_DIR };
+            let private = pool.create(pool.root(), b"private", &new).unwrap().ino;
+            pool.create(private, b"secret", &NEW).unwrap();
+            set_mode(&pool, private, mode_after);
+            if more {
+                pool.create(private, b"another", &NEW).unwrap();
+            }
+            pool.close().unwrap();
+            // Its own record, the entry of `secret`, the change of its mode.
+            let memory = with_bad_record(&memory, private, 2);
+            let told = salvage(&memory).unwrap();
+            let found = tree(&sound(&memory, "a private directory"));
+            assert!(found.contains_key("/private/secret"), "{told:?}");
+            let private = found["/private"];
+            let has = (private.mode, private.uid, private.gid);
+            assert_eq!(has, (mode::DIRECTORY | wanted, 5, 6), "{told:?}");
+        }
+    }
+}
+
+/// Without the access list the mode's group bits, which were its mask, would be the group's rights.
+#[test]
+fn a_directory_made_again_without_its_attributes_is_its_owners_alone() {
+    let memory = format(4 << 20, 1);
+    let pool = open(&memory).unwrap();
+    let new = NewInode { mode: mode::DIRECTORY | 0o775, ..NEW_DIR };
+    let dir = pool.create(pool.root(), b"dir", &new).unwrap().ino;
+    set_xattr(&pool, dir, b"user.gone", Some(b"1"));
+    set_xattr(&pool, dir, b"user.x", Some(b"2"));
+    set_xattr(&pool, dir, ACCESS, Some(b"mask::rwx, group::---"));
+    set_xattr(&pool, dir, b"user.gone", None);
+    pool.create(dir, b"one", &NEW).unwrap();
+    pool.close().unwrap();
+    // The last record, with which nothing of the attributes is damaged.
+    let survey = Survey::of(&memory.image());
+    let log = survey.logs.iter().find(|log| log.ino == dir).unwrap();
+    let lines: usize = log.runs.iter().map(|run| run.valid).sum();
+    let memory = with_bad_record(&memory, dir, lines - 1);
+    let told = salvage(&memory).unwrap();
+    let pool = sound(&memory, "a directory with an access list");
+    let dir = tree(&pool)["/dir"];
+    assert_eq!((dir.mode, dir.uid), (mode::DIRECTORY | 0o700, 5), "{told:?}");
+    let made = "made /dir without user.x without system.posix_acl_access".to_owned();
+    assert!(told.contains(&made), "{told:?}");
+    assert_eq!(pool.listxattr(dir.ino), Ok(Vec::new()));
+}
+
+#[test]
+fn a_root_made_again_is_its_owners_alone() {
+    let memory = family();
+    let pool = open(&memory).unwrap();
+    let root = pool.root();
+    let change = SetAttr { mode: Some(0o750), uid: Some(7), ..SetAttr::default() };
+    pool.setattr(root, &change).unwrap();
+    pool.create(root, b"more", &NEW).unwrap();
+    pool.close().unwrap();
+    let of_root = |memory: &Memory| {
+        salvage(memory).unwrap();
+        let pool = sound(memory, "a root made again");
+        let root = pool.getattr(pool.root()).unwrap();
+        (root.mode, root.uid)
+    };
+    // The last record, its first, and its identity: of that nothing can be read.
+    let survey = Survey::of(&memory.image());
+    let log = survey.logs.iter().find(|log| log.ino == root).unwrap();
+    let lines: usize = log.runs.iter().map(|run| run.valid).sum();
+    for bad in [lines - 1, 0] {
+        let has = of_root(&with_bad_record(&memory, root, bad));
+        assert_eq!(has, (mode::DIRECTORY | 0o700, 7), "record {bad}");
+    }
+    let mut image = memory.image();
+    image[root as usize * SLOT + 3] ^= 1;
+    assert_eq!(of_root(&Memory::from_image(&image)), (mode::DIRECTORY | 0o700, 0));
+}
+
+#[test]
+fn an_access_list_that_can_not_be_read_leaves_the_group_nothing() {
+    for name in [ACCESS, b"system.posix_acl_default", b"user.x"] {
+        let memory = format(4 << 20, 1);
+        let pool = open(&memory).unwrap();
+        for (file, new) in [(&b"dir"[..], &NEW_DIR), (&b"file"[..], &NEW)] {
+            let ino = pool.create(pool.root(), file, new).unwrap().ino;
+            set_mode(&pool, ino, 0o674);
+            set_xattr(&pool, ino, b"user.kept", Some(b"kept"));
+            set_xattr(&pool, ino, name, Some(&[0xC3; 9000]));
+        }
+        pool.close().unwrap();
+        let mut image = memory.image();
+        let is_value = |page: &&mut [u8]| page.iter().all(|&byte| byte == 0xC3);
+        for page in image.chunks_exact_mut(4096).filter(is_value) {
+            page[77] ^= 4;
+        }
+        let memory = Memory::from_image(&image);
+        let told = salvage(&memory).unwrap();
+        let pool = sound(&memory, "an access list less");
+        let (wanted, group) = match name {
+            ACCESS => (0o604, " and the group's rights"),
+            _ => (0o674, ""),
+        };
+        let name = String::from_utf8_lossy(name);
+        assert_eq!(told, ["dir", "file"].map(|path| format!("removed {name}{group} of /{path}")));
+        for (path, attr) in tree(&pool) {
+            assert_eq!(attr.mode & 0o7777, wanted, "{path}: {told:?}");
+            assert_eq!(pool.listxattr(attr.ino), Ok(vec![b"user.kept".to_vec()]), "{path}");
+        }
+    }
+}
+
 #[test]
 fn identities_and_values_that_are_damaged_are_given_up() {
     let memory = family();
@@ -221,7 +384,7 @@ fn identities_and_values_that_are_damaged_are_given_up() {
     image[ino_of(&memory, &["dir", "sub", "two"]) as usize * SLOT + 3] ^= 1;
     let memory = Memory::from_image(&image);
     let told = salvage(&memory).unwrap();
-    assert!(told.iter().any(|line| line.starts_with("AttributeRemoved")), "{told:?}");
+    assert!(told.contains(&"removed user.x of /linked".to_owned()), "{told:?}");
     let pool = sound(&memory, "a value less");
     assert_eq!(pool.getxattr(one, b"user.x"), Err(Error::NoAttribute));
     assert!(!tree(&pool).contains_key("/dir/sub/two"));

@@ -5,6 +5,9 @@ use serde::Serialize;
 
 use crate::human::printable;
 
+/// What a directory that is made again is left with.
+const OWNERS_ALONE: &str = "its rights are its owner's alone now";
+
 /// One thing that was repaired, or given up.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct RepairFacts {
@@ -38,22 +41,26 @@ impl Repairs {
             }
             Salvage::EntryRemoved { dir, name, ino } => {
                 let path = joined(dir, name);
-                // What is lost had this name.
-                if let Some(lost) = self.lost(ino) {
-                    lost.path = Some(path);
-                    return;
-                }
-                let what = "led to no inode, or to another than it said".to_owned();
-                fact("entry_removed", Some(ino), Some(path), what)
+                let what = match self.lost(ino) {
+                    // What is lost had this name.
+                    Some(lost @ RepairFacts { path: None, .. }) => {
+                        lost.path = Some(path);
+                        return;
+                    }
+                    Some(_) => "what it led to is lost",
+                    None => "led to no inode, or to another than it said",
+                };
+                fact("entry_removed", Some(ino), Some(path), what.to_owned())
             }
-            Salvage::DirectoryMade { ino, path } => {
-                let path = printable(path);
+            Salvage::DirectoryMade { ino, path, attributes } => {
+                let (path, without) = (printable(path), without(attributes));
                 if let Some(lost) = self.lost(ino) {
                     lost.done = "made_again";
                     lost.path = Some(path);
+                    lost.what = format!("{}; {without}", lost.what);
                     return;
                 }
-                fact("made_again", Some(ino), Some(path), String::new())
+                fact("made_again", Some(ino), Some(path), without)
             }
             Salvage::Attached { ino, dir, name } => {
                 let lost = dir == b"/lost+found" && name.starts_with(b"#");
@@ -64,15 +71,18 @@ impl Repairs {
                 };
                 fact(done, Some(ino), Some(joined(dir, name)), what.to_owned())
             }
-            Salvage::LinksSet { ino, links } => {
-                fact("links_set", Some(ino), None, format!("has {links} links"))
+            Salvage::LinksSet { ino, path, links } => {
+                fact("links_set", Some(ino), path.map(printable), format!("has {links} links"))
             }
-            Salvage::AttributeRemoved { ino, name } => {
-                let what = format!("extended attribute {}, which can't be read", printable(name));
-                fact("attribute_removed", Some(ino), None, what)
+            Salvage::AttributeRemoved { ino, path, name, group_cleared } => {
+                let rights = if group_cleared { "; its group has no rights now" } else { "" };
+                let name = printable(name);
+                let what = format!("extended attribute {name}, which can't be read{rights}");
+                fact("attribute_removed", Some(ino), path.map(printable), what)
             }
             Salvage::RootMade => {
-                fact("root_made", None, Some("/".to_owned()), "it could not be read".to_owned())
+                let what = format!("it could not be read; {OWNERS_ALONE}");
+                fact("root_made", None, Some("/".to_owned()), what)
             }
             Salvage::ChainMended { damage } => {
                 let what = format!("{} at offset {:#x}", damage.what, damage.at);
@@ -119,6 +129,14 @@ impl RepairFacts {
         let inode = self.inode.map(|inode| format!(" (inode {inode})")).unwrap_or_default();
         format!("{done}{path}{inode}: {}", self.what)
     }
+}
+
+/// What a directory that was made again has no more.
+fn without(attributes: &[Vec<u8>]) -> String {
+    let names: String = attributes.iter().map(|name| format!("{}, ", printable(name))).collect();
+    format!(
+        "extended attributes that it had are lost ({names}any that can't be read); {OWNERS_ALONE}"
+    )
 }
 
 fn joined(dir: &[u8], name: &[u8]) -> String {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Door, Medium};
 
-use super::listing::{Listing, read_listing};
+use super::listing::{Listing, Lost, UNKNOWN, read_listing};
 use super::{Salvage, report::Told};
 use crate::layout::{
     Anchor, Body, Header, Identity, LINE, SEAL_AT, Superblock, Txid, Watermark, put_seal, slot_at,
@@ -19,12 +19,12 @@ use crate::log::read_identity;
 use crate::recovery::{DAMAGED_TAIL, Ended, erase, load_checkpoint, survey};
 use crate::space::Claims;
 use crate::store::{Piece, Store, read_superblock, read_watermark};
-use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result, mode};
+use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result};
 
 /// Looks at most; each gives something up.
 const LOOKS_MAX: u32 = 64;
 
-/// Gives up all that can't be read; returns the directories among it.
+/// Gives up all that can't be read; returns what that was.
 ///
 /// # Errors
 /// [`Error::Corrupt`] where that does not help: tables of inodes can't be reached.
@@ -32,7 +32,7 @@ pub(super) fn discard<M: Medium, H: Host>(
     door: Door<M>,
     host: H,
     told: Told<'_>,
-) -> Result<(Door<M>, H, Vec<Listing>)> {
+) -> Result<(Door<M>, H, Lost)> {
     let (superblock, _) = read_superblock(&door, &host, false)?;
     let mut store = Store::new(door, host, &superblock)?;
     let mut tails = match load_checkpoint(&store, &superblock)? {
@@ -47,7 +47,7 @@ pub(super) fn discard<M: Medium, H: Host>(
         }
     };
     reach_tables(&store)?;
-    let mut listings = Vec::new();
+    let mut all = Lost::default();
     for look in 0..LOOKS_MAX {
         store.aborted.clear();
         reset_watermarks(&store, told)?;
@@ -70,8 +70,10 @@ pub(super) fn discard<M: Medium, H: Host>(
             let listing = read_listing(&store, damage.ino)?;
             let entries = listing.as_ref().map(|listing| listing.entries.len());
             told(Salvage::Discarded { damage: *damage, entries });
-            listings.try_reserve(1)?;
-            listings.extend(listing);
+            all.inos.try_reserve(1)?;
+            all.inos.push(damage.ino);
+            all.listings.try_reserve(1)?;
+            all.listings.extend(listing);
         }
         if !tails.is_empty() {
             // Only the checkpoint may know of them. (In a closed pool nothing is in doubt.)
@@ -86,9 +88,10 @@ pub(super) fn discard<M: Medium, H: Host>(
     }
     // What a checkpoint says of free space is not believed.
     store.raise_session(|superblock| superblock.checkpoint = 0)?;
-    make_root(&store, listings.iter().find(|listing| listing.ino == store.root), told)?;
+    make_root(&store, all.listings.iter().find(|listing| listing.ino == store.root), told)?;
+    all.inos.sort_unstable();
     let Store { door, host, .. } = *store;
-    Ok((door, host, listings))
+    Ok((door, host, all))
 }
 
 /// The checkpoint knows where all tables are.
@@ -104,7 +107,7 @@ fn mend_chains<M: Medium, H: Host>(
     store.mend_links(&bad)
 }
 
-/// Without its tables a pool is not to be had: nothing is written then.
+/// Without its tables a pool is not to be had: nothing more is written then.
 fn reach_tables<M: Medium, H: Host>(store: &Store<M, H>) -> Result<()> {
     let mut pieces = 0;
     for lane in 0..store.geometry.lanes {
@@ -186,7 +189,7 @@ fn make_root<M: Medium, H: Host>(
     if found.is_some_and(|(identity, ..)| identity.nonce == wanted) {
         return Ok(());
     }
-    let (bits, uid, gid) = listing.map_or((mode::DIRECTORY | 0o755, 0, 0), |listing| listing.owner);
+    let (bits, uid, gid) = listing.map_or(UNKNOWN, |listing| listing.owner);
     // The session, and with it the nonces, is one that no inode has.
     store.raise_session(|superblock| superblock.checkpoint = 0)?;
     let (at, nonce) = (slot_at(ino), store.nonce());

@@ -9,10 +9,14 @@ use crate::inode::Mix;
 use crate::layout::{Body, LINE, Parsed, Txid};
 use crate::log::{Step, Walk, read_identity};
 use crate::store::Store;
-use crate::{Error, Host, Ino, NAME_MAX, Result, mode};
+use crate::{Error, Host, Ino, Result, mode};
 
 /// Mode and owner of a directory of which these can't be read: root's alone.
-const UNKNOWN: (u32, u32, u32) = (mode::DIRECTORY | 0o700, 0, 0);
+pub(super) const UNKNOWN: (u32, u32, u32) = (mode::DIRECTORY | OWNERS_RIGHTS, 0, 0);
+/// What is kept of a mode: nobody knows which rights the damaged records took from others.
+const OWNERS_RIGHTS: u32 = 0o700;
+/// Attributes of a directory that are told by name.
+const ATTRIBUTES_MAX: usize = 64;
 
 /// An entry as its record says it.
 pub(super) struct Named {
@@ -27,9 +31,20 @@ pub(super) struct Named {
 /// A directory that is given up.
 pub(super) struct Listing {
     pub(super) ino: Ino,
-    /// Mode, user and group.
+    /// Mode with the owner's rights alone, user and group.
     pub(super) owner: (u32, u32, u32),
     pub(super) entries: Vec<Named>,
+    /// Names of extended attributes that can be read. Their values are not kept: without all of them, and
+    /// without the rights that go with an access list, they would say what was never so.
+    pub(super) attributes: Vec<Vec<u8>>,
+}
+
+/// All that was given up.
+#[derive(Default)]
+pub(super) struct Lost {
+    pub(super) inos: Vec<Ino>,
+    /// The directories among it.
+    pub(super) listings: Vec<Listing>,
 }
 
 /// Reads what there is of a directory; `None` if it is none, as far as can be told.
@@ -42,22 +57,22 @@ pub(super) fn read_listing<M: Medium, H: Host>(
     // Entries by the record that made them, which a later one names to end them.
     let mut made: HashMap<(Txid, u16), usize, Mix> = HashMap::with_hasher(Mix::default());
     let mut entries: Vec<Option<Named>> = Vec::new();
+    let mut attributes = Vec::new();
     for (index, (at, parsed)) in records.iter().enumerate() {
+        let following = records.get(index + 1..).unwrap_or_default();
         match parsed.body {
             Body::Inode { mode: bits, uid, gid, .. } | Body::Attr { mode: bits, uid, gid, .. } => {
                 let bits = u32::from(bits);
                 if bits & mode::TYPE != mode::DIRECTORY {
                     return Ok(None);
                 }
-                owner = (bits, uid, gid);
+                owner = (mode::DIRECTORY | bits & OWNERS_RIGHTS, uid, gid);
                 is_directory = true;
             }
             Body::Add { name_len, tag, ino: child, kind, head, .. } => {
                 is_directory = true;
-                let following = records.get(index + 1..).unwrap_or_default();
-                let Some(name) = name(usize::from(name_len), &head, *at, following)? else {
-                    continue;
-                };
+                let name = text(usize::from(name_len), &head, *at, following)?;
+                let Some(name) = name.filter(|name| is_possible(name)) else { continue };
                 made.try_reserve(1)?;
                 entries.try_reserve(1)?;
                 made.insert((parsed.header.txid, parsed.header.part), entries.len());
@@ -68,11 +83,26 @@ pub(super) fn read_listing<M: Medium, H: Host>(
                 let ended = made.get(&(txid, part)).and_then(|at| entries.get_mut(*at));
                 ended.into_iter().for_each(|entry| *entry = None);
             }
+            Body::Xattr { name_len, .. } | Body::Xdel { name_len, .. } => {
+                let name = text(usize::from(name_len), &[], *at, following)?;
+                let is_there = matches!(parsed.body, Body::Xattr { .. });
+                name.map_or(Ok(()), |name| note_attribute(&mut attributes, name, is_there))?;
+            }
             _ => {}
         }
     }
     let entries = last_of_each(entries)?;
-    Ok(is_directory.then_some(Listing { ino, owner, entries }))
+    Ok(is_directory.then_some(Listing { ino, owner, entries, attributes }))
+}
+
+/// Counts an attribute in, or out.
+fn note_attribute(names: &mut Vec<Vec<u8>>, name: Vec<u8>, is_there: bool) -> Result<()> {
+    names.retain(|other| *other != name);
+    if is_there && names.len() < ATTRIBUTES_MAX {
+        names.try_reserve(1)?;
+        names.push(name);
+    }
+    Ok(())
 }
 
 /// Whatever the records say: one name, one entry, the last one. Their numbers are sorted:
@@ -144,21 +174,21 @@ fn passed_over<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The name of an ADD at `at`, where all its text follows.
-fn name(len: usize, head: &[u8; 16], at: u64, following: &[Line]) -> Result<Option<Vec<u8>>> {
-    let mut name = Vec::new();
-    name.try_reserve_exact(NAME_MAX)?;
-    name.extend(head.iter().take(len));
+/// `len` bytes of the text of a record at `at` that begins with `head`, where all of it follows.
+fn text(len: usize, head: &[u8], at: u64, following: &[Line]) -> Result<Option<Vec<u8>>> {
+    let mut text = Vec::new();
+    text.try_reserve_exact(len)?;
+    text.extend(head.iter().take(len));
     let mut next = at;
     let mut following = following.iter();
-    while name.len() < len {
+    while text.len() < len {
         next += LINE;
         match following.next() {
             Some((place, Parsed { body: Body::Text { len: more, bytes }, .. }))
                 if *place == next =>
             {
-                let more = usize::from(*more).min(len - name.len());
-                name.extend(bytes.iter().take(more));
+                let more = usize::from(*more).min(len - text.len());
+                text.extend(bytes.iter().take(more));
                 if more == 0 {
                     return Ok(None);
                 }
@@ -166,7 +196,11 @@ fn name(len: usize, head: &[u8; 16], at: u64, following: &[Line]) -> Result<Opti
             _ => return Ok(None),
         }
     }
-    let impossible = name.is_empty() || name == b"." || name == b"..";
-    let possible = !impossible && !name.iter().any(|byte| matches!(byte, b'/' | 0));
-    Ok(possible.then_some(name))
+    Ok(Some(text))
+}
+
+/// Whether an entry may have this name.
+fn is_possible(name: &[u8]) -> bool {
+    let is_special = name.is_empty() || name == b"." || name == b"..";
+    !is_special && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }

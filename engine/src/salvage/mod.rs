@@ -4,7 +4,10 @@
 //! there is of the directories among them; then the pool opens. `tree` makes names and inodes fit
 //! each other again, by transactions of `change`: entries that lead nowhere go, what nothing
 //! leads to is put into `lost+found`, directories that were lost are made again with the
-//! names that could be read.
+//! names that could be read. `tell` says what that did, when every path is whole.
+//!
+//! A directory that is made again has the rights of its owner alone: nobody knows what a damaged record
+//! took from others.
 //!
 //! Each step leaves a pool that the next salvage goes on from: it can be cut off anywhere.
 
@@ -12,6 +15,7 @@ mod change;
 mod discard;
 mod listing;
 mod report;
+mod tell;
 mod tree;
 
 use lode_pmem::{Door, Medium};
@@ -30,7 +34,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn salvage(medium: M, host: H, told: &mut dyn FnMut(Salvage<'_>)) -> Result<()> {
         let (door, host, lost) = discard::discard(Door::new(medium), host, told)?;
         let pool = Self::open_door(door, host, &OpenOptions::default())?;
-        tree::mend(&pool, lost, told)?;
+        let mut tree = tree::Tree::new(&pool);
+        let mended = tree.mend(lost);
+        // Of what was done before that failed, too.
+        let said = tell::tell(&mut tree, told);
+        mended.and(said)?;
         pool.close()
     }
 }

@@ -1,5 +1,7 @@
 //! What a salvage tells while it works.
 
+use alloc::vec::Vec;
+
 use crate::{Corruption, Ino};
 
 /// Something that a salvage did. Names and paths are bytes as in directories.
@@ -29,9 +31,10 @@ pub enum Salvage<'a> {
         /// It is a directory, and so many entries could be read.
         entries: Option<usize>,
     },
-    /// There is a new root directory, in place of one that was given up.
+    /// There is a new root directory, in place of one that was given up, with its owner's rights alone.
     RootMade,
-    /// An entry led to no inode, or to another than it said: it is removed.
+    /// An entry led to no inode, or to another than it said: it is removed, or was in a directory that
+    /// was given up.
     EntryRemoved {
         /// The directory's path.
         dir: &'a [u8],
@@ -40,12 +43,15 @@ pub enum Salvage<'a> {
         /// Where it led.
         ino: Ino,
     },
-    /// A directory that was given up is there again.
+    /// A directory that was given up is there again, without extended attributes, and with its owner's
+    /// rights alone: which ones others had, and had lost, nobody knows.
     DirectoryMade {
         /// The number it had.
         ino: Ino,
         /// Where it is now.
         path: &'a [u8],
+        /// Names of attributes that it had, as far as they can be read (64 at most).
+        attributes: &'a [Vec<u8>],
     },
     /// An inode that nothing led to has a name again.
     Attached {
@@ -60,6 +66,8 @@ pub enum Salvage<'a> {
     LinksSet {
         /// The inode.
         ino: Ino,
+        /// A path of it, if there is one.
+        path: Option<&'a [u8]>,
         /// Its links.
         links: u32,
     },
@@ -67,8 +75,13 @@ pub enum Salvage<'a> {
     AttributeRemoved {
         /// The inode.
         ino: Ino,
+        /// A path of it, if there is one.
+        path: Option<&'a [u8]>,
         /// The attribute's name.
         name: &'a [u8],
+        /// It was the access list: without it the mode's bits of the group, which were its mask, would
+        /// be the group's rights, and are cleared with it.
+        group_cleared: bool,
     },
 }
 

@@ -5,45 +5,62 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use lode_pmem::Medium;
 
-use super::listing::Listing;
-use super::{Salvage, report::Told};
+use super::listing::{Listing, Lost, Named};
 use crate::inode::{Mix, load_name, load_xattr_name, load_xattr_value};
 use crate::layout::{Body as Record, tag_of};
-use crate::{Error, Host, Ino, NAME_MAX, NewInode, Pool, Result, XattrChange, XattrWhen, mode};
+use crate::{
+    Error, Host, Ino, NAME_MAX, NewInode, Pool, Result, SetAttr, XattrChange, XattrWhen, mode,
+};
 
 /// Where what has no name is put.
 const LOST_FOUND: &[u8] = b"lost+found";
+/// The access list of a file. Where there is one, the mode's group bits are its mask.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// Names that are tried where one is taken.
 const NAMES_MAX: u32 = 1000;
 
 /// What an inode says of itself, and how many entries lead to it.
-struct Seen {
-    kind: u32,
+pub(super) struct Seen {
+    pub(super) kind: u32,
     tag: u32,
     links: u32,
-    parent: Ino,
+    pub(super) parent: Ino,
     found: u32,
-    /// It is a directory that was made anew, and its names were not compared.
-    new: bool,
 }
 
 /// An entry that leads nowhere.
-struct Wrong {
-    dir: Ino,
-    name: Vec<u8>,
-    child: Ino,
+pub(super) struct Wrong {
+    pub(super) dir: Ino,
+    pub(super) name: Vec<u8>,
+    pub(super) child: Ino,
+    /// What it led to was made again, and has this name.
+    pub(super) is_back: bool,
+}
+
+/// Something that was done.
+pub(super) enum Done {
+    /// A directory of the number `was` is there again.
+    Made { was: Ino, ino: Ino, attributes: Vec<Vec<u8>> },
+    /// An inode was given a name.
+    Attached { ino: Ino, dir: Ino, name: Vec<u8> },
+    /// The link count of an inode was set.
+    Links { ino: Ino, links: u32 },
+    /// An attribute was removed, and the group's rights with an access list.
+    Attribute { ino: Ino, name: Vec<u8>, group_cleared: bool },
 }
 
 /// The state of a salvage.
-struct Tree<'p, M: Medium, H: Host> {
-    pool: &'p Pool<M, H>,
-    told: Told<'p>,
-    seen: HashMap<Ino, Seen, Mix>,
-    inos: Vec<Ino>,
+pub(super) struct Tree<'p, M: Medium, H: Host> {
+    pub(super) pool: &'p Pool<M, H>,
+    pub(super) seen: HashMap<Ino, Seen, Mix>,
+    /// All inodes that are seen.
+    pub(super) inos: Vec<Ino>,
     /// The directory for what has no name, once there is one.
     lost_found: Option<Ino>,
-    /// The path of a directory that was asked for last.
-    last_path: Option<(Ino, Vec<u8>)>,
+    /// Entries that are there no more.
+    pub(super) removed: Vec<Wrong>,
+    /// All else, in its order.
+    pub(super) done: Vec<Done>,
 }
 
 /// What is done under a name.
@@ -55,28 +72,27 @@ struct Again {
     ino: Ino,
 }
 
-/// Makes the names of a pool right; `lost` are the directories that were given up.
-pub(super) fn mend<M: Medium, H: Host>(
-    pool: &Pool<M, H>,
-    lost: Vec<Listing>,
-    told: Told<'_>,
-) -> Result<()> {
-    let seen = HashMap::with_hasher(Mix::default());
-    let mut tree = Tree { pool, told, seen, inos: Vec::new(), lost_found: None, last_path: None };
-    tree.look()?;
-    let wrong = tree.compare()?;
-    for entry in &wrong {
-        tree.remove(entry)?;
+impl<'p, M: Medium, H: Host> Tree<'p, M, H> {
+    pub(super) fn new(pool: &'p Pool<M, H>) -> Self {
+        let seen = HashMap::with_hasher(Mix::default());
+        let (inos, removed, done) = (Vec::new(), Vec::new(), Vec::new());
+        Self { pool, seen, inos, lost_found: None, removed, done }
     }
-    tree.cut_circles()?;
-    let again = tree.make_again(lost)?;
-    tree.name_again(&again, &wrong)?;
-    tree.attach_orphans()?;
-    tree.count_links()?;
-    tree.drop_attributes()
-}
 
-impl<M: Medium, H: Host> Tree<'_, M, H> {
+    /// Makes the names of a pool right in which `lost` was given up.
+    pub(super) fn mend(&mut self, lost: Lost) -> Result<()> {
+        self.look()?;
+        for entry in self.compare()? {
+            self.remove(entry)?;
+        }
+        self.cut_circles()?;
+        let again = self.make_again(lost.listings)?;
+        self.name_again(again, &lost.inos)?;
+        self.attach_orphans()?;
+        self.count_links()?;
+        self.drop_attributes()
+    }
+
     /// What every inode says of itself.
     fn look(&mut self) -> Result<()> {
         let mut result = Ok(());
@@ -99,7 +115,6 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
                 links: state.links,
                 parent: state.parent,
                 found: 0,
-                new: false,
             };
             drop(state);
             self.seen.insert(ino, seen);
@@ -124,7 +139,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
                 }
                 wrong.try_reserve(1)?;
                 let name = copied(name.get(..len).unwrap_or_default())?;
-                wrong.push(Wrong { dir, name, child: entry.ino });
+                wrong.push(Wrong { dir, name, child: entry.ino, is_back: false });
             }
         }
         Ok(wrong)
@@ -142,11 +157,10 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
         right
     }
 
-    fn remove(&mut self, wrong: &Wrong) -> Result<()> {
-        let path = self.path(wrong.dir)?;
+    fn remove(&mut self, wrong: Wrong) -> Result<()> {
+        self.removed.try_reserve(1)?;
         self.pool.remove_entry(wrong.dir, &wrong.name)?;
-        let (name, ino) = (&wrong.name, wrong.child);
-        (self.told)(Salvage::EntryRemoved { dir: &path, name, ino });
+        self.removed.push(wrong);
         Ok(())
     }
 
@@ -160,7 +174,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
             }
             let parent = self.seen.get(&ino).map_or(0, |seen| seen.parent);
             if let Some(name) = self.name_of(parent, ino)? {
-                self.remove(&Wrong { dir: parent, name, child: ino })?;
+                self.remove(Wrong { dir: parent, name, child: ino, is_back: false })?;
             }
             if let Some(seen) = self.seen.get_mut(&ino) {
                 seen.found = 0;
@@ -184,7 +198,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
     }
 
     /// The name under which a directory has a child.
-    fn name_of(&self, dir: Ino, child: Ino) -> Result<Option<Vec<u8>>> {
+    pub(super) fn name_of(&self, dir: Ino, child: Ino) -> Result<Option<Vec<u8>>> {
         let node = match self.pool.node(dir) {
             Err(Error::Stale) => return Ok(None),
             result => result?,
@@ -197,30 +211,6 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
         };
         let (_, len) = load_name(&self.pool.store, &state, &entry, &mut name)?;
         copied(name.get(..len).unwrap_or_default()).map(Some)
-    }
-
-    /// The path of a directory, as far as names lead to it.
-    fn path(&mut self, dir: Ino) -> Result<Vec<u8>> {
-        if let Some((_, path)) = self.last_path.as_ref().filter(|(ino, _)| *ino == dir) {
-            return copied(path);
-        }
-        let mut path = Vec::new();
-        let mut at = dir;
-        for _ in 0..self.seen.len() {
-            let Some(seen) = self.seen.get(&at).filter(|_| at != self.pool.store.root) else {
-                break;
-            };
-            let Some(name) = self.name_of(seen.parent, at)? else { break };
-            path.try_reserve(name.len() + 1)?;
-            path.splice(0..0, [b'/'].into_iter().chain(name));
-            at = seen.parent;
-        }
-        if path.is_empty() {
-            path.try_reserve(1)?;
-            path.push(b'/');
-        }
-        self.last_path = Some((dir, copied(&path)?));
-        Ok(path)
     }
 
     /// The directories that were given up, empty, in `lost+found`; the root is where it was.
@@ -254,7 +244,16 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
         let kind = mode::DIRECTORY;
         let tag = tag_of(generation);
         self.seen.try_reserve(1)?;
-        self.seen.insert(ino, Seen { kind, tag, links: 1, parent, found: 1, new: true });
+        self.inos.try_reserve(1)?;
+        self.seen.insert(ino, Seen { kind, tag, links: 1, parent, found: 1 });
+        self.inos.push(ino);
+        Ok(())
+    }
+
+    /// For what is told in the end.
+    fn note(&mut self, done: Done) -> Result<()> {
+        self.done.try_reserve(1)?;
+        self.done.push(done);
         Ok(())
     }
 
@@ -291,58 +290,74 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
         Ok(ino)
     }
 
-    /// Gives lost directories their own names again, and then what was in them: so that what is told has
-    /// the paths that stay.
-    fn name_again(&mut self, again: &[Again], wrong: &[Wrong]) -> Result<()> {
-        let mut by_ino: HashMap<Ino, &Again, Mix> = HashMap::with_hasher(Mix::default());
-        by_ino.try_reserve(again.len())?;
-        by_ino.extend(again.iter().map(|again| (again.listing.ino, again)));
-        for Again { listing, ino } in again {
+    /// Gives lost directories their own names again, and then what was in them.
+    fn name_again(&mut self, again: Vec<Again>, lost: &[Ino]) -> Result<()> {
+        let mut made: HashMap<Ino, Ino, Mix> = HashMap::with_hasher(Mix::default());
+        made.try_reserve(again.len())?;
+        made.extend(again.iter().map(|again| (again.listing.ino, again.ino)));
+        for Again { listing, ino } in &again {
             for entry in &listing.entries {
-                let child = by_ino.get(&entry.child);
-                if let Some(child) = child.filter(|child| child.ino != self.pool.store.root) {
-                    self.move_made(child, *ino, &entry.name)?;
+                if let Some(child) = made.get(&entry.child) {
+                    self.move_made(*child, *ino, &entry.name)?;
                 }
             }
         }
-        for entry in wrong {
-            if let Some(child) = by_ino.get(&entry.child) {
-                self.move_made(child, entry.dir, &entry.name)?;
-            }
+        for at in 0..self.removed.len() {
+            let Some(entry) = self.removed.get(at) else { break };
+            let Some(child) = made.get(&entry.child) else { continue };
+            let (dir, name) = (entry.dir, copied(&entry.name)?);
+            let is_back = self.move_made(*child, dir, &name)?;
+            self.removed.get_mut(at).into_iter().for_each(|entry| entry.is_back = is_back);
         }
-        for Again { listing, ino } in again {
-            let path = self.path(*ino)?;
-            (self.told)(Salvage::DirectoryMade { ino: listing.ino, path: &path });
-            for entry in &listing.entries {
-                let kept = !by_ino.contains_key(&entry.child);
-                if kept && self.is_right(listing.ino, entry.child, entry.kind << 12, entry.tag) {
-                    let links = self.seen.get(&entry.child).map_or(1, |seen| seen.found);
-                    self.attach(entry.child, links, *ino, &entry.name)?;
+        for Again { mut listing, ino } in again {
+            let attributes = core::mem::take(&mut listing.attributes);
+            self.note(Done::Made { was: listing.ino, ino, attributes })?;
+            for entry in listing.entries {
+                if !made.contains_key(&entry.child) {
+                    self.name_child(listing.ino, ino, entry, lost)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Moves a directory that was made again from `lost+found` to where its name was.
-    fn move_made(&mut self, made: &Again, dir: Ino, name: &[u8]) -> Result<()> {
-        let lost_found = self.lost_found()?;
-        if self.seen.get(&made.ino).is_none_or(|seen| seen.parent != lost_found) {
-            // It has its place.
-            return Ok(());
+    /// What is done with an entry that the directory `was` had, which is `dir` now. Names that lead to
+    /// nothing may be old ones, whose end can't be read: they count where what they led to was given up.
+    fn name_child(&mut self, was: Ino, dir: Ino, entry: Named, lost: &[Ino]) -> Result<()> {
+        if self.is_right(was, entry.child, entry.kind << 12, entry.tag) {
+            let links = self.seen.get(&entry.child).map_or(1, |seen| seen.found);
+            return self.attach(entry.child, links, dir, &entry.name);
         }
-        let Some(from) = self.name_of(lost_found, made.ino)? else { return Ok(()) };
+        if lost.binary_search(&entry.child).is_ok() {
+            let Named { name, child, .. } = entry;
+            self.removed.try_reserve(1)?;
+            self.removed.push(Wrong { dir, name, child, is_back: false });
+        }
+        Ok(())
+    }
+
+    /// Moves a directory that was made again from `lost+found` to where its name was; says whether it has
+    /// that now.
+    fn move_made(&mut self, made: Ino, dir: Ino, name: &[u8]) -> Result<bool> {
+        if made == self.pool.store.root {
+            return Ok(false);
+        }
+        let lost_found = self.lost_found()?;
+        if self.seen.get(&made).is_none_or(|seen| seen.parent != lost_found) {
+            // It has its place.
+            return Ok(false);
+        }
+        let Some(from) = self.name_of(lost_found, made)? else { return Ok(false) };
         let moved = self.pool.rename(lost_found, &from, dir, name, crate::RenameMode::NoReplace);
         match moved {
             // Below itself, or taken: it stays.
-            Err(Error::Exists | Error::Invalid) => Ok(()),
+            Err(Error::Exists | Error::Invalid) => Ok(false),
             result => {
                 result?;
-                if let Some(seen) = self.seen.get_mut(&made.ino) {
+                if let Some(seen) = self.seen.get_mut(&made) {
                     seen.parent = dir;
                 }
-                self.last_path = None;
-                Ok(())
+                Ok(true)
             }
         }
     }
@@ -354,13 +369,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
             (seen.links, seen.found) = (links, links);
             seen.parent = dir;
         }
-        if self.seen.get(&ino).is_some_and(|seen| seen.kind == mode::DIRECTORY) {
-            // It, or one that it leads to.
-            self.last_path = None;
-        }
-        let path = self.path(dir)?;
-        (self.told)(Salvage::Attached { ino, dir: &path, name: &name });
-        Ok(())
+        self.note(Done::Attached { ino, dir, name })
     }
 
     /// Puts what no entry leads to into `lost+found`.
@@ -377,11 +386,13 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
     }
 
     fn count_links(&mut self) -> Result<()> {
-        for ino in &self.inos {
-            let Some(seen) = self.seen.get(ino) else { continue };
-            if seen.kind != mode::DIRECTORY && !seen.new && seen.found != seen.links {
-                self.pool.set_links(*ino, seen.found, 0)?;
-                (self.told)(Salvage::LinksSet { ino: *ino, links: seen.found });
+        for at in 0..self.inos.len() {
+            let Some(ino) = self.inos.get(at).copied() else { break };
+            let Some(seen) = self.seen.get(&ino) else { continue };
+            if seen.kind != mode::DIRECTORY && seen.found != seen.links {
+                let links = seen.found;
+                self.pool.set_links(ino, links, 0)?;
+                self.note(Done::Links { ino, links })?;
             }
         }
         Ok(())
@@ -389,11 +400,18 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
 
     /// Removes attributes whose values can't be read.
     fn drop_attributes(&mut self) -> Result<()> {
-        for ino in &self.inos {
-            for name in self.bad_attributes(*ino)? {
+        for at in 0..self.inos.len() {
+            let Some(ino) = self.inos.get(at).copied() else { break };
+            for name in self.bad_attributes(ino)? {
                 let change = XattrChange { name: &name, value: None, when: XattrWhen::Always };
-                self.pool.setxattr(*ino, &change)?;
-                (self.told)(Salvage::AttributeRemoved { ino: *ino, name: &name });
+                let group_cleared = name == ACCESS_LIST;
+                let mut changes = SetAttr::default();
+                if group_cleared {
+                    // What the list gave the group nobody knows: not its mask.
+                    changes.mode = Some(self.pool.getattr(ino)?.mode & !0o070);
+                }
+                self.pool.setattr_with(ino, &changes, core::slice::from_ref(&change))?;
+                self.note(Done::Attribute { ino, name, group_cleared })?;
             }
         }
         Ok(())
@@ -418,7 +436,7 @@ impl<M: Medium, H: Host> Tree<'_, M, H> {
     }
 }
 
-fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len())?;
     copy.extend_from_slice(bytes);
@@ -426,7 +444,7 @@ fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// The name of something of which only the number is known: `#12`.
-fn numbered(ino: Ino) -> Result<Vec<u8>> {
+pub(super) fn numbered(ino: Ino) -> Result<Vec<u8>> {
     let mut name = Vec::new();
     append_number(&mut name, b'#', ino)?;
     Ok(name)
