@@ -317,8 +317,8 @@ fn what_fsck_takes_away_with_a_lost_directory_is_said() {
     server.umount();
     // The last change of its mode.
     let records = dumped(&pool, "/private")["records"].take();
-    let changes = records.as_array().unwrap().iter().filter(|record| record["kind"] == "ATTR");
-    damage(&pool, changes.last().unwrap()["at"].as_u64().unwrap());
+    let change = records.as_array().unwrap().iter().rfind(|record| record["kind"] == "ATTR");
+    damage(&pool, change.unwrap()["at"].as_u64().unwrap());
     let said = lode(&["fsck", "-y", text(&pool)]).expect(1).out;
     let line = said.lines().find(|line| line.contains("directory made again /private")).unwrap();
     assert!(line.contains("user.colour"), "{said}");
