@@ -95,6 +95,8 @@ rules! {
         "an unfinished transaction in the middle of a log is erased, not told; PROTOCOL recovery 5";
     FinishedBehind "finished-behind"
         "a bad line may lie before one of a finished transaction; PROTOCOL recovery 5";
+    OneUnfinished "one-unfinished"
+        "several transactions of one lane may be unfinished; PROTOCOL recovery 5";
     LaterSequence "later-sequence"
         "a later transaction of its lane counts as evidence, the watermark does not; PROTOCOL recovery 4";
     TransactionSession "transaction-session"

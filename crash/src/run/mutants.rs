@@ -239,6 +239,7 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::TailKnown, FLIPS),
     (Rule::MiddleKept, FLIPS),
     (Rule::FinishedBehind, FLIPS),
+    (Rule::OneUnfinished, FLIPS),
 ];
 const FLIPS: &str = "a bit flips, short log pages";
 

@@ -86,7 +86,11 @@ fn verdict<H: Host>(
     if is_behind && !erased {
         return Ok(Some("unfinished transaction is not the last of its lane"));
     }
-    // (Of two unfinished ones of a lane one is not its last.)
+    // (Lines behind a lost page header are no evidence of how far their lane had come.)
+    let several = aborted.iter().any(|other| other.lane == txid.lane);
+    if several && !host.leaves_out(Rule::OneUnfinished) {
+        return Ok(Some("two unfinished transactions of one lane"));
+    }
     aborted.try_reserve(1)?;
     aborted.push(txid);
     Ok(None)
