@@ -4,6 +4,9 @@ use alloc::vec::Vec;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = 4096;
+/// Bytes of each half of a file's journal page. An overwrite of no more, inside of one page, takes
+/// no pages for its data, so that it is possible in a full pool.
+pub const JOURNAL_HALF: u64 = PAGE_BYTES / 2;
 /// Longest name of an entry, in bytes.
 pub const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link, in bytes.

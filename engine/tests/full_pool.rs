@@ -271,6 +271,92 @@ fn a_write_that_does_not_fit_changes_nothing() {
     assert_sound(&pool, "after writes that did not fit");
 }
 
+/// Fills a pool to the last page that a file may take.
+fn fill_up(pool: &TestPool) {
+    let ino = pool.create(pool.root(), b"filler", &NEW).unwrap().ino;
+    for len in [1 << 20, 4096] {
+        while pool.append(ino, &vec![9; len]).is_ok() {}
+    }
+    assert_eq!(pool.statfs().pages_available, 0);
+}
+
+/// What `fallocate` has promised holds as long as the reserve can hold the pages of a write, and
+/// the log of a file that is cut into many extents; small overwrites and changes of attributes are
+/// possible for ever.
+#[test]
+fn what_is_allocated_can_be_overwritten_in_a_full_pool() {
+    let pool = pool(64 << 20, PageClass::Small);
+    let ino = pool.create(pool.root(), b"f", &NEW).unwrap().ino;
+    let len = 8u64 << 20;
+    pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, len).unwrap();
+    fill_up(&pool);
+    assert_eq!(pool.write(ino, len, &[1]), Err(Error::NoSpace));
+    let mut wanted = vec![0; len as usize];
+    let mut rng = Rng::new(3);
+    for step in 0..20_000u32 {
+        let bytes =
+            vec![step as u8; if step % 2 == 0 { 8192 } else { 1 + rng.below(300_000) as usize }];
+        let at = rng.below(len - bytes.len() as u64);
+        let at = if step % 2 == 0 { at / 8192 * 8192 } else { at };
+        pool.write(ino, at, &bytes).unwrap_or_else(|error| panic!("step {step}: {error}"));
+        wanted[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        let changes = SetAttr { mode: Some(step % 512), ..SetAttr::default() };
+        pool.setattr(ino, &changes).unwrap();
+        pool.rename(pool.root(), b"f", pool.root(), b"g", lode_engine::RenameMode::Replace)
+            .unwrap();
+        pool.rename(pool.root(), b"g", pool.root(), b"f", lode_engine::RenameMode::Replace)
+            .unwrap();
+    }
+    let mut found = vec![0; len as usize];
+    pool.read(ino, 0, &mut found).unwrap();
+    assert!(found == wanted);
+    assert_sound(&pool, "overwritten");
+    empty(&pool, pool.root());
+    assert_sound(&pool, "emptied");
+}
+
+/// A file of which every page is an extent of its own: what the reserve cannot hold is refused,
+/// but not what goes through the file's journal page.
+#[test]
+fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
+    let pool = pool(64 << 20, PageClass::Small);
+    let ino = pool.create(pool.root(), b"f", &NEW).unwrap().ino;
+    let len = 50u64 << 20;
+    // In pieces, so that its pages are small ones.
+    for piece in 0..len >> 20 {
+        let allocate = Fallocate::Allocate { keep_size: false };
+        pool.fallocate(ino, allocate, piece << 20, 1 << 20).unwrap();
+    }
+    fill_up(&pool);
+    let mut wanted = vec![0; len as usize];
+    let mut refused = 0;
+    // In an order that leaves no two pages behind each other.
+    let mut rng = Rng::new(5);
+    for _ in 0..20_000 {
+        let page = rng.below(len / 4096);
+        let bytes = vec![1 + page as u8 % 200; 4096];
+        match pool.write(ino, page * 4096, &bytes) {
+            Ok(()) => {}
+            Err(Error::NoSpace) => {
+                refused += 1;
+                for half in [0, 2048] {
+                    pool.write(ino, page * 4096 + half, &bytes[..2048]).unwrap();
+                }
+            }
+            Err(error) => panic!("page {page}: {error}"),
+        }
+        wanted[page as usize * 4096..][..4096].copy_from_slice(&bytes);
+    }
+    println!("{refused} pages went through the journal");
+    assert!(refused > 0, "the reserve was never short");
+    let mut found = vec![0; len as usize];
+    pool.read(ino, 0, &mut found).unwrap();
+    assert!(found == wanted);
+    assert_sound(&pool, "overwritten");
+    empty(&pool, pool.root());
+    assert_sound(&pool, "emptied");
+}
+
 /// In a small pool, too, names can be taken out of every directory, each of which then needs a
 /// log page of its own.
 #[test]

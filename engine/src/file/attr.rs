@@ -87,8 +87,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let plan = state.log.plan(staged.lines().chain(core::iter::repeat_n(1, records)));
         let shrinks = changes.size.is_some_and(|size| size < state.size);
-        let removes = records == 0 && staged.only_removes();
-        let purpose = if shrinks || removes { Purpose::Frees } else { Purpose::Grows };
+        let purpose = match staged.only_removes() {
+            true if shrinks || records == 0 => Purpose::Frees,
+            true => Purpose::Changes,
+            false => Purpose::Grows,
+        };
         let ready = state
             .log
             .reserve(&self.store, &plan, purpose)

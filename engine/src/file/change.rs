@@ -11,12 +11,12 @@ use lode_pmem::Medium;
 use super::fresh::{FreshRuns, Source};
 use super::segment::{List, Rules, Segment, Segments, Way, plan};
 use crate::index::Extent;
-use crate::inode::{Body as Kind, JOURNAL_HALF, JournalPiece, Node, State};
+use crate::inode::{Body as Kind, JournalPiece, Node, State};
 use crate::layout::Body;
 use crate::log::{Placed, Plan};
 use crate::space::Run;
 use crate::store::{Purpose, Tx};
-use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
+use crate::{Error, Host, JOURNAL_HALF, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Journalled bytes that are retired at once instead of by the next change.
 const RETIRE_AT_ONCE: u64 = 64 * 1024;
@@ -70,6 +70,24 @@ impl<'a> Change<'a> {
     fn has(&self, way: Way) -> bool {
         self.segments.iter().any(|segment| segment.way == way)
     }
+
+    /// What the change does to space, if it fills holes where it takes fresh pages.
+    fn purpose(&self) -> Purpose {
+        match (self.has(Way::Fresh), self.unmap) {
+            (true, _) => Purpose::Grows,
+            (false, Some(_)) => Purpose::Frees,
+            (false, None) => Purpose::Changes,
+        }
+    }
+
+    /// Whether all fresh pages take the place of others.
+    fn fills_no_hole(&self, state: &State) -> bool {
+        let Ok(file) = state.file() else { return false };
+        let mut fresh = self.segments.iter().filter(|segment| segment.way == Way::Fresh);
+        fresh.all(|segment| {
+            file.extents.covers(segment.from / PAGE_BYTES, segment.to.div_ceil(PAGE_BYTES))
+        })
+    }
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -92,18 +110,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &mut State,
         change: &mut Change<'_>,
     ) -> Result<()> {
-        let ready = self.prepare(state, change);
-        let log_plan = match ready {
-            Ok(log_plan) => log_plan,
-            Err(error) => {
-                state.file_mut()?.zero_behind &= !change.has(Way::Append);
-                self.give_fresh(&change.fresh);
-                for run in change.journal_runs.iter() {
-                    self.store.give(*run);
-                }
-                state.log.unreserve(&self.store);
-                return Err(error);
+        let purpose = change.purpose();
+        let log_plan = match self.prepare(state, change, purpose) {
+            Err(Error::NoSpace) if purpose == Purpose::Grows && change.fills_no_hole(state) => {
+                let frees = change.unmap.is_some();
+                let purpose = if frees { Purpose::Frees } else { Purpose::Replaces };
+                self.prepare(state, change, purpose)?
             }
+            result => result?,
         };
         let retires = change.has(Way::InPlace) && state.file()?.journal.is_pending();
         let needs_data_fence = retires
@@ -137,17 +151,47 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    /// Reserves everything and streams all new bytes.
-    fn prepare(&self, state: &mut State, change: &mut Change<'_>) -> Result<Plan> {
+    /// Reserves everything and streams all new bytes. If it fails, nothing is kept.
+    fn prepare(
+        &self,
+        state: &mut State,
+        change: &mut Change<'_>,
+        purpose: Purpose,
+    ) -> Result<Plan> {
+        let ready = self.take_room(state, change, purpose).and_then(|log_plan| {
+            self.stream_all(state, change)?;
+            Ok(log_plan)
+        });
+        if ready.is_err() {
+            state.file_mut()?.zero_behind &= !change.has(Way::Append);
+            self.give_fresh(&change.fresh);
+            change.fresh.clear();
+            change.waiting.clear();
+            for run in change.journal_runs.iter() {
+                self.store.give(*run);
+            }
+            change.journal_runs.clear();
+            state.log.unreserve(&self.store);
+        }
+        ready
+    }
+
+    /// Takes fresh pages, journal space and log space.
+    fn take_room(
+        &self,
+        state: &mut State,
+        change: &mut Change<'_>,
+        purpose: Purpose,
+    ) -> Result<Plan> {
         let class = change.class;
         for at in 0..change.segments.len() {
             let Some(segment) = change.segments.iter().nth(at).copied() else { break };
             match segment.way {
                 Way::Fresh => {
                     let extents = &state.file()?.extents;
-                    self.take_fresh(extents, class, &segment, &mut change.fresh)?;
+                    self.take_fresh(extents, class, &segment, purpose, &mut change.fresh)?;
                 }
-                Way::Journal => self.take_journal(state, &segment, change)?,
+                Way::Journal => self.take_journal(state, &segment, change, purpose)?,
                 Way::Append | Way::InPlace => {}
             }
         }
@@ -160,10 +204,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state.file_mut()?.journal.runs.try_reserve(change.journal_runs.len())?;
         let records = self.records_of(state, change);
         let log_plan = state.log.plan(core::iter::repeat_n(1, records));
-        let frees = change.unmap.is_some() && change.fresh.len() == 0;
-        let purpose = if frees { Purpose::Frees } else { Purpose::Grows };
         state.log.reserve(&self.store, &log_plan, purpose)?;
-        self.stream_all(state, change)?;
         Ok(log_plan)
     }
 
@@ -234,12 +275,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &mut State,
         segment: &Segment,
         change: &mut Change<'_>,
+        purpose: Purpose,
     ) -> Result<()> {
         let len = segment.to - segment.from;
         let journal = &mut state.file_mut()?.journal;
         if len <= JOURNAL_HALF && change.segments.len() == 1 {
             if journal.page == 0 {
-                journal.page = self.store.take(1, PageClass::Small)?.page;
+                journal.page = self.store.take_page(purpose)?;
                 journal.second_half = false;
             }
             let half = if journal.second_half { JOURNAL_HALF } else { 0 };
@@ -249,7 +291,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let mut from = segment.from;
         while from < segment.to {
-            let run = self.store.take_some((segment.to - from).div_ceil(PAGE_BYTES))?;
+            let pages = (segment.to - from).div_ceil(PAGE_BYTES);
+            let run = self.store.take_some(pages, purpose)?;
             if let Err(error) = change.journal_runs.push(run) {
                 self.store.give(run);
                 return Err(error);

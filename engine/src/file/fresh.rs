@@ -6,6 +6,7 @@ use super::segment::{List, Segment};
 use crate::index::Extents;
 use crate::inode::State;
 use crate::space::Run;
+use crate::store::Purpose;
 use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Bytes moved at a time from old pages to fresh ones.
@@ -46,6 +47,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         extents: &Extents,
         class: PageClass,
         segment: &Segment,
+        purpose: Purpose,
         runs: &mut FreshRuns,
     ) -> Result<()> {
         let mut page = segment.from / PAGE_BYTES;
@@ -56,7 +58,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 Some(run) => run,
                 None => {
                     let next_chunk = next_chunk(class, page).min(end);
-                    let run = self.store.take_some(next_chunk - page)?;
+                    let run = self.store.take_some(next_chunk - page, purpose)?;
                     FreshRun { file_page: page, run, class: PageClass::Small }
                 }
             };

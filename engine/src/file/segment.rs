@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::index::{Extent, Extents};
-use crate::inode::JOURNAL_HALF;
-use crate::{PAGE_BYTES, PageClass, Result};
+use crate::{JOURNAL_HALF, PAGE_BYTES, PageClass, Result};
 
 /// The way of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +54,11 @@ impl<T: Copy, const N: usize> List<T, N> {
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        self.more.clear();
     }
 
     pub(crate) fn last_mut(&mut self) -> Option<&mut T> {

@@ -16,7 +16,7 @@ use crate::inode::{
 use crate::layout::{Body, XATTR_RUN_BYTES};
 use crate::log::Placed;
 use crate::space::Run;
-use crate::store::Tx;
+use crate::store::{Purpose, Tx};
 use crate::{
     Error, Host, Ino, Op, PAGE_BYTES, Pool, Result, Rule, SetAttr, XATTR_LIST_MAX, XATTR_VALUE_MAX,
     XattrChange, XattrWhen,
@@ -227,7 +227,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut rest = value;
         while !rest.is_empty() {
             runs.try_reserve(1)?;
-            let run = self.store.take_some((rest.len() as u64).div_ceil(PAGE_BYTES))?;
+            let run =
+                self.store.take_some((rest.len() as u64).div_ceil(PAGE_BYTES), Purpose::Grows)?;
             runs.push(run);
             let (piece, more) = rest.split_at(rest.len().min((run.pages * PAGE_BYTES) as usize));
             let counters = self.store.counters();

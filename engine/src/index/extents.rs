@@ -155,6 +155,18 @@ impl Extents {
         }
     }
 
+    /// Whether all of file pages `from .. to` are mapped.
+    pub(crate) fn covers(&self, from: u64, to: u64) -> bool {
+        let mut page = from;
+        while page < to {
+            match self.find(page) {
+                Some(extent) => page = extent.end(),
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// All extents, in file order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
         let (one, tree) = match &self.store {

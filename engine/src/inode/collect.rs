@@ -48,10 +48,10 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return Some((Op::CollectThorough, given));
     }
     let pages = state.log.pages.len() as u32;
-    // Looking through all pages is spread over as many.
     let rolled = state.log.tail.left + FRESH_LINES >= state.log.page_lines();
-    let due = state.log.next_ordinal.is_multiple_of(1 + pages / 16);
-    if rolled && due && unlink_dead(store, &mut state.log).unwrap_or(false) {
+    // Looking through all pages is spread over as many, but where each page counts.
+    let due = || state.log.next_ordinal.is_multiple_of(1 + pages / 16) || store.is_short();
+    if rolled && due() && unlink_dead(store, &mut state.log).unwrap_or(false) {
         return Some((Op::CollectFast, 1));
     }
     None
@@ -177,7 +177,8 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
 
 /// Thorough collection: round, fence; fresh pages, fence; head, fence; free (I12). The round's
 /// fence can't wait for the next one: what a round frees, other threads take at once. Returns how
-/// many pages the log had.
+/// many pages the log had. Not inlined, as its larger parts: a kernel's stack is small.
+#[inline(never)]
 fn rewrite<M: Medium, H: Host>(
     store: &Store<M, H>,
     slot: &Slot,
@@ -391,6 +392,7 @@ pub(crate) fn head_of_word(word: u64) -> [u8; 16] {
 }
 
 /// Swaps the head in one word, and makes memory speak of the new log.
+#[inline(never)]
 fn swap<M: Medium, H: Host>(
     store: &Store<M, H>,
     slot: &Slot,

@@ -16,9 +16,6 @@ use crate::space::Run;
 use crate::store::Store;
 use crate::{Error, Host, PAGE_BYTES, Result};
 
-/// Bytes of each half of a file's journal page: overwrites use them in turn.
-pub(crate) const JOURNAL_HALF: u64 = PAGE_BYTES / 2;
-
 /// Bytes that are moved at a time.
 const CHUNK: usize = 256;
 

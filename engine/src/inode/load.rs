@@ -110,10 +110,10 @@ fn claim_journal(file: &mut super::File) {
     let journal = &mut file.journal;
     if let [piece] = journal.pending.as_slice()
         && piece.journal_at % PAGE_BYTES + piece.len <= PAGE_BYTES
-        && piece.len <= super::JOURNAL_HALF
+        && piece.len <= crate::JOURNAL_HALF
     {
         journal.page = piece.journal_at / PAGE_BYTES;
-        journal.second_half = piece.journal_at % PAGE_BYTES < super::JOURNAL_HALF;
+        journal.second_half = piece.journal_at % PAGE_BYTES < crate::JOURNAL_HALF;
         return;
     }
     for at in 0..journal.pending.len() {

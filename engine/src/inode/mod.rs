@@ -12,7 +12,7 @@ mod xattrs;
 
 pub(crate) use cache::{Cache, Exclusive, Node};
 pub(crate) use collect::{head_of_word, tidy};
-pub(crate) use journal::{JOURNAL_HALF, JournalPiece};
+pub(crate) use journal::JournalPiece;
 pub(crate) use load::{Scanned, load, load_for_scan};
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
 pub(crate) use replay::Mix;

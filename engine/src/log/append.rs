@@ -153,7 +153,7 @@ impl Log {
         self.pages.try_reserve(plan.pages as usize)?;
         self.reserved.try_reserve(plan.pages as usize)?;
         for _ in 0..plan.pages {
-            match store.take_log_page(purpose) {
+            match store.take_page(purpose) {
                 Ok(page) => self.reserved.push(page),
                 Err(error) => {
                     self.unreserve(store);

@@ -337,7 +337,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Streams a long target to a page of its own, and fences (PROTOCOL I8).
     #[inline(never)]
     fn stream_target(&self, target: &[u8]) -> Result<Run> {
-        let run = self.store.take(1, crate::PageClass::Small)?;
+        let run = Run { page: self.store.take_page(Purpose::Grows)?, pages: 1 };
         let counters = self.store.counters();
         let at = run.page * crate::PAGE_BYTES;
         let short = self.store.host.leaves_out(Rule::TargetTail);

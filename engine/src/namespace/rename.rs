@@ -277,7 +277,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut result = Ok(());
         for (state, plan) in locked.iter_mut().zip(plans) {
             if let (Some(state), Ok(())) = (state, &result) {
-                result = state.log.reserve(&self.store, plan, Purpose::Grows);
+                result = state.log.reserve(&self.store, plan, Purpose::Replaces);
             }
         }
         if result.is_err() {

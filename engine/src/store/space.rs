@@ -15,30 +15,51 @@ const RESERVE_PART_MOST: u64 = 8;
 /// The most pages that are kept.
 const RESERVE_MAX: u64 = 1024;
 
-/// What an operation does to space.
+/// What an operation does to space: how much of the reserve is not for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// It takes some.
     Grows,
-    /// It frees some: it may use the reserve, so that a full pool can be emptied.
+    /// It puts pages in the place of others, which it frees: only the log may grow, where an extent
+    /// is cut. So what a program has allocated can be overwritten in a full pool.
+    Replaces,
+    /// It changes what is there: a log grows by what can be collected.
+    Changes,
+    /// It frees some: it may use all of the reserve, so that a full pool can be emptied.
     Frees,
 }
 
 impl<M: Medium, H: Host> Store<M, H> {
-    /// Pages kept for operations that free space.
+    /// Pages kept for operations that take no space for good.
     pub(crate) fn reserve(&self) -> u64 {
         let least = (self.geometry.pages / RESERVE_PART_MOST).min(RESERVE_LEAST);
         (self.geometry.pages / RESERVE_PART).clamp(least, RESERVE_MAX)
     }
 
-    /// Takes exactly `pages` contiguous pages, aligned for `class`.
-    pub(crate) fn take(&self, pages: u64, class: PageClass) -> Result<Run> {
-        self.take_by(pages, &|lane| self.space.take(lane, pages, class))
+    /// Whether part of the reserve is taken.
+    pub(crate) fn is_short(&self) -> bool {
+        self.space.free_pages() < self.reserve()
+    }
+
+    /// The part of the reserve that is kept from operations with this purpose.
+    fn kept_from(&self, purpose: Purpose) -> u64 {
+        match purpose {
+            Purpose::Grows => self.reserve(),
+            Purpose::Replaces => self.reserve() / 2,
+            Purpose::Changes => self.reserve() / 4,
+            Purpose::Frees => 0,
+        }
+    }
+
+    /// Takes a page.
+    pub(crate) fn take_page(&self, purpose: Purpose) -> Result<u64> {
+        let take = |lane, _| self.space.take(lane, 1, PageClass::Small);
+        self.take_by(purpose, &take).map(|run| run.page)
     }
 
     /// Takes 1 to `pages` contiguous pages.
-    pub(crate) fn take_some(&self, pages: u64) -> Result<Run> {
-        self.take_by(1, &|lane| self.space.take_some(lane, pages))
+    pub(crate) fn take_some(&self, pages: u64, purpose: Purpose) -> Result<Run> {
+        self.take_by(purpose, &|lane, most| self.space.take_some(lane, pages.min(most)))
     }
 
     /// Takes a whole aligned chunk of `class`, unless space is so short that the rest of it
@@ -51,30 +72,17 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.space.take(self.lane(), class.pages(), class).ok()
     }
 
-    /// Takes a page for the log of an operation with this purpose.
-    pub(crate) fn take_log_page(&self, purpose: Purpose) -> Result<u64> {
-        let run = match purpose {
-            Purpose::Grows => self.take(1, PageClass::Small)?,
-            Purpose::Frees => match self.space.take(self.lane(), 1, PageClass::Small) {
-                Err(Error::NoSpace) if self.reclaim()? => {
-                    self.space.take(self.lane(), 1, PageClass::Small)?
-                }
-                result => result?,
-            },
+    /// Takes what leaves the reserve alone, after reclaiming where that is needed. `take` gets the
+    /// lane and how many pages there are.
+    fn take_by(&self, purpose: Purpose, take: &dyn Fn(usize, u64) -> Result<Run>) -> Result<Run> {
+        let taken = || match self.space.free_pages().saturating_sub(self.kept_from(purpose)) {
+            0 => Err(Error::NoSpace),
+            most => take(self.lane(), most),
         };
-        Ok(run.page)
-    }
-
-    /// Takes above the reserve, after reclaiming where that is needed.
-    fn take_by(&self, least: u64, take: &dyn Fn(usize) -> Result<Run>) -> Result<Run> {
-        let left = || self.space.free_pages() >= least.saturating_add(self.reserve());
-        if left() {
-            match take(self.lane()) {
-                Err(Error::NoSpace) => {}
-                result => return result,
-            }
+        match taken() {
+            Err(Error::NoSpace) if self.reclaim()? => taken(),
+            result => result,
         }
-        if self.reclaim()? && left() { take(self.lane()) } else { Err(Error::NoSpace) }
     }
 
     /// Gives pages back that nothing on the medium speaks of any more (PROTOCOL I9).

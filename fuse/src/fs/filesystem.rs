@@ -72,9 +72,7 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
             Operation::Read { offset, size, quiet, .. } => {
                 self.do_read(node, offset, size, quiet, scratch)
             }
-            Operation::Write { offset, data, unprivileged } => {
-                self.do_write(node, offset, data, unprivileged)
-            }
+            Operation::Write(new) => self.do_write(node, new),
             // What was answered is durable: once the pool has said so the kernel takes every
             // later fsync for done, after it has written out what was stored through mappings.
             Operation::Fsync | Operation::Fsyncdir => self.do_fsync(node).and(Err(Errno::ENOSYS)),

@@ -32,7 +32,7 @@ pub use listing::{Listing, Room};
 pub use notices::Notices;
 pub use reply::{Answer, Entry, Reply};
 pub use request::{
-    Changes, Forgets, Incoming, NewFile, NodeId, Operation, Request, TimeOrNow, Who, parse,
+    Changes, Forgets, Incoming, NewData, NewFile, NodeId, Operation, Request, TimeOrNow, Who, parse,
 };
 pub use scratch::Scratch;
 pub use session::{Handler, Session};

@@ -2,12 +2,12 @@
 
 use fuse_abi::linux::{
     FATTR_ATIME, FATTR_ATIME_NOW, FATTR_GID, FATTR_MODE, FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE,
-    FATTR_UID, FUSE_ROOT_ID, FUSE_WRITE_KILL_SUIDGID, fuse_access_in, fuse_batch_forget_in,
-    fuse_copy_file_range_in, fuse_create_in, fuse_fallocate_in, fuse_flush_in, fuse_forget_in,
-    fuse_forget_one, fuse_fsync_in, fuse_getattr_in, fuse_getxattr_in, fuse_in_header,
-    fuse_ioctl_in, fuse_link_in, fuse_lseek_in, fuse_mkdir_in, fuse_mknod_in, fuse_opcode as op,
-    fuse_open_in, fuse_read_in, fuse_release_in, fuse_rename_in, fuse_rename2_in, fuse_setattr_in,
-    fuse_statx_in, fuse_write_in,
+    FATTR_UID, FUSE_ROOT_ID, FUSE_WRITE_CACHE, FUSE_WRITE_KILL_SUIDGID, fuse_access_in,
+    fuse_batch_forget_in, fuse_copy_file_range_in, fuse_create_in, fuse_fallocate_in,
+    fuse_flush_in, fuse_forget_in, fuse_forget_one, fuse_fsync_in, fuse_getattr_in,
+    fuse_getxattr_in, fuse_in_header, fuse_ioctl_in, fuse_link_in, fuse_lseek_in, fuse_mkdir_in,
+    fuse_mknod_in, fuse_opcode as op, fuse_open_in, fuse_read_in, fuse_release_in, fuse_rename_in,
+    fuse_rename2_in, fuse_setattr_in, fuse_statx_in, fuse_write_in,
 };
 use zerocopy::FromBytes;
 
@@ -79,7 +79,7 @@ pub enum Operation<'a> {
     Link { from: NodeId, name: &'a [u8] },
     Open { flags: u32 },
     Read { handle: u64, offset: u64, size: u32, quiet: bool },
-    Write { offset: u64, data: &'a [u8], unprivileged: bool },
+    Write(NewData<'a>),
     Flush,
     Release { handle: u64 },
     Fsync,
@@ -99,6 +99,20 @@ pub enum Operation<'a> {
     Lseek { offset: u64, whence: u32 },
     CopyFileRange { offset: u64, to: NodeId, to_offset: u64, length: u64 },
     Destroy,
+}
+
+/// Bytes to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewData<'a> {
+    /// Where in the file.
+    pub offset: u64,
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Who writes may not keep a file that runs with rights of its own as it is.
+    pub unprivileged: bool,
+    /// They were stored through a mapping: nobody waits for them, and nobody would write the
+    /// rest of them again.
+    pub mapped: bool,
 }
 
 /// A file to be made and opened.
@@ -285,9 +299,9 @@ fn list(mut all: Arguments<'_>) -> Result<(u64, u32), Errno> {
 
 fn write(mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> {
     let fuse_write_in { offset, size, write_flags, .. } = all.take()?;
-    // Who writes may not keep a file that runs with rights of its own as it is.
     let unprivileged = write_flags & FUSE_WRITE_KILL_SUIDGID != 0;
-    Ok(Operation::Write { offset, data: all.rest(size)?, unprivileged })
+    let mapped = write_flags & FUSE_WRITE_CACHE != 0;
+    Ok(Operation::Write(NewData { offset, data: all.rest(size)?, unprivileged, mapped }))
 }
 
 fn rename(to: u64, flags: u32, mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> {

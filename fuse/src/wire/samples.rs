@@ -1,16 +1,17 @@
 //! Requests as a kernel sends them: for tests.
 
 use fuse_abi::linux::{
-    FATTR_ATIME, FATTR_MODE, FATTR_MTIME, FATTR_MTIME_NOW, FUSE_WRITE_KILL_SUIDGID, fuse_access_in,
-    fuse_batch_forget_in, fuse_copy_file_range_in, fuse_create_in, fuse_fallocate_in,
-    fuse_flush_in, fuse_forget_in, fuse_forget_one, fuse_fsync_in, fuse_getattr_in,
-    fuse_getxattr_in, fuse_in_header, fuse_ioctl_in, fuse_link_in, fuse_lseek_in, fuse_mkdir_in,
-    fuse_mknod_in, fuse_opcode as op, fuse_open_in, fuse_read_in, fuse_release_in, fuse_rename_in,
-    fuse_rename2_in, fuse_setattr_in, fuse_statx_in, fuse_write_in,
+    FATTR_ATIME, FATTR_MODE, FATTR_MTIME, FATTR_MTIME_NOW, FUSE_WRITE_CACHE,
+    FUSE_WRITE_KILL_SUIDGID, fuse_access_in, fuse_batch_forget_in, fuse_copy_file_range_in,
+    fuse_create_in, fuse_fallocate_in, fuse_flush_in, fuse_forget_in, fuse_forget_one,
+    fuse_fsync_in, fuse_getattr_in, fuse_getxattr_in, fuse_in_header, fuse_ioctl_in, fuse_link_in,
+    fuse_lseek_in, fuse_mkdir_in, fuse_mknod_in, fuse_opcode as op, fuse_open_in, fuse_read_in,
+    fuse_release_in, fuse_rename_in, fuse_rename2_in, fuse_setattr_in, fuse_statx_in,
+    fuse_write_in,
 };
 use zerocopy::IntoBytes;
 
-use super::request::{Changes, NewFile, NodeId, Operation, TimeOrNow};
+use super::request::{Changes, NewData, NewFile, NodeId, Operation, TimeOrNow};
 
 /// The number of every request made here.
 pub const UNIQUE: u64 = 0x1234;
@@ -114,7 +115,7 @@ fn of_names() -> Vec<Sample> {
 fn of_files() -> Vec<Sample> {
     let flags = libc::O_NOATIME.cast_unsigned();
     let read = fuse_read_in { fh: 6, offset: 8, size: 9, flags, ..zero() };
-    let write_flags = FUSE_WRITE_KILL_SUIDGID;
+    let write_flags = FUSE_WRITE_KILL_SUIDGID | FUSE_WRITE_CACHE;
     let write = fuse_write_in { offset: 8, size: 4, write_flags, ..zero() };
     let (offset, length, size) = (8, 10, 9);
     let fallocate = fuse_fallocate_in { offset, length, mode: 3, ..zero() };
@@ -133,7 +134,7 @@ fn of_files() -> Vec<Sample> {
         sample(
             op::FUSE_WRITE,
             &[write.as_bytes(), b"data"],
-            Operation::Write { offset, data: b"data", unprivileged: true },
+            Operation::Write(NewData { offset, data: b"data", unprivileged: true, mapped: true }),
         ),
         sample(op::FUSE_FLUSH, &[flush.as_bytes()], Operation::Flush),
         sample(op::FUSE_RELEASE, &[release.as_bytes()], Operation::Release { handle: 6 }),

@@ -8,6 +8,7 @@ mod birth;
 mod cache;
 mod control;
 mod data;
+mod full;
 mod handles;
 mod life;
 mod listing;

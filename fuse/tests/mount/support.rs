@@ -97,13 +97,18 @@ pub fn can_mount() -> bool {
 impl Place {
     /// A new pool of 256 MiB.
     pub fn new() -> Self {
+        Self::of_bytes(256 << 20)
+    }
+
+    /// A new pool of so many bytes.
+    pub fn of_bytes(bytes: u64) -> Self {
         let shm = Path::new("/dev/shm");
         let base = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let dir = tempfile::Builder::new().prefix("lode-mount-").tempdir_in(base).unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(dir.path().join("mnt")).unwrap();
         let place = Self { dir };
-        File::create(place.pool()).unwrap().set_len(256 << 20).unwrap();
+        File::create(place.pool()).unwrap().set_len(bytes).unwrap();
         let medium = FileMedium::open(&place.pool());
         Pool::format(medium, StdHost::new(), &FormatOptions::default()).unwrap();
         place
@@ -158,6 +163,11 @@ impl Mount {
     /// A new pool, mounted; none where this machine can't.
     pub fn new() -> Option<Self> {
         can_mount().then(|| Place::new().mount())
+    }
+
+    /// A new pool of so many bytes, mounted; none where this machine can't.
+    pub fn of_bytes(bytes: u64) -> Option<Self> {
+        can_mount().then(|| Place::of_bytes(bytes).mount())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -291,6 +291,7 @@ fn tables() -> Vec<Case> {
 fn full() -> Vec<Case> {
     let tiny = Geometry { bytes: 64 << 10, ..small() };
     let file = "create /a; write /a 0 4096 1; mkdir /d; create /b;";
+    let small_writes = repeated(9, "write /a 100 100 #");
     let mut cases = Vec::new();
     // Pieces of a page until nothing fits, and then less.
     for left in [0, 1, 2, 3] {
@@ -321,6 +322,9 @@ fn full() -> Vec<Case> {
             "allocate /a 0 8192",
             "punch /a 0 100",
             "zero /a 100 5000",
+            // Pages that the one before has just freed; then log pages that nothing lives in.
+            "write /a 0 4096 2; write /a 0 4096 3; write /a 0 4096 4",
+            &small_writes,
             "maintain",
             "remount",
             "crash",
