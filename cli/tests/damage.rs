@@ -159,6 +159,36 @@ fn a_damaged_link_to_inode_tables_is_made_anew_while_the_checkpoint_knows_it() {
     fsck(&pool).expect(0);
 }
 
+/// No checkpoint knows what the link was, so that all pages are searched.
+#[test]
+fn inode_tables_that_a_crash_and_damage_cut_off_are_found_again() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("filling"));
+    fill(&dir);
+    server.kill();
+    let dumped = lode(&["dump", text(&pool), "--json"]).expect(0).json();
+    let lanes = dumped["superblocks"][0]["lane_table_page"].as_u64().unwrap() * 4096;
+    let file = OpenOptions::new().write(true).open(&pool).unwrap();
+    file.write_all_at(&[0; 64], lanes + 128).unwrap();
+    let found = fsck(&pool).expect(4);
+    assert!(found.out.contains("`lode fsck -y` gives up"), "{}", found.out);
+    lode(&["fsck", "-p", text(&pool)]).expect(4);
+    fs::copy(&pool, scratch.path("copy")).unwrap();
+    let said = lode(&["fsck", "-y", text(&scratch.path("copy"))]).expect(1).out;
+    assert!(said.contains("inode tables searched for: link word"), "{said}");
+    let repaired = lode(&["fsck", "-y", text(&pool), "--json"]).expect(1).json();
+    let repairs = repaired["repairs"].as_array().unwrap();
+    assert_eq!(repairs.len(), 1, "nothing is lost: {repaired:#}");
+    assert_eq!(repairs[0]["done"], "tables_found");
+    fsck(&pool).expect(0);
+    Server::mount(&pool, &dir, &scratch.path("log")).run_with(|| {
+        for name in ["one", "two", "three"] {
+            assert_eq!(fs::read(dir.join(name)).unwrap(), name.repeat(1000).as_bytes());
+        }
+    });
+}
+
 #[test]
 fn what_a_lost_directory_had_is_found_again() {
     let scratch = Scratch::new();

@@ -443,17 +443,6 @@ fn a_large_directory_is_made_again_in_little_time() {
     assert!(began.elapsed() < std::time::Duration::from_secs(60));
 }
 
-#[test]
-fn where_tables_are_damaged_nothing_is_written() {
-    let memory = family();
-    let mut image = memory.image();
-    let survey = Survey::of(&image);
-    image[survey.pieces[0] + 9] ^= 1;
-    let memory = Memory::from_image(&image);
-    assert!(matches!(salvage(&memory), Err(Error::Corrupt(_))));
-    assert!(memory.image() == image);
-}
-
 /// Some pool that was used, and was closed or not.
 fn used(seed: u64) -> Memory {
     let memory = format(2 << 20, 1 + (seed % 3) as u32);

@@ -36,7 +36,8 @@ environment() {
     ln -s far/away near
     if [ "$(by_size quick all)" = all ]; then
         "${pip[@]}" install --no-index --no-build-isolation --target near "$SCRATCH/sources/$from_source"*
-        venv/bin/python -m compileall -q -f --invalidation-mode checked-hash venv/lib
+        # (What pip compiles for a target names the directory that it was first put into, a new one each time.)
+        venv/bin/python -m compileall -q -f --invalidation-mode checked-hash venv/lib near
     else
         tar -xzf "$SCRATCH/sources/$from_source"* -C near --strip-components=1 --no-same-owner
         venv/bin/python -m compileall -q near

@@ -108,7 +108,7 @@ class Pool:
         return u64(best, 8) if u32(best, 4) == self.session else 0
 
     def read_checkpoint(self):
-        """Section 10.  Fills self.pieces: page -> (k, lane), last seals of the logs."""
+        """Section 10.  Fills self.pieces: page -> (k, lane, nonce), last seals of the logs."""
         page, stream, self.pieces, at = self.clean, b"", {}, 2
         while page:
             head = self.fixed(page * PAGE, b"LCKP") if page < self.pages - 1 else None
@@ -121,7 +121,7 @@ class Pool:
         for _ in range(numbers[0]):
             need(at + 3 <= len(numbers) and numbers[at + 1] <= 9, "checkpoint: piece %d is damaged", len(self.pieces))
             slots = PAGE // SLOT << numbers[at + 1]
-            self.pieces[numbers[at]] = numbers[at + 1:at + 3], numbers[at + 3:at + 3 + slots]
+            self.pieces[numbers[at]] = numbers[at + 1:at + 4], numbers[at + 3:at + 3 + slots]
             at += 3 + slots
         need(at + 2 * numbers[1] == max(2, len(numbers) - 2), "checkpoint: %d bytes are not what is in it", len(stream))
         for page, count in zip(numbers[at:-2:2], numbers[at + 1:-2:2]):
@@ -137,8 +137,9 @@ class Pool:
             good = good and tag_of(u64(head, 16)) & 0xFFFF == link[1] and (head[5], u64(head, 8)) == (lane, page) and head[4] <= 9
             need(good, "inode table piece at page %d is damaged", page)
             self.claim(page, 1 << head[4], "inode table piece at page %d" % page)
-            where, seals = self.pieces.pop(page, ((head[4], lane), None))
-            need(where == (head[4], lane) and bool(seals) == bool(self.clean), "the checkpoint has no such piece at page %d", page)
+            mine = head[4], lane, u64(head, 16)
+            where, seals = self.pieces.pop(page, (mine, None))
+            need(where == mine and bool(seals) == bool(self.clean), "the checkpoint has no such piece at page %d", page)
             for number in range(page * 8 + 1, page + (1 << head[4]) << 3):
                 log = self.read_inode(number)
                 seal = u64(self.mem, log.records[-1].at + 56) if log and log.records and not log.death else 0

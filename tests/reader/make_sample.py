@@ -169,10 +169,10 @@ class Pool:
 
     def piece(self, lane):
         page, nonce = self.alloc(1 << PIECE_K), self.nonce()
-        link_at = next((p * PAGE + 40 for p, l in reversed(self.pieces) if l == lane), self.lane_page * PAGE + lane * 256 + 128)
+        link_at = next((p * PAGE + 40 for p, l, _ in reversed(self.pieces) if l == lane), self.lane_page * PAGE + lane * 256 + 128)
         self.anchor(page * PAGE, le(b"LTBL", (PIECE_K, 1), (lane, 1), (0, 2), (page, 8), (nonce, 8)), nonce, "piece header")
         self.link(link_at, page, nonce)
-        self.pieces.append((page, lane))
+        self.pieces.append((page, lane, nonce))
         return page
 
     def watermark(self, lane, copy, session, sequence, version):
@@ -211,9 +211,9 @@ class Pool:
                 free.append((page, run - page))
             page = run + 1
         numbers = [len(self.pieces), len(free)]
-        for page, lane in self.pieces:
-            numbers += [page, PIECE_K, lane]
-            for slot in range(PAGE // SLOT << PIECE_K):
+        for page, lane, nonce in self.pieces:
+            numbers += [page, PIECE_K, lane, nonce]
+            for slot in range(1, PAGE // SLOT << PIECE_K):
                 inode = self.inodes.get(page * 8 + slot)
                 at = inode.last if inode and not inode.dead else None
                 numbers.append(int.from_bytes(self.mem[at + 56:at + LINE], "little") if at else 0)

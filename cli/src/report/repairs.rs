@@ -12,7 +12,7 @@ const OWNERS_ALONE: &str = "its rights are its owner's alone now";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct RepairFacts {
     /// What was done: `lost`, `made_again`, `named_again`, `attached`, `entry_removed`, `links_set`,
-    /// `attribute_removed`, `root_made`, `chain_mended`, `checkpoint_lost` or `watermark_reset`.
+    /// `attribute_removed`, `root_made`, `chain_mended`, `tables_found`, `checkpoint_lost` or `watermark_reset`.
     pub(crate) done: &'static str,
     /// The inode (as the damaged pool numbered it), `null` for none.
     pub(crate) inode: Option<u64>,
@@ -88,6 +88,15 @@ impl Repairs {
                 let what = format!("{} at offset {:#x}", damage.what, damage.at);
                 fact("chain_mended", None, None, what)
             }
+            Salvage::TablesFound { damage, tables } => {
+                let found = match tables {
+                    0 => "none was found".to_owned(),
+                    1 => "one was found".to_owned(),
+                    _ => format!("{tables} were found"),
+                };
+                let (what, at) = (damage.what, damage.at);
+                fact("tables_found", None, None, format!("{what} at offset {at:#x}; {found}"))
+            }
             Salvage::CheckpointLost { damage } => {
                 let what = format!("{} at offset {:#x}", damage.what, damage.at);
                 fact("checkpoint_lost", None, None, what)
@@ -122,6 +131,7 @@ impl RepairFacts {
             "attribute_removed" => "removed",
             "root_made" => "root directory made again",
             "chain_mended" => "repaired",
+            "tables_found" => "inode tables searched for",
             "checkpoint_lost" => "checkpoint given up",
             _ => "watermark reset",
         };

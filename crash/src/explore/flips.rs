@@ -30,7 +30,6 @@ const LOCATOR_AT: usize = 1024;
 /// Bytes of a lane's lines, and the place of its link to inode tables.
 const LANE: usize = 256;
 const CHAIN_AT: usize = 128;
-const CHAIN_LINK: &str = "a link to inode tables";
 /// Place and bytes of a line's seal.
 const SEAL: (usize, usize) = (56, 8);
 
@@ -41,6 +40,8 @@ struct Sealed {
     bytes: usize,
     /// Who finds that it is damaged.
     found_by: FoundBy,
+    /// A salvage, always tried, makes it right again: nothing is lost.
+    made_right: bool,
 }
 
 /// Who finds damage, the earliest first.
@@ -109,8 +110,11 @@ impl Explorer<'_> {
             let looked = catch_unwind(AssertUnwindSafe(|| {
                 self.look(&flipped, sealed, expected)?;
                 let every = self.limits.salvaged_every;
-                // (Of links that a salvage makes right there are few.)
-                if replayed || sealed.what == CHAIN_LINK || bit % every == number % every {
+                if sealed.made_right {
+                    let salvaged = self.salvage(&flipped)?;
+                    let salvaged = salvaged.ok_or_else(|| "a salvage was refused".to_owned())?;
+                    self.is_right(&salvaged, expected)?;
+                } else if replayed || bit % every == number % every {
                     self.salvage(&flipped)?;
                 }
                 Ok(())
@@ -144,6 +148,14 @@ impl Explorer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A pool that was made right has everything.
+    fn is_right(&self, image: &Pages, expected: &Expected) -> Result<(), String> {
+        match self.found_by(image, false, expected)? {
+            FoundBy::Nobody => Ok(()),
+            found => Err(format!("salvaged, but damage found by {}", found.words())),
+        }
     }
 
     /// Who finds damage. What is shown otherwise must be right.
@@ -196,7 +208,14 @@ fn flipped(image: &Pages, at: usize, bit: usize) -> Pages {
 }
 
 fn sealed(what: &'static str, at: usize, bytes: usize) -> Sealed {
-    Sealed { what, at, bytes, found_by: FoundBy::Looking }
+    Sealed { what, at, bytes, found_by: FoundBy::Looking, made_right: false }
+}
+
+/// The link of a lane to its inode tables. Without it they are searched for, or a checkpoint knows
+/// them.
+fn chain_link(survey: &Survey, lane: usize) -> Sealed {
+    let at = survey.superblock.lane_table + lane * LANE + CHAIN_AT;
+    Sealed { made_right: true, ..sealed("a link to inode tables", at, SEAL.1) }
 }
 
 /// The sealed part of an anchor line, its seal, and its link, which has a check of its own.
@@ -212,10 +231,11 @@ fn all(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
         all.push(sealed("a superblock", at, SUPERBLOCK));
     }
     all.push(sealed("the locator", LOCATOR_AT, LINE));
-    let lanes = (0..survey.superblock.lanes).map(|lane| survey.superblock.lane_table + lane * LANE);
-    all.extend(lanes.map(|at| sealed(CHAIN_LINK, at + CHAIN_AT, SEAL.1)));
+    all.extend((0..survey.superblock.lanes).map(|lane| chain_link(survey, lane)));
     for piece in &survey.pieces {
-        all.extend(anchor("the header of a piece of inode table", *piece));
+        let header = anchor("the header of a piece of inode table", *piece);
+        let found_by = FoundBy::Opening;
+        all.extend(header.map(|one| Sealed { found_by, made_right: true, ..one }));
     }
     for (at, bytes) in &survey.segments {
         let header = sealed("the header of a checkpoint", *at, LINE);
@@ -242,10 +262,11 @@ fn followed(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
     let transaction = |at: usize| &image[at + 6..at + 16];
     let mut is_followed: HashMap<&[u8], bool> = HashMap::new();
     let mut records = Vec::new();
-    // The first piece of inode table, that of the root, is there from the beginning.
+    // The first piece of inode table, that of the root, is there from the beginning, as is what leads
+    // to it.
     let first = survey.pieces.first().map(|at| anchor("the header of the first inode table", *at));
-    let mut all: Vec<Sealed> =
-        first.into_iter().flat_map(|[header, _, seal]| [header, seal]).collect();
+    let first = first.into_iter().flat_map(|[header, _, seal]| [header, seal]);
+    let mut all: Vec<Sealed> = first.chain([chain_link(survey, 0)]).collect();
     for log in survey.logs.iter().filter(|log| !log.dead) {
         let lines: Vec<usize> =
             log.runs.iter().flat_map(|run| (0..run.valid).map(|line| run.at(line))).collect();

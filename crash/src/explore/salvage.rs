@@ -15,8 +15,9 @@ use crate::states::{Choice, units_of};
 type Files = BTreeSet<(Ino, u64)>;
 
 impl Explorer<'_> {
-    /// Salvages `image`, cuts that off at each of its points, and salvages what is left.
-    pub(super) fn salvage(&mut self, image: &Pages) -> Result<(), Wrong> {
+    /// Salvages `image`, cuts that off at each of its points, and salvages what is left. Returns the
+    /// salvaged pool; none where that was refused.
+    pub(super) fn salvage(&mut self, image: &Pages) -> Result<Option<Pages>, Wrong> {
         let medium = Simulated::new(image.clone(), self.setup.rules);
         medium.record(true);
         let (salvaged, lost) = self.salvage_once(&medium);
@@ -25,7 +26,7 @@ impl Explorer<'_> {
         match salvaged {
             Ok(()) => {}
             // Nothing leads to the inodes any more.
-            Err(Error::Corrupt(_)) if medium.stores() == 0 => return Ok(()),
+            Err(Error::Corrupt(_)) if medium.stores() == 0 => return Ok(None),
             Err(error) => return Err(format!("salvage: {error} ({error:?})").into()),
         }
         let mut points = medium.take_points();
@@ -38,7 +39,7 @@ impl Explorer<'_> {
             let place = format!("a salvage (point {} of {})", number + 1, points.len());
             self.salvage_again(&place, point, &files, lost)?;
         }
-        Ok(())
+        Ok(Some(medium.seen()))
     }
 
     /// Salvages a pool; says how many inodes that gave up.

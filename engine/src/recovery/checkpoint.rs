@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Medium, crc32c};
 
-use crate::layout::{Anchor, PieceHeader, SEGMENT_HEADER_BYTES, Segment, Superblock};
+use crate::layout::{PieceHeader, SEGMENT_HEADER_BYTES, Segment, Superblock};
 use crate::space::Run;
 use crate::store::{Piece, Store};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
@@ -135,15 +135,13 @@ fn parse<M: Medium, H: Host>(
         if log2 > 9 || !store.geometry.holds(page, 1 << log2) {
             return Err(impossible("checkpoint has an impossible table piece"));
         }
-        let at = page * PAGE_BYTES;
-        let header = PieceHeader::parse(&store.door.load_line(at)?, &store.seed, at)
-            .filter(|header| u64::from(header.log2_pages) == log2 && u64::from(header.lane) == lane)
-            .ok_or(impossible("checkpoint has an impossible table piece"))?;
         if lane >= u64::from(store.geometry.lanes) {
             return Err(impossible("checkpoint has an impossible table piece"));
         }
-        let piece = Piece::new(header)?;
-        for index in 0..piece.slots() {
+        let (log2_pages, lane) = (log2 as u8, lane as u8);
+        // (Its header, and the way to it, may be damaged: they are as it is said here.)
+        let piece = Piece::new(PieceHeader { log2_pages, lane, page, nonce: words.next()? })?;
+        for index in 1..piece.slots() {
             piece.set_tail(index, words.next()?);
         }
         pieces.try_reserve(1)?;
@@ -239,7 +237,8 @@ fn stream_of<M: Medium, H: Host>(store: &Store<M, H>, words: u64) -> Result<Vec<
         for word in [header.page, u64::from(header.log2_pages), u64::from(header.lane)] {
             stream.extend_from_slice(&word.to_le_bytes());
         }
-        for index in 0..piece.slots() {
+        stream.extend_from_slice(&header.nonce.to_le_bytes());
+        for index in 1..piece.slots() {
             stream.extend_from_slice(&piece.tail(index).to_le_bytes());
         }
         Ok(())

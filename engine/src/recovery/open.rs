@@ -15,7 +15,7 @@ use crate::log::{Walk, read_death, read_identity};
 use crate::pool::Opening;
 use crate::space::{Claims, Run};
 use crate::store::{
-    BadLink, NO_WATERMARK, Piece, Store, read_superblock, read_watermark, repair_locator,
+    BadChain, NO_WATERMARK, Piece, Store, read_superblock, read_watermark, repair_locator,
 };
 use crate::{Error, Host, OpenOptions, Pool, Result, Rule};
 
@@ -60,9 +60,9 @@ fn from_checkpoint<M: Medium, H: Host>(
     read_only: bool,
     opening: &mut Opening,
 ) -> Result<Vec<Run>> {
-    let bad_links = store.bad_links(&loaded.pieces)?;
-    opening.chain_damage.try_reserve_exact(bad_links.len())?;
-    opening.chain_damage.extend(bad_links.iter().map(BadLink::damage));
+    let bad_chains = store.bad_chains(&loaded.pieces)?;
+    opening.chain_damage.try_reserve_exact(bad_chains.len())?;
+    opening.chain_damage.extend(bad_chains.iter().map(BadChain::damage));
     for piece in loaded.pieces {
         store.table.add_piece(Arc::new(piece))?;
     }
@@ -76,7 +76,7 @@ fn from_checkpoint<M: Medium, H: Host>(
         return Ok(loaded.own);
     }
     repair_locator(store)?;
-    store.mend_links(&bad_links)?;
+    store.mend_chains(&bad_chains)?;
     store.raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
     for run in loaded.own {
         store.space.add_free(run)?;

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use lode_pmem::{Door, Medium};
 
 use super::listing::{Listing, Lost, UNKNOWN, read_listing};
-use super::{Salvage, report::Told};
+use super::{Salvage, report::Told, tables::find_tables};
 use crate::layout::{
     Anchor, Body, Header, Identity, LINE, SEAL_AT, Superblock, Txid, Watermark, put_seal, slot_at,
 };
@@ -27,7 +27,7 @@ const LOOKS_MAX: u32 = 64;
 /// Gives up all that can't be read; returns what that was.
 ///
 /// # Errors
-/// [`Error::Corrupt`] where that does not help: tables of inodes can't be reached.
+/// [`Error::Corrupt`] where that does not help: the table with the root directory can't be read.
 pub(super) fn discard<M: Medium, H: Host>(
     door: Door<M>,
     host: H,
@@ -38,7 +38,9 @@ pub(super) fn discard<M: Medium, H: Host>(
     let mut tails = match load_checkpoint(&store, &superblock)? {
         Ended::Not => Vec::new(),
         Ended::Closed(loaded) => {
-            mend_chains(&store, &loaded.pieces, told)?;
+            let bad = store.bad_chains(&loaded.pieces)?;
+            bad.iter().for_each(|one| told(Salvage::ChainMended { damage: one.damage() }));
+            store.mend_chains(&bad)?;
             loaded.tails()?
         }
         Ended::Damaged(damage) => {
@@ -46,7 +48,7 @@ pub(super) fn discard<M: Medium, H: Host>(
             Vec::new()
         }
     };
-    reach_tables(&store)?;
+    find_tables(&store, told)?;
     let mut all = Lost::default();
     for look in 0..LOOKS_MAX {
         store.aborted.clear();
@@ -92,32 +94,6 @@ pub(super) fn discard<M: Medium, H: Host>(
     all.inos.sort_unstable();
     let Store { door, host, .. } = *store;
     Ok((door, host, all))
-}
-
-/// The checkpoint knows where all tables are.
-fn mend_chains<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    pieces: &[Piece],
-    told: Told<'_>,
-) -> Result<()> {
-    let bad = store.bad_links(pieces)?;
-    for link in &bad {
-        told(Salvage::ChainMended { damage: link.damage() });
-    }
-    store.mend_links(&bad)
-}
-
-/// Without its tables a pool is not to be had: nothing more is written then.
-fn reach_tables<M: Medium, H: Host>(store: &Store<M, H>) -> Result<()> {
-    let mut pieces = 0;
-    for lane in 0..store.geometry.lanes {
-        store.walk_chain(lane, &mut |piece| {
-            pieces += piece.run().pages;
-            let circle = Error::corrupt("inode tables form a circle", 0);
-            if pieces > store.geometry.pages { Err(circle) } else { Ok(()) }
-        })?;
-    }
-    Ok(())
 }
 
 /// Inodes that are damaged, or are there by the checkpoint and not by themselves.

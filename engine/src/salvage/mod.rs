@@ -1,5 +1,6 @@
 //! Making a damaged pool sound: what can't be read is given up, the rest is kept and named.
 //!
+//! `tables` finds inode tables that nothing leads to any more.
 //! `discard` drops inodes whose logs are damaged, on the medium, after `listing` has read what
 //! there is of the directories among them; then the pool opens. `tree` makes names and inodes fit
 //! each other again, by transactions of `change`: entries that lead nowhere go, what nothing
@@ -15,6 +16,7 @@ mod change;
 mod discard;
 mod listing;
 mod report;
+mod tables;
 mod tell;
 mod tree;
 
@@ -29,8 +31,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// read is lost; `told` hears of each step.
     ///
     /// # Errors
-    /// [`crate::Error::Corrupt`] where the tables of inodes, or both superblocks, are damaged: then nothing was
-    /// written. [`crate::Error::NoSpace`] where there is no room for names; what was done by then stays.
+    /// [`crate::Error::Corrupt`] where both superblocks are damaged, or the header of the inode table that
+    /// the root directory is in: then nothing was written. [`crate::Error::NoSpace`] where there is no room for names; what was done by then stays.
     pub fn salvage(medium: M, host: H, told: &mut dyn FnMut(Salvage<'_>)) -> Result<()> {
         let (door, host, lost) = discard::discard(Door::new(medium), host, told)?;
         let pool = Self::open_door(door, host, &OpenOptions::default())?;

@@ -12,10 +12,18 @@ pub enum Salvage<'a> {
         /// The lane.
         lane: u32,
     },
-    /// A link to an inode table was damaged; the checkpoint says where it led.
+    /// The header of an inode table was damaged, or a link to one; the checkpoint says what it was.
     ChainMended {
         /// What was damaged, and where.
         damage: Corruption,
+    },
+    /// Nothing leads from there to the next inode tables of a lane any more, and no checkpoint says
+    /// where they are: they were searched for. Inodes of those that were not found are lost.
+    TablesFound {
+        /// What is damaged, and where.
+        damage: Corruption,
+        /// Tables found.
+        tables: usize,
     },
     /// The checkpoint of a pool that was closed can't be read: what the logs say is kept, and
     /// whether one of them has lost its end nobody can tell.

@@ -6,8 +6,10 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use super::{Piece, Store};
-use crate::layout::{HEAD_AT, LANE_CHAIN_AT, Link, PieceHeader};
+use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader};
 use crate::{Corruption, Error, Host, PAGE_BYTES, Result, Rule};
+
+const BAD_HEADER: &str = "header of an inode table is damaged";
 
 impl<M: Medium, H: Host> Store<M, H> {
     /// Shows every piece of a lane's chain. An error of `each` ends the walk, as damage does: what
@@ -34,7 +36,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 u32::from(header.lane) == lane && named
             };
             let header = self.anchor::<PieceHeader>(Rule::PieceSeal, &line, at).filter(meant);
-            let header = header.ok_or(Error::corrupt("header of a table piece is damaged", at))?;
+            let header = header.ok_or(Error::corrupt(BAD_HEADER, at))?;
             let piece = Piece::new(header)?;
             if !self.geometry.holds(piece.run().page, piece.run().pages) {
                 return Err(Error::corrupt("table piece outside the pool", at));
@@ -44,51 +46,75 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// The links that are others than these pieces need, which are all there are, in the order of
-    /// their chains.
-    pub(crate) fn bad_links(&self, pieces: &[Piece]) -> Result<Vec<BadLink>> {
+    /// The headers and links that are others than these pieces need, which are all there are, in the
+    /// order of their chains.
+    pub(crate) fn bad_chains(&self, pieces: &[Piece]) -> Result<Vec<BadChain>> {
         let mut bad = Vec::new();
         let mut pieces = pieces.iter().peekable();
         for lane in 0..self.geometry.lanes {
             let mut at = self.geometry.lane_at(lane) + LANE_CHAIN_AT;
+            let mut header = None;
             loop {
                 let next = pieces.next_if(|piece| u32::from(piece.header.lane) == lane);
-                let link = next.map(|next| Link::new(next.header.page, next.header.nonce, false));
+                let next = next.map(|piece| piece.header);
+                let link = next.map(|next| Link::new(next.page, next.nonce, false));
+                bad.try_reserve(2)?;
+                bad.extend(self.bad_header(header, link));
                 let word = link.map_or(Link::none(&self.seed, at), |it| it.word(&self.seed, at));
                 if self.door.load_word(at) != Ok(word) {
-                    bad.try_reserve(1)?;
-                    bad.push(BadLink { at, link });
+                    bad.push(BadChain { at, header: None, link });
                 }
-                let Some(next) = next else { break };
-                at = next.next_at();
+                let Some(found) = next else { break };
+                (at, header) = (found.page * PAGE_BYTES + HEAD_AT, next);
             }
         }
         Ok(bad)
     }
 
-    /// Makes links right. It must be durable before the checkpoint that knows them is given up.
-    pub(crate) fn mend_links(&self, bad: &[BadLink]) -> Result<()> {
+    /// The header of a piece, with the link that belongs in its line, where it is damaged.
+    fn bad_header(&self, header: Option<PieceHeader>, link: Option<Link>) -> Option<BadChain> {
+        let at = header?.page * PAGE_BYTES;
+        let line = self.door.load_line(at).ok();
+        let found = line.and_then(|line| self.anchor::<PieceHeader>(Rule::PieceSeal, &line, at));
+        (found != header).then_some(BadChain { at, header, link })
+    }
+
+    /// Makes headers and links right. It must be durable before the checkpoint that knows them is
+    /// given up.
+    pub(crate) fn mend_chains(&self, bad: &[BadChain]) -> Result<()> {
         if bad.is_empty() {
             return Ok(());
         }
         for one in bad {
-            self.store_link(one.at, one.link);
+            match one.header {
+                Some(header) => {
+                    let line = header.line(&self.seed, one.at, one.link);
+                    self.door.window(LINE, self.counters()).store_line(one.at, &line);
+                }
+                None => self.store_link(one.at, one.link),
+            }
         }
         self.door.fence(self.counters())?;
         Ok(())
     }
 }
 
-/// A link of a chain that is damaged, and what it should be.
+/// The header of a piece or a link of a chain that is damaged, and what it should be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BadLink {
+pub(crate) struct BadChain {
     at: u64,
+    /// Of a header.
+    header: Option<PieceHeader>,
     link: Option<Link>,
 }
 
-impl BadLink {
+impl BadChain {
     /// As damage.
     pub(crate) fn damage(&self) -> Corruption {
-        Corruption { what: "link to an inode table is damaged", at: self.at, ino: 0 }
+        let what = match self.header {
+            Some(_) => BAD_HEADER,
+            None => "link to an inode table is damaged",
+        };
+        Corruption { what, at: self.at, ino: 0 }
     }
 }

@@ -10,7 +10,7 @@ mod superblock;
 mod table;
 mod tx;
 
-pub(crate) use chain::BadLink;
+pub(crate) use chain::BadChain;
 pub(crate) use lanes::Lanes;
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
 pub(crate) use space::Purpose;
