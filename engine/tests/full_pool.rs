@@ -357,6 +357,30 @@ fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
     assert_sound(&pool, "emptied");
 }
 
+/// Large overwrites of files with large pages wait in pages that the next change of their file gives
+/// back: in a full pool not all of what is left waits there.
+#[test]
+fn large_overwrites_leave_room_for_small_ones_of_other_files() {
+    let pool = pool(64 << 20, PageClass::Small);
+    let mut files = Vec::new();
+    for number in 0..20 {
+        let ino = pool.create(pool.root(), format!("{number}").as_bytes(), &NEW).unwrap().ino;
+        pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 2 << 20).unwrap();
+        files.push(ino);
+    }
+    fill_up(&pool);
+    let written = files.iter().filter(|ino| pool.write(**ino, 0, &[1; 60_000]).is_ok()).count();
+    assert!((3..files.len()).contains(&written), "{written} large overwrites");
+    for ino in &files {
+        for at in [0, 5000, 1 << 20] {
+            pool.write(*ino, at, &[2; 2000]).unwrap();
+        }
+    }
+    assert_sound(&pool, "overwritten");
+    empty(&pool, pool.root());
+    assert_sound(&pool, "emptied");
+}
+
 /// In a small pool, too, names can be taken out of every directory, each of which then needs a
 /// log page of its own.
 #[test]

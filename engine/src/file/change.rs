@@ -292,7 +292,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut from = segment.from;
         while from < segment.to {
             let pages = (segment.to - from).div_ceil(PAGE_BYTES);
-            let run = self.store.take_some(pages, purpose)?;
+            // (The next change of this file gives them back: they must not be in the way of small ones
+            // of other files.)
+            let run = self.store.take_some(pages, Purpose::Replaces)?;
             if let Err(error) = change.journal_runs.push(run) {
                 self.store.give(run);
                 return Err(error);
