@@ -363,7 +363,7 @@ fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
 fn large_overwrites_leave_room_for_small_ones_of_other_files() {
     let pool = pool(64 << 20, PageClass::Small);
     let mut files = Vec::new();
-    for number in 0..20 {
+    for number in 0..28 {
         let ino = pool.create(pool.root(), format!("{number}").as_bytes(), &NEW).unwrap().ino;
         pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 2 << 20).unwrap();
         files.push(ino);
@@ -371,7 +371,8 @@ fn large_overwrites_leave_room_for_small_ones_of_other_files() {
     fill_up(&pool);
     let written = files.iter().filter(|ino| pool.write(**ino, 0, &[1; 60_000]).is_ok()).count();
     assert!((3..files.len()).contains(&written), "{written} large overwrites");
-    for ino in &files {
+    // Those first that hold nothing which they could give back.
+    for ino in files.iter().rev() {
         for at in [0, 5000, 1 << 20] {
             pool.write(*ino, at, &[2; 2000]).unwrap();
         }
