@@ -104,6 +104,11 @@ rules! {
     WatermarkSession "watermark-session" "the watermark of another session counts; PROTOCOL F5";
     WatermarkSeal "watermark-seal" "the checksum of a watermark is not looked at; PROTOCOL F5";
     WatermarkFenced "watermark-fenced" "watermarks cover what is not fenced yet; PROTOCOL I11";
+    WatermarkCopies "watermark-copies" "a watermark is stored over the last one; PROTOCOL F5";
+    RoundEveryLane "round-every-lane"
+        "a round stores the watermark of the lane alone that it runs in; PROTOCOL I11";
+    SequenceOnce "sequence-once"
+        "two threads that raise the session let lanes begin anew twice; PROTOCOL I4";
     WatermarkLane "watermark-lane"
         "every lane is judged by lane 0's watermark; seen in WineFS: recovery reads another CPU's journal";
     EveryLane "every-lane"

@@ -212,6 +212,8 @@ fn cost(tally: &Tally) -> u64 {
 /// Where some rules are best looked for. This only saves time: the others follow.
 const HINTS: &[(Rule, &str)] = &[
     (Rule::OneRound, "two threads: two rounds and a slot, two lanes"),
+    (Rule::WatermarkCopies, "a table piece, then data, then a table piece"),
+    (Rule::RoundEveryLane, "two threads: round and rename over, two lanes"),
     (Rule::PieceZeroed, "two threads: close and create, two lanes"),
     (Rule::PagesRise, "a page comes back into its log"),
     (Rule::OverwrittenAfterFence, "two threads: overwritten and taken, one lane"),

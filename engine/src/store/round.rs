@@ -161,14 +161,16 @@ impl<M: Medium, H: Host> Store<M, H> {
     fn store_watermarks(&self, rounds: &mut Rounds) {
         let session = self.session();
         let counters = self.counters();
+        let alone = self.host.leaves_out(Rule::RoundEveryLane).then(|| self.lane());
+        let same_copy = self.host.leaves_out(Rule::WatermarkCopies);
         let mut window = self.door.window(self.lanes.used() as u64 * LINE, counters);
         for (number, lane) in self.lanes.iter().enumerate() {
             let sequence = lane.fenced();
             let Some(version) = rounds.versions.get_mut(number) else { continue };
-            if sequence == lane.settled() {
+            if sequence == lane.settled() || alone.is_some_and(|alone| alone != number) {
                 continue;
             }
-            *version += 1;
+            *version += if same_copy { 2 } else { 1 };
             lane.set_settled(sequence);
             let at = self.geometry.lane_at(number as u32) + (*version & 1) * LINE;
             let line = Watermark { session, sequence, version: *version }.line(&self.seed, at);

@@ -44,6 +44,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         let _rounds = self.rounds.lock();
         if !self.raise_due.load(Relaxed) {
             // Another thread has done it: lanes that begin anew now would use sequences twice.
+            if self.host.leaves_out(Rule::SequenceOnce) {
+                return self.with_lanes_held(0, &mut || Ok(()));
+            }
             return Ok(());
         }
         let mut raise = || {
