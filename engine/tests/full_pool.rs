@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use lode_engine::{
-    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, PageClass, Pool, SetAttr, mode,
+    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, PageClass, Pool, SetAttr,
+    XattrChange, XattrWhen, mode,
 };
 use lode_testkit::fs::TestPool;
 use lode_testkit::rng::Rng;
@@ -357,28 +358,110 @@ fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
     assert_sound(&pool, "emptied");
 }
 
-/// Large overwrites of files with large pages wait in pages that the next change of their file gives
-/// back: in a full pool not all of what is left waits there.
+/// Pages in which overwrites waited are given back at once where space is short: no file keeps some, so
+/// that it is not the number of files that counts.
 #[test]
-fn large_overwrites_leave_room_for_small_ones_of_other_files() {
-    let pool = pool(64 << 20, PageClass::Small);
-    let mut files = Vec::new();
-    for number in 0..28 {
-        let ino = pool.create(pool.root(), format!("{number}").as_bytes(), &NEW).unwrap().ino;
+fn many_files_are_overwritten_in_a_full_pool() {
+    let large = |pool: &TestPool, ino| {
         pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 2 << 20).unwrap();
-        files.push(ino);
+    };
+    let small = |pool: &TestPool, ino| pool.write(ino, 0, &[1; 8192]).unwrap();
+    let makes: [(usize, usize, &dyn Fn(&TestPool, Ino)); 2] =
+        [(28, 60_000, &large), (1000, 100, &small)];
+    for (files, len, make) in makes {
+        let pool = pool(64 << 20, PageClass::Small);
+        let inos: Vec<Ino> = (0..files)
+            .map(|number| {
+                let ino = pool.create(pool.root(), format!("{number}").as_bytes(), &NEW).unwrap();
+                make(&pool, ino.ino);
+                ino.ino
+            })
+            .collect();
+        fill_up(&pool);
+        for (number, ino) in inos.iter().enumerate() {
+            pool.write(*ino, 10, &vec![7; len])
+                .unwrap_or_else(|error| panic!("{len} bytes, file {number}: {error}"));
+        }
+        for ino in &inos {
+            let mut found = vec![0; len];
+            pool.read(*ino, 10, &mut found).unwrap();
+            assert!(found.iter().all(|byte| *byte == 7));
+        }
+        assert_sound(&pool, "overwritten");
+        empty(&pool, pool.root());
+        assert_sound(&pool, "emptied");
+    }
+}
+
+/// Where the log can't be written anew for want of pages, those of it in which nothing lives are still
+/// given back.
+#[test]
+fn overwrites_of_any_size_leave_room_for_small_ones_for_ever() {
+    let refused: u32 = [3, 4, 5, 6, 8].into_iter().map(overwrite_at_random).sum();
+    assert!(refused > 0, "the reserve was never short");
+}
+
+/// Overwrites a file of so many MiB in a full pool of 16; says how often not all at once.
+fn overwrite_at_random(mib: u64) -> u32 {
+    let pool = pool(16 << 20, PageClass::Small);
+    let ino = pool.create(pool.root(), b"f", &NEW).unwrap().ino;
+    for piece in 0..mib {
+        pool.write(ino, piece << 20, &vec![1; 1 << 20]).unwrap();
     }
     fill_up(&pool);
-    let written = files.iter().filter(|ino| pool.write(**ino, 0, &[1; 60_000]).is_ok()).count();
-    assert!((3..files.len()).contains(&written), "{written} large overwrites");
-    // Those first that hold nothing which they could give back.
-    for ino in files.iter().rev() {
-        for at in [0, 5000, 1 << 20] {
-            pool.write(*ino, at, &[2; 2000]).unwrap();
+    let mut rng = Rng::new(mib);
+    let mut refused = 0;
+    for step in 0..20_000u32 {
+        let bytes = [step as u8; 6000];
+        let len = if rng.once_in(2) { 1000 } else { 6000 };
+        let at = rng.below((mib << 20) - 6000);
+        if pool.write(ino, at, &bytes[..len as usize]).is_ok() {
+            continue;
         }
+        refused += 1;
+        let mut from = at;
+        while from < at + len {
+            let to = (from / 2048 * 2048 + 2048).min(at + len);
+            pool.write(ino, from, &bytes[..(to - from) as usize])
+                .unwrap_or_else(|error| panic!("{mib} MiB, step {step}: {error}"));
+            from = to;
+        }
+        let changes = SetAttr { mode: Some(step % 512), ..SetAttr::default() };
+        pool.setattr(ino, &changes).unwrap();
     }
     assert_sound(&pool, "overwritten");
-    empty(&pool, pool.root());
+    refused
+}
+
+/// A removal that frees no page must not take those that others need for their removal.
+#[test]
+fn small_attributes_removed_from_many_files_leave_room_to_remove_the_files() {
+    let pool = pool(16 << 20, PageClass::Small);
+    let name = |number: usize| format!("{number}").into_bytes();
+    let count = 1500;
+    for number in 0..count {
+        // The lines that an inode has of its own are full with these.
+        let ino = pool.create(pool.root(), &name(number), &NEW).unwrap().ino;
+        for value in ["a", "b", "c"] {
+            let change = XattrChange {
+                name: b"user.x",
+                value: Some(value.as_bytes()),
+                when: XattrWhen::Always,
+            };
+            pool.setxattr(ino, &change).unwrap();
+        }
+    }
+    fill_up(&pool);
+    let mut refused = 0;
+    for number in 0..count {
+        let ino = pool.lookup(pool.root(), &name(number)).unwrap().ino;
+        let gone = XattrChange { name: b"user.x", value: None, when: XattrWhen::Always };
+        refused += usize::from(pool.setxattr(ino, &gone).is_err());
+    }
+    println!("{refused} of {count} removals were refused");
+    for number in 0..count {
+        pool.unlink(pool.root(), &name(number)).unwrap();
+    }
     assert_sound(&pool, "emptied");
 }
 

@@ -12,6 +12,8 @@ use lode_testkit::fs::TestPool;
 use lode_testkit::{Memory, TestHost};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+/// The page that a link word leads to.
+const LINK_PAGE: u64 = (1 << 34) - 1;
 /// Places of the link word and of the chain's word in their lines.
 const LINK_AT: usize = 40;
 const CHAIN_AT: usize = 128;
@@ -102,8 +104,10 @@ fn tables_that_nothing_leads_to_are_found_and_lose_nothing() {
     assert!(survey.pieces.len() > 6, "{:?}", survey.pieces);
     let links = links(&survey);
     let mut most = 0;
-    // Each alone, then all of them at once.
-    for some in links.iter().map(|at| vec![*at]).chain([links.clone()]) {
+    // Each alone, headers too, then all links at once.
+    let headers = survey.pieces.iter().map(|piece| piece + 9);
+    let each = links.iter().copied().chain(headers).map(|at| vec![at]);
+    for some in each.chain([links.clone()]) {
         let mut image = image.clone();
         for at in &some {
             image[at + at / 8 % 8] ^= 1 << (at / 64 % 8);
@@ -120,13 +124,19 @@ fn tables_that_nothing_leads_to_are_found_and_lose_nothing() {
 }
 
 #[test]
-fn a_table_without_a_header_is_lost_and_the_ones_behind_it_are_not() {
+fn a_table_without_a_link_and_a_header_is_lost_and_the_ones_behind_it_are_not() {
     let memory = made(false);
     let before = files(&open(&memory.copy()).unwrap());
     let image = memory.image();
     let survey = Survey::of(&image);
     for piece in &survey.pieces {
         let mut image = image.clone();
+        let page = |at: usize| {
+            let word = u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+            (word & LINK_PAGE) as usize
+        };
+        let link = links(&survey).into_iter().find(|at| page(*at) == piece / 4096).unwrap();
+        image[link] ^= 1;
         image[piece + 9] ^= 1;
         let memory = Memory::from_image(&image);
         let has_root = *piece == survey.pieces[0];

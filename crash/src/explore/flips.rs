@@ -266,6 +266,7 @@ fn followed(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
     // to it.
     let first = survey.pieces.first().map(|at| anchor("the header of the first inode table", *at));
     let first = first.into_iter().flat_map(|[header, _, seal]| [header, seal]);
+    let first = first.map(|one| Sealed { made_right: true, ..one });
     let mut all: Vec<Sealed> = first.chain([chain_link(survey, 0)]).collect();
     for log in survey.logs.iter().filter(|log| !log.dead) {
         let lines: Vec<usize> =

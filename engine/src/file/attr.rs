@@ -86,11 +86,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(state.attr());
         }
         let plan = state.log.plan(staged.lines().chain(core::iter::repeat_n(1, records)));
-        let shrinks = changes.size.is_some_and(|size| size < state.size);
-        let purpose = match staged.only_removes() {
-            true if shrinks || records == 0 => Purpose::Frees,
-            true => Purpose::Changes,
-            false => Purpose::Grows,
+        let cuts = changes.size.is_some_and(|size| {
+            let end = size.div_ceil(PAGE_BYTES);
+            size < state.size && state.file().is_ok_and(|it| it.extents.next_from(end).is_some())
+        });
+        let purpose = match (staged.only_removes(), cuts || staged.frees_pages()) {
+            (false, _) => Purpose::Grows,
+            (true, true) => Purpose::Frees,
+            (true, false) => Purpose::Changes,
         };
         let ready = state
             .log

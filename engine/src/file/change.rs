@@ -18,7 +18,8 @@ use crate::space::Run;
 use crate::store::{Purpose, Tx};
 use crate::{Error, Host, JOURNAL_HALF, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
-/// Journalled bytes that are retired at once instead of by the next change.
+/// Journalled bytes that are retired at once instead of by the next change, which gives back the
+/// pages they waited in. (Where space is short all that wait in pages are.)
 const RETIRE_AT_ONCE: u64 = 64 * 1024;
 
 /// Where the new bytes of a journalled segment wait.
@@ -278,8 +279,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         purpose: Purpose,
     ) -> Result<()> {
         let len = segment.to - segment.from;
+        let small = len <= JOURNAL_HALF && change.segments.len() == 1;
         let journal = &mut state.file_mut()?.journal;
-        if len <= JOURNAL_HALF && change.segments.len() == 1 {
+        // A page for it to keep there is only where space is not short.
+        if small && (journal.page != 0 || !self.store.is_short()) {
             if journal.page == 0 {
                 journal.page = self.store.take_page(purpose)?;
                 journal.second_half = false;
@@ -292,9 +295,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut from = segment.from;
         while from < segment.to {
             let pages = (segment.to - from).div_ceil(PAGE_BYTES);
-            // (The next change of this file gives them back: they must not be in the way of small ones
-            // of other files.)
-            let run = self.store.take_some(pages, Purpose::Replaces)?;
+            let run = self.store.take_some(pages, purpose)?;
             if let Err(error) = change.journal_runs.push(run) {
                 self.store.give(run);
                 return Err(error);
@@ -466,7 +467,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let journal = &state.file()?.journal;
         journal.apply(&self.store)?;
         let bytes: u64 = change.waiting.iter().map(|wait| wait.to - wait.from).sum();
-        if bytes <= RETIRE_AT_ONCE {
+        if bytes <= RETIRE_AT_ONCE && !(change.journal_runs.len() > 0 && self.store.is_short()) {
             return Ok(());
         }
         self.retire_now(node, state)

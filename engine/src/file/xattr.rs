@@ -30,6 +30,8 @@ struct Change {
     xattr: Option<Xattr>,
     /// Where the record of the attribute is that this one ends.
     replaced: Option<u64>,
+    /// The value that goes has pages.
+    frees_pages: bool,
     placed: Option<Placed>,
 }
 
@@ -50,9 +52,14 @@ impl Staged {
         self.changes.iter().map(|change| change.record.lines())
     }
 
-    /// Whether nothing is made: space is only given back.
+    /// Whether nothing is made.
     pub(crate) fn only_removes(&self) -> bool {
         self.changes.iter().all(|change| change.xattr.is_none())
+    }
+
+    /// Whether a value goes that has pages of its own.
+    pub(crate) fn frees_pages(&self) -> bool {
+        self.changes.iter().any(|change| change.frees_pages)
     }
 
     fn runs(&self) -> impl Iterator<Item = Run> {
@@ -159,7 +166,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<Option<Change>> {
         let geometry = &self.store.geometry;
         valid_xattr_name(geometry, change.name)?;
-        let there = find_xattr(&self.store, state, change.name)?.map(|xattr| xattr.at);
+        let there = find_xattr(&self.store, state, change.name)?;
+        let frees_pages = there.is_some_and(|xattr| !xattr.runs.is_empty());
+        let there = there.map(|xattr| xattr.at);
         match (change.when, there) {
             (XattrWhen::Absent, Some(_)) => return Err(Error::Exists),
             (XattrWhen::Present, None) => return Err(Error::NoAttribute),
@@ -175,7 +184,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
             text.try_reserve_exact(change.name.len())?;
             text.extend_from_slice(change.name);
             let record = Body::Xdel { epoch, name_len, time_ns };
-            return Ok(Some(Change { record, text, xattr: None, replaced: there, placed: None }));
+            return Ok(Some(Change {
+                record,
+                text,
+                xattr: None,
+                replaced: there,
+                frees_pages,
+                placed: None,
+            }));
         };
         if value.len() > XATTR_VALUE_MAX {
             return Err(Error::TooLong);
@@ -205,7 +221,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
             runs_of(&xattr).for_each(|run| self.store.give(run));
             return Err(error);
         }
-        Ok(Some(Change { record, text, xattr: Some(xattr), replaced: there, placed: None }))
+        Ok(Some(Change {
+            record,
+            text,
+            xattr: Some(xattr),
+            replaced: there,
+            frees_pages,
+            placed: None,
+        }))
     }
 
     /// Streams a value to pages of its own.

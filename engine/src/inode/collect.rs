@@ -43,8 +43,10 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return None;
     }
     let live = live_lines(state);
-    if live * 2 < state.log.lines() {
-        let given = rewrite(store, slot, state, live).ok()?;
+    // (Where there is no space for that, pages without life can still be given back.)
+    if live * 2 < state.log.lines()
+        && let Ok(given) = rewrite(store, slot, state, live)
+    {
         return Some((Op::CollectThorough, given));
     }
     let pages = state.log.pages.len() as u32;

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use super::journal::JournalPiece;
-use super::state::{Body as Kind, Directory, File, State, Target};
+use super::state::{Body as Kind, Carrier, Directory, File, State, Target};
 use crate::index::{Entry, Extent, Xattr, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
 use crate::log::{Found, Log, LogPage, Tail};
@@ -449,9 +449,14 @@ impl State {
             return;
         }
         file.journal.pending.clear();
-        for origin in file.journal.records.drain(..) {
-            self.log.end_live(origin, 1, ordinal);
+        if file.journal.records.is_empty() {
+            return;
         }
+        for origin in file.journal.records.drain(..) {
+            // Any record that retires does so for all that are before it.
+            self.log.end_live(origin, 1, origin);
+        }
+        self.carry(Carrier::Horizon, ordinal);
     }
 }
 

@@ -65,10 +65,12 @@ pub(crate) enum Carrier {
     Size = 3,
     /// Extended attributes (the change time).
     Xattr = 4,
+    /// That all journalled overwrites before it are home (the horizon of PROTOCOL I16).
+    Horizon = 5,
 }
 
 /// Kinds of [`Carrier`].
-const CARRIERS: usize = 5;
+const CARRIERS: usize = 6;
 
 /// All that is known of an inode.
 pub(crate) struct State {

@@ -31,8 +31,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// read is lost; `told` hears of each step.
     ///
     /// # Errors
-    /// [`crate::Error::Corrupt`] where both superblocks are damaged, or the header of the inode table that
-    /// the root directory is in: then nothing was written. [`crate::Error::NoSpace`] where there is no room for names; what was done by then stays.
+    /// [`crate::Error::Corrupt`] where both superblocks are damaged, or the inode table that the root directory
+    /// is in is not found: then nothing was written. [`crate::Error::NoSpace`] where there is no room for names;
+    /// what was done by then stays.
     pub fn salvage(medium: M, host: H, told: &mut dyn FnMut(Salvage<'_>)) -> Result<()> {
         let (door, host, lost) = discard::discard(Door::new(medium), host, told)?;
         let pool = Self::open_door(door, host, &OpenOptions::default())?;

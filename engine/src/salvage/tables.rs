@@ -5,7 +5,8 @@
 //! headers. A header may be left of a table that was given back: but then all inodes in it were
 //! dead. Only a table with a living inode counts, in a lane whose chain is cut. (The lines of a
 //! death come behind that of the identity, so that whoever uses the page again ends both or the
-//! identity alone.)
+//! identity alone.) One whose own header is damaged begins where the link says, and goes to its last
+//! living inode.
 
 use alloc::vec::Vec;
 
@@ -13,11 +14,11 @@ use lode_pmem::Medium;
 
 use super::Salvage;
 use super::report::Told;
-use crate::layout::PieceHeader;
+use crate::layout::{PieceHeader, SLOT_BYTES, ino_of};
 use crate::log::{read_death, read_identity};
 use crate::space::Claims;
 use crate::store::{Piece, Store};
-use crate::{Corruption, Error, Host, PAGE_BYTES, Result, Rule};
+use crate::{Corruption, Error, Host, PAGE_BYTES, PageClass, Result, Rule};
 
 /// A chain that damage cuts.
 struct Cut {
@@ -34,7 +35,11 @@ pub(super) fn find_tables<M: Medium, H: Host>(store: &Store<M, H>, told: Told<'_
     let mut pieces = Vec::new();
     let cuts = reach(store, &claims, &mut pieces)?;
     let Some(first) = cuts.first() else { return Ok(()) };
-    let found = search(store, &claims, &cuts)?;
+    let mut found = search(store, &claims, &cuts)?;
+    for cut in &cuts {
+        found.try_reserve(1)?;
+        found.extend(without_header(store, &claims, cut)?);
+    }
     for cut in &cuts {
         let tables = of_lane(&found, cut.lane).count();
         told(Salvage::TablesFound { damage: cut.damage, tables });
@@ -96,11 +101,7 @@ fn search<M: Medium, H: Host>(
 ) -> Result<Vec<Piece>> {
     let mut found = Vec::new();
     for page in store.geometry.first_page()..store.geometry.end_page() {
-        let at = page * PAGE_BYTES;
-        let Ok(line) = store.door.load_line(at) else { continue };
-        let Some(header) = store.anchor::<PieceHeader>(Rule::PieceSeal, &line, at) else {
-            continue;
-        };
+        let Some(header) = header_at(store, page) else { continue };
         if !cuts.iter().any(|cut| cut.lane == u32::from(header.lane)) {
             continue;
         }
@@ -117,10 +118,60 @@ fn search<M: Medium, H: Host>(
     Ok(found)
 }
 
+/// A table whose header can't be read is where the link says; it goes to its last inode with life.
+fn without_header<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    claims: &Claims,
+    cut: &Cut,
+) -> Result<Option<Piece>> {
+    // (Of other damage it is not the beginning of a page that is told.)
+    if !cut.damage.at.is_multiple_of(PAGE_BYTES) {
+        return Ok(None);
+    }
+    let page = cut.damage.at / PAGE_BYTES;
+    let mut pages = 0u64;
+    for more in 1..=PageClass::Huge.pages() {
+        let last = page + more - 1;
+        let is_other = more > 1 && header_at(store, last).is_some();
+        if !store.geometry.holds(last, 1) || is_other {
+            break;
+        }
+        if lives_in(store, last)? {
+            pages = more;
+        }
+    }
+    if pages == 0 {
+        return Ok(None);
+    }
+    let log2_pages = pages.next_power_of_two().trailing_zeros() as u8;
+    let header = PieceHeader { log2_pages, lane: cut.lane as u8, page, nonce: store.nonce() };
+    let piece = Piece::new(header)?;
+    let run = piece.run();
+    let free = store.geometry.holds(run.page, run.pages) && claims.claim(run).is_ok();
+    Ok(free.then_some(piece))
+}
+
+fn header_at<M: Medium, H: Host>(store: &Store<M, H>, page: u64) -> Option<PieceHeader> {
+    let at = page * PAGE_BYTES;
+    store.anchor(Rule::PieceSeal, &store.door.load_line(at).ok()?, at)
+}
+
 /// Whether an inode of the table is not dead, as far as can be read.
 fn has_life<M: Medium, H: Host>(store: &Store<M, H>, piece: &Piece) -> Result<bool> {
-    for index in 1..piece.slots() {
-        let alive = match read_identity(store, piece.ino(index)) {
+    let run = piece.run();
+    for page in run.page..run.end() {
+        if lives_in(store, page)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The same of the slots in a page.
+fn lives_in<M: Medium, H: Host>(store: &Store<M, H>, page: u64) -> Result<bool> {
+    let first = ino_of(page * PAGE_BYTES);
+    for ino in first..first + PAGE_BYTES / SLOT_BYTES {
+        let alive = match read_identity(store, ino) {
             Ok(Some((identity, ..))) => !matches!(read_death(store, &identity), Ok(Some(_))),
             Ok(None) | Err(Error::Media { .. }) => false,
             Err(error) => return Err(error),
