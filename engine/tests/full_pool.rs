@@ -362,18 +362,14 @@ fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
 /// that it is not the number of files that counts.
 #[test]
 fn many_files_are_overwritten_in_a_full_pool() {
-    let large = |pool: &TestPool, ino| {
-        pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 2 << 20).unwrap();
-    };
-    let small = |pool: &TestPool, ino| pool.write(ino, 0, &[1; 8192]).unwrap();
-    let makes: [(usize, usize, &dyn Fn(&TestPool, Ino)); 2] =
-        [(28, 60_000, &large), (1000, 100, &small)];
-    for (files, len, make) in makes {
+    // Files of large pages, then of small ones.
+    for (files, len, allocated) in [(28, 60_000, 2 << 20), (1000, 100, 8192)] {
         let pool = pool(64 << 20, PageClass::Small);
         let inos: Vec<Ino> = (0..files)
             .map(|number| {
                 let ino = pool.create(pool.root(), format!("{number}").as_bytes(), &NEW).unwrap();
-                make(&pool, ino.ino);
+                let allocate = Fallocate::Allocate { keep_size: false };
+                pool.fallocate(ino.ino, allocate, 0, allocated).unwrap();
                 ino.ino
             })
             .collect();
