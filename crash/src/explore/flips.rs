@@ -111,6 +111,7 @@ impl Explorer<'_> {
                 self.look(&flipped, sealed, expected)?;
                 let every = self.limits.salvaged_every;
                 if sealed.made_right {
+                    self.opening_cut(&flipped, expected)?;
                     let salvaged = self.salvage(&flipped)?;
                     let salvaged = salvaged.ok_or_else(|| "a salvage was refused".to_owned())?;
                     self.is_right(&salvaged, expected)?;

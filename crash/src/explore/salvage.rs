@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use lode_engine::{Error, Ino, OpenOptions, Pool, Salvage, mode};
 use lode_testkit::fs::Fs;
+use lode_testkit::snapshot::{difference, snapshot};
 
 use super::cuts::Wrong;
 use super::{CutReport, Explorer};
-use crate::judge::sound;
+use crate::judge::{Expected, sound};
 use crate::region::{Pages, Point, Profile, Simulated};
 use crate::states::{Choice, units_of};
 
@@ -51,13 +52,57 @@ impl Explorer<'_> {
         (salvaged, lost)
     }
 
-    /// At one point: nothing, all, each place alone, all but one.
+    /// Where opening `image` for writing makes it good, that is cut off at each of its points: the next
+    /// opening makes it as good.
+    pub(super) fn opening_cut(&mut self, image: &Pages, expected: &Expected) -> Result<(), Wrong> {
+        let medium = Simulated::new(image.clone(), self.setup.rules);
+        medium.record(true);
+        let opened = Pool::open(medium.clone(), self.setup.host(8), &self.setup.options());
+        medium.record(false);
+        self.tally.sites.extend(medium.sites().into_keys());
+        if !opened.is_ok_and(|pool| pool.opening().is_damaged()) {
+            return Ok(());
+        }
+        let points = medium.take_points();
+        for (number, point) in points.iter().enumerate() {
+            let place = format!("an opening (point {} of {})", number + 1, points.len());
+            self.each_state(&place, point, &|medium| {
+                let opened = self.opens_right(medium, expected);
+                opened.map_err(|what| format!("an opening that was cut off: {what}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn opens_right(&self, medium: &Simulated, expected: &Expected) -> Result<(), String> {
+        let pool = Pool::open(medium.clone(), self.setup.host(8), &self.setup.options());
+        let pool = pool.map_err(|error| format!("{error} ({error:?})"))?;
+        let seen = snapshot(&pool, self.setup.times(), Some(&expected.tree));
+        match difference(&expected.tree, &seen?) {
+            Some(what) => Err(what),
+            None => sound(&pool, "check"),
+        }
+    }
+
     fn salvage_again(
         &self,
         place: &str,
         point: &Point,
         files: &Files,
         lost: usize,
+    ) -> Result<(), Wrong> {
+        self.each_state(place, point, &|medium| {
+            let alike = self.is_salvaged_alike(medium, files, lost);
+            alike.map_err(|what| format!("a salvage that was cut off: {what}"))
+        })
+    }
+
+    /// At one point: nothing, all, each place alone, all but one.
+    fn each_state(
+        &self,
+        place: &str,
+        point: &Point,
+        judge: &dyn Fn(&Simulated) -> Result<(), String>,
     ) -> Result<(), Wrong> {
         let units = units_of(point, self.setup.rules.profile, false);
         let last: Vec<u16> = units.units.iter().map(|unit| unit.whole as u16 - 1).collect();
@@ -72,9 +117,9 @@ impl Explorer<'_> {
         }
         for choice in choices {
             let medium = Simulated::plain(units.image(&point.durable, &choice));
-            self.is_salvaged_alike(&medium, files, lost).map_err(|what| {
+            judge(&medium).map_err(|what| {
                 let cut = CutReport::new(place.to_owned(), point, &units, &Choice(choice));
-                Wrong::from(format!("a salvage that was cut off: {what}")).in_cut(cut)
+                Wrong::from(what).in_cut(cut)
             })?;
         }
         Ok(())
