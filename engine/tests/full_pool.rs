@@ -436,9 +436,9 @@ fn small_attributes_removed_from_many_files_leave_room_to_remove_the_files() {
     let name = |number: usize| format!("{number}").into_bytes();
     let count = 1500;
     for number in 0..count {
-        // The lines that an inode has of its own are full with these.
+        // The lines that an inode has of its own are full with some of these.
         let ino = pool.create(pool.root(), &name(number), &NEW).unwrap().ino;
-        for value in ["a", "b", "c"] {
+        for value in ["a", "b", "c", "d", "e"].into_iter().take(1 + number % 5) {
             let change = XattrChange {
                 name: b"user.x",
                 value: Some(value.as_bytes()),
@@ -447,6 +447,13 @@ fn small_attributes_removed_from_many_files_leave_room_to_remove_the_files() {
             pool.setxattr(ino, &change).unwrap();
         }
     }
+    // The same of directories with five names.
+    let dirs: Vec<Ino> = (0..12)
+        .map(|dir| pool.create(pool.root(), format!("d{dir}").as_bytes(), &NEW_DIR).unwrap().ino)
+        .collect();
+    for (dir, number) in dirs.iter().flat_map(|dir| (0..5).map(move |number| (*dir, number))) {
+        pool.create(dir, &name(number), &NEW).unwrap();
+    }
     fill_up(&pool);
     let mut refused = 0;
     for number in 0..count {
@@ -454,7 +461,10 @@ fn small_attributes_removed_from_many_files_leave_room_to_remove_the_files() {
         let gone = XattrChange { name: b"user.x", value: None, when: XattrWhen::Always };
         refused += usize::from(pool.setxattr(ino, &gone).is_err());
     }
-    println!("{refused} of {count} removals were refused");
+    assert!(refused > 0, "no removal needed a page");
+    for dir in dirs {
+        pool.unlink(dir, b"0").unwrap();
+    }
     for number in 0..count {
         pool.unlink(pool.root(), &name(number)).unwrap();
     }
