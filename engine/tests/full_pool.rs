@@ -281,6 +281,16 @@ fn fill_up(pool: &TestPool) {
     assert_eq!(pool.statfs().pages_available, 0);
 }
 
+/// A file holds this; and the pool can be emptied.
+fn assert_holds_and_empties(pool: &TestPool, ino: Ino, wanted: &[u8]) {
+    let mut found = vec![0; wanted.len()];
+    pool.read(ino, 0, &mut found).unwrap();
+    assert!(found == wanted);
+    assert_sound(pool, "overwritten");
+    empty(pool, pool.root());
+    assert_sound(pool, "emptied");
+}
+
 /// What `fallocate` has promised holds as long as the reserve can hold the pages of a write, and
 /// the log of a file that is cut into many extents; small overwrites and changes of attributes are
 /// possible for ever.
@@ -308,12 +318,7 @@ fn what_is_allocated_can_be_overwritten_in_a_full_pool() {
         pool.rename(pool.root(), b"g", pool.root(), b"f", lode_engine::RenameMode::Replace)
             .unwrap();
     }
-    let mut found = vec![0; len as usize];
-    pool.read(ino, 0, &mut found).unwrap();
-    assert!(found == wanted);
-    assert_sound(&pool, "overwritten");
-    empty(&pool, pool.root());
-    assert_sound(&pool, "emptied");
+    assert_holds_and_empties(&pool, ino, &wanted);
 }
 
 /// A file of which every page is an extent of its own: what the reserve cannot hold is refused,
@@ -350,12 +355,7 @@ fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
     }
     println!("{refused} pages went through the journal");
     assert!(refused > 0, "the reserve was never short");
-    let mut found = vec![0; len as usize];
-    pool.read(ino, 0, &mut found).unwrap();
-    assert!(found == wanted);
-    assert_sound(&pool, "overwritten");
-    empty(&pool, pool.root());
-    assert_sound(&pool, "emptied");
+    assert_holds_and_empties(&pool, ino, &wanted);
 }
 
 /// Pages in which overwrites waited are given back at once where space is short: no file keeps some, so

@@ -470,7 +470,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if bytes <= RETIRE_AT_ONCE && !(change.journal_runs.len() > 0 && self.store.is_short()) {
             return Ok(());
         }
-        self.retire_now(node, state)
+        match self.retire_now(node, state) {
+            // What was asked for has happened: the next change of the file retires it.
+            Err(Error::NoSpace) => Ok(()),
+            result => result,
+        }
     }
 
     /// Flushes journalled overwrites, fences, and retires them with a record of their own.
