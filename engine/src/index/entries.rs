@@ -6,14 +6,11 @@
 //! may use smaller ones for `.` and `..`) and below 2^63; every operation is O(log n); entries
 //! don't hold names, so who looks one up compares the names of all candidates, at their records.
 //!
-//! Memory: 32 bytes for each entry plus the slack of the tree's nodes, about 48 bytes in a large
+//! Memory: 32 bytes for each entry plus the slack of the map's nodes, about 46 bytes in a large
 //! directory. An empty directory takes no heap memory.
 
+use super::sorted::Sorted;
 use crate::error::{Error, Result};
-use crate::gauges::tree_bytes;
-use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry::Vacant;
-use core::ops::Bound::{Excluded, Unbounded};
 
 #[cfg(test)]
 mod tests;
@@ -73,7 +70,7 @@ fn first_cookie(hash: u64) -> u64 {
 /// The entries of one directory.
 #[derive(Default)]
 pub(crate) struct Entries {
-    map: BTreeMap<u64, Body>,
+    map: Sorted<Body>,
     directories: usize,
 }
 
@@ -85,7 +82,7 @@ impl Entries {
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.map.len() == 0
     }
 
     /// How many of them are directories.
@@ -96,7 +93,8 @@ impl Entries {
     /// All entries that a name with this hash may have.
     pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = Entry> + '_ {
         let first = first_cookie(hash);
-        self.map.range(first..=first | NUMBER_MAX).map(|(&cookie, body)| body.with(cookie))
+        let same = self.map.iter_from(first).take_while(move |entry| entry.0 <= first | NUMBER_MAX);
+        same.map(|(cookie, body)| body.with(cookie))
     }
 
     /// Adds an entry for a name with this hash and returns its cookie. `NoSpace` where 256
@@ -110,25 +108,30 @@ impl Entries {
         origin: u32,
     ) -> Result<u64> {
         let first = first_cookie(hash);
-        for cookie in first..=first | NUMBER_MAX {
-            // Nearly always the first one is free.
-            if let Vacant(place) = self.map.entry(cookie) {
-                place.insert(Body { ino, at, origin, kind });
-                self.directories += usize::from(kind == DIRECTORY);
-                return Ok(cookie);
+        let mut cookie = first;
+        // Nearly always the first one is free.
+        for taken in self.candidates(hash) {
+            if taken.cookie != cookie {
+                break;
             }
+            cookie += 1;
         }
-        Err(Error::NoSpace)
+        if cookie > first | NUMBER_MAX {
+            return Err(Error::NoSpace);
+        }
+        self.map.insert(cookie, Body { ino, at, origin, kind });
+        self.directories += usize::from(kind == DIRECTORY);
+        Ok(cookie)
     }
 
     /// Bytes of memory that they take, besides `Self`.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        tree_bytes(self.map.len(), size_of::<(u64, Body)>())
+        self.map.memory_bytes()
     }
 
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, cookie: u64) -> Option<Entry> {
-        let body = self.map.remove(&cookie)?;
+        let body = self.map.remove(cookie)?;
         self.directories -= usize::from(body.kind == DIRECTORY);
         Some(body.with(cookie))
     }
@@ -136,23 +139,24 @@ impl Entries {
     /// The entry with this cookie.
     #[cfg(test)]
     pub(crate) fn get(&self, cookie: u64) -> Option<Entry> {
-        self.map.get(&cookie).map(|body| body.with(cookie))
+        self.map.get(cookie).map(|body| body.with(cookie))
     }
 
     /// The entries behind this cookie, ascending; all of them behind 0.
     pub(crate) fn after(&self, cookie: u64) -> impl Iterator<Item = Entry> + '_ {
-        let range = self.map.range((Excluded(cookie), Unbounded));
-        range.map(|(&cookie, body)| body.with(cookie))
+        // Cookies are below 2^63.
+        let behind = self.map.iter_from(cookie.saturating_add(1));
+        behind.map(|(cookie, body)| body.with(cookie))
     }
 
     /// All entries, by ascending cookie.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.map.iter().map(|(&cookie, body)| body.with(cookie))
+        self.map.iter().map(|(cookie, body)| body.with(cookie))
     }
 
-    /// All entries with their cookies, to be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Body)> + '_ {
-        self.map.iter_mut().map(|(&cookie, body)| (cookie, body))
+    /// Calls `each` with all entries and their cookies, to be changed.
+    pub(crate) fn for_each_mut(&mut self, each: &mut dyn FnMut(u64, &mut Body)) {
+        self.map.for_each_mut(each);
     }
 }
 

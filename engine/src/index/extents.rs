@@ -4,11 +4,11 @@
 //! pool, and agree in class, epoch and origin are one extent; every operation is O(log n) for
 //! each extent it touches; no input makes it overflow or panic. An `Extents` takes 48 bytes,
 //! with no heap memory for a file of at most one extent; larger files take 40 bytes for each
-//! extent plus the slack of the tree's nodes, about 60 bytes on average.
+//! extent plus the slack of the map's nodes.
 
-use crate::gauges::tree_bytes;
+use super::sorted::Sorted;
 use crate::types::PageClass;
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
 
 #[cfg(test)]
 mod tests;
@@ -54,7 +54,7 @@ impl Extent {
     }
 }
 
-/// An extent in the tree, where its first file page is the key.
+/// An extent in the map, where its first file page is the key.
 #[derive(Clone, Copy)]
 struct Place {
     page: u64,
@@ -82,7 +82,7 @@ enum Store {
     #[default]
     Empty,
     One(Extent),
-    Tree(BTreeMap<u64, Place>),
+    Many(Box<Sorted<Place>>),
 }
 
 /// The extents of one file.
@@ -106,7 +106,7 @@ impl Extents {
         match &self.store {
             Store::Empty => 0,
             Store::One(_) => 1,
-            Store::Tree(tree) => tree.len(),
+            Store::Many(map) => map.len(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Extents {
     pub(crate) fn memory_bytes(&self) -> u64 {
         match &self.store {
             Store::Empty | Store::One(_) => 0,
-            Store::Tree(tree) => tree_bytes(tree.len(), size_of::<(u64, Place)>()),
+            Store::Many(map) => size_of::<Sorted<Place>>() as u64 + map.memory_bytes(),
         }
     }
 
@@ -133,8 +133,8 @@ impl Extents {
         match &self.store {
             Store::Empty => None,
             Store::One(extent) => Some(*extent).filter(|extent| extent.file_page < file_page),
-            Store::Tree(tree) => {
-                let (&key, place) = tree.range(..file_page).next_back()?;
+            Store::Many(map) => {
+                let (key, place) = map.last_to(file_page.checked_sub(1)?)?;
                 Some(place.at(key))
             }
         }
@@ -148,10 +148,7 @@ impl Extents {
         match &self.store {
             Store::Empty => None,
             Store::One(extent) => Some(*extent).filter(|extent| extent.file_page >= file_page),
-            Store::Tree(tree) => {
-                let (&key, place) = tree.range(file_page..).next()?;
-                Some(place.at(key))
-            }
+            Store::Many(map) => map.first_from(file_page).map(|(key, place)| place.at(key)),
         }
     }
 
@@ -169,13 +166,13 @@ impl Extents {
 
     /// All extents, in file order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
-        let (one, tree) = match &self.store {
+        let (one, many) = match &self.store {
             Store::Empty => (None, None),
             Store::One(extent) => (Some(*extent), None),
-            Store::Tree(tree) => (None, Some(tree)),
+            Store::Many(map) => (None, Some(map.iter())),
         };
-        let tree = tree.into_iter().flatten().map(|(&key, place)| place.at(key));
-        one.into_iter().chain(tree)
+        let many = many.into_iter().flatten().map(|(key, place)| place.at(key));
+        one.into_iter().chain(many)
     }
 
     /// Stores an extent, as it is.
@@ -187,13 +184,13 @@ impl Extents {
             Store::Empty => self.store = Store::One(extent),
             Store::One(other) if other.file_page == extent.file_page => *other = extent,
             Store::One(other) => {
-                let mut tree = BTreeMap::new();
-                tree.insert(other.file_page, Place::of(other));
-                tree.insert(extent.file_page, Place::of(&extent));
-                self.store = Store::Tree(tree);
+                let mut map = Box::new(Sorted::default());
+                map.insert(other.file_page, Place::of(other));
+                map.insert(extent.file_page, Place::of(&extent));
+                self.store = Store::Many(map);
             }
-            Store::Tree(tree) => {
-                tree.insert(extent.file_page, Place::of(&extent));
+            Store::Many(map) => {
+                map.insert(extent.file_page, Place::of(&extent));
             }
         }
     }
@@ -207,19 +204,19 @@ impl Extents {
                     self.store = Store::Empty;
                 }
             }
-            Store::Tree(tree) => {
-                tree.remove(&file_page);
+            Store::Many(map) => {
+                map.remove(file_page);
             }
         }
     }
 
-    /// Gives the tree up where at most one extent is left.
+    /// Gives the map up where at most one extent is left.
     fn compact(&mut self) {
-        if let Store::Tree(tree) = &self.store
-            && tree.len() <= 1
+        if let Store::Many(map) = &self.store
+            && map.len() <= 1
         {
-            self.store = match tree.first_key_value() {
-                Some((&key, place)) => Store::One(place.at(key)),
+            self.store = match map.first_from(0) {
+                Some((key, place)) => Store::One(place.at(key)),
                 None => Store::Empty,
             };
         }
@@ -256,6 +253,30 @@ impl Extents {
         self.mapped = self.mapped.saturating_add(extent.pages);
     }
 
+    /// Maps an extent over what is mapped there. Calls `removed` with every piece that was.
+    pub(crate) fn replace(&mut self, extent: Extent, removed: &mut dyn FnMut(Extent)) {
+        if let Some(old) = self.swap(&extent) {
+            return removed(old);
+        }
+        self.remove(extent.file_page, extent.pages, removed);
+        self.insert(extent);
+    }
+
+    /// Puts an extent in the place of one with the same pages of the file, where it is not going
+    /// to be one with a neighbour (which is known here only if that lies beside it).
+    fn swap(&mut self, extent: &Extent) -> Option<Extent> {
+        let Store::Many(map) = &mut self.store else { return None };
+        let leaf = map.leaf_mut(extent.file_page);
+        let at = leaf.binary_search_by_key(&extent.file_page, |entry| entry.0).ok()?;
+        let [before, own, behind] = leaf.get_mut(at.checked_sub(1)?..at + 2)? else { return None };
+        let alone =
+            !before.1.at(before.0).goes_on_in(extent) && !extent.goes_on_in(&behind.1.at(behind.0));
+        if own.1.pages != extent.pages || !alone {
+            return None;
+        }
+        Some(core::mem::replace(&mut own.1, Place::of(extent)).at(own.0))
+    }
+
     /// Unmaps `pages` pages from `file_page` on. Calls `removed` with every piece that was
     /// mapped, cut to the range, in file order.
     pub(crate) fn remove(&mut self, file_page: u64, pages: u64, removed: &mut dyn FnMut(Extent)) {
@@ -265,7 +286,9 @@ impl Extents {
             if piece.pages == 0 {
                 break;
             }
-            self.pull(extent.file_page);
+            if extent.file_page >= file_page {
+                self.pull(extent.file_page);
+            }
             self.put(extent.part(0, file_page));
             self.put(extent.part(end, u64::MAX));
             self.mapped = self.mapped.saturating_sub(piece.pages);

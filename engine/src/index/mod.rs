@@ -2,6 +2,7 @@
 
 mod entries;
 mod extents;
+mod sorted;
 mod xattrs;
 
 pub(crate) use entries::{Entries, Entry, hash};

@@ -444,10 +444,12 @@ fn swap<M: Medium, H: Host>(
             file.extents = moved;
         }
         Kind::Directory(directory) => {
-            for ((_, entry), (at, ordinal)) in directory.entries.iter_mut().zip(places) {
+            let mut places = places.iter();
+            directory.entries.for_each_mut(&mut |_, entry| {
+                let Some((at, ordinal)) = places.next() else { return };
                 (entry.at, entry.origin) = (*at, *ordinal);
                 state.log.add_live(*ordinal, 1);
-            }
+            });
         }
         Kind::Symlink(target) => (target.at, target.ordinal) = (first_at, first_ordinal),
         Kind::Special => {}

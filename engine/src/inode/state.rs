@@ -367,9 +367,12 @@ impl State {
         time_ns: i64,
         freed: &mut dyn FnMut(Run),
     ) {
-        self.unmap_pages(extent.origin, extent.file_page, extent.pages, freed);
         if let Body::File(file) = &mut self.body {
-            file.extents.insert(extent);
+            let log = &mut self.log;
+            file.extents.replace(extent, &mut |piece: Extent| {
+                log.end_live(piece.origin, piece.pages, extent.origin);
+                freed(Run { page: piece.page, pages: piece.pages });
+            });
         }
         self.log.add_live(extent.origin, extent.pages);
         self.resize(extent.origin, size, time_ns);

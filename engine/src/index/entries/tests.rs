@@ -103,10 +103,14 @@ fn records_can_move() {
     let mut entries = Entries::default();
     let cookie = entries.insert(5, 1, 0o4, 64, 0).unwrap();
     entries.insert(6, 2, 0o10, 128, 0).unwrap();
-    entries.iter_mut().find(|(at, _)| *at == cookie).unwrap().1.at = 4096;
-    for (_, body) in entries.iter_mut() {
+    entries.for_each_mut(&mut |at, body| {
+        if at == cookie {
+            body.at = 4096;
+        }
+    });
+    entries.for_each_mut(&mut |_, body| {
         body.origin += 1;
-    }
+    });
     let moved = Entry { cookie, ino: 1, at: 4096, origin: 1, kind: 0o4 };
     assert_eq!(entries.get(cookie), Some(moved));
     assert_eq!(entries.iter().map(|entry| entry.origin).collect::<Vec<_>>(), [1, 1]);

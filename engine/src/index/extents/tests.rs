@@ -38,9 +38,18 @@ fn extents_match_a_page_by_page_model() {
         let mut model: Vec<Option<(u64, u32)>> = vec![None; PAGES];
         for _ in 0..400 {
             let low = roll(PAGES as u64);
-            let pages = (1 + roll(40)).min(PAGES as u64 - low);
+            let longest = 1 << roll(6);
+            let pages = (1 + roll(longest)).min(PAGES as u64 - low);
             let range = low as usize..(low + pages) as usize;
-            let removed = remove(&mut extents, low, pages);
+            let new = (1000 * roll(2) + low, roll(2) as u32);
+            let mut removed = Vec::new();
+            let replaces = roll(2) > 0;
+            if replaces {
+                let new = extent(low, new.0, pages, new.1);
+                extents.replace(new, &mut |piece| removed.push(piece));
+            } else {
+                removed = remove(&mut extents, low, pages);
+            }
             let expected: Vec<_> =
                 range.clone().filter_map(|i| Some((i as u64, model[i]?))).collect();
             let pieces: Vec<_> = removed
@@ -49,9 +58,11 @@ fn extents_match_a_page_by_page_model() {
                 .collect();
             assert_eq!(pieces, expected);
             model[range.clone()].fill(None);
-            if roll(4) > 0 {
-                let (page, epoch) = (1000 * roll(2) + low, roll(2) as u32);
-                extents.insert(extent(low, page, pages, epoch));
+            if replaces || roll(2) > 0 {
+                let (page, epoch) = new;
+                if !replaces {
+                    extents.insert(extent(low, page, pages, epoch));
+                }
                 range.for_each(|i| model[i] = Some((page + i as u64 - low, epoch)));
             }
             // The extents that the model has, merged.
@@ -68,7 +79,7 @@ fn extents_match_a_page_by_page_model() {
             assert_eq!(all(&extents), merged);
             assert_eq!((extents.len(), extents.is_empty()), (merged.len(), merged.is_empty()));
             assert_eq!(extents.pages(), merged.iter().map(|e| e.pages).sum());
-            assert_eq!(matches!(extents.store, Store::Tree(_)), merged.len() > 1);
+            assert_eq!(matches!(extents.store, Store::Many(_)), merged.len() > 1);
             let at = roll(PAGES as u64 + 5);
             let next = merged.iter().find(|e| e.end() > at).copied();
             assert_eq!(extents.next_from(at), next);
