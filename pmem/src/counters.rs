@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {
+    /// Whoever counts here does it alone.
+    exclusive: bool,
     fences: AtomicU64,
     lines: AtomicU64,
     streamed_bytes: AtomicU64,
@@ -29,10 +31,27 @@ impl Counters {
     /// Counters at zero.
     pub const fn new() -> Self {
         Self {
+            exclusive: false,
             fences: AtomicU64::new(0),
             lines: AtomicU64::new(0),
             streamed_bytes: AtomicU64::new(0),
             windows: AtomicU64::new(0),
+        }
+    }
+
+    /// Counters at zero of which no two threads count at the same time: what a lock guards. Counting
+    /// is a load and a store then. (Anyone may read them; if two count all the same, something may be
+    /// missed, and no more than that.)
+    pub const fn exclusive() -> Self {
+        Self { exclusive: true, ..Self::new() }
+    }
+
+    #[inline]
+    fn add(&self, count: &AtomicU64, more: u64) {
+        if self.exclusive {
+            count.store(count.load(Relaxed) + more, Relaxed);
+        } else {
+            count.fetch_add(more, Relaxed);
         }
     }
 
@@ -46,17 +65,19 @@ impl Counters {
         }
     }
 
+    #[inline]
     pub(crate) fn add_fence(&self) {
-        self.fences.fetch_add(1, Relaxed);
+        self.add(&self.fences, 1);
     }
 
+    #[inline]
     pub(crate) fn add_window(&self, lines: u64, streamed_bytes: u64) {
-        self.windows.fetch_add(1, Relaxed);
+        self.add(&self.windows, 1);
         if lines > 0 {
-            self.lines.fetch_add(lines, Relaxed);
+            self.add(&self.lines, lines);
         }
         if streamed_bytes > 0 {
-            self.streamed_bytes.fetch_add(streamed_bytes, Relaxed);
+            self.add(&self.streamed_bytes, streamed_bytes);
         }
     }
 }

@@ -161,20 +161,18 @@ impl<M: Medium> Window<'_, M> {
     #[track_caller]
     pub fn store(&mut self, at: u64, bytes: &[u8]) {
         self.spend(at, bytes.len() as u64);
-        let mut at = at;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let in_word = (WORD_BYTES - at % WORD_BYTES).min(rest.len() as u64);
-            let (piece, tail) = rest.split_at(in_word as usize);
-            match <[u8; 8]>::try_from(piece) {
-                Ok(word) => {
-                    let value = u64::from_le_bytes(word);
-                    self.door.medium.store_word(&mut self.raw, at, value);
-                }
-                Err(_) => self.door.medium.store_bytes(&mut self.raw, at, piece),
-            }
-            at += in_word;
-            rest = tail;
+        let to_word = ((WORD_BYTES - at % WORD_BYTES) % WORD_BYTES).min(bytes.len() as u64);
+        let (head, rest) = bytes.split_at(to_word as usize);
+        let (words, tail) = rest.as_chunks();
+        let medium = &self.door.medium;
+        if !head.is_empty() {
+            medium.store_bytes(&mut self.raw, at, head);
+        }
+        if !words.is_empty() {
+            medium.store_words(&mut self.raw, at + to_word, words);
+        }
+        if !tail.is_empty() {
+            medium.store_bytes(&mut self.raw, at + (bytes.len() - tail.len()) as u64, tail);
         }
     }
 

@@ -92,6 +92,18 @@ pub trait Medium: Send + Sync {
         }
     }
 
+    /// Stores words through the cache from aligned `at` on: as if each were given to
+    /// [`Medium::store_word`] in turn, which is what this does unless a medium can do it faster.
+    #[inline]
+    #[track_caller]
+    fn store_words(&self, window: &mut Self::Window, at: u64, words: &[[u8; 8]]) {
+        let mut at = at;
+        for word in words {
+            self.store_word(window, at, u64::from_le_bytes(*word));
+            at += 8;
+        }
+    }
+
     /// Streams the aligned word at `at` past the cache.
     #[track_caller]
     fn stream_word(&self, window: &mut Self::Window, at: u64, value: u64);

@@ -203,7 +203,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let end = size.next_multiple_of(PAGE_BYTES);
         let behind = state.file()?.extents.next_from(state.size / PAGE_BYTES);
         if behind.is_some_and(|extent| extent.file_page * PAGE_BYTES < end) {
-            self.zero_mapped(state, state.size, end)?;
+            self.zero_mapped(state, state.size, end, self.store.counters())?;
             self.store.door.fence(self.store.counters())?;
         }
         let rest = state.file()?.extents.next_from(end / PAGE_BYTES);

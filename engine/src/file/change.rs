@@ -6,7 +6,7 @@
 //! 3. The records are stored. One fence: the change has happened.
 //! 4. Memory follows; replaced pages become free; journalled bytes go home.
 
-use lode_pmem::Medium;
+use lode_pmem::{Counters, Medium};
 
 use super::fresh::{FreshRuns, Source};
 use super::segment::{List, Rules, Segment, Segments, Way, plan};
@@ -15,12 +15,15 @@ use crate::inode::{Body as Kind, JournalPiece, Node, State};
 use crate::layout::Body;
 use crate::log::{Placed, Plan};
 use crate::space::Run;
-use crate::store::{Purpose, Tx};
+use crate::store::{Held, Purpose, Tx};
 use crate::{Error, Host, JOURNAL_HALF, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Journalled bytes that are retired at once instead of by the next change, which gives back the
 /// pages they waited in. (Where space is short all that wait in pages are.)
 const RETIRE_AT_ONCE: u64 = 64 * 1024;
+
+/// What journalled zeros are brought home from.
+static ZEROS: [u8; 256] = [0; 256];
 
 /// Where the new bytes of a journalled segment wait.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +115,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         change: &mut Change<'_>,
     ) -> Result<()> {
         let purpose = change.purpose();
-        let log_plan = match self.prepare(state, change, purpose) {
+        let (log_plan, held) = match self.prepare(state, change, purpose) {
             Err(Error::NoSpace) if purpose == Purpose::Grows && change.fills_no_hole(state) => {
                 let frees = change.unmap.is_some();
                 let purpose = if frees { Purpose::Frees } else { Purpose::Replaces };
@@ -125,10 +128,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             || change.segments.iter().any(|segment| segment.way != Way::InPlace)
             || change.new_size > state.size && !self.zero_behind(state);
         if needs_data_fence {
-            self.store.door.fence(self.store.counters())?;
+            self.store.door.fence(held.counters())?;
         }
         let time_ns = self.now_ns();
-        let mut tx = self.begin_plans(&[log_plan], 0)?;
+        let mut tx = self.store.begin_in(held, log_plan.lines, log_plan.extra_bytes())?;
         tx.split(Rule::WriteInOne, 1);
         tx.split(Rule::SizeInMap, log_plan.lines - 1);
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
@@ -152,16 +155,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    /// Reserves everything and streams all new bytes. If it fails, nothing is kept.
+    /// Reserves everything and streams all new bytes, with a lane held for what follows. If it
+    /// fails, nothing is kept.
     fn prepare(
         &self,
         state: &mut State,
         change: &mut Change<'_>,
         purpose: Purpose,
-    ) -> Result<Plan> {
+    ) -> Result<(Plan, Held<'_, H>)> {
         let ready = self.take_room(state, change, purpose).and_then(|log_plan| {
-            self.stream_all(state, change)?;
-            Ok(log_plan)
+            let held = self.store.hold_lane();
+            self.stream_all(state, change, held.counters())?;
+            Ok((log_plan, held))
         });
         if ready.is_err() {
             state.file_mut()?.zero_behind &= !change.has(Way::Append);
@@ -221,16 +226,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         data + usize::from(change.unmap.is_some()) + usize::from(says_size) + usize::from(retires)
     }
 
-    fn stream_all(&self, state: &State, change: &Change<'_>) -> Result<()> {
-        let store = &self.store;
-        state.file()?.journal.flush(store);
+    fn stream_all(&self, state: &State, change: &Change<'_>, counters: &Counters) -> Result<()> {
+        state.file()?.journal.flush(&self.store, counters);
         if change.new_size > state.size && !self.zero_behind(state) {
             let mut zeroed = state.size;
             for segment in change.segments.iter() {
-                self.zero_mapped(state, zeroed, segment.from)?;
+                self.zero_mapped(state, zeroed, segment.from, counters)?;
                 zeroed = zeroed.max(segment.to);
             }
-            self.zero_mapped(state, zeroed, change.new_size)?;
+            self.zero_mapped(state, zeroed, change.new_size, counters)?;
         }
         for fresh in change.fresh.iter() {
             let start = fresh.file_page * PAGE_BYTES;
@@ -239,21 +243,28 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 segment.way == Way::Fresh && segment.from < end && segment.to > start
             });
             let segment = segment.map_or((end, end), |segment| (segment.from, segment.to));
-            self.fill_fresh(state, fresh, segment, &change.source)?;
+            self.fill_fresh(state, fresh, segment, &change.source, counters)?;
         }
         for segment in change.segments.iter() {
             if matches!(segment.way, Way::Append | Way::InPlace) {
-                self.stream(&change.source, segment.from, segment.to, segment.at)?;
+                let part = (segment.from, segment.to);
+                self.stream(&change.source, part, segment.at, counters)?;
             }
         }
         for wait in change.waiting.iter() {
-            self.stream(&change.source, wait.from, wait.to, wait.journal_at)?;
+            self.stream(&change.source, (wait.from, wait.to), wait.journal_at, counters)?;
         }
         Ok(())
     }
 
     /// Streams zeros to mapped bytes `from .. to` behind the size (I17).
-    pub(crate) fn zero_mapped(&self, state: &State, from: u64, to: u64) -> Result<()> {
+    pub(crate) fn zero_mapped(
+        &self,
+        state: &State,
+        from: u64,
+        to: u64,
+        counters: &Counters,
+    ) -> Result<()> {
         let file = state.file()?;
         let mut at = from;
         while at < to {
@@ -264,7 +275,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 break;
             }
             let place = extent.page * PAGE_BYTES + (start - extent.file_page * PAGE_BYTES);
-            self.stream(&Source::Zeros, start, end, place)?;
+            self.stream(&Source::Zeros, (start, end), place, counters)?;
             at = end;
         }
         Ok(())
@@ -464,8 +475,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if change.waiting.len() == 0 {
             return Ok(());
         }
-        let journal = &state.file()?.journal;
-        journal.apply(&self.store)?;
+        for wait in change.waiting.iter() {
+            self.bring_home(&change.source, wait);
+        }
         let bytes: u64 = change.waiting.iter().map(|wait| wait.to - wait.from).sum();
         if bytes <= RETIRE_AT_ONCE && !(change.journal_runs.len() > 0 && self.store.is_short()) {
             return Ok(());
@@ -477,14 +489,34 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
+    /// Stores what has been journalled in its home, through the cache.
+    fn bring_home(&self, source: &Source<'_>, wait: &Waiting) {
+        let (len, counters) = (wait.to - wait.from, self.store.counters());
+        let mut window = self.store.door.window(len, counters);
+        match source {
+            Source::Bytes { data, offset } => {
+                let bytes = data.get((wait.from - offset) as usize..(wait.to - offset) as usize);
+                window.store(wait.home_at, bytes.unwrap_or_default());
+            }
+            Source::Zeros => {
+                let mut done = 0;
+                while done < len {
+                    let zeros = ZEROS.get(..(len - done) as usize).unwrap_or(&ZEROS);
+                    window.store(wait.home_at + done, zeros);
+                    done += zeros.len() as u64;
+                }
+            }
+        }
+    }
+
     /// Flushes journalled overwrites, fences, and retires them with a record of their own.
     pub(crate) fn retire_now(&self, node: &Node<H>, state: &mut State) -> Result<()> {
         let Kind::File(file) = &state.body else { return Ok(()) };
         if !file.journal.is_pending() {
             return Ok(());
         }
-        file.journal.flush(&self.store);
         let log_plan = state.log.plan([1]);
+        file.journal.flush(&self.store, self.store.counters());
         state.log.reserve(&self.store, &log_plan, Purpose::Frees)?;
         self.store.door.fence(self.store.counters())?;
         let mut tx = self.begin_plans(&[log_plan], 0)?;

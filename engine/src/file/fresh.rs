@@ -1,6 +1,6 @@
 //! Fresh pages for a write: taking, filling, giving back.
 
-use lode_pmem::Medium;
+use lode_pmem::{Counters, Medium};
 
 use super::segment::{List, Segment};
 use crate::index::Extents;
@@ -103,22 +103,28 @@ impl<M: Medium, H: Host> Pool<M, H> {
         fresh: &FreshRun,
         segment: (u64, u64),
         source: &Source<'_>,
+        counters: &Counters,
     ) -> Result<()> {
         let start = fresh.file_page * PAGE_BYTES;
         let end = start + fresh.run.pages * PAGE_BYTES;
         let at = fresh.run.page * PAGE_BYTES;
         let (from, to) = (segment.0.max(start), segment.1.min(end));
-        self.keep_old(state, start, from, at)?;
-        self.stream(source, from, to, at + (from - start))?;
-        self.keep_old(state, to, end, at + (to - start))
+        self.keep_old(state, (start, from), at, counters)?;
+        self.stream(source, (from, to), at + (from - start), counters)?;
+        self.keep_old(state, (to, end), at + (to - start), counters)
     }
 
     /// Streams bytes `from .. to` of the source to `at`.
-    pub(crate) fn stream(&self, source: &Source<'_>, from: u64, to: u64, at: u64) -> Result<()> {
+    pub(crate) fn stream(
+        &self,
+        source: &Source<'_>,
+        (from, to): (u64, u64),
+        at: u64,
+        counters: &Counters,
+    ) -> Result<()> {
         if from >= to {
             return Ok(());
         }
-        let counters = self.store.counters();
         let mut window = self.store.door.window(to - from, counters);
         match source {
             Source::Zeros => window.zero_nt(at, to - from),
@@ -139,8 +145,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Copies bytes `from .. to` of the file as it is to `at`; zeros behind its size.
-    fn keep_old(&self, state: &State, from: u64, to: u64, at: u64) -> Result<()> {
-        let counters = self.store.counters();
+    fn keep_old(
+        &self,
+        state: &State,
+        (from, to): (u64, u64),
+        at: u64,
+        counters: &Counters,
+    ) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
         let file = state.file()?;
         let (mut from, mut at) = (from, at);
         let below = to.min(state.size);

@@ -10,6 +10,7 @@ mod fallocate;
 mod fresh;
 mod read;
 mod segment;
+mod whole;
 mod write;
 mod xattr;
 

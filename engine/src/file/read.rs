@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lode_pmem::Medium;
 
-use crate::inode::State;
+use crate::inode::{Node, State};
 use crate::layout::{IDENTITY_ATIME_AT, slot_at};
 use crate::{AccessTimes, Error, Host, Ino, Op, PAGE_BYTES, Pool, Result};
 
@@ -15,23 +15,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Reads up to `into.len()` bytes; fewer only at the end of the file. The access time moves as
     /// the pool was opened to have it.
     pub fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.read_and(ino, offset, into, |state| self.touch(state))
+        self.read_node(&*self.node(ino)?, offset, into, |state| self.touch(state))
     }
 
     /// The same, and the access time stays (`O_NOATIME`).
     pub fn read_quietly(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.read_and(ino, offset, into, |_| ())
+        self.read_node(&*self.node(ino)?, offset, into, |_| ())
     }
 
-    fn read_and(
+    pub(crate) fn read_node(
         &self,
-        ino: Ino,
+        node: &Node<H>,
         offset: u64,
         into: &mut [u8],
         was_read: impl FnOnce(&State),
     ) -> Result<usize> {
         self.count(Op::Read);
-        let node = self.node(ino)?;
         let state = node.read(&self.store)?;
         super::write::regular(&state)?;
         let left = state.size.saturating_sub(offset);

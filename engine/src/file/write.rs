@@ -10,21 +10,26 @@ use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Writes all of `data` at `offset`, atomically and durably (relaxed mode: durably).
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.count(Op::Write);
-        self.store.before_operation()?;
-        let node = self.node(ino)?;
-        let mut state = node.write(&self.store)?;
-        self.write_locked(&node, &mut state, offset, data)
+        self.write_node(&*self.node(ino)?, Some(offset), data).map(|_| ())
     }
 
     /// Writes all of `data` at the end of the file; returns the offset it went to.
     pub fn append(&self, ino: Ino, data: &[u8]) -> Result<u64> {
+        self.write_node(&*self.node(ino)?, None, data)
+    }
+
+    /// Writes at `offset`, or at the end; returns where.
+    pub(crate) fn write_node(
+        &self,
+        node: &Node<H>,
+        offset: Option<u64>,
+        data: &[u8],
+    ) -> Result<u64> {
         self.count(Op::Write);
         self.store.before_operation()?;
-        let node = self.node(ino)?;
         let mut state = node.write(&self.store)?;
-        let offset = state.size;
-        self.write_locked(&node, &mut state, offset, data)?;
+        let offset = offset.unwrap_or(state.size);
+        self.write_locked(node, &mut state, offset, data)?;
         Ok(offset)
     }
 
@@ -41,6 +46,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let end = offset.checked_add(data.len() as u64).filter(|&end| end <= FILE_MAX);
         let end = end.ok_or(Error::FileTooLarge)?;
+        if self.write_whole(node, state, offset, data)? {
+            return Ok(());
+        }
         let source = Source::Bytes { data, offset };
         let mut change = Change::new(source, state, state.size.max(end));
         change.write(state, self.rules(state), offset, end)?;

@@ -2,9 +2,9 @@
 //!
 //! Guarantees: extents never overlap; extents that go on in each other, in the file and in the
 //! pool, and agree in class, epoch and origin are one extent; every operation is O(log n) for
-//! each extent it touches; no input makes it overflow or panic. An `Extents` takes 48 bytes,
-//! with no heap memory for a file of at most one extent; larger files take 40 bytes for each
-//! extent plus the slack of the map's nodes.
+//! each extent it touches, and O(1) at the end of the file; no input makes it overflow or panic.
+//! An `Extents` takes 56 bytes, with no heap memory for a file of at most one extent; larger files
+//! take 40 bytes for each extent plus the slack of the map's nodes.
 
 use super::sorted::Sorted;
 use crate::types::PageClass;
@@ -76,46 +76,34 @@ impl Place {
     }
 }
 
-/// How the extents are kept, by their number.
-#[derive(Default)]
-enum Store {
-    #[default]
-    Empty,
-    One(Extent),
-    Many(Box<Sorted<Place>>),
-}
-
 /// The extents of one file.
 #[derive(Default)]
 pub(crate) struct Extents {
-    store: Store,
+    /// The last one, which an append makes longer.
+    last: Option<Extent>,
+    /// Those before it; not there while there are none.
+    others: Option<Box<Sorted<Place>>>,
     /// Pages in all extents.
     mapped: u64,
 }
 
-const _: () = assert!(size_of::<Extents>() == 48 && size_of::<Place>() == 32);
+const _: () = assert!(size_of::<Extents>() == 56 && size_of::<Place>() == 32);
 
 impl Extents {
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.last.is_none()
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        match &self.store {
-            Store::Empty => 0,
-            Store::One(_) => 1,
-            Store::Many(map) => map.len(),
-        }
+        usize::from(self.last.is_some()) + self.others.as_ref().map_or(0, |map| map.len())
     }
 
     /// Bytes of memory that they take, besides `Self`.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        match &self.store {
-            Store::Empty | Store::One(_) => 0,
-            Store::Many(map) => size_of::<Sorted<Place>>() as u64 + map.memory_bytes(),
-        }
+        let of_map = |map: &Sorted<Place>| size_of::<Sorted<Place>>() as u64 + map.memory_bytes();
+        self.others.as_deref().map_or(0, of_map)
     }
 
     /// Pages in all of them.
@@ -124,32 +112,33 @@ impl Extents {
     }
 
     /// The extent that `file_page` is in, whole.
+    #[inline]
     pub(crate) fn find(&self, file_page: u64) -> Option<Extent> {
-        self.last_before(file_page.checked_add(1)?).filter(|extent| extent.end() > file_page)
-    }
-
-    /// The last extent that starts before `file_page`.
-    fn last_before(&self, file_page: u64) -> Option<Extent> {
-        match &self.store {
-            Store::Empty => None,
-            Store::One(extent) => Some(*extent).filter(|extent| extent.file_page < file_page),
-            Store::Many(map) => {
-                let (key, place) = map.last_to(file_page.checked_sub(1)?)?;
-                Some(place.at(key))
-            }
-        }
+        self.around(file_page)[0].filter(|extent| extent.end() > file_page)
     }
 
     /// The first extent that ends behind `file_page`: the one it is in, or the next one.
+    #[inline]
     pub(crate) fn next_from(&self, file_page: u64) -> Option<Extent> {
-        if let Some(extent) = self.find(file_page) {
-            return Some(extent);
+        let [before, behind] = self.around(file_page);
+        before.filter(|extent| extent.end() > file_page).or(behind)
+    }
+
+    /// The last extent that starts at `file_page` or before it, and the first one that starts
+    /// behind it.
+    #[inline]
+    fn around(&self, file_page: u64) -> [Option<Extent>; 2] {
+        match &self.last {
+            Some(last) if last.file_page > file_page => self.around_others(file_page),
+            last => [*last, None],
         }
-        match &self.store {
-            Store::Empty => None,
-            Store::One(extent) => Some(*extent).filter(|extent| extent.file_page >= file_page),
-            Store::Many(map) => map.first_from(file_page).map(|(key, place)| place.at(key)),
-        }
+    }
+
+    fn around_others(&self, file_page: u64) -> [Option<Extent>; 2] {
+        let Some(map) = &self.others else { return [None, self.last] };
+        let [before, behind] = map.around(file_page);
+        let extent = |entry: Option<(u64, Place)>| entry.map(|(key, place)| place.at(key));
+        [extent(before), extent(behind).or(self.last)]
     }
 
     /// Whether all of file pages `from .. to` are mapped.
@@ -166,107 +155,126 @@ impl Extents {
 
     /// All extents, in file order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
-        let (one, many) = match &self.store {
-            Store::Empty => (None, None),
-            Store::One(extent) => (Some(*extent), None),
-            Store::Many(map) => (None, Some(map.iter())),
-        };
-        let many = many.into_iter().flatten().map(|(key, place)| place.at(key));
-        one.into_iter().chain(many)
+        let others = self.others.as_deref().map(Sorted::iter).into_iter().flatten();
+        others.map(|(key, place)| place.at(key)).chain(self.last)
     }
 
-    /// Stores an extent, as it is.
+    /// The same, where those that go on in each other but for their origin are one, of as many
+    /// pages as 31 bits can say.
+    pub(crate) fn joined(&self) -> impl Iterator<Item = Extent> + '_ {
+        let mut extents = self.iter().peekable();
+        core::iter::from_fn(move || {
+            let mut joined = extents.next()?;
+            while let Some(next) = extents.next_if(|next| {
+                let pages = joined.pages.saturating_add(next.pages);
+                let next = Extent { origin: joined.origin, ..*next };
+                joined.goes_on_in(&next) && pages < 1 << 31
+            }) {
+                joined.pages += next.pages;
+            }
+            Some(joined)
+        })
+    }
+
+    /// Stores an extent, as it is, in the place of one that starts at the same page, if there is one.
     fn put(&mut self, extent: Extent) {
         if extent.pages == 0 {
             return;
         }
-        match &mut self.store {
-            Store::Empty => self.store = Store::One(extent),
-            Store::One(other) if other.file_page == extent.file_page => *other = extent,
-            Store::One(other) => {
-                let mut map = Box::new(Sorted::default());
-                map.insert(other.file_page, Place::of(other));
-                map.insert(extent.file_page, Place::of(&extent));
-                self.store = Store::Many(map);
+        let before = match &mut self.last {
+            Some(last) if last.file_page > extent.file_page => extent,
+            Some(last) if last.file_page < extent.file_page => core::mem::replace(last, extent),
+            last => {
+                *last = Some(extent);
+                return;
             }
-            Store::Many(map) => {
-                map.insert(extent.file_page, Place::of(&extent));
-            }
-        }
+        };
+        self.others.get_or_insert_default().insert(before.file_page, Place::of(&before));
     }
 
     /// Removes the extent that starts at `file_page`.
     fn pull(&mut self, file_page: u64) {
-        match &mut self.store {
-            Store::Empty => {}
-            Store::One(extent) => {
-                if extent.file_page == file_page {
-                    self.store = Store::Empty;
-                }
+        let is_last = self.last.is_some_and(|last| last.file_page == file_page);
+        let Some(map) = &mut self.others else {
+            if is_last {
+                self.last = None;
             }
-            Store::Many(map) => {
-                map.remove(file_page);
-            }
+            return;
+        };
+        let key =
+            if is_last { map.around(u64::MAX)[0].map(|(key, _)| key) } else { Some(file_page) };
+        let removed = key.and_then(|key| Some((key, map.remove(key)?)));
+        if is_last {
+            self.last = removed.map(|(key, place)| place.at(key));
         }
-    }
-
-    /// Gives the map up where at most one extent is left.
-    fn compact(&mut self) {
-        if let Store::Many(map) = &self.store
-            && map.len() <= 1
-        {
-            self.store = match map.first_from(0) {
-                Some((key, place)) => Store::One(place.at(key)),
-                None => Store::Empty,
-            };
+        if map.len() == 0 {
+            self.others = None;
         }
     }
 
     /// Maps an extent. None of its file pages may be mapped: whoever maps over something
     /// removes that first.
     pub(crate) fn insert(&mut self, extent: Extent) {
-        debug_assert!(
-            extent.pages == 0
-                || self
-                    .next_from(extent.file_page)
-                    .is_none_or(|next| next.file_page >= extent.end()),
-            "mapped twice"
-        );
-        if extent.pages == 0 {
-            return;
+        if extent.pages > 0 {
+            self.insert_between(extent, self.around(extent.file_page));
         }
+    }
+
+    /// Maps an extent between two others, of which either may go on in it.
+    fn insert_between(&mut self, extent: Extent, [before, behind]: [Option<Extent>; 2]) {
+        debug_assert!(before.is_none_or(|before| before.end() <= extent.file_page), "mapped twice");
+        debug_assert!(behind.is_none_or(|behind| behind.file_page >= extent.end()), "mapped twice");
         let mut joined = extent;
-        if let Some(before) = self.last_before(extent.file_page)
-            && before.goes_on_in(&joined)
-        {
-            self.pull(before.file_page);
-            joined = Extent { pages: before.pages.saturating_add(joined.pages), ..before };
-        }
-        if let Some(behind) = self.next_from(extent.end())
-            && joined.goes_on_in(&behind)
-        {
+        if let Some(behind) = behind.filter(|behind| extent.goes_on_in(behind)) {
             self.pull(behind.file_page);
             joined.pages = joined.pages.saturating_add(behind.pages);
         }
+        if let Some(before) = before.filter(|before| before.goes_on_in(&extent)) {
+            joined = Extent { pages: before.pages.saturating_add(joined.pages), ..before };
+        }
         self.put(joined);
-        self.compact();
         self.mapped = self.mapped.saturating_add(extent.pages);
     }
 
     /// Maps an extent over what is mapped there. Calls `removed` with every piece that was.
     pub(crate) fn replace(&mut self, extent: Extent, removed: &mut dyn FnMut(Extent)) {
+        if extent.pages == 0 {
+            return;
+        }
+        let [before, behind] = self.around(extent.file_page);
+        let free_before = before.is_none_or(|before| before.end() <= extent.file_page);
+        if free_before && behind.is_none_or(|behind| behind.file_page >= extent.end()) {
+            return self.insert_between(extent, [before, behind]);
+        }
         if let Some(old) = self.swap(&extent) {
             return removed(old);
         }
-        self.remove(extent.file_page, extent.pages, removed);
-        self.insert(extent);
+        match before.filter(|before| before.file_page < extent.file_page) {
+            Some(before) if before.end() >= extent.end() => {
+                self.cut(&before, &extent, behind);
+                removed(before.part(extent.file_page, extent.end()));
+            }
+            _ => {
+                self.remove(extent.file_page, extent.pages, removed);
+                self.insert(extent);
+            }
+        }
+    }
+
+    /// Puts an extent into another one, behind its first page; `behind` comes after that one.
+    fn cut(&mut self, whole: &Extent, extent: &Extent, behind: Option<Extent>) {
+        let (left, right) = (whole.part(0, extent.file_page), whole.part(extent.end(), u64::MAX));
+        self.put(left);
+        self.put(right);
+        self.mapped = self.mapped.saturating_sub(extent.pages);
+        let behind = if right.pages > 0 { Some(right) } else { behind };
+        self.insert_between(*extent, [Some(left), behind]);
     }
 
     /// Puts an extent in the place of one with the same pages of the file, where it is not going
     /// to be one with a neighbour (which is known here only if that lies beside it).
     fn swap(&mut self, extent: &Extent) -> Option<Extent> {
-        let Store::Many(map) = &mut self.store else { return None };
-        let leaf = map.leaf_mut(extent.file_page);
+        let leaf = self.others.as_mut()?.leaf_mut(extent.file_page);
         let at = leaf.binary_search_by_key(&extent.file_page, |entry| entry.0).ok()?;
         let [before, own, behind] = leaf.get_mut(at.checked_sub(1)?..at + 2)? else { return None };
         let alone =
@@ -286,6 +294,7 @@ impl Extents {
             if piece.pages == 0 {
                 break;
             }
+            // What stays before the piece takes the extent's place.
             if extent.file_page >= file_page {
                 self.pull(extent.file_page);
             }
@@ -294,6 +303,5 @@ impl Extents {
             self.mapped = self.mapped.saturating_sub(piece.pages);
             removed(piece);
         }
-        self.compact();
     }
 }

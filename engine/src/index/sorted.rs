@@ -180,21 +180,6 @@ impl<V: Copy> Node<V> {
         }
     }
 
-    fn last_to(&self, key: u64) -> Option<&(u64, V)> {
-        match self {
-            Self::Leaf(entries) => {
-                let end = search(entries, key).map_or_else(|at| at, |at| at + 1);
-                entries.get(end.checked_sub(1)?)
-            }
-            Self::Inner(inner) => {
-                // The first of these most often; a child may have lost all that is not above.
-                let end = inner.child_of(key) + 1;
-                let children = inner.children.get(..end)?;
-                children.iter().rev().find_map(|child| child.last_to(key))
-            }
-        }
-    }
-
     /// The entries of a leaf from the first one not below `key` on; empty if there is none.
     fn slice_from(&self, key: u64) -> &[(u64, V)] {
         match self {
@@ -206,6 +191,39 @@ impl<V: Copy> Node<V> {
                 let children = inner.children.get(inner.child_of(key)..).unwrap_or_default();
                 let mut slices = children.iter().map(|child| child.slice_from(key));
                 slices.find(|slice| !slice.is_empty()).unwrap_or_default()
+            }
+        }
+    }
+
+    fn first(&self) -> Option<&(u64, V)> {
+        match self {
+            Self::Leaf(entries) => entries.first(),
+            Self::Inner(inner) => inner.children.first()?.first(),
+        }
+    }
+
+    fn last(&self) -> Option<&(u64, V)> {
+        match self {
+            Self::Leaf(entries) => entries.last(),
+            Self::Inner(inner) => inner.children.last()?.last(),
+        }
+    }
+
+    /// The entries on both sides of the gap behind `key`; nodes beside this one are given.
+    fn around<'a>(&'a self, key: u64, beside: [Option<&'a Self>; 2]) -> [Option<&'a (u64, V)>; 2] {
+        match self {
+            Self::Leaf(entries) => {
+                let at = search(entries, key).map_or_else(|at| at, |at| at + 1);
+                let left = at.checked_sub(1).and_then(|left| entries.get(left));
+                let left = left.or_else(|| beside[0]?.last());
+                [left, entries.get(at).or_else(|| beside[1]?.first())]
+            }
+            Self::Inner(inner) => {
+                let at = inner.child_of(key);
+                let Some(child) = inner.children.get(at) else { return [None; 2] };
+                let left = at.checked_sub(1).and_then(|left| inner.children.get(left));
+                let right = inner.children.get(at + 1);
+                child.around(key, [left.or(beside[0]), right.or(beside[1])])
             }
         }
     }
@@ -271,20 +289,20 @@ impl<V: Copy> Sorted<V> {
         self.root.memory_bytes()
     }
 
-    /// The last entry whose key is not above `key`.
+    /// The last entry whose key is not above `key`, and the first one whose key is.
     #[inline]
-    pub(crate) fn last_to(&self, key: u64) -> Option<(u64, V)> {
-        self.root.last_to(key).copied()
+    pub(crate) fn around(&self, key: u64) -> [Option<(u64, V)>; 2] {
+        self.root.around(key, [None; 2]).map(Option::<&_>::copied)
     }
 
     /// The first entry whose key is not below `key`.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn first_from(&self, key: u64) -> Option<(u64, V)> {
         self.root.slice_from(key).first().copied()
     }
 
     /// The entry with this key.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn get(&self, key: u64) -> Option<V> {
         self.first_from(key).filter(|entry| entry.0 == key).map(|entry| entry.1)
     }

@@ -22,6 +22,10 @@ use crate::space::Run;
 use crate::store::{Slot, Store, Tx};
 use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, Rule, mode};
 
+/// A log is rewritten when it has so many pages at least: its fences and what is written of the
+/// inode itself are shared by as many changes. (Where space is short, by fewer.)
+const PAGES_WORTH: usize = 4;
+
 /// Records of the inode itself in a rewritten log, at most.
 const OWN_RECORDS: u64 = 4;
 
@@ -39,17 +43,20 @@ pub(crate) fn tidy<M: Medium, H: Host>(
     slot: &Slot,
     state: &mut State,
 ) -> Option<(Op, u64)> {
-    if state.dead || state.log.pages.len() < 2 {
+    let log_pages = state.log.pages.len();
+    if state.dead || log_pages < 2 {
         return None;
     }
     let live = live_lines(state);
+    let worth = log_pages >= PAGES_WORTH || store.is_short();
     // (Where there is no space for that, pages without life can still be given back.)
-    if live * 2 < state.log.lines()
+    if worth
+        && live * 2 < state.log.lines()
         && let Ok(given) = rewrite(store, slot, state, live)
     {
         return Some((Op::CollectThorough, given));
     }
-    let pages = state.log.pages.len() as u32;
+    let pages = log_pages as u32;
     let rolled = state.log.tail.left + FRESH_LINES >= state.log.page_lines();
     // Looking through all pages is spread over as many, but where each page counts.
     let due = || state.log.next_ordinal.is_multiple_of(1 + pages / 16) || store.is_short();
@@ -262,7 +269,7 @@ fn store_all<M: Medium, H: Host>(
     places: &mut Vec<(u64, u32)>,
 ) -> Result<((u64, u32), u32)> {
     if let Kind::File(file) = &state.body {
-        file.journal.flush(store);
+        file.journal.flush(store, store.counters());
     }
     let bytes = fresh.spare.len() as u64 * (PAGE_BYTES + 8);
     let mut tx = store.begin(0, bytes)?;
@@ -340,7 +347,7 @@ fn store_extents<M: Medium, H: Host>(
     places: &mut Vec<(u64, u32)>,
     tx: &mut Tx<'_, M, H>,
 ) -> Result<()> {
-    for extent in file.extents.iter() {
+    for extent in file.extents.joined() {
         let map = Body::Map {
             epoch: extent.epoch,
             class: extent.class,
@@ -437,7 +444,7 @@ fn swap<M: Medium, H: Host>(
                 store.give(run);
             }
             let mut moved = crate::index::Extents::default();
-            for (extent, (_, origin)) in file.extents.iter().zip(places) {
+            for (extent, (_, origin)) in file.extents.joined().zip(places) {
                 moved.insert(Extent { origin: *origin, ..extent });
                 state.log.add_live(*origin, extent.pages);
             }

@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use lode_pmem::Medium;
+use lode_pmem::{Counters, Medium};
 
 use crate::gauges::list_bytes;
 use crate::layout::Txid;
@@ -111,11 +111,11 @@ impl Journal {
 
     /// Starts the write-back of everything pending; the caller's next fence ends it.
     #[track_caller]
-    pub(crate) fn flush<M: Medium, H: Host>(&self, store: &Store<M, H>) {
+    pub(crate) fn flush<M: Medium, H: Host>(&self, store: &Store<M, H>, counters: &Counters) {
         if self.pending.is_empty() {
             return;
         }
-        let mut window = store.door.window(0, store.counters());
+        let mut window = store.door.window(0, counters);
         for piece in &self.pending {
             window.flush(piece.home_at, piece.len);
         }

@@ -100,11 +100,10 @@ impl LogSeed {
     /// The seal of `line` at offset `at` in the pool.
     #[inline]
     pub fn seal(&self, at: u64, line: &Line) -> u64 {
-        let mut bytes = [0u8; 8 + PAYLOAD + 4];
-        put_u64(&mut bytes, 0, at);
-        bytes[8..8 + PAYLOAD].copy_from_slice(&line.0[..PAYLOAD]);
-        put_u32(&mut bytes, 8 + PAYLOAD, self.tag);
-        join(crc32c(self.crc, &bytes), self.tag)
+        // (In pieces: copied together, they would wait for the stores that made them.)
+        let crc = crc32c(self.crc, &at.to_le_bytes());
+        let crc = crc32c(crc, &line.0[..PAYLOAD]);
+        join(crc32c(crc, &self.tag.to_le_bytes()), self.tag)
     }
 
     /// Whether `line` bears the tag of this page, sealed or not.

@@ -92,7 +92,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Keeps an inode's contents while it is open, unlinked or not.
     pub fn acquire(&self, ino: Ino) -> Result<()> {
-        let node = self.node(ino)?;
+        self.open_node(&*self.node(ino)?)
+    }
+
+    pub(crate) fn open_node(&self, node: &Node<H>) -> Result<()> {
         let state = node.read(&self.store)?;
         if state.dead && node.opens.load(Relaxed) == 0 {
             return Err(Error::Stale);
@@ -103,12 +106,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Ends a [`Pool::acquire`]; the last one of a file without a name frees it.
     pub fn release(&self, ino: Ino) {
-        let Ok(node) = self.node(ino) else { return };
+        if let Ok(node) = self.node(ino) {
+            self.close_node(&node);
+        }
+    }
+
+    pub(crate) fn close_node(&self, node: &Arc<Node<H>>) {
         let before = node.opens.fetch_update(AcqRel, Relaxed, |opens| opens.checked_sub(1));
         if before == Ok(1) {
             // Where that fails, recovery does it.
-            let _ = self.end_nameless(&node);
-            self.bury_if_dead(&node);
+            let _ = self.end_nameless(node);
+            self.bury_if_dead(node);
         }
     }
 

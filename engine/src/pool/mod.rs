@@ -2,10 +2,12 @@
 
 mod count;
 mod gauges;
+mod handle;
 mod locks;
 mod report;
 
 pub(crate) use count::OpCounts;
+pub use handle::Handle;
 pub(crate) use locks::Child;
 pub use report::{CheckReport, ExtentDump, InodeDump, Opening, RecordDump};
 

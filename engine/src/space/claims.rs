@@ -55,7 +55,19 @@ impl Claims {
 
     /// Claims all pages of `run`, or none: `Err(page)` is its first page that is claimed
     /// already or lies outside the pool.
+    #[inline]
     pub(crate) fn claim(&self, run: Run) -> core::result::Result<(), u64> {
+        if run.pages == 1
+            && run.page < self.pages
+            && let Some(bits) = self.word(run.page / WORD)
+        {
+            let bit = 1 << (run.page % WORD);
+            return if bits.fetch_or(bit, Relaxed) & bit == 0 { Ok(()) } else { Err(run.page) };
+        }
+        self.claim_all(run)
+    }
+
+    fn claim_all(&self, run: Run) -> core::result::Result<(), u64> {
         let inside = self.inside(run);
         if run.pages > 1 && inside.pages > 0 {
             let taken = self.next(inside.page, inside.end(), true);
@@ -84,7 +96,15 @@ impl Claims {
     }
 
     /// Gives up the claim on all pages of `run` (those outside the pool are left out).
+    #[inline]
     pub(crate) fn release(&self, run: Run) {
+        if run.pages == 1
+            && run.page < self.pages
+            && let Some(bits) = self.word(run.page / WORD)
+        {
+            bits.fetch_and(!(1 << (run.page % WORD)), Relaxed);
+            return;
+        }
         for (word, mask) in masks(self.inside(run)) {
             if let Some(bits) = self.word(word) {
                 bits.fetch_and(!mask, Relaxed);

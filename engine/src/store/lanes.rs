@@ -26,6 +26,22 @@ pub(crate) struct Lane<H: Host> {
     /// The sequence of the last watermark that was stored.
     settled: AtomicU64,
     counters: Counters,
+    /// Of those who hold the lane.
+    held: Counters,
+}
+
+/// A lane that this thread holds: its next transaction, and what it counts on meanwhile.
+pub(crate) struct Held<'s, H: Host> {
+    pub(super) number: u8,
+    pub(super) lane: &'s Lane<H>,
+    pub(super) next: MutexGuard<'s, H::Mutex, u64>,
+}
+
+impl<'s, H: Host> Held<'s, H> {
+    /// What is counted while the lane is held.
+    pub(crate) fn counters(&self) -> &'s Counters {
+        self.lane.held()
+    }
 }
 
 /// All lanes in use by this run.
@@ -55,9 +71,9 @@ impl<H: Host> Lane<H> {
         self.settled.store(sequence, Relaxed);
     }
 
-    /// What this lane's work is counted on.
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
+    /// What is counted while the lane is held.
+    pub(super) fn held(&self) -> &Counters {
+        &self.held
     }
 }
 
@@ -72,6 +88,7 @@ impl<H: Host> Lanes<H> {
                 fenced: AtomicU64::new(0),
                 settled: AtomicU64::new(0),
                 counters: Counters::new(),
+                held: Counters::exclusive(),
             });
         }
         Ok(Self { lanes, unsettled_max: pages.min(UNSETTLED_MAX) })
@@ -104,24 +121,22 @@ impl<H: Host> Lanes<H> {
 
     /// What all lanes have counted.
     pub(crate) fn tally(&self) -> Tally {
-        self.lanes.iter().map(|lane| lane.counters.read()).fold(Tally::default(), |a, b| a + b)
+        let tallies = self.lanes.iter().flat_map(|lane| [lane.counters.read(), lane.held.read()]);
+        tallies.fold(Tally::default(), |a, b| a + b)
     }
 
     /// Takes a free lane, the preferred one first; waits for that one if none is free.
-    pub(crate) fn acquire(
-        &self,
-        preferred: usize,
-    ) -> (u8, &Lane<H>, MutexGuard<'_, H::Mutex, u64>) {
+    pub(crate) fn hold(&self, preferred: usize) -> Held<'_, H> {
         let count = self.lanes.len();
         for step in 0..count {
             let number = (preferred + step) % count;
             let lane = &self.lanes[number];
             if let Some(next) = lane.next.try_lock() {
-                return (number as u8, lane, next);
+                return Held { number: number as u8, lane, next };
             }
         }
         let number = preferred % count;
         let lane = &self.lanes[number];
-        (number as u8, lane, lane.next.lock())
+        Held { number: number as u8, lane, next: lane.next.lock() }
     }
 }

@@ -11,7 +11,7 @@ mod table;
 mod tx;
 
 pub(crate) use chain::BadChain;
-pub(crate) use lanes::Lanes;
+pub(crate) use lanes::{Held, Lanes};
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
 pub(crate) use space::Purpose;
 pub(crate) use superblock::{

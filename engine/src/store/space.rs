@@ -54,12 +54,12 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Takes a page.
     pub(crate) fn take_page(&self, purpose: Purpose) -> Result<u64> {
         let take = |lane, _| self.space.take(lane, 1, PageClass::Small);
-        self.take_by(purpose, &take).map(|run| run.page)
+        self.take_by(purpose, take).map(|run| run.page)
     }
 
     /// Takes 1 to `pages` contiguous pages.
     pub(crate) fn take_some(&self, pages: u64, purpose: Purpose) -> Result<Run> {
-        self.take_by(purpose, &|lane, most| self.space.take_some(lane, pages.min(most)))
+        self.take_by(purpose, |lane, most| self.space.take_some(lane, pages.min(most)))
     }
 
     /// Takes a whole aligned chunk of `class`, unless space is so short that the rest of it
@@ -74,7 +74,8 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Takes what leaves the reserve alone, after reclaiming where that is needed. `take` gets the
     /// lane and how many pages there are.
-    fn take_by(&self, purpose: Purpose, take: &dyn Fn(usize, u64) -> Result<Run>) -> Result<Run> {
+    #[inline]
+    fn take_by(&self, purpose: Purpose, take: impl Fn(usize, u64) -> Result<Run>) -> Result<Run> {
         let taken = || match self.space.free_pages().saturating_sub(self.kept_from(purpose)) {
             0 => Err(Error::NoSpace),
             most => take(self.lane(), most),

@@ -7,7 +7,7 @@ use lock_api::MutexGuard;
 use lode_pmem::{Line, Medium, Window};
 
 use super::Store;
-use super::lanes::{Lane, SEQUENCE_MAX};
+use super::lanes::{Held, Lane, SEQUENCE_MAX};
 use crate::layout::{Body, Header, LINE, LogSeed, Txid, put_seal};
 use crate::{Error, Host, Result, Rule};
 
@@ -30,8 +30,23 @@ pub(crate) struct Tx<'s, M: Medium, H: Host> {
 impl<M: Medium, H: Host> Store<M, H> {
     /// Begins a transaction of `parts` record lines, and `extra_bytes` of other stores.
     pub(crate) fn begin(&self, parts: u32, extra_bytes: u64) -> Result<Tx<'_, M, H>> {
+        self.begin_in(self.hold_lane(), parts, extra_bytes)
+    }
+
+    /// Holds a free lane. Who holds one waits for nothing but the medium.
+    pub(crate) fn hold_lane(&self) -> Held<'_, H> {
+        self.lanes.hold(self.lane())
+    }
+
+    /// As [`Store::begin`], in a lane that is held already.
+    pub(crate) fn begin_in<'s>(
+        &'s self,
+        held: Held<'s, H>,
+        parts: u32,
+        extra_bytes: u64,
+    ) -> Result<Tx<'s, M, H>> {
         let parts = u16::try_from(parts).map_err(|_| Error::NoSpace)?;
-        let (number, lane, next) = self.lanes.acquire(self.lane());
+        let Held { number, lane, next } = held;
         // Asked with the lane held: who ends the session waits for lanes.
         self.writable()?;
         let sequence = *next;
@@ -50,7 +65,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             store: self,
             lane,
             next,
-            window: Some(self.door.window(bytes, lane.counters())),
+            window: Some(self.door.window(bytes, lane.held())),
             header: Header { txid, part: 0, parts },
             rest: 0,
             committed: false,
@@ -134,7 +149,7 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
         assert!(self.header.part == self.header.parts, "transaction has fewer lines than it said");
         self.window = None;
         if !self.store.host.leaves_out(Rule::LocksToFence) {
-            self.store.door.fence(self.lane.counters())?;
+            self.store.door.fence(self.lane.held())?;
         }
         let sequence = self.header.txid.sequence;
         *self.next = sequence + 1;

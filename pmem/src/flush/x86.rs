@@ -114,6 +114,19 @@ pub(crate) unsafe fn store_word(to: *mut u8, value: u64) {
     }
 }
 
+/// Stores words through the cache, each in one piece.
+///
+/// # Safety
+/// `to` is the aligned address of as many words of a region open for stores.
+#[inline(always)]
+pub(crate) unsafe fn store_words(to: *mut u8, words: &[[u8; 8]]) {
+    // SAFETY: as the caller promises. (`rep movsq` stores no less than words.)
+    unsafe {
+        asm!("rep movsq", inout("rcx") words.len() => _, inout("rdi") to => _,
+             inout("rsi") words.as_ptr() => _, options(nostack, preserves_flags));
+    }
+}
+
 /// Stores a byte through the cache.
 ///
 /// # Safety

@@ -167,6 +167,22 @@ impl Medium for Mapped {
 
     #[inline]
     #[track_caller]
+    fn store_words(&self, window: &mut MappedWindow, at: u64, words: &[[u8; 8]]) {
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        let len = words.as_flattened().len() as u64;
+        let to = self.target(window, at, len);
+        // SAFETY: aligned words of the mapping.
+        unsafe { x86::store_words(to, words) };
+        if self.dirty.is_some() {
+            let first = at / LINE_BYTES as u64;
+            for line in first..(at + len).div_ceil(LINE_BYTES as u64) {
+                self.stored(line * LINE_BYTES as u64);
+            }
+        }
+    }
+
+    #[inline]
+    #[track_caller]
     fn store_bytes(&self, window: &mut MappedWindow, at: u64, bytes: &[u8]) {
         let in_word = WORD_BYTES - at % WORD_BYTES;
         assert!(bytes.len() as u64 <= in_word, "bytes beyond the word at {at:#x}");

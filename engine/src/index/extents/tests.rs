@@ -77,15 +77,32 @@ fn extents_match_a_page_by_page_model() {
                 }
             }
             assert_eq!(all(&extents), merged);
+            assert!(extents.joined().eq(merged.iter().copied()), "origins are the same here");
             assert_eq!((extents.len(), extents.is_empty()), (merged.len(), merged.is_empty()));
             assert_eq!(extents.pages(), merged.iter().map(|e| e.pages).sum());
-            assert_eq!(matches!(extents.store, Store::Many(_)), merged.len() > 1);
+            assert_eq!(extents.others.is_some(), merged.len() > 1);
             let at = roll(PAGES as u64 + 5);
             let next = merged.iter().find(|e| e.end() > at).copied();
             assert_eq!(extents.next_from(at), next);
             assert_eq!(extents.find(at), next.filter(|e| e.file_page <= at));
         }
     }
+}
+
+#[test]
+fn what_differs_in_its_origin_alone_is_joined() {
+    let first = extent(10, 50, 5, 1);
+    let mut extents = Extents::default();
+    let all = [
+        first,
+        Extent { origin: 4, ..extent(15, 55, 5, 1) },
+        Extent { origin: 5, ..extent(20, 60, 5, 2) },
+        Extent { origin: 6, ..extent(25, 65, 1 << 31, 2) },
+    ];
+    all.iter().for_each(|one| extents.insert(*one));
+    assert_eq!(extents.len(), 4);
+    let joined: Vec<Extent> = extents.joined().collect();
+    assert_eq!(joined, [Extent { pages: 10, ..first }, all[2], all[3]]);
 }
 
 #[test]

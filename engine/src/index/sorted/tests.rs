@@ -46,8 +46,9 @@ fn compare(map: &Sorted<u64>, model: &BTreeMap<u64, u64>, key: u64) {
     assert_eq!(map.len(), model.len());
     assert_eq!(map.get(key), model.get(&key).copied());
     let pair = |(key, value): (&u64, &u64)| (*key, *value);
-    assert_eq!(map.last_to(key), model.range(..=key).next_back().map(pair));
+    assert_eq!(map.around(key)[0], model.range(..=key).next_back().map(pair));
     assert_eq!(map.first_from(key), model.range(key..).next().map(pair));
+    assert_eq!(map.around(key)[1], model.range(key + 1..).next().map(pair));
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! The shortest way of a write: whole pages, all of them to one run of fresh ones.
+//!
+//! Most appends and many overwrites are so. What the general way (`change`) finds out by lists of
+//! segments is known here at once; steps, order and fences are the same.
+
+use lode_pmem::Medium;
+
+use super::fresh::Source;
+use crate::index::Extent;
+use crate::inode::{Node, State};
+use crate::layout::Body;
+use crate::space::Run;
+use crate::store::Purpose;
+use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
+
+/// The most bytes that go this way.
+const MOST: u64 = 2 << 20;
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Writes `data` at `offset`, if this is a write of whole pages that one run takes; else says
+    /// that nothing was done.
+    pub(super) fn write_whole(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<bool> {
+        let end = offset + data.len() as u64;
+        if !self.is_whole(state, offset, end)? {
+            return Ok(false);
+        }
+        let pages = (end - offset) / PAGE_BYTES;
+        let run = match self.store.take_some(pages, Purpose::Grows) {
+            Ok(run) if run.pages == pages => run,
+            Ok(less) => {
+                self.store.give(less);
+                return Ok(false);
+            }
+            // The general way knows what can be done then.
+            Err(Error::NoSpace) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let held = self.store.hold_lane();
+        let at = run.page * PAGE_BYTES;
+        self.stream(&Source::Bytes { data, offset }, (offset, end), at, held.counters())?;
+        self.store.door.fence(held.counters())?;
+        let mut extent = Extent {
+            file_page: offset / PAGE_BYTES,
+            page: run.page,
+            pages,
+            class: PageClass::Small,
+            epoch: self.store.epoch(),
+            origin: 0,
+        };
+        let (time_ns, size) = (self.now_ns(), state.size.max(end));
+        let mut tx = match self.store.begin_in(held, 1, 0) {
+            Ok(tx) => tx,
+            Err(error) => {
+                self.store.give(run);
+                return Err(error);
+            }
+        };
+        let Extent { file_page, page, class, epoch, .. } = extent;
+        let pages = pages as u32;
+        let map = Body::Map { epoch, class, pages, file_page, page, time_ns, size };
+        let placed = state.log.append(&mut tx, &self.store, &map);
+        tx.commit()?;
+        node.slot.set_tail(state.log.tail.last_seal);
+        extent.origin = placed.ordinal;
+        state.map(extent, size, time_ns, &mut |run: Run| self.store.give(run));
+        self.tidy(&node.slot, state);
+        Ok(true)
+    }
+
+    /// Whether bytes `offset .. end` are whole pages for fresh ones, with nothing else to be done.
+    fn is_whole(&self, state: &State, offset: u64, end: u64) -> Result<bool> {
+        let whole = offset.is_multiple_of(PAGE_BYTES) && end.is_multiple_of(PAGE_BYTES);
+        let plain = state.class == PageClass::Small && !self.options.relaxed;
+        let host = &self.store.host;
+        let usual = !host.leaves_out(Rule::OverwrittenAfterFence)
+            && !host.leaves_out(Rule::JournalUsed)
+            && !host.leaves_out(Rule::SizeInMap);
+        if !(whole && plain && usual) || end - offset > MOST || offset > state.size {
+            return Ok(false);
+        }
+        let file = state.file()?;
+        if file.journal.is_pending() || state.log.tail.left == 0 {
+            return Ok(false);
+        }
+        // Pages of large classes stay together; mapped ones behind the size are appended to.
+        let mut page = offset / PAGE_BYTES;
+        while let Some(extent) = file.extents.next_from(page)
+            && extent.file_page < end / PAGE_BYTES
+        {
+            let behind = extent.end() * PAGE_BYTES > state.size && end > state.size;
+            if extent.class > PageClass::Small || behind {
+                return Ok(false);
+            }
+            page = extent.end();
+        }
+        Ok(true)
+    }
+}

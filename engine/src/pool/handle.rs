@@ -1,0 +1,71 @@
+//! Inodes that are open: what is done by a handle does not have to find its inode first.
+//!
+//! Guarantees: while there is a handle, the inode's contents stay, unlinked or not, and its number
+//! belongs to no other.
+
+use alloc::sync::Arc;
+
+use lode_pmem::Medium;
+
+use super::Pool;
+use crate::inode::Node;
+use crate::{Attr, Host, Ino, Op, Result};
+
+/// An inode that is open, from [`Pool::hold`] to [`Pool::let_go`]. (One that is dropped without that
+/// keeps the inode open as long as the pool is.)
+pub struct Handle<H: Host> {
+    pub(crate) node: Arc<Node<H>>,
+}
+
+impl<H: Host> Handle<H> {
+    /// Number of the inode.
+    #[inline]
+    pub fn ino(&self) -> Ino {
+        self.node.ino()
+    }
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Opens an inode: [`Pool::acquire`], with a handle for it.
+    pub fn hold(&self, ino: Ino) -> Result<Handle<H>> {
+        let node = self.node(ino)?;
+        self.open_node(&node)?;
+        Ok(Handle { node })
+    }
+
+    /// Ends what [`Pool::hold`] began.
+    pub fn let_go(&self, handle: Handle<H>) {
+        self.close_node(&handle.node);
+    }
+
+    /// As [`Pool::read`].
+    pub fn read_held(&self, file: &Handle<H>, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.read_node(&file.node, offset, into, |state| self.touch(state))
+    }
+
+    /// As [`Pool::read_quietly`].
+    pub fn read_held_quietly(
+        &self,
+        file: &Handle<H>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize> {
+        self.read_node(&file.node, offset, into, |_| ())
+    }
+
+    /// As [`Pool::write`].
+    pub fn write_held(&self, file: &Handle<H>, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_node(&file.node, Some(offset), data).map(|_| ())
+    }
+
+    /// As [`Pool::append`].
+    pub fn append_held(&self, file: &Handle<H>, data: &[u8]) -> Result<u64> {
+        self.write_node(&file.node, None, data)
+    }
+
+    /// As [`Pool::getattr`].
+    pub fn getattr_held(&self, inode: &Handle<H>) -> Result<Attr> {
+        self.count(Op::Getattr);
+        Ok(inode.node.read(&self.store)?.attr())
+    }
+}
