@@ -4,15 +4,17 @@
 //! the language has no words for. The routines keep where they load from in r8
 //! and r9 and leave the stack alone, so that the handler can tell a fault of
 //! theirs by its address and return for them. An aligned word is loaded in one
-//! piece by all of them (the bulk routine's `rep movsq` works in words).
+//! piece by all of them (`rep movsq` works in words, and a load of an aligned line is made of
+//! whole words).
 // Registers have constant places in the array that the kernel fills.
 #![allow(clippy::indexing_slicing)]
 
 use std::arch::global_asm;
 
+use crate::flush::CpuFeatures;
 use crate::{LINE_BYTES, MediaError};
 
-/// Bytes from which on `rep movsq` is faster than a loop.
+/// Bytes from which on `rep movsq`, or AVX-512 where there is some, is faster than a loop.
 const BULK_BYTES: usize = 512;
 
 global_asm!(
@@ -55,7 +57,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size lode_pmem_load_line, . - lode_pmem_load_line",
-    // (rdi: to, rsi: from, rdx: bytes) -> rdx: address of a fault or 0
+    // (rdi: to, rsi: from, rdx: bytes, rcx: whether there is AVX-512) -> rdx: address of a fault or 0
     ".p2align 5",
     ".globl lode_pmem_load_bytes",
     ".hidden lode_pmem_load_bytes",
@@ -65,6 +67,7 @@ global_asm!(
     "mov r8, rsi",
     "lea r9, [rsi + rdx]",
     "mov r10, rdx",
+    "mov r11, rcx",
     "xor edx, edx",
     // Bytes until an aligned word starts.
     "2:",
@@ -82,6 +85,7 @@ global_asm!(
     "cmp r10, {bulk}",
     "jae 6f",
     // Words, four at a time and then one.
+    "11:",
     "sub r10, 32",
     "jb 12f",
     "8:",
@@ -119,6 +123,36 @@ global_asm!(
     "dec r10d",
     "jmp 7b",
     "6:",
+    "test r11, r11",
+    "jz 10f",
+    // Words until a line starts, then lines, four at a time.
+    "13:",
+    "test esi, 63",
+    "jz 14f",
+    "mov rax, [rsi]",
+    "mov [rdi], rax",
+    "add rsi, 8",
+    "add rdi, 8",
+    "sub r10, 8",
+    "jmp 13b",
+    "14:",
+    "sub r10, 256",
+    "15:",
+    "vmovdqa64 zmm16, [rsi]",
+    "vmovdqa64 zmm17, [rsi + 64]",
+    "vmovdqa64 zmm18, [rsi + 128]",
+    "vmovdqa64 zmm19, [rsi + 192]",
+    "vmovdqu64 [rdi], zmm16",
+    "vmovdqu64 [rdi + 64], zmm17",
+    "vmovdqu64 [rdi + 128], zmm18",
+    "vmovdqu64 [rdi + 192], zmm19",
+    "add rsi, 256",
+    "add rdi, 256",
+    "sub r10, 256",
+    "jae 15b",
+    "add r10, 256",
+    "jmp 11b",
+    "10:",
     "mov rcx, r10",
     "shr rcx, 3",
     "rep movsq",
@@ -149,7 +183,7 @@ unsafe extern "C" {
     static lode_pmem_loads_end: u8;
     fn lode_pmem_load_word(from: *const u8) -> Loaded;
     fn lode_pmem_load_line(to: *mut u8, from: *const u8) -> Loaded;
-    fn lode_pmem_load_bytes(to: *mut u8, from: *const u8, bytes: usize) -> Loaded;
+    fn lode_pmem_load_bytes(to: *mut u8, from: *const u8, bytes: usize, avx512: bool) -> Loaded;
 }
 
 /// Loads the aligned word at offset `at` of the region at `base`.
@@ -178,7 +212,8 @@ pub(crate) unsafe fn bytes(base: *const u8, at: u64, into: &mut [u8]) -> Result<
         if into.len() == LINE_BYTES && (from as usize).is_multiple_of(LINE_BYTES) {
             lode_pmem_load_line(into.as_mut_ptr(), from)
         } else {
-            lode_pmem_load_bytes(into.as_mut_ptr(), from, into.len())
+            let avx512 = into.len() >= BULK_BYTES && CpuFeatures::get().avx512;
+            lode_pmem_load_bytes(into.as_mut_ptr(), from, into.len(), avx512)
         }
     };
     if loaded.fault != 0 {
