@@ -178,6 +178,26 @@ pub enum RenameMode {
     Exchange,
 }
 
+/// A part of a file that is contiguous in the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapExtent {
+    /// Offset in the file, in bytes.
+    pub file_offset: u64,
+    /// Offset in the pool, in bytes.
+    pub pool_offset: u64,
+    /// Bytes: whole pages.
+    pub bytes: u64,
+}
+
+/// What staged pages hold before something is stored to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Staging {
+    /// What the file has there.
+    Copied,
+    /// Zeros: for those who will store all of it.
+    Zeroed,
+}
+
 /// What `fallocate` is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallocate {

@@ -75,6 +75,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             if size > FILE_MAX {
                 return Err(Error::FileTooLarge);
             }
+            state.file_mut()?.reserve_given_up(1)?;
         }
         let staged = self.stage_xattrs(state, xattrs)?;
         let new_attr = self.new_attr(state, changes);
@@ -196,7 +197,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Before the size grows, what is mapped behind it becomes zero, and is fenced (I17).
-    fn zero_behind_size(&self, state: &mut State, size: u64) -> Result<()> {
+    pub(super) fn zero_behind_size(&self, state: &mut State, size: u64) -> Result<()> {
         if size <= state.size || self.zero_behind(state) {
             return Ok(());
         }
@@ -215,7 +216,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn show_size(&self, state: &mut State, size: u64, placed: &Placed, time_ns: i64) -> Result<()> {
         let old = state.size;
         let give = &mut |run: Run| self.store.give(run);
-        state.set_size(placed.ordinal, size <= old, size, time_ns, give);
+        state.giving_up(give, |state, give| {
+            state.set_size(placed.ordinal, size <= old, size, time_ns, give);
+        });
         if size < old {
             // Nothing is mapped behind, but for the rest of the last page.
             let last = state.file()?.extents.find(size / PAGE_BYTES);

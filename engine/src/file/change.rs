@@ -98,12 +98,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Whether all mapped bytes behind the size are known to be zero.
     pub(crate) fn zero_behind(&self, state: &State) -> bool {
         let unneeded = self.store.host.leaves_out(Rule::TailZeroed);
-        unneeded || state.file().is_ok_and(|file| file.zero_behind)
+        // (Nobody knows what a program stores there that has the file mapped.)
+        unneeded || state.file().is_ok_and(|file| file.zero_behind && !file.is_mapped())
     }
 
     /// The rules for a change of this file now.
     pub(crate) fn rules(&self, state: &State) -> Rules {
         let relaxed = self.options.relaxed || self.store.host.leaves_out(Rule::JournalUsed);
+        let relaxed = relaxed || state.file().is_ok_and(|file| file.is_mapped());
         Rules { relaxed, epoch: self.store.epoch(), size: state.size }
     }
 
@@ -206,8 +208,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if records > usize::from(u16::MAX) / 2 {
             return Err(Error::NoSpace);
         }
-        state.file_mut()?.journal.reserve(change.waiting.len())?;
-        state.file_mut()?.journal.runs.try_reserve(change.journal_runs.len())?;
+        let file = state.file_mut()?;
+        file.journal.reserve(change.waiting.len())?;
+        file.journal.runs.try_reserve(change.journal_runs.len())?;
+        file.reserve_given_up(records)?;
         let records = self.records_of(state, change);
         let log_plan = state.log.plan(core::iter::repeat_n(1, records));
         state.log.reserve(&self.store, &log_plan, purpose)?;
@@ -403,7 +407,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.give_retired(state, txid, ordinal)?;
         }
         if let Some(pages) = change.unmap {
-            state.unmap(ordinals.next(state), pages, size, time_ns, give);
+            let ordinal = ordinals.next(state);
+            state.giving_up(give, |state, give| state.unmap(ordinal, pages, size, time_ns, give));
         }
         for fresh in change.fresh.iter() {
             let extent = Extent {
@@ -414,7 +419,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 epoch,
                 origin: ordinals.next(state),
             };
-            state.map(extent, size, time_ns, give);
+            state.giving_up(give, |state, give| state.map(extent, size, time_ns, give));
         }
         for wait in change.waiting.iter() {
             let origin = ordinals.next(state);

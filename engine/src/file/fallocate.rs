@@ -37,7 +37,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    fn allocate(
+    pub(super) fn allocate(
         &self,
         node: &Node<H>,
         state: &mut State,

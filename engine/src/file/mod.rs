@@ -8,6 +8,7 @@ mod attr;
 mod change;
 mod fallocate;
 mod fresh;
+mod map;
 mod read;
 mod segment;
 mod whole;

@@ -102,7 +102,7 @@ impl Segments {
 /// What decides the way of a write.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
-    /// Overwrite in place, without atomicity.
+    /// Overwrite in place, without atomicity: asked for, or the file is mapped.
     pub(crate) relaxed: bool,
     /// Pages born in it may be appended to in place (PROTOCOL I17).
     pub(crate) epoch: u32,

@@ -43,7 +43,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let held = self.store.hold_lane();
         let at = run.page * PAGE_BYTES;
-        self.stream(&Source::Bytes { data, offset }, (offset, end), at, held.counters())?;
+        let source = Source::Bytes { data, offset };
+        if let Err(error) = self.stream(&source, (offset, end), at, held.counters()) {
+            self.store.give(run);
+            return Err(error);
+        }
         self.store.door.fence(held.counters())?;
         let mut extent = Extent {
             file_page: offset / PAGE_BYTES,
@@ -85,12 +89,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(false);
         }
         let file = state.file()?;
-        if file.journal.is_pending() || state.log.tail.left == 0 {
+        if file.journal.is_pending() || file.is_mapped() || state.log.tail.left == 0 {
             return Ok(false);
         }
         // Pages of large classes stay together; mapped ones behind the size are appended to.
         let mut page = offset / PAGE_BYTES;
-        while let Some(extent) = file.extents.next_from(page)
+        while page < end / PAGE_BYTES
+            && let Some(extent) = file.extents.next_from(page)
             && extent.file_page < end / PAGE_BYTES
         {
             let behind = extent.end() * PAGE_BYTES > state.size && end > state.size;

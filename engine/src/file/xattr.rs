@@ -125,7 +125,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for (index, change) in changes.iter().enumerate() {
             let twice = changes.iter().take(index).any(|other| other.name == change.name);
             let result =
-                if twice { Err(Error::Invalid) } else { self.stage(state, change, &staged) };
+                if twice { Err(Error::Invalid) } else { self.stage_one(state, change, &staged) };
             match result {
                 Ok(change) => staged.changes.extend(change),
                 Err(error) => {
@@ -158,7 +158,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// One change; `None` where nothing is to be done.
-    fn stage(
+    fn stage_one(
         &self,
         state: &State,
         change: &XattrChange<'_>,

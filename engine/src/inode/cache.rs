@@ -244,6 +244,11 @@ fn may_drop<M: Medium, H: Host>(store: &Store<M, H>, node: &Arc<Node<H>>) -> boo
             return false;
         }
         if let Body::File(file) = &mut state.body
+            && file.is_mapped()
+        {
+            return false;
+        }
+        if let Body::File(file) = &mut state.body
             && file.journal.release_idle(store).is_err()
         {
             return false;

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use super::journal::Journal;
+use super::maps::Maps;
 use crate::index::{Entries, Entry, Extent, Extents, Xattr, Xattrs};
 use crate::log::Log;
 use crate::space::Run;
@@ -31,6 +32,8 @@ pub(crate) struct File {
     pub(crate) journal: Journal,
     /// All mapped bytes behind the size are known to be zero.
     pub(crate) zero_behind: bool,
+    /// What is kept while programs have pages of it mapped.
+    pub(crate) maps: Option<Box<Maps>>,
 }
 
 /// The entries of a directory.
@@ -153,6 +156,7 @@ impl State {
             Body::File(file) => {
                 memory.extents += file.extents.memory_bytes();
                 memory.inodes += file.journal.memory_bytes();
+                memory.inodes += file.maps.as_ref().map_or(0, |maps| maps.memory_bytes());
             }
             Body::Directory(directory) => memory.entries += directory.entries.memory_bytes(),
             Body::Symlink(_) | Body::Special => {}
@@ -345,14 +349,17 @@ impl State {
         }
     }
 
-    /// Calls `each` with all pages that hold data of the inode: of the file, of its journal,
-    /// of its extended attributes.
+    /// Calls `each` with all pages that hold data of the inode: of the file, of its journal and its
+    /// maps, of its extended attributes.
     pub(crate) fn for_each_data_run(&self, each: &mut dyn FnMut(Run)) {
         if let Body::File(file) = &self.body {
             for extent in file.extents.iter() {
                 each(Run { page: extent.page, pages: extent.pages });
             }
             file.journal.for_each_run(each);
+            if let Some(maps) = &file.maps {
+                maps.for_each_run(each);
+            }
         }
         for xattr in self.xattrs.iter() {
             xattr.runs.iter().for_each(|run| each(*run));

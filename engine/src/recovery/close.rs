@@ -38,7 +38,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         write_superblock(&self.store.door, &self.store.host, &superblock, self.store.counters())
     }
 
-    /// Frees what only this session needed: open files without a name, idle journal pages.
+    /// Frees what only this session needed: open files without a name, idle journal pages, what
+    /// was kept for maps.
     fn end_open_files(&self) -> Result<()> {
         let mut nodes: Vec<Arc<Node<H>>> = Vec::new();
         nodes.try_reserve(self.nodes.len())?;
@@ -58,6 +59,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.bury_if_dead(&node);
             let Ok(mut state) = node.write(&self.store) else { continue };
             if let Body::File(file) = &mut state.body {
+                file.end_all_maps(&mut |run| self.store.give(run));
                 file.journal.release_idle(&self.store)?;
             }
         }

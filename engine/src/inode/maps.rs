@@ -1,0 +1,106 @@
+//! Files whose pages a program has mapped for itself.
+//!
+//! Guarantees: while a file is mapped its pages stay where they are, and a page that it gives up
+//! (cut off, punched, replaced) becomes nobody's else before the last map has ended, so that a
+//! store through a map never reaches what is another's. After a crash nobody has maps, and such
+//! pages are free.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::state::{File, State};
+use crate::Result;
+use crate::gauges::list_bytes;
+use crate::space::Run;
+
+/// Pages beside the file's that a program stores into, to take the place of its own at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Staged {
+    /// The first page in the file.
+    pub(crate) file_page: u64,
+    /// Where they are in the pool.
+    pub(crate) run: Run,
+}
+
+/// What is kept of a mapped file.
+#[derive(Default)]
+pub(crate) struct Maps {
+    /// How many maps there are.
+    pub(crate) count: u32,
+    /// Pages that the file has given up since.
+    pub(crate) given_up: Vec<Run>,
+    /// Pages that are staged, by place in the file.
+    pub(crate) staged: Vec<Staged>,
+}
+
+impl Maps {
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        size_of::<Self>() as u64
+            + list_bytes::<Run>(self.given_up.capacity())
+            + list_bytes::<Staged>(self.staged.capacity())
+    }
+
+    /// Calls `each` with all pages that are in no extent of the file.
+    pub(crate) fn for_each_run(&self, each: &mut dyn FnMut(Run)) {
+        self.given_up.iter().for_each(|run| each(*run));
+        self.staged.iter().for_each(|staged| each(staged.run));
+    }
+}
+
+impl File {
+    /// Whether a program has pages of it mapped.
+    #[inline]
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.maps.is_some()
+    }
+
+    /// Ends one map. With the last one, `free` gets what was kept for them.
+    pub(crate) fn end_map(&mut self, free: &mut dyn FnMut(Run)) {
+        let Some(maps) = &mut self.maps else { return };
+        maps.count = maps.count.saturating_sub(1);
+        if maps.count == 0 {
+            self.end_all_maps(free);
+        }
+    }
+
+    /// Ends all maps.
+    pub(crate) fn end_all_maps(&mut self, free: &mut dyn FnMut(Run)) {
+        if let Some(maps) = self.maps.take() {
+            maps.for_each_run(free);
+        }
+    }
+
+    /// Makes room for what a change of so many pieces more may give up while the file is mapped.
+    pub(crate) fn reserve_given_up(&mut self, more: usize) -> Result<()> {
+        let pieces = self.extents.len() + more;
+        match &mut self.maps {
+            Some(maps) => Ok(maps.given_up.try_reserve(pieces)?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl State {
+    /// Lets `change` change the state, whose pages it gives up go to `free`, or are kept while the
+    /// file is mapped; room for these was made.
+    pub(crate) fn giving_up<R>(
+        &mut self,
+        free: &mut dyn FnMut(Run),
+        change: impl FnOnce(&mut Self, &mut dyn FnMut(Run)) -> R,
+    ) -> R {
+        let maps = self.file_mut().ok().and_then(|file| file.maps.take());
+        let Some(mut maps) = maps else { return change(self, free) };
+        let result = change(self, &mut |run| maps.given_up.push(run));
+        if let Ok(file) = self.file_mut() {
+            file.maps = Some(maps);
+        }
+        result
+    }
+
+    /// What is kept of a file as mapped, from now on if it was not before.
+    pub(crate) fn maps_mut(&mut self) -> Result<&mut Maps> {
+        let file = self.file_mut()?;
+        Ok(file.maps.get_or_insert_with(|| Box::new(Maps::default())))
+    }
+}
