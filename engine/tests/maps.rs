@@ -209,6 +209,11 @@ fn holes_are_backed_and_what_is_behind_the_end_is_zero() {
     let extents = pool.map(&f, 0, 10 * PAGE + 5).unwrap();
     assert_eq!(extents.iter().map(|extent| extent.bytes).sum::<u64>(), 11 * PAGE);
     assert_eq!(pool.medium().get(place(&extents, 10 * PAGE + 5), 4000), [0; 4000]);
+    // What a file was cut off is not shown.
+    let g = file(&pool, "g", &[1; PAGE as usize]);
+    pool.setattr(g.ino(), &size(100)).unwrap();
+    let tail = pool.map(&g, 0, 100).unwrap();
+    assert_eq!(pool.medium().get(place(&tail, 99), 4), [1, 0, 0, 0]);
     // A program may store there, and nobody sees it, also when the file grows.
     store(&pool, place(&extents, 10 * PAGE + 5), b"beyond");
     pool.setattr(f.ino(), &size(11 * PAGE)).unwrap();

@@ -52,6 +52,8 @@ pub use wear::{WEAR_REGION_BYTES, Wear};
 #[cfg(feature = "std")]
 pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};
 #[cfg(feature = "std")]
-pub use region::{Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions};
+pub use region::{
+    Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions, View, ViewOptions,
+};
 #[cfg(feature = "std")]
 pub use windows::{MappedWindow, UnknownWindowMode, WindowMode};

@@ -70,6 +70,13 @@ pub enum RegionError {
         /// The instruction it lacks.
         missing: &'static str,
     },
+    /// These parts of the region can't be mapped by themselves.
+    Unviewable {
+        /// Its kind.
+        kind: RegionKind,
+        /// Bytes of the pages that it can be mapped in.
+        page_bytes: u64,
+    },
     /// There is no `msync` for regions of this kind.
     NoMsync {
         /// The kind.
@@ -135,6 +142,15 @@ impl fmt::Display for RegionError {
             Self::CreateReadOnly => f.write_str("a region can't be created read-only"),
             Self::NoSuchInstruction { strategy, missing } => {
                 write!(f, "flush strategy {strategy}: this CPU has no {missing}")
+            }
+            Self::Unviewable { kind: RegionKind::Anonymous, .. } => {
+                f.write_str("parts of anonymous memory can't be mapped: it has no file")
+            }
+            Self::Unviewable { kind, page_bytes } => {
+                write!(
+                    f,
+                    "a part of the {kind} can't be mapped that is not of pages of {page_bytes} bytes"
+                )
             }
             Self::NoMsync { kind } => {
                 write!(f, "flush strategy msync: does nothing for {kind}")

@@ -16,6 +16,21 @@ pub(super) struct Mapping {
     process: u32,
 }
 
+/// A part of a file: offset and length in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) at: u64,
+    pub(super) len: usize,
+}
+
+/// Where a mapping is to be: at an address that is `phase` more than a multiple of `align`, a power
+/// of two.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) align: u64,
+    pub(super) phase: u64,
+}
+
 impl Mapping {
     /// Maps `len` bytes of `file`. Returns also whether that is `MAP_SYNC`: stores
     /// that have reached the memory are durable without the file system's help.
@@ -64,6 +79,91 @@ impl Mapping {
         }
         say::mapped(base.as_ptr() as usize, len);
         Ok(mapping)
+    }
+
+    /// Maps parts of `file` one behind the other.
+    pub(super) fn of_parts(
+        file: &File,
+        parts: &[Part],
+        rights: libc::c_int,
+        sync: bool,
+        place: &Place,
+    ) -> io::Result<Self> {
+        let len = parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.len));
+        let len = len.ok_or(io::ErrorKind::OutOfMemory)?;
+        let mapping = Self::reserve(len, place)?;
+        mapping.put_with(file, 0, parts, rights, sync)?;
+        Ok(mapping)
+    }
+
+    /// Address space that nothing is in, at the place that was asked for.
+    fn reserve(len: usize, place: &Place) -> io::Result<Self> {
+        let (align, phase) = (place.align.max(1) as usize, place.phase as usize);
+        let more = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: no address is asked for, so no other mapping is touched.
+        let found =
+            unsafe { libc::mmap(std::ptr::null_mut(), more, libc::PROT_NONE, flags, -1, 0) };
+        if found == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = found as usize;
+        let skip = (phase % align).wrapping_sub(start) & (align - 1);
+        for (from, to) in [(start, start + skip), (start + skip + len, start + more)] {
+            // SAFETY: the ends of what was just mapped, which nobody knows of.
+            if from < to && unsafe { libc::munmap(from as *mut libc::c_void, to - from) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        let base = found.cast::<u8>().wrapping_add(skip);
+        let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        say::mapped(base.as_ptr() as usize, len);
+        Ok(Self { base, len, process: std::process::id() })
+    }
+
+    /// Puts parts of `file` in the place of what is mapped from offset `at` on, open for stores.
+    pub(super) fn put(&self, file: &File, at: usize, parts: &[Part], sync: bool) -> io::Result<()> {
+        self.put_with(file, at, parts, libc::PROT_READ | libc::PROT_WRITE, sync)
+    }
+
+    fn put_with(
+        &self,
+        file: &File,
+        at: usize,
+        parts: &[Part],
+        rights: libc::c_int,
+        sync: bool,
+    ) -> io::Result<()> {
+        let kind = if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
+        let mut at = at;
+        for part in parts {
+            assert!(at + part.len <= self.len, "part outside a mapping");
+            let offset = libc::off_t::try_from(part.at).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let to = self.base.as_ptr().wrapping_add(at).cast();
+            // SAFETY: the range is in a mapping of ours; what is there makes place for the file.
+            let put = unsafe {
+                libc::mmap(to, part.len, rights, kind | libc::MAP_FIXED, file.as_raw_fd(), offset)
+            };
+            if put == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: advice about what was just mapped.
+            if unsafe { libc::madvise(to, part.len, libc::MADV_DONTFORK) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            at += part.len;
+        }
+        Ok(())
+    }
+
+    /// Has all pages there at once.
+    pub(super) fn populate(&self, writable: bool) -> io::Result<()> {
+        let how = if writable { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+        // SAFETY: advice about a mapping of ours, which changes none of its bytes.
+        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, how) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Asks for huge pages; not getting them is no error.

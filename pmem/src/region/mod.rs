@@ -2,7 +2,7 @@
 //!
 //! * `kind`, `options`, `error`, `durability`: the words.
 //! * `open`: from a path to a mapping. `draft`: new files. `lock`: one user at a time. `space`: no holes.
-//! * `mapping`: address space. `mapped`: the medium. `dirty`: what `msync` must write.
+//! * `mapping`: address space. `mapped`: the medium. `view`: parts of it as a program's memory. `dirty`: what `msync` must write.
 
 mod dirty;
 mod draft;
@@ -15,6 +15,7 @@ mod mapping;
 mod open;
 mod options;
 mod space;
+mod view;
 
 pub use draft::Draft;
 pub use durability::Durability;
@@ -22,3 +23,4 @@ pub use error::RegionError;
 pub use kind::RegionKind;
 pub use mapped::Mapped;
 pub use options::RegionOptions;
+pub use view::{View, ViewOptions};
