@@ -3,10 +3,10 @@
 use fuse_abi::linux::fuse_kstatfs;
 use lode_engine::{Attr, Error, Host, NAME_MAX, PAGE_BYTES, SetAttr};
 use lode_pmem::Medium;
+use lode_posix::xattrs::{self, Brought};
 
 use super::LodeFs;
 use super::convert::{asked_time, attributes, attributes_with_birth, errno};
-use super::xattrs::{self, Brought};
 use crate::wire::{Answer, Changes, Errno, NodeId};
 
 /// What is asked for, for the engine. There a new size is a modification, whether or not the
@@ -35,7 +35,10 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         self.answer_attr(node, || {
             let (ino, changes) = (self.ino(node), for_engine(asked, lode_host::now_ns()));
             let brought = match changes.mode {
-                Some(bits) => self.brought_by_mode(ino, bits)?,
+                Some(bits) => {
+                    let attr = self.pool().getattr(ino)?;
+                    xattrs::brought_by_mode(self.pool(), &attr, bits)?
+                }
                 None => Brought::new(),
             };
             self.pool().setattr_with(ino, &changes, &xattrs::changes(&brought))

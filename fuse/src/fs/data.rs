@@ -1,7 +1,8 @@
 //! File data: read, write, space, copying inside the pool.
 
-use lode_engine::{Error, Fallocate, Host, Ino, JOURNAL_HALF};
+use lode_engine::{Error, Fallocate, Host, Ino};
 use lode_pmem::Medium;
+use lode_posix::write::{write_all, write_some};
 
 use super::convert::{errno, errno_in};
 use super::{LodeFs, MAX_WRITE};
@@ -41,37 +42,11 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let ino = self.ino(node);
         let safe = self.take_off_rights(node, new.unprivileged);
         let written = safe.and_then(|()| match new.mapped {
-            true => self.write_all(ino, new.offset, new.data),
-            false => self.write_some(ino, new.offset, new.data),
+            true => write_all(self.pool(), ino, new.offset, new.data),
+            false => write_some(self.pool(), ino, new.offset, new.data),
         });
         let written = written.map_err(|error| errno_in(ino, &error))?;
         Ok(Answer::written(written as u32))
-    }
-
-    /// Writes all of `data`, where space is short in more than one atomic write.
-    fn write_all(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize, Error> {
-        let (mut at, mut rest) = (offset, data);
-        while !rest.is_empty() {
-            let written = self.write_some(ino, at, rest)?;
-            at = at.saturating_add(written as u64);
-            rest = rest.get(written..).unwrap_or_default();
-        }
-        Ok(data.len())
-    }
-
-    /// Writes all of `data`, or where there is no space for that, so much of its beginning as there
-    /// is: in one atomic write. Returns how much.
-    fn write_some(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize, Error> {
-        let mut part = data;
-        loop {
-            match self.pool().write(ino, offset, part) {
-                Ok(()) => return Ok(part.len()),
-                Err(Error::NoSpace) => {
-                    part = less_of(offset, part).ok_or(Error::NoSpace)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     pub(super) fn do_fallocate(
@@ -153,21 +128,12 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         // The kernel, which has the source's times for ever, does not know of this as a read.
         let bytes = self.pool().read_quietly(from, source, buffer)?.min(buffer.len());
         if bytes > 0 {
-            let copied = self.write_some(to, target, buffer.get(..bytes).unwrap_or(buffer))?;
+            let piece = buffer.get(..bytes).unwrap_or(buffer);
+            let copied = write_some(self.pool(), to, target, piece)?;
             return Ok(copied as u64);
         }
         Ok(0)
     }
-}
-
-/// About half of what is to be written at `offset`, up to a border that a small overwrite must not
-/// cross; `None` where it is as little as helps.
-fn less_of(offset: u64, data: &[u8]) -> Option<&[u8]> {
-    let half = offset.checked_add(data.len() as u64 / 2)?;
-    let next = (offset / JOURNAL_HALF + 1).checked_mul(JOURNAL_HALF)?;
-    let border = (half - half % JOURNAL_HALF).max(next);
-    let len = usize::try_from(border - offset).ok()?;
-    data.get(..len).filter(|less| less.len() < data.len())
 }
 
 fn fallocate_mode(mode: i32) -> Option<Fallocate> {
@@ -196,21 +162,5 @@ mod tests {
         assert_eq!(known, [0, 1, 3, 0x10, 0x11]);
         assert_eq!(fallocate_mode(3), Some(Fallocate::Punch));
         assert_eq!(fallocate_mode(0x11), Some(Fallocate::Zero { keep_size: true }));
-    }
-
-    #[test]
-    fn less_and_less_is_written_down_to_what_needs_no_pages() {
-        let data = vec![0; 1 << 20];
-        for offset in [0, 1, 2047, 2048, 5000, 1 << 40] {
-            let (mut part, mut steps) = (&data[..], 0);
-            while let Some(less) = less_of(offset, part) {
-                assert_eq!((offset + less.len() as u64) % JOURNAL_HALF, 0);
-                (part, steps) = (less, steps + 1);
-            }
-            assert!((1..=JOURNAL_HALF as usize).contains(&part.len()), "{offset}: {}", part.len());
-            assert!(steps <= 11, "{offset}: {steps}");
-        }
-        assert_eq!(less_of(5000, &data[..100]), None);
-        assert_eq!(less_of(u64::MAX - 1, &data), None);
     }
 }

@@ -12,7 +12,6 @@
 //! upon, but then it says nothing of the caller where space is allocated or data is copied.)
 //! With a write it says what the writer may, and the bits are ours to take off.
 
-mod acl;
 mod attributes;
 mod convert;
 mod data;

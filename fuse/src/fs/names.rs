@@ -1,14 +1,13 @@
 //! Names: lookup, making, linking, renaming, removing.
 
-use lode_engine::{Attr, Error, Host, Ino, NewInode, RenameMode, mode};
+use lode_engine::{Attr, Error, Host, Ino, NewInode, RenameMode};
 use lode_pmem::Medium;
+use lode_posix::birth::{self, Maker};
+use lode_posix::xattrs::{Brought, changes};
 
 use super::convert::{device_from_kernel, errno};
-use super::xattrs::{Brought, changes};
 use super::{FOREVER, LodeFs};
 use crate::wire::{Answer, Errno, NewFile, NodeId, Who};
-
-const SETGID: u32 = 0o2000;
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
     pub(super) fn do_lookup(&self, parent: NodeId, name: &[u8]) -> Result<Answer<'static>, Errno> {
@@ -69,11 +68,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         (mode, umask): (u32, u32),
     ) -> Result<(NewInode, Brought), Error> {
         let parent = self.pool().getattr(dir)?;
-        let group = group_for(&parent, who.gid);
-        let (mode, brought) = self.mode_in(&parent, mode, umask)?;
-        let hands_on = group.inherited && mode & mode::TYPE == mode::DIRECTORY;
-        let mode = if hands_on { mode | SETGID } else { mode };
-        Ok((NewInode { mode, uid: who.uid, gid: group.gid, rdev: 0 }, brought))
+        let maker = Maker { uid: who.uid, gid: who.gid, umask };
+        birth::new_in(self.pool(), &parent, maker, mode, self.acls)
     }
 
     pub(super) fn do_symlink(
@@ -85,7 +81,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<Answer<'static>, Errno> {
         self.answer_entry(|| {
             let dir = self.ino(parent);
-            let gid = group_for(&self.pool().getattr(dir)?, who.gid).gid;
+            let (gid, _) = birth::group_in(&self.pool().getattr(dir)?, who.gid);
             self.pool().symlink(dir, name, target, who.uid, gid)
         })
     }
@@ -139,18 +135,6 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let attr = work().map_err(|error| errno(&error))?;
         Ok(Answer::entry(self.named(&attr)?))
     }
-}
-
-/// The group of a new inode in `parent`: the maker's, or the directory's where that hands its
-/// group on.
-fn group_for(parent: &Attr, maker: u32) -> Group {
-    let inherited = parent.mode & SETGID != 0;
-    Group { gid: if inherited { parent.gid } else { maker }, inherited }
-}
-
-struct Group {
-    gid: u32,
-    inherited: bool,
 }
 
 fn rename_mode(flags: u32) -> Option<RenameMode> {

@@ -4,7 +4,7 @@
 //! of owner and others are the list's, and those of the group are its mask: changing either
 //! changes both, in one transaction.
 
-use crate::wire::Errno;
+use lode_engine::{Error, Result};
 
 /// The list that permissions are checked by.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -40,18 +40,18 @@ impl Acl {
     /// A list from an attribute's value.
     ///
     /// # Errors
-    /// `EINVAL` for what makes no sense, `EOPNOTSUPP` for another version.
-    pub fn parse(value: &[u8]) -> Result<Self, Errno> {
-        let (version, rest) = value.split_first_chunk::<HEADER>().ok_or(Errno::EINVAL)?;
+    /// [`Error::Invalid`] for what makes no sense, [`Error::NotSupported`] for another version.
+    pub fn parse(value: &[u8]) -> Result<Self> {
+        let (version, rest) = value.split_first_chunk::<HEADER>().ok_or(Error::Invalid)?;
         if u32::from_le_bytes(*version) != VERSION {
-            return Err(Errno::EOPNOTSUPP);
+            return Err(Error::NotSupported);
         }
         let (entries, left) = rest.as_chunks::<ENTRY>();
         if !left.is_empty() {
-            return Err(Errno::EINVAL);
+            return Err(Error::Invalid);
         }
         let acl = Self(entries.iter().map(Entry::parse).collect());
-        if acl.makes_sense() { Ok(acl) } else { Err(Errno::EINVAL) }
+        if acl.makes_sense() { Ok(acl) } else { Err(Error::Invalid) }
     }
 
     /// The attribute's value for a list.
@@ -186,14 +186,14 @@ mod tests {
             &[(OWNER, 6, NOBODY), (OWNER, 6, NOBODY), (GROUP, 4, NOBODY), (OTHER, 0, NOBODY)],
         ];
         for entries in wrong {
-            assert_eq!(Acl::parse(&list(entries).value()), Err(Errno::EINVAL), "{entries:?}");
+            assert_eq!(Acl::parse(&list(entries).value()), Err(Error::Invalid), "{entries:?}");
         }
         let mut value = plain().value();
         value.push(0);
-        assert_eq!(Acl::parse(&value), Err(Errno::EINVAL));
+        assert_eq!(Acl::parse(&value), Err(Error::Invalid));
         value[0] = 1;
-        assert_eq!(Acl::parse(&value), Err(Errno::EOPNOTSUPP));
-        assert_eq!(Acl::parse(&[2, 0]), Err(Errno::EINVAL));
+        assert_eq!(Acl::parse(&value), Err(Error::NotSupported));
+        assert_eq!(Acl::parse(&[2, 0]), Err(Error::Invalid));
     }
 
     #[test]
