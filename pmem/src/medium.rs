@@ -117,3 +117,77 @@ pub trait Medium: Send + Sync {
     #[track_caller]
     fn fence(&self) -> Result<(), MediaError>;
 }
+
+/// A medium that is lent.
+impl<M: Medium> Medium for &M {
+    type Window = M::Window;
+
+    #[inline]
+    fn bytes(&self) -> u64 {
+        (**self).bytes()
+    }
+
+    #[inline]
+    fn open(&self) -> Self::Window {
+        (**self).open()
+    }
+
+    #[inline]
+    fn close(&self, window: &mut Self::Window) {
+        (**self).close(window);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn load_word(&self, at: u64) -> Result<u64, MediaError> {
+        (**self).load_word(at)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
+        (**self).load(at, into)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_word(&self, window: &mut Self::Window, at: u64, value: u64) {
+        (**self).store_word(window, at, value);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_bytes(&self, window: &mut Self::Window, at: u64, bytes: &[u8]) {
+        (**self).store_bytes(window, at, bytes);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_line(&self, window: &mut Self::Window, at: u64, line: &Line) {
+        (**self).store_line(window, at, line);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_lines(&self, window: &mut Self::Window, at: u64, lines: &[[u8; LINE_BYTES]]) {
+        (**self).store_lines(window, at, lines);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn stream_word(&self, window: &mut Self::Window, at: u64, value: u64) {
+        (**self).stream_word(window, at, value);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn write_back(&self, at: u64) {
+        (**self).write_back(at);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn fence(&self) -> Result<(), MediaError> {
+        (**self).fence()
+    }
+}

@@ -1,0 +1,121 @@
+//! Reading and writing at offsets.
+
+use lode_posix::write::{append_some, write_some};
+
+use super::{File, Open};
+use crate::error::{Cause, Result};
+
+type Outcome<T> = std::result::Result<T, Cause>;
+
+impl File {
+    /// Reads up to `into.len()` bytes from `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// As `pread(2)`.
+    #[inline]
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(self.read_some_at(into, offset)?)
+    }
+
+    /// Reads exactly `into.len()` bytes from `offset`.
+    ///
+    /// # Errors
+    /// As [`File::read_at`]; [`std::io::ErrorKind::UnexpectedEof`] where there are not so many.
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
+        let read = self.read_some_at(into, offset)?;
+        if read < into.len() { Err(Cause::Ended.into()) } else { Ok(()) }
+    }
+
+    /// Writes `data` at `offset` in one atomic, durable step, whatever its length. Where there is not
+    /// room for all of it, its beginning is written so; returns how much. (To a file that was opened to
+    /// append, at its end: so does the system.)
+    ///
+    /// # Errors
+    /// As `pwrite(2)`: `ENOSPC` where there is room for nothing.
+    #[inline]
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        Ok(self.open.write_some(data, offset)?.1)
+    }
+
+    /// Writes all of `data` at `offset`: in one atomic step where there is room, else in several.
+    ///
+    /// # Errors
+    /// As [`File::write_at`]; a part may have been written.
+    pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        Ok(self.open.write_all(data, offset)?)
+    }
+
+    /// Writes all of `data` at the end of the file, in one atomic, durable step, or nothing. Returns
+    /// the offset it is at. Appends of many threads and handles never overlap.
+    ///
+    /// # Errors
+    /// As `write(2)`.
+    #[inline]
+    pub fn append(&self, data: &[u8]) -> Result<u64> {
+        Ok(self.open.writable()?.append(self.open.ino, data)?)
+    }
+
+    /// Nothing to do: what has returned is durable. Says whether the pool is still all right.
+    ///
+    /// # Errors
+    /// `EIO` after a panic.
+    pub fn sync_all(&self) -> Result<()> {
+        Ok(self.open.enter()?.fsync(self.open.ino)?)
+    }
+
+    /// As [`File::sync_all`].
+    ///
+    /// # Errors
+    /// As [`File::sync_all`].
+    pub fn sync_data(&self) -> Result<()> {
+        self.sync_all()
+    }
+
+    #[inline]
+    pub(crate) fn read_some_at(&self, into: &mut [u8], offset: u64) -> Outcome<usize> {
+        self.open.read_some(into, offset)
+    }
+
+    /// Writes all of `data` behind what is there.
+    pub(crate) fn write_all_at_end(&self, data: &[u8]) -> Outcome<()> {
+        let pass = self.open.writable()?;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let (_, written) = append_some(&pass, self.open.ino, rest)?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    #[inline]
+    pub(super) fn read_some(&self, into: &mut [u8], offset: u64) -> Outcome<usize> {
+        let pass = self.readable()?;
+        let read = match self.quiet {
+            true => pass.read_quietly(self.ino, offset, into),
+            false => pass.read(self.ino, offset, into),
+        };
+        Ok(read?)
+    }
+
+    /// Writes what there is room for; returns where, and how much.
+    #[inline]
+    pub(super) fn write_some(&self, data: &[u8], offset: u64) -> Outcome<(u64, usize)> {
+        let pass = self.writable()?;
+        if self.append {
+            return Ok(append_some(&pass, self.ino, data)?);
+        }
+        Ok((offset, write_some(&pass, self.ino, offset, data)?))
+    }
+
+    fn write_all(&self, data: &[u8], offset: u64) -> Outcome<()> {
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let (_, written) = self.write_some(rest, at)?;
+            at = at.saturating_add(written as u64);
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}

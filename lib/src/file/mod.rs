@@ -1,0 +1,132 @@
+//! Open files.
+
+mod attributes;
+mod data;
+mod open;
+mod position;
+mod space;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use lode_engine::{DirEntry, Ino};
+use parking_lot::Mutex;
+
+use crate::error::{Cause, Error, Result};
+use crate::inner::{Inner, Pass};
+use crate::metadata::Metadata;
+use crate::options::Wish;
+
+/// An open file, or directory. It keeps its contents, named or not, and the pool open.
+///
+/// What stands at an offset ([`File::read_at`], [`File::write_at`], ...) may be called from
+/// many threads. What moves the position (the traits `Read`, `Write` and `Seek`) may be too:
+/// the position is one, also with [`File::try_clone`], and each call moves it as a whole.
+pub struct File {
+    open: Arc<Open>,
+}
+
+/// What all clones of a file share.
+struct Open {
+    inner: Arc<Inner>,
+    ino: Ino,
+    read: bool,
+    write: bool,
+    append: bool,
+    /// Reads do not move the access time.
+    quiet: bool,
+    position: Mutex<u64>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Where the pool can't be trusted any more there is nothing to give back.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if let Ok(pass) = self.inner.enter() {
+                pass.release(self.ino);
+            }
+        }));
+    }
+}
+
+impl File {
+    /// An inode that was acquired, to be released when the file is dropped.
+    fn over(inner: &Arc<Inner>, ino: Ino, wish: &Wish) -> Self {
+        let Wish { read, write, append, quiet, .. } = *wish;
+        let position = Mutex::new(0);
+        let inner = Arc::clone(inner);
+        Self { open: Arc::new(Open { inner, ino, read, write, append, quiet, position }) }
+    }
+
+    /// Another handle of the same opening: it shares the position.
+    ///
+    /// # Errors
+    /// None; as std has it.
+    pub fn try_clone(&self) -> Result<Self> {
+        Ok(Self { open: Arc::clone(&self.open) })
+    }
+
+    /// Gives the file a (further) name; a file without one keeps all that was written.
+    ///
+    /// # Errors
+    /// As `linkat(2)`: `ENOENT` for a file whose last name was removed, `EPERM` for a directory.
+    pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
+        use std::os::unix::ffi::OsStrExt;
+        let (path, inner) = (path.as_ref(), &*self.open.inner);
+        let linked = inner
+            .enter()
+            .and_then(|pass| inner.link(&pass, self.open.ino, path.as_os_str().as_bytes()));
+        linked.map_err(|cause| Error::at(cause, path))
+    }
+
+    /// Whether both are openings of the same inode.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.open.inner, &other.open.inner) && self.open.ino == other.open.ino
+    }
+
+    /// Lists what is in a directory, see [`lode_engine::Pool::readdir`].
+    pub(crate) fn list(
+        &self,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> std::result::Result<(), Cause> {
+        Ok(self.open.enter()?.readdir(self.open.ino, cookie, each)?)
+    }
+
+    /// What is known of a name in a directory.
+    pub(crate) fn look_in(&self, name: &[u8]) -> std::result::Result<Metadata, Cause> {
+        let attr = self.open.enter()?.lookup(self.open.ino, name)?;
+        Ok(Metadata::new(attr, self.open.inner.device))
+    }
+}
+
+impl Open {
+    #[inline]
+    fn enter(&self) -> std::result::Result<Pass<'_>, Cause> {
+        self.inner.enter()
+    }
+
+    #[inline]
+    fn readable(&self) -> std::result::Result<Pass<'_>, Cause> {
+        if self.read { self.enter() } else { Err(Cause::Number(libc::EBADF)) }
+    }
+
+    #[inline]
+    fn writable(&self) -> std::result::Result<Pass<'_>, Cause> {
+        if self.write { self.enter() } else { Err(Cause::Number(libc::EBADF)) }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Open { ino, read, write, append, .. } = &*self.open;
+        f.debug_struct("File")
+            .field("ino", ino)
+            .field("read", read)
+            .field("write", write)
+            .field("append", append)
+            .finish()
+    }
+}

@@ -1,0 +1,146 @@
+//! The engine's pool, and what its callers share: the way in, and the end.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use lode_engine::Ino;
+use lode_host::StdHost;
+use lode_pmem::Mapped;
+use lode_posix::birth::Maker;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::Cause;
+use crate::maintain::Maintenance;
+use crate::walk::Place;
+
+/// The engine's pool as this library has it.
+pub(crate) type Engine = lode_engine::Pool<Mapped, StdHost>;
+
+/// Locks of [`Inner::attributes`].
+const LOCKS: usize = 16;
+
+/// The pool, and whether it can be trusted.
+pub(crate) struct Core {
+    engine: Engine,
+    failed: AtomicBool,
+}
+
+/// The right to work on the pool, for one call.
+///
+/// If the call panics the engine's state in memory can't be trusted any more: nothing else is
+/// done with it, and the pool itself is as after a crash.
+pub(crate) struct Pass<'a> {
+    core: &'a Core,
+    /// A panic of someone else's is on its way already.
+    panicking: bool,
+}
+
+impl Core {
+    /// Lets a call in.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Pass<'_>, Cause> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Cause::Failed);
+        }
+        Ok(Pass { core: self, panicking: thread::panicking() })
+    }
+}
+
+impl Deref for Pass<'_> {
+    type Target = Engine;
+
+    #[inline]
+    fn deref(&self) -> &Engine {
+        &self.core.engine
+    }
+}
+
+impl Drop for Pass<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.panicking && thread::panicking() {
+            self.core.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// What all clones of a pool share, and its open files.
+pub(crate) struct Inner {
+    core: Arc<Core>,
+    maintenance: Option<Maintenance>,
+    closed: bool,
+    /// Who opened it: not a child by `fork`, which has no part of it.
+    process: u32,
+    /// The root directory.
+    pub(crate) root: Place,
+    /// What metadata says of the pool.
+    pub(crate) device: u64,
+    /// Who makes new inodes.
+    pub(crate) maker: Maker,
+    /// Held by who changes attributes by what they were.
+    attributes: [Mutex<()>; LOCKS],
+}
+
+impl Inner {
+    /// Takes over a pool that was just opened.
+    pub(crate) fn new(engine: Engine, maker: Maker, read_only: bool) -> Result<Self, Cause> {
+        let root = Place::of(&engine.getattr(engine.root())?);
+        let uuid = engine.info()?.uuid;
+        let device = uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let core = Arc::new(Core { engine, failed: AtomicBool::new(false) });
+        let mut inner = Self {
+            core,
+            maintenance: None,
+            closed: false,
+            process: std::process::id(),
+            root,
+            device,
+            maker,
+            attributes: Default::default(),
+        };
+        if !read_only {
+            inner.maintenance = Some(Maintenance::start(Arc::clone(&inner.core))?);
+        }
+        Ok(inner)
+    }
+
+    /// Lets a call in.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Pass<'_>, Cause> {
+        self.core.enter()
+    }
+
+    /// Held while attributes of an inode are changed by what they were, so that nobody else does
+    /// so in between.
+    pub(crate) fn attributes(&self, ino: Ino) -> Option<MutexGuard<'_, ()>> {
+        self.attributes.get(ino as usize % LOCKS).map(Mutex::lock)
+    }
+
+    /// Ends background work, and closes the pool unless it can't be trusted.
+    pub(crate) fn close(&mut self) -> Result<(), Cause> {
+        self.closed = true;
+        drop(self.maintenance.take());
+        Ok(self.core.enter()?.close()?)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        if std::process::id() != self.process {
+            // The thread is not here, nor is the mapping.
+            std::mem::forget(self.maintenance.take());
+            return;
+        }
+        let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.close()));
+        match closed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the pool could not be closed"),
+            Err(_) => tracing::error!("closing the pool panicked"),
+        }
+    }
+}

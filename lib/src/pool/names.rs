@@ -1,0 +1,92 @@
+//! Renaming.
+
+use std::path::Path;
+
+use lode_engine::{Attr, Error as EngineError, RenameMode, mode};
+
+use super::Pool;
+use crate::error::{Cause, Result};
+use crate::inner::Engine;
+use crate::pin::Pin;
+use crate::walk::{Last, is_kind};
+
+/// One end of a rename.
+struct End<'e, 'p> {
+    dir: Pin<'e>,
+    name: &'p [u8],
+    slashed: bool,
+}
+
+impl Pool {
+    /// Gives what `from` names the name `to`, in place of what is there.
+    ///
+    /// # Errors
+    /// As `rename(2)`.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        self.rename_with(from, to, RenameMode::Replace)
+    }
+
+    /// The same, or fails where something is there, or exchanges the two: in one step.
+    ///
+    /// # Errors
+    /// As `renameat2(2)`.
+    pub fn rename_with(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        how: RenameMode,
+    ) -> Result<()> {
+        let inner = &*self.inner;
+        self.call_two((from.as_ref(), to.as_ref()), |pass, from, to| {
+            let from = inner.pin_parent(pass, from)?;
+            let to = inner.pin_parent(pass, to)?;
+            let from = end(from, libc::EBUSY)?;
+            let none = if how == RenameMode::NoReplace { libc::EEXIST } else { libc::EBUSY };
+            let to = end(to, none)?;
+            if from.slashed || to.slashed {
+                check_slashes(pass, &from, &to, how)?;
+            }
+            Ok(pass.rename(from.dir.ino(), from.name, to.dir.ino(), to.name, how)?)
+        })
+    }
+}
+
+/// An end that is a name; else the error with this number.
+fn end<'e, 'p>(
+    (dir, last): (Pin<'e>, Last<'p>),
+    none: i32,
+) -> std::result::Result<End<'e, 'p>, Cause> {
+    match last {
+        Last::Name { name, slashed } => Ok(End { dir, name, slashed }),
+        _ => Err(Cause::Number(none)),
+    }
+}
+
+/// Slashes stand behind the names of directories alone; a name that is to be a directory's may have
+/// one.
+fn check_slashes(
+    engine: &Engine,
+    from: &End<'_, '_>,
+    to: &End<'_, '_>,
+    how: RenameMode,
+) -> std::result::Result<(), Cause> {
+    let moved = engine.lookup(from.dir.ino(), from.name)?;
+    let target = match engine.lookup(to.dir.ino(), to.name) {
+        Ok(target) => Some(target),
+        Err(EngineError::NotFound) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let is_directory = |attr: &Attr| is_kind(attr, mode::DIRECTORY);
+    let exchanges = how == RenameMode::Exchange;
+    match (&target, how) {
+        (Some(_), RenameMode::NoReplace) => return Err(EngineError::Exists.into()),
+        (None, RenameMode::Exchange) => return Err(EngineError::NotFound.into()),
+        _ => {}
+    }
+    let wrong_target = exchanges && to.slashed && !target.as_ref().is_some_and(is_directory);
+    let wrong_source = !is_directory(&moved) && (from.slashed || to.slashed && !exchanges);
+    if wrong_target || wrong_source {
+        return Err(EngineError::NotDirectory.into());
+    }
+    Ok(())
+}
