@@ -86,7 +86,12 @@ pub(crate) struct Inner {
 impl Inner {
     /// Takes over a pool that was just opened.
     pub(crate) fn new(engine: Engine, maker: Maker, read_only: bool) -> Result<Self, Cause> {
-        let root = Place::of(&engine.getattr(engine.root())?);
+        let root = engine.getattr(engine.root()).map_err(|error| {
+            // A read-only opening goes on over damage; without a root there are no paths.
+            let damage = engine.opening().damage.into_iter().next();
+            damage.map_or(error, lode_engine::Error::Corrupt)
+        });
+        let root = Place::of(&root?);
         let uuid = engine.info()?.uuid;
         let device = uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let core = Arc::new(Core { engine, failed: AtomicBool::new(false) });

@@ -112,7 +112,10 @@ impl Inner {
         let (dir, name) = self.pin_for_new(engine, path, false)?;
         match engine.link(ino, dir.ino(), name) {
             Ok(_) => Ok(()),
-            Err(Error::IsDirectory) => Err(Cause::Number(libc::EPERM)),
+            Err(Error::IsDirectory) => match engine.lookup(dir.ino(), name) {
+                Ok(_) => Err(Error::Exists.into()),
+                Err(_) => Err(Cause::Number(libc::EPERM)),
+            },
             Err(error) => Err(self.not_made(engine, dir.ino(), name, error)),
         }
     }

@@ -22,7 +22,7 @@ impl File {
         let mut walk = Walk::new(&pass, inner.root);
         let mut target;
         let (mut from, mut path) = (inner.root, path);
-        let mut directory = wish.directory;
+        let (mut directory, mut follow) = (wish.directory, !wish.no_follow);
         // Each time round a link is followed, or what was found had gone.
         for _ in 0..2 * TRIES {
             let (dir, last) = walk.parent(from, path)?;
@@ -35,7 +35,8 @@ impl File {
             if wish.create && slashed {
                 return Err(EngineError::IsDirectory.into());
             }
-            directory |= slashed;
+            // What has a slash behind it is a directory, and so are links' targets from there on.
+            (directory, follow) = (directory | slashed, follow | slashed);
             let attr = match walk.step(dir, name) {
                 Ok(attr) => attr,
                 Err(cause) if wish.create && cause.is_absence() => {
@@ -50,7 +51,7 @@ impl File {
             if wish.exclusive {
                 return Err(EngineError::Exists.into());
             }
-            if is_kind(&attr, mode::SYMLINK) && (slashed || !wish.no_follow) {
+            if is_kind(&attr, mode::SYMLINK) && follow {
                 if let Some(text) = walk.read_link(&attr)? {
                     target = text;
                     (from, path) = (dir, &target);
