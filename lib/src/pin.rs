@@ -120,3 +120,44 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PoolOptions;
+
+    /// What was a directory's number is another one's now.
+    #[test]
+    fn a_number_that_is_anothers_leads_nowhere() {
+        let pool = PoolOptions::new().in_memory(16 << 20).unwrap();
+        let (pass, root) = (pool.inner.enter().unwrap(), pool.inner.root);
+        pool.create_dir("old").unwrap();
+        let find = |path: &[u8]| Walk::new(&pass, root).find(root, path, true).unwrap();
+        let old = Place::of(&find(b"old"));
+        pool.remove_dir("old").unwrap();
+        pool.symlink("new", "link").unwrap();
+        let link = find_link(&pass, root);
+        pool.remove_file("link").unwrap();
+        let reused = |place: Place| {
+            (0..100_000).any(|number| {
+                pass.maintain().unwrap();
+                pool.create_dir_all(format!("new{number}/f")).unwrap();
+                find(format!("new{number}").as_bytes()).ino == place.ino
+            })
+        };
+        assert!(reused(old), "the number was not given to another");
+        assert!(pass.lookup(old.ino, b"f").is_ok(), "by its number it is found");
+        let walk = Walk::new(&pass, root);
+        assert!(walk.step(old, b"f").unwrap_err().is_absence());
+        assert!(Walk::new(&pass, root).parent(old, b"f/f").unwrap_err().is_absence());
+        assert!(Walk::new(&pass, root).parent(old, b"../f").unwrap_err().is_absence());
+        assert!(walk.attr_of(old, Last::Dot).unwrap_err().is_absence());
+        assert!(pool.inner.pin(&pass, old).err().unwrap().is_stale());
+        assert!(acquire(&pass, old).unwrap_err().is_stale());
+        assert_eq!(crate::walk::read_link(&pass, &link).unwrap_or(None), None);
+    }
+
+    fn find_link(engine: &Engine, root: Place) -> Attr {
+        Walk::new(engine, root).find(root, b"link", false).unwrap()
+    }
+}
