@@ -23,6 +23,7 @@ struct Paths {
 }
 
 /// Why a call failed.
+#[derive(Debug)]
 pub(crate) enum Cause {
     /// The engine said so.
     Engine(lode_engine::Error),

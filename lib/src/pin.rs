@@ -136,7 +136,7 @@ mod tests {
         let old = Place::of(&find(b"old"));
         pool.remove_dir("old").unwrap();
         pool.symlink("new", "link").unwrap();
-        let link = find_link(&pass, root);
+        let link = Walk::new(&pass, root).find(root, b"link", false).unwrap();
         pool.remove_file("link").unwrap();
         let reused = |place: Place| {
             (0..100_000).any(|number| {
@@ -155,9 +155,5 @@ mod tests {
         assert!(pool.inner.pin(&pass, old).err().unwrap().is_stale());
         assert!(acquire(&pass, old).unwrap_err().is_stale());
         assert_eq!(crate::walk::read_link(&pass, &link).unwrap_or(None), None);
-    }
-
-    fn find_link(engine: &Engine, root: Place) -> Attr {
-        Walk::new(engine, root).find(root, b"link", false).unwrap()
     }
 }
