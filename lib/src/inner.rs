@@ -149,3 +149,40 @@ impl Drop for Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use crate::{FormatOptions, Pool, PoolOptions};
+
+    #[test]
+    fn a_panic_leaves_the_pool_as_after_a_crash() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let pool = PoolOptions::new().create(&path, 16 << 20, &FormatOptions::default()).unwrap();
+        pool.write("f", "kept").unwrap();
+        let file = pool.open_file("f").unwrap();
+        // A panic that is the user's own says nothing of the pool, whatever is dropped by it.
+        let own = catch_unwind(AssertUnwindSafe(|| {
+            let _file = pool.temporary("/").unwrap();
+            let _listing = pool.read_dir("/").unwrap();
+            panic!("the user's");
+        }));
+        assert!(own.is_err() && pool.read_to_string("f").unwrap() == "kept");
+        let inside = catch_unwind(AssertUnwindSafe(|| {
+            let _pass = pool.inner.enter().unwrap();
+            panic!("inside");
+        }));
+        assert!(inside.is_err());
+        let refused = pool.write("f", "other").unwrap_err();
+        assert_eq!(refused.errno(), libc::EIO);
+        assert!(refused.to_string().contains("after a crash"), "{refused}");
+        assert_eq!(file.read_at(&mut [0; 4], 0).unwrap_err().errno(), libc::EIO);
+        drop(file);
+        assert_eq!(pool.close().unwrap_err().errno(), libc::EIO);
+        let pool = Pool::open(&path).unwrap();
+        assert!(!pool.opening().unwrap().clean, "it was closed by what can't be trusted");
+        assert_eq!(pool.read_to_string("f").unwrap(), "kept");
+    }
+}
