@@ -1,6 +1,7 @@
 //! Inodes that are kept for the length of a call, so that their numbers stay theirs.
 
-use lode_engine::{Attr, Error, Ino};
+use lode_engine::{Attr, Error, Handle, Ino};
+use lode_host::StdHost;
 
 use crate::error::Cause;
 use crate::inner::{Engine, Inner};
@@ -35,6 +36,18 @@ pub(crate) fn acquire(engine: &Engine, place: Place) -> Result<Attr, Cause> {
         Ok(attr) if Place::of(&attr) == place => Ok(attr),
         other => {
             engine.release(place.ino);
+            Err(other.err().unwrap_or(Error::Stale).into())
+        }
+    }
+}
+
+/// The same, with a handle for it.
+pub(crate) fn hold(engine: &Engine, place: Place) -> Result<Handle<StdHost>, Cause> {
+    let held = engine.hold(place.ino)?;
+    match engine.getattr_held(&held) {
+        Ok(attr) if Place::of(&attr) == place => Ok(held),
+        other => {
+            engine.let_go(held);
             Err(other.err().unwrap_or(Error::Stale).into())
         }
     }

@@ -1,22 +1,21 @@
 //! Writing where space is short: a part of what was asked for, so much as there is room for.
 
-use lode_engine::{Error, Host, Ino, JOURNAL_HALF, Pool, Result};
-use lode_pmem::Medium;
+use lode_engine::{Error, JOURNAL_HALF, Result};
 
-/// Writes all of `data`, or where there is no space for that, so much of its beginning as there
-/// is: in one atomic write. Returns how much.
+/// Writes all of `data` at `offset` by one call of `write`, or where there is no space for that, so much
+/// of its beginning as there is. Returns how much.
 ///
 /// # Errors
-/// [`Error::NoSpace`] where there is room for nothing, and those of [`Pool::write`].
-pub fn write_some<M: Medium, H: Host>(
-    pool: &Pool<M, H>,
-    ino: Ino,
+/// [`Error::NoSpace`] where there is room for nothing, and those of `write`.
+#[inline]
+pub fn write_some(
     offset: u64,
     data: &[u8],
+    mut write: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<usize> {
     let mut part = data;
     loop {
-        match pool.write(ino, offset, part) {
+        match write(offset, part) {
             Ok(()) => return Ok(part.len()),
             Err(Error::NoSpace) => part = less_of(offset, part).ok_or(Error::NoSpace)?,
             Err(error) => return Err(error),
@@ -24,43 +23,41 @@ pub fn write_some<M: Medium, H: Host>(
     }
 }
 
-/// Writes all of `data`, where space is short in more than one atomic write.
+/// Writes all of `data`, where space is short by more than one call of `write`.
 ///
 /// # Errors
 /// As [`write_some`]; a part may have been written.
-pub fn write_all<M: Medium, H: Host>(
-    pool: &Pool<M, H>,
-    ino: Ino,
+pub fn write_all(
     offset: u64,
     data: &[u8],
+    mut write: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<usize> {
     let (mut at, mut rest) = (offset, data);
     while !rest.is_empty() {
-        let written = write_some(pool, ino, at, rest)?;
+        let written = write_some(at, rest, &mut write)?;
         at = at.saturating_add(written as u64);
         rest = rest.get(written..).unwrap_or_default();
     }
     Ok(data.len())
 }
 
-/// As [`write_some`], at the end of the file. Returns where, and how much.
+/// As [`write_some`], at the end of the file, by `append`; `end` says where that is. Returns where,
+/// and how much.
 ///
 /// # Errors
 /// As [`write_some`].
-pub fn append_some<M: Medium, H: Host>(
-    pool: &Pool<M, H>,
-    ino: Ino,
+#[inline]
+pub fn append_some(
     data: &[u8],
+    end: impl Fn() -> Result<u64>,
+    mut append: impl FnMut(&[u8]) -> Result<u64>,
 ) -> Result<(u64, usize)> {
     let mut part = data;
     loop {
-        match pool.append(ino, part) {
+        match append(part) {
             Ok(offset) => return Ok((offset, part.len())),
-            Err(Error::NoSpace) => {
-                // Others may move the end meanwhile: it only says how best to cut.
-                let end = pool.getattr(ino)?.size;
-                part = less_of(end, part).ok_or(Error::NoSpace)?;
-            }
+            // Others may move the end meanwhile: it only says how best to cut.
+            Err(Error::NoSpace) => part = less_of(end()?, part).ok_or(Error::NoSpace)?,
             Err(error) => return Err(error),
         }
     }

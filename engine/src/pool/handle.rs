@@ -33,6 +33,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(Handle { node })
     }
 
+    /// A handle for an inode that is open already, by [`Pool::acquire`] or from its making: it
+    /// takes that over.
+    pub fn take_over(&self, ino: Ino) -> Result<Handle<H>> {
+        Ok(Handle { node: self.node(ino)? })
+    }
+
     /// Ends what [`Pool::hold`] began.
     pub fn let_go(&self, handle: Handle<H>) {
         self.close_node(&handle.node);

@@ -41,9 +41,10 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
         let safe = self.take_off_rights(node, new.unprivileged);
+        let write = |at, data: &[u8]| self.pool().write(ino, at, data);
         let written = safe.and_then(|()| match new.mapped {
-            true => write_all(self.pool(), ino, new.offset, new.data),
-            false => write_some(self.pool(), ino, new.offset, new.data),
+            true => write_all(new.offset, new.data, write),
+            false => write_some(new.offset, new.data, write),
         });
         let written = written.map_err(|error| errno_in(ino, &error))?;
         Ok(Answer::written(written as u32))
@@ -129,7 +130,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let bytes = self.pool().read_quietly(from, source, buffer)?.min(buffer.len());
         if bytes > 0 {
             let piece = buffer.get(..bytes).unwrap_or(buffer);
-            let copied = write_some(self.pool(), to, target, piece)?;
+            let copied = write_some(target, piece, |at, data| self.pool().write(to, at, data))?;
             return Ok(copied as u64);
         }
         Ok(0)

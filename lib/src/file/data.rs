@@ -4,6 +4,7 @@ use lode_posix::write::{append_some, write_some};
 
 use super::{File, Open};
 use crate::error::{Cause, Result};
+use crate::inner::Pass;
 
 type Outcome<T> = std::result::Result<T, Cause>;
 
@@ -52,7 +53,7 @@ impl File {
     /// As `write(2)`.
     #[inline]
     pub fn append(&self, data: &[u8]) -> Result<u64> {
-        Ok(self.open.writable()?.append(self.open.ino, data)?)
+        Ok(self.open.writable()?.append_held(self.open.held()?, data)?)
     }
 
     /// Nothing to do: what has returned is durable. Says whether the pool is still all right.
@@ -81,7 +82,7 @@ impl File {
         let pass = self.open.writable()?;
         let mut rest = data;
         while !rest.is_empty() {
-            let (_, written) = append_some(&pass, self.open.ino, rest)?;
+            let (_, written) = self.open.append_some(&pass, rest)?;
             rest = rest.get(written..).unwrap_or_default();
         }
         Ok(())
@@ -93,8 +94,8 @@ impl Open {
     pub(super) fn read_some(&self, into: &mut [u8], offset: u64) -> Outcome<usize> {
         let pass = self.readable()?;
         let read = match self.quiet {
-            true => pass.read_quietly(self.ino, offset, into),
-            false => pass.read(self.ino, offset, into),
+            true => pass.read_held_quietly(self.held()?, offset, into),
+            false => pass.read_held(self.held()?, offset, into),
         };
         Ok(read?)
     }
@@ -104,9 +105,16 @@ impl Open {
     pub(super) fn write_some(&self, data: &[u8], offset: u64) -> Outcome<(u64, usize)> {
         let pass = self.writable()?;
         if self.append {
-            return Ok(append_some(&pass, self.ino, data)?);
+            return self.append_some(&pass, data);
         }
-        Ok((offset, write_some(&pass, self.ino, offset, data)?))
+        let held = self.held()?;
+        Ok((offset, write_some(offset, data, |at, data| pass.write_held(held, at, data))?))
+    }
+
+    fn append_some(&self, pass: &Pass<'_>, data: &[u8]) -> Outcome<(u64, usize)> {
+        let held = self.held()?;
+        let end = || Ok(pass.getattr_held(held)?.size);
+        Ok(append_some(data, end, |data| pass.append_held(held, data))?)
     }
 
     fn write_all(&self, data: &[u8], offset: u64) -> Outcome<()> {

@@ -11,7 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use lode_engine::{DirEntry, Ino};
+use lode_engine::{DirEntry, Handle, Ino};
+use lode_host::StdHost;
 use parking_lot::Mutex;
 
 use crate::error::{Cause, Error, Result};
@@ -31,6 +32,8 @@ pub struct File {
 /// What all clones of a file share.
 struct Open {
     inner: Arc<Inner>,
+    /// There until it is dropped.
+    held: Option<Handle<StdHost>>,
     ino: Ino,
     read: bool,
     write: bool,
@@ -44,20 +47,20 @@ impl Drop for Open {
     fn drop(&mut self) {
         // Where the pool can't be trusted any more there is nothing to give back.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            if let Ok(pass) = self.inner.enter() {
-                pass.release(self.ino);
+            if let (Ok(pass), Some(held)) = (self.inner.enter(), self.held.take()) {
+                pass.let_go(held);
             }
         }));
     }
 }
 
 impl File {
-    /// An inode that was acquired, to be released when the file is dropped.
-    fn over(inner: &Arc<Inner>, ino: Ino, wish: &Wish) -> Self {
+    /// An inode that is held, to be let go when the file is dropped.
+    fn over(inner: &Arc<Inner>, held: Handle<StdHost>, wish: &Wish) -> Self {
         let Wish { read, write, append, quiet, .. } = *wish;
-        let position = Mutex::new(0);
+        let (position, ino, held) = (Mutex::new(0), held.ino(), Some(held));
         let inner = Arc::clone(inner);
-        Self { open: Arc::new(Open { inner, ino, read, write, append, quiet, position }) }
+        Self { open: Arc::new(Open { inner, held, ino, read, write, append, quiet, position }) }
     }
 
     /// Another handle of the same opening: it shares the position.
@@ -106,6 +109,11 @@ impl Open {
     #[inline]
     fn enter(&self) -> std::result::Result<Pass<'_>, Cause> {
         self.inner.enter()
+    }
+
+    #[inline]
+    fn held(&self) -> std::result::Result<&Handle<StdHost>, Cause> {
+        self.held.as_ref().ok_or(Cause::Number(libc::EBADF))
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use super::File;
 use crate::error::Cause;
 use crate::inner::{Engine, Inner};
 use crate::options::{OpenOptions, Wish};
-use crate::pin::acquire;
+use crate::pin::hold;
 use crate::walk::{Last, Place, TRIES, Walk, is_kind};
 
 type Outcome<T> = std::result::Result<T, Cause>;
@@ -85,8 +85,7 @@ impl File {
         if wish.write && engine.is_read_only() {
             return Err(EngineError::ReadOnly.into());
         }
-        acquire(engine, Place::of(attr))?;
-        let file = Self::over(inner, attr.ino, wish);
+        let file = Self::over(inner, hold(engine, Place::of(attr))?, wish);
         if wish.truncate {
             engine.setattr(attr.ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
         }
@@ -105,8 +104,7 @@ impl File {
         let mode = mode::FILE | wish.mode;
         let (new, brought) = birth::new_in(engine, &dir.attr, inner.maker, mode, true)?;
         let made = engine.create_with(dir.ino(), name, &new, &xattrs::changes(&brought))?;
-        acquire(engine, Place::of(&made))?;
-        Ok(Self::over(inner, made.ino, wish))
+        Ok(Self::over(inner, hold(engine, Place::of(&made))?, wish))
     }
 
     /// Makes a file without a name.
@@ -122,6 +120,6 @@ impl File {
         let (new, brought) = birth::new_in(&*pass, &dir.attr, inner.maker, mode, true)?;
         let made = pass.create_nameless(dir.ino(), &new, &xattrs::changes(&brought))?;
         // It is open from the start.
-        Ok(Self::over(inner, made.ino, &wish))
+        Ok(Self::over(inner, pass.take_over(made.ino)?, &wish))
     }
 }

@@ -128,7 +128,8 @@ impl File {
             if piece.is_empty() {
                 break;
             }
-            match write_some(&target, to.open.ino, to_offset + copied, piece) {
+            let write = |at, data: &[u8]| target.write(to.open.ino, at, data);
+            match write_some(to_offset + copied, piece, write) {
                 Ok(written) => copied += written as u64,
                 // What was copied before counts; the next call will meet the error.
                 Err(_) if copied > 0 => break,
