@@ -110,6 +110,7 @@ fn region_errno(error: &RegionError) -> i32 {
         RegionError::TooLarge { .. } => libc::EFBIG,
         RegionError::NoSuchInstruction { .. }
         | RegionError::NoMsync { .. }
+        | RegionError::Unviewable { .. }
         | RegionError::NoWindows { .. } => libc::EOPNOTSUPP,
         RegionError::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
         _ => libc::EINVAL,
@@ -140,6 +141,11 @@ impl Error {
     /// The same error, of a call about two paths.
     pub(crate) fn about(self, path: &Path, other: &Path) -> Self {
         Self::between(self.cause, path, other)
+    }
+
+    /// What went wrong, without what the call was about.
+    pub(crate) fn into_cause(self) -> Cause {
+        self.cause
     }
 
     /// The number that the same call of the system would set `errno` to.

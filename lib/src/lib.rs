@@ -53,6 +53,7 @@ mod error;
 mod file;
 mod inner;
 mod maintain;
+mod map;
 mod metadata;
 mod options;
 mod pin;
@@ -63,10 +64,11 @@ pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, Result};
 pub use file::File;
 pub use lode_engine::{
-    AccessTimes, Corruption, Opening, PageClass as PageSize, PoolInfo, RenameMode, StatFs, Stats,
-    XattrWhen,
+    AccessTimes, Corruption, Opening, PageClass as PageSize, PoolInfo, RenameMode, Staging, StatFs,
+    Stats, XattrWhen,
 };
-pub use lode_pmem::{FlushStrategy, LineStore, RegionError, WindowMode, WriteBack};
+pub use lode_pmem::{Durability, FlushStrategy, LineStore, RegionError, WindowMode, WriteBack};
+pub use map::{Entries, Log, Map, MapOptions, Position};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::{FormatOptions, OpenOptions, PoolOptions};
 pub use pool::Pool;

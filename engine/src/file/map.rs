@@ -238,6 +238,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
+    /// What is staged: offsets and lengths in bytes.
+    pub fn staged(&self, file: &Handle<H>) -> Result<Vec<(u64, u64)>> {
+        let state = file.node.read(&self.store)?;
+        let mut ranges = Vec::new();
+        for staged in state.file()?.maps.iter().flat_map(|maps| &maps.staged) {
+            ranges.try_reserve(1)?;
+            ranges.push((staged.file_page * PAGE_BYTES, staged.run.pages * PAGE_BYTES));
+        }
+        Ok(ranges)
+    }
+
+    /// Where bytes `offset .. offset + len` of a file are, in whole pages; holes are left out.
+    pub fn extents(&self, file: &Handle<H>, offset: u64, len: u64) -> Result<Vec<MapExtent>> {
+        let state = file.node.read(&self.store)?;
+        let end = offset.saturating_add(len);
+        self.extents_of(&state, (offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES)))
+    }
+
     /// Gives staged pages back: the file's own count again.
     pub fn unstage(&self, file: &Handle<H>) -> Result<()> {
         let mut state = file.node.write(&self.store)?;

@@ -26,11 +26,11 @@ use crate::options::Wish;
 /// many threads. What moves the position (the traits `Read`, `Write` and `Seek`) may be too:
 /// the position is one, also with [`File::try_clone`], and each call moves it as a whole.
 pub struct File {
-    open: Arc<Open>,
+    pub(crate) open: Arc<Open>,
 }
 
 /// What all clones of a file share.
-struct Open {
+pub(crate) struct Open {
     inner: Arc<Inner>,
     /// There until it is dropped.
     held: Option<Handle<StdHost>>,
@@ -107,22 +107,27 @@ impl File {
 
 impl Open {
     #[inline]
-    fn enter(&self) -> std::result::Result<Pass<'_>, Cause> {
+    pub(crate) fn enter(&self) -> std::result::Result<Pass<'_>, Cause> {
         self.inner.enter()
     }
 
+    /// Number of the inode.
+    pub(crate) fn ino(&self) -> Ino {
+        self.ino
+    }
+
     #[inline]
-    fn held(&self) -> std::result::Result<&Handle<StdHost>, Cause> {
+    pub(crate) fn held(&self) -> std::result::Result<&Handle<StdHost>, Cause> {
         self.held.as_ref().ok_or(Cause::Number(libc::EBADF))
     }
 
     #[inline]
-    fn readable(&self) -> std::result::Result<Pass<'_>, Cause> {
+    pub(crate) fn readable(&self) -> std::result::Result<Pass<'_>, Cause> {
         if self.read { self.enter() } else { Err(Cause::Number(libc::EBADF)) }
     }
 
     #[inline]
-    fn writable(&self) -> std::result::Result<Pass<'_>, Cause> {
+    pub(crate) fn writable(&self) -> std::result::Result<Pass<'_>, Cause> {
         if self.write { self.enter() } else { Err(Cause::Number(libc::EBADF)) }
     }
 }

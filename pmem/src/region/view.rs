@@ -122,6 +122,16 @@ impl View {
         }
     }
 
+    /// Does what must come before a fence of the *region* by this thread, so that it makes bytes
+    /// `at .. at + len` durable, whoever stored them.
+    pub fn settle(&self, at: u64, len: u64) -> Result<(), MediaError> {
+        match self.region().strategy {
+            FlushStrategy::Instructions { .. } => self.write_back(at, len),
+            // The region's fence knows of its own stores alone.
+            FlushStrategy::Msync => self.fence(at, len),
+        }
+    }
+
     /// Makes bytes `at .. at + len` durable, whoever stored them: write-back and fence.
     pub fn persist(&self, at: u64, len: u64) -> Result<(), MediaError> {
         self.write_back(at, len)?;

@@ -1,0 +1,341 @@
+//! A log in a mapped file: an append is a streamed store and one fence, and nothing else.
+//!
+//! It is what the study of whole software stacks found best for logs on such memory (the NOVA
+//! dissertation, 5.1): space taken in advance, so that appending changes no metadata; stores past the
+//! caches; entries that tell by themselves whether they are whole, so that nothing has to say
+//! where the log ends.
+//!
+//! The file: a line with magic, version and a state word, then entries, each at a multiple of 64:
+//! length (4 bytes), CRC32C (4), life (4) and session (4) of the log, then the bytes. The checksum
+//! begins with life, session, place and length. The log ends at the first entry that is not right:
+//! * Emptying it begins another life, so that what an earlier one left never counts.
+//! * Each opening begins another session, and sessions never fall from entry to entry: of several entries
+//!   that were appended together and cut off, a crash may leave a later one without an earlier one, and it
+//!   must not follow what is appended there next.
+//!
+//! Life and session are the two halves of the state word, which changes in one piece.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lode_pmem::crc32c;
+use parking_lot::Mutex;
+
+use super::{Map, MapOptions, PAGE};
+use crate::error::{Cause, Error, Result};
+use crate::file::File;
+use crate::options::OpenOptions;
+use crate::pool::Pool;
+
+const LINE: u64 = 64;
+const MAGIC: [u8; 8] = *b"LodeLog\0";
+const VERSION: u64 = 1;
+/// Where the state word is.
+const STATE_AT: u64 = 16;
+/// Bytes before those of an entry.
+const PREFIX: usize = 16;
+/// The least and the most bytes that a log grows by.
+const GROWTH_LEAST: u64 = 1 << 20;
+const GROWTH_MOST: u64 = 256 << 20;
+
+type Outcome<T> = std::result::Result<T, Cause>;
+
+/// Where an entry of a [`Log`] is: positions grow with each entry.
+pub type Position = u64;
+
+/// A log in a file of a pool: entries of any bytes, appended by any thread, each durable when
+/// [`Log::append`] returns. See also [`crate::Map`].
+pub struct Log {
+    inner: Mutex<Inner>,
+}
+
+/// What entries belong to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State {
+    life: u32,
+    session: u32,
+}
+
+struct Inner {
+    map: Arc<Map>,
+    file: File,
+    state: State,
+    /// Where the next entry goes.
+    end: u64,
+}
+
+impl Log {
+    /// Opens the log in the file at `path`, or makes it, with room for so many bytes; it grows when
+    /// they are full. Finding its end reads all entries.
+    ///
+    /// # Errors
+    /// As [`Pool::open_with`] and [`File::map`]; `EINVAL` for a file that holds something else.
+    pub fn open(pool: &Pool, path: impl AsRef<Path>, capacity: u64) -> Result<Self> {
+        let path = path.as_ref();
+        let mut options = OpenOptions::new();
+        let file = pool.open_with(path, options.read(true).write(true).create(true))?;
+        let inner = Inner::open(file, capacity).map_err(|cause| Error::at(cause, path))?;
+        Ok(Self { inner: Mutex::new(inner) })
+    }
+
+    /// Appends an entry, durable when this returns; a crash leaves it wholly or not at all. Returns
+    /// its position.
+    ///
+    /// # Errors
+    /// `EMSGSIZE` for 4 GiB and more; `ENOSPC`, `ENOMEM` where the log has to grow; `EIO`.
+    pub fn append(&self, entry: &[u8]) -> Result<Position> {
+        self.append_all(&[entry])
+    }
+
+    /// Appends entries under one fence, durable when this returns; a crash before leaves the first of
+    /// them, any number. Returns the position of the first.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; nothing has been appended then.
+    pub fn append_all(&self, entries: &[&[u8]]) -> Result<Position> {
+        Ok(self.inner.lock().append(entries)?)
+    }
+
+    /// The entries from `from` on, which is 0 or a position; as many as there are now.
+    ///
+    /// # Errors
+    /// `EINVAL` where no entry begins.
+    pub fn entries(&self, from: Position) -> Result<Entries> {
+        let inner = self.inner.lock();
+        let at = from.max(LINE);
+        if at > inner.end || !at.is_multiple_of(LINE) {
+            return Err(Cause::Number(libc::EINVAL).into());
+        }
+        let (map, state, end) = (Arc::clone(&inner.map), inner.state, inner.end);
+        Ok(Entries { map, state, session: 0, at, end })
+    }
+
+    /// Where the next entry will be.
+    pub fn end(&self) -> Position {
+        self.inner.lock().end
+    }
+
+    /// Empties the log, in one atomic, durable step; its space stays taken. Entries that are being read
+    /// ([`Log::entries`]) end.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn clear(&self) -> Result<()> {
+        Ok(self.inner.lock().clear()?)
+    }
+}
+
+impl Inner {
+    fn open(file: File, capacity: u64) -> Outcome<Self> {
+        let size = file.len_or_cause()?;
+        // What is no log stays as it is.
+        find_state(|at| {
+            let mut word = [0; 8];
+            file.read_some_at(&mut word, at).map(|_| word)
+        })?;
+        let wanted = capacity.saturating_add(LINE).next_multiple_of(PAGE);
+        if size < wanted {
+            extend(&file, size, wanted)?;
+        }
+        let map = Arc::new(mapped(&file, size.max(wanted))?);
+        let last = read_state(&map)?;
+        let mut inner = Self { map, file, state: last, end: LINE };
+        let mut session = 0;
+        while let Some(entry) = entry_at(&inner.map, last, session, inner.end, inner.map.len())? {
+            (inner.end, session) = (entry.end, entry.session);
+        }
+        let overflow = Cause::Number(libc::EOVERFLOW);
+        let session = last.session.checked_add(1).ok_or(overflow)?;
+        inner.set_state(State { session, ..last })?;
+        Ok(inner)
+    }
+
+    /// Another life: what is in the log counts no more.
+    fn clear(&mut self) -> Outcome<()> {
+        let overflow = Cause::Number(libc::EOVERFLOW);
+        let life = self.state.life.checked_add(1).ok_or(overflow)?;
+        self.set_state(State { life, ..self.state })?;
+        self.end = LINE;
+        Ok(())
+    }
+
+    fn set_state(&mut self, state: State) -> Outcome<()> {
+        let word = u64::from(state.life) << 32 | u64::from(state.session);
+        let stored = self.map.store(STATE_AT, &word.to_le_bytes());
+        let durable = stored.and_then(|()| self.map.persist(STATE_AT..STATE_AT + 8));
+        durable.map_err(Error::into_cause)?;
+        self.state = state;
+        Ok(())
+    }
+
+    fn append(&mut self, entries: &[&[u8]]) -> Outcome<Position> {
+        let first = self.end;
+        let mut end = first;
+        for entry in entries {
+            if u32::try_from(entry.len()).is_err() {
+                return Err(Cause::Number(libc::EMSGSIZE));
+            }
+            end = next_place(end, entry.len() as u64).ok_or(Cause::Number(libc::EFBIG))?;
+        }
+        self.make_room(end)?;
+        let mut at = first;
+        for entry in entries {
+            self.put(at, entry).map_err(Error::into_cause)?;
+            at = next_place(at, entry.len() as u64).unwrap_or(end);
+        }
+        if first < end {
+            self.map.fence(first..end).map_err(Error::into_cause)?;
+        }
+        self.end = end;
+        Ok(first)
+    }
+
+    fn put(&self, at: u64, entry: &[u8]) -> Result<()> {
+        let prefix = prefix(self.state, at, entry);
+        // What fits in a line with its prefix is stored in one go.
+        let mut line = [0; LINE as usize];
+        let inside = entry.len().min(LINE as usize - PREFIX);
+        let (head, rest) = entry.split_at(inside);
+        for (to, byte) in line.iter_mut().zip(prefix.iter().chain(head)) {
+            *to = *byte;
+        }
+        self.map.stream(at, &line)?;
+        if rest.is_empty() { Ok(()) } else { self.map.stream(at + LINE, rest) }
+    }
+
+    fn make_room(&mut self, end: u64) -> Outcome<()> {
+        let size = self.map.len();
+        if end <= size {
+            return Ok(());
+        }
+        let growth = size.clamp(GROWTH_LEAST, GROWTH_MOST);
+        let wanted = end.max(size.saturating_add(growth)).next_multiple_of(PAGE);
+        // Where there is no room for that, what is needed now will do.
+        if extend(&self.file, size, wanted).is_err() {
+            extend(&self.file, size, end.next_multiple_of(PAGE))?;
+        }
+        self.map = Arc::new(mapped(&self.file, self.file.len_or_cause()?)?);
+        Ok(())
+    }
+}
+
+/// Entries of a log, in their order: position and bytes.
+pub struct Entries {
+    map: Arc<Map>,
+    state: State,
+    session: u32,
+    at: u64,
+    end: u64,
+}
+
+impl Iterator for Entries {
+    type Item = Result<(Position, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.at;
+        let entry = match entry_at(&self.map, self.state, self.session, at, self.end) {
+            Ok(entry) => entry?,
+            Err(cause) => {
+                self.at = self.end;
+                return Some(Err(cause.into()));
+            }
+        };
+        (self.at, self.session) = (entry.end, entry.session);
+        let mut bytes = vec![0; entry.len as usize];
+        Some(self.map.load(at + PREFIX as u64, &mut bytes).map(|()| (at, bytes)))
+    }
+}
+
+fn extend(file: &File, size: u64, to: u64) -> Outcome<()> {
+    file.allocate(size, to - size, false).map_err(Error::into_cause)
+}
+
+fn mapped(file: &File, len: u64) -> Outcome<Map> {
+    file.map(0, len, MapOptions::new().write(true)).map_err(Error::into_cause)
+}
+
+/// The words of the first line before the state.
+fn header() -> [[u8; 8]; 2] {
+    [MAGIC, VERSION.to_le_bytes()]
+}
+
+/// The state of the log, by a look at its first words; `None` of one that was not begun.
+fn find_state(load: impl Fn(u64) -> Outcome<[u8; 8]>) -> Outcome<Option<State>> {
+    let found = [load(0)?, load(8)?];
+    let word = u64::from_le_bytes(load(STATE_AT)?);
+    let is_new = |(word, wanted): (&[u8; 8], [u8; 8])| *word == [0; 8] || *word == wanted;
+    if word == 0 && found.iter().zip(header()).all(is_new) {
+        return Ok(None);
+    }
+    if found != header() {
+        return Err(Cause::Number(libc::EINVAL));
+    }
+    Ok(Some(State { life: (word >> 32) as u32, session: word as u32 }))
+}
+
+/// Reads the state of the log, which is begun if it was not, or was cut off in that.
+fn read_state(map: &Map) -> Outcome<State> {
+    let found = find_state(|at| {
+        let mut word = [0; 8];
+        map.load(at, &mut word).map_err(Error::into_cause).map(|()| word)
+    });
+    if let Some(state) = found? {
+        return Ok(state);
+    }
+    let stored = map.stream(0, header().as_flattened()).and_then(|()| map.fence(0..LINE));
+    stored.map_err(Error::into_cause)?;
+    Ok(State { life: 1, session: 0 })
+}
+
+/// Where the entry behind one of so many bytes at `at` is.
+fn next_place(at: u64, len: u64) -> Option<u64> {
+    at.checked_add(PREFIX as u64)?.checked_add(len)?.checked_next_multiple_of(LINE)
+}
+
+fn prefix(state: State, at: u64, entry: &[u8]) -> [u8; PREFIX] {
+    let len = (entry.len() as u32).to_le_bytes();
+    let crc = crc32c(seed(state, at, len), entry).to_le_bytes();
+    let fields = [len, crc, state.life.to_le_bytes(), state.session.to_le_bytes()];
+    let mut prefix = [0; PREFIX];
+    prefix.copy_from_slice(fields.as_flattened());
+    prefix
+}
+
+/// What an entry's checksum begins with.
+fn seed(state: State, at: u64, len: [u8; 4]) -> u32 {
+    let fields = [state.life.to_le_bytes(), state.session.to_le_bytes(), len];
+    crc32c(crc32c(0, &at.to_le_bytes()), fields.as_flattened())
+}
+
+/// An entry that is whole.
+struct Entry {
+    len: u32,
+    session: u32,
+    end: u64,
+}
+
+/// The entry at `at`, if there is a whole one before `limit`: of the life of `state`, of no later session, and
+/// of none before `session`.
+fn entry_at(map: &Map, state: State, session: u32, at: u64, limit: u64) -> Outcome<Option<Entry>> {
+    let load = |at, into: &mut [u8]| map.load(at, into).map_err(Error::into_cause);
+    if at.checked_add(PREFIX as u64).is_none_or(|end| end > limit) {
+        return Ok(None);
+    }
+    let mut prefix = [[0; 4]; 4];
+    load(at, prefix.as_flattened_mut())?;
+    let [len, crc, life, of] = prefix.map(u32::from_le_bytes);
+    let end = next_place(at, u64::from(len)).filter(|&end| end <= limit);
+    let fits = life == state.life && (session..=state.session).contains(&of);
+    let Some(end) = end.filter(|_| fits) else { return Ok(None) };
+    let mut sum = seed(State { life, session: of }, at, len.to_le_bytes());
+    let (mut from, mut left) = (at + PREFIX as u64, u64::from(len));
+    let mut piece = [0; 4096];
+    while left > 0 {
+        let bytes = piece.get_mut(..left.min(PAGE) as usize).unwrap_or_default();
+        load(from, bytes)?;
+        sum = crc32c(sum, bytes);
+        from += bytes.len() as u64;
+        left -= bytes.len() as u64;
+    }
+    Ok((sum == crc).then_some(Entry { len, session: of, end }))
+}

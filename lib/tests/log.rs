@@ -1,0 +1,186 @@
+//! The log in a mapped file: what was appended is there, after a kill and after torn stores, and
+//! nothing else ever.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{PoolFile, errno};
+use lode::{Log, OpenOptions, Pool};
+
+fn all(log: &Log) -> Vec<Vec<u8>> {
+    log.entries(0).unwrap().map(|entry| entry.unwrap().1).collect()
+}
+
+/// Changes bytes of a file, as a crash could have left them.
+fn change(pool: &Pool, at: u64, bytes: &[u8]) {
+    let file = pool.open_with("log", OpenOptions::new().write(true)).unwrap();
+    file.write_all_at(bytes, at).unwrap();
+}
+
+#[test]
+fn entries_come_back_in_their_order() {
+    let at = PoolFile::new(64);
+    let mut expected: Vec<Vec<u8>> = Vec::new();
+    for round in 0..4u64 {
+        let pool = at.open();
+        let log = Log::open(&pool, "log", 10_000).unwrap();
+        assert_eq!(all(&log), expected, "round {round}");
+        for len in [0, 1, 47, 48, 49, 63, 64, 65, 5000, 100_000] {
+            let entry: Vec<u8> = (0..len).map(|i| (i * 7 + round) as u8).collect();
+            let position = log.append(&entry).unwrap();
+            let mut from = log.entries(position).unwrap();
+            assert_eq!(from.next().unwrap().unwrap(), (position, entry.clone()));
+            assert!(from.next().is_none());
+            expected.push(entry);
+        }
+        log.append_all(&[b"together", &[], b"with others"]).unwrap();
+        expected.extend([b"together".to_vec(), Vec::new(), b"with others".to_vec()]);
+        assert_eq!(errno(log.entries(log.end() + 64)), libc::EINVAL);
+        assert_eq!(errno(log.entries(65)), libc::EINVAL);
+        drop(log);
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_was_emptied_stays_so() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let log = Log::open(&pool, "log", 10_000).unwrap();
+    for _ in 0..20 {
+        log.append(b"the same length").unwrap();
+    }
+    let mut reading = log.entries(0).unwrap();
+    reading.next().unwrap().unwrap();
+    log.clear().unwrap();
+    assert_eq!((all(&log).len(), log.end()), (0, 64));
+    log.append(b"the new one....").unwrap();
+    assert_eq!(all(&log), [b"the new one...."]);
+    drop(log);
+    let log = Log::open(&pool, "log", 10_000).unwrap();
+    assert_eq!(all(&log), [b"the new one...."]);
+}
+
+#[test]
+fn an_append_that_was_torn_is_not_there_and_the_ones_before_it_are() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let log = Log::open(&pool, "log", 10_000).unwrap();
+    log.append(b"first").unwrap();
+    let start = log.append(&[5; 100]).unwrap();
+    let end = log.end();
+    drop(log);
+    let whole = pool.read("log").unwrap();
+    // Each word of it may be missing.
+    for word in (start..start + 16 + 100).step_by(8) {
+        change(&pool, word, &[0; 8]);
+        let log = Log::open(&pool, "log", 0).unwrap();
+        assert_eq!((all(&log).len(), log.end()), (1, start), "word at {word}");
+        drop(log);
+        change(&pool, start, &whole[start as usize..end as usize]);
+    }
+    assert_eq!(all(&Log::open(&pool, "log", 0).unwrap()).len(), 2);
+}
+
+#[test]
+fn what_was_cut_off_behind_a_torn_entry_never_follows_another_one() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let log = Log::open(&pool, "log", 10_000).unwrap();
+    log.append(b"first").unwrap();
+    let torn = log.end();
+    // Not acknowledged, as far as anyone can tell after the crash that follows.
+    log.append_all(&[b"torn", b"whole"]).unwrap();
+    drop(log);
+    change(&pool, torn, &[0; 8]);
+    let log = Log::open(&pool, "log", 0).unwrap();
+    assert_eq!(all(&log), [b"first"]);
+    // In the very place, of the very length and contents.
+    log.append(b"torn").unwrap();
+    assert_eq!(all(&log).len(), 2);
+    drop(log);
+    assert_eq!(all(&Log::open(&pool, "log", 0).unwrap()), [&b"first"[..], b"torn"]);
+}
+
+#[test]
+fn a_log_whose_making_was_cut_off_is_made_and_what_is_none_is_refused() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    pool.write("log", [0; 4096]).unwrap();
+    for torn in [&b""[..], b"LodeLog\0"] {
+        change(&pool, 0, torn);
+        let log = Log::open(&pool, "log", 0).unwrap();
+        assert!(all(&log).is_empty());
+        log.append(b"entry").unwrap();
+        drop(log);
+        assert_eq!(all(&Log::open(&pool, "log", 0).unwrap()), [b"entry"]);
+        pool.write("log", [0; 4096]).unwrap();
+    }
+    for other in [&b"something"[..], b"LodeLog\0\x02", &[0, 0, 0, 0, 0, 0, 0, 0, 9]] {
+        pool.write("log", other).unwrap();
+        let before = pool.read("log").unwrap();
+        let refused = Log::open(&pool, "log", 0).err().unwrap();
+        assert_eq!(refused.errno(), libc::EINVAL);
+        assert!(refused.to_string().starts_with("log: "), "{refused}");
+        assert_eq!(pool.read("log").unwrap(), before);
+    }
+}
+
+#[test]
+fn threads_append_without_losing_anything() {
+    let at = PoolFile::new(64);
+    let pool = at.open();
+    let log = Log::open(&pool, "log", 1000).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let log = &log;
+            scope.spawn(move || {
+                for number in 0..2000u64 {
+                    log.append(&(thread << 32 | number).to_le_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    drop(log);
+    let log = Log::open(&pool, "log", 0).unwrap();
+    let mut next = [0; 4];
+    for entry in all(&log) {
+        let value = u64::from_le_bytes(entry.try_into().unwrap());
+        let thread = (value >> 32) as usize;
+        assert_eq!(value & 0xffff_ffff, next[thread]);
+        next[thread] += 1;
+    }
+    assert_eq!(next, [2000; 4]);
+}
+
+#[test]
+fn a_full_pool_says_so_and_the_log_goes_on() {
+    let at = PoolFile::new(4);
+    let pool = at.open();
+    let log = Log::open(&pool, "log", 4096).unwrap();
+    let mut count = 0;
+    let full = loop {
+        match log.append(&[3; 10_000]) {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.errno(), libc::ENOSPC);
+    assert_eq!(all(&log).len(), count);
+    log.clear().unwrap();
+    for _ in 0..count {
+        log.append(&[4; 10_000]).unwrap();
+    }
+}
+
+#[test]
+fn an_append_is_one_fence_and_no_record() {
+    let at = PoolFile::new(64);
+    let pool = at.open();
+    let log = Log::open(&pool, "log", 8 << 20).unwrap();
+    let before = pool.stats().unwrap().door;
+    for _ in 0..1000 {
+        log.append(&[1; 200]).unwrap();
+    }
+    assert_eq!(pool.stats().unwrap().door, before, "the file's log was written");
+}
