@@ -7,8 +7,9 @@ use lode_engine::{Attr, Error, Ino, SetAttr, XattrWhen, mode};
 use lode_posix::rights::{change_without_capability, set_ids};
 use lode_posix::xattrs::{self, Kind, kind_of};
 
+use crate::access::Engine;
 use crate::error::Cause;
-use crate::inner::{Engine, Inner};
+use crate::inner::Inner;
 use crate::metadata::{FileTimes, ns_of};
 use crate::walk::is_kind;
 

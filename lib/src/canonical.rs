@@ -2,8 +2,8 @@
 
 use lode_engine::{Error, mode};
 
+use crate::access::Engine;
 use crate::error::Cause;
-use crate::inner::Engine;
 use crate::walk::{Last, Place, TRIES, Walk, is_kind};
 
 /// The path from the root to what `path` leads to.

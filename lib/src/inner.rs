@@ -1,70 +1,18 @@
-//! The engine's pool, and what its callers share: the way in, and the end.
+//! What all clones of a pool and its open files share, and the end of it.
 
-use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use lode_engine::Ino;
-use lode_host::StdHost;
-use lode_pmem::Mapped;
 use lode_posix::birth::Maker;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::access::{Core, Engine, Pass};
 use crate::error::Cause;
 use crate::maintain::Maintenance;
 use crate::walk::Place;
 
-/// The engine's pool as this library has it.
-pub(crate) type Engine = lode_engine::Pool<Mapped, StdHost>;
-
 /// Locks of [`Inner::attributes`].
 const LOCKS: usize = 16;
-
-/// The pool, and whether it can be trusted.
-pub(crate) struct Core {
-    engine: Engine,
-    failed: AtomicBool,
-}
-
-/// The right to work on the pool, for one call.
-///
-/// If the call panics the engine's state in memory can't be trusted any more: nothing else is
-/// done with it, and the pool itself is as after a crash.
-pub(crate) struct Pass<'a> {
-    core: &'a Core,
-    /// A panic of someone else's is on its way already.
-    panicking: bool,
-}
-
-impl Core {
-    /// Lets a call in.
-    #[inline]
-    pub(crate) fn enter(&self) -> Result<Pass<'_>, Cause> {
-        if self.failed.load(Ordering::Acquire) {
-            return Err(Cause::Failed);
-        }
-        Ok(Pass { core: self, panicking: thread::panicking() })
-    }
-}
-
-impl Deref for Pass<'_> {
-    type Target = Engine;
-
-    #[inline]
-    fn deref(&self) -> &Engine {
-        &self.core.engine
-    }
-}
-
-impl Drop for Pass<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if !self.panicking && thread::panicking() {
-            self.core.failed.store(true, Ordering::Release);
-        }
-    }
-}
 
 /// What all clones of a pool share, and its open files.
 pub(crate) struct Inner {
@@ -94,7 +42,7 @@ impl Inner {
         let root = Place::of(&root?);
         let uuid = engine.info()?.uuid;
         let device = uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let core = Arc::new(Core { engine, failed: AtomicBool::new(false) });
+        let core = Arc::new(Core::new(engine));
         let mut inner = Self {
             core,
             maintenance: None,

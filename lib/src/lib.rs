@@ -46,6 +46,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod access;
 mod attributes;
 mod canonical;
 mod dir;
@@ -70,5 +71,5 @@ pub use lode_engine::{
 pub use lode_pmem::{Durability, FlushStrategy, LineStore, RegionError, WindowMode, WriteBack};
 pub use map::{Entries, Log, Map, MapOptions, Position};
 pub use metadata::{FileTimes, FileType, Metadata};
-pub use options::{FormatOptions, OpenOptions, PoolOptions};
-pub use pool::Pool;
+pub use options::OpenOptions;
+pub use pool::{FormatOptions, Pool, PoolOptions};

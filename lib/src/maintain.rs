@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::access::Core;
 use crate::error::Cause;
-use crate::inner::Core;
 
 /// How often the pool gets time for its background work.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ impl Maintenance {
 }
 
 /// Does background work; an error is told once, not each second.
-fn maintain(engine: &crate::inner::Engine, said: &mut Option<lode_engine::Error>) {
+fn maintain(engine: &crate::access::Engine, said: &mut Option<lode_engine::Error>) {
     match engine.maintain() {
         Ok(()) => *said = None,
         Err(error) => {

@@ -3,8 +3,9 @@
 use lode_engine::{Attr, Error, Handle, Ino};
 use lode_host::StdHost;
 
+use crate::access::Engine;
 use crate::error::Cause;
-use crate::inner::{Engine, Inner};
+use crate::inner::Inner;
 use crate::walk::{Last, Place, TRIES, Walk};
 
 /// An inode that is kept until this is dropped.

@@ -6,8 +6,8 @@
 
 use lode_engine::{Attr, Error, Ino, mode};
 
+use crate::access::Engine;
 use crate::error::Cause;
-use crate::inner::Engine;
 
 /// Links that are followed on one path.
 const LINKS_MAX: u32 = 40;

@@ -3,7 +3,7 @@
 //!
 //! * [`acl`]: lists of access rights; [`xattrs`]: the attributes that they come as
 //! * [`birth`]: mode, group and lists of a new inode; [`rights`]: those that a change takes off
-//! * [`write`]: writes where space is short
+//! * [`mod@write`]: writes where space is short
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

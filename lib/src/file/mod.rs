@@ -15,8 +15,9 @@ use lode_engine::{DirEntry, Handle, Ino};
 use lode_host::StdHost;
 use parking_lot::Mutex;
 
+use crate::access::Pass;
 use crate::error::{Cause, Error, Result};
-use crate::inner::{Inner, Pass};
+use crate::inner::Inner;
 use crate::metadata::Metadata;
 use crate::options::Wish;
 

@@ -6,8 +6,9 @@ use lode_engine::{Attr, Error as EngineError, SetAttr, mode};
 use lode_posix::{birth, xattrs};
 
 use super::File;
+use crate::access::Engine;
 use crate::error::Cause;
-use crate::inner::{Engine, Inner};
+use crate::inner::Inner;
 use crate::options::{OpenOptions, Wish};
 use crate::pin::hold;
 use crate::walk::{Last, Place, TRIES, Walk, is_kind};

@@ -9,9 +9,9 @@ use std::path::Path;
 use lode_engine::{Ino, XattrWhen};
 
 use super::Pool;
+use crate::access::Engine;
 use crate::attributes::set_times;
 use crate::error::{Cause, Result};
-use crate::inner::Engine;
 use crate::metadata::FileTimes;
 
 impl Pool {

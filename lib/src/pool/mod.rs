@@ -4,8 +4,11 @@ mod attributes;
 mod look;
 mod make;
 mod names;
+mod options;
 mod remove;
 mod whole;
+
+pub use options::{FormatOptions, PoolOptions};
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -14,10 +17,11 @@ use std::sync::Arc;
 
 use lode_engine::{Opening, PoolInfo, StatFs, Stats};
 
+use crate::access::Pass;
 use crate::error::{Cause, Error, Result};
 use crate::file::File;
-use crate::inner::{Inner, Pass};
-use crate::options::{OpenOptions, PoolOptions};
+use crate::inner::Inner;
+use crate::options::OpenOptions;
 
 /// An open pool. Clones are the same pool: it is closed when the last of them is dropped, and the
 /// last of its open files.

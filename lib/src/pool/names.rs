@@ -5,8 +5,8 @@ use std::path::Path;
 use lode_engine::{Attr, Error as EngineError, RenameMode, mode};
 
 use super::Pool;
+use crate::access::Engine;
 use crate::error::{Cause, Result};
-use crate::inner::Engine;
 use crate::pin::Pin;
 use crate::walk::{Last, is_kind};
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use lode_engine::{Error as EngineError, mode};
 
 use super::Pool;
+use crate::access::Engine;
 use crate::error::{Cause, Result};
-use crate::inner::{Engine, Inner};
+use crate::inner::Inner;
 use crate::pin::Pin;
 use crate::walk::{Last, Place, TRIES, is_kind};
 
