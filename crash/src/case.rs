@@ -18,6 +18,8 @@ pub struct Geometry {
     pub class: PageClass,
     /// Data in place, atomic by 8-byte words only.
     pub relaxed: bool,
+    /// Files are mapped, and stored into in place: their data is atomic by 8-byte words only.
+    pub mapped: bool,
     /// Access times are kept.
     pub atime: bool,
     /// Inodes, log pages and pieces of inode table made before the session is raised, where that is soon.
@@ -76,6 +78,7 @@ impl Default for Geometry {
             log_lines: 63,
             class: PageClass::Small,
             relaxed: false,
+            mapped: false,
             atime: false,
             nonces: None,
         }

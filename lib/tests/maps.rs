@@ -1,5 +1,7 @@
 //! Direct maps: the file's own pages, in place, durable by the line, staged and committed at once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+// A list of ranges may be of one.
+#![allow(clippy::single_range_in_vec_init)]
 
 mod common;
 

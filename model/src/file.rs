@@ -1,6 +1,6 @@
 //! Contents: read, write, append, truncate, fallocate, seek.
 
-use lode_engine::{Error, FILE_MAX, Fallocate, Ino, Result};
+use lode_engine::{Error, FILE_MAX, Fallocate, Ino, PAGE_BYTES, Result};
 
 use crate::Model;
 use crate::data::Data;
@@ -28,6 +28,52 @@ impl Model {
         let mut state = self.lock();
         let now = state.now;
         write_at(state.node_mut(ino)?, None, bytes, now)
+    }
+
+    /// Maps all of a file.
+    pub fn map(&self, ino: Ino) -> Result<()> {
+        let mut state = self.lock();
+        let node = state.node_mut(ino)?;
+        if file(node)?.size() == 0 {
+            return Err(Error::Invalid);
+        }
+        node.maps += 1;
+        Ok(())
+    }
+
+    /// Ends a [`Model::map`].
+    pub fn unmap(&self, ino: Ino) -> Result<()> {
+        let mut state = self.lock();
+        let node = state.node_mut(ino)?;
+        node.maps = node.maps.checked_sub(1).ok_or(Error::Invalid)?;
+        Ok(())
+    }
+
+    /// Stores bytes through a map: inside of the file, and its times stay.
+    pub fn poke(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut state = self.lock();
+        let node = state.node_mut(ino)?;
+        let end = offset.checked_add(bytes.len() as u64).ok_or(Error::Invalid)?;
+        if node.maps == 0 || end > file(node)?.size() {
+            return Err(Error::Invalid);
+        }
+        file(node)?.write(offset, bytes);
+        Ok(())
+    }
+
+    /// Puts staged pages with these bytes, as many as fit in the file, in the place of its own.
+    pub fn swap(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut state = self.lock();
+        let now = state.now;
+        let node = state.node_mut(ino)?;
+        let size = file(node)?.size();
+        let end = offset.checked_add(bytes.len() as u64).ok_or(Error::Invalid)?;
+        let whole = (offset | end).is_multiple_of(PAGE_BYTES) && !bytes.is_empty();
+        if node.maps != 1 || !whole || end > size.next_multiple_of(PAGE_BYTES) {
+            return Err(Error::Invalid);
+        }
+        let inside = (size - offset).min(bytes.len() as u64) as usize;
+        write_at(node, Some(offset), &bytes[..inside], now).map(|_| ())
     }
 
     /// Allocates, punches or zeroes a range.

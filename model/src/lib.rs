@@ -69,6 +69,7 @@ impl Model {
             btime_ns: 0,
             loose: Loose { mtime: true, ctime: true },
             opens: 0,
+            maps: 0,
             parent: ROOT,
             body: Body::Directory(Entries::default()),
             xattrs: BTreeMap::new(),
@@ -109,7 +110,7 @@ impl Model {
     pub fn release_all(&self) {
         let mut state = self.lock();
         for node in state.nodes.values_mut() {
-            node.opens = 0;
+            (node.opens, node.maps) = (0, 0);
         }
         state.nodes.retain(|_, node| node.names > 0);
     }

@@ -189,6 +189,7 @@ impl State {
             btime_ns: now,
             loose: Loose::default(),
             opens: 0,
+            maps: 0,
             parent: dir,
             body,
             xattrs: Default::default(),

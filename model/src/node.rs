@@ -88,6 +88,8 @@ pub(crate) struct Node {
     pub(crate) loose: Loose,
     /// Times it is open.
     pub(crate) opens: u64,
+    /// Maps that there are of it.
+    pub(crate) maps: u64,
     /// Of a directory.
     pub(crate) parent: Ino,
     pub(crate) body: Body,

@@ -215,6 +215,14 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
             let ino = find(fs, handles, to)?;
             data_result(fs, ino, fs.append(ino, &data.bytes()).map(Value::Offset))
         }
+        Op::Map { of } => mapped(fs, find(fs, handles, of)?, |ino| fs.map(ino)),
+        Op::Unmap { of } => mapped(fs, find(fs, handles, of)?, |ino| fs.unmap(ino)),
+        Op::Poke { to, offset, data } => {
+            mapped(fs, find(fs, handles, to)?, |ino| fs.poke(ino, *offset, &data.bytes()))
+        }
+        Op::Swap { to, offset, data } => {
+            mapped(fs, find(fs, handles, to)?, |ino| fs.swap(ino, *offset, &data.bytes()))
+        }
         Op::Read { from, offset, len } => {
             let ino = find(fs, handles, from)?;
             let mut bytes = vec![0xA5; *len as usize];
@@ -230,6 +238,10 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
         }
         _ => Err(Error::Invalid),
     }
+}
+
+fn mapped(fs: &dyn Fs, ino: Ino, work: impl FnOnce(Ino) -> Result<()>) -> Result<Value> {
+    data_result(fs, ino, work(ino).map(|()| Value::Done))
 }
 
 fn fallocate(fs: &dyn Fs, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<Value> {

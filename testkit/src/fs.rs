@@ -7,7 +7,7 @@ use lode_engine::{Error, Host, Pool};
 use lode_model::{Loose, Model};
 use lode_pmem::Medium;
 
-use crate::{Memory, TestHost};
+use crate::{Memory, TestHost, maps};
 
 /// A pool as tests use it.
 pub type TestPool = Pool<Memory, TestHost>;
@@ -33,6 +33,13 @@ pub trait Fs: Sync {
     fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()>;
     fn append(&self, ino: Ino, data: &[u8]) -> Result<u64>;
     fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()>;
+    /// Maps all of a file.
+    fn map(&self, ino: Ino) -> Result<()>;
+    fn unmap(&self, ino: Ino) -> Result<()>;
+    /// Stores through a map, written back and fenced.
+    fn poke(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// Stages pages, stores these bytes into them and commits them.
+    fn swap(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()>;
     fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64>;
     fn readdir(
         &self,
@@ -140,11 +147,46 @@ macro_rules! forward_calls {
     };
 }
 
+/// The calls of [`Fs`] about maps, that go on to something that has the same ones.
+#[macro_export]
+macro_rules! forward_maps {
+    ($self:ident => $type:ty, $to:expr) => {
+        fn map(&$self, ino: $crate::fs::Ino) -> $crate::fs::Result<()> {
+            <$type>::map($to, ino)
+        }
+        fn unmap(&$self, ino: $crate::fs::Ino) -> $crate::fs::Result<()> {
+            <$type>::unmap($to, ino)
+        }
+        fn poke(&$self, ino: $crate::fs::Ino, at: u64, bytes: &[u8]) -> $crate::fs::Result<()> {
+            <$type>::poke($to, ino, at, bytes)
+        }
+        fn swap(&$self, ino: $crate::fs::Ino, at: u64, bytes: &[u8]) -> $crate::fs::Result<()> {
+            <$type>::swap($to, ino, at, bytes)
+        }
+    };
+}
+
 impl<M: Medium, H: Host> Fs for Pool<M, H> {
     forward_calls!(self => self);
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
         Pool::<M, H>::lookup(self, dir, name)
+    }
+
+    fn map(&self, ino: Ino) -> Result<()> {
+        maps::map(self, ino)
+    }
+
+    fn unmap(&self, ino: Ino) -> Result<()> {
+        maps::unmap(self, ino)
+    }
+
+    fn poke(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+        maps::poke(self, ino, offset, bytes)
+    }
+
+    fn swap(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+        maps::swap(self, ino, offset, bytes)
     }
 
     fn maintain(&self) -> Result<()> {
@@ -170,6 +212,8 @@ impl Fs for Model {
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
         Model::lookup(self, dir, name)
     }
+
+    forward_maps!(self => Model, self);
 
     fn maintain(&self) -> Result<()> {
         Ok(())

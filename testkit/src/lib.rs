@@ -15,6 +15,7 @@ pub mod format;
 pub mod fs;
 pub mod generate;
 mod host;
+mod maps;
 mod memory;
 pub mod op;
 pub mod parse;

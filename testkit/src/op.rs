@@ -127,6 +127,25 @@ pub enum Op {
         offset: u64,
         len: u64,
     },
+    /// Maps all of a file, until [`Op::Unmap`] or a mount.
+    Map {
+        of: Target,
+    },
+    Unmap {
+        of: Target,
+    },
+    /// Stores through a map, written back and fenced.
+    Poke {
+        to: Target,
+        offset: u64,
+        data: Fill,
+    },
+    /// Stages pages of a mapped file, stores into them and commits them.
+    Swap {
+        to: Target,
+        offset: u64,
+        data: Fill,
+    },
     Stat {
         of: Target,
     },
@@ -197,6 +216,10 @@ impl Op {
             | Self::GetXattr { of: Target::Path(path), .. }
             | Self::Write { to: Target::Path(path), .. }
             | Self::Append { to: Target::Path(path), .. }
+            | Self::Map { of: Target::Path(path) }
+            | Self::Unmap { of: Target::Path(path) }
+            | Self::Poke { to: Target::Path(path), .. }
+            | Self::Swap { to: Target::Path(path), .. }
             | Self::Read { from: Target::Path(path), .. }
             | Self::Fallocate { of: Target::Path(path), .. }
             | Self::Stat { of: Target::Path(path) }
@@ -358,6 +381,14 @@ impl fmt::Display for Op {
                 write!(f, "write {to} {offset} {} {}", data.len, data.fill)
             }
             Op::Append { to, data } => write!(f, "append {to} {} {}", data.len, data.fill),
+            Op::Map { of } => write!(f, "map {of}"),
+            Op::Unmap { of } => write!(f, "unmap {of}"),
+            Op::Poke { to, offset, data } => {
+                write!(f, "poke {to} {offset} {} {}", data.len, data.fill)
+            }
+            Op::Swap { to, offset, data } => {
+                write!(f, "swap {to} {offset} {} {}", data.len, data.fill)
+            }
             Op::Read { from, offset, len } => write!(f, "read {from} {offset} {len}"),
             Op::Fallocate { of, how, offset, len } => {
                 write!(f, "fallocate {of} {} {offset} {len}", fallocate_word(*how))

@@ -120,6 +120,8 @@ impl System for Buggy {
 }
 
 impl Fs for Buggy {
+    lode_testkit::forward_maps!(self => Model, &self.model);
+
     fn root(&self) -> Ino {
         self.model.root()
     }

@@ -414,7 +414,7 @@ impl Explorer<'_> {
         allowed: &[Allowed<'_>],
     ) -> Result<(Option<usize>, Known), Wrong> {
         self.images.note(image);
-        let question = Question::of(image, allowed, self.setup.relaxed());
+        let question = Question::of(image, allowed, self.setup.in_place());
         let trees = allowed.iter().map(|allowed| allowed.expected.hash);
         if let Some(which) = self.recall(&question, trees) {
             return Ok((Some(which), Known::Before));
@@ -451,7 +451,7 @@ impl Explorer<'_> {
     /// The recovery of a state is cut off at each of its points; `dice` is equal for states that look
     /// the same.
     fn inside(&mut self, image: &Pages, allowed: &[Allowed<'_>], dice: u64) -> Result<(), Wrong> {
-        let question = Question::of(image, allowed, self.setup.relaxed());
+        let question = Question::of(image, allowed, self.setup.in_place());
         let question = question.inside(self.setup.rules.profile);
         if self.recall(&question, [ANY_TREE]).is_some() {
             return Ok(());

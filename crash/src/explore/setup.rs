@@ -125,8 +125,8 @@ impl Setup {
     }
 
     /// Data is in place.
-    pub fn relaxed(&self) -> bool {
-        self.geometry.relaxed
+    pub fn in_place(&self) -> bool {
+        self.geometry.relaxed || self.geometry.mapped
     }
 
     /// A host; equal salts give equal random bits.

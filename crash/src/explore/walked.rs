@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use lode_engine::{Attr, Ino, Result};
 use lode_model::Loose;
-use lode_testkit::forward_calls;
 use lode_testkit::fs::Fs;
 use lode_testkit::op::Op;
+use lode_testkit::{forward_calls, forward_maps};
 
 /// Where names led to when they were walked: by directory and name.
 pub(super) type Known = BTreeMap<(Ino, Vec<u8>), Ino>;
@@ -55,6 +55,8 @@ impl Fs for Walked<'_> {
     }
 
     forward_calls!(self => self.fs);
+
+    forward_maps!(self => dyn Fs, self.fs);
 
     fn maintain(&self) -> Result<()> {
         self.fs.maintain()

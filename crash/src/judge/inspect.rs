@@ -169,7 +169,7 @@ impl Look<'_> {
         for (number, allowed) in self.allowed.iter().enumerate() {
             match difference(&allowed.expected.tree, &found) {
                 None => return Ok((Some(number), found)),
-                Some(_) if self.setup.relaxed() && self.mixed(allowed.expected, &found, pool) => {
+                Some(_) if self.setup.in_place() && self.mixed(allowed.expected, &found, pool) => {
                     return Ok((None, found));
                 }
                 Some(what) => {

@@ -40,6 +40,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         log_lines: rng.pick(&[FEW_LINES, FEW_LINES, ALL_LINES]),
         class: if huge { PageClass::Huge } else { PageClass::Small },
         relaxed: rng.once_in(6),
+        mapped: false,
         atime: rng.once_in(8),
         nonces: None,
     }

@@ -17,7 +17,7 @@
 //! `before:` is done without a crash, `ops:` is cut off everywhere, `beside:` is done by a
 //! second thread at the same time. All but one operation under `ops:` can be left out; lines
 //! before the first of these headings are `ops:`, too. `pool` takes a size and `lanes N`,
-//! `log-lines N`, `huge`, `giant`, `relaxed`, `atime`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
+//! `log-lines N`, `huge`, `giant`, `relaxed`, `mapped`, `atime`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
 //! a comment. The operations are those of [`lode_testkit::parse`]; docs/crash-scripts.md has
 //! an example of each.
 
@@ -211,6 +211,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             "huge" => geometry.class = PageClass::Huge,
             "giant" => geometry.class = PageClass::Giant,
             "relaxed" => geometry.relaxed = true,
+            "mapped" => geometry.mapped = true,
             "atime" => geometry.atime = true,
             "made" => {
                 let size = words.next().ok_or("made needs a size behind it")?;
@@ -223,7 +224,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             other => {
                 return Err(format!(
                     "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
-                     giant, relaxed, atime, nonces N, made SIZE"
+                     giant, relaxed, mapped, atime, nonces N, made SIZE"
                 ));
             }
         }
@@ -268,7 +269,8 @@ pub fn print_script(case: &Case) -> String {
 
 /// A pool as a script has it, behind the word `pool`.
 pub fn pool_words(geometry: &Geometry) -> String {
-    let Geometry { bytes, made, lanes, log_lines, class, relaxed, atime, nonces } = geometry;
+    let Geometry { bytes, made, lanes, log_lines, class, relaxed, mapped, atime, nonces } =
+        geometry;
     let mut text = format!("{} lanes {lanes} log-lines {log_lines}", size(*bytes));
     text.push_str(match class {
         PageClass::Small => "",
@@ -276,6 +278,7 @@ pub fn pool_words(geometry: &Geometry) -> String {
         PageClass::Giant => " giant",
     });
     text.push_str(if *relaxed { " relaxed" } else { "" });
+    text.push_str(if *mapped { " mapped" } else { "" });
     text.push_str(if *atime { " atime" } else { "" });
     if let Some(nonces) = nonces {
         let _ = write!(text, " nonces {nonces}");

@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
-use super::fresh::{FreshRun, Source};
 use super::write::regular;
 use crate::index::Extent;
 use crate::inode::{Node, Staged, State};
@@ -23,6 +22,9 @@ use crate::store::Purpose;
 use crate::{
     Error, FILE_MAX, Handle, Host, MapExtent, PAGE_BYTES, PageClass, Pool, Result, Staging,
 };
+
+/// Bytes that are moved at a time.
+const CHUNK: u64 = 256;
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Maps bytes `offset .. offset + len` of a file, `offset` being that of a page: backs what is
@@ -150,28 +152,31 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok((from, to))
     }
 
-    /// Takes pages, fills them and fences.
+    /// Takes pages and fills them, through the cache: they are written back when they are committed.
     fn take_staged(&self, state: &State, pages: (u64, u64), how: Staging) -> Result<Vec<Staged>> {
         let mut taken: Vec<Staged> = Vec::new();
         let filled = self.take_all(pages, &mut taken).and_then(|()| {
-            let counters = self.store.counters();
-            for staged in &taken {
-                let (from, run) = (staged.file_page, staged.run);
-                let end = (from + run.pages) * PAGE_BYTES;
-                let fresh = FreshRun { file_page: from, run, class: PageClass::Small };
-                let written = match how {
-                    Staging::Copied => (end, end),
-                    Staging::Zeroed => (from * PAGE_BYTES, end),
-                };
-                self.fill_fresh(state, &fresh, written, &Source::Zeros, counters)?;
-            }
-            Ok(self.store.door.fence(counters)?)
+            taken.iter().try_for_each(|staged| self.fill_staged(state, staged, how))
         });
         if let Err(error) = filled {
             taken.iter().for_each(|staged| self.store.give(staged.run));
             return Err(error);
         }
         Ok(taken)
+    }
+
+    fn fill_staged(&self, state: &State, staged: &Staged, how: Staging) -> Result<()> {
+        let (offset, at) = (staged.file_page * PAGE_BYTES, staged.run.page * PAGE_BYTES);
+        let mut done = 0;
+        while done < staged.run.pages * PAGE_BYTES {
+            let mut chunk = [0; CHUNK as usize];
+            if how == Staging::Copied {
+                self.read_pages(state, offset + done, &mut chunk)?;
+            }
+            self.store.door.window(CHUNK, self.store.counters()).store(at + done, &chunk);
+            done += CHUNK;
+        }
+        Ok(())
     }
 
     fn take_all(&self, (from, to): (u64, u64), taken: &mut Vec<Staged>) -> Result<()> {
@@ -186,8 +191,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Puts the staged pages of all these ranges (offset and length in bytes, whole pages) in the
-    /// place of the file's, as one atomic and durable operation. What was stored there has been written
-    /// back by this thread, or written back and fenced by another. From then on they are the file's own, and mapped.
+    /// place of the file's, as one atomic and durable operation. What was stored there, by any thread, is
+    /// written back; what another thread has streamed there it has fenced. From then on they are the file's own, and mapped.
     ///
     /// # Errors
     /// [`Error::Invalid`] where a page of a range is not staged; nothing has changed then.
@@ -209,6 +214,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let plan = state.log.plan(core::iter::repeat_n(1, chosen.len()));
         state.log.reserve(&self.store, &plan, Purpose::Replaces)?;
         let held = self.store.hold_lane();
+        for Staged { run, .. } in &chosen {
+            let (at, len) = (run.page * PAGE_BYTES, run.pages * PAGE_BYTES);
+            self.store.door.window(0, held.counters()).flush(at, len);
+        }
         self.store.door.fence(held.counters())?;
         let (epoch, time_ns, size) = (self.store.epoch(), self.now_ns(), state.size);
         let mut tx = match self.store.begin_in(held, plan.lines, plan.extra_bytes()) {
@@ -236,6 +245,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state.maps_mut()?.staged = rest;
         self.tidy(&node.slot, state);
         Ok(())
+    }
+
+    /// How many maps there are of a file.
+    pub fn maps(&self, file: &Handle<H>) -> Result<u32> {
+        let state = file.node.read(&self.store)?;
+        Ok(state.file()?.maps.as_ref().map_or(0, |maps| maps.count))
     }
 
     /// What is staged: offsets and lengths in bytes.

@@ -3,8 +3,8 @@
 use lode_posix::write::{append_some, write_some};
 
 use super::{File, Open};
+use crate::access::Pass;
 use crate::error::{Cause, Result};
-use crate::inner::Pass;
 
 type Outcome<T> = std::result::Result<T, Cause>;
 

@@ -122,12 +122,11 @@ impl View {
         }
     }
 
-    /// Does what must come before a fence of the *region* by this thread, so that it makes bytes
-    /// `at .. at + len` durable, whoever stored them.
+    /// Writes bytes `at .. at + len` to the disk, where fences of the *region* do not: they know of the
+    /// stores through the region alone. (Where stores need an instruction alone, nothing is to be done.)
     pub fn settle(&self, at: u64, len: u64) -> Result<(), MediaError> {
         match self.region().strategy {
-            FlushStrategy::Instructions { .. } => self.write_back(at, len),
-            // The region's fence knows of its own stores alone.
+            FlushStrategy::Instructions { .. } => Ok(()),
             FlushStrategy::Msync => self.fence(at, len),
         }
     }

@@ -4,6 +4,7 @@ mod data;
 mod list;
 mod lives;
 mod logs;
+mod maps;
 mod names;
 mod renames;
 mod sizes;
