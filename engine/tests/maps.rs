@@ -18,6 +18,9 @@ fn pool() -> TestPool {
     Pool::open(memory, host, &OpenOptions::default()).unwrap()
 }
 
+/// How a file gives up its pages.
+type Cut = fn(&TestPool, u64);
+
 /// A file `name` that holds `bytes`, open.
 fn file(pool: &TestPool, name: &str, bytes: &[u8]) -> Handle<TestHost> {
     let ino = pool.create(pool.root(), name.as_bytes(), &NEW).unwrap().ino;
@@ -92,7 +95,7 @@ fn no_journalled_overwrite_returns_over_a_stored_byte() {
 
 #[test]
 fn pages_that_are_given_up_are_nobodys_until_the_last_map_ends() {
-    let cuts: [(&str, fn(&TestPool, u64)); 3] = [
+    let cuts: [(&str, Cut); 3] = [
         ("truncated", |pool, ino| {
             pool.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
         }),
@@ -177,8 +180,7 @@ fn what_can_not_be_staged_is_refused_and_changes_nothing() {
     };
     refused(0, PAGE);
     pool.map(&f, 0, 4 * PAGE).unwrap();
-    for (offset, len) in
-        [(0, 0), (1, PAGE), (0, 10), (3 * PAGE, 2 * PAGE), (u64::MAX & !4095, PAGE)]
+    for (offset, len) in [(0, 0), (1, PAGE), (0, 10), (3 * PAGE, 2 * PAGE), (u64::MAX - 4095, PAGE)]
     {
         refused(offset, len);
     }
