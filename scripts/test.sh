@@ -18,7 +18,7 @@ fi
 
 need_cargo
 install_missing cc:build-essential sqlite3:sqlite3 python3:python3 nm:binutils objdump:binutils \
-    stress-ng:stress-ng dbench:dbench
+    stress-ng:stress-ng dbench:dbench mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs
 need_fuse
 
 log=$(mktemp)

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use lode_bench::plan::THREADS_MAX;
+use lode_bench::subject::{self, Subject};
+use lode_bench::workload::{self, Workload};
 use lode_crash::region::Profile;
 use lode_crash::run::ReplayId;
 use lode_engine::{LABEL_MAX, PageClass};
@@ -15,10 +18,20 @@ use crate::options::{MountOptions, OptionList};
 use crate::sizes::{parse_page_class, parse_size};
 use crate::words::Words;
 
-const PAGE_SIZES: Words<PageClass> = Words { parse: parse_page_class, words: &["4K", "2M", "1G"] };
+const PAGE_SIZES: Words<PageClass> =
+    Words { parse: parse_page_class, words: || vec!["4K", "2M", "1G"] };
 const WINDOWS: Words<WindowMode> =
-    Words { parse: parse_windows, words: &["key", "mprotect", "none"] };
-const PROFILES: Words<Profile> = Words { parse: parse_profile, words: &["adr", "eadr", "file"] };
+    Words { parse: parse_windows, words: || vec!["key", "mprotect", "none"] };
+const PROFILES: Words<Profile> =
+    Words { parse: parse_profile, words: || vec!["adr", "eadr", "file"] };
+const WORKLOADS: Words<&'static Workload> = Words {
+    parse: parse_workload,
+    words: || workload::ALL.iter().map(|workload| workload.id).collect(),
+};
+const SUBJECTS: Words<SubjectId> = Words {
+    parse: parse_subject,
+    words: || subject::ALL.iter().map(|subject| subject.id()).collect(),
+};
 
 const AFTER_HELP: &str = "\
 Sizes: a whole number and K, M, G or T, powers of 1024.
@@ -66,6 +79,8 @@ pub(crate) enum Command {
     /// Cut the power everywhere, in a simulated memory, and judge every state that is left
     #[command(subcommand)]
     Crash(CrashCommand),
+    /// Measure Lode beside other file systems, in one run
+    Bench(BenchArgs),
     /// Write the man pages
     Man(ManArgs),
     /// Print what a shell needs to complete command lines
@@ -85,6 +100,7 @@ impl Command {
             Command::Resize(_) => "resize",
             Command::Stats(_) => "stats",
             Command::Dump(_) => "dump",
+            Command::Bench(_) => "bench",
             Command::Man(_) => "man",
             Command::Completions(_) => "completions",
             Command::Crash(CrashCommand::Run(_)) => "crash run",
@@ -268,6 +284,46 @@ pub(crate) struct DumpArgs {
     pub(crate) brief: bool,
 }
 
+const AFTER_BENCH_HELP: &str = "\
+Figures are comparable within one run only. docs/bench.md tells what is measured, and how.
+Ends with 0 whatever the figures are, and with 130 when it was interrupted: then what was measured by then is told.";
+
+/// `lode bench`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_BENCH_HELP)]
+pub(crate) struct BenchArgs {
+    /// Be done in 90 seconds: short rounds, and two threads only where scaling is judged
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these workloads, separated by commas [default: all]
+    #[arg(long = "workload", value_name = "ID,..", value_delimiter = ',', value_parser = WORKLOADS,
+        hide_possible_values = true)]
+    pub(crate) workloads: Vec<&'static Workload>,
+    /// Only these subjects, separated by commas [default: all that this machine and user can have]
+    #[arg(long = "subject", value_name = "ID,..", value_delimiter = ',', value_parser = SUBJECTS,
+        hide_possible_values = true)]
+    pub(crate) subjects: Vec<SubjectId>,
+    /// Numbers of threads, separated by commas [default: 1, 2 and 4]
+    #[arg(long, value_name = "N,..", value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
+    pub(crate) threads: Vec<u16>,
+    /// Write a page for a browser, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Directory for the mounts, pools and images of the run [default: /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Tell all workloads and subjects, and measure nothing
+    #[arg(long, conflicts_with_all = ["quick", "html"])]
+    pub(crate) list: bool,
+    /// Take away what a run that was killed has left, and measure nothing
+    #[arg(long, conflicts_with_all = ["quick", "html", "list"])]
+    pub(crate) clean: bool,
+    /// Be the FUSE server that stores nothing, at this directory
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) serve_null_fuse: Option<PathBuf>,
+}
+
 /// `lode man`.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
@@ -383,6 +439,25 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 fn parse_profile(text: &str) -> Result<Profile, String> {
     text.parse()
+}
+
+fn parse_workload(text: &str) -> Result<&'static Workload, String> {
+    workload::by_id(text).ok_or_else(|| "there is no such workload: see lode bench --list".into())
+}
+
+/// A subject by its name: these are no values of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct SubjectId(pub(crate) &'static dyn Subject);
+
+impl std::fmt::Debug for SubjectId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.id())
+    }
+}
+
+fn parse_subject(text: &str) -> Result<SubjectId, String> {
+    let found = subject::by_id(text).map(SubjectId);
+    found.ok_or_else(|| "there is no such subject: see lode bench --list".into())
 }
 
 fn parse_replay_id(text: &str) -> Result<ReplayId, String> {

@@ -3,7 +3,7 @@
 //! * [`args`], [`options`], [`words`]: the command line; [`called_as`]: other names for it; `commands`: one
 //!   file a subcommand
 //! * [`failure`]: what can go wrong, exit codes; [`output`]: text and JSON
-//! * [`report`]: what is printed; [`human`], [`sizes`], [`draw`], [`progress`], [`screen`]: how
+//! * [`report`]: what is printed; [`human`], [`sizes`], [`draw`], [`progress`], [`screen`], [`interrupt`]: how
 //! * [`region`], [`superblock`]: pools; [`mounts`], [`server`], [`views`], [`daemon`]: mounted ones;
 //!   [`ask`]: questions to them, [`explain`]: their errors
 #![deny(unsafe_code)]
@@ -19,9 +19,11 @@ mod draw;
 mod explain;
 mod failure;
 mod human;
+mod interrupt;
 mod mounts;
 mod options;
 mod output;
+mod page;
 mod progress;
 mod region;
 mod report;
@@ -76,6 +78,7 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Resize(args) => commands::resize::run(args, output)?,
         Command::Stats(args) => commands::stats::run(args, output)?,
         Command::Dump(args) => commands::dump::run(args, output)?,
+        Command::Bench(args) => return commands::bench::run(args, output),
         Command::Crash(command) => return commands::crash::run(command, output),
         Command::Man(args) => commands::generate::man(args, output)?,
         Command::Completions(args) => commands::generate::completions(args, output)?,
@@ -101,7 +104,7 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 15] = [
+    const COMMANDS: [&str; 16] = [
         "mkfs",
         "mount",
         "umount",
@@ -111,6 +114,7 @@ fn command_of(args: &[OsString]) -> &'static str {
         "resize",
         "stats",
         "dump",
+        "bench",
         "crash run",
         "crash replay",
         "crash mutants",

@@ -11,7 +11,7 @@ pub(crate) struct Words<T: Clone> {
     /// What reads a value.
     pub(crate) parse: fn(&str) -> Result<T, String>,
     /// What is offered.
-    pub(crate) words: &'static [&'static str],
+    pub(crate) words: fn() -> Vec<&'static str>,
 }
 
 impl<T: Clone + Send + Sync + 'static> TypedValueParser for Words<T> {
@@ -22,6 +22,6 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Words<T> {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.words.iter().copied().map(PossibleValue::new)))
+        Some(Box::new((self.words)().into_iter().map(PossibleValue::new)))
     }
 }

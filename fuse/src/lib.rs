@@ -6,7 +6,7 @@
 //! pages; writes go through to the pool and are durable when they return.
 //!
 //! * [`options`]: how to mount; [`mountpoint`]: what is mounted where, and dead mounts
-//! * `device`: the system calls that mount; `server`: the life of a mount
+//! * [`bare`]: a mount without a pool; `device`: the system calls that mount; `server`: the life of a mount
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
@@ -17,6 +17,7 @@
 
 mod answers;
 mod apart;
+pub mod bare;
 pub mod control;
 mod device;
 mod error;

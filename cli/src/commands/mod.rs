@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod crash;
 pub(crate) mod dump;
 pub(crate) mod fsck;

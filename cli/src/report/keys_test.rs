@@ -154,10 +154,59 @@ fn samples() -> BTreeMap<&'static str, Value> {
     let script = CompletionsReport { shell: "bash".into(), script: "s".into() };
     samples.insert("completions", value(&script));
     samples.insert("dump", dump());
+    samples.insert("bench", value(&bench()));
+    let list = BenchListReport::new(lode_bench::workload::ALL, lode_bench::subject::ALL);
+    samples.insert("bench --list", value(&list));
+    samples.insert("bench --clean", value(&CleanedReport { runs: 1 }));
     samples.insert("crash run", value(&crash_run()));
     samples.insert("crash replay", value(&crash_replay()));
     samples.insert("crash mutants", value(&crash_mutants()));
     samples
+}
+
+fn bench() -> BenchReport {
+    use lode_bench::report::{LeftOut, Machine, Report, Row, Steps, Target};
+    let row = Row {
+        workload: "append-4k".into(),
+        subject: "limit".into(),
+        threads: 2,
+        size: 4096,
+        mode: "private".into(),
+        ns_per_op: 403.4,
+        ops_per_s: 4_958_000.0,
+        p50_ns: Some(380),
+        p99_ns: Some(12_340),
+        repetitions: 7,
+        spread: 0.034,
+    };
+    let target = |met| Target {
+        what: "library, append 4 KiB".into(),
+        figure: "at most 1.5 x its limit".into(),
+        measured: "1.62 x".into(),
+        met,
+    };
+    BenchReport::from(Report {
+        machine: Machine { cores: 2, page_bytes: 2 << 20, ..Machine::default() },
+        rows: vec![row],
+        targets: vec![target(Some(true)), target(Some(false)), target(None)],
+        limits: vec![Steps { workload: "append-4k".into(), steps: "a fence".into() }],
+        left_out: vec![LeftOut { what: "xfs".into(), why: "mkfs.xfs is missing".into() }],
+    })
+}
+
+#[test]
+fn measurements_are_readable_and_fit_the_width() {
+    let text = bench().text();
+    for part in [
+        "append-4k, 2 threads, private",
+        "403 ns    4.96 M    380 ns   12.3 us    3.4%",
+        "  NO  library, append 4 KiB: at most 1.5 x its limit; measured 1.62 x",
+        "  ?   library",
+        "xfs: mkfs.xfs is missing",
+    ] {
+        assert!(text.contains(part), "{part} in:\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 
 fn explored() -> lode_crash::run::Report {

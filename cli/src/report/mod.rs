@@ -2,6 +2,7 @@
 //!
 //! Guarantee: every key is always there; what is unknown or absent is `null`.
 
+mod bench;
 mod crash;
 mod dump;
 mod facts;
@@ -18,6 +19,7 @@ use crate::human::Lines;
 use crate::output::Report;
 use crate::sizes::human;
 
+pub(crate) use bench::{BenchListReport, BenchReport, CleanedReport};
 pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};

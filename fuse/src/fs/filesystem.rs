@@ -1,11 +1,9 @@
 //! The kernel's requests: each goes to its concern.
 
 use fuse_abi::linux::{
-    FOPEN_CACHE_DIR, FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH,
-    FOPEN_PARALLEL_DIRECT_WRITES, FUSE_ASYNC_DIO, FUSE_ASYNC_READ, FUSE_BIG_WRITES,
-    FUSE_CACHE_SYMLINKS, FUSE_DIRECT_IO_ALLOW_MMAP, FUSE_DO_READDIRPLUS, FUSE_DONT_MASK,
-    FUSE_EXPLICIT_INVAL_DATA, FUSE_EXPORT_SUPPORT, FUSE_PARALLEL_DIROPS, FUSE_POSIX_ACL,
-    FUSE_READDIRPLUS_AUTO,
+    FUSE_ASYNC_DIO, FUSE_ASYNC_READ, FUSE_BIG_WRITES, FUSE_CACHE_SYMLINKS,
+    FUSE_DIRECT_IO_ALLOW_MMAP, FUSE_DO_READDIRPLUS, FUSE_DONT_MASK, FUSE_EXPLICIT_INVAL_DATA,
+    FUSE_EXPORT_SUPPORT, FUSE_PARALLEL_DIROPS, FUSE_POSIX_ACL, FUSE_READDIRPLUS_AUTO,
 };
 use lode_engine::{Host, mode};
 use lode_pmem::Medium;
@@ -68,7 +66,7 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
             Operation::Getattr => self.do_getattr(node),
             Operation::Setattr(changes) => self.do_setattr(node, &changes),
             Operation::Statx => self.do_statx(node),
-            Operation::Open { flags } => Ok(Answer::opened(self.open_flags(flags))),
+            Operation::Open { flags } => Ok(Answer::opened(self.keeping.open_flags(flags))),
             Operation::Read { offset, size, quiet, .. } => {
                 self.do_read(node, offset, size, quiet, scratch)
             }
@@ -80,7 +78,7 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
             // out, before it would ask, what was stored through mappings.
             Operation::Flush => Err(Errno::ENOSYS),
             Operation::Release { .. } | Operation::Releasedir => Ok(Answer::Done),
-            Operation::Opendir => self.opendir(),
+            Operation::Opendir => self.keeping.opendir(),
             Operation::Readdir { position, size } => self.do_readdir(node, position, size, scratch),
             Operation::Readdirplus { position, size } => {
                 self.do_readdirplus(node, position, size, scratch)
@@ -144,29 +142,5 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             self.unpin(node, lookups);
         }
         Answer::Done
-    }
-
-    /// As with files; the kernel keeps listings until it changes the directory.
-    pub(super) fn opendir(&self) -> Result<Answer<'static>, Errno> {
-        if self.strict {
-            return Ok(Answer::opened(0));
-        }
-        if self.silent_opendir {
-            return Err(Errno::ENOSYS);
-        }
-        Ok(Answer::opened(FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR))
-    }
-
-    /// What is opened for writing goes around the kernel's page cache: through it, a write
-    /// that begins inside a page that is not cached arrives in two pieces, cut at the end of
-    /// that page, and so is not atomic. Pages of what is only read stay cached.
-    pub(super) fn open_flags(&self, flags: u32) -> u32 {
-        let reads_only = flags.cast_signed() & libc::O_ACCMODE == libc::O_RDONLY;
-        let cached = if reads_only && !self.strict {
-            FOPEN_KEEP_CACHE
-        } else {
-            FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES
-        };
-        cached | FOPEN_NOFLUSH
     }
 }

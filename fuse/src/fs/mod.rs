@@ -18,6 +18,7 @@ mod data;
 mod directories;
 mod filesystem;
 pub(crate) mod gate;
+mod keeping;
 mod names;
 pub(crate) mod pins;
 #[cfg(test)]
@@ -26,12 +27,13 @@ mod views;
 mod xattrs;
 
 pub use filesystem::wish;
+pub use keeping::{FOREVER, Keeping, ROOT_TTL};
 pub use views::Views;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuse_abi::linux::{FUSE_NO_OPENDIR_SUPPORT, FUSE_POSIX_ACL};
+use fuse_abi::linux::FUSE_POSIX_ACL;
 use lode_engine::{AccessTimes, Attr, Error, Host, Ino, Pool};
 use lode_pmem::Medium;
 
@@ -39,12 +41,6 @@ use crate::wire::{Agreed, Entry, Errno, NodeId, Notices};
 use gate::Gate;
 use pins::Pins;
 
-/// How long the kernel may keep names and attributes: as good as for ever.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How long the kernel may keep the root's attributes. It checks them on every path
-/// into the mount: so a path into the mount of a server that was killed fails after
-/// this time, whatever else the kernel has cached.
-const ROOT_TTL: Duration = Duration::from_millis(20);
 /// Largest write the kernel may send in one request, in bytes.
 pub const MAX_WRITE: u32 = 1 << 20;
 
@@ -79,17 +75,14 @@ impl<M: Medium, H: Host> State<M, H> {
 /// The file system that answers the kernel.
 pub struct LodeFs<M: Medium, H: Host> {
     state: Arc<State<M, H>>,
-    /// The kernel can be told to open directories without asking.
-    silent_opendir: bool,
+    /// What the kernel may keep.
+    keeping: Keeping,
     /// The kernel checks lists of access rights, and leaves it to us what new entries inherit.
     acls: bool,
     /// What the mount shows of itself.
     views: Views,
     /// Where the kernel hears of what it did not ask.
     notices: Notices,
-    /// Every read is to reach the server, which moves the access time: the kernel may keep neither
-    /// pages nor listings.
-    strict: bool,
 }
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
@@ -105,9 +98,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             state,
             views,
             notices,
-            silent_opendir: agreed.offered & u64::from(FUSE_NO_OPENDIR_SUPPORT) != 0,
+            keeping: Keeping::new(agreed, atime),
             acls: agreed.flags & u64::from(FUSE_POSIX_ACL) != 0,
-            strict: atime == AccessTimes::Always,
         }
     }
 

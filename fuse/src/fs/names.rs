@@ -57,7 +57,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         // From here on it is open as long as the kernel knows it.
         let entry = self.named(&attr);
         self.pool().release(attr.ino);
-        Ok(Answer::created(entry?, self.open_flags(file.flags)))
+        Ok(Answer::created(entry?, self.keeping.open_flags(file.flags)))
     }
 
     /// What an inode becomes that is made in a directory, and the lists it inherits.

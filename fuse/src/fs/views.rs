@@ -253,7 +253,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 views.read(handle, offset, scratch.room(size as usize)?)
             }
             Operation::Release { handle } => Ok(views.close(handle)),
-            Operation::Opendir => self.opendir(),
+            Operation::Opendir => self.keeping.opendir(),
             Operation::Readdir { position, size } => {
                 views.list(position, false, scratch.room(size as usize)?)
             }

@@ -7,20 +7,19 @@ mod run;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use lode_crash::case::Case;
 use lode_crash::explore::{Limits, Stop};
 use lode_crash::run::{Batch, html};
 use lode_crash::workload::parse_script;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 
 use crate::args::{CrashCommand, EffortArgs};
 use crate::failure::{Failure, Kind, Result};
+use crate::interrupt::Interrupt;
 use crate::output::Output;
+use crate::page;
 use crate::progress::Progress;
 
 /// Bytes of a script, at most.
@@ -70,15 +69,6 @@ fn script(path: &Path) -> Result<Case> {
     Ok(case)
 }
 
-/// Writes a page, if one is asked for.
-fn write_page(path: Option<&Path>, page: impl FnOnce() -> String) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    fs::write(path, page()).map_err(|error| {
-        let failure = Failure::io("writing the page", path, &error);
-        failure.advise("check the directory of --html, and that there is space")
-    })
-}
-
 /// What became of the page counts less than what was found: where that is wrong, it is only told.
 fn page_or_findings(written: Result<()>, wrong: bool) -> Result<()> {
     match written {
@@ -90,7 +80,7 @@ fn page_or_findings(written: Result<()>, wrong: bool) -> Result<()> {
     }
 }
 
-/// Finds out before hours of work whether a page can be written; what is there stays until then.
+/// As [`page::check`]; the page is not to take the place of the script.
 fn check_page(path: Option<&Path>, script: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let whole = |path: &Path| fs::canonicalize(path).ok();
@@ -98,55 +88,14 @@ fn check_page(path: Option<&Path>, script: Option<&Path>) -> Result<()> {
         let failure = Failure::usage("the page would take the place of the script".to_owned());
         return Err(failure.at(path).advise("name another file for --html"));
     }
-    let is_new = !path.exists();
-    fs::OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(
-        |error| {
-            let failure = Failure::io("writing the page", path, &error);
-            failure.advise("name a file in a directory that can be written for --html")
-        },
-    )?;
-    if is_new {
-        // (It was there a moment ago.)
-        let _ = fs::remove_file(path);
-    }
-    Ok(())
+    page::check(path)
 }
 
 /// The exit status where time ended before anything, or all of it, was known.
 const UNKNOWN: u8 = Kind::Failed.code();
-/// The exit status of what a signal ended.
-const INTERRUPTED: u8 = 130;
-
-/// Whether somebody wants no more to be looked at: what was found by then is told all the same.
-struct Interrupt(Arc<AtomicBool>);
-
-impl Interrupt {
-    /// From now on SIGINT and SIGTERM ask for it; the second one ends the process.
-    fn by_signals() -> Result<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_default(signal, Arc::clone(&asked))
-                .and_then(|_| flag::register(signal, Arc::clone(&asked)))
-                .map_err(|error| {
-                    Failure::new(Kind::Failed, format!("waiting for signals failed: {error}"))
-                })?;
-        }
-        Ok(Self(asked))
-    }
-
-    fn came(&self) -> bool {
-        self.0.load(Relaxed)
-    }
-
-    fn stop(&self) -> Stop {
-        let asked = Arc::clone(&self.0);
-        Stop::when(move || asked.load(Relaxed))
-    }
-
-    /// The exit status where nothing is wrong with what was looked at.
-    fn status(&self) -> u8 {
-        if self.came() { INTERRUPTED } else { 0 }
-    }
+fn stop(interrupt: &Interrupt) -> Stop {
+    let interrupt = interrupt.clone();
+    Stop::when(move || interrupt.came())
 }
 
 fn batch(
@@ -160,7 +109,7 @@ fn batch(
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let time_max = effort.time.map(Duration::from_secs).or(time_max);
-    Batch { limits, workers, time_max, stop: interrupt.stop() }
+    Batch { limits, workers, time_max, stop: stop(interrupt) }
 }
 
 /// A progress bar that the workers share.

@@ -9,10 +9,12 @@ use lode_crash::run::{
     stories,
 };
 
-use super::{Bar, Interrupt, UNKNOWN, WRONG, batch, check_page, page_or_findings, write_page};
+use super::{Bar, UNKNOWN, WRONG, batch, check_page, page_or_findings};
 use crate::args::CrashMutantsArgs;
 use crate::failure::{Failure, Kind, Result};
+use crate::interrupt::Interrupt;
 use crate::output::Output;
+use crate::page::write_page;
 use crate::report::{MutantsReport, RunReport};
 
 /// Decides everything random.

@@ -3,10 +3,11 @@
 use lode_crash::run::{Job, Mutant, ReplayId, Set, case, html};
 use lode_crash::workload::print_script;
 
-use super::{WRONG, check_page, script, write_page};
+use super::{WRONG, check_page, script};
 use crate::args::CrashReplayArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
+use crate::page::write_page;
 use crate::report::ReplayReport;
 
 /// Runs it; returns the exit status.

@@ -6,12 +6,12 @@ use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
 use lode_crash::run::{Report, What, left_out, run_batch, select, stories};
 
-use super::{
-    Bar, Interrupt, UNKNOWN, WRONG, batch, check_page, page_or_findings, script, write_page,
-};
+use super::{Bar, UNKNOWN, WRONG, batch, check_page, page_or_findings, script};
 use crate::args::CrashRunArgs;
 use crate::failure::Result;
+use crate::interrupt::Interrupt;
 use crate::output::Output;
+use crate::page::write_page;
 use crate::progress::while_working;
 use crate::report::RunReport;
 

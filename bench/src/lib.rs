@@ -1,0 +1,34 @@
+//! Side-by-side measurements: Lode, other file systems, and what physics asks for, all in one
+//! run on one machine, so that only ratios inside the run have to be believed.
+//!
+//! * [`report`]: what a run says; [`machine`]: where it was
+//! * `stats`, `random`, `name`: arithmetic and names that are ready before the clock runs
+//! * [`calls`]: what a workload asks of a file system; `worker`: the loop that measures it
+//! * [`workload`]: one file a family: what is done; [`subject`]: one file each: to what
+//! * `place`: the run's own mounts, loop devices and files, taken away whatever happens
+//! * [`plan`]: which cells there are; [`run`]: measures them, subjects taking turns
+//! * [`targets`]: what must hold, judged from the rows; [`html`]: the report as a page
+//!
+//! A new workload is an entry of [`workload::ALL`] and a file beside it; a new subject is one of
+//! [`subject::ALL`] and a file.
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod calls;
+mod error;
+pub mod html;
+pub mod machine;
+mod name;
+pub mod place;
+pub mod plan;
+mod random;
+pub mod report;
+pub mod run;
+mod stats;
+pub mod subject;
+pub mod targets;
+mod worker;
+pub mod workload;
+
+pub use error::{BenchError, Result};

@@ -1,0 +1,109 @@
+//! What a run says: rows, the machine they are of, and what was to hold.
+
+use serde::{Deserialize, Serialize};
+
+use crate::workload::Kind;
+
+/// A run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Where it was.
+    pub machine: Machine,
+    /// What was measured.
+    pub rows: Vec<Row>,
+    /// What must hold, as far as these rows tell.
+    pub targets: Vec<Target>,
+    /// What the subject `limit` does for each workload that was measured.
+    pub limits: Vec<Steps>,
+    /// What could not be measured, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The machine, and what the run has lain on.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// The CPU's name.
+    pub cpu: String,
+    /// Processors.
+    pub cores: usize,
+    /// The kernel's version.
+    pub kernel: String,
+    /// How stores reach the memory.
+    pub flush: String,
+    /// What guards it against stray stores.
+    pub windows: String,
+    /// Where pools and images lie.
+    pub medium: String,
+    /// Bytes of the pages that pools are mapped by there.
+    pub page_bytes: u64,
+    /// The load of the last minute before the run, as the kernel tells it.
+    pub load: String,
+}
+
+/// One workload of one subject.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// What was done.
+    pub workload: String,
+    /// To what.
+    pub subject: String,
+    /// By so many threads at a time.
+    pub threads: usize,
+    /// Bytes that an operation moves; 0 where it moves none.
+    pub size: u64,
+    /// `private`: each thread in files and directories of its own; `shared`: all in the same.
+    pub mode: String,
+    /// How long an operation takes the thread that does it.
+    pub ns_per_op: f64,
+    /// Operations a second, of all threads together.
+    pub ops_per_s: f64,
+    /// What half of the operations did not exceed; `null` where none was timed.
+    pub p50_ns: Option<u64>,
+    /// What 99 of 100 operations did not exceed.
+    pub p99_ns: Option<u64>,
+    /// Rounds, of which the figures are medians.
+    pub repetitions: usize,
+    /// How far apart the middle half of the rounds lies, as a part of the median.
+    pub spread: f64,
+}
+
+impl Row {
+    /// What was done, for people: of openings with the number of files.
+    pub fn title(&self) -> String {
+        match crate::workload::by_id(&self.workload).map(|workload| workload.kind) {
+            Some(Kind::Opening { .. }) => format!("{}, {} files", self.workload, self.size),
+            _ => self.workload.clone(),
+        }
+    }
+}
+
+/// Something that must hold.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Target {
+    /// Of what.
+    pub what: String,
+    /// What must hold.
+    pub figure: String,
+    /// What was found.
+    pub measured: String,
+    /// Whether it holds; `null` where that can't be told here.
+    pub met: Option<bool>,
+}
+
+/// What physics asks of an operation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Steps {
+    /// The workload.
+    pub workload: String,
+    /// What the subject `limit` does, and nothing else.
+    pub steps: String,
+}
+
+/// What could not be measured.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// A subject, or `subject: workload`.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}

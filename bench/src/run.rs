@@ -1,0 +1,348 @@
+//! Measures: all subjects of a cell side by side, taking turns round by round, so that whatever
+//! drifts on the machine drifts for all of them.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::{BenchError, Result};
+use crate::machine;
+use crate::place::Place;
+use crate::plan::{Cell, cells};
+use crate::report::{LeftOut, Report, Row, Steps};
+use crate::stats::{Histogram, median, spread};
+use crate::subject::{self, Programs, Ready, Subject};
+use crate::targets;
+use crate::worker::{Until, Worker, clock_ns, sample_every};
+use crate::workload::Workload;
+
+/// Rounds of each cell: figures are medians over them.
+pub const ROUNDS: usize = 7;
+/// A slice of time in a full run.
+const SLICE: Duration = Duration::from_millis(100);
+/// The same in a quick run, at most.
+const SLICE_QUICK: Duration = Duration::from_millis(40);
+/// And at least.
+const SLICE_MIN: Duration = Duration::from_millis(4);
+/// A quick run's time for measuring; making ready and ending take the rest of 90 seconds.
+const QUICK: Duration = Duration::from_secs(65);
+/// After so long it begins nothing new.
+const QUICK_MAX: Duration = Duration::from_secs(82);
+/// Before it counts.
+const WARM_UP: Duration = Duration::from_millis(3);
+/// Memory that a run may take at most, and the part of what is free that it may.
+const BYTES_MAX: u64 = 6 << 30;
+const FREE_PART: u64 = 4;
+
+/// What to measure.
+pub struct Settings {
+    /// Workloads; all where there are none.
+    pub workloads: Vec<&'static Workload>,
+    /// Subjects; all where there are none.
+    pub subjects: Vec<&'static dyn Subject>,
+    /// Numbers of threads; the usual ones where there are none.
+    pub threads: Vec<usize>,
+    /// Be done in 90 seconds.
+    pub quick: bool,
+    /// Where the run makes its directory; where memory is, if not said.
+    pub dir: Option<PathBuf>,
+    /// What subjects are made of.
+    pub programs: Programs,
+}
+
+/// Whoever watches a run.
+pub trait Watch {
+    /// So many of all slices of time are done; what is measured now.
+    fn progress(&self, done: u64, all: u64, what: &str);
+    /// Whether no more is wanted: what was measured by then is reported.
+    fn is_over(&self) -> bool;
+}
+
+/// A subject that could be made ready.
+struct Started {
+    id: &'static str,
+    ready: Box<dyn Ready>,
+}
+
+/// What a subject has shown in a cell.
+struct Measured {
+    id: &'static str,
+    workers: Vec<Box<dyn Worker>>,
+    every: u64,
+    /// Of each round.
+    ns_per_op: Vec<f64>,
+    ops_per_s: Vec<f64>,
+    samples: Histogram,
+    failed: Option<io::Error>,
+}
+
+/// Runs it all.
+///
+/// # Errors
+/// Where nothing can be measured: no place, no memory, no subject.
+pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
+    let began = Instant::now();
+    let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
+    let machine = machine::here(&place)?;
+    let mut report =
+        Report { machine, rows: vec![], targets: vec![], limits: vec![], left_out: vec![] };
+    let subjects = choose(settings, &place, &mut report.left_out)?;
+    let cells = cells(&settings.workloads, &settings.threads, settings.quick);
+    let mut started = start(&subjects, &place, settings, watch, &mut report.left_out)?;
+    let mut run = Run {
+        watch,
+        quick: settings.quick,
+        deadline: began + QUICK,
+        done: 0,
+        all: (cells.len() * started.len() * ROUNDS) as u64,
+        clock_ns: clock_ns(),
+    };
+    // What is asked for by name is measured, however long it takes.
+    let last = (settings.quick && settings.workloads.is_empty()).then_some(began + QUICK_MAX);
+    for cell in &cells {
+        if watch.is_over() {
+            break;
+        }
+        if last.is_some_and(|last| Instant::now() > last) {
+            let what = cell.to_string();
+            report.left_out.push(LeftOut { what, why: "90 seconds were over".to_owned() });
+            continue;
+        }
+        run.cell(cell, &mut started, &mut report);
+    }
+    // Before their mounts are taken off.
+    drop(started);
+    report.limits = limits(&report.rows);
+    report.targets = targets::judge(&report);
+    Ok(report)
+}
+
+/// The subjects that can be measured here; the others are told.
+fn choose(
+    settings: &Settings,
+    place: &Place,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<Vec<&'static dyn Subject>> {
+    let asked = if settings.subjects.is_empty() { subject::ALL } else { &settings.subjects };
+    let mut chosen = Vec::new();
+    for &subject in asked {
+        match subject.missing(place) {
+            None => chosen.push(subject),
+            Some(why) => left_out.push(LeftOut { what: subject.id().to_owned(), why }),
+        }
+    }
+    if chosen.is_empty() {
+        return Err(nothing_left(left_out));
+    }
+    let needed = chosen.iter().map(|subject| subject.bytes_max()).sum();
+    let free = machine::available().unwrap_or(BYTES_MAX) / FREE_PART * (FREE_PART - 1);
+    let free = free.min(BYTES_MAX);
+    if needed > free {
+        return Err(BenchError::NoMemory { needed, free });
+    }
+    Ok(chosen)
+}
+
+fn nothing_left(left_out: &[LeftOut]) -> BenchError {
+    let all: Vec<_> = left_out.iter().map(|one| format!("{}: {}", one.what, one.why)).collect();
+    BenchError::NoSubject(all.join("; "))
+}
+
+fn start(
+    subjects: &[&'static dyn Subject],
+    place: &Place,
+    settings: &Settings,
+    watch: &dyn Watch,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<Vec<Started>> {
+    let mut started = Vec::new();
+    for subject in subjects {
+        if watch.is_over() {
+            return Err(BenchError::Interrupted);
+        }
+        watch.progress(0, 0, subject.id());
+        match subject.start(place, &settings.programs) {
+            Ok(ready) => started.push(Started { id: subject.id(), ready }),
+            Err(error) => {
+                left_out.push(LeftOut { what: subject.id().to_owned(), why: error.to_string() });
+            }
+        }
+    }
+    if started.is_empty() { Err(nothing_left(left_out)) } else { Ok(started) }
+}
+
+/// What the whole run has in common.
+struct Run<'a> {
+    watch: &'a dyn Watch,
+    quick: bool,
+    deadline: Instant,
+    done: u64,
+    all: u64,
+    clock_ns: u64,
+}
+
+impl Run<'_> {
+    fn cell(&mut self, cell: &Cell, started: &mut [Started], report: &mut Report) {
+        let mut measured = self.ready(cell, started, report);
+        let slice = self.slice(started.len());
+        let count = measured.len();
+        let mut rounds = 0;
+        while rounds < ROUNDS && !self.watch.is_over() {
+            for turn in 0..count {
+                // Each round begins with another one.
+                if let Some(subject) = measured.get_mut((turn + rounds) % count) {
+                    self.told(cell, subject.id);
+                    subject.round(slice, self.clock_ns);
+                }
+                self.done += 1;
+            }
+            rounds += 1;
+        }
+        // Those that had no part in it count as done, too.
+        self.done += (ROUNDS * (started.len() - count) + (ROUNDS - rounds) * count) as u64;
+        for subject in measured {
+            match subject.failed {
+                Some(ref error) => report.left_out.push(left_out(cell, subject.id, error)),
+                // Of what was interrupted, only whole figures are told.
+                None if rounds == ROUNDS => report.rows.push(subject.row(cell)),
+                None => {}
+            }
+        }
+    }
+
+    fn told(&self, cell: &Cell, subject: &str) {
+        self.watch.progress(self.done, self.all, &format!("{cell}, {subject}"));
+    }
+
+    /// Prepares all subjects, warms them up, and lets what they owe be written.
+    fn ready(&self, cell: &Cell, started: &mut [Started], report: &mut Report) -> Vec<Measured> {
+        let mut measured = Vec::new();
+        for Started { id, ready } in &mut *started {
+            self.told(cell, id);
+            let workers = match ready.workers(cell) {
+                Ok(Some(workers)) => workers,
+                Ok(None) => continue,
+                Err(error) => {
+                    report.left_out.push(left_out(cell, id, &error));
+                    continue;
+                }
+            };
+            let mut one = Measured::new(id, workers);
+            one.warm_up(self.clock_ns);
+            if let Err(error) = ready.settle() {
+                one.failed.get_or_insert(error);
+            }
+            measured.push(one);
+        }
+        measured
+    }
+
+    /// How long each subject works in a round.
+    fn slice(&self, subjects: usize) -> Duration {
+        if !self.quick {
+            return SLICE;
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let slices = u32::try_from(self.all.saturating_sub(self.done)).unwrap_or(u32::MAX);
+        // About half of the time goes into making ready, and into what can't be cut short.
+        let share = left / slices.max(subjects as u32).max(1) / 2;
+        share.clamp(SLICE_MIN, SLICE_QUICK)
+    }
+}
+
+fn left_out(cell: &Cell, subject: &str, error: &io::Error) -> LeftOut {
+    LeftOut { what: format!("{subject}: {cell}"), why: error.to_string() }
+}
+
+impl Measured {
+    fn new(id: &'static str, workers: Vec<Box<dyn Worker>>) -> Self {
+        let samples = Histogram::new();
+        Self { id, workers, every: 1, ns_per_op: vec![], ops_per_s: vec![], samples, failed: None }
+    }
+
+    /// Fills caches, and finds out how often an operation can be timed by itself.
+    fn warm_up(&mut self, clock_ns: u64) {
+        self.round(WARM_UP, clock_ns);
+        let ns = self.ns_per_op.pop().unwrap_or_default();
+        self.ops_per_s.clear();
+        self.samples = Histogram::new();
+        self.every = sample_every(ns, clock_ns);
+    }
+
+    /// All threads work for a slice of time.
+    fn round(&mut self, busy: Duration, clock_ns: u64) {
+        if self.failed.is_some() {
+            return;
+        }
+        let stop = AtomicBool::new(false);
+        let until = Until { busy, every: self.every, clock_ns, stop: &stop };
+        let together = Barrier::new(self.workers.len());
+        let outcomes: Vec<_> = thread::scope(|scope| {
+            let handles: Vec<_> = self
+                .workers
+                .iter_mut()
+                .map(|worker| {
+                    let (until, together) = (&until, &together);
+                    scope.spawn(move || {
+                        let mut samples = Histogram::new();
+                        together.wait();
+                        worker.slice(until, &mut samples).map(|slice| (slice, samples))
+                    })
+                })
+                .collect();
+            let panicked = || Err(io::Error::other("a thread panicked"));
+            handles.into_iter().map(|handle| handle.join().unwrap_or_else(|_| panicked())).collect()
+        });
+        let (mut operations, mut busy, mut rate) = (0, Duration::ZERO, 0.0);
+        for outcome in outcomes {
+            match outcome {
+                Ok((slice, samples)) => {
+                    operations += slice.operations;
+                    busy += slice.busy;
+                    rate += slice.operations as f64 / slice.busy.as_secs_f64().max(1e-9);
+                    self.samples.merge(&samples);
+                }
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        self.ns_per_op.push(busy.as_secs_f64() * 1e9 / (operations as f64).max(1.0));
+        self.ops_per_s.push(rate);
+    }
+
+    fn row(&self, cell: &Cell) -> Row {
+        Row {
+            workload: cell.workload.id.to_owned(),
+            subject: self.id.to_owned(),
+            threads: cell.threads,
+            size: cell.workload.size,
+            mode: cell.mode.name().to_owned(),
+            ns_per_op: median(&self.ns_per_op),
+            ops_per_s: median(&self.ops_per_s),
+            p50_ns: self.samples.percentile(50.0),
+            p99_ns: self.samples.percentile(99.0),
+            repetitions: self.ns_per_op.len(),
+            spread: spread(&self.ns_per_op),
+        }
+    }
+}
+
+/// The steps of the workloads that there are rows of.
+fn limits(rows: &[Row]) -> Vec<Steps> {
+    let measured = |workload: &Workload| {
+        rows.iter().any(|row| row.workload == workload.id && row.subject == "limit")
+    };
+    steps().into_iter().filter(|(workload, _)| measured(workload)).map(|(_, steps)| steps).collect()
+}
+
+/// What the subject `limit` does for each workload it has a part in.
+pub fn steps() -> Vec<(&'static Workload, Steps)> {
+    let limit = subject::by_id("limit");
+    let told = |workload: &'static Workload| {
+        let steps = limit?.steps(workload)?.to_owned();
+        Some((workload, Steps { workload: workload.id.to_owned(), steps }))
+    };
+    crate::workload::ALL.iter().filter_map(told).collect()
+}

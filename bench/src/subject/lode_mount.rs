@@ -1,0 +1,49 @@
+//! `lode-mount`: a pool, mounted by a server of its own as any user would.
+
+use std::process::Command;
+
+use super::posix::Posix;
+use super::{Programs, Ready, Subject};
+use crate::error::{BenchError, Result};
+use crate::place::{Place, run_program};
+use crate::workload::Stage;
+
+/// Bytes of the pool.
+const POOL: u64 = 1 << 30;
+
+/// A mounted pool.
+pub struct LodeMount;
+
+impl Subject for LodeMount {
+    fn id(&self) -> &'static str {
+        "lode-mount"
+    }
+
+    fn about(&self) -> &'static str {
+        "a pool mounted by `lode mount`, with its usual options; durable when a call returns"
+    }
+
+    fn bytes_max(&self) -> u64 {
+        POOL + (256 << 20)
+    }
+
+    fn missing(&self, _place: &Place) -> Option<String> {
+        needs_fuse()
+    }
+
+    fn start(&self, place: &Place, programs: &Programs) -> Result<Box<dyn Ready>> {
+        let (pool, dir) = (place.pools().join("pool"), place.new_dir(self.id())?);
+        let lode = || Command::new(&programs.lode);
+        run_program(lode().arg("mkfs").arg(&pool).args(["--size", &POOL.to_string()]))?;
+        run_program(lode().arg("mount").arg(&pool).arg(&dir))?;
+        let posix =
+            Posix::new(&dir, false).map_err(|error| BenchError::io("opening", &dir, error))?;
+        Ok(Box::new(Stage::new(posix)))
+    }
+}
+
+/// Why nothing is mounted through FUSE.
+pub fn needs_fuse() -> Option<String> {
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open(lode_fuse::wire::DEVICE);
+    opened.err().map(|error| format!("{} can't be opened: {error}", lode_fuse::wire::DEVICE))
+}

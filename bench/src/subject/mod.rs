@@ -1,0 +1,138 @@
+//! To what it is done: one file each.
+
+mod disk;
+mod engine;
+mod limit;
+mod lode_mount;
+mod mapped;
+mod null_fuse;
+mod posix;
+mod tmpfs;
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::calls::Calls;
+use crate::error::Result;
+use crate::place::Place;
+use crate::plan::Cell;
+use crate::worker::Worker;
+use crate::workload::{Stage, Workload, workers};
+
+pub use null_fuse::serve as serve_null_fuse;
+#[cfg(test)]
+pub(crate) use posix::Posix;
+
+/// What subjects are made of.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The command `lode` itself, for its servers.
+    pub lode: PathBuf,
+}
+
+/// Something that is measured.
+pub trait Subject: Send + Sync {
+    /// Its name, for good.
+    fn id(&self) -> &'static str;
+
+    /// What it is, in a sentence.
+    fn about(&self) -> &'static str;
+
+    /// Memory it may take at most, in bytes.
+    fn bytes_max(&self) -> u64;
+
+    /// Why it can't be measured by this user on this machine, if so.
+    fn missing(&self, place: &Place) -> Option<String>;
+
+    /// What it does for a workload, where that is worth telling.
+    fn steps(&self, _workload: &Workload) -> Option<&'static str> {
+        None
+    }
+
+    /// Makes it ready, below `place`.
+    ///
+    /// # Errors
+    /// Where that fails: it is left out then.
+    fn start(&self, place: &Place, programs: &Programs) -> Result<Box<dyn Ready>>;
+}
+
+/// A subject that is ready.
+pub trait Ready: Send {
+    /// The threads that do a cell's work, ready to start; none where the subject has no part in it.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    fn workers(&mut self, cell: &Cell) -> io::Result<Option<Vec<Box<dyn Worker>>>>;
+
+    /// Has what is not yet durable written, so that nobody else pays for it.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<C: Calls> Ready for Stage<C> {
+    fn workers(&mut self, cell: &Cell) -> io::Result<Option<Vec<Box<dyn Worker>>>> {
+        workers(self, cell)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.calls.settle()
+    }
+}
+
+/// All of them, in the order they are told.
+pub const ALL: &[&dyn Subject] = &[
+    &limit::Limit,
+    &engine::Engine,
+    &lode_mount::LodeMount,
+    &null_fuse::NullFuse,
+    &tmpfs::Tmpfs,
+    &disk::EXT4,
+    &disk::EXT4_JOURNAL,
+    &disk::XFS,
+    &disk::BTRFS,
+];
+
+/// The subject of this name.
+pub fn by_id(id: &str) -> Option<&'static dyn Subject> {
+    ALL.iter().copied().find(|subject| subject.id() == id)
+}
+
+/// Why something that is mounted by the system call is left out.
+fn needs_root(place: &Place) -> Option<String> {
+    (!place.is_root()).then(|| "only root may mount it".to_owned())
+}
+
+/// Why a program is not used.
+fn needs_program(program: &str, package: &str) -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Users' paths often lack these.
+    let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let mut found = dirs.map(|dir: PathBuf| dir.join(program)).filter(|path| path.is_file());
+    found.next().is_none().then(|| format!("{program} is missing (package {package})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_found() {
+        let ids: BTreeSet<_> = ALL.iter().map(|subject| subject.id()).collect();
+        assert_eq!(ids.len(), ALL.len());
+        assert_eq!(by_id("tmpfs").unwrap().id(), "tmpfs");
+        assert!(by_id("ramfs").is_none());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_missed_by_its_package() {
+        assert_eq!(needs_program("sh", "dash"), None);
+        let said = needs_program("mkfs.nothing", "nothing-progs").unwrap();
+        assert!(said.contains("mkfs.nothing") && said.contains("nothing-progs"), "{said}");
+    }
+}

@@ -1,0 +1,448 @@
+//! What must hold: a table of ratios, each judged from the rows of one run. A line whose rows
+//! were not measured is left out; one that this machine can't answer says so.
+
+use crate::report::{Report, Row, Target};
+use crate::workload::Mode::{self, Private, Shared};
+
+const LIBRARY: &str = "lode-library";
+/// The same with memory protection keys, and without any guard.
+const GUARDED: &str = "lode-library-key";
+const UNGUARDED: &str = "lode-library-open";
+const MOUNT: &str = "lode-mount";
+const NULL: &str = "null-fuse";
+const LIMIT: &str = "limit";
+const TMPFS: &str = "tmpfs";
+const EXT4: &str = "ext4";
+const XFS: &str = "xfs";
+
+/// A line of the table.
+struct Entry {
+    what: &'static str,
+    figure: &'static str,
+    rule: Rule,
+}
+
+/// How it is judged; of one thread unless it is about scaling.
+enum Rule {
+    /// An operation of the first takes at most so many times as long as one of the second.
+    Time(&'static str, &'static str, &'static str, f64),
+    /// The first does at least so many times as many a second as each of the others.
+    Rate(&'static str, &'static str, &'static [(&'static str, f64)]),
+    /// From one thread to two, the subject gains at least so much of what the limit gains.
+    ScalesAsLimit(&'static str, Mode, f64),
+    /// And at least so much by itself.
+    Scales(&'static str, Mode, f64),
+    /// Every operation of the mount takes at most null-fuse's time and so much of the library's.
+    MountAdds(f64),
+    /// Guarded stores take at most so much longer.
+    Windows(f64),
+    /// Opening a pool of so many files takes at most so many nanoseconds.
+    Opens(&'static str, u64, f64),
+    /// The last part of a long run is at most so much slower than the first.
+    Ages(&'static str, &'static str, f64),
+}
+
+const fn time(
+    what: &'static str,
+    figure: &'static str,
+    workload: &'static str,
+    times: f64,
+) -> Entry {
+    Entry { what, figure, rule: Rule::Time(workload, LIBRARY, LIMIT, times) }
+}
+
+const fn rate(
+    what: &'static str,
+    figure: &'static str,
+    workload: &'static str,
+    subject: &'static str,
+    others: &'static [(&'static str, f64)],
+) -> Entry {
+    Entry { what, figure, rule: Rule::Rate(workload, subject, others) }
+}
+
+const fn scales(what: &'static str, workload: &'static str, mode: Mode) -> Entry {
+    let figure = "at least 0.85 of limit's own scaling";
+    Entry { what, figure, rule: Rule::ScalesAsLimit(workload, mode, 0.85) }
+}
+
+/// The table.
+const TABLE: &[Entry] = &[
+    time("library, append 4 KiB", "at most 1.5 x its limit", "append-4k", 1.5),
+    time("library, atomic overwrite of 4 KiB", "at most 1.6 x its limit", "overwrite-4k", 1.6),
+    time("library, atomic overwrite of 512 B", "at most 1.6 x its limit", "overwrite-512", 1.6),
+    time("library, read 4 KiB", "at most 1.25 x memcpy", "read-4k", 1.25),
+    time("library, read 1 MiB", "at most 1.05 x memcpy", "read-1m", 1.05),
+    time(
+        "library, write 1 MiB",
+        "at least 90 % of streaming-copy bandwidth",
+        "write-1m",
+        1.0 / 0.9,
+    ),
+    rate(
+        "library, create and unlink among 10,000 names",
+        "at least 3 x tmpfs's rate",
+        "create-unlink",
+        LIBRARY,
+        &[(TMPFS, 3.0)],
+    ),
+    rate("library, rename", "at least 3 x tmpfs's rate", "rename", LIBRARY, &[(TMPFS, 3.0)]),
+    rate(
+        "library, stat of a 3-deep path",
+        "at least 2 x tmpfs's rate",
+        "stat",
+        LIBRARY,
+        &[(TMPFS, 2.0)],
+    ),
+    rate(
+        "library, open and close",
+        "at least 2 x tmpfs's rate",
+        "open-close",
+        LIBRARY,
+        &[(TMPFS, 2.0)],
+    ),
+    scales("library, 2 threads, private appends", "append-4k", Private),
+    scales("library, 2 threads, reads of one file", "read-4k", Shared),
+    scales("library, 2 threads, disjoint overwrites of one file", "overwrite-4k", Shared),
+    Entry {
+        what: "library, 2 threads, create and unlink in private directories",
+        figure: "at least 1.6 x one thread's rate",
+        rule: Rule::Scales("create-unlink", Private, 1.6),
+    },
+    Entry {
+        what: "write windows, key against none",
+        figure: "at most 5 % slower",
+        rule: Rule::Windows(1.05),
+    },
+    Entry {
+        what: "mount, every operation",
+        figure: "at most null-fuse + 1.3 x the library's time",
+        rule: Rule::MountAdds(1.3),
+    },
+    rate(
+        "mount, durable append 4 KiB",
+        "at least 4 x ext4's and 2.5 x xfs's rate with fsync",
+        "append-4k",
+        MOUNT,
+        &[(EXT4, 4.0), (XFS, 2.5)],
+    ),
+    rate(
+        "mount, durable create",
+        "at least 3 x ext4's and 2 x xfs's rate with fsync",
+        "create",
+        MOUNT,
+        &[(EXT4, 3.0), (XFS, 2.0)],
+    ),
+    rate(
+        "SQLite on the mount, each commit durable",
+        "at least 2 x ext4's and xfs's rate",
+        "sqlite-wal",
+        MOUNT,
+        &[(EXT4, 2.0), (XFS, 2.0)],
+    ),
+    rate(
+        "SQLite through its VFS on the library, each commit durable",
+        "at least 4 x ext4's and xfs's rate",
+        "sqlite-wal",
+        LIBRARY,
+        &[(EXT4, 4.0), (XFS, 4.0)],
+    ),
+    rate("mount, durable varmail", "at least 1.5 x ext4's rate", "varmail", MOUNT, &[(EXT4, 1.5)]),
+    rate("mount, durable fileserver", "at least ext4's rate", "fileserver", MOUNT, &[(EXT4, 1.0)]),
+    rate("library, varmail", "at least 5 x ext4's rate", "varmail", LIBRARY, &[(EXT4, 5.0)]),
+    rate("library, fileserver", "at least 3 x ext4's rate", "fileserver", LIBRARY, &[(EXT4, 3.0)]),
+    Entry {
+        what: "crash recovery of 50,000 files, 10 GiB",
+        figure: "at most 50 ms, engine time",
+        rule: Rule::Opens("mount-crash", 50_000, 50e6),
+    },
+    Entry {
+        what: "clean mount of 50,000 files, 10 GiB",
+        figure: "at most 2 ms, engine time",
+        rule: Rule::Opens("mount-clean", 50_000, 2e6),
+    },
+    Entry {
+        what: "fileserver churn at 95 % full until ten pool sizes are written",
+        figure: "last tenth at most 8 % slower than the first",
+        rule: Rule::Ages("churn-first", "churn-last", 1.08),
+    },
+];
+
+/// What was found of a line.
+struct Found {
+    measured: String,
+    met: Option<bool>,
+}
+
+fn judged(met: bool, measured: String) -> Option<Found> {
+    Some(Found { measured, met: Some(met) })
+}
+
+/// What must hold, as far as the rows tell.
+pub fn judge(report: &Report) -> Vec<Target> {
+    let rows = Rows(&report.rows);
+    let judge = |entry: &Entry| {
+        let Found { measured, met } = entry.rule.judge(&rows, &report.machine.windows)?;
+        let (what, figure) = (entry.what.to_owned(), entry.figure.to_owned());
+        Some(Target { what, figure, measured, met })
+    };
+    TABLE.iter().filter_map(judge).collect()
+}
+
+/// The rows of a run.
+struct Rows<'a>(&'a [Row]);
+
+impl Rows<'_> {
+    fn of(&self, workload: &str, subject: &str, threads: usize, mode: Mode) -> Option<&Row> {
+        self.0.iter().find(|row| {
+            (row.workload.as_str(), row.subject.as_str()) == (workload, subject)
+                && (row.threads, row.mode.as_str()) == (threads, mode.name())
+        })
+    }
+
+    /// Of one thread.
+    fn alone(&self, workload: &str, subject: &str) -> Option<&Row> {
+        self.of(workload, subject, 1, Private)
+    }
+
+    /// How many times as much two threads do as one.
+    fn scaling(&self, workload: &str, subject: &str, mode: Mode) -> Option<f64> {
+        let two = self.of(workload, subject, 2, mode)?.ops_per_s;
+        Some(two / self.alone(workload, subject)?.ops_per_s)
+    }
+
+    /// The workloads that all of these have rows of, done by one thread.
+    fn common(&self, subjects: [&str; 3]) -> Vec<[&Row; 3]> {
+        let first = self.0.iter().filter(|row| row.subject == subjects[0] && row.threads == 1);
+        let all = first.filter_map(|row| {
+            let [_, second, third] = subjects;
+            Some([row, self.alone(&row.workload, second)?, self.alone(&row.workload, third)?])
+        });
+        all.collect()
+    }
+}
+
+impl Rule {
+    /// None where its rows were not measured.
+    fn judge(&self, rows: &Rows<'_>, windows: &str) -> Option<Found> {
+        match *self {
+            Self::Time(workload, subject, of, most) => {
+                let (ours, theirs) = (rows.alone(workload, subject)?, rows.alone(workload, of)?);
+                let times = ours.ns_per_op / theirs.ns_per_op;
+                let (ours, theirs) = (ours.ns_per_op, theirs.ns_per_op);
+                judged(times <= most, format!("{times:.2} x ({ours:.0} ns to {theirs:.0} ns)"))
+            }
+            Self::Rate(workload, subject, others) => rate_of(rows, workload, subject, others),
+            Self::ScalesAsLimit(workload, mode, least) => {
+                let ours = rows.scaling(workload, LIBRARY, mode)?;
+                let limit = rows.scaling(workload, LIMIT, mode)?;
+                let part = ours / limit;
+                judged(part >= least, format!("{part:.2} ({ours:.2} x, limit {limit:.2} x)"))
+            }
+            Self::Scales(workload, mode, least) => {
+                let ours = rows.scaling(workload, LIBRARY, mode)?;
+                judged(ours >= least, format!("{ours:.2} x"))
+            }
+            Self::MountAdds(times) => mount_adds(rows, times),
+            Self::Windows(most) => windows_cost(rows, windows, most),
+            Self::Opens(workload, files, most) => {
+                let row =
+                    rows.0.iter().find(|row| row.workload == workload && row.size == files)?;
+                // Data is never read: how much of it there is makes no difference.
+                let found = format!("{:.2} ms (files of 8 KiB)", row.ns_per_op / 1e6);
+                judged(row.ns_per_op <= most, found)
+            }
+            Self::Ages(first, last, most) => {
+                let subjects = [LIBRARY, MOUNT];
+                let of = |id| subjects.iter().find_map(|subject| rows.alone(id, subject));
+                let times = of(last)?.ns_per_op / of(first)?.ns_per_op;
+                judged(times <= most, format!("{:+.1} %", (times - 1.0) * 100.0))
+            }
+        }
+    }
+}
+
+/// Those of the others that were measured are compared with.
+fn rate_of(
+    rows: &Rows<'_>,
+    workload: &str,
+    subject: &str,
+    others: &[(&str, f64)],
+) -> Option<Found> {
+    let ours = rows.alone(workload, subject)?.ops_per_s;
+    let mut met = true;
+    let mut all = Vec::new();
+    for (other, least) in others {
+        let Some(row) = rows.alone(workload, other) else { continue };
+        let times = ours / row.ops_per_s;
+        met &= times >= *least;
+        all.push(format!("{times:.2} x {other}"));
+    }
+    let complete = all.len() == others.len();
+    let measured = all.join(", ");
+    // What fails against one of them fails, whoever else is missing.
+    let met = if complete || !met { Some(met) } else { None };
+    (!measured.is_empty()).then_some(Found { measured, met })
+}
+
+fn mount_adds(rows: &Rows<'_>, times: f64) -> Option<Found> {
+    let all = rows.common([MOUNT, NULL, LIBRARY]);
+    let part = |[mount, null, library]: &[&Row; 3]| {
+        mount.ns_per_op / (null.ns_per_op + times * library.ns_per_op)
+    };
+    let mut over: Vec<_> = all.iter().map(|rows| (part(rows), &rows[0].workload)).collect();
+    over.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let (worst, workload) = *over.first()?;
+    let count = over.iter().filter(|(part, _)| *part > 1.0).count();
+    let measured =
+        format!("{count} of {} take longer; the worst is {workload}: {worst:.2} x", all.len());
+    judged(count == 0, measured)
+}
+
+fn windows_cost(rows: &Rows<'_>, windows: &str, most: f64) -> Option<Found> {
+    let library =
+        [LIBRARY, GUARDED, UNGUARDED].iter().any(|id| rows.alone("append-4k", id).is_some());
+    if windows != "key" {
+        let measured = format!("this machine has no memory protection keys (windows: {windows})");
+        return library.then_some(Found { measured, met: None });
+    }
+    let closed = rows.alone("append-4k", GUARDED)?.ns_per_op;
+    let times = closed / rows.alone("append-4k", UNGUARDED)?.ns_per_op;
+    judged(times <= most, format!("append 4 KiB {:+.1} %", (times - 1.0) * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Machine;
+
+    fn row(workload: &str, subject: &str, threads: usize, mode: Mode, ns_per_op: f64) -> Row {
+        Row {
+            workload: workload.into(),
+            subject: subject.into(),
+            threads,
+            size: 0,
+            mode: mode.name().into(),
+            ns_per_op,
+            ops_per_s: threads as f64 * 1e9 / ns_per_op,
+            p50_ns: None,
+            p99_ns: None,
+            repetitions: 7,
+            spread: 0.0,
+        }
+    }
+
+    fn judge_rows(windows: &str, rows: Vec<Row>) -> Vec<Target> {
+        let machine = Machine { windows: windows.into(), ..Machine::default() };
+        judge(&Report { machine, rows, targets: vec![], limits: vec![], left_out: vec![] })
+    }
+
+    fn alone(rows: &[(&str, &str, f64)]) -> Vec<Row> {
+        rows.iter().map(|(workload, subject, ns)| row(workload, subject, 1, Private, *ns)).collect()
+    }
+
+    #[track_caller]
+    fn one(found: Vec<Target>) -> (String, Option<bool>) {
+        let [target] = <[Target; 1]>::try_from(found).unwrap();
+        (target.measured, target.met)
+    }
+
+    #[test]
+    fn without_rows_nothing_is_said() {
+        assert_eq!(judge_rows("key", vec![]), []);
+        assert_eq!(judge_rows("none", alone(&[("append-4k", LIMIT, 1.0)])), []);
+    }
+
+    #[test]
+    fn a_time_is_held_against_the_limit() {
+        let of =
+            |ns| judge_rows("key", alone(&[("read-4k", LIMIT, 200.0), ("read-4k", LIBRARY, ns)]));
+        assert_eq!(one(of(250.0)), ("1.25 x (250 ns to 200 ns)".into(), Some(true)));
+        assert_eq!(one(of(252.0)).1, Some(false));
+    }
+
+    #[test]
+    fn a_rate_is_held_against_each_of_the_others() {
+        let of = |ext4, xfs| {
+            let rows = [("create", MOUNT, 10.0), ("create", EXT4, ext4), ("create", XFS, xfs)];
+            one(judge_rows("key", alone(&rows)))
+        };
+        assert_eq!(of(30.0, 20.0), ("3.00 x ext4, 2.00 x xfs".into(), Some(true)));
+        assert_eq!((of(29.0, 20.0).1, of(30.0, 19.0).1), (Some(false), Some(false)));
+    }
+
+    #[test]
+    fn who_is_missing_leaves_open_what_the_others_do_not_decide() {
+        let of = |ext4| {
+            one(judge_rows("key", alone(&[("create", MOUNT, 10.0), ("create", EXT4, ext4)])))
+        };
+        assert_eq!(of(31.0), ("3.10 x ext4".into(), None));
+        assert_eq!(of(29.0).1, Some(false));
+    }
+
+    #[test]
+    fn scaling_is_that_from_one_thread_to_two_in_the_right_mode() {
+        let of = |ns, mode| {
+            let mut rows = alone(&[("read-4k", LIMIT, 100.0), ("read-4k", LIBRARY, 1000.0)]);
+            rows.push(row("read-4k", LIMIT, 2, Shared, 125.0));
+            rows.push(row("read-4k", LIBRARY, 2, mode, ns));
+            judge_rows("key", rows).into_iter().find(|target| target.what.contains("2 threads"))
+        };
+        // The limit gains 1.6 x.
+        let found = of(1250.0, Shared).unwrap();
+        assert_eq!(
+            (found.measured.as_str(), found.met),
+            ("1.00 (1.60 x, limit 1.60 x)", Some(true))
+        );
+        assert_eq!(of(1500.0, Shared).unwrap().met, Some(false));
+        assert_eq!(of(1250.0, Private), None);
+    }
+
+    #[test]
+    fn the_mount_is_judged_by_its_worst_operation() {
+        let of = |rename| {
+            let rows = [
+                ("stat", MOUNT, 113.0),
+                ("stat", NULL, 100.0),
+                ("stat", LIBRARY, 10.0),
+                ("rename", MOUNT, rename),
+                ("rename", NULL, 100.0),
+                ("rename", LIBRARY, 100.0),
+                ("mkdir", MOUNT, 1e9),
+            ];
+            let all = judge_rows("key", alone(&rows));
+            all.into_iter().find(|target| target.what == "mount, every operation").unwrap()
+        };
+        assert_eq!(of(230.0).met, Some(true));
+        let slow = of(460.0);
+        assert_eq!(slow.met, Some(false));
+        assert_eq!(slow.measured, "1 of 2 take longer; the worst is rename: 2.00 x");
+    }
+
+    #[test]
+    fn windows_need_keys_and_the_library_both_ways() {
+        let rows = || alone(&[("append-4k", GUARDED, 104.0), ("append-4k", UNGUARDED, 100.0)]);
+        assert_eq!(one(judge_rows("key", rows())), ("append 4 KiB +4.0 %".into(), Some(true)));
+        let (measured, met) = one(judge_rows("none", rows()));
+        assert!(measured.contains("no memory protection keys") && met.is_none(), "{measured}");
+    }
+
+    #[test]
+    fn openings_are_judged_by_the_number_of_files() {
+        let mut opening = row("mount-clean", "engine", 1, Private, 1.5e6);
+        assert_eq!(judge_rows("key", vec![opening.clone()]), []);
+        opening.size = 50_000;
+        assert_eq!(
+            one(judge_rows("key", vec![opening])),
+            ("1.50 ms (files of 8 KiB)".into(), Some(true))
+        );
+    }
+
+    #[test]
+    fn lines_differ() {
+        let mut all: Vec<_> = TABLE.iter().map(|entry| entry.what).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), TABLE.len());
+    }
+}

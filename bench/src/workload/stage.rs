@@ -1,0 +1,164 @@
+//! The files and directories that workloads find: made when first asked for, and kept, because
+//! making them takes longer than most of what is measured with them.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::calls::{Calls, For, Mapping, Name};
+use crate::plan::Cell;
+use crate::workload::Mode;
+
+/// Names in a directory before anything is done there.
+pub const NAMES: usize = 10_000;
+/// Bytes of all files together that are read and written at random.
+pub const DATA_BYTES: u64 = 256 << 20;
+/// Bytes that files are filled by.
+const PIECE: usize = 1 << 20;
+const PAGE: usize = 4096;
+
+/// A subject's root, and what is in it.
+pub struct Stage<C: Calls> {
+    /// The subject.
+    pub calls: Arc<C>,
+    /// Directories of [`NAMES`] names.
+    crowded: Vec<Arc<C::Dir>>,
+    /// Files of [`DATA_BYTES`] bytes together.
+    data: usize,
+    maps: Vec<Arc<C::Map>>,
+    /// For names that are used once.
+    next: usize,
+}
+
+impl<C: Calls> Stage<C> {
+    /// An empty one.
+    pub fn new(calls: C) -> Self {
+        Self { calls: Arc::new(calls), crowded: Vec::new(), data: 0, maps: Vec::new(), next: 0 }
+    }
+
+    /// A number that no other file or directory of this stage has.
+    pub fn number(&mut self) -> usize {
+        self.next += 1;
+        self.next
+    }
+
+    /// The crowded directory of thread `thread`, its number and an open handle.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    pub fn crowded(&mut self, cell: &Cell, thread: usize) -> io::Result<(usize, Arc<C::Dir>)> {
+        let number = own(cell, thread);
+        while self.crowded.len() <= number {
+            let number = self.crowded.len();
+            let at = Name::new(&format!("n{number}"))?;
+            self.calls.mkdir(&at)?;
+            for name in crowd(number)? {
+                drop(self.calls.create(&name)?);
+            }
+            self.crowded.push(Arc::new(self.calls.open_dir(&at)?));
+        }
+        let dir = self.crowded.get(number).ok_or(io::ErrorKind::NotFound)?;
+        Ok((number, Arc::clone(dir)))
+    }
+
+    /// Makes the files that are read and written at random, as many as the cell's threads need.
+    fn data(&mut self, cell: &Cell) -> io::Result<()> {
+        let files = cell.data_files();
+        if self.data == files {
+            return Ok(());
+        }
+        self.maps.clear();
+        for number in 0..std::mem::take(&mut self.data) {
+            self.calls.unlink(&data_name(number)?)?;
+        }
+        let bytes = vec![0x5a; PIECE];
+        for number in 0..files {
+            let file = self.calls.create(&data_name(number)?)?;
+            for at in (0..data_bytes(files)).step_by(PIECE) {
+                self.calls.write_at(&file, at, &bytes)?;
+            }
+            self.calls.persist(&file)?;
+        }
+        self.data = files;
+        Ok(())
+    }
+
+    /// The file of thread `thread` that is read and written at random, and its size.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    pub fn data_file(
+        &mut self,
+        cell: &Cell,
+        thread: usize,
+        what_for: For,
+    ) -> io::Result<(C::File, u64)> {
+        self.data(cell)?;
+        let file = self.calls.open(&data_name(own(cell, thread))?, what_for)?;
+        let bytes = data_bytes(self.data);
+        if what_for == For::Reading {
+            // As any file that is read often: what the kernel keeps of it, it has.
+            let mut piece = vec![0; PIECE];
+            for at in (0..bytes).step_by(PIECE) {
+                self.calls.read_at(&file, at, &mut piece)?;
+            }
+        }
+        Ok((file, bytes))
+    }
+
+    /// The same, mapped.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    pub fn data_map(&mut self, cell: &Cell, thread: usize) -> io::Result<(Arc<C::Map>, u64)> {
+        self.data(cell)?;
+        while self.maps.len() < self.data {
+            let map = self.calls.map(&data_name(self.maps.len())?)?;
+            // The first look at a page is the kernel's work.
+            for at in (0..data_bytes(self.data)).step_by(PAGE) {
+                map.load(at, &mut [0; 8])?;
+            }
+            self.maps.push(Arc::new(map));
+        }
+        let map = self.maps.get(own(cell, thread)).ok_or(io::ErrorKind::NotFound)?;
+        Ok((Arc::clone(map), data_bytes(self.data)))
+    }
+}
+
+/// The number of what thread `thread` works on: the first for all, or its own.
+pub fn own(cell: &Cell, thread: usize) -> usize {
+    if cell.mode == Mode::Shared { 0 } else { thread }
+}
+
+/// The names in the crowded directory `number`.
+///
+/// # Errors
+/// None in fact.
+pub fn crowd(number: usize) -> io::Result<Vec<Name>> {
+    Name::each(NAMES, |file| format!("n{number}/f{file:05}"))
+}
+
+/// Bytes of each of so many files: together [`DATA_BYTES`], or a little less.
+fn data_bytes(files: usize) -> u64 {
+    let bytes = DATA_BYTES / files.max(1) as u64;
+    bytes - bytes % PIECE as u64
+}
+
+fn data_name(number: usize) -> io::Result<Name> {
+    Name::new(&format!("data{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_has_as_many_names_as_is_said() {
+        assert_eq!(crowd(1).unwrap().len(), NAMES);
+    }
+
+    #[test]
+    fn files_share_the_bytes_in_whole_pieces() {
+        assert_eq!((data_bytes(1), data_bytes(4)), (DATA_BYTES, DATA_BYTES / 4));
+        assert_eq!(data_bytes(3) % PIECE as u64, 0);
+    }
+}

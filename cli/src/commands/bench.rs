@@ -1,0 +1,91 @@
+//! `lode bench`: Lode beside others, and beside what physics asks for.
+
+use std::cell::RefCell;
+
+use lode_bench::place::{take_away_leftovers, usual};
+use lode_bench::run::{self, Settings, Watch};
+use lode_bench::subject::{Programs, serve_null_fuse};
+use lode_bench::{BenchError, html, subject, workload};
+
+use crate::args::BenchArgs;
+use crate::failure::{Failure, Kind, Result};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::page;
+use crate::progress::Progress;
+use crate::report::{BenchListReport, BenchReport, CleanedReport};
+
+/// Runs it; returns the exit status.
+///
+/// # Errors
+/// Where nothing can be measured.
+pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<u8> {
+    if let Some(dir) = &args.serve_null_fuse {
+        return serve_null_fuse(dir).map(|()| 0).map_err(|error| explain(&error));
+    }
+    if args.list {
+        return output.print(&BenchListReport::new(workload::ALL, subject::ALL)).map(|()| 0);
+    }
+    if args.clean {
+        let base = args.dir.clone().unwrap_or_else(usual);
+        let runs = take_away_leftovers(&base).map_err(|error| explain(&error))?;
+        return output.print(&CleanedReport { runs }).map(|()| 0);
+    }
+    if let Some(page) = &args.html {
+        page::check(page)?;
+    }
+    let interrupt = Interrupt::by_signals()?;
+    let progress = RefCell::new(Progress::new("measuring", output.progress));
+    let watch = Bar { progress, interrupt: &interrupt };
+    let report = run::run(&settings(args)?, &watch).map_err(|error| explain(&error))?;
+    drop(watch);
+    page::write_page(args.html.as_deref(), || html::page(&report))?;
+    output.print(&BenchReport::from(report))?;
+    Ok(interrupt.status())
+}
+
+fn settings(args: &BenchArgs) -> Result<Settings> {
+    let lode = std::env::current_exe().map_err(|error| {
+        Failure::new(Kind::Failed, format!("finding this program failed: {error}"))
+    })?;
+    let mut threads: Vec<_> = args.threads.iter().copied().map(usize::from).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    Ok(Settings {
+        workloads: args.workloads.clone(),
+        subjects: args.subjects.iter().map(|subject| subject.0).collect(),
+        threads,
+        quick: args.quick,
+        dir: args.dir.clone(),
+        programs: Programs { lode },
+    })
+}
+
+/// A progress bar, and whether somebody wants no more.
+struct Bar<'a> {
+    progress: RefCell<Progress>,
+    interrupt: &'a Interrupt,
+}
+
+impl Watch for Bar<'_> {
+    fn progress(&self, done: u64, all: u64, what: &str) {
+        self.progress.borrow_mut().set_with(done, all, what.to_owned());
+    }
+
+    fn is_over(&self) -> bool {
+        self.interrupt.came()
+    }
+}
+
+fn explain(error: &BenchError) -> Failure {
+    let text = error.to_string();
+    match error {
+        BenchError::Io { doing, path, source } => Failure::io(doing, path, source)
+            .advise("check the directory of --dir, and that there is memory and space"),
+        BenchError::NoMemory { .. } => Failure::new(Kind::NoSpace, text)
+            .advise("end other programs, or choose fewer subjects: --subject ID,.."),
+        BenchError::NoSubject(_) => Failure::new(Kind::Failed, text)
+            .advise("run as root, or choose other subjects; `lode bench --list` has them"),
+        _ => Failure::new(Kind::Failed, text),
+    }
+}

@@ -1,0 +1,206 @@
+//! `lode bench`: tables for people.
+
+use std::fmt::Write as _;
+
+use lode_bench::report::{LeftOut, Report as Run, Row, Target};
+use lode_bench::run::steps;
+use lode_bench::subject::Subject;
+use lode_bench::workload::Workload;
+use serde::Serialize;
+
+use crate::output::Report;
+
+/// `lode bench`.
+#[derive(Serialize)]
+pub(crate) struct BenchReport {
+    #[serde(flatten)]
+    run: Run,
+}
+
+impl From<Run> for BenchReport {
+    fn from(run: Run) -> Self {
+        Self { run }
+    }
+}
+
+/// Time for people: three figures.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "us"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// A number a second, for people.
+fn rate(per_second: f64) -> String {
+    let (value, unit) = match per_second {
+        n if n < 1e3 => (n, ""),
+        n if n < 1e6 => (n / 1e3, " k"),
+        n => (n / 1e6, " M"),
+    };
+    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.decimals$}{unit}")
+}
+
+impl Report for BenchReport {
+    fn text(&self) -> String {
+        let Run { machine, rows, targets, limits, left_out } = &self.run;
+        let page = machine.page_bytes >> 10;
+        let mut text = format!(
+            "{}, {} processors, Linux {}, load {}\n{}, pages of {page} KiB, {}, windows: {}\n",
+            machine.cpu,
+            machine.cores,
+            machine.kernel,
+            machine.load,
+            machine.medium,
+            machine.flush,
+            machine.windows,
+        );
+        table(rows, &mut text);
+        if !limits.is_empty() {
+            text += "\nlimit does:\n";
+        }
+        for one in limits {
+            // Writing to a text can't fail.
+            let _ = writeln!(text, "  {:<14} {}", one.workload, one.steps);
+        }
+        judged(targets, &mut text);
+        omitted(left_out, &mut text);
+        text
+    }
+}
+
+fn table(rows: &[Row], text: &mut String) {
+    let mut before = None;
+    for row in rows {
+        let cell = (row.title(), row.threads, &row.mode);
+        if before.as_ref() != Some(&cell) {
+            let threads = if row.threads == 1 { "1 thread" } else { "threads" };
+            let number = if row.threads == 1 { String::new() } else { format!("{} ", row.threads) };
+            let head = format!("{}, {number}{threads}, {}", row.title(), row.mode);
+            let _ = writeln!(
+                text,
+                "\n{head:<34} {:>9} {:>9} {:>9} {:>9} {:>7}",
+                "an op", "ops/s", "p50", "p99", "spread"
+            );
+            before = Some(cell);
+        }
+        let shown = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| time(ns as f64));
+        let _ = writeln!(
+            text,
+            "  {:<32} {:>9} {:>9} {:>9} {:>9} {:>6.1}%",
+            row.subject,
+            time(row.ns_per_op),
+            rate(row.ops_per_s),
+            shown(row.p50_ns),
+            shown(row.p99_ns),
+            row.spread * 100.0
+        );
+    }
+}
+
+fn judged(targets: &[Target], text: &mut String) {
+    if !targets.is_empty() {
+        *text += "\nMust hold:\n";
+    }
+    for target in targets {
+        let met = match target.met {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "?",
+        };
+        let Target { what, figure, measured, .. } = target;
+        let _ = writeln!(text, "  {met:<3} {what}: {figure}; measured {measured}");
+    }
+}
+
+fn omitted(left_out: &[LeftOut], text: &mut String) {
+    if !left_out.is_empty() {
+        *text += "\nLeft out:\n";
+    }
+    for LeftOut { what, why } in left_out {
+        let _ = writeln!(text, "  {what}: {why}");
+    }
+}
+
+/// `lode bench --list`.
+#[derive(Serialize)]
+pub(crate) struct BenchListReport {
+    workloads: Vec<ListedWorkload>,
+    subjects: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    id: String,
+    about: String,
+}
+
+#[derive(Serialize)]
+struct ListedWorkload {
+    id: String,
+    about: String,
+    size: u64,
+    /// What the subject `limit` does; `null` where it has no part.
+    limit: Option<String>,
+}
+
+impl BenchListReport {
+    pub(crate) fn new(workloads: &[Workload], subjects: &[&dyn Subject]) -> Self {
+        let limits = steps();
+        let workload = |workload: &Workload| {
+            let limit = limits.iter().find(|(of, _)| of.id == workload.id);
+            ListedWorkload {
+                id: workload.id.to_owned(),
+                about: workload.about.to_owned(),
+                size: workload.size,
+                limit: limit.map(|(_, steps)| steps.steps.clone()),
+            }
+        };
+        let subject = |subject: &&dyn Subject| Listed {
+            id: subject.id().to_owned(),
+            about: subject.about().to_owned(),
+        };
+        Self {
+            workloads: workloads.iter().map(workload).collect(),
+            subjects: subjects.iter().map(subject).collect(),
+        }
+    }
+}
+
+impl Report for BenchListReport {
+    fn text(&self) -> String {
+        let mut text = "Workloads:\n".to_owned();
+        for ListedWorkload { id, about, limit, .. } in &self.workloads {
+            let _ = writeln!(text, "  {id:<14} {about}");
+            if let Some(limit) = limit {
+                let _ = writeln!(text, "  {:<14}   limit: {limit}", "");
+            }
+        }
+        text += "Subjects:\n";
+        for Listed { id, about } in &self.subjects {
+            let _ = writeln!(text, "  {id:<14} {about}");
+        }
+        text
+    }
+}
+
+/// `lode bench --clean`.
+#[derive(Serialize)]
+pub(crate) struct CleanedReport {
+    /// Killed runs whose things were taken away.
+    pub(crate) runs: usize,
+}
+
+impl Report for CleanedReport {
+    fn text(&self) -> String {
+        match self.runs {
+            0 => "Nothing was left.\n".to_owned(),
+            runs => format!("Taken away: what {runs} killed runs had left.\n"),
+        }
+    }
+}

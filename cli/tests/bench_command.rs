@@ -1,0 +1,250 @@
+//! `lode bench`: what it takes, what it prints, and that nothing of it stays.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{LODE, Ran, Scratch, lode, text};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn wrong_command_lines_are_told() {
+    for args in [
+        &["bench", "--workload", "creat"][..],
+        &["bench", "--workload", ""],
+        &["bench", "--subject", "ramfs"],
+        &["bench", "--subject", "tmpfs,ramfs"],
+        &["bench", "--threads", "0"],
+        &["bench", "--threads", "65"],
+        &["bench", "--threads", "two"],
+        &["bench", "--list", "--quick"],
+        &["bench", "--clean", "--list"],
+        &["bench", "somewhere"],
+    ] {
+        let with_json: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+        let error = lode(&with_json).expect(2).error_json();
+        assert_eq!(
+            (&error["error"]["kind"], &error["command"]),
+            (&"usage".into(), &"bench".into())
+        );
+    }
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn a_small_run_has_every_key_and_nothing_of_it_stays() {
+    let scratch = Scratch::new();
+    let (dir, page) = (scratch.dir("run"), scratch.path("page.html"));
+    let args = [
+        "bench",
+        "--quick",
+        "--json",
+        "--workload",
+        "create,read-4k",
+        "--subject",
+        "tmpfs,limit",
+        "--threads",
+        "1,2",
+        "--dir",
+        text(&dir),
+        "--html",
+        text(&page),
+    ];
+    let report = lode(&args).expect(0).json();
+    let top = ["schema", "command", "machine", "rows", "targets", "limits", "left_out"];
+    assert_eq!(keys(&report), top.into());
+    assert_eq!((&report["schema"], &report["command"]), (&1.into(), &"bench".into()));
+    let machine = ["cpu", "cores", "kernel", "flush", "windows", "medium", "page_bytes", "load"];
+    assert_eq!(keys(&report["machine"]), machine.into());
+    let rows = report["rows"].as_array().unwrap();
+    let mut cells = BTreeSet::new();
+    for row in rows {
+        let wanted = [
+            "workload",
+            "subject",
+            "threads",
+            "size",
+            "mode",
+            "ns_per_op",
+            "ops_per_s",
+            "p50_ns",
+            "p99_ns",
+            "repetitions",
+            "spread",
+        ];
+        assert_eq!(keys(row), wanted.into());
+        assert!(row["repetitions"].as_u64().unwrap() >= 7, "{row}");
+        let (ns, rate) = (row["ns_per_op"].as_f64().unwrap(), row["ops_per_s"].as_f64().unwrap());
+        assert!(ns > 1.0 && rate > 1.0 && row["spread"].as_f64().unwrap() >= 0.0, "{row}");
+        assert!(row["p50_ns"].as_u64().unwrap() <= row["p99_ns"].as_u64().unwrap(), "{row}");
+        if row["threads"] == 1 {
+            // (Medians of rounds, each of which has both.)
+            assert!((ns * rate / 1e9 - 1.0).abs() < 0.01, "{row}");
+        }
+        let of = |key: &str| row[key].as_str().unwrap().to_owned();
+        cells.insert(format!(
+            "{} {} {} {}",
+            of("workload"),
+            of("subject"),
+            row["threads"],
+            of("mode")
+        ));
+    }
+    let mut wanted = BTreeSet::new();
+    for workload in ["create", "read-4k"] {
+        for subject in ["tmpfs", "limit"] {
+            for cell in ["1 private", "2 private", "2 shared"] {
+                wanted.insert(format!("{workload} {subject} {cell}"));
+            }
+        }
+    }
+    assert_eq!(cells, wanted);
+    assert_eq!(report["left_out"], Value::Array(vec![]));
+    assert!(fs::read_to_string(page).unwrap().contains("<svg"));
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+}
+
+#[test]
+fn the_list_has_what_can_be_asked_for() {
+    let list = lode(&["bench", "--list", "--json"]).expect(0).json();
+    let ids = |key: &str| -> Vec<String> {
+        let all = list[key].as_array().unwrap().iter();
+        all.map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(ids("subjects").contains(&"null-fuse".to_owned()));
+    let help = lode(&["bench", "--list"]).expect(0).out;
+    for id in ids("workloads").iter().chain(&ids("subjects")) {
+        assert!(help.contains(id.as_str()), "{id}");
+    }
+    let append = list["workloads"].as_array().unwrap().iter().find(|one| one["id"] == "append-4k");
+    assert_eq!(append.unwrap()["size"], 4096);
+    assert!(append.unwrap()["limit"].as_str().unwrap().contains("fence"));
+}
+
+/// What is mounted below a directory.
+fn mounted_below(dir: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    points.filter(|point| Path::new(point).starts_with(dir)).map(str::to_owned).collect()
+}
+
+fn loops_below(dir: &Path) -> Vec<String> {
+    let devices = fs::read_dir("/sys/block").unwrap().flatten();
+    let files = devices
+        .filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    files.filter(|file| Path::new(file).starts_with(dir)).collect()
+}
+
+/// Processes with `dir` in their command line.
+fn servers_below(dir: &Path) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    let dir = text(dir).as_bytes();
+    lines.filter(|line| line.windows(dir.len()).any(|part| part == dir)).count()
+}
+
+#[track_caller]
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// A long run of subjects with servers, mounts and loop devices, as far as this user may have them.
+fn long_run(dir: &Path) -> Child {
+    let root = rustix::process::geteuid().is_root();
+    let subjects = if root { "tmpfs,lode-mount,null-fuse,ext4" } else { "lode-mount,null-fuse" };
+    let args = ["bench", "--json", "--progress", "--subject", subjects, "--dir", text(dir)];
+    let mut command = Command::new(LODE);
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    let last = if root { "ext4" } else { "null-fuse" };
+    wait_for("the last subject", || mounted_below(dir).iter().any(|at| at.ends_with(last)));
+    child
+}
+
+fn nothing_is_left(dir: &Path) {
+    assert_eq!(mounted_below(dir), Vec::<String>::new());
+    assert_eq!(loops_below(dir), Vec::<String>::new());
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+    // A loop device and a server end a moment after their mount.
+    wait_for("the servers' end", || servers_below(dir) == 0);
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_taken_away_by_the_next() {
+    let scratch = Scratch::new();
+    for clean in [&["--clean"][..], &["--quick", "--workload", "append-64", "--subject", "limit"]] {
+        let dir = scratch.dir("run");
+        let mut run = long_run(&dir);
+        run.kill().unwrap();
+        run.wait().unwrap();
+        assert!(!mounted_below(&dir).is_empty(), "nothing was left: the test tests nothing");
+        let mut args = vec!["bench", "--json", "--dir", text(&dir)];
+        args.extend(clean);
+        let ran = lode(&args).expect(0).json();
+        if clean == ["--clean"] {
+            assert_eq!(ran["runs"], 1);
+        }
+        nothing_is_left(&dir);
+    }
+}
+
+#[test]
+fn a_run_that_lives_is_let_alone_and_one_that_is_interrupted_tells_what_it_has() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("run");
+    let run = long_run(&dir);
+    let cleaned = lode(&["bench", "--clean", "--json", "--dir", text(&dir)]).expect(0).json();
+    assert_eq!(cleaned["runs"], 0);
+    assert!(!mounted_below(&dir).is_empty());
+    sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let done = run.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130));
+    let report: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(report["rows"].is_array());
+    nothing_is_left(&dir);
+}
+
+#[test]
+fn who_is_not_root_is_told_what_is_left_out() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: to become another user needs root");
+        return;
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.dir("run");
+    std::os::unix::fs::chown(scratch.path(""), Some(65_534), None).unwrap();
+    std::os::unix::fs::chown(&dir, Some(65_534), None).unwrap();
+    let mut command = Command::new(LODE);
+    command.args(["bench", "--quick", "--json"]).uid(65_534).gid(65_534);
+    command.args(["--workload", "append-64", "--threads", "1"]);
+    command.args(["--subject", "ext4,limit", "--dir", text(&dir)]);
+    if let Err(error) = command.output() {
+        println!("skipped: another user can't run the program here ({error})");
+        return;
+    }
+    let Ran { code, out, err, .. } = common::run(&mut command);
+    assert_eq!(code, 0, "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["left_out"][0]["what"], "ext4");
+    assert!(report["left_out"][0]["why"].as_str().unwrap().contains("root"));
+    assert_eq!(report["rows"][0]["subject"], "limit");
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+}

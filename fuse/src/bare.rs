@@ -1,0 +1,39 @@
+//! A mount without a pool: the same device, options, capabilities and threads, and whatever
+//! [`Handler`] answers. With one that stores nothing it shows what FUSE alone costs.
+
+use std::path::Path;
+
+use crate::device::mount_fuse;
+use crate::error::{MountError, Result};
+use crate::fs::{MAX_WRITE, wish};
+use crate::mountpoint;
+use crate::options::MountOptions;
+use crate::wire::{Agreed, Channel, Handler, Session, shake_hands};
+
+pub use crate::fs::{FOREVER, Keeping, ROOT_TTL};
+
+/// Mounts at the directory `dir` and serves until the mount is taken off. The handler is made
+/// when it is known what was agreed upon with the kernel.
+///
+/// # Errors
+/// Where it can't be mounted, or the device fails.
+pub fn serve<H: Handler>(
+    dir: &Path,
+    options: &MountOptions,
+    handler: impl FnOnce(&Agreed) -> H,
+) -> Result<()> {
+    let point = mountpoint::prepare(dir)?;
+    let kernel = |source| MountError::Kernel { path: point.clone(), source };
+    let channel = Channel::new(mount_fuse(&point, options).map_err(kernel)?);
+    let agreed = shake_hands(&channel, &wish(options.permissions())).map_err(|source| {
+        // What can't be taken off is dead, and told as that to whoever looks.
+        let _ = mountpoint::cut_off(&point);
+        MountError::Protocol { path: point.clone(), source }
+    })?;
+    if let Ok(Some(mount)) = mountpoint::mounted_at(&point) {
+        mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
+    }
+    let session = Session::new(channel, handler(&agreed), MAX_WRITE);
+    let ended = session.run(options.server_threads());
+    ended.map_err(|source| MountError::Session { path: point, source })
+}
