@@ -13,6 +13,7 @@ use lode_crash::run::ReplayId;
 use lode_engine::{LABEL_MAX, PageClass};
 use lode_pmem::{FlushStrategy, WindowMode};
 
+use crate::emulation::EmulationArgs;
 use crate::human::parse_uuid;
 use crate::options::{MountOptions, OptionList};
 use crate::sizes::{parse_page_class, parse_size};
@@ -161,8 +162,8 @@ pub(crate) struct MountArgs {
     /// Directory to mount it at
     pub(crate) dir: PathBuf,
     /// Options, separated by commas: ro, relaxed, noatime, allow_other, default_permissions,
-    /// noviews, page-size=SIZE, windows=MODE, flush=NAME, and those that mount(8) handles; remount, to change
-    /// ro, dev, suid and exec of what is mounted
+    /// noviews, page-size=SIZE, windows=MODE, flush=NAME, emulate=NAME and its like, and those that mount(8)
+    /// handles; remount, to change ro, dev, suid and exec of what is mounted
     #[arg(short = 'o', value_name = "OPTIONS", value_parser = OptionList)]
     pub(crate) options: Vec<MountOptions>,
     /// Page size of files made in this mount: 4K, 2M or 1G [default: the pool's]
@@ -170,6 +171,8 @@ pub(crate) struct MountArgs {
     pub(crate) page_size: Option<PageClass>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
+    #[command(flatten)]
+    pub(crate) emulation: EmulationArgs,
     /// Serve in this process until unmounted, logging to standard error
     #[arg(long, short = 'f')]
     pub(crate) foreground: bool,

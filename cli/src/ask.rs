@@ -23,6 +23,8 @@ pub(crate) const DURABILITY: &str = "durability";
 pub(crate) const FLUSH: &str = "flush";
 pub(crate) const WINDOWS: &str = "windows";
 pub(crate) const RELAXED: &str = "relaxed";
+/// As JSON; not there where nothing is emulated.
+pub(crate) const EMULATED: &str = "emulated";
 pub(crate) const OPTIONS: &str = "options";
 
 /// Answers a request, or says for the user why not.
@@ -66,6 +68,7 @@ impl<'a> Asked<'a> {
             durability: fact(DURABILITY),
             flush: fact(FLUSH),
             windows: fact(WINDOWS),
+            emulated: answer.region.get(EMULATED).and_then(|it| serde_json::from_str(it).ok()),
         };
         Ok(ServerFacts {
             pid: answer.pid,

@@ -16,6 +16,7 @@ mod called_as;
 mod commands;
 mod daemon;
 mod draw;
+mod emulation;
 mod explain;
 mod failure;
 mod human;

@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use lode_engine::{AccessTimes, PageClass};
 use lode_pmem::{FlushStrategy, WindowMode};
 
+use crate::emulation::EmulationArgs;
 use crate::sizes::parse_page_class;
 
 /// What `-o` can say. Several are joined by [`MountOptions::join`], later ones win.
@@ -36,10 +37,12 @@ pub(crate) struct MountOptions {
     pub(crate) windows: Option<WindowMode>,
     /// `flush=`.
     pub(crate) flush: Option<FlushStrategy>,
+    /// `emulate=` and its like.
+    pub(crate) emulation: EmulationArgs,
 }
 
 /// The options that mean something, and what.
-pub(crate) const MEANINGS: [(&str, &str); 13] = [
+pub(crate) const MEANINGS: [(&str, &str); 15] = [
     (
         "ro, rw",
         "Read-only: not a byte of the pool changes, not even by recovery. Read-write is the default.",
@@ -81,6 +84,14 @@ pub(crate) const MEANINGS: [(&str, &str); 13] = [
     (
         "flush=",
         "How stores reach the memory, as lode info names it. The default is the best that is safe here.",
+    ),
+    (
+        "emulate=",
+        "For measuring: take the times of this slower medium, pcm, stt-ram, nvdimm-n or cxl. What the kernel's cache answers, and mappings of programs, are not slowed.",
+    ),
+    (
+        "read-ns=, write-gbps=, fence-ns=",
+        "What a load takes more, in nanoseconds; how fast stores are taken, in billions of bytes a second; what a fence takes more. They override emulate=, or are a medium of their own.",
     ),
     ("x-..., comment=", "Nothing: for mount(8), systemd and people."),
 ];
@@ -199,6 +210,7 @@ impl MountOptions {
             Some(("flush", value)) => {
                 self.flush = Some(value.parse().map_err(|error| in_word(format!("{error}")))?);
             }
+            Some((name, value)) if self.emulation.set(name, value).map_err(in_word)? => {}
             // The kernel lists the last two, and mount(8) hands them on at a remount; `user` says
             // who called mount(8).
             Some(("comment" | "user" | "user_id" | "group_id", _)) => {}
@@ -226,6 +238,7 @@ impl MountOptions {
             page_class: next.page_class.or(all.page_class),
             windows: next.windows.or(all.windows),
             flush: next.flush.or(all.flush),
+            emulation: all.emulation.join(&next.emulation),
         })
     }
 
@@ -252,6 +265,7 @@ impl MountOptions {
         );
         words.extend(self.windows.map(|windows| format!("windows={windows}")));
         words.extend(self.flush.map(|flush| format!("flush={flush}")));
+        words.extend(self.emulation.words());
         words.join(",")
     }
 }
@@ -262,7 +276,8 @@ mod tests {
 
     #[test]
     fn options_survive_the_way_through_text() {
-        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,remount,strictatime,page-size=2M,windows=none,flush=msync";
+        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,remount,strictatime,page-size=2M,windows=none,flush=msync,\
+                    emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);
         assert_eq!(MountOptions::parse(&options.text()), Ok(options));
@@ -289,13 +304,17 @@ mod tests {
             "page-size=8K",
             "windows=maybe",
             "flush=often",
+            "emulate=optane",
+            "read-ns=soon",
+            "write-gbps=1/8",
+            "fence-ns=-1",
             "ro=1",
         ] {
             assert!(MountOptions::parse(list).is_err(), "{list}");
         }
         let error = MountOptions::parse("ro,relaxd").unwrap_err();
         assert!(error.starts_with("unknown option `relaxd`;") && error.len() < 100, "{error}");
-        for list in ["ro,page-size=8K", "ro,windows=maybe", "ro,flush=often"] {
+        for list in ["ro,page-size=8K", "ro,windows=maybe", "ro,flush=often", "ro,read-ns=1e3"] {
             let (_, word) = list.split_once(',').unwrap();
             let error = MountOptions::parse(list).unwrap_err();
             assert!(error.starts_with(&format!("option `{word}`: ")), "{error}");

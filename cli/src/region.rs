@@ -8,6 +8,7 @@ use lode_host::StdHost;
 use lode_pmem::{Mapped, RegionError, RegionOptions};
 
 use crate::args::RegionArgs;
+use crate::emulation::EmulationFacts;
 use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 use crate::output::Output;
@@ -19,7 +20,7 @@ pub(crate) type MappedPool = Pool<Mapped, StdHost>;
 
 /// The options of a region, from the command line.
 pub(crate) fn options(args: &RegionArgs, read_only: bool) -> RegionOptions {
-    RegionOptions { read_only, windows: args.windows, flush: args.flush }
+    RegionOptions { read_only, windows: args.windows, flush: args.flush, emulate: None }
 }
 
 /// Opens the region at `path`.
@@ -50,6 +51,7 @@ pub(crate) fn facts(region: &Mapped) -> RegionFacts {
         durability: region.durability().to_string(),
         flush: region.strategy().to_string(),
         windows: if region.is_read_only() { "read-only".to_owned() } else { windows },
+        emulated: region.emulated().map(EmulationFacts::from),
     }
 }
 

@@ -9,7 +9,7 @@ use lode_fuse::Server;
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 
-use crate::ask::{DURABILITY, FLUSH, OPTIONS, RELAXED, WINDOWS};
+use crate::ask::{DURABILITY, EMULATED, FLUSH, OPTIONS, RELAXED, WINDOWS};
 use crate::explain::mount_failure;
 use crate::failure::{Failure, Result};
 use crate::options::MountOptions;
@@ -48,7 +48,12 @@ pub(crate) fn serve(
 fn open(settings: &Settings) -> Result<MappedPool> {
     let options = &settings.options;
     let read_only = options.read_only.unwrap_or(false);
-    let region = RegionOptions { read_only, windows: options.windows, flush: options.flush };
+    let region = RegionOptions {
+        read_only,
+        windows: options.windows,
+        flush: options.flush,
+        emulate: options.emulation.profile(),
+    };
     let region = region::open(&settings.pool, &region)?;
     let options = OpenOptions {
         read_only,
@@ -101,17 +106,20 @@ fn report(settings: &Settings, pool: &MappedPool) -> Result<MountReport> {
     })
 }
 
-fn mount_options(settings: &Settings, region: &RegionFacts) -> lode_fuse::MountOptions {
+fn mount_options(settings: &Settings, region_facts: &RegionFacts) -> lode_fuse::MountOptions {
     let said = &settings.options;
     let facts = [
-        (DURABILITY, &region.durability),
-        (FLUSH, &region.flush),
-        (WINDOWS, &region.windows),
+        (DURABILITY, &region_facts.durability),
+        (FLUSH, &region_facts.flush),
+        (WINDOWS, &region_facts.windows),
         (RELAXED, &said.relaxed.to_string()),
         (OPTIONS, &said.text()),
     ];
-    let region: BTreeMap<String, String> =
+    let mut region: BTreeMap<String, String> =
         facts.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
+    // (Numbers and text always have a text in JSON.)
+    let emulated = region_facts.emulated.as_ref().and_then(|it| serde_json::to_string(it).ok());
+    region.extend(emulated.map(|text| (EMULATED.to_owned(), text)));
     lode_fuse::MountOptions {
         read_only: said.read_only.unwrap_or(false),
         atime: said.atime.unwrap_or_default(),

@@ -199,7 +199,7 @@ mod tests {
         fn store_bytes(&self, (): &mut (), _: u64, _: &[u8]) {}
         fn store_line(&self, (): &mut (), _: u64, _: &Line) {}
         fn stream_word(&self, (): &mut (), _: u64, _: u64) {}
-        fn write_back(&self, _: u64) {}
+        fn write_back(&self, _: &mut (), _: u64) {}
         fn fence(&self) -> Result<(), MediaError> {
             Ok(())
         }

@@ -73,7 +73,7 @@ impl Medium for Words {
         self.store_word(window, at, value);
     }
 
-    fn write_back(&self, at: u64) {
+    fn write_back(&self, _window: &mut (), at: u64) {
         if let Some(word) = self.word(at) {
             word.fetch_or(0, Relaxed);
         }

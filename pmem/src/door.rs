@@ -143,7 +143,7 @@ impl<M: Medium> Window<'_, M> {
         assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
         self.lines += 1;
         self.door.medium.store_word(&mut self.raw, at, value);
-        self.door.medium.write_back(at);
+        self.door.medium.write_back(&mut self.raw, at);
     }
 
     /// Stores an aligned word through the cache, its write-back left to eviction
@@ -190,7 +190,7 @@ impl<M: Medium> Window<'_, M> {
         }
         let mut line = at - at % LINE;
         while line < at + len {
-            self.door.medium.write_back(line);
+            self.door.medium.write_back(&mut self.raw, line);
             line += LINE;
         }
     }
@@ -248,7 +248,7 @@ impl<M: Medium> Window<'_, M> {
                 }
                 Err(_) => {
                     self.door.medium.store_bytes(&mut self.raw, at, piece);
-                    self.door.medium.write_back(at);
+                    self.door.medium.write_back(&mut self.raw, at);
                 }
             }
             at += in_word;

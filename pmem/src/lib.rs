@@ -15,6 +15,7 @@
 //! * `region`: what can be mapped, by whom, and what its fences are worth.
 //! * `flush`: the instructions that bring stores to the memory, and which to take.
 //! * `windows`: what keeps stray stores out.
+//! * `emulation`: the times of slower media, for measuring.
 //! * `fault`: loads from bad memory that end in an error, not in a signal.
 //!
 //! All unsafe code of Lode's storage is in this crate.
@@ -30,6 +31,8 @@ mod line;
 mod medium;
 mod wear;
 
+#[cfg(feature = "std")]
+mod emulation;
 #[cfg(feature = "std")]
 mod fault;
 #[cfg(feature = "std")]
@@ -49,6 +52,8 @@ pub use line::{LINE_BYTES, Line};
 pub use medium::{MediaError, Medium};
 pub use wear::{WEAR_REGION_BYTES, Wear};
 
+#[cfg(feature = "std")]
+pub use emulation::{Bandwidth, Emulated, NoBandwidth, Profile, UnknownProfile};
 #[cfg(feature = "std")]
 pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};
 #[cfg(feature = "std")]

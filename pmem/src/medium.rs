@@ -110,7 +110,7 @@ pub trait Medium: Send + Sync {
 
     /// Starts the write-back of the cached line that holds `at`.
     #[track_caller]
-    fn write_back(&self, at: u64);
+    fn write_back(&self, window: &mut Self::Window, at: u64);
 
     /// Orders and completes this thread's streaming stores and write-backs. Only a medium that
     /// writes through the operating system can fail, and once it has, so do all later fences.
@@ -175,14 +175,20 @@ impl<M: Medium> Medium for &M {
 
     #[inline]
     #[track_caller]
+    fn store_words(&self, window: &mut Self::Window, at: u64, words: &[[u8; 8]]) {
+        (**self).store_words(window, at, words);
+    }
+
+    #[inline]
+    #[track_caller]
     fn stream_word(&self, window: &mut Self::Window, at: u64, value: u64) {
         (**self).stream_word(window, at, value);
     }
 
     #[inline]
     #[track_caller]
-    fn write_back(&self, at: u64) {
-        (**self).write_back(at);
+    fn write_back(&self, window: &mut Self::Window, at: u64) {
+        (**self).write_back(window, at);
     }
 
     #[inline]

@@ -98,7 +98,7 @@ impl Medium for Recorder {
         state.word_streams += 1;
         state.stream(at, &value.to_le_bytes());
     }
-    fn write_back(&self, at: u64) {
+    fn write_back(&self, _: &mut (), at: u64) {
         let mut state = self.state.lock().unwrap();
         state.write_backs += 1;
         let line = at as usize / LINE_BYTES;

@@ -212,7 +212,7 @@ impl Medium for Memory {
         self.store_word(window, at, value);
     }
 
-    fn write_back(&self, at: u64) {
+    fn write_back(&self, _window: &mut (), at: u64) {
         assert!(at < self.inner.bytes, "write-back outside the region");
     }
 

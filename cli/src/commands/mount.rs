@@ -56,6 +56,7 @@ fn settings(args: &MountArgs) -> Result<Settings> {
         page_class: args.page_size,
         windows: args.region.windows,
         flush: args.region.flush,
+        emulation: args.emulation,
         ..MountOptions::default()
     };
     let options: Vec<MountOptions> = args.options.iter().copied().chain([given]).collect();

@@ -82,6 +82,7 @@ fn unchangeable(
         (differs(asked.page_class.map(page_class_name), pages), "the page size of new files"),
         (differs(windows.map(|it| it.to_string()), region.windows.clone()), "write windows"),
         (differs(flush.map(|it| it.to_string()), region.flush.clone()), "how stores are flushed"),
+        (was.emulation.join(&asked.emulation) != was.emulation, "what medium is emulated"),
         (asked.allow_other && !others, "who may use the mount (allow_other)"),
         (asked.noviews && !was.noviews, "whether there is a directory .lode (noviews)"),
     ];

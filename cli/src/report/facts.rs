@@ -5,6 +5,7 @@ use std::path::Path;
 use lode_engine::{Corruption, PoolInfo, StatFs};
 use serde::{Deserialize, Serialize};
 
+use crate::emulation::EmulationFacts;
 use crate::human::{Lines, printable, time_text, uuid_text};
 use crate::sizes::{human, page_class_name};
 
@@ -128,6 +129,8 @@ pub(crate) struct RegionFacts {
     pub(crate) flush: String,
     /// How stray stores are kept out.
     pub(crate) windows: String,
+    /// The slower medium whose times it takes.
+    pub(crate) emulated: Option<EmulationFacts>,
 }
 
 impl RegionFacts {
@@ -147,6 +150,9 @@ impl RegionFacts {
         lines.add("durability", survives);
         lines.add("flush", &self.flush);
         lines.add("windows", &self.windows);
+        if let Some(emulated) = &self.emulated {
+            emulated.lines(lines);
+        }
     }
 }
 

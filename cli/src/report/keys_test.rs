@@ -31,7 +31,14 @@ fn pool() -> PoolFacts {
 }
 
 fn region() -> RegionFacts {
-    RegionFacts { durability: "power".into(), flush: "msync".into(), windows: "key".into() }
+    let emulated =
+        lode_pmem::Emulated { profile: lode_pmem::Profile::PCM, write_bytes_per_s: Some(1) };
+    RegionFacts {
+        durability: "power".into(),
+        flush: "msync".into(),
+        windows: "key".into(),
+        emulated: Some(emulated.into()),
+    }
 }
 
 fn space() -> SpaceFacts {

@@ -301,7 +301,7 @@ impl Medium for Simulated {
     }
 
     #[track_caller]
-    fn write_back(&self, at: u64) {
+    fn write_back(&self, _window: &mut (), at: u64) {
         assert!(at < self.bytes, "write-back outside the region");
         let left_out = LeftOut::WriteBack(Site::of_caller());
         let mut state = self.state.lock();
@@ -366,7 +366,7 @@ mod tests {
         medium.stream_word(&mut (), 8, 1);
         medium.store_word(&mut (), 64, 2);
         medium.store_word(&mut (), 128, 3);
-        medium.write_back(128);
+        medium.write_back(&mut (), 128);
         medium.store_word(&mut (), 136, 4);
         assert_eq!(medium.load_word(64), Ok(2));
         assert_eq!(medium.point().pending.len(), 4);
@@ -380,11 +380,11 @@ mod tests {
         let medium = region(Profile::Adr);
         medium.stream_word(&mut (), 0, 1);
         medium.store_word(&mut (), 64, 2);
-        medium.write_back(64);
+        medium.write_back(&mut (), 64);
         medium.store_word(&mut (), 128, 3);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                medium.write_back(128);
+                medium.write_back(&mut (), 128);
                 medium.fence().unwrap();
             });
         });
@@ -410,7 +410,7 @@ mod tests {
         medium.fence().unwrap();
         let point = medium.point();
         assert_eq!((durable_word(&medium, 0), point.pending.len()), (5, 1));
-        medium.write_back(0);
+        medium.write_back(&mut (), 0);
         medium.fence().unwrap();
         assert_eq!((durable_word(&medium, 0), durable_word(&medium, 8)), (5, 7));
         assert!(medium.point().durable == medium.seen());

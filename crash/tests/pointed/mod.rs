@@ -64,9 +64,9 @@ impl Medium for Pointed {
     }
 
     #[track_caller]
-    fn write_back(&self, at: u64) {
+    fn write_back(&self, window: &mut (), at: u64) {
         self.store();
-        self.memory.write_back(at);
+        self.memory.write_back(window, at);
     }
 
     #[track_caller]

@@ -65,7 +65,7 @@ impl Medium for FileMedium {
     fn stream_word(&self, (): &mut (), at: u64, value: u64) {
         self.put(at, &value.to_le_bytes());
     }
-    fn write_back(&self, _at: u64) {}
+    fn write_back(&self, (): &mut (), _at: u64) {}
     fn fence(&self) -> Result<(), MediaError> {
         Ok(())
     }

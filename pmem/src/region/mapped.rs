@@ -6,11 +6,13 @@
 
 use core::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::dirty::Dirty;
 use super::lock::Locked;
 use super::mapping::Mapping;
 use super::{Durability, RegionKind};
+use crate::emulation::{Emulated, Emulation};
 use crate::fault::load;
 use crate::flush::{FlushStrategy, x86};
 use crate::windows::{Guard, MappedWindow, WindowMode};
@@ -23,6 +25,9 @@ const WORD_BYTES: u64 = 8;
 /// A load from memory that is bad, or that was cut off the file by somebody else,
 /// gives [`MediaError::Poisoned`]; a store there kills the process by SIGBUS. A
 /// child of `fork` does not inherit the mapping.
+///
+/// It can take the times of a slower medium ([`RegionOptions::emulate`](super::RegionOptions::emulate)),
+/// for what goes through the door: who loads and stores by [`Mapped::as_ptr`] finds this machine's memory.
 #[derive(Debug)]
 pub struct Mapped {
     // Dropped in this order: unmapped, then the key given back, then the lock.
@@ -33,6 +38,7 @@ pub struct Mapped {
     pub(super) strategy: FlushStrategy,
     pub(super) guard: Guard,
     pub(super) dirty: Option<Dirty>,
+    pub(super) emulation: Option<Arc<Emulation>>,
     pub(super) page_bytes: u64,
     pub(super) kind: RegionKind,
     pub(super) durability: Durability,
@@ -74,6 +80,11 @@ impl Mapped {
     /// The file or device, if it is one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// The slower medium whose times it takes; `None` if it is as fast as it is.
+    pub fn emulated(&self) -> Option<Emulated> {
+        self.emulation.as_ref().map(|emulation| emulation.emulated())
     }
 
     /// Calls of `msync` that fences have made.
@@ -125,12 +136,19 @@ impl Medium for Mapped {
 
     #[inline]
     fn open(&self) -> MappedWindow {
-        self.guard.open()
+        let mut window = self.guard.open();
+        if let Some(emulation) = &self.emulation {
+            window.taken = emulation.opened();
+        }
+        window
     }
 
     #[inline]
     fn close(&self, window: &mut MappedWindow) {
         self.guard.close(window);
+        if let Some(emulation) = &self.emulation {
+            emulation.closed(&window.taken);
+        }
     }
 
     #[inline]
@@ -139,6 +157,9 @@ impl Medium for Mapped {
         if end.is_none_or(|end| end > self.bytes) {
             let len = WORD_BYTES;
             return Err(MediaError::OutOfBounds { at, len });
+        }
+        if let Some(emulation) = &self.emulation {
+            emulation.before_load(WORD_BYTES);
         }
         // SAFETY: the word is in the mapping; opening a region installs the handler.
         unsafe { load::word(self.mapping.base(), at) }
@@ -150,6 +171,9 @@ impl Medium for Mapped {
         let end = at.checked_add(len);
         if end.is_none_or(|end| end > self.bytes) {
             return Err(MediaError::OutOfBounds { at, len });
+        }
+        if let Some(emulation) = &self.emulation {
+            emulation.before_load(len);
         }
         // SAFETY: the bytes are in the mapping; opening a region installs the handler.
         unsafe { load::bytes(self.mapping.base(), at, into) }
@@ -200,6 +224,7 @@ impl Medium for Mapped {
         let len = LINE_BYTES as u64;
         assert!(at.is_multiple_of(len), "line store at unaligned offset {at:#x}");
         let to = self.target(window, at, len);
+        window.taken.add(len);
         match self.strategy {
             // SAFETY: an aligned line of the mapping; the CPU was asked for the instruction.
             FlushStrategy::Instructions { line_store, .. } => unsafe {
@@ -223,7 +248,9 @@ impl Medium for Mapped {
             return;
         };
         assert!(at.is_multiple_of(LINE_BYTES as u64), "line store at unaligned offset {at:#x}");
-        let to = self.target(window, at, lines.as_flattened().len() as u64);
+        let len = lines.as_flattened().len() as u64;
+        let to = self.target(window, at, len);
+        window.taken.add(len);
         // SAFETY: aligned lines of the mapping; the CPU was asked for the instruction.
         unsafe { x86::stream_lines(line_store, to, lines) };
     }
@@ -233,6 +260,7 @@ impl Medium for Mapped {
     fn stream_word(&self, window: &mut MappedWindow, at: u64, value: u64) {
         assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
         let to = self.target(window, at, WORD_BYTES);
+        window.taken.add(WORD_BYTES);
         match self.strategy {
             // SAFETY: an aligned word of the mapping.
             FlushStrategy::Instructions { .. } => unsafe { x86::stream_word(to, value) },
@@ -246,8 +274,9 @@ impl Medium for Mapped {
 
     #[inline]
     #[track_caller]
-    fn write_back(&self, at: u64) {
+    fn write_back(&self, window: &mut MappedWindow, at: u64) {
         assert!(at < self.bytes, "write-back at {at:#x} outside the region");
+        window.taken.add(LINE_BYTES as u64);
         if let FlushStrategy::Instructions { write_back, .. } = self.strategy {
             let line = self.mapping.base().wrapping_add(at as usize);
             // SAFETY: an address of the mapping; the CPU was asked for the instruction.
@@ -258,17 +287,19 @@ impl Medium for Mapped {
     #[inline]
     fn fence(&self) -> Result<(), MediaError> {
         match self.strategy {
-            FlushStrategy::Instructions { .. } => {
-                x86::fence();
-                Ok(())
-            }
-            FlushStrategy::Msync => self.msync(),
+            FlushStrategy::Instructions { .. } => x86::fence(),
+            FlushStrategy::Msync => self.msync()?,
         }
+        if let Some(emulation) = &self.emulation {
+            emulation.fenced();
+        }
+        Ok(())
     }
 }
 
 /// What a region says of itself wherever it is printed:
-/// `tmpfs file /dev/shm/pool, 67108864 bytes, avx512+clwb, windows: key, durability: process crash`.
+/// `tmpfs file /dev/shm/pool, 67108864 bytes, avx512+clwb, windows: key, durability: process crash`,
+/// and what it emulates, if anything.
 impl fmt::Display for Mapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
@@ -281,6 +312,10 @@ impl fmt::Display for Mapped {
         } else {
             write!(f, ", windows: {}", self.window_mode())?;
         }
-        write!(f, ", durability: {}", self.durability)
+        write!(f, ", durability: {}", self.durability)?;
+        match self.emulated() {
+            Some(emulated) => write!(f, ", emulated: {emulated}"),
+            None => Ok(()),
+        }
     }
 }

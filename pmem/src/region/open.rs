@@ -4,12 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::dirty::Dirty;
 use super::kind::{PAGE_BYTES, Source};
 use super::lock::Locked;
 use super::mapping::Mapping;
 use super::{Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions, lock, space};
+use crate::emulation::{Emulation, Profile};
 use crate::fault::{self, Handled};
 use crate::flush::{CpuFeatures, FlushStrategy};
 use crate::windows::key::{Key, NoKey};
@@ -77,6 +79,7 @@ impl Mapped {
             strategy,
             durability: Durability::of(kind, strategy, false),
             dirty: None,
+            emulation: emulation(options.emulate, path)?,
             path: None,
             _locked: None,
         })
@@ -184,9 +187,17 @@ fn map_file(
         strategy,
         durability: Durability::of(kind, strategy, caches_survive),
         dirty,
+        emulation: emulation(options.emulate, path)?,
         path: Some(PathBuf::from(path)),
         _locked: Some(locked),
     })
+}
+
+fn emulation(profile: Option<Profile>, path: &Path) -> Result<Option<Arc<Emulation>>, RegionError> {
+    let Some(profile) = profile else { return Ok(None) };
+    let emulation = Emulation::new(profile)
+        .map_err(|source| RegionError::io("measuring the memory for", path, source))?;
+    Ok(Some(Arc::new(emulation)))
 }
 
 fn install_handlers(guard: &ChosenGuard, path: &Path) -> Result<(), RegionError> {

@@ -1,5 +1,6 @@
 //! How a region is to be opened.
 
+use crate::emulation::Profile;
 use crate::flush::FlushStrategy;
 use crate::windows::WindowMode;
 
@@ -14,12 +15,15 @@ pub struct RegionOptions {
     pub windows: Option<WindowMode>,
     /// Store and flush in this way. Chosen when `None`.
     pub flush: Option<FlushStrategy>,
+    /// Take as long as this slower medium would: for measuring. What the region is, and what its
+    /// fences are worth, stays as it is.
+    pub emulate: Option<Profile>,
 }
 
 impl RegionOptions {
     /// The defaults.
     pub const fn new() -> Self {
-        Self { read_only: false, windows: None, flush: None }
+        Self { read_only: false, windows: None, flush: None, emulate: None }
     }
 
     /// With [`RegionOptions::read_only`] set to this.
@@ -37,6 +41,12 @@ impl RegionOptions {
     /// With this flush strategy.
     pub const fn flush(mut self, flush: FlushStrategy) -> Self {
         self.flush = Some(flush);
+        self
+    }
+
+    /// With the times of this medium.
+    pub const fn emulate(mut self, profile: Profile) -> Self {
+        self.emulate = Some(profile);
         self
     }
 }

@@ -9,9 +9,7 @@ use super::mapping::{Mapping, Part, Place};
 use super::{Durability, Mapped, RegionError};
 use crate::flush::FlushStrategy;
 use crate::windows::Guard;
-use crate::{Counters, Door, LINE_BYTES, MediaError, Medium};
-
-const LINE: u64 = LINE_BYTES as u64;
+use crate::{Counters, Door, MediaError, Medium};
 
 /// How a view is to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,12 +96,8 @@ impl View {
     /// Starts the write-back of the lines that hold bytes `at .. at + len`, whoever stored them.
     /// [`View::fence`] by the same thread completes it.
     pub fn write_back(&self, at: u64, len: u64) -> Result<(), MediaError> {
-        let end = self.end(at, len)?;
-        let mut line = at - at % LINE;
-        while line < end {
-            self.region().write_back(line);
-            line += LINE;
-        }
+        self.end(at, len)?;
+        self.door.window(0, &self.counters).flush(at, len);
         Ok(())
     }
 
@@ -201,6 +195,7 @@ impl Mapped {
             durability: self.durability,
             path: self.path.clone(),
             _locked: None,
+            emulation: self.emulation.clone(),
             mapping,
         });
         Ok(View { door, counters: Counters::new() })

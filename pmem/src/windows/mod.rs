@@ -17,6 +17,8 @@ use core::str::FromStr;
 use key::Key;
 use protect::Protect;
 
+use crate::emulation::Taken;
+
 /// What guards a region against stores outside windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WindowMode {
@@ -82,6 +84,8 @@ pub struct MappedWindow {
     was_open: bool,
     /// Mprotect: pages that this window holds open.
     pages: Vec<u64>,
+    /// What it has stored, where that is to take its time.
+    pub(crate) taken: Taken,
     /// A window belongs to its thread.
     not_send: PhantomData<*mut ()>,
 }
@@ -111,6 +115,7 @@ impl Guard {
                 Self::Mprotect(_) | Self::None => false,
             },
             pages: Vec::new(),
+            taken: Taken::default(),
             not_send: PhantomData,
         }
     }

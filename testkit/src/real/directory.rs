@@ -345,7 +345,7 @@ fn store_mapped(file: &std::path::Path, offset: u64, bytes: &[u8]) -> io::Result
         (at, left) = (at + piece.len() as u64, rest);
     }
     for line in offset / 64..(offset + bytes.len() as u64).div_ceil(64) {
-        region.write_back(line * 64);
+        region.write_back(&mut window, line * 64);
     }
     Medium::close(&region, &mut window);
     region.fence().map_err(io::Error::other)
