@@ -2,6 +2,7 @@
 
 mod disk;
 mod engine;
+mod library;
 mod limit;
 mod lode_mount;
 mod mapped;
@@ -86,6 +87,9 @@ impl<C: Calls> Ready for Stage<C> {
 /// All of them, in the order they are told.
 pub const ALL: &[&dyn Subject] = &[
     &limit::Limit,
+    &library::LIBRARY,
+    &library::GUARDED,
+    &library::UNGUARDED,
     &engine::Engine,
     &lode_mount::LodeMount,
     &null_fuse::NullFuse,
