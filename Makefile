@@ -1,5 +1,5 @@
 # The two commands of a stranger are `make run` and `make test`. Each does its own set-up.
-.PHONY: run test test-all crash lint clean help
+.PHONY: run test test-all crash lint install-lib clean help
 
 help:
 	@echo "make run       build, make a pool, mount it at ./mnt, and show that it survives being killed"
@@ -7,6 +7,7 @@ help:
 	@echo "make test-all  the same, longer: more kills, more seeds, larger programs, ignored tests"
 	@echo "make crash     every crash of every pair of operations, and more: takes long; ends with an error if a state is wrong"
 	@echo "make lint      rustfmt, clippy and shellcheck, warnings denied"
+	@echo "make install-lib  the C library, to PREFIX (/usr/local), below DESTDIR: see docs/c-library.md"
 	@echo "make clean     unmount ./mnt, remove its pool and what was built"
 
 run:
@@ -23,6 +24,9 @@ crash:
 
 lint:
 	@bash scripts/lint.sh
+
+install-lib:
+	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" bash scripts/install-lib.sh
 
 clean:
 	@bash scripts/clean.sh

@@ -18,7 +18,8 @@ fi
 
 need_cargo
 install_missing cc:build-essential sqlite3:sqlite3 python3:python3 nm:binutils objdump:binutils \
-    stress-ng:stress-ng dbench:dbench mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs
+    stress-ng:stress-ng dbench:dbench mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs c++:g++ \
+    pkg-config:pkg-config
 need_fuse
 
 log=$(mktemp)

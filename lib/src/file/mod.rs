@@ -2,6 +2,7 @@
 
 mod attributes;
 mod data;
+mod nameless;
 mod open;
 mod position;
 mod space;

@@ -7,6 +7,7 @@ mod names;
 mod options;
 mod remove;
 mod whole;
+mod with_mode;
 
 pub use options::{FormatOptions, PoolOptions};
 

@@ -1,0 +1,530 @@
+/*
+ * Lode: files on persistent memory, in this process.
+ *
+ * Made from the library's definitions: do not edit. docs/c-library.md tells how to use it.
+ *
+ * A pool is opened as a file is, and has POSIX's calls for what is in it. They make no system call
+ * while they read, write and look: they load from the memory that the pool lies on, and store to it.
+ * When a call returns, what it did is durable, and a call that a crash cuts off happened wholly or
+ * not at all.
+ *
+ * Calls return 0, a count or a handle, or -1 or NULL with errno set as POSIX has it; then
+ * lode_last_error() tells more. What can be checked of the arguments is: a NULL handle, and flags
+ * that don't exist, fail with EINVAL, other pointers that can't be right with EFAULT. A call that
+ * runs into an error of the library's own fails with EIO, and the pool is left as after a crash.
+ *
+ * All calls may be made from many threads at a time, with the same pools and files. A lode_dir is for one
+ * thread at a time. A handle must not be closed while another thread uses it. After fork(), the child
+ * must not use pools nor files.
+ */
+
+
+#ifndef LODE_H
+#define LODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Handles: what they lead to is the library's. */
+typedef struct lode_pool lode_pool;
+typedef struct lode_file lode_file;
+typedef struct lode_dir lode_dir;
+
+
+// The first number of the version that this header is of.
+#define LODE_VERSION_MAJOR 0
+
+// The second number.
+#define LODE_VERSION_MINOR 1
+
+// The third number.
+#define LODE_VERSION_PATCH 0
+
+// Change nothing in the pool, not even by recovery. Many may have it open so at a time.
+#define LODE_POOL_READ_ONLY 1
+
+// Overwrite file data in place: faster, but a crash can leave a part of an overwrite.
+#define LODE_POOL_RELAXED 2
+
+// lode_pool_create() replaces what is there.
+#define LODE_POOL_OVERWRITE 4
+
+// New files belong to `uid` and `gid`. Without it, to the process (effective user and group).
+#define LODE_POOL_OWNER 8
+
+// New files do not get the permissions in `umask`. Without it, those in the process's umask, as it
+// is when the pool is opened.
+#define LODE_POOL_UMASK 16
+
+// Reads move an access time that is not later than the last change, or is a day old.
+#define LODE_ATIME_RELATIVE 0
+
+// Reads move access times.
+#define LODE_ATIME_ALWAYS 1
+
+// Reads do not move access times.
+#define LODE_ATIME_NEVER 2
+
+// Guard the pool against stray stores of this process as well as the machine can.
+#define LODE_WINDOWS_BEST 0
+
+// By a memory protection key.
+#define LODE_WINDOWS_KEY 1
+
+// By mprotect(): slow, to find errors.
+#define LODE_WINDOWS_MPROTECT 2
+
+// Not at all.
+#define LODE_WINDOWS_NONE 3
+
+// O_RDONLY.
+#define LODE_O_RDONLY 0
+
+// O_WRONLY.
+#define LODE_O_WRONLY 1
+
+// O_RDWR.
+#define LODE_O_RDWR 2
+
+// O_CREAT.
+#define LODE_O_CREAT 64
+
+// O_EXCL.
+#define LODE_O_EXCL 128
+
+// O_TRUNC.
+#define LODE_O_TRUNC 512
+
+// O_APPEND.
+#define LODE_O_APPEND 1024
+
+// O_DIRECTORY.
+#define LODE_O_DIRECTORY 65536
+
+// O_NOFOLLOW.
+#define LODE_O_NOFOLLOW 131072
+
+// O_NOATIME.
+#define LODE_O_NOATIME 262144
+
+// O_TMPFILE.
+#define LODE_O_TMPFILE 4259840
+
+// SEEK_SET.
+#define LODE_SEEK_SET 0
+
+// SEEK_CUR.
+#define LODE_SEEK_CUR 1
+
+// SEEK_END.
+#define LODE_SEEK_END 2
+
+// SEEK_DATA.
+#define LODE_SEEK_DATA 3
+
+// SEEK_HOLE.
+#define LODE_SEEK_HOLE 4
+
+// The size stays: FALLOC_FL_KEEP_SIZE.
+#define LODE_FALLOC_KEEP_SIZE 1
+
+// The bytes become a hole: FALLOC_FL_PUNCH_HOLE. Only with LODE_FALLOC_KEEP_SIZE.
+#define LODE_FALLOC_PUNCH_HOLE 2
+
+// The bytes become zeros: FALLOC_FL_ZERO_RANGE.
+#define LODE_FALLOC_ZERO_RANGE 16
+
+// Fail with EEXIST where something has the new name: RENAME_NOREPLACE.
+#define LODE_RENAME_NOREPLACE 1
+
+// Exchange the two: RENAME_EXCHANGE.
+#define LODE_RENAME_EXCHANGE 2
+
+// In `nsec`: the time is now. UTIME_NOW.
+#define LODE_UTIME_NOW 1073741823
+
+// In `nsec`: the time stays. UTIME_OMIT.
+#define LODE_UTIME_OMIT 1073741822
+
+// Of a symbolic link itself: AT_SYMLINK_NOFOLLOW.
+#define LODE_NOFOLLOW 256
+
+// The owner or group stays.
+#define LODE_KEEP_ID 4294967295
+
+// Fail with EEXIST where there is one of this name: XATTR_CREATE.
+#define LODE_XATTR_CREATE 1
+
+// Fail with ENODATA where there is none of this name: XATTR_REPLACE.
+#define LODE_XATTR_REPLACE 2
+
+// A directory that is listed.
+struct lode_dir;
+
+// An open file, or directory. It keeps its contents, named or not, and the pool open.
+struct lode_file;
+
+// An open pool.
+struct lode_pool;
+
+// How to open a pool. Set `size` to sizeof (struct lode_pool_options), and the rest to zero but for
+// what you want: `struct lode_pool_options options = { .size = sizeof options };`
+struct lode_pool_options {
+    // sizeof (struct lode_pool_options): later versions of it are longer.
+    size_t size;
+    // LODE_POOL_... flags.
+    uint64_t flags;
+    // Owner of new files, with LODE_POOL_OWNER.
+    uint32_t uid;
+    // Their group.
+    uint32_t gid;
+    // What new files do not get, with LODE_POOL_UMASK.
+    uint32_t umask;
+    // LODE_ATIME_...: when reads move access times.
+    uint32_t access_times;
+    // Bytes of the pages that files made from now on take: 4096, 2 MiB or 1 GiB; 0 for the pool's own.
+    uint64_t page_size;
+    // LODE_WINDOWS_...: what guards the pool.
+    uint32_t windows;
+    // How many CPUs to count on; 0 for those that the process may run on.
+    uint32_t cpus;
+    // How stores reach the memory, in the words of `lode mount --help`; NULL for the best that is safe.
+    const char *flush;
+};
+
+// How to make a pool. Set `size`, and the rest to zero but for what you want.
+struct lode_format_options {
+    // sizeof (struct lode_format_options): later versions of it are longer.
+    size_t size;
+    // How many threads can commit at a time, at most: 1 to 256; 0 for the default.
+    uint32_t lanes;
+    // Permissions of the root directory; 0 for 0755.
+    uint32_t root_mode;
+    // Bytes of the pages that files take by default: 4096, 2 MiB or 1 GiB; 0 for 4096.
+    uint64_t page_size;
+    // Label, at most 64 bytes of UTF-8; NULL for none.
+    const char *label;
+    // 16 bytes of a UUID; NULL for a random one.
+    const uint8_t *uuid;
+};
+
+// Space and inodes of a pool.
+struct lode_statfs {
+    // Bytes of a block.
+    uint64_t bsize;
+    // Blocks of the pool.
+    uint64_t blocks;
+    // Blocks that hold nothing.
+    uint64_t bfree;
+    // Blocks that can be had: the others are kept so that a full pool can be emptied.
+    uint64_t bavail;
+    // Inodes, used and free.
+    uint64_t files;
+    // Inodes that could still be made.
+    uint64_t ffree;
+    // Bytes of the longest name.
+    uint64_t namemax;
+    // LODE_POOL_READ_ONLY where changes are refused: asked for, or since the medium failed.
+    uint64_t flags;
+    // Zeros, for later versions.
+    uint64_t reserved[8];
+};
+
+// A time since 1970.
+struct lode_timespec {
+    // Seconds.
+    int64_t sec;
+    // Nanoseconds of the second.
+    int64_t nsec;
+};
+
+// What is known of a file, directory or symbolic link.
+struct lode_stat {
+    // A number for the pool.
+    uint64_t dev;
+    // Number of the inode.
+    uint64_t ino;
+    // Differs between the lives of one inode number.
+    uint64_t generation;
+    // Names that it has.
+    uint64_t nlink;
+    // Type and permissions: S_ISDIR(mode) and so on.
+    uint32_t mode;
+    // Owner.
+    uint32_t uid;
+    // Group.
+    uint32_t gid;
+    // Zero.
+    uint32_t reserved0;
+    // Number of the device that it stands for.
+    uint64_t rdev;
+    // Size in bytes.
+    uint64_t size;
+    // Bytes that are best read and written at a time.
+    uint64_t blksize;
+    // Blocks of 512 bytes that its data takes.
+    uint64_t blocks;
+    // When it was read last, as far as that is kept.
+    struct lode_timespec atim;
+    // When its contents changed last.
+    struct lode_timespec mtim;
+    // When it changed last.
+    struct lode_timespec ctim;
+    // When it was made.
+    struct lode_timespec btim;
+    // Zeros, for later versions.
+    uint64_t reserved[8];
+};
+
+// An entry of a directory. Later versions may have more fields at its end.
+struct lode_dirent {
+    // Number of the inode.
+    uint64_t ino;
+    // What kind of file it is, as in lode_stat: S_ISDIR(entry->mode), for example. It has no permissions.
+    uint32_t mode;
+    // Bytes of the name.
+    uint32_t length;
+    // The name, with a NUL at its end.
+    const char *name;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The version of the library that the program runs with, as "0.1.0".
+const char *lode_version(void);
+
+// What went wrong when a call of this thread failed last, as a sentence without an end: with the paths
+// it was about, and for a damaged pool what is damaged, which `errno` can't say. Empty if none
+// has failed. It is valid until this thread's next call that fails.
+const char *lode_last_error(void);
+
+// Opens the pool in a file or device of the system, and recovers it if it was not closed.
+// `options` may be NULL: read-write.
+//
+// Returns NULL with errno EBUSY where somebody else has it open, this process or another; EINVAL
+// for what is no pool; EIO for one that is damaged (`lode fsck` tells more).
+struct lode_pool *lode_pool_open(const char *file, const struct lode_pool_options *options);
+
+// Makes a pool of `bytes` bytes in a file or device of the system, and opens it. What is there is
+// replaced only with LODE_POOL_OVERWRITE, and when the new pool is finished. (A device is always
+// there; all of it is taken for 0 bytes.) `options` and `format` may be NULL.
+//
+// Returns NULL with errno EEXIST, ENOSPC, EINVAL for what can't become a pool, and as
+// lode_pool_open().
+struct lode_pool *lode_pool_create(const char *file,
+                                   uint64_t bytes,
+                                   const struct lode_pool_options *options,
+                                   const struct lode_format_options *format);
+
+// Makes a pool of `bytes` bytes in memory that is nobody else's, and gone when it is closed: for
+// tests, and for what need not be kept. `options` may be NULL.
+struct lode_pool *lode_pool_in_memory(uint64_t bytes, const struct lode_pool_options *options);
+
+// Closes a pool: its next opening has nothing to recover. `pool` can't be used any more, whatever
+// is returned.
+//
+// Fails with EBUSY where files or directories are open: they can be used on, and the pool is closed with
+// the last of them. Whatever the error, nothing that a call had done is lost.
+int lode_pool_close(struct lode_pool *pool);
+
+// Nothing to do: what has returned is durable. Fails with EIO if the pool is not all right any more.
+int lode_pool_sync(struct lode_pool *pool);
+
+// Space and inodes, as statvfs(3).
+int lode_statfs(struct lode_pool *pool, struct lode_statfs *buffer);
+
+// Opens a file of a pool as open(2) does. Paths begin at the pool's root, whether or not they begin with
+// a slash. `mode` is for a file that is made (less the umask), and counts for nothing else.
+//
+// The flags are those of <fcntl.h>, or LODE_O_... if you don't have it; those that ask for what is so anyway
+// (O_SYNC, O_CLOEXEC, O_NONBLOCK, ...) are let through, unknown ones refused (EINVAL). With O_TMPFILE `name` is a
+// directory, and the file has no name until lode_flink() gives it one.
+//
+// Returns NULL with errno as open(2); ENXIO for devices, FIFOs and sockets.
+struct lode_file *lode_open(struct lode_pool *pool,
+                            const char *name,
+                            int flags,
+                            uint32_t mode);
+
+// Closes a file. `file` can't be used any more, whatever is returned.
+int lode_close(struct lode_file *file);
+
+// Reads up to `size` bytes at the file's position, which moves, as read(2). Returns how many: fewer only at the
+// end of the file, 0 there.
+int64_t lode_read(struct lode_file *file,
+                  void *buffer,
+                  size_t size);
+
+// The same at `at`, and the position stays, as pread(2). It makes no system call.
+int64_t lode_pread(struct lode_file *file, void *buffer, size_t size, int64_t at);
+
+// Writes `size` bytes at the file's position, which moves, as write(2): in one atomic and durable step, whatever
+// their number. Where there is not room for all, their beginning is written so. Returns how many.
+int64_t lode_write(struct lode_file *file,
+                   const void *data,
+                   size_t size);
+
+// The same at `at`, and the position stays, as pwrite(2). (At the end of a file that was opened with
+// O_APPEND: so does Linux.) It makes no system call.
+int64_t lode_pwrite(struct lode_file *file,
+                    const void *data,
+                    size_t size,
+                    int64_t at);
+
+// Writes all `size` bytes at the end of the file in one atomic and durable step, or nothing. Returns the
+// offset they are at. Appends of many threads never overlap.
+int64_t lode_append(struct lode_file *file,
+                    const void *data,
+                    size_t size);
+
+// Moves the file's position, as lseek(2): LODE_SEEK_SET, _CUR, _END, _DATA or _HOLE, which are those of
+// <unistd.h>. Returns it.
+int64_t lode_lseek(struct lode_file *file,
+                   int64_t at,
+                   int whence);
+
+// Nothing to do: what has returned is durable. Fails with EIO if the pool is not all right any more.
+int lode_fsync(struct lode_file *file);
+
+// Cuts a file, or lets it grow by a hole, as ftruncate(2).
+int lode_ftruncate(struct lode_file *file, int64_t size);
+
+// Backs `size` bytes at `at` with memory, so that writing them later needs no space; or, with LODE_FALLOC_...
+// flags, makes them a hole or zeros; as Linux's fallocate(2). Other flags fail with EOPNOTSUPP.
+int lode_fallocate(struct lode_file *file,
+                   int flags,
+                   int64_t at,
+                   int64_t size);
+
+// Stores what is known of what a path leads to, as stat(2).
+int lode_stat(struct lode_pool *pool, const char *name, struct lode_stat *buffer);
+
+// The same; of a symbolic link itself, as lstat(2).
+int lode_lstat(struct lode_pool *pool, const char *name, struct lode_stat *buffer);
+
+// The same of an open file, as fstat(2).
+int lode_fstat(struct lode_file *file, struct lode_stat *buffer);
+
+// Makes a directory with permissions `mode`, less the umask, as mkdir(2).
+int lode_mkdir(struct lode_pool *pool, const char *name, uint32_t mode);
+
+// Removes an empty directory, as rmdir(2).
+int lode_rmdir(struct lode_pool *pool, const char *name);
+
+// Removes a name that is not a directory's (EISDIR), as unlink(2).
+int lode_unlink(struct lode_pool *pool, const char *name);
+
+// Gives what `from` names the name `to`, in place of what is there, in one atomic step, as Linux's renameat2(2):
+// `flags` is 0, LODE_RENAME_NOREPLACE or LODE_RENAME_EXCHANGE.
+int lode_rename(struct lode_pool *pool,
+                const char *from,
+                const char *to,
+                unsigned int flags);
+
+// Gives a file the further name `name`, as link(2); of a symbolic link, the link itself.
+int lode_link(struct lode_pool *pool, const char *original, const char *name);
+
+// Gives an open file a name: so a file of O_TMPFILE gets its first, with all that was written, in one atomic
+// step. ENOENT for a file whose last name was removed.
+int lode_flink(struct lode_file *file,
+               const char *name);
+
+// Makes a symbolic link at `name` to `target`, which need not be there, as symlink(2).
+int lode_symlink(struct lode_pool *pool, const char *target, const char *name);
+
+// Stores the target of a symbolic link, as much of it as `size` bytes hold, without a NUL at its end, as readlink(2).
+// Returns how many bytes these are.
+int64_t lode_readlink(struct lode_pool *pool,
+                      const char *name,
+                      char *buffer,
+                      size_t size);
+
+// Opens a directory to list it, as opendir(3).
+struct lode_dir *lode_opendir(struct lode_pool *pool, const char *name);
+
+// The next entry of a directory, in no stated order, without "." and "..", as readdir(3). It is valid until the next call
+// with this `dir`, of which one thread at a time makes use.
+//
+// Returns NULL at the end, with errno 0, and where it fails, with another.
+const struct lode_dirent *lode_readdir(struct lode_dir *dir);
+
+// Ends a listing. `dir` can't be used any more, whatever is returned.
+int lode_closedir(struct lode_dir *dir);
+
+// Sets permissions, with the set-id and sticky bits, as chmod(2).
+int lode_chmod(struct lode_pool *pool, const char *name, uint32_t mode);
+
+// The same of an open file, as fchmod(2).
+int lode_fchmod(struct lode_file *file, uint32_t mode);
+
+// Sets owner and group, but for LODE_KEEP_ID ((uid_t) -1), as chown(2). A file loses its set-id bits.
+int lode_chown(struct lode_pool *pool,
+               const char *name,
+               uint32_t uid,
+               uint32_t gid);
+
+// The same; of a symbolic link itself, as lchown(2).
+int lode_lchown(struct lode_pool *pool, const char *name, uint32_t uid, uint32_t gid);
+
+// The same of an open file, as fchown(2).
+int lode_fchown(struct lode_file *file, uint32_t uid, uint32_t gid);
+
+// Sets the times of the last reading, `times[0]`, and of the last change of contents, `times[1]`, as utimensat(2):
+// `nsec` may be LODE_UTIME_NOW or LODE_UTIME_OMIT, and `times` NULL: both now. `flags` is 0 or LODE_NOFOLLOW.
+int lode_utimens(struct lode_pool *pool,
+                 const char *name,
+                 const struct lode_timespec *times,
+                 int flags);
+
+// The same of an open file, as futimens(3).
+int lode_futimens(struct lode_file *file, const struct lode_timespec *times);
+
+// Stores the value of an extended attribute, as getxattr(2). Returns its length; stores nothing if `size` is 0; fails with
+// ERANGE if it is too small, with ENODATA if there is no such attribute.
+int64_t lode_getxattr(struct lode_pool *pool,
+                      const char *name,
+                      const char *attribute,
+                      void *value,
+                      size_t size);
+
+// The same of an open file, as fgetxattr(2).
+int64_t lode_fgetxattr(struct lode_file *file, const char *attribute, void *value, size_t size);
+
+// Sets an extended attribute, as setxattr(2): `flags` is 0, LODE_XATTR_CREATE or LODE_XATTR_REPLACE.
+int lode_setxattr(struct lode_pool *pool,
+                  const char *name,
+                  const char *attribute,
+                  const void *value,
+                  size_t size,
+                  int flags);
+
+// The same of an open file, as fsetxattr(2).
+int lode_fsetxattr(struct lode_file *file,
+                   const char *attribute,
+                   const void *value,
+                   size_t size,
+                   int flags);
+
+// Stores the names of all extended attributes, a NUL behind each, as listxattr(2). Returns their length; stores nothing if
+// `size` is 0; fails with ERANGE if it is too small.
+int64_t lode_listxattr(struct lode_pool *pool,
+                       const char *name,
+                       char *list,
+                       size_t size);
+
+// The same of an open file, as flistxattr(2).
+int64_t lode_flistxattr(struct lode_file *file, char *list, size_t size);
+
+// Removes an extended attribute, as removexattr(2).
+int lode_removexattr(struct lode_pool *pool, const char *name, const char *attribute);
+
+// The same of an open file, as fremovexattr(2).
+int lode_fremovexattr(struct lode_file *file, const char *attribute);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* LODE_H */
