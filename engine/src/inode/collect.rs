@@ -15,16 +15,16 @@ use super::state::{Body as Kind, File, State};
 use super::xattrs::load_xattr;
 use crate::index::Extent;
 use crate::layout::{
-    Anchor, Body, HEAD_AT, LINE, Link, LogHeader, slot_at, stored_seal, text_lines,
+    Anchor, Body, HEAD_AT, LINE, LOG_LINES_MOST, Link, LogHeader, slot_at, stored_seal, text_lines,
 };
 use crate::log::{Log, LogPage, Tail};
 use crate::space::Run;
 use crate::store::{Slot, Store, Tx};
 use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, Rule, mode};
 
-/// A log is rewritten when it has so many pages at least: its fences and what is written of the
-/// inode itself are shared by as many changes. (Where space is short, by fewer.)
-const PAGES_WORTH: usize = 4;
+/// A log is rewritten when it has so many lines at least, and two pages: its fences and what is
+/// written of the inode itself are shared by as many changes. (Where space is short, by fewer.)
+const LINES_WORTH: u32 = 4 * LOG_LINES_MOST as u32;
 
 /// Records of the inode itself in a rewritten log, at most.
 const OWN_RECORDS: u64 = 4;
@@ -48,7 +48,7 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return None;
     }
     let live = live_lines(state);
-    let worth = log_pages >= PAGES_WORTH || store.is_short();
+    let worth = log_pages >= pages_worth(state.log.page_lines()) || store.is_short();
     // (Where there is no space for that, pages without life can still be given back.)
     if worth
         && live * 2 < state.log.lines()
@@ -64,6 +64,13 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return Some((Op::CollectFast, 1));
     }
     None
+}
+
+/// Pages of so many lines that make a rewrite worth it.
+fn pages_worth(page_lines: u32) -> usize {
+    // In pools of short pages logs are collected sooner.
+    let short = page_lines < u32::from(LOG_LINES_MOST);
+    if short { 2 } else { LINES_WORTH.div_ceil(page_lines) as usize }
 }
 
 /// Lines that a rewritten log would have.
