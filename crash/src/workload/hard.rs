@@ -43,7 +43,14 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(attributes_come_along());
     cases.extend(nameless());
     cases.push(page_used_again());
+    cases.push(pages_swapped_in());
     cases
+}
+
+/// Staged pages of a mapped file become its own, twice at one place.
+fn pages_swapped_in() -> Case {
+    let ops = "map /a; swap /a 4096 8192 9; swap /a 4096 4096 8; unmap /a";
+    case("staged pages become a file's", small(), "create /a; write /a 0 10000 3", ops)
 }
 
 /// A log gets a page that was its own before: an older link word, and records of its own behind that.

@@ -22,8 +22,8 @@ use crate::space::Run;
 use crate::store::{Slot, Store, Tx};
 use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, Rule, mode};
 
-/// A log is rewritten when it has so many lines at least, and two pages: its fences and what is
-/// written of the inode itself are shared by as many changes. (Where space is short, by fewer.)
+/// A file's log is rewritten when it has so many lines at least: its fences and what is written of
+/// the inode itself are shared by as many changes. (Where space is short, by fewer.)
 const LINES_WORTH: u32 = 4 * LOG_LINES_MOST as u32;
 
 /// Records of the inode itself in a rewritten log, at most.
@@ -48,7 +48,7 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return None;
     }
     let live = live_lines(state);
-    let worth = log_pages >= pages_worth(state.log.page_lines()) || store.is_short();
+    let worth = log_pages >= pages_worth(state) || store.is_short();
     // (Where there is no space for that, pages without life can still be given back.)
     if worth
         && live * 2 < state.log.lines()
@@ -66,11 +66,15 @@ pub(crate) fn tidy<M: Medium, H: Host>(
     None
 }
 
-/// Pages of so many lines that make a rewrite worth it.
-fn pages_worth(page_lines: u32) -> usize {
-    // In pools of short pages logs are collected sooner.
-    let short = page_lines < u32::from(LOG_LINES_MOST);
-    if short { 2 } else { LINES_WORTH.div_ceil(page_lines) as usize }
+/// Pages that make a rewrite of this log worth it: of files, which are written most. Directories that
+/// were emptied give their pages back, and so do all logs in pools of short pages.
+fn pages_worth(state: &State) -> usize {
+    let page_lines = state.log.page_lines();
+    let whole = page_lines == u32::from(LOG_LINES_MOST);
+    match &state.body {
+        Kind::File(_) if whole => LINES_WORTH.div_ceil(page_lines) as usize,
+        _ => 2,
+    }
 }
 
 /// Lines that a rewritten log would have.
