@@ -193,7 +193,9 @@ fn what_can_not_be_staged_is_refused_and_changes_nothing() {
         assert_eq!(pool.commit_staged(&f, &ranges), Err(Error::Invalid), "{ranges:?}");
     }
     assert_eq!(read(&pool, &f), [1; 4 * PAGE as usize]);
-    // A second map would not see what a commit puts there.
+    // A second map would keep pages that a commit frees, and not see what it puts there.
+    assert_eq!(pool.map(&f, 0, PAGE), Err(Error::Invalid));
+    pool.unstage(&f).unwrap();
     pool.map(&f, 0, PAGE).unwrap();
     refused(3 * PAGE, PAGE);
     sound(&pool);

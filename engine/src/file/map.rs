@@ -32,14 +32,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// pool that is open read-only nothing is backed; holes are left out.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the range is not inside the file's last page or is empty.
+    /// [`Error::Invalid`] where the range is not inside the file's last page or is empty, and while
+    /// something is staged: a commit frees pages that another map would still show.
     pub fn map(&self, file: &Handle<H>, offset: u64, len: u64) -> Result<Vec<MapExtent>> {
         let node = &file.node;
         let end = offset.checked_add(len).filter(|&end| end <= FILE_MAX).ok_or(Error::Invalid)?;
         let mut state = node.write(&self.store)?;
         regular(&state)?;
         let last = state.size.next_multiple_of(PAGE_BYTES);
-        if len == 0 || !offset.is_multiple_of(PAGE_BYTES) || end > last {
+        let staged = state.file()?.maps.as_ref().is_some_and(|maps| !maps.staged.is_empty());
+        if len == 0 || !offset.is_multiple_of(PAGE_BYTES) || end > last || staged {
             return Err(Error::Invalid);
         }
         let pages = (offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES));
