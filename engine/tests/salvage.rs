@@ -471,6 +471,12 @@ fn known(pool: &TestPool) -> Known {
     .collect()
 }
 
+/// Inodes whose slots say who they are in other bytes now.
+fn damaged_identities(before: &[u8], after: &[u8]) -> BTreeSet<Ino> {
+    let slots = before.chunks_exact(512).zip(after.chunks_exact(512)).enumerate();
+    slots.filter(|(_, (was, is))| was[..64] != is[..64]).map(|(ino, _)| ino as Ino).collect()
+}
+
 /// What damage does not reach, stays; whatever was damaged, the pool is sound in the end.
 fn any_damage(seeds: std::ops::Range<u64>, damage: &dyn Fn(&mut Vec<u8>, &mut Rng) -> String) {
     let (mut salvaged, mut told_at_all) = (0, 0);
@@ -480,13 +486,17 @@ fn any_damage(seeds: std::ops::Range<u64>, damage: &dyn Fn(&mut Vec<u8>, &mut Rn
         let mut image = memory.image();
         let mut rng = Rng::new(seed);
         let what = format!("seed {seed}: {}", damage(&mut image, &mut rng));
+        let unknown = damaged_identities(&memory.image(), &image);
         let memory = Memory::from_image(&image);
         let mut lost = BTreeSet::new();
         let mut told = 0;
         let result = Pool::salvage(memory.clone(), TestHost::new(3), &mut |event| {
             told += 1;
-            if let Salvage::Discarded { damage, .. } = event {
-                lost.insert(damage.ino);
+            match event {
+                Salvage::Discarded { damage, .. } => lost.extend([damage.ino]),
+                // Then nothing else says which inodes there were.
+                Salvage::CheckpointLost { .. } => lost.extend(&unknown),
+                _ => (),
             }
         });
         if result.is_err() {

@@ -116,6 +116,13 @@ pub trait Medium: Send + Sync {
     /// writes through the operating system can fail, and once it has, so do all later fences.
     #[track_caller]
     fn fence(&self) -> Result<(), MediaError>;
+
+    /// Whether fences go through the operating system: they can fail then, and take so long that nothing
+    /// that is done meanwhile counts.
+    #[inline]
+    fn fence_can_fail(&self) -> bool {
+        true
+    }
 }
 
 /// A medium that is lent.
@@ -195,5 +202,10 @@ impl<M: Medium> Medium for &M {
     #[track_caller]
     fn fence(&self) -> Result<(), MediaError> {
         (**self).fence()
+    }
+
+    #[inline]
+    fn fence_can_fail(&self) -> bool {
+        (**self).fence_can_fail()
     }
 }

@@ -222,6 +222,10 @@ impl Medium for Memory {
         let done = self.inner.fences_left.fetch_update(SeqCst, SeqCst, left);
         done.map(|_| ()).map_err(|_| MediaError::Unwritten)
     }
+
+    fn fence_can_fail(&self) -> bool {
+        self.inner.fences_left.load(SeqCst) < u64::MAX / 2
+    }
 }
 
 #[cfg(test)]

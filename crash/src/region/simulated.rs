@@ -344,6 +344,10 @@ impl Medium for Simulated {
         }
         Ok(())
     }
+
+    fn fence_can_fail(&self) -> bool {
+        self.rules.profile == Profile::File
+    }
 }
 
 #[cfg(test)]

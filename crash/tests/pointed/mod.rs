@@ -74,4 +74,8 @@ impl Medium for Pointed {
         point();
         self.memory.fence()
     }
+
+    fn fence_can_fail(&self) -> bool {
+        self.memory.fence_can_fail()
+    }
 }

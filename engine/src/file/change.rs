@@ -14,13 +14,16 @@ use crate::index::Extent;
 use crate::inode::{Body as Kind, JournalPiece, Node, State};
 use crate::layout::Body;
 use crate::log::{Placed, Plan};
-use crate::space::Run;
+use crate::space::{Run, Use};
 use crate::store::{Held, Purpose, Tx};
 use crate::{Error, Host, JOURNAL_HALF, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Journalled bytes that are retired at once instead of by the next change, which gives back the
 /// pages they waited in. (Where space is short all that wait in pages are.)
 const RETIRE_AT_ONCE: u64 = 64 * 1024;
+
+/// Bytes that take so long to become durable that the records are better composed meanwhile.
+const WORTH_COMPOSING: u64 = 2048;
 
 /// What journalled zeros are brought home from.
 static ZEROS: [u8; 256] = [0; 256];
@@ -129,29 +132,39 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let needs_data_fence = retires
             || change.segments.iter().any(|segment| segment.way != Way::InPlace)
             || change.new_size > state.size && !self.zero_behind(state);
-        if needs_data_fence {
+        let written: u64 = change.segments.iter().map(|segment| segment.to - segment.from).sum();
+        let behind_data = needs_data_fence && written >= WORTH_COMPOSING;
+        if needs_data_fence && !behind_data {
             self.store.door.fence(held.counters())?;
         }
         let time_ns = self.now_ns();
-        let mut tx = self.store.begin_in(held, log_plan.lines, log_plan.extra_bytes())?;
+        let (lines, more) = (log_plan.lines, log_plan.extra_bytes());
+        let mut tx = self.store.begin_in(held, lines, more, behind_data)?;
         tx.split(Rule::WriteInOne, 1);
         tx.split(Rule::SizeInMap, log_plan.lines - 1);
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);
         if self.store.host.leaves_out(Rule::OverwrittenAfterFence) {
             self.give_replaced(state, change)?;
         }
-        tx.commit()?;
-        node.slot.set_tail(state.log.tail.last_seal);
+        tx.send()?;
         let mut ordinals = Ordinals::new(state, &placed);
+        let mut give = |run: Run| {
+            // (Should that fail, it fails below.)
+            if tx.land().is_ok() {
+                self.store.give(run);
+            }
+        };
         if retires {
-            self.give_retired(state, placed.txid, ordinals.next(state))?;
+            self.give_retired(state, placed.txid, ordinals.next(state), &mut give)?;
         }
-        self.show(state, change, placed.txid, ordinals, time_ns)?;
+        self.show(state, change, placed.txid, ordinals, time_ns, &mut give)?;
         if says_size {
             let (ordinal, size) = (state.log.tail.ordinal, change.new_size);
             state.class = change.class;
             state.set_size(ordinal, false, size, time_ns, &mut |_| ());
         }
+        tx.commit()?;
+        node.slot.set_tail(state.log.tail.last_seal);
         self.go_home(node, state, change)?;
         self.tidy(&node.slot, state);
         Ok(())
@@ -299,7 +312,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // A page for it to keep there is only where space is not short.
         if small && (journal.page != 0 || !self.store.is_short()) {
             if journal.page == 0 {
-                journal.page = self.store.take_page(purpose)?;
+                journal.page = self.store.take_page(purpose, Use::Log)?;
                 journal.second_half = false;
             }
             let half = if journal.second_half { JOURNAL_HALF } else { 0 };
@@ -393,19 +406,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
         txid: crate::layout::Txid,
         mut ordinals: Ordinals,
         time_ns: i64,
+        give: &mut dyn FnMut(Run),
     ) -> Result<()> {
         let store = &self.store;
         let (epoch, size) = (store.epoch(), change.new_size);
+        if change.fresh.len() + change.waiting.len() > 0 {
+            let ordinal = ordinals.peek();
+            self.give_retired(state, txid, ordinal, give)?;
+        }
         let given = store.host.leaves_out(Rule::OverwrittenAfterFence);
         let give = &mut |run: Run| {
             if !given {
-                store.give(run);
+                give(run);
             }
         };
-        if change.fresh.len() + change.waiting.len() > 0 {
-            let ordinal = ordinals.peek();
-            self.give_retired(state, txid, ordinal)?;
-        }
         if let Some(pages) = change.unmap {
             let ordinal = ordinals.next(state);
             state.giving_up(give, |state, give| state.unmap(ordinal, pages, size, time_ns, give));
@@ -466,12 +480,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &mut State,
         txid: crate::layout::Txid,
         ordinal: u32,
+        give: &mut dyn FnMut(Run),
     ) -> Result<()> {
         state.retire(txid, ordinal);
         let journal = &mut state.file_mut()?.journal;
-        for run in journal.runs.drain(..) {
-            self.store.give(run);
-        }
+        journal.runs.drain(..).for_each(give);
         Ok(())
     }
 
@@ -530,7 +543,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let placed = state.log.append(&mut tx, &self.store, &retire);
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
-        self.give_retired(state, txid, placed.ordinal)
+        self.give_retired(state, txid, placed.ordinal, &mut |run| self.store.give(run))
     }
 }
 

@@ -134,8 +134,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 bytes: staged.run.pages * PAGE_BYTES,
             });
         }
+        let behind = maps.staged.partition_point(|staged| staged.file_page < pages.0);
+        let count = taken.len();
         maps.staged.extend(taken);
-        maps.staged.sort_unstable_by_key(|staged| staged.file_page);
+        maps.staged.get_mut(behind..).unwrap_or_default().rotate_right(count);
         Ok(extents)
     }
 
@@ -220,9 +222,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let (at, len) = (run.page * PAGE_BYTES, run.pages * PAGE_BYTES);
             self.store.door.window(0, held.counters()).flush(at, len);
         }
-        self.store.door.fence(held.counters())?;
         let (epoch, time_ns, size) = (self.store.epoch(), self.now_ns(), state.size);
-        let mut tx = match self.store.begin_in(held, plan.lines, plan.extra_bytes()) {
+        let mut tx = match self.store.begin_in(held, plan.lines, plan.extra_bytes(), true) {
             Ok(tx) => tx,
             Err(error) => {
                 state.log.unreserve(&self.store);
@@ -236,6 +237,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let map = Body::Map { epoch, class, pages, file_page, page, time_ns, size };
             origins.push(state.log.append(&mut tx, &self.store, &map).ordinal);
         }
+        tx.send()?;
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
         // Nothing but the staged pages is mapped there: what they replace is nobody's.
@@ -301,7 +303,7 @@ fn choose(staged: Option<&[Staged]>, ranges: &[(u64, u64)]) -> Result<(Vec<Stage
             let holds =
                 |one: &Staged| (one.file_page..one.file_page + one.run.pages).contains(&page);
             let at = rest.iter().position(holds).ok_or(Error::Invalid)?;
-            let whole = rest.swap_remove(at);
+            let whole = rest.remove(at);
             let (skip, end) = (page - whole.file_page, whole.file_page + whole.run.pages);
             let take = end.min(to) - page;
             let part = |from: u64, pages: u64| Staged {
@@ -312,10 +314,11 @@ fn choose(staged: Option<&[Staged]>, ranges: &[(u64, u64)]) -> Result<(Vec<Stage
             chosen.push(part(skip, take));
             rest.try_reserve(2)?;
             let tail = part(skip + take, whole.run.pages - skip - take);
-            rest.extend([part(0, skip), tail].into_iter().filter(|part| part.run.pages > 0));
+            for left in [tail, part(0, skip)].into_iter().filter(|part| part.run.pages > 0) {
+                rest.insert(at, left);
+            }
             page += take;
         }
     }
-    rest.sort_unstable_by_key(|staged| staged.file_page);
     Ok((chosen, rest))
 }

@@ -19,6 +19,7 @@ const MOST: u64 = 2 << 20;
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Writes `data` at `offset`, if this is a write of whole pages that one run takes; else says
     /// that nothing was done.
+    #[inline(never)]
     pub(super) fn write_whole(
         &self,
         node: &Node<H>,
@@ -48,7 +49,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.store.give(run);
             return Err(error);
         }
-        self.store.door.fence(held.counters())?;
         let mut extent = Extent {
             file_page: offset / PAGE_BYTES,
             page: run.page,
@@ -58,7 +58,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             origin: 0,
         };
         let (time_ns, size) = (self.now_ns(), state.size.max(end));
-        let mut tx = match self.store.begin_in(held, 1, 0) {
+        let mut tx = match self.store.begin_in(held, 1, 0, true) {
             Ok(tx) => tx,
             Err(error) => {
                 self.store.give(run);
@@ -68,11 +68,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let Extent { file_page, page, class, epoch, .. } = extent;
         let pages = pages as u32;
         let map = Body::Map { epoch, class, pages, file_page, page, time_ns, size };
-        let placed = state.log.append(&mut tx, &self.store, &map);
+        extent.origin = state.log.append(&mut tx, &self.store, &map).ordinal;
+        tx.send()?;
+        state.map(extent, size, time_ns, &mut |run: Run| {
+            // (Should that fail, it fails below.)
+            if tx.land().is_ok() {
+                self.store.give(run);
+            }
+        });
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
-        extent.origin = placed.ordinal;
-        state.map(extent, size, time_ns, &mut |run: Run| self.store.give(run));
         self.tidy(&node.slot, state);
         Ok(true)
     }

@@ -18,9 +18,9 @@ use crate::layout::{
     Anchor, Body, HEAD_AT, LINE, LOG_LINES_MOST, Link, LogHeader, slot_at, stored_seal, text_lines,
 };
 use crate::log::{Log, LogPage, Tail};
-use crate::space::Run;
+use crate::space::Use;
 use crate::store::{Slot, Store, Tx};
-use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, PageClass, Result, Rule, mode};
+use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, Result, Rule, mode};
 
 /// A file's log is rewritten when it has so many lines at least: its fences and what is written of
 /// the inode itself are shared by as many changes. (Where space is short, by fewer.)
@@ -106,12 +106,12 @@ fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result
     store.store_link(link_at, Some(Link::new(next.page, next.nonce, inline_dead)));
     let early = store.host.leaves_out(Rule::FreeAfterUnlinked);
     if early {
-        store.give(Run { page: dead.page, pages: 1 });
+        store.give_log_page(dead.page);
     }
     store.door.fence(store.counters())?;
     log.pages.remove(at);
     if !early {
-        store.give(Run { page: dead.page, pages: 1 });
+        store.give_log_page(dead.page);
     }
     Ok(true)
 }
@@ -223,7 +223,7 @@ fn rewrite<M: Medium, H: Host>(
     };
     let stored = store_all(store, state, &mut fresh, &mut places);
     for page in core::mem::take(&mut fresh.spare) {
-        store.give(Run { page, pages: 1 });
+        store.give_log_page(page);
     }
     let own = match stored {
         Ok(own) => own,
@@ -239,7 +239,7 @@ fn rewrite<M: Medium, H: Host>(
 
 fn give_pages<M: Medium, H: Host>(store: &Store<M, H>, pages: &[LogPage]) {
     for page in pages {
-        store.give(Run { page: page.page, pages: 1 });
+        store.give_log_page(page.page);
     }
 }
 
@@ -258,11 +258,11 @@ fn take_spare<M: Medium, H: Host>(store: &Store<M, H>, wanted: u64) -> Result<Ve
     let mut spare: Vec<u64> = Vec::new();
     spare.try_reserve_exact(wanted as usize)?;
     for _ in 0..wanted {
-        match store.space.take(store.lane(), 1, PageClass::Small) {
+        match store.space.take_one(store.lane(), Use::Log) {
             Ok(run) => spare.push(run.page),
             Err(error) => {
                 for page in spare {
-                    store.give(Run { page, pages: 1 });
+                    store.give_log_page(page);
                 }
                 return Err(error);
             }
@@ -273,6 +273,7 @@ fn take_spare<M: Medium, H: Host>(store: &Store<M, H>, wanted: u64) -> Result<Ve
 
 /// Stores the records of the whole state, and fences. Returns the ordinal of the page
 /// with the records of the inode itself, and the place of the first one.
+#[inline(never)]
 fn store_all<M: Medium, H: Host>(
     store: &Store<M, H>,
     state: &State,

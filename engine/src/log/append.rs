@@ -13,7 +13,7 @@ use crate::layout::{
     Anchor, Body, Geometry, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, Parsed, Txid,
     slot_at,
 };
-use crate::space::Run;
+use crate::space::Use;
 use crate::store::{Purpose, Store, Tx};
 use crate::{Host, Ino, PAGE_BYTES, Result, Rule};
 
@@ -153,7 +153,7 @@ impl Log {
         self.pages.try_reserve(plan.pages as usize)?;
         self.reserved.try_reserve(plan.pages as usize)?;
         for _ in 0..plan.pages {
-            match store.take_page(purpose) {
+            match store.take_page(purpose, Use::Log) {
                 Ok(page) => self.reserved.push(page),
                 Err(error) => {
                     self.unreserve(store);
@@ -168,7 +168,7 @@ impl Log {
     /// Gives reserved pages back that were not used.
     pub(crate) fn unreserve<M: Medium, H: Host>(&mut self, store: &Store<M, H>) {
         for page in self.reserved.drain(..) {
-            store.give(Run { page, pages: 1 });
+            store.give_log_page(page);
         }
     }
 

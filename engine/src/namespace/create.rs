@@ -10,7 +10,7 @@ use crate::inode::{Body as Kind, Directory, File, Node, State, Target, entry_lin
 use crate::inode::{find_among, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of};
 use crate::log::{INLINE, Log, Plan};
-use crate::space::Run;
+use crate::space::{Run, Use};
 use crate::store::{Purpose, Slot, Tx};
 use crate::{
     Attr, Error, Host, Ino, NewInode, Op, Pool, Result, Rule, SYMLINK_MAX, XattrChange, mode,
@@ -189,13 +189,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if late {
             self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
         }
-        tx.commit()?;
+        tx.send()?;
         self.show_xattrs(&mut state, ready.staged);
         if let (Some((parent, name)), Some(entry)) = (under, entry) {
             let (hash, place) = (hash(store.secret, name), (entry.at, entry.ordinal));
             let child = (ino, (birth.mode >> 12) as u8);
             parent.add_entry(hash, child, place, entry_lines(name.len()), state.btime_ns)?;
         }
+        tx.commit()?;
         Ok(state)
     }
 
@@ -229,6 +230,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Reserves what a birth needs, and streams what is durable before its records. If it
     /// fails, nothing is left but what the parent's log has reserved.
+    #[inline(never)]
     fn prepare_birth(
         &self,
         under: &mut Option<Entry<'_>>,
@@ -274,6 +276,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Stores where a long target is.
+    #[inline(never)]
     fn map_target(
         &self,
         tx: &mut Tx<'_, M, H>,
@@ -337,7 +340,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Streams a long target to a page of its own, and fences (PROTOCOL I8).
     #[inline(never)]
     fn stream_target(&self, target: &[u8]) -> Result<Run> {
-        let run = Run { page: self.store.take_page(Purpose::Grows)?, pages: 1 };
+        let run = Run { page: self.store.take_page(Purpose::Grows, Use::Data)?, pages: 1 };
         let counters = self.store.counters();
         let at = run.page * crate::PAGE_BYTES;
         let short = self.store.host.leaves_out(Rule::TargetTail);

@@ -1,9 +1,21 @@
-//! A lane's magazine: a few ready single pages in a fixed array.
+//! A lane's magazines: a few ready single pages in a fixed array.
 //!
 //! Guarantees: never allocates; pages come out in the order they were loaded in, and those put
 //! back singly come out last in, first out; what is drained is the oldest.
 
+use alloc::vec::Vec;
+
 use super::tree::Tree;
+use crate::error::Result;
+
+/// What single pages are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// Contents of files.
+    Data,
+    /// Logs.
+    Log,
+}
 
 /// Pages a magazine can hold.
 pub(super) const CAPACITY: usize = 64;
@@ -32,44 +44,42 @@ impl Batch {
 
 /// Ready single pages.
 pub(super) struct Magazine {
-    pages: [u64; CAPACITY],
-    count: usize,
+    /// Never more than it has room for from the beginning.
+    pages: Vec<u64>,
 }
 
 impl Magazine {
     /// An empty magazine.
-    pub(super) fn new() -> Self {
-        Self { pages: [0; CAPACITY], count: 0 }
+    pub(super) fn new() -> Result<Self> {
+        let mut pages = Vec::new();
+        pages.try_reserve_exact(CAPACITY)?;
+        Ok(Self { pages })
     }
 
     /// Pages in it.
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.pages.len()
     }
 
     /// Takes the newest page.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<u64> {
-        let top = self.count.checked_sub(1)?;
-        let page = *self.pages.get(top)?;
-        self.count = top;
-        Some(page)
+        self.pages.pop()
     }
 
     /// Puts a page in; `false` where the magazine is full and nothing was done.
+    #[inline]
     pub(super) fn push(&mut self, page: u64) -> bool {
-        match self.pages.get_mut(self.count) {
-            Some(place) => {
-                *place = page;
-                self.count += 1;
-                true
-            }
-            None => false,
+        let room = self.pages.len() < CAPACITY;
+        if room {
+            self.pages.push(page);
         }
+        room
     }
 
     /// Loads an empty magazine with a batch from a region; `None` where it has nothing.
     pub(super) fn load(&mut self, tree: &mut Tree) -> Option<()> {
-        while let Some(left) = BATCH.checked_sub(self.count).filter(|&left| left > 0) {
+        while let Some(left) = BATCH.checked_sub(self.count()).filter(|&left| left > 0) {
             let Some(run) = tree.take_some(left as u64) else {
                 break;
             };
@@ -77,19 +87,17 @@ impl Magazine {
                 self.push(page);
             }
         }
-        let pages = self.pages.get_mut(..self.count)?;
-        pages.reverse();
-        (self.count > 0).then_some(())
+        self.pages.reverse();
+        (self.count() > 0).then_some(())
     }
 
     /// Moves the oldest pages, a batch at most, out.
     pub(super) fn drain(&mut self, batch: &mut Batch) {
-        let count = self.count.min(BATCH);
+        let count = self.count().min(BATCH);
         if let (Some(to), Some(from)) = (batch.pages.get_mut(..count), self.pages.get(..count)) {
             to.copy_from_slice(from);
         }
         batch.count = count;
-        self.pages.copy_within(count..self.count, 0);
-        self.count -= count;
+        self.pages.drain(..count);
     }
 }

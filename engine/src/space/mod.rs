@@ -7,8 +7,9 @@
 //! one page normally touches the lane's own memory only and never allocates.
 //!
 //! Pages lie in *regions*, address-ordered, each a tree under its own lock; a lane has a home
-//! region. On top, each lane has a *magazine* of ready single pages under the lane's lock.
-//! Order of locks: one lane, then one region. No two lanes or two regions are ever held at once.
+//! region. On top, each lane has *magazines* of ready single pages, each under its lock: one for
+//! data and one for logs, so that a file that grows page by page lies in one piece though its log
+//! grows meanwhile. Order of locks: one magazine, then one region. No two of a kind are ever held at once.
 
 mod claims;
 mod magazine;
@@ -17,6 +18,7 @@ mod tests;
 mod tree;
 
 pub(crate) use claims::Claims;
+pub(crate) use magazine::Use;
 
 use crate::error::{Error, Result};
 use crate::gauges::{FreeExtents, list_bytes};
@@ -70,10 +72,20 @@ impl<H: Host> Region<H> {
 /// What a lane has for itself.
 #[repr(align(128))]
 struct Lane<H: Host> {
-    magazine: Mutex<H::Mutex, Magazine>,
+    magazines: [Mutex<H::Mutex, Magazine>; 2],
     /// Pages given minus pages taken through this lane, modulo 2^64: the sum over all lanes is
     /// the number of free pages.
     balance: AtomicU64,
+}
+
+impl<H: Host> Lane<H> {
+    fn magazine(&self, of: Use) -> &Mutex<H::Mutex, Magazine> {
+        let [data, log] = &self.magazines;
+        match of {
+            Use::Data => data,
+            Use::Log => log,
+        }
+    }
 }
 
 /// The free pages of the pool.
@@ -107,13 +119,11 @@ impl<H: Host> Space<H> {
         let region_count = span.div_ceil(region_pages).max(1);
         let region_count = usize::try_from(region_count).map_err(|_| Error::NoMemory)?;
 
-        let regions = filled(region_count, || Region {
-            tree: Mutex::new(Tree::default()),
-            free: AtomicU64::new(0),
-        })?;
-        let lanes = filled(lane_count, || Lane {
-            magazine: Mutex::new(Magazine::new()),
-            balance: AtomicU64::new(0),
+        let region = || Region { tree: Mutex::new(Tree::default()), free: AtomicU64::new(0) };
+        let regions = filled(region_count, || Ok(region()))?;
+        let lanes = filled(lane_count, || {
+            let magazines = [Mutex::new(Magazine::new()?), Mutex::new(Magazine::new()?)];
+            Ok(Lane { magazines, balance: AtomicU64::new(0) })
         })?;
         let freed = Claims::new(end_page)?;
         Ok(Self { first: first_page, end: end_page, base, region_pages, regions, lanes, freed })
@@ -219,7 +229,7 @@ impl<H: Host> Space<H> {
             return Err(Error::Invalid);
         }
         if pages == 1 && class == PageClass::Small {
-            return self.take_one(lane);
+            return self.take_one(lane, Use::Data);
         }
         self.take_run(lane, |tree| tree.take(pages, class))
     }
@@ -229,7 +239,7 @@ impl<H: Host> Space<H> {
     pub(crate) fn take_some(&self, lane: usize, pages: u64) -> Result<Run> {
         match pages {
             0 => Err(Error::Invalid),
-            1 => self.take_one(lane),
+            1 => self.take_one(lane, Use::Data),
             _ => self.take_run(lane, |tree| tree.take_some(pages)),
         }
     }
@@ -246,8 +256,8 @@ impl<H: Host> Space<H> {
     }
 
     /// Takes a page from the lane's magazine, loading it first where it is empty.
-    fn take_ready(&self, lane: usize, own: &Lane<H>) -> Option<u64> {
-        let mut magazine = own.magazine.lock();
+    fn take_ready(&self, lane: usize, own: &Lane<H>, of: Use) -> Option<u64> {
+        let mut magazine = own.magazine(of).lock();
         if let Some(page) = magazine.pop() {
             return Some(page);
         }
@@ -256,31 +266,34 @@ impl<H: Host> Space<H> {
     }
 
     /// Takes one page.
-    fn take_one(&self, lane: usize) -> Result<Run> {
+    pub(crate) fn take_one(&self, lane: usize, of: Use) -> Result<Run> {
         let own = self.lane(lane)?;
-        let page = match self.take_ready(lane, own) {
+        let page = match self.take_ready(lane, own, of) {
             Some(page) => page,
             None => {
-                self.steal(lane).or_else(|| self.take_ready(lane, own)).ok_or(Error::NoSpace)?
+                self.steal(lane).or_else(|| self.take_ready(lane, own, of)).ok_or(Error::NoSpace)?
             }
         };
         Ok(self.taken(own, Run { page, pages: 1 }))
     }
 
-    /// Takes a page from another lane's magazine.
+    /// Takes a page from any magazine.
     fn steal(&self, lane: usize) -> Option<u64> {
-        let mut others = (1..self.lanes.len()).map(|step| self.lane(lane.wrapping_add(step)));
-        others.find_map(|other| other.ok()?.magazine.lock().pop())
+        let mut lanes = (0..self.lanes.len()).map(|step| self.lane(lane.wrapping_add(step)));
+        lanes.find_map(|lane| {
+            let lane = lane.ok()?;
+            lane.magazines.iter().find_map(|magazine| magazine.lock().pop())
+        })
     }
 
-    /// Frees a run; a single page goes to the lane's magazine.
-    pub(crate) fn give(&self, lane: usize, run: Run) -> Result<()> {
+    /// Frees a run that was of this use; a single page goes to a magazine of the lane.
+    pub(crate) fn give(&self, lane: usize, run: Run, of: Use) -> Result<()> {
         let own = self.lane(lane)?;
         self.mark(run)?;
         if run.pages != 1 {
             self.put(run)?;
         } else {
-            let mut magazine = own.magazine.lock();
+            let mut magazine = own.magazine(of).lock();
             if !magazine.push(run.page) {
                 let mut batch = Batch::new();
                 magazine.drain(&mut batch);
@@ -295,8 +308,8 @@ impl<H: Host> Space<H> {
     /// Moves all pages out of the magazines, into the regions.
     pub(crate) fn settle(&self) -> Result<()> {
         let mut batch = Batch::new();
-        for lane in &self.lanes {
-            let mut magazine = lane.magazine.lock();
+        for magazine in self.lanes.iter().flat_map(|lane| &lane.magazines) {
+            let mut magazine = magazine.lock();
             while magazine.count() > 0 {
                 magazine.drain(&mut batch);
                 self.put_batch(&mut batch)?;
@@ -360,10 +373,12 @@ impl<H: Host> Space<H> {
 
 /// A vector of `count` things; a function of its own to keep the stack frames small.
 #[inline(never)]
-fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
+fn filled<T>(count: usize, make: impl Fn() -> Result<T>) -> Result<Vec<T>> {
     let mut things = Vec::new();
     things.try_reserve_exact(count)?;
-    things.resize_with(count, make);
+    for _ in 0..count {
+        things.push(make()?);
+    }
     Ok(things)
 }
 

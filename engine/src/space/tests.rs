@@ -182,10 +182,10 @@ impl Traffic {
             self.held.push(Run { pages, ..run });
             run = Run { page: run.page + pages, pages: run.pages - pages };
         }
-        self.space.give(lane, run).unwrap();
+        self.space.give(lane, run, Use::Data).unwrap();
         self.free[run.page as usize..run.end() as usize].fill(true);
         let page = run.page + dice.roll(run.pages);
-        assert!(is_corrupt(self.space.give(lane, Run { page, pages: 1 }), page));
+        assert!(is_corrupt(self.space.give(lane, Run { page, pages: 1 }, Use::Data), page));
     }
 
     /// Asserts that space and model agree.
@@ -220,7 +220,7 @@ fn random_traffic_matches_a_plain_model() {
             }
         }
         for run in traffic.held {
-            traffic.space.give(0, run).unwrap();
+            traffic.space.give(0, run, Use::Data).unwrap();
         }
         assert_eq!(free_runs(&traffic.space), [run(first, end - first)]);
         assert_eq!(traffic.space.free_pages(), end - first);
@@ -247,7 +247,7 @@ fn single_pages_leave_chunks_whole() {
         if held.len() < half && (held.len() < half / 2 || dice.roll(2) == 0) {
             held.push(space.take(lane, 1, PageClass::Small).unwrap());
         } else {
-            space.give(lane, held.swap_remove(dice.roll(held.len() as u64) as usize)).unwrap();
+            space.give(lane, held.swap_remove(dice.roll(held.len() as u64) as usize), Use::Data).unwrap();
         }
     }
     // Half of the chunks were never needed, but for what waits in four magazines.
@@ -255,7 +255,7 @@ fn single_pages_leave_chunks_whole() {
     assert!(left >= chunks / 2 - 1, "{left} whole chunks of {chunks} at half fill");
     verify(&space);
     for run in held {
-        space.give(1, run).unwrap();
+        space.give(1, run, Use::Data).unwrap();
     }
     assert_eq!(whole(&space), chunks);
 }
@@ -269,7 +269,7 @@ fn chunks_return_when_wholly_free_and_magazines_are_settled_for_them() {
     }
     assert_eq!(space.take(0, CHUNK, PageClass::Huge), Err(Error::NoSpace));
     for run in pages {
-        space.give((run.page % 2) as usize, run).unwrap();
+        space.give((run.page % 2) as usize, run, Use::Data).unwrap();
     }
     // The last of them are still in magazines.
     assert_eq!(space.take(1, 4 * CHUNK, PageClass::Huge), Ok(run(0, 4 * CHUNK)));
@@ -282,7 +282,7 @@ fn magazine_gives_ascending_pages() {
     for page in 0..200 {
         assert_eq!(space.take(1, 1, PageClass::Small), Ok(run(100 + page, 1)));
     }
-    space.give(1, run(150, 1)).unwrap();
+    space.give(1, run(150, 1), Use::Data).unwrap();
     assert_eq!(space.take(1, 1, PageClass::Small), Ok(run(150, 1)), "last in, first out");
 }
 
@@ -303,8 +303,8 @@ fn dry_lanes_steal_from_magazines() {
         assert_eq!(space.take(lane, 1, PageClass::Small), Err(Error::NoSpace));
         assert_eq!(space.take_some(lane, 9), Err(Error::NoSpace));
     }
-    space.give(0, run(20, 1)).unwrap();
-    space.give(0, run(21, 1)).unwrap();
+    space.give(0, run(20, 1), Use::Data).unwrap();
+    space.give(0, run(21, 1), Use::Data).unwrap();
     assert_eq!(space.take_some(2, 9), Ok(run(20, 2)), "magazines are settled for it");
 }
 
@@ -314,16 +314,16 @@ fn freeing_twice_changes_nothing() {
     let big = space.take(0, 600, PageClass::Small).unwrap();
     let one = space.take(0, 1, PageClass::Small).unwrap();
     let hole = big.page + 300;
-    space.give(0, run(hole, 1)).unwrap();
+    space.give(0, run(hole, 1), Use::Data).unwrap();
     let before = (space.free_pages(), free_runs(&space));
-    assert!(is_corrupt(space.give(0, big), hole));
-    assert!(is_corrupt(space.give(1, run(hole, 1)), hole));
+    assert!(is_corrupt(space.give(0, big, Use::Data), hole));
+    assert!(is_corrupt(space.give(1, run(hole, 1), Use::Data), hole));
     assert!(is_corrupt(space.add_free(run(big.page, 400)), hole));
     assert_eq!((space.free_pages(), free_runs(&space)), before);
-    space.give(0, one).unwrap();
-    assert!(is_corrupt(space.give(1, one), one.page), "seen in a magazine too");
-    space.give(0, run(big.page, 300)).unwrap();
-    space.give(0, run(hole + 1, 299)).unwrap();
+    space.give(0, one, Use::Data).unwrap();
+    assert!(is_corrupt(space.give(1, one, Use::Data), one.page), "seen in a magazine too");
+    space.give(0, run(big.page, 300), Use::Data).unwrap();
+    space.give(0, run(hole + 1, 299), Use::Data).unwrap();
     assert_eq!(free_runs(&space), [run(16, 10 * CHUNK - 16)]);
     verify(&space);
 }
@@ -344,7 +344,7 @@ fn freeing_outside_the_pool_changes_nothing() {
         (u64::MAX, 1),
         (u64::MAX, u64::MAX),
     ] {
-        assert!(matches!(space.give(0, run(page, pages)), Err(Error::Corrupt(_))));
+        assert!(matches!(space.give(0, run(page, pages), Use::Data), Err(Error::Corrupt(_))));
         assert!(matches!(space.add_free(run(page, pages)), Err(Error::Corrupt(_))));
     }
     assert_eq!((space.free_pages(), free_runs(&space)), before);
@@ -377,15 +377,15 @@ fn runs_cross_region_borders_only_when_freed() {
     assert_eq!(giant, run(3 * GIANT, GIANT), "the other giant of region 1 was broken up");
     let two = space.take(1, 2 * GIANT, PageClass::Giant);
     assert_eq!(two, Err(Error::NoSpace), "each region has lost a page");
-    space.give(2, giant).unwrap();
+    space.give(2, giant, Use::Data).unwrap();
     let high = space.take(3, GIANT, PageClass::Giant).unwrap();
     assert_eq!(high.page / border, 3);
-    space.give(0, high).unwrap();
+    space.give(0, high, Use::Data).unwrap();
     assert_eq!(space.free_pages(), 8 * GIANT - 1 - 8);
     verify(&space);
 
     let space = Space::<TestHost>::new(4, 1, 8 * GIANT).unwrap();
-    space.give(0, run(border - 5, 10)).unwrap();
+    space.give(0, run(border - 5, 10), Use::Data).unwrap();
     assert_eq!(space.free_pages(), 10);
     assert_eq!(free_runs(&space), [run(border - 5, 10)]);
     assert_eq!(space.take(0, 6, PageClass::Small), Err(Error::NoSpace));
@@ -404,9 +404,9 @@ fn dry_home_region_falls_back_to_any_other() {
     assert_eq!(space.take(0, 90, PageClass::Small), Ok(run(3 * border + 9, 90)));
     assert_eq!(space.take(0, 40, PageClass::Small), Ok(run(border + 8, 40)));
     // The fullest region has none so long, and neither has the home region.
-    space.give(0, run(3 * border + 10, 2)).unwrap();
+    space.give(0, run(3 * border + 10, 2), Use::Data).unwrap();
     assert_eq!(space.take(0, 9, PageClass::Small), Ok(run(3 * border + 99, 9)));
-    space.give(0, run(3 * border + 14, 2)).unwrap();
+    space.give(0, run(3 * border + 14, 2), Use::Data).unwrap();
     assert_eq!(space.take(0, 3, PageClass::Small), Ok(run(2 * border + 8, 3)));
     assert_eq!(space.take_some(0, 100).map(|run| run.pages), Ok(2));
     assert_eq!(space.take_some(0, 100).map(|run| run.pages), Ok(2));
@@ -452,10 +452,10 @@ fn free_extents_are_what_a_walk_over_all_pages_finds() {
         } else if !held.is_empty() {
             let run = held.swap_remove(dice.roll(held.len() as u64) as usize);
             free[run.page as usize..run.end() as usize].fill(true);
-            space.give(lane, run).unwrap();
+            space.give(lane, run, Use::Data).unwrap();
         }
         if round % 40 == 0 {
-            let ready = || space.lanes.iter().map(|lane| lane.magazine.lock().count()).sum();
+            let ready = || space.lanes.iter().map(|lane| lane.magazines.iter().map(|magazine| magazine.lock().count()).sum::<usize>()).sum();
             let before: usize = ready();
             assert_eq!(space.extents(), walked(&free), "round {round}");
             assert_eq!(ready(), before, "looking leaves magazines as they are");
@@ -505,12 +505,12 @@ fn threads_never_share_a_page() {
                     if !held.is_empty() {
                         let run = held.swap_remove(dice.roll(held.len() as u64) as usize);
                         owners.release(run);
-                        space.give(thread, run).unwrap();
+                        space.give(thread, run, Use::Data).unwrap();
                     }
                 }
                 for run in held {
                     owners.release(run);
-                    space.give(thread, run).unwrap();
+                    space.give(thread, run, Use::Data).unwrap();
                 }
             });
         }

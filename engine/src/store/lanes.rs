@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use lock_api::{Mutex, MutexGuard};
-use lode_pmem::{Counters, Tally};
+use lode_pmem::{Counters, Line, Tally};
 
 use crate::{Host, Result};
 
@@ -19,9 +19,22 @@ const UNSETTLED_MAX: u64 = 8192;
 /// Sequences have 40 bits; near the end the session is raised.
 pub(crate) const SEQUENCE_MAX: u64 = (1 << 40) - 1;
 
+/// Lines that can wait for streamed bytes: with more of them these are fenced at once.
+const WAITING: usize = 2;
+
+/// What the holder of a lane has.
+pub(crate) struct Turn {
+    /// Sequence of its next transaction.
+    pub(crate) next: u64,
+    /// How many lines wait for streamed bytes.
+    pub(super) waits: usize,
+    /// These lines and their offsets. (Here, not on the stack: a kernel's is small.)
+    pub(super) waiting: [(u64, Line); WAITING],
+}
+
 /// The transactions of one lane.
 pub(crate) struct Lane<H: Host> {
-    pub(crate) next: Mutex<H::Mutex, u64>,
+    pub(crate) turn: Mutex<H::Mutex, Turn>,
     fenced: AtomicU64,
     /// The sequence of the last watermark that was stored.
     settled: AtomicU64,
@@ -34,7 +47,7 @@ pub(crate) struct Lane<H: Host> {
 pub(crate) struct Held<'s, H: Host> {
     pub(super) number: u8,
     pub(super) lane: &'s Lane<H>,
-    pub(super) next: MutexGuard<'s, H::Mutex, u64>,
+    pub(super) turn: MutexGuard<'s, H::Mutex, Turn>,
 }
 
 impl<'s, H: Host> Held<'s, H> {
@@ -84,7 +97,7 @@ impl<H: Host> Lanes<H> {
         lanes.try_reserve_exact(used)?;
         for _ in 0..used {
             lanes.push(Lane {
-                next: Mutex::new(1),
+                turn: Mutex::new(Turn { next: 1, waits: 0, waiting: [(0, Line::ZERO); WAITING] }),
                 fenced: AtomicU64::new(0),
                 settled: AtomicU64::new(0),
                 counters: Counters::new(),
@@ -131,12 +144,12 @@ impl<H: Host> Lanes<H> {
         for step in 0..count {
             let number = (preferred + step) % count;
             let lane = &self.lanes[number];
-            if let Some(next) = lane.next.try_lock() {
-                return Held { number: number as u8, lane, next };
+            if let Some(turn) = lane.turn.try_lock() {
+                return Held { number: number as u8, lane, turn };
             }
         }
         let number = preferred % count;
         let lane = &self.lanes[number];
-        Held { number: number as u8, lane, next: lane.next.lock() }
+        Held { number: number as u8, lane, turn: lane.turn.lock() }
     }
 }

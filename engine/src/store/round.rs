@@ -10,7 +10,7 @@ use lode_pmem::{Door, Medium};
 use super::Store;
 use crate::gauges::list_bytes;
 use crate::layout::{Geometry, LINE, PoolSeed, SLOT_BYTES, Watermark};
-use crate::space::Run;
+use crate::space::{Run, Use};
 use crate::{Host, PAGE_BYTES, Result, Rule};
 
 /// Quarantined inode slots that make a round worth its fence; in a small pool fewer: the slots of
@@ -145,6 +145,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Stores the watermarks under one fence, then frees what was in quarantine before.
     #[track_caller]
+    #[inline(never)]
     pub(crate) fn round(&self) -> Result<()> {
         let mut rounds = self.rounds.lock();
         let mut batch = mem::take(&mut *self.quarantine.lock());
@@ -186,7 +187,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut first_error = Ok(());
         for run in &batch.pages {
             self.quarantined_pages.fetch_sub(run.pages, Relaxed);
-            if let Err(error) = self.space.give(lane, *run) {
+            if let Err(error) = self.space.give(lane, *run, Use::Log) {
                 first_error = Err(error);
             }
         }

@@ -66,9 +66,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         let Some(lane) = self.lanes.iter().nth(from) else {
             return work();
         };
-        let mut next = lane.next.lock();
+        let mut turn = lane.turn.lock();
         self.with_lanes_held(from + 1, work)?;
-        *next = 1;
+        turn.next = 1;
         lane.set_fenced(0);
         lane.set_settled(0);
         Ok(())

@@ -3,7 +3,7 @@
 use lode_pmem::Medium;
 
 use super::Store;
-use crate::space::Run;
+use crate::space::{Run, Use};
 use crate::{Error, Host, PageClass, Result};
 
 /// One page of so many is kept for operations that free space.
@@ -52,9 +52,8 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Takes a page.
-    pub(crate) fn take_page(&self, purpose: Purpose) -> Result<u64> {
-        let take = |lane, _| self.space.take(lane, 1, PageClass::Small);
-        self.take_by(purpose, take).map(|run| run.page)
+    pub(crate) fn take_page(&self, purpose: Purpose, of: Use) -> Result<u64> {
+        self.take_by(purpose, |lane, _| self.space.take_one(lane, of)).map(|run| run.page)
     }
 
     /// Takes 1 to `pages` contiguous pages.
@@ -89,7 +88,16 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Gives pages back that nothing on the medium speaks of any more (PROTOCOL I9).
     /// A page that was free already means damage: the pool takes no more writes.
     pub(crate) fn give(&self, run: Run) {
-        if self.space.give(self.lane(), run).is_err() {
+        self.give_of(run, Use::Data);
+    }
+
+    /// The same of a log page.
+    pub(crate) fn give_log_page(&self, page: u64) {
+        self.give_of(Run { page, pages: 1 }, Use::Log);
+    }
+
+    fn give_of(&self, run: Run, of: Use) {
+        if self.space.give(self.lane(), run, of).is_err() {
             self.set_writable(false);
         }
     }

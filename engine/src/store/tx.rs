@@ -2,35 +2,55 @@
 //!
 //! Everything a transaction needs is reserved before it begins; from its first
 //! store to the end of its fence nothing can fail.
+//!
+//! A fence waits for what was stored: what can be computed meanwhile costs no time. So the records of
+//! streamed bytes are composed while those are on their way ([`Tx::behind_data`]), and memory may
+//! follow while the records are ([`Tx::send`], [`Tx::land`]): nobody sees it before its lock is free.
 
 use lock_api::MutexGuard;
-use lode_pmem::{Line, Medium, Window};
+use lode_pmem::{Line, MediaError, Medium, Window};
 
 use super::Store;
-use super::lanes::{Held, Lane, SEQUENCE_MAX};
+use super::lanes::{Held, Lane, SEQUENCE_MAX, Turn};
 use crate::layout::{Body, Header, LINE, LogSeed, Txid, put_seal};
 use crate::{Error, Host, Result, Rule};
 
 /// Sequences left when the session is raised.
 const SEQUENCE_RESERVE: u64 = 1 << 20;
 
+/// How far a transaction is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Lines are stored, or wait for streamed bytes where there is no window yet.
+    Open,
+    /// All is stored.
+    Sent,
+    /// All is durable, or given up.
+    Ended,
+    /// A fence failed.
+    Failed(MediaError),
+}
+
 /// A transaction that is being stored.
 #[must_use]
 pub(crate) struct Tx<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
     lane: &'s Lane<H>,
-    next: MutexGuard<'s, H::Mutex, u64>,
+    turn: MutexGuard<'s, H::Mutex, Turn>,
+    stage: Stage,
+    /// Not open while lines wait for streamed bytes.
     window: Option<Window<'s, M>>,
+    /// What the window is for.
+    bytes: u64,
     header: Header,
     /// Lines of the next transaction, where one is split in two.
     rest: u16,
-    committed: bool,
 }
 
 impl<M: Medium, H: Host> Store<M, H> {
     /// Begins a transaction of `parts` record lines, and `extra_bytes` of other stores.
     pub(crate) fn begin(&self, parts: u32, extra_bytes: u64) -> Result<Tx<'_, M, H>> {
-        self.begin_in(self.hold_lane(), parts, extra_bytes)
+        self.begin_in(self.hold_lane(), parts, extra_bytes, false)
     }
 
     /// Holds a free lane. Who holds one waits for nothing but the medium.
@@ -38,18 +58,22 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.lanes.hold(self.lane())
     }
 
-    /// As [`Store::begin`], in a lane that is held already.
+    /// As [`Store::begin`], in a lane that is held already. With `behind_data` all lines wait until
+    /// bytes that were streamed before are durable.
+    #[inline]
     pub(crate) fn begin_in<'s>(
         &'s self,
         held: Held<'s, H>,
         parts: u32,
         extra_bytes: u64,
+        behind_data: bool,
     ) -> Result<Tx<'s, M, H>> {
         let parts = u16::try_from(parts).map_err(|_| Error::NoSpace)?;
-        let Held { number, lane, next } = held;
+        let Held { number, lane, mut turn } = held;
+        turn.waits = 0;
         // Asked with the lane held: who ends the session waits for lanes.
         self.writable()?;
-        let sequence = *next;
+        let sequence = turn.next;
         if sequence >= SEQUENCE_MAX {
             return Err(Error::NoSpace);
         }
@@ -57,23 +81,24 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.raise_soon();
         }
         let txid = Txid { session: self.session(), lane: number, sequence };
+        let bytes = u64::from(parts) * LINE + extra_bytes;
         if self.host.leaves_out(Rule::WatermarkFenced) {
             lane.set_fenced(sequence);
         }
-        let bytes = u64::from(parts) * LINE + extra_bytes;
         Ok(Tx {
             store: self,
             lane,
-            next,
-            window: Some(self.door.window(bytes, lane.held())),
+            turn,
+            stage: Stage::Open,
+            window: (!behind_data).then(|| self.door.window(bytes, lane.held())),
+            bytes,
             header: Header { txid, part: 0, parts },
             rest: 0,
-            committed: false,
         })
     }
 }
 
-impl<M: Medium, H: Host> Tx<'_, M, H> {
+impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
     /// The transaction's name.
     pub(crate) fn txid(&self) -> Txid {
         self.header.txid
@@ -112,13 +137,48 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
 
     /// Stores an anchor line.
     pub(crate) fn line(&mut self, at: u64, line: &Line) {
+        if self.window.is_none() {
+            let turn = &mut *self.turn;
+            if let Some(place) = turn.waiting.get_mut(turn.waits) {
+                *place = (at, *line);
+                turn.waits += 1;
+                return;
+            }
+            self.fence_data_early();
+        }
         if let Some(window) = &mut self.window {
             window.store_line(at, line);
         }
     }
 
+    /// The fence of streamed bytes, where there are more lines than can wait for it.
+    #[cold]
+    fn fence_data_early(&mut self) {
+        if self.stage != Stage::Open {
+            return;
+        }
+        match self.store.door.fence(self.lane.held()) {
+            Ok(()) => self.store_waiting(),
+            Err(error) => self.stage = Stage::Failed(error),
+        }
+    }
+
+    /// Stores the lines that waited for streamed bytes, which are durable now.
+    #[inline]
+    fn store_waiting(&mut self) {
+        let mut window = self.store.door.window(self.bytes, self.lane.held());
+        for (at, line) in self.turn.waiting.iter().take(self.turn.waits) {
+            window.store_line(*at, line);
+        }
+        self.turn.waits = 0;
+        self.window = Some(window);
+    }
+
     /// Stores a link word.
     pub(crate) fn word(&mut self, at: u64, value: u64) {
+        if self.window.is_none() {
+            self.fence_data_early();
+        }
         if let Some(window) = &mut self.window {
             if self.store.host.leaves_out(Rule::LinkWhole) {
                 return super::halves(window, at, value);
@@ -138,30 +198,71 @@ impl<M: Medium, H: Host> Tx<'_, M, H> {
 
     /// Gives up what was stored where nothing links to.
     pub(crate) fn abandon(mut self) {
-        *self.next = self.header.txid.sequence + 1;
-        self.committed = true;
+        self.turn.next = self.header.txid.sequence + 1;
+        self.stage = Stage::Ended;
     }
 
-    /// The fence. When this returns `Ok` the transaction is durable; an error means that nothing
-    /// may be published, and no more is written. (Its place is its caller's: each operation has its own.)
+    /// Stores all lines, those first that wait for streamed bytes to be fenced. From here on memory may follow,
+    /// but for what others see: pages become free only once the transaction has landed. (Where that may fail,
+    /// it has by now. The place of a fence is its caller's: each operation has its own.)
+    ///
+    /// # Errors
+    /// Those of the medium. Nothing may be published then, and no more is written.
     #[track_caller]
-    pub(crate) fn commit(mut self) -> Result<()> {
+    #[inline]
+    pub(crate) fn send(&mut self) -> Result<()> {
         assert!(self.header.part == self.header.parts, "transaction has fewer lines than it said");
-        self.window = None;
-        if !self.store.host.leaves_out(Rule::LocksToFence) {
+        if let Stage::Failed(error) = self.stage {
+            return Err(error.into());
+        }
+        if self.window.is_none() {
             self.store.door.fence(self.lane.held())?;
+            self.store_waiting();
+        }
+        self.window = None;
+        self.stage = Stage::Sent;
+        if self.store.door.medium().fence_can_fail() { self.land() } else { Ok(()) }
+    }
+
+    /// The fence of what was sent: with the first `Ok` the transaction is durable. After an error no
+    /// more is written.
+    #[track_caller]
+    #[inline]
+    pub(crate) fn land(&mut self) -> Result<()> {
+        match self.stage {
+            Stage::Ended => return Ok(()),
+            Stage::Failed(error) => return Err(error.into()),
+            Stage::Open | Stage::Sent => {}
+        }
+        assert!(self.stage == Stage::Sent, "transaction was not sent");
+        if !self.store.host.leaves_out(Rule::LocksToFence)
+            && let Err(error) = self.store.door.fence(self.lane.held())
+        {
+            self.stage = Stage::Failed(error);
+            return Err(error.into());
         }
         let sequence = self.header.txid.sequence;
-        *self.next = sequence + 1;
+        self.turn.next = sequence + 1;
         self.lane.set_fenced(sequence);
-        self.committed = true;
+        self.stage = Stage::Ended;
         Ok(())
+    }
+
+    /// What is left of [`Tx::send`] and [`Tx::land`]; the lane is free then. After an error nothing may be
+    /// published that was not yet.
+    #[track_caller]
+    #[inline]
+    pub(crate) fn commit(mut self) -> Result<()> {
+        if self.stage == Stage::Open {
+            self.send()?;
+        }
+        self.land()
     }
 }
 
 impl<M: Medium, H: Host> Drop for Tx<'_, M, H> {
     fn drop(&mut self) {
-        if !self.committed {
+        if self.stage != Stage::Ended {
             // I3: no failure path exists here; if one is met all the same, no more writes.
             self.store.set_writable(false);
         }

@@ -295,6 +295,11 @@ impl Medium for Mapped {
         }
         Ok(())
     }
+
+    #[inline]
+    fn fence_can_fail(&self) -> bool {
+        matches!(self.strategy, FlushStrategy::Msync)
+    }
 }
 
 /// What a region says of itself wherever it is printed:
