@@ -60,11 +60,14 @@ pub struct lode_pool_options {
     pub cpus: u32,
     /// How stores reach the memory, in the words of `lode mount --help`; NULL for the best that is safe.
     pub flush: *const c_char,
+    /// Bytes of main memory that the indexes may take; 0 for an eighth of the machine's,
+    /// UINT64_MAX for no limit. What is in use stays, and may take more.
+    pub index_memory: u64,
 }
 
 // SAFETY: numbers and a pointer, the size first.
 unsafe impl Extensible for lode_pool_options {
-    const FIRST: usize = 56;
+    const FIRST: usize = 64;
 }
 
 /// How to make a pool. Set `size`, and the rest to zero but for what you want.
@@ -134,6 +137,9 @@ pub(crate) unsafe fn pool_options(given: *const lode_pool_options) -> Outcome<Po
         LODE_WINDOWS_MPROTECT => drop(options.windows(WindowMode::Mprotect)),
         LODE_WINDOWS_NONE => drop(options.windows(WindowMode::None)),
         _ => return invalid("no such windows"),
+    }
+    if given.index_memory > 0 {
+        options.index_memory(given.index_memory);
     }
     if given.cpus > 0 {
         options.cpus(given.cpus as usize);
@@ -211,11 +217,16 @@ mod tests {
         let none = show(&given);
         assert_eq!(none, format!("{:?}", PoolOptions::new()));
         given.cpus = 3;
+        given.index_memory = 1 << 20;
         given.flush = c"avx512+clwb".as_ptr();
         given.windows = LODE_WINDOWS_KEY;
         let all = show(&given);
         let mut expected = PoolOptions::new();
-        expected.cpus(3).flush("avx512+clwb".parse().unwrap()).windows(WindowMode::Key);
+        expected
+            .cpus(3)
+            .index_memory(1 << 20)
+            .flush("avx512+clwb".parse().unwrap())
+            .windows(WindowMode::Key);
         assert_eq!(all, format!("{expected:?}"));
         assert_ne!(all, none);
     }

@@ -8,7 +8,7 @@ use lode_engine::{AccessTimes, PageClass};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::emulation::EmulationArgs;
-use crate::sizes::parse_page_class;
+use crate::sizes::{parse_page_class, parse_size};
 
 /// What `-o` can say. Several are joined by [`MountOptions::join`], later ones win.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +33,8 @@ pub(crate) struct MountOptions {
     pub(crate) noviews: bool,
     /// `page-size=`.
     pub(crate) page_class: Option<PageClass>,
+    /// `index-memory=`, 0 for no limit.
+    pub(crate) index_memory: Option<u64>,
     /// `windows=`.
     pub(crate) windows: Option<WindowMode>,
     /// `flush=`.
@@ -42,7 +44,7 @@ pub(crate) struct MountOptions {
 }
 
 /// The options that mean something, and what.
-pub(crate) const MEANINGS: [(&str, &str); 15] = [
+pub(crate) const MEANINGS: [(&str, &str); 16] = [
     (
         "ro, rw",
         "Read-only: not a byte of the pool changes, not even by recovery. Read-write is the default.",
@@ -76,6 +78,10 @@ pub(crate) const MEANINGS: [(&str, &str); 15] = [
     (
         "page-size=",
         "Page size of files made in this mount: 4K, 2M or 1G. The default is the pool's.",
+    ),
+    (
+        "index-memory=",
+        "Main memory that the indexes may take, such as 100M; what is in use stays, and may take more. 0 is no limit; the default is an eighth of the machine's memory.",
     ),
     (
         "windows=",
@@ -204,6 +210,9 @@ impl MountOptions {
             Some(("page-size" | "page_size", value)) => {
                 self.page_class = Some(parse_page_class(value).map_err(in_word)?);
             }
+            Some(("index-memory" | "index_memory", value)) => {
+                self.index_memory = Some(parse_size(value).map_err(in_word)?);
+            }
             Some(("windows", value)) => {
                 self.windows = Some(value.parse().map_err(|error| in_word(format!("{error}")))?);
             }
@@ -236,6 +245,7 @@ impl MountOptions {
             noexec: next.noexec.or(all.noexec),
             noviews: next.noviews || all.noviews,
             page_class: next.page_class.or(all.page_class),
+            index_memory: next.index_memory.or(all.index_memory),
             windows: next.windows.or(all.windows),
             flush: next.flush.or(all.flush),
             emulation: all.emulation.join(&next.emulation),
@@ -263,6 +273,7 @@ impl MountOptions {
             self.page_class
                 .map(|class| format!("page-size={}", crate::sizes::page_class_name(class))),
         );
+        words.extend(self.index_memory.map(|bytes| format!("index-memory={bytes}")));
         words.extend(self.windows.map(|windows| format!("windows={windows}")));
         words.extend(self.flush.map(|flush| format!("flush={flush}")));
         words.extend(self.emulation.words());
@@ -276,7 +287,7 @@ mod tests {
 
     #[test]
     fn options_survive_the_way_through_text() {
-        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,remount,strictatime,page-size=2M,windows=none,flush=msync,\
+        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,\
                     emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);
@@ -302,6 +313,7 @@ mod tests {
             "nosymfollow",
             "noacl",
             "page-size=8K",
+            "index-memory=much",
             "windows=maybe",
             "flush=often",
             "emulate=optane",

@@ -22,6 +22,8 @@ pub struct Geometry {
     pub mapped: bool,
     /// Access times are kept.
     pub atime: bool,
+    /// Inodes are dropped from memory as soon as others are wanted.
+    pub forgetful: bool,
     /// Inodes, log pages and pieces of inode table made before the session is raised, where that is soon.
     pub nonces: Option<u32>,
 }
@@ -80,6 +82,7 @@ impl Default for Geometry {
             relaxed: false,
             mapped: false,
             atime: false,
+            forgetful: false,
             nonces: None,
         }
     }

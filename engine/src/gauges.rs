@@ -74,6 +74,8 @@ pub struct Gauges {
     pub inodes_busy: u64,
     /// Main memory that the indexes take.
     pub memory: IndexMemory,
+    /// What they may take ([`crate::OpenOptions::index_memory`]).
+    pub memory_limit: Option<u64>,
 }
 
 /// Bytes of a B-tree of so many entries: nodes of eleven entries, two thirds of them used in a

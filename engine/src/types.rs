@@ -291,6 +291,9 @@ pub struct OpenOptions {
     pub page_class: Option<PageClass>,
     /// Access times.
     pub atime: AccessTimes,
+    /// Bytes of main memory that the indexes may take ([`crate::IndexMemory`]); as much as they need
+    /// where `None`. What is in use stays in memory, and may take more.
+    pub index_memory: Option<u64>,
 }
 
 /// When a read moves the access time.
@@ -454,6 +457,8 @@ pub struct Stats {
     pub door: lode_pmem::Tally,
     /// Log pages that collection gave back.
     pub collected: Collected,
+    /// Inodes that were dropped from memory to make room for others.
+    pub dropped_inodes: u64,
 }
 
 const _: () = assert!(Op::Statfs as usize == 19 && Op::CollectThorough as usize == Op::COUNT - 1);

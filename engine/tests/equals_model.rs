@@ -25,11 +25,19 @@ struct Pools {
     log_lines: u8,
     class: PageClass,
     relaxed: bool,
+    index_memory: Option<u64>,
 }
 
 impl Default for Pools {
     fn default() -> Self {
-        Self { bytes: 16 * MIB, lanes: 4, log_lines: 63, class: PageClass::Small, relaxed: false }
+        Self {
+            bytes: 16 * MIB,
+            lanes: 4,
+            log_lines: 63,
+            class: PageClass::Small,
+            relaxed: false,
+            index_memory: None,
+        }
     }
 }
 
@@ -44,6 +52,7 @@ impl Pools {
         let options = OpenOptions {
             relaxed: self.relaxed,
             atime: AccessTimes::Never,
+            index_memory: self.index_memory,
             ..OpenOptions::default()
         };
         PoolSystem::new(self.bytes, TestHost::new(seed), &format, options)
@@ -89,6 +98,17 @@ fn relaxed_mode_equals_the_model() {
     let shape = Shape { remount_every: 50, ..Shape::default() };
     let pools = Pools { relaxed: true, ..Pools::default() };
     random(pools, &shape, 300..315, 500, &Rules::default());
+}
+
+/// Every inode is dropped as soon as another one is wanted, and loaded again.
+#[test]
+fn pools_that_keep_nothing_in_memory_equal_the_model() {
+    let shape = Shape { remount_every: 80, maintain_every: 20, names: 5, ..Shape::default() };
+    for (seeds, relaxed, log_lines) in [(0..40, false, 63), (40..70, false, 9), (70..85, true, 63)]
+    {
+        let pools = Pools { index_memory: Some(0), relaxed, log_lines, ..Pools::default() };
+        random(pools, &shape, 1300 + seeds.start..1300 + seeds.end, 500, &Rules::default());
+    }
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn counts<M: Medium, H: Host>(pool: &Pool<M, H>) -> Map<String, Value> {
             "fast_pages": stats.collected.fast_pages,
             "thorough_pages": stats.collected.thorough_pages,
         },
+        "dropped_inodes": stats.dropped_inodes,
     });
     match values {
         Value::Object(values) => values,
@@ -87,6 +88,7 @@ fn memory(gauges: &Gauges) -> Value {
         "tables_bytes": memory.tables,
         "wear_bytes": memory.wear,
         "total_bytes": memory.total(),
+        "limit_bytes": gauges.memory_limit,
     })
 }
 

@@ -35,6 +35,20 @@ impl StdHost {
     }
 }
 
+/// The part of the machine's main memory that indexes take where nobody says otherwise.
+const INDEX_MEMORY_PART: u64 = 8;
+
+/// What the indexes of a pool may take where `asked` says nothing: an eighth of the machine's main
+/// memory, as much as a pool of many files can use and a machine can spare. 0 asks for no limit.
+pub fn index_memory(asked: Option<u64>) -> Option<u64> {
+    let usual = || {
+        let info = rustix::system::sysinfo();
+        let bytes = u64::from(info.totalram).saturating_mul(info.mem_unit.max(1).into());
+        bytes / INDEX_MEMORY_PART
+    };
+    Some(asked.unwrap_or_else(usual)).filter(|bytes| *bytes > 0)
+}
+
 impl Default for StdHost {
     fn default() -> Self {
         Self::new()

@@ -80,6 +80,10 @@ fn unchangeable(
             "how access times are kept (noatime, relatime, strictatime)",
         ),
         (differs(asked.page_class.map(page_class_name), pages), "the page size of new files"),
+        (
+            asked.index_memory.is_some() && asked.index_memory != was.index_memory,
+            "how much memory the indexes may take",
+        ),
         (differs(windows.map(|it| it.to_string()), region.windows.clone()), "write windows"),
         (differs(flush.map(|it| it.to_string()), region.flush.clone()), "how stores are flushed"),
         (was.emulation.join(&asked.emulation) != was.emulation, "what medium is emulated"),

@@ -329,6 +329,7 @@ fn stats() -> StatsReport {
         "streamed_bytes": 1,
         "windows": 1,
         "collected": { "fast_pages": 1, "thorough_pages": 2 },
+        "dropped_inodes": 3,
         "space": space(),
         "free_extents": { "by_size": [1, 0, 3], "huge": 1, "giant": 0 },
         "waiting_pages": 1,
@@ -344,6 +345,7 @@ fn stats() -> StatsReport {
             "tables_bytes": 1,
             "wear_bytes": 1,
             "total_bytes": 1029,
+            "limit_bytes": 1 << 20,
         },
         "wear": {
             "region_bytes": 2 << 20,

@@ -172,6 +172,12 @@ fn memory(text: &mut Text, counted: &Counted) {
     let parts = counted.memory.parts().map(|(part, bytes)| (part.to_owned(), bytes));
     let help = "Main memory of the indexes.";
     text.each(("lode_index_memory_bytes", "part"), Kind::Gauge, help, parts);
+    if let Some(limit) = counted.memory.limit_bytes {
+        let help = "What the indexes may take of main memory.";
+        text.one("lode_index_memory_limit_bytes", Kind::Gauge, help, limit);
+    }
+    let help = "Inodes dropped from memory to make room for others.";
+    text.one("lode_inodes_dropped_total", Kind::Counter, help, counted.dropped_inodes);
     let inodes = counted.inodes_in_memory;
     text.one("lode_inodes_in_memory", Kind::Gauge, "Inodes in memory.", inodes);
 }

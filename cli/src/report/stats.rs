@@ -56,6 +56,8 @@ pub(crate) struct Counted {
     pub(crate) windows: u64,
     /// Log pages that collection gave back.
     pub(crate) collected: CollectedFacts,
+    /// Inodes dropped from memory to make room.
+    pub(crate) dropped_inodes: u64,
     /// Space of the pool.
     pub(crate) space: SpaceFacts,
     /// Free extents by size.
@@ -113,6 +115,8 @@ pub(crate) struct MemoryFacts {
     pub(crate) wear_bytes: u64,
     /// All of it.
     pub(crate) total_bytes: u64,
+    /// What it may be.
+    pub(crate) limit_bytes: Option<u64>,
 }
 
 /// How much was stored where.
@@ -212,7 +216,7 @@ impl StatsReport {
         let collected = &counted.collected;
         let pages = (collected.fast_pages, collected.thorough_pages);
         lines.add("log pages collected", format!("{} fast, {} thorough", pages.0, pages.1));
-        memory_lines(&counted.memory, counted.inodes_in_memory, &mut lines);
+        memory_lines(counted, &mut lines);
         let title = match before {
             None => ", counted since it was mounted",
             Some(_) => "",
@@ -275,8 +279,12 @@ impl StatsReport {
     }
 }
 
-fn memory_lines(memory: &MemoryFacts, inodes: u64, lines: &mut Lines) {
-    lines.add("index memory", format!("{}, {inodes} inodes", human(memory.total_bytes)));
+fn memory_lines(counted: &Counted, lines: &mut Lines) {
+    let (memory, inodes) = (&counted.memory, counted.inodes_in_memory);
+    let limit = memory.limit_bytes.map(|limit| format!(" of {}", human(limit)));
+    let taken = format!("{}{}", human(memory.total_bytes), limit.unwrap_or_default());
+    let dropped = counted.dropped_inodes;
+    lines.add("index memory", format!("{taken}, {inodes} inodes, {dropped} dropped"));
     for parts in memory.parts().chunks(PARTS_IN_LINE) {
         let parts = parts.iter().map(|(name, bytes)| (name.replace('_', " "), human(*bytes)));
         let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {bytes}")).collect();

@@ -114,9 +114,10 @@ impl Limits {
 impl Setup {
     /// How the pool is opened.
     pub fn options(&self) -> OpenOptions {
-        let Geometry { relaxed, atime, .. } = self.geometry;
+        let Geometry { relaxed, atime, forgetful, .. } = self.geometry;
+        let index_memory = forgetful.then_some(0);
         let atime = if atime { AccessTimes::Relative } else { AccessTimes::Never };
-        OpenOptions { relaxed, atime, ..OpenOptions::default() }
+        OpenOptions { relaxed, atime, index_memory, ..OpenOptions::default() }
     }
 
     /// How the pool is made.

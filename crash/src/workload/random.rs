@@ -18,7 +18,7 @@ pub fn random_case(number: u64, seed: u64) -> Case {
     let name = format!("random {number}");
     let number = number ^ seed.wrapping_sub(1).wrapping_mul(SPREAD);
     let mut rng = Rng::new(number ^ SALT);
-    let geometry = geometry(&mut rng);
+    let geometry = Geometry { forgetful: number % 4 == 3, ..geometry(&mut rng) };
     let shape = shape(&mut rng, &geometry);
     let mut generator = Generator::new(number, shape);
     let quiet = rng.pick(&[0, 5, 20, 60, 200]);
@@ -42,6 +42,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         relaxed: rng.once_in(6),
         mapped: false,
         atime: rng.once_in(8),
+        forgetful: false,
         nonces: None,
     }
 }

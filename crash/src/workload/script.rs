@@ -17,7 +17,7 @@
 //! `before:` is done without a crash, `ops:` is cut off everywhere, `beside:` is done by a
 //! second thread at the same time. All but one operation under `ops:` can be left out; lines
 //! before the first of these headings are `ops:`, too. `pool` takes a size and `lanes N`,
-//! `log-lines N`, `huge`, `giant`, `relaxed`, `mapped`, `atime`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
+//! `log-lines N`, `huge`, `giant`, `relaxed`, `mapped`, `atime`, `forgetful`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
 //! a comment. The operations are those of [`lode_testkit::parse`]; docs/crash-scripts.md has
 //! an example of each.
 
@@ -213,6 +213,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             "relaxed" => geometry.relaxed = true,
             "mapped" => geometry.mapped = true,
             "atime" => geometry.atime = true,
+            "forgetful" => geometry.forgetful = true,
             "made" => {
                 let size = words.next().ok_or("made needs a size behind it")?;
                 geometry.made = Some(whole_pages(size)?);
@@ -224,7 +225,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             other => {
                 return Err(format!(
                     "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
-                     giant, relaxed, mapped, atime, nonces N, made SIZE"
+                     giant, relaxed, mapped, atime, forgetful, nonces N, made SIZE"
                 ));
             }
         }
@@ -269,17 +270,18 @@ pub fn print_script(case: &Case) -> String {
 
 /// A pool as a script has it, behind the word `pool`.
 pub fn pool_words(geometry: &Geometry) -> String {
-    let Geometry { bytes, made, lanes, log_lines, class, relaxed, mapped, atime, nonces } =
-        geometry;
+    let Geometry { bytes, made, lanes, log_lines, class, nonces, .. } = geometry;
     let mut text = format!("{} lanes {lanes} log-lines {log_lines}", size(*bytes));
     text.push_str(match class {
         PageClass::Small => "",
         PageClass::Huge => " huge",
         PageClass::Giant => " giant",
     });
-    text.push_str(if *relaxed { " relaxed" } else { "" });
-    text.push_str(if *mapped { " mapped" } else { "" });
-    text.push_str(if *atime { " atime" } else { "" });
+    let Geometry { relaxed, mapped, atime, forgetful, .. } = *geometry;
+    text.push_str(if relaxed { " relaxed" } else { "" });
+    text.push_str(if mapped { " mapped" } else { "" });
+    text.push_str(if atime { " atime" } else { "" });
+    text.push_str(if forgetful { " forgetful" } else { "" });
     if let Some(nonces) = nonces {
         let _ = write!(text, " nonces {nonces}");
     }
@@ -359,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_script_is_read() {
-        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed nonces 3 made 96K # why\n\nbefore:\n\
+        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed forgetful nonces 3 made 96K # why\n\nbefore:\n\
                     create /a\nops:\n write /a 1K 5 # x\nbeside:\nunlink /a\n";
         let case = parse_script(text).unwrap();
         assert_eq!(case.name, "a b");
@@ -368,6 +370,7 @@ mod tests {
             lanes: 2,
             log_lines: 4,
             relaxed: true,
+            forgetful: true,
             nonces: Some(3),
             made: Some(96 << 10),
             ..Geometry::default()

@@ -189,7 +189,8 @@ fn paths(things: &[char], kind: &[char]) -> Vec<&'static str> {
     made.filter_map(|(_, text)| text.split([' ', ';']).nth(1)).collect()
 }
 
-/// Pools take turns: short log pages in most, two lanes in some, data in place now and then.
+/// Pools take turns: short log pages in most, two lanes in some, data in place now and then, and
+/// no memory of inodes in some.
 fn geometry(number: usize) -> Geometry {
     let dice = mix(number as u64 ^ 0x5E02);
     Geometry {
@@ -197,6 +198,7 @@ fn geometry(number: usize) -> Geometry {
         lanes: if dice.is_multiple_of(3) { 2 } else { 1 },
         log_lines: if dice >> 8 & 7 == 0 { ALL_LINES } else { FEW_LINES },
         relaxed: dice >> 16 & 7 == 0,
+        forgetful: dice >> 24 & 3 == 0,
         ..Geometry::default()
     }
 }

@@ -222,8 +222,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::NoSpace);
         }
         let file = state.file_mut()?;
-        file.journal.reserve(change.waiting.len())?;
-        file.journal.runs.try_reserve(change.journal_runs.len())?;
+        file.journal.reserve(change.waiting.len(), change.journal_runs.len())?;
         file.reserve_given_up(records)?;
         let records = self.records_of(state, change);
         let log_plan = state.log.plan(core::iter::repeat_n(1, records));
@@ -449,7 +448,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let journal = &mut state.file_mut()?.journal;
         for run in change.journal_runs.iter() {
-            journal.runs.push(*run);
+            journal.add_run(*run);
         }
         let alternate = !self.store.host.leaves_out(Rule::JournalHalves);
         if alternate && change.journal_runs.len() == 0 && change.waiting.len() > 0 {
@@ -483,8 +482,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         give: &mut dyn FnMut(Run),
     ) -> Result<()> {
         state.retire(txid, ordinal);
-        let journal = &mut state.file_mut()?.journal;
-        journal.runs.drain(..).for_each(give);
+        state.file_mut()?.journal.give_runs(give);
         Ok(())
     }
 

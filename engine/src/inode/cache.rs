@@ -1,122 +1,164 @@
 //! The inodes in memory.
+//!
+//! An inode is loaded when it is first touched, and may be dropped when nobody uses it: its log tells
+//! it again. Where there is a limit for the memory of indexes, inodes that were not touched for a
+//! while are dropped when others need the room (second chance: a hand goes round, and takes what was
+//! not touched twice since it last came by). Guarantees: what is in use stays, as does what no log
+//! tells: what is mapped, has no name, or ended while it is open. Of an open inode that is dropped,
+//! how often it is open is kept.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::hash::Hasher;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use hashbrown::HashMap;
-use lock_api::{
-    MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
+use lock_api::Mutex;
 use lode_pmem::Medium;
 
+use super::node::Node;
 use super::replay::Mix;
-use super::state::{Body, State};
+use super::state::State;
 use crate::gauges::list_bytes;
-use crate::store::{Slot, Store};
+use crate::store::{Room, Slot, Store};
 use crate::{Error, Host, IndexMemory, Ino, Result};
 
 const SHARDS: usize = 64;
-/// Inodes a shard keeps without need.
-const SHARD_LIMIT: usize = 4096;
+/// Inodes of a shard that are looked at in one go, at most.
+const LOOKS: usize = 8;
 
-/// Where an inode is in its life in memory.
-pub(crate) enum Life {
-    /// Not read from its log yet.
-    Unloaded,
-    /// Read.
-    Live(Box<State>),
-    /// Ended; its slot may already be another inode's.
-    Gone,
+/// A part of the inodes.
+struct Shard<H: Host> {
+    nodes: HashTable<(Ino, Arc<Node<H>>)>,
+    /// How often those are open that were dropped.
+    opens: HashMap<Ino, u32, Mix>,
+    /// Where the hand is.
+    hand: usize,
 }
 
-/// An inode in memory.
-pub(crate) struct Node<H: Host> {
-    pub(crate) slot: Slot,
-    life: RwLock<H::RwLock, Life>,
-    /// How often it is open.
-    pub(crate) opens: AtomicU32,
+fn hash_of(ino: Ino) -> u64 {
+    let mut mix = Mix::default();
+    mix.write_u64(ino);
+    mix.finish()
 }
 
-/// The right to look at an inode.
-pub(crate) type Shared<'n, H> = MappedRwLockReadGuard<'n, <H as Host>::RwLock, State>;
-/// The right to change an inode.
-pub(crate) type Exclusive<'n, H> = MappedRwLockWriteGuard<'n, <H as Host>::RwLock, State>;
+impl<H: Host> Shard<H> {
+    fn new() -> Self {
+        let (nodes, opens) = (HashTable::new(), HashMap::with_hasher(Mix::default()));
+        Self { nodes, opens, hand: 0 }
+    }
 
-type Shard<H> = HashMap<Ino, Arc<Node<H>>, Mix>;
+    fn list_bytes(&self) -> u64 {
+        (self.nodes.allocation_size() + self.opens.allocation_size()) as u64
+    }
+
+    fn get(&self, ino: Ino) -> Option<&Arc<Node<H>>> {
+        self.nodes.find(hash_of(ino), |(other, _)| *other == ino).map(|(_, node)| node)
+    }
+
+    /// Makes room in the lists for one more.
+    fn reserve(&mut self, room: &Room) -> Result<()> {
+        if self.nodes.len() == self.nodes.capacity() {
+            let before = self.list_bytes();
+            self.nodes.try_reserve(1, |(ino, _)| hash_of(*ino))?;
+            room.change(before, self.list_bytes());
+        }
+        Ok(())
+    }
+
+    /// Takes an inode in, for which room was made.
+    fn put(&mut self, ino: Ino, node: Arc<Node<H>>, room: &Room) {
+        let same = |(other, _): &(Ino, _)| *other == ino;
+        match self.nodes.entry(hash_of(ino), same, |(ino, _)| hash_of(*ino)) {
+            Entry::Occupied(mut there) => there.get_mut().1 = node,
+            Entry::Vacant(place) => {
+                place.insert((ino, node));
+                room.change(0, Node::<H>::BYTES);
+            }
+        }
+    }
+
+    fn remove(&mut self, ino: Ino, room: &Room) {
+        if let Ok(there) = self.nodes.find_entry(hash_of(ino), |(other, _)| *other == ino) {
+            there.remove();
+            room.change(Node::<H>::BYTES, 0);
+        }
+    }
+
+    /// Moves the hand over some inodes, or once around, and drops those that can go into `dropped`.
+    /// Returns how many it has looked at.
+    fn sweep<M: Medium>(
+        &mut self,
+        store: &Store<M, H>,
+        dropped: &mut [Option<Node<H>>; LOOKS],
+    ) -> usize {
+        let (places, mut looks) = (self.nodes.num_buckets(), 0);
+        for _ in 0..places {
+            let Some(into) = dropped.get_mut(looks) else { break };
+            self.hand = if self.hand + 1 < places { self.hand + 1 } else { 0 };
+            let Some((ino, node)) = self.nodes.get_bucket_mut(self.hand) else { continue };
+            looks += 1;
+            // Nobody else has it, nor gets it: the shard is locked.
+            let Some(node) = Arc::get_mut(node) else { continue };
+            if node.take_touch() || !node.may_drop(store) {
+                continue;
+            }
+            let (ino, opens) = (*ino, *node.opens.get_mut());
+            if opens > 0 && !self.keep_opens(ino, opens, &store.room) {
+                continue;
+            }
+            if let Ok(there) = self.nodes.get_bucket_entry(self.hand) {
+                let ((_, node), _) = there.remove();
+                store.room.change(Node::<H>::BYTES, 0);
+                *into = Arc::into_inner(node);
+            }
+        }
+        self.shorten(&store.room);
+        looks
+    }
+
+    /// Keeps how often an inode is open that is about to be dropped; says whether there is memory.
+    fn keep_opens(&mut self, ino: Ino, opens: u32, room: &Room) -> bool {
+        let before = self.list_bytes();
+        let there_is = self.opens.try_reserve(1).is_ok();
+        room.change(before, self.list_bytes());
+        if there_is {
+            self.opens.insert(ino, opens);
+        }
+        there_is
+    }
+
+    /// Gives back what lists of few inodes take that were many.
+    fn shorten(&mut self, room: &Room) {
+        let before = self.list_bytes();
+        if self.nodes.capacity() > 4 * self.nodes.len() + LOOKS {
+            let mut short = HashTable::new();
+            let hasher = |(ino, _): &(Ino, _)| hash_of(*ino);
+            if short.try_reserve(2 * self.nodes.len(), hasher).is_ok() {
+                for entry in self.nodes.drain() {
+                    short.insert_unique(hash_of(entry.0), entry, hasher);
+                }
+                (self.nodes, self.hand) = (short, 0);
+            }
+        }
+        if self.opens.capacity() > 4 * self.opens.len() + LOOKS {
+            let mut short = HashMap::with_hasher(Mix::default());
+            if short.try_reserve(2 * self.opens.len()).is_ok() {
+                short.extend(self.opens.drain());
+                self.opens = short;
+            }
+        }
+        room.change(before, self.list_bytes());
+    }
+}
 
 /// All inodes in memory, by number.
 pub(crate) struct Cache<H: Host> {
     shards: Vec<Mutex<H::Mutex, Shard<H>>>,
-}
-
-impl<H: Host> Node<H> {
-    fn new(slot: Slot, life: Life, opens: u32) -> Self {
-        Self { slot, life: RwLock::new(life), opens: AtomicU32::new(opens) }
-    }
-
-    /// Number of the inode.
-    pub(crate) fn ino(&self) -> Ino {
-        self.slot.ino()
-    }
-
-    /// Whether its log has been read.
-    pub(crate) fn is_loaded(&self) -> bool {
-        matches!(*self.life.read(), Life::Live(_))
-    }
-
-    /// Whether it is a file without a name. (Such a one stays loaded.)
-    pub(crate) fn is_nameless(&self) -> bool {
-        matches!(&*self.life.read(), Life::Live(state) if state.is_nameless())
-    }
-
-    /// Locks the inode for reading, loading it when this is its first touch.
-    pub(crate) fn read<M: Medium>(&self, store: &Store<M, H>) -> Result<Shared<'_, H>> {
-        loop {
-            let guard = self.life.read();
-            let loaded = RwLockReadGuard::try_map(guard, |life| match life {
-                Life::Live(state) => Some(&**state),
-                _ => None,
-            });
-            match loaded {
-                Ok(state) => return Ok(state),
-                Err(guard) if matches!(*guard, Life::Gone) => return Err(Error::Stale),
-                Err(guard) => drop(guard),
-            }
-            drop(self.write(store)?);
-        }
-    }
-
-    /// Locks the inode for changes, loading it when this is its first touch.
-    pub(crate) fn write<M: Medium>(&self, store: &Store<M, H>) -> Result<Exclusive<'_, H>> {
-        let mut guard = self.life.write();
-        if matches!(*guard, Life::Unloaded) {
-            *guard = Life::Live(super::load(store, &self.slot)?);
-        }
-        let state = RwLockWriteGuard::try_map(guard, |life| match life {
-            Life::Live(state) => Some(&mut **state),
-            _ => None,
-        });
-        state.map_err(|_| Error::Stale)
-    }
-
-    /// Ends the life in memory of an inode whose last link is gone and that nobody has
-    /// open, and hands out what it was.
-    pub(crate) fn end_if_dead(&self) -> Option<Box<State>> {
-        let mut life = self.life.write();
-        let ended = match &*life {
-            Life::Live(state) => state.dead && self.opens.load(Relaxed) == 0,
-            _ => false,
-        };
-        if !ended {
-            return None;
-        }
-        match core::mem::replace(&mut *life, Life::Gone) {
-            Life::Live(state) => Some(state),
-            _ => None,
-        }
-    }
+    /// The shard that the hand is in.
+    hand: AtomicUsize,
 }
 
 impl<H: Host> Cache<H> {
@@ -124,8 +166,8 @@ impl<H: Host> Cache<H> {
     pub(crate) fn new() -> Result<Self> {
         let mut shards = Vec::new();
         shards.try_reserve_exact(SHARDS)?;
-        shards.resize_with(SHARDS, || Mutex::new(HashMap::with_hasher(Mix::default())));
-        Ok(Self { shards })
+        shards.resize_with(SHARDS, || Mutex::new(Shard::new()));
+        Ok(Self { shards, hand: AtomicUsize::new(0) })
     }
 
     fn shard(&self, ino: Ino) -> &Mutex<H::Mutex, Shard<H>> {
@@ -135,48 +177,110 @@ impl<H: Host> Cache<H> {
     /// The inode with this number; `Stale` if no inode has it.
     pub(crate) fn get<M: Medium>(&self, store: &Store<M, H>, ino: Ino) -> Result<Arc<Node<H>>> {
         let mut shard = self.shard(ino).lock();
-        if let Some(node) = shard.get(&ino) {
+        if let Some(node) = shard.get(ino) {
+            node.touch();
             return Ok(node.clone());
         }
         let slot = store.table.find(ino).filter(|slot| slot.tail() != 0).ok_or(Error::Stale)?;
-        let node = Arc::new(Node::new(slot, Life::Unloaded, 0));
-        make_room(store, &mut shard)?;
-        shard.insert(ino, node.clone());
+        shard.reserve(&store.room)?;
+        let opens = shard.opens.remove(&ino).unwrap_or(0);
+        let node = Arc::new(Node::new(slot, None, opens));
+        shard.put(ino, node.clone(), &store.room);
+        drop(shard);
+        self.make_room(store);
         Ok(node)
+    }
+
+    /// The inode with this number, which is about to be closed, if it is in memory. Where it was
+    /// dropped, it is closed.
+    pub(crate) fn get_to_close(&self, ino: Ino) -> Option<Arc<Node<H>>> {
+        let mut shard = self.shard(ino).lock();
+        if let Some(node) = shard.get(ino) {
+            return Some(node.clone());
+        }
+        let opens = shard.opens.get_mut(&ino)?;
+        *opens -= 1;
+        if *opens == 0 {
+            shard.opens.remove(&ino);
+        }
+        None
     }
 
     /// Makes sure that [`Cache::insert`] of this inode can't fail.
     pub(crate) fn reserve<M: Medium>(&self, store: &Store<M, H>, ino: Ino) -> Result<()> {
-        make_room(store, &mut self.shard(ino).lock())
+        self.shard(ino).lock().reserve(&store.room)
     }
 
     /// Takes in a new inode, which is open so often. Room was reserved; should another
     /// thread have used it up, it is handed back: it is loaded from its log when it is wanted.
-    pub(crate) fn insert(
+    pub(crate) fn insert<M: Medium>(
         &self,
+        store: &Store<M, H>,
         slot: Slot,
-        state: Box<State>,
+        mut state: Box<State>,
         opens: u32,
     ) -> core::result::Result<(), Arc<Node<H>>> {
         let ino = slot.ino();
-        let node = Arc::new(Node::new(slot, Life::Live(state), opens));
+        state.put_in(&store.room);
+        let mut node = Arc::new(Node::new(slot, Some(state), opens));
         let mut shard = self.shard(ino).lock();
-        if shard.try_reserve(1).is_err() {
+        if shard.reserve(&store.room).is_err() {
+            drop(shard);
+            if let Some(node) = Arc::get_mut(&mut node) {
+                node.take_out(&store.room);
+            }
             return Err(node);
         }
-        shard.insert(ino, node);
+        shard.put(ino, node, &store.room);
+        drop(shard);
+        self.make_room(store);
         Ok(())
     }
 
     /// Forgets an inode whose life has ended.
-    pub(crate) fn remove(&self, ino: Ino) {
-        self.shard(ino).lock().remove(&ino);
+    pub(crate) fn remove(&self, room: &Room, ino: Ino) {
+        self.shard(ino).lock().remove(ino, room);
+    }
+
+    /// Drops inodes that were not wanted for a while, where all together take more than they may.
+    /// What others use is passed over, and what is too much may stay so for some calls.
+    #[inline]
+    pub(crate) fn make_room<M: Medium>(&self, store: &Store<M, H>) {
+        if store.room.is_over() {
+            self.drop_some(store, store.room.looks());
+        }
+    }
+
+    /// The same, and goes twice around if it takes that.
+    pub(crate) fn make_all_room<M: Medium>(&self, store: &Store<M, H>) {
+        if store.room.is_over() {
+            self.drop_some(store, 2 * (self.len() + SHARDS) as u64);
+        }
+    }
+
+    #[inline(never)]
+    fn drop_some<M: Medium>(&self, store: &Store<M, H>, looks: u64) {
+        let mut left = looks;
+        while left > 0 && store.room.is_short() {
+            let at = self.hand.fetch_add(1, Relaxed) % SHARDS;
+            let mut dropped = [const { None }; LOOKS];
+            let shard = self.shards.get(at).and_then(Mutex::try_lock);
+            let looked = shard.map_or(0, |mut shard| shard.sweep(store, &mut dropped));
+            left = left.saturating_sub(looked.max(1) as u64);
+            // What it takes to free them is none of the shard's matter.
+            let mut count = 0;
+            for node in dropped.iter_mut().flatten() {
+                node.take_out(&store.room);
+                count += 1;
+            }
+            store.room.count_dropped(count);
+        }
     }
 
     /// Calls `each` with every inode in memory.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(&Arc<Node<H>>)) {
         for shard in &self.shards {
-            for node in shard.lock().values() {
+            for (_, node) in &shard.lock().nodes {
                 each(node);
             }
         }
@@ -186,74 +290,30 @@ impl<H: Host> Cache<H> {
     /// were in use just then. Waits for none of them: one that is in use may wait for what its
     /// user holds, and is weighed by what all inodes have. A shard is held while its list is copied.
     pub(crate) fn weigh(&self, memory: &mut IndexMemory) -> Result<(u64, u64)> {
-        // What is in front of the value in an `Arc`: two counts.
-        const NODE_BYTES: usize = 2 * size_of::<usize>();
         let (mut count, mut busy) = (0, 0);
         let mut nodes: Vec<Arc<Node<H>>> = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
-            nodes.try_reserve(shard.len())?;
-            nodes.extend(shard.values().cloned());
-            memory.inodes += shard.allocation_size() as u64;
+            nodes.try_reserve(shard.nodes.len())?;
+            nodes.extend(shard.nodes.iter().map(|(_, node)| node.clone()));
+            memory.inodes += shard.list_bytes();
             drop(shard);
             count += nodes.len() as u64;
             for node in nodes.drain(..) {
-                memory.inodes += (NODE_BYTES + size_of::<Node<H>>()) as u64;
-                match node.life.try_read().as_deref() {
-                    Some(Life::Live(state)) => state.weigh(memory),
-                    Some(Life::Unloaded | Life::Gone) => {}
-                    None => {
-                        busy += 1;
-                        memory.inodes += size_of::<State>() as u64;
-                    }
-                }
+                memory.inodes += Node::<H>::BYTES;
+                busy += u64::from(node.weigh(memory));
             }
         }
-        memory.inodes += list_bytes::<Mutex<H::Mutex, Shard<H>>>(self.shards.capacity());
         Ok((count, busy))
+    }
+
+    /// Bytes that are taken without any inode.
+    pub(crate) fn standing_bytes(&self) -> u64 {
+        list_bytes::<Mutex<H::Mutex, Shard<H>>>(self.shards.capacity())
     }
 
     /// How many inodes are in memory.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().nodes.len()).sum()
     }
-}
-
-fn make_room<M: Medium, H: Host>(store: &Store<M, H>, shard: &mut Shard<H>) -> Result<()> {
-    if shard.len() >= SHARD_LIMIT {
-        let mut left = SHARD_LIMIT / 2;
-        shard.retain(|_, node| {
-            let dropped = left > 0 && may_drop(store, node);
-            left -= usize::from(dropped);
-            !dropped
-        });
-    }
-    shard.try_reserve(1)?;
-    Ok(())
-}
-
-/// Drops the index of an inode that nobody is using right now; says whether all of it can
-/// go. (An open one keeps its count.) Its journal page, if nothing in it is wanted, becomes free.
-fn may_drop<M: Medium, H: Host>(store: &Store<M, H>, node: &Arc<Node<H>>) -> bool {
-    if Arc::strong_count(node) > 1 {
-        return false;
-    }
-    let Some(mut life) = node.life.try_write() else { return false };
-    if let Life::Live(state) = &mut *life {
-        if state.dead || state.is_nameless() {
-            return false;
-        }
-        if let Body::File(file) = &mut state.body
-            && file.is_mapped()
-        {
-            return false;
-        }
-        if let Body::File(file) = &mut state.body
-            && file.journal.release_idle(store).is_err()
-        {
-            return false;
-        }
-    }
-    *life = Life::Unloaded;
-    node.opens.load(Relaxed) == 0
 }

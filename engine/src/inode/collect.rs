@@ -450,11 +450,7 @@ fn swap<M: Medium, H: Host>(
     }
     match &mut state.body {
         Kind::File(file) => {
-            file.journal.pending.clear();
-            file.journal.records.clear();
-            for run in file.journal.runs.drain(..) {
-                store.give(run);
-            }
+            file.journal.forget(&mut |run| store.give(run));
             let mut moved = crate::index::Extents::default();
             for (extent, (_, origin)) in file.extents.joined().zip(places) {
                 moved.insert(Extent { origin: *origin, ..extent });

@@ -6,6 +6,7 @@
 //! its record then retires all earlier JOURNAL records. Until that, whoever loads the
 //! file stores them again. So at most one transaction's overwrites wait in each log.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lode_pmem::{Counters, Medium};
@@ -37,33 +38,52 @@ pub(crate) struct JournalPiece {
 /// A file's journal.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// Overwrites of the last journalling transaction that are still wanted.
-    pub(crate) pending: Vec<JournalPiece>,
-    /// Records of that transaction, by the ordinal of their log page: to be retired.
-    pub(crate) records: Vec<u32>,
-    /// That transaction.
-    pub(crate) txid: Txid,
     /// The file's journal page for small overwrites, 0 for none.
     pub(crate) page: u64,
     /// Which half of it the next overwrite uses.
     pub(crate) second_half: bool,
     /// Bytes that a truncation took away are still wanted (a rule left out).
     pub(crate) unclipped: bool,
+    /// Most files are never overwritten, and take no memory for that.
+    waits: Option<Box<Waits>>,
+}
+
+/// What has been journalled.
+#[derive(Debug, Default)]
+struct Waits {
+    /// Overwrites of the last journalling transaction that are still wanted.
+    pending: Vec<JournalPiece>,
+    /// Records of that transaction, by the ordinal of their log page: to be retired.
+    records: Vec<u32>,
+    /// That transaction.
+    txid: Txid,
     /// Pages of larger overwrites, freed when those are retired.
-    pub(crate) runs: Vec<Run>,
+    runs: Vec<Run>,
 }
 
 impl Journal {
     /// Bytes of memory that it takes, besides `Self`.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        list_bytes::<JournalPiece>(self.pending.capacity())
-            + list_bytes::<u32>(self.records.capacity())
-            + list_bytes::<Run>(self.runs.capacity())
+        self.waits.as_deref().map_or(0, |waits| {
+            size_of::<Waits>() as u64
+                + list_bytes::<JournalPiece>(waits.pending.capacity())
+                + list_bytes::<u32>(waits.records.capacity())
+                + list_bytes::<Run>(waits.runs.capacity())
+        })
+    }
+
+    /// Overwrites that are still wanted.
+    pub(crate) fn pending(&self) -> &[JournalPiece] {
+        self.waits.as_deref().map_or(&[], |waits| &waits.pending)
+    }
+
+    fn runs(&self) -> &[Run] {
+        self.waits.as_deref().map_or(&[], |waits| &waits.runs)
     }
 
     /// Whether a record waits to be retired.
     pub(crate) fn is_pending(&self) -> bool {
-        !self.records.is_empty()
+        self.waits.as_ref().is_some_and(|waits| !waits.records.is_empty())
     }
 
     /// Forgets overwrites of file bytes `from .. to`.
@@ -71,20 +91,21 @@ impl Journal {
         if self.unclipped {
             return;
         }
+        let Some(Waits { pending, .. }) = self.waits.as_deref_mut() else { return };
         let mut at = 0;
-        while let Some(piece) = self.pending.get(at).copied() {
+        while let Some(piece) = pending.get(at).copied() {
             let end = piece.file_offset + piece.len;
             if end <= from || piece.file_offset >= to {
                 at += 1;
                 continue;
             }
-            self.pending.swap_remove(at);
+            pending.swap_remove(at);
             if piece.file_offset < from {
-                self.pending.push(JournalPiece { len: from - piece.file_offset, ..piece });
+                pending.push(JournalPiece { len: from - piece.file_offset, ..piece });
             }
             if end > to {
                 let cut = to - piece.file_offset;
-                self.pending.push(JournalPiece {
+                pending.push(JournalPiece {
                     file_offset: to,
                     len: end - to,
                     journal_at: piece.journal_at + cut,
@@ -95,35 +116,99 @@ impl Journal {
         }
     }
 
-    /// Makes room for `count` more pieces, and for those that clipping may split off.
-    pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
-        self.pending.try_reserve(count + 2)?;
-        self.records.try_reserve(count)?;
+    /// Makes room for `count` more pieces, for those that clipping may split off, and for `runs`.
+    pub(crate) fn reserve(&mut self, count: usize, runs: usize) -> Result<()> {
+        if count == 0 && self.pending().is_empty() {
+            return Ok(());
+        }
+        let waits = self.waits.get_or_insert_default();
+        waits.pending.try_reserve(count + 2)?;
+        waits.records.try_reserve(count)?;
+        waits.runs.try_reserve(runs)?;
         Ok(())
     }
 
     /// Notes the overwrites of transaction `txid`; earlier ones have been retired.
     pub(crate) fn note(&mut self, txid: Txid, piece: JournalPiece) {
-        self.txid = txid;
-        self.pending.push(piece);
-        self.records.push(piece.origin);
+        let waits = self.waits.get_or_insert_default();
+        waits.txid = txid;
+        waits.pending.push(piece);
+        waits.records.push(piece.origin);
+    }
+
+    /// Notes pages of a larger overwrite.
+    pub(crate) fn add_run(&mut self, run: Run) {
+        self.waits.get_or_insert_default().runs.push(run);
+    }
+
+    /// The pages that hold pending bytes, as replay has found them, belong to the file.
+    pub(crate) fn claim(&mut self) {
+        let Some(waits) = self.waits.as_deref_mut() else { return };
+        if let [piece] = waits.pending.as_slice()
+            && piece.journal_at % PAGE_BYTES + piece.len <= PAGE_BYTES
+            && piece.len <= crate::JOURNAL_HALF
+        {
+            self.page = piece.journal_at / PAGE_BYTES;
+            self.second_half = piece.journal_at % PAGE_BYTES < crate::JOURNAL_HALF;
+            return;
+        }
+        let Waits { pending, runs, .. } = waits;
+        for piece in pending.iter() {
+            let first = piece.journal_at / PAGE_BYTES;
+            let end = (piece.journal_at + piece.len).div_ceil(PAGE_BYTES);
+            let known = |page: u64, runs: &[Run]| {
+                runs.iter().any(|run| run.page <= page && page < run.page + run.pages)
+            };
+            for page in first..end {
+                if !known(page, runs) && runs.try_reserve(1).is_ok() {
+                    runs.push(Run { page, pages: 1 });
+                }
+            }
+        }
+    }
+
+    /// A record of transaction `txid` retires overwrites of earlier ones: nothing of them is wanted
+    /// any more. `each` gets the ordinals of their records. Says whether there were any.
+    pub(crate) fn retire(&mut self, txid: Txid, each: &mut dyn FnMut(u32)) -> bool {
+        let Some(waits) = self.waits.as_deref_mut() else { return false };
+        if waits.txid == txid {
+            return false;
+        }
+        waits.pending.clear();
+        let any = !waits.records.is_empty();
+        waits.records.drain(..).for_each(each);
+        any
+    }
+
+    /// Gives up the pages of larger overwrites, which are retired.
+    pub(crate) fn give_runs(&mut self, each: &mut dyn FnMut(Run)) {
+        if let Some(waits) = self.waits.as_deref_mut() {
+            waits.runs.drain(..).for_each(each);
+        }
+    }
+
+    /// A log without JOURNAL records has taken the place of the old one.
+    pub(crate) fn forget(&mut self, each: &mut dyn FnMut(Run)) {
+        if let Some(mut waits) = self.waits.take() {
+            waits.runs.drain(..).for_each(each);
+        }
     }
 
     /// Starts the write-back of everything pending; the caller's next fence ends it.
     #[track_caller]
     pub(crate) fn flush<M: Medium, H: Host>(&self, store: &Store<M, H>, counters: &Counters) {
-        if self.pending.is_empty() {
+        if self.pending().is_empty() {
             return;
         }
         let mut window = store.door.window(0, counters);
-        for piece in &self.pending {
+        for piece in self.pending() {
             window.flush(piece.home_at, piece.len);
         }
     }
 
     /// Stores everything pending in its home, through the cache.
     pub(crate) fn apply<M: Medium, H: Host>(&self, store: &Store<M, H>) -> Result<()> {
-        for piece in &self.pending {
+        for piece in self.pending() {
             let mut chunk = [0u8; CHUNK];
             let mut done = 0;
             while done < piece.len {
@@ -146,7 +231,7 @@ impl Journal {
         into: &mut [u8],
     ) -> Result<()> {
         let end = offset + into.len() as u64;
-        for piece in &self.pending {
+        for piece in self.pending() {
             let from = piece.file_offset.max(offset);
             let to = (piece.file_offset + piece.len).min(end);
             if from < to {
@@ -163,9 +248,7 @@ impl Journal {
         if self.page != 0 {
             each(Run { page: self.page, pages: 1 });
         }
-        for run in &self.runs {
-            each(*run);
-        }
+        self.runs().iter().for_each(|run| each(*run));
     }
 }
 
@@ -177,9 +260,12 @@ impl Journal {
             store.give_log_page(self.page);
             self.page = 0;
         }
+        if self.runs().is_empty() {
+            return Ok(());
+        }
         let mut kept: Vec<Run> = Vec::new();
         let pages = |run: &Run| run.page..run.page + run.pages;
-        for page in self.runs.iter().flat_map(pages).filter(|page| self.wants(*page)) {
+        for page in self.runs().iter().flat_map(pages).filter(|page| self.wants(*page)) {
             match kept.last_mut().filter(|last| last.page + last.pages == page) {
                 Some(last) => last.pages += 1,
                 None => {
@@ -188,16 +274,18 @@ impl Journal {
                 }
             }
         }
-        for page in self.runs.iter().flat_map(pages).filter(|page| !self.wants(*page)) {
+        for page in self.runs().iter().flat_map(pages).filter(|page| !self.wants(*page)) {
             store.give(Run { page, pages: 1 });
         }
-        self.runs = kept;
+        if let Some(waits) = &mut self.waits {
+            waits.runs = kept;
+        }
         Ok(())
     }
 
     /// Whether bytes in this page are pending.
     fn wants(&self, page: u64) -> bool {
-        self.pending.iter().any(|piece| {
+        self.pending().iter().any(|piece| {
             let last = piece.journal_at + piece.len - 1;
             (piece.journal_at / PAGE_BYTES..=last / PAGE_BYTES).contains(&page)
         })

@@ -9,9 +9,8 @@ use super::replay::Replay;
 use super::state::{Body, State};
 use crate::layout::{Header, Txid, slot_at};
 use crate::log::{Step, Walk, read_death, read_identity};
-use crate::space::Run;
 use crate::store::{Slot, Store};
-use crate::{Error, Host, PAGE_BYTES, Result, Rule};
+use crate::{Error, Host, Result, Rule};
 
 /// Loads a live inode. Its log must end with the seal that its slot remembers: damage
 /// at the end of a log is never taken for the end.
@@ -40,7 +39,7 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
         state.atime_ns = AtomicI64::new(atime as i64);
     }
     if let Body::File(file) = &mut state.body {
-        claim_journal(file);
+        file.journal.claim();
         if store.writable().is_ok() && !store.host.leaves_out(Rule::JournalReplayed) {
             file.journal.apply(store)?;
         }
@@ -66,7 +65,7 @@ pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
     if let Some(state) = &mut scanned.state
         && let Body::File(file) = &mut state.body
     {
-        claim_journal(file);
+        file.journal.claim();
     }
     Ok(scanned)
 }
@@ -103,30 +102,4 @@ fn run<'s, M: Medium, H: Host>(
 /// Whether a transaction has the lower number, of whichever lanes the two are.
 fn is_before(txid: &Txid, other: &Txid) -> bool {
     (txid.session, txid.sequence) < (other.session, other.sequence)
-}
-
-/// The pages that hold pending journalled bytes belong to the file.
-fn claim_journal(file: &mut super::File) {
-    let journal = &mut file.journal;
-    if let [piece] = journal.pending.as_slice()
-        && piece.journal_at % PAGE_BYTES + piece.len <= PAGE_BYTES
-        && piece.len <= crate::JOURNAL_HALF
-    {
-        journal.page = piece.journal_at / PAGE_BYTES;
-        journal.second_half = piece.journal_at % PAGE_BYTES < crate::JOURNAL_HALF;
-        return;
-    }
-    for at in 0..journal.pending.len() {
-        let Some(piece) = journal.pending.get(at) else { break };
-        let first = piece.journal_at / PAGE_BYTES;
-        let end = (piece.journal_at + piece.len).div_ceil(PAGE_BYTES);
-        let known = |page: u64, runs: &[Run]| {
-            runs.iter().any(|run| run.page <= page && page < run.page + run.pages)
-        };
-        for page in first..end {
-            if !known(page, &journal.runs) && journal.runs.try_reserve(1).is_ok() {
-                journal.runs.push(Run { page, pages: 1 });
-            }
-        }
-    }
 }

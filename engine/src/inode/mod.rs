@@ -7,16 +7,18 @@ mod journal;
 mod load;
 mod maps;
 mod names;
+mod node;
 mod replay;
 mod state;
 mod xattrs;
 
-pub(crate) use cache::{Cache, Exclusive, Node};
+pub(crate) use cache::Cache;
 pub(crate) use collect::{head_of_word, tidy};
 pub(crate) use journal::JournalPiece;
 pub(crate) use load::{Scanned, load, load_for_scan};
 pub(crate) use maps::Staged;
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
+pub(crate) use node::{Exclusive, Node};
 pub(crate) use replay::Mix;
 pub(crate) use state::{Body, Directory, File, State, Target};
 pub(crate) use xattrs::{

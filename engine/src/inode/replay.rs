@@ -95,6 +95,10 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             Some(state) => &mut state.log.pages,
             None => &mut self.pages,
         };
+        // Most logs have one page for as long as they are in memory.
+        if pages.is_empty() {
+            pages.try_reserve_exact(1)?;
+        }
         pages.try_reserve(1)?;
         pages.push(page);
         Ok(())
@@ -391,7 +395,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 state.journalled(ordinal, time_ns);
                 let piece = JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
                 let file = state.file_mut()?;
-                file.journal.reserve(1)?;
+                file.journal.reserve(1, 0)?;
                 file.journal.note(header.txid, piece);
             }
             Body::Retire { .. } if !retires => {}
@@ -407,7 +411,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         if self.store.host.leaves_out(Rule::JournalMapped) {
             return Ok(());
         }
-        for piece in &file.journal.pending {
+        for piece in file.journal.pending() {
             let mut done = 0;
             while done < piece.len {
                 let offset = piece.file_offset + done;
@@ -445,18 +449,11 @@ impl State {
     /// overwrites of earlier transactions.
     pub(crate) fn retire(&mut self, txid: Txid, ordinal: u32) {
         let Kind::File(file) = &mut self.body else { return };
-        if file.journal.txid == txid {
-            return;
+        let log = &mut self.log;
+        // Any record that retires does so for all that are before it.
+        if file.journal.retire(txid, &mut |origin| log.end_live(origin, 1, origin)) {
+            self.carry(Carrier::Horizon, ordinal);
         }
-        file.journal.pending.clear();
-        if file.journal.records.is_empty() {
-            return;
-        }
-        for origin in file.journal.records.drain(..) {
-            // Any record that retires does so for all that are before it.
-            self.log.end_live(origin, 1, origin);
-        }
-        self.carry(Carrier::Horizon, ordinal);
     }
 }
 

@@ -11,6 +11,7 @@ use super::maps::Maps;
 use crate::index::{Entries, Entry, Extent, Extents, Xattr, Xattrs};
 use crate::log::Log;
 use crate::space::Run;
+use crate::store::Room;
 use crate::{Attr, Error, IndexMemory, Ino, PAGE_BYTES, PageClass, Result, mode};
 
 /// What the kinds of inode have of their own.
@@ -75,6 +76,9 @@ pub(crate) enum Carrier {
 /// Kinds of [`Carrier`].
 const CARRIERS: usize = 6;
 
+/// The part of an inode that may have come or gone before it is weighed again.
+const UNWEIGHED_PART: u32 = 8;
+
 /// All that is known of an inode.
 pub(crate) struct State {
     pub(crate) log: Log,
@@ -97,6 +101,10 @@ pub(crate) struct State {
     pub(crate) body: Body,
     pub(crate) xattrs: Xattrs,
     carriers: [u32; CARRIERS],
+    /// How many things it had when it was last weighed.
+    things: u32,
+    /// What it weighed then, as the room for inodes counts it.
+    weight: u64,
 }
 
 impl State {
@@ -130,6 +138,8 @@ impl State {
             body,
             xattrs: Xattrs::default(),
             carriers: [ordinal; CARRIERS],
+            things: 0,
+            weight: 0,
         });
         // The INODE record itself keeps its page for as long as the log lives.
         state.log.add_live(ordinal, 1 + CARRIERS as u64);
@@ -161,6 +171,42 @@ impl State {
             Body::Directory(directory) => memory.entries += directory.entries.memory_bytes(),
             Body::Symlink(_) | Body::Special => {}
         }
+    }
+
+    /// How many things it has that take memory each.
+    #[inline]
+    fn things(&self) -> u32 {
+        let of_body = match &self.body {
+            Body::File(file) => file.extents.len() + file.journal.pending().len(),
+            Body::Directory(directory) => directory.entries.len(),
+            Body::Symlink(_) | Body::Special => 0,
+        };
+        (of_body + self.log.pages.len() + self.xattrs.len()) as u32
+    }
+
+    /// Weighs it, if it has grown or shrunk enough since it was last weighed: that takes a while for
+    /// much, but there are as many changes between.
+    #[inline]
+    pub(super) fn weigh_again(&mut self, room: &Room) {
+        let things = self.things();
+        if things.abs_diff(self.things) > self.things / UNWEIGHED_PART {
+            self.put_in(room);
+        }
+    }
+
+    /// Weighs it, and counts it in the room for inodes.
+    #[inline(never)]
+    pub(super) fn put_in(&mut self, room: &Room) {
+        let mut memory = IndexMemory::default();
+        self.weigh(&mut memory);
+        room.change(self.weight, memory.total());
+        (self.weight, self.things) = (memory.total(), self.things());
+    }
+
+    /// Takes it out of the room for inodes.
+    pub(super) fn take_out(&mut self, room: &Room) {
+        room.change(self.weight, 0);
+        (self.weight, self.things) = (0, 0);
     }
 
     /// The directory, or `NotDirectory`.

@@ -122,7 +122,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 slot.set_tail(state.log.tail.last_seal);
                 self.store.table.count_used(true);
                 let attr = state.attr();
-                let _ = self.nodes.insert(slot, state, 0);
+                let _ = self.nodes.insert(&self.store, slot, state, 0);
                 self.tidy(&node.slot, &mut parent);
                 Ok(attr)
             }

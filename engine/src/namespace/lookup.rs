@@ -106,7 +106,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Ends a [`Pool::acquire`]; the last one of a file without a name frees it.
     pub fn release(&self, ino: Ino) {
-        if let Ok(node) = self.node(ino) {
+        if let Some(node) = self.nodes.get_to_close(ino) {
             self.close_node(&node);
         }
     }
@@ -122,7 +122,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Ends an inode whose last link and last opening are gone.
     pub(crate) fn bury_if_dead(&self, node: &Arc<Node<H>>) {
-        if let Some(state) = node.end_if_dead() {
+        if let Some(state) = node.end_if_dead(&self.store.room) {
             self.bury(node, *state);
         }
     }

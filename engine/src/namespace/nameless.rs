@@ -54,7 +54,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         slot.set_tail(state.log.tail.last_seal);
         self.store.table.count_used(true);
         let attr = state.attr();
-        if let Err(node) = self.nodes.insert(slot, state, 1) {
+        if let Err(node) = self.nodes.insert(&self.store, slot, state, 1) {
             // Nobody would find it.
             node.opens.store(0, Relaxed);
             self.end_nameless(&node)?;

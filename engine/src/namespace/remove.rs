@@ -144,7 +144,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         node.slot.set_tail(0);
         // Only now: who finds neither node nor tail knows that the inode is gone; who found the
         // tail alone would load what is dead.
-        self.nodes.remove(node.ino());
+        self.nodes.remove(&store.room, node.ino());
         store.table.count_used(false);
         store.quarantine_slot(node.ino());
     }

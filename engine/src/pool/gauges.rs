@@ -9,13 +9,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// How the pool is right now. It takes time: about 0.2 us for each inode in memory, and that
     /// of reading a bit for each page. No operation has to wait for long, and none is waited for.
     pub fn gauges(&self) -> Result<Gauges> {
-        let (waiting_slots, waiting_bytes) = self.store.waiting();
-        let mut memory = IndexMemory {
-            free_space: self.store.space.memory_bytes() + waiting_bytes,
-            tables: self.store.table.memory_bytes(),
-            wear: self.wear().memory_bytes(),
-            ..IndexMemory::default()
-        };
+        let mut memory = self.standing_memory();
+        let (waiting_slots, _) = self.store.waiting();
         let (inodes_in_memory, inodes_busy) = self.nodes.weigh(&mut memory)?;
         Ok(Gauges {
             space: self.space(),
@@ -26,7 +21,27 @@ impl<M: Medium, H: Host> Pool<M, H> {
             inodes_in_memory,
             inodes_busy,
             memory,
+            memory_limit: self.store.room.limit(),
         })
+    }
+
+    /// What the indexes take that are there whatever inodes are in memory.
+    fn standing_memory(&self) -> IndexMemory {
+        let (_, waiting_bytes) = self.store.waiting();
+        IndexMemory {
+            free_space: self.store.space.memory_bytes() + waiting_bytes,
+            tables: self.store.table.memory_bytes(),
+            wear: self.wear().memory_bytes(),
+            inodes: self.nodes.standing_bytes(),
+            ..IndexMemory::default()
+        }
+    }
+
+    /// Leaves to the inodes in memory what of the limit no other index needs.
+    pub(crate) fn share_memory(&self) {
+        if self.store.room.limit().is_some() {
+            self.store.room.leave(self.standing_memory().total());
+        }
     }
 
     /// How much was stored to each part of the pool since it was opened; nothing is counted in a

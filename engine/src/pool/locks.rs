@@ -32,7 +32,7 @@ impl<H: Host> Child<H> {
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Locks all of `nodes`; where one stands twice, its later place is `None`.
     pub(crate) fn lock_all<'n, const N: usize>(
-        &self,
+        &'n self,
         nodes: [Option<&'n Node<H>>; N],
     ) -> Result<[Option<Exclusive<'n, H>>; N]> {
         let mut locked = [const { None }; N];

@@ -20,7 +20,7 @@ use lode_pmem::Medium;
 
 use crate::inode::{Cache, Node};
 use crate::space::Run;
-use crate::store::Store;
+use crate::store::{Room, Store};
 use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats};
 
 /// An open pool. All methods may be called from many threads.
@@ -39,13 +39,14 @@ pub struct Pool<M: Medium, H: Host> {
 
 impl<M: Medium, H: Host> Pool<M, H> {
     pub(crate) fn over(
-        store: Box<Store<M, H>>,
+        mut store: Box<Store<M, H>>,
         options: &OpenOptions,
         default_class: PageClass,
         opening: Opening,
         checkpoint: Vec<Run>,
     ) -> Result<Self> {
-        Ok(Self {
+        store.room = Room::of(options.index_memory);
+        let pool = Self {
             nodes: Cache::new()?,
             options: *options,
             page_class: options.page_class.unwrap_or(default_class),
@@ -54,7 +55,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             tree: Mutex::new(()),
             counts: OpCounts::new(store.lanes.used())?,
             store,
-        })
+        };
+        pool.share_memory();
+        Ok(pool)
     }
 
     /// The medium the pool is on.
@@ -106,6 +109,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             ops: self.counts.read(),
             door: self.store.lanes.tally(),
             collected: self.counts.collected(),
+            dropped_inodes: self.store.room.dropped(),
         }
     }
 
@@ -129,9 +133,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// Background work that is due: a round, empty table pieces. Call it now and then
+    /// Background work that is due: a round, empty table pieces, memory. Call it now and then
     /// (about once a second) from one thread.
     pub fn maintain(&self) -> Result<()> {
+        self.share_memory();
+        self.nodes.make_all_room(&self.store);
         match self.store.before_operation() {
             Err(Error::ReadOnly) => return Ok(()),
             result => result?,

@@ -3,6 +3,7 @@
 
 mod chain;
 mod lanes;
+mod room;
 mod round;
 mod session;
 mod space;
@@ -12,6 +13,7 @@ mod tx;
 
 pub(crate) use chain::BadChain;
 pub(crate) use lanes::{Held, Lanes};
+pub(crate) use room::Room;
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
 pub(crate) use space::Purpose;
 pub(crate) use superblock::{
@@ -54,6 +56,8 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) space: Space<H>,
     pub(crate) table: Table<H>,
     pub(crate) lanes: Lanes<H>,
+    /// For inodes in memory.
+    pub(crate) room: Room,
     pub(crate) superblock: Mutex<H::Mutex, Superblock>,
     pub(crate) epoch: AtomicU32,
     /// Transactions that a crash cut off; not empty only in a read-only opening.
@@ -84,6 +88,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             space: Space::new(used, geometry.first_page(), geometry.end_page())?,
             table: Table::new(geometry.lanes as usize)?,
             lanes: Lanes::new(used, geometry.pages)?,
+            room: Room::endless(),
             superblock: Mutex::new(superblock.clone()),
             epoch: AtomicU32::new(superblock.epoch),
             aborted: Vec::new(),

@@ -64,6 +64,7 @@ pub struct PoolOptions {
     owner: Option<(u32, u32)>,
     umask: Option<u32>,
     cpus: Option<usize>,
+    index_memory: Option<u64>,
     overwrite: bool,
 }
 
@@ -126,6 +127,14 @@ impl PoolOptions {
     /// How many CPUs to count on; those that the process may run on where not said.
     pub fn cpus(&mut self, cpus: usize) -> &mut Self {
         self.cpus = Some(cpus);
+        self
+    }
+
+    /// Bytes of main memory that the indexes may take: what is known of files and directories is dropped
+    /// when others need the room, and read again from the pool. What is in use stays, and may take
+    /// more. 0 is no limit; where not said, it is an eighth of the machine's memory.
+    pub fn index_memory(&mut self, bytes: u64) -> &mut Self {
+        self.index_memory = Some(bytes);
         self
     }
 
@@ -198,7 +207,9 @@ impl PoolOptions {
 
     fn open_region(&self, region: Mapped) -> std::result::Result<Pool, Cause> {
         let maker = self.maker()?;
-        let engine = Engine::open(region, self.host(), &self.engine)?;
+        let index_memory = lode_host::index_memory(self.index_memory);
+        let options = lode_engine::OpenOptions { index_memory, ..self.engine };
+        let engine = Engine::open(region, self.host(), &options)?;
         if let Some(damage) = engine.opening().damage.first() {
             tracing::error!("the pool is damaged: {damage}; run lode fsck");
         }

@@ -1,0 +1,197 @@
+//! An inode in memory, and the rights to look at it and to change it.
+
+use alloc::boxed::Box;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use lock_api::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use lode_pmem::Medium;
+
+use super::state::{Body, State};
+use crate::store::{Room, Slot, Store};
+use crate::{Error, Host, IndexMemory, Ino, Result};
+
+/// Where an inode is in its life in memory.
+enum Life {
+    /// Not read from its log yet.
+    Unloaded,
+    /// Read.
+    Live(Box<State>),
+    /// Ended; its slot may already be another inode's.
+    Gone,
+}
+
+/// An inode in memory.
+pub(crate) struct Node<H: Host> {
+    pub(crate) slot: Slot,
+    life: RwLock<H::RwLock, Life>,
+    /// How often it is open.
+    pub(crate) opens: AtomicU32,
+    /// Somebody wanted it again since the hand came by.
+    touched: AtomicBool,
+}
+
+/// What is in front of the value in an `Arc`: two counts.
+const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+
+/// The right to look at an inode.
+pub(crate) type Shared<'n, H> = MappedRwLockReadGuard<'n, <H as Host>::RwLock, State>;
+
+/// The right to change an inode. When it ends, what the inode has grown by is counted.
+pub(crate) struct Exclusive<'n, H: Host> {
+    state: MappedRwLockWriteGuard<'n, H::RwLock, State>,
+    room: &'n Room,
+}
+
+impl<H: Host> Deref for Exclusive<'_, H> {
+    type Target = State;
+    #[inline]
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl<H: Host> DerefMut for Exclusive<'_, H> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl<H: Host> Drop for Exclusive<'_, H> {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.weigh_again(self.room);
+    }
+}
+
+impl<H: Host> Node<H> {
+    /// What each takes, besides its state.
+    pub(super) const BYTES: u64 = (COUNTS_BYTES + size_of::<Self>()) as u64;
+
+    /// An inode that is open so often, and was not read from its log where there is no `state`.
+    pub(super) fn new(slot: Slot, state: Option<Box<State>>, opens: u32) -> Self {
+        let life = RwLock::new(state.map_or(Life::Unloaded, Life::Live));
+        let (opens, touched) = (AtomicU32::new(opens), AtomicBool::new(false));
+        Self { slot, life, opens, touched }
+    }
+
+    /// Number of the inode.
+    pub(crate) fn ino(&self) -> Ino {
+        self.slot.ino()
+    }
+
+    /// Whether its log has been read.
+    pub(crate) fn is_loaded(&self) -> bool {
+        matches!(*self.life.read(), Life::Live(_))
+    }
+
+    /// Whether it is a file without a name. (Such a one stays loaded.)
+    pub(crate) fn is_nameless(&self) -> bool {
+        matches!(&*self.life.read(), Life::Live(state) if state.is_nameless())
+    }
+
+    /// Locks the inode for reading, loading it when this is its first touch.
+    pub(crate) fn read<M: Medium>(&self, store: &Store<M, H>) -> Result<Shared<'_, H>> {
+        loop {
+            let guard = self.life.read();
+            let loaded = RwLockReadGuard::try_map(guard, |life| match life {
+                Life::Live(state) => Some(&**state),
+                _ => None,
+            });
+            match loaded {
+                Ok(state) => return Ok(state),
+                Err(guard) if matches!(*guard, Life::Gone) => return Err(Error::Stale),
+                Err(guard) => drop(guard),
+            }
+            drop(self.write(store)?);
+        }
+    }
+
+    /// Locks the inode for changes, loading it when this is its first touch.
+    pub(crate) fn write<'n, M: Medium>(
+        &'n self,
+        store: &'n Store<M, H>,
+    ) -> Result<Exclusive<'n, H>> {
+        let mut guard = self.life.write();
+        if matches!(*guard, Life::Unloaded) {
+            let mut state = super::load(store, &self.slot)?;
+            state.put_in(&store.room);
+            *guard = Life::Live(state);
+        }
+        let state = RwLockWriteGuard::try_map(guard, |life| match life {
+            Life::Live(state) => Some(&mut **state),
+            _ => None,
+        });
+        let state = state.map_err(|_| Error::Stale)?;
+        Ok(Exclusive { state, room: &store.room })
+    }
+
+    /// Ends the life in memory of an inode whose last link is gone and that nobody has
+    /// open, and hands out what it was.
+    pub(crate) fn end_if_dead(&self, room: &Room) -> Option<Box<State>> {
+        let mut life = self.life.write();
+        let ended = match &*life {
+            Life::Live(state) => state.dead && self.opens.load(Relaxed) == 0,
+            _ => false,
+        };
+        if !ended {
+            return None;
+        }
+        match core::mem::replace(&mut *life, Life::Gone) {
+            Life::Live(mut state) => {
+                state.take_out(room);
+                Some(state)
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes that somebody wants it.
+    #[inline]
+    pub(super) fn touch(&self) {
+        if !self.touched.load(Relaxed) {
+            self.touched.store(true, Relaxed);
+        }
+    }
+
+    /// Whether somebody has wanted it since this was last asked.
+    pub(super) fn take_touch(&mut self) -> bool {
+        core::mem::take(self.touched.get_mut())
+    }
+
+    /// Whether what is known of it can go: its log tells it again. Its journal page, if nothing in
+    /// it is wanted, becomes free.
+    pub(super) fn may_drop<M: Medium>(&mut self, store: &Store<M, H>) -> bool {
+        let Life::Live(state) = self.life.get_mut() else { return true };
+        if state.dead || state.is_nameless() {
+            return false;
+        }
+        match &mut state.body {
+            Body::File(file) => !file.is_mapped() && file.journal.release_idle(store).is_ok(),
+            _ => true,
+        }
+    }
+
+    /// Takes its state out of the room for inodes.
+    pub(super) fn take_out(&mut self, room: &Room) {
+        if let Life::Live(state) = self.life.get_mut() {
+            state.take_out(room);
+        }
+    }
+
+    /// Adds what its state takes to `memory`; says whether it was in use.
+    pub(super) fn weigh(&self, memory: &mut IndexMemory) -> bool {
+        match self.life.try_read().as_deref() {
+            Some(Life::Live(state)) => state.weigh(memory),
+            Some(Life::Unloaded | Life::Gone) => {}
+            None => {
+                memory.inodes += size_of::<State>() as u64;
+                return true;
+            }
+        }
+        false
+    }
+}
