@@ -190,6 +190,9 @@ struct lode_pool_options {
     uint32_t cpus;
     // How stores reach the memory, in the words of `lode mount --help`; NULL for the best that is safe.
     const char *flush;
+    // Bytes of main memory that the indexes may take; 0 for an eighth of the machine's,
+    // UINT64_MAX for no limit. What is in use stays, and may take more.
+    uint64_t index_memory;
 };
 
 // How to make a pool. Set `size`, and the rest to zero but for what you want.

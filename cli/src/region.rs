@@ -37,7 +37,8 @@ pub(crate) fn open(path: &Path, options: &RegionOptions) -> Result<Mapped> {
 /// `Busy` where it is mounted, `NotAPool`, `Corrupt`, `Unsupported`, and those of the system.
 pub(crate) fn open_pool(path: &Path, read_only: bool, output: &Output) -> Result<MappedPool> {
     let region = open(path, &RegionOptions { read_only, ..RegionOptions::new() })?;
-    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    let index_memory = lode_host::index_memory(None);
+    let options = OpenOptions { read_only, index_memory, ..OpenOptions::default() };
     while_working("reading the pool", output.progress, || {
         Pool::open(region, StdHost::new(), &options)
     })

@@ -151,6 +151,31 @@ fn without_a_limit_nothing_is_dropped() {
     assert!(found > all * 8 / 10 && found < all * 12 / 10, "{found} {all}");
 }
 
+/// It is weighed again as it grows: others go for it.
+#[test]
+fn what_grows_while_it_is_in_use_takes_the_room_of_others() {
+    let (memory, none, _) = made();
+    let pool = open(&memory, Some(none + 300 * KIB));
+    let of_inodes = || {
+        let memory = pool.gauges().unwrap().memory;
+        memory.inodes + memory.entries + memory.extents
+    };
+    let ino = pool.create(pool.root(), b"long", &NEW).unwrap().ino;
+    let file = pool.hold(ino).unwrap();
+    look_often(&pool, 5000);
+    assert!(of_inodes() > 200 * KIB);
+    for step in 0..4000 {
+        pool.write_held(&file, step * 2 * PAGE_BYTES, &[1; PAGE_BYTES as usize]).unwrap();
+    }
+    pool.maintain().unwrap();
+    let found = of_inodes();
+    assert!(pool.gauges().unwrap().memory.extents > 150 * KIB);
+    assert!(found < 340 * KIB, "{found}");
+    pool.let_go(file);
+    look_often(&pool, 5000);
+    assert!(pool.gauges().unwrap().memory.extents < 50 * KIB, "it is dropped as others are");
+}
+
 /// What is wanted again and again stays, however many others are wanted once. (Of what is in memory
 /// nobody notices that its log is damaged.)
 #[test]

@@ -83,7 +83,7 @@ fn visit(pool: &FilePool, in_each: u32, mut each: impl FnMut(Ino), mut look: imp
         let dir = pool.lookup(pool.root(), &name_of_dir(dir_number)).unwrap().ino;
         for number in 0..in_each {
             each(pool.lookup(dir, &name_of_file(number)).unwrap().ino);
-            if number % 20_000 == 999 {
+            if (dir_number * in_each + number) % 50_000 == 999 {
                 look();
             }
         }

@@ -43,7 +43,7 @@ const INDEX_MEMORY_PART: u64 = 8;
 pub fn index_memory(asked: Option<u64>) -> Option<u64> {
     let usual = || {
         let info = rustix::system::sysinfo();
-        let bytes = u64::from(info.totalram).saturating_mul(info.mem_unit.max(1).into());
+        let bytes = info.totalram.saturating_mul(info.mem_unit.max(1).into());
         bytes / INDEX_MEMORY_PART
     };
     Some(asked.unwrap_or_else(usual)).filter(|bytes| *bytes > 0)

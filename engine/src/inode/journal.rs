@@ -77,6 +77,11 @@ impl Journal {
         self.waits.as_deref().map_or(&[], |waits| &waits.pending)
     }
 
+    #[inline(never)]
+    fn waits_mut(&mut self) -> &mut Waits {
+        self.waits.get_or_insert_default()
+    }
+
     fn runs(&self) -> &[Run] {
         self.waits.as_deref().map_or(&[], |waits| &waits.runs)
     }
@@ -121,7 +126,7 @@ impl Journal {
         if count == 0 && self.pending().is_empty() {
             return Ok(());
         }
-        let waits = self.waits.get_or_insert_default();
+        let waits = self.waits_mut();
         waits.pending.try_reserve(count + 2)?;
         waits.records.try_reserve(count)?;
         waits.runs.try_reserve(runs)?;
@@ -130,7 +135,7 @@ impl Journal {
 
     /// Notes the overwrites of transaction `txid`; earlier ones have been retired.
     pub(crate) fn note(&mut self, txid: Txid, piece: JournalPiece) {
-        let waits = self.waits.get_or_insert_default();
+        let waits = self.waits_mut();
         waits.txid = txid;
         waits.pending.push(piece);
         waits.records.push(piece.origin);
@@ -138,7 +143,7 @@ impl Journal {
 
     /// Notes pages of a larger overwrite.
     pub(crate) fn add_run(&mut self, run: Run) {
-        self.waits.get_or_insert_default().runs.push(run);
+        self.waits_mut().runs.push(run);
     }
 
     /// The pages that hold pending bytes, as replay has found them, belong to the file.

@@ -186,7 +186,7 @@ impl State {
 
     /// Weighs it, if it has grown or shrunk enough since it was last weighed: that takes a while for
     /// much, but there are as many changes between.
-    #[inline]
+    #[inline(never)]
     pub(super) fn weigh_again(&mut self, room: &Room) {
         let things = self.things();
         if things.abs_diff(self.things) > self.things / UNWEIGHED_PART {

@@ -45,7 +45,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         opening: Opening,
         checkpoint: Vec<Run>,
     ) -> Result<Self> {
-        store.room = Room::of(options.index_memory);
+        *store.room = Room::of(options.index_memory);
         let pool = Self {
             nodes: Cache::new()?,
             options: *options,

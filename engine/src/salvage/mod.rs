@@ -26,6 +26,9 @@ use crate::{Host, OpenOptions, Pool, Result};
 
 pub use report::Salvage;
 
+/// What indexes may take besides what is found: each inode is looked at a few times.
+const INDEX_MEMORY: u64 = 256 << 20;
+
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a damaged pool sound that nobody has open, and leaves it closed. What could not be
     /// read is lost; `told` hears of each step.
@@ -36,7 +39,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// what was done by then stays.
     pub fn salvage(medium: M, host: H, told: &mut dyn FnMut(Salvage<'_>)) -> Result<()> {
         let (door, host, lost) = discard::discard(Door::new(medium), host, told)?;
-        let pool = Self::open_door(door, host, &OpenOptions::default())?;
+        let options = OpenOptions { index_memory: Some(INDEX_MEMORY), ..OpenOptions::default() };
+        let pool = Self::open_door(door, host, &options)?;
         let mut tree = tree::Tree::new(&pool);
         let mended = tree.mend(lost);
         // Of what was done before that failed, too.

@@ -57,7 +57,7 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) table: Table<H>,
     pub(crate) lanes: Lanes<H>,
     /// For inodes in memory.
-    pub(crate) room: Room,
+    pub(crate) room: Box<Room>,
     pub(crate) superblock: Mutex<H::Mutex, Superblock>,
     pub(crate) epoch: AtomicU32,
     /// Transactions that a crash cut off; not empty only in a read-only opening.
@@ -88,7 +88,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             space: Space::new(used, geometry.first_page(), geometry.end_page())?,
             table: Table::new(geometry.lanes as usize)?,
             lanes: Lanes::new(used, geometry.pages)?,
-            room: Room::endless(),
+            room: Box::new(Room::of(None)),
             superblock: Mutex::new(superblock.clone()),
             epoch: AtomicU32::new(superblock.epoch),
             aborted: Vec::new(),

@@ -28,12 +28,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Without a limit.
-    pub(crate) const fn endless() -> Self {
-        Self::of(None)
-    }
-
-    /// With this limit for all indexes.
+    /// With this limit for all indexes, if any.
     pub(crate) const fn of(limit: Option<u64>) -> Self {
         Self {
             limit,
