@@ -17,6 +17,8 @@ pub enum Error {
     NotDirectory,
     /// A directory can't be used here.
     IsDirectory,
+    /// A directory can't have another name.
+    DirectoryLink,
     /// The directory has entries.
     NotEmpty,
     /// An argument makes no sense.
@@ -99,6 +101,7 @@ impl Error {
     /// The Linux error number for this error.
     pub fn errno(&self) -> i32 {
         match self {
+            Self::DirectoryLink => 1,
             Self::NotFound => 2,
             Self::TooLong => 7,
             Self::Media { .. } | Self::Unwritten | Self::Corrupt(_) => 5,
@@ -159,6 +162,7 @@ impl fmt::Display for Error {
             Self::Exists => "file exists",
             Self::NotDirectory => "not a directory",
             Self::IsDirectory => "is a directory",
+            Self::DirectoryLink => "a directory can't have another name",
             Self::NotEmpty => "directory not empty",
             Self::Invalid => "invalid argument",
             Self::NameTooLong => "name too long (255 bytes at most)",

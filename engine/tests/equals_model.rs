@@ -282,6 +282,10 @@ fn known_sequences_equal_the_model() {
          rename /a /b noreplace\ncreate /d 16877 0\ncreate /e 16877 0\nrename /d /e replace\n\
          rename /e /e/x replace\nrename /e /a replace\nrename /a /e replace\n\
          rename /a /e exchange\ncreate /a/in 33188 0\ncrash\nrename /a/in /in replace\nremount",
+        // Directories have one name: no other one, not in themselves, nor after their end.
+        "create /d 16877 0\nlink /d /e\nlink /d /d/in\nlink /d /d\nlink / /d/up\n\
+         create /f 33188 0\nlink /d /f\nlink /d /f/in\nopen /d 0\nlink @0 /d\nrmdir /d\n\
+         link @0 /again\nlink @0 /f\nlink /f /g\ncrash",
         // A file that is open when its last name goes, then a crash.
         "create /f 33188 0\nwrite /f 0 10000 1\nopen /f 0\nunlink /f\nread @0 4000 200\n\
          append @0 300 2\nsetattr @0 size=5000\ncreate /f 33188 0\nclose 0\ncrash",

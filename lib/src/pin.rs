@@ -124,14 +124,8 @@ impl Inner {
     /// Gives an inode that is pinned or open another name.
     pub(crate) fn link(&self, engine: &Engine, ino: Ino, path: &[u8]) -> Result<(), Cause> {
         let (dir, name) = self.pin_for_new(engine, path, false)?;
-        match engine.link(ino, dir.ino(), name) {
-            Ok(_) => Ok(()),
-            Err(Error::IsDirectory) => match engine.lookup(dir.ino(), name) {
-                Ok(_) => Err(Error::Exists.into()),
-                Err(_) => Err(Cause::Number(libc::EPERM)),
-            },
-            Err(error) => Err(self.not_made(engine, dir.ino(), name, error)),
-        }
+        let linked = engine.link(ino, dir.ino(), name);
+        linked.map(drop).map_err(|error| self.not_made(engine, dir.ino(), name, error))
     }
 }
 

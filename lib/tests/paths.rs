@@ -195,6 +195,11 @@ fn errors_name_the_path() {
     assert_eq!(error.to_string(), "no/such: no such file or directory");
     let error = pool.rename("one", "other").unwrap_err();
     assert_eq!(error.to_string(), "one -> other: no such file or directory");
+    pool.create_dir("d").unwrap();
+    let linked = pool.hard_link("d", "other").unwrap_err();
+    assert_eq!(linked.to_string(), "d -> other: a directory can't have another name");
+    let told = std::io::Error::from(linked);
+    assert_eq!((told.raw_os_error(), told.kind()), (Some(1), std::io::ErrorKind::PermissionDenied));
     let told = std::io::Error::from(error);
     assert_eq!((told.raw_os_error(), told.kind()), (Some(2), std::io::ErrorKind::NotFound));
 }

@@ -47,18 +47,17 @@ impl Model {
         }
     }
 
-    /// Gives an inode another name. POSIX says EPERM for directories; `Error` has no such
-    /// value, and the answer here is `NotSupported`.
+    /// Gives an inode that is not a directory another name.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
         let mut state = self.lock();
         state.vacant(dir, name)?;
         let now = state.now;
         let node = state.node_mut(ino)?;
+        if node.is_dir() {
+            return Err(Error::DirectoryLink);
+        }
         if node.names == 0 && !node.nameless {
             return Err(Error::NotFound);
-        }
-        if node.is_dir() {
-            return Err(Error::NotSupported);
         }
         node.names += 1;
         node.nameless = false;

@@ -66,7 +66,7 @@ impl Modelled {
         self.last.push_back(op.clone());
         let found = self.directory.apply(&op);
         let wanted = execute(&self.model, &mut self.handles, &op);
-        if !same(&op, &wanted, &found) {
+        if !same(&wanted, &found) {
             self.fail(&format!("{op}: {wanted:?} expected, {found:?} found"));
         }
         if self.done.is_multiple_of(TREE_EVERY) {

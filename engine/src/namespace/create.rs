@@ -357,15 +357,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (dir_node, node) = (self.node(dir)?, self.node(ino)?);
         dir_node.read(&self.store)?.directory()?;
         valid_name(&self.store.geometry, name)?;
-        if ino == dir {
-            return Err(Error::IsDirectory);
-        }
         let mut locked = self.lock_all([Some(&*dir_node), Some(&*node)])?;
-        let [Some(parent), Some(child)] = &mut locked else { return Err(Error::Invalid) };
+        let [Some(parent), child] = &mut locked else { return Err(Error::Invalid) };
         self.may_enter(parent, name)?;
-        if child.kind() == mode::DIRECTORY {
-            return Err(Error::IsDirectory);
-        }
+        // What is linked into itself is locked once.
+        let child = child.as_mut().filter(|child| child.kind() != mode::DIRECTORY);
+        let child = child.ok_or(Error::DirectoryLink)?;
         if child.dead {
             return Err(Error::NotFound);
         }
