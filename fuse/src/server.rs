@@ -1,6 +1,7 @@
 //! The life of a mount: from an open pool to a closed one.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -8,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lode_engine::{Host, Pool};
+use lode_host::Maintenance;
 use lode_pmem::Medium;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -24,8 +26,6 @@ use crate::notify::{tell_manager, wait_until_answers};
 use crate::options::MountOptions;
 use crate::wire::{Channel, Session, shake_hands};
 
-/// How often the pool gets time for its background work.
-const MAINTENANCE: Duration = Duration::from_secs(1);
 /// How long a mount may take to answer for the first time.
 const START: Duration = Duration::from_secs(30);
 /// How long the kernel may take to hand over what was stored through mappings.
@@ -161,7 +161,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         };
         let watcher = Watcher::start(signals, tell.clone())?;
         let serving = serve(session, self.threads, tell.clone())?;
-        let maintenance = Maintenance::start(&self.mount, tell)?;
+        let maintenance = maintain(&self.mount, tell)?;
         let served = self.mount.serve_until_end(&events, ready);
         drop(maintenance);
         drop(watcher);
@@ -338,58 +338,21 @@ impl Drop for Watcher {
     }
 }
 
-/// Gives the pool time for its background work, until it is dropped.
-struct Maintenance {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Maintenance {
-    fn start<M: Medium + 'static, H: Host>(
-        mount: &Mount<M, H>,
-        tell: Sender<Event>,
-    ) -> Result<Self> {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let (state, read_only) = (Arc::clone(&mount.state), mount.read_only);
-        let builder = thread::Builder::new().name("lode-maintain".into());
-        let thread = builder
-            .spawn(move || {
-                let mut said = None;
-                while stopped.recv_timeout(MAINTENANCE) == Err(RecvTimeoutError::Timeout) {
-                    if !state.gate.failed() && !read_only {
-                        maintain(&state, &mut said);
-                    }
-                    if state.gate.failed() {
-                        let _ = tell.send(Event::Failed);
-                        return;
-                    }
-                }
-            })
-            .map_err(|source| MountError::System { what: "start the maintenance", source })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-/// Does background work; an error is told once, not each second.
-fn maintain<M: Medium, H: Host>(state: &State<M, H>, said: &mut Option<lode_engine::Error>) {
-    let Ok(_pass) = state.gate.enter() else {
-        return;
+/// Gives the pool time for its background work, and looks whether a request has panicked.
+fn maintain<M: Medium + 'static, H: Host>(
+    mount: &Mount<M, H>,
+    tell: Sender<Event>,
+) -> Result<Maintenance> {
+    let (state, read_only) = (Arc::clone(&mount.state), mount.read_only);
+    let work = move || {
+        let pass = if read_only { None } else { state.gate.enter().ok() };
+        let done = pass.map_or(Ok(()), |_pass| state.pool.maintain());
+        if state.gate.failed() {
+            let _ = tell.send(Event::Failed);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(done)
     };
-    match state.pool.maintain() {
-        Ok(()) => *said = None,
-        Err(error) => {
-            if said.replace(error) != Some(error) {
-                tracing::error!(%error, "background work failed");
-            }
-        }
-    }
-}
-
-impl Drop for Maintenance {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+    let system = |source| MountError::System { what: "start the maintenance", source };
+    Maintenance::start(work).map_err(system)
 }

@@ -1,10 +1,13 @@
 //! The world a pool runs in under std: a server, a command or a test on Linux.
 //!
 //! [`StdHost`] gives the engine parking_lot's locks, the system's wall clock, the
-//! CPU a thread runs on, random bits from the kernel and scoped threads.
+//! CPU a thread runs on, random bits from the kernel and scoped threads. [`Maintenance`] gives an open pool time
+//! for its background work.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod maintain;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
@@ -15,6 +18,8 @@ use lode_engine::Host;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
+
+pub use maintain::Maintenance;
 
 /// [`Host`] on std and Linux.
 #[derive(Clone, Debug)]

@@ -1,14 +1,15 @@
 //! What all clones of a pool and its open files share, and the end of it.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lode_engine::Ino;
+use lode_host::Maintenance;
 use lode_posix::birth::Maker;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::access::{Core, Engine, Pass};
 use crate::error::Cause;
-use crate::maintain::Maintenance;
 use crate::walk::Place;
 
 /// Locks of [`Inner::attributes`].
@@ -54,7 +55,7 @@ impl Inner {
             attributes: Default::default(),
         };
         if !read_only {
-            inner.maintenance = Some(Maintenance::start(Arc::clone(&inner.core))?);
+            inner.maintenance = Some(maintain(Arc::clone(&inner.core))?);
         }
         Ok(inner)
     }
@@ -77,6 +78,16 @@ impl Inner {
         drop(self.maintenance.take());
         Ok(self.core.enter()?.close()?)
     }
+}
+
+/// Starts background work.
+fn maintain(core: Arc<Core>) -> Result<Maintenance, Cause> {
+    let work = move || match core.enter() {
+        Ok(pass) => ControlFlow::Continue(pass.maintain()),
+        Err(_) => ControlFlow::Break(()),
+    };
+    let system = |source| Cause::System { what: "start the maintenance", source };
+    Maintenance::start(work).map_err(system)
 }
 
 impl Drop for Inner {

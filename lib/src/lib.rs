@@ -53,7 +53,6 @@ mod dir;
 mod error;
 mod file;
 mod inner;
-mod maintain;
 mod map;
 mod metadata;
 mod options;

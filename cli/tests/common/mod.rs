@@ -82,10 +82,7 @@ pub struct Scratch {
 impl Scratch {
     /// In memory where the machine has such a place.
     pub fn new() -> Self {
-        let base =
-            if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
-        let dir = tempfile::Builder::new().prefix("lode-test-").tempdir_in(base).unwrap();
-        Self { dir }
+        Self { dir: lode_testkit::real::scratch("lode-test-") }
     }
 
     /// A path in it.

@@ -5,16 +5,14 @@
 pub mod script;
 pub mod tree;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lode::{FormatOptions, Pool, PoolOptions};
 use tempfile::TempDir;
 
-/// A directory in memory, where the machine has such a place.
+/// A directory in memory.
 pub fn scratch() -> TempDir {
-    let base =
-        if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
-    tempfile::Builder::new().prefix("lode-lib-").tempdir_in(base).unwrap()
+    lode_testkit::real::scratch("lode-lib-")
 }
 
 /// A pool that is gone when it is closed.

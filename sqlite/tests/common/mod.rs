@@ -4,7 +4,7 @@
 pub mod bank;
 pub mod worker;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -13,11 +13,9 @@ use lode_sqlite::Vfs;
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
-/// A directory in memory, where the machine has such a place.
+/// A directory in memory.
 pub fn scratch() -> TempDir {
-    let base =
-        if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
-    tempfile::Builder::new().prefix("lode-sqlite-").tempdir_in(base).unwrap()
+    lode_testkit::real::scratch("lode-sqlite-")
 }
 
 /// A name that no other test's VFS has.
