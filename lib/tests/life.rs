@@ -176,10 +176,22 @@ fn options_reach_the_pool() {
     let before = fences();
     again.write_all_at(&[2; 100_000], 50).unwrap();
     assert_eq!(fences() - before, 1, "relaxed overwrites take one fence");
+    assert!(pool.is_relaxed().unwrap());
     assert!(pool.statfs().unwrap().pages > 0 && !pool.is_read_only().unwrap());
     pool.sync().unwrap();
     again.sync_all().unwrap();
     again.sync_data().unwrap();
+}
+
+#[test]
+fn clones_are_the_same_pool_and_copies_are_not() {
+    let file = PoolFile::new(16);
+    let copy = file.dir.path().join("copy");
+    std::fs::copy(&file.path, &copy).unwrap();
+    let (pool, copy) = (file.open(), Pool::open(&copy).unwrap());
+    assert!(pool.is_same(&pool.clone()) && !pool.is_same(&copy));
+    assert!(!pool.is_relaxed().unwrap());
+    assert_eq!(pool.info().unwrap().uuid, copy.info().unwrap().uuid);
 }
 
 #[test]

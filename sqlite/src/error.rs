@@ -17,6 +17,9 @@ pub enum Error {
     /// There is a VFS of this name.
     #[error("there is a VFS {0:?} already")]
     Taken(String),
+    /// The pool is opened `relaxed`: overwrites may be torn by a crash, those of journals too.
+    #[error("a pool that is opened relaxed can't have databases: overwrites may be torn there")]
+    Relaxed,
     /// The pool can't be used.
     #[error(transparent)]
     Pool(#[from] lode::Error),

@@ -28,7 +28,7 @@
 //! * **Connections** of all threads of this process share a database, also in WAL mode. Other processes
 //!   can't: a pool has one opener.
 //! * **SQLite** is that of [`libsqlite3_sys`], which rusqlite, too, is made on: a program has one of it.
-//! * A pool that is opened `relaxed` is no place for databases: an overwrite may be torn there.
+//! * A pool that is opened `relaxed` is refused: an overwrite may be torn there.
 #![deny(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -68,16 +68,19 @@ static REGISTERING: Mutex<()> = Mutex::new(());
 /// A pool may have several: connections to the same database meet whatever VFS they came by.
 ///
 /// # Errors
-/// [`Error::Taken`] where there is a VFS of this name, [`Error::BadName`], those of the pool.
+/// [`Error::Taken`] where there is a VFS of this name, [`Error::BadName`], [`Error::Relaxed`], those of the pool.
 pub fn register(pool: &Pool, name: &str) -> Result<Vfs> {
     let text = CString::new(name).ok().filter(|text| !text.is_empty());
     let text = text.ok_or_else(|| Error::BadName(name.to_owned()))?;
+    if pool.is_relaxed()? {
+        return Err(Error::Relaxed);
+    }
     let _alone = REGISTERING.lock();
     // SAFETY: it may be called at any time, and the name lives as long as the call.
     if !unsafe { ffi::sqlite3_vfs_find(text.as_ptr()) }.is_null() {
         return Err(Error::Taken(name.to_owned()));
     }
-    let databases = node::Databases::of(pool)?;
+    let databases = node::Databases::of(pool);
     let raw = NonNull::from(vfs::make(text, &databases));
     let made = Vfs { raw, _databases: databases };
     // SAFETY: the VFS is complete, and never freed.

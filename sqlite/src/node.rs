@@ -29,37 +29,21 @@ struct Node {
 
 impl Databases {
     /// Those of `pool`.
-    pub(crate) fn of(pool: &Pool) -> lode::Result<Arc<Self>> {
+    pub(crate) fn of(pool: &Pool) -> Arc<Self> {
         let mut pools = POOLS.lock();
         pools.retain(|known| known.strong_count() > 0);
-        for known in pools.iter().filter_map(Weak::upgrade) {
-            if is_same(&known.pool, pool)? {
-                return Ok(known);
-            }
-        }
-        let new = Arc::new(Self { pool: pool.clone(), nodes: Mutex::default() });
-        pools.push(Arc::downgrade(&new));
-        Ok(new)
+        let known = pools.iter().filter_map(Weak::upgrade).find(|known| known.pool.is_same(pool));
+        known.unwrap_or_else(|| {
+            let new = Arc::new(Self { pool: pool.clone(), nodes: Mutex::default() });
+            pools.push(Arc::downgrade(&new));
+            new
+        })
     }
 
     /// A connection to the database that is inode `ino`, which must be open as long as that lasts.
     pub(crate) fn join(self: &Arc<Self>, ino: u64) -> Member {
         let node = Arc::clone(self.nodes.lock().entry(ino).or_default());
         Member { databases: Arc::clone(self), ino, node, holds: Mutex::default() }
-    }
-}
-
-/// Whether both are one pool. Copies of a pool have its UUID, too; but data can be copied inside one
-/// pool only. (Where nothing can be written, nobody needs to know of others.)
-fn is_same(one: &Pool, other: &Pool) -> lode::Result<bool> {
-    if one.info()?.uuid != other.info()?.uuid || one.is_read_only()? || other.is_read_only()? {
-        return Ok(false);
-    }
-    let (from, to) = (one.temporary("/")?, other.temporary("/")?);
-    match from.copy_range(0, &to, 0, 0) {
-        Ok(_) => Ok(true),
-        Err(error) if error.errno() == libc::EXDEV => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -517,6 +517,13 @@ fn the_clock_and_random_bits_are_the_systems() {
 }
 
 #[test]
+fn a_pool_whose_overwrites_may_be_torn_is_refused() {
+    let pool = lode::PoolOptions::new().relaxed(true).in_memory(16 << 20).unwrap();
+    let refused = lode_sqlite::register(&pool, &common::fresh_name()).unwrap_err();
+    assert!(matches!(refused, lode_sqlite::Error::Relaxed), "{refused}");
+}
+
+#[test]
 fn names_of_vfss_are_their_own_and_a_pool_is_free_when_its_vfs_is_gone() {
     let place = Place::new(16);
     let name = place.vfs.name().to_str().unwrap().to_owned();

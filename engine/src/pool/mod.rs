@@ -80,6 +80,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.writable().is_err()
     }
 
+    /// Whether overwrites may be torn by a crash: asked for at the opening.
+    pub fn is_relaxed(&self) -> bool {
+        self.options.relaxed
+    }
+
     /// What the pool says of itself.
     pub fn info(&self) -> Result<PoolInfo> {
         let superblock = self.store.superblock.lock();

@@ -2,7 +2,6 @@
 
 mod attributes;
 mod data;
-mod nameless;
 mod open;
 mod position;
 mod space;

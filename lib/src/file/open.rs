@@ -109,9 +109,8 @@ impl File {
     }
 
     /// Makes a file without a name.
-    pub(crate) fn temporary(inner: &Arc<Inner>, path: &[u8]) -> Outcome<Self> {
-        let mut options = OpenOptions::new();
-        let wish = options.read(true).write(true).wish()?;
+    pub(crate) fn temporary(inner: &Arc<Inner>, path: &[u8], mode: u32) -> Outcome<Self> {
+        let wish = OpenOptions::new().read(true).write(true).mode(mode).wish()?;
         let pass = inner.enter()?;
         let dir = inner.pin_found(&pass, path, true)?;
         if !is_kind(&dir.attr, mode::DIRECTORY) {

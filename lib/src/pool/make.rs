@@ -14,7 +14,15 @@ impl Pool {
     /// # Errors
     /// As `mkdir(2)`.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.make(path.as_ref(), mode::DIRECTORY | 0o777, 0)
+        self.create_dir_with_mode(path, 0o777)
+    }
+
+    /// Makes a directory with the permissions and the sticky bit in `mode`, less the umask.
+    ///
+    /// # Errors
+    /// As `mkdir(2)`.
+    pub fn create_dir_with_mode(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
+        self.make(path.as_ref(), mode::DIRECTORY | mode & 0o1777, 0)
     }
 
     /// Makes a directory and those above it that are not there: one step each.

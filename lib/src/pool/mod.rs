@@ -7,7 +7,6 @@ mod names;
 mod options;
 mod remove;
 mod whole;
-mod with_mode;
 
 pub use options::{FormatOptions, PoolOptions};
 
@@ -97,7 +96,15 @@ impl Pool {
     /// # Errors
     /// As `open(2)`.
     pub fn temporary(&self, dir: impl AsRef<Path>) -> Result<File> {
-        self.call(dir.as_ref(), |_, bytes| File::temporary(&self.inner, bytes))
+        self.temporary_with_mode(dir, 0o666)
+    }
+
+    /// The same with permissions `mode`, less the umask.
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    pub fn temporary_with_mode(&self, dir: impl AsRef<Path>, mode: u32) -> Result<File> {
+        self.call(dir.as_ref(), |_, bytes| File::temporary(&self.inner, bytes, mode))
     }
 
     /// Space and inodes, used and free.
@@ -148,6 +155,19 @@ impl Pool {
     /// `EIO` after a panic.
     pub fn is_read_only(&self) -> Result<bool> {
         Ok(self.inner.enter()?.is_read_only())
+    }
+
+    /// Whether overwrites may be torn by a crash: asked for when it was opened ([`PoolOptions::relaxed`]).
+    ///
+    /// # Errors
+    /// `EIO` after a panic.
+    pub fn is_relaxed(&self) -> Result<bool> {
+        Ok(self.inner.enter()?.is_relaxed())
+    }
+
+    /// Whether both are the same opening of a pool, as clones are.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Nothing to do: what has returned is durable. Says whether the pool is still all right.
