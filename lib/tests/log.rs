@@ -53,6 +53,7 @@ fn a_log_that_was_emptied_stays_so() {
     let mut reading = log.entries(0).unwrap();
     reading.next().unwrap().unwrap();
     log.clear().unwrap();
+    assert!(reading.next().is_none(), "what is read ends with the log's life");
     assert_eq!((all(&log).len(), log.end()), (0, 64));
     log.append(b"the new one....").unwrap();
     assert_eq!(all(&log), [b"the new one...."]);

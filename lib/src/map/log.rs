@@ -242,7 +242,14 @@ impl Iterator for Entries {
         };
         (self.at, self.session) = (entry.end, entry.session);
         let mut bytes = vec![0; entry.len as usize];
-        Some(self.map.load(at + PREFIX as u64, &mut bytes).map(|()| (at, bytes)))
+        let loaded = self.map.load(at + PREFIX as u64, &mut bytes);
+        // Last: until then the log may have been emptied, and another entry begun in this place.
+        let life = find_state(|at| load_word(&self.map, at)).ok().flatten().map(|state| state.life);
+        if life != Some(self.state.life) {
+            self.at = self.end;
+            return None;
+        }
+        Some(loaded.map(|()| (at, bytes)))
     }
 }
 
@@ -273,13 +280,14 @@ fn find_state(load: impl Fn(u64) -> Outcome<[u8; 8]>) -> Outcome<Option<State>> 
     Ok(Some(State { life: (word >> 32) as u32, session: word as u32 }))
 }
 
+fn load_word(map: &Map, at: u64) -> Outcome<[u8; 8]> {
+    let mut word = [0; 8];
+    map.load(at, &mut word).map_err(Error::into_cause).map(|()| word)
+}
+
 /// Reads the state of the log, which is begun if it was not, or was cut off in that.
 fn read_state(map: &Map) -> Outcome<State> {
-    let found = find_state(|at| {
-        let mut word = [0; 8];
-        map.load(at, &mut word).map_err(Error::into_cause).map(|()| word)
-    });
-    if let Some(state) = found? {
+    if let Some(state) = find_state(|at| load_word(map, at))? {
         return Ok(state);
     }
     let stored = map.stream(0, header().as_flattened()).and_then(|()| map.fence(0..LINE));
