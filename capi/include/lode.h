@@ -13,9 +13,9 @@
  * that don't exist, fail with EINVAL, other pointers that can't be right with EFAULT. A call that
  * runs into an error of the library's own fails with EIO, and the pool is left as after a crash.
  *
- * All calls may be made from many threads at a time, with the same pools and files. A lode_dir is for one
- * thread at a time. A handle must not be closed while another thread uses it. After fork(), the child
- * must not use pools nor files.
+ * All calls may be made from many threads at a time, with the same pools, files, maps and logs. A lode_dir and
+ * lode_entries are for one thread at a time. A handle must not be closed while another thread uses it. After
+ * fork(), the child must not use any of them, nor the memory of maps.
  */
 
 
@@ -29,6 +29,9 @@
 typedef struct lode_pool lode_pool;
 typedef struct lode_file lode_file;
 typedef struct lode_dir lode_dir;
+typedef struct lode_map lode_map;
+typedef struct lode_log lode_log;
+typedef struct lode_entries lode_entries;
 
 
 // The first number of the version that this header is of.
@@ -134,6 +137,30 @@ typedef struct lode_dir lode_dir;
 // The bytes become zeros: FALLOC_FL_ZERO_RANGE.
 #define LODE_FALLOC_ZERO_RANGE 16
 
+// It can be stored to.
+#define LODE_MAP_WRITE 1
+
+// All pages are mapped at once: no later access waits for the system.
+#define LODE_MAP_POPULATE 2
+
+// Staged pages hold what the file's do.
+#define LODE_STAGE_COPIED 0
+
+// Staged pages hold zeros: for who stores all of them.
+#define LODE_STAGE_ZEROED 1
+
+// What was made durable is gone when the pool is closed.
+#define LODE_DURABLE_NONE 0
+
+// It survives the process, not the system.
+#define LODE_DURABLE_PROCESS 1
+
+// It survives a crash of the system, not a power failure.
+#define LODE_DURABLE_SYSTEM 2
+
+// It survives a power failure.
+#define LODE_DURABLE_POWER 3
+
 // Fail with EEXIST where something has the new name: RENAME_NOREPLACE.
 #define LODE_RENAME_NOREPLACE 1
 
@@ -161,8 +188,17 @@ typedef struct lode_dir lode_dir;
 // A directory that is listed.
 struct lode_dir;
 
+// Entries of a log that are being read. They keep the pool open.
+struct lode_entries;
+
 // An open file, or directory. It keeps its contents, named or not, and the pool open.
 struct lode_file;
+
+// A log in a file of a pool. It keeps the pool open.
+struct lode_log;
+
+// Bytes of a file as memory. It keeps the file's contents, and the pool, open.
+struct lode_map;
 
 // An open pool.
 struct lode_pool;
@@ -227,10 +263,37 @@ struct lode_statfs {
     uint64_t ffree;
     // Bytes of the longest name.
     uint64_t namemax;
-    // LODE_POOL_READ_ONLY where changes are refused: asked for, or since the medium failed.
+    // LODE_POOL_READ_ONLY where changes are refused, asked for or since the medium failed; LODE_POOL_RELAXED
+    // where overwrites may be torn.
     uint64_t flags;
     // Zeros, for later versions.
     uint64_t reserved[8];
+};
+
+// Some bytes of a map.
+struct lode_range {
+    // Where they begin, from the beginning of the map.
+    int64_t offset;
+    // How many.
+    uint64_t size;
+};
+
+// Some bytes, to be appended as an entry.
+struct lode_data {
+    // Where they are.
+    const void *data;
+    // How many.
+    size_t size;
+};
+
+// An entry of a log. Later versions may have more fields at its end.
+struct lode_entry {
+    // Where it is: positions grow with each entry.
+    int64_t position;
+    // Its bytes.
+    const void *data;
+    // How many.
+    size_t size;
 };
 
 // A time since 1970.
@@ -328,7 +391,7 @@ struct lode_pool *lode_pool_in_memory(uint64_t bytes, const struct lode_pool_opt
 // Closes a pool: its next opening has nothing to recover. `pool` can't be used any more, whatever
 // is returned.
 //
-// Fails with EBUSY where files or directories are open: they can be used on, and the pool is closed with
+// Fails with EBUSY where files, directories, maps or logs are open: they can be used on, and the pool is closed with
 // the last of them. Whatever the error, nothing that a call had done is lost.
 int lode_pool_close(struct lode_pool *pool);
 
@@ -400,6 +463,140 @@ int lode_fallocate(struct lode_file *file,
                    int flags,
                    int64_t at,
                    int64_t size);
+
+// Maps `size` bytes of a file at `at`, a multiple of 4096, as memory of this process: the file's own pages, no copy.
+// Holes are backed with memory first. `flags` are LODE_MAP_...; to be stored to, the file has to be open for
+// reading and writing. The address is aligned as `at` is, to 2 MiB for maps of that length, to 1 GiB for
+// maps of that length. The map stays when the file is closed, or removed.
+//
+// Stores by lode_map_address() are in the file at once, and durable when lode_map_persist() of them has
+// returned; of others a crash leaves some, each aligned word wholly. While a file is mapped, writing it
+// changes its pages in place: durable when it returns, but a crash may leave a part. Bad memory below is a SIGBUS, and
+// EIO of lode_map_load().
+//
+// Returns NULL with errno EBADF, EINVAL for a range that is empty, begins inside a page or ends behind the
+// file's last one, EOPNOTSUPP for a pool in memory, EROFS, ENOSPC, ENOMEM.
+struct lode_map *lode_mmap(struct lode_file *file,
+                           int64_t at,
+                           uint64_t size,
+                           int flags);
+
+// Ends a map: nothing may use its memory any more, nor `map`, whatever is returned. What is staged and was not
+// committed is forgotten.
+int lode_munmap(struct lode_map *map);
+
+// Where a map is, for as long as it is there. Without LODE_MAP_WRITE a store there is a SIGSEGV.
+void *lode_map_address(struct lode_map *map);
+
+// Bytes in a map.
+int64_t lode_map_length(struct lode_map *map);
+
+// What survives what, once lode_map_persist() has returned: LODE_DURABLE_...
+int lode_map_durability(struct lode_map *map);
+
+// Loads `size` bytes at `at`: as by the address, but fails with EFAULT outside the map, and with EIO for bad memory.
+int lode_map_load(struct lode_map *map,
+                  int64_t at,
+                  void *buffer,
+                  size_t size);
+
+// Stores `size` bytes at `at`, through the caches: as by the address, but fails with EFAULT outside the map,
+// and where it can't be stored to.
+int lode_map_store(struct lode_map *map,
+                   int64_t at,
+                   const void *data,
+                   size_t size);
+
+// The same past the caches: the fastest way for what is not read soon. It is durable after lode_map_fence()
+// of it by the same thread.
+int lode_map_stream(struct lode_map *map,
+                    int64_t at,
+                    const void *data,
+                    size_t size);
+
+// Makes `size` bytes at `at` durable, whoever stored them: writes back the lines they are in, and fences. It makes no
+// system call, but in an ordinary file. Fails with EFAULT outside the map.
+int lode_map_persist(struct lode_map *map,
+                     int64_t at,
+                     uint64_t size);
+
+// Starts to write back the lines that `size` bytes at `at` are in: lode_map_fence() by the same thread completes that,
+// for many of them at once.
+int lode_map_write_back(struct lode_map *map,
+                        int64_t at,
+                        uint64_t size);
+
+// Completes what this thread has streamed to, and written back of, `size` bytes at `at`: then they are durable.
+int lode_map_fence(struct lode_map *map,
+                   int64_t at,
+                   uint64_t size);
+
+// Puts pages of the map's own in the place of `size` bytes at `at`, whole pages (or up to the end of the map): what
+// is stored there from now on is seen in this map alone, until lode_map_commit() makes it the file's. A crash, or the end of
+// the map, forgets it. `how` is LODE_STAGE_COPIED or LODE_STAGE_ZEROED.
+//
+// Fails with EINVAL for a range that is not of whole pages of the map, or staged in part already, or where the file has another
+// map; with ENOSPC, ENOMEM, EROFS.
+int lode_map_stage(struct lode_map *map,
+                   int64_t at,
+                   uint64_t size,
+                   int how);
+
+// Makes what was stored to `count` staged ranges the file's, all of them in one atomic and durable step, without a
+// copy. What other threads have streamed there they have fenced. From then on these pages are the file's own.
+//
+// Fails with EINVAL where a page of a range is not staged, and nothing has changed; with ENOSPC, EROFS, EIO.
+int lode_map_commit(struct lode_map *map,
+                    const struct lode_range *ranges,
+                    size_t count);
+
+// Forgets all that is staged and was not committed: the map shows the file again.
+int lode_map_discard(struct lode_map *map);
+
+// Opens the log in a file of a pool, or makes it, with room for `capacity` bytes: each entry takes its own and 16, up to the next
+// multiple of 64. It grows when they are full. Finding its end reads all entries.
+//
+// Returns NULL with errno as lode_open() and lode_mmap() of the file; EINVAL for a file that holds something else.
+struct lode_log *lode_log_open(struct lode_pool *pool,
+                               const char *name,
+                               uint64_t capacity);
+
+// Closes a log. `log` can't be used any more, whatever is returned; entries that are being read can.
+int lode_log_close(struct lode_log *log);
+
+// Appends an entry of `size` bytes, durable when this returns; a crash leaves it wholly or not at all. Returns its position.
+// It makes no system call, unless the log grows, or the pool is in an ordinary file.
+//
+// Fails with EMSGSIZE for 4 GiB and more; with ENOSPC or ENOMEM where the log has to grow, and nothing is appended.
+int64_t lode_log_append(struct lode_log *log,
+                        const void *data,
+                        size_t size);
+
+// Appends `count` entries under one fence, durable when this returns; a crash before leaves the first of them, any
+// number. Returns the position of the first.
+int64_t lode_log_append_all(struct lode_log *log,
+                            const struct lode_data *entries,
+                            size_t count);
+
+// Where the next entry will be.
+int64_t lode_log_position(struct lode_log *log);
+
+// Empties a log, in one atomic and durable step; its space stays taken. Entries that are being read end.
+int lode_log_clear(struct lode_log *log);
+
+// Begins to read the entries from `position` on, as many as there are now: 0 for the first, or one that lode_log_append() has
+// returned. Returns NULL with errno EINVAL where no entry can begin.
+struct lode_entries *lode_log_read(struct lode_log *log,
+                                   int64_t position);
+
+// The next entry, in the order of their appending. It is valid until the next call with these `entries`, of which one thread
+// at a time makes use.
+//
+// Returns NULL at the end, with errno 0, and where it fails, with another.
+const struct lode_entry *lode_entries_next(struct lode_entries *entries);
+
+// Ends reading. `entries` can't be used any more, whatever is returned.
+int lode_entries_close(struct lode_entries *entries);
 
 // Stores what is known of what a path leads to, as stat(2).
 int lode_stat(struct lode_pool *pool, const char *name, struct lode_stat *buffer);

@@ -6,8 +6,8 @@ use std::ptr::{null, null_mut};
 
 use lode::{DirEntry, FileType, Pool, ReadDir};
 
-use crate::border::{Outcome, call, set_errno};
-use crate::pointers::{path, take};
+use crate::border::{call, set_errno};
+use crate::pointers::{exclusive, path, take};
 use crate::pool::{lode_pool, with};
 
 /// A directory that is listed.
@@ -99,15 +99,4 @@ pub unsafe extern "C" fn lode_closedir(dir: *mut lode_dir) -> c_int {
         drop(unsafe { take(dir) }?);
         Ok(0)
     })
-}
-
-/// What a handle leads to, for one who has it alone.
-///
-/// # Safety
-/// As for [`crate::pointers::handle`], and nobody else uses it meanwhile.
-unsafe fn exclusive<'a>(dir: *mut lode_dir) -> Outcome<&'a mut lode_dir> {
-    // SAFETY: the caller's promise is this one. What it comes to is looked at by nobody.
-    unsafe { crate::pointers::handle(dir) }?;
-    // SAFETY: it is neither NULL nor misaligned, as was just found; the rest is the caller's promise.
-    Ok(unsafe { &mut *dir })
 }

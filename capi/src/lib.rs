@@ -25,6 +25,10 @@ mod open;
 mod data;
 mod space;
 
+mod map;
+
+mod log;
+
 mod stat;
 
 mod names;
@@ -40,6 +44,8 @@ pub use attributes::*;
 pub use border::lode_last_error;
 pub use data::*;
 pub use dir::*;
+pub use log::*;
+pub use map::*;
 pub use names::*;
 pub use open::*;
 pub use options::*;

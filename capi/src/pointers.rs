@@ -24,6 +24,17 @@ pub(crate) unsafe fn handle<'a, T>(handle: *mut T) -> Outcome<&'a T> {
     Ok(unsafe { &*handle })
 }
 
+/// What a handle leads to, for one who has it alone.
+///
+/// # Safety
+/// As for [`handle`], and nobody else uses it meanwhile.
+pub(crate) unsafe fn exclusive<'a, T>(given: *mut T) -> Outcome<&'a mut T> {
+    // SAFETY: the caller's promise is this one. What it comes to is looked at by nobody.
+    unsafe { handle(given) }?;
+    // SAFETY: it is neither NULL nor misaligned, as was just found; the rest is the caller's promise.
+    Ok(unsafe { &mut *given })
+}
+
 /// Takes back what a handle leads to; then there is no such handle any more.
 ///
 /// # Safety
@@ -83,6 +94,23 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Outcome<&'a 
     check_bytes(start, len)?;
     // SAFETY: address and length are possible; the rest is the caller's promise.
     Ok(unsafe { slice::from_raw_parts(start.cast(), len) })
+}
+
+/// An array of structures of which any bytes are a value.
+///
+/// # Safety
+/// There are `count` of them at `start`, if they can be there at all; nobody changes them meanwhile.
+pub(crate) unsafe fn items<'a, T: Copy>(start: *const T, count: usize) -> Outcome<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let len = count.saturating_mul(size_of::<T>());
+    check_bytes(start.cast(), len)?;
+    if !start.is_aligned() {
+        return Err(Failure::Argument(libc::EFAULT, "no structure can be at this address"));
+    }
+    // SAFETY: address, alignment and length are possible; the rest is the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(start, count) })
 }
 
 /// Bytes to be written, which need not have been before: they come from C, where any is a value.

@@ -6,7 +6,10 @@ use std::ptr::null_mut;
 use lode::Pool;
 
 use crate::border::{Failure, Outcome, call};
-use crate::options::{format_options, lode_format_options, lode_pool_options, pool_options};
+use crate::options::{
+    LODE_POOL_READ_ONLY, LODE_POOL_RELAXED, format_options, lode_format_options, lode_pool_options,
+    pool_options,
+};
 use crate::pointers::{handle, path, place, take};
 
 /// An open pool.
@@ -30,7 +33,8 @@ pub struct lode_statfs {
     pub ffree: u64,
     /// Bytes of the longest name.
     pub namemax: u64,
-    /// LODE_POOL_READ_ONLY where changes are refused: asked for, or since the medium failed.
+    /// LODE_POOL_READ_ONLY where changes are refused, asked for or since the medium failed; LODE_POOL_RELAXED
+    /// where overwrites may be torn.
     pub flags: u64,
     /// Zeros, for later versions.
     pub reserved: [u64; 8],
@@ -109,7 +113,7 @@ pub unsafe extern "C" fn lode_pool_in_memory(
 /// Closes a pool: its next opening has nothing to recover. `pool` can't be used any more, whatever
 /// is returned.
 ///
-/// Fails with EBUSY where files or directories are open: they can be used on, and the pool is closed with
+/// Fails with EBUSY where files, directories, maps or logs are open: they can be used on, and the pool is closed with
 /// the last of them. Whatever the error, nothing that a call had done is lost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_pool_close(pool: *mut lode_pool) -> c_int {
@@ -136,7 +140,8 @@ pub unsafe extern "C" fn lode_statfs(pool: *mut lode_pool, buffer: *mut lode_sta
         // SAFETY: a place for the structure, by C's promise.
         let buffer = unsafe { place(buffer) }?;
         let space = pool.statfs()?;
-        let flags = if pool.is_read_only()? { crate::LODE_POOL_READ_ONLY } else { 0 };
+        let read_only = if pool.is_read_only()? { LODE_POOL_READ_ONLY } else { 0 };
+        let relaxed = if pool.is_relaxed()? { LODE_POOL_RELAXED } else { 0 };
         buffer.write(lode_statfs {
             bsize: 4096,
             blocks: space.pages,
@@ -145,7 +150,7 @@ pub unsafe extern "C" fn lode_statfs(pool: *mut lode_pool, buffer: *mut lode_sta
             files: space.inodes.saturating_add(space.inodes_free),
             ffree: space.inodes_free,
             namemax: 255,
-            flags,
+            flags: read_only | relaxed,
             reserved: [0; 8],
         });
         Ok(0)

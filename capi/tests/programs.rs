@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// Programs of `tests/c` that use all that there is.
-const PROGRAMS: [&str; 7] =
-    ["pools", "files", "open_flags", "names", "attributes", "hostile", "threads"];
+const PROGRAMS: [&str; 9] =
+    ["pools", "files", "open_flags", "maps", "logs", "names", "attributes", "hostile", "threads"];
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 fn here(path: &str) -> PathBuf {
@@ -58,11 +58,9 @@ fn pkg_config(words: &[&str]) -> Vec<String> {
     run(&mut command).split_whitespace().map(str::to_owned).collect()
 }
 
-/// A directory in memory, where the machine has such a place.
+/// A directory in memory.
 fn scratch() -> TempDir {
-    let shm = Path::new("/dev/shm");
-    let base = if shm.is_dir() { shm.into() } else { std::env::temp_dir() };
-    tempfile::Builder::new().prefix("lode-capi-").tempdir_in(base).unwrap()
+    lode_testkit::real::scratch("lode-capi-")
 }
 
 /// Builds a program in C.
@@ -135,6 +133,20 @@ fn the_example_counts_its_runs() {
         let said = run(&mut command);
         assert!(said.contains(&format!("opened {runs} times")), "{said}");
         assert!(said.contains("\nruns ("), "{said}");
+    }
+}
+
+#[test]
+fn the_example_of_maps_and_logs_keeps_its_accounts() {
+    let dir = scratch();
+    let program = built("examples/journal.c", &dir, &[], &["--cflags", "--libs"]);
+    let pool = dir.path().join("pool");
+    for runs in 1..=3 {
+        let mut command = Command::new(&program);
+        command.arg(&pool).env("LD_LIBRARY_PATH", installed().join("lib"));
+        let (transfers, moved) = (runs * 10, runs * 55);
+        let expected = format!("{transfers} transfers, accounts of -{moved} and {moved}\n");
+        assert_eq!(run(&mut command), expected);
     }
 }
 

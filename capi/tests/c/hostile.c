@@ -4,6 +4,10 @@
 static lode_pool *pool;
 static lode_file *file;
 static lode_dir *dir;
+/* These need a pool in a file. */
+static lode_pool *mappable;
+static lode_map *map;
+static lode_log *journal;
 
 /* The last byte of what a process can address. */
 static char *const end = (char *)UINTPTR_MAX;
@@ -58,6 +62,36 @@ static void no_handles(void)
     FAILS(lode_fremovexattr(NULL, "user.x"), EINVAL);
 }
 
+static void no_maps_and_logs(void)
+{
+    struct lode_range range = {0, 4096};
+    struct lode_data data = {"x", 1};
+    char byte = 0;
+    NONE(lode_mmap(NULL, 0, 1, 0), EINVAL);
+    FAILS(lode_munmap(NULL), EINVAL);
+    NONE(lode_map_address(NULL), EINVAL);
+    FAILS(lode_map_length(NULL), EINVAL);
+    FAILS(lode_map_durability(NULL), EINVAL);
+    FAILS(lode_map_load(NULL, 0, &byte, 1), EINVAL);
+    FAILS(lode_map_store(NULL, 0, &byte, 1), EINVAL);
+    FAILS(lode_map_stream(NULL, 0, &byte, 1), EINVAL);
+    FAILS(lode_map_persist(NULL, 0, 1), EINVAL);
+    FAILS(lode_map_write_back(NULL, 0, 1), EINVAL);
+    FAILS(lode_map_fence(NULL, 0, 1), EINVAL);
+    FAILS(lode_map_stage(NULL, 0, 4096, 0), EINVAL);
+    FAILS(lode_map_commit(NULL, &range, 1), EINVAL);
+    FAILS(lode_map_discard(NULL), EINVAL);
+    NONE(lode_log_open(NULL, "x", 1), EINVAL);
+    FAILS(lode_log_close(NULL), EINVAL);
+    FAILS(lode_log_append(NULL, &byte, 1), EINVAL);
+    FAILS(lode_log_append_all(NULL, &data, 1), EINVAL);
+    FAILS(lode_log_position(NULL), EINVAL);
+    FAILS(lode_log_clear(NULL), EINVAL);
+    NONE(lode_log_read(NULL, 0), EINVAL);
+    NONE(lode_entries_next(NULL), EINVAL);
+    FAILS(lode_entries_close(NULL), EINVAL);
+}
+
 static void handles_that_can_be_none(void)
 {
     struct lode_stat found;
@@ -65,6 +99,12 @@ static void handles_that_can_be_none(void)
     FAILS(lode_close((lode_file *)(uintptr_t)3), EINVAL);
     FAILS(lode_closedir((lode_dir *)(uintptr_t)5), EINVAL);
     NONE(lode_readdir((lode_dir *)(uintptr_t)5), EINVAL);
+    NONE(lode_map_address((lode_map *)(uintptr_t)1), EINVAL);
+    FAILS(lode_munmap((lode_map *)(uintptr_t)2), EINVAL);
+    FAILS(lode_log_clear((lode_log *)(uintptr_t)7), EINVAL);
+    FAILS(lode_log_close((lode_log *)(uintptr_t)3), EINVAL);
+    NONE(lode_entries_next((lode_entries *)(uintptr_t)5), EINVAL);
+    FAILS(lode_entries_close((lode_entries *)(uintptr_t)6), EINVAL);
     FAILS(lode_pool_close((lode_pool *)(uintptr_t)1), EINVAL);
 }
 
@@ -89,6 +129,7 @@ static void no_strings(void)
     FAILS(lode_symlink(pool, "x", NULL), EFAULT);
     FAILS(lode_readlink(pool, NULL, &byte, 1), EFAULT);
     NONE(lode_opendir(pool, NULL), EFAULT);
+    NONE(lode_log_open(pool, NULL, 1), EFAULT);
     FAILS(lode_chmod(pool, NULL, 0), EFAULT);
     FAILS(lode_chown(pool, NULL, 0, 0), EFAULT);
     FAILS(lode_lchown(pool, NULL, 0, 0), EFAULT);
@@ -125,6 +166,10 @@ static void no_buffers(void)
     BUFFER(lode_fgetxattr, file COMMA "user.x" COMMA);
     BUFFER(lode_listxattr, pool COMMA "x" COMMA);
     BUFFER(lode_flistxattr, file COMMA);
+    BUFFER(lode_map_load, map COMMA 0 COMMA);
+    BUFFER(lode_map_store, map COMMA 0 COMMA);
+    BUFFER(lode_map_stream, map COMMA 0 COMMA);
+    BUFFER(lode_log_append, journal COMMA);
     FAILS(lode_pread(file, NULL, 1, 0), EFAULT);
     FAILS(lode_pread(file, end, 2, 0), EFAULT);
     FAILS(lode_pread(file, &byte, SIZE_MAX, 0), EINVAL);
@@ -146,9 +191,48 @@ static void no_structures(void)
     FAILS(lode_fstat(file, (struct lode_stat *)(uintptr_t)3), EFAULT);
 }
 
-int main(void)
+/* No array, one that is misaligned, one that goes on past the last address, and one that is longer than any can
+ * be; and what can't be in one. */
+static void no_arrays(void)
 {
+    struct lode_range range = {-4096, 4096};
+    struct lode_range *last = (struct lode_range *)(UINTPTR_MAX - 15);
+    struct lode_data data[] = {{"x", 1}, {NULL, 1}, {"x", SIZE_MAX}};
+    struct lode_data *end_of = (struct lode_data *)(UINTPTR_MAX - 15);
+    FAILS(lode_map_commit(map, NULL, 1), EFAULT);
+    FAILS(lode_map_commit(map, (struct lode_range *)(uintptr_t)12, 1), EFAULT);
+    FAILS(lode_map_commit(map, last, 2), EFAULT);
+    FAILS(lode_map_commit(map, &range, SIZE_MAX), EINVAL);
+    FAILS(lode_map_commit(map, &range, (SIZE_MAX >> 4) + 2), EINVAL);
+    FAILS(lode_map_commit(map, &range, 1), EINVAL);
+    FAILS(lode_log_append_all(journal, NULL, 1), EFAULT);
+    FAILS(lode_log_append_all(journal, (struct lode_data *)(uintptr_t)12, 1), EFAULT);
+    FAILS(lode_log_append_all(journal, end_of, 2), EFAULT);
+    FAILS(lode_log_append_all(journal, data, SIZE_MAX), EINVAL);
+    FAILS(lode_log_append_all(journal, data, 2), EFAULT);
+    FAILS(lode_log_append_all(journal, data + 2, 1), EINVAL);
+    GIVES(lode_log_position(journal), 64);
+}
+
+static void open_mappable(const char *where)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/pool", where);
+    mappable = lode_pool_create(path, 16 << 20, NULL, NULL);
+    CHECK(mappable != NULL);
+    lode_file *mapped = lode_open(mappable, "file", LODE_O_RDWR | LODE_O_CREAT, 0644);
+    GIVES(lode_ftruncate(mapped, 4096), 0);
+    map = lode_mmap(mapped, 0, 4096, LODE_MAP_WRITE);
+    journal = lode_log_open(mappable, "journal", 4096);
+    CHECK(map != NULL && journal != NULL);
+    GIVES(lode_close(mapped), 0);
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 2);
     pool = scratch_pool();
+    open_mappable(argv[1]);
     put(pool, "x", "text");
     GIVES(lode_symlink(pool, "x", "link"), 0);
     GIVES(lode_setxattr(pool, "x", "user.x", "1", 1, 0), 0);
@@ -156,13 +240,18 @@ int main(void)
     dir = lode_opendir(pool, "/");
     CHECK(file != NULL && dir != NULL);
     no_handles();
+    no_maps_and_logs();
     handles_that_can_be_none();
     no_strings();
     no_buffers();
     no_structures();
+    no_arrays();
     /* None of that did anything. */
     CHECK(holds(pool, "x", "text"));
     GIVES(lode_closedir(dir), 0);
     GIVES(lode_close(file), 0);
+    GIVES(lode_munmap(map), 0);
+    GIVES(lode_log_close(journal), 0);
+    GIVES(lode_pool_close(mappable), 0);
     return lode_pool_close(pool);
 }

@@ -37,6 +37,8 @@ void *realloc(void *old, size_t size)
 
 static lode_pool *pool;
 static lode_file *file;
+static lode_map *map;
+static lode_log *journal;
 static char buffer[4096];
 static int done, allocated;
 
@@ -59,6 +61,15 @@ static int writing(void)
            lode_rename(pool, "dir/other", "dir/file", 0) == 0;
 }
 
+static int mapping(void)
+{
+    return lode_map_store(map, 10, buffer, 100) == 0 && lode_map_persist(map, 10, 100) == 0 &&
+           lode_map_stream(map, 4096, buffer, 4096) == 0 && lode_map_fence(map, 4096, 4096) == 0 &&
+           lode_map_write_back(map, 0, 8192) == 0 && lode_map_load(map, 5, buffer, 100) == 0 &&
+           lode_map_address(map) != NULL && lode_map_length(map) == 8192 &&
+           lode_log_append(journal, buffer, 100) > 0 && lode_log_position(journal) > 0;
+}
+
 /* From here on this thread may end, and nothing else: any other system call ends the process. */
 static void forbid_system_calls(void)
 {
@@ -78,12 +89,12 @@ static void *work(void *unused)
     (void)unused;
     /* Before: what is made at the first time is there, and the allocator has something in store. */
     for (int at = 0; at < 200; at++)
-        CHECK(writing() && looking());
+        CHECK(writing() && looking() && mapping());
     CHECK(allocations > 0);
     forbid_system_calls();
     int before = allocations;
     for (int at = 0; at < 100; at++)
-        done += looking();
+        done += looking() && mapping();
     allocated = allocations - before;
     for (int at = 0; at < 100; at++)
         done += writing();
@@ -91,9 +102,28 @@ static void *work(void *unused)
     return NULL;
 }
 
-int main(void)
+/* What is mapped needs a pool in a file: this one is never written by system calls. */
+static lode_pool *mappable_pool(const char *where)
+{
+    char path[4096];
+    struct lode_pool_options options = {.size = sizeof options};
+    options.flush = "sse2+clflush";
+    snprintf(path, sizeof path, "%s/pool", where);
+    lode_pool *made = lode_pool_create(path, 16 << 20, &options, NULL);
+    CHECK(made != NULL);
+    return made;
+}
+
+int main(int argc, char **argv)
 {
     pthread_t thread;
+    CHECK(argc == 2);
+    lode_pool *mappable = mappable_pool(argv[1]);
+    lode_file *mapped = lode_open(mappable, "file", LODE_O_RDWR | LODE_O_CREAT, 0644);
+    GIVES(lode_ftruncate(mapped, 8192), 0);
+    map = lode_mmap(mapped, 0, 8192, LODE_MAP_WRITE | LODE_MAP_POPULATE);
+    journal = lode_log_open(mappable, "journal", 1 << 20);
+    CHECK(map != NULL && journal != NULL);
     pool = scratch_pool();
     GIVES(lode_mkdir(pool, "dir", 0777), 0);
     file = lode_open(pool, "dir/file", LODE_O_RDWR | LODE_O_CREAT, 0644);
@@ -102,6 +132,7 @@ int main(void)
     CHECK(pthread_create(&thread, NULL, work, NULL) == 0 && pthread_join(thread, NULL) == 0);
     GIVES(done, 200);
     GIVES(allocated, 0);
-    GIVES(lode_close(file), 0);
+    GIVES(lode_close(file) + lode_close(mapped) + lode_munmap(map) + lode_log_close(journal), 0);
+    GIVES(lode_pool_close(mappable), 0);
     return lode_pool_close(pool);
 }

@@ -123,6 +123,9 @@ static void options_are_obeyed(void)
     options.flush = "sse2+clflush";
     lode_pool *pool = lode_pool_create(path, 64 << 20, &options, &format);
     CHECK(pool != NULL);
+    struct lode_statfs space;
+    GIVES(lode_statfs(pool, &space), 0);
+    GIVES(space.flags, LODE_POOL_RELAXED);
     struct lode_stat found;
     GIVES(lode_stat(pool, "/", &found), 0);
     CHECK(found.mode == (S_IFDIR | 0711) && found.uid == 12 && found.gid == 34);
