@@ -475,6 +475,34 @@ fn assert_counts(pool: &TestPool) {
     }
 }
 
+/// Of an inode with two states in memory, one would miss what the other had done.
+#[test]
+fn who_asks_for_the_number_of_a_newborn_finds_it_or_nothing() {
+    let pool = pool(256 << 20, false);
+    let (last, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let next_to_last = || match pool.getattr(last.load(SeqCst) + 1) {
+        Ok(_) | Err(Error::Stale) => {}
+        Err(error) => panic!("{error}"),
+    };
+    let work = |number: u64| {
+        let born = pool.create(pool.root(), format!("{number}").as_bytes(), &NEW)?.ino;
+        last.store(born, SeqCst);
+        (0..5).try_for_each(|_| pool.append(born, b"more").map(drop))
+    };
+    let worked = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            while !done.load(SeqCst) {
+                next_to_last();
+            }
+        });
+        let mut numbers = (0..20_000).take_while(|_| !asking.is_finished());
+        let worked = numbers.try_for_each(work);
+        done.store(true, SeqCst);
+        worked
+    });
+    assert_eq!(worked, Ok(()));
+}
+
 #[test]
 fn operations_print_as_they_were_made() {
     let op = Op::Unlink { path: Path::of("a/b") };

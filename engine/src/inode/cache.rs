@@ -211,8 +211,9 @@ impl<H: Host> Cache<H> {
         self.shard(ino).lock().reserve(&store.room)
     }
 
-    /// Takes in a new inode, which is open so often. Room was reserved; should another
-    /// thread have used it up, it is handed back: it is loaded from its log when it is wanted.
+    /// Takes in a new inode, which is open so often: from here on its number leads to it. Room was
+    /// reserved; should another thread have used it up, it is handed back: it is loaded from its
+    /// log when it is wanted.
     pub(crate) fn insert<M: Medium>(
         &self,
         store: &Store<M, H>,
@@ -220,10 +221,12 @@ impl<H: Host> Cache<H> {
         mut state: Box<State>,
         opens: u32,
     ) -> core::result::Result<(), Arc<Node<H>>> {
-        let ino = slot.ino();
+        let (ino, tail) = (slot.ino(), state.log.tail.last_seal);
         state.put_in(&store.room);
         let mut node = Arc::new(Node::new(slot, Some(state), opens));
         let mut shard = self.shard(ino).lock();
+        // In one step with the rest: who found the tail alone would make another node of it.
+        node.slot.set_tail(tail);
         if shard.reserve(&store.room).is_err() {
             drop(shard);
             if let Some(node) = Arc::get_mut(&mut node) {

@@ -119,7 +119,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         match born {
             Ok(state) => {
                 node.slot.set_tail(parent.log.tail.last_seal);
-                slot.set_tail(state.log.tail.last_seal);
                 self.store.table.count_used(true);
                 let attr = state.attr();
                 let _ = self.nodes.insert(&self.store, slot, state, 0);

@@ -51,7 +51,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(error);
             }
         };
-        slot.set_tail(state.log.tail.last_seal);
         self.store.table.count_used(true);
         let attr = state.attr();
         if let Err(node) = self.nodes.insert(&self.store, slot, state, 1) {
