@@ -3,6 +3,7 @@
 //!
 //! * [`report`]: what a run says; [`machine`]: where it was
 //! * `stats`, `random`, `name`: arithmetic and names that are ready before the clock runs
+//! * `medium`: a medium that does some instructions in another way
 //! * [`calls`]: what a workload asks of a file system; `worker`: the loop that measures it
 //! * [`workload`]: one file a family: what is done; [`subject`]: one file each: to what
 //! * `place`: the run's own mounts, loop devices and files, taken away whatever happens
@@ -19,6 +20,7 @@ pub mod calls;
 mod error;
 pub mod html;
 pub mod machine;
+mod medium;
 mod name;
 pub mod place;
 pub mod plan;

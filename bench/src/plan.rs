@@ -42,6 +42,7 @@ pub fn cells(workloads: &[&'static Workload], threads: &[usize], quick: bool) ->
     let mut cells = Vec::new();
     for workload in ALL.iter().filter(wanted) {
         let numbers: &[usize] = match (threads, quick) {
+            _ if workload.once => &[1],
             ([], true) => &[1, 2],
             ([], false) => &[1, 2, 4],
             (threads, _) => threads,
@@ -92,6 +93,14 @@ mod tests {
                 "read-4k 2 shared",
             ]
         );
+    }
+
+    #[test]
+    fn a_long_run_is_one_threads_whatever_is_asked_for_and_in_no_quick_run() {
+        let churn = [by_id("churn").unwrap()];
+        assert_eq!(told(&cells(&churn, &[2, 4], true)), ["churn 1 private"]);
+        assert!(!told(&cells(&[], &[], true)).contains(&"churn 1 private".to_owned()));
+        assert!(told(&cells(&[], &[], false)).contains(&"churn 1 private".to_owned()));
     }
 
     #[test]

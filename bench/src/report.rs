@@ -5,12 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::workload::Kind;
 
 /// A run.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Where it was.
     pub machine: Machine,
     /// What was measured.
     pub rows: Vec<Row>,
+    /// What was found that is no time.
+    pub figures: Vec<Figure>,
     /// What must hold, as far as these rows tell.
     pub targets: Vec<Target>,
     /// What the subject `limit` does for each workload that was measured.
@@ -73,6 +75,33 @@ impl Row {
         match crate::workload::by_id(&self.workload).map(|workload| workload.kind) {
             Some(Kind::Opening { .. }) => format!("{}, {} files", self.workload, self.size),
             _ => self.workload.clone(),
+        }
+    }
+}
+
+/// A number that is no time of an operation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Figure {
+    /// What was done.
+    pub workload: String,
+    /// To what.
+    pub subject: String,
+    /// What was found.
+    pub what: String,
+    /// How much of it.
+    pub value: f64,
+    /// `bytes`, `part` (of a whole that is 1), or what is counted.
+    pub unit: String,
+}
+
+impl Figure {
+    /// The number, for people.
+    pub fn shown(&self) -> String {
+        match self.unit.as_str() {
+            "bytes" => format!("{:.1} MB", self.value / 1e6),
+            "part" => format!("{:.1} %", self.value * 100.0),
+            unit if self.value < 100.0 => format!("{:.1} {unit}", self.value),
+            unit => format!("{:.0} {unit}", self.value),
         }
     }
 }

@@ -12,12 +12,12 @@ use crate::error::{BenchError, Result};
 use crate::machine;
 use crate::place::Place;
 use crate::plan::{Cell, cells};
-use crate::report::{LeftOut, Report, Row, Steps};
+use crate::report::{Figure, LeftOut, Report, Row, Steps};
 use crate::stats::{Histogram, median, spread};
-use crate::subject::{self, Programs, Ready, Subject};
+use crate::subject::{self, Outcome, Programs, Ready, Subject, Timed};
 use crate::targets;
 use crate::worker::{Until, Worker, clock_ns, sample_every};
-use crate::workload::Workload;
+use crate::workload::{Mode, Workload};
 
 /// Rounds of each cell: figures are medians over them.
 pub const ROUNDS: usize = 7;
@@ -34,7 +34,7 @@ const QUICK_MAX: Duration = Duration::from_secs(82);
 /// Before it counts.
 const WARM_UP: Duration = Duration::from_millis(3);
 /// Memory that a run may take at most, and the part of what is free that it may.
-const BYTES_MAX: u64 = 6 << 30;
+const BYTES_MAX: u64 = 12 << 30;
 const FREE_PART: u64 = 4;
 
 /// What to measure.
@@ -87,8 +87,7 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let began = Instant::now();
     let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
     let machine = machine::here(&place)?;
-    let mut report =
-        Report { machine, rows: vec![], targets: vec![], limits: vec![], left_out: vec![] };
+    let mut report = Report { machine, ..Report::default() };
     let subjects = choose(settings, &place, &mut report.left_out)?;
     let cells = cells(&settings.workloads, &settings.threads, settings.quick);
     let mut started = start(&subjects, &place, settings, watch, &mut report.left_out)?;
@@ -111,7 +110,11 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
             report.left_out.push(LeftOut { what, why: "90 seconds were over".to_owned() });
             continue;
         }
-        run.cell(cell, &mut started, &mut report);
+        if cell.workload.once {
+            run.once(cell, &mut started, &mut report);
+        } else {
+            run.cell(cell, &mut started, &mut report);
+        }
     }
     // Before their mounts are taken off.
     drop(started);
@@ -138,12 +141,15 @@ fn choose(
         return Err(nothing_left(left_out));
     }
     let needed = chosen.iter().map(|subject| subject.bytes_max()).sum();
+    enough_for(needed)?;
+    Ok(chosen)
+}
+
+/// An error unless there is so much memory to be had.
+fn enough_for(needed: u64) -> Result<()> {
     let free = machine::available().unwrap_or(BYTES_MAX) / FREE_PART * (FREE_PART - 1);
     let free = free.min(BYTES_MAX);
-    if needed > free {
-        return Err(BenchError::NoMemory { needed, free });
-    }
-    Ok(chosen)
+    if needed > free { Err(BenchError::NoMemory { needed, free }) } else { Ok(()) }
 }
 
 fn nothing_left(left_out: &[LeftOut]) -> BenchError {
@@ -186,9 +192,10 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn cell(&mut self, cell: &Cell, started: &mut [Started], report: &mut Report) {
+        let done = self.done + (ROUNDS * started.len()) as u64;
         let mut measured = self.ready(cell, started, report);
-        let slice = self.slice(started.len());
         let count = measured.len();
+        let slice = self.slice(started.len().max(count));
         let mut rounds = 0;
         while rounds < ROUNDS && !self.watch.is_over() {
             for turn in 0..count {
@@ -197,12 +204,12 @@ impl Run<'_> {
                     self.told(cell, subject.id);
                     subject.round(slice, self.clock_ns);
                 }
-                self.done += 1;
+                self.done = (self.done + 1).min(done);
             }
             rounds += 1;
         }
         // Those that had no part in it count as done, too.
-        self.done += (ROUNDS * (started.len() - count) + (ROUNDS - rounds) * count) as u64;
+        self.done = done;
         for subject in measured {
             match subject.failed {
                 Some(ref error) => report.left_out.push(left_out(cell, subject.id, error)),
@@ -210,6 +217,24 @@ impl Run<'_> {
                 None if rounds == ROUNDS => report.rows.push(subject.row(cell)),
                 None => {}
             }
+        }
+    }
+
+    /// A workload that each subject does once, one after the other.
+    fn once(&mut self, cell: &Cell, started: &mut [Started], report: &mut Report) {
+        if let Err(error) = enough_for(cell.workload.bytes_more) {
+            let (what, why) = (cell.workload.id.to_owned(), error.to_string());
+            report.left_out.push(LeftOut { what, why });
+            return;
+        }
+        for Started { id, ready } in started {
+            self.told(cell, id);
+            match ready.long_run(cell, &|| self.watch.is_over()) {
+                Ok(Some(found)) => found.put(id, report),
+                Ok(None) => {}
+                Err(error) => report.left_out.push(left_out(cell, id, &error)),
+            }
+            self.done += ROUNDS as u64;
         }
     }
 
@@ -222,20 +247,18 @@ impl Run<'_> {
         let mut measured = Vec::new();
         for Started { id, ready } in &mut *started {
             self.told(cell, id);
-            let workers = match ready.workers(cell) {
-                Ok(Some(workers)) => workers,
-                Ok(None) => continue,
-                Err(error) => {
-                    report.left_out.push(left_out(cell, id, &error));
-                    continue;
+            let variants = ready.variants(cell).unwrap_or_else(|error| {
+                report.left_out.push(left_out(cell, id, &error));
+                Vec::new()
+            });
+            for (way, workers) in variants {
+                let mut one = Measured::new(if way.is_empty() { id } else { way }, workers);
+                one.warm_up(self.clock_ns);
+                if let Err(error) = ready.settle() {
+                    one.failed.get_or_insert(error);
                 }
-            };
-            let mut one = Measured::new(id, workers);
-            one.warm_up(self.clock_ns);
-            if let Err(error) = ready.settle() {
-                one.failed.get_or_insert(error);
+                measured.push(one);
             }
-            measured.push(one);
         }
         measured
     }
@@ -321,6 +344,34 @@ impl Measured {
             mode: cell.mode.name().to_owned(),
             ns_per_op: median(&self.ns_per_op),
             ops_per_s: median(&self.ops_per_s),
+            p50_ns: self.samples.percentile(50.0),
+            p99_ns: self.samples.percentile(99.0),
+            repetitions: self.ns_per_op.len(),
+            spread: spread(&self.ns_per_op),
+        }
+    }
+}
+
+impl Outcome {
+    /// Tells it as what `subject` has done.
+    fn put(self, subject: &str, report: &mut Report) {
+        report.rows.extend(self.times.iter().map(|timed| timed.row(subject)));
+        let named = |figure| Figure { subject: subject.to_owned(), ..figure };
+        report.figures.extend(self.figures.into_iter().map(named));
+    }
+}
+
+impl Timed {
+    fn row(&self, subject: &str) -> Row {
+        let ns_per_op = median(&self.ns_per_op);
+        Row {
+            workload: self.workload.to_owned(),
+            subject: subject.to_owned(),
+            threads: 1,
+            size: 0,
+            mode: Mode::Private.name().to_owned(),
+            ns_per_op,
+            ops_per_s: 1e9 / ns_per_op,
             p50_ns: self.samples.percentile(50.0),
             p99_ns: self.samples.percentile(99.0),
             repetitions: self.ns_per_op.len(),

@@ -1,7 +1,8 @@
 //! What must hold: a table of ratios, each judged from the rows of one run. A line whose rows
 //! were not measured is left out; one that this machine can't answer says so.
 
-use crate::report::{Report, Row, Target};
+use crate::report::{Figure, Report, Row, Target};
+use crate::subject::{FREE_HUGE, REACHED};
 use crate::workload::Mode::{self, Private, Shared};
 
 const LIBRARY: &str = "lode-library";
@@ -162,7 +163,7 @@ const TABLE: &[Entry] = &[
         rule: Rule::Opens("mount-clean", 50_000, 2e6),
     },
     Entry {
-        what: "fileserver churn at 95 % full until ten pool sizes are written",
+        what: "fileserver churn at 95 % full, ten pool sizes written, a million log pages collected",
         figure: "last tenth at most 8 % slower than the first",
         rule: Rule::Ages("churn-first", "churn-last", 1.08),
     },
@@ -180,21 +181,21 @@ fn judged(met: bool, measured: String) -> Option<Found> {
 
 /// What must hold, as far as the rows tell.
 pub fn judge(report: &Report) -> Vec<Target> {
-    let rows = Rows(&report.rows);
+    let rows = Rows(report);
     let judge = |entry: &Entry| {
-        let Found { measured, met } = entry.rule.judge(&rows, &report.machine.windows)?;
+        let Found { measured, met } = entry.rule.judge(&rows)?;
         let (what, figure) = (entry.what.to_owned(), entry.figure.to_owned());
         Some(Target { what, figure, measured, met })
     };
     TABLE.iter().filter_map(judge).collect()
 }
 
-/// The rows of a run.
-struct Rows<'a>(&'a [Row]);
+/// The rows and figures of a run.
+struct Rows<'a>(&'a Report);
 
 impl Rows<'_> {
     fn of(&self, workload: &str, subject: &str, threads: usize, mode: Mode) -> Option<&Row> {
-        self.0.iter().find(|row| {
+        self.0.rows.iter().find(|row| {
             (row.workload.as_str(), row.subject.as_str()) == (workload, subject)
                 && (row.threads, row.mode.as_str()) == (threads, mode.name())
         })
@@ -205,6 +206,13 @@ impl Rows<'_> {
         self.of(workload, subject, 1, Private)
     }
 
+    fn figure(&self, workload: &str, subject: &str, what: &str) -> Option<&Figure> {
+        self.0.figures.iter().find(|one| {
+            (one.workload.as_str(), one.subject.as_str(), one.what.as_str())
+                == (workload, subject, what)
+        })
+    }
+
     /// How many times as much two threads do as one.
     fn scaling(&self, workload: &str, subject: &str, mode: Mode) -> Option<f64> {
         let two = self.of(workload, subject, 2, mode)?.ops_per_s;
@@ -213,7 +221,7 @@ impl Rows<'_> {
 
     /// The workloads that all of these have rows of, done by one thread.
     fn common(&self, subjects: [&str; 3]) -> Vec<[&Row; 3]> {
-        let first = self.0.iter().filter(|row| row.subject == subjects[0] && row.threads == 1);
+        let first = self.0.rows.iter().filter(|row| row.subject == subjects[0] && row.threads == 1);
         let all = first.filter_map(|row| {
             let [_, second, third] = subjects;
             Some([row, self.alone(&row.workload, second)?, self.alone(&row.workload, third)?])
@@ -224,7 +232,7 @@ impl Rows<'_> {
 
 impl Rule {
     /// None where its rows were not measured.
-    fn judge(&self, rows: &Rows<'_>, windows: &str) -> Option<Found> {
+    fn judge(&self, rows: &Rows<'_>) -> Option<Found> {
         match *self {
             Self::Time(workload, subject, of, most) => {
                 let (ours, theirs) = (rows.alone(workload, subject)?, rows.alone(workload, of)?);
@@ -244,20 +252,15 @@ impl Rule {
                 judged(ours >= least, format!("{ours:.2} x"))
             }
             Self::MountAdds(times) => mount_adds(rows, times),
-            Self::Windows(most) => windows_cost(rows, windows, most),
+            Self::Windows(most) => windows_cost(rows, &rows.0.machine.windows, most),
             Self::Opens(workload, files, most) => {
-                let row =
-                    rows.0.iter().find(|row| row.workload == workload && row.size == files)?;
+                let opening = |row: &&Row| row.workload == workload && row.size == files;
+                let row = rows.0.rows.iter().find(opening)?;
                 // Data is never read: how much of it there is makes no difference.
                 let found = format!("{:.2} ms (files of 8 KiB)", row.ns_per_op / 1e6);
                 judged(row.ns_per_op <= most, found)
             }
-            Self::Ages(first, last, most) => {
-                let subjects = [LIBRARY, MOUNT];
-                let of = |id| subjects.iter().find_map(|subject| rows.alone(id, subject));
-                let times = of(last)?.ns_per_op / of(first)?.ns_per_op;
-                judged(times <= most, format!("{:+.1} %", (times - 1.0) * 100.0))
-            }
+            Self::Ages(first, last, most) => ages(rows, first, last, most),
         }
     }
 }
@@ -299,6 +302,23 @@ fn mount_adds(rows: &Rows<'_>, times: f64) -> Option<Found> {
     judged(count == 0, measured)
 }
 
+fn ages(rows: &Rows<'_>, first: &str, last: &str, most: f64) -> Option<Found> {
+    let times = rows.alone(last, LIBRARY)?.ns_per_op / rows.alone(first, LIBRARY)?.ns_per_op;
+    let figure = |what| rows.figure("churn", LIBRARY, what);
+    let mut measured = format!("{:+.1} %", (times - 1.0) * 100.0);
+    if let Some(huge) = figure(FREE_HUGE) {
+        measured += &format!("; {} of the free space in aligned 2 MiB extents", huge.shown());
+    }
+    let reached = figure(REACHED);
+    if let Some(part) = reached.filter(|part| part.value < 1.0) {
+        measured += &format!("; the time was over after {} of that", part.shown());
+    }
+    // What is too slow half way is too slow.
+    let complete = reached.is_some_and(|part| part.value >= 1.0);
+    let met = if times > most { Some(false) } else { complete.then_some(true) };
+    Some(Found { measured, met })
+}
+
 fn windows_cost(rows: &Rows<'_>, windows: &str, most: f64) -> Option<Found> {
     let library =
         [LIBRARY, GUARDED, UNGUARDED].iter().any(|id| rows.alone("append-4k", id).is_some());
@@ -333,8 +353,12 @@ mod tests {
     }
 
     fn judge_rows(windows: &str, rows: Vec<Row>) -> Vec<Target> {
+        judge_report(windows, rows, vec![])
+    }
+
+    fn judge_report(windows: &str, rows: Vec<Row>, figures: Vec<Figure>) -> Vec<Target> {
         let machine = Machine { windows: windows.into(), ..Machine::default() };
-        judge(&Report { machine, rows, targets: vec![], limits: vec![], left_out: vec![] })
+        judge(&Report { machine, rows, figures, ..Report::default() })
     }
 
     fn alone(rows: &[(&str, &str, f64)]) -> Vec<Row> {
@@ -436,6 +460,28 @@ mod tests {
             one(judge_rows("key", vec![opening])),
             ("1.50 ms (files of 8 KiB)".into(), Some(true))
         );
+    }
+
+    #[test]
+    fn an_aged_pool_is_judged_when_it_has_aged_enough_and_tells_how_its_space_lies() {
+        let of = |last: f64, reached: f64| {
+            let rows = [("churn-first", LIBRARY, 100.0), ("churn-last", LIBRARY, last)];
+            let figure = |what: &str, value| Figure {
+                workload: "churn".into(),
+                subject: LIBRARY.into(),
+                what: what.into(),
+                value,
+                unit: "part".into(),
+            };
+            let figures = vec![figure(REACHED, reached), figure(FREE_HUGE, 0.25)];
+            one(judge_report("key", alone(&rows), figures))
+        };
+        let text = "+8.0 %; 25.0 % of the free space in aligned 2 MiB extents";
+        assert_eq!(of(108.0, 1.0), (text.into(), Some(true)));
+        assert_eq!(of(109.0, 1.0).1, Some(false));
+        let (measured, met) = of(101.0, 0.5);
+        assert!(measured.contains("over after 50.0 %") && met.is_none(), "{measured}");
+        assert_eq!(of(120.0, 0.5).1, Some(false));
     }
 
     #[test]

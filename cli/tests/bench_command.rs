@@ -64,7 +64,7 @@ fn a_small_run_has_every_key_and_nothing_of_it_stays() {
         text(&page),
     ];
     let report = lode(&args).expect(0).json();
-    let top = ["schema", "command", "machine", "rows", "targets", "limits", "left_out"];
+    let top = ["schema", "command", "machine", "rows", "figures", "targets", "limits", "left_out"];
     assert_eq!(keys(&report), top.into());
     assert_eq!((&report["schema"], &report["command"]), (&1.into(), &"bench".into()));
     let machine = ["cpu", "cores", "kernel", "flush", "windows", "medium", "page_bytes", "load"];

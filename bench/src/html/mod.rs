@@ -4,7 +4,7 @@ mod plots;
 
 use std::fmt::Write as _;
 
-use crate::report::{LeftOut, Machine, Report, Row, Steps, Target};
+use crate::report::{Figure, LeftOut, Machine, Report, Row, Steps, Target};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -23,6 +23,7 @@ pub fn page(report: &Report) -> String {
     }
     body += &steps(&report.limits);
     body += &rows(&report.rows);
+    body += &figures(&report.figures);
     body += &left_out(&report.left_out);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -145,6 +146,17 @@ fn rows(rows: &[Row]) -> String {
     "<h2>All figures</h2>".to_owned() + &table(&heads, 3, rows)
 }
 
+fn figures(figures: &[Figure]) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
+    let rows = figures.iter().map(|one| {
+        vec![escape(&one.workload), escape(&one.subject), escape(&one.what), escape(&one.shown())]
+    });
+    "<h2>Other than times</h2>".to_owned()
+        + &table(&["Workload", "Subject", "What", "Figure"], 3, rows)
+}
+
 fn left_out(left_out: &[LeftOut]) -> String {
     if left_out.is_empty() {
         return String::new();
@@ -184,9 +196,17 @@ pub(crate) mod tests {
             measured: "m".into(),
             met,
         };
+        let figure = Figure {
+            workload: "churn".into(),
+            subject: "lode-library".into(),
+            what: "free <space>".into(),
+            value: 0.125,
+            unit: "part".into(),
+        };
         Report {
             machine: Machine { cpu: "<cpu>".into(), ..Machine::default() },
             rows,
+            figures: vec![figure],
             targets: vec![target(Some(true)), target(Some(false)), target(None)],
             limits: vec![Steps { workload: "append-4k".into(), steps: "a fence".into() }],
             left_out: vec![LeftOut { what: "xfs".into(), why: "mkfs.xfs is missing".into() }],
@@ -209,6 +229,8 @@ pub(crate) mod tests {
             "25.0 µs",
             "25.0 %",
             "More threads",
+            "free &lt;space&gt;",
+            "12.5 %",
         ] {
             assert!(page.contains(part), "{part}");
         }
@@ -222,14 +244,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_empty_run_is_a_page_too() {
-        let report = Report {
-            machine: Machine::default(),
-            rows: vec![],
-            targets: vec![],
-            limits: vec![],
-            left_out: vec![],
-        };
-        assert!(page(&report).ends_with("</html>\n"));
+        assert!(page(&Report::default()).ends_with("</html>\n"));
     }
 
     #[test]

@@ -2,14 +2,21 @@
 //! `lode-library-open` are the same with and without memory protection keys against stray stores.
 
 use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lode::{File, FormatOptions, Map, MapOptions, OpenOptions, Pool, PoolOptions, WindowMode};
 
-use super::{Programs, Ready, Subject};
+use lode_sqlite::Vfs;
+use rusqlite::{Connection, OpenFlags};
+
+use super::{Outcome, Programs, Ready, Subject, aging};
 use crate::calls::{Calls, For, Mapping, Name};
 use crate::error::{BenchError, Result};
 use crate::place::Place;
-use crate::workload::Stage;
+use crate::plan::Cell;
+use crate::worker::Worker;
+use crate::workload::{Kind, Stage};
 
 /// Bytes of the pool.
 const POOL: u64 = 1 << 30;
@@ -70,13 +77,53 @@ impl Subject for Library {
         }
         let pool = options.create(&path, POOL, &FormatOptions::default());
         let pool = pool.map_err(|error| BenchError::io("making", &path, io::Error::from(error)))?;
-        Ok(Box::new(Stage::new(InProcess { pool })))
+        let calls =
+            InProcess::new(pool).map_err(|error| BenchError::io("opening", &path, error))?;
+        // What ages is the same whatever guards it.
+        let ages = self.windows.is_none();
+        Ok(Box::new(Opened { stage: Stage::new(calls), options, path, ages }))
+    }
+}
+
+/// A pool that is open.
+struct Opened {
+    stage: Stage<InProcess>,
+    options: PoolOptions,
+    path: PathBuf,
+    ages: bool,
+}
+
+impl Ready for Opened {
+    fn workers(&mut self, cell: &Cell) -> io::Result<Option<Vec<Box<dyn Worker>>>> {
+        self.stage.workers(cell)
+    }
+
+    fn long_run(&mut self, cell: &Cell, is_over: &dyn Fn() -> bool) -> io::Result<Option<Outcome>> {
+        match cell.workload.kind {
+            Kind::Churn if self.ages => {
+                let path = self.path.with_extension("churn");
+                aging::churn(&path, &self.options, &aging::PLAN, is_over)
+            }
+            _ => Ok(None),
+        }
     }
 }
 
 /// A pool's calls.
-struct InProcess {
+pub(super) struct InProcess {
     pool: Pool,
+    /// How SQLite gets there.
+    vfs: Vfs,
+}
+
+impl InProcess {
+    pub(super) fn new(pool: Pool) -> io::Result<Self> {
+        // SQLite knows them by name, and there may be several pools in this process.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("lode-bench-{}", NEXT.fetch_add(1, Relaxed));
+        let vfs = lode_sqlite::register(&pool, &name).map_err(io::Error::other)?;
+        Ok(Self { pool, vfs })
+    }
 }
 
 impl Calls for InProcess {
@@ -165,6 +212,12 @@ impl Calls for InProcess {
     fn settle(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn database(&self, at: &Name) -> io::Result<Option<Connection>> {
+        let (flags, vfs) = (OpenFlags::default(), self.vfs.name());
+        let opened = Connection::open_with_flags_and_vfs(at.as_path(), flags, vfs);
+        opened.map(Some).map_err(io::Error::other)
+    }
 }
 
 impl Mapping for Map {
@@ -175,5 +228,36 @@ impl Mapping for Map {
     fn store(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         Map::store(self, at, bytes)?;
         Ok(self.persist(at..at + bytes.len() as u64)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::stats::Histogram;
+    use crate::worker::Until;
+    use crate::workload::{Mode, by_id, workers};
+
+    #[test]
+    fn sqlite_commits_to_the_pool_by_its_vfs_and_each_commit_is_stored_when_it_returns() {
+        let pool = PoolOptions::new().in_memory(64 << 20).unwrap();
+        let mut stage = Stage::new(InProcess::new(pool.clone()).unwrap());
+        let workload = by_id("sqlite-wal").unwrap();
+        let cell = Cell { workload, threads: 2, mode: Mode::Private };
+        let mut workers = workers(&mut stage, &cell).unwrap().expect("it has a part in it");
+        let fences = || pool.stats().unwrap().door.fences;
+        for worker in &mut workers {
+            let (stop, before) = (AtomicBool::new(false), fences());
+            let until =
+                Until { busy: Duration::from_millis(20), every: 1, clock_ns: 0, stop: &stop };
+            let slice = worker.slice(&until, &mut Histogram::new()).unwrap();
+            assert!(slice.operations > 1 && fences() - before >= slice.operations);
+        }
+        let names = pool.read_dir("/").unwrap().map(|entry| entry.unwrap().file_name());
+        let logs = names.filter(|name| name.to_string_lossy().ends_with("-wal")).count();
+        assert_eq!(logs, 2, "each database has its log in the pool");
     }
 }

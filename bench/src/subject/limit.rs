@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use lode_pmem::{Counters, Door, LINE_BYTES, Line, Mapped, RegionOptions, WindowMode};
+use lode_pmem::{Counters, Door, LINE_BYTES, Line, Mapped, Medium, RegionOptions, WindowMode};
 
 use super::mapped::failed;
 use super::{Programs, Ready, Subject};
@@ -19,7 +19,7 @@ use crate::worker::{Step, Worker, worker};
 use crate::workload::{Kind, Workload};
 
 /// Bytes of the memory: more than caches hold, as much as the files that others have.
-const BYTES: u64 = 256 << 20;
+pub(super) const BYTES: u64 = 256 << 20;
 const PAGE: u64 = 4096;
 const LINE: u64 = LINE_BYTES as u64;
 
@@ -73,7 +73,7 @@ impl Subject for Limit {
 }
 
 /// The first store to a page is the kernel's work.
-fn touch(door: &Door<Mapped>) {
+pub(super) fn touch<M: Medium>(door: &Door<M>) {
     let counters = Counters::new();
     for page in 0..BYTES / PAGE {
         door.window(PAGE, &counters).zero_nt(page * PAGE, PAGE);
@@ -86,20 +86,25 @@ struct Memory {
 
 impl Ready for Memory {
     fn workers(&mut self, cell: &Cell) -> io::Result<Option<Vec<Box<dyn Worker>>>> {
-        let Some(does) = Does::of(cell.workload) else { return Ok(None) };
-        let size = (cell.workload.size as usize).max(LINE_BYTES);
-        let each = |thread| {
-            worker(Loop {
-                door: Arc::clone(&self.door),
-                counters: Counters::new(),
-                does,
-                bytes: vec![0x77; size],
-                random: Random::new(thread as u64),
-                last_home: None,
-            })
-        };
-        Ok(Some((0..cell.threads).map(each).collect()))
+        let each = |thread| looping(&self.door, cell.workload, thread);
+        Ok((0..cell.threads).map(each).collect())
     }
+}
+
+/// The loop of one thread, where there is one for the workload.
+pub(super) fn looping<M: Medium + 'static>(
+    door: &Arc<Door<M>>,
+    workload: &Workload,
+    thread: usize,
+) -> Option<Box<dyn Worker>> {
+    Some(worker(Loop {
+        door: Arc::clone(door),
+        counters: Counters::new(),
+        does: Does::of(workload)?,
+        bytes: vec![0x77; (workload.size as usize).max(LINE_BYTES)],
+        random: Random::new(thread as u64),
+        last_home: None,
+    }))
 }
 
 /// What the loop does.
@@ -141,8 +146,8 @@ impl Does {
 }
 
 /// One thread of it.
-struct Loop {
-    door: Arc<Door<Mapped>>,
+struct Loop<M: Medium> {
+    door: Arc<Door<M>>,
     counters: Counters,
     does: Does,
     bytes: Vec<u8>,
@@ -151,7 +156,7 @@ struct Loop {
     last_home: Option<u64>,
 }
 
-impl Step for Loop {
+impl<M: Medium> Step for Loop<M> {
     fn step(&mut self, _number: u64) -> io::Result<()> {
         match self.does {
             Does::Lines { alone, pair } => self.lines(alone, pair),
@@ -174,7 +179,7 @@ impl Step for Loop {
     }
 }
 
-impl Loop {
+impl<M: Medium> Loop<M> {
     /// A random place for so many bytes: they don't cross a page unless they are larger.
     #[inline]
     fn place(&mut self, bytes: u64) -> u64 {

@@ -1,7 +1,10 @@
 //! To what it is done: one file each.
 
+mod ablation;
+mod aging;
 mod disk;
 mod engine;
+mod in_engine;
 mod library;
 mod limit;
 mod lode_mount;
@@ -17,9 +20,12 @@ use crate::calls::Calls;
 use crate::error::Result;
 use crate::place::Place;
 use crate::plan::Cell;
+use crate::report::Figure;
+use crate::stats::Histogram;
 use crate::worker::Worker;
 use crate::workload::{Stage, Workload, workers};
 
+pub use aging::{HUGE as FREE_HUGE, REACHED};
 pub use null_fuse::serve as serve_null_fuse;
 #[cfg(test)]
 pub(crate) use posix::Posix;
@@ -65,6 +71,28 @@ pub trait Ready: Send {
     /// Where the subject fails.
     fn workers(&mut self, cell: &Cell) -> io::Result<Option<Vec<Box<dyn Worker>>>>;
 
+    /// The same, by the names of their rows (the subject's own where that is empty), where a subject
+    /// does it in several ways.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    fn variants(&mut self, cell: &Cell) -> io::Result<Variants> {
+        Ok(self.workers(cell)?.map(|workers| ("", workers)).into_iter().collect())
+    }
+
+    /// Does a workload that is one long run and not measured in rounds; nothing where the subject has
+    /// no part in it, or where it was interrupted.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    fn long_run(
+        &mut self,
+        _cell: &Cell,
+        _is_over: &dyn Fn() -> bool,
+    ) -> io::Result<Option<Outcome>> {
+        Ok(None)
+    }
+
     /// Has what is not yet durable written, so that nobody else pays for it.
     ///
     /// # Errors
@@ -72,6 +100,28 @@ pub trait Ready: Send {
     fn settle(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Ways of a subject: the name of the row, and the threads.
+pub type Variants = Vec<(&'static str, Vec<Box<dyn Worker>>)>;
+
+/// What a long run has found.
+#[derive(Default)]
+pub struct Outcome {
+    /// Times, each a row.
+    pub times: Vec<Timed>,
+    /// What is no time. (The subject's name is put in by whoever asked.)
+    pub figures: Vec<Figure>,
+}
+
+/// Times of a part of a long run.
+pub struct Timed {
+    /// What it is called in rows.
+    pub workload: &'static str,
+    /// Of an operation, in several pieces of that part.
+    pub ns_per_op: Vec<f64>,
+    /// Of single operations.
+    pub samples: Histogram,
 }
 
 impl<C: Calls> Ready for Stage<C> {
@@ -87,6 +137,7 @@ impl<C: Calls> Ready for Stage<C> {
 /// All of them, in the order they are told.
 pub const ALL: &[&dyn Subject] = &[
     &limit::Limit,
+    &ablation::Ablation,
     &library::LIBRARY,
     &library::GUARDED,
     &library::UNGUARDED,

@@ -5,6 +5,7 @@
 
 mod appends;
 mod blocks;
+pub mod churn;
 mod entries;
 mod looks;
 mod maps;
@@ -48,6 +49,9 @@ pub enum Kind {
     Sqlite,
     Utilities,
     Opening { crashed: bool },
+    Churn,
+    AblationFence,
+    AblationLine,
 }
 
 /// A workload.
@@ -67,6 +71,10 @@ pub struct Workload {
     pub quick: &'static [Mode],
     /// Takes too long for a quick run, unless it is asked for.
     pub long: bool,
+    /// One long run of one thread, not measured in rounds.
+    pub once: bool,
+    /// Memory that it takes besides what its subjects have, in bytes.
+    pub bytes_more: u64,
 }
 
 /// Whether threads meet.
@@ -92,7 +100,17 @@ const PRIVATE: &[Mode] = &[Mode::Private];
 const SHARED: &[Mode] = &[Mode::Shared];
 
 const fn of(kind: Kind, id: &'static str, size: u64, about: &'static str) -> Workload {
-    Workload { id, about, kind, size, shared: true, quick: &[], long: false }
+    Workload {
+        id,
+        about,
+        kind,
+        size,
+        shared: true,
+        quick: &[],
+        long: false,
+        once: false,
+        bytes_more: 0,
+    }
 }
 
 const fn quick(modes: &'static [Mode], workload: Workload) -> Workload {
@@ -107,6 +125,11 @@ const fn alone(workload: Workload) -> Workload {
 /// Not in a quick run.
 const fn long(workload: Workload) -> Workload {
     Workload { long: true, ..workload }
+}
+
+/// One long run that takes so much memory.
+const fn once(workload: Workload, bytes_more: u64) -> Workload {
+    Workload { once: true, bytes_more, ..long(alone(workload)) }
 }
 
 const fn personality(
@@ -194,6 +217,22 @@ pub const ALL: &[Workload] = &[
     opening(true, 1_000),
     opening(true, 10_000),
     long(opening(true, 50_000)),
+    alone(of(
+        Kind::AblationFence,
+        "ablation-fence",
+        4 << 10,
+        "write 4 KiB behind a file's end, with one fence, two or three",
+    )),
+    alone(of(
+        Kind::AblationLine,
+        "ablation-line",
+        0,
+        "make and remove a file, its records whole lines or sealed after a fence",
+    )),
+    once(
+        of(Kind::Churn, "churn", 0, "a call of Filebench's fileserver in a pool that is 95 % full"),
+        1100 << 20,
+    ),
 ];
 
 /// The workload of this name, the first if it has several sizes.
@@ -213,7 +252,7 @@ pub fn workers<C: Calls>(
     match cell.workload.kind {
         Kind::Sqlite => sqlite::commits(stage, cell),
         Kind::Utilities => utilities::tours(stage, cell),
-        Kind::Opening { .. } => Ok(None),
+        Kind::Opening { .. } | Kind::Churn | Kind::AblationFence | Kind::AblationLine => Ok(None),
         _ => calls(stage, cell).map(Some),
     }
 }
@@ -237,6 +276,6 @@ fn calls<C: Calls>(stage: &mut Stage<C>, cell: &Cell) -> io::Result<Vec<Box<dyn 
         Kind::MapRead => maps::read(stage, cell),
         Kind::Personality(personality) => personality::threads(stage, cell, personality),
         // Not of files alone: above.
-        Kind::Sqlite | Kind::Utilities | Kind::Opening { .. } => Ok(Vec::new()),
+        _ => Ok(Vec::new()),
     }
 }

@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::worker::{Step, Worker, worker};
 
 /// A list of calls, and the files they are about.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Personality {
     /// Files of all threads together.
     pub files: usize,
@@ -61,9 +61,9 @@ pub enum Call {
 }
 
 /// One thread.
-struct Thread<C: Calls> {
+pub(super) struct Thread<C: Calls> {
     calls: Arc<C>,
-    of: &'static Personality,
+    of: Personality,
     names: Vec<Name>,
     sizes: Vec<u64>,
     dirs: Vec<Arc<C::Dir>>,
@@ -78,20 +78,21 @@ struct Thread<C: Calls> {
     next: usize,
     bytes: Vec<u8>,
     random: Random,
+    /// What it has made stays when it ends.
+    leaves: bool,
 }
 
 /// One file in so many of the set is not there, so that there is something to make.
 const FREE_PART: usize = 8;
 
 impl<C: Calls> Thread<C> {
-    fn new(
-        stage: &mut Stage<C>,
-        cell: &Cell,
-        thread: usize,
-        of: &'static Personality,
-        (top, dirs): (&str, Vec<Arc<C::Dir>>),
+    /// Nothing is made yet but the log; the set has room for `count` files.
+    pub(super) fn new(
+        stage: &Stage<C>,
+        (thread, count): (usize, usize),
+        of: &Personality,
+        (top, dirs): Place<C>,
     ) -> io::Result<Self> {
-        let count = (of.files / cell.threads).max(FREE_PART);
         let width = of.directories;
         let names =
             Name::each(count, |file| format!("{top}/d{}/t{thread}-{file:05}", file % width))?;
@@ -99,9 +100,9 @@ impl<C: Calls> Thread<C> {
         drop(stage.calls.create(&log_name)?);
         let log = stage.calls.open(&log_name, For::Appending)?;
         let most = of.file_bytes as usize * 2;
-        let mut this = Self {
+        Ok(Self {
             calls: Arc::clone(&stage.calls),
-            of,
+            of: *of,
             sizes: vec![0; count],
             names,
             dirs,
@@ -114,13 +115,42 @@ impl<C: Calls> Thread<C> {
             next: 0,
             bytes: vec![0x42; most.max(of.read_bytes).max(of.write_bytes)],
             random: Random::new(thread as u64),
-        };
-        for _ in 0..count - count / FREE_PART {
-            this.make()?;
-            this.write_whole()?;
-            this.open = None;
+            leaves: false,
+        })
+    }
+
+    /// One whose files stay when it ends.
+    pub(super) fn leaving(mut self) -> Self {
+        self.leaves = true;
+        self
+    }
+
+    /// Makes one file more, and writes it.
+    pub(super) fn add(&mut self) -> io::Result<()> {
+        self.make()?;
+        self.write_whole()?;
+        self.open = None;
+        Ok(())
+    }
+
+    /// Gives a file another name of the set, in this or another directory.
+    pub(super) fn rename(&mut self) -> io::Result<()> {
+        let from = Self::take(&mut self.random, &mut self.there)?;
+        let to = Self::take(&mut self.random, &mut self.free)?;
+        self.calls.rename(self.name(from)?, self.name(to)?)?;
+        self.persist_names(from)?;
+        self.persist_names(to)?;
+        (self.there.push(to), self.free.push(from));
+        let size = self.sizes.get(from).copied().unwrap_or_default();
+        if let Some(moved) = self.sizes.get_mut(to) {
+            *moved = size;
         }
-        Ok(this)
+        Ok(())
+    }
+
+    /// How many calls its list has.
+    pub(super) fn list_len(&self) -> usize {
+        self.of.calls.len()
     }
 
     /// Takes one out of a list; its order does not matter.
@@ -235,7 +265,7 @@ impl<C: Calls> Thread<C> {
         self.calls.persist(self.file()?)
     }
 
-    fn delete(&mut self) -> io::Result<()> {
+    pub(super) fn delete(&mut self) -> io::Result<()> {
         let file = Self::take(&mut self.random, &mut self.there)?;
         self.calls.unlink(self.name(file)?)?;
         self.persist_names(file)?;
@@ -295,12 +325,31 @@ impl<C: Calls> Step for Thread<C> {
 impl<C: Calls> Drop for Thread<C> {
     fn drop(&mut self) {
         self.open = None;
+        if self.leaves {
+            return;
+        }
         // What can't be removed goes with its file system.
         for file in std::mem::take(&mut self.there) {
             let _ = self.name(file).and_then(|name| self.calls.unlink(name));
         }
         let _ = self.calls.unlink(&self.log_name);
     }
+}
+
+/// A directory of the root, and those in it that are to hold files.
+type Place<C> = (String, Vec<Arc<<C as Calls>::Dir>>);
+
+/// Makes them.
+pub(super) fn place<C: Calls>(stage: &mut Stage<C>, of: &Personality) -> io::Result<Place<C>> {
+    let top = format!("p{}", stage.number());
+    stage.calls.mkdir(&Name::new(&top)?)?;
+    let each = |dir| {
+        let at = Name::new(&format!("{top}/d{dir}"))?;
+        stage.calls.mkdir(&at)?;
+        Ok(Arc::new(stage.calls.open_dir(&at)?))
+    };
+    let dirs = (0..of.directories).map(each).collect::<io::Result<_>>()?;
+    Ok((top, dirs))
 }
 
 /// The threads of a personality.
@@ -310,25 +359,21 @@ impl<C: Calls> Drop for Thread<C> {
 pub fn threads<C: Calls>(
     stage: &mut Stage<C>,
     cell: &Cell,
-    of: &'static Personality,
+    of: &Personality,
 ) -> io::Result<Vec<Box<dyn Worker>>> {
-    let fresh = stage.number();
-    let mut all: Vec<(String, Vec<Arc<C::Dir>>)> = Vec::new();
-    for number in 0..=own(cell, cell.threads - 1) {
-        let top = format!("p{fresh}-{number}");
-        stage.calls.mkdir(&Name::new(&top)?)?;
-        let mut dirs = Vec::new();
-        for dir in 0..of.directories {
-            let at = Name::new(&format!("{top}/d{dir}"))?;
-            stage.calls.mkdir(&at)?;
-            dirs.push(Arc::new(stage.calls.open_dir(&at)?));
-        }
-        all.push((top, dirs));
+    let mut places = Vec::new();
+    for _ in 0..=own(cell, cell.threads - 1) {
+        places.push(place(stage, of)?);
     }
+    let count = (of.files / cell.threads).max(FREE_PART);
     let each = |thread| {
-        let (top, dirs) = all.get(own(cell, thread)).ok_or(io::ErrorKind::NotFound)?;
-        let place = (top.as_str(), dirs.clone());
-        Ok(worker(Thread::new(stage, cell, thread, of, place)?))
+        let (top, dirs) = places.get(own(cell, thread)).ok_or(io::ErrorKind::NotFound)?;
+        let place = (top.clone(), dirs.clone());
+        let mut made = Thread::new(stage, (thread, count), of, place)?;
+        for _ in 0..count - count / FREE_PART {
+            made.add()?;
+        }
+        Ok(worker(made))
     };
     (0..cell.threads).map(each).collect()
 }

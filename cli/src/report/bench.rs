@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lode_bench::report::{LeftOut, Report as Run, Row, Target};
+use lode_bench::report::{Figure, LeftOut, Report as Run, Row, Target};
 use lode_bench::run::steps;
 use lode_bench::subject::Subject;
 use lode_bench::workload::Workload;
@@ -48,7 +48,7 @@ fn rate(per_second: f64) -> String {
 
 impl Report for BenchReport {
     fn text(&self) -> String {
-        let Run { machine, rows, targets, limits, left_out } = &self.run;
+        let Run { machine, rows, figures, targets, limits, left_out } = &self.run;
         let page = machine.page_bytes >> 10;
         let mut text = format!(
             "{}, {} processors, Linux {}, load {}\n{}, pages of {page} KiB, {}, windows: {}\n",
@@ -61,6 +61,7 @@ impl Report for BenchReport {
             machine.windows,
         );
         table(rows, &mut text);
+        others(figures, &mut text);
         if !limits.is_empty() {
             text += "\nlimit does:\n";
         }
@@ -100,6 +101,18 @@ fn table(rows: &[Row], text: &mut String) {
             shown(row.p99_ns),
             row.spread * 100.0
         );
+    }
+}
+
+fn others(figures: &[Figure], text: &mut String) {
+    let mut before = None;
+    for figure in figures {
+        let head = (&figure.workload, &figure.subject);
+        if before != Some(head) {
+            let _ = writeln!(text, "\n{}, {}", figure.workload, figure.subject);
+            before = Some(head);
+        }
+        let _ = writeln!(text, "  {:<48} {:>16}", figure.what, figure.shown());
     }
 }
 

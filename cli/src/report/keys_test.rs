@@ -172,7 +172,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
 }
 
 fn bench() -> BenchReport {
-    use lode_bench::report::{LeftOut, Machine, Report, Row, Steps, Target};
+    use lode_bench::report::{Figure, LeftOut, Machine, Report, Row, Steps, Target};
     let row = Row {
         workload: "append-4k".into(),
         subject: "limit".into(),
@@ -195,6 +195,13 @@ fn bench() -> BenchReport {
     BenchReport::from(Report {
         machine: Machine { cores: 2, page_bytes: 2 << 20, ..Machine::default() },
         rows: vec![row],
+        figures: vec![Figure {
+            workload: "churn".into(),
+            subject: "lode-library".into(),
+            what: "log pages collected".into(),
+            value: 1_000_003.4,
+            unit: "pages".into(),
+        }],
         targets: vec![target(Some(true)), target(Some(false)), target(None)],
         limits: vec![Steps { workload: "append-4k".into(), steps: "a fence".into() }],
         left_out: vec![LeftOut { what: "xfs".into(), why: "mkfs.xfs is missing".into() }],
@@ -210,6 +217,8 @@ fn measurements_are_readable_and_fit_the_width() {
         "  NO  library, append 4 KiB: at most 1.5 x its limit; measured 1.62 x",
         "  ?   library",
         "xfs: mkfs.xfs is missing",
+        "churn, lode-library\n  log pages collected  ",
+        " 1000003 pages",
     ] {
         assert!(text.contains(part), "{part} in:\n{text}");
     }
