@@ -8,6 +8,7 @@
 //! * [`workload`]: one file a family: what is done; [`subject`]: one file each: to what
 //! * `place`: the run's own mounts, loop devices and files, taken away whatever happens
 //! * [`plan`]: which cells there are; [`run`]: measures them, subjects taking turns
+//! * [`breakdown`]: what the time of an operation goes into
 //! * [`targets`]: what must hold, judged from the rows; [`html`]: the report as a page
 //!
 //! A new workload is an entry of [`workload::ALL`] and a file beside it; a new subject is one of
@@ -16,6 +17,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod breakdown;
 pub mod calls;
 mod error;
 pub mod html;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use lode_pmem::{Counters, Door, Mapped, RegionOptions};
+use lode_pmem::{Counters, Door, Mapped, Profile, RegionOptions};
 
 use crate::error::Result;
 use crate::place::Place;
@@ -16,9 +16,11 @@ const SMALL: u64 = 4096;
 ///
 /// # Errors
 /// Where no region can be made there.
-pub fn here(place: &Place) -> Result<Machine> {
+pub fn here(place: &Place, emulate: Option<Profile>) -> Result<Machine> {
     let path = place.pools().join("probe");
-    let region = Mapped::create(&path, 2 * HUGE, &RegionOptions::new(), true)?;
+    let options = RegionOptions { emulate, ..RegionOptions::new() };
+    let region = Mapped::create(&path, 2 * HUGE, &options, true)?;
+    let emulated = region.emulated().map(|emulated| emulated.to_string());
     let (flush, windows) = (region.strategy().to_string(), region.window_mode().to_string());
     let kind = region.kind().to_string();
     let page_bytes = page_bytes(region, &path);
@@ -34,6 +36,7 @@ pub fn here(place: &Place) -> Result<Machine> {
         medium: format!("{kind} {medium}"),
         page_bytes,
         load: load().unwrap_or_default(),
+        emulated,
     })
 }
 
@@ -98,8 +101,11 @@ mod tests {
     fn a_machine_says_something_of_itself() {
         let base = tempfile::tempdir().unwrap();
         let place = Place::new(Some(base.path()), 64 << 20).unwrap();
-        let machine = here(&place).unwrap();
+        let machine = here(&place, None).unwrap();
         assert!(machine.cores >= 1 && !machine.kernel.is_empty() && !machine.cpu.is_empty());
         assert!(available().unwrap() > 1 << 20);
+        assert_eq!(machine.emulated, None);
+        let emulated = here(&place, Some(Profile::PCM)).unwrap().emulated.unwrap();
+        assert!(emulated.starts_with("pcm (read +300 ns"), "{emulated}");
     }
 }

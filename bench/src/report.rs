@@ -13,6 +13,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What was found that is no time.
     pub figures: Vec<Figure>,
+    /// What the time of operations goes into.
+    pub breakdown: Vec<Breakdown>,
     /// What must hold, as far as these rows tell.
     pub targets: Vec<Target>,
     /// What the subject `limit` does for each workload that was measured.
@@ -40,6 +42,8 @@ pub struct Machine {
     pub page_bytes: u64,
     /// The load of the last minute before the run, as the kernel tells it.
     pub load: String,
+    /// The slower medium whose times some subjects take, if any.
+    pub emulated: Option<String>,
 }
 
 /// One workload of one subject.
@@ -67,6 +71,8 @@ pub struct Row {
     pub repetitions: usize,
     /// How far apart the middle half of the rounds lies, as a part of the median.
     pub spread: f64,
+    /// It took the times of the emulated medium.
+    pub emulated: bool,
 }
 
 impl Row {
@@ -76,6 +82,45 @@ impl Row {
             Some(Kind::Opening { .. }) => format!("{}, {} files", self.workload, self.size),
             _ => self.workload.clone(),
         }
+    }
+}
+
+/// What the time of an operation goes into. The parts are the whole.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Breakdown {
+    /// The operation.
+    pub workload: String,
+    /// Of whom.
+    pub subject: String,
+    /// How long it takes.
+    pub ns_per_op: f64,
+    /// Looks at where it was.
+    pub samples: u64,
+    /// Data, to the medium or from it.
+    pub copy_ns: f64,
+    /// Waiting for the medium.
+    pub fences_ns: f64,
+    /// Pages and inode slots, taken and given back.
+    pub allocation_ns: f64,
+    /// Finding and changing what is known in memory, and names.
+    pub index_ns: f64,
+    /// Making, sealing, checking and storing lines of logs.
+    pub record_ns: f64,
+    /// All else.
+    pub rest_ns: f64,
+}
+
+impl Breakdown {
+    /// The parts by their names.
+    pub fn parts(&self) -> [(&'static str, f64); 6] {
+        [
+            ("copy", self.copy_ns),
+            ("fences", self.fences_ns),
+            ("allocation", self.allocation_ns),
+            ("index", self.index_ns),
+            ("record", self.record_ns),
+            ("rest", self.rest_ns),
+        ]
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::breakdown;
 use crate::error::{BenchError, Result};
 use crate::machine;
 use crate::place::Place;
@@ -47,6 +48,8 @@ pub struct Settings {
     pub threads: Vec<usize>,
     /// Be done in 90 seconds.
     pub quick: bool,
+    /// Look into what operations consist of, too.
+    pub breakdown: bool,
     /// Where the run makes its directory; where memory is, if not said.
     pub dir: Option<PathBuf>,
     /// What subjects are made of.
@@ -64,12 +67,15 @@ pub trait Watch {
 /// A subject that could be made ready.
 struct Started {
     id: &'static str,
+    /// On the emulated medium.
+    emulated: bool,
     ready: Box<dyn Ready>,
 }
 
 /// What a subject has shown in a cell.
 struct Measured {
     id: &'static str,
+    emulated: bool,
     workers: Vec<Box<dyn Worker>>,
     every: u64,
     /// Of each round.
@@ -86,7 +92,7 @@ struct Measured {
 pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let began = Instant::now();
     let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
-    let machine = machine::here(&place)?;
+    let machine = machine::here(&place, settings.programs.emulate)?;
     let mut report = Report { machine, ..Report::default() };
     let subjects = choose(settings, &place, &mut report.left_out)?;
     let cells = cells(&settings.workloads, &settings.threads, settings.quick);
@@ -118,9 +124,29 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     }
     // Before their mounts are taken off.
     drop(started);
+    if settings.breakdown && !watch.is_over() {
+        look_into(settings, watch, &mut report);
+    }
     report.limits = limits(&report.rows);
     report.targets = targets::judge(&report);
     Ok(report)
+}
+
+fn look_into(settings: &Settings, watch: &dyn Watch, report: &mut Report) {
+    let how = breakdown::Settings { quick: settings.quick, emulate: settings.programs.emulate };
+    let ids = breakdown::chosen(&settings.workloads);
+    let is_over = |id: &str| {
+        watch.progress(0, 0, &format!("breakdown of {id}"));
+        watch.is_over()
+    };
+    let found = enough_for(breakdown::POOL).map_err(io::Error::other);
+    match found.and_then(|()| breakdown::measure(&ids, &how, &is_over)) {
+        Ok(found) => report.breakdown = found,
+        Err(error) => {
+            let (what, why) = ("breakdown".to_owned(), error.to_string());
+            report.left_out.push(LeftOut { what, why });
+        }
+    }
 }
 
 /// The subjects that can be measured here; the others are told.
@@ -171,7 +197,10 @@ fn start(
         }
         watch.progress(0, 0, subject.id());
         match subject.start(place, &settings.programs) {
-            Ok(ready) => started.push(Started { id: subject.id(), ready }),
+            Ok(ready) => {
+                let emulated = settings.programs.emulate.is_some() && subject.takes_emulation();
+                started.push(Started { id: subject.id(), emulated, ready });
+            }
             Err(error) => {
                 left_out.push(LeftOut { what: subject.id().to_owned(), why: error.to_string() });
             }
@@ -227,10 +256,10 @@ impl Run<'_> {
             report.left_out.push(LeftOut { what, why });
             return;
         }
-        for Started { id, ready } in started {
+        for Started { id, emulated, ready } in started {
             self.told(cell, id);
             match ready.long_run(cell, &|| self.watch.is_over()) {
-                Ok(Some(found)) => found.put(id, report),
+                Ok(Some(found)) => found.put((id, *emulated), report),
                 Ok(None) => {}
                 Err(error) => report.left_out.push(left_out(cell, id, &error)),
             }
@@ -245,14 +274,15 @@ impl Run<'_> {
     /// Prepares all subjects, warms them up, and lets what they owe be written.
     fn ready(&self, cell: &Cell, started: &mut [Started], report: &mut Report) -> Vec<Measured> {
         let mut measured = Vec::new();
-        for Started { id, ready } in &mut *started {
+        for Started { id, emulated, ready } in &mut *started {
             self.told(cell, id);
             let variants = ready.variants(cell).unwrap_or_else(|error| {
                 report.left_out.push(left_out(cell, id, &error));
                 Vec::new()
             });
             for (way, workers) in variants {
-                let mut one = Measured::new(if way.is_empty() { id } else { way }, workers);
+                let id = if way.is_empty() { *id } else { way };
+                let mut one = Measured::new((id, *emulated), workers);
                 one.warm_up(self.clock_ns);
                 if let Err(error) = ready.settle() {
                     one.failed.get_or_insert(error);
@@ -281,9 +311,18 @@ fn left_out(cell: &Cell, subject: &str, error: &io::Error) -> LeftOut {
 }
 
 impl Measured {
-    fn new(id: &'static str, workers: Vec<Box<dyn Worker>>) -> Self {
+    fn new((id, emulated): (&'static str, bool), workers: Vec<Box<dyn Worker>>) -> Self {
         let samples = Histogram::new();
-        Self { id, workers, every: 1, ns_per_op: vec![], ops_per_s: vec![], samples, failed: None }
+        Self {
+            id,
+            emulated,
+            workers,
+            every: 1,
+            ns_per_op: vec![],
+            ops_per_s: vec![],
+            samples,
+            failed: None,
+        }
     }
 
     /// Fills caches, and finds out how often an operation can be timed by itself.
@@ -348,21 +387,23 @@ impl Measured {
             p99_ns: self.samples.percentile(99.0),
             repetitions: self.ns_per_op.len(),
             spread: spread(&self.ns_per_op),
+            emulated: self.emulated,
         }
     }
 }
 
 impl Outcome {
     /// Tells it as what `subject` has done.
-    fn put(self, subject: &str, report: &mut Report) {
-        report.rows.extend(self.times.iter().map(|timed| timed.row(subject)));
+    fn put(self, (subject, emulated): (&str, bool), report: &mut Report) {
+        let row = |timed: &Timed| timed.row(subject, emulated);
+        report.rows.extend(self.times.iter().map(row));
         let named = |figure| Figure { subject: subject.to_owned(), ..figure };
         report.figures.extend(self.figures.into_iter().map(named));
     }
 }
 
 impl Timed {
-    fn row(&self, subject: &str) -> Row {
+    fn row(&self, subject: &str, emulated: bool) -> Row {
         let ns_per_op = median(&self.ns_per_op);
         Row {
             workload: self.workload.to_owned(),
@@ -376,6 +417,7 @@ impl Timed {
             p99_ns: self.samples.percentile(99.0),
             repetitions: self.ns_per_op.len(),
             spread: spread(&self.ns_per_op),
+            emulated,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! were not measured is left out; one that this machine can't answer says so.
 
 use crate::report::{Figure, Report, Row, Target};
-use crate::subject::{FREE_HUGE, REACHED};
+use crate::subject::{FILE_COUNT, FILES, FREE_HUGE, IDLE, REACHED, TOUCHED};
 use crate::workload::Mode::{self, Private, Shared};
 
 const LIBRARY: &str = "lode-library";
@@ -39,6 +39,8 @@ enum Rule {
     Windows(f64),
     /// Opening a pool of so many files takes at most so many nanoseconds.
     Opens(&'static str, u64, f64),
+    /// A million files take at most so many bytes of main memory, by this figure.
+    Weighs(&'static str, f64),
     /// The last part of a long run is at most so much slower than the first.
     Ages(&'static str, &'static str, f64),
 }
@@ -167,6 +169,16 @@ const TABLE: &[Entry] = &[
         figure: "last tenth at most 8 % slower than the first",
         rule: Rule::Ages("churn-first", "churn-last", 1.08),
     },
+    Entry {
+        what: "memory of a million idle files after opening",
+        figure: "at most 150 MB",
+        rule: Rule::Weighs(IDLE, 150e6),
+    },
+    Entry {
+        what: "memory of a million files, all of them looked at",
+        figure: "at most 600 MB",
+        rule: Rule::Weighs(TOUCHED, 600e6),
+    },
 ];
 
 /// What was found of a line.
@@ -256,10 +268,10 @@ impl Rule {
             Self::Opens(workload, files, most) => {
                 let opening = |row: &&Row| row.workload == workload && row.size == files;
                 let row = rows.0.rows.iter().find(opening)?;
-                // Data is never read: how much of it there is makes no difference.
-                let found = format!("{:.2} ms (files of 8 KiB)", row.ns_per_op / 1e6);
+                let found = format!("{:.2} ms; the data was never stored", row.ns_per_op / 1e6);
                 judged(row.ns_per_op <= most, found)
             }
+            Self::Weighs(what, most) => weighs(rows, what, most),
             Self::Ages(first, last, most) => ages(rows, first, last, most),
         }
     }
@@ -272,7 +284,8 @@ fn rate_of(
     subject: &str,
     others: &[(&str, f64)],
 ) -> Option<Found> {
-    let ours = rows.alone(workload, subject)?.ops_per_s;
+    let ours = rows.alone(workload, subject)?;
+    let (emulated, ours) = (ours.emulated, ours.ops_per_s);
     let mut met = true;
     let mut all = Vec::new();
     for (other, least) in others {
@@ -283,6 +296,10 @@ fn rate_of(
     }
     let complete = all.len() == others.len();
     let measured = all.join(", ");
+    if emulated && !measured.is_empty() {
+        let measured = format!("{measured}; which have the machine's own times, not the medium's");
+        return Some(Found { measured, met: None });
+    }
     // What fails against one of them fails, whoever else is missing.
     let met = if complete || !met { Some(met) } else { None };
     (!measured.is_empty()).then_some(Found { measured, met })
@@ -319,6 +336,18 @@ fn ages(rows: &Rows<'_>, first: &str, last: &str, most: f64) -> Option<Found> {
     Some(Found { measured, met })
 }
 
+/// Judged are the indexes, of which the engine knows what they take.
+fn weighs(rows: &Rows<'_>, what: &str, most: f64) -> Option<Found> {
+    const ENGINE: &str = "lode-engine";
+    let bytes = rows.figure("memory", ENGINE, what)?;
+    let files = rows.figure("memory", ENGINE, FILE_COUNT)?.value as u64;
+    if files == FILES {
+        return judged(bytes.value <= most, bytes.shown());
+    }
+    let measured = format!("{} of only {files} files: memory was short", bytes.shown());
+    Some(Found { measured, met: None })
+}
+
 fn windows_cost(rows: &Rows<'_>, windows: &str, most: f64) -> Option<Found> {
     let library =
         [LIBRARY, GUARDED, UNGUARDED].iter().any(|id| rows.alone("append-4k", id).is_some());
@@ -349,6 +378,7 @@ mod tests {
             p99_ns: None,
             repetitions: 7,
             spread: 0.0,
+            emulated: false,
         }
     }
 
@@ -405,6 +435,15 @@ mod tests {
     }
 
     #[test]
+    fn an_emulated_medium_is_not_held_against_those_that_have_none() {
+        let mut rows = alone(&[("varmail", LIBRARY, 10.0), ("varmail", EXT4, 1000.0)]);
+        assert_eq!(one(judge_rows("key", rows.clone())).1, Some(true));
+        rows[0].emulated = true;
+        let (measured, met) = one(judge_rows("key", rows));
+        assert!(measured.contains("machine's own times") && met.is_none(), "{measured}");
+    }
+
+    #[test]
     fn scaling_is_that_from_one_thread_to_two_in_the_right_mode() {
         let of = |ns, mode| {
             let mut rows = alone(&[("read-4k", LIMIT, 100.0), ("read-4k", LIBRARY, 1000.0)]);
@@ -458,7 +497,7 @@ mod tests {
         opening.size = 50_000;
         assert_eq!(
             one(judge_rows("key", vec![opening])),
-            ("1.50 ms (files of 8 KiB)".into(), Some(true))
+            ("1.50 ms; the data was never stored".into(), Some(true))
         );
     }
 
@@ -482,6 +521,24 @@ mod tests {
         let (measured, met) = of(101.0, 0.5);
         assert!(measured.contains("over after 50.0 %") && met.is_none(), "{measured}");
         assert_eq!(of(120.0, 0.5).1, Some(false));
+    }
+
+    #[test]
+    fn memory_is_judged_where_there_was_room_for_a_million_files() {
+        let of = |files: f64, bytes| {
+            let figure = |what: &str, value, unit: &str| Figure {
+                workload: "memory".into(),
+                subject: "lode-engine".into(),
+                what: what.into(),
+                value,
+                unit: unit.into(),
+            };
+            let figures = vec![figure(FILE_COUNT, files, "files"), figure(IDLE, bytes, "bytes")];
+            one(judge_report("key", vec![], figures))
+        };
+        assert_eq!(of(1e6, 150e6), ("150.0 MB".into(), Some(true)));
+        assert_eq!(of(1e6, 151e6).1, Some(false));
+        assert_eq!(of(1e5, 1e6).1, None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! operations one is timed by itself, for the percentiles; how many depends on how long they
 //! take, so that looking at the clock is about one hundredth of it.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -84,7 +85,11 @@ impl<S: Step> Worker for Looping<S> {
         loop {
             self.step.prepare(self.done)?;
             self.done = 0;
-            let busy = self.batch(until, until.busy.saturating_sub(slice.busy), samples)?;
+            let watcher = WATCHER.get().unwrap_or(|_| ());
+            watcher(true);
+            let busy = self.batch(until, until.busy.saturating_sub(slice.busy), samples);
+            watcher(false);
+            let busy = busy?;
             slice.busy += busy;
             slice.operations += self.done;
             if slice.busy >= until.busy || Instant::now() >= late {
@@ -130,6 +135,19 @@ impl<S: Step> Looping<S> {
         }
         Ok(began.elapsed())
     }
+}
+
+thread_local! {
+    /// Who is told when this thread begins what is timed, and when it ends it.
+    static WATCHER: Cell<Option<fn(bool)>> = const { Cell::new(None) };
+}
+
+/// Does `work`, of which `watcher` is told when this thread begins what is timed, and when it ends it.
+pub fn watched<R>(watcher: fn(bool), work: impl FnOnce() -> R) -> R {
+    WATCHER.set(Some(watcher));
+    let done = work();
+    WATCHER.set(None);
+    done
 }
 
 /// What looking at the clock adds to an operation that is timed by itself.
@@ -204,6 +222,32 @@ mod tests {
             assert_eq!(slice.operations, 1);
         }
         assert_eq!(looping.step.prepared, [0, 1]);
+    }
+
+    #[test]
+    fn a_watcher_sees_what_is_timed_and_nothing_else() {
+        thread_local!(static TIMED: Cell<bool> = const { Cell::new(false) });
+        struct Looking;
+        impl Step for Looking {
+            fn batch(&self) -> u64 {
+                5
+            }
+            fn prepare(&mut self, _done: u64) -> io::Result<()> {
+                assert!(!TIMED.get());
+                Ok(())
+            }
+            fn step(&mut self, _number: u64) -> io::Result<()> {
+                assert!(TIMED.get());
+                Ok(())
+            }
+        }
+        let (stop, mut samples) = (AtomicBool::new(false), Histogram::new());
+        let mut looping = Looping { step: Looking, done: 0 };
+        let slice = watched(
+            |timed| TIMED.set(timed),
+            || looping.slice(&until(&stop, Duration::from_millis(2)), &mut samples),
+        );
+        assert!(slice.unwrap().operations > 5 && !TIMED.get());
     }
 
     #[test]

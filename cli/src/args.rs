@@ -310,21 +310,29 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N,..", value_delimiter = ',',
         value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
     pub(crate) threads: Vec<u16>,
+    /// Look into operations of the engine, too: how much of each is copies, fences, allocation, index, records
+    #[arg(long)]
+    pub(crate) breakdown: bool,
     /// Write a page for a browser, too
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Directory for the mounts, pools and images of the run [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) emulation: EmulationArgs,
     /// Tell all workloads and subjects, and measure nothing
-    #[arg(long, conflicts_with_all = ["quick", "html"])]
+    #[arg(long, conflicts_with_all = ["quick", "html", "breakdown"])]
     pub(crate) list: bool,
     /// Take away what a run that was killed has left, and measure nothing
-    #[arg(long, conflicts_with_all = ["quick", "html", "list"])]
+    #[arg(long, conflicts_with_all = ["quick", "html", "breakdown", "list"])]
     pub(crate) clean: bool,
     /// Be the FUSE server that stores nothing, at this directory
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) serve_null_fuse: Option<PathBuf>,
+    /// Tell what memory this pool takes
+    #[arg(long, hide = true, value_name = "POOL")]
+    pub(crate) weigh: Option<PathBuf>,
 }
 
 /// `lode man`.

@@ -64,10 +64,21 @@ fn a_small_run_has_every_key_and_nothing_of_it_stays() {
         text(&page),
     ];
     let report = lode(&args).expect(0).json();
-    let top = ["schema", "command", "machine", "rows", "figures", "targets", "limits", "left_out"];
+    let top = [
+        "schema",
+        "command",
+        "machine",
+        "rows",
+        "breakdown",
+        "figures",
+        "targets",
+        "limits",
+        "left_out",
+    ];
     assert_eq!(keys(&report), top.into());
     assert_eq!((&report["schema"], &report["command"]), (&1.into(), &"bench".into()));
-    let machine = ["cpu", "cores", "kernel", "flush", "windows", "medium", "page_bytes", "load"];
+    let machine =
+        ["cpu", "cores", "kernel", "flush", "windows", "medium", "page_bytes", "load", "emulated"];
     assert_eq!(keys(&report["machine"]), machine.into());
     let rows = report["rows"].as_array().unwrap();
     let mut cells = BTreeSet::new();
@@ -84,6 +95,7 @@ fn a_small_run_has_every_key_and_nothing_of_it_stays() {
             "p99_ns",
             "repetitions",
             "spread",
+            "emulated",
         ];
         assert_eq!(keys(row), wanted.into());
         assert!(row["repetitions"].as_u64().unwrap() >= 7, "{row}");
@@ -115,6 +127,69 @@ fn a_small_run_has_every_key_and_nothing_of_it_stays() {
     assert_eq!(report["left_out"], Value::Array(vec![]));
     assert!(fs::read_to_string(page).unwrap().contains("<svg"));
     assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+}
+
+#[test]
+fn an_emulated_medium_slows_whom_it_can_and_that_is_told() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("run");
+    let args = [
+        "bench",
+        "--quick",
+        "--json",
+        "--fence-ns",
+        "200000",
+        "--workload",
+        "rename",
+        "--subject",
+        "limit,lode-library,lode-mount,tmpfs",
+        "--threads",
+        "1",
+        "--dir",
+        text(&dir),
+    ];
+    let report = lode(&args).expect(0).json();
+    let emulated = report["machine"]["emulated"].as_str().unwrap();
+    assert!(emulated.contains("fence +200000 ns"), "{emulated}");
+    let row = |subject: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["subject"] == subject).unwrap_or_else(|| panic!("{report}"))
+    };
+    for (subject, slowed) in [("limit", true), ("lode-library", true), ("lode-mount", true)] {
+        let row = row(subject);
+        assert_eq!(row["emulated"], slowed, "{row}");
+        assert!(row["ns_per_op"].as_f64().unwrap() > 200_000.0, "{row}");
+    }
+    assert_eq!(row("tmpfs")["emulated"], false);
+}
+
+#[test]
+fn a_breakdown_tells_the_parts_of_what_was_asked_for() {
+    let scratch = Scratch::new();
+    let (dir, page) = (scratch.dir("run"), scratch.path("page.html"));
+    let args = [
+        "bench",
+        "--quick",
+        "--json",
+        "--breakdown",
+        "--workload",
+        "append-4k,stat",
+        "--subject",
+        "limit",
+        "--threads",
+        "1",
+        "--dir",
+        text(&dir),
+        "--html",
+        text(&page),
+    ];
+    let report = lode(&args).expect(0).json();
+    let all = report["breakdown"].as_array().unwrap();
+    assert_eq!((all.len(), &all[0]["workload"]), (1, &"append-4k".into()));
+    let parts = ["copy", "fences", "allocation", "index", "record", "rest"];
+    let sum: f64 = parts.iter().map(|part| all[0][format!("{part}_ns")].as_f64().unwrap()).sum();
+    assert!((sum / all[0]["ns_per_op"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{report}");
+    assert!(fs::read_to_string(page).unwrap().contains("What an operation consists of"));
 }
 
 #[test]

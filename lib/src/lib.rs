@@ -67,7 +67,9 @@ pub use lode_engine::{
     AccessTimes, Corruption, Opening, PageClass as PageSize, PoolInfo, RenameMode, Staging, StatFs,
     Stats, XattrWhen,
 };
-pub use lode_pmem::{Durability, FlushStrategy, LineStore, RegionError, WindowMode, WriteBack};
+pub use lode_pmem::{
+    Bandwidth, Durability, FlushStrategy, LineStore, Profile, RegionError, WindowMode, WriteBack,
+};
 pub use map::{Entries, Log, Map, MapOptions, Position};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::OpenOptions;

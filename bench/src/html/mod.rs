@@ -4,7 +4,7 @@ mod plots;
 
 use std::fmt::Write as _;
 
-use crate::report::{Figure, LeftOut, Machine, Report, Row, Steps, Target};
+use crate::report::{Breakdown, Figure, LeftOut, Machine, Report, Row, Steps, Target};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -22,6 +22,7 @@ pub fn page(report: &Report) -> String {
         body += &scaling;
     }
     body += &steps(&report.limits);
+    body += &breakdown(&report.breakdown);
     body += &rows(&report.rows);
     body += &figures(&report.figures);
     body += &left_out(&report.left_out);
@@ -77,8 +78,14 @@ fn table(heads: &[&str], numbers: usize, rows: impl IntoIterator<Item = Vec<Stri
     text + "</table></div>\n"
 }
 
+/// Whom an emulated medium slows.
+const EMULATED: &str =
+    "by limit, ablation and Lode's subjects; the others take the machine's own times";
+
 fn machine(machine: &Machine) -> String {
-    let Machine { cpu, cores, kernel, flush, windows, medium, page_bytes, load } = machine;
+    let Machine { cpu, cores, kernel, flush, windows, medium, page_bytes, load, emulated } =
+        machine;
+    let emulated = emulated.as_ref().map(|medium| ("Emulated", format!("{medium}, {EMULATED}")));
     let rows = [
         ("Processor", format!("{cpu}, {cores} of them")),
         ("Kernel", kernel.clone()),
@@ -86,7 +93,8 @@ fn machine(machine: &Machine) -> String {
         ("Stores", format!("{flush}, write windows: {windows}")),
         ("Load before", load.clone()),
     ];
-    let rows = rows.into_iter().map(|(what, text)| vec![what.to_owned(), escape(&text)]);
+    let rows =
+        rows.into_iter().chain(emulated).map(|(what, text)| vec![what.to_owned(), escape(&text)]);
     table(&["Machine", ""], 2, rows)
 }
 
@@ -146,6 +154,24 @@ fn rows(rows: &[Row]) -> String {
     "<h2>All figures</h2>".to_owned() + &table(&heads, 3, rows)
 }
 
+fn breakdown(all: &[Breakdown]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let rows = all.iter().map(|one| {
+        let mut cells = vec![escape(&one.workload), time(one.ns_per_op)];
+        cells.extend(one.parts().map(|(_, ns)| time(ns)));
+        cells
+    });
+    let heads =
+        ["Workload", "An operation", "Copy", "Fences", "Allocation", "Index", "Record", "Rest"];
+    "<h2>What an operation consists of</h2><p class=\"faint\">Of the engine, by samples of where its \
+     thread is. All bars are as long: what they are parts of stands behind them.</p>"
+        .to_owned()
+        + &plots::parts(all)
+        + &table(&heads, 1, rows)
+}
+
 fn figures(figures: &[Figure]) -> String {
     if figures.is_empty() {
         return String::new();
@@ -183,6 +209,7 @@ pub(crate) mod tests {
             p99_ns: None,
             repetitions: 7,
             spread: 0.25,
+            emulated: false,
         };
         let rows = vec![
             row("append-4k", "limit", 1, 400.0),
@@ -203,8 +230,25 @@ pub(crate) mod tests {
             value: 0.125,
             unit: "part".into(),
         };
+        let part = Breakdown {
+            workload: "append-4k".into(),
+            subject: "lode-engine".into(),
+            ns_per_op: 1000.0,
+            samples: 100,
+            copy_ns: 500.0,
+            fences_ns: 250.0,
+            allocation_ns: 125.0,
+            index_ns: 100.0,
+            record_ns: 25.0,
+            rest_ns: 0.0,
+        };
         Report {
-            machine: Machine { cpu: "<cpu>".into(), ..Machine::default() },
+            breakdown: vec![part],
+            machine: Machine {
+                cpu: "<cpu>".into(),
+                emulated: Some("<pcm>".into()),
+                ..Machine::default()
+            },
             rows,
             figures: vec![figure],
             targets: vec![target(Some(true)), target(Some(false)), target(None)],
@@ -218,6 +262,7 @@ pub(crate) mod tests {
         let page = page(&sample());
         for part in [
             "&lt;cpu&gt;",
+            "&lt;pcm&gt;, by limit",
             "library &lt;b&gt;",
             ">yes<",
             ">no<",
@@ -229,6 +274,8 @@ pub(crate) mod tests {
             "25.0 µs",
             "25.0 %",
             "More threads",
+            "What an operation consists of",
+            "125 ns",
             "free &lt;space&gt;",
             "12.5 %",
         ] {

@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{escape, time};
-use crate::report::Row;
+use crate::report::{Breakdown, Row};
 
 /// A row of a plot of bars.
 const BAR: u32 = 22;
@@ -142,6 +142,49 @@ fn bars(area: &Area<'_>, rows: &[&Row]) -> Drawn {
     Ok(())
 }
 
+/// What each part of an operation is drawn in, in the order of [`Breakdown::parts`].
+const PARTS: [RGBColor; 6] = [
+    RGBColor(0x2f, 0x7f, 0xd0),
+    RGBColor(0xd9, 0x5f, 0x02),
+    RGBColor(0xb0, 0x8b, 0x3a),
+    RGBColor(0x1b, 0x9e, 0x77),
+    RGBColor(0xc2, 0x4b, 0x8f),
+    RGBColor(0x8a, 0x90, 0x99),
+];
+
+/// A bar of parts for each operation that was looked into, with a legend.
+pub fn parts(all_of: &[Breakdown]) -> String {
+    let height = (all_of.len() as u32 + 1) * BAR + 4;
+    all([figure("", &drawn(height, |area| stacks(area, all_of)))].into_iter())
+}
+
+fn stacks(area: &Area<'_>, all: &[Breakdown]) -> Drawn {
+    let room = f64::from(WIDTH - NAMES - FIGURES);
+    for (one, top) in all.iter().zip((0..).step_by(BAR as usize)) {
+        let middle = top + BAR as i32 / 2;
+        let mut from = f64::from(NAMES);
+        for ((_, ns), colour) in one.parts().into_iter().zip(PARTS) {
+            let to = from + ns / one.ns_per_op.max(1e-9) * room;
+            let bar = [(from as i32, top + 3), (to as i32, top + BAR as i32 - 4)];
+            area.draw(&Rectangle::new(bar, colour.filled()))?;
+            from = to;
+        }
+        let end = font(13).pos(Pos::new(HPos::Right, VPos::Center));
+        area.draw(&Text::new(one.workload.clone(), (NAMES as i32 - 6, middle), end))?;
+        let begin = font(12).pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw(&Text::new(time(one.ns_per_op), (from as i32 + 6, middle), begin))?;
+    }
+    let names = all.first().map(|one| one.parts()).unwrap_or_default();
+    let top = (all.len() as u32 * BAR) as i32;
+    for (((name, _), colour), left) in names.into_iter().zip(PARTS).zip((4..).step_by(86)) {
+        let square = [(left, top + 6), (left + 10, top + 16)];
+        area.draw(&Rectangle::new(square, colour.filled()))?;
+        let style = font(12).pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw(&Text::new(name, (left + 15, top + 11), style))?;
+    }
+    Ok(())
+}
+
 /// Curves over the number of threads, with a legend.
 fn lines(area: &Area<'_>, curves: &Curves) -> Drawn {
     let points = || curves.values().flatten();
@@ -196,6 +239,18 @@ mod tests {
         let curves = curves_of(&rows, &several);
         assert_eq!(curves["limit"], [(1.0, 1.0), (2.0, 1.6)]);
         assert_eq!(curves.len(), 1);
+    }
+
+    #[test]
+    fn parts_stand_behind_each_other_and_fill_the_bar() {
+        let svg = parts(&sample().breakdown);
+        for name in ["copy", "fences", "allocation", "index", "record", "rest", "append-4k"] {
+            assert!(svg.contains(name), "{name}: {svg}");
+        }
+        // Half of the room is the first part's.
+        let (from, to) = (NAMES, NAMES + (WIDTH - NAMES - FIGURES) / 2);
+        let bar = format!("x=\"{from}\" y=\"3\" width=\"{}\"", to - from);
+        assert!(svg.contains(&bar), "{bar} in {svg}");
     }
 
     #[test]

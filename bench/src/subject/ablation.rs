@@ -46,13 +46,18 @@ impl Subject for Ablation {
         None
     }
 
-    fn start(&self, _place: &Place, _programs: &Programs) -> Result<Box<dyn Ready>> {
-        Ok(Box::new(Memory { region: None }))
+    fn takes_emulation(&self) -> bool {
+        true
+    }
+
+    fn start(&self, _place: &Place, programs: &Programs) -> Result<Box<dyn Ready>> {
+        Ok(Box::new(Memory { options: programs.region(), region: None }))
     }
 }
 
 /// Made when it is first asked for: most runs of few workloads have no part in it.
 struct Memory {
+    options: RegionOptions,
     region: Option<Arc<Mapped>>,
 }
 
@@ -69,7 +74,7 @@ impl Ready for Memory {
             all.push((*id, self.bare(&cell, *how)?));
         }
         for (id, how) in ways.engine {
-            all.push((*id, in_engine(&cell, *how)?));
+            all.push((*id, in_engine(&cell, *how, &self.options)?));
         }
         Ok(all)
     }
@@ -113,7 +118,7 @@ impl Memory {
         let region = match &self.region {
             Some(region) => Arc::clone(region),
             None => {
-                let options = RegionOptions::new().windows(WindowMode::None);
+                let options = self.options.windows(WindowMode::None);
                 let region = Mapped::anonymous(BYTES + TAILS, &options);
                 let region = Arc::new(region.map_err(io::Error::other)?);
                 touch(&Door::new(&*region));
@@ -128,9 +133,9 @@ impl Memory {
 }
 
 /// The workload in a pool of its own, which goes with its threads.
-fn in_engine(cell: &Cell, how: How) -> io::Result<Vec<Box<dyn Worker>>> {
+fn in_engine(cell: &Cell, how: How, options: &RegionOptions) -> io::Result<Vec<Box<dyn Worker>>> {
     let bytes = POOL + POOL_THREAD * cell.threads as u64;
-    let region = Mapped::anonymous(bytes + TAILS, &RegionOptions::new());
+    let region = Mapped::anonymous(bytes + TAILS, options);
     let region = Arc::new(region.map_err(io::Error::other)?);
     let pool = InEngine::new(&region, bytes, Another { how, tails: bytes })?;
     Ok(workers(&mut Stage::new(pool), cell)?.unwrap_or_default())

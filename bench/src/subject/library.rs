@@ -69,11 +69,18 @@ impl Subject for Library {
         lacks.then(|| "this CPU or kernel has no protection keys".to_owned())
     }
 
-    fn start(&self, place: &Place, _programs: &Programs) -> Result<Box<dyn Ready>> {
+    fn takes_emulation(&self) -> bool {
+        true
+    }
+
+    fn start(&self, place: &Place, programs: &Programs) -> Result<Box<dyn Ready>> {
         let path = place.pools().join(self.id);
         let mut options = PoolOptions::new();
         if let Some(windows) = self.windows {
             options.windows(windows);
+        }
+        if let Some(profile) = programs.emulate {
+            options.emulate(profile);
         }
         let pool = options.create(&path, POOL, &FormatOptions::default());
         let pool = pool.map_err(|error| BenchError::io("making", &path, io::Error::from(error)))?;

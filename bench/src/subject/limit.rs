@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use lode_pmem::{Counters, Door, LINE_BYTES, Line, Mapped, Medium, RegionOptions, WindowMode};
+use lode_pmem::{Counters, Door, LINE_BYTES, Line, Mapped, Medium, WindowMode};
 
 use super::mapped::failed;
 use super::{Programs, Ready, Subject};
@@ -63,8 +63,12 @@ impl Subject for Limit {
         })
     }
 
-    fn start(&self, place: &Place, _programs: &Programs) -> Result<Box<dyn Ready>> {
-        let options = RegionOptions::new().windows(WindowMode::None);
+    fn takes_emulation(&self) -> bool {
+        true
+    }
+
+    fn start(&self, place: &Place, programs: &Programs) -> Result<Box<dyn Ready>> {
+        let options = programs.region().windows(WindowMode::None);
         let region = Mapped::create(place.pools().join("limit"), BYTES, &options, false)?;
         let door = Door::new(region);
         touch(&door);
@@ -233,6 +237,8 @@ impl<M: Medium> Loop<M> {
 
 #[cfg(test)]
 mod tests {
+    use lode_pmem::RegionOptions;
+
     use super::*;
     use crate::workload::{ALL, by_id};
 

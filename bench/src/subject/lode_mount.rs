@@ -31,11 +31,20 @@ impl Subject for LodeMount {
         needs_fuse()
     }
 
+    fn takes_emulation(&self) -> bool {
+        true
+    }
+
     fn start(&self, place: &Place, programs: &Programs) -> Result<Box<dyn Ready>> {
         let (pool, dir) = (place.pools().join("pool"), place.new_dir(self.id())?);
         let lode = || Command::new(&programs.lode);
         run_program(lode().arg("mkfs").arg(&pool).args(["--size", &POOL.to_string()]))?;
-        run_program(lode().arg("mount").arg(&pool).arg(&dir))?;
+        let mut mount = lode();
+        mount.arg("mount").arg(&pool).arg(&dir);
+        for option in &programs.mount_options {
+            mount.args(["-o", option]);
+        }
+        run_program(&mut mount)?;
         let posix =
             Posix::new(&dir, false).map_err(|error| BenchError::io("opening", &dir, error))?;
         Ok(Box::new(Stage::new(posix)))

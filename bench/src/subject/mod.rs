@@ -9,12 +9,15 @@ mod library;
 mod limit;
 mod lode_mount;
 mod mapped;
+mod million;
 mod null_fuse;
 mod posix;
 mod tmpfs;
 
 use std::io;
 use std::path::PathBuf;
+
+use lode_pmem::{Profile, RegionOptions};
 
 use crate::calls::Calls;
 use crate::error::Result;
@@ -26,6 +29,8 @@ use crate::worker::Worker;
 use crate::workload::{Stage, Workload, workers};
 
 pub use aging::{HUGE as FREE_HUGE, REACHED};
+pub(crate) use in_engine::InEngine;
+pub use million::{COUNT as FILE_COUNT, FILES, IDLE, TOUCHED, weigh};
 pub use null_fuse::serve as serve_null_fuse;
 #[cfg(test)]
 pub(crate) use posix::Posix;
@@ -35,6 +40,17 @@ pub(crate) use posix::Posix;
 pub struct Programs {
     /// The command `lode` itself, for its servers.
     pub lode: PathBuf,
+    /// The medium to be emulated, for subjects that can, if any.
+    pub emulate: Option<Profile>,
+    /// The same as options of `lode mount`.
+    pub mount_options: Vec<String>,
+}
+
+impl Programs {
+    /// How regions are opened.
+    pub(crate) fn region(&self) -> RegionOptions {
+        RegionOptions { emulate: self.emulate, ..RegionOptions::new() }
+    }
 }
 
 /// Something that is measured.
@@ -50,6 +66,11 @@ pub trait Subject: Send + Sync {
 
     /// Why it can't be measured by this user on this machine, if so.
     fn missing(&self, place: &Place) -> Option<String>;
+
+    /// Whether it lies on a medium that can be emulated: the kernel's own file systems do not.
+    fn takes_emulation(&self) -> bool {
+        false
+    }
 
     /// What it does for a workload, where that is worth telling.
     fn steps(&self, _workload: &Workload) -> Option<&'static str> {

@@ -48,8 +48,9 @@ pub enum Kind {
     Personality(&'static Personality),
     Sqlite,
     Utilities,
-    Opening { crashed: bool },
+    Opening { crashed: bool, file_bytes: u64 },
     Churn,
+    Memory,
     AblationFence,
     AblationLine,
 }
@@ -143,9 +144,15 @@ const fn personality(
 const CLEAN: &str = "open a pool of so many files that was closed";
 const CRASHED: &str = "open a pool of so many files whose server was killed";
 
+/// Files that are 10 GiB together.
+const MANY: u64 = 50_000;
+const PAGE: u64 = 4096;
+
 const fn opening(crashed: bool, files: u64) -> Workload {
     let (id, about) = if crashed { ("mount-crash", CRASHED) } else { ("mount-clean", CLEAN) };
-    alone(of(Kind::Opening { crashed }, id, files, about))
+    // Many files are 10 GiB together, as in the papers; few are small.
+    let file_bytes = if files < MANY { 8 << 10 } else { (10 << 30) / files / PAGE * PAGE + PAGE };
+    alone(of(Kind::Opening { crashed, file_bytes }, id, files, about))
 }
 
 /// All of them, in the order they are told.
@@ -233,6 +240,10 @@ pub const ALL: &[Workload] = &[
         of(Kind::Churn, "churn", 0, "a call of Filebench's fileserver in a pool that is 95 % full"),
         1100 << 20,
     ),
+    once(
+        of(Kind::Memory, "memory", 0, "weigh a pool of a million files, idle and looked at"),
+        400 << 20,
+    ),
 ];
 
 /// The workload of this name, the first if it has several sizes.
@@ -252,7 +263,11 @@ pub fn workers<C: Calls>(
     match cell.workload.kind {
         Kind::Sqlite => sqlite::commits(stage, cell),
         Kind::Utilities => utilities::tours(stage, cell),
-        Kind::Opening { .. } | Kind::Churn | Kind::AblationFence | Kind::AblationLine => Ok(None),
+        Kind::Opening { .. }
+        | Kind::Churn
+        | Kind::Memory
+        | Kind::AblationFence
+        | Kind::AblationLine => Ok(None),
         _ => calls(stage, cell).map(Some),
     }
 }

@@ -1,6 +1,7 @@
 //! `lode bench`: Lode beside others, and beside what physics asks for.
 
 use std::cell::RefCell;
+use std::io::{Write as _, stdout};
 
 use lode_bench::place::{take_away_leftovers, usual};
 use lode_bench::run::{self, Settings, Watch};
@@ -22,6 +23,10 @@ use crate::report::{BenchListReport, BenchReport, CleanedReport};
 pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<u8> {
     if let Some(dir) = &args.serve_null_fuse {
         return serve_null_fuse(dir).map(|()| 0).map_err(|error| explain(&error));
+    }
+    if let Some(pool) = &args.weigh {
+        let told = subject::weigh(pool).and_then(|text| stdout().write_all(text.as_bytes()));
+        return told.map(|()| 0).map_err(|error| Failure::io("weighing", pool, &error));
     }
     if args.list {
         return output.print(&BenchListReport::new(workload::ALL, subject::ALL)).map(|()| 0);
@@ -56,8 +61,13 @@ fn settings(args: &BenchArgs) -> Result<Settings> {
         subjects: args.subjects.iter().map(|subject| subject.0).collect(),
         threads,
         quick: args.quick,
+        breakdown: args.breakdown,
         dir: args.dir.clone(),
-        programs: Programs { lode },
+        programs: Programs {
+            lode,
+            emulate: args.emulation.profile(),
+            mount_options: args.emulation.words(),
+        },
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lode_bench::report::{Figure, LeftOut, Report as Run, Row, Target};
+use lode_bench::report::{Breakdown, Figure, LeftOut, Report as Run, Row, Target};
 use lode_bench::run::steps;
 use lode_bench::subject::Subject;
 use lode_bench::workload::Workload;
@@ -48,7 +48,7 @@ fn rate(per_second: f64) -> String {
 
 impl Report for BenchReport {
     fn text(&self) -> String {
-        let Run { machine, rows, figures, targets, limits, left_out } = &self.run;
+        let Run { machine, rows, figures, breakdown, targets, limits, left_out } = &self.run;
         let page = machine.page_bytes >> 10;
         let mut text = format!(
             "{}, {} processors, Linux {}, load {}\n{}, pages of {page} KiB, {}, windows: {}\n",
@@ -60,7 +60,11 @@ impl Report for BenchReport {
             machine.flush,
             machine.windows,
         );
-        table(rows, &mut text);
+        if let Some(medium) = &machine.emulated {
+            let _ = writeln!(text, "EMULATED: {medium}, but where it says \"not slowed\"");
+        }
+        table(rows, machine.emulated.is_some(), &mut text);
+        parts(breakdown, &mut text);
         others(figures, &mut text);
         if !limits.is_empty() {
             text += "\nlimit does:\n";
@@ -75,7 +79,7 @@ impl Report for BenchReport {
     }
 }
 
-fn table(rows: &[Row], text: &mut String) {
+fn table(rows: &[Row], emulated: bool, text: &mut String) {
     let mut before = None;
     for row in rows {
         let cell = (row.title(), row.threads, &row.mode);
@@ -91,16 +95,33 @@ fn table(rows: &[Row], text: &mut String) {
             before = Some(cell);
         }
         let shown = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| time(ns as f64));
+        let slowed = if emulated && !row.emulated { ", not slowed" } else { "" };
         let _ = writeln!(
             text,
             "  {:<32} {:>9} {:>9} {:>9} {:>9} {:>6.1}%",
-            row.subject,
+            format!("{}{slowed}", row.subject),
             time(row.ns_per_op),
             rate(row.ops_per_s),
             shown(row.p50_ns),
             shown(row.p99_ns),
             row.spread * 100.0
         );
+    }
+}
+
+fn parts(all: &[Breakdown], text: &mut String) {
+    let Some(first) = all.first() else { return };
+    let _ = write!(text, "\n{:<18} {:>9}", "breakdown", "an op");
+    for (name, _) in first.parts() {
+        let _ = write!(text, " {name:>10}");
+    }
+    text.push('\n');
+    for one in all {
+        let _ = write!(text, "  {:<16} {:>9}", one.workload, time(one.ns_per_op));
+        for (_, ns) in one.parts() {
+            let _ = write!(text, " {:>10}", time(ns));
+        }
+        text.push('\n');
     }
 }
 

@@ -172,7 +172,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
 }
 
 fn bench() -> BenchReport {
-    use lode_bench::report::{Figure, LeftOut, Machine, Report, Row, Steps, Target};
+    use lode_bench::report::{Breakdown, Figure, LeftOut, Machine, Report, Row, Steps, Target};
     let row = Row {
         workload: "append-4k".into(),
         subject: "limit".into(),
@@ -185,6 +185,7 @@ fn bench() -> BenchReport {
         p99_ns: Some(12_340),
         repetitions: 7,
         spread: 0.034,
+        emulated: false,
     };
     let target = |met| Target {
         what: "library, append 4 KiB".into(),
@@ -193,8 +194,25 @@ fn bench() -> BenchReport {
         met,
     };
     BenchReport::from(Report {
-        machine: Machine { cores: 2, page_bytes: 2 << 20, ..Machine::default() },
+        machine: Machine {
+            cores: 2,
+            page_bytes: 2 << 20,
+            emulated: Some("pcm (read +300 ns)".into()),
+            ..Machine::default()
+        },
         rows: vec![row],
+        breakdown: vec![Breakdown {
+            workload: "append-4k".into(),
+            subject: "lode-engine".into(),
+            ns_per_op: 1000.0,
+            samples: 100,
+            copy_ns: 512.0,
+            fences_ns: 256.0,
+            allocation_ns: 128.0,
+            index_ns: 64.0,
+            record_ns: 32.0,
+            rest_ns: 8.0,
+        }],
         figures: vec![Figure {
             workload: "churn".into(),
             subject: "lode-library".into(),
@@ -213,12 +231,15 @@ fn measurements_are_readable_and_fit_the_width() {
     let text = bench().text();
     for part in [
         "append-4k, 2 threads, private",
+        "EMULATED: pcm (read +300 ns)",
+        "  limit, not slowed  ",
         "403 ns    4.96 M    380 ns   12.3 us    3.4%",
         "  NO  library, append 4 KiB: at most 1.5 x its limit; measured 1.62 x",
         "  ?   library",
         "xfs: mkfs.xfs is missing",
         "churn, lode-library\n  log pages collected  ",
         " 1000003 pages",
+        "  append-4k          1.00 us     512 ns     256 ns     128 ns    64.0 ns    32.0 ns    8.00 ns",
     ] {
         assert!(text.contains(part), "{part} in:\n{text}");
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lode_engine::{AccessTimes, PageClass};
 use lode_host::StdHost;
-use lode_pmem::{Draft, FlushStrategy, Mapped, RegionOptions, WindowMode};
+use lode_pmem::{Draft, FlushStrategy, Mapped, Profile, RegionOptions, WindowMode};
 use lode_posix::birth::Maker;
 
 use super::Pool;
@@ -121,6 +121,13 @@ impl PoolOptions {
     /// How stores reach the memory; the best that is safe where not said.
     pub fn flush(&mut self, strategy: FlushStrategy) -> &mut Self {
         self.region.flush = Some(strategy);
+        self
+    }
+
+    /// Takes as long as this slower medium would: for measuring. (Maps that a program loads from and stores
+    /// to by itself are not slowed.)
+    pub fn emulate(&mut self, medium: Profile) -> &mut Self {
+        self.region.emulate = Some(medium);
         self
     }
 

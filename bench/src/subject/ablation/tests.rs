@@ -132,7 +132,7 @@ fn the_engine_works_in_every_way_and_what_it_stored_is_read_in_the_usual_one() {
 fn both_have_rows_named_by_their_ways() {
     for (id, rows) in [("ablation-fence", 6), ("ablation-line", 4)] {
         let workload = by_id(id).unwrap();
-        let mut memory = Memory { region: None };
+        let mut memory = Memory { options: RegionOptions::new(), region: None };
         let cell = cells(&[workload], &[1], true)[0];
         let mut found = memory.variants(&cell).unwrap();
         assert_eq!(found.len(), rows, "{id}");
