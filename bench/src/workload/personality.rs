@@ -140,7 +140,8 @@ impl<C: Calls> Thread<C> {
         self.calls.rename(self.name(from)?, self.name(to)?)?;
         self.persist_names(from)?;
         self.persist_names(to)?;
-        (self.there.push(to), self.free.push(from));
+        self.there.push(to);
+        self.free.push(from);
         let size = self.sizes.get(from).copied().unwrap_or_default();
         if let Some(moved) = self.sizes.get_mut(to) {
             *moved = size;

@@ -79,8 +79,7 @@ fn of(workload: &str, how: How) -> String {
     let stop = AtomicBool::new(true);
     let until = Until { busy: Duration::ZERO, every: 1, clock_ns: 0, stop: &stop };
     assert_eq!(worker.slice(&until, &mut Histogram::new()).unwrap().operations, 1);
-    let text = noted.0.lock().unwrap().clone();
-    text
+    std::mem::take(&mut noted.0.lock().unwrap())
 }
 
 #[test]
