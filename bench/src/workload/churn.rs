@@ -50,6 +50,8 @@ pub struct Aged {
     pub reached: f64,
     /// What was done.
     pub spent: Look,
+    /// The most pages that held nothing at any time.
+    pub pages_free_max: u64,
     /// How long it took.
     pub time: Duration,
 }
@@ -159,14 +161,17 @@ pub fn age<C: Calls>(
     let (before, began) = (look()?, Instant::now());
     let mut parts = [Part::default(); PARTS * TENTHS];
     let mut samples = [Histogram::new(), Histogram::new()];
+    let mut pages_free_max = 0;
     loop {
         let spent = since(&look()?, &before);
+        pages_free_max = spent.pages_free.max(pages_free_max);
         let (reached, time) = (goal.reached(&spent), began.elapsed());
         // On the way to the goal, or to the end of the time if that comes first.
         let way = reached.max(time.as_secs_f64() / goal.time.as_secs_f64());
         let at = (way * (PARTS * TENTHS) as f64) as usize;
         let Some(part) = parts.get_mut(at) else {
-            return Ok(Some(aged(&parts, samples, (reached, spent, time))));
+            let (first, last) = tenths(&parts);
+            return Ok(Some(Aged { first, last, samples, reached, spent, pages_free_max, time }));
         };
         if is_over() {
             return Ok(None);
@@ -185,14 +190,10 @@ pub fn age<C: Calls>(
     }
 }
 
-fn aged(
-    parts: &[Part],
-    samples: [Histogram; 2],
-    (reached, spent, time): (f64, Look, Duration),
-) -> Aged {
+/// Times of a call in the parts of the first tenth and of the last.
+fn tenths(parts: &[Part]) -> (Vec<f64>, Vec<f64>) {
     let ns = |part: &Part| part.busy.as_secs_f64() * 1e9 / part.calls as f64;
     let times = |parts: &[Part]| parts.iter().filter(|part| part.calls > 0).map(ns).collect();
-    let first = times(parts.get(..PARTS).unwrap_or_default());
-    let last = times(parts.get(parts.len() - PARTS..).unwrap_or_default());
-    Aged { first, last, samples, reached, spent, time }
+    let last = parts.get(parts.len() - PARTS..).unwrap_or_default();
+    (times(parts.get(..PARTS).unwrap_or_default()), times(last))
 }
