@@ -92,7 +92,7 @@ pub struct Breakdown {
     pub workload: String,
     /// Of whom.
     pub subject: String,
-    /// How long it takes.
+    /// Processor time that it takes.
     pub ns_per_op: f64,
     /// Looks at where it was.
     pub samples: u64,

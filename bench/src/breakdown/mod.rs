@@ -10,6 +10,7 @@
 mod parts;
 mod sampler;
 
+use std::cell::Cell as Slot;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -18,12 +19,14 @@ use std::time::Duration;
 
 use lode_pmem::{LINE_BYTES, Line, Mapped, MediaError, Medium, Profile, RegionOptions};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::medium::Way;
 use crate::plan::Cell;
 use crate::report::Breakdown;
 use crate::stats::{Histogram, median};
 use crate::subject::InEngine;
-use crate::worker::{Until, Worker};
+use crate::worker::{Until, Worker, watched};
 use crate::workload::{Mode, Stage, Workload, by_id, workers};
 use parts::{Part, part_at};
 use sampler::{Sampler, count, marked, take};
@@ -173,12 +176,37 @@ pub fn chosen(asked: &[&'static Workload]) -> Vec<&'static Workload> {
     WORKLOADS.iter().filter_map(|id| by_id(id)).filter(is_asked).collect()
 }
 
-fn work(worker: &mut dyn Worker, busy: Duration) -> io::Result<f64> {
+thread_local! {
+    /// Processor time that this thread had when what is timed began, and had in all of it.
+    static BEGAN: Slot<Duration> = const { Slot::new(Duration::ZERO) };
+    static BUSY: Slot<Duration> = const { Slot::new(Duration::ZERO) };
+}
+
+/// Told when what is timed begins, and when it ends.
+fn clock(on: bool) {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let now = Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32);
+    if on {
+        BEGAN.set(now);
+    } else {
+        BUSY.set(BUSY.get() + now.saturating_sub(BEGAN.get()));
+    }
+}
+
+/// Works for a while, somebody being told of what is timed; returns the operations.
+fn work(worker: &mut dyn Worker, busy: Duration, told: fn(bool)) -> io::Result<u64> {
     let stop = AtomicBool::new(false);
     // None is timed by itself: that would be a part of what is looked into.
     let until = Until { busy, every: 1024, clock_ns: 0, stop: &stop };
-    let slice = worker.slice(&until, &mut Histogram::new())?;
-    Ok(slice.busy.as_secs_f64() * 1e9 / slice.operations.max(1) as f64)
+    let slice = watched(told, || worker.slice(&until, &mut Histogram::new()))?;
+    Ok(slice.operations.max(1))
+}
+
+/// The processor time of an operation: differences are small, and others may want the processor.
+fn time_of_one(worker: &mut dyn Worker, busy: Duration) -> io::Result<f64> {
+    BUSY.set(Duration::ZERO);
+    let operations = work(worker, busy, clock)?;
+    Ok(BUSY.get().as_secs_f64() * 1e9 / operations as f64)
 }
 
 fn look_into(
@@ -187,16 +215,16 @@ fn look_into(
     slice: Duration,
     known: &mut HashMap<usize, Part>,
 ) -> io::Result<Breakdown> {
-    work(worker, WARM_UP)?;
+    time_of_one(worker, WARM_UP)?;
     take();
     let mut times = [const { Vec::new() }; LEVELS.len()];
     for _ in 0..ROUNDS {
         for (level, times) in LEVELS.into_iter().zip(&mut times) {
-            times.push(at_level(level, || work(worker, slice))?);
+            times.push(at_level(level, || time_of_one(worker, slice))?);
         }
         let sampler = Sampler::start(EVERY)?;
         let last = LEVELS.len() as u8 - 1;
-        at_level(last, || crate::worker::watched(count, || work(worker, slice)))?;
+        at_level(last, || work(worker, slice, count))?;
         drop(sampler);
     }
     let seen = take();
