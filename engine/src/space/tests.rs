@@ -247,7 +247,9 @@ fn single_pages_leave_chunks_whole() {
         if held.len() < half && (held.len() < half / 2 || dice.roll(2) == 0) {
             held.push(space.take(lane, 1, PageClass::Small).unwrap());
         } else {
-            space.give(lane, held.swap_remove(dice.roll(held.len() as u64) as usize), Use::Data).unwrap();
+            space
+                .give(lane, held.swap_remove(dice.roll(held.len() as u64) as usize), Use::Data)
+                .unwrap();
         }
     }
     // Half of the chunks were never needed, but for what waits in four magazines.
@@ -455,7 +457,8 @@ fn free_extents_are_what_a_walk_over_all_pages_finds() {
             space.give(lane, run, Use::Data).unwrap();
         }
         if round % 40 == 0 {
-            let ready = || space.lanes.iter().map(|lane| lane.magazines.iter().map(|magazine| magazine.lock().count()).sum::<usize>()).sum();
+            let magazines = || space.lanes.iter().flat_map(|lane| &lane.magazines);
+            let ready = || magazines().map(|magazine| magazine.lock().count()).sum();
             let before: usize = ready();
             assert_eq!(space.extents(), walked(&free), "round {round}");
             assert_eq!(ready(), before, "looking leaves magazines as they are");
