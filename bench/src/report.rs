@@ -42,6 +42,8 @@ pub struct Machine {
     pub page_bytes: u64,
     /// The load of the last minute before the run, as the kernel tells it.
     pub load: String,
+    /// The kernel lets requests of mounts come by io_uring.
+    pub fuse_io_uring: bool,
     /// The slower medium whose times some subjects take, if any.
     pub emulated: Option<String>,
 }

@@ -74,6 +74,7 @@ impl<'a> Asked<'a> {
             pid: answer.pid,
             read_only: answer.read_only,
             opened_read_only: answer.opened_read_only,
+            io_uring: answer.io_uring,
             relaxed: fact(RELAXED) == "true",
             // (A server of an older version does not tell them.)
             options: MountOptions::parse(&fact(OPTIONS)).unwrap_or_default(),
@@ -134,6 +135,8 @@ pub(crate) struct ServerFacts {
     pub(crate) read_only: bool,
     /// The pool itself was opened read-only.
     pub(crate) opened_read_only: bool,
+    /// Requests come by io_uring.
+    pub(crate) io_uring: bool,
     /// File data is overwritten in place.
     pub(crate) relaxed: bool,
     /// What it was mounted with.
@@ -155,6 +158,8 @@ struct InfoAnswer {
     pool: String,
     read_only: bool,
     opened_read_only: bool,
+    #[serde(default)]
+    io_uring: bool,
     region: BTreeMap<String, String>,
     info: InfoPart,
     opening: OpeningPart,
@@ -209,7 +214,8 @@ impl ServerFacts {
     /// As a report of the mount at `dir`.
     pub(crate) fn report(self, dir: &Path) -> InfoReport {
         let (dir, pid) = (dir.display().to_string(), self.pid);
-        let mount = MountFacts { dir, pid, read_only: self.read_only, relaxed: self.relaxed };
+        let Self { read_only, relaxed, io_uring, .. } = self;
+        let mount = MountFacts { dir, pid, read_only, relaxed, io_uring };
         InfoReport {
             pool: self.pool,
             region: self.region,

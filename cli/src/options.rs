@@ -31,6 +31,8 @@ pub(crate) struct MountOptions {
     pub(crate) noexec: Option<bool>,
     /// `noviews`: there is no directory `.lode`.
     pub(crate) noviews: bool,
+    /// `io_uring` or `noio_uring`.
+    pub(crate) io_uring: Option<bool>,
     /// `page-size=`.
     pub(crate) page_class: Option<PageClass>,
     /// `index-memory=`, 0 for no limit.
@@ -44,7 +46,7 @@ pub(crate) struct MountOptions {
 }
 
 /// The options that mean something, and what.
-pub(crate) const MEANINGS: [(&str, &str); 16] = [
+pub(crate) const MEANINGS: [(&str, &str); 17] = [
     (
         "ro, rw",
         "Read-only: not a byte of the pool changes, not even by recovery. Read-write is the default.",
@@ -75,6 +77,10 @@ pub(crate) const MEANINGS: [(&str, &str); 16] = [
     ),
     ("exec, noexec", "Whether programs can be run. They can where nothing is said."),
     ("noviews", "No directory .lode, so that its name is free for files of your own."),
+    (
+        "io_uring, noio_uring",
+        "Whether requests come by io_uring, with a queue for each CPU: for many busy programs. Where nothing is said they do if the kernel lets them.",
+    ),
     (
         "page-size=",
         "Page size of files made in this mount: 4K, 2M or 1G. The default is the pool's.",
@@ -197,6 +203,7 @@ impl MountOptions {
             "dev" | "nodev" => self.dev = Some(word == "dev"),
             "suid" | "nosuid" => self.suid = Some(word == "suid"),
             "noviews" => self.noviews = true,
+            "io_uring" | "noio_uring" => self.io_uring = Some(word == "io_uring"),
             "exec" | "noexec" => self.noexec = Some(word == "noexec"),
             word if IGNORED.contains(&word) || word.starts_with("x-") => {}
             word => return self.set_value(word),
@@ -244,6 +251,7 @@ impl MountOptions {
             suid: next.suid.or(all.suid),
             noexec: next.noexec.or(all.noexec),
             noviews: next.noviews || all.noviews,
+            io_uring: next.io_uring.or(all.io_uring),
             page_class: next.page_class.or(all.page_class),
             index_memory: next.index_memory.or(all.index_memory),
             windows: next.windows.or(all.windows),
@@ -262,6 +270,7 @@ impl MountOptions {
             (self.relaxed.then_some(true), "relaxed", ""),
             (self.allow_other.then_some(true), "allow_other", ""),
             (self.noviews.then_some(true), "noviews", ""),
+            (self.io_uring, "io_uring", "noio_uring"),
             (self.remount.then_some(true), "remount", ""),
         ];
         let said = |(flag, yes, no): (Option<bool>, &str, &str)| {
@@ -287,7 +296,7 @@ mod tests {
 
     #[test]
     fn options_survive_the_way_through_text() {
-        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,\
+        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,io_uring,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,\
                     emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);

@@ -128,6 +128,7 @@ fn mount_options(settings: &Settings, region_facts: &RegionFacts) -> lode_fuse::
         suid: said.suid.unwrap_or(false),
         dev: said.dev.unwrap_or(false),
         noexec: said.noexec.unwrap_or(false),
+        rings: said.io_uring,
         views: if said.noviews { Vec::new() } else { views() },
         region,
         ..lode_fuse::MountOptions::new(&settings.pool)

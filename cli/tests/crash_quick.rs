@@ -91,13 +91,24 @@ fn places_of(files: &[PathBuf]) -> BTreeSet<String> {
     let direct = lines.iter().filter(|(_, line, ..)| fences(line));
     let (for_callers, here): (Vec<_>, Vec<_>) = direct.partition(|(.., tracked)| *tracked);
     let mut places: BTreeSet<String> = here.into_iter().map(|line| line.0.clone()).collect();
-    let names: BTreeSet<&String> = for_callers.into_iter().map(|line| &line.2).collect();
-    assert!(names.iter().any(|name| *name == "commit"), "{names:?}");
+    let mut names: BTreeSet<&String> = for_callers.into_iter().map(|line| &line.2).collect();
     let calls = |line: &str, name: &str| {
         let before = line.split(&format!("{name}(")).next().unwrap_or_default();
         let is_call = before.ends_with(['.', ' ', ':']) && !before.ends_with("fn ");
         before.len() < line.len() && is_call && !line.trim().starts_with("//")
     };
+    // Those do it for their callers that call such a one, too.
+    loop {
+        let known = names.len();
+        let in_tracked = lines.iter().filter(|(.., tracked)| *tracked);
+        let more = in_tracked.filter(|line| names.iter().any(|name| calls(line.1, name)));
+        let more: Vec<&String> = more.map(|line| &line.2).collect();
+        names.extend(more);
+        if names.len() == known {
+            break;
+        }
+    }
+    assert!(names.iter().any(|name| *name == "commit"), "{names:?}");
     for (place, line, _, tracked) in &lines {
         if !tracked && names.iter().any(|name| calls(line, name)) {
             places.insert(place.clone());

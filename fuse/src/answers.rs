@@ -15,11 +15,13 @@ use crate::mountpoint;
 use crate::options::MountOptions;
 use crate::stats;
 
-/// Answers about the mount of `state` at `point`.
+/// Answers about the mount of `state` at `point`, whose requests come by io_uring where there are
+/// queues of CPUs.
 pub fn answers<M: Medium + 'static, H: Host>(
     state: Arc<State<M, H>>,
     point: PathBuf,
     options: MountOptions,
+    queues: Option<usize>,
 ) -> Answers {
     let mounted = Instant::now();
     Box::new(move |op, request| {
@@ -34,7 +36,7 @@ pub fn answers<M: Medium + 'static, H: Host>(
             }
             "wear" => Some(stats::wear(state.pool.wear(), request).map(|wear| accept(op, wear))),
             "info" => Some(info(&state).map(|info| {
-                let mut mount = mount(&point, &options);
+                let mut mount = mount(&point, &options, queues);
                 mount.extend(info);
                 accept(op, Value::Object(mount))
             })),
@@ -49,7 +51,11 @@ fn is_read_only(point: &std::path::Path) -> bool {
     mount.is_some_and(|mount| mount.flags.contains(MountFlags::RDONLY))
 }
 
-fn mount(point: &std::path::Path, options: &MountOptions) -> Map<String, Value> {
+fn mount(
+    point: &std::path::Path,
+    options: &MountOptions,
+    queues: Option<usize>,
+) -> Map<String, Value> {
     let values = json!({
         "pool": options.pool.to_string_lossy(),
         "mount": point.to_string_lossy(),
@@ -58,7 +64,8 @@ fn mount(point: &std::path::Path, options: &MountOptions) -> Map<String, Value> 
         "opened_read_only": options.read_only,
         "noatime": options.atime == AccessTimes::Never,
         "max_write": MAX_WRITE,
-        "threads": options.server_threads(),
+        "threads": queues.map_or_else(|| options.server_threads(), |queues| queues + 1),
+        "io_uring": queues.is_some(),
         "region": options.region,
     });
     match values {

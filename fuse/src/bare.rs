@@ -5,10 +5,11 @@ use std::path::Path;
 
 use crate::device::mount_fuse;
 use crate::error::{MountError, Result};
-use crate::fs::{MAX_WRITE, wish};
+use crate::fs::MAX_WRITE;
+use crate::introduction::introduce;
 use crate::mountpoint;
 use crate::options::MountOptions;
-use crate::wire::{Agreed, Channel, Handler, Session, shake_hands};
+use crate::wire::{Agreed, Channel, Handler, Session};
 
 pub use crate::fs::{FOREVER, Keeping, ROOT_TTL};
 
@@ -25,7 +26,7 @@ pub fn serve<H: Handler>(
     let point = mountpoint::prepare(dir)?;
     let kernel = |source| MountError::Kernel { path: point.clone(), source };
     let channel = Channel::new(mount_fuse(&point, options).map_err(kernel)?);
-    let agreed = shake_hands(&channel, &wish(options.permissions())).map_err(|source| {
+    let (agreed, cpus) = introduce(&channel, options).map_err(|source| {
         // What can't be taken off is dead, and told as that to whoever looks.
         let _ = mountpoint::cut_off(&point);
         MountError::Protocol { path: point.clone(), source }
@@ -33,7 +34,7 @@ pub fn serve<H: Handler>(
     if let Ok(Some(mount)) = mountpoint::mounted_at(&point) {
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
     }
-    let session = Session::new(channel, handler(&agreed), MAX_WRITE);
+    let session = Session::new(channel, handler(&agreed), MAX_WRITE).with_queues(cpus);
     let ended = session.run(options.server_threads());
     ended.map_err(|source| MountError::Session { path: point, source })
 }

@@ -22,6 +22,7 @@ pub mod control;
 mod device;
 mod error;
 mod fs;
+mod introduction;
 pub mod mountpoint;
 pub mod notify;
 pub mod options;

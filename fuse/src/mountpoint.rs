@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount as umount2};
+use rustix::mount::{MountFlags, UnmountFlags, mount_remount};
 
-use crate::apart::apart;
+use crate::apart;
 use crate::error::{MountError, Result};
 
 /// The kernel's name for mounts of this crate.
@@ -163,8 +163,10 @@ pub fn prepare(path: &Path) -> Result<PathBuf> {
 /// from the kernel's caches.
 fn life(point: &Path) -> Life {
     let asked = point.to_owned();
-    match apart(PATIENCE, move || rustix::fs::statfs(&asked).map(|_| ())) {
-        Some(Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)) => Life::Dead,
+    let answer = apart::within(PATIENCE, move || apart::statfs(&asked));
+    let code = answer.map(|answer| answer.err().and_then(|error| error.raw_os_error()));
+    match code {
+        Some(Some(libc::ENOTCONN | libc::ECONNABORTED)) => Life::Dead,
         Some(_) => Life::Alive,
         None => Life::Silent,
     }
@@ -195,8 +197,7 @@ pub fn detach(point: &Path) -> io::Result<()> {
 
 /// Has the kernel write out what was stored through mappings of the mount at `point`.
 pub fn sync(point: &Path) -> io::Result<()> {
-    let root = fs::File::open(point)?;
-    Ok(rustix::fs::syncfs(&root)?)
+    apart::sync(point)
 }
 
 /// Takes a mount out of the tree if nobody uses it.
@@ -211,9 +212,9 @@ pub fn cut_off(point: &Path) -> io::Result<()> {
 }
 
 fn unmount_with(point: &Path, flags: UnmountFlags, helper: &[&str]) -> io::Result<()> {
-    match umount2(point, flags | UnmountFlags::NOFOLLOW) {
-        Err(rustix::io::Errno::PERM) => fusermount(point, helper),
-        other => Ok(other?),
+    match apart::unmount(point, flags | UnmountFlags::NOFOLLOW) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => fusermount(point, helper),
+        other => other,
     }
 }
 

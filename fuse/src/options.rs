@@ -32,6 +32,9 @@ pub struct MountOptions {
     pub views: Vec<View>,
     /// Server threads, at least one; as many as make sense where `None`.
     pub threads: Option<usize>,
+    /// Whether requests come by io_uring. Where nothing is said they do if the kernel allows it and
+    /// no number of threads is asked for.
+    pub rings: Option<bool>,
     /// What the region says of itself (medium, durability, flush strategy, windows), for
     /// the control socket.
     pub region: BTreeMap<String, String>,
@@ -47,6 +50,11 @@ impl MountOptions {
     pub fn server_threads(&self) -> usize {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         self.threads.unwrap_or((cpus + 2).min(16)).max(1)
+    }
+
+    /// Whether the kernel is to be asked for requests by io_uring.
+    pub fn wants_rings(&self) -> bool {
+        self.rings.unwrap_or(self.threads.is_none())
     }
 
     /// Whether users other than the server's may use the mount.

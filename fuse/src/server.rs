@@ -15,16 +15,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::answers::answers;
-use crate::apart::apart;
+use crate::apart::within;
 use crate::control::listener::{Bound, Listener};
 use crate::control::place;
 use crate::device::mount_fuse;
 use crate::error::{MountError, Result};
-use crate::fs::{LodeFs, MAX_WRITE, State, Views, wish};
+use crate::fs::{LodeFs, MAX_WRITE, State, Views};
+use crate::introduction::introduce;
 use crate::mountpoint;
 use crate::notify::{tell_manager, wait_until_answers};
 use crate::options::MountOptions;
-use crate::wire::{Channel, Session, shake_hands};
+use crate::wire::{Channel, Session};
 
 /// How long a mount may take to answer for the first time.
 const START: Duration = Duration::from_secs(30);
@@ -115,16 +116,17 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let connection = mount_fuse(&point, &options).map_err(kernel)?;
         let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
         let channel = Channel::new(connection);
-        let agreed = shake_hands(&channel, &wish(options.permissions())).map_err(|source| {
+        let (agreed, cpus) = introduce(&channel, &options).map_err(|source| {
             mount.take_off();
             MountError::Protocol { path: point.clone(), source }
         })?;
         let (atime, files) = (options.atime, std::mem::take(&mut options.views));
         let threads = options.server_threads();
-        let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options));
+        let queues = cpus.as_ref().map(|cpus| cpus.threads().len());
+        let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options, queues));
         let views = Views::new(&files, Arc::clone(&answers));
         let fs = LodeFs::new(state, &agreed, atime, views, channel.notices());
-        let session = Session::new(channel, fs, MAX_WRITE);
+        let session = Session::new(channel, fs, MAX_WRITE).with_queues(cpus);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
         let listener = bound.serve(answers)?;
         Ok(Self {
@@ -256,10 +258,8 @@ impl<M: Medium + 'static, H: Host> Mount<M, H> {
     /// else those requests that have begun are answered, and who still has files of it
     /// open is cut off.
     fn unmount(&self, events: &Receiver<Event>) {
-        // The kernel asks this server for what it needs: not on a thread that would
-        // keep the connection open if this process were killed now.
         let point = self.point.clone();
-        let unmounted = apart(LAST_WRITES, move || {
+        let unmounted = within(LAST_WRITES, move || {
             mountpoint::unmount(&point).inspect_err(|error| {
                 tracing::info!(%error, "in use: cutting off its users");
                 let _ = mountpoint::sync(&point);

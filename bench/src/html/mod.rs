@@ -83,14 +83,16 @@ const EMULATED: &str =
     "by limit, ablation and Lode's subjects; the others take the machine's own times";
 
 fn machine(machine: &Machine) -> String {
-    let Machine { cpu, cores, kernel, flush, windows, medium, page_bytes, load, emulated } =
-        machine;
+    let Machine { cpu, cores, kernel, flush, windows, medium, page_bytes, load, .. } = machine;
+    let Machine { fuse_io_uring, emulated, .. } = machine;
+    let rings = if *fuse_io_uring { "by io_uring" } else { "by the device, without io_uring" };
     let emulated = emulated.as_ref().map(|medium| ("Emulated", format!("{medium}, {EMULATED}")));
     let rows = [
         ("Processor", format!("{cpu}, {cores} of them")),
         ("Kernel", kernel.clone()),
         ("Memory", format!("{medium}, mapped by pages of {} KiB", page_bytes >> 10)),
         ("Stores", format!("{flush}, write windows: {windows}")),
+        ("Requests of mounts", rings.to_owned()),
         ("Load before", load.clone()),
     ];
     let rows =

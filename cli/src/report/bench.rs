@@ -60,6 +60,10 @@ impl Report for BenchReport {
             machine.flush,
             machine.windows,
         );
+        if !machine.fuse_io_uring {
+            let rings = lode_bench::machine::RINGS;
+            let _ = writeln!(text, "requests of mounts come without io_uring: echo Y > {rings}");
+        }
         if let Some(medium) = &machine.emulated {
             let _ = writeln!(text, "EMULATED: {medium}, but where it says \"not slowed\"");
         }

@@ -142,7 +142,8 @@ fn samples() -> BTreeMap<&'static str, Value> {
             repairs: repairs(),
         }),
     );
-    let mount = MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false };
+    let mount =
+        MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false, io_uring: true };
     samples.insert(
         "info",
         value(&InfoReport {
@@ -406,7 +407,7 @@ fn stats_are_readable_and_fit_the_width() {
     let text = stats().text();
     for part in [
         "/d, counted since it was mounted:",
-        "1.0 KiB, 1 inodes",
+        "1.0 KiB of 1 MiB, 1 inodes, 3 dropped",
         "1 fast, 2 thorough",
         "▄··█",
         "192 bytes stored to 2 of 512 regions of 2 MiB; most to region 3: 128 bytes",

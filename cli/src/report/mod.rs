@@ -267,6 +267,8 @@ pub(crate) struct MountFacts {
     pub(crate) read_only: bool,
     /// File data is overwritten in place.
     pub(crate) relaxed: bool,
+    /// Requests come by io_uring.
+    pub(crate) io_uring: bool,
 }
 
 impl Report for InfoReport {
@@ -280,10 +282,9 @@ impl Report for InfoReport {
             Some(mount) => {
                 let mode = if mount.read_only { "read-only" } else { "read-write" };
                 let relaxed = if mount.relaxed { ", relaxed" } else { "" };
-                lines.add(
-                    "mounted",
-                    format!("at {}, {mode}{relaxed}, by process {}", mount.dir, mount.pid),
-                );
+                let rings = if mount.io_uring { ", requests by io_uring" } else { "" };
+                let MountFacts { dir, pid, .. } = mount;
+                lines.add("mounted", format!("at {dir}, {mode}{relaxed}, by process {pid}{rings}"));
             }
             None => {
                 lines.add("mounted", "no");

@@ -132,6 +132,9 @@ impl Entries {
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, cookie: u64) -> Option<Entry> {
         let body = self.map.remove(cookie)?;
+        if self.map.len() == 0 {
+            self.map = Sorted::default();
+        }
         self.directories -= usize::from(body.kind == DIRECTORY);
         Some(body.with(cookie))
     }

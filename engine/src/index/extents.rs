@@ -81,7 +81,8 @@ impl Place {
 pub(crate) struct Extents {
     /// The last one, which an append makes longer.
     last: Option<Extent>,
-    /// Those before it; not there while there are none.
+    /// Those before it. Not there while there are none, but after an overwrite, as the next one may
+    /// well part the file again.
     others: Option<Box<Sorted<Place>>>,
     /// Pages in all extents.
     mapped: u64,
@@ -207,9 +208,6 @@ impl Extents {
         if is_last {
             self.last = removed.map(|(key, place)| place.at(key));
         }
-        if map.len() == 0 {
-            self.others = None;
-        }
     }
 
     /// Maps an extent. None of its file pages may be mapped: whoever maps over something
@@ -217,6 +215,14 @@ impl Extents {
     pub(crate) fn insert(&mut self, extent: Extent) {
         if extent.pages > 0 {
             self.insert_between(extent, self.around(extent.file_page));
+            self.give_back();
+        }
+    }
+
+    /// Gives the list of others back while there are none.
+    fn give_back(&mut self) {
+        if self.others.as_ref().is_some_and(|others| others.len() == 0) {
+            self.others = None;
         }
     }
 
@@ -255,8 +261,8 @@ impl Extents {
                 removed(before.part(extent.file_page, extent.end()));
             }
             _ => {
-                self.remove(extent.file_page, extent.pages, removed);
-                self.insert(extent);
+                self.take_out(extent.file_page, extent.pages, removed);
+                self.insert_between(extent, self.around(extent.file_page));
             }
         }
     }
@@ -288,6 +294,11 @@ impl Extents {
     /// Unmaps `pages` pages from `file_page` on. Calls `removed` with every piece that was
     /// mapped, cut to the range, in file order.
     pub(crate) fn remove(&mut self, file_page: u64, pages: u64, removed: &mut dyn FnMut(Extent)) {
+        self.take_out(file_page, pages, removed);
+        self.give_back();
+    }
+
+    fn take_out(&mut self, file_page: u64, pages: u64, removed: &mut dyn FnMut(Extent)) {
         let end = file_page.saturating_add(pages);
         while let Some(extent) = self.next_from(file_page).filter(|next| next.file_page < end) {
             let piece = extent.part(file_page, end);

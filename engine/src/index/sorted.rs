@@ -171,7 +171,7 @@ impl<V: Copy> Node<V> {
             Self::Leaf(entries) => {
                 let at = search(entries, key).ok()?;
                 let (_, value) = entries.remove(at);
-                if entries.capacity() > 4 * entries.len() {
+                if entries.capacity() > 4 * entries.len().max(1) {
                     entries.shrink_to(2 * entries.len());
                 }
                 Some(value)
@@ -334,9 +334,6 @@ impl<V: Copy> Sorted<V> {
             && inner.children.len() <= 1
         {
             self.root = inner.children.pop().unwrap_or(Node::Leaf(Vec::new()));
-        }
-        if self.len == 0 {
-            *self = Self::default();
         }
         Some(value)
     }

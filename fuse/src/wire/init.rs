@@ -12,6 +12,7 @@ use super::arguments::Arguments;
 use super::channel::Channel;
 use super::errno::Errno;
 use super::reply::Answer;
+use super::rings::OVER_IO_URING;
 
 /// The oldest minor version that is served. (Before it some structures were smaller.)
 const MINOR_MIN: u32 = 31;
@@ -55,6 +56,13 @@ pub struct Agreed {
     pub offered: u64,
 }
 
+impl Agreed {
+    /// Whether requests come by io_uring.
+    pub fn by_rings(&self) -> bool {
+        self.flags & OVER_IO_URING != 0
+    }
+}
+
 /// Why there is nothing to go on with.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
@@ -67,6 +75,12 @@ pub enum InitError {
     /// The first request is not what it has to be.
     #[error("the kernel's first request on /dev/fuse is no introduction; is the kernel damaged?")]
     NoOffer,
+    /// Requests are to come by io_uring, and can't.
+    #[error(
+        "requests can't come by io_uring here: it takes Linux 6.14, a process that may use io_uring, and, \
+         by root, `echo Y > /sys/module/fuse/parameters/enable_uring`"
+    )]
+    NoRings,
     /// The kernel is too old.
     #[error(
         "the kernel speaks version {major}.{minor} of the FUSE protocol, and at least 7.{MINOR_MIN} \
@@ -87,7 +101,7 @@ impl Offer {
         if header.len as usize != bytes.len() || header.opcode != fuse_opcode::FUSE_INIT as u32 {
             return None;
         }
-        let mut all = Arguments(rest);
+        let mut all = Arguments::new(rest);
         // These have always been there; what follows, only with the flag that says so.
         let [major, minor, max_readahead, low] = all.take::<[u32; 4]>().ok()?;
         let high = if low & FUSE_INIT_EXT == 0 { 0 } else { all.take::<u32>().ok()? };

@@ -8,6 +8,7 @@
 //! * `arguments`, `request`: from bytes to requests
 //! * `listing`, `reply`: from answers to bytes
 //! * `channel`, `clone`: the device; `notices`: what the kernel is told unasked
+//! * `rings`: requests by io_uring, a queue for each CPU
 //! * `scratch`: memory that a thread answers from
 //! * `init`: what version and capabilities are agreed upon; `session`: the threads that serve
 
@@ -20,6 +21,7 @@ mod listing;
 mod notices;
 mod reply;
 mod request;
+mod rings;
 #[cfg(test)]
 pub(crate) mod samples;
 mod scratch;
@@ -34,5 +36,6 @@ pub use reply::{Answer, Entry, Reply};
 pub use request::{
     Changes, Forgets, Incoming, NewData, NewFile, NodeId, Operation, Request, TimeOrNow, Who, parse,
 };
+pub use rings::{Cpus, OVER_IO_URING};
 pub use scratch::Scratch;
 pub use session::{Handler, Session};

@@ -180,6 +180,16 @@ impl<'a> Reply<'a> {
         let [one, other] = self.body;
         [self.header.as_bytes(), one, other]
     }
+
+    /// The header.
+    pub fn header(&self) -> fuse_out_header {
+        self.header
+    }
+
+    /// What follows the header.
+    pub fn body(&self) -> [&'a [u8]; 2] {
+        self.body
+    }
 }
 
 #[cfg(test)]

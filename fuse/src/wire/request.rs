@@ -184,18 +184,29 @@ pub fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
     let silent = matches!(opcode, Ok(op::FUSE_FORGET | op::FUSE_BATCH_FORGET));
     // An answer to number 0 would be taken for a message of the server's own.
     let unique = Some(header.unique).filter(|unique| *unique != 0 && !silent);
-    let request = if header.len as usize != bytes.len() {
-        Err(Errno::EIO)
-    } else {
-        let operation = opcode.map_err(|_| Errno::ENOSYS);
-        operation.and_then(|opcode| operation_of(opcode, Arguments(rest)))
-    };
-    let request = request.map(|operation| Request {
+    if header.len as usize != bytes.len() {
+        return Some(Incoming { unique, request: Err(Errno::EIO) });
+    }
+    Some(Incoming { unique, request: request_of(&header, Arguments::new(rest)) })
+}
+
+/// The request of which header, structure and data stand apart. Each of those is answered.
+pub fn parse_parts<'a>(
+    header: &fuse_in_header,
+    structure: &'a [u8],
+    data: &'a [u8],
+) -> Incoming<'a> {
+    let request = request_of(header, Arguments::split(structure, data));
+    Incoming { unique: Some(header.unique), request }
+}
+
+fn request_of<'a>(header: &fuse_in_header, arguments: Arguments<'a>) -> Result<Request<'a>, Errno> {
+    let opcode = op::try_from(header.opcode).map_err(|_| Errno::ENOSYS)?;
+    Ok(Request {
         node: NodeId(header.nodeid),
         who: Who { uid: header.uid, gid: header.gid, pid: header.pid },
-        operation,
-    });
-    Some(Incoming { unique, request })
+        operation: operation_of(opcode, arguments)?,
+    })
 }
 
 fn operation_of(opcode: op, mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> {
@@ -316,7 +327,7 @@ fn new_file(mut all: Arguments<'_>) -> Result<NewFile<'_>, Errno> {
 
 fn forgets(mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> {
     let count = all.take::<fuse_batch_forget_in>()?.count as usize;
-    let (each, _) = all.0.as_chunks::<FORGET>();
+    let (each, _) = all.all().as_chunks::<FORGET>();
     each.get(..count).map(|each| Operation::BatchForget(Forgets(each))).ok_or(Errno::EINVAL)
 }
 

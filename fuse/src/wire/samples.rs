@@ -22,6 +22,8 @@ pub const NODE: u64 = 5;
 pub struct Sample {
     pub opcode: op,
     pub body: Vec<u8>,
+    /// Bytes of the structure that the body begins with.
+    pub own: usize,
     pub operation: Operation<'static>,
 }
 
@@ -45,7 +47,16 @@ fn zero<T: Default>() -> T {
 }
 
 fn sample(opcode: op, parts: &[&[u8]], operation: Operation<'static>) -> Sample {
-    Sample { opcode, body: parts.concat(), operation }
+    let without = matches!(
+        opcode,
+        op::FUSE_LOOKUP
+            | op::FUSE_SYMLINK
+            | op::FUSE_UNLINK
+            | op::FUSE_RMDIR
+            | op::FUSE_REMOVEXATTR
+    );
+    let own = parts.first().filter(|_| !without).map_or(0, |part| part.len());
+    Sample { opcode, body: parts.concat(), own, operation }
 }
 
 /// A request of every kind that is understood, but for the forgets of many inodes.

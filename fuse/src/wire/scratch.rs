@@ -16,6 +16,21 @@ impl Scratch {
         Self { bytes: Vec::new(), most }
     }
 
+    /// All of `most` bytes at once, of which those are taken from the system that are touched.
+    pub fn full(most: usize) -> Self {
+        Self { bytes: vec![0; most], most }
+    }
+
+    /// Where room begins. It stays there as long as no more room is asked for than there was.
+    pub fn start(&self) -> *const u8 {
+        self.bytes.as_ptr()
+    }
+
+    /// Where room begins and how much there is, for somebody else to write to.
+    pub fn memory(&mut self) -> (*mut u8, usize) {
+        (self.bytes.as_mut_ptr(), self.bytes.len())
+    }
+
     /// Room for `bytes` bytes, with anything in them.
     ///
     /// # Errors

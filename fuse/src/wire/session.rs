@@ -3,12 +3,14 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 use super::channel::Channel;
 use super::errno::Errno;
 use super::reply::Answer;
-use super::request::{Operation, Request, parse};
+use super::request::{Incoming, Operation, Request, parse};
+use super::rings::{self, Cpus};
 use super::scratch::Scratch;
 
 /// Bytes of the largest request before its data; the kernel wants a read to have room for it.
@@ -43,40 +45,79 @@ pub struct Session<H> {
     channel: Channel,
     handler: H,
     max_write: u32,
+    /// The CPUs that have queues of their own.
+    queues: Option<Cpus>,
 }
 
 impl<H: Handler> Session<H> {
     /// Serves what comes through `channel` by `handler`; `max_write` is what was agreed upon.
     pub fn new(channel: Channel, handler: H, max_write: u32) -> Self {
-        Self { channel, handler, max_write }
+        Self { channel, handler, max_write, queues: None }
     }
 
-    /// Serves with so many threads until the mount is gone.
+    /// The same by queues of these CPUs, if they were agreed upon.
+    pub fn with_queues(self, queues: Option<Cpus>) -> Self {
+        Self { queues, ..self }
+    }
+
+    /// Serves until the mount is gone: with a thread for each CPU that has a queue and one for what still comes
+    /// by the device, or else with so many threads.
     ///
     /// # Errors
-    /// Where threads or their channels can't be had, or the device fails.
+    /// Where threads or their channels can't be had, or the device or a queue fails: the first error
+    /// ends it, and the mount has to be taken off then, which ends the other threads.
     pub fn run(self, threads: usize) -> io::Result<()> {
         let (data, handler) = (self.max_write as usize, Arc::new(self.handler));
+        let (tell, ends) = mpsc::channel();
+        let mut serving = 0;
+        let queues = self.queues.iter().flat_map(Cpus::threads);
+        for (cpu, queues) in queues {
+            let (connection, handler) = (self.channel.connection(), Arc::clone(&handler));
+            start(format!("lode-queue-{cpu}"), &tell, move || {
+                rings::stay_on(cpu);
+                let mut work =
+                    |incoming: &Incoming<'_>, scratch: &mut Scratch, send: Sending<'_>| {
+                        work(&*handler, incoming, scratch, send);
+                    };
+                rings::serve(connection, &queues, data, &mut work)
+            })?;
+            serving += 1;
+        }
         // Each thread has a queue of its own for the requests it works on.
         let mut channels = Vec::new();
-        for _ in 1..threads {
+        for _ in 1..if serving > 0 { 1 } else { threads } {
             channels.push(self.channel.split()?);
         }
         channels.push(self.channel);
-        let mut serving = Vec::new();
         for (number, channel) in channels.into_iter().enumerate() {
             let handler = Arc::clone(&handler);
-            let builder = thread::Builder::new().name(format!("lode-serve-{number}"));
-            serving.push(builder.spawn(move || serve(&channel, &*handler, data))?);
+            let work = move || serve(&channel, &*handler, data);
+            start(format!("lode-serve-{number}"), &tell, work)?;
+            serving += 1;
         }
-        let mut ended = Ok(());
-        for thread in serving {
-            let failed = || io::Error::other("a server thread panicked outside of a request");
-            ended = ended.and(thread.join().unwrap_or_else(|_| Err(failed())));
-        }
-        ended
+        drop((tell, handler));
+        (0..serving).try_for_each(|_| ends.recv().unwrap_or(Ok(())))
     }
 }
+
+/// Starts a thread that tells how its work ended.
+fn start(
+    name: String,
+    tell: &Sender<io::Result<()>>,
+    work: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<()> {
+    let tell = tell.clone();
+    let builder = thread::Builder::new().name(name);
+    builder.spawn(move || {
+        let failed = || io::Error::other("a server thread panicked outside of a request");
+        let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(failed()));
+        let _ = tell.send(ended);
+    })?;
+    Ok(())
+}
+
+/// Sends an answer.
+type Sending<'s> = &'s mut dyn FnMut(&Result<Answer<'_>, Errno>);
 
 /// Whether a thread goes on.
 #[derive(PartialEq, Eq)]
@@ -91,23 +132,28 @@ fn serve<H: Handler>(channel: &Channel, handler: &H, data: usize) -> io::Result<
     bytes.try_reserve_exact(HEAD_BYTES + data).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut scratch = Scratch::new(data);
     while channel.receive(&mut bytes)? {
-        if work(channel, handler, &bytes, &mut scratch) == Next::End {
+        let Some(incoming) = parse(&bytes) else {
+            tracing::error!(bytes = bytes.len(), "the kernel sent what is no request");
+            continue;
+        };
+        let mut send = |answer: &Result<Answer<'_>, Errno>| {
+            if let Some(unique) = incoming.unique {
+                channel.answer(unique, answer);
+            }
+        };
+        if work(handler, &incoming, &mut scratch, &mut send) == Next::End {
             break;
         }
     }
     Ok(())
 }
 
-fn work<H: Handler>(channel: &Channel, handler: &H, bytes: &[u8], scratch: &mut Scratch) -> Next {
-    let Some(incoming) = parse(bytes) else {
-        tracing::error!(bytes = bytes.len(), "the kernel sent what is no request");
-        return Next::Receive;
-    };
-    let send = |answer: &Result<Answer<'_>, Errno>| {
-        if let Some(unique) = incoming.unique {
-            channel.answer(unique, answer);
-        }
-    };
+fn work<H: Handler>(
+    handler: &H,
+    incoming: &Incoming<'_>,
+    scratch: &mut Scratch,
+    send: Sending<'_>,
+) -> Next {
     let request = match incoming.request {
         Ok(Request { operation: Operation::Destroy, .. }) => {
             send(&Ok(Answer::Done));

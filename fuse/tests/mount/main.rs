@@ -18,6 +18,7 @@ mod mappings;
 mod names;
 mod one_file;
 mod rights;
+mod rings;
 mod special;
 mod support;
 mod tmpfile;

@@ -178,6 +178,11 @@ impl Mount {
         Client::for_mount_in(&self.place.control(), &self.root).unwrap()
     }
 
+    /// The server's process.
+    pub fn pid(&self) -> u32 {
+        self.server.id()
+    }
+
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.server.id().try_into().unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -233,6 +238,9 @@ const VIEW: View = View {
     text: |ask| ask(&json!({ "op": "stats" })).map(|stats| format!("{}\n", stats["fences"])),
 };
 
+/// The variable of the environment that says that requests are to come by io_uring.
+pub const RINGS: &str = "LODE_TEST_IO_URING";
+
 /// What `server_process` does.
 pub fn serve() {
     let Some(dir) = std::env::var_os("LODE_TEST_PLACE") else {
@@ -244,6 +252,7 @@ pub fn serve() {
     let mut options = MountOptions::new(&pool);
     (options.suid, options.dev) = (true, true);
     options.views = vec![VIEW];
+    options.rings = Some(std::env::var_os(RINGS).is_some());
     options.region = [("medium".to_owned(), "file".to_owned())].into();
     let served = Server::mount_with(
         Arc::new(opened.unwrap()),

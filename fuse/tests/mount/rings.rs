@@ -1,0 +1,56 @@
+//! The same mounts with requests by io_uring.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::support::{Mount, RINGS, can_mount};
+
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Lets mounts have rings for as long as it lives.
+struct Allowed(String);
+
+impl Allowed {
+    fn new() -> Option<Self> {
+        let before = fs::read_to_string(PARAMETER).ok()?;
+        fs::write(PARAMETER, "Y").ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        let _ = fs::write(PARAMETER, self.0.trim());
+    }
+}
+
+/// All tests of this program once more. (A server that is to have rings and can't does not mount.)
+#[test]
+fn what_holds_by_the_device_holds_by_io_uring() {
+    if std::env::var_os(RINGS).is_some() || !can_mount() {
+        return;
+    }
+    let Some(_allowed) = Allowed::new() else {
+        eprintln!("skipped: {PARAMETER} can't be set to Y");
+        return;
+    };
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    let output = again.env(RINGS, "1").stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("names::"), "{said}");
+}
+
+#[test]
+fn each_cpu_has_a_queue_where_rings_are_asked_for() {
+    let Some(mount) = Mount::new() else { return };
+    let tasks = format!("/proc/{}/task", mount.pid());
+    let names = fs::read_dir(tasks)
+        .unwrap()
+        .map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    let queues = names.filter(|name| name.starts_with("lode-queue-")).count();
+    let asked_for = std::env::var_os(RINGS).is_some();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(queues > 0, asked_for);
+    assert!(queues == 0 || queues >= cpus, "{queues} queues for {cpus} CPUs");
+}
