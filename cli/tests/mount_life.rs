@@ -34,12 +34,13 @@ fn wait_for_end(pid: u64) {
 }
 
 /// What a mount without a server says, once its connection is down: until the last thread of the
-/// killed server is gone, requests end with `ECONNABORTED`, and nothing else.
+/// killed server is gone, requests end with `ECONNABORTED`, by io_uring with `ECANCELED`, and nothing else.
 fn answer_of_the_dead(dir: &Path) -> std::io::Error {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let error = fs::read_dir(dir).unwrap_err();
-        let aborted = error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error());
+        let ends = [Errno::CONNABORTED, Errno::CANCELED].map(|end| Some(end.raw_os_error()));
+        let aborted = ends.contains(&error.raw_os_error());
         if !aborted || Instant::now() > deadline {
             return error;
         }

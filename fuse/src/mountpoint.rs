@@ -166,7 +166,8 @@ fn life(point: &Path) -> Life {
     let answer = apart::within(PATIENCE, move || apart::statfs(&asked));
     let code = answer.map(|answer| answer.err().and_then(|error| error.raw_os_error()));
     match code {
-        Some(Some(libc::ENOTCONN | libc::ECONNABORTED)) => Life::Dead,
+        // (ECANCELED: its requests came by io_uring.)
+        Some(Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED)) => Life::Dead,
         Some(_) => Life::Alive,
         None => Life::Silent,
     }

@@ -188,14 +188,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if late {
             self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
         }
-        tx.send()?;
+        tx.commit()?;
         self.show_xattrs(&mut state, ready.staged);
         if let (Some((parent, name)), Some(entry)) = (under, entry) {
             let (hash, place) = (hash(store.secret, name), (entry.at, entry.ordinal));
             let child = (ino, (birth.mode >> 12) as u8);
             parent.add_entry(hash, child, place, entry_lines(name.len()), state.btime_ns)?;
         }
-        tx.commit()?;
         Ok(state)
     }
 

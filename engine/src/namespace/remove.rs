@@ -48,11 +48,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             tx.split(Rule::UnlinkInOne, plans[0].lines);
             let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
             let dropped = self.store_drop(&mut tx, state, time_ns);
-            tx.send()?;
-            let lines = entry_lines(name.len());
-            parent.remove_entry(child.entry.cookie, lines, placed.ordinal, time_ns);
             tx.commit()?;
             node.slot.set_tail(parent.log.tail.last_seal);
+            let lines = entry_lines(name.len());
+            parent.remove_entry(child.entry.cookie, lines, placed.ordinal, time_ns);
             self.dropped(&child.node, state, dropped, time_ns);
             self.tidy(&node.slot, parent);
             Ok(child.node.clone())
