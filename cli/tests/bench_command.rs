@@ -77,8 +77,18 @@ fn a_small_run_has_every_key_and_nothing_of_it_stays() {
     ];
     assert_eq!(keys(&report), top.into());
     assert_eq!((&report["schema"], &report["command"]), (&1.into(), &"bench".into()));
-    let machine =
-        ["cpu", "cores", "kernel", "flush", "windows", "medium", "page_bytes", "load", "emulated"];
+    let machine = [
+        "cpu",
+        "cores",
+        "kernel",
+        "flush",
+        "windows",
+        "medium",
+        "page_bytes",
+        "load",
+        "fuse_io_uring",
+        "emulated",
+    ];
     assert_eq!(keys(&report["machine"]), machine.into());
     let rows = report["rows"].as_array().unwrap();
     let mut cells = BTreeSet::new();
