@@ -14,9 +14,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::Resource;
+
+/// Files that are closed one by one, at most.
+const FILES_MOST: u64 = 1 << 20;
 
 /// Does `work` on a thread of its own and waits for it, at most `patience`; none if it takes longer
 /// or can't be done.
@@ -75,37 +77,50 @@ pub fn sync(path: &Path) -> io::Result<()> {
 #[allow(unsafe_code)]
 fn in_child(path: &Path, call: impl Fn(&CString) -> c_int) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: of the threads the child has but this one, whose locks nobody will let go of: until it
-    // ends it makes system calls and nothing else, which take no lock and no memory.
-    match unsafe { libc::fork() } {
+    let files = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(FILES_MOST);
+    let done = |result: c_int| match result {
         -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    };
+    // SAFETY: a process with memory of its own; it tells nobody when it ends (no signal's number), so that it
+    // stays to be asked, whatever this process does with signals of children. Of the threads it has but this
+    // one, whose locks nobody will let go of: until it ends it makes system calls and nothing else, which
+    // take no lock and no memory.
+    match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
+        // Better here than not at all.
+        -1 => done(call(&path)),
         0 => unsafe {
-            libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
+            if libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
+                // Linux before 5.9.
+                (3..files.min(FILES_MOST) as c_int).for_each(|file| _ = libc::close(file));
+            }
             let code = match call(&path) {
                 -1 => *libc::__errno_location(),
                 _ => 0,
             };
             libc::_exit(code)
         },
-        child => outcome(child),
+        child => outcome(child as libc::pid_t),
     }
 }
 
 /// How a child's call ended.
-fn outcome(child: i32) -> io::Result<()> {
-    let child = Pid::from_raw(child);
-    loop {
-        match waitpid(child, WaitOptions::empty()) {
-            Ok(Some((_, status))) => {
-                return match status.exit_status() {
-                    Some(0) => Ok(()),
-                    Some(code) => Err(io::Error::from_raw_os_error(code)),
-                    None => Err(io::Error::other("the process that made the call was killed")),
-                };
-            }
-            Ok(None) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+#[allow(unsafe_code)]
+fn outcome(child: libc::pid_t) -> io::Result<()> {
+    let mut status = 0;
+    // SAFETY: room for a status.
+    while unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) } == -1 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
         }
+    }
+    if !libc::WIFEXITED(status) {
+        return Err(io::Error::other("the process that made the call was killed"));
+    }
+    match libc::WEXITSTATUS(status) {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 

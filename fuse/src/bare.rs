@@ -26,7 +26,7 @@ pub fn serve<H: Handler>(
     let point = mountpoint::prepare(dir)?;
     let kernel = |source| MountError::Kernel { path: point.clone(), source };
     let channel = Channel::new(mount_fuse(&point, options).map_err(kernel)?);
-    let (agreed, cpus) = introduce(&channel, options).map_err(|source| {
+    let (agreed, queues) = introduce(&channel, options).map_err(|source| {
         // What can't be taken off is dead, and told as that to whoever looks.
         let _ = mountpoint::cut_off(&point);
         MountError::Protocol { path: point.clone(), source }
@@ -34,7 +34,10 @@ pub fn serve<H: Handler>(
     if let Ok(Some(mount)) = mountpoint::mounted_at(&point) {
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
     }
-    let session = Session::new(channel, handler(&agreed), MAX_WRITE).with_queues(cpus);
-    let ended = session.run(options.server_threads());
-    ended.map_err(|source| MountError::Session { path: point, source })
+    let session = Session::new(channel, handler(&agreed), MAX_WRITE).with_queues(queues);
+    session.run(options.server_threads()).map_err(|source| {
+        // Nobody serves it any more.
+        let _ = mountpoint::cut_off(&point);
+        MountError::Session { path: point, source }
+    })
 }

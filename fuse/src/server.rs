@@ -25,7 +25,7 @@ use crate::introduction::introduce;
 use crate::mountpoint;
 use crate::notify::{tell_manager, wait_until_answers};
 use crate::options::MountOptions;
-use crate::wire::{Channel, Session};
+use crate::wire::{Channel, Queues, Session};
 
 /// How long a mount may take to answer for the first time.
 const START: Duration = Duration::from_secs(30);
@@ -116,17 +116,17 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let connection = mount_fuse(&point, &options).map_err(kernel)?;
         let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
         let channel = Channel::new(connection);
-        let (agreed, cpus) = introduce(&channel, &options).map_err(|source| {
+        let (agreed, queues) = introduce(&channel, &options).map_err(|source| {
             mount.take_off();
             MountError::Protocol { path: point.clone(), source }
         })?;
         let (atime, files) = (options.atime, std::mem::take(&mut options.views));
         let threads = options.server_threads();
-        let queues = cpus.as_ref().map(|cpus| cpus.threads().len());
-        let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options, queues));
+        let served = queues.as_ref().map(Queues::threads);
+        let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options, served));
         let views = Views::new(&files, Arc::clone(&answers));
         let fs = LodeFs::new(state, &agreed, atime, views, channel.notices());
-        let session = Session::new(channel, fs, MAX_WRITE).with_queues(cpus);
+        let session = Session::new(channel, fs, MAX_WRITE).with_queues(queues);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
         let listener = bound.serve(answers)?;
         Ok(Self {

@@ -88,10 +88,7 @@ fn unchangeable(
         (differs(flush.map(|it| it.to_string()), region.flush.clone()), "how stores are flushed"),
         (was.emulation.join(&asked.emulation) != was.emulation, "what medium is emulated"),
         (asked.allow_other && !others, "who may use the mount (allow_other)"),
-        (
-            asked.io_uring.is_some() && asked.io_uring != was.io_uring,
-            "how requests come (io_uring, noio_uring)",
-        ),
+        (differs(asked.io_uring, before.io_uring), "how requests come (io_uring, noio_uring)"),
         (asked.noviews && !was.noviews, "whether there is a directory .lode (noviews)"),
     ];
     all.into_iter().find_map(|(differs, what)| differs.then_some(what))

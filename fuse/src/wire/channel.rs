@@ -12,7 +12,7 @@ use super::clone;
 use super::errno::Errno;
 use super::notices::Notices;
 use super::reply::{Answer, Reply};
-use super::rings::{self, Cpus};
+use super::rings::Queues;
 
 /// The device that mounts are served through.
 pub const DEVICE: &str = "/dev/fuse";
@@ -38,15 +38,11 @@ impl Channel {
         Ok(Self::new(fresh.into()))
     }
 
-    /// The descriptor itself, for commands to the device.
-    pub(super) fn connection(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.0)
-    }
-
-    /// Whether requests could come by io_uring; what does not let them is in the log.
-    pub fn could_have_rings(&self) -> Option<Cpus> {
-        let cpus = rings::possible(self.connection()).and_then(|()| Cpus::of_this_machine());
-        cpus.inspect_err(|error| tracing::debug!(%error, "no requests by io_uring")).ok()
+    /// Threads that requests could come to by io_uring, with so many bytes of data at most; what does
+    /// not let them is in the log.
+    pub fn queues(&self, data_bytes: usize) -> Option<Queues> {
+        let queues = Queues::start(&self.0, data_bytes);
+        queues.inspect_err(|error| tracing::debug!(%error, "no requests by io_uring")).ok()
     }
 
     /// A way to tell the kernel what it did not ask.

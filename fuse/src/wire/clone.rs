@@ -1,4 +1,4 @@
-//! A second descriptor of a connection: the only call of the protocol that has no safe wrapper.
+//! A second descriptor of a connection: a call of the protocol that has no safe wrapper.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

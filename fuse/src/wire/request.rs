@@ -298,7 +298,7 @@ fn names_of(opcode: op, mut all: Arguments<'_>) -> Result<Operation<'_>, Errno> 
         }
         op::FUSE_REMOVEXATTR => Ok(Operation::Removexattr { name: all.name()? }),
         // Interrupts among them: no request takes long enough to be broken off. The kernel
-        // sends no more once it has heard so, and waits for the answers as it would anyway.
+        // sends no more once it has heard so (by io_uring it does), and waits for the answers as it would anyway.
         _ => Err(Errno::ENOSYS),
     }
 }

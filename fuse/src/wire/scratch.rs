@@ -17,8 +17,13 @@ impl Scratch {
     }
 
     /// All of `most` bytes at once, of which those are taken from the system that are touched.
-    pub fn full(most: usize) -> Self {
-        Self { bytes: vec![0; most], most }
+    ///
+    /// # Errors
+    /// `ENOMEM` where there is no memory.
+    pub fn full(most: usize) -> Result<Self, Errno> {
+        // What is taken as zeros is not touched, but can't fail: it is asked for before.
+        Vec::<u8>::new().try_reserve_exact(most).map_err(|_| Errno::ENOMEM)?;
+        Ok(Self { bytes: vec![0; most], most })
     }
 
     /// Where room begins. It stays there as long as no more room is asked for than there was.

@@ -10,7 +10,7 @@ use super::channel::Channel;
 use super::errno::Errno;
 use super::reply::Answer;
 use super::request::{Incoming, Operation, Request, parse};
-use super::rings::{self, Cpus};
+use super::rings::{self, Queues};
 use super::scratch::Scratch;
 
 /// Bytes of the largest request before its data; the kernel wants a read to have room for it.
@@ -45,8 +45,8 @@ pub struct Session<H> {
     channel: Channel,
     handler: H,
     max_write: u32,
-    /// The CPUs that have queues of their own.
-    queues: Option<Cpus>,
+    /// The threads that requests come to by io_uring.
+    queues: Option<Queues>,
 }
 
 impl<H: Handler> Session<H> {
@@ -55,8 +55,8 @@ impl<H: Handler> Session<H> {
         Self { channel, handler, max_write, queues: None }
     }
 
-    /// The same by queues of these CPUs, if they were agreed upon.
-    pub fn with_queues(self, queues: Option<Cpus>) -> Self {
+    /// The same by these threads, if they were agreed upon.
+    pub fn with_queues(self, queues: Option<Queues>) -> Self {
         Self { queues, ..self }
     }
 
@@ -70,18 +70,18 @@ impl<H: Handler> Session<H> {
         let (data, handler) = (self.max_write as usize, Arc::new(self.handler));
         let (tell, ends) = mpsc::channel();
         let mut serving = 0;
-        let queues = self.queues.iter().flat_map(Cpus::threads);
-        for (cpu, queues) in queues {
-            let (connection, handler) = (self.channel.connection(), Arc::clone(&handler));
-            start(format!("lode-queue-{cpu}"), &tell, move || {
-                rings::stay_on(cpu);
-                let mut work =
-                    |incoming: &Incoming<'_>, scratch: &mut Scratch, send: Sending<'_>| {
-                        work(&*handler, incoming, scratch, send);
-                    };
-                rings::serve(connection, &queues, data, &mut work)
-            })?;
-            serving += 1;
+        if let Some(queues) = self.queues {
+            serving += queues.threads();
+            queues.run(|| {
+                let (handler, tell) = (Arc::clone(&handler), tell.clone());
+                Box::new(move |ring| {
+                    let mut work =
+                        |incoming: &Incoming<'_>, scratch: &mut Scratch, send: Sending<'_>| {
+                            work(&*handler, incoming, scratch, send).1
+                        };
+                    tell_end(&tell, || rings::serve(ring, data, &mut work));
+                })
+            });
         }
         // Each thread has a queue of its own for the requests it works on.
         let mut channels = Vec::new();
@@ -108,12 +108,15 @@ fn start(
 ) -> io::Result<()> {
     let tell = tell.clone();
     let builder = thread::Builder::new().name(name);
-    builder.spawn(move || {
-        let failed = || io::Error::other("a server thread panicked outside of a request");
-        let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(failed()));
-        let _ = tell.send(ended);
-    })?;
+    builder.spawn(move || tell_end(&tell, work))?;
     Ok(())
+}
+
+/// Does a thread's work and tells how it ended.
+fn tell_end(tell: &Sender<io::Result<()>>, work: impl FnOnce() -> io::Result<()>) {
+    let failed = || io::Error::other("a server thread panicked outside of a request");
+    let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(failed()));
+    let _ = tell.send(ended);
 }
 
 /// Sends an answer.
@@ -141,23 +144,24 @@ fn serve<H: Handler>(channel: &Channel, handler: &H, data: usize) -> io::Result<
                 channel.answer(unique, answer);
             }
         };
-        if work(handler, &incoming, &mut scratch, &mut send) == Next::End {
+        if work(handler, &incoming, &mut scratch, &mut send).0 == Next::End {
             break;
         }
     }
     Ok(())
 }
 
-fn work<H: Handler>(
-    handler: &H,
+/// Works on a request. The pass, if there was one, is to be held until the answer has been sent.
+fn work<'h, H: Handler>(
+    handler: &'h H,
     incoming: &Incoming<'_>,
     scratch: &mut Scratch,
     send: Sending<'_>,
-) -> Next {
+) -> (Next, Option<H::Pass<'h>>) {
     let request = match incoming.request {
         Ok(Request { operation: Operation::Destroy, .. }) => {
             send(&Ok(Answer::Done));
-            return Next::End;
+            return (Next::End, None);
         }
         Ok(request) => request,
         Err(error) => {
@@ -165,7 +169,7 @@ fn work<H: Handler>(
                 tracing::error!(code = error.code(), "the kernel sent a request that is malformed");
             }
             send(&Err(error));
-            return Next::Receive;
+            return (Next::Receive, None);
         }
     };
     let worked = catch_unwind(AssertUnwindSafe(|| {
@@ -175,12 +179,14 @@ fn work<H: Handler>(
             Err(error) => Err(*error),
         };
         send(&answer);
+        pass.ok()
     }));
-    if worked.is_err() {
+    let pass = worked.unwrap_or_else(|_| {
         // The handler knows of it by its pass. Who waits is not to wait for ever.
         send(&Err(Errno::EIO));
-    }
-    Next::Receive
+        None
+    });
+    (Next::Receive, pass)
 }
 
 #[cfg(test)]

@@ -45,12 +45,26 @@ fn what_holds_by_the_device_holds_by_io_uring() {
 fn each_cpu_has_a_queue_where_rings_are_asked_for() {
     let Some(mount) = Mount::new() else { return };
     let tasks = format!("/proc/{}/task", mount.pid());
-    let names = fs::read_dir(tasks)
+    let names = fs::read_dir(&tasks)
         .unwrap()
         .map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
     let queues = names.filter(|name| name.starts_with("lode-queue-")).count();
     let asked_for = std::env::var_os(RINGS).is_some();
     let cpus = std::thread::available_parallelism().unwrap().get();
-    assert_eq!(queues > 0, asked_for);
-    assert!(queues == 0 || queues >= cpus, "{queues} queues for {cpus} CPUs");
+    assert_eq!(queues, if asked_for { cpus } else { 0 });
+    for task in fs::read_dir(&tasks).unwrap().map(|task| task.unwrap().path()) {
+        let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+        if let Some(cpu) = name.trim().strip_prefix("lode-queue-") {
+            let status = fs::read_to_string(task.join("status")).unwrap();
+            assert!(status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{status}");
+        }
+    }
+    // A child that waits for the mount must not keep its connection.
+    let maps = fs::read_to_string(format!("/proc/{}/smaps", mount.pid())).unwrap();
+    let flags = maps
+        .split("anon_inode:[io_uring]")
+        .skip(1)
+        .map(|map| map.lines().find(|line| line.starts_with("VmFlags:")).unwrap().to_owned());
+    let flags: Vec<String> = flags.collect();
+    assert!(flags.len() >= queues && flags.iter().all(|flags| flags.contains(" dc")), "{flags:?}");
 }

@@ -16,14 +16,26 @@ const _: () = assert!(size_of::<squeue::Entry128>() == 128);
 
 /// A ring of commands, with the entries that the kernel is given by them.
 ///
-/// They belong together: memory that the kernel may write to lives as long as the ring.
+/// They belong together: memory that the kernel may write to lives as long as it may, which is longer
+/// than the ring where that is given up before its time.
 pub struct Ring {
-    // Dropped first: closing it takes back from the kernel what it still has.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     entries: Vec<Entry>,
     /// Parts of entries, which registering reads.
     parts: Vec<[libc::iovec; PARTS as usize]>,
     connection: Arc<OwnedFd>,
+    /// Entries that the kernel has.
+    given: usize,
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.is_used() {
+            // What the kernel still has it gives back some time after the ring was closed, and tells nobody.
+            std::mem::forget(std::mem::take(&mut self.entries));
+            std::mem::forget(std::mem::take(&mut self.parts));
+        }
+    }
 }
 
 impl Ring {
@@ -38,12 +50,12 @@ impl Ring {
         // Requests arrive when the thread goes to the kernel, and never interrupt what it does; at its
         // end, too, so that who waits is told.
         builder.dontfork().setup_single_issuer().setup_coop_taskrun().setup_cqsize(2 * room);
-        Ok(Self { ring: builder.build(room)?, entries, parts: Vec::new(), connection })
+        Ok(Self { ring: builder.build(room)?, entries, parts: Vec::new(), connection, given: 0 })
     }
 
-    /// How many entries there are.
-    pub fn entries(&self) -> usize {
-        self.entries.len()
+    /// Whether the kernel has any of the entries.
+    pub fn is_used(&self) -> bool {
+        self.given > 0
     }
 
     /// One of them, that the kernel does not have.
@@ -102,13 +114,15 @@ impl Ring {
         };
         let mut queue = self.ring.submission();
         // SAFETY: the memory that the command names, an entry's heads and data and the list of both, is
-        // owned by `self` behind pointers that stay, and neither freed nor used by anybody else while the kernel
-        // may write to it: `entry` is asked for only those whose command has completed, and the ring, whose end
-        // takes all commands back, is dropped before its entries.
+        // owned by `self` behind pointers that stay, and not used by anybody else while the kernel may
+        // write to it: `entry` is asked for only those whose command has completed. It is freed only when
+        // all commands have.
         let pushed = unsafe { queue.push(&submitted) };
-        pushed.map_err(|_| {
-            io::Error::other("a ring has no room for as many commands as it has entries")
-        })
+        drop(queue);
+        let full = "a ring has no room for as many commands as it has entries";
+        pushed.map_err(|_| io::Error::other(full))?;
+        self.given += 1;
+        Ok(())
     }
 
     /// Submits what was pushed; with `wait` returns once something has completed.
@@ -129,6 +143,7 @@ impl Ring {
     /// kernel refused it.
     pub fn completed(&mut self) -> Option<(usize, io::Result<()>)> {
         let done = self.ring.completion().next()?;
+        self.given -= 1;
         let result = match done.result() {
             0.. => Ok(()),
             code => Err(io::Error::from_raw_os_error(-code)),

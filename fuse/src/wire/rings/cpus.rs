@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -16,16 +16,18 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Those of this machine.
+    /// Those of this machine; those count as there that this process may use.
     ///
     /// # Errors
     /// Where the kernel does not tell.
-    pub fn of_this_machine() -> io::Result<Self> {
+    pub fn of_this_process() -> io::Result<Self> {
         let list = |path| {
             let text = fs::read_to_string(path)?;
             parse(&text).ok_or_else(|| io::Error::other(format!("{path} has `{text}`")))
         };
-        let (possible, online) = (list(POSSIBLE)?, list(ONLINE)?);
+        let (possible, mut online) = (list(POSSIBLE)?, list(ONLINE)?);
+        let mine = sched_getaffinity(None)?;
+        online.retain(|cpu| usize::from(*cpu) < CpuSet::MAX_CPU && mine.is_set((*cpu).into()));
         let queues = u16::try_from(possible.len()).map_err(|_| io::ErrorKind::Unsupported)?;
         Ok(Self::new(queues, online))
     }

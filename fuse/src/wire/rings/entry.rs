@@ -1,5 +1,7 @@
 //! A place in memory where the kernel puts a request, and takes the answer from.
 
+use std::io;
+
 use fuse_abi::linux::fuse_out_header;
 
 use super::layout::Heads;
@@ -9,11 +11,11 @@ use crate::wire::request::{Incoming, parse_parts};
 use crate::wire::scratch::Scratch;
 
 /// Works on a request and hands its answer on; data of it may be in the memory that is given.
-pub type Work<'w> =
-    dyn FnMut(&Incoming<'_>, &mut Scratch, &mut dyn FnMut(&Result<Answer<'_>, Errno>)) + 'w;
+pub type Work<'w, P> =
+    dyn FnMut(&Incoming<'_>, &mut Scratch, &mut dyn FnMut(&Result<Answer<'_>, Errno>)) -> P + 'w;
 
 /// One entry of a queue. The kernel has it from when it was registered or committed until the
-/// completion of that command is seen, and touches it only while the queue's thread is in a system call.
+/// completion of that command is seen.
 pub struct Entry {
     /// The queue it belongs to.
     pub queue: u16,
@@ -24,8 +26,12 @@ pub struct Entry {
 impl Entry {
     /// An entry of a queue, with room for so many bytes of data. Memory that no request needs is
     /// never touched.
-    pub fn new(queue: u16, data_bytes: usize) -> Self {
-        Self { queue, heads: Box::new(Heads::empty()), data: Scratch::full(data_bytes) }
+    ///
+    /// # Errors
+    /// Where there is not so much memory.
+    pub fn new(queue: u16, data_bytes: usize) -> io::Result<Self> {
+        let data = Scratch::full(data_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Ok(Self { queue, heads: Box::new(Heads::empty()), data })
     }
 
     /// The number by which the request in it is answered.
@@ -35,10 +41,12 @@ impl Entry {
 
     /// Has the request in it worked on by `work`, and puts the answer in. What `work` reads for the
     /// answer goes to the memory that it is given: the entry's own, where the request has no data
-    /// there, or else `spare`. `work` that does not return anything is answered with `EIO`.
-    pub fn work(&mut self, spare: &mut Spare, work: &mut Work<'_>) {
+    /// there, or else `spare`. Where it hands nothing on, the answer is `EIO`. Returns what `work` does, if
+    /// it was asked.
+    pub fn work<P>(&mut self, spare: &mut Spare, work: &mut Work<'_, P>) -> Option<P> {
         let Some((header, own)) = self.heads.request() else {
-            return self.heads.answer(&head(0, Errno::EIO), 0);
+            self.heads.answer(&head(0, Errno::EIO), 0);
+            return None;
         };
         let Spare { scratch, body } = spare;
         body.clear();
@@ -56,15 +64,19 @@ impl Entry {
                 body.extend_from_slice(other);
             }
         };
-        match self.heads.data_bytes as usize {
-            0 => work(&parse_parts(&header, own, &[]), &mut self.data, &mut take),
+        let held = match self.heads.data_bytes as usize {
+            0 => Some(work(&parse_parts(&header, own, &[]), &mut self.data, &mut take)),
             bytes => match self.data.room(bytes) {
-                Ok(data) => work(&parse_parts(&header, own, data), scratch, &mut take),
-                Err(error) => take(&Err(error)),
+                Ok(data) => Some(work(&parse_parts(&header, own, data), scratch, &mut take)),
+                Err(error) => {
+                    take(&Err(error));
+                    None
+                }
             },
-        }
+        };
         if body.is_empty() {
-            return self.heads.answer(&reply, in_place as u32);
+            self.heads.answer(&reply, in_place as u32);
+            return held;
         }
         match self.data.room(body.len()) {
             Ok(room) => {
@@ -73,6 +85,7 @@ impl Entry {
             }
             Err(error) => self.heads.answer(&head(header.unique, error), 0),
         }
+        held
     }
 }
 

@@ -6,60 +6,38 @@ mod command;
 mod cpus;
 mod entry;
 mod layout;
+mod queues;
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use command::Ring;
-use entry::{Entry, Spare, Work};
+use entry::{Spare, Work};
 
-pub use cpus::{Cpus, stay_on};
 pub use layout::OVER_IO_URING;
+pub use queues::Queues;
 
-/// Requests of a queue that may be in memory at once; a thread works on one of them.
-const ENTRIES: usize = 2;
-
-/// Whether this process may use io_uring as it is needed here. To be asked before the kernel is: once
-/// agreed upon, requests wait for the rings.
-///
-/// # Errors
-/// Those of making a ring.
-pub fn possible(connection: Arc<OwnedFd>) -> io::Result<()> {
-    Ring::new(connection, Vec::new()).map(drop)
-}
-
-/// Works on requests of these queues until the mount is gone; to be called on the thread that stays with it.
+/// Works on requests until the mount is gone. What `work` returns is held until the request has been
+/// answered.
 ///
 /// # Errors
 /// Where the kernel does not take the ring, or stops serving it.
-pub fn serve(
-    connection: Arc<OwnedFd>,
-    queues: &[u16],
-    data_bytes: usize,
-    work: &mut Work<'_>,
-) -> io::Result<()> {
-    let each =
-        |queue: &u16| (0..ENTRIES).map(|_| Entry::new(*queue, data_bytes)).collect::<Vec<_>>();
-    let mut ring = Ring::new(connection, queues.iter().flat_map(each).collect())?;
+pub fn serve<P>(mut ring: Ring, data_bytes: usize, work: &mut Work<'_, P>) -> io::Result<()> {
     let mut spare = Spare::new(data_bytes);
     ring.register()?;
-    let mut left = ring.entries();
-    while left > 0 {
+    while ring.is_used() {
         ring.submit(true)?;
         while let Some((index, result)) = ring.completed() {
-            if let Err(error) = result {
-                if !is_end(&error) {
-                    return Err(error);
-                }
-                left -= 1;
-                continue;
+            match result {
+                Ok(()) => {}
+                Err(error) if is_end(&error) => continue,
+                Err(error) => return Err(error),
             }
             let Some(entry) = ring.entry(index) else { continue };
-            entry.work(&mut spare, work);
+            let held = entry.work(&mut spare, work);
             ring.commit(index)?;
             // Who waits for this answer does not wait for the next one's.
             ring.submit(false)?;
+            drop(held);
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 use fuse_abi::linux::{fuse_in_header, fuse_opcode as op, fuse_out_header};
 use proptest::prelude::*;
 
+use super::entry::Entry;
 use super::layout::Heads;
 use super::*;
 use crate::wire::samples::{NODE, Sample, UNIQUE, all};
@@ -12,7 +13,7 @@ const ROOM: usize = 4096;
 
 /// An entry with a request in it, as the kernel parts it: header, structure, data.
 fn filled(opcode: u32, own: &[u8], data: &[u8]) -> Entry {
-    let mut entry = Entry::new(3, ROOM);
+    let mut entry = Entry::new(3, ROOM).unwrap();
     let len = (size_of::<fuse_in_header>() + own.len() + data.len()) as u32;
     let header = fuse_in_header { len, opcode, unique: UNIQUE, nodeid: NODE, ..Default::default() };
     *entry.heads = Heads::of_request(&header, own, data.len() as u32);
@@ -107,7 +108,7 @@ proptest! {
         own in proptest::collection::vec(any::<u8>(), 0..128),
         data_bytes in prop_oneof![any::<u32>(), 0..200_u32],
     ) {
-        let mut entry = Entry::new(0, ROOM);
+        let mut entry = Entry::new(0, ROOM).unwrap();
         let header = fuse_in_header { len, opcode, unique: UNIQUE, ..Default::default() };
         *entry.heads = Heads::of_request(&header, &own, data_bytes);
         let mut asked = 0;
