@@ -24,6 +24,9 @@ pub struct Stage<C: Calls> {
     crowded: Vec<Arc<C::Dir>>,
     /// Files of [`DATA_BYTES`] bytes together.
     data: usize,
+    /// They were written at random in pieces smaller than they were made of: where that makes new
+    /// pages of them, these lie anywhere.
+    scattered: bool,
     maps: Vec<Arc<C::Map>>,
     /// For names that are used once.
     next: usize,
@@ -32,7 +35,14 @@ pub struct Stage<C: Calls> {
 impl<C: Calls> Stage<C> {
     /// An empty one.
     pub fn new(calls: C) -> Self {
-        Self { calls: Arc::new(calls), crowded: Vec::new(), data: 0, maps: Vec::new(), next: 0 }
+        Self {
+            calls: Arc::new(calls),
+            crowded: Vec::new(),
+            data: 0,
+            scattered: false,
+            maps: Vec::new(),
+            next: 0,
+        }
     }
 
     /// A number that no other file or directory of this stage has.
@@ -66,10 +76,7 @@ impl<C: Calls> Stage<C> {
         if self.data == files {
             return Ok(());
         }
-        self.maps.clear();
-        for number in 0..std::mem::take(&mut self.data) {
-            self.calls.unlink(&data_name(number)?)?;
-        }
+        self.remove_data()?;
         let bytes = vec![0x5a; PIECE];
         for number in 0..files {
             let file = self.calls.create(&data_name(number)?)?;
@@ -82,7 +89,15 @@ impl<C: Calls> Stage<C> {
         Ok(())
     }
 
-    /// The file of thread `thread` that is read and written at random, and its size.
+    fn remove_data(&mut self) -> io::Result<()> {
+        self.maps.clear();
+        self.scattered = false;
+        (0..std::mem::take(&mut self.data))
+            .try_for_each(|number| self.calls.unlink(&data_name(number)?))
+    }
+
+    /// The file of thread `thread` that is read and written at random, and its size. Who reads it,
+    /// or writes it in large pieces, finds it as it was made, whatever was measured before.
     ///
     /// # Errors
     /// Where the subject fails.
@@ -92,7 +107,12 @@ impl<C: Calls> Stage<C> {
         thread: usize,
         what_for: For,
     ) -> io::Result<(C::File, u64)> {
+        let in_pieces = what_for == For::Reading || cell.workload.size >= PIECE as u64;
+        if thread == 0 && in_pieces && self.scattered {
+            self.remove_data()?;
+        }
         self.data(cell)?;
+        self.scattered |= !in_pieces;
         let file = self.calls.open(&data_name(own(cell, thread))?, what_for)?;
         let bytes = data_bytes(self.data);
         if what_for == For::Reading {

@@ -143,6 +143,27 @@ fn bytes_below(dir: &Path) -> u64 {
     std::fs::read_dir(dir).unwrap().flatten().map(bytes).sum()
 }
 
+/// Random overwrites leave some file systems a file in small pieces; what reads it next is not to measure that.
+#[test]
+fn who_reads_a_file_finds_it_as_it_was_made_whatever_was_measured_before() {
+    let dir = memory();
+    let mut stage = Stage::new(Posix::new(dir.path(), false).unwrap());
+    let mut file_of = |id, threads| {
+        let cell = Cell { workload: by_id(id).unwrap(), threads, mode: Mode::Shared };
+        workers(&mut stage, &cell).unwrap().unwrap();
+        std::os::unix::fs::MetadataExt::ino(&dir.path().join("data0").metadata().unwrap())
+    };
+    let made = file_of("read-4k", 1);
+    assert_eq!(
+        [file_of("write-1m", 2), file_of("overwrite-4k", 1), file_of("overwrite-512", 2)],
+        [made; 3]
+    );
+    let again = file_of("read-1m", 2);
+    assert_ne!(again, made);
+    assert_eq!([file_of("read-4k", 1), file_of("overwrite-4k", 1)], [again; 2]);
+    assert_ne!(file_of("write-1m", 1), again);
+}
+
 #[test]
 fn what_is_cut_off_was_there() {
     let dir = memory();
