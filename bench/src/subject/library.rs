@@ -10,7 +10,7 @@ use lode::{File, FormatOptions, Map, MapOptions, OpenOptions, Pool, PoolOptions,
 use lode_sqlite::Vfs;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Outcome, Programs, Ready, Subject, aging};
+use super::{Outcome, Programs, Ready, Subject, aging, touch};
 use crate::calls::{Calls, For, Mapping, Name};
 use crate::error::{BenchError, Result};
 use crate::place::Place;
@@ -86,6 +86,7 @@ impl Subject for Library {
         let pool = pool.map_err(|error| BenchError::io("making", &path, io::Error::from(error)))?;
         let calls =
             InProcess::new(pool).map_err(|error| BenchError::io("opening", &path, error))?;
+        touch(&calls, POOL).map_err(|error| BenchError::io("filling", &path, error))?;
         // What ages is the same whatever guards it.
         let ages = self.windows.is_none();
         Ok(Box::new(Opened { stage: Stage::new(calls), options, path, ages }))

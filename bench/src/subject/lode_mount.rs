@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::posix::Posix;
-use super::{Programs, Ready, Subject};
+use super::{Programs, Ready, Subject, touch};
 use crate::error::{BenchError, Result};
 use crate::place::{Place, run_program};
 use crate::workload::Stage;
@@ -47,6 +47,7 @@ impl Subject for LodeMount {
         run_program(&mut mount)?;
         let posix =
             Posix::new(&dir, false).map_err(|error| BenchError::io("opening", &dir, error))?;
+        touch(&posix, POOL).map_err(|error| BenchError::io("filling", &dir, error))?;
         Ok(Box::new(Stage::new(posix)))
     }
 }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use lode_pmem::{Profile, RegionOptions};
 
-use crate::calls::Calls;
+use crate::calls::{Calls, Name};
 use crate::error::Result;
 use crate::place::Place;
 use crate::plan::Cell;
@@ -190,6 +190,22 @@ fn needs_program(program: &str, package: &str) -> Option<String> {
     let mut found = dirs.map(|dir: PathBuf| dir.join(program)).filter(|path| path.is_file());
     found.next().is_none().then(|| format!("{program} is missing (package {package})"))
 }
+
+/// Writes nearly all of a pool of so many bytes once, and gives it free again: persistent memory is
+/// there, and need not be zeroed by the kernel when it is first touched, as the memory of a run is.
+fn touch<C: Calls>(calls: &C, bytes: u64) -> io::Result<()> {
+    let name = Name::new("touch")?;
+    let file = calls.create(&name)?;
+    let piece = vec![0; TOUCH_BYTES];
+    for at in (0..bytes - bytes / 8).step_by(TOUCH_BYTES) {
+        calls.write_at(&file, at, &piece)?;
+    }
+    drop(file);
+    calls.unlink(&name)
+}
+
+/// Bytes that a pool is touched by.
+const TOUCH_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
