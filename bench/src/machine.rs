@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::Path;
 
+use lode_fuse::wire::RINGS_ALLOWED;
 use lode_pmem::{Counters, Door, Mapped, Profile, RegionOptions};
 
 use crate::error::Result;
 use crate::place::Place;
 use crate::report::Machine;
 
-/// What says whether requests of mounts may come by io_uring.
-pub const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 const HUGE: u64 = 2 << 20;
 const SMALL: u64 = 4096;
 
@@ -38,7 +37,7 @@ pub fn here(place: &Place, emulate: Option<Profile>) -> Result<Machine> {
         medium: format!("{kind} {medium}"),
         page_bytes,
         load: load().unwrap_or_default(),
-        fuse_io_uring: fs::read_to_string(RINGS).is_ok_and(|text| text.trim() == "Y"),
+        fuse_io_uring: fs::read_to_string(RINGS_ALLOWED).is_ok_and(|text| text.trim() == "Y"),
         emulated,
     })
 }

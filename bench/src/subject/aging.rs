@@ -1,8 +1,7 @@
 //! A pool of its own for `churn`, in this process.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use lode::{FormatOptions, Pool, PoolOptions};
@@ -11,7 +10,7 @@ use lode_host::StdHost;
 use lode_pmem::{LINE_BYTES, Mapped, RegionOptions};
 
 use super::library::InProcess;
-use super::{Outcome, Timed};
+use super::{Gone, Outcome, Timed};
 use crate::report::Figure;
 use crate::workload::Stage;
 use crate::workload::churn::{Aged, Goal, Look, age};
@@ -32,16 +31,6 @@ pub struct Plan {
 /// What `lode bench` does.
 pub const PLAN: Plan =
     Plan { bytes: 1 << 30, times: 10, log_pages: 1_000_000, time: Duration::from_secs(15 * 60) };
-
-/// A file that goes when this does.
-struct Gone(PathBuf);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        // What can't be removed goes with the place.
-        let _ = fs::remove_file(&self.0);
-    }
-}
 
 /// Makes a pool at `path`, ages it, and looks how its free space lies; nothing where it was
 /// interrupted.

@@ -6,14 +6,14 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lode_engine::{FormatOptions, Ino, NewInode, OpenOptions, Pool, mode};
 use lode_host::StdHost;
 use lode_pmem::{Mapped, RegionOptions};
 
-use super::{Outcome, Programs};
+use super::{Gone, Outcome, Programs};
 use crate::machine;
 use crate::report::Figure;
 
@@ -43,16 +43,6 @@ struct Weight {
     indexes: u64,
     /// The process's own memory: mappings of files, the pool above all, are not in it.
     process: u64,
-}
-
-/// A file that goes when this does.
-struct Gone(PathBuf);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        // What can't be removed goes with the place.
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 /// Makes a pool of a million files in `dir`, and has it weighed.

@@ -191,6 +191,16 @@ fn needs_program(program: &str, package: &str) -> Option<String> {
     found.next().is_none().then(|| format!("{program} is missing (package {package})"))
 }
 
+/// A file that goes when this does.
+struct Gone(PathBuf);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        // What can't be removed goes with the place.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// Writes nearly all of a pool of so many bytes once, and gives it free again: persistent memory is
 /// there, and need not be zeroed by the kernel when it is first touched, as the memory of a run is.
 fn touch<C: Calls>(calls: &C, bytes: u64) -> io::Result<()> {

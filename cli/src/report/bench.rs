@@ -61,7 +61,7 @@ impl Report for BenchReport {
             machine.windows,
         );
         if !machine.fuse_io_uring {
-            let rings = lode_bench::machine::RINGS;
+            let rings = lode_fuse::wire::RINGS_ALLOWED;
             let _ = writeln!(text, "requests of mounts come without io_uring: echo Y > {rings}");
         }
         if let Some(medium) = &machine.emulated {

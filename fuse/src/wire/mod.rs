@@ -36,6 +36,6 @@ pub use reply::{Answer, Entry, Reply};
 pub use request::{
     Changes, Forgets, Incoming, NewData, NewFile, NodeId, Operation, Request, TimeOrNow, Who, parse,
 };
-pub use rings::{OVER_IO_URING, Queues};
+pub use rings::{ALLOWED as RINGS_ALLOWED, OVER_IO_URING, Queues};
 pub use scratch::Scratch;
 pub use session::{Handler, Session};

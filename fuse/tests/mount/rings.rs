@@ -3,24 +3,24 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::support::{Mount, RINGS, can_mount};
+use lode_fuse::wire::RINGS_ALLOWED;
 
-const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+use super::support::{Mount, RINGS, can_mount};
 
 /// Lets mounts have rings for as long as it lives.
 struct Allowed(String);
 
 impl Allowed {
     fn new() -> Option<Self> {
-        let before = fs::read_to_string(PARAMETER).ok()?;
-        fs::write(PARAMETER, "Y").ok()?;
+        let before = fs::read_to_string(RINGS_ALLOWED).ok()?;
+        fs::write(RINGS_ALLOWED, "Y").ok()?;
         Some(Self(before))
     }
 }
 
 impl Drop for Allowed {
     fn drop(&mut self) {
-        let _ = fs::write(PARAMETER, self.0.trim());
+        let _ = fs::write(RINGS_ALLOWED, self.0.trim());
     }
 }
 
@@ -31,7 +31,7 @@ fn what_holds_by_the_device_holds_by_io_uring() {
         return;
     }
     let Some(_allowed) = Allowed::new() else {
-        eprintln!("skipped: {PARAMETER} can't be set to Y");
+        eprintln!("skipped: {RINGS_ALLOWED} can't be set to Y");
         return;
     };
     let mut again = Command::new(std::env::current_exe().unwrap());

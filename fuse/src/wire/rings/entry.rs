@@ -56,7 +56,8 @@ impl Entry {
             let answer = Reply::new(header.unique, answer);
             let [one, other] = answer.body();
             reply = answer.header();
-            (in_place, _) = (0, body.clear());
+            in_place = 0;
+            body.clear();
             if other.is_empty() && one.as_ptr() == place {
                 in_place = one.len();
             } else {

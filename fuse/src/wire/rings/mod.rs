@@ -14,7 +14,7 @@ use command::Ring;
 use entry::{Spare, Work};
 
 pub use layout::OVER_IO_URING;
-pub use queues::Queues;
+pub use queues::{ALLOWED, Queues};
 
 /// Works on requests until the mount is gone. What `work` returns is held until the request has been
 /// answered.

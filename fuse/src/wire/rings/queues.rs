@@ -12,8 +12,8 @@ use super::command::Ring;
 use super::cpus::{Cpus, stay_on};
 use super::entry::Entry;
 
-/// What says whether the kernel lets requests come so.
-const ALLOWED: &str = "/sys/module/fuse/parameters/enable_uring";
+/// What says, by `Y`, whether the kernel lets requests come so.
+pub const ALLOWED: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Requests of a queue that may be in memory at once; a thread works on one of them.
 const ENTRIES: usize = 2;
 
