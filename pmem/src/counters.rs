@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::wear::{Pending, Wear};
+
 /// Monotonic counters, one set per lane so that threads do not share a line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -12,6 +14,8 @@ pub struct Counters {
     lines: AtomicU64,
     streamed_bytes: AtomicU64,
     windows: AtomicU64,
+    /// Where was stored since the last fence, where one counts alone.
+    pending: Pending,
 }
 
 /// A reading of [`Counters`], or the sum of several.
@@ -36,6 +40,7 @@ impl Counters {
             lines: AtomicU64::new(0),
             streamed_bytes: AtomicU64::new(0),
             windows: AtomicU64::new(0),
+            pending: Pending::new(),
         }
     }
 
@@ -62,6 +67,20 @@ impl Counters {
             lines: self.lines.load(Relaxed),
             streamed_bytes: self.streamed_bytes.load(Relaxed),
             windows: self.windows.load(Relaxed),
+        }
+    }
+
+    /// Where wear waits for the next fence, if it may.
+    #[inline]
+    pub(crate) fn pending(&self) -> Option<&Pending> {
+        self.exclusive.then_some(&self.pending)
+    }
+
+    /// A fence has ended: what waited for it is brought to `wear`.
+    #[inline]
+    pub(crate) fn settle(&self, wear: &Wear) {
+        if self.exclusive {
+            self.pending.settle(wear);
         }
     }
 

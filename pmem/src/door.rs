@@ -85,7 +85,9 @@ impl<M: Medium> Door<M> {
     #[track_caller]
     pub fn fence(&self, counters: &Counters) -> Result<(), MediaError> {
         counters.add_fence();
-        self.medium.fence()
+        let fenced = self.medium.fence();
+        counters.settle(&self.wear);
+        fenced
     }
 
     /// Opens a window for at most `bytes_max` bytes of stores by this thread.
@@ -275,6 +277,6 @@ impl<M: Medium> Drop for Window<'_, M> {
     fn drop(&mut self) {
         self.door.medium.close(&mut self.raw);
         self.counters.add_window(self.lines, self.streamed_bytes);
-        self.worn.settle(&self.door.wear);
+        self.worn.settle(&self.door.wear, self.counters.pending());
     }
 }

@@ -91,3 +91,22 @@ fn a_door_that_was_not_asked_counts_nothing() {
     assert_eq!((door.wear().regions(), door.wear().stored_bytes(0)), (0, 0));
     assert_eq!(door.wear().memory_bytes(), 0);
 }
+
+#[test]
+fn what_a_window_stored_counts_with_the_next_fence_where_one_counts_alone() {
+    let (door, counters) = (door(), Counters::exclusive());
+    let stored = || (0..REGIONS).map(|region| door.wear().stored_bytes(region)).collect::<Vec<_>>();
+    for region in (0..REGIONS).chain(0..3) {
+        door.window(64, &counters).store_line(region * REGION, &Line([1; 64]));
+    }
+    door.window(128, &counters).copy_nt(0, &noise(128, 1));
+    door.fence(&counters).unwrap();
+    let expected = |region: u64| match region {
+        0 => 256,
+        1 | 2 => 128,
+        _ => 64,
+    };
+    assert_eq!(stored(), (0..REGIONS).map(expected).collect::<Vec<_>>());
+    door.fence(&counters).unwrap();
+    assert_eq!(stored().iter().sum::<u64>(), (REGIONS + 5) * 64, "counted twice");
+}
