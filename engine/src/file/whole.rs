@@ -49,6 +49,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.store.give(run);
             return Err(error);
         }
+        // Asked while the bytes are on their way.
+        let around = state.file()?.extents.around(offset / PAGE_BYTES);
         let mut extent = Extent {
             file_page: offset / PAGE_BYTES,
             page: run.page,
@@ -70,7 +72,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let map = Body::Map { epoch, class, pages, file_page, page, time_ns, size };
         extent.origin = state.log.append(&mut tx, &self.store, &map).ordinal;
         tx.send()?;
-        state.map(extent, size, time_ns, &mut |run: Run| {
+        state.map_among(extent, around, size, time_ns, &mut |run: Run| {
             // (Should that fail, it fails below.)
             if tx.land().is_ok() {
                 self.store.give(run);
@@ -98,6 +100,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(false);
         }
         // Pages of large classes stay together; mapped ones behind the size are appended to.
+        if end <= state.size && !file.has_large {
+            return Ok(true);
+        }
         let mut page = offset / PAGE_BYTES;
         while page < end / PAGE_BYTES
             && let Some(extent) = file.extents.next_from(page)

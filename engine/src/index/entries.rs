@@ -108,18 +108,11 @@ impl Entries {
         origin: u32,
     ) -> Result<u64> {
         let first = first_cookie(hash);
-        let mut cookie = first;
+        let body = Body { ino, at, origin, kind };
         // Nearly always the first one is free.
-        for taken in self.candidates(hash) {
-            if taken.cookie != cookie {
-                break;
-            }
-            cookie += 1;
-        }
-        if cookie > first | NUMBER_MAX {
-            return Err(Error::NoSpace);
-        }
-        self.map.insert(cookie, Body { ino, at, origin, kind });
+        let mut cookies = first..=first | NUMBER_MAX;
+        let cookie = cookies.find(|cookie| self.map.insert_new(*cookie, body));
+        let cookie = cookie.ok_or(Error::NoSpace)?;
         self.directories += usize::from(kind == DIRECTORY);
         Ok(cookie)
     }

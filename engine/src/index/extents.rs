@@ -128,7 +128,7 @@ impl Extents {
     /// The last extent that starts at `file_page` or before it, and the first one that starts
     /// behind it.
     #[inline]
-    fn around(&self, file_page: u64) -> [Option<Extent>; 2] {
+    pub(crate) fn around(&self, file_page: u64) -> [Option<Extent>; 2] {
         match &self.last {
             Some(last) if last.file_page > file_page => self.around_others(file_page),
             last => [*last, None],
@@ -210,6 +210,17 @@ impl Extents {
         }
     }
 
+    /// Calls `each` with the origins of all, to be changed, in file order. (Extents that are one
+    /// but for their origin stay apart.)
+    pub(crate) fn for_each_origin_mut(&mut self, each: &mut dyn FnMut(u64, &mut u32)) {
+        if let Some(others) = &mut self.others {
+            others.for_each_mut(&mut |_, place| each(place.pages, &mut place.origin));
+        }
+        if let Some(last) = &mut self.last {
+            each(last.pages, &mut last.origin);
+        }
+    }
+
     /// Maps an extent. None of its file pages may be mapped: whoever maps over something
     /// removes that first.
     pub(crate) fn insert(&mut self, extent: Extent) {
@@ -243,16 +254,23 @@ impl Extents {
     }
 
     /// Maps an extent over what is mapped there. Calls `removed` with every piece that was.
-    pub(crate) fn replace(&mut self, extent: Extent, removed: &mut dyn FnMut(Extent)) {
+    /// [`Extents::around`] its first page is known already.
+    pub(crate) fn replace(
+        &mut self,
+        extent: Extent,
+        [before, behind]: [Option<Extent>; 2],
+        removed: &mut dyn FnMut(Extent),
+    ) {
         if extent.pages == 0 {
             return;
         }
-        let [before, behind] = self.around(extent.file_page);
         let free_before = before.is_none_or(|before| before.end() <= extent.file_page);
         if free_before && behind.is_none_or(|behind| behind.file_page >= extent.end()) {
             return self.insert_between(extent, [before, behind]);
         }
-        if let Some(old) = self.swap(&extent) {
+        if before.is_some_and(|before| before.pages == extent.pages)
+            && let Some(old) = self.swap(&extent)
+        {
             return removed(old);
         }
         match before.filter(|before| before.file_page < extent.file_page) {
@@ -280,9 +298,7 @@ impl Extents {
     /// Puts an extent in the place of one with the same pages of the file, where it is not going
     /// to be one with a neighbour (which is known here only if that lies beside it).
     fn swap(&mut self, extent: &Extent) -> Option<Extent> {
-        let leaf = self.others.as_mut()?.leaf_mut(extent.file_page);
-        let at = leaf.binary_search_by_key(&extent.file_page, |entry| entry.0).ok()?;
-        let [before, own, behind] = leaf.get_mut(at.checked_sub(1)?..at + 2)? else { return None };
+        let [before, own, behind] = self.others.as_mut()?.beside_mut(extent.file_page)?;
         let alone =
             !before.1.at(before.0).goes_on_in(extent) && !extent.goes_on_in(&behind.1.at(behind.0));
         if own.1.pages != extent.pages || !alone {

@@ -1,10 +1,9 @@
 //! A sorted map from 64-bit keys to small values: a tree of wide, flat nodes.
 //!
 //! Guarantees: every operation looks at one node a level, and there is a level for each factor
-//! of about 35 in the number of entries; a node is a few lines of memory that a binary search
-//! touches in part, so that a lookup costs a few misses of the cache where a tree of narrow nodes
-//! costs one for each of its many levels; entries that are inserted in ascending order fill
-//! their nodes. An empty map has no heap memory; one of few entries as much as they need.
+//! of about 35 in the number of entries; a search in a leaf begins where the key would be if the keys
+//! there were evenly spread, as those of files of single pages and those of hashes are, so that it
+//! touches one line of memory or two; entries that are inserted in ascending order fill their nodes. An empty map has no heap memory; one of few entries as much as they need.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -44,9 +43,32 @@ impl<V> Default for Sorted<V> {
     }
 }
 
+/// Which keys a node can have: from the first to before the second.
+#[derive(Clone, Copy)]
+struct Span(u64, u64);
+
+impl Span {
+    /// Any, but for the largest, as far as is known.
+    const ALL: Self = Self(0, u64::MAX);
+
+    /// Where a key would be among `len` ones that are evenly spread.
+    #[inline]
+    fn guess(self, key: u64, len: usize) -> usize {
+        let Self(low, high) = self;
+        let all = high.saturating_sub(low);
+        let into = key.saturating_sub(low).min(all);
+        // (`len` has 6 bits.)
+        let shift = if all >> 56 == 0 { 0 } else { 8 };
+        let place = (into >> shift) * len as u64 / (all >> shift).max(1);
+        (place as usize).min(len.saturating_sub(1))
+    }
+}
+
 /// What an insertion did to a node.
 enum Grown<V> {
     No,
+    /// Nothing: there is one of this key.
+    There,
     /// A right neighbour was split off, with no key below this one.
     By(u64, Node<V>),
 }
@@ -57,14 +79,22 @@ impl<V: Copy> Inner<V> {
         self.lows.partition_point(|low| *low <= key).saturating_sub(1)
     }
 
-    fn insert(&mut self, key: u64, value: V) -> (Option<V>, Grown<V>) {
+    /// Which keys the child at `at` can have.
+    #[inline]
+    fn span_of(&self, at: usize, own: Span) -> Span {
+        let bound = |at: usize| self.lows.get(at).copied();
+        Span(bound(at).unwrap_or(own.0), bound(at + 1).unwrap_or(own.1))
+    }
+
+    fn insert(&mut self, key: u64, value: V, span: Span) -> Grown<V> {
         let at = self.child_of(key);
-        let Some(child) = self.children.get_mut(at) else { return (None, Grown::No) };
+        let span = self.span_of(at, span);
+        let Some(child) = self.children.get_mut(at) else { return Grown::No };
         if let Some(low) = self.lows.get_mut(at) {
             *low = (*low).min(key);
         }
-        let (low, node) = match child.insert(key, value) {
-            (_, Grown::By(low, node)) => (low, node),
+        let (low, node) = match child.insert(key, value, span) {
+            Grown::By(low, node) => (low, node),
             same => return same,
         };
         let full = self.lows.len() == WIDTH;
@@ -72,7 +102,7 @@ impl<V: Copy> Inner<V> {
         if !full {
             put(&mut self.lows, at + 1, low);
             put(&mut self.children, at + 1, node);
-            return (None, Grown::No);
+            return Grown::No;
         }
         let from = if last { WIDTH } else { WIDTH / 2 };
         let mut right =
@@ -85,13 +115,14 @@ impl<V: Copy> Inner<V> {
         put(&mut side.lows, place, low);
         put(&mut side.children, place, node);
         let low = right.lows.first().copied().unwrap_or(low);
-        (None, Grown::By(low, Node::Inner(Box::new(right))))
+        Grown::By(low, Node::Inner(Box::new(right)))
     }
 
-    fn remove(&mut self, key: u64) -> Option<V> {
+    fn remove(&mut self, key: u64, span: Span) -> Option<V> {
         let at = self.child_of(key);
+        let span = self.span_of(at, span);
         let child = self.children.get_mut(at)?;
-        let value = child.remove(key)?;
+        let value = child.remove(key, span)?;
         match child.width() {
             0 => {
                 self.lows.remove(at);
@@ -136,24 +167,21 @@ impl<V: Copy> Node<V> {
         }
     }
 
-    fn insert(&mut self, key: u64, value: V) -> (Option<V>, Grown<V>) {
+    fn insert(&mut self, key: u64, value: V, span: Span) -> Grown<V> {
         let entries = match self {
             Self::Leaf(entries) => entries,
-            Self::Inner(inner) => return inner.insert(key, value),
+            Self::Inner(inner) => return inner.insert(key, value, span),
         };
-        let at = match search(entries, key) {
-            Ok(at) => {
-                let old = entries.get_mut(at);
-                return (old.map(|old| core::mem::replace(&mut old.1, value)), Grown::No);
-            }
+        let at = match search(entries, key, span) {
+            Ok(_) => return Grown::There,
             Err(at) => at,
         };
         if entries.len() < WIDTH {
             put(entries, at, (key, value));
-            return (None, Grown::No);
+            return Grown::No;
         }
         if at == WIDTH {
-            return (None, Grown::By(key, Self::Leaf(alloc::vec![(key, value)])));
+            return Grown::By(key, Self::Leaf(alloc::vec![(key, value)]));
         }
         let mut right = entries.split_off(WIDTH / 2);
         entries.shrink_to(WIDTH / 2 + STEP);
@@ -163,33 +191,35 @@ impl<V: Copy> Node<V> {
             put(&mut right, at - WIDTH / 2, (key, value));
         }
         let low = right.first().map_or(key, |first| first.0);
-        (None, Grown::By(low, Self::Leaf(right)))
+        Grown::By(low, Self::Leaf(right))
     }
 
-    fn remove(&mut self, key: u64) -> Option<V> {
+    fn remove(&mut self, key: u64, span: Span) -> Option<V> {
         match self {
             Self::Leaf(entries) => {
-                let at = search(entries, key).ok()?;
+                let at = search(entries, key, span).ok()?;
                 let (_, value) = entries.remove(at);
                 if entries.capacity() > 4 * entries.len().max(1) {
                     entries.shrink_to(2 * entries.len());
                 }
                 Some(value)
             }
-            Self::Inner(inner) => inner.remove(key),
+            Self::Inner(inner) => inner.remove(key, span),
         }
     }
 
     /// The entries of a leaf from the first one not below `key` on; empty if there is none.
-    fn slice_from(&self, key: u64) -> &[(u64, V)] {
+    fn slice_from(&self, key: u64, span: Span) -> &[(u64, V)] {
         match self {
             Self::Leaf(entries) => {
-                let at = search(entries, key).unwrap_or_else(|at| at);
+                let at = search(entries, key, span).unwrap_or_else(|at| at);
                 entries.get(at..).unwrap_or_default()
             }
             Self::Inner(inner) => {
-                let children = inner.children.get(inner.child_of(key)..).unwrap_or_default();
-                let mut slices = children.iter().map(|child| child.slice_from(key));
+                let first = inner.child_of(key);
+                let children = inner.children.iter().enumerate().skip(first);
+                let mut slices =
+                    children.map(|(at, child)| child.slice_from(key, inner.span_of(at, span)));
                 slices.find(|slice| !slice.is_empty()).unwrap_or_default()
             }
         }
@@ -210,10 +240,15 @@ impl<V: Copy> Node<V> {
     }
 
     /// The entries on both sides of the gap behind `key`; nodes beside this one are given.
-    fn around<'a>(&'a self, key: u64, beside: [Option<&'a Self>; 2]) -> [Option<&'a (u64, V)>; 2] {
+    fn around<'a>(
+        &'a self,
+        key: u64,
+        span: Span,
+        beside: [Option<&'a Self>; 2],
+    ) -> [Option<&'a (u64, V)>; 2] {
         match self {
             Self::Leaf(entries) => {
-                let at = search(entries, key).map_or_else(|at| at, |at| at + 1);
+                let at = search(entries, key, span).map_or_else(|at| at, |at| at + 1);
                 let left = at.checked_sub(1).and_then(|left| entries.get(left));
                 let left = left.or_else(|| beside[0]?.last());
                 [left, entries.get(at).or_else(|| beside[1]?.first())]
@@ -223,17 +258,26 @@ impl<V: Copy> Node<V> {
                 let Some(child) = inner.children.get(at) else { return [None; 2] };
                 let left = at.checked_sub(1).and_then(|left| inner.children.get(left));
                 let right = inner.children.get(at + 1);
-                child.around(key, [left.or(beside[0]), right.or(beside[1])])
+                child.around(
+                    key,
+                    inner.span_of(at, span),
+                    [left.or(beside[0]), right.or(beside[1])],
+                )
             }
         }
     }
 
-    fn leaf_mut(&mut self, key: u64) -> &mut [(u64, V)] {
+    /// The entries of the leaf with this key, and where it is.
+    fn leaf_mut(&mut self, key: u64, span: Span) -> Option<(&mut [(u64, V)], usize)> {
         match self {
-            Self::Leaf(entries) => entries,
+            Self::Leaf(entries) => {
+                let at = search(entries, key, span).ok()?;
+                Some((entries, at))
+            }
             Self::Inner(inner) => {
                 let at = inner.child_of(key);
-                inner.children.get_mut(at).map_or(&mut [], |child| child.leaf_mut(key))
+                let span = inner.span_of(at, span);
+                inner.children.get_mut(at)?.leaf_mut(key, span)
             }
         }
     }
@@ -269,12 +313,47 @@ fn put<T>(items: &mut Vec<T>, at: usize, item: T) {
     items.insert(at, item);
 }
 
+/// Where a key is among those of a leaf, or where it belongs.
 #[inline]
-fn search<V>(entries: &[(u64, V)], key: u64) -> Result<usize, usize> {
-    // What is behind the last one is asked for most often.
-    match entries.last() {
-        Some(last) if last.0 >= key => entries.binary_search_by_key(&key, |entry| entry.0),
-        _ => Err(entries.len()),
+fn search<V>(entries: &[(u64, V)], key: u64, span: Span) -> Result<usize, usize> {
+    let Span(low, mut high) = span;
+    // What is behind the last one of all is asked for most often.
+    if high == u64::MAX {
+        match entries.last() {
+            Some(last) if last.0 >= key => high = last.0,
+            _ => return Err(entries.len()),
+        }
+    }
+    let guess = Span(low, high).guess(key, entries.len());
+    match entries.get(guess) {
+        Some(entry) if entry.0 == key => Ok(guess),
+        _ => search_from(entries, key, guess),
+    }
+}
+
+/// The same from a place on where it may be near: in steps that become longer, then by halves.
+fn search_from<V>(entries: &[(u64, V)], key: u64, guess: usize) -> Result<usize, usize> {
+    let below = |at: usize| entries.get(at).is_some_and(|entry| entry.0 < key);
+    // All before `from` are below the key, none is from `to` on.
+    let (mut from, mut to, mut step) = (0, entries.len(), 1);
+    if below(guess) {
+        let mut at = guess;
+        while below(at) {
+            (from, at, step) = (at + 1, at + step, step * 2);
+        }
+        to = at.min(to);
+    } else {
+        let mut at = guess;
+        while at > 0 && !below(at) {
+            (to, at, step) = (at, at.saturating_sub(step), step * 2);
+        }
+        from = if below(at) { at + 1 } else { 0 };
+    }
+    let between = entries.get(from..to).unwrap_or_default();
+    let at = from + between.partition_point(|entry| entry.0 < key);
+    match entries.get(at) {
+        Some(entry) if entry.0 == key => Ok(at),
+        _ => Err(at),
     }
 }
 
@@ -292,13 +371,13 @@ impl<V: Copy> Sorted<V> {
     /// The last entry whose key is not above `key`, and the first one whose key is.
     #[inline]
     pub(crate) fn around(&self, key: u64) -> [Option<(u64, V)>; 2] {
-        self.root.around(key, [None; 2]).map(Option::<&_>::copied)
+        self.root.around(key, Span::ALL, [None; 2]).map(Option::<&_>::copied)
     }
 
     /// The first entry whose key is not below `key`.
     #[cfg(test)]
     pub(crate) fn first_from(&self, key: u64) -> Option<(u64, V)> {
-        self.root.slice_from(key).first().copied()
+        self.root.slice_from(key, Span::ALL).first().copied()
     }
 
     /// The entry with this key.
@@ -307,28 +386,43 @@ impl<V: Copy> Sorted<V> {
         self.first_from(key).filter(|entry| entry.0 == key).map(|entry| entry.1)
     }
 
-    /// Entries in a row, in which one with `key` is if there is one. Keys must stay.
+    /// The entry with this key between its neighbours, if there is one and they lie beside it. Keys
+    /// must stay.
     #[inline]
-    pub(crate) fn leaf_mut(&mut self, key: u64) -> &mut [(u64, V)] {
-        self.root.leaf_mut(key)
+    pub(crate) fn beside_mut(&mut self, key: u64) -> Option<&mut [(u64, V); 3]> {
+        let (entries, at) = self.root.leaf_mut(key, Span::ALL)?;
+        entries.get_mut(at.checked_sub(1)?..)?.first_chunk_mut()
     }
 
-    /// Stores an entry; returns the value that its key had.
-    pub(crate) fn insert(&mut self, key: u64, value: V) -> Option<V> {
-        let (replaced, grown) = self.root.insert(key, value);
-        self.len += usize::from(replaced.is_none());
+    /// Stores an entry in the place of one that its key may have.
+    pub(crate) fn insert(&mut self, key: u64, value: V) {
+        if !self.insert_new(key, value) {
+            let place = self.root.leaf_mut(key, Span::ALL);
+            if let Some(entry) = place.and_then(|(entries, at)| entries.get_mut(at)) {
+                entry.1 = value;
+            }
+        }
+    }
+
+    /// Stores an entry; says whether it did: not if there is one of its key.
+    pub(crate) fn insert_new(&mut self, key: u64, value: V) -> bool {
+        let grown = self.root.insert(key, value, Span::ALL);
+        if matches!(grown, Grown::There) {
+            return false;
+        }
+        self.len += 1;
         if let Grown::By(low, right) = grown {
             let left = core::mem::replace(&mut self.root, Node::Leaf(Vec::new()));
             // What is below the first child's place is in it, too.
             let (lows, children) = (alloc::vec![0, low], alloc::vec![left, right]);
             self.root = Node::Inner(Box::new(Inner { lows, children }));
         }
-        replaced
+        true
     }
 
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, key: u64) -> Option<V> {
-        let value = self.root.remove(key)?;
+        let value = self.root.remove(key, Span::ALL)?;
         self.len -= 1;
         while let Node::Inner(inner) = &mut self.root
             && inner.children.len() <= 1
@@ -340,7 +434,7 @@ impl<V: Copy> Sorted<V> {
 
     /// The entries whose keys are not below `key`, ascending.
     pub(crate) fn iter_from(&self, key: u64) -> Iter<'_, V> {
-        Iter { map: self, slice: self.root.slice_from(key) }
+        Iter { map: self, slice: self.root.slice_from(key, Span::ALL) }
     }
 
     /// All entries, ascending.
@@ -368,7 +462,7 @@ impl<V: Copy> Iterator for Iter<'_, V> {
         self.slice = rest;
         if rest.is_empty() {
             self.slice = match first.0.checked_add(1) {
-                Some(next) => self.map.root.slice_from(next),
+                Some(next) => self.map.root.slice_from(next, Span::ALL),
                 None => &[],
             };
         }

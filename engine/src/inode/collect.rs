@@ -13,7 +13,7 @@ use lode_pmem::Medium;
 use super::names::load_name;
 use super::state::{Body as Kind, File, State};
 use super::xattrs::load_xattr;
-use crate::index::Extent;
+use crate::index::{Extent, Extents};
 use crate::layout::{
     Anchor, Body, HEAD_AT, LINE, LOG_LINES_MOST, Link, LogHeader, slot_at, stored_seal, text_lines,
 };
@@ -412,6 +412,26 @@ pub(crate) fn head_of_word(word: u64) -> [u8; 16] {
     Body::head_of(&word.to_le_bytes())
 }
 
+/// Makes extents those that the records at `places` make.
+fn move_extents(extents: &mut Extents, log: &mut Log, places: &[(u64, u32)], records: usize) {
+    if extents.len() == records {
+        let mut places = places.iter();
+        extents.for_each_origin_mut(&mut |pages, origin| {
+            if let Some((_, ordinal)) = places.next() {
+                *origin = *ordinal;
+                log.add_live(*ordinal, pages);
+            }
+        });
+        return;
+    }
+    let mut moved = Extents::default();
+    for (extent, (_, origin)) in extents.joined().zip(places) {
+        moved.insert(Extent { origin: *origin, ..extent });
+        log.add_live(*origin, extent.pages);
+    }
+    *extents = moved;
+}
+
 /// Swaps the head in one word, and makes memory speak of the new log.
 #[inline(never)]
 fn swap<M: Medium, H: Host>(
@@ -451,12 +471,7 @@ fn swap<M: Medium, H: Host>(
     match &mut state.body {
         Kind::File(file) => {
             file.journal.forget(&mut |run| store.give(run));
-            let mut moved = crate::index::Extents::default();
-            for (extent, (_, origin)) in file.extents.joined().zip(places) {
-                moved.insert(Extent { origin: *origin, ..extent });
-                state.log.add_live(*origin, extent.pages);
-            }
-            file.extents = moved;
+            move_extents(&mut file.extents, &mut state.log, places, of_body);
         }
         Kind::Directory(directory) => {
             let mut places = places.iter();

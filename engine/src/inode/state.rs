@@ -33,6 +33,8 @@ pub(crate) struct File {
     pub(crate) journal: Journal,
     /// All mapped bytes behind the size are known to be zero.
     pub(crate) zero_behind: bool,
+    /// Pages of a large class have been mapped, and may still be.
+    pub(crate) has_large: bool,
     /// What is kept while programs have pages of it mapped.
     pub(crate) maps: Option<Box<Maps>>,
 }
@@ -420,9 +422,23 @@ impl State {
         time_ns: i64,
         freed: &mut dyn FnMut(Run),
     ) {
+        let around = self.file().map_or([None; 2], |file| file.extents.around(extent.file_page));
+        self.map_among(extent, around, size, time_ns, freed);
+    }
+
+    /// MAP, where [`Extents::around`] has been asked already for the extent's first page.
+    pub(crate) fn map_among(
+        &mut self,
+        extent: Extent,
+        around: [Option<Extent>; 2],
+        size: u64,
+        time_ns: i64,
+        freed: &mut dyn FnMut(Run),
+    ) {
         if let Body::File(file) = &mut self.body {
             let log = &mut self.log;
-            file.extents.replace(extent, &mut |piece: Extent| {
+            file.has_large |= extent.class > PageClass::Small;
+            file.extents.replace(extent, around, &mut |piece: Extent| {
                 log.end_live(piece.origin, piece.pages, extent.origin);
                 freed(Run { page: piece.page, pages: piece.pages });
             });

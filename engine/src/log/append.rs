@@ -281,6 +281,12 @@ impl Log {
         if last.ordinal == ordinal {
             return Some(self.pages.len() - 1);
         }
+        // Ordinals of a log that has not given back pages one by one follow each other.
+        let first = self.pages.first()?.ordinal;
+        let at = ordinal.checked_sub(first)? as usize;
+        if self.pages.get(at).is_some_and(|page| page.ordinal == ordinal) {
+            return Some(at);
+        }
         self.pages.binary_search_by_key(&ordinal, |page| page.ordinal).ok()
     }
 

@@ -46,7 +46,8 @@ fn extents_match_a_page_by_page_model() {
             let replaces = roll(2) > 0;
             if replaces {
                 let new = extent(low, new.0, pages, new.1);
-                extents.replace(new, &mut |piece| removed.push(piece));
+                let around = extents.around(new.file_page);
+                extents.replace(new, around, &mut |piece| removed.push(piece));
             } else {
                 removed = remove(&mut extents, low, pages);
             }

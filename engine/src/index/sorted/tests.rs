@@ -64,7 +64,13 @@ fn it_does_what_the_standard_map_does() {
                 let key = if roll(20) == 0 { u64::MAX - roll(3) } else { roll(span) };
                 if roll(10) < growth {
                     let value = roll(1 << 20);
-                    assert_eq!(map.insert(key, value), model.insert(key, value));
+                    let there = model.contains_key(&key);
+                    if there && roll(2) == 0 {
+                        assert!(!map.insert_new(key, value));
+                    } else {
+                        map.insert(key, value);
+                        model.insert(key, value);
+                    }
                 } else {
                     let near = model.range(key..).next().map_or(key, |(key, _)| *key);
                     assert_eq!(map.remove(near), model.remove(&near));
@@ -77,9 +83,14 @@ fn it_does_what_the_standard_map_does() {
             let expected = model.range(from..).map(|(key, value)| (*key, *value));
             assert!(map.iter_from(from).eq(expected));
         }
-        for key in model.keys() {
-            assert!(map.leaf_mut(*key).iter().any(|entry| entry.0 == *key));
+        let (mut beside, keys) = (0, model.keys().copied().collect::<Vec<u64>>());
+        for window in keys.windows(3) {
+            if let Some(three) = map.beside_mut(window[1]) {
+                assert!(three.iter().map(|entry| &entry.0).eq(window));
+                beside += 1;
+            }
         }
+        assert!(beside * 4 >= keys.len().saturating_sub(2), "few have both neighbours beside them");
         map.for_each_mut(&mut |key, value| *value ^= key);
         assert!(map.iter().eq(model.iter().map(|(key, value)| (*key, *value ^ *key))));
     }
