@@ -37,7 +37,9 @@ mod types;
 pub use error::{Corruption, Error, Result, Unusable};
 pub use gauges::{EXTENT_SIZES, FreeExtents, Gauges, IndexMemory};
 pub use host::{Host, NONCES_MAX};
-pub use pool::{CheckReport, ExtentDump, Handle, InodeDump, Opening, Pool, RecordDump};
+pub use pool::{
+    CheckReport, ExtentDump, Found, Handle, InodeDump, Opening, Pool, RecordDump, Seen,
+};
 pub use recovery::format::check_format;
 pub use rule::Rule;
 pub use salvage::Salvage;

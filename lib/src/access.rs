@@ -8,6 +8,7 @@ use lode_host::StdHost;
 use lode_pmem::Mapped;
 
 use crate::error::Cause;
+use crate::ways::Ways;
 
 /// The engine's pool as this library has it.
 pub(crate) type Engine = lode_engine::Pool<Mapped, StdHost>;
@@ -16,6 +17,7 @@ pub(crate) type Engine = lode_engine::Pool<Mapped, StdHost>;
 pub(crate) struct Core {
     engine: Engine,
     failed: AtomicBool,
+    ways: Ways,
 }
 
 /// The right to work on the pool, for one call.
@@ -30,7 +32,7 @@ pub(crate) struct Pass<'a> {
 
 impl Core {
     pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine, failed: AtomicBool::new(false) }
+        Self { engine, failed: AtomicBool::new(false), ways: Ways::new() }
     }
 
     /// Lets a call in.
@@ -40,6 +42,14 @@ impl Core {
             return Err(Cause::Failed);
         }
         Ok(Pass { core: self, panicking: thread::panicking() })
+    }
+}
+
+impl<'a> Pass<'a> {
+    /// Where paths led lately.
+    #[inline]
+    pub(crate) fn ways(&self) -> &'a Ways {
+        &self.core.ways
     }
 }
 

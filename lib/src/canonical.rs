@@ -2,14 +2,14 @@
 
 use lode_engine::{Error, mode};
 
-use crate::access::Engine;
+use crate::access::Pass;
 use crate::error::Cause;
-use crate::walk::{Last, Place, TRIES, Walk, is_kind};
+use crate::walk::{Found, Last, TRIES, Walk, is_kind};
 
 /// The path from the root to what `path` leads to.
-pub(crate) fn canonical(engine: &Engine, root: Place, path: &[u8]) -> Result<Vec<u8>, Cause> {
+pub(crate) fn canonical(pass: &Pass<'_>, path: &[u8]) -> Result<Vec<u8>, Cause> {
     for _ in 0..TRIES {
-        if let Some(found) = Climb::new(engine, root).climb(path)? {
+        if let Some(found) = Climb::new(pass)?.climb(path)? {
             return Ok(found);
         }
     }
@@ -20,15 +20,16 @@ pub(crate) fn canonical(engine: &Engine, root: Place, path: &[u8]) -> Result<Vec
 struct Climb<'e> {
     walk: Walk<'e>,
     /// From the root: each directory below it, by name.
-    way: Vec<(Place, Vec<u8>)>,
-    root: Place,
+    way: Vec<(Found, Vec<u8>)>,
+    root: Found,
     /// What is still to be walked, its next component last.
     rest: Vec<Vec<u8>>,
 }
 
 impl<'e> Climb<'e> {
-    fn new(engine: &'e Engine, root: Place) -> Self {
-        Self { walk: Walk::new(engine, root), way: Vec::new(), root, rest: Vec::new() }
+    fn new(pass: &'e Pass<'_>) -> Result<Self, Cause> {
+        let walk = Walk::new(pass);
+        Ok(Self { root: walk.root()?, walk, way: Vec::new(), rest: Vec::new() })
     }
 
     /// Walks; `None` where what a name led to was replaced meanwhile.
@@ -38,7 +39,7 @@ impl<'e> Climb<'e> {
         }
         self.add(path);
         while let Some(name) = self.rest.pop() {
-            let dir = self.way.last().map_or(self.root, |(dir, _)| *dir);
+            let dir = self.way.last().map_or(&self.root, |(dir, _)| dir);
             if name == b"." {
                 // Also what a slash at the end asks for.
                 self.is_directory(dir)?;
@@ -49,12 +50,12 @@ impl<'e> Climb<'e> {
                 self.way.pop();
                 continue;
             }
-            let attr = self.walk.step(dir, &name)?;
-            if !is_kind(&attr, mode::SYMLINK) {
-                self.way.push((Place::of(&attr), name));
+            let found = self.walk.step(dir, &name)?;
+            if !is_kind(&found.attr, mode::SYMLINK) {
+                self.way.push((found, name));
                 continue;
             }
-            let Some(target) = self.walk.read_link(&attr)? else { return Ok(None) };
+            let Some(target) = self.walk.read_link(&found.attr)? else { return Ok(None) };
             if target.first() == Some(&b'/') {
                 self.way.clear();
             }
@@ -66,8 +67,8 @@ impl<'e> Climb<'e> {
         Ok(Some(self.way.iter().flat_map(|(_, name)| [b"/", &**name].concat()).collect()))
     }
 
-    fn is_directory(&self, dir: Place) -> Result<(), Cause> {
-        let attr = self.walk.attr_of(dir, Last::Dot)?;
+    fn is_directory(&self, dir: &Found) -> Result<(), Cause> {
+        let attr = self.walk.found_last(dir, Last::Dot)?.attr;
         if is_kind(&attr, mode::DIRECTORY) { Ok(()) } else { Err(Error::NotDirectory.into()) }
     }
 

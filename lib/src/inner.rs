@@ -10,7 +10,6 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::access::{Core, Engine, Pass};
 use crate::error::Cause;
-use crate::walk::Place;
 
 /// Locks of [`Inner::attributes`].
 const LOCKS: usize = 16;
@@ -22,8 +21,6 @@ pub(crate) struct Inner {
     closed: bool,
     /// Who opened it: not a child by `fork`, which has no part of it.
     process: u32,
-    /// The root directory.
-    pub(crate) root: Place,
     /// What metadata says of the pool.
     pub(crate) device: u64,
     /// Who makes new inodes.
@@ -35,12 +32,11 @@ pub(crate) struct Inner {
 impl Inner {
     /// Takes over a pool that was just opened.
     pub(crate) fn new(engine: Engine, maker: Maker, read_only: bool) -> Result<Self, Cause> {
-        let root = engine.getattr(engine.root()).map_err(|error| {
+        engine.getattr(engine.root()).map_err(|error| {
             // A read-only opening goes on over damage; without a root there are no paths.
             let damage = engine.opening().damage.into_iter().next();
             damage.map_or(error, lode_engine::Error::Corrupt)
-        });
-        let root = Place::of(&root?);
+        })?;
         let uuid = engine.info()?.uuid;
         let device = uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let core = Arc::new(Core::new(engine));
@@ -49,7 +45,6 @@ impl Inner {
             maintenance: None,
             closed: false,
             process: std::process::id(),
-            root,
             device,
             maker,
             attributes: Default::default(),
@@ -83,7 +78,10 @@ impl Inner {
 /// Starts background work.
 fn maintain(core: Arc<Core>) -> Result<Maintenance, Cause> {
     let work = move || match core.enter() {
-        Ok(pass) => ControlFlow::Continue(pass.maintain()),
+        Ok(pass) => {
+            pass.ways().forget();
+            ControlFlow::Continue(pass.maintain())
+        }
         Err(_) => ControlFlow::Break(()),
     };
     let system = |source| Cause::System { what: "start the maintenance", source };

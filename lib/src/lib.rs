@@ -59,6 +59,7 @@ mod options;
 mod pin;
 mod pool;
 mod walk;
+mod ways;
 
 pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, Result};

@@ -1,132 +1,95 @@
 //! Inodes that are kept for the length of a call, so that their numbers stay theirs.
 
-use lode_engine::{Attr, Error, Handle, Ino};
+use lode_engine::{Error, Handle, Ino};
 use lode_host::StdHost;
 
-use crate::access::Engine;
+use crate::access::{Engine, Pass};
 use crate::error::Cause;
-use crate::inner::Inner;
-use crate::walk::{Last, Place, TRIES, Walk};
+use crate::walk::{Found, Last, TRIES, Walk};
 
 /// An inode that is kept until this is dropped.
 pub(crate) struct Pin<'e> {
     engine: &'e Engine,
-    held: bool,
-    /// How it was when it was pinned.
-    pub(crate) attr: Attr,
+    held: Option<Handle<StdHost>>,
+    /// What was pinned, as it was found.
+    pub(crate) found: Found,
 }
 
-impl Pin<'_> {
+impl<'e> Pin<'e> {
+    /// Pins an inode.
+    pub(crate) fn new(engine: &'e Engine, found: Found) -> Result<Self, Cause> {
+        let held = Some(engine.hold_found(&found)?);
+        Ok(Self { engine, held, found })
+    }
+
     pub(crate) fn ino(&self) -> Ino {
-        self.attr.ino
+        self.found.ino()
     }
 }
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        if self.held {
-            self.engine.release(self.attr.ino);
+        if let Some(held) = self.held.take() {
+            self.engine.let_go(held);
         }
     }
 }
 
-/// Opens an inode, if it is still the one that was found; it is to be released. Returns how it is.
-pub(crate) fn acquire(engine: &Engine, place: Place) -> Result<Attr, Cause> {
-    engine.acquire(place.ino)?;
-    match engine.getattr(place.ino) {
-        Ok(attr) if Place::of(&attr) == place => Ok(attr),
-        other => {
-            engine.release(place.ino);
-            Err(other.err().unwrap_or(Error::Stale).into())
+/// Pins what a path leads to.
+pub(crate) fn pin_found<'e>(
+    pass: &'e Pass<'_>,
+    path: &[u8],
+    follow: bool,
+) -> Result<Pin<'e>, Cause> {
+    for _ in 0..TRIES {
+        match Pin::new(pass, Walk::new(pass).find(None, path, follow)?) {
+            // Replaced since: its name leads to another one.
+            Err(cause) if cause.is_stale() => {}
+            result => return result,
         }
+    }
+    Err(Error::NotFound.into())
+}
+
+/// The directory of a path's last component. (Its attributes may be old.)
+pub(crate) fn parent<'p>(pass: &Pass<'_>, path: &'p [u8]) -> Result<(Found, Last<'p>), Cause> {
+    Walk::new(pass).parent(None, path)
+}
+
+/// The directory in which a path's last component is to be made, as it is now, and by what name.
+pub(crate) fn parent_of_new<'p>(
+    pass: &Pass<'_>,
+    path: &'p [u8],
+    directory: bool,
+) -> Result<(Found, &'p [u8]), Cause> {
+    let (dir, last) = parent(pass, path)?;
+    let Last::Name { name, slashed } = last else { return Err(Error::Exists.into()) };
+    if slashed && !directory {
+        // What has a slash behind it is a directory's, if it is there.
+        pass.lookup_in(&dir, name)?;
+        return Err(Error::Exists.into());
+    }
+    Ok((pass.find_again(&dir)?, name))
+}
+
+/// The error of making `name`: in a pool that can't be changed, what is there is there all the
+/// same.
+pub(crate) fn not_made(engine: &Engine, dir: &Found, name: &[u8], error: Error) -> Cause {
+    if error != Error::ReadOnly {
+        return error.into();
+    }
+    match engine.lookup_in(dir, name) {
+        Ok(_) => Error::Exists.into(),
+        Err(Error::NotFound) => error.into(),
+        Err(other) => other.into(),
     }
 }
 
-/// The same, with a handle for it.
-pub(crate) fn hold(engine: &Engine, place: Place) -> Result<Handle<StdHost>, Cause> {
-    let held = engine.hold(place.ino)?;
-    match engine.getattr_held(&held) {
-        Ok(attr) if Place::of(&attr) == place => Ok(held),
-        other => {
-            engine.let_go(held);
-            Err(other.err().unwrap_or(Error::Stale).into())
-        }
-    }
-}
-
-impl Inner {
-    /// Pins an inode.
-    pub(crate) fn pin<'e>(&self, engine: &'e Engine, place: Place) -> Result<Pin<'e>, Cause> {
-        // Nobody can take the root away.
-        let held = place != self.root;
-        let attr = if held { acquire(engine, place)? } else { engine.getattr(place.ino)? };
-        Ok(Pin { engine, held, attr })
-    }
-
-    /// Pins what a path leads to.
-    pub(crate) fn pin_found<'e>(
-        &self,
-        engine: &'e Engine,
-        path: &[u8],
-        follow: bool,
-    ) -> Result<Pin<'e>, Cause> {
-        for _ in 0..TRIES {
-            let attr = Walk::new(engine, self.root).find(self.root, path, follow)?;
-            match self.pin(engine, Place::of(&attr)) {
-                // Replaced since: its name leads to another one.
-                Err(cause) if cause.is_stale() => {}
-                result => return result,
-            }
-        }
-        Err(Error::NotFound.into())
-    }
-
-    /// Pins the directory of a path's last component.
-    pub(crate) fn pin_parent<'e, 'p>(
-        &self,
-        engine: &'e Engine,
-        path: &'p [u8],
-    ) -> Result<(Pin<'e>, Last<'p>), Cause> {
-        let (dir, last) = Walk::new(engine, self.root).parent(self.root, path)?;
-        Ok((self.pin(engine, dir)?, last))
-    }
-
-    /// Pins the directory in which a path's last component is to be made, and says by what name.
-    pub(crate) fn pin_for_new<'e, 'p>(
-        &self,
-        engine: &'e Engine,
-        path: &'p [u8],
-        directory: bool,
-    ) -> Result<(Pin<'e>, &'p [u8]), Cause> {
-        let (dir, last) = self.pin_parent(engine, path)?;
-        let Last::Name { name, slashed } = last else { return Err(Error::Exists.into()) };
-        if slashed && !directory {
-            // What has a slash behind it is a directory's, if it is there.
-            engine.lookup(dir.ino(), name)?;
-            return Err(Error::Exists.into());
-        }
-        Ok((dir, name))
-    }
-
-    /// The error of making `name`: in a pool that can't be changed, what is there is there all the
-    /// same.
-    pub(crate) fn not_made(&self, engine: &Engine, dir: Ino, name: &[u8], error: Error) -> Cause {
-        if error != Error::ReadOnly {
-            return error.into();
-        }
-        match engine.lookup(dir, name) {
-            Ok(_) => Error::Exists.into(),
-            Err(Error::NotFound) => error.into(),
-            Err(other) => other.into(),
-        }
-    }
-
-    /// Gives an inode that is pinned or open another name.
-    pub(crate) fn link(&self, engine: &Engine, ino: Ino, path: &[u8]) -> Result<(), Cause> {
-        let (dir, name) = self.pin_for_new(engine, path, false)?;
-        let linked = engine.link(ino, dir.ino(), name);
-        linked.map(drop).map_err(|error| self.not_made(engine, dir.ino(), name, error))
-    }
+/// Gives an inode that is pinned or open another name.
+pub(crate) fn link(pass: &Pass<'_>, ino: Ino, path: &[u8]) -> Result<(), Cause> {
+    let (dir, name) = parent_of_new(pass, path, false)?;
+    let linked = pass.link_in(ino, &dir, name);
+    linked.map(drop).map_err(|error| not_made(pass, &dir, name, error))
 }
 
 #[cfg(test)]
@@ -138,30 +101,41 @@ mod tests {
     #[test]
     fn a_number_that_is_anothers_leads_nowhere() {
         let pool = PoolOptions::new().in_memory(16 << 20).unwrap();
-        let (pass, root) = (pool.inner.enter().unwrap(), pool.inner.root);
+        let pass = pool.inner.enter().unwrap();
         pool.create_dir("old").unwrap();
-        let find = |path: &[u8]| Walk::new(&pass, root).find(root, path, true).unwrap();
-        let old = Place::of(&find(b"old"));
+        let find = |path: &[u8]| Walk::new(&pass).find(None, path, true).unwrap();
+        let old = find(b"old");
         pool.remove_dir("old").unwrap();
         pool.symlink("new", "link").unwrap();
-        let link = Walk::new(&pass, root).find(root, b"link", false).unwrap();
+        let link = Walk::new(&pass).find(None, b"link", false).unwrap().attr;
         pool.remove_file("link").unwrap();
-        let reused = |place: Place| {
+        let reused = |ino: Ino| {
             (0..100_000).any(|number| {
                 pass.maintain().unwrap();
                 pool.create_dir_all(format!("new{number}/f")).unwrap();
-                find(format!("new{number}").as_bytes()).ino == place.ino
+                find(format!("new{number}").as_bytes()).ino() == ino
             })
         };
-        assert!(reused(old), "the number was not given to another");
-        assert!(pass.lookup(old.ino, b"f").is_ok(), "by its number it is found");
-        let walk = Walk::new(&pass, root);
-        assert!(walk.step(old, b"f").unwrap_err().is_absence());
-        assert!(Walk::new(&pass, root).parent(old, b"f/f").unwrap_err().is_absence());
-        assert!(Walk::new(&pass, root).parent(old, b"../f").unwrap_err().is_absence());
-        assert!(walk.attr_of(old, Last::Dot).unwrap_err().is_absence());
-        assert!(pool.inner.pin(&pass, old).err().unwrap().is_stale());
-        assert!(acquire(&pass, old).unwrap_err().is_stale());
+        assert!(reused(old.ino()), "the number was not given to another");
+        assert!(pass.lookup(old.ino(), b"f").is_ok(), "by its number it is found");
+        let mut walk = Walk::new(&pass);
+        assert!(walk.step(&old, b"f").err().unwrap().is_absence());
+        assert!(walk.parent(Some(&old), b"f/f").err().unwrap().is_absence());
+        assert!(walk.parent(Some(&old), b"../f").err().unwrap().is_absence());
+        assert!(walk.found_last(&old, Last::Dot).err().unwrap().is_absence());
+        assert!(walk.found_last(&old, Last::Above).err().unwrap().is_absence());
+        assert!(Pin::new(&pass, old.clone()).err().unwrap().is_stale());
+        assert!(pass.find_again(&old).is_err() && pass.hold_found(&old).is_err());
+        assert!(pass.unlink_in(&old, b"f").is_err() && pass.rmdir_in(&old, b"f").is_err());
+        let new = lode_engine::NewInode { mode: 0o100_644, uid: 0, gid: 0, rdev: 0 };
+        assert!(pass.create_in(&old, b"g", &new, &[]).is_err());
+        assert!(pass.symlink_in(&old, b"g", b"to", (0, 0)).is_err());
+        let root = walk.root().unwrap();
+        let how = lode_engine::RenameMode::Replace;
+        assert!(pass.rename_in((&old, b"f"), (&root, b"g"), how).is_err());
+        assert!(pass.rename_in((&root, b"new0"), (&old, b"g"), how).is_err());
+        assert!(pass.link_in(find(b"new0").ino(), &old, b"g").is_err());
+        assert!(pool.try_exists("new0/f").unwrap() && !pool.try_exists("g").unwrap());
         assert_eq!(crate::walk::read_link(&pass, &link).unwrap_or(None), None);
     }
 }

@@ -1,13 +1,14 @@
 //! From paths to inodes, as a kernel goes: one look-up a component, symbolic links followed.
 //!
 //! A path begins at the pool's root, whether or not it begins with `/`; there is no other
-//! working directory. Directories on the way are not held: that the number of one did not become
-//! another directory's meanwhile is looked at behind each look-up in it.
+//! working directory. Directories on the way are not held open: one that ends meanwhile leads nowhere.
 
-use lode_engine::{Attr, Error, Ino, mode};
+use lode_engine::{Attr, Error, mode};
+use lode_host::StdHost;
 
-use crate::access::Engine;
+use crate::access::{Engine, Pass};
 use crate::error::Cause;
+use crate::ways::{DEPTH_MAX, Ways};
 
 /// Links that are followed on one path.
 const LINKS_MAX: u32 = 40;
@@ -15,17 +16,7 @@ const LINKS_MAX: u32 = 40;
 pub(crate) const TRIES: usize = 64;
 
 /// An inode in one of its lives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    pub(crate) ino: Ino,
-    generation: u64,
-}
-
-impl Place {
-    pub(crate) fn of(attr: &Attr) -> Self {
-        Self { ino: attr.ino, generation: attr.generation }
-    }
-}
+pub(crate) type Found = lode_engine::Found<StdHost>;
 
 /// The last component of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +34,7 @@ pub(crate) enum Last<'p> {
 /// A walk along one path.
 pub(crate) struct Walk<'e> {
     engine: &'e Engine,
-    root: Place,
+    ways: &'e Ways,
     links: u32,
 }
 
@@ -52,113 +43,143 @@ pub(crate) fn is_kind(attr: &Attr, kind: u32) -> bool {
 }
 
 impl<'e> Walk<'e> {
-    pub(crate) fn new(engine: &'e Engine, root: Place) -> Self {
-        Self { engine, root, links: 0 }
+    pub(crate) fn new(pass: &'e Pass<'_>) -> Self {
+        Self { engine: pass, ways: pass.ways(), links: 0 }
     }
 
-    /// The directory of the last component of a path that begins in `from`, and that component.
+    /// Where paths begin.
+    pub(crate) fn root(&self) -> Result<Found, Cause> {
+        Ok(self.engine.find(self.engine.root())?)
+    }
+
+    /// The directory of a path's last component, and that component. The path begins in `from`, or in
+    /// the root. (The directory's attributes may be old: [`lode_engine::Pool::find_again`].)
     pub(crate) fn parent<'p>(
         &mut self,
-        from: Place,
+        from: Option<&Found>,
         path: &'p [u8],
-    ) -> Result<(Place, Last<'p>), Cause> {
-        let mut dir = match path.first() {
-            None => return Err(Error::NotFound.into()),
-            Some(b'/') => self.root,
-            Some(_) => from,
-        };
+    ) -> Result<(Found, Last<'p>), Cause> {
         let (above, last) = split(path);
-        for name in above.split(|byte| *byte == b'/') {
-            dir = match name {
-                b"" | b"." => continue,
-                b".." => self.above(dir)?,
-                _ => self.directory(dir, name)?,
-            };
-        }
+        let dir = match (path.first(), from) {
+            (None, _) => return Err(Error::NotFound.into()),
+            (Some(b'/'), _) | (_, None) => self.way(above)?,
+            (_, Some(from)) => {
+                let mut dir = from.clone();
+                for name in names(above) {
+                    dir = self.onward(&dir, name)?;
+                }
+                dir
+            }
+        };
         Ok((dir, last))
     }
 
-    /// The inode that a path leads to which begins in `from`; where the last component is a link, the
-    /// link itself unless it is to be followed.
-    pub(crate) fn find(&mut self, from: Place, path: &[u8], follow: bool) -> Result<Attr, Cause> {
-        let mut target;
-        let (mut from, mut path) = (from, path);
+    /// The directory that a path from the root leads to.
+    fn way(&mut self, path: &[u8]) -> Result<Found, Cause> {
+        if let Some(dir) = self.ways.get(path) {
+            return Ok(dir);
+        }
+        let (mut dir, links) = (self.root()?, self.links);
+        let (mut passed, mut straight) = ([const { None }; DEPTH_MAX], true);
+        for (depth, name) in names(path).enumerate() {
+            straight &= name != b"..";
+            match passed.get_mut(depth) {
+                Some(place) => *place = Some(dir.seen()),
+                None => straight = false,
+            }
+            dir = self.onward(&dir, name)?;
+        }
+        if straight && self.links == links {
+            self.ways.put(path, passed, &dir);
+        }
+        Ok(dir)
+    }
+
+    /// One component further.
+    fn onward(&mut self, dir: &Found, name: &[u8]) -> Result<Found, Cause> {
+        if name == b".." { self.above(dir) } else { self.directory(dir, name) }
+    }
+
+    /// The inode that a path leads to which begins in `from`, or in the root; where the last component
+    /// is a link, the link itself unless it is to be followed.
+    pub(crate) fn find(
+        &mut self,
+        from: Option<&Found>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<Found, Cause> {
+        let mut followed: Option<(Found, Vec<u8>)> = None;
         let mut slashes = false;
         for _ in 0..TRIES {
-            let (dir, last) = self.parent(from, path)?;
+            let (dir, last) = match &followed {
+                Some((from, path)) => self.parent(Some(from), path)?,
+                None => self.parent(from, path)?,
+            };
             let Last::Name { name, slashed } = last else {
-                return self.attr_of(dir, last);
+                return self.found_last(&dir, last);
             };
             slashes |= slashed;
-            let attr = self.step(dir, name)?;
-            if is_kind(&attr, mode::SYMLINK) && (follow || slashes) {
-                if let Some(text) = self.read_link(&attr)? {
-                    target = text;
-                    (from, path) = (dir, &target);
+            let found = self.step(&dir, name)?;
+            if is_kind(&found.attr, mode::SYMLINK) && (follow || slashes) {
+                if let Some(target) = self.read_link(&found.attr)? {
+                    followed = Some((dir, target));
                 }
                 continue;
             }
-            if slashes && !is_kind(&attr, mode::DIRECTORY) {
+            if slashes && !is_kind(&found.attr, mode::DIRECTORY) {
                 return Err(Error::NotDirectory.into());
             }
-            return Ok(attr);
+            return Ok(found);
         }
         Err(Error::NotFound.into())
     }
 
-    /// What a last component is that is no name.
-    pub(crate) fn attr_of(&self, dir: Place, last: Last<'_>) -> Result<Attr, Cause> {
-        let place = match last {
-            Last::Root => self.root,
-            Last::Above => self.above(dir)?,
-            Last::Dot | Last::Name { .. } => dir,
-        };
-        let attr = self.engine.getattr(place.ino)?;
-        if Place::of(&attr) == place { Ok(attr) } else { Err(Error::NotFound.into()) }
+    /// What a last component leads to that is no name.
+    pub(crate) fn found_last(&self, dir: &Found, last: Last<'_>) -> Result<Found, Cause> {
+        match last {
+            Last::Root => self.root(),
+            Last::Above => self.above(dir),
+            Last::Dot | Last::Name { .. } => Ok(self.engine.find_again(dir)?),
+        }
     }
 
     /// What a name in a directory leads to.
-    pub(crate) fn step(&self, dir: Place, name: &[u8]) -> Result<Attr, Cause> {
-        let found = self.engine.lookup(dir.ino, name);
-        self.check(dir)?;
-        Ok(found?)
+    pub(crate) fn step(&self, dir: &Found, name: &[u8]) -> Result<Found, Cause> {
+        Ok(self.engine.lookup_in(dir, name)?)
     }
 
-    /// Fails unless this directory is still the one that it was.
-    fn check(&self, dir: Place) -> Result<(), Cause> {
-        if dir == self.root || Place::of(&self.engine.getattr(dir.ino)?) == dir {
-            return Ok(());
-        }
-        Err(Error::NotFound.into())
+    fn is_root(&self, dir: &Found) -> bool {
+        dir.ino() == self.engine.root()
     }
 
     /// The directory above.
-    fn above(&self, dir: Place) -> Result<Place, Cause> {
-        if dir == self.root {
-            return Ok(dir);
+    fn above(&self, dir: &Found) -> Result<Found, Cause> {
+        if self.is_root(dir) {
+            return Ok(dir.clone());
         }
-        let parent = Place::of(&self.engine.getattr(self.engine.parent(dir.ino)?)?);
-        self.check(dir)?;
+        let parent = self.step(dir, b"..")?;
+        // While it is there, so is its parent.
+        self.engine.find_again(dir)?;
         Ok(parent)
     }
 
     /// The directory that a name in another one leads to.
-    fn directory(&mut self, dir: Place, name: &[u8]) -> Result<Place, Cause> {
+    fn directory(&mut self, dir: &Found, name: &[u8]) -> Result<Found, Cause> {
         for _ in 0..TRIES {
-            let attr = self.step(dir, name)?;
-            let found = match attr.mode & mode::TYPE {
-                mode::DIRECTORY => attr,
-                mode::SYMLINK => match self.read_link(&attr)? {
+            let found = self.step(dir, name)?;
+            let found = match found.attr.mode & mode::TYPE {
+                mode::DIRECTORY => return Ok(found),
+                mode::SYMLINK => match self.read_link(&found.attr)? {
                     // No deeper than links are followed.
-                    Some(target) => self.find(dir, &target, true)?,
+                    Some(target) => self.find(Some(dir), &target, true)?,
                     None => continue,
                 },
                 _ => return Err(Error::NotDirectory.into()),
             };
-            if !is_kind(&found, mode::DIRECTORY) {
+            if !is_kind(&found.attr, mode::DIRECTORY) {
                 return Err(Error::NotDirectory.into());
             }
-            return Ok(Place::of(&found));
+            return Ok(found);
         }
         Err(Error::NotFound.into())
     }
@@ -186,6 +207,11 @@ pub(crate) fn read_link(engine: &Engine, link: &Attr) -> Result<Option<Vec<u8>>,
         Err(Error::Stale | Error::Invalid) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The components of a path that lead somewhere else.
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."))
 }
 
 /// A path without its last component, and that.

@@ -220,7 +220,7 @@ impl<H: Host> Cache<H> {
         slot: Slot,
         mut state: Box<State>,
         opens: u32,
-    ) -> core::result::Result<(), Arc<Node<H>>> {
+    ) -> core::result::Result<Arc<Node<H>>, Arc<Node<H>>> {
         let (ino, tail) = (slot.ino(), state.log.tail.last_seal);
         state.put_in(&store.room);
         let mut node = Arc::new(Node::new(slot, Some(state), opens));
@@ -234,10 +234,10 @@ impl<H: Host> Cache<H> {
             }
             return Err(node);
         }
-        shard.put(ino, node, &store.room);
+        shard.put(ino, Arc::clone(&node), &store.room);
         drop(shard);
         self.make_room(store);
-        Ok(())
+        Ok(node)
     }
 
     /// Forgets an inode whose life has ended.

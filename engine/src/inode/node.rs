@@ -2,7 +2,8 @@
 
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use lock_api::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -31,6 +32,8 @@ pub(crate) struct Node<H: Host> {
     pub(crate) opens: AtomicU32,
     /// Somebody wanted it again since the hand came by.
     touched: AtomicBool,
+    /// How often somebody had the right to change it: while that stays, so does all that was found.
+    version: AtomicU64,
 }
 
 /// What is in front of the value in an `Arc`: two counts.
@@ -39,10 +42,12 @@ const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 /// The right to look at an inode.
 pub(crate) type Shared<'n, H> = MappedRwLockReadGuard<'n, <H as Host>::RwLock, State>;
 
-/// The right to change an inode. When it ends, what the inode has grown by is counted.
+/// The right to change an inode. When it ends, what the inode has grown by is counted, and it has
+/// another version.
 pub(crate) struct Exclusive<'n, H: Host> {
     state: MappedRwLockWriteGuard<'n, H::RwLock, State>,
     room: &'n Room,
+    version: &'n AtomicU64,
 }
 
 impl<H: Host> Deref for Exclusive<'_, H> {
@@ -64,6 +69,8 @@ impl<H: Host> Drop for Exclusive<'_, H> {
     #[inline]
     fn drop(&mut self) {
         self.state.weigh_again(self.room);
+        // (Nobody else has the right.)
+        self.version.store(self.version.load(Relaxed) + 1, Release);
     }
 }
 
@@ -75,12 +82,18 @@ impl<H: Host> Node<H> {
     pub(super) fn new(slot: Slot, state: Option<Box<State>>, opens: u32) -> Self {
         let life = RwLock::new(state.map_or(Life::Unloaded, Life::Live));
         let (opens, touched) = (AtomicU32::new(opens), AtomicBool::new(false));
-        Self { slot, life, opens, touched }
+        Self { slot, life, opens, touched, version: AtomicU64::new(0) }
     }
 
     /// Number of the inode.
     pub(crate) fn ino(&self) -> Ino {
         self.slot.ino()
+    }
+
+    /// A number that is another one after each change.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Acquire)
     }
 
     /// Whether its log has been read.
@@ -126,7 +139,7 @@ impl<H: Host> Node<H> {
             _ => None,
         });
         let state = state.map_err(|_| Error::Stale)?;
-        Ok(Exclusive { state, room: &store.room })
+        Ok(Exclusive { state, room: &store.room, version: &self.version })
     }
 
     /// Ends the life in memory of an inode whose last link is gone and that nobody has

@@ -1,6 +1,7 @@
 //! Making inodes and links: one fence, no log page for a small file (PROTOCOL I7).
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use lode_pmem::Medium;
 
@@ -10,6 +11,7 @@ use crate::inode::{Body as Kind, Directory, File, Node, State, Target, entry_lin
 use crate::inode::{find_among, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of};
 use crate::log::{INLINE, Log, Plan};
+use crate::pool::Found;
 use crate::space::{Run, Use};
 use crate::store::{Purpose, Slot, Tx};
 use crate::{
@@ -36,8 +38,8 @@ pub(super) struct Birth<'a> {
     pub(super) xattrs: &'a [XattrChange<'a>],
 }
 
-/// Where an inode gets its name.
-pub(super) type Entry<'e> = (&'e mut State, &'e [u8]);
+/// Where an inode gets its name, and the name's hash.
+pub(super) type Entry<'e> = (&'e mut State, &'e [u8], u64);
 
 /// What a birth has taken before its first record.
 struct Ready {
@@ -68,6 +70,30 @@ impl<M: Medium, H: Host> Pool<M, H> {
         new: &NewInode,
         xattrs: &[XattrChange<'_>],
     ) -> Result<Attr> {
+        Ok(self.create_node(&*self.node_to_change(dir)?, name, new, xattrs)?.1)
+    }
+
+    /// The same, in a directory that was found.
+    pub fn create_in(
+        &self,
+        dir: &Found<H>,
+        name: &[u8],
+        new: &NewInode,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<Found<H>> {
+        self.store.before_operation()?;
+        let (node, attr) = self.create_node(&dir.node, name, new, xattrs)?;
+        let node = node.map_or_else(|| self.node(attr.ino), Ok)?;
+        Ok(Found { node, attr })
+    }
+
+    fn create_node(
+        &self,
+        dir: &Node<H>,
+        name: &[u8],
+        new: &NewInode,
+        xattrs: &[XattrChange<'_>],
+    ) -> Result<(Option<Arc<Node<H>>>, Attr)> {
         let NewInode { mode, uid, gid, rdev } = *new;
         if mode > mode::ALL {
             return Err(Error::Invalid);
@@ -75,7 +101,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // What is no device has no device's number.
         let (op, extra, rdev) = match mode & mode::TYPE {
             mode::FILE => (Op::Create, head_of_word(u64::from(self.page_class as u8)), 0),
-            mode::DIRECTORY => (Op::Mkdir, head_of_word(dir), 0),
+            mode::DIRECTORY => (Op::Mkdir, head_of_word(dir.ino()), 0),
             mode::FIFO | mode::SOCKET => (Op::Mknod, head_of_word(0), 0),
             mode::CHARACTER | mode::BLOCK => (Op::Mknod, head_of_word(rdev.rotate_left(32)), rdev),
             _ => return Err(Error::Invalid),
@@ -94,6 +120,28 @@ impl<M: Medium, H: Host> Pool<M, H> {
         uid: u32,
         gid: u32,
     ) -> Result<Attr> {
+        self.symlink_node(&*self.node_to_change(dir)?, name, target, (uid, gid))
+    }
+
+    /// The same, in a directory that was found.
+    pub fn symlink_in(
+        &self,
+        dir: &Found<H>,
+        name: &[u8],
+        target: &[u8],
+        owner: (u32, u32),
+    ) -> Result<Attr> {
+        self.store.before_operation()?;
+        self.symlink_node(&dir.node, name, target, owner)
+    }
+
+    fn symlink_node(
+        &self,
+        dir: &Node<H>,
+        name: &[u8],
+        target: &[u8],
+        (uid, gid): (u32, u32),
+    ) -> Result<Attr> {
         self.count(Op::Symlink);
         if target.is_empty() {
             return Err(Error::NotFound);
@@ -104,26 +152,29 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let extra = Body::head_of(target);
         let mode = mode::SYMLINK | 0o777;
         let birth = Birth { mode, links: 1, uid, gid, extra, rdev: 0, target, xattrs: &[] };
-        self.give_birth(dir, name, &birth)
+        Ok(self.give_birth(dir, name, &birth)?.1)
     }
 
-    fn give_birth(&self, dir: Ino, name: &[u8], birth: &Birth<'_>) -> Result<Attr> {
-        self.store.before_operation()?;
-        let node = self.node(dir)?;
+    fn give_birth(
+        &self,
+        node: &Node<H>,
+        name: &[u8],
+        birth: &Birth<'_>,
+    ) -> Result<(Option<Arc<Node<H>>>, Attr)> {
         let mut parent = node.write(&self.store)?;
         parent.directory()?;
         valid_name(&self.store.geometry, name)?;
-        self.may_enter(&parent, name)?;
+        let hash = self.may_enter(&parent, name)?;
         let slot = self.store.take_slot()?;
-        let born = self.give_birth_in(Some((&mut parent, name)), &slot, birth);
+        let born = self.give_birth_in(Some((&mut parent, name, hash)), &slot, birth);
         match born {
             Ok(state) => {
                 node.slot.set_tail(parent.log.tail.last_seal);
                 self.store.table.count_used(true);
                 let attr = state.attr();
-                let _ = self.nodes.insert(&self.store, slot, state, 0);
+                let born = self.nodes.insert(&self.store, slot, state, 0);
                 self.tidy(&node.slot, &mut parent);
-                Ok(attr)
+                Ok((born.ok(), attr))
             }
             Err(error) => {
                 parent.log.unreserve(&self.store);
@@ -133,22 +184,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// Whether an entry with this name can be made.
-    pub(crate) fn may_enter(&self, parent: &State, name: &[u8]) -> Result<()> {
+    /// Whether an entry with this name can be made; returns the name's hash.
+    pub(crate) fn may_enter(&self, parent: &State, name: &[u8]) -> Result<u64> {
         parent.directory()?;
         if parent.dead {
             return Err(Error::NotFound);
         }
-        let (found, same) = find_among(&self.store, parent, hash(self.store.secret, name), name)?;
+        let hash = hash(self.store.secret, name);
+        let (found, same) = find_among(&self.store, parent, hash, name)?;
         match found {
             Some(_) => Err(Error::Exists),
             None if same >= COLLISIONS_MAX => Err(Error::NoSpace),
-            None => Ok(()),
+            None => Ok(hash),
         }
     }
 
     /// Stores a new inode and its entry. If that fails, nothing is left of it but what the
     /// parent's log has reserved.
+    #[inline(never)]
     pub(super) fn give_birth_in(
         &self,
         mut under: Option<Entry<'_>>,
@@ -181,7 +234,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !late {
             self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
         }
-        let entry = under.as_mut().map(|(parent, name)| {
+        let entry = under.as_mut().map(|(parent, name, _)| {
             let add = self.entry_of(&state, name, state.btime_ns);
             parent.log.append_text(&mut tx, store, &add, name)
         });
@@ -190,8 +243,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         tx.commit()?;
         self.show_xattrs(&mut state, ready.staged);
-        if let (Some((parent, name)), Some(entry)) = (under, entry) {
-            let (hash, place) = (hash(store.secret, name), (entry.at, entry.ordinal));
+        if let (Some((parent, name, hash)), Some(entry)) = (under, entry) {
+            let place = (entry.at, entry.ordinal);
             let child = (ino, (birth.mode >> 12) as u8);
             parent.add_entry(hash, child, place, entry_lines(name.len()), state.btime_ns)?;
         }
@@ -246,14 +299,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(error);
             }
         };
-        let entry_lines = under.as_ref().map_or(0, |(_, name)| entry_lines(name.len()));
-        let plan = under.as_ref().map(|(parent, _)| parent.log.plan([entry_lines]));
+        let entry_lines = under.as_ref().map_or(0, |(_, name, _)| entry_lines(name.len()));
+        let plan = under.as_ref().map(|(parent, ..)| parent.log.plan([entry_lines]));
         let plan = plan.unwrap_or_default();
         let lines = [first.lines(), u32::from(in_page)];
         let own = state.log.plan(lines.into_iter().chain(staged.lines()));
         let ready = Ready { target, staged, plan, own, entry_lines };
         let reserved = match under {
-            Some((parent, _)) => parent.log.reserve(store, &plan, Purpose::Grows),
+            Some((parent, ..)) => parent.log.reserve(store, &plan, Purpose::Grows),
             None => Ok(()),
         };
         let reserved = reserved.and_then(|()| state.log.reserve(store, &own, Purpose::Grows));
@@ -350,12 +403,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Makes another link to an inode that is not a directory.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
-        self.count(Op::Link);
+        self.link_node(ino, &*self.node_to_change(dir)?, name)
+    }
+
+    /// The same, in a directory that was found.
+    pub fn link_in(&self, ino: Ino, dir: &Found<H>, name: &[u8]) -> Result<Attr> {
         self.store.before_operation()?;
-        let (dir_node, node) = (self.node(dir)?, self.node(ino)?);
+        self.link_node(ino, &dir.node, name)
+    }
+
+    fn link_node(&self, ino: Ino, dir_node: &Node<H>, name: &[u8]) -> Result<Attr> {
+        self.count(Op::Link);
+        let node = self.node(ino)?;
         dir_node.read(&self.store)?.directory()?;
         valid_name(&self.store.geometry, name)?;
-        let mut locked = self.lock_all([Some(&*dir_node), Some(&*node)])?;
+        let mut locked = self.lock_all([Some(dir_node), Some(&*node)])?;
         let [Some(parent), child] = &mut locked else { return Err(Error::Invalid) };
         self.may_enter(parent, name)?;
         // What is linked into itself is locked once.
@@ -368,7 +430,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::TooManyLinks);
         }
         let links = child.links + 1;
-        self.add_name((&node, child, links), (&dir_node, parent), name)?;
+        self.add_name((&node, child, links), (dir_node, parent), name)?;
         Ok(child.attr())
     }
 

@@ -6,7 +6,8 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use lode_pmem::Medium;
 
-use crate::inode::{Body, Node, load_target, valid_name};
+use crate::inode::{Body, Node, load_target};
+use crate::pool::{Child, Found, Look};
 use crate::{Attr, Error, Host, Ino, Op, Pool, Result, mode};
 
 /// How often a name may change under a look-up before it counts as gone.
@@ -15,39 +16,57 @@ const TRIES: usize = 64;
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Finds an entry. `.` and `..` work in any directory.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+        Ok(self.lookup_node(&self.node(dir)?, name)?.attr)
+    }
+
+    /// The same, in a directory that was found.
+    pub fn lookup_in(&self, dir: &Found<H>, name: &[u8]) -> Result<Found<H>> {
+        self.lookup_node(&dir.node, name)
+    }
+
+    fn lookup_node(&self, dir: &Arc<Node<H>>, name: &[u8]) -> Result<Found<H>> {
         self.count(Op::Lookup);
-        let node = self.node(dir)?;
         if name == b"." || name == b".." {
-            let state = node.read(&self.store)?;
+            let state = dir.read(&self.store)?;
             state.directory()?;
-            let target = if name == b"." { dir } else { state.parent };
+            let target = if name == b"." { dir.ino() } else { state.parent };
             drop(state);
-            return Ok(self.node(target)?.read(&self.store)?.attr());
+            let node = self.node(target)?;
+            let attr = node.read(&self.store)?.attr();
+            return Ok(Found { node, attr });
         }
-        node.read(&self.store)?.directory()?;
-        valid_name(&self.store.geometry, name)?;
         for _ in 0..TRIES {
-            let child = match self.child(&node, name) {
+            let child = match self.look(dir, name) {
                 Err(Error::Stale) => continue,
-                result => result?.ok_or(Error::NotFound)?,
+                result => result?.child.ok_or(Error::NotFound)?,
             };
-            match child.node.read(&self.store) {
-                Ok(state) if child.means(&state) && !state.dead => return Ok(state.attr()),
-                Ok(_) | Err(Error::Stale) => {}
+            let attr = match child.node.read(&self.store) {
+                Ok(state) if child.means(&state) && !state.dead => Some(state.attr()),
+                Ok(_) | Err(Error::Stale) => None,
                 Err(error) => return Err(error),
+            };
+            if let Some(attr) = attr {
+                return Ok(Found { node: child.node, attr });
             }
-            // The name may mean another inode by now; if it does not, this is damage.
-            if let Ok(Some(again)) = self.child(&node, name)
-                && again.entry == child.entry
-                && Arc::ptr_eq(&again.node, &child.node)
-                && let Ok(state) = again.node.read(&self.store)
-                && !again.means(&state)
-            {
-                let what = "entry leads to another inode than it says";
-                return Err(Error::corrupt_inode(what, child.entry.at, dir));
-            }
+            self.check_means(dir, name, &child)?;
         }
         Err(Error::NotFound)
+    }
+
+    /// A name that led to another life than its entry says may mean another inode by now; if it does
+    /// not, this is damage.
+    #[cold]
+    fn check_means(&self, dir: &Node<H>, name: &[u8], child: &Child<H>) -> Result<()> {
+        if let Ok(Look { child: Some(again), .. }) = self.look(dir, name)
+            && again.entry == child.entry
+            && Arc::ptr_eq(&again.node, &child.node)
+            && let Ok(state) = again.node.read(&self.store)
+            && !again.means(&state)
+        {
+            let what = "entry leads to another inode than it says";
+            return Err(Error::corrupt_inode(what, child.entry.at, dir.ino()));
+        }
+        Ok(())
     }
 
     /// What `stat` says of an inode.

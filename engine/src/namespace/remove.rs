@@ -2,9 +2,10 @@
 
 use lode_pmem::Medium;
 
-use crate::inode::{Body as Kind, Node, State, entry_lines, valid_name};
+use crate::inode::{Body as Kind, Node, State, entry_lines};
 use crate::layout::{Body, DEATH_LINE, LINE, Parsed, Txid, slot_at};
 use crate::log::{INLINE, Placed, Plan};
+use crate::pool::Found;
 use crate::space::Run;
 use crate::store::{Purpose, Tx};
 use crate::{Error, Host, Ino, Op, Pool, Result, Rule, mode};
@@ -12,26 +13,33 @@ use crate::{Error, Host, Ino, Op, Pool, Result, Rule, mode};
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Removes an entry that is not a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.count(Op::Unlink);
-        self.remove(dir, name, false)
+        self.remove(&*self.node_to_change(dir)?, name, false)
+    }
+
+    /// The same, in a directory that was found.
+    pub fn unlink_in(&self, dir: &Found<H>, name: &[u8]) -> Result<()> {
+        self.store.before_operation()?;
+        self.remove(&dir.node, name, false)
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.count(Op::Rmdir);
-        self.remove(dir, name, true)
+        self.remove(&*self.node_to_change(dir)?, name, true)
     }
 
-    fn remove(&self, dir: Ino, name: &[u8], directory: bool) -> Result<()> {
+    /// The same, in a directory that was found.
+    pub fn rmdir_in(&self, dir: &Found<H>, name: &[u8]) -> Result<()> {
         self.store.before_operation()?;
-        let node = self.node(dir)?;
-        node.read(&self.store)?.directory()?;
-        match name {
-            b"." => return Err(Error::Invalid),
-            b".." => return Err(Error::NotEmpty),
-            _ => valid_name(&self.store.geometry, name)?,
+        self.remove(&dir.node, name, true)
+    }
+
+    fn remove(&self, node: &Node<H>, name: &[u8], directory: bool) -> Result<()> {
+        self.count(if directory { Op::Rmdir } else { Op::Unlink });
+        if matches!(name, b"." | b"..") {
+            node.read(&self.store)?.directory()?;
+            return Err(if name == b"." { Error::Invalid } else { Error::NotEmpty });
         }
-        let child = self.with_child(&node, name, |parent, state, child| {
+        let child = self.with_child(node, name, |parent, state, child| {
             match (&state.body, directory) {
                 (Kind::Directory(_), false) => return Err(Error::IsDirectory),
                 (Kind::Directory(entries), true) if !entries.entries.is_empty() => {

@@ -2,16 +2,15 @@
 //!
 //! A name that is renamed over, or exchanged, is not deleted: the new ADD replaces it.
 
-use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 
 use lode_pmem::Medium;
 
 use crate::index::hash;
-use crate::inode::{Exclusive, Node, State, entry_lines, find_entry, valid_name};
+use crate::inode::{Exclusive, Node, State, entry_lines};
 use crate::layout::{Body, tag_of};
 use crate::log::{Placed, Plan};
-use crate::pool::Child;
+use crate::pool::{Child, Found, Look};
 use crate::store::{Purpose, Tx};
 use crate::{Error, Host, Ino, Op, Pool, RenameMode, Result, Rule, mode};
 
@@ -25,10 +24,12 @@ const VICTIM: usize = 3;
 
 /// What is renamed, found but not locked yet.
 struct Move<'a, H: Host> {
-    from: Arc<Node<H>>,
-    to: Arc<Node<H>>,
-    moved: Child<H>,
-    victim: Option<Child<H>>,
+    from: &'a Node<H>,
+    to: &'a Node<H>,
+    moved: &'a Child<H>,
+    victim: Option<&'a Child<H>>,
+    /// What the two names led to.
+    looks: [&'a Look<H>; 2],
     name: &'a [u8],
     to_name: &'a [u8],
     how: RenameMode,
@@ -56,35 +57,55 @@ impl<M: Medium, H: Host> Pool<M, H> {
         to_name: &[u8],
         how: RenameMode,
     ) -> Result<()> {
-        self.count(Op::Rename);
+        let (from, to) = (self.node_to_change(dir)?, self.node(to_dir)?);
+        self.rename_node((&from, name), (&to, to_name), how)
+    }
+
+    /// The same, between directories that were found.
+    pub fn rename_in(
+        &self,
+        (dir, name): (&Found<H>, &[u8]),
+        (to_dir, to_name): (&Found<H>, &[u8]),
+        how: RenameMode,
+    ) -> Result<()> {
         self.store.before_operation()?;
-        let (from, to) = (self.node(dir)?, self.node(to_dir)?);
-        from.read(&self.store)?.directory()?;
+        self.rename_node((&dir.node, name), (&to_dir.node, to_name), how)
+    }
+
+    fn rename_node(
+        &self,
+        (from, name): (&Node<H>, &[u8]),
+        (to, to_name): (&Node<H>, &[u8]),
+        how: RenameMode,
+    ) -> Result<()> {
+        self.count(Op::Rename);
         to.read(&self.store)?.directory()?;
-        valid_name(&self.store.geometry, name)?;
-        let moved = self.settled_child(&from, name)?.ok_or(Error::NotFound)?;
-        valid_name(&self.store.geometry, to_name)?;
-        // A directory that changes its parent: nobody else may, meanwhile.
-        let kinds = self.settled_child(&to, to_name)?.map_or(0, |victim| victim.entry.kind);
-        let of_directory = |kind: u8| u32::from(kind) << 12 == mode::DIRECTORY;
-        let reshapes = dir != to_dir && (of_directory(moved.entry.kind) || of_directory(kinds));
-        let _still = reshapes.then(|| self.tree.lock());
+        let mut still = None;
         for _ in 0..TRIES {
-            let moved = match self.child(&from, name) {
-                Err(Error::Stale) => continue,
-                result => result?.ok_or(Error::NotFound)?,
-            };
-            let victim = match self.child(&to, to_name) {
+            let source = match self.look(from, name) {
                 Err(Error::Stale) => continue,
                 result => result?,
             };
-            let (from, to) = (from.clone(), to.clone());
-            let plan = Move { from, to, moved, victim, name, to_name, how };
+            let moved = source.child.as_ref().ok_or(Error::NotFound)?;
+            let target = match self.look(to, to_name) {
+                Err(Error::Stale) => continue,
+                result => result?,
+            };
+            let victim = target.child.as_ref();
+            let mut ends = [Some(moved), victim].into_iter().flatten();
+            let reshapes = from.ino() != to.ino() && ends.any(Child::is_directory);
+            if reshapes && still.is_none() {
+                // A directory that changes its parent: nobody else may, meanwhile.
+                still = Some(self.tree.lock());
+                continue;
+            }
+            let looks = [&source, &target];
+            let plan = Move { from, to, moved, victim, looks, name, to_name, how };
             match self.try_rename(&plan, reshapes) {
                 Err(Error::Stale) => continue,
                 result => {
                     result?;
-                    if let Some(victim) = &plan.victim {
+                    if let Some(victim) = victim {
                         self.bury_if_dead(&victim.node);
                     }
                     return Ok(());
@@ -94,20 +115,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Err(Error::NotFound)
     }
 
-    /// A child by name; looks again while the name is changing.
-    fn settled_child(&self, dir: &Node<H>, name: &[u8]) -> Result<Option<Child<H>>> {
-        for _ in 0..TRIES {
-            match self.child(dir, name) {
-                Err(Error::Stale) => {}
-                result => return result,
-            }
-        }
-        Err(Error::NotFound)
-    }
-
     /// One try; `Stale` when the names have changed since they were looked up.
+    #[inline(never)]
     fn try_rename(&self, plan: &Move<'_, H>, reshapes: bool) -> Result<()> {
-        if let Some(victim) = &plan.victim {
+        if let Some(victim) = plan.victim {
             if plan.how == RenameMode::NoReplace {
                 return Err(Error::Exists);
             }
@@ -118,9 +129,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::NotFound);
         }
         self.check_ancestors(plan, reshapes)?;
-        let victim = plan.victim.as_ref().map(|victim| &*victim.node);
-        let nodes = [Some(&*plan.from), Some(&*plan.to), Some(&*plan.moved.node), victim];
-        let mut locked = self.lock_all(nodes)?;
+        let mut locked = self.lock_all(nodes_of(plan))?;
         self.check_same(plan, &locked)?;
         match plan.how {
             RenameMode::Exchange => self.exchange(plan, &mut locked),
@@ -168,14 +177,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if from.dead || to.dead {
             return Err(Error::NotFound);
         }
-        let moved = find_entry(&self.store, from, plan.name)?.map(|(entry, _)| entry);
-        let victim = find_entry(&self.store, to, plan.to_name)?.map(|(entry, _)| entry);
-        let expected = plan.victim.as_ref().map(|victim| victim.entry);
-        if moved != Some(plan.moved.entry) || victim != expected {
+        let [source, target] = plan.looks;
+        let same = source.holds(&self.store, (plan.from, from), plan.name)?
+            && target.holds(&self.store, (plan.to, to), plan.to_name)?;
+        if !same {
             return Err(Error::Stale);
         }
         let right = plan.moved.means(state(locked, MOVED)?)
-            && match &plan.victim {
+            && match plan.victim {
                 Some(victim) => victim.means(state(locked, VICTIM)?),
                 None => true,
             };
@@ -187,6 +196,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
+    #[inline(never)]
     fn replace(&self, plan: &Move<'_, H>, locked: &mut Locked<'_, H>) -> Result<()> {
         let to = to_of(plan);
         let mut more = 0;
@@ -213,7 +223,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let del = self.store_del(&mut tx, state_mut(locked, FROM)?, &plan.moved.add, time_ns);
         let tag = tag_of(state(locked, MOVED)?.log.nonce);
         let replaces = plan.victim.is_some();
-        let entry = NewEntry { name: plan.to_name, child: &plan.moved, tag, replaces };
+        let entry = NewEntry { name: plan.to_name, child: plan.moved, tag, replaces };
         let added = self.store_entry(&mut tx, state_mut(locked, to)?, &entry, time_ns);
         let links = self.store_moved(&mut tx, state_mut(locked, MOVED)?, plan.to.ino(), time_ns);
         let dropped = match plan.victim {
@@ -225,19 +235,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let lines = entry_lines(plan.name.len());
         let from = state_mut(locked, FROM)?;
         from.remove_entry(plan.moved.entry.cookie, lines, del.ordinal, time_ns);
-        let victim = plan.victim.as_ref();
-        self.note_entry(state_mut(locked, to)?, &entry, victim, &added, time_ns)?;
+        self.note_entry(state_mut(locked, to)?, &entry, plan.victim, &added, time_ns)?;
         self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
-        if let Some(victim) = &plan.victim {
+        if let Some(victim) = plan.victim {
             self.dropped(&victim.node, state_mut(locked, VICTIM)?, dropped, time_ns);
         }
         self.tidy_all(plan, locked);
         Ok(())
     }
 
+    #[inline(never)]
     fn exchange(&self, plan: &Move<'_, H>, locked: &mut Locked<'_, H>) -> Result<()> {
         let to = to_of(plan);
-        let Some(victim) = &plan.victim else { return Err(Error::NotFound) };
+        let Some(victim) = plan.victim else { return Err(Error::NotFound) };
         let (lines, to_lines) = (entry_lines(plan.name.len()), entry_lines(plan.to_name.len()));
         let from_state = state(locked, FROM)?;
         let plans = if to == FROM {
@@ -255,7 +265,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut tx = self.begin_plans(&plans, 0)?;
         tx.split(Rule::ExchangeInOne, from_lines);
         let back = NewEntry { name: plan.name, child: victim, tag: victim_tag, replaces: true };
-        let there = NewEntry { name: plan.to_name, child: &plan.moved, tag, replaces: true };
+        let there = NewEntry { name: plan.to_name, child: plan.moved, tag, replaces: true };
         let back_at = self.store_entry(&mut tx, state_mut(locked, FROM)?, &back, time_ns);
         let there_at = self.store_entry(&mut tx, state_mut(locked, to)?, &there, time_ns);
         let links = self.store_moved(&mut tx, state_mut(locked, MOVED)?, plan.to.ino(), time_ns);
@@ -263,7 +273,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let victim_links = self.store_moved(&mut tx, victim_state, plan.from.ino(), time_ns);
         tx.commit()?;
         self.set_tails(plan, locked);
-        let moved = Some(&plan.moved);
+        let moved = Some(plan.moved);
         self.note_entry(state_mut(locked, FROM)?, &back, moved, &back_at, time_ns)?;
         self.note_entry(state_mut(locked, to)?, &there, Some(victim), &there_at, time_ns)?;
         self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
@@ -366,8 +376,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
 }
 
 fn nodes_of<'p, H: Host>(plan: &'p Move<'_, H>) -> [Option<&'p Node<H>>; 4] {
-    let victim = plan.victim.as_ref().map(|victim| &*victim.node);
-    [Some(&*plan.from), Some(&*plan.to), Some(&*plan.moved.node), victim]
+    let victim = plan.victim.map(|victim| &*victim.node);
+    [Some(plan.from), Some(plan.to), Some(&*plan.moved.node), victim]
 }
 
 fn to_of<H: Host>(plan: &Move<'_, H>) -> usize {

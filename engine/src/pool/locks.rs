@@ -7,12 +7,35 @@ use lode_pmem::Medium;
 
 use super::Pool;
 use crate::index::Entry;
-use crate::inode::{Exclusive, Node, State, find_entry};
+use crate::inode::{Exclusive, Node, State, find_entry, valid_name};
 use crate::layout::{Body, Parsed, tag_of};
-use crate::{Error, Host, Result};
+use crate::store::Store;
+use crate::{Error, Host, Result, mode};
 
 /// How often a name may lead to an inode that is just ending before that is damage.
 const TRIES: usize = 64;
+
+/// What a name led to, and the version of the directory then.
+pub(crate) struct Look<H: Host> {
+    pub(crate) child: Option<Child<H>>,
+    version: u64,
+}
+
+impl<H: Host> Look<H> {
+    /// Whether the name, in this directory, which is locked, still leads to the same.
+    pub(crate) fn holds<M: Medium>(
+        &self,
+        store: &Store<M, H>,
+        (dir, state): (&Node<H>, &State),
+        name: &[u8],
+    ) -> Result<bool> {
+        if dir.version() == self.version {
+            return Ok(true);
+        }
+        let entry = find_entry(store, state, name)?.map(|(entry, _)| entry);
+        Ok(entry == self.child.as_ref().map(|child| child.entry))
+    }
+}
 
 /// An entry that was found, and the child it leads to.
 pub(crate) struct Child<H: Host> {
@@ -22,6 +45,11 @@ pub(crate) struct Child<H: Host> {
 }
 
 impl<H: Host> Child<H> {
+    /// Whether the entry is a directory's.
+    pub(crate) fn is_directory(&self) -> bool {
+        u32::from(self.entry.kind) << 12 == mode::DIRECTORY
+    }
+
     /// Whether this state is the life of the inode that the entry means.
     pub(crate) fn means(&self, state: &State) -> bool {
         let Body::Add { tag, .. } = self.add.body else { return false };
@@ -56,25 +84,33 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Finds a child by name; `dir` is not locked any more when this returns.
-    pub(crate) fn child(&self, dir: &Node<H>, name: &[u8]) -> Result<Option<Child<H>>> {
+    pub(crate) fn look(&self, dir: &Node<H>, name: &[u8]) -> Result<Look<H>> {
         let state = dir.read(&self.store)?;
+        let version = dir.version();
+        state.directory()?;
+        valid_name(&self.store.geometry, name)?;
         let Some((entry, add)) = find_entry(&self.store, &state, name)? else {
-            return Ok(None);
+            return Ok(Look { child: None, version });
         };
         drop(state);
-        let dangling = Error::corrupt_inode("entry leads to no inode", entry.at, dir.ino());
         match self.node(entry.ino) {
-            Ok(node) => Ok(Some(Child { entry, add, node })),
-            Err(Error::Stale) => {
-                // Unlinked since, or damage: the entry tells.
-                let state = dir.read(&self.store)?;
-                match find_entry(&self.store, &state, name)? {
-                    Some((again, _)) if again == entry => Err(dangling),
-                    Some(_) => Err(Error::Stale),
-                    None => Ok(None),
-                }
-            }
+            Ok(node) => Ok(Look { child: Some(Child { entry, add, node }), version }),
+            Err(Error::Stale) => self.look_again(dir, name, &entry),
             Err(error) => Err(error),
+        }
+    }
+
+    /// An entry led to no inode: it was removed since, or is damage.
+    #[cold]
+    fn look_again(&self, dir: &Node<H>, name: &[u8], entry: &Entry) -> Result<Look<H>> {
+        let state = dir.read(&self.store)?;
+        let version = dir.version();
+        match find_entry(&self.store, &state, name)? {
+            Some((again, _)) if again == *entry => {
+                Err(Error::corrupt_inode("entry leads to no inode", entry.at, dir.ino()))
+            }
+            Some(_) => Err(Error::Stale),
+            None => Ok(Look { child: None, version }),
         }
     }
 
@@ -87,10 +123,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         work: impl FnOnce(&mut State, &mut State, &Child<H>) -> Result<R>,
     ) -> Result<R> {
         for _ in 0..TRIES {
-            let child = match self.child(dir, name) {
+            let look = match self.look(dir, name) {
                 Err(Error::Stale) => continue,
-                result => result?.ok_or(Error::NotFound)?,
+                result => result?,
             };
+            let child = look.child.as_ref().ok_or(Error::NotFound)?;
             if child.node.ino() == dir.ino() {
                 return Err(Error::corrupt_inode("directory contains itself", 0, dir.ino()));
             }
@@ -99,15 +136,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 result => result?,
             };
             let [Some(parent), Some(state)] = &mut locked else { continue };
-            match find_entry(&self.store, parent, name)? {
-                Some((entry, _)) if entry == child.entry => {}
-                _ => continue,
+            if !look.holds(&self.store, (dir, parent), name)? {
+                continue;
             }
             if !child.means(state) {
                 let what = "entry leads to another inode than it says";
                 return Err(Error::corrupt_inode(what, child.entry.at, dir.ino()));
             }
-            return work(parent, state, &child);
+            return work(parent, state, child);
         }
         Err(Error::NotFound)
     }

@@ -1,14 +1,16 @@
 //! The public face: a pool that is open.
 
 mod count;
+mod found;
 mod gauges;
 mod handle;
 mod locks;
 mod report;
 
 pub(crate) use count::OpCounts;
+pub use found::{Found, Seen};
 pub use handle::Handle;
-pub(crate) use locks::Child;
+pub(crate) use locks::{Child, Look};
 pub use report::{CheckReport, ExtentDump, InodeDump, Opening, RecordDump};
 
 use alloc::boxed::Box;
@@ -174,6 +176,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     pub(crate) fn node(&self, ino: Ino) -> Result<Arc<Node<H>>> {
         self.nodes.get(&self.store, ino)
+    }
+
+    /// As [`Pool::node`], for one that is to be changed.
+    pub(crate) fn node_to_change(&self, ino: Ino) -> Result<Arc<Node<H>>> {
+        self.store.before_operation()?;
+        self.node(ino)
     }
 
     #[inline]

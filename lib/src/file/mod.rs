@@ -20,6 +20,7 @@ use crate::error::{Cause, Error, Result};
 use crate::inner::Inner;
 use crate::metadata::Metadata;
 use crate::options::Wish;
+use crate::pin::link;
 
 /// An open file, or directory. It keeps its contents, named or not, and the pool open.
 ///
@@ -78,10 +79,9 @@ impl File {
     /// As `linkat(2)`: `ENOENT` for a file whose last name was removed, `EPERM` for a directory.
     pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
-        let (path, inner) = (path.as_ref(), &*self.open.inner);
-        let linked = inner
-            .enter()
-            .and_then(|pass| inner.link(&pass, self.open.ino, path.as_os_str().as_bytes()));
+        let path = path.as_ref();
+        let (pass, ino) = (self.open.inner.enter(), self.open.ino);
+        let linked = pass.and_then(|pass| link(&pass, ino, path.as_os_str().as_bytes()));
         linked.map_err(|cause| Error::at(cause, path))
     }
 

@@ -13,6 +13,7 @@ use crate::access::Engine;
 use crate::attributes::set_times;
 use crate::error::{Cause, Result};
 use crate::metadata::FileTimes;
+use crate::pin::pin_found;
 
 impl Pool {
     /// Sets permissions, with the set-id and sticky bits; an access list changes with them.
@@ -129,7 +130,7 @@ impl Pool {
         work: impl FnOnce(&Engine, Ino) -> std::result::Result<R, Cause>,
     ) -> Result<R> {
         self.call(path, |pass, bytes| {
-            let pin = self.inner.pin_found(pass, bytes, follow)?;
+            let pin = pin_found(pass, bytes, follow)?;
             work(pass, pin.ino())
         })
     }

@@ -33,8 +33,8 @@ impl Pool {
     fn look(&self, path: &Path, follow: bool) -> Result<Metadata> {
         let inner = &*self.inner;
         self.call(path, |pass, bytes| {
-            let attr = Walk::new(pass, inner.root).find(inner.root, bytes, follow)?;
-            Ok(Metadata::new(attr, inner.device))
+            let found = Walk::new(pass).find(None, bytes, follow)?;
+            Ok(Metadata::new(found.attr, inner.device))
         })
     }
 
@@ -48,13 +48,10 @@ impl Pool {
     /// # Errors
     /// As `stat(2)`, but for `ENOENT`.
     pub fn try_exists(&self, path: impl AsRef<Path>) -> Result<bool> {
-        let root = self.inner.root;
-        self.call(path.as_ref(), |pass, bytes| {
-            match Walk::new(pass, root).find(root, bytes, true) {
-                Ok(_) => Ok(true),
-                Err(cause) if cause.is_absence() => Ok(false),
-                Err(cause) => Err(cause),
-            }
+        self.call(path.as_ref(), |pass, bytes| match Walk::new(pass).find(None, bytes, true) {
+            Ok(_) => Ok(true),
+            Err(cause) if cause.is_absence() => Ok(false),
+            Err(cause) => Err(cause),
         })
     }
 
@@ -63,10 +60,9 @@ impl Pool {
     /// # Errors
     /// As `readlink(2)`: `EINVAL` for what is none.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
-        let root = self.inner.root;
         self.call(path.as_ref(), |pass, bytes| {
             for _ in 0..TRIES {
-                let attr = Walk::new(pass, root).find(root, bytes, false)?;
+                let attr = Walk::new(pass).find(None, bytes, false)?.attr;
                 if !is_kind(&attr, mode::SYMLINK) {
                     return Err(EngineError::Invalid.into());
                 }
@@ -83,9 +79,8 @@ impl Pool {
     /// # Errors
     /// As `realpath(3)`.
     pub fn canonicalize(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
-        let root = self.inner.root;
         self.call(path.as_ref(), |pass, bytes| {
-            canonical(pass, root, bytes).map(|path| OsString::from_vec(path).into())
+            canonical(pass, bytes).map(|path| OsString::from_vec(path).into())
         })
     }
 

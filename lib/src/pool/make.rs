@@ -7,6 +7,7 @@ use lode_posix::{birth, xattrs};
 
 use super::Pool;
 use crate::error::{Cause, Result};
+use crate::pin::{link as link_to, not_made, parent_of_new, pin_found};
 
 impl Pool {
     /// Makes a directory, with all permissions but the umask's.
@@ -81,11 +82,11 @@ impl Pool {
         let inner = &*self.inner;
         let directory = mode & mode::TYPE == mode::DIRECTORY;
         self.call(path, |pass, bytes| {
-            let (dir, name) = inner.pin_for_new(pass, bytes, directory)?;
+            let (dir, name) = parent_of_new(pass, bytes, directory)?;
             let (new, brought) = birth::new_in(pass, &dir.attr, inner.maker, mode, true)?;
             let new = NewInode { rdev, ..new };
-            let made = pass.create_with(dir.ino(), name, &new, &xattrs::changes(&brought));
-            made.map(drop).map_err(|error| inner.not_made(pass, dir.ino(), name, error))
+            let made = pass.create_in(&dir, name, &new, &xattrs::changes(&brought));
+            made.map(drop).map_err(|error| not_made(pass, &dir, name, error))
         })
     }
 
@@ -104,10 +105,10 @@ impl Pool {
             if target.contains(&0) {
                 return Err(EngineError::Invalid.into());
             }
-            let (dir, name) = inner.pin_for_new(pass, link, false)?;
+            let (dir, name) = parent_of_new(pass, link, false)?;
             let (gid, _) = birth::group_in(&dir.attr, inner.maker.gid);
-            let made = pass.symlink(dir.ino(), name, target, inner.maker.uid, gid);
-            made.map(drop).map_err(|error| inner.not_made(pass, dir.ino(), name, error))
+            let made = pass.symlink_in(&dir, name, target, (inner.maker.uid, gid));
+            made.map(drop).map_err(|error| not_made(pass, &dir, name, error))
         })
     }
 
@@ -116,10 +117,9 @@ impl Pool {
     /// # Errors
     /// As `link(2)`: `EPERM` for a directory.
     pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
-        let inner = &*self.inner;
-        self.call_two((original.as_ref(), link.as_ref()), |pass, original, link| {
-            let linked = inner.pin_found(pass, original, false)?;
-            inner.link(pass, linked.ino(), link)
+        self.call_two((original.as_ref(), link.as_ref()), |pass, original, link_path| {
+            let linked = pin_found(pass, original, false)?;
+            link_to(pass, linked.ino(), link_path)
         })
     }
 }

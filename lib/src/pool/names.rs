@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use lode_engine::{Attr, Error as EngineError, RenameMode, mode};
+use lode_engine::{Error as EngineError, RenameMode, mode};
 
 use super::Pool;
 use crate::access::Engine;
 use crate::error::{Cause, Result};
-use crate::pin::Pin;
-use crate::walk::{Last, is_kind};
+use crate::pin::parent;
+use crate::walk::{Found, Last, is_kind};
 
 /// One end of a rename.
-struct End<'e, 'p> {
-    dir: Pin<'e>,
+struct End<'p> {
+    dir: Found,
     name: &'p [u8],
     slashed: bool,
 }
@@ -36,26 +36,22 @@ impl Pool {
         to: impl AsRef<Path>,
         how: RenameMode,
     ) -> Result<()> {
-        let inner = &*self.inner;
         self.call_two((from.as_ref(), to.as_ref()), |pass, from, to| {
-            let from = inner.pin_parent(pass, from)?;
-            let to = inner.pin_parent(pass, to)?;
+            let from = parent(pass, from)?;
+            let to = parent(pass, to)?;
             let from = end(from, libc::EBUSY)?;
             let none = if how == RenameMode::NoReplace { libc::EEXIST } else { libc::EBUSY };
             let to = end(to, none)?;
             if from.slashed || to.slashed {
                 check_slashes(pass, &from, &to, how)?;
             }
-            Ok(pass.rename(from.dir.ino(), from.name, to.dir.ino(), to.name, how)?)
+            Ok(pass.rename_in((&from.dir, from.name), (&to.dir, to.name), how)?)
         })
     }
 }
 
 /// An end that is a name; else the error with this number.
-fn end<'e, 'p>(
-    (dir, last): (Pin<'e>, Last<'p>),
-    none: i32,
-) -> std::result::Result<End<'e, 'p>, Cause> {
+fn end<'p>((dir, last): (Found, Last<'p>), none: i32) -> std::result::Result<End<'p>, Cause> {
     match last {
         Last::Name { name, slashed } => Ok(End { dir, name, slashed }),
         _ => Err(Cause::Number(none)),
@@ -66,17 +62,17 @@ fn end<'e, 'p>(
 /// one.
 fn check_slashes(
     engine: &Engine,
-    from: &End<'_, '_>,
-    to: &End<'_, '_>,
+    from: &End<'_>,
+    to: &End<'_>,
     how: RenameMode,
 ) -> std::result::Result<(), Cause> {
-    let moved = engine.lookup(from.dir.ino(), from.name)?;
-    let target = match engine.lookup(to.dir.ino(), to.name) {
+    let moved = engine.lookup_in(&from.dir, from.name)?;
+    let target = match engine.lookup_in(&to.dir, to.name) {
         Ok(target) => Some(target),
         Err(EngineError::NotFound) => None,
         Err(error) => return Err(error.into()),
     };
-    let is_directory = |attr: &Attr| is_kind(attr, mode::DIRECTORY);
+    let is_directory = |found: &Found| is_kind(&found.attr, mode::DIRECTORY);
     let exchanges = how == RenameMode::Exchange;
     match (&target, how) {
         (Some(_), RenameMode::NoReplace) => return Err(EngineError::Exists.into()),

@@ -7,9 +7,8 @@ use lode_engine::{Error as EngineError, mode};
 use super::Pool;
 use crate::access::Engine;
 use crate::error::{Cause, Result};
-use crate::inner::Inner;
-use crate::pin::Pin;
-use crate::walk::{Last, Place, TRIES, is_kind};
+use crate::pin::{Pin, parent};
+use crate::walk::{Found, Last, TRIES, is_kind};
 
 /// Names that are taken from a directory at a time.
 const BATCH: usize = 64;
@@ -22,17 +21,16 @@ impl Pool {
     /// # Errors
     /// As `unlink(2)`: `EISDIR` for a directory.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
-        let inner = &*self.inner;
         self.call(path.as_ref(), |pass, bytes| {
-            let (dir, last) = inner.pin_parent(pass, bytes)?;
+            let (dir, last) = parent(pass, bytes)?;
             match last {
-                Last::Name { name, slashed: false } => Ok(pass.unlink(dir.ino(), name)?),
+                Last::Name { name, slashed: false } => Ok(pass.unlink_in(&dir, name)?),
                 Last::Name { name, slashed: true } => {
                     if pass.is_read_only() {
                         return Err(EngineError::ReadOnly.into());
                     }
-                    let found = pass.lookup(dir.ino(), name)?;
-                    let directory = is_kind(&found, mode::DIRECTORY);
+                    let found = pass.lookup_in(&dir, name)?;
+                    let directory = is_kind(&found.attr, mode::DIRECTORY);
                     let wrong = if directory { libc::EISDIR } else { libc::ENOTDIR };
                     Err(Cause::Number(wrong))
                 }
@@ -46,10 +44,9 @@ impl Pool {
     /// # Errors
     /// As `rmdir(2)`.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let inner = &*self.inner;
         self.call(path.as_ref(), |pass, bytes| {
-            let (dir, last) = inner.pin_parent(pass, bytes)?;
-            Ok(pass.rmdir(dir.ino(), directory_name(last)?)?)
+            let (dir, last) = parent(pass, bytes)?;
+            Ok(pass.rmdir_in(&dir, directory_name(last)?)?)
         })
     }
 
@@ -60,74 +57,71 @@ impl Pool {
     /// As `unlink(2)` and `rmdir(2)`; what was removed before stays so. The root can't be removed
     /// (`EBUSY`), and nothing in it is then.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
-        let inner = &*self.inner;
         self.call(path.as_ref(), |pass, bytes| {
-            let (dir, last) = inner.pin_parent(pass, bytes)?;
+            let (dir, last) = parent(pass, bytes)?;
             let name = directory_name(last)?;
-            let found = pass.lookup(dir.ino(), name)?;
+            let found = pass.lookup_in(&dir, name)?.attr;
             if is_kind(&found, mode::SYMLINK) && !matches!(last, Last::Name { slashed: true, .. }) {
-                return Ok(pass.unlink(dir.ino(), name)?);
+                return Ok(pass.unlink_in(&dir, name)?);
             }
             if !is_kind(&found, mode::DIRECTORY) {
                 return Err(EngineError::NotDirectory.into());
             }
-            inner.remove_tree(pass, dir, name)
+            remove_tree(pass, Pin::new(pass, dir)?, name)
         })
     }
 }
 
-impl Inner {
-    /// Removes a directory and all that is in it.
-    fn remove_tree(&self, engine: &Engine, above: Pin<'_>, name: &[u8]) -> Outcome<()> {
-        // The directories on the way down, each with the name of the next.
-        let mut way: Vec<(Pin<'_>, Vec<u8>)> = Vec::new();
-        let mut next = Some((above, name.to_vec()));
-        while let Some((dir, name)) = next.take() {
-            match self.empty(engine, dir.ino(), &name)? {
-                // There is a directory in it: that first.
-                Some((inside, child)) => {
-                    way.push((dir, name));
-                    next = Some((inside, child));
-                }
-                None => next = way.pop(),
+/// Removes a directory and all that is in it.
+fn remove_tree(engine: &Engine, above: Pin<'_>, name: &[u8]) -> Outcome<()> {
+    // The directories on the way down, each with the name of the next.
+    let mut way: Vec<(Pin<'_>, Vec<u8>)> = Vec::new();
+    let mut next = Some((above, name.to_vec()));
+    while let Some((dir, name)) = next.take() {
+        match empty(engine, &dir.found, &name)? {
+            // There is a directory in it: that first.
+            Some((inside, child)) => {
+                way.push((dir, name));
+                next = Some((inside, child));
             }
+            None => next = way.pop(),
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Removes all files of a directory and then itself; or returns it, with the name of a
-    /// directory in it.
-    fn empty<'e>(
-        &self,
-        engine: &'e Engine,
-        above: u64,
-        name: &[u8],
-    ) -> Outcome<Option<(Pin<'e>, Vec<u8>)>> {
-        for _ in 0..TRIES {
-            let found = match engine.lookup(above, name) {
-                Ok(found) => found,
-                // Somebody else was faster.
-                Err(EngineError::NotFound) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            };
-            if !is_kind(&found, mode::DIRECTORY) {
-                return absent_is_done(engine.unlink(above, name));
-            }
-            let dir = match self.pin(engine, Place::of(&found)) {
-                Err(cause) if cause.is_stale() => continue,
-                pinned => pinned?,
-            };
-            if let Some(child) = remove_files(engine, dir.ino())? {
-                return Ok(Some((dir, child)));
-            }
-            match engine.rmdir(above, name) {
-                // Others make what we remove.
-                Err(EngineError::NotEmpty | EngineError::NotDirectory) => {}
-                done => return absent_is_done(done),
-            }
+/// Removes all files of a directory and then itself; or returns it, with the name of a
+/// directory in it.
+fn empty<'e>(
+    engine: &'e Engine,
+    above: &Found,
+    name: &[u8],
+) -> Outcome<Option<(Pin<'e>, Vec<u8>)>> {
+    for _ in 0..TRIES {
+        let found = match engine.lookup_in(above, name) {
+            Ok(found) => found,
+            // Somebody else was faster.
+            Err(EngineError::NotFound) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if !is_kind(&found.attr, mode::DIRECTORY) {
+            return absent_is_done(engine.unlink_in(above, name));
         }
-        Err(EngineError::NotEmpty.into())
+        // Kept while it is listed, which goes by its number.
+        let dir = match Pin::new(engine, found) {
+            Err(cause) if cause.is_stale() => continue,
+            pinned => pinned?,
+        };
+        if let Some(child) = remove_files(engine, dir.ino())? {
+            return Ok(Some((dir, child)));
+        }
+        match engine.rmdir_in(above, name) {
+            // Others make what we remove.
+            Err(EngineError::NotEmpty | EngineError::NotDirectory) => {}
+            done => return absent_is_done(done),
+        }
     }
+    Err(EngineError::NotEmpty.into())
 }
 
 /// Removes what is in a directory, up to the first directory, whose name is returned.
