@@ -76,7 +76,12 @@ enum Grown<V> {
 impl<V: Copy> Inner<V> {
     /// The child that `key` is in, if it is in any.
     fn child_of(&self, key: u64) -> usize {
-        self.lows.partition_point(|low| *low <= key).saturating_sub(1)
+        let (Some(first), Some(last)) = (self.lows.first(), self.lows.last()) else { return 0 };
+        let guess = Span(*first, *last).guess(key, self.lows.len() - 1);
+        match self.lows.get(guess..) {
+            Some([low, next, ..]) if *low <= key && key < *next => guess,
+            _ => self.lows.partition_point(|low| *low <= key).saturating_sub(1),
+        }
     }
 
     /// Which keys the child at `at` can have.
@@ -325,8 +330,9 @@ fn search<V>(entries: &[(u64, V)], key: u64, span: Span) -> Result<usize, usize>
         }
     }
     let guess = Span(low, high).guess(key, entries.len());
-    match entries.get(guess) {
-        Some(entry) if entry.0 == key => Ok(guess),
+    match entries.get(guess..) {
+        Some([entry, ..]) if entry.0 == key => Ok(guess),
+        Some([entry, next, ..]) if entry.0 < key && key < next.0 => Err(guess + 1),
         _ => search_from(entries, key, guess),
     }
 }
