@@ -33,6 +33,13 @@ pub trait Host: Send + Sync + 'static {
     /// threads, and returns when all have ended.
     fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync));
 
+    /// How often who has to wait for an inode looks whether it is free before sleeping: a write holds it for
+    /// less time than it takes to fall asleep and to be woken. None where the locks do so themselves.
+    #[inline(always)]
+    fn spins(&self) -> u32 {
+        0
+    }
+
     /// Lives of inodes and log pages (nonces) that begin in a session before it is raised: their
     /// counter has 32 bits. A crash tester's host has sessions end sooner.
     #[inline(always)]

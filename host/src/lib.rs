@@ -27,6 +27,9 @@ pub struct StdHost {
     cpus: usize,
 }
 
+/// Some microseconds of looks.
+const SPINS: u32 = 200;
+
 impl StdHost {
     /// A host that uses every CPU this process may run on.
     pub fn new() -> Self {
@@ -75,6 +78,11 @@ impl Host for StdHost {
 
     fn cpus(&self) -> usize {
         self.cpus
+    }
+
+    #[inline]
+    fn spins(&self) -> u32 {
+        if self.cpus > 1 { SPINS } else { 0 }
     }
 
     fn random(&self) -> u64 {

@@ -4,7 +4,7 @@ use lode_pmem::Medium;
 
 use super::change::Change;
 use super::fresh::Source;
-use crate::inode::{Node, State};
+use crate::inode::{Exclusive, Node, State};
 use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -27,10 +27,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<u64> {
         self.count(Op::Write);
         self.store.before_operation()?;
-        let mut state = node.write(&self.store)?;
+        let mut state = self.lock_to_write(node)?;
         let offset = offset.unwrap_or(state.size);
         self.write_locked(node, &mut state, offset, data)?;
         Ok(offset)
+    }
+
+    /// Locks an inode. Who writes holds it for less time than it takes to fall asleep and to be woken.
+    fn lock_to_write<'n>(&'n self, node: &'n Node<H>) -> Result<Exclusive<'n, H>> {
+        for _ in 0..self.store.host.spins() {
+            if !node.is_locked()
+                && let Some(state) = node.try_write(&self.store)?
+            {
+                return Ok(state);
+            }
+            core::hint::spin_loop();
+        }
+        node.write(&self.store)
     }
 
     fn write_locked(

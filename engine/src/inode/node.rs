@@ -128,7 +128,28 @@ impl<H: Host> Node<H> {
         &'n self,
         store: &'n Store<M, H>,
     ) -> Result<Exclusive<'n, H>> {
-        let mut guard = self.life.write();
+        self.in_exclusive(store, self.life.write())
+    }
+
+    /// The same, if nobody has it locked.
+    pub(crate) fn try_write<'n, M: Medium>(
+        &'n self,
+        store: &'n Store<M, H>,
+    ) -> Result<Option<Exclusive<'n, H>>> {
+        self.life.try_write().map(|guard| self.in_exclusive(store, guard)).transpose()
+    }
+
+    /// Whether somebody has it locked just now: a look that holds nobody up.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.life.is_locked()
+    }
+
+    #[inline]
+    fn in_exclusive<'n, M: Medium>(
+        &'n self,
+        store: &'n Store<M, H>,
+        mut guard: RwLockWriteGuard<'n, H::RwLock, Life>,
+    ) -> Result<Exclusive<'n, H>> {
         if matches!(*guard, Life::Unloaded) {
             let mut state = super::load(store, &self.slot)?;
             state.put_in(&store.room);
