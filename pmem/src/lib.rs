@@ -29,6 +29,7 @@ mod crc32c;
 mod door;
 mod line;
 mod medium;
+mod prefetch;
 mod wear;
 
 #[cfg(feature = "std")]
@@ -50,6 +51,7 @@ pub use crc32c::crc32c;
 pub use door::{Door, Window};
 pub use line::{LINE_BYTES, Line};
 pub use medium::{MediaError, Medium};
+pub use prefetch::prefetch;
 pub use wear::{WEAR_REGION_BYTES, Wear};
 
 #[cfg(feature = "std")]

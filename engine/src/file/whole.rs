@@ -31,6 +31,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.is_whole(state, offset, end)? {
             return Ok(false);
         }
+        state.file()?.extents.expect(offset / PAGE_BYTES);
         let pages = (end - offset) / PAGE_BYTES;
         let run = match self.store.take_some(pages, Purpose::Grows) {
             Ok(run) if run.pages == pages => run,

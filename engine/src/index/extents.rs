@@ -125,6 +125,16 @@ impl Extents {
         before.filter(|extent| extent.end() > file_page).or(behind)
     }
 
+    /// Says that what is around `file_page` will be asked for soon.
+    #[inline]
+    pub(crate) fn expect(&self, file_page: u64) {
+        if let (Some(last), Some(map)) = (&self.last, &self.others)
+            && last.file_page > file_page
+        {
+            map.expect(file_page);
+        }
+    }
+
     /// The last extent that starts at `file_page` or before it, and the first one that starts
     /// behind it.
     #[inline]

@@ -8,6 +8,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use lode_pmem::prefetch;
+
 #[cfg(test)]
 mod tests;
 
@@ -272,6 +274,24 @@ impl<V: Copy> Node<V> {
         }
     }
 
+    /// Asks for the memory where an entry with this key would be between its neighbours.
+    fn expect(&self, key: u64, span: Span) {
+        match self {
+            Self::Leaf(entries) => {
+                let guess = span.guess(key, entries.len());
+                for at in [guess.saturating_sub(1), guess + 1] {
+                    entries.get(at).into_iter().for_each(prefetch);
+                }
+            }
+            Self::Inner(inner) => {
+                let at = inner.child_of(key);
+                if let Some(child) = inner.children.get(at) {
+                    child.expect(key, inner.span_of(at, span));
+                }
+            }
+        }
+    }
+
     /// The entries of the leaf with this key, and where it is.
     fn leaf_mut(&mut self, key: u64, span: Span) -> Option<(&mut [(u64, V)], usize)> {
         match self {
@@ -378,6 +398,12 @@ impl<V: Copy> Sorted<V> {
     #[inline]
     pub(crate) fn around(&self, key: u64) -> [Option<(u64, V)>; 2] {
         self.root.around(key, Span::ALL, [None; 2]).map(Option::<&_>::copied)
+    }
+
+    /// Says that this key will be asked for soon.
+    #[inline]
+    pub(crate) fn expect(&self, key: u64) {
+        self.root.expect(key, Span::ALL);
     }
 
     /// The first entry whose key is not below `key`.
