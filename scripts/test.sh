@@ -13,12 +13,14 @@ if [ "${1:-}" = --all ]; then
     export LODE_FILE_OPS=${LODE_FILE_OPS:-1000000}
     export LODE_PROGRAMS=${LODE_PROGRAMS:-all}
     cargo_args+=(--release)
+    # A hundred programs are not optimised across crates one by one.
+    export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
     test_args+=(--include-ignored)
 fi
 
 need_cargo
 install_missing cc:build-essential sqlite3:sqlite3 python3:python3 nm:binutils objdump:binutils \
-    stress-ng:stress-ng dbench:dbench mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs c++:g++ \
+    stress-ng:stress-ng fusermount3:fuse3 dbench:dbench mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs c++:g++ \
     pkg-config:pkg-config
 need_fuse
 

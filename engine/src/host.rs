@@ -33,8 +33,8 @@ pub trait Host: Send + Sync + 'static {
     /// threads, and returns when all have ended.
     fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync));
 
-    /// How often who has to wait for an inode looks whether it is free before sleeping: a write holds it for
-    /// less time than it takes to fall asleep and to be woken. None where the locks do so themselves.
+    /// How often who has to wait to write to an inode looks whether it is free before sleeping: a small
+    /// write holds it for less time than it takes to fall asleep and to be woken. None where the locks do so themselves.
     #[inline(always)]
     fn spins(&self) -> u32 {
         0

@@ -31,7 +31,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// Takes over a pool that was just opened.
-    pub(crate) fn new(engine: Engine, maker: Maker, read_only: bool) -> Result<Self, Cause> {
+    pub(crate) fn new(engine: Engine, maker: Maker) -> Result<Self, Cause> {
         engine.getattr(engine.root()).map_err(|error| {
             // A read-only opening goes on over damage; without a root there are no paths.
             let damage = engine.opening().damage.into_iter().next();
@@ -40,19 +40,16 @@ impl Inner {
         let uuid = engine.info()?.uuid;
         let device = uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let core = Arc::new(Core::new(engine));
-        let mut inner = Self {
+        let maintenance = Some(maintain(Arc::clone(&core))?);
+        Ok(Self {
             core,
-            maintenance: None,
+            maintenance,
             closed: false,
             process: std::process::id(),
             device,
             maker,
             attributes: Default::default(),
-        };
-        if !read_only {
-            inner.maintenance = Some(maintain(Arc::clone(&inner.core))?);
-        }
-        Ok(inner)
+        })
     }
 
     /// Lets a call in.
@@ -110,8 +107,29 @@ impl Drop for Inner {
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::{Duration, Instant};
 
     use crate::{FormatOptions, Pool, PoolOptions};
+
+    #[test]
+    fn ways_are_forgotten_in_pools_that_are_only_read_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let pool = PoolOptions::new().create(&path, 16 << 20, &FormatOptions::default()).unwrap();
+        pool.create_dir("a").unwrap();
+        pool.close().unwrap();
+        let pool = PoolOptions::new().read_only(true).open(&path).unwrap();
+        let known = || pool.inner.enter().unwrap().ways().get(b"a/").is_some();
+        let seen_by = |known_is: bool, work: &dyn Fn()| {
+            let began = Instant::now();
+            while known() != known_is {
+                assert!(began.elapsed() < Duration::from_secs(20), "known: {}", !known_is);
+                work();
+            }
+        };
+        seen_by(true, &|| assert!(!pool.exists("a/f")));
+        seen_by(false, &|| std::thread::sleep(Duration::from_millis(20)));
+    }
 
     #[test]
     fn a_panic_leaves_the_pool_as_after_a_crash() {

@@ -33,7 +33,7 @@
 //! * **One opener.** A pool that is open to be changed is open nowhere else: not in another process, not
 //!   mounted, not twice in this one. Read-only openings share it.
 //! * **Threads.** [`Pool`] and [`File`] are `Send` and `Sync`; a pool has one thread of its own,
-//!   `lode-maintain`, while it is open read-write.
+//!   `lode-maintain`, while it is open.
 //! * **fork.** A child does not inherit the memory: there it must not touch the pool nor its files, or it
 //!   dies by SIGSEGV. `exec` is all right, and so is [`std::process::Command`].
 //! * **Rights.** Who can open the pool owns it: no permission is checked. New files get the process's owner,

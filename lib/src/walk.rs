@@ -155,7 +155,7 @@ impl<'e> Walk<'e> {
     /// The directory above.
     fn above(&self, dir: &Found) -> Result<Found, Cause> {
         if self.is_root(dir) {
-            return Ok(dir.clone());
+            return self.root();
         }
         let parent = self.step(dir, b"..")?;
         // While it is there, so is its parent.

@@ -66,6 +66,22 @@ fn what_took_a_directorys_place_is_found_there() {
 }
 
 #[test]
+fn the_root_is_what_it_is_now_by_every_path() {
+    use std::os::unix::fs::PermissionsExt;
+    let pool = gone();
+    pool.symlink("..", "above").unwrap();
+    for mode in [0o750, 0o701] {
+        for name in ["a", "/a", "//a", "./a"] {
+            assert!(pool.try_exists(name).unwrap());
+        }
+        pool.set_permissions("/", std::fs::Permissions::from_mode(mode)).unwrap();
+        for path in ["/", ".", "..", "/..", "//..", "./..", "a/..", "a/../..", "above", "/above"] {
+            assert_eq!(pool.metadata(path).unwrap().mode() & 0o7777, mode, "{path}");
+        }
+    }
+}
+
+#[test]
 fn a_directory_that_was_removed_and_made_again_is_a_new_one() {
     let pool = gone();
     pool.remove_dir_all("a").unwrap();

@@ -45,8 +45,8 @@ impl Counters {
     }
 
     /// Counters at zero of which no two threads count at the same time: what a lock guards. Counting
-    /// is a load and a store then. (Anyone may read them; if two count all the same, something may be
-    /// missed, and no more than that.)
+    /// is a load and a store then. (Anyone may read them; if two count all the same, counts are
+    /// wrong, and no more than that.)
     pub const fn exclusive() -> Self {
         Self { exclusive: true, ..Self::new() }
     }

@@ -298,6 +298,7 @@ fn store_all<M: Medium, H: Host>(
     }
 }
 
+#[inline(never)]
 fn store_records<M: Medium, H: Host>(
     store: &Store<M, H>,
     state: &State,

@@ -32,7 +32,8 @@ pub(crate) struct Node<H: Host> {
     pub(crate) opens: AtomicU32,
     /// Somebody wanted it again since the hand came by.
     touched: AtomicBool,
-    /// How often somebody had the right to change it: while that stays, so does all that was found.
+    /// Odd while somebody has the right to change it, and another number afterwards: while it stays, so
+    /// does all that was found.
     version: AtomicU64,
 }
 
@@ -69,9 +70,14 @@ impl<H: Host> Drop for Exclusive<'_, H> {
     #[inline]
     fn drop(&mut self) {
         self.state.weigh_again(self.room);
-        // (Nobody else has the right.)
-        self.version.store(self.version.load(Relaxed) + 1, Release);
+        advance(self.version);
     }
+}
+
+/// The next version, by who alone has the right to change the inode.
+#[inline]
+fn advance(version: &AtomicU64) {
+    version.store(version.load(Relaxed) + 1, Release);
 }
 
 impl<H: Host> Node<H> {
@@ -90,7 +96,7 @@ impl<H: Host> Node<H> {
         self.slot.ino()
     }
 
-    /// A number that is another one after each change.
+    /// A number that is another one from the beginning of each change on.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Acquire)
@@ -160,6 +166,8 @@ impl<H: Host> Node<H> {
             _ => None,
         });
         let state = state.map_err(|_| Error::Stale)?;
+        // From the beginning: who changes two inodes gives back the right to one before the other.
+        advance(&self.version);
         Ok(Exclusive { state, room: &store.room, version: &self.version })
     }
 
@@ -185,7 +193,7 @@ impl<H: Host> Node<H> {
 
     /// Notes that somebody wants it.
     #[inline]
-    pub(super) fn touch(&self) {
+    pub(crate) fn touch(&self) {
         if !self.touched.load(Relaxed) {
             self.touched.store(true, Relaxed);
         }

@@ -252,6 +252,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Begins the transaction of a birth.
+    #[inline(never)]
     fn begin_birth(&self, ready: &Ready) -> Result<Tx<'_, M, H>> {
         let Ready { plan, own, staged, entry_lines, .. } = ready;
         let extra_bytes = LINE + plan.extra_bytes() + own.extra_bytes();
@@ -266,6 +267,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// An entry that leads to an inode.
+    #[inline(never)]
     fn entry_of(&self, state: &State, name: &[u8], time_ns: i64) -> Body {
         Body::Add {
             epoch: self.store.epoch(),

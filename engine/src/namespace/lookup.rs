@@ -26,6 +26,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     fn lookup_node(&self, dir: &Arc<Node<H>>, name: &[u8]) -> Result<Found<H>> {
         self.count(Op::Lookup);
+        dir.touch();
         if name == b"." || name == b".." {
             let state = dir.read(&self.store)?;
             state.directory()?;

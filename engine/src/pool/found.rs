@@ -1,8 +1,8 @@
 //! Inodes that were found: who goes on from one to the next does not look each up by its number.
 //!
-//! Guarantees: a [`Found`] means one life of an inode. What is asked of it once that has ended fails
-//! with [`Error::Stale`](crate::Error::Stale), even if the number is another's by then. It keeps
-//! nothing open.
+//! Guarantees: a [`Found`] means one life of an inode. What is asked of it once that has ended fails with
+//! [`Error::Stale`](crate::Error::Stale) or [`Error::NotFound`](crate::Error::NotFound), even if the number is
+//! another's by then. It keeps nothing open.
 
 use alloc::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct Seen<H: Host> {
 }
 
 impl<H: Host> Seen<H> {
-    /// Whether nobody has changed it since. (Whose change has not returned yet may not count.)
+    /// Whether nobody has changed it since, or is about to.
     #[inline]
     pub fn holds(&self) -> bool {
         self.node.version() == self.version

@@ -29,7 +29,8 @@ impl<H: Host> Look<H> {
         (dir, state): (&Node<H>, &State),
         name: &[u8],
     ) -> Result<bool> {
-        if dir.version() == self.version {
+        // (The lock itself was one step.)
+        if dir.version() == self.version + 1 {
             return Ok(true);
         }
         let entry = find_entry(store, state, name)?.map(|(entry, _)| entry);

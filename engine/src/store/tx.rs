@@ -36,10 +36,10 @@ enum Stage {
 pub(crate) struct Tx<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
     lane: &'s Lane<H>,
+    /// Not open while lines wait for streamed bytes. (It ends before the lane is free: it counts there.)
+    window: Option<Window<'s, M>>,
     turn: MutexGuard<'s, H::Mutex, Turn>,
     stage: Stage,
-    /// Not open while lines wait for streamed bytes.
-    window: Option<Window<'s, M>>,
     /// What the window is for.
     bytes: u64,
     header: Header,

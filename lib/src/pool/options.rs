@@ -220,7 +220,7 @@ impl PoolOptions {
         if let Some(damage) = engine.opening().damage.first() {
             tracing::error!("the pool is damaged: {damage}; run lode fsck");
         }
-        Ok(Pool::over(Inner::new(engine, maker, self.engine.read_only)?))
+        Ok(Pool::over(Inner::new(engine, maker)?))
     }
 
     fn host(&self) -> StdHost {
