@@ -3,7 +3,8 @@
 //! Guarantees: every operation looks at one node a level, and there is a level for each factor
 //! of about 35 in the number of entries; a search in a leaf begins where the key would be if the keys
 //! there were evenly spread, as those of files of single pages and those of hashes are, so that it
-//! touches one line of memory or two; entries that are inserted in ascending order fill their nodes. An empty map has no heap memory; one of few entries as much as they need.
+//! touches few lines of memory; entries that are inserted in ascending order fill their nodes. An empty
+//! map has no heap memory; one of few entries as much as they need.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
