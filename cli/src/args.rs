@@ -10,7 +10,7 @@ use lode_bench::subject::{self, Subject};
 use lode_bench::workload::{self, Workload};
 use lode_crash::region::Profile;
 use lode_crash::run::ReplayId;
-use lode_engine::{LABEL_MAX, PageClass};
+use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::emulation::EmulationArgs;
@@ -21,6 +21,10 @@ use crate::words::Words;
 
 const PAGE_SIZES: Words<PageClass> =
     Words { parse: parse_page_class, words: || vec!["4K", "2M", "1G"] };
+const LEVELS: Words<Protection> = Words {
+    parse: parse_level,
+    words: || Protection::ALL.iter().map(|level| level.name()).collect(),
+};
 const WINDOWS: Words<WindowMode> =
     Words { parse: parse_windows, words: || vec!["key", "mprotect", "none"] };
 const PROFILES: Words<Profile> =
@@ -150,6 +154,13 @@ pub(crate) struct MkfsArgs {
     /// Lanes on the medium: how many threads can write without waiting for each other
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) lanes: u32,
+    /// What the pool has twice, so that damage to one copy is mended: none or metadata
+    #[arg(long, value_name = "LEVEL", default_value = "none", value_parser = LEVELS,
+        hide_possible_values = true)]
+    pub(crate) protect: Protection,
+    /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_dead_zone)]
+    pub(crate) dead_zone: u64,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
 }
@@ -490,6 +501,18 @@ fn parse_label(text: &str) -> Result<String, String> {
 
 fn parse_windows(text: &str) -> Result<WindowMode, String> {
     text.parse().map_err(|error: lode_pmem::UnknownWindowMode| error.to_string())
+}
+
+fn parse_level(text: &str) -> Result<Protection, String> {
+    let found = Protection::ALL.into_iter().find(|level| level.name() == text);
+    found.ok_or_else(|| "levels are none and metadata".to_owned())
+}
+
+fn parse_dead_zone(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if bytes > DEAD_ZONE_MOST => Err("511M is the most".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 fn parse_flush(text: &str) -> Result<FlushStrategy, String> {

@@ -1,6 +1,6 @@
 //! What is explored: a pool's shape, operations that prepare it, and those that are cut off.
 
-use lode_engine::{FormatOptions, PageClass};
+use lode_engine::{FormatOptions, PageClass, Protection};
 use lode_testkit::op::Op;
 
 /// The pool that a case runs on.
@@ -24,6 +24,8 @@ pub struct Geometry {
     pub atime: bool,
     /// Inodes are dropped from memory as soon as others are wanted.
     pub forgetful: bool,
+    /// Metadata is there twice, so that a scribble of so many bytes leaves one copy.
+    pub dead_zone: Option<u64>,
     /// Inodes, log pages and pieces of inode table made before the session is raised, where that is soon.
     pub nonces: Option<u32>,
 }
@@ -66,8 +68,15 @@ impl Geometry {
 
     /// How such a pool is made.
     pub fn format(&self) -> FormatOptions {
-        let Self { lanes, class, log_lines, .. } = *self;
-        FormatOptions { lanes, page_class: class, log_lines, ..FormatOptions::default() }
+        let Self { lanes, class, log_lines, dead_zone, .. } = *self;
+        FormatOptions {
+            lanes,
+            page_class: class,
+            log_lines,
+            protection: if dead_zone.is_some() { Protection::Metadata } else { Protection::None },
+            dead_zone: dead_zone.unwrap_or_default(),
+            ..FormatOptions::default()
+        }
     }
 }
 
@@ -83,6 +92,7 @@ impl Default for Geometry {
             mapped: false,
             atime: false,
             forgetful: false,
+            dead_zone: None,
             nonces: None,
         }
     }

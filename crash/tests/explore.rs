@@ -13,6 +13,8 @@ use lode_crash::workload::{pairs, scenarios, seq1, share, two_threads};
 
 /// One pair in so many is run here.
 const SHARE: usize = 28;
+/// One case in so many is run with twins, too.
+const TWINS_SHARE: usize = 8;
 
 fn survive(set: Set, cases: impl IntoIterator<Item = (usize, Case)>, limits: Limits) {
     // One after the other: each takes all processors.
@@ -61,4 +63,19 @@ fn two_threads_survive_a_cut_anywhere() {
 fn a_share_of_all_pairs_survives_a_cut_anywhere() {
     let numbers = share(0, SHARE);
     survive(Set::Seq2, numbers.iter().copied().zip(pairs(&numbers, &Stop::NEVER)), Limits::QUICK);
+}
+
+#[test]
+fn every_operation_alone_survives_a_cut_anywhere_where_metadata_has_twins() {
+    let twice = |mut case: Case| {
+        case.geometry.bytes = 2 * case.geometry.bytes + (256 << 10);
+        case.geometry.made = case.geometry.made.map(|made| 2 * made + (128 << 10));
+        case.geometry.dead_zone = Some(0);
+        case
+    };
+    let limits = Limits::QUICK;
+    // (Those of full pools fill a pool of one size.)
+    let cases = seq1().into_iter().filter(|case| !case.name.starts_with("full"));
+    let cases = cases.map(twice).enumerate().filter(|(number, _)| number % TWINS_SHARE == 3);
+    survive(Set::Hard, cases, limits);
 }

@@ -257,6 +257,11 @@ pub struct FormatOptions {
     pub log_lines: u8,
     /// Default page class of files.
     pub page_class: PageClass,
+    /// What the pool has of its contents twice.
+    pub protection: Protection,
+    /// Bytes of a scribble that may not reach both copies of anything that the pool has twice, at most
+    /// [`DEAD_ZONE_MOST`].
+    pub dead_zone: u64,
     /// Owner of the root directory.
     pub root_uid: u32,
     /// Group of the root directory.
@@ -273,12 +278,51 @@ impl Default for FormatOptions {
             lanes: 16,
             log_lines: crate::layout::LOG_LINES_MOST,
             page_class: PageClass::Small,
+            protection: Protection::None,
+            dead_zone: DEAD_ZONE,
             root_uid: 0,
             root_gid: 0,
             root_mode: 0o755,
         }
     }
 }
+
+/// What a pool has of its contents twice (NOVA-Fortis, 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protection {
+    /// Nothing but the superblock: damage is found, and can't be mended.
+    #[default]
+    None = 0,
+    /// Each line of metadata, at a distance, stored under the same fence.
+    Metadata = 1,
+}
+
+impl Protection {
+    /// All levels, the weakest first.
+    pub const ALL: [Self; 2] = [Self::None, Self::Metadata];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Metadata => "metadata",
+        }
+    }
+
+    /// Its number on the medium.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::None),
+            1 => Some(Self::Metadata),
+            _ => None,
+        }
+    }
+}
+
+/// The usual dead zone of a pool, in bytes.
+pub const DEAD_ZONE: u64 = 1 << 20;
+/// The largest dead zone of a pool, in bytes.
+pub const DEAD_ZONE_MOST: u64 = (PAGE_BYTES << crate::layout::TWIN_LOG2_MOST) - PAGE_BYTES;
 
 /// How to open a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -321,8 +365,11 @@ pub struct PoolInfo {
     pub bytes: u64,
     /// Lanes on the medium.
     pub lanes: u32,
-    /// Protection level: 0 none, 1 metadata, 2 full.
-    pub protection: u8,
+    /// Protection level.
+    pub protection: Protection,
+    /// Bytes of a scribble that can't reach both copies of anything that the pool has twice; 0 at level
+    /// `none`.
+    pub dead_zone: u64,
     /// Default page class of files.
     pub page_class: PageClass,
     /// Session: read-write opens so far.

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use lode_engine::{
-    AccessTimes, Error, FormatOptions, NewInode, OpenOptions, PageClass, RenameMode, mode,
+    AccessTimes, DEAD_ZONE, Error, FormatOptions, NewInode, OpenOptions, PageClass, Protection,
+    RenameMode, mode,
 };
 use lode_testkit::TestHost;
 use lode_testkit::generate::{Generator, Shape};
@@ -26,6 +27,8 @@ struct Pools {
     class: PageClass,
     relaxed: bool,
     index_memory: Option<u64>,
+    /// Bytes between twins of metadata, if it has such.
+    dead_zone: Option<u64>,
 }
 
 impl Default for Pools {
@@ -37,6 +40,7 @@ impl Default for Pools {
             class: PageClass::Small,
             relaxed: false,
             index_memory: None,
+            dead_zone: None,
         }
     }
 }
@@ -47,6 +51,11 @@ impl Pools {
             lanes: self.lanes,
             log_lines: self.log_lines,
             page_class: self.class,
+            protection: match self.dead_zone {
+                None => Protection::None,
+                Some(_) => Protection::Metadata,
+            },
+            dead_zone: self.dead_zone.unwrap_or_default(),
             ..Default::default()
         };
         let options = OpenOptions {
@@ -98,6 +107,15 @@ fn relaxed_mode_equals_the_model() {
     let shape = Shape { remount_every: 50, ..Shape::default() };
     let pools = Pools { relaxed: true, ..Pools::default() };
     random(pools, &shape, 300..315, 500, &Rules::default());
+}
+
+#[test]
+fn pools_whose_metadata_has_twins_equal_the_model() {
+    let shape = Shape { remount_every: 25, maintain_every: 40, ..Shape::default() };
+    for (seed, dead_zone, log_lines) in [(1500, DEAD_ZONE, 63), (1540, 60_000, 9), (1580, 0, 63)] {
+        let pools = Pools { dead_zone: Some(dead_zone), log_lines, ..Pools::default() };
+        random(pools, &shape, seed..seed + 25, 500, &Rules::default());
+    }
 }
 
 /// Every inode is dropped as soon as another one is wanted, and loaded again.

@@ -65,8 +65,8 @@ pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, Result};
 pub use file::File;
 pub use lode_engine::{
-    AccessTimes, Corruption, Opening, PageClass as PageSize, PoolInfo, RenameMode, Staging, StatFs,
-    Stats, XattrWhen,
+    AccessTimes, Corruption, Opening, PageClass as PageSize, PoolInfo, Protection, RenameMode,
+    Staging, StatFs, Stats, XattrWhen,
 };
 pub use lode_pmem::{
     Bandwidth, Durability, FlushStrategy, LineStore, Profile, RegionError, WindowMode, WriteBack,

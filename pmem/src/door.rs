@@ -3,7 +3,9 @@
 //! What this file guarantees: a byte of the region changes only through a
 //! [`Window`]; a window never stores more than it was opened for; every byte
 //! that [`Window::copy_nt`] or [`Window::zero_nt`] writes is durable after the
-//! same thread's next [`Door::fence`], whatever its alignment.
+//! same thread's next [`Door::fence`], whatever its alignment; where the region has
+//! twins ([`Door::set_twins`]), no line or word of metadata is stored without its twin, in
+//! the same window and so under the same fence.
 
 use alloc::collections::TryReserveError;
 
@@ -21,18 +23,37 @@ static ZERO_LINES: [[u8; LINE_BYTES]; 16] = [Line::ZERO.0; 16];
 pub struct Door<M: Medium> {
     medium: M,
     wear: Wear,
+    /// Bytes between a line of metadata and its twin, a power of two; 0 without twins.
+    twin_bytes: u64,
 }
 
 impl<M: Medium> Door<M> {
     /// A door to `medium`.
     pub fn new(medium: M) -> Self {
-        Self { medium, wear: Wear::default() }
+        Self { medium, wear: Wear::default(), twin_bytes: 0 }
     }
 
     /// The same, which counts from now on how much is stored to each region.
     pub fn with_wear(self) -> Result<Self, TryReserveError> {
         let wear = Wear::new(self.bytes())?;
         Ok(Self { wear, ..self })
+    }
+
+    /// From now on each line and word of metadata is stored twice: at `at` and at `at ^ twin_bytes`
+    /// ([`Door::twin_of`]). 0 ends that.
+    ///
+    /// # Panics
+    /// Unless `twin_bytes` is 0, or a power of two that is no less than a line.
+    pub fn set_twins(&mut self, twin_bytes: u64) {
+        let possible = twin_bytes.is_power_of_two() && twin_bytes >= LINE;
+        assert!(twin_bytes == 0 || possible, "twins {twin_bytes} bytes apart");
+        self.twin_bytes = twin_bytes;
+    }
+
+    /// Where the twin of the metadata at `at` is; `None` where there are no twins.
+    #[inline]
+    pub fn twin_of(&self, at: u64) -> Option<u64> {
+        (self.twin_bytes != 0).then_some(at ^ self.twin_bytes)
     }
 
     /// How much was stored to each region; nothing unless [`Door::with_wear`] asked for it.
@@ -127,7 +148,7 @@ pub struct Window<'d, M: Medium> {
 }
 
 impl<M: Medium> Window<'_, M> {
-    /// Streams one aligned metadata line.
+    /// Streams one aligned metadata line, and its twin if it has one.
     #[inline]
     #[track_caller]
     pub fn store_line(&mut self, at: u64, line: &Line) {
@@ -135,9 +156,14 @@ impl<M: Medium> Window<'_, M> {
         assert!(at.is_multiple_of(LINE), "line store at unaligned offset {at:#x}");
         self.lines += 1;
         self.door.medium.store_line(&mut self.raw, at, line);
+        if let Some(twin) = self.twin(at, LINE) {
+            self.lines += 1;
+            self.door.medium.store_line(&mut self.raw, twin, line);
+        }
     }
 
-    /// Stores an aligned word through the cache in one piece, and starts its write-back.
+    /// Stores an aligned word of metadata through the cache in one piece, and starts its write-back;
+    /// its twin's, too, if it has one.
     #[inline]
     #[track_caller]
     pub fn store_word(&mut self, at: u64, value: u64) {
@@ -146,6 +172,11 @@ impl<M: Medium> Window<'_, M> {
         self.lines += 1;
         self.door.medium.store_word(&mut self.raw, at, value);
         self.door.medium.write_back(&mut self.raw, at);
+        if let Some(twin) = self.twin(at, WORD_BYTES) {
+            self.lines += 1;
+            self.door.medium.store_word(&mut self.raw, twin, value);
+            self.door.medium.write_back(&mut self.raw, twin);
+        }
     }
 
     /// Stores an aligned word through the cache, its write-back left to eviction
@@ -156,6 +187,19 @@ impl<M: Medium> Window<'_, M> {
         self.spend(at, WORD_BYTES);
         assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
         self.door.medium.store_word(&mut self.raw, at, value);
+        if let Some(twin) = self.twin(at, WORD_BYTES) {
+            self.door.medium.store_word(&mut self.raw, twin, value);
+        }
+    }
+
+    /// Where the twin of `at .. at + len` goes, if there is one; it counts as stored.
+    #[inline]
+    #[track_caller]
+    fn twin(&mut self, at: u64, len: u64) -> Option<u64> {
+        let twin = self.door.twin_of(at)?;
+        assert!(twin < self.door.medium.bytes(), "metadata at {at:#x} has no twin in the region");
+        self.worn.store(&self.door.wear, twin, len);
+        Some(twin)
     }
 
     /// Stores `bytes` at `at` through the cache, any alignment, without write-back:

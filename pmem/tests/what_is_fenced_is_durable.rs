@@ -214,6 +214,41 @@ fn stored_words_and_lines() {
 }
 
 #[test]
+fn metadata_is_durable_with_its_twin_and_data_has_none() {
+    let apart = BYTES as u64 / 2;
+    let durable = |store: &dyn Fn(&mut lode_pmem::Window<'_, Recorder>)| {
+        let mut door = Door::new(Recorder::new(&[0; BYTES]));
+        door.set_twins(apart);
+        let counters = Counters::new();
+        store(&mut door.window(64, &counters));
+        door.fence(&counters).unwrap();
+        let durable = door.medium().state.lock().unwrap().durable.clone();
+        (durable, counters.read().lines)
+    };
+    let halves = |bytes: &[u8]| {
+        let (first, second) = bytes.split_at(apart as usize);
+        assert_eq!(first, second);
+        first.iter().filter(|&&byte| byte != 0).count()
+    };
+    for at in [64, apart + 64] {
+        let (bytes, lines) = durable(&|window| window.store_line(at, &Line([7; 64])));
+        assert_eq!((halves(&bytes), lines), (64, 2));
+        let (bytes, lines) = durable(&|window| window.store_word(at, u64::MAX));
+        assert_eq!((halves(&bytes), lines), (8, 2));
+    }
+    let (bytes, _) = durable(&|window| window.copy_nt(64, &[7; 64]));
+    assert_eq!(bytes.iter().filter(|&&byte| byte != 0).count(), 64);
+}
+
+#[test]
+#[should_panic(expected = "has no twin in the region")]
+fn metadata_without_room_for_its_twin_is_not_stored() {
+    let mut door = Door::new(Recorder::new(&[0; BYTES]));
+    door.set_twins(BYTES as u64);
+    door.window(64, &Counters::new()).store_line(0, &Line::ZERO);
+}
+
+#[test]
 fn what_is_not_flushed_is_not_durable() {
     let door = Door::new(Recorder::new(&[0; BYTES]));
     let counters = Counters::new();

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::thread;
 
-use lode_engine::{FormatOptions, OpenOptions, PAGE_BYTES, Pool};
+use lode_engine::{FormatOptions, OpenOptions, PAGE_BYTES, Pool, Protection};
 use lode_host::StdHost;
 use lode_pmem::{Draft, Mapped, RegionError, RegionOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -52,6 +52,8 @@ fn format_options(args: &MkfsArgs) -> FormatOptions {
         uuid: args.uuid,
         lanes: args.lanes,
         page_class: args.page_size,
+        protection: args.protect,
+        dead_zone: args.dead_zone,
         root_uid: rustix::process::geteuid().as_raw(),
         root_gid: rustix::process::getegid().as_raw(),
         ..FormatOptions::default()
@@ -98,18 +100,30 @@ fn unfit(args: &MkfsArgs, failure: Failure) -> Failure {
     if !matches!(failure.kind, Kind::NotAPool | Kind::Corrupt) {
         return failure;
     }
+    let options = FormatOptions { label: Vec::new(), ..format_options(args) };
+    let least = |size: &u64| lode_engine::check_format(*size, &options).is_ok();
+    // (With two copies of metadata: so many times as far as those are apart.)
+    let unit = match args.protect {
+        Protection::None => PAGE_BYTES,
+        Protection::Metadata => (args.dead_zone + PAGE_BYTES).next_power_of_two(),
+    };
+    let needed = (1..=1u64 << 12).map(|units| units * unit).find(least);
     let lanes = args.lanes;
-    let least = |size: &u64| {
-        let options = FormatOptions { lanes, ..FormatOptions::default() };
-        lode_engine::check_format(*size, &options).is_ok()
+    let what = match (needed, args.protect) {
+        (Some(size), Protection::None) => {
+            format!("too small: a pool with {lanes} lanes needs at least {size} bytes")
+        }
+        (Some(size), _) => {
+            format!(
+                "too small: a pool with two copies of metadata, so far apart, needs at least {size} bytes"
+            )
+        }
+        (None, _) => failure.what,
     };
-    let sizes = (1..=1u64 << 12).map(|pages| pages * PAGE_BYTES);
-    let needed = sizes.into_iter().find(least);
-    let what = match needed {
-        Some(size) => format!("too small: a pool with {lanes} lanes needs at least {size} bytes"),
-        None => failure.what,
+    let advice = match args.protect {
+        Protection::None => "choose a larger --size, or fewer --lanes",
+        Protection::Metadata => "choose a larger --size, fewer --lanes, or a smaller --dead-zone",
     };
-    let advice = "choose a larger --size, or fewer --lanes";
     Failure::usage(what).at(&args.pool).advise(advice)
 }
 

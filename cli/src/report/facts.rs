@@ -26,8 +26,10 @@ pub(crate) struct PoolFacts {
     pub(crate) bytes: u64,
     /// Lanes.
     pub(crate) lanes: u32,
-    /// `none`, `metadata` or `full`.
+    /// `none` or `metadata`.
     pub(crate) protection: String,
+    /// Bytes of a scribble that can't reach both copies of metadata; 0 where there is one.
+    pub(crate) dead_zone: u64,
     /// Default page size of files: `4K`, `2M` or `1G`.
     pub(crate) page_size: String,
     /// Read-write opens so far.
@@ -74,7 +76,8 @@ impl PoolFacts {
             version: info.version,
             bytes: info.bytes,
             lanes: info.lanes,
-            protection: Self::protection_name(info.protection),
+            protection: info.protection.name().to_owned(),
+            dead_zone: info.dead_zone,
             page_size: page_class_name(info.page_class).to_owned(),
             session: info.session,
             epoch: info.epoch,
@@ -82,16 +85,6 @@ impl PoolFacts {
             created_ns: info.created_ns,
             clean: info.clean,
             features: Features::new(info.features),
-        }
-    }
-
-    /// The name of a protection level.
-    pub(crate) fn protection_name(level: u8) -> String {
-        match level {
-            0 => "none".to_owned(),
-            1 => "metadata".to_owned(),
-            2 => "full".to_owned(),
-            other => other.to_string(),
         }
     }
 
@@ -103,7 +96,13 @@ impl PoolFacts {
         lines.add("size", format!("{} ({} bytes)", human(self.bytes), self.bytes));
         lines.add("page size", &self.page_size);
         lines.add("lanes", self.lanes.to_string());
-        lines.add("protection", &self.protection);
+        lines.add(
+            "protection",
+            match self.dead_zone {
+                0 => self.protection.clone(),
+                bytes => format!("{}, dead zone {}", self.protection, human(bytes)),
+            },
+        );
         let features = &self.features;
         lines.add(
             "format",

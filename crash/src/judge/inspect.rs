@@ -209,12 +209,15 @@ impl Look<'_> {
     }
 }
 
-/// The full check finds nothing.
+/// The full check finds nothing, and both copies of metadata say the same, where there are two.
 pub(crate) fn sound(pool: &SimulatedPool, what: &str) -> Result<(), String> {
     let report =
         pool.check(&mut |_, _| ()).map_err(|error| format!("{what}: {error} ({error:?})"))?;
     match report.damage.first() {
         Some(damage) => Err(format!("{what}: {damage} (of {})", report.damage.len())),
+        None if report.mended > 0 => {
+            Err(format!("{what}: the copies of {} lines of metadata differ", report.mended))
+        }
         None => Ok(()),
     }
 }

@@ -44,7 +44,31 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend(nameless());
     cases.push(page_used_again());
     cases.push(pages_swapped_in());
+    cases.extend(twins());
     cases
+}
+
+/// Metadata is there twice: births, logs that grow and are collected, tables that grow; and a long log whose
+/// pages become data.
+fn twins() -> Vec<Case> {
+    let geometry = Geometry { dead_zone: Some(0), bytes: 512 << 10, ..small() };
+    let births =
+        "create /a; mkdir /d; symlink /d/s target; append /a 5000 1; rename /a /d/b; unlink /d/s";
+    let grows = format!(
+        "{}; maintain; {}",
+        repeated(9, "chmod /k 0o61#").replace("0o618", "0o620"),
+        repeated(3, "create /n#")
+    );
+    let dies = format!(
+        "unlink /k; {}; maintain; create /b; append /b 60000 3; crash; create /c",
+        repeated(3, "create /m#; unlink /m#")
+    );
+    let long = format!("create /k; {}", repeated(40, "chown /k # 7"));
+    vec![
+        case("two copies of metadata", geometry.clone(), "", births),
+        case("two copies of logs", geometry.clone(), "create /k; append /k 9000", &grows),
+        case("two copies of a log, then data", geometry, &long, &dies),
+    ]
 }
 
 /// Staged pages of a mapped file become its own, twice at one place.

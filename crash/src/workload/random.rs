@@ -33,6 +33,7 @@ pub fn random_case(number: u64, seed: u64) -> Case {
 
 fn geometry(rng: &mut Rng) -> Geometry {
     let huge = rng.once_in(8);
+    let twins = !huge && rng.once_in(4);
     Geometry {
         bytes: if huge { HUGE_POOL } else { rng.pick(&[128, 192, 256, 512, 1024, 2048]) << 10 },
         made: None,
@@ -43,6 +44,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         mapped: false,
         atime: rng.once_in(8),
         forgetful: false,
+        dead_zone: twins.then_some(0),
         nonces: None,
     }
 }

@@ -23,7 +23,7 @@
 
 use std::fmt::{self, Write as _};
 
-use lode_engine::{PAGE_BYTES, PageClass};
+use lode_engine::{DEAD_ZONE_MOST, PAGE_BYTES, PageClass};
 use lode_testkit::op::Op;
 use lode_testkit::parse::{number, once};
 
@@ -218,6 +218,11 @@ fn geometry(words: &str) -> Result<Geometry, String> {
                 let size = words.next().ok_or("made needs a size behind it")?;
                 geometry.made = Some(whole_pages(size)?);
             }
+            "dead-zone" => {
+                let size = words.next().ok_or("dead-zone needs a size behind it")?;
+                let bytes = within(word, number(size)?, 0, DEAD_ZONE_MOST)?;
+                geometry.dead_zone = Some(bytes);
+            }
             "nonces" => geometry.nonces = Some(value(2, u64::from(u32::MAX))? as u32),
             size if size.starts_with(|first: char| first.is_ascii_digit()) => {
                 geometry.bytes = whole_pages(size)?;
@@ -225,7 +230,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             other => {
                 return Err(format!(
                     "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
-                     giant, relaxed, mapped, atime, forgetful, nonces N, made SIZE"
+                     giant, relaxed, mapped, atime, forgetful, dead-zone SIZE, nonces N, made SIZE"
                 ));
             }
         }
@@ -270,7 +275,7 @@ pub fn print_script(case: &Case) -> String {
 
 /// A pool as a script has it, behind the word `pool`.
 pub fn pool_words(geometry: &Geometry) -> String {
-    let Geometry { bytes, made, lanes, log_lines, class, nonces, .. } = geometry;
+    let Geometry { bytes, made, lanes, log_lines, class, dead_zone, nonces, .. } = geometry;
     let mut text = format!("{} lanes {lanes} log-lines {log_lines}", size(*bytes));
     text.push_str(match class {
         PageClass::Small => "",
@@ -282,6 +287,9 @@ pub fn pool_words(geometry: &Geometry) -> String {
     text.push_str(if mapped { " mapped" } else { "" });
     text.push_str(if atime { " atime" } else { "" });
     text.push_str(if forgetful { " forgetful" } else { "" });
+    if let Some(dead_zone) = dead_zone {
+        let _ = write!(text, " dead-zone {}", size(*dead_zone));
+    }
     if let Some(nonces) = nonces {
         let _ = write!(text, " nonces {nonces}");
     }

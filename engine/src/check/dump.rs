@@ -7,6 +7,7 @@ use lode_pmem::Medium;
 use crate::inode::Body as Kind;
 use crate::layout::{Body, Identity, Parsed, slot_at};
 use crate::log::{Step, Walk, read_death, read_identity};
+use crate::store::LinkFound;
 use crate::{Error, ExtentDump, Host, Ino, InodeDump, PAGE_BYTES, Pool, RecordDump, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -41,7 +42,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn dump_log(
         &self,
         identity: &Identity,
-        (head, seal): (u64, u64),
+        (head, seal): (LinkFound, u64),
         dump: &mut InodeDump,
     ) -> Result<()> {
         let mut walk = Walk::new(&self.store, identity, head, seal)?;

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use crate::inode::{Body, Mix, State, load_name, load_xattr_value};
-use crate::layout::{Body as Record, Link, tag_of};
+use crate::layout::{Body as Record, tag_of};
 use crate::space::{Claims, Run};
 use crate::store::{NO_WATERMARK, Store, read_watermark};
 use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
@@ -43,12 +43,12 @@ struct Named {
     at: u64,
 }
 
-struct Check<'p, M: Medium, H: Host> {
-    pool: &'p Pool<M, H>,
+pub(super) struct Check<'p, M: Medium, H: Host> {
+    pub(super) pool: &'p Pool<M, H>,
     claims: Claims,
     seen: HashMap<Ino, Seen, Mix>,
     named: Vec<Named>,
-    report: CheckReport,
+    pub(super) report: CheckReport,
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -66,6 +66,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for damage in &self.opening.damage {
             check.note(Error::Corrupt(*damage))?;
         }
+        check.copies()?;
         check.pieces()?;
         let mut inodes = Vec::new();
         let mut result = Ok(());
@@ -110,7 +111,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         Ok(())
     }
 
-    fn damage(&mut self, what: &'static str, at: u64, ino: Ino) -> Result<()> {
+    pub(super) fn damage(&mut self, what: &'static str, at: u64, ino: Ino) -> Result<()> {
         self.note(Error::corrupt_inode(what, at, ino))
     }
 
@@ -124,10 +125,19 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         }
     }
 
+    /// Claims pages of metadata, with their twins if they have such.
+    fn claim_metadata(&mut self, run: Run, ino: Ino) -> Result<()> {
+        self.claim(run, ino)?;
+        match self.pool.store.twin_run(run) {
+            Some(twin) => self.claim(twin, ino),
+            None => Ok(()),
+        }
+    }
+
     /// Superblocks, lane table and inode tables.
     fn pieces(&mut self) -> Result<()> {
         let geometry = self.pool.store.geometry;
-        self.claim(Run { page: 0, pages: geometry.first_page() }, 0)?;
+        self.claim_metadata(Run { page: 0, pages: geometry.first_page() }, 0)?;
         self.claim(Run { page: geometry.end_page(), pages: 1 }, 0)?;
         let mut runs = Vec::new();
         self.pool.store.table.for_each_piece(&mut |piece| {
@@ -136,7 +146,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             Ok(())
         })?;
         for run in &runs {
-            self.claim(*run, 0)?;
+            self.claim_metadata(*run, 0)?;
         }
         self.watermarks()?;
         self.chains(&mut runs)
@@ -184,7 +194,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         let store = &self.pool.store;
         let at = state.log.last_link_at();
         let cleared = self.pool.opening.clean || store.writable().is_ok();
-        if !cleared || store.door.load_word(at)? == Link::none(&store.seed, at) {
+        if !cleared || store.load_link(at)? == Ok(None) {
             return Ok(());
         }
         Err(Error::corrupt_inode("link behind the end of a log", at, state.log.ino))
@@ -208,7 +218,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             _ => self.report.others += 1,
         }
         for page in &state.log.pages {
-            self.claim(Run { page: page.page, pages: 1 }, ino)?;
+            self.claim_metadata(Run { page: page.page, pages: 1 }, ino)?;
         }
         if let Err(error) = self.body(&state).and_then(|()| self.log_end(&state)) {
             self.note(error)?;
@@ -338,7 +348,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         });
         result?;
         for run in quarantined {
-            self.claim(run, 0)?;
+            self.claim_metadata(run, 0)?;
         }
         let mut free = Vec::new();
         store.space.for_each_free(&mut |run| {

@@ -18,7 +18,6 @@ use crate::layout::{
     Anchor, Body, HEAD_AT, LINE, LOG_LINES_MOST, Link, LogHeader, slot_at, stored_seal, text_lines,
 };
 use crate::log::{Log, LogPage, Tail};
-use crate::space::Use;
 use crate::store::{Slot, Store, Tx};
 use crate::{Error, Host, NAME_MAX, Op, PAGE_BYTES, Result, Rule, mode};
 
@@ -258,8 +257,8 @@ fn take_spare<M: Medium, H: Host>(store: &Store<M, H>, wanted: u64) -> Result<Ve
     let mut spare: Vec<u64> = Vec::new();
     spare.try_reserve_exact(wanted as usize)?;
     for _ in 0..wanted {
-        match store.space.take_one(store.lane(), Use::Log) {
-            Ok(run) => spare.push(run.page),
+        match store.take_spare_page() {
+            Ok(page) => spare.push(page),
             Err(error) => {
                 for page in spare {
                     store.give_log_page(page);

@@ -262,7 +262,7 @@ impl Journal {
     /// recovery may still want stay: the log's JOURNAL records speak of them.
     pub(crate) fn release_idle<M: Medium, H: Host>(&mut self, store: &Store<M, H>) -> Result<()> {
         if self.page != 0 && !self.wants(self.page) {
-            store.give_log_page(self.page);
+            store.give_journal_page(self.page);
             self.page = 0;
         }
         if self.runs().is_empty() {

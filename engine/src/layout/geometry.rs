@@ -43,6 +43,9 @@ pub struct Geometry {
     pub lanes: u32,
     /// Record lines of a log page.
     pub log_lines: u32,
+    /// Pages between a page of metadata and its twin, a power of two; 0 where metadata has none. The twin
+    /// of page `p` is page `p ^ twin_pages`.
+    pub twin_pages: u64,
 }
 
 impl Geometry {
@@ -59,10 +62,34 @@ impl Geometry {
     /// Whether `count` pages from `page` on may hold metadata or data.
     #[inline]
     pub const fn holds(&self, page: u64, count: u64) -> bool {
+        let first = self.first_page();
         match page.checked_add(count) {
-            Some(end) => page >= self.first_page() && count > 0 && end <= self.end_page(),
+            Some(end) if self.twin_pages == 0 => {
+                page >= first && count > 0 && end <= self.end_page()
+            }
+            // The twins of what lies before the first page are not to be had either.
+            Some(end) => {
+                let behind = page >= self.twin_pages + first;
+                let before = page >= first && end <= self.twin_pages;
+                (behind || before) && count > 0 && end <= self.end_page()
+            }
             None => false,
         }
+    }
+
+    /// Whether `count` pages from `page` on, and their twins if they have such, may hold metadata.
+    #[inline]
+    pub const fn holds_metadata(&self, page: u64, count: u64) -> bool {
+        if self.twin_pages == 0 || !self.holds(page, count) {
+            return self.holds(page, count);
+        }
+        let one_side = page / self.twin_pages == (page + count - 1) / self.twin_pages;
+        one_side && self.holds(page ^ self.twin_pages, count)
+    }
+
+    /// Bytes of a scribble that can't reach both copies of a line: one page less than they are apart.
+    pub const fn dead_zone(&self) -> u64 {
+        self.twin_pages.saturating_sub(1) * PAGE_BYTES
     }
 
     /// Offset of a lane's part of the lane table.

@@ -15,6 +15,7 @@ mod seal;
 mod superblock;
 
 pub use anchor::{Anchor, HEAD_AT, IDENTITY_ATIME_AT, Identity, LogHeader, PieceHeader};
+pub(crate) use bytes::get_u64;
 pub use checkpoint::{SEGMENT_HEADER_BYTES, Segment};
 pub use geometry::{
     DEATH_LINE, Geometry, INLINE_LINES, LINE, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST,
@@ -31,5 +32,5 @@ pub use seal::{LogSeed, PoolSeed, SEAL_AT, put_seal, stored_seal, tag_of};
 pub(crate) use superblock::secret_word;
 pub use superblock::{
     FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, FORMAT_VERSION,
-    SUPERBLOCK_BYTES, Superblock,
+    SUPERBLOCK_BYTES, Superblock, TWIN_LOG2_MOST,
 };

@@ -7,7 +7,7 @@ use super::geometry::{
     Geometry, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST, POOL_PAGES_MOST,
 };
 use super::seal::PoolSeed;
-use crate::{LABEL_MAX, PAGE_BYTES, PageClass, Unusable};
+use crate::{LABEL_MAX, PAGE_BYTES, PageClass, Protection, Unusable};
 
 /// Bytes of a superblock.
 pub const SUPERBLOCK_BYTES: usize = 512;
@@ -19,6 +19,9 @@ pub const FEATURES_COMPATIBLE: u64 = 0;
 pub const FEATURES_READ_ONLY: u64 = 0;
 /// Incompatible features this program knows.
 pub const FEATURES_INCOMPATIBLE: u64 = 0;
+
+/// log2 of the most pages between twins: they lie in one GiB.
+pub const TWIN_LOG2_MOST: u8 = 17;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LODEPOOL");
 const CRC_AT: usize = 508;
@@ -37,7 +40,9 @@ pub struct Superblock {
     /// Lanes on the medium.
     pub lanes: u32,
     /// Protection level.
-    pub protection: u8,
+    pub protection: Protection,
+    /// log2 of the pages between a page of metadata and its twin; 0 at level `none`.
+    pub twin_log2: u8,
     /// Default page class of files.
     pub page_class: PageClass,
     /// log2 of the pages in a new piece of inode table.
@@ -79,10 +84,11 @@ impl Superblock {
         put_u64(raw, 72, self.pages);
         put_u32(raw, 80, self.lanes);
         put_u32(raw, 84, 1);
-        raw[88] = self.protection;
+        raw[88] = self.protection as u8;
         raw[89] = self.page_class as u8;
         raw[90] = self.piece_log2;
         raw[91] = self.log_lines;
+        raw[92] = self.twin_log2;
         put_u64(raw, 96, self.root);
         put_u64(raw, 104, self.root_nonce);
         put_i64(raw, 112, self.created_ns);
@@ -124,7 +130,9 @@ impl Superblock {
             secret: [0; 16],
             pages: get_u64(raw, 72),
             lanes: get_u32(raw, 80),
-            protection: raw[88],
+            protection: Protection::from_number(raw[88])
+                .ok_or(Unusable::Geometry("protection level"))?,
+            twin_log2: raw[92],
             page_class: PageClass::from_number(raw[89]).ok_or(Unusable::Geometry("page class"))?,
             piece_log2: raw[90],
             log_lines: raw[91],
@@ -166,8 +174,11 @@ impl Superblock {
         if geometry.first_page() + 2 > geometry.end_page() {
             return Err(Unusable::Geometry("no room behind the lane table"));
         }
-        if !geometry.holds(self.root / 8, 1) || self.session == 0 || self.protection != 0 {
-            return Err(Unusable::Geometry("root inode, session or protection level"));
+        if !self.twins_possible() {
+            return Err(Unusable::Geometry("distance between copies of metadata"));
+        }
+        if !geometry.holds_metadata(self.root / 8, 1) || self.session == 0 {
+            return Err(Unusable::Geometry("root inode or session"));
         }
         if self.update > u64::MAX / 2 || self.session == u32::MAX {
             return Err(Unusable::Geometry("a counter that has run out"));
@@ -178,9 +189,26 @@ impl Superblock {
         Ok(())
     }
 
+    /// Whether the distance of twins suits level and pool: the lane table and its twin do not
+    /// overlap, and there is room for twins.
+    fn twins_possible(&self) -> bool {
+        if self.protection == Protection::None {
+            return self.twin_log2 == 0;
+        }
+        let geometry = self.geometry();
+        let apart =
+            self.twin_log2 <= TWIN_LOG2_MOST && geometry.twin_pages >= geometry.first_page();
+        apart && 2 * geometry.twin_pages <= geometry.end_page()
+    }
+
     /// Sizes and places that follow.
     pub fn geometry(&self) -> Geometry {
-        Geometry { pages: self.pages, lanes: self.lanes, log_lines: u32::from(self.log_lines) }
+        let twin_pages = match self.protection {
+            Protection::None => 0,
+            Protection::Metadata => 1 << self.twin_log2.min(TWIN_LOG2_MOST),
+        };
+        let log_lines = u32::from(self.log_lines);
+        Geometry { pages: self.pages, lanes: self.lanes, log_lines, twin_pages }
     }
 
     /// What all seals begin with.

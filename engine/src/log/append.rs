@@ -13,7 +13,6 @@ use crate::layout::{
     Anchor, Body, Geometry, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, LogSeed, Parsed, Txid,
     slot_at,
 };
-use crate::space::Use;
 use crate::store::{Purpose, Store, Tx};
 use crate::{Host, Ino, PAGE_BYTES, Result, Rule};
 
@@ -153,7 +152,7 @@ impl Log {
         self.pages.try_reserve(plan.pages as usize)?;
         self.reserved.try_reserve(plan.pages as usize)?;
         for _ in 0..plan.pages {
-            match store.take_page(purpose, Use::Log) {
+            match store.take_log_page(purpose) {
                 Ok(page) => self.reserved.push(page),
                 Err(error) => {
                     self.unreserve(store);

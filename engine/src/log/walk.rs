@@ -6,14 +6,14 @@
 
 use alloc::boxed::Box;
 
-use lode_pmem::Medium;
+use lode_pmem::{Line, Medium};
 
 use super::append::{INLINE, Tail};
 use crate::layout::{
     Body, DEATH_LINE, HEAD_AT, Header, INLINE_LINES, Identity, LINE, Link, LogHeader, Parsed,
     slot_at, stored_seal,
 };
-use crate::store::Store;
+use crate::store::{LinkFound, Owner, Shape, Store};
 use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// A record on the way.
@@ -69,10 +69,11 @@ pub(crate) enum Holds {
 /// A walk through one log.
 pub(crate) struct Walk<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
+    owner: Owner,
     pub(crate) ino: Ino,
     pub(crate) nonce: u64,
     pub(crate) inline_dead: bool,
-    head: core::result::Result<Option<Link>, &'static str>,
+    head: LinkFound,
     anchor_at: u64,
     page_nonce: u64,
     tail: Tail,
@@ -90,14 +91,16 @@ pub(crate) struct Walk<'s, M: Medium, H: Host> {
 pub(crate) fn read_identity<M: Medium, H: Host>(
     store: &Store<M, H>,
     ino: Ino,
-) -> Result<Option<(Identity, u64, u64, u64)>> {
+) -> Result<Option<(Identity, LinkFound, u64, u64)>> {
     let at = slot_at(ino);
-    let line = store.door.load_line(at)?;
-    let Some(identity) = store.anchor::<Identity>(Rule::IdentitySeal, &line, at) else {
+    let read = |line: &Line| store.anchor::<Identity>(Rule::IdentitySeal, line, at);
+    let line = store.load_line(at, Shape::Anchor, |line| read(line).is_some())?;
+    let Some(identity) = read(&line) else {
         return Ok(None);
     };
-    let head = store.door.load_word(at + HEAD_AT)?;
-    let atime = store.door.load_word(at + crate::layout::IDENTITY_ATIME_AT)?;
+    let head = store.load_link(at + HEAD_AT)?;
+    let is_life = |line: &Line| read(line) == Some(identity);
+    let atime = store.load_atime(at, &line, &is_life)?;
     Ok(Some((identity, head, atime, stored_seal(&line))))
 }
 
@@ -111,10 +114,11 @@ pub(crate) fn read_death<M: Medium, H: Host>(
         return death_in_log(store, identity);
     }
     let at = slot_at(identity.ino) + DEATH_LINE * LINE;
-    let line = store.door.load_line(at)?;
     let page = slot_at(identity.ino) / PAGE_BYTES;
     let seed = store.seed.log(identity.ino, identity.nonce, page, 0);
-    if !store.holds(Rule::DeathSeal, &seed, at, &line) {
+    let is_valid = |line: &Line| store.holds(Rule::DeathSeal, &seed, at, line);
+    let line = store.load_line(at, Shape::Record, is_valid)?;
+    if !is_valid(&line) {
         return Ok(None);
     }
     let damage = |what| Error::corrupt_inode(what, at, identity.ino);
@@ -148,17 +152,27 @@ fn death_in_log<M: Medium, H: Host>(
 const OLDER_PAGE: &str = "link to an older log page";
 
 impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
-    /// A walk from the beginning of an inode's log.
-    #[inline(never)]
+    /// A walk from the beginning of the log of an inode that is alive, or may be.
     pub(crate) fn new(
         store: &'s Store<M, H>,
         identity: &Identity,
-        head_word: u64,
+        head: LinkFound,
+        identity_seal: u64,
+    ) -> Result<Box<Self>> {
+        Self::new_of(Owner::Alive, store, identity, head, identity_seal)
+    }
+
+    /// A walk from the beginning of an inode's log.
+    #[inline(never)]
+    pub(crate) fn new_of(
+        owner: Owner,
+        store: &'s Store<M, H>,
+        identity: &Identity,
+        head: LinkFound,
         identity_seal: u64,
     ) -> Result<Box<Self>> {
         let ino = identity.ino;
         let anchor_at = slot_at(ino);
-        let head = store.parse_link(head_word, anchor_at + HEAD_AT);
         let tail = Tail {
             at: anchor_at + LINE,
             left: INLINE_LINES,
@@ -168,6 +182,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         };
         Ok(Box::new(Self {
             store,
+            owner,
             ino,
             nonce: identity.nonce,
             inline_dead: head.is_ok_and(|head| head.is_some_and(|head| head.inline_dead)),
@@ -217,10 +232,11 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     #[inline(never)]
     fn record(&mut self) -> Result<Step> {
         let at = self.tail.at;
-        let line = self.store.door.load_line(at)?;
+        let seed = self.tail.seed;
+        let is_sealed = |line: &Line| self.store.holds(Rule::RecordSeal, &seed, at, line);
+        let line = self.store.load_line_of(self.owner, at, Shape::Record, is_sealed)?;
         let header = Header::peek(&line);
-        let sealed = self.store.holds(Rule::RecordSeal, &self.tail.seed, at, &line);
-        if !sealed || self.store.aborted.contains(&header.txid) {
+        if !is_sealed(&line) || self.store.aborted.contains(&header.txid) {
             self.ended = true;
             return Ok(Step::End);
         }
@@ -252,8 +268,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let parsed = if self.anchor_at == slot_at(self.ino) {
             self.head
         } else {
-            let word = self.store.door.load_word(at)?;
-            match self.store.parse_link(word, at) {
+            match self.store.load_link_of(self.owner, at)? {
                 Ok(Some(link)) if link.inline_dead => Err("link word is impossible"),
                 parsed => parsed,
             }
@@ -299,9 +314,10 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             return Err(self.damage("link outside the pool", self.anchor_at + HEAD_AT));
         }
         let at = link.page * PAGE_BYTES;
-        let line = self.store.door.load_line(at)?;
-        let found = self.store.anchor::<LogHeader>(Rule::LogPageSeal, &line, at);
-        let header = found.filter(|header| {
+        let read = |line: &Line| self.store.anchor::<LogHeader>(Rule::LogPageSeal, line, at);
+        let line =
+            self.store.load_line_of(self.owner, at, Shape::Anchor, |line| read(line).is_some())?;
+        let header = read(&line).filter(|header| {
             let host = &self.store.host;
             let owned = header.ino == self.ino && header.owner_nonce == self.nonce;
             let meant = link.names(header.nonce) || host.leaves_out(Rule::LinkTag);
@@ -347,8 +363,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     /// Offset of a link word behind the log's end that should say there is no link, and does not.
     pub(crate) fn link_past_end(&self) -> Result<Option<u64>> {
         let at = self.anchor_at + HEAD_AT;
-        let word = self.store.door.load_word(at)?;
-        Ok((word != Link::none(&self.store.seed, at)).then_some(at))
+        let none = self.store.is_word(at, Link::none(&self.store.seed, at))?;
+        Ok((!none).then_some(at))
     }
 
     /// Shows every valid line behind the end.
@@ -372,8 +388,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let left = self.store.geometry.log_lines;
             let tail = Tail { at: at + LINE, left, seed, last_seal: seal, ordinal: 0 };
             self.beyond_in_page(tail, each)?;
-            let word = self.store.door.load_word(at + HEAD_AT)?;
-            link = self.store.parse_link(word, at + HEAD_AT).unwrap_or(None);
+            link = self.store.load_link_of(self.owner, at + HEAD_AT)?.unwrap_or(None);
         }
         Ok(())
     }
@@ -381,9 +396,10 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         let mut at = tail.at;
         for _ in 0..tail.left {
-            let line = self.store.door.load_line(at)?;
+            let is_valid = |line: &Line| tail.seed.holds(at, line);
+            let line = self.store.load_line_of(self.owner, at, Shape::Record, is_valid)?;
             let header = Header::peek(&line);
-            if tail.seed.holds(at, &line) {
+            if is_valid(&line) {
                 each(Beyond { at, header, in_ruin: false });
             }
             at += LINE;
@@ -396,10 +412,13 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     fn beyond_in_ruin(&self, link: &Link, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         let mut at = link.page * PAGE_BYTES + LINE;
         for _ in 0..self.store.geometry.log_lines {
-            let line = self.store.door.load_line(at)?;
-            let tag = (stored_seal(&line) >> 32) as u32;
-            let seed = self.store.seed.log_by_tag(self.ino, self.nonce, link.page, tag);
-            if tag as u16 == link.tag && seed.holds(at, &line) {
+            let is_valid = |line: &Line| {
+                let tag = (stored_seal(line) >> 32) as u32;
+                let seed = self.store.seed.log_by_tag(self.ino, self.nonce, link.page, tag);
+                tag as u16 == link.tag && seed.holds(at, line)
+            };
+            let line = self.store.load_line_of(self.owner, at, Shape::Record, is_valid)?;
+            if is_valid(&line) {
                 each(Beyond { at, header: Header::peek(&line), in_ruin: true });
             }
             at += LINE;

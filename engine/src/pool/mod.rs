@@ -101,6 +101,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             bytes: superblock.pages * crate::PAGE_BYTES,
             lanes: superblock.lanes,
             protection: superblock.protection,
+            dead_zone: superblock.geometry().dead_zone(),
             page_class: superblock.page_class,
             session: superblock.session,
             epoch: superblock.epoch,
@@ -108,6 +109,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             clean: checkpointed && superblock.checkpoint_session == superblock.session,
             features: superblock.features,
         })
+    }
+
+    /// Lines and link words of metadata that were damaged in one of their two copies, and were made good
+    /// from the other since the pool was opened.
+    pub fn mended(&self) -> u64 {
+        self.store.mended()
     }
 
     /// Exact counts since the pool was opened.

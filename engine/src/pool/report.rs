@@ -51,6 +51,9 @@ pub struct CheckReport {
     pub pages_used: u64,
     /// Free pages.
     pub pages_free: u64,
+    /// Lines and words of metadata whose two copies differed, and were made the same: in a pool that is
+    /// open for writes. (In one that was closed and is not, they are among the damage.)
+    pub mended: u64,
     /// All damage, in the order found (the first 10,000).
     pub damage: Vec<Corruption>,
 }

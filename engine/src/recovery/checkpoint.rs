@@ -274,7 +274,8 @@ fn store_segments<M: Medium, H: Host>(store: &Store<M, H>, runs: &[Run], stream:
         };
         let at = run.page * PAGE_BYTES;
         let mut window = store.door.window(SEGMENT_HEADER_BYTES + here as u64, counters);
-        window.store_line(at, &segment.line(&store.seed, at));
+        // (Streamed like its bytes: it has no twin, being told by the logs again where it is damaged.)
+        window.copy_nt(at, &segment.line(&store.seed, at).0);
         window.copy_nt(at + SEGMENT_HEADER_BYTES, bytes);
     }
     debug_assert!(rest.is_empty());

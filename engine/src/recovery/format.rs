@@ -5,13 +5,13 @@ use alloc::boxed::Box;
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
-    Anchor, Body, Header, Identity, LANE_CHAIN_AT, LINE, LOCATOR_AT, LOG_LINES_LEAST,
+    Anchor, Body, Header, Identity, LANE_BYTES, LANE_CHAIN_AT, LINE, LOCATOR_AT, LOG_LINES_LEAST,
     LOG_LINES_MOST, Link, LogHeader, POOL_PAGES_LEAST, PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES,
     Superblock, Txid, Watermark, locator, put_seal,
 };
 use crate::{
-    Error, FormatOptions, Host, LABEL_MAX, OpenOptions, PAGE_BYTES, Pool, Result, Rule, Unusable,
-    mode,
+    DEAD_ZONE_MOST, Error, FormatOptions, Host, LABEL_MAX, OpenOptions, PAGE_BYTES, Pool,
+    Protection, Result, Rule, Unusable, mode,
 };
 
 /// The session that a new pool's first records belong to.
@@ -28,9 +28,10 @@ struct Places {
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a new, empty pool in the region; what was in it is lost.
     pub fn format(medium: M, host: H, options: &FormatOptions) -> Result<()> {
-        let door = Door::new(medium);
+        let mut door = Door::new(medium);
         let superblock = plan(door.bytes(), &|| random(&host), host.now_ns(), options)?;
         let places = place(&superblock);
+        door.set_twins(superblock.geometry().twin_pages * PAGE_BYTES);
         erase_superblocks(&door, superblock.pages)?;
         store_first(&door, &host, &superblock, &places, options);
         let counters = lode_pmem::Counters::new();
@@ -69,7 +70,8 @@ fn plan(
     }
     let label_fits = options.label.len() <= LABEL_MAX && !options.label.contains(&0);
     let lines_fit = (LOG_LINES_LEAST..=LOG_LINES_MOST).contains(&options.log_lines);
-    if options.lanes == 0 || options.lanes > 256 || !lines_fit || !label_fits {
+    let lanes_fit = (1..=256).contains(&options.lanes);
+    if !lanes_fit || !lines_fit || !label_fits || options.dead_zone > DEAD_ZONE_MOST {
         return Err(Error::Invalid);
     }
     let mut label = [0; LABEL_MAX];
@@ -89,7 +91,8 @@ fn plan(
         secret: random(),
         pages,
         lanes: options.lanes,
-        protection: 0,
+        protection: options.protection,
+        twin_log2: twin_log2(options),
         page_class: options.page_class,
         piece_log2: part.ilog2().min(9) as u8,
         log_lines: options.log_lines,
@@ -103,18 +106,47 @@ fn plan(
         checkpoint: 0,
         checkpoint_session: 0,
     });
+    // A piece of table lies on one side of the border between twins.
+    superblock.piece_log2 = match options.protection {
+        Protection::None => superblock.piece_log2,
+        Protection::Metadata => superblock.piece_log2.min(superblock.twin_log2),
+    };
     superblock.root = place(&superblock).piece * (PAGE_BYTES / SLOT_BYTES) + 1;
     let geometry = superblock.geometry();
     if geometry.first_page() + 4 > geometry.end_page() {
         return Err(Error::NotAPool(Unusable::Geometry("no room behind the lane table")));
     }
+    let places = place(&superblock);
+    let piece_fits = geometry.holds_metadata(places.piece, 1 << superblock.piece_log2);
+    if !piece_fits || 2 * geometry.twin_pages > geometry.end_page() {
+        let least = (4 * geometry.twin_pages).max(POOL_PAGES_LEAST) * PAGE_BYTES;
+        return Err(Error::NotAPool(Unusable::TooSmall { least }));
+    }
     Ok(superblock)
 }
 
-/// The root's log page comes first, then the first piece of table, aligned to its size.
+/// log2 of the pages between twins: the next power of two above the dead zone, so that no scribble as
+/// long as that reaches the same line of both, and at least the pages of the lane table.
+fn twin_log2(options: &FormatOptions) -> u8 {
+    if options.protection == Protection::None {
+        return 0;
+    }
+    let zone_pages = options.dead_zone.min(DEAD_ZONE_MOST).div_ceil(PAGE_BYTES) + 1;
+    let table_pages = 1 + (u64::from(options.lanes) * LANE_BYTES).div_ceil(PAGE_BYTES);
+    let pages = zone_pages.max(table_pages).next_power_of_two();
+    pages.trailing_zeros() as u8
+}
+
+/// The root's log page comes first, then the first piece of table, aligned to its size; both on the lower
+/// side where they have twins.
 fn place(superblock: &Superblock) -> Places {
-    let root_log = superblock.geometry().first_page();
-    let piece = (root_log + 1).next_multiple_of(1 << superblock.piece_log2);
+    let geometry = superblock.geometry();
+    let lower = |page: u64| match page & geometry.twin_pages {
+        0 => page,
+        _ => page.next_multiple_of(2 * geometry.twin_pages),
+    };
+    let root_log = lower(geometry.first_page());
+    let piece = lower((root_log + 1).next_multiple_of(1 << superblock.piece_log2));
     Places { piece, root_log }
 }
 
@@ -145,9 +177,17 @@ fn store_first<M: Medium, H: Host>(
     let piece_bytes = PAGE_BYTES << superblock.piece_log2;
     let lane_bytes = (geometry.first_page() - 1) * PAGE_BYTES;
     let lane_words = u64::from(superblock.lanes) * (2 * LINE + 8);
-    let mut window =
-        door.window(lane_bytes + lane_words + piece_bytes + PAGE_BYTES + 9 * LINE, &counters);
-    window.zero_nt(PAGE_BYTES, lane_bytes);
+    let zeros = lane_bytes + piece_bytes + PAGE_BYTES;
+    let mut window = door.window(2 * zeros + lane_words + 9 * LINE, &counters);
+    let mut zero = |at, bytes| {
+        window.zero_nt(at, bytes);
+        if let Some(twin) = door.twin_of(at) {
+            window.zero_nt(twin, bytes);
+        }
+    };
+    zero(PAGE_BYTES, lane_bytes);
+    zero(places.piece * PAGE_BYTES, piece_bytes);
+    zero(places.root_log * PAGE_BYTES, PAGE_BYTES);
     for lane in 0..superblock.lanes {
         for copy in 0..2 {
             let at = geometry.lane_at(lane) + copy * LINE;
@@ -159,7 +199,6 @@ fn store_first<M: Medium, H: Host>(
     }
     let chain_at = geometry.lane_at(0) + LANE_CHAIN_AT;
     let piece_at = places.piece * PAGE_BYTES;
-    window.zero_nt(piece_at, piece_bytes);
     let piece = PieceHeader {
         log2_pages: superblock.piece_log2,
         lane: 0,
@@ -175,7 +214,6 @@ fn store_first<M: Medium, H: Host>(
     let log_at = places.root_log * PAGE_BYTES;
     let header = LogHeader { ino: root, owner_nonce: nonce, nonce: log_nonce };
     let header = header.line(&seed, log_at, None);
-    window.zero_nt(log_at, PAGE_BYTES);
     window.store_line(log_at, &header);
     let first = Body::Inode {
         epoch: superblock.epoch,

@@ -45,6 +45,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
         };
         if !options.read_only {
+            store.space.keep_twins(store.reserve() / 2)?;
             store.set_writable(true);
         }
         Self::over(store, options, superblock.page_class, opening, checkpoint)
@@ -76,6 +77,7 @@ fn from_checkpoint<M: Medium, H: Host>(
         return Ok(loaded.own);
     }
     repair_locator(store)?;
+    store.mend_watermarks();
     store.mend_chains(&bad_chains)?;
     store.raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
     for run in loaded.own {
@@ -94,6 +96,7 @@ fn recover<M: Medium, H: Host>(
 ) -> Result<()> {
     let geometry = store.geometry;
     let claims = Claims::new(geometry.pages)?;
+    store.compare_twins();
     let (mut scan, pieces) = survey(store, &claims)?;
     opening.aborted = store.aborted.len() as u64;
     opening.inodes = scan.inodes;
@@ -114,6 +117,8 @@ fn recover<M: Medium, H: Host>(
         store.aborted.clear();
         let too_late = store.host.leaves_out(Rule::EraseBeforeRaise);
         repair_locator(store)?;
+        store.end_comparing(!store.host.leaves_out(Rule::TwinsMended));
+        store.mend_watermarks();
         if !too_late {
             erase(store, &scan)?;
         }
@@ -123,6 +128,7 @@ fn recover<M: Medium, H: Host>(
             erase(store, &scan)?;
         }
     }
+    store.end_comparing(false);
     // Step 10.
     let (first, end) = (geometry.first_page(), geometry.end_page());
     claims.for_each_unclaimed(first, end, &mut |run| store.space.add_free(run))
@@ -135,6 +141,11 @@ pub(crate) fn survey<M: Medium, H: Host>(
     claims: &Claims,
 ) -> Result<(Scan, Vec<Arc<Piece>>)> {
     let mut scan = Scan::new(store.geometry.lanes)?;
+    let fixed = Run { page: 0, pages: store.geometry.first_page() };
+    if let Some(twins) = store.twin_run(fixed) {
+        // (Nothing else is claimed yet.)
+        let _ = claims.claim(twins);
+    }
     let watermarks = watermarks(store, &mut scan)?;
     let scanner = Scanner { store, claims, watermarks: &watermarks };
     let pieces = scanner.pieces(&mut scan)?;

@@ -24,7 +24,7 @@ pub(crate) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan) -> Res
         let mut window = store.door.window(u64::from(*lines) * 8, counters);
         for line in 0..u64::from(*lines) {
             let seal_at = at + line * LINE + SEAL_AT;
-            if store.door.load_word(seal_at)? != 0 {
+            if !store.is_word(seal_at, 0)? {
                 window.store_word(seal_at, 0);
             }
         }

@@ -11,7 +11,7 @@ use crate::inode::{Scanned, load_for_scan};
 use crate::layout::{DEATH_LINE, Header, Identity, LINE, SEAL_AT, Txid, slot_at};
 use crate::log::{Holds, Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Run};
-use crate::store::{Piece, Store};
+use crate::store::{LinkFound, Owner, Piece, Store};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// Slots that one job of the parallel scan looks at.
@@ -126,7 +126,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         for lane in 0..if all { self.store.geometry.lanes } else { used } {
             let chain = self.store.walk_chain(lane, &mut |piece| {
                 // Claimed once: a chain that comes back to itself ends here.
-                self.claim(piece.run(), 0)?;
+                self.claim_metadata(piece.run(), 0)?;
                 pieces.try_reserve(1)?;
                 pieces.push(Arc::new(piece));
                 Ok(())
@@ -224,7 +224,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         &self,
         piece: &Piece,
         index: u32,
-        (identity, head, seal): (&Identity, u64, u64),
+        (identity, head, seal): (&Identity, LinkFound, u64),
         first_part: usize,
         scan: &mut Scan,
     ) -> Result<bool> {
@@ -354,7 +354,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             scan.links.push(link_at);
         }
         for page in &state.log.pages {
-            self.claim(Run { page: page.page, pages: 1 }, ino)?;
+            self.claim_metadata(Run { page: page.page, pages: 1 }, ino)?;
         }
         scan.log_pages += state.log.pages.len() as u64;
         let mut result = Ok(());
@@ -374,13 +374,22 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     /// transaction would by then count as committed.
     fn remains(&self, all: &mut Vec<(u64, u32)>, at: u64, lines: u32) -> Result<()> {
         for line in 0..u64::from(lines) {
-            if self.store.door.load_word(at + line * LINE + SEAL_AT)? != 0 {
+            if !self.store.is_word(at + line * LINE + SEAL_AT, 0)? {
                 all.try_reserve(1)?;
                 all.push((at, lines));
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Claims pages of metadata, with their twins if they have such.
+    fn claim_metadata(&self, run: Run, ino: Ino) -> Result<()> {
+        self.claim(run, ino)?;
+        match self.store.twin_run(run) {
+            Some(twin) => self.claim(twin, ino),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn claim(&self, run: Run, ino: Ino) -> Result<()> {
@@ -407,8 +416,16 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     /// the inode's slot is not used again before the round has ended. If it is by now, its
     /// log ends early, and nothing in doubt was in it.
     #[inline(never)]
-    fn dead_parts(&self, identity: &Identity, head: u64, seal: u64, scan: &mut Scan) -> Result<()> {
-        let mut walk = Walk::new(self.store, identity, head, seal)?;
+    fn dead_parts(
+        &self,
+        identity: &Identity,
+        head: LinkFound,
+        seal: u64,
+        scan: &mut Scan,
+    ) -> Result<()> {
+        let left = !self.store.host.leaves_out(Rule::DeadLogsLeft);
+        let owner = if left { Owner::Dead } else { Owner::Alive };
+        let mut walk = Walk::new_of(owner, self.store, identity, head, seal)?;
         loop {
             match walk.step() {
                 Ok(Step::Record(found)) if self.in_doubt(&found.parsed.header) => {

@@ -6,9 +6,9 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use crate::inode::Mix;
-use crate::layout::{Body, LINE, Parsed, Txid};
+use crate::layout::{Body, Header, LINE, Parsed, Txid};
 use crate::log::{Step, Walk, read_identity};
-use crate::store::Store;
+use crate::store::{Shape, Store};
 use crate::{Error, Host, Ino, Result, mode};
 
 /// Mode and owner of a directory of which these can't be read: root's alone.
@@ -141,20 +141,22 @@ fn records<M: Medium, H: Host>(store: &Store<M, H>, ino: Ino) -> Result<Vec<Line
             Step::End => break,
         }
     }
-    let mut places: Vec<u64> = Vec::new();
+    let mut places: Vec<(u64, Header)> = Vec::new();
     let mut room = Ok(());
     let beyond = walk.beyond(&mut |beyond| {
         if room.is_ok() && !store.aborted.contains(&beyond.header.txid) {
             room = places.try_reserve(1);
             if room.is_ok() {
-                places.push(beyond.at);
+                places.push((beyond.at, beyond.header));
             }
         }
     });
     passed_over(beyond)?;
     room?;
-    for at in places {
-        let Some(line) = passed_over(store.door.load_line(at).map_err(Error::from))? else {
+    for (at, header) in places {
+        // (It was sealed when it was found: this is the copy that was.)
+        let is_it = |line: &lode_pmem::Line| Header::peek(line) == header;
+        let Some(line) = passed_over(store.load_line(at, Shape::Record, is_it))? else {
             continue;
         };
         if let Ok(parsed) = Parsed::parse(&line) {

@@ -10,14 +10,14 @@
 
 use alloc::vec::Vec;
 
-use lode_pmem::Medium;
+use lode_pmem::{Line, Medium};
 
 use super::Salvage;
 use super::report::Told;
 use crate::layout::{PieceHeader, SLOT_BYTES, ino_of};
 use crate::log::{read_death, read_identity};
 use crate::space::Claims;
-use crate::store::{Piece, Store};
+use crate::store::{Piece, Shape, Store};
 use crate::{Corruption, Error, Host, PAGE_BYTES, PageClass, Result, Rule};
 
 /// A chain that damage cuts.
@@ -107,7 +107,7 @@ fn search<M: Medium, H: Host>(
         }
         let piece = Piece::new(header)?;
         let run = piece.run();
-        if store.geometry.holds(run.page, run.pages)
+        if store.geometry.holds_metadata(run.page, run.pages)
             && has_life(store, &piece)?
             && claims.claim(run).is_ok()
         {
@@ -147,13 +147,14 @@ fn without_header<M: Medium, H: Host>(
     let header = PieceHeader { log2_pages, lane: cut.lane as u8, page, nonce: store.nonce() };
     let piece = Piece::new(header)?;
     let run = piece.run();
-    let free = store.geometry.holds(run.page, run.pages) && claims.claim(run).is_ok();
+    let free = store.geometry.holds_metadata(run.page, run.pages) && claims.claim(run).is_ok();
     Ok(free.then_some(piece))
 }
 
 fn header_at<M: Medium, H: Host>(store: &Store<M, H>, page: u64) -> Option<PieceHeader> {
     let at = page * PAGE_BYTES;
-    store.anchor(Rule::PieceSeal, &store.door.load_line(at).ok()?, at)
+    let read = |line: &Line| store.anchor(Rule::PieceSeal, line, at);
+    read(&store.load_line(at, Shape::Anchor, |line| read(line).is_some()).ok()?)
 }
 
 /// Whether an inode of the table is not dead, as far as can be read.

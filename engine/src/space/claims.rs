@@ -136,6 +136,43 @@ impl Claims {
         end
     }
 
+    /// Whether all pages of `run` are claimed.
+    pub(super) fn holds(&self, run: Run) -> bool {
+        run.end() <= self.pages && self.next(run.page, run.end(), false) >= run.end()
+    }
+
+    /// The first page from `from` on, before `end`, on the lower side of the border between twins
+    /// `apart` pages apart, that is claimed with its twin.
+    pub(super) fn next_with_twin(&self, from: u64, end: u64, apart: u64) -> Option<u64> {
+        let mut page = from;
+        loop {
+            page = self.next(page, end, true);
+            if page >= end {
+                return None;
+            }
+            if page & apart != 0 {
+                page = (page | (apart - 1)) + 1;
+                continue;
+            }
+            // As many pages as the words of both sides have in common.
+            let width = WORD.min(apart);
+            let from = page / width * width;
+            let both = self.bits(from, width) & self.bits(from | apart, width);
+            let both = both >> (page - from);
+            if both != 0 {
+                let page = page + u64::from(both.trailing_zeros());
+                return (page < end).then_some(page);
+            }
+            page = from + width;
+        }
+    }
+
+    /// The bits of `width` pages from `from` on, a divisor of it, of 64.
+    fn bits(&self, from: u64, width: u64) -> u64 {
+        let bits = self.word(from / WORD).map_or(0, |bits| bits.load(Relaxed));
+        (bits >> (from % WORD)) & (u64::MAX >> (WORD - width))
+    }
+
     /// Calls `each` with every longest run of unclaimed pages in `first..end`, in address order.
     pub(crate) fn for_each_unclaimed(
         &self,

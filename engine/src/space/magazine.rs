@@ -87,8 +87,13 @@ impl Magazine {
                 self.push(page);
             }
         }
-        self.pages.reverse();
+        self.reverse();
         (self.count() > 0).then_some(())
+    }
+
+    /// Turns the order around in which pages come out.
+    pub(super) fn reverse(&mut self) {
+        self.pages.reverse();
     }
 
     /// Moves the oldest pages, a batch at most, out.

@@ -10,12 +10,15 @@
 //! region. On top, each lane has *magazines* of ready single pages, each under its lock: one for
 //! data and one for logs, so that a file that grows page by page lies in one piece though its log
 //! grows meanwhile. Order of locks: one magazine, then one region. No two of a kind are ever held at once.
+//!
+//! Where metadata has twins, its pages are taken and given with them (`twins`).
 
 mod claims;
 mod magazine;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod twins;
 
 pub(crate) use claims::Claims;
 pub(crate) use magazine::Use;
@@ -24,11 +27,13 @@ use crate::error::{Error, Result};
 use crate::gauges::{FreeExtents, list_bytes};
 use crate::host::Host;
 use crate::types::{PAGE_BYTES, PageClass};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lock_api::Mutex;
 use magazine::{Batch, Magazine};
 use tree::Tree;
+use twins::Twins;
 
 /// Contiguous pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,11 +106,18 @@ pub(crate) struct Space<H: Host> {
     lanes: Vec<Lane<H>>,
     /// The pages that are free, in trees or magazines.
     freed: Claims,
+    twins: Box<Twins<H>>,
 }
 
 impl<H: Host> Space<H> {
-    /// The space of data pages `first_page..end_page`, none of them free yet.
-    pub(crate) fn new(host_lanes: usize, first_page: u64, end_page: u64) -> Result<Self> {
+    /// The space of data pages `first_page..end_page`, none of them free yet; metadata and its twins
+    /// are `twin_pages` apart, where that is not 0.
+    pub(crate) fn new(
+        host_lanes: usize,
+        first_page: u64,
+        end_page: u64,
+        twin_pages: u64,
+    ) -> Result<Self> {
         if first_page > end_page || end_page > PAGES_MAX {
             return Err(Error::Invalid);
         }
@@ -126,7 +138,9 @@ impl<H: Host> Space<H> {
             Ok(Lane { magazines, balance: AtomicU64::new(0) })
         })?;
         let freed = Claims::new(end_page)?;
-        Ok(Self { first: first_page, end: end_page, base, region_pages, regions, lanes, freed })
+        let twins = Box::new(Twins::new(lane_count, twin_pages)?);
+        let (first, end) = (first_page, end_page);
+        Ok(Self { first, end, base, region_pages, regions, lanes, freed, twins })
     }
 
     /// The lane with this number; numbers wrap around.
@@ -307,6 +321,7 @@ impl<H: Host> Space<H> {
 
     /// Moves all pages out of the magazines, into the regions.
     pub(crate) fn settle(&self) -> Result<()> {
+        self.settle_twins()?;
         let mut batch = Batch::new();
         for magazine in self.lanes.iter().flat_map(|lane| &lane.magazines) {
             let mut magazine = magazine.lock();
@@ -326,28 +341,10 @@ impl<H: Host> Space<H> {
         u64::try_from(sum.cast_signed()).unwrap_or(0).min(self.end - self.first)
     }
 
-    /// Calls `each` with every free extent, in address order. Empties the magazines first. No
-    /// lock is held during a call; what others take and give meanwhile may be seen or not.
+    /// Calls `each` with every free extent, in address order: read off the bitmap, so pages that are ready in
+    /// magazines are there, too. What others take and give meanwhile may be seen or not.
     pub(crate) fn for_each_free(&self, each: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
-        self.settle()?;
-        let mut last = Run { page: 0, pages: 0 };
-        for region in &self.regions {
-            let mut from = last.end();
-            loop {
-                let found = region.tree.lock().next_from(from);
-                let Some(run) = found else { break };
-                from = run.end();
-                if run.page == last.end() && last.pages > 0 {
-                    last.pages += run.pages;
-                    continue;
-                }
-                if last.pages > 0 {
-                    each(last)?;
-                }
-                last = run;
-            }
-        }
-        if last.pages > 0 { each(last) } else { Ok(()) }
+        self.freed.for_each_run(self.first, self.end, true, each)
     }
 
     /// Free extents by size, pages in magazines included: read off the bitmap, so that nobody has
@@ -355,7 +352,7 @@ impl<H: Host> Space<H> {
     pub(crate) fn extents(&self) -> FreeExtents {
         let mut extents = FreeExtents::default();
         // Nothing in it fails.
-        let _ = self.freed.for_each_run(self.first, self.end, true, &mut |run| {
+        let _ = self.for_each_free(&mut |run| {
             extents.add(run.page, run.end());
             Ok(())
         });

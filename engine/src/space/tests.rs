@@ -6,6 +6,7 @@ extern crate std;
 
 mod claims;
 mod tree;
+mod twins;
 
 use super::*;
 use crate::error::Corruption;
@@ -58,7 +59,7 @@ fn run(page: u64, pages: u64) -> Run {
 
 /// A space with all of `first..end` free.
 fn full(lanes: usize, first: u64, end: u64) -> Space<TestHost> {
-    let space = Space::new(lanes, first, end).unwrap();
+    let space = Space::new(lanes, first, end, 0).unwrap();
     space.add_free(run(first, end - first)).unwrap();
     space
 }
@@ -113,15 +114,15 @@ fn regions_follow_the_size_of_the_pool() {
         (0, 7, 64 * gib, 1),
         (3, 7, 64 * gib, 3),
     ] {
-        let space = Space::<TestHost>::new(lanes, first, end).unwrap();
+        let space = Space::<TestHost>::new(lanes, first, end, 0).unwrap();
         assert_eq!(space.regions.len(), count, "{lanes} lanes, {end} pages");
         assert_eq!(space.region_pages % gib, 0);
         assert!(space.base + space.region_pages * count as u64 >= end);
         assert_eq!(space.free_pages(), 0);
         assert_eq!(space.take(0, 1, PageClass::Small), Err(Error::NoSpace));
     }
-    assert!(matches!(Space::<TestHost>::new(1, 5, 4), Err(Error::Invalid)));
-    assert!(matches!(Space::<TestHost>::new(1, 0, u64::MAX), Err(Error::Invalid)));
+    assert!(matches!(Space::<TestHost>::new(1, 5, 4, 0), Err(Error::Invalid)));
+    assert!(matches!(Space::<TestHost>::new(1, 0, u64::MAX, 0), Err(Error::Invalid)));
 }
 
 /// A space beside a plain model of it, and what was taken of both.
@@ -386,7 +387,7 @@ fn runs_cross_region_borders_only_when_freed() {
     assert_eq!(space.free_pages(), 8 * GIANT - 1 - 8);
     verify(&space);
 
-    let space = Space::<TestHost>::new(4, 1, 8 * GIANT).unwrap();
+    let space = Space::<TestHost>::new(4, 1, 8 * GIANT, 0).unwrap();
     space.give(0, run(border - 5, 10), Use::Data).unwrap();
     assert_eq!(space.free_pages(), 10);
     assert_eq!(free_runs(&space), [run(border - 5, 10)]);
@@ -397,7 +398,7 @@ fn runs_cross_region_borders_only_when_freed() {
 #[test]
 fn dry_home_region_falls_back_to_any_other() {
     let border = 2 * GIANT;
-    let space = Space::<TestHost>::new(4, 0, 8 * GIANT).unwrap();
+    let space = Space::<TestHost>::new(4, 0, 8 * GIANT, 0).unwrap();
     space.add_free(run(2 * border + 8, 3)).unwrap();
     space.add_free(run(3 * border + 8, 100)).unwrap();
     space.add_free(run(border + 8, 40)).unwrap();
@@ -417,7 +418,7 @@ fn dry_home_region_falls_back_to_any_other() {
 
 #[test]
 fn histogram_counts_extents_by_size() {
-    let space = Space::<TestHost>::new(2, 0, 3 << 20).unwrap();
+    let space = Space::<TestHost>::new(2, 0, 3 << 20, 0).unwrap();
     for (page, pages) in [(1, 1), (4, 1), (10, 2), (20, 3), (30, 4), (100, 512), (1 << 20, 2 << 20)]
     {
         space.add_free(run(page, pages)).unwrap();

@@ -193,8 +193,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes `piece`, a part of one free extent, out.
-    fn cut(&mut self, piece: Run) -> Option<Run> {
+    /// Takes `piece` out, if it is a part of one free extent.
+    pub(super) fn cut(&mut self, piece: Run) -> Option<Run> {
         let (&page, &pages) = self.extents.range(..=piece.page).next_back()?;
         let extent = Run { page, pages };
         if extent.end() < piece.end() {

@@ -3,9 +3,9 @@
 
 use alloc::vec::Vec;
 
-use lode_pmem::Medium;
+use lode_pmem::{Line, Medium};
 
-use super::{Piece, Store};
+use super::{Piece, Shape, Store};
 use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader};
 use crate::{Corruption, Error, Host, PAGE_BYTES, Result, Rule};
 
@@ -21,8 +21,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     ) -> Result<()> {
         let mut link_at = self.geometry.lane_at(lane) + LANE_CHAIN_AT;
         loop {
-            let word = self.door.load_word(link_at)?;
-            let link = self.parse_link(word, link_at);
+            let link = self.load_link(link_at)?;
             let Some(link) = link.map_err(|what| Error::corrupt(what, link_at))? else {
                 return Ok(());
             };
@@ -30,15 +29,16 @@ impl<M: Medium, H: Host> Store<M, H> {
                 return Err(Error::corrupt("link outside the pool", link_at));
             }
             let at = link.page * PAGE_BYTES;
-            let line = self.door.load_line(at)?;
             let meant = |header: &PieceHeader| {
                 let named = link.names(header.nonce) || self.host.leaves_out(Rule::LinkTag);
                 u32::from(header.lane) == lane && named
             };
-            let header = self.anchor::<PieceHeader>(Rule::PieceSeal, &line, at).filter(meant);
-            let header = header.ok_or(Error::corrupt(BAD_HEADER, at))?;
+            let read =
+                |line: &Line| self.anchor::<PieceHeader>(Rule::PieceSeal, line, at).filter(meant);
+            let line = self.load_line(at, Shape::Anchor, |line| read(line).is_some())?;
+            let header = read(&line).ok_or(Error::corrupt(BAD_HEADER, at))?;
             let piece = Piece::new(header)?;
-            if !self.geometry.holds(piece.run().page, piece.run().pages) {
+            if !self.geometry.holds_metadata(piece.run().page, piece.run().pages) {
                 return Err(Error::corrupt("table piece outside the pool", at));
             }
             each(piece)?;
@@ -61,7 +61,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 bad.try_reserve(2)?;
                 bad.extend(self.bad_header(header, link));
                 let word = link.map_or(Link::none(&self.seed, at), |it| it.word(&self.seed, at));
-                if self.door.load_word(at) != Ok(word) {
+                if !self.is_word(at, word).unwrap_or(false) {
                     bad.push(BadChain { at, header: None, link });
                 }
                 let Some(found) = next else { break };
@@ -74,9 +74,9 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// The header of a piece, with the link that belongs in its line, where it is damaged.
     fn bad_header(&self, header: Option<PieceHeader>, link: Option<Link>) -> Option<BadChain> {
         let at = header?.page * PAGE_BYTES;
-        let line = self.door.load_line(at).ok();
-        let found = line.and_then(|line| self.anchor::<PieceHeader>(Rule::PieceSeal, &line, at));
-        (found != header).then_some(BadChain { at, header, link })
+        let read = |line: &Line| self.anchor::<PieceHeader>(Rule::PieceSeal, line, at);
+        let line = self.load_line(at, Shape::Anchor, |line| read(line) == header).ok();
+        (line.and_then(|line| read(&line)) != header).then_some(BadChain { at, header, link })
     }
 
     /// Makes headers and links right. It must be durable before the checkpoint that knows them is

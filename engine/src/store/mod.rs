@@ -9,6 +9,7 @@ mod session;
 mod space;
 mod superblock;
 mod table;
+mod twins;
 mod tx;
 
 pub(crate) use chain::BadChain;
@@ -20,6 +21,7 @@ pub(crate) use superblock::{
     read_superblock, repair_locator, write_copy, write_locator, write_superblock,
 };
 pub(crate) use table::{Piece, Slot, Table};
+pub(crate) use twins::{Owner, Shape};
 pub(crate) use tx::Tx;
 
 use alloc::boxed::Box;
@@ -31,7 +33,7 @@ use lode_pmem::{Counters, Door, Line, Medium, Window};
 
 use crate::layout::{Anchor, Geometry, Link, LogSeed, PoolSeed, Superblock, Txid};
 use crate::space::Space;
-use crate::{Error, Host, Result, Rule};
+use crate::{Error, Host, PAGE_BYTES, Result, Rule};
 
 /// Stores a word as two halves, each written back.
 fn halves<M: Medium>(window: &mut Window<'_, M>, at: u64, value: u64) {
@@ -42,7 +44,7 @@ fn halves<M: Medium>(window: &mut Window<'_, M>, at: u64, value: u64) {
 }
 
 /// A link, none, or why a word is no link.
-type LinkFound = core::result::Result<Option<Link>, &'static str>;
+pub(crate) type LinkFound = core::result::Result<Option<Link>, &'static str>;
 
 /// What every layer above works with.
 pub(crate) struct Store<M: Medium, H: Host> {
@@ -58,10 +60,11 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) lanes: Lanes<H>,
     /// For inodes in memory.
     pub(crate) room: Box<Room>,
-    pub(crate) superblock: Mutex<H::Mutex, Superblock>,
+    pub(crate) superblock: Box<Mutex<H::Mutex, Superblock>>,
     pub(crate) epoch: AtomicU32,
     /// Transactions that a crash cut off; not empty only in a read-only opening.
     pub(crate) aborted: Vec<Txid>,
+    mends: Box<twins::Mends<H>>,
     quarantine: Mutex<H::Mutex, Quarantine>,
     quarantined_pages: AtomicU64,
     rounds: Mutex<H::Mutex, round::Rounds>,
@@ -74,8 +77,9 @@ pub(crate) struct Store<M: Medium, H: Host> {
 impl<M: Medium, H: Host> Store<M, H> {
     /// A store over a pool with this superblock; nothing is free and no inode known yet.
     #[inline(never)]
-    pub(crate) fn new(door: Door<M>, host: H, superblock: &Superblock) -> Result<Box<Self>> {
+    pub(crate) fn new(mut door: Door<M>, host: H, superblock: &Superblock) -> Result<Box<Self>> {
         let geometry = superblock.geometry();
+        door.set_twins(geometry.twin_pages * PAGE_BYTES);
         let used = (host.cpus().max(1) as u64).min(u64::from(geometry.lanes)) as usize;
         let seed = superblock.seed();
         let rounds = round::Rounds::read(&door, &host, &seed, &geometry)?;
@@ -85,11 +89,17 @@ impl<M: Medium, H: Host> Store<M, H> {
             secret: [words(0), words(8)],
             root: superblock.root,
             piece_log2: superblock.piece_log2,
-            space: Space::new(used, geometry.first_page(), geometry.end_page())?,
+            space: Space::new(
+                used,
+                geometry.first_page(),
+                geometry.end_page(),
+                geometry.twin_pages,
+            )?,
+            mends: Box::default(),
             table: Table::new(geometry.lanes as usize)?,
             lanes: Lanes::new(used, geometry.pages)?,
             room: Box::new(Room::of(None)),
-            superblock: Mutex::new(superblock.clone()),
+            superblock: Box::new(Mutex::new(superblock.clone())),
             epoch: AtomicU32::new(superblock.epoch),
             aborted: Vec::new(),
             quarantine: Mutex::new(Quarantine::default()),

@@ -10,7 +10,7 @@ use lode_pmem::{Door, Medium};
 use super::Store;
 use crate::gauges::list_bytes;
 use crate::layout::{Geometry, LINE, PoolSeed, SLOT_BYTES, Watermark};
-use crate::space::{Run, Use};
+use crate::space::Run;
 use crate::{Host, PAGE_BYTES, Result, Rule};
 
 /// Quarantined inode slots that make a round worth its fence; in a small pool fewer: the slots of
@@ -51,9 +51,11 @@ pub(crate) fn read_watermark<M: Medium, H: Host>(
     lane: u32,
 ) -> Result<Option<Watermark>> {
     let mut best: Option<Watermark> = None;
-    for copy in 0..2 {
-        let at = geometry.lane_at(lane) + copy * LINE;
-        let found = match door.load_line(at) {
+    let copies = (0..2).map(|copy| (copy, geometry.lane_at(lane) + copy * LINE));
+    let twins = |(copy, at)| [Some(at), door.twin_of(at)].map(|place| (copy, at, place));
+    for (copy, at, place) in copies.flat_map(twins) {
+        let Some(place) = place else { continue };
+        let found = match door.load_line(place) {
             Ok(line) if host.leaves_out(Rule::WatermarkSeal) => Watermark::parse_unsealed(&line),
             Ok(line) => Watermark::parse(&line, seed, at),
             Err(lode_pmem::MediaError::Poisoned { .. }) => None,
@@ -86,6 +88,27 @@ impl Rounds {
 }
 
 impl<M: Medium, H: Host> Store<M, H> {
+    /// Stores again what of the watermarks is damaged in one copy or differs in two; the caller fences.
+    pub(crate) fn mend_watermarks(&self) {
+        for lane in 0..self.geometry.lanes {
+            for at in [0, LINE].map(|copy| self.geometry.lane_at(lane) + copy) {
+                let Some(twin) = self.door.twin_of(at) else { return };
+                let (first, second) = (self.watermark_in(at, at), self.watermark_in(twin, at));
+                let later = first.iter().chain(&second).max_by_key(|mark| mark.version);
+                if let Some(mark) = later.filter(|_| first != second) {
+                    let line = mark.line(&self.seed, at);
+                    self.door.window(LINE, self.counters()).store_line(at, &line);
+                }
+            }
+        }
+    }
+
+    /// The watermark line for `at` that is in `place`, if it is valid.
+    #[inline(never)]
+    fn watermark_in(&self, place: u64, at: u64) -> Option<Watermark> {
+        Watermark::parse(&self.door.load_line(place).ok()?, &self.seed, at)
+    }
+
     /// Takes in the slot of a dead inode. Where the host has no memory left to
     /// remember it, it stays unused until the pool is opened again.
     pub(crate) fn quarantine_slot(&self, ino: u64) {
@@ -101,7 +124,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Takes in log pages of a dead inode, as [`Store::quarantine_slot`].
     pub(crate) fn quarantine_pages(&self, run: Run) {
         if self.host.leaves_out(Rule::RoundForDeadPages) {
-            return self.give(run);
+            return self.give_metadata(run);
         }
         let mut quarantine = self.quarantine.lock();
         if quarantine.pages.try_reserve(1).is_ok() {
@@ -180,14 +203,13 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     fn end_quarantine(&self, batch: Quarantine) -> Result<()> {
-        let lane = self.lane();
         for ino in &batch.slots {
             self.table.give_slot(*ino);
         }
         let mut first_error = Ok(());
         for run in &batch.pages {
             self.quarantined_pages.fetch_sub(run.pages, Relaxed);
-            if let Err(error) = self.space.give(lane, *run, Use::Log) {
+            if let Err(error) = self.try_give_metadata(*run) {
                 first_error = Err(error);
             }
         }

@@ -56,6 +56,37 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.take_by(purpose, |lane, _| self.space.take_one(lane, of)).map(|run| run.page)
     }
 
+    /// Takes a page for a log, with its twin where metadata has such.
+    pub(crate) fn take_log_page(&self, purpose: Purpose) -> Result<u64> {
+        if self.geometry.twin_pages == 0 {
+            return self.take_page(purpose, Use::Log);
+        }
+        let sparing = purpose == Purpose::Grows;
+        let run = self.take_by(purpose, |lane, most| match most {
+            1 => Err(Error::NoSpace),
+            _ => self.space.take_page_twins(lane, sparing).map(|page| Run { page, pages: 1 }),
+        });
+        run.map(|run| run.page)
+    }
+
+    /// Takes a page for the log of a collection: what it frees is more.
+    pub(crate) fn take_spare_page(&self) -> Result<u64> {
+        if self.geometry.twin_pages == 0 {
+            return self.space.take_one(self.lane(), Use::Log).map(|run| run.page);
+        }
+        self.space.take_page_twins(self.lane(), false)
+    }
+
+    /// Takes pages for a piece of inode table, aligned to their number, a power of two.
+    pub(crate) fn take_table_pages(&self, pages: u64) -> Result<Run> {
+        if self.geometry.twin_pages != 0 {
+            return self.space.take_twins(self.lane(), pages);
+        }
+        let huge = pages == PageClass::Huge.pages();
+        let class = if huge { PageClass::Huge } else { PageClass::Small };
+        self.space.take(self.lane(), pages, class)
+    }
+
     /// Takes 1 to `pages` contiguous pages.
     pub(crate) fn take_some(&self, pages: u64, purpose: Purpose) -> Result<Run> {
         self.take_by(purpose, |lane, most| self.space.take_some(lane, pages.min(most)))
@@ -91,9 +122,32 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.give_of(run, Use::Data);
     }
 
+    /// The same of a page for what a journal streams.
+    pub(crate) fn give_journal_page(&self, page: u64) {
+        self.give_of(Run { page, pages: 1 }, Use::Log);
+    }
+
+    /// The same of metadata, and of its twin where it has one.
+    pub(crate) fn give_metadata(&self, run: Run) {
+        if self.try_give_metadata(run).is_err() {
+            self.set_writable(false);
+        }
+    }
+
+    /// As [`Store::give_metadata`].
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a page that was free already.
+    pub(crate) fn try_give_metadata(&self, run: Run) -> Result<()> {
+        if self.geometry.twin_pages == 0 {
+            return self.space.give(self.lane(), run, Use::Log);
+        }
+        self.space.give_twins(self.lane(), run)
+    }
+
     /// The same of a log page.
     pub(crate) fn give_log_page(&self, page: u64) {
-        self.give_of(Run { page, pages: 1 }, Use::Log);
+        self.give_metadata(Run { page, pages: 1 });
     }
 
     fn give_of(&self, run: Run, of: Use) {

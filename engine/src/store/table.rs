@@ -13,7 +13,7 @@ use super::{Store, halves};
 use crate::gauges::{list_bytes, tree_bytes};
 use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader, SLOT_BYTES, ino_of};
 use crate::space::Run;
-use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
+use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// A piece of inode table: where it is, and the tails of its inodes' logs.
 pub(crate) struct Piece {
@@ -294,7 +294,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let piece = match self.new_piece(lane, run) {
             Ok(piece) => Arc::new(piece),
             Err(error) => {
-                self.give(run);
+                self.give_metadata(run);
                 return Err(error);
             }
         };
@@ -302,7 +302,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let (slots, ()) = match (slots, chain.pieces.try_reserve(1)) {
             (Ok(slots), Ok(())) => (slots, ()),
             _ => {
-                self.give(run);
+                self.give_metadata(run);
                 return Err(Error::NoMemory);
             }
         };
@@ -319,13 +319,12 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// The largest piece that space allows, up to the pool's usual size.
     fn take_piece(&self) -> Result<Run> {
-        let lane = self.lane();
         for log2 in (0..=self.piece_log2).rev() {
-            let class = if log2 == 9 { PageClass::Huge } else { PageClass::Small };
-            if self.space.free_pages() < (1 << log2) + self.reserve() {
+            let pages = if self.geometry.twin_pages == 0 { 1 } else { 2 } << log2;
+            if self.space.free_pages() < pages + self.reserve() {
                 continue;
             }
-            match self.space.take(lane, 1 << log2, class) {
+            match self.take_table_pages(1 << log2) {
                 Err(Error::NoSpace) => {}
                 result => return result,
             }
@@ -346,9 +345,10 @@ impl<M: Medium, H: Host> Store<M, H> {
         let counters = self.counters();
         let at = piece.header.page * PAGE_BYTES;
         let bytes = piece.run().pages * PAGE_BYTES;
-        let mut window = self.door.window(bytes, counters);
+        let mut window = self.door.window(2 * bytes, counters);
         window.store_line(at, &piece.header.line(&self.seed, at, None));
-        if !self.host.leaves_out(Rule::PieceZeroed) {
+        let zeroed = !self.host.leaves_out(Rule::PieceZeroed);
+        for at in [Some(at), self.door.twin_of(at)].into_iter().flatten().filter(|_| zeroed) {
             window.zero_nt(at + LINE, bytes - LINE);
         }
         drop(window);
@@ -392,7 +392,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 let slots = chain.pieces.remove(at);
                 chain.free_count -= u64::from(slots.free_count);
                 self.table.by_ino.write().remove(&slots.piece.ino(0));
-                self.give(slots.piece.run());
+                self.give_metadata(slots.piece.run());
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lode_engine::{AccessTimes, PageClass};
+use lode_engine::{AccessTimes, PageClass, Protection};
 use lode_host::StdHost;
 use lode_pmem::{Draft, FlushStrategy, Mapped, Profile, RegionOptions, WindowMode};
 use lode_posix::birth::Maker;
@@ -23,6 +23,10 @@ pub struct FormatOptions {
     pub lanes: u32,
     /// Size of the pages that files take by default.
     pub page_size: PageClass,
+    /// What the pool has twice, so that damage to one copy is mended.
+    pub protection: Protection,
+    /// Bytes of a scribble that can't reach both copies; they lie farther apart.
+    pub dead_zone: u64,
     /// Permissions of the root directory. Its owner is that of all new files: see
     /// [`PoolOptions::owner`].
     pub root_mode: u32,
@@ -36,6 +40,8 @@ impl Default for FormatOptions {
             uuid: None,
             lanes: engine.lanes,
             page_size: engine.page_class,
+            protection: engine.protection,
+            dead_zone: engine.dead_zone,
             root_mode: engine.root_mode,
         }
     }
@@ -48,6 +54,8 @@ impl FormatOptions {
             uuid: self.uuid,
             lanes: self.lanes,
             page_class: self.page_size,
+            protection: self.protection,
+            dead_zone: self.dead_zone,
             root_uid: maker.uid,
             root_gid: maker.gid,
             root_mode: self.root_mode,

@@ -1,0 +1,209 @@
+//! Pages of metadata that has twins: taken and given two at a time.
+//!
+//! Guarantees: a run is handed out only with its twin, and both become free together; what is kept
+//! for operations that free space is had by no other. Runs lie on the lower side of the border between
+//! twins, their twins on the upper one. A run taken singly normally touches the lane's own memory only.
+//!
+//! In a full pool few pages are free whose twins are, too; so that it can be emptied, some are set aside
+//! ([`Space::keep_twins`]).
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lock_api::Mutex;
+
+use super::magazine::{BATCH, Batch, Magazine};
+use super::{Run, Space, filled};
+use crate::error::{Error, Result};
+use crate::host::Host;
+
+/// What is ready, and what is set aside. (Of each page the twin is, too.)
+pub(super) struct Twins<H: Host> {
+    /// Pages between twins; 0 where there are none.
+    apart: u64,
+    magazines: Vec<Mutex<H::Mutex, Magazine>>,
+    /// Never more pages than it has room for.
+    kept: Mutex<H::Mutex, Vec<u64>>,
+    /// Where to look first: free pages are behind it, most likely.
+    from: AtomicU64,
+}
+
+impl<H: Host> Twins<H> {
+    pub(super) fn new(lanes: usize, apart: u64) -> Result<Self> {
+        let lanes = if apart == 0 { 0 } else { lanes };
+        let magazines = filled(lanes, || Ok(Mutex::new(Magazine::new()?)))?;
+        let kept = Mutex::new(Vec::new());
+        Ok(Self { apart, magazines, kept, from: AtomicU64::new(0) })
+    }
+}
+
+impl<H: Host> Space<H> {
+    fn twin(&self, run: Run) -> Run {
+        Run { page: run.page ^ self.twins.apart, ..run }
+    }
+
+    /// Takes a page with its twin. With `sparing` not of those that are kept.
+    pub(crate) fn take_page_twins(&self, lane: usize, sparing: bool) -> Result<u64> {
+        let ready = self.take_ready_twins(lane)?;
+        let settled = match ready {
+            None => {
+                self.settle()?;
+                self.take_ready_twins(lane)?
+            }
+            ready => ready,
+        };
+        let kept = || if sparing { None } else { self.twins.kept.lock().pop() };
+        let page = settled.or_else(kept).ok_or(Error::NoSpace)?;
+        self.book_twins(lane, Run { page, pages: 1 })?;
+        Ok(page)
+    }
+
+    /// Takes a run of `pages` pages, a power of two, aligned to its size, with its twin.
+    pub(crate) fn take_twins(&self, lane: usize, pages: u64) -> Result<Run> {
+        if !pages.is_power_of_two() || pages > self.twins.apart {
+            return Err(Error::Invalid);
+        }
+        for _ in 0..2 {
+            let mut page = self.first.next_multiple_of(pages);
+            while let Some(found) = self.freed.next_with_twin(page, self.end, self.twins.apart) {
+                let run = Run { page: found / pages * pages, pages };
+                page = run.end();
+                let (inside, twin) = (run.page >= self.first, self.twin(run));
+                if inside && self.freed.holds(run) && self.freed.holds(twin) && self.cut(run)? {
+                    self.book_twins(lane, run)?;
+                    return Ok(run);
+                }
+            }
+            self.settle()?;
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Frees a run that was taken with its twin.
+    pub(crate) fn give_twins(&self, lane: usize, run: Run) -> Result<()> {
+        let twin = self.twin(run);
+        self.mark(run)?;
+        if let Err(error) = self.mark(twin) {
+            self.freed.release(run);
+            return Err(error);
+        }
+        if run.pages > 1 || !self.keep(lane, run.page) {
+            self.put(run)?;
+            self.put(twin)?;
+        }
+        self.lane(lane)?.balance.fetch_add(2 * run.pages, Relaxed);
+        Ok(())
+    }
+
+    /// Sets so many pages aside, with their twins, for operations that free space: as many as there are,
+    /// and later what is freed. They count as free.
+    pub(crate) fn keep_twins(&self, pages: u64) -> Result<()> {
+        if self.twins.apart == 0 {
+            return Ok(());
+        }
+        let room = usize::try_from(pages).map_err(|_| Error::NoMemory)?;
+        let mut kept = Vec::new();
+        kept.try_reserve_exact(room)?;
+        let mut page = self.first;
+        while kept.len() < room
+            && let Some(found) = self.freed.next_with_twin(page, self.end, self.twins.apart)
+        {
+            if self.cut(Run { page: found, pages: 1 })? {
+                kept.push(found);
+            }
+            page = found + 1;
+        }
+        *self.twins.kept.lock() = kept;
+        Ok(())
+    }
+
+    /// Puts a freed page where it is found again with its twin; `false` where that is full.
+    fn keep(&self, lane: usize, page: u64) -> bool {
+        let page = page & !self.twins.apart;
+        let mut kept = self.twins.kept.lock();
+        if kept.len() < kept.capacity() {
+            kept.push(page);
+            return true;
+        }
+        drop(kept);
+        self.twins_of(lane).is_some_and(|magazine| magazine.lock().push(page))
+    }
+
+    fn twins_of(&self, lane: usize) -> Option<&Mutex<H::Mutex, Magazine>> {
+        self.twins.magazines.get(lane.checked_rem(self.twins.magazines.len())?)
+    }
+
+    fn book_twins(&self, lane: usize, run: Run) -> Result<()> {
+        let lane = self.lane(lane)?;
+        self.taken(lane, run);
+        self.taken(lane, self.twin(run));
+        Ok(())
+    }
+
+    /// Takes a run and its twin out of the region that they lie in, if both are free there.
+    fn cut(&self, run: Run) -> Result<bool> {
+        let number = (run.page - self.base) / self.region_pages;
+        let region = usize::try_from(number).ok().and_then(|number| self.regions.get(number));
+        let region = region.ok_or(Error::Invalid)?;
+        let twin = self.twin(run);
+        region.with(|tree| {
+            if tree.cut(run).is_none() {
+                return Ok(false);
+            }
+            if tree.cut(twin).is_some() {
+                return Ok(true);
+            }
+            tree.insert(run).map_err(super::freed_twice)?;
+            Ok(false)
+        })
+    }
+
+    /// Takes a page from the lane's magazine, loading it first where it is empty.
+    fn take_ready_twins(&self, lane: usize) -> Result<Option<u64>> {
+        let mut magazine = self.twins_of(lane).ok_or(Error::Invalid)?.lock();
+        if let Some(page) = magazine.pop() {
+            return Ok(Some(page));
+        }
+        let from = self.twins.from.load(Relaxed).clamp(self.first, self.end);
+        for (from, end) in [(from, self.end), (self.first, from)] {
+            let mut page = from;
+            while magazine.count() < BATCH
+                && let Some(found) = self.freed.next_with_twin(page, end, self.twins.apart)
+            {
+                if self.cut(Run { page: found, pages: 1 })? {
+                    magazine.push(found);
+                }
+                page = found + 1;
+                self.twins.from.store(page, Relaxed);
+            }
+        }
+        magazine.reverse();
+        Ok(magazine.pop())
+    }
+
+    /// Moves all pages that are ready, and those set aside, into the regions.
+    pub(super) fn settle_twins(&self) -> Result<()> {
+        let mut batch = Batch::new();
+        for magazine in &self.twins.magazines {
+            let mut magazine = magazine.lock();
+            while magazine.count() > 0 {
+                magazine.drain(&mut batch);
+                for &page in batch.sorted() {
+                    self.put_twins(page)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up what is set aside, at the end of a session.
+    pub(crate) fn end_keeping(&self) -> Result<()> {
+        let kept = core::mem::take(&mut *self.twins.kept.lock());
+        kept.iter().try_for_each(|&page| self.put_twins(page))
+    }
+
+    fn put_twins(&self, page: u64) -> Result<()> {
+        self.put(Run { page, pages: 1 })?;
+        self.put(Run { page: page ^ self.twins.apart, pages: 1 })
+    }
+}
