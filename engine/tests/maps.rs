@@ -226,6 +226,24 @@ fn holes_are_backed_and_what_is_behind_the_end_is_zero() {
 }
 
 #[test]
+fn what_was_stored_behind_the_end_is_in_no_file_that_grows_after_its_maps() {
+    let pool = pool();
+    let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    // Of what was just made, and of what was just cut off, the engine knew it all to be zero.
+    for (name, cut) in [("made", 100), ("cut", 50)] {
+        let f = file(&pool, name, &[1; 100]);
+        pool.setattr(f.ino(), &size(cut)).unwrap();
+        let extents = pool.map(&f, 0, cut).unwrap();
+        store(&pool, place(&extents, 200), b"beyond");
+        pool.unmap(&f);
+        pool.setattr(f.ino(), &size(PAGE)).unwrap();
+        assert!(read(&pool, &f)[cut as usize..].iter().all(|byte| *byte == 0), "{name}");
+        assert_eq!(crashed_read(&pool, name), read(&pool, &f), "{name}");
+    }
+    sound(&pool);
+}
+
+#[test]
 fn a_pool_closes_with_maps_and_is_sound() {
     let pool = pool();
     let f = file(&pool, "f", &[1; 4 * PAGE as usize]);
