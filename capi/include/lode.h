@@ -535,8 +535,8 @@ int lode_map_fence(struct lode_map *map,
 // is stored there from now on is seen in this map alone, until lode_map_commit() makes it the file's. A crash, or the end of
 // the map, forgets it. `how` is LODE_STAGE_COPIED or LODE_STAGE_ZEROED.
 //
-// Fails with EINVAL for a range that is not of whole pages of the map, or staged in part already, or where the file has another
-// map; with ENOSPC, ENOMEM, EROFS.
+// Fails with EBADF for a map without LODE_MAP_WRITE, EINVAL for a range that is not of whole pages of the map, or staged in part
+// already, or where the file has another map; with ENOSPC, ENOMEM. What was staged before stays so.
 int lode_map_stage(struct lode_map *map,
                    int64_t at,
                    uint64_t size,
@@ -545,12 +545,16 @@ int lode_map_stage(struct lode_map *map,
 // Makes what was stored to `count` staged ranges the file's, all of them in one atomic and durable step, without a
 // copy. What other threads have streamed there they have fenced. From then on these pages are the file's own.
 //
-// Fails with EINVAL where a page of a range is not staged, and nothing has changed; with ENOSPC, EROFS, EIO.
+// Fails with EBADF for a map without LODE_MAP_WRITE, EINVAL where a page of a range is not staged, and nothing has changed; with
+// ENOSPC, EIO.
 int lode_map_commit(struct lode_map *map,
                     const struct lode_range *ranges,
                     size_t count);
 
-// Forgets all that is staged and was not committed: the map shows the file again.
+// Forgets all that is staged and was not committed: the map shows the file again. Where the file has given up its pages since
+// (it is truncated, punched), what was staged stays in the map, and belongs to nobody.
+//
+// Fails with ENOMEM: some of it is still staged, and can be discarded again.
 int lode_map_discard(struct lode_map *map);
 
 // Opens the log in a file of a pool, or makes it, with room for `capacity` bytes: each entry takes its own and 16, up to the next

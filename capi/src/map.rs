@@ -218,8 +218,8 @@ pub unsafe extern "C" fn lode_map_fence(map: *mut lode_map, at: i64, size: u64) 
 /// is stored there from now on is seen in this map alone, until lode_map_commit() makes it the file's. A crash, or the end of
 /// the map, forgets it. `how` is LODE_STAGE_COPIED or LODE_STAGE_ZEROED.
 ///
-/// Fails with EINVAL for a range that is not of whole pages of the map, or staged in part already, or where the file has another
-/// map; with ENOSPC, ENOMEM, EROFS.
+/// Fails with EBADF for a map without LODE_MAP_WRITE, EINVAL for a range that is not of whole pages of the map, or staged in part
+/// already, or where the file has another map; with ENOSPC, ENOMEM. What was staged before stays so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_stage(
     map: *mut lode_map,
@@ -242,7 +242,8 @@ pub unsafe extern "C" fn lode_map_stage(
 /// Makes what was stored to `count` staged ranges the file's, all of them in one atomic and durable step, without a
 /// copy. What other threads have streamed there they have fenced. From then on these pages are the file's own.
 ///
-/// Fails with EINVAL where a page of a range is not staged, and nothing has changed; with ENOSPC, EROFS, EIO.
+/// Fails with EBADF for a map without LODE_MAP_WRITE, EINVAL where a page of a range is not staged, and nothing has changed; with
+/// ENOSPC, EIO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_commit(
     map: *mut lode_map,
@@ -260,7 +261,10 @@ pub unsafe extern "C" fn lode_map_commit(
     unsafe { with_map(map, -1, work) }
 }
 
-/// Forgets all that is staged and was not committed: the map shows the file again.
+/// Forgets all that is staged and was not committed: the map shows the file again. Where the file has given up its pages since
+/// (it is truncated, punched), what was staged stays in the map, and belongs to nobody.
+///
+/// Fails with ENOMEM: some of it is still staged, and can be discarded again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_discard(map: *mut lode_map) -> c_int {
     // SAFETY: a handle, by C's promise.

@@ -100,6 +100,12 @@ static void what_is_outside_or_not_allowed_is_refused(void)
     CHECK(map != NULL);
     FAILS(lode_map_store(map, 0, "x", 1), EFAULT);
     GIVES(lode_munmap(map), 0);
+    const struct lode_range whole = {0, PAGE};
+    map = lode_mmap(maker, 0, PAGE, 0);
+    CHECK(map != NULL);
+    FAILS(lode_map_stage(map, 0, PAGE, LODE_STAGE_ZEROED), EBADF);
+    FAILS(lode_map_commit(map, &whole, 1), EBADF);
+    GIVES(lode_munmap(map), 0);
     GIVES(lode_close(reader) + lode_close(writer) + lode_close(maker), 0);
 
     lode_pool *memory = scratch_pool();

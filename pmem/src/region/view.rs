@@ -131,8 +131,8 @@ impl View {
         self.fence(at, len)
     }
 
-    /// Shows other parts of `region`, the one that the view is of, from offset `at` on. Other threads
-    /// see the one or the other.
+    /// Shows other parts of `region`, the one that the view is of, from offset `at` on, with the view's
+    /// own rights. Other threads see the one or the other. If it fails, any of them may be shown.
     pub fn replace(
         &self,
         region: &Mapped,
@@ -147,7 +147,8 @@ impl View {
         let Some(file) = region.file().filter(|_| end.is_some() && aligned) else {
             return Err(region.unviewable());
         };
-        let put = self.region().mapping.put(file, at as usize, &parts, region.is_sync());
+        let (to, rights) = (&self.region().mapping, rights(self.is_writable()));
+        let put = to.put(file, at as usize, &parts, rights, region.is_sync());
         put.map_err(|source| RegionError::io("mapping parts of", path, source))
     }
 
@@ -155,6 +156,11 @@ impl View {
         let end = at.checked_add(len).filter(|&end| end <= self.region().bytes);
         end.ok_or(MediaError::OutOfBounds { at, len })
     }
+}
+
+/// What a view is mapped with.
+fn rights(writable: bool) -> libc::c_int {
+    libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 }
 }
 
 impl Mapped {
@@ -170,9 +176,8 @@ impl Mapped {
         };
         let parts = self.parts(parts)?;
         let writable = options.writable && !self.is_read_only();
-        let rights = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         let place = Place { align: options.align, phase: options.phase };
-        let mapping = Mapping::of_parts(file, &parts, rights, self.is_sync(), &place)
+        let mapping = Mapping::of_parts(file, &parts, rights(writable), self.is_sync(), &place)
             .map_err(|source| RegionError::io("mapping parts of", path, source))?;
         if self.kind == super::RegionKind::Tmpfs {
             mapping.prefer_huge_pages();
