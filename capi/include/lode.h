@@ -515,7 +515,8 @@ int lode_map_stream(struct lode_map *map,
                     size_t size);
 
 // Makes `size` bytes at `at` durable, whoever stored them: writes back the lines they are in, and fences. It makes no
-// system call, but in an ordinary file. Fails with EFAULT outside the map.
+// system call, but in an ordinary file. Fails with EFAULT outside the map; with EIO where the system could not write it, and
+// from then on always: the pool has to be opened again.
 int lode_map_persist(struct lode_map *map,
                      int64_t at,
                      uint64_t size);

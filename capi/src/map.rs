@@ -189,7 +189,8 @@ pub unsafe extern "C" fn lode_map_stream(
 }
 
 /// Makes `size` bytes at `at` durable, whoever stored them: writes back the lines they are in, and fences. It makes no
-/// system call, but in an ordinary file. Fails with EFAULT outside the map.
+/// system call, but in an ordinary file. Fails with EFAULT outside the map; with EIO where the system could not write it, and
+/// from then on always: the pool has to be opened again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_persist(map: *mut lode_map, at: i64, size: u64) -> c_int {
     let work = |map: &Map| Ok(map.persist(range(at, size)?).map(|()| 0)?);

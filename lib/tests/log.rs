@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{PoolFile, errno};
-use lode::{Log, OpenOptions, Pool};
+use common::{PoolFile, errno, forbid};
+use lode::{FlushStrategy, Log, OpenOptions, Pool, PoolOptions};
 
 fn all(log: &Log) -> Vec<Vec<u8>> {
     log.entries(0).unwrap().map(|entry| entry.unwrap().1).collect()
@@ -184,4 +184,41 @@ fn an_append_is_one_fence_and_no_record() {
         log.append(&[1; 200]).unwrap();
     }
     assert_eq!(pool.stats().unwrap().door, before, "the file's log was written");
+}
+
+/// Calls `work` in a thread that can't write to the disk.
+fn without_msync<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let work = || {
+            forbid::system_call(libc::SYS_msync, libc::EIO);
+            work()
+        };
+        scope.spawn(work).join().unwrap()
+    })
+}
+
+#[test]
+fn once_an_append_could_not_be_written_none_is_durable() {
+    let at = PoolFile::new(16);
+    let open = || PoolOptions::new().flush(FlushStrategy::Msync).open(&at.path).unwrap();
+    for clears in [false, true] {
+        let pool = open();
+        let log = Log::open(&pool, "log", 10_000).unwrap();
+        log.clear().unwrap();
+        log.append(b"first").unwrap();
+        if clears {
+            assert_eq!(errno(without_msync(|| log.clear())), libc::EIO);
+        } else {
+            assert_eq!(errno(without_msync(|| log.append_all(&[b"one", b"two"]))), libc::EIO);
+        }
+        assert_eq!(errno(log.append(b"ONE")), libc::EIO);
+        assert_eq!(errno(log.clear()), libc::EIO);
+        drop(log);
+        assert_eq!(errno(Log::open(&pool, "log", 0)), libc::EIO);
+        let _ = pool.close();
+        let pool = open();
+        let log = Log::open(&pool, "log", 0).unwrap();
+        let found = all(&log);
+        assert!(found.first().is_none_or(|first| first == b"first"), "{found:?}");
+    }
 }

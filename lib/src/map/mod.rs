@@ -185,7 +185,8 @@ impl Map {
     /// Makes bytes durable, whoever stored them: writes back the lines they are in, and fences.
     ///
     /// # Errors
-    /// `EFAULT` outside the map, `EIO` where the medium refuses.
+    /// `EFAULT` outside the map; `EIO` where the medium could not be written, and from then on always: the pool
+    /// has to be opened again.
     #[inline]
     pub fn persist(&self, range: Range<u64>) -> Result<()> {
         let len = self.length(&range)?;

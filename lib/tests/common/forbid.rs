@@ -21,6 +21,17 @@ pub fn mappings(address: u64, len: u64) {
     install(&mut lines);
 }
 
+/// Has the system refuse one of its calls for this thread.
+pub fn system_call(number: libc::c_long, errno: i32) {
+    let line = |code: u32, k, jf| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    install(&mut [
+        line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        line(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number as u32, 1),
+        line(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32, 0),
+        line(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+    ]);
+}
+
 /// Sets a filter of system calls for this thread.
 pub fn install(lines: &mut [libc::sock_filter]) {
     set_no_new_privs(true).unwrap();

@@ -5,6 +5,7 @@
 //! guards it. Its memory goes to the program's own pages only; who makes it says which those are.
 //! No child of `fork` inherits it.
 
+use super::dirty::{Dirty, Syncing};
 use super::mapping::{Mapping, Part, Place};
 use super::{Durability, Mapped, RegionError};
 use crate::flush::FlushStrategy;
@@ -33,6 +34,8 @@ pub struct ViewOptions {
 pub struct View {
     door: Door<Mapped>,
     counters: Counters,
+    /// What it shares with the region that it is of.
+    syncing: Syncing,
 }
 
 impl View {
@@ -103,6 +106,10 @@ impl View {
 
     /// Completes the write-backs and streamed stores of this thread to bytes `at .. at + len`:
     /// they are durable when this returns `Ok`.
+    ///
+    /// # Errors
+    /// [`MediaError::Unwritten`] where the system could not write them, and from then on always, for the
+    /// region and all of its views; [`MediaError::OutOfBounds`].
     pub fn fence(&self, at: u64, len: u64) -> Result<(), MediaError> {
         let end = self.end(at, len)?;
         match self.region().strategy {
@@ -110,8 +117,8 @@ impl View {
             FlushStrategy::Msync => {
                 let page = self.region().page_bytes;
                 let from = at - at % page;
-                let synced = self.region().mapping.msync(from, end - from);
-                synced.map_err(|_| MediaError::Unwritten)
+                let msync = || self.region().mapping.msync(from, end - from);
+                self.syncing.call(msync).map_err(|_| MediaError::Unwritten)
             }
         }
     }
@@ -203,7 +210,8 @@ impl Mapped {
             emulation: self.emulation.clone(),
             mapping,
         });
-        Ok(View { door, counters: Counters::new() })
+        let syncing = self.dirty.as_ref().map(Dirty::syncing).cloned().unwrap_or_default();
+        Ok(View { door, counters: Counters::new(), syncing })
     }
 
     fn file(&self) -> Option<&std::fs::File> {
