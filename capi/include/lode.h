@@ -559,9 +559,11 @@ int lode_map_commit(struct lode_map *map,
 int lode_map_discard(struct lode_map *map);
 
 // Opens the log in a file of a pool, or makes it, with room for `capacity` bytes: each entry takes its own and 16, up to the next
-// multiple of 64. It grows when they are full. Finding its end reads all entries.
+// multiple of 64. It grows when they are full. Finding its end reads all entries: it ends before the first that is not whole, as
+// a crash leaves the last one, and so does damage; what is appended then takes the place of those behind.
 //
-// Returns NULL with errno as lode_open() and lode_mmap() of the file; EINVAL for a file that holds something else.
+// Returns NULL with errno as lode_open() and lode_mmap() of the file; EINVAL for a file that holds something else, EBUSY while the
+// log is open already, by whatever name; EFBIG for more than a file can have.
 struct lode_log *lode_log_open(struct lode_pool *pool,
                                const char *name,
                                uint64_t capacity);
@@ -590,14 +592,14 @@ int64_t lode_log_position(struct lode_log *log);
 int lode_log_clear(struct lode_log *log);
 
 // Begins to read the entries from `position` on, as many as there are now: 0 for the first, or one that lode_log_append() has
-// returned. Returns NULL with errno EINVAL where no entry can begin.
+// returned. Returns NULL with errno EINVAL where no entry can begin; where none does, lode_entries_next() fails with EIO.
 struct lode_entries *lode_log_read(struct lode_log *log,
                                    int64_t position);
 
 // The next entry, in the order of their appending. It is valid until the next call with these `entries`, of which one thread
 // at a time makes use.
 //
-// Returns NULL at the end, with errno 0, and where it fails, with another.
+// Returns NULL at the end, with errno 0, and where it fails, with another: EIO for an entry that is damaged, behind which nothing is read.
 const struct lode_entry *lode_entries_next(struct lode_entries *entries);
 
 // Ends reading. `entries` can't be used any more, whatever is returned.
