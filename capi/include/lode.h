@@ -16,6 +16,10 @@
  * All calls may be made from many threads at a time, with the same pools, files, maps and logs. A lode_dir and
  * lode_entries are for one thread at a time. A handle must not be closed while another thread uses it. After
  * fork(), the child must not use any of them, nor the memory of maps.
+ *
+ * The first pool takes the handlers of SIGBUS and, where the CPU has protection keys, of SIGSEGV. Install your own
+ * before, and they get what is not the library's; who replaces the library's later has to call them. Threads that
+ * make calls must not block SIGSEGV, and handlers of signals make none.
  */
 
 

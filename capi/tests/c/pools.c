@@ -81,6 +81,34 @@ static void what_a_killed_process_had_done_stays(void)
     GIVES(lode_pool_close(pool), 0);
 }
 
+static volatile sig_atomic_t handled;
+
+static void handle(int signal)
+{
+    handled += signal == SIGBUS || signal == SIGSEGV;
+}
+
+/* The library's handlers pass on what is not theirs. (This process has not opened a pool yet.) */
+static void handlers_that_were_there_before_are_called(void)
+{
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct sigaction own = {.sa_handler = handle}, now;
+        CHECK(sigaction(SIGBUS, &own, NULL) == 0 && sigaction(SIGSEGV, &own, NULL) == 0);
+        lode_pool *pool = scratch_pool();
+        put(pool, "f", "text");
+        CHECK(sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler != handle);
+        CHECK(raise(SIGBUS) == 0 && raise(SIGSEGV) == 0 && raise(SIGBUS) == 0);
+        GIVES(handled, 3);
+        CHECK(holds(pool, "f", "text"));
+        _exit(lode_pool_close(pool));
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void read_only_pools_are_shared(void)
 {
     struct lode_pool_options options = none();
@@ -249,6 +277,7 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     snprintf(path, sizeof path, "%s/pool", argv[1]);
     versions();
+    handlers_that_were_there_before_are_called();
     what_was_done_stays();
     open_files_keep_a_pool_open();
     what_a_killed_process_had_done_stays();
