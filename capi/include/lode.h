@@ -410,7 +410,7 @@ int lode_statfs(struct lode_pool *pool, struct lode_statfs *buffer);
 //
 // The flags are those of <fcntl.h>, or LODE_O_... if you don't have it; those that ask for what is so anyway
 // (O_SYNC, O_CLOEXEC, O_NONBLOCK, ...) are let through, unknown ones refused (EINVAL). With O_TMPFILE `name` is a
-// directory, and the file has no name until lode_flink() gives it one.
+// directory, and the file has no name until lode_flink() gives it one; with O_EXCL, too, it never gets one (ENOENT).
 //
 // Returns NULL with errno as open(2); ENXIO for devices, FIFOs and sockets.
 struct lode_file *lode_open(struct lode_pool *pool,

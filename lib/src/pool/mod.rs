@@ -104,7 +104,9 @@ impl Pool {
     /// # Errors
     /// As `open(2)`.
     pub fn temporary_with_mode(&self, dir: impl AsRef<Path>, mode: u32) -> Result<File> {
-        self.call(dir.as_ref(), |_, bytes| File::temporary(&self.inner, bytes, mode))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(mode).custom_flags(libc::O_TMPFILE);
+        self.open_with(dir, &options)
     }
 
     /// Space and inodes, used and free.
