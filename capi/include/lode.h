@@ -84,6 +84,24 @@ typedef struct lode_entries lode_entries;
 // Not at all.
 #define LODE_WINDOWS_NONE 3
 
+// What was made durable is gone when the pool is closed.
+#define LODE_DURABLE_NONE 0
+
+// It survives the process, not the system.
+#define LODE_DURABLE_PROCESS 1
+
+// It survives a crash of the system, not a power failure.
+#define LODE_DURABLE_SYSTEM 2
+
+// It survives a power failure.
+#define LODE_DURABLE_POWER 3
+
+// It had been closed: there was nothing to recover.
+#define LODE_OPENING_CLEAN 1
+
+// Damage was found that takes nothing away. In a pool that is open to be changed it is repaired.
+#define LODE_OPENING_REPAIRED 2
+
 // O_RDONLY.
 #define LODE_O_RDONLY 0
 
@@ -152,18 +170,6 @@ typedef struct lode_entries lode_entries;
 
 // Staged pages hold zeros: for who stores all of them.
 #define LODE_STAGE_ZEROED 1
-
-// What was made durable is gone when the pool is closed.
-#define LODE_DURABLE_NONE 0
-
-// It survives the process, not the system.
-#define LODE_DURABLE_PROCESS 1
-
-// It survives a crash of the system, not a power failure.
-#define LODE_DURABLE_SYSTEM 2
-
-// It survives a power failure.
-#define LODE_DURABLE_POWER 3
 
 // Fail with EEXIST where something has the new name: RENAME_NOREPLACE.
 #define LODE_RENAME_NOREPLACE 1
@@ -270,6 +276,22 @@ struct lode_statfs {
     // LODE_POOL_READ_ONLY where changes are refused, asked for or since the medium failed; LODE_POOL_RELAXED
     // where overwrites may be torn.
     uint64_t flags;
+    // Zeros, for later versions.
+    uint64_t reserved[8];
+};
+
+// What the opening of a pool found.
+struct lode_opening {
+    // LODE_OPENING_...
+    uint64_t flags;
+    // Inodes that there were.
+    uint64_t inodes;
+    // Calls that had been cut off, and did not happen.
+    uint64_t aborted;
+    // Files without a name that were open: they are gone.
+    uint64_t orphans;
+    // Places that are damaged and can't be read: only a pool that is opened read-only has any.
+    uint64_t damaged;
     // Zeros, for later versions.
     uint64_t reserved[8];
 };
@@ -404,6 +426,12 @@ int lode_pool_sync(struct lode_pool *pool);
 
 // Space and inodes, as statvfs(3).
 int lode_statfs(struct lode_pool *pool, struct lode_statfs *buffer);
+
+// What survives what, once a call has returned: LODE_DURABLE_...
+int lode_pool_durability(struct lode_pool *pool);
+
+// What the opening of a pool found.
+int lode_pool_opening(struct lode_pool *pool, struct lode_opening *buffer);
 
 // Opens a file of a pool as open(2) does. Paths begin at the pool's root, whether or not they begin with
 // a slash. `mode` is for a file that is made (less the umask), and counts for nothing else.

@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
 
-use lode::{Durability, Map, MapOptions, Staging};
+use lode::{Map, MapOptions, Staging};
 
 use crate::border::{Failure, Outcome, call};
 use crate::data::offset;
 use crate::open::{lode_file, with_file};
+use crate::opening::class;
 use crate::pointers::{bytes, bytes_mut, handle, items, take};
 
 /// Bytes of a file as memory. It keeps the file's contents, and the pool, open.
@@ -33,15 +34,6 @@ pub const LODE_MAP_POPULATE: c_int = 2;
 pub const LODE_STAGE_COPIED: c_int = 0;
 /// Staged pages hold zeros: for who stores all of them.
 pub const LODE_STAGE_ZEROED: c_int = 1;
-
-/// What was made durable is gone when the pool is closed.
-pub const LODE_DURABLE_NONE: c_int = 0;
-/// It survives the process, not the system.
-pub const LODE_DURABLE_PROCESS: c_int = 1;
-/// It survives a crash of the system, not a power failure.
-pub const LODE_DURABLE_SYSTEM: c_int = 2;
-/// It survives a power failure.
-pub const LODE_DURABLE_POWER: c_int = 3;
 
 /// Calls `work` with a map.
 ///
@@ -123,16 +115,8 @@ pub unsafe extern "C" fn lode_map_length(map: *mut lode_map) -> i64 {
 /// What survives what, once lode_map_persist() has returned: LODE_DURABLE_...
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_durability(map: *mut lode_map) -> c_int {
-    let work = |map: &Map| {
-        Ok(match map.durability() {
-            Durability::None => LODE_DURABLE_NONE,
-            Durability::ProcessCrash => LODE_DURABLE_PROCESS,
-            Durability::KernelCrash => LODE_DURABLE_SYSTEM,
-            Durability::Power => LODE_DURABLE_POWER,
-        })
-    };
     // SAFETY: a handle, by C's promise.
-    unsafe { with_map(map, -1, work) }
+    unsafe { with_map(map, -1, |map| Ok(class(map.durability()))) }
 }
 
 /// Loads `size` bytes at `at`: as by the address, but fails with EFAULT outside the map, and with EIO for bad memory.

@@ -55,6 +55,7 @@ static void a_map_is_the_file(void)
         CHECK(memcmp(seen, "written", 7) == 0);
         int class = lode_map_durability(map);
         CHECK(class > LODE_DURABLE_NONE && class <= LODE_DURABLE_POWER);
+        GIVES(lode_pool_durability(pool), class);
         GIVES(lode_munmap(map), 0);
     }
     lode_map *part = lode_mmap(file, PAGE, 100, 0);

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lode_engine::{Opening, PoolInfo, StatFs, Stats};
+use lode_pmem::Durability;
 
 use crate::access::Pass;
 use crate::error::{Cause, Error, Result};
@@ -139,6 +140,14 @@ impl Pool {
     /// `EIO` after a panic.
     pub fn opening(&self) -> Result<Opening> {
         Ok(self.inner.enter()?.opening())
+    }
+
+    /// What a crash leaves of what was done.
+    ///
+    /// # Errors
+    /// `EIO` after a panic.
+    pub fn durability(&self) -> Result<Durability> {
+        Ok(self.inner.enter()?.medium().durability())
     }
 
     /// What the pool lies on: its kind, how stores reach it, what guards it, what a fence is worth,
