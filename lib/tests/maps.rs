@@ -165,6 +165,9 @@ fn staged_stores_become_the_files_at_once_or_never() {
     pool.close().unwrap();
 }
 
+/// How a file gives up pages.
+type Cut = fn(&File);
+
 /// The byte that a map shows at `at`.
 fn shown(map: &Map, at: u64) -> u8 {
     let mut byte = [0];
@@ -184,11 +187,11 @@ fn scattered(pool: &Pool, pages: u8) -> File {
 
 #[test]
 fn discard_shows_each_page_of_the_file_in_its_place_and_frees_none_that_it_leaves() {
-    let cuts: [(&str, &dyn Fn(&File), &[u64]); 4] = [
-        ("first", &|file| file.punch_hole(0, PAGE).unwrap(), &[1, 2, 3]),
-        ("middle", &|file| file.punch_hole(PAGE, 2 * PAGE).unwrap(), &[0, 3]),
-        ("cut off", &|file| file.set_len(2 * PAGE).unwrap(), &[0, 1]),
-        ("all", &|file| file.punch_hole(0, 4 * PAGE).unwrap(), &[]),
+    let cuts: [(&str, Cut, &[u64]); 4] = [
+        ("first", |file| file.punch_hole(0, PAGE).unwrap(), &[1, 2, 3]),
+        ("middle", |file| file.punch_hole(PAGE, 2 * PAGE).unwrap(), &[0, 3]),
+        ("cut off", |file| file.set_len(2 * PAGE).unwrap(), &[0, 1]),
+        ("all", |file| file.punch_hole(0, 4 * PAGE).unwrap(), &[]),
     ];
     for (what, cut, left) in cuts {
         let at = PoolFile::new(16);
