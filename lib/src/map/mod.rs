@@ -224,10 +224,10 @@ impl Map {
     /// or staged in part already, or where the file is mapped more than once; `ENOSPC`, `ENOMEM`. What was
     /// staged before stays so.
     pub fn stage(&self, range: Range<u64>, how: Staging) -> Result<()> {
+        let mut in_doubt = self.staging.lock();
         let pass = self.storable()?;
         let (at, len) = self.pages(&range)?;
         let held = self.mapped.0.held()?;
-        let mut in_doubt = self.staging.lock();
         let extents = pass.stage(held, self.offset + at, len, how).map_err(Cause::from)?;
         let shown = self.view.replace(pass.medium(), at, &parts(&extents));
         if let Err(error) = shown {
@@ -247,8 +247,8 @@ impl Map {
     /// `EBADF` where the map can't be stored into; `EINVAL` where a page of a range is not staged; nothing has
     /// changed then. `ENOSPC`, `EIO`.
     pub fn commit(&self, ranges: &[Range<u64>]) -> Result<()> {
-        let pass = self.storable()?;
         let in_doubt = self.staging.lock();
+        let pass = self.storable()?;
         let mut placed = Vec::with_capacity(ranges.len());
         for range in ranges {
             let (at, len) = self.pages(range)?;
@@ -270,8 +270,8 @@ impl Map {
     /// # Errors
     /// `ENOMEM`: some of it is forgotten, some is still staged and can be discarded again.
     pub fn discard(&self) -> Result<()> {
-        let pass = self.mapped.0.enter()?;
         let mut in_doubt = self.staging.lock();
+        let pass = self.mapped.0.enter()?;
         for staged in pass.staged(self.mapped.0.held()?).map_err(Cause::from)? {
             self.take_back(&pass, &mut in_doubt, staged)?;
         }
