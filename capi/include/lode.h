@@ -16,6 +16,10 @@
  * All calls may be made from many threads at a time, with the same pools, files, maps and logs. A lode_dir and
  * lode_entries are for one thread at a time. A handle must not be closed while another thread uses it. After
  * fork(), the child must not use any of them, nor the memory of maps.
+ *
+ * The first pool takes the handlers of SIGBUS and, where the CPU has protection keys, of SIGSEGV. Install your own
+ * before, and they get what is not the library's; who replaces the library's later has to call them. Threads that
+ * make calls must not block SIGSEGV, and handlers of signals make none.
  */
 
 
@@ -79,6 +83,24 @@ typedef struct lode_entries lode_entries;
 
 // Not at all.
 #define LODE_WINDOWS_NONE 3
+
+// What was made durable is gone when the pool is closed.
+#define LODE_DURABLE_NONE 0
+
+// It survives the process, not the system.
+#define LODE_DURABLE_PROCESS 1
+
+// It survives a crash of the system, not a power failure.
+#define LODE_DURABLE_SYSTEM 2
+
+// It survives a power failure.
+#define LODE_DURABLE_POWER 3
+
+// It had been closed: there was nothing to recover.
+#define LODE_OPENING_CLEAN 1
+
+// Damage was found that takes nothing away. In a pool that is open to be changed it is repaired.
+#define LODE_OPENING_REPAIRED 2
 
 // O_RDONLY.
 #define LODE_O_RDONLY 0
@@ -148,18 +170,6 @@ typedef struct lode_entries lode_entries;
 
 // Staged pages hold zeros: for who stores all of them.
 #define LODE_STAGE_ZEROED 1
-
-// What was made durable is gone when the pool is closed.
-#define LODE_DURABLE_NONE 0
-
-// It survives the process, not the system.
-#define LODE_DURABLE_PROCESS 1
-
-// It survives a crash of the system, not a power failure.
-#define LODE_DURABLE_SYSTEM 2
-
-// It survives a power failure.
-#define LODE_DURABLE_POWER 3
 
 // Fail with EEXIST where something has the new name: RENAME_NOREPLACE.
 #define LODE_RENAME_NOREPLACE 1
@@ -266,6 +276,22 @@ struct lode_statfs {
     // LODE_POOL_READ_ONLY where changes are refused, asked for or since the medium failed; LODE_POOL_RELAXED
     // where overwrites may be torn.
     uint64_t flags;
+    // Zeros, for later versions.
+    uint64_t reserved[8];
+};
+
+// What the opening of a pool found.
+struct lode_opening {
+    // LODE_OPENING_...
+    uint64_t flags;
+    // Inodes that there were.
+    uint64_t inodes;
+    // Calls that had been cut off, and did not happen.
+    uint64_t aborted;
+    // Files without a name that were open: they are gone.
+    uint64_t orphans;
+    // Places that are damaged and can't be read: only a pool that is opened read-only has any.
+    uint64_t damaged;
     // Zeros, for later versions.
     uint64_t reserved[8];
 };
@@ -401,12 +427,18 @@ int lode_pool_sync(struct lode_pool *pool);
 // Space and inodes, as statvfs(3).
 int lode_statfs(struct lode_pool *pool, struct lode_statfs *buffer);
 
+// What survives what, once a call has returned: LODE_DURABLE_...
+int lode_pool_durability(struct lode_pool *pool);
+
+// What the opening of a pool found.
+int lode_pool_opening(struct lode_pool *pool, struct lode_opening *buffer);
+
 // Opens a file of a pool as open(2) does. Paths begin at the pool's root, whether or not they begin with
 // a slash. `mode` is for a file that is made (less the umask), and counts for nothing else.
 //
 // The flags are those of <fcntl.h>, or LODE_O_... if you don't have it; those that ask for what is so anyway
 // (O_SYNC, O_CLOEXEC, O_NONBLOCK, ...) are let through, unknown ones refused (EINVAL). With O_TMPFILE `name` is a
-// directory, and the file has no name until lode_flink() gives it one.
+// directory, and the file has no name until lode_flink() gives it one; with O_EXCL, too, it never gets one (ENOENT).
 //
 // Returns NULL with errno as open(2); ENXIO for devices, FIFOs and sockets.
 struct lode_file *lode_open(struct lode_pool *pool,
@@ -515,7 +547,8 @@ int lode_map_stream(struct lode_map *map,
                     size_t size);
 
 // Makes `size` bytes at `at` durable, whoever stored them: writes back the lines they are in, and fences. It makes no
-// system call, but in an ordinary file. Fails with EFAULT outside the map.
+// system call, but in an ordinary file. Fails with EFAULT outside the map; with EIO where the system could not write it, and
+// from then on always: the pool has to be opened again.
 int lode_map_persist(struct lode_map *map,
                      int64_t at,
                      uint64_t size);
@@ -535,8 +568,8 @@ int lode_map_fence(struct lode_map *map,
 // is stored there from now on is seen in this map alone, until lode_map_commit() makes it the file's. A crash, or the end of
 // the map, forgets it. `how` is LODE_STAGE_COPIED or LODE_STAGE_ZEROED.
 //
-// Fails with EINVAL for a range that is not of whole pages of the map, or staged in part already, or where the file has another
-// map; with ENOSPC, ENOMEM, EROFS.
+// Fails with EBADF for a map without LODE_MAP_WRITE, EINVAL for a range that is not of whole pages of the map, or staged in part
+// already, or where the file has another map; with ENOSPC, ENOMEM. What was staged before stays so.
 int lode_map_stage(struct lode_map *map,
                    int64_t at,
                    uint64_t size,
@@ -545,18 +578,24 @@ int lode_map_stage(struct lode_map *map,
 // Makes what was stored to `count` staged ranges the file's, all of them in one atomic and durable step, without a
 // copy. What other threads have streamed there they have fenced. From then on these pages are the file's own.
 //
-// Fails with EINVAL where a page of a range is not staged, and nothing has changed; with ENOSPC, EROFS, EIO.
+// Fails with EBADF for a map without LODE_MAP_WRITE, EINVAL where a page of a range is not staged, and nothing has changed; with
+// ENOSPC, EIO.
 int lode_map_commit(struct lode_map *map,
                     const struct lode_range *ranges,
                     size_t count);
 
-// Forgets all that is staged and was not committed: the map shows the file again.
+// Forgets all that is staged and was not committed: the map shows the file again. Where the file has given up its pages since
+// (it is truncated, punched), what was staged stays in the map, and belongs to nobody.
+//
+// Fails with ENOMEM: some of it is still staged, and can be discarded again.
 int lode_map_discard(struct lode_map *map);
 
 // Opens the log in a file of a pool, or makes it, with room for `capacity` bytes: each entry takes its own and 16, up to the next
-// multiple of 64. It grows when they are full. Finding its end reads all entries.
+// multiple of 64. It grows when they are full. Finding its end reads all entries: it ends before the first that is not whole, as
+// a crash leaves the last one, and so does damage; what is appended then takes the place of those behind.
 //
-// Returns NULL with errno as lode_open() and lode_mmap() of the file; EINVAL for a file that holds something else.
+// Returns NULL with errno as lode_open() and lode_mmap() of the file; EINVAL for a file that holds something else, EBUSY while the
+// log is open already, by whatever name; EFBIG for more than a file can have.
 struct lode_log *lode_log_open(struct lode_pool *pool,
                                const char *name,
                                uint64_t capacity);
@@ -585,14 +624,14 @@ int64_t lode_log_position(struct lode_log *log);
 int lode_log_clear(struct lode_log *log);
 
 // Begins to read the entries from `position` on, as many as there are now: 0 for the first, or one that lode_log_append() has
-// returned. Returns NULL with errno EINVAL where no entry can begin.
+// returned. Returns NULL with errno EINVAL where no entry can begin; where none does, lode_entries_next() fails with EIO.
 struct lode_entries *lode_log_read(struct lode_log *log,
                                    int64_t position);
 
 // The next entry, in the order of their appending. It is valid until the next call with these `entries`, of which one thread
 // at a time makes use.
 //
-// Returns NULL at the end, with errno 0, and where it fails, with another.
+// Returns NULL at the end, with errno 0, and where it fails, with another: EIO for an entry that is damaged, behind which nothing is read.
 const struct lode_entry *lode_entries_next(struct lode_entries *entries);
 
 // Ends reading. `entries` can't be used any more, whatever is returned.

@@ -20,6 +20,8 @@ mod border;
 mod options;
 mod pool;
 
+mod opening;
+
 mod open;
 
 mod data;
@@ -48,6 +50,7 @@ pub use log::*;
 pub use map::*;
 pub use names::*;
 pub use open::*;
+pub use opening::*;
 pub use options::*;
 pub use pool::*;
 pub use space::*;

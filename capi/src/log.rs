@@ -53,9 +53,11 @@ unsafe fn with_log<T>(log: *mut lode_log, failed: T, work: impl FnOnce(&Log) -> 
 }
 
 /// Opens the log in a file of a pool, or makes it, with room for `capacity` bytes: each entry takes its own and 16, up to the next
-/// multiple of 64. It grows when they are full. Finding its end reads all entries.
+/// multiple of 64. It grows when they are full. Finding its end reads all entries: it ends before the first that is not whole, as
+/// a crash leaves the last one, and so does damage; what is appended then takes the place of those behind.
 ///
-/// Returns NULL with errno as lode_open() and lode_mmap() of the file; EINVAL for a file that holds something else.
+/// Returns NULL with errno as lode_open() and lode_mmap() of the file; EINVAL for a file that holds something else, EBUSY while the
+/// log is open already, by whatever name; EFBIG for more than a file can have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_log_open(
     pool: *mut lode_pool,
@@ -132,7 +134,7 @@ pub unsafe extern "C" fn lode_log_clear(log: *mut lode_log) -> c_int {
 }
 
 /// Begins to read the entries from `position` on, as many as there are now: 0 for the first, or one that lode_log_append() has
-/// returned. Returns NULL with errno EINVAL where no entry can begin.
+/// returned. Returns NULL with errno EINVAL where no entry can begin; where none does, lode_entries_next() fails with EIO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_log_read(log: *mut lode_log, position: i64) -> *mut lode_entries {
     let work = |log: &Log| {
@@ -147,7 +149,7 @@ pub unsafe extern "C" fn lode_log_read(log: *mut lode_log, position: i64) -> *mu
 /// The next entry, in the order of their appending. It is valid until the next call with these `entries`, of which one thread
 /// at a time makes use.
 ///
-/// Returns NULL at the end, with errno 0, and where it fails, with another.
+/// Returns NULL at the end, with errno 0, and where it fails, with another: EIO for an entry that is damaged, behind which nothing is read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_entries_next(entries: *mut lode_entries) -> *const lode_entry {
     call(null(), || {

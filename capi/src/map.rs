@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
 
-use lode::{Durability, Map, MapOptions, Staging};
+use lode::{Map, MapOptions, Staging};
 
 use crate::border::{Failure, Outcome, call};
 use crate::data::offset;
 use crate::open::{lode_file, with_file};
+use crate::opening::class;
 use crate::pointers::{bytes, bytes_mut, handle, items, take};
 
 /// Bytes of a file as memory. It keeps the file's contents, and the pool, open.
@@ -33,15 +34,6 @@ pub const LODE_MAP_POPULATE: c_int = 2;
 pub const LODE_STAGE_COPIED: c_int = 0;
 /// Staged pages hold zeros: for who stores all of them.
 pub const LODE_STAGE_ZEROED: c_int = 1;
-
-/// What was made durable is gone when the pool is closed.
-pub const LODE_DURABLE_NONE: c_int = 0;
-/// It survives the process, not the system.
-pub const LODE_DURABLE_PROCESS: c_int = 1;
-/// It survives a crash of the system, not a power failure.
-pub const LODE_DURABLE_SYSTEM: c_int = 2;
-/// It survives a power failure.
-pub const LODE_DURABLE_POWER: c_int = 3;
 
 /// Calls `work` with a map.
 ///
@@ -123,16 +115,8 @@ pub unsafe extern "C" fn lode_map_length(map: *mut lode_map) -> i64 {
 /// What survives what, once lode_map_persist() has returned: LODE_DURABLE_...
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_durability(map: *mut lode_map) -> c_int {
-    let work = |map: &Map| {
-        Ok(match map.durability() {
-            Durability::None => LODE_DURABLE_NONE,
-            Durability::ProcessCrash => LODE_DURABLE_PROCESS,
-            Durability::KernelCrash => LODE_DURABLE_SYSTEM,
-            Durability::Power => LODE_DURABLE_POWER,
-        })
-    };
     // SAFETY: a handle, by C's promise.
-    unsafe { with_map(map, -1, work) }
+    unsafe { with_map(map, -1, |map| Ok(class(map.durability()))) }
 }
 
 /// Loads `size` bytes at `at`: as by the address, but fails with EFAULT outside the map, and with EIO for bad memory.
@@ -189,7 +173,8 @@ pub unsafe extern "C" fn lode_map_stream(
 }
 
 /// Makes `size` bytes at `at` durable, whoever stored them: writes back the lines they are in, and fences. It makes no
-/// system call, but in an ordinary file. Fails with EFAULT outside the map.
+/// system call, but in an ordinary file. Fails with EFAULT outside the map; with EIO where the system could not write it, and
+/// from then on always: the pool has to be opened again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_persist(map: *mut lode_map, at: i64, size: u64) -> c_int {
     let work = |map: &Map| Ok(map.persist(range(at, size)?).map(|()| 0)?);
@@ -218,8 +203,8 @@ pub unsafe extern "C" fn lode_map_fence(map: *mut lode_map, at: i64, size: u64) 
 /// is stored there from now on is seen in this map alone, until lode_map_commit() makes it the file's. A crash, or the end of
 /// the map, forgets it. `how` is LODE_STAGE_COPIED or LODE_STAGE_ZEROED.
 ///
-/// Fails with EINVAL for a range that is not of whole pages of the map, or staged in part already, or where the file has another
-/// map; with ENOSPC, ENOMEM, EROFS.
+/// Fails with EBADF for a map without LODE_MAP_WRITE, EINVAL for a range that is not of whole pages of the map, or staged in part
+/// already, or where the file has another map; with ENOSPC, ENOMEM. What was staged before stays so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_stage(
     map: *mut lode_map,
@@ -242,7 +227,8 @@ pub unsafe extern "C" fn lode_map_stage(
 /// Makes what was stored to `count` staged ranges the file's, all of them in one atomic and durable step, without a
 /// copy. What other threads have streamed there they have fenced. From then on these pages are the file's own.
 ///
-/// Fails with EINVAL where a page of a range is not staged, and nothing has changed; with ENOSPC, EROFS, EIO.
+/// Fails with EBADF for a map without LODE_MAP_WRITE, EINVAL where a page of a range is not staged, and nothing has changed; with
+/// ENOSPC, EIO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_commit(
     map: *mut lode_map,
@@ -260,7 +246,10 @@ pub unsafe extern "C" fn lode_map_commit(
     unsafe { with_map(map, -1, work) }
 }
 
-/// Forgets all that is staged and was not committed: the map shows the file again.
+/// Forgets all that is staged and was not committed: the map shows the file again. Where the file has given up its pages since
+/// (it is truncated, punched), what was staged stays in the map, and belongs to nobody.
+///
+/// Fails with ENOMEM: some of it is still staged, and can be discarded again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_map_discard(map: *mut lode_map) -> c_int {
     // SAFETY: a handle, by C's promise.

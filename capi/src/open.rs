@@ -96,7 +96,7 @@ pub(crate) unsafe fn with_file<T>(
 ///
 /// The flags are those of <fcntl.h>, or LODE_O_... if you don't have it; those that ask for what is so anyway
 /// (O_SYNC, O_CLOEXEC, O_NONBLOCK, ...) are let through, unknown ones refused (EINVAL). With O_TMPFILE `name` is a
-/// directory, and the file has no name until lode_flink() gives it one.
+/// directory, and the file has no name until lode_flink() gives it one; with O_EXCL, too, it never gets one (ENOENT).
 ///
 /// Returns NULL with errno as open(2); ENXIO for devices, FIFOs and sockets.
 #[unsafe(no_mangle)]
@@ -163,14 +163,14 @@ fn open_named(pool: &Pool, name: &Path, flags: c_int, mode: u32) -> Outcome<lode
     Ok(lode_file { file, reads, writes })
 }
 
-/// Makes a file without a name.
+/// Makes a file without a name. (To empty it is to do nothing.)
 fn open_nameless(pool: &Pool, dir: &Path, flags: c_int, mode: u32) -> Outcome<lode_file> {
     let (reads, writes) = access(flags)?;
-    let rest = flags & !LODE_O_TMPFILE & !libc::O_ACCMODE;
-    let idle = libc::O_CLOEXEC | libc::O_SYNC | libc::O_LARGEFILE | libc::O_NOATIME;
-    if !writes || rest & !idle != 0 {
+    if !writes || flags & LODE_O_CREAT != 0 {
         return Err(Failure::Argument(libc::EINVAL, "O_TMPFILE is not for these flags"));
     }
-    let file = pool.temporary_with_mode(dir, mode & 0o7777)?;
-    Ok(lode_file { file, reads, writes })
+    let mut options = OpenOptions::new();
+    options.read(reads).write(true).append(flags & LODE_O_APPEND != 0);
+    options.mode(mode & 0o7777).custom_flags(flags & (!WORDS | LODE_O_EXCL));
+    Ok(lode_file { file: pool.open_with(dir, &options)?, reads, writes })
 }

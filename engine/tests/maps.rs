@@ -170,6 +170,34 @@ fn what_is_staged_becomes_the_files_at_its_commit_and_not_before() {
 }
 
 #[test]
+fn staged_pages_that_a_map_still_shows_are_nobodys_until_it_ends() {
+    let pool = pool();
+    let f = file(&pool, "f", &[1; 4 * PAGE as usize]);
+    pool.map(&f, 0, 4 * PAGE).unwrap();
+    let free = pool.statfs().pages_free;
+    let staged = pool.stage(&f, 0, 4 * PAGE, Staging::Copied).unwrap();
+    for (offset, len) in [(0, 5 * PAGE), (4 * PAGE, PAGE), (1, PAGE), (PAGE, 10)] {
+        assert_eq!(pool.unstage_range(&f, offset, len, false), Err(Error::Invalid));
+    }
+    pool.unstage_range(&f, PAGE, 2 * PAGE, true).unwrap();
+    assert_eq!(pool.unstage_range(&f, PAGE, PAGE, false), Err(Error::Invalid));
+    assert_eq!(pool.commit_staged(&f, &[(PAGE, PAGE)]), Err(Error::Invalid));
+    assert_eq!(pool.staged(&f), Ok(vec![(0, PAGE), (3 * PAGE, PAGE)]));
+    pool.unstage_range(&f, 3 * PAGE, PAGE, false).unwrap();
+    pool.unstage_range(&f, 0, 0, true).unwrap();
+    assert_eq!(pool.statfs().pages_free, free - 3);
+    sound(&pool);
+    let other = file(&pool, "other", &[]);
+    while pool.append_held(&other, &[9; PAGE as usize]).is_ok() {}
+    store(&pool, place(&staged, PAGE), &[7; 2 * PAGE as usize]);
+    assert!(read(&pool, &other).iter().all(|byte| *byte == 9), "a store reached another file");
+    let full = pool.statfs().pages_free;
+    pool.unmap(&f);
+    assert_eq!(pool.statfs().pages_free, full + 3);
+    sound(&pool);
+}
+
+#[test]
 fn what_can_not_be_staged_is_refused_and_changes_nothing() {
     let pool = pool();
     let f = file(&pool, "f", &[1; 4 * PAGE as usize]);
@@ -222,6 +250,24 @@ fn holes_are_backed_and_what_is_behind_the_end_is_zero() {
     store(&pool, place(&extents, 10 * PAGE + 5), b"beyond");
     pool.setattr(f.ino(), &size(11 * PAGE)).unwrap();
     assert!(read(&pool, &f)[100..].iter().all(|byte| *byte == 0));
+    sound(&pool);
+}
+
+#[test]
+fn what_was_stored_behind_the_end_is_in_no_file_that_grows_after_its_maps() {
+    let pool = pool();
+    let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    // Of what was just made, and of what was just cut off, the engine knew it all to be zero.
+    for (name, cut) in [("made", 100), ("cut", 50)] {
+        let f = file(&pool, name, &[1; 100]);
+        pool.setattr(f.ino(), &size(cut)).unwrap();
+        let extents = pool.map(&f, 0, cut).unwrap();
+        store(&pool, place(&extents, 200), b"beyond");
+        pool.unmap(&f);
+        pool.setattr(f.ino(), &size(PAGE)).unwrap();
+        assert!(read(&pool, &f)[cut as usize..].iter().all(|byte| *byte == 0), "{name}");
+        assert_eq!(crashed_read(&pool, name), read(&pool, &f), "{name}");
+    }
     sound(&pool);
 }
 

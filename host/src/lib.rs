@@ -86,15 +86,7 @@ impl Host for StdHost {
     }
 
     fn random(&self) -> u64 {
-        let mut bytes = [0_u8; 8];
-        loop {
-            // Eight bytes come whole or not at all.
-            match getrandom(&mut bytes, GetRandomFlags::empty()) {
-                Ok(got) if got == bytes.len() => return u64::from_le_bytes(bytes),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => return seeded(now_ns()),
-            }
-        }
+        random()
     }
 
     fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync)) {
@@ -127,6 +119,19 @@ impl Host for StdHost {
 pub fn now_ns() -> i64 {
     let now = clock_gettime(ClockId::Realtime);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// Random bits, from the kernel.
+pub fn random() -> u64 {
+    let mut bytes = [0_u8; 8];
+    loop {
+        // Eight bytes come whole or not at all.
+        match getrandom(&mut bytes, GetRandomFlags::empty()) {
+            Ok(got) if got == bytes.len() => return u64::from_le_bytes(bytes),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return seeded(now_ns()),
+        }
+    }
 }
 
 /// Random bits where the kernel has no `getrandom`: std's hash keys (which std takes

@@ -43,6 +43,10 @@ pub(crate) enum Cause {
     NotText,
     /// Clones or open files of a pool that is to be closed are still there.
     InUse,
+    /// The log is open already.
+    LogInUse,
+    /// The log has an entry that is not as it was appended.
+    LogDamaged,
     /// A call panicked before: the pool is left as after a crash.
     Failed,
 }
@@ -76,9 +80,9 @@ impl Cause {
             Self::Number(number) => *number,
             Self::Region(error) => region_errno(error),
             Self::System { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
-            Self::Ended | Self::Failed => libc::EIO,
+            Self::Ended | Self::LogDamaged | Self::Failed => libc::EIO,
             Self::NotText => libc::EILSEQ,
-            Self::InUse => libc::EBUSY,
+            Self::InUse | Self::LogInUse => libc::EBUSY,
         }
     }
 
@@ -217,6 +221,8 @@ impl fmt::Display for Cause {
             Self::InUse => f.write_str(
                 "the pool has other clones or open files: it is closed when the last of them is dropped",
             ),
+            Self::LogInUse => f.write_str("the log is open already"),
+            Self::LogDamaged => f.write_str("an entry of the log is damaged"),
             Self::Failed => f.write_str(
                 "a call on this pool panicked: it is left as after a crash, open it again",
             ),

@@ -1,5 +1,6 @@
 //! What all clones of a pool and its open files share, and the end of it.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -27,6 +28,31 @@ pub(crate) struct Inner {
     pub(crate) maker: Maker,
     /// Held by who changes attributes by what they were.
     attributes: [Mutex<()>; LOCKS],
+    /// Files whose logs are open.
+    logs: Mutex<BTreeSet<Ino>>,
+}
+
+/// The right to append to the log in a file, which one has at a time. Who has it keeps the inode.
+pub(crate) struct Appender {
+    inner: Arc<Inner>,
+    ino: Ino,
+}
+
+impl Appender {
+    /// The log in the inode `ino`.
+    ///
+    /// # Errors
+    /// [`Cause::LogInUse`].
+    pub(crate) fn new(inner: &Arc<Inner>, ino: Ino) -> Result<Self, Cause> {
+        let is_new = inner.logs.lock().insert(ino);
+        if is_new { Ok(Self { inner: Arc::clone(inner), ino }) } else { Err(Cause::LogInUse) }
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        self.inner.logs.lock().remove(&self.ino);
+    }
 }
 
 impl Inner {
@@ -49,6 +75,7 @@ impl Inner {
             device,
             maker,
             attributes: Default::default(),
+            logs: Mutex::default(),
         })
     }
 
@@ -109,7 +136,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::{Duration, Instant};
 
-    use crate::{FormatOptions, Pool, PoolOptions};
+    use crate::{FormatOptions, Log, Pool, PoolOptions};
 
     #[test]
     fn ways_are_forgotten_in_pools_that_are_only_read_too() {
@@ -138,6 +165,7 @@ mod tests {
         let pool = PoolOptions::new().create(&path, 16 << 20, &FormatOptions::default()).unwrap();
         pool.write("f", "kept").unwrap();
         let file = pool.open_file("f").unwrap();
+        let log = Log::open(&pool, "log", 0).unwrap();
         // A panic that is the user's own says nothing of the pool, whatever is dropped by it.
         let own = catch_unwind(AssertUnwindSafe(|| {
             let _file = pool.temporary("/").unwrap();
@@ -154,7 +182,9 @@ mod tests {
         assert_eq!(refused.errno(), libc::EIO);
         assert!(refused.to_string().contains("after a crash"), "{refused}");
         assert_eq!(file.read_at(&mut [0; 4], 0).unwrap_err().errno(), libc::EIO);
-        drop(file);
+        assert_eq!(log.append(b"entry").unwrap_err().errno(), libc::EIO);
+        assert_eq!(log.clear().unwrap_err().errno(), libc::EIO);
+        drop((file, log));
         assert_eq!(pool.close().unwrap_err().errno(), libc::EIO);
         let pool = Pool::open(&path).unwrap();
         assert!(!pool.opening().unwrap().clean, "it was closed by what can't be trusted");

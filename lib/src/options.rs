@@ -29,6 +29,8 @@ pub(crate) struct Wish {
     pub(crate) no_follow: bool,
     pub(crate) directory: bool,
     pub(crate) quiet: bool,
+    /// The path is that of a directory, the file has no name.
+    pub(crate) nameless: bool,
 }
 
 /// Flags that ask for what is so anyway, or for nothing that there is here.
@@ -103,8 +105,9 @@ impl OpenOptions {
         self
     }
 
-    /// `O_NOFOLLOW`, `O_DIRECTORY` and `O_NOATIME`. Flags that ask for what is so anyway
-    /// (`O_SYNC`, ...) are let through, others refused (`EINVAL`).
+    /// `O_NOFOLLOW`, `O_DIRECTORY` and `O_NOATIME`; `O_TMPFILE` as [`crate::Pool::temporary`], and with
+    /// it `O_EXCL`: no [`crate::File::link`] gives the file a name then. Flags that ask for what is so
+    /// anyway (`O_SYNC`, ...) are let through, others refused (`EINVAL`).
     pub fn custom_flags(&mut self, flags: i32) -> &mut Self {
         self.flags = flags;
         self
@@ -122,9 +125,11 @@ impl OpenOptions {
             return invalid;
         }
         let flags = self.flags & !libc::O_ACCMODE;
+        let has = |flag| flags & flag == flag;
+        let (directory, nameless) = (has(libc::O_DIRECTORY), has(libc::O_TMPFILE));
         let known = libc::O_NOFOLLOW | libc::O_DIRECTORY | libc::O_NOATIME;
-        let directory = flags & libc::O_DIRECTORY != 0;
-        if flags & !(known | IDLE_FLAGS) != 0 || directory && makes {
+        let known = known | if nameless { libc::O_TMPFILE | libc::O_EXCL } else { 0 };
+        if flags & !(known | IDLE_FLAGS) != 0 || directory && makes || nameless && !writes {
             return invalid;
         }
         Ok(Wish {
@@ -133,11 +138,12 @@ impl OpenOptions {
             append: self.append,
             truncate: self.truncate,
             create: makes,
-            exclusive: self.create_new,
+            exclusive: self.create_new || has(libc::O_EXCL),
             mode: self.mode & 0o7777,
-            no_follow: flags & libc::O_NOFOLLOW != 0,
+            no_follow: has(libc::O_NOFOLLOW),
             directory,
-            quiet: flags & libc::O_NOATIME != 0,
+            quiet: has(libc::O_NOATIME),
+            nameless,
         })
     }
 }

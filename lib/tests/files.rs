@@ -315,3 +315,40 @@ fn large_writes_are_one_step() {
     assert_eq!(fences() - before, 2, "the data, and the records");
     assert_eq!(file.len().unwrap(), (20 << 20) + 100);
 }
+
+#[test]
+fn files_without_names_are_made_by_the_flags_that_make_them_elsewhere() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let (pool, scratch) = (common::pool(16), common::scratch());
+    let flags = [
+        libc::O_TMPFILE,
+        libc::O_TMPFILE & !libc::O_DIRECTORY,
+        libc::O_TMPFILE | libc::O_NOFOLLOW | libc::O_NOATIME | libc::O_SYNC,
+    ];
+    for flags in flags {
+        for (bits, make) in (0..16).flat_map(|bits| [(bits, true), (bits, false)]) {
+            let [read, write, append, truncate] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+            let mut theirs = std::fs::OpenOptions::new();
+            theirs.read(read).write(write).append(append).truncate(truncate).create(make);
+            let theirs = theirs.mode(0o600).custom_flags(flags).open(scratch.path());
+            let mut ours = OpenOptions::new();
+            ours.read(read).write(write).append(append).truncate(truncate).create(make);
+            let ours = pool.open_with("/", ours.mode(0o600).custom_flags(flags));
+            let number = |error: &std::io::Error| error.raw_os_error().unwrap_or(libc::EINVAL);
+            assert_eq!(
+                ours.as_ref().map(drop).map_err(lode::Error::errno),
+                theirs.as_ref().map(drop).map_err(number),
+                "{flags:#o} {bits:#b} {make}"
+            );
+        }
+    }
+    let once = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE | libc::O_EXCL).clone();
+    assert_eq!(errno(pool.open_with("/", &once).unwrap().link("never")), libc::ENOENT);
+    let mut appends = OpenOptions::new();
+    let file = pool.open_with("/", appends.append(true).custom_flags(libc::O_TMPFILE)).unwrap();
+    file.write_all_at(b"one", 0).unwrap();
+    file.write_all_at(b"two", 0).unwrap();
+    file.link("named").unwrap();
+    assert_eq!(pool.read("named").unwrap(), b"onetwo");
+    assert_eq!(errno(file.read_at(&mut [0], 0)), libc::EBADF);
+}

@@ -9,9 +9,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use common::pool;
+use common::{forbid, pool};
 use lode::{OpenOptions, Pool};
-use rustix::thread::set_no_new_privs;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -47,18 +46,12 @@ fn allocations(times: u64, mut work: impl FnMut()) -> u64 {
 
 /// From here on a system call ends this thread, and nothing else.
 fn forbid_system_calls() {
-    set_no_new_privs(true).unwrap();
-    let mut all = [libc::sock_filter {
+    forbid::install(&mut [libc::sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
         jt: 0,
         jf: 0,
         k: libc::SECCOMP_RET_KILL_THREAD,
-    }];
-    let program = libc::sock_fprog { len: 1, filter: all.as_mut_ptr() };
-    let (option, mode) = (libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER);
-    // SAFETY: the program and its one line live as long as the call, which copies them.
-    let done = unsafe { libc::prctl(option, mode as libc::c_ulong, &program) };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }]);
 }
 
 fn prepared() -> Pool {

@@ -170,6 +170,8 @@ fn options_reach_the_pool() {
     options.windows(WindowMode::None).cpus(2).relaxed(true).page_size(PageSize::Huge);
     let pool = options.open(&file.path).unwrap();
     assert!(pool.region().unwrap().contains("windows: none"), "{:?}", pool.region());
+    let class = format!("durability: {}", pool.durability().unwrap());
+    assert!(pool.region().unwrap().contains(&class), "{class}, {:?}", pool.region());
     pool.write("f", vec![1; 4 << 20]).unwrap();
     let again = pool.open_with("f", OpenOptions::new().write(true)).unwrap();
     let fences = || pool.stats().unwrap().door.fences;

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{PoolFile, errno};
-use lode::{Log, OpenOptions, Pool};
+use common::{PoolFile, errno, forbid};
+use lode::{FlushStrategy, Log, OpenOptions, Pool, PoolOptions};
 
 fn all(log: &Log) -> Vec<Vec<u8>> {
     log.entries(0).unwrap().map(|entry| entry.unwrap().1).collect()
@@ -184,4 +184,159 @@ fn an_append_is_one_fence_and_no_record() {
         log.append(&[1; 200]).unwrap();
     }
     assert_eq!(pool.stats().unwrap().door, before, "the file's log was written");
+}
+
+/// Calls `work` in a thread that can't write to the disk.
+fn without_msync<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let work = || {
+            forbid::system_call(libc::SYS_msync, libc::EIO);
+            work()
+        };
+        scope.spawn(work).join().unwrap()
+    })
+}
+
+#[test]
+fn once_an_append_could_not_be_written_none_is_durable() {
+    let at = PoolFile::new(16);
+    let open = || PoolOptions::new().flush(FlushStrategy::Msync).open(&at.path).unwrap();
+    for clears in [false, true] {
+        let pool = open();
+        let log = Log::open(&pool, "log", 10_000).unwrap();
+        log.clear().unwrap();
+        log.append(b"first").unwrap();
+        if clears {
+            assert_eq!(errno(without_msync(|| log.clear())), libc::EIO);
+        } else {
+            assert_eq!(errno(without_msync(|| log.append_all(&[b"one", b"two"]))), libc::EIO);
+        }
+        assert_eq!(errno(log.append(b"ONE")), libc::EIO);
+        assert_eq!(errno(log.clear()), libc::EIO);
+        drop(log);
+        assert_eq!(errno(Log::open(&pool, "log", 0)), libc::EIO);
+        let _ = pool.close();
+        let pool = open();
+        let log = Log::open(&pool, "log", 0).unwrap();
+        let found = all(&log);
+        assert!(found.first().is_none_or(|first| first == b"first"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_log_is_open_once_by_whatever_name() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let log = Log::open(&pool, "log", 10_000).unwrap();
+    pool.hard_link("log", "other name").unwrap();
+    for name in ["log", "other name"] {
+        let refused = Log::open(&pool.clone(), name, 0).err().unwrap();
+        assert_eq!(refused.errno(), libc::EBUSY);
+        assert!(refused.to_string().starts_with(name), "{refused}");
+    }
+    let another = Log::open(&pool, "another", 0).unwrap();
+    log.append(b"first").unwrap();
+    another.append(b"its own").unwrap();
+    let reading = log.entries(0).unwrap();
+    drop(log);
+    // What is read of it does not keep it open; what could not be opened is not open.
+    let log = Log::open(&pool, "other name", 0).unwrap();
+    assert_eq!(all(&log), [b"first"]);
+    drop((log, reading, another));
+    pool.write("log", "no log").unwrap();
+    for _ in 0..2 {
+        assert_eq!(errno(Log::open(&pool, "log", 0)), libc::EINVAL);
+    }
+    pool.remove_file("log").unwrap();
+    Log::open(&pool, "log", 0).unwrap();
+}
+
+/// The state of a log: its life and its session.
+fn state(pool: &Pool) -> (u32, u32) {
+    let word = pool.read("log").unwrap()[16..24].try_into().map(u64::from_le_bytes).unwrap();
+    ((word >> 32) as u32, word as u32)
+}
+
+/// The bytes of an entry as the log would put it at `at`.
+fn forged(life: u32, session: u32, at: u64, entry: &[u8]) -> Vec<u8> {
+    let len = (entry.len() as u32).to_le_bytes();
+    let seed = [life.to_le_bytes(), session.to_le_bytes(), len].concat();
+    let crc = lode_pmem::crc32c;
+    let sum = crc(crc(crc(0, &at.to_le_bytes()), &seed), entry);
+    [&len, &sum.to_le_bytes(), &life.to_le_bytes(), &session.to_le_bytes(), entry].concat()
+}
+
+#[test]
+fn who_chooses_the_bytes_of_entries_makes_no_other_entry() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    for session in 1..=3 {
+        for counts in [true, false] {
+            let log = Log::open(&pool, "log", 10_000).unwrap();
+            // The life after this one, for who counts, and for who has even read the file.
+            let next = if counts { 2 } else { state(&pool).0.wrapping_add(1) };
+            let mut bytes = vec![0; 48];
+            bytes.extend(forged(next, session, 128, b"forged"));
+            log.append(&bytes).unwrap();
+            log.clear().unwrap();
+            log.append(b"entry").unwrap();
+            drop(log);
+            let log = Log::open(&pool, "log", 0).unwrap();
+            assert_eq!(all(&log), [b"entry"], "session {session}");
+            drop(log);
+            pool.remove_file("log").unwrap();
+        }
+    }
+}
+
+#[test]
+fn no_life_of_a_log_tells_of_another() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let mut lives = Vec::new();
+    for _ in 0..10 {
+        let log = Log::open(&pool, "log", 0).unwrap();
+        lives.push(state(&pool).0);
+        log.clear().unwrap();
+        lives.push(state(&pool).0);
+        drop(log);
+        pool.remove_file("log").unwrap();
+    }
+    // By chance one of them may be small, not two.
+    assert!(lives.iter().filter(|life| **life < 1000).count() < 2, "{lives:?}");
+    lives.sort_unstable();
+    lives.dedup();
+    assert!(lives.len() > 18, "{lives:?}");
+    assert!(lives.iter().all(|life| *life != 0), "{lives:?}");
+}
+
+#[test]
+fn a_damaged_entry_is_an_error_and_not_the_end() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let log = Log::open(&pool, "log", 10_000).unwrap();
+    log.append(b"first").unwrap();
+    let second = log.append(&[2; 200]).unwrap();
+    let third = log.append(b"third").unwrap();
+    let byte = pool.read("log").unwrap()[second as usize + 100];
+    for (place, bytes) in [(second + 100, vec![byte ^ 1]), (second, vec![0; 64])] {
+        change(&pool, place, &bytes);
+        let mut entries = log.entries(0).unwrap();
+        assert_eq!(entries.next().unwrap().unwrap().1, b"first");
+        assert_eq!(errno(entries.next().unwrap()), libc::EIO);
+        assert!(entries.next().is_none());
+        assert_eq!(log.entries(third).unwrap().next().unwrap().unwrap().1, b"third");
+    }
+    // Where an entry could begin, and none does.
+    assert_eq!(errno(log.entries(second + 64).unwrap().next().unwrap()), libc::EIO);
+    assert!(log.entries(log.end()).unwrap().next().is_none());
+}
+
+#[test]
+fn a_capacity_that_no_file_can_have_is_refused() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    for capacity in [u64::MAX, u64::MAX - 64, u64::MAX - 4096] {
+        assert_eq!(errno(Log::open(&pool, "log", capacity)), libc::EFBIG, "{capacity}");
+    }
 }

@@ -6,9 +6,10 @@
 mod common;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::{PoolFile, errno};
-use lode::{File, MapOptions, OpenOptions, PageSize, Pool, PoolOptions, Staging};
+use common::{PoolFile, errno, forbid};
+use lode::{File, Map, MapOptions, OpenOptions, PageSize, Pool, PoolOptions, Staging};
 
 const PAGE: u64 = 4096;
 
@@ -162,6 +163,173 @@ fn staged_stores_become_the_files_at_once_or_never() {
     assert_eq!(pool.statfs().unwrap().pages_free, free);
     drop(file);
     pool.close().unwrap();
+}
+
+/// How a file gives up pages.
+type Cut = fn(&File);
+
+/// The byte that a map shows at `at`.
+fn shown(map: &Map, at: u64) -> u8 {
+    let mut byte = [0];
+    map.load(at, &mut byte).unwrap();
+    byte[0]
+}
+
+/// A file of pages 1, 2, 3 ... that lie apart.
+fn scattered(pool: &Pool, pages: u8) -> File {
+    let (file, other) = (made(pool, "f", &[]), made(pool, "between", &[]));
+    for page in 1..=pages {
+        file.append(&[page; PAGE as usize]).unwrap();
+        other.append(&[99; PAGE as usize]).unwrap();
+    }
+    file
+}
+
+#[test]
+fn discard_shows_each_page_of_the_file_in_its_place_and_frees_none_that_it_leaves() {
+    let cuts: [(&str, Cut, &[u64]); 4] = [
+        ("first", |file| file.punch_hole(0, PAGE).unwrap(), &[1, 2, 3]),
+        ("middle", |file| file.punch_hole(PAGE, 2 * PAGE).unwrap(), &[0, 3]),
+        ("cut off", |file| file.set_len(2 * PAGE).unwrap(), &[0, 1]),
+        ("all", |file| file.punch_hole(0, 4 * PAGE).unwrap(), &[]),
+    ];
+    for (what, cut, left) in cuts {
+        let at = PoolFile::new(16);
+        let pool = at.open();
+        let file = made(&pool, "f", &[]);
+        for page in 0..4 {
+            file.append(&[1 + page; PAGE as usize]).unwrap();
+        }
+        let map = file.map(0, 4 * PAGE, &writable()).unwrap();
+        map.stage(0..4 * PAGE, Staging::Copied).unwrap();
+        map.store(0, &[50; 4 * PAGE as usize]).unwrap();
+        cut(&file);
+        map.discard().unwrap();
+        // Whoever takes all there is does not get what the map shows.
+        let other = made(&pool, "other", &[]);
+        while other.append(&[2; 4096]).is_ok() {}
+        for page in 0..4 {
+            let byte = if left.contains(&page) { 1 + page as u8 } else { 50 };
+            assert_eq!(shown(&map, page * PAGE), byte, "{what}: page {page} of the map");
+            map.store(page * PAGE, &[100 + page as u8]).unwrap();
+        }
+        assert!(pool.read("other").unwrap().iter().all(|byte| *byte == 2), "{what}");
+        let now = pool.read("f").unwrap();
+        for (page, bytes) in (0..).zip(now.chunks(PAGE as usize)) {
+            let byte = if left.contains(&page) { 100 + page as u8 } else { 0 };
+            assert_eq!(bytes[0], byte, "{what}: page {page} of the file");
+        }
+        let full = pool.statfs().unwrap().pages_free;
+        drop(map);
+        assert!(pool.statfs().unwrap().pages_free > full, "{what}: pages are kept for ever");
+    }
+}
+
+#[test]
+fn what_a_discard_could_not_show_again_is_never_committed() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let file = scattered(&pool, 4);
+    let map = file.map(0, 4 * PAGE, &writable()).unwrap();
+    map.stage(0..4 * PAGE, Staging::Copied).unwrap();
+    map.store(0, &[50; 4 * PAGE as usize]).unwrap();
+    let third = map.as_ptr() as u64 + 2 * PAGE;
+    let half = std::thread::scope(|scope| {
+        let half = scope.spawn(|| {
+            forbid::mappings(third, PAGE);
+            map.discard()
+        });
+        half.join().unwrap()
+    });
+    assert_eq!(errno(half), libc::ENOMEM);
+    // What was shown again is not staged, and what may be shown is not the file's to free.
+    for page in 0..3 {
+        let range = page * PAGE..(page + 1) * PAGE;
+        assert_eq!(errno(map.commit(&[range])), libc::EINVAL, "page {page}");
+    }
+    map.discard().unwrap();
+    for page in 0..4 {
+        assert_eq!(shown(&map, page * PAGE), 1 + page as u8);
+    }
+    map.stage(0..4 * PAGE, Staging::Zeroed).unwrap();
+    map.commit(&[0..4 * PAGE]).unwrap();
+    assert_eq!(pool.read("f").unwrap(), [0; 4 * PAGE as usize]);
+}
+
+#[test]
+fn a_stage_that_fails_leaves_what_was_staged_before() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let file = scattered(&pool, 4);
+    let map = file.map(0, 4 * PAGE, &writable()).unwrap();
+    map.stage(0..PAGE, Staging::Copied).unwrap();
+    map.store(0, &[50]).unwrap();
+    let free = pool.statfs().unwrap().pages_free;
+    let third = map.as_ptr() as u64 + 2 * PAGE;
+    for forbidden in [2 * PAGE, PAGE] {
+        let failed = std::thread::scope(|scope| {
+            let failed = scope.spawn(|| {
+                // Two pages at once: as they are staged, not as the file has them. Then one at a time, too.
+                forbid::mappings(third, 2 * PAGE);
+                forbid::mappings(third, forbidden);
+                map.stage(2 * PAGE..4 * PAGE, Staging::Zeroed)
+            });
+            failed.join().unwrap()
+        });
+        assert_eq!(errno(failed), libc::ENOMEM);
+        assert_eq!(pool.statfs().unwrap().pages_free == free, forbidden == 2 * PAGE);
+        assert_eq!(errno(map.commit(&[2 * PAGE..3 * PAGE])), libc::EINVAL);
+        assert_eq!([shown(&map, 0), pool.read("f").unwrap()[0]], [50, 1]);
+    }
+    map.commit(&[0..PAGE]).unwrap();
+    assert_eq!(pool.read("f").unwrap()[0], 50);
+    map.discard().unwrap();
+    assert_eq!([shown(&map, 0), shown(&map, 2 * PAGE), shown(&map, 3 * PAGE)], [50, 3, 4]);
+}
+
+#[test]
+fn threads_that_stage_commit_and_discard_leave_the_map_showing_the_file() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let file = made(&pool, "f", &[1; 2 * PAGE as usize]);
+    let map = file.map(0, 2 * PAGE, &writable()).unwrap();
+    let (done, whole) = (AtomicBool::new(false), [0..2 * PAGE]);
+    let mut strays = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                let _ = map.discard();
+            }
+        });
+        for round in 0..20_000u64 {
+            // What the other thread forgets in between can't be committed.
+            if map.stage(whole[0].clone(), Staging::Copied).is_ok() && round % 2 == 0 {
+                let _ = map.commit(&whole);
+            }
+            let discarded = map.discard();
+            map.store(PAGE, &round.to_le_bytes()).unwrap();
+            let mut found = [0; 8];
+            file.read_exact_at(&mut found, PAGE).unwrap();
+            if discarded.is_err() || u64::from_le_bytes(found) != round {
+                strays.push(round);
+            }
+        }
+        done.store(true, Relaxed);
+    });
+    let rounds = strays.len();
+    assert_eq!(rounds, 0, "rounds after which the map showed what is not the file's");
+}
+
+#[test]
+fn a_map_for_reading_changes_nothing() {
+    let at = PoolFile::new(16);
+    let pool = at.open();
+    let file = made(&pool, "f", &[1; PAGE as usize]);
+    let map = file.map(0, PAGE, &MapOptions::new()).unwrap();
+    assert_eq!(errno(map.stage(0..PAGE, Staging::Zeroed)), libc::EBADF);
+    assert_eq!(errno(map.commit(&[0..PAGE])), libc::EBADF);
+    map.discard().unwrap();
+    assert_eq!(pool.read("f").unwrap(), [1; PAGE as usize]);
 }
 
 /// Bytes of the mapping at an address that the system maps by huge pages.

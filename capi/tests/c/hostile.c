@@ -16,10 +16,13 @@ static void no_handles(void)
 {
     struct lode_stat found;
     struct lode_statfs space;
+    struct lode_opening opening;
     char byte = 0;
     FAILS(lode_pool_close(NULL), EINVAL);
     FAILS(lode_pool_sync(NULL), EINVAL);
     FAILS(lode_statfs(NULL, &space), EINVAL);
+    FAILS(lode_pool_opening(NULL, &opening), EINVAL);
+    FAILS(lode_pool_durability(NULL), EINVAL);
     NONE(lode_open(NULL, "x", 0, 0), EINVAL);
     FAILS(lode_close(NULL), EINVAL);
     FAILS(lode_read(NULL, &byte, 1), EINVAL);
@@ -185,6 +188,7 @@ static void no_buffers(void)
 static void no_structures(void)
 {
     FAILS(lode_statfs(pool, NULL), EFAULT);
+    FAILS(lode_pool_opening(pool, NULL), EFAULT);
     FAILS(lode_stat(pool, "x", NULL), EFAULT);
     FAILS(lode_lstat(pool, "x", NULL), EFAULT);
     FAILS(lode_fstat(file, NULL), EFAULT);

@@ -87,6 +87,33 @@ static void a_log_that_was_emptied_stays_so(void)
     GIVES(count_after_a_crash(), 0);
 }
 
+static void a_log_is_open_once(void)
+{
+    NONE(lode_log_open(pool, "journal", 0), EBUSY);
+    CHECK(strstr(lode_last_error(), "open already") != NULL);
+    GIVES(lode_log_close(journal), 0);
+    journal = lode_log_open(pool, "journal", 0);
+    CHECK(journal != NULL);
+}
+
+static void a_damaged_entry_is_not_the_end(void)
+{
+    lode_log *log = lode_log_open(pool, "damaged", 1000);
+    CHECK(log != NULL);
+    CHECK(lode_log_append(log, "entry 0", 7) > 0);
+    int64_t second = lode_log_append(log, "entry 1", 7);
+    CHECK(lode_log_append(log, "entry 2", 7) > second);
+    lode_file *file = lode_open(pool, "damaged", O_WRONLY, 0);
+    GIVES(lode_pwrite(file, "Entry", 5, second + 16), 5);
+    GIVES(lode_close(file), 0);
+    lode_entries *entries = lode_log_read(log, 0);
+    CHECK(entries != NULL && lode_entries_next(entries) != NULL);
+    NONE(lode_entries_next(entries), EIO);
+    CHECK(lode_entries_next(entries) == NULL && errno == 0);
+    GIVES(lode_entries_close(entries), 0);
+    GIVES(lode_log_close(log), 0);
+}
+
 static void a_log_grows(void)
 {
     static char bytes[100000];
@@ -114,6 +141,7 @@ static void what_is_no_log_stays_as_it_is(void)
     CHECK(holds(pool, "text", "something else"));
     NONE(lode_log_open(pool, "none/log", 1000), ENOENT);
     NONE(lode_log_open(pool, "large", (uint64_t)1 << 40), ENOSPC);
+    NONE(lode_log_open(pool, "large", UINT64_MAX), EFBIG);
     lode_pool *memory = scratch_pool();
     NONE(lode_log_open(memory, "log", 1000), EOPNOTSUPP);
     GIVES(lode_pool_close(memory), 0);
@@ -167,6 +195,8 @@ int main(int argc, char **argv)
     CHECK(pool != NULL);
     entries_come_back_in_their_order();
     a_log_that_was_emptied_stays_so();
+    a_log_is_open_once();
+    a_damaged_entry_is_not_the_end();
     a_log_grows();
     what_is_no_log_stays_as_it_is();
     threads_append_without_losing_anything();

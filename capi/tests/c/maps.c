@@ -55,6 +55,7 @@ static void a_map_is_the_file(void)
         CHECK(memcmp(seen, "written", 7) == 0);
         int class = lode_map_durability(map);
         CHECK(class > LODE_DURABLE_NONE && class <= LODE_DURABLE_POWER);
+        GIVES(lode_pool_durability(pool), class);
         GIVES(lode_munmap(map), 0);
     }
     lode_map *part = lode_mmap(file, PAGE, 100, 0);
@@ -99,6 +100,12 @@ static void what_is_outside_or_not_allowed_is_refused(void)
     map = lode_mmap(reader, 0, 10, 0);
     CHECK(map != NULL);
     FAILS(lode_map_store(map, 0, "x", 1), EFAULT);
+    GIVES(lode_munmap(map), 0);
+    const struct lode_range whole = {0, PAGE};
+    map = lode_mmap(maker, 0, PAGE, 0);
+    CHECK(map != NULL);
+    FAILS(lode_map_stage(map, 0, PAGE, LODE_STAGE_ZEROED), EBADF);
+    FAILS(lode_map_commit(map, &whole, 1), EBADF);
     GIVES(lode_munmap(map), 0);
     GIVES(lode_close(reader) + lode_close(writer) + lode_close(maker), 0);
 

@@ -7,6 +7,10 @@
 
 static const int flags[] = {O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW};
 enum { FLAGS = sizeof flags / sizeof flags[0] };
+/* Of openings that make a file without a name. */
+static const int nameless[] = {O_CREAT,    O_EXCL,     O_TRUNC,  O_APPEND,
+                               O_NOFOLLOW, O_NONBLOCK, O_NOCTTY, O_NOATIME};
+enum { NAMELESS = sizeof nameless / sizeof nameless[0] };
 static const char *const targets[] = {"file", "none", "dir", "dir/", "link", "dangling", "todir",
                                       "file/below", "none/below", "none/", "/"};
 enum { TARGETS = sizeof targets / sizeof targets[0] };
@@ -45,13 +49,13 @@ static int or_errno(long long done)
 static struct outcome by_system(const char *target, int how)
 {
     struct outcome came = {0, 0, 0, ""};
-    char byte;
+    char bytes[3];
     /* Its root is the directory that this process is in. */
     int file = open(strcmp(target, "/") == 0 ? "./" : target, how, 0640);
     came.opened = file < 0 ? -errno : 1;
     if (file >= 0) {
         came.wrote = or_errno(pwrite(file, "XY", 2, 1));
-        came.read = or_errno(pread(file, &byte, 1, 0));
+        came.read = or_errno(pread(file, bytes, 3, 0));
         close(file);
     }
     for (int at = 0; at < 2; at++) {
@@ -74,12 +78,12 @@ static struct outcome by_system(const char *target, int how)
 static struct outcome by_library(lode_pool *pool, const char *target, int how)
 {
     struct outcome came = {0, 0, 0, ""};
-    char byte;
+    char bytes[3];
     lode_file *file = lode_open(pool, target, how, 0640);
     came.opened = file ? 1 : -errno;
     if (file) {
         came.wrote = or_errno(lode_pwrite(file, "XY", 2, 1));
-        came.read = or_errno(lode_pread(file, &byte, 1, 0));
+        came.read = or_errno(lode_pread(file, bytes, 3, 0));
         lode_close(file);
     }
     for (int at = 0; at < 2; at++) {
@@ -99,10 +103,58 @@ static struct outcome by_library(lode_pool *pool, const char *target, int how)
     return came;
 }
 
+static int compared, opened;
+
+/* Opens all targets with these flags, here and there. */
+static void compare(lode_pool *pool, int how)
+{
+    for (int access = O_RDONLY; access <= O_RDWR; access++) {
+        for (int at = 0; at < TARGETS; at++) {
+            set_back(pool);
+            struct outcome wanted = by_system(targets[at], how | access);
+            struct outcome got = by_library(pool, targets[at], how | access);
+            /* Kernels before 6.4 made something of these two. */
+            int both = O_CREAT | O_DIRECTORY;
+            if ((how & both) == both && wanted.opened != -EINVAL)
+                continue;
+            compared++;
+            opened += wanted.opened == 1;
+            if (memcmp(&wanted, &got, sizeof got) != 0)
+                DIE("open(%s, %#x): the system %d, wrote %d, read %d, left %s; "
+                    "here %d, wrote %d, read %d, left %s",
+                    targets[at], (unsigned)(how | access), wanted.opened, wanted.wrote,
+                    wanted.read, wanted.text, got.opened, got.wrote, got.read, got.text);
+        }
+    }
+}
+
+/* All flags of a list whose bits are set. */
+static int chosen(const int *list, int bits)
+{
+    int how = 0;
+    for (int at = 0; bits >> at; at++)
+        how |= bits >> at & 1 ? list[at] : 0;
+    return how;
+}
+
+static void names_are_given_where_the_flags_let_them(lode_pool *pool)
+{
+    lode_file *file = lode_open(pool, "/", O_TMPFILE | O_WRONLY | O_EXCL, 0600);
+    CHECK(file != NULL);
+    FAILS(lode_flink(file, "never"), ENOENT);
+    GIVES(lode_close(file), 0);
+    file = lode_open(pool, "/", O_TMPFILE | O_WRONLY | O_APPEND | O_DIRECT | O_SYNC, 0600);
+    CHECK(file != NULL);
+    GIVES(lode_pwrite(file, "one", 3, 0) + lode_pwrite(file, "two", 3, 0), 6);
+    GIVES(lode_flink(file, "named"), 0);
+    GIVES(lode_close(file), 0);
+    CHECK(holds(pool, "named", "onetwo"));
+    NONE(lode_open(pool, "/", O_TMPFILE | O_RDWR | 1 << 30, 0600), EINVAL);
+}
+
 int main(int argc, char **argv)
 {
     char dir[4096];
-    int compared = 0, opened = 0;
     CHECK(argc == 2);
     snprintf(dir, sizeof dir, "%s/flags", argv[1]);
     umask(0);
@@ -110,30 +162,14 @@ int main(int argc, char **argv)
     lode_pool *pool = lode_pool_in_memory(16 << 20, &options);
     CHECK(pool != NULL);
     set_up(pool, dir);
-    for (int bits = 0; bits < 1 << FLAGS; bits++) {
-        int how = 0;
-        for (int at = 0; at < FLAGS; at++)
-            how |= bits >> at & 1 ? flags[at] : 0;
-        for (int access = O_RDONLY; access <= O_RDWR; access++) {
-            for (int at = 0; at < TARGETS; at++) {
-                set_back(pool);
-                struct outcome wanted = by_system(targets[at], how | access);
-                struct outcome got = by_library(pool, targets[at], how | access);
-                /* Kernels before 6.4 made something of these two. */
-                int both = O_CREAT | O_DIRECTORY;
-                if ((how & both) == both && wanted.opened != -EINVAL)
-                    continue;
-                compared++;
-                opened += wanted.opened == 1;
-                if (memcmp(&wanted, &got, sizeof got) != 0)
-                    DIE("open(%s, %#x): the system %d, wrote %d, read %d, left %s; "
-                        "here %d, wrote %d, read %d, left %s",
-                        targets[at], (unsigned)(how | access), wanted.opened, wanted.wrote,
-                        wanted.read, wanted.text, got.opened, got.wrote, got.read, got.text);
-            }
-        }
-    }
+    for (int bits = 0; bits < 1 << FLAGS; bits++)
+        compare(pool, chosen(flags, bits));
     CHECK(compared > 1000 && opened > 200);
+    opened = 0;
+    for (int bits = 0; bits < 1 << NAMELESS; bits++)
+        compare(pool, O_TMPFILE | chosen(nameless, bits));
+    CHECK(opened > 200);
+    names_are_given_where_the_flags_let_them(pool);
     NONE(lode_open(pool, "file", 3, 0), EINVAL);
     return lode_pool_close(pool);
 }

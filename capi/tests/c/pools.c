@@ -1,4 +1,5 @@
 /* Pools: made, opened, closed, with all options; what is in them stays. */
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,6 +24,17 @@ static void versions(void)
     CHECK(lode_last_error()[0] == '\0');
 }
 
+/* What the opening of a pool found. */
+static struct lode_opening found(lode_pool *pool)
+{
+    struct lode_opening opening;
+    memset(&opening, 0xff, sizeof opening);
+    GIVES(lode_pool_opening(pool, &opening), 0);
+    for (int at = 0; at < 8; at++)
+        GIVES(opening.reserved[at], 0);
+    return opening;
+}
+
 static void what_was_done_stays(void)
 {
     NONE(lode_pool_open(path, NULL), ENOENT);
@@ -37,6 +49,9 @@ static void what_was_done_stays(void)
 
     pool = lode_pool_open(path, NULL);
     CHECK(pool != NULL);
+    struct lode_opening opening = found(pool);
+    CHECK(opening.flags == LODE_OPENING_CLEAN && opening.inodes == 2);
+    CHECK(lode_pool_durability(pool) > LODE_DURABLE_NONE);
     CHECK(holds(pool, "/kept", "text"));
     GIVES(lode_pool_close(pool), 0);
 }
@@ -71,6 +86,7 @@ static void what_a_killed_process_had_done_stays(void)
         lode_file *file = lode_open(pool, "kept", LODE_O_WRONLY, 0);
         CHECK(pool != NULL && file != NULL);
         GIVES(lode_append(file, "!", 1), 5);
+        CHECK(lode_open(pool, "/", LODE_O_TMPFILE | LODE_O_RDWR, 0600) != NULL);
         kill(getpid(), SIGKILL);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
@@ -78,7 +94,55 @@ static void what_a_killed_process_had_done_stays(void)
     lode_pool *pool = lode_pool_open(path, NULL);
     CHECK(pool != NULL);
     CHECK(holds(pool, "kept", "text+!"));
+    struct lode_opening opening = found(pool);
+    CHECK(opening.flags == 0 && opening.inodes == 2 && opening.orphans == 1);
     GIVES(lode_pool_close(pool), 0);
+}
+
+/* The first superblock of a closed pool is lost: the second one has it. */
+static void what_was_repaired_is_told(void)
+{
+    char zeros[4096] = "";
+    int file = open(path, O_RDWR);
+    CHECK(file >= 0 && pwrite(file, zeros, sizeof zeros, 0) == sizeof zeros && close(file) == 0);
+    lode_pool *pool = lode_pool_open(path, NULL);
+    CHECK(pool != NULL);
+    struct lode_opening opening = found(pool);
+    GIVES(opening.flags, LODE_OPENING_CLEAN | LODE_OPENING_REPAIRED);
+    GIVES(opening.damaged, 0);
+    GIVES(lode_pool_close(pool), 0);
+    pool = lode_pool_open(path, NULL);
+    GIVES(found(pool).flags, LODE_OPENING_CLEAN);
+    GIVES(lode_pool_close(pool), 0);
+}
+
+static volatile sig_atomic_t handled;
+
+static void handle(int signal)
+{
+    handled += signal == SIGBUS || signal == SIGSEGV;
+}
+
+/* The library's handlers pass on what is not theirs. (This process has not opened a pool yet.) */
+static void handlers_that_were_there_before_are_called(void)
+{
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct sigaction own = {.sa_handler = handle}, now;
+        CHECK(sigaction(SIGBUS, &own, NULL) == 0 && sigaction(SIGSEGV, &own, NULL) == 0);
+        lode_pool *pool = scratch_pool();
+        put(pool, "f", "text");
+        CHECK(sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler != handle);
+        CHECK(raise(SIGBUS) == 0 && raise(SIGSEGV) == 0 && raise(SIGBUS) == 0);
+        GIVES(handled, 3);
+        GIVES(lode_pool_durability(pool), LODE_DURABLE_NONE);
+        CHECK(holds(pool, "f", "text"));
+        _exit(lode_pool_close(pool));
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void read_only_pools_are_shared(void)
@@ -249,9 +313,11 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     snprintf(path, sizeof path, "%s/pool", argv[1]);
     versions();
+    handlers_that_were_there_before_are_called();
     what_was_done_stays();
     open_files_keep_a_pool_open();
     what_a_killed_process_had_done_stays();
+    what_was_repaired_is_told();
     read_only_pools_are_shared();
     options_are_obeyed();
     options_that_can_not_be_are_refused();

@@ -285,6 +285,29 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         Ok(())
     }
+
+    /// Forgets what is staged of bytes `offset .. offset + len`, whole pages. If a map still shows
+    /// these pages (`shown`) they are nobody's until the last map has ended, otherwise free at once.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where a page of the range is not staged; nothing has changed then.
+    pub fn unstage_range(
+        &self,
+        file: &Handle<H>,
+        offset: u64,
+        len: u64,
+        shown: bool,
+    ) -> Result<()> {
+        let mut state = file.node.write(&self.store)?;
+        let maps = state.file_mut()?.maps.as_deref_mut().ok_or(Error::Invalid)?;
+        let (chosen, rest) = choose(Some(&maps.staged), &[(offset, len)])?;
+        maps.given_up.try_reserve(chosen.len())?;
+        maps.staged = rest;
+        for Staged { run, .. } in chosen {
+            if shown { maps.given_up.push(run) } else { self.store.give(run) }
+        }
+        Ok(())
+    }
 }
 
 /// Cuts what is staged into what the ranges choose and the rest.

@@ -67,6 +67,8 @@ impl File {
     /// Ends all maps.
     pub(crate) fn end_all_maps(&mut self, free: &mut dyn FnMut(Run)) {
         if let Some(maps) = self.maps.take() {
+            // Nobody knows what programs have stored there.
+            self.zero_behind = false;
             maps.for_each_run(free);
         }
     }

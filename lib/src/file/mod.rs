@@ -42,6 +42,8 @@ pub(crate) struct Open {
     append: bool,
     /// Reads do not move the access time.
     quiet: bool,
+    /// It has no name, and gets none.
+    stays_nameless: bool,
     position: Mutex<u64>,
 }
 
@@ -60,9 +62,11 @@ impl File {
     /// An inode that is held, to be let go when the file is dropped.
     fn over(inner: &Arc<Inner>, held: Handle<StdHost>, wish: &Wish) -> Self {
         let Wish { read, write, append, quiet, .. } = *wish;
+        let stays_nameless = wish.nameless && wish.exclusive;
         let (position, ino, held) = (Mutex::new(0), held.ino(), Some(held));
         let inner = Arc::clone(inner);
-        Self { open: Arc::new(Open { inner, held, ino, read, write, append, quiet, position }) }
+        let open = Open { inner, held, ino, read, write, append, quiet, stays_nameless, position };
+        Self { open: Arc::new(open) }
     }
 
     /// Another handle of the same opening: it shares the position.
@@ -76,10 +80,14 @@ impl File {
     /// Gives the file a (further) name; a file without one keeps all that was written.
     ///
     /// # Errors
-    /// As `linkat(2)`: `ENOENT` for a file whose last name was removed, `EPERM` for a directory.
+    /// As `linkat(2)`: `ENOENT` for a file whose last name was removed, or that was made without a name
+    /// with `O_EXCL`; `EPERM` for a directory.
     pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
         let path = path.as_ref();
+        if self.open.stays_nameless {
+            return Err(Error::at(Cause::Number(libc::ENOENT), path));
+        }
         let (pass, ino) = (self.open.inner.enter(), self.open.ino);
         let linked = pass.and_then(|pass| link(&pass, ino, path.as_os_str().as_bytes()));
         linked.map_err(|cause| Error::at(cause, path))

@@ -22,6 +22,9 @@ impl File {
     /// Opens what a path leads to, or makes it.
     pub(crate) fn open(inner: &Arc<Inner>, path: &[u8], options: &OpenOptions) -> Outcome<Self> {
         let wish = options.wish()?;
+        if wish.nameless {
+            return Self::temporary(inner, path, &wish);
+        }
         let pass = inner.enter()?;
         let mut walk = Walk::new(&pass);
         let mut followed: Option<(Found, Vec<u8>)> = None;
@@ -112,10 +115,9 @@ impl File {
     }
 
     /// Makes a file without a name.
-    pub(crate) fn temporary(inner: &Arc<Inner>, path: &[u8], mode: u32) -> Outcome<Self> {
-        let wish = OpenOptions::new().read(true).write(true).mode(mode).wish()?;
+    fn temporary(inner: &Arc<Inner>, path: &[u8], wish: &Wish) -> Outcome<Self> {
         let pass = inner.enter()?;
-        let dir = pin_found(&pass, path, true)?;
+        let dir = pin_found(&pass, path, !wish.no_follow)?;
         if !is_kind(&dir.found.attr, mode::DIRECTORY) {
             return Err(EngineError::NotDirectory.into());
         }
@@ -123,6 +125,6 @@ impl File {
         let (new, brought) = birth::new_in(&*pass, &dir.found.attr, inner.maker, mode, true)?;
         let made = pass.create_nameless(dir.ino(), &new, &xattrs::changes(&brought))?;
         // It is open from the start.
-        Ok(Self::over(inner, pass.take_over(made.ino)?, &wish))
+        Ok(Self::over(inner, pass.take_over(made.ino)?, wish))
     }
 }

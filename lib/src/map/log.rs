@@ -8,10 +8,12 @@
 //! The file: a line with magic, version and a state word, then entries, each at a multiple of 64:
 //! length (4 bytes), CRC32C (4), life (4) and session (4) of the log, then the bytes. The checksum
 //! begins with life, session, place and length. The log ends at the first entry that is not right:
-//! * Emptying it begins another life, so that what an earlier one left never counts.
-//! * Each opening begins another session, and sessions never fall from entry to entry: of several entries
-//!   that were appended together and cut off, a crash may leave a later one without an earlier one, and it
-//!   must not follow what is appended there next.
+//! * Emptying it begins another life, so that what an earlier one left never counts. Its number is random:
+//!   nobody who only chooses the bytes of an entry can have them taken for an entry of their own.
+//! * Each opening and each emptying begins another session, and sessions never fall from entry to entry: of
+//!   several entries that were appended together and cut off, a crash may leave a later one without an earlier
+//!   one, and it must not follow what is appended there next. Nor can what is of an earlier life whose number
+//!   was the same by chance.
 //!
 //! Life and session are the two halves of the state word, which changes in one piece.
 
@@ -23,7 +25,8 @@ use parking_lot::Mutex;
 
 use super::{Map, MapOptions, PAGE};
 use crate::error::{Cause, Error, Result};
-use crate::file::File;
+use crate::file::{File, Open};
+use crate::inner::Appender;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 
@@ -45,8 +48,11 @@ pub type Position = u64;
 
 /// A log in a file of a pool: entries of any bytes, appended by any thread, each durable when
 /// [`Log::append`] returns. See also [`crate::Map`].
+///
+/// It is open once at a time in a pool. Who else writes to its file, or cuts it, spoils it.
 pub struct Log {
     inner: Mutex<Inner>,
+    open: Arc<Open>,
 }
 
 /// What entries belong to.
@@ -58,6 +64,7 @@ struct State {
 
 struct Inner {
     map: Arc<Map>,
+    _appender: Appender,
     file: File,
     state: State,
     /// Where the next entry goes.
@@ -66,16 +73,21 @@ struct Inner {
 
 impl Log {
     /// Opens the log in the file at `path`, or makes it, with room for so many bytes; it grows when
-    /// they are full. Finding its end reads all entries.
+    /// they are full. Finding its end reads all entries: it ends before the first that is not whole, as a crash
+    /// leaves the last one, and so does damage; what is appended then takes the place of those behind.
     ///
     /// # Errors
-    /// As [`Pool::open_with`] and [`File::map`]; `EINVAL` for a file that holds something else.
+    /// As [`Pool::open_with`] and [`File::map`]; `EINVAL` for a file that holds something else, `EBUSY` while the
+    /// log is open already, `EFBIG` for more than a file can have.
     pub fn open(pool: &Pool, path: impl AsRef<Path>, capacity: u64) -> Result<Self> {
         let path = path.as_ref();
         let mut options = OpenOptions::new();
         let file = pool.open_with(path, options.read(true).write(true).create(true))?;
-        let inner = Inner::open(file, capacity).map_err(|cause| Error::at(cause, path))?;
-        Ok(Self { inner: Mutex::new(inner) })
+        let open = Arc::clone(&file.open);
+        let inner = Appender::new(&pool.inner, open.ino());
+        let inner = inner.and_then(|appender| Inner::open(file, appender, capacity));
+        let inner = inner.map_err(|cause| Error::at(cause, path))?;
+        Ok(Self { inner: Mutex::new(inner), open })
     }
 
     /// Appends an entry, durable when this returns; a crash leaves it wholly or not at all. Returns
@@ -93,13 +105,16 @@ impl Log {
     /// # Errors
     /// As [`Log::append`]; nothing has been appended then.
     pub fn append_all(&self, entries: &[&[u8]]) -> Result<Position> {
-        Ok(self.inner.lock().append(entries)?)
+        let mut inner = self.inner.lock();
+        let _pass = self.open.enter()?;
+        Ok(inner.append(entries)?)
     }
 
-    /// The entries from `from` on, which is 0 or a position; as many as there are now.
+    /// The entries from `from` on, which is 0 or a position; as many as there are now. One that is
+    /// damaged is an `EIO`, and the last that is read; so is a place where no entry begins.
     ///
     /// # Errors
-    /// `EINVAL` where no entry begins.
+    /// `EINVAL` where no entry can begin.
     pub fn entries(&self, from: Position) -> Result<Entries> {
         let inner = self.inner.lock();
         let at = from.max(LINE);
@@ -121,40 +136,39 @@ impl Log {
     /// # Errors
     /// `EIO`.
     pub fn clear(&self) -> Result<()> {
-        Ok(self.inner.lock().clear()?)
+        let mut inner = self.inner.lock();
+        let _pass = self.open.enter()?;
+        Ok(inner.clear()?)
     }
 }
 
 impl Inner {
-    fn open(file: File, capacity: u64) -> Outcome<Self> {
+    fn open(file: File, _appender: Appender, capacity: u64) -> Outcome<Self> {
         let size = file.len_or_cause()?;
+        let wanted = capacity.checked_add(LINE).and_then(|end| end.checked_next_multiple_of(PAGE));
+        let wanted = wanted.ok_or(Cause::Number(libc::EFBIG))?;
         // What is no log stays as it is.
         find_state(|at| {
             let mut word = [0; 8];
             file.read_some_at(&mut word, at).map(|_| word)
         })?;
-        let wanted = capacity.saturating_add(LINE).next_multiple_of(PAGE);
         if size < wanted {
             extend(&file, size, wanted)?;
         }
         let map = Arc::new(mapped(&file, size.max(wanted))?);
         let last = read_state(&map)?;
-        let mut inner = Self { map, file, state: last, end: LINE };
+        let mut inner = Self { map, _appender, file, state: last, end: LINE };
         let mut session = 0;
         while let Some(entry) = entry_at(&inner.map, last, session, inner.end, inner.map.len())? {
             (inner.end, session) = (entry.end, entry.session);
         }
-        let overflow = Cause::Number(libc::EOVERFLOW);
-        let session = last.session.checked_add(1).ok_or(overflow)?;
-        inner.set_state(State { session, ..last })?;
+        inner.set_state(State { session: session_after(last)?, ..last })?;
         Ok(inner)
     }
 
     /// Another life: what is in the log counts no more.
     fn clear(&mut self) -> Outcome<()> {
-        let overflow = Cause::Number(libc::EOVERFLOW);
-        let life = self.state.life.checked_add(1).ok_or(overflow)?;
-        self.set_state(State { life, ..self.state })?;
+        self.set_state(another_life(&self.map, self.state)?)?;
         self.end = LINE;
         Ok(())
     }
@@ -209,10 +223,12 @@ impl Inner {
             return Ok(());
         }
         let growth = size.clamp(GROWTH_LEAST, GROWTH_MOST);
-        let wanted = end.max(size.saturating_add(growth)).next_multiple_of(PAGE);
+        let pages = |end: u64| end.checked_next_multiple_of(PAGE);
+        let least = pages(end).ok_or(Cause::Number(libc::EFBIG))?;
+        let wanted = pages(end.max(size.saturating_add(growth))).unwrap_or(least);
         // Where there is no room for that, what is needed now will do.
         if extend(&self.file, size, wanted).is_err() {
-            extend(&self.file, size, end.next_multiple_of(PAGE))?;
+            extend(&self.file, size, least)?;
         }
         self.map = Arc::new(mapped(&self.file, self.file.len_or_cause()?)?);
         Ok(())
@@ -233,23 +249,33 @@ impl Iterator for Entries {
 
     fn next(&mut self) -> Option<Self::Item> {
         let at = self.at;
-        let entry = match entry_at(&self.map, self.state, self.session, at, self.end) {
-            Ok(entry) => entry?,
-            Err(cause) => {
-                self.at = self.end;
-                return Some(Err(cause.into()));
-            }
-        };
-        (self.at, self.session) = (entry.end, entry.session);
-        let mut bytes = vec![0; entry.len as usize];
-        let loaded = self.map.load(at + PREFIX as u64, &mut bytes);
+        if at >= self.end {
+            return None;
+        }
+        let read = self.read();
         // Last: until then the log may have been emptied, and another entry begun in this place.
-        let life = find_state(|at| load_word(&self.map, at)).ok().flatten().map(|state| state.life);
-        if life != Some(self.state.life) {
+        let state = find_state(|at| load_word(&self.map, at)).ok().flatten();
+        if state.map(|state| state.life) != Some(self.state.life) {
             self.at = self.end;
             return None;
         }
-        Some(loaded.map(|()| (at, bytes)))
+        if read.is_err() {
+            self.at = self.end;
+        }
+        Some(read.map(|bytes| (at, bytes)).map_err(Error::from))
+    }
+}
+
+impl Entries {
+    /// The bytes of the next entry, which there is.
+    fn read(&mut self) -> Outcome<Vec<u8>> {
+        let entry = entry_at(&self.map, self.state, self.session, self.at, self.end)?;
+        let entry = entry.ok_or(Cause::LogDamaged)?;
+        let mut bytes = vec![0; entry.len as usize];
+        let loaded = self.map.load(self.at + PREFIX as u64, &mut bytes);
+        loaded.map_err(Error::into_cause)?;
+        (self.at, self.session) = (entry.end, entry.session);
+        Ok(bytes)
     }
 }
 
@@ -292,7 +318,26 @@ fn read_state(map: &Map) -> Outcome<State> {
     }
     let stored = map.stream(0, header().as_flattened()).and_then(|()| map.fence(0..LINE));
     stored.map_err(Error::into_cause)?;
-    Ok(State { life: 1, session: 0 })
+    let none = State { life: 0, session: 0 };
+    Ok(State { session: 0, ..another_life(map, none)? })
+}
+
+/// Another life: nobody knows its number beforehand, and the log has no entry of it.
+fn another_life(map: &Map, last: State) -> Outcome<State> {
+    let session = session_after(last)?;
+    loop {
+        let life = lode_host::random() as u32;
+        let state = State { life, session };
+        // What is of an earlier session can only be at the beginning: behind its entries it counts no more.
+        let has_entry = matches!(entry_at(map, state, 0, LINE, map.len()), Ok(Some(_)));
+        if ![0, last.life].contains(&life) && !has_entry {
+            return Ok(state);
+        }
+    }
+}
+
+fn session_after(last: State) -> Outcome<u32> {
+    last.session.checked_add(1).ok_or(Cause::Number(libc::EOVERFLOW))
 }
 
 /// Where the entry behind one of so many bytes at `at` is.

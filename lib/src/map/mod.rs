@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use lode_engine::{MapExtent, Staging};
 use lode_pmem::{Durability, MediaError, View, ViewOptions};
+use parking_lot::Mutex;
 
+use crate::access::Pass;
 use crate::error::{Cause, Result};
 use crate::file::{File, Open};
 
@@ -71,7 +73,13 @@ pub struct Map {
     mapped: Mapped,
     offset: u64,
     len: u64,
+    staging: Mutex<InDoubt>,
 }
+
+/// Ranges of the file that are staged, of which the view may show the file's pages all the same: to be
+/// taken back, and not to be committed, which frees these pages. Its lock is held by who changes what is
+/// staged, until the view shows it.
+type InDoubt = Vec<(u64, u64)>;
 
 /// That the engine knows of a map.
 struct Mapped(Arc<Open>);
@@ -119,7 +127,7 @@ impl Map {
             phase: offset % align,
         };
         let view = pass.medium().view(&parts(&extents), &options)?;
-        Ok(Self { view, mapped, offset, len })
+        Ok(Self { view, mapped, offset, len, staging: Mutex::default() })
     }
 
     /// Where the map is. For stores it must have been made so; bytes up to [`Map::len`] may be used, for
@@ -177,7 +185,8 @@ impl Map {
     /// Makes bytes durable, whoever stored them: writes back the lines they are in, and fences.
     ///
     /// # Errors
-    /// `EFAULT` outside the map, `EIO` where the medium refuses.
+    /// `EFAULT` outside the map; `EIO` where the medium could not be written, and from then on always: the pool
+    /// has to be opened again.
     #[inline]
     pub fn persist(&self, range: Range<u64>) -> Result<()> {
         let len = self.length(&range)?;
@@ -211,16 +220,19 @@ impl Map {
     /// the end of the map, forgets them.
     ///
     /// # Errors
-    /// `EINVAL` for a range that is not of whole pages of the map, or staged in part already, or where the
-    /// file is mapped more than once; `ENOSPC`, `ENOMEM`; `EROFS`.
+    /// `EBADF` where the map can't be stored into; `EINVAL` for a range that is not of whole pages of the map,
+    /// or staged in part already, or where the file is mapped more than once; `ENOSPC`, `ENOMEM`. What was
+    /// staged before stays so.
     pub fn stage(&self, range: Range<u64>, how: Staging) -> Result<()> {
+        let mut in_doubt = self.staging.lock();
+        let pass = self.storable()?;
         let (at, len) = self.pages(&range)?;
-        let pass = self.mapped.0.writable()?;
         let held = self.mapped.0.held()?;
         let extents = pass.stage(held, self.offset + at, len, how).map_err(Cause::from)?;
         let shown = self.view.replace(pass.medium(), at, &parts(&extents));
         if let Err(error) = shown {
-            self.discard()?;
+            // What can't be taken back is in doubt.
+            let _ = self.take_back(&pass, &mut in_doubt, (self.offset + at, len));
             return Err(Cause::from(error).into());
         }
         Ok(())
@@ -232,32 +244,82 @@ impl Map {
     /// stores to them are again in the file at once.
     ///
     /// # Errors
-    /// `EINVAL` where a page of a range is not staged; nothing has changed then. `ENOSPC`, `EROFS`, `EIO`.
+    /// `EBADF` where the map can't be stored into; `EINVAL` where a page of a range is not staged; nothing has
+    /// changed then. `ENOSPC`, `EIO`.
     pub fn commit(&self, ranges: &[Range<u64>]) -> Result<()> {
+        let in_doubt = self.staging.lock();
+        let pass = self.storable()?;
         let mut placed = Vec::with_capacity(ranges.len());
         for range in ranges {
             let (at, len) = self.pages(range)?;
+            let from = self.offset + at;
+            let overlaps =
+                |&(doubt, bytes): &(u64, u64)| doubt < from + len && from < doubt + bytes;
+            if in_doubt.iter().any(overlaps) {
+                return Err(Cause::Number(libc::EINVAL).into());
+            }
             self.view.settle(at, len).map_err(cause)?;
-            placed.push((self.offset + at, len));
+            placed.push((from, len));
         }
-        let pass = self.mapped.0.writable()?;
         Ok(pass.commit_staged(self.mapped.0.held()?, &placed)?)
     }
 
-    /// Forgets all that is staged and was not committed: the map shows the file again.
+    /// Forgets all that is staged and was not committed: the map shows the file again. Where the file
+    /// has given up its pages since, what was staged stays in the map as they would, and belongs to nobody.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`: some of it is forgotten, some is still staged and can be discarded again.
     pub fn discard(&self) -> Result<()> {
+        let mut in_doubt = self.staging.lock();
         let pass = self.mapped.0.enter()?;
-        let held = self.mapped.0.held()?;
-        for (at, len) in pass.staged(held).map_err(Cause::from)? {
-            let extents = pass.extents(held, at, len).map_err(Cause::from)?;
-            let at = at - self.offset;
-            // First nothing shows them, then they are free.
-            self.view.replace(pass.medium(), at, &parts(&extents)).map_err(Cause::from)?;
+        for staged in pass.staged(self.mapped.0.held()?).map_err(Cause::from)? {
+            self.take_back(&pass, &mut in_doubt, staged)?;
         }
-        Ok(pass.unstage(held)?)
+        in_doubt.clear();
+        Ok(())
+    }
+
+    /// Shows the file again where this range of it is staged, and forgets that.
+    fn take_back(
+        &self,
+        pass: &Pass<'_>,
+        in_doubt: &mut InDoubt,
+        (mut from, len): (u64, u64),
+    ) -> Outcome<()> {
+        let end = from + len;
+        let done = self.show_file(pass, &mut from, end);
+        if done.is_err() {
+            in_doubt.push((from, end - from));
+        }
+        done
+    }
+
+    /// Does so from `from` on, which it moves to what is not done yet.
+    fn show_file(&self, pass: &Pass<'_>, from: &mut u64, end: u64) -> Outcome<()> {
+        let held = self.mapped.0.held()?;
+        for extent in pass.extents(held, *from, end - *from)? {
+            let at = extent.file_offset;
+            // The file has nothing to show here: what was staged stays, and is not free before the map ends.
+            pass.unstage_range(held, *from, at - *from, true)?;
+            *from = at;
+            // First nothing shows them, then they are free.
+            let part = (extent.pool_offset, extent.bytes);
+            self.view.replace(pass.medium(), at - self.offset, &[part])?;
+            pass.unstage_range(held, at, extent.bytes, false)?;
+            *from = at + extent.bytes;
+        }
+        pass.unstage_range(held, *from, end - *from, true)?;
+        *from = end;
+        Ok(())
+    }
+
+    /// Lets a call in that changes the file.
+    fn storable(&self) -> Outcome<Pass<'_>> {
+        if self.view.is_writable() {
+            self.mapped.0.writable()
+        } else {
+            Err(Cause::Number(libc::EBADF))
+        }
     }
 
     fn inside(&self, at: u64, len: u64) -> Outcome<()> {

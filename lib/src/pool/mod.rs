@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lode_engine::{Opening, PoolInfo, StatFs, Stats};
+use lode_pmem::Durability;
 
 use crate::access::Pass;
 use crate::error::{Cause, Error, Result};
@@ -104,7 +105,9 @@ impl Pool {
     /// # Errors
     /// As `open(2)`.
     pub fn temporary_with_mode(&self, dir: impl AsRef<Path>, mode: u32) -> Result<File> {
-        self.call(dir.as_ref(), |_, bytes| File::temporary(&self.inner, bytes, mode))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(mode).custom_flags(libc::O_TMPFILE);
+        self.open_with(dir, &options)
     }
 
     /// Space and inodes, used and free.
@@ -137,6 +140,14 @@ impl Pool {
     /// `EIO` after a panic.
     pub fn opening(&self) -> Result<Opening> {
         Ok(self.inner.enter()?.opening())
+    }
+
+    /// What a crash leaves of what was done.
+    ///
+    /// # Errors
+    /// `EIO` after a panic.
+    pub fn durability(&self) -> Result<Durability> {
+        Ok(self.inner.enter()?.medium().durability())
     }
 
     /// What the pool lies on: its kind, how stores reach it, what guards it, what a fence is worth,

@@ -2,6 +2,7 @@
 //! same.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod forbid;
 pub mod script;
 pub mod tree;
 

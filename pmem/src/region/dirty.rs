@@ -2,7 +2,8 @@
 //!
 //! What this file guarantees: when [`Dirty::sync`] returns, everything that its
 //! thread has stored and marked before is on the disk, even if another thread's
-//! call took it along.
+//! call took it along. Once a call has failed, of the region or of a view of it,
+//! no later one says that anything is on the disk.
 //!
 //! Kept is the span from the first dirty page to the last, not each page. The
 //! kernel writes no clean page of a span anyway, and one call costs one commit and
@@ -10,8 +11,8 @@
 //! cost as many.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// No page: the first is after the last.
 const CLEAN: u64 = pack(u32::MAX, 0);
@@ -24,14 +25,33 @@ const fn unpack(span: u64) -> (u32, u32) {
     ((span >> 32) as u32, span as u32)
 }
 
+/// Whoever calls `msync` for one open file, the region and its views: one at a time, and nobody after
+/// a call that has failed. The kernel tells a failure once, to whichever of them asks first, and
+/// may have dropped what it could not write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Syncing(Arc<Mutex<bool>>);
+
+impl Syncing {
+    /// Lets `msync` be called, if no call has failed yet. The lock is held meanwhile: who would
+    /// come in between could not know of the failure yet.
+    pub(crate) fn call(&self, msync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *failed {
+            return Err(io::Error::other("an earlier msync has failed"));
+        }
+        let outcome = msync();
+        *failed = outcome.is_err();
+        outcome
+    }
+}
+
 /// The dirty pages of a region under `msync`.
 #[derive(Debug)]
 pub(crate) struct Dirty {
     page_bytes: u64,
     span: AtomicU64,
-    failed: AtomicBool,
     calls: AtomicU64,
-    syncing: Mutex<()>,
+    syncing: Syncing,
 }
 
 impl Dirty {
@@ -41,9 +61,8 @@ impl Dirty {
         Some(Self {
             page_bytes,
             span: AtomicU64::new(CLEAN),
-            failed: AtomicBool::new(false),
             calls: AtomicU64::new(0),
-            syncing: Mutex::new(()),
+            syncing: Syncing::default(),
         })
     }
 
@@ -65,27 +84,23 @@ impl Dirty {
         }
     }
 
-    /// Writes what is dirty with `msync(offset, bytes)`. The lock is held meanwhile:
-    /// a thread whose pages are in another's call waits for that call to end.
-    ///
-    /// Once a call has failed all later ones do: the kernel may have dropped what
-    /// it could not write.
+    /// Writes what is dirty with `msync(offset, bytes)`. A thread whose pages are in
+    /// another's call waits for that call to end.
     pub(crate) fn sync(&self, msync: impl FnOnce(u64, u64) -> io::Result<()>) -> io::Result<()> {
-        let _one_at_a_time = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(io::Error::other("an earlier msync has failed"));
-        }
-        let (first, last) = unpack(self.span.swap(CLEAN, Ordering::SeqCst));
-        if first > last {
-            return Ok(());
-        }
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let pages = u64::from(last) - u64::from(first) + 1;
-        let outcome = msync(u64::from(first) * self.page_bytes, pages * self.page_bytes);
-        if outcome.is_err() {
-            self.failed.store(true, Ordering::Relaxed);
-        }
-        outcome
+        self.syncing.call(|| {
+            let (first, last) = unpack(self.span.swap(CLEAN, Ordering::SeqCst));
+            if first > last {
+                return Ok(());
+            }
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            let pages = u64::from(last) - u64::from(first) + 1;
+            msync(u64::from(first) * self.page_bytes, pages * self.page_bytes)
+        })
+    }
+
+    /// Whom views of the region call `msync` by.
+    pub(crate) fn syncing(&self) -> &Syncing {
+        &self.syncing
     }
 
     /// Calls of `msync` so far.

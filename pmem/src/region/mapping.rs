@@ -92,7 +92,7 @@ impl Mapping {
         let len = parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.len));
         let len = len.ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Self::reserve(len, place)?;
-        mapping.put_with(file, 0, parts, rights, sync)?;
+        mapping.put(file, 0, parts, rights, sync)?;
         Ok(mapping)
     }
 
@@ -121,12 +121,9 @@ impl Mapping {
         Ok(Self { base, len, process: std::process::id() })
     }
 
-    /// Puts parts of `file` in the place of what is mapped from offset `at` on, open for stores.
-    pub(super) fn put(&self, file: &File, at: usize, parts: &[Part], sync: bool) -> io::Result<()> {
-        self.put_with(file, at, parts, libc::PROT_READ | libc::PROT_WRITE, sync)
-    }
-
-    fn put_with(
+    /// Puts parts of `file` in the place of what is mapped from offset `at` on. If it fails, some
+    /// of them may be there.
+    pub(super) fn put(
         &self,
         file: &File,
         at: usize,

@@ -5,6 +5,7 @@
 //! guards it. Its memory goes to the program's own pages only; who makes it says which those are.
 //! No child of `fork` inherits it.
 
+use super::dirty::{Dirty, Syncing};
 use super::mapping::{Mapping, Part, Place};
 use super::{Durability, Mapped, RegionError};
 use crate::flush::FlushStrategy;
@@ -33,6 +34,8 @@ pub struct ViewOptions {
 pub struct View {
     door: Door<Mapped>,
     counters: Counters,
+    /// What it shares with the region that it is of.
+    syncing: Syncing,
 }
 
 impl View {
@@ -103,6 +106,10 @@ impl View {
 
     /// Completes the write-backs and streamed stores of this thread to bytes `at .. at + len`:
     /// they are durable when this returns `Ok`.
+    ///
+    /// # Errors
+    /// [`MediaError::Unwritten`] where the system could not write them, and from then on always, for the
+    /// region and all of its views; [`MediaError::OutOfBounds`].
     pub fn fence(&self, at: u64, len: u64) -> Result<(), MediaError> {
         let end = self.end(at, len)?;
         match self.region().strategy {
@@ -110,8 +117,8 @@ impl View {
             FlushStrategy::Msync => {
                 let page = self.region().page_bytes;
                 let from = at - at % page;
-                let synced = self.region().mapping.msync(from, end - from);
-                synced.map_err(|_| MediaError::Unwritten)
+                let msync = || self.region().mapping.msync(from, end - from);
+                self.syncing.call(msync).map_err(|_| MediaError::Unwritten)
             }
         }
     }
@@ -131,8 +138,8 @@ impl View {
         self.fence(at, len)
     }
 
-    /// Shows other parts of `region`, the one that the view is of, from offset `at` on. Other threads
-    /// see the one or the other.
+    /// Shows other parts of `region`, the one that the view is of, from offset `at` on, with the view's
+    /// own rights. Other threads see the one or the other. If it fails, any of them may be shown.
     pub fn replace(
         &self,
         region: &Mapped,
@@ -147,7 +154,8 @@ impl View {
         let Some(file) = region.file().filter(|_| end.is_some() && aligned) else {
             return Err(region.unviewable());
         };
-        let put = self.region().mapping.put(file, at as usize, &parts, region.is_sync());
+        let (to, rights) = (&self.region().mapping, rights(self.is_writable()));
+        let put = to.put(file, at as usize, &parts, rights, region.is_sync());
         put.map_err(|source| RegionError::io("mapping parts of", path, source))
     }
 
@@ -155,6 +163,11 @@ impl View {
         let end = at.checked_add(len).filter(|&end| end <= self.region().bytes);
         end.ok_or(MediaError::OutOfBounds { at, len })
     }
+}
+
+/// What a view is mapped with.
+fn rights(writable: bool) -> libc::c_int {
+    libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 }
 }
 
 impl Mapped {
@@ -170,9 +183,8 @@ impl Mapped {
         };
         let parts = self.parts(parts)?;
         let writable = options.writable && !self.is_read_only();
-        let rights = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         let place = Place { align: options.align, phase: options.phase };
-        let mapping = Mapping::of_parts(file, &parts, rights, self.is_sync(), &place)
+        let mapping = Mapping::of_parts(file, &parts, rights(writable), self.is_sync(), &place)
             .map_err(|source| RegionError::io("mapping parts of", path, source))?;
         if self.kind == super::RegionKind::Tmpfs {
             mapping.prefer_huge_pages();
@@ -198,7 +210,8 @@ impl Mapped {
             emulation: self.emulation.clone(),
             mapping,
         });
-        Ok(View { door, counters: Counters::new() })
+        let syncing = self.dirty.as_ref().map(Dirty::syncing).cloned().unwrap_or_default();
+        Ok(View { door, counters: Counters::new(), syncing })
     }
 
     fn file(&self) -> Option<&std::fs::File> {
