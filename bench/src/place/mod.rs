@@ -44,6 +44,9 @@ impl Place {
     /// Where the system does not allow it.
     pub fn new(base: Option<&Path>, bytes_max: u64) -> Result<Self> {
         let base = base.map_or_else(usual, Path::to_owned);
+        // A whole name: mounts are found by theirs, and programs are run in other directories.
+        let base =
+            fs::canonicalize(&base).map_err(|error| BenchError::io("looking for", &base, error))?;
         take_away_leftovers(&base)?;
         let dir = base.join(format!("{PREFIX}{}", std::process::id()));
         DirBuilder::new()
@@ -217,6 +220,20 @@ mod tests {
         assert!(!left.exists());
         for name in ["lode-bench-x", "lode-bench-", "other/lock", "lode-bench-7"] {
             assert!(base.path().join(name).exists(), "{name}");
+        }
+    }
+
+    /// Whoever asks what is mounted is told such a name, and programs are run in other directories.
+    #[test]
+    fn a_place_has_a_whole_name_without_links_whatever_name_its_base_has() {
+        let base = tempfile::tempdir().unwrap();
+        let whole = fs::canonicalize(base.path()).unwrap();
+        std::os::unix::fs::symlink(&whole, whole.join("link")).unwrap();
+        let up: PathBuf =
+            std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+        for name in [whole.join("link"), up.join(whole.strip_prefix("/").unwrap())] {
+            let place = Place::new(Some(&name), 16 << 20).unwrap();
+            assert_eq!(place.dir().parent().unwrap(), whole, "{}", name.display());
         }
     }
 
