@@ -231,6 +231,15 @@ impl Rows<'_> {
         Some(two / self.alone(workload, subject)?.ops_per_s)
     }
 
+    /// How two threads do, of which `met` tells whether it is enough. On one processor they take turns, whatever they share.
+    fn judged_of_two(&self, met: bool, measured: String) -> Option<Found> {
+        if self.0.machine.cores >= 2 {
+            return judged(met, measured);
+        }
+        let measured = format!("{measured}; this machine has one processor");
+        Some(Found { measured, met: None })
+    }
+
     /// The workloads that all of these have rows of, done by one thread.
     fn common(&self, subjects: [&str; 3]) -> Vec<[&Row; 3]> {
         let first = self.0.rows.iter().filter(|row| row.subject == subjects[0] && row.threads == 1);
@@ -257,11 +266,12 @@ impl Rule {
                 let ours = rows.scaling(workload, LIBRARY, mode)?;
                 let limit = rows.scaling(workload, LIMIT, mode)?;
                 let part = ours / limit;
-                judged(part >= least, format!("{part:.2} ({ours:.2} x, limit {limit:.2} x)"))
+                let measured = format!("{part:.2} ({ours:.2} x, limit {limit:.2} x)");
+                rows.judged_of_two(part >= least, measured)
             }
             Self::Scales(workload, mode, least) => {
                 let ours = rows.scaling(workload, LIBRARY, mode)?;
-                judged(ours >= least, format!("{ours:.2} x"))
+                rows.judged_of_two(ours >= least, format!("{ours:.2} x"))
             }
             Self::MountAdds(times) => mount_adds(rows, times),
             Self::Windows(most) => windows_cost(rows, &rows.0.machine.windows, most),
@@ -387,7 +397,7 @@ mod tests {
     }
 
     fn judge_report(windows: &str, rows: Vec<Row>, figures: Vec<Figure>) -> Vec<Target> {
-        let machine = Machine { windows: windows.into(), ..Machine::default() };
+        let machine = Machine { windows: windows.into(), cores: 2, ..Machine::default() };
         judge(&Report { machine, rows, figures, ..Report::default() })
     }
 
@@ -459,6 +469,26 @@ mod tests {
         );
         assert_eq!(of(1500.0, Shared).unwrap().met, Some(false));
         assert_eq!(of(1250.0, Private), None);
+    }
+
+    #[test]
+    fn one_processor_can_not_tell_what_two_threads_gain() {
+        let mut rows = alone(&[("create-unlink", LIBRARY, 100.0), ("append-4k", LIBRARY, 100.0)]);
+        rows.extend(alone(&[("append-4k", LIMIT, 90.0)]));
+        rows.push(row("create-unlink", LIBRARY, 2, Private, 200.0));
+        rows.push(row("append-4k", LIBRARY, 2, Private, 200.0));
+        rows.push(row("append-4k", LIMIT, 2, Private, 90.0));
+        for (cores, met) in [(1, None), (2, Some(false))] {
+            let machine = Machine { cores, ..Machine::default() };
+            let all = judge(&Report { machine, rows: rows.clone(), ..Report::default() });
+            let of_two: Vec<_> =
+                all.iter().filter(|target| target.what.contains("2 threads")).collect();
+            assert_eq!(of_two.len(), 2);
+            for target in of_two {
+                assert_eq!(target.met, met, "{target:?}");
+                assert_eq!(target.measured.contains("one processor"), met.is_none(), "{target:?}");
+            }
+        }
     }
 
     #[test]
