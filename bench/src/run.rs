@@ -197,7 +197,7 @@ fn start(
     let mut started = Vec::new();
     for subject in subjects {
         if watch.is_over() {
-            return Err(BenchError::Interrupted);
+            break;
         }
         watch.progress(0, 0, subject.id());
         match subject.start(place, &settings.programs) {
@@ -210,7 +210,8 @@ fn start(
             }
         }
     }
-    if started.is_empty() { Err(nothing_left(left_out)) } else { Ok(started) }
+    // Who wants no more has a report, without rows.
+    if started.is_empty() && !watch.is_over() { Err(nothing_left(left_out)) } else { Ok(started) }
 }
 
 /// What the whole run has in common.
@@ -442,4 +443,44 @@ pub fn steps() -> Vec<(&'static Workload, Steps)> {
         Some((workload, Steps { workload: workload.id.to_owned(), steps }))
     };
     crate::workload::ALL.iter().filter_map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell as Slot;
+
+    use super::*;
+
+    /// Wants no more when it has been asked so often.
+    struct Impatient(Slot<u32>);
+
+    impl Watch for Impatient {
+        fn progress(&self, _done: u64, _all: u64, _what: &str) {}
+
+        fn is_over(&self) -> bool {
+            let left = self.0.get();
+            self.0.set(left.saturating_sub(1));
+            left == 0
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_interrupted_while_subjects_are_started_has_a_report_without_rows() {
+        for patience in 0..3 {
+            let base = tempfile::tempdir().unwrap();
+            let settings = Settings {
+                workloads: vec![],
+                subjects: ["limit", "ablation"].map(|id| subject::by_id(id).unwrap()).to_vec(),
+                threads: vec![],
+                quick: true,
+                breakdown: true,
+                dir: Some(base.path().to_owned()),
+                programs: Programs { lode: "".into(), emulate: None, mount_options: vec![] },
+            };
+            let report = run(&settings, &Impatient(Slot::new(patience))).unwrap();
+            assert!(!report.machine.kernel.is_empty());
+            let empty = Report { machine: report.machine.clone(), ..Report::default() };
+            assert_eq!(report, empty, "asked {patience} times before");
+        }
+    }
 }
