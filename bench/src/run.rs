@@ -333,13 +333,13 @@ impl Measured {
     /// Fills caches, and finds out how often an operation can be timed by itself.
     fn warm_up(&mut self, clock_ns: u64) {
         self.round(WARM_UP, clock_ns);
-        let ns = self.ns_per_op.pop().unwrap_or_default();
+        self.ns_per_op.clear();
         self.ops_per_s.clear();
         self.samples = Histogram::new();
-        self.every = sample_every(ns, clock_ns);
     }
 
-    /// All threads work for a slice of time.
+    /// All threads work for a slice of time. How often one of their operations is timed by itself then depends
+    /// on the fastest slice so far: one that was cold or disturbed would have the clock looked at too often.
     fn round(&mut self, busy: Duration, clock_ns: u64) {
         if self.failed.is_some() {
             return;
@@ -375,7 +375,9 @@ impl Measured {
                 Err(error) => self.failed = Some(error),
             }
         }
-        self.ns_per_op.push(busy.as_secs_f64() * 1e9 / (operations as f64).max(1.0));
+        let ns_per_op = busy.as_secs_f64() * 1e9 / (operations as f64).max(1.0);
+        self.every = self.every.max(sample_every(ns_per_op, clock_ns));
+        self.ns_per_op.push(ns_per_op);
         self.ops_per_s.push(rate);
     }
 
@@ -448,8 +450,10 @@ pub fn steps() -> Vec<(&'static Workload, Steps)> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell as Slot;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::worker::Slice;
 
     /// Wants no more when it has been asked so often.
     struct Impatient(Slot<u32>);
@@ -482,5 +486,35 @@ mod tests {
             let empty = Report { machine: report.machine.clone(), ..Report::default() };
             assert_eq!(report, empty, "asked {patience} times before");
         }
+    }
+
+    /// Operations that take so many nanoseconds, slice by slice; notes which of them are timed.
+    struct Slices {
+        ns: std::vec::IntoIter<u64>,
+        every: Arc<Mutex<Vec<u64>>>,
+    }
+
+    impl Worker for Slices {
+        fn slice(&mut self, until: &Until<'_>, _samples: &mut Histogram) -> io::Result<Slice> {
+            self.every.lock().unwrap().push(until.every);
+            let busy = Duration::from_nanos(self.ns.next().unwrap());
+            Ok(Slice { operations: 1, busy })
+        }
+    }
+
+    #[test]
+    fn how_often_an_operation_is_timed_depends_on_the_fastest_round_not_on_a_cold_start() {
+        const CLOCK: u64 = 40;
+        let every = Arc::new(Mutex::new(vec![]));
+        let ns = vec![20_000, 100, 5_000, 200].into_iter();
+        let slices: Box<dyn Worker> = Box::new(Slices { ns, every: Arc::clone(&every) });
+        let mut measured = Measured::new(("limit", false), vec![slices]);
+        measured.warm_up(CLOCK);
+        for _ in 0..3 {
+            measured.round(Duration::ZERO, CLOCK);
+        }
+        let fast = sample_every(100.0, CLOCK);
+        assert_eq!(*every.lock().unwrap(), [1, 1, fast, fast]);
+        assert_eq!(measured.ns_per_op, [100.0, 5_000.0, 200.0]);
     }
 }
