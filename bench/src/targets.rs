@@ -292,6 +292,12 @@ impl Rule {
     }
 }
 
+/// Of ratios to those that are on no medium: `own` says who.
+fn not_slowed(measured: &str, own: &str) -> Found {
+    let measured = format!("{measured}; {own} the machine's own times, not the medium's");
+    Found { measured, met: None }
+}
+
 /// Those of the others that were measured are compared with.
 fn rate_of(
     rows: &Rows<'_>,
@@ -312,8 +318,7 @@ fn rate_of(
     let complete = all.len() == others.len();
     let measured = all.join(", ");
     if emulated && !measured.is_empty() {
-        let measured = format!("{measured}; which have the machine's own times, not the medium's");
-        return Some(Found { measured, met: None });
+        return Some(not_slowed(&measured, "which have"));
     }
     // What fails against one of them fails, whoever else is missing.
     let met = if complete || !met { Some(met) } else { None };
@@ -331,6 +336,9 @@ fn mount_adds(rows: &Rows<'_>, times: f64) -> Option<Found> {
     let count = over.iter().filter(|(part, _)| *part > 1.0).count();
     let measured =
         format!("{count} of {} take longer; the worst is {workload}: {worst:.2} x", all.len());
+    if all.iter().flatten().any(|row| row.emulated) {
+        return Some(not_slowed(&measured, "null-fuse has"));
+    }
     judged(count == 0, measured)
 }
 
@@ -515,6 +523,18 @@ mod tests {
         let slow = of(460.0);
         assert_eq!(slow.met, Some(false));
         assert_eq!(slow.measured, "1 of 2 take longer; the worst is rename: 2.00 x");
+    }
+
+    #[test]
+    fn an_emulated_mount_is_not_held_against_a_server_that_has_no_medium() {
+        let rows = [("stat", MOUNT, 1e9), ("stat", NULL, 100.0), ("stat", LIBRARY, 10.0)];
+        let mut rows = alone(&rows);
+        assert_eq!(one(judge_rows("key", rows.clone())).1, Some(false));
+        for slow in [0, 2] {
+            rows[slow].emulated = true;
+        }
+        let (measured, met) = one(judge_rows("key", rows));
+        assert!(measured.contains("machine's own times") && met.is_none(), "{measured}");
     }
 
     #[test]
