@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::calls::{Calls, For, Mapping, Name};
 use crate::plan::Cell;
-use crate::workload::Mode;
+use crate::workload::{Kind, Mode};
 
 /// Names in a directory before anything is done there.
 pub const NAMES: usize = 10_000;
@@ -147,6 +147,9 @@ impl<C: Calls> Stage<C> {
     /// # Errors
     /// Where the subject fails.
     pub fn data_map(&mut self, cell: &Cell, thread: usize) -> io::Result<(Arc<C::Map>, u64)> {
+        if thread == 0 && cell.workload.kind == Kind::MapRead && self.scattered {
+            self.remove_data()?;
+        }
         self.data(cell)?;
         while self.maps.len() < self.data {
             let map = self.calls.map(&data_name(self.maps.len())?)?;

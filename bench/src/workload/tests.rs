@@ -177,6 +177,23 @@ fn who_reads_a_file_finds_it_as_it_was_made_whatever_was_measured_before() {
 }
 
 #[test]
+fn who_reads_a_mapped_file_finds_it_as_it_was_made_too() {
+    let dir = memory();
+    let mut stage = Stage::new(Posix::new(dir.path(), false).unwrap());
+    let mut file_of = |id, threads| {
+        let cell = Cell { workload: by_id(id).unwrap(), threads, mode: Mode::Private };
+        drop(workers(&mut stage, &cell).unwrap().unwrap());
+        let file = |number| dir.path().join(format!("data{number}")).metadata().unwrap();
+        [0, threads - 1].map(|number| std::os::unix::fs::MetadataExt::ino(&file(number)))
+    };
+    let made = file_of("map-read-4k", 2);
+    assert_eq!([file_of("map-store-64", 2), file_of("overwrite-4k", 2)], [made; 2]);
+    let again = file_of("map-read-4k", 2);
+    assert!(again[0] != made[0] && again[1] != made[1], "{made:?} {again:?}");
+    assert_eq!([file_of("map-store-64", 2), file_of("read-4k", 2)], [again; 2]);
+}
+
+#[test]
 fn what_could_not_be_made_ready_is_made_anew_when_it_is_asked_for_again() {
     for (id, threads, fails_in) in [
         // At once, in the middle of the first file and of the second.
