@@ -36,8 +36,9 @@ const QUICK_MAX: Duration = Duration::from_secs(82);
 const QUICK_BREAKDOWN: Duration = Duration::from_secs(14);
 /// Before it counts.
 const WARM_UP: Duration = Duration::from_millis(3);
-/// Memory that a run may take at most, and the part of what is free that it may.
-const BYTES_MAX: u64 = 12 << 30;
+/// Memory that a run may take at most (all subjects do with as many threads as there may be), and
+/// the part of what is free that it may.
+const BYTES_MAX: u64 = 48 << 30;
 const FREE_PART: u64 = 4;
 
 /// What to measure.
@@ -96,8 +97,8 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
     let machine = machine::here(&place, settings.programs.emulate)?;
     let mut report = Report { machine, ..Report::default() };
-    let subjects = choose(settings, &place, &mut report.left_out)?;
     let cells = cells(&settings.workloads, &settings.threads, settings.quick);
+    let subjects = choose(settings, &cells, &place, &mut report.left_out)?;
     let mut started = start(&subjects, &place, settings, watch, &mut report.left_out)?;
     let aside = if settings.breakdown { QUICK_BREAKDOWN } else { Duration::ZERO };
     let mut run = Run {
@@ -156,6 +157,7 @@ fn look_into(settings: &Settings, watch: &dyn Watch, report: &mut Report) {
 /// The subjects that can be measured here; the others are told.
 fn choose(
     settings: &Settings,
+    cells: &[Cell],
     place: &Place,
     left_out: &mut Vec<LeftOut>,
 ) -> Result<Vec<&'static dyn Subject>> {
@@ -170,7 +172,7 @@ fn choose(
     if chosen.is_empty() {
         return Err(nothing_left(left_out));
     }
-    let needed = chosen.iter().map(|subject| subject.bytes_max()).sum();
+    let needed = chosen.iter().map(|subject| subject.bytes_max(cells)).sum();
     enough_for(needed)?;
     Ok(chosen)
 }
@@ -486,6 +488,18 @@ mod tests {
             let empty = Report { machine: report.machine.clone(), ..Report::default() };
             assert_eq!(report, empty, "asked {patience} times before");
         }
+    }
+
+    #[test]
+    fn all_subjects_with_all_threads_take_no_more_than_a_run_may() {
+        let most = |threads: &[usize], quick| -> u64 {
+            let cells = cells(&[], threads, quick);
+            subject::ALL.iter().map(|subject| subject.bytes_max(&cells)).sum()
+        };
+        assert!(most(&[crate::plan::THREADS_MAX], false) <= BYTES_MAX);
+        // As docs/bench.md says.
+        assert!(most(&[], false) <= 21 << 29, "{}", most(&[], false));
+        assert!(most(&[], true) <= 19 << 29, "{}", most(&[], true));
     }
 
     /// Operations that take so many nanoseconds, slice by slice; notes which of them are timed.
