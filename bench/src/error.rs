@@ -38,9 +38,6 @@ pub enum BenchError {
     /// None of the subjects can be measured here.
     #[error("nothing that was asked for can be measured here: {0}")]
     NoSubject(String),
-    /// Somebody wants no more.
-    #[error("interrupted before anything was measured")]
-    Interrupted,
     /// A region of memory could not be had.
     #[error(transparent)]
     Region(#[from] lode_pmem::RegionError),

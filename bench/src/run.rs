@@ -36,8 +36,9 @@ const QUICK_MAX: Duration = Duration::from_secs(82);
 const QUICK_BREAKDOWN: Duration = Duration::from_secs(14);
 /// Before it counts.
 const WARM_UP: Duration = Duration::from_millis(3);
-/// Memory that a run may take at most, and the part of what is free that it may.
-const BYTES_MAX: u64 = 12 << 30;
+/// Memory that a run may take at most (all subjects do with as many threads as there may be), and
+/// the part of what is free that it may.
+const BYTES_MAX: u64 = 48 << 30;
 const FREE_PART: u64 = 4;
 
 /// What to measure.
@@ -96,8 +97,8 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
     let machine = machine::here(&place, settings.programs.emulate)?;
     let mut report = Report { machine, ..Report::default() };
-    let subjects = choose(settings, &place, &mut report.left_out)?;
     let cells = cells(&settings.workloads, &settings.threads, settings.quick);
+    let subjects = choose(settings, &cells, &place, &mut report.left_out)?;
     let mut started = start(&subjects, &place, settings, watch, &mut report.left_out)?;
     let aside = if settings.breakdown { QUICK_BREAKDOWN } else { Duration::ZERO };
     let mut run = Run {
@@ -156,6 +157,7 @@ fn look_into(settings: &Settings, watch: &dyn Watch, report: &mut Report) {
 /// The subjects that can be measured here; the others are told.
 fn choose(
     settings: &Settings,
+    cells: &[Cell],
     place: &Place,
     left_out: &mut Vec<LeftOut>,
 ) -> Result<Vec<&'static dyn Subject>> {
@@ -170,7 +172,7 @@ fn choose(
     if chosen.is_empty() {
         return Err(nothing_left(left_out));
     }
-    let needed = chosen.iter().map(|subject| subject.bytes_max()).sum();
+    let needed = chosen.iter().map(|subject| subject.bytes_max(cells)).sum();
     enough_for(needed)?;
     Ok(chosen)
 }
@@ -197,7 +199,7 @@ fn start(
     let mut started = Vec::new();
     for subject in subjects {
         if watch.is_over() {
-            return Err(BenchError::Interrupted);
+            break;
         }
         watch.progress(0, 0, subject.id());
         match subject.start(place, &settings.programs) {
@@ -210,7 +212,8 @@ fn start(
             }
         }
     }
-    if started.is_empty() { Err(nothing_left(left_out)) } else { Ok(started) }
+    // Who wants no more has a report, without rows.
+    if started.is_empty() && !watch.is_over() { Err(nothing_left(left_out)) } else { Ok(started) }
 }
 
 /// What the whole run has in common.
@@ -332,13 +335,13 @@ impl Measured {
     /// Fills caches, and finds out how often an operation can be timed by itself.
     fn warm_up(&mut self, clock_ns: u64) {
         self.round(WARM_UP, clock_ns);
-        let ns = self.ns_per_op.pop().unwrap_or_default();
+        self.ns_per_op.clear();
         self.ops_per_s.clear();
         self.samples = Histogram::new();
-        self.every = sample_every(ns, clock_ns);
     }
 
-    /// All threads work for a slice of time.
+    /// All threads work for a slice of time. How often one of their operations is timed by itself then depends
+    /// on the fastest slice so far: one that was cold or disturbed would have the clock looked at too often.
     fn round(&mut self, busy: Duration, clock_ns: u64) {
         if self.failed.is_some() {
             return;
@@ -374,7 +377,9 @@ impl Measured {
                 Err(error) => self.failed = Some(error),
             }
         }
-        self.ns_per_op.push(busy.as_secs_f64() * 1e9 / (operations as f64).max(1.0));
+        let ns_per_op = busy.as_secs_f64() * 1e9 / (operations as f64).max(1.0);
+        self.every = self.every.max(sample_every(ns_per_op, clock_ns));
+        self.ns_per_op.push(ns_per_op);
         self.ops_per_s.push(rate);
     }
 
@@ -442,4 +447,88 @@ pub fn steps() -> Vec<(&'static Workload, Steps)> {
         Some((workload, Steps { workload: workload.id.to_owned(), steps }))
     };
     crate::workload::ALL.iter().filter_map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell as Slot;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::worker::Slice;
+
+    /// Wants no more when it has been asked so often.
+    struct Impatient(Slot<u32>);
+
+    impl Watch for Impatient {
+        fn progress(&self, _done: u64, _all: u64, _what: &str) {}
+
+        fn is_over(&self) -> bool {
+            let left = self.0.get();
+            self.0.set(left.saturating_sub(1));
+            left == 0
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_interrupted_while_subjects_are_started_has_a_report_without_rows() {
+        for patience in 0..3 {
+            let base = tempfile::tempdir().unwrap();
+            let settings = Settings {
+                workloads: vec![],
+                subjects: ["limit", "ablation"].map(|id| subject::by_id(id).unwrap()).to_vec(),
+                threads: vec![],
+                quick: true,
+                breakdown: true,
+                dir: Some(base.path().to_owned()),
+                programs: Programs { lode: "".into(), emulate: None, mount_options: vec![] },
+            };
+            let report = run(&settings, &Impatient(Slot::new(patience))).unwrap();
+            assert!(!report.machine.kernel.is_empty());
+            let empty = Report { machine: report.machine.clone(), ..Report::default() };
+            assert_eq!(report, empty, "asked {patience} times before");
+        }
+    }
+
+    #[test]
+    fn all_subjects_with_all_threads_take_no_more_than_a_run_may() {
+        let most = |threads: &[usize], quick| -> u64 {
+            let cells = cells(&[], threads, quick);
+            subject::ALL.iter().map(|subject| subject.bytes_max(&cells)).sum()
+        };
+        assert!(most(&[crate::plan::THREADS_MAX], false) <= BYTES_MAX);
+        // As docs/bench.md says.
+        assert!(most(&[], false) <= 21 << 29, "{}", most(&[], false));
+        assert!(most(&[], true) <= 19 << 29, "{}", most(&[], true));
+    }
+
+    /// Operations that take so many nanoseconds, slice by slice; notes which of them are timed.
+    struct Slices {
+        ns: std::vec::IntoIter<u64>,
+        every: Arc<Mutex<Vec<u64>>>,
+    }
+
+    impl Worker for Slices {
+        fn slice(&mut self, until: &Until<'_>, _samples: &mut Histogram) -> io::Result<Slice> {
+            self.every.lock().unwrap().push(until.every);
+            let busy = Duration::from_nanos(self.ns.next().unwrap());
+            Ok(Slice { operations: 1, busy })
+        }
+    }
+
+    #[test]
+    fn how_often_an_operation_is_timed_depends_on_the_fastest_round_not_on_a_cold_start() {
+        const CLOCK: u64 = 40;
+        let every = Arc::new(Mutex::new(vec![]));
+        let ns = vec![20_000, 100, 5_000, 200].into_iter();
+        let slices: Box<dyn Worker> = Box::new(Slices { ns, every: Arc::clone(&every) });
+        let mut measured = Measured::new(("limit", false), vec![slices]);
+        measured.warm_up(CLOCK);
+        for _ in 0..3 {
+            measured.round(Duration::ZERO, CLOCK);
+        }
+        let fast = sample_every(100.0, CLOCK);
+        assert_eq!(*every.lock().unwrap(), [1, 1, fast, fast]);
+        assert_eq!(measured.ns_per_op, [100.0, 5_000.0, 200.0]);
+    }
 }

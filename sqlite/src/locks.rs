@@ -44,6 +44,9 @@ impl Locks {
             (Level::None, _) => held,
             // Somebody else writes already.
             (Level::Shared, _) if self.writer.is_some() => held,
+            // To undo what a crash cut off: it writes at once or not at all. One that waited would look
+            // as if it had written the journal, and nobody would undo it.
+            (Level::Shared, Level::Exclusive) if self.readers > 1 => held,
             (_, Level::Exclusive) => {
                 let alone = self.readers == 1;
                 self.hold(if alone { Level::Exclusive } else { Level::Pending })
@@ -87,7 +90,7 @@ mod tests {
         let wishes = [(None, Shared), (Shared, Reserved), (Shared, Exclusive)];
         let table = [
             (None, [Some(Shared), Some(Reserved), Some(Exclusive)]),
-            (Shared, [Some(Shared), Some(Reserved), Some(Pending)]),
+            (Shared, [Some(Shared), Some(Reserved), Some(Shared)]),
             (Reserved, [Some(Shared), Some(Shared), Some(Shared)]),
             // From here on the other can hold nothing that is new: it is a reader of before.
             (Pending, [Some(None), Some(Shared), Some(Shared)]),

@@ -80,9 +80,10 @@ type Curves = BTreeMap<String, Vec<(f64, f64)>>;
 fn curves_of(rows: &[Row], group: &[&Row]) -> Curves {
     let mut curves = Curves::new();
     for row in group {
-        let one = rows.iter().find(|one| {
-            one.threads == 1 && one.workload == row.workload && one.subject == row.subject
-        });
+        let same = |one: &Row| {
+            (&one.workload, &one.subject, one.size) == (&row.workload, &row.subject, row.size)
+        };
+        let one = rows.iter().find(|one| one.threads == 1 && same(one));
         let Some(one) = one.filter(|one| one.ops_per_s > 0.0) else { continue };
         let curve = curves.entry(row.subject.clone()).or_insert_with(|| vec![(1.0, 1.0)]);
         curve.push((row.threads as f64, row.ops_per_s / one.ops_per_s));
@@ -239,6 +240,17 @@ mod tests {
         let curves = curves_of(&rows, &several);
         assert_eq!(curves["limit"], [(1.0, 1.0), (2.0, 1.6)]);
         assert_eq!(curves.len(), 1);
+    }
+
+    #[test]
+    fn a_curve_begins_with_one_thread_that_did_the_same_size() {
+        let row = |size, threads, ops_per_s| {
+            let row = sample().rows.swap_remove(0);
+            Row { workload: "mount-clean".into(), size, threads, ops_per_s, ..row }
+        };
+        let rows = [row(1_000, 1, 90.0), row(10_000, 1, 10.0), row(10_000, 2, 15.0)];
+        let curves = curves_of(&rows, &[&rows[2]]);
+        assert_eq!(curves["limit"], [(1.0, 1.0), (2.0, 1.5)]);
     }
 
     #[test]

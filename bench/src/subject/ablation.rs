@@ -38,8 +38,13 @@ impl Subject for Ablation {
         "records in other ways than Lode's, bare and with the engine; its rows are named by the way"
     }
 
-    fn bytes_max(&self) -> u64 {
-        BYTES + 3 * (POOL + POOL_THREAD)
+    fn bytes_max(&self, cells: &[Cell]) -> u64 {
+        // The bare loops share their memory; each engine has a pool of its own, all of a cell at once.
+        let of = |cell: &Cell| {
+            let (_, ways) = ways(cell.workload.kind)?;
+            Some(BYTES + TAILS + ways.engine.len() as u64 * (pool_bytes(cell) + TAILS))
+        };
+        cells.iter().filter_map(of).max().unwrap_or_default()
     }
 
     fn missing(&self, _place: &Place) -> Option<String> {
@@ -132,9 +137,13 @@ impl Memory {
     }
 }
 
+fn pool_bytes(cell: &Cell) -> u64 {
+    POOL + POOL_THREAD * cell.threads as u64
+}
+
 /// The workload in a pool of its own, which goes with its threads.
 fn in_engine(cell: &Cell, how: How, options: &RegionOptions) -> io::Result<Vec<Box<dyn Worker>>> {
-    let bytes = POOL + POOL_THREAD * cell.threads as u64;
+    let bytes = pool_bytes(cell);
     let region = Mapped::anonymous(bytes + TAILS, options);
     let region = Arc::new(region.map_err(io::Error::other)?);
     let pool = InEngine::new(&region, bytes, Another { how, tails: bytes })?;

@@ -8,6 +8,7 @@ use super::posix::Posix;
 use super::{Programs, Ready, Subject, needs_program, needs_root};
 use crate::error::{BenchError, Result};
 use crate::place::{Place, run_program};
+use crate::plan::Cell;
 use crate::workload::Stage;
 
 /// Bytes of an image; only what is written takes memory.
@@ -73,7 +74,7 @@ impl Subject for Disk {
         self.about
     }
 
-    fn bytes_max(&self) -> u64 {
+    fn bytes_max(&self, _cells: &[Cell]) -> u64 {
         BYTES_MAX
     }
 

@@ -27,6 +27,9 @@ const WIDTH: u64 = 500;
 /// Bytes of a pool, and more for each file besides what it holds.
 const POOL_BYTES: u64 = 64 << 20;
 const POOL_BYTES_FILE: u64 = 4 << 10;
+/// Memory that a pool takes at most, and more for each file: of the region what is stored, and the indexes.
+const TAKEN_BYTES: u64 = 32 << 20;
+const TAKEN_BYTES_FILE: u64 = 4 << 10;
 /// Files that come and go before each crash, so that there is something to judge.
 const UNSETTLED: usize = 100;
 
@@ -42,8 +45,15 @@ impl Subject for Engine {
         "the engine opening a pool, without its mapping and mounting"
     }
 
-    fn bytes_max(&self) -> u64 {
-        256 << 20
+    fn bytes_max(&self, cells: &[Cell]) -> u64 {
+        let of = |cell: &Cell| match cell.workload.kind {
+            // Each thread has a pool of its own.
+            Kind::Opening { .. } => {
+                cell.threads as u64 * (TAKEN_BYTES + cell.workload.size * TAKEN_BYTES_FILE)
+            }
+            _ => 0,
+        };
+        cells.iter().map(of).max().unwrap_or_default()
     }
 
     fn missing(&self, _place: &Place) -> Option<String> {

@@ -59,7 +59,7 @@ impl Subject for Library {
         self.about
     }
 
-    fn bytes_max(&self) -> u64 {
+    fn bytes_max(&self, _cells: &[Cell]) -> u64 {
         POOL + (64 << 20)
     }
 

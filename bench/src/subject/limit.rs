@@ -35,7 +35,7 @@ impl Subject for Limit {
         "no file system: only the copies, lines and fences that an operation can't do without"
     }
 
-    fn bytes_max(&self) -> u64 {
+    fn bytes_max(&self, _cells: &[Cell]) -> u64 {
         BYTES
     }
 

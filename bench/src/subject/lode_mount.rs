@@ -6,6 +6,7 @@ use super::posix::Posix;
 use super::{Programs, Ready, Subject, touch};
 use crate::error::{BenchError, Result};
 use crate::place::{Place, run_program};
+use crate::plan::Cell;
 use crate::workload::Stage;
 
 /// Bytes of the pool.
@@ -23,7 +24,7 @@ impl Subject for LodeMount {
         "a pool mounted by `lode mount`, with its usual options; durable when a call returns"
     }
 
-    fn bytes_max(&self) -> u64 {
+    fn bytes_max(&self, _cells: &[Cell]) -> u64 {
         POOL + (256 << 20)
     }
 

@@ -61,8 +61,9 @@ pub trait Subject: Send + Sync {
     /// What it is, in a sentence.
     fn about(&self) -> &'static str;
 
-    /// Memory it may take at most, in bytes.
-    fn bytes_max(&self) -> u64;
+    /// Memory that it may take at most while these cells are measured, in bytes, besides what
+    /// [`Workload::bytes_more`] says.
+    fn bytes_max(&self, cells: &[Cell]) -> u64;
 
     /// Why it can't be measured by this user on this machine, if so.
     fn missing(&self, place: &Place) -> Option<String>;
@@ -222,6 +223,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::plan::cells;
 
     #[test]
     fn names_are_distinct_and_found() {
@@ -229,6 +231,27 @@ mod tests {
         assert_eq!(ids.len(), ALL.len());
         assert_eq!(by_id("tmpfs").unwrap().id(), "tmpfs");
         assert!(by_id("ramfs").is_none());
+    }
+
+    #[test]
+    fn memory_is_looked_for_as_threads_take_it_and_nothing_for_what_nobody_asked_for() {
+        let bytes = |subject: &str, workload: &str, threads: usize| {
+            let workloads = [crate::workload::by_id(workload).unwrap()];
+            by_id(subject).unwrap().bytes_max(&cells(&workloads, &[1, threads], false))
+        };
+        for (subject, workload) in [
+            ("ablation", "ablation-fence"),
+            ("ablation", "ablation-line"),
+            ("lode-engine", "mount-clean"),
+            ("lode-engine", "mount-crash"),
+        ] {
+            let [one, four, all] = [1, 4, 64].map(|threads| bytes(subject, workload, threads));
+            let more = (four - one) / 3;
+            assert!(more >= 64 << 20, "{workload}: {more}");
+            assert_eq!(all, four + 60 * more, "{workload}");
+            assert_eq!(bytes(subject, "append-4k", 64), 0, "{workload}");
+        }
+        assert!(bytes("limit", "append-4k", 64) > 0);
     }
 
     #[test]

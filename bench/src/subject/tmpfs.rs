@@ -4,7 +4,11 @@ use super::posix::Posix;
 use super::{Programs, Ready, Subject};
 use crate::error::{BenchError, Result};
 use crate::place::Place;
+use crate::plan::Cell;
 use crate::workload::Stage;
+
+/// Bytes that it holds at most.
+const BYTES_MAX: u64 = 512 << 20;
 
 /// Memory as a directory.
 pub struct Tmpfs;
@@ -18,8 +22,8 @@ impl Subject for Tmpfs {
         "the kernel's file system in memory, ordinary pages, no fsync: nothing it has is durable"
     }
 
-    fn bytes_max(&self) -> u64 {
-        512 << 20
+    fn bytes_max(&self, _cells: &[Cell]) -> u64 {
+        BYTES_MAX
     }
 
     fn missing(&self, place: &Place) -> Option<String> {
@@ -31,7 +35,7 @@ impl Subject for Tmpfs {
 
     fn start(&self, place: &Place, _programs: &Programs) -> Result<Box<dyn Ready>> {
         let dir = if place.is_root() {
-            place.tmpfs("tmpfs", &format!("size={}", self.bytes_max()))?
+            place.tmpfs("tmpfs", &format!("size={}", BYTES_MAX))?
         } else {
             place.new_dir("tmpfs")?
         };

@@ -12,7 +12,7 @@ use super::personality::{Personality, Thread, place};
 use super::stage::Stage;
 use crate::calls::Calls;
 use crate::stats::Histogram;
-use crate::worker::Step;
+use crate::worker::{Step, clock_ns};
 
 /// How long it goes on.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,8 @@ struct Part {
 struct Churn<'a, C: Calls> {
     thread: Thread<C>,
     look: &'a dyn Fn() -> io::Result<Look>,
+    /// What looking at the clock twice takes.
+    clock: Duration,
 }
 
 impl<C: Calls> Churn<'_, C> {
@@ -103,7 +105,7 @@ impl<C: Calls> Churn<'_, C> {
         for number in 0..self.thread.list_len() {
             let began = Instant::now();
             self.thread.step(number as u64)?;
-            let busy = began.elapsed();
+            let busy = began.elapsed().saturating_sub(self.clock);
             part.busy += busy;
             part.calls += 1;
             if let Some(samples) = &mut samples {
@@ -152,7 +154,7 @@ pub fn age<C: Calls>(
     // As many names as there could be files.
     let names = look()?.pages * PAGE / (of.file_bytes / 2);
     let thread = Thread::new(stage, (0, names as usize), &of, place)?.leaving();
-    let mut churn = Churn { thread, look };
+    let mut churn = Churn { thread, look, clock: Duration::from_nanos(clock_ns()) };
     churn.fill()?;
     for _ in 0..WARM_UP {
         churn.list(&mut Part::default(), None)?;
@@ -196,4 +198,29 @@ fn tenths(parts: &[Part]) -> (Vec<f64>, Vec<f64>) {
     let times = |parts: &[Part]| parts.iter().filter(|part| part.calls > 0).map(ns).collect();
     let last = parts.get(parts.len() - PARTS..).unwrap_or_default();
     (times(parts.get(..PARTS).unwrap_or_default()), times(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::Posix;
+
+    #[test]
+    fn what_looking_at_the_clock_takes_is_no_part_of_a_call() {
+        let dir = tempfile::tempdir_in(crate::place::usual()).unwrap();
+        let mut stage = Stage::new(Posix::new(dir.path(), false).unwrap());
+        let of = Personality { files: 0, ..FILESERVER };
+        let place = place(&mut stage, &of).unwrap();
+        let thread = Thread::new(&stage, (0, 100), &of, place).unwrap();
+        let look = || Ok(Look::default());
+        // A clock that takes longer than any call.
+        let mut churn = Churn { thread, look: &look, clock: Duration::from_secs(60) };
+        for _ in 0..20 {
+            churn.thread.add().unwrap();
+        }
+        let (mut part, mut samples) = (Part::default(), Histogram::new());
+        churn.list(&mut part, Some(&mut samples)).unwrap();
+        assert_eq!(part.calls, of.calls.len() as u64);
+        assert_eq!((part.busy, samples.percentile(100.0)), (Duration::ZERO, Some(0)));
+    }
 }

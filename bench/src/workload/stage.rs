@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::calls::{Calls, For, Mapping, Name};
 use crate::plan::Cell;
-use crate::workload::Mode;
+use crate::workload::{Kind, Mode};
 
 /// Names in a directory before anything is done there.
 pub const NAMES: usize = 10_000;
@@ -22,8 +22,10 @@ pub struct Stage<C: Calls> {
     pub calls: Arc<C>,
     /// Directories of [`NAMES`] names.
     crowded: Vec<Arc<C::Dir>>,
-    /// Files of [`DATA_BYTES`] bytes together.
+    /// Files of [`DATA_BYTES`] bytes together, when they are whole.
     data: usize,
+    /// Those of them that are there, also where making them failed.
+    data_made: usize,
     /// They were written at random in pieces smaller than they were made of: where that makes new
     /// pages of them, these lie anywhere.
     scattered: bool,
@@ -39,6 +41,7 @@ impl<C: Calls> Stage<C> {
             calls: Arc::new(calls),
             crowded: Vec::new(),
             data: 0,
+            data_made: 0,
             scattered: false,
             maps: Vec::new(),
             next: 0,
@@ -60,9 +63,9 @@ impl<C: Calls> Stage<C> {
         while self.crowded.len() <= number {
             let number = self.crowded.len();
             let at = Name::new(&format!("n{number}"))?;
-            self.calls.mkdir(&at)?;
+            there(self.calls.mkdir(&at))?;
             for name in crowd(number)? {
-                drop(self.calls.create(&name)?);
+                there(self.calls.create(&name).map(drop))?;
             }
             self.crowded.push(Arc::new(self.calls.open_dir(&at)?));
         }
@@ -77,9 +80,19 @@ impl<C: Calls> Stage<C> {
             return Ok(());
         }
         self.remove_data()?;
+        let made = self.make_data(files);
+        if made.is_err() {
+            // What stays is removed before it is asked for again.
+            let _ = self.remove_data();
+        }
+        made
+    }
+
+    fn make_data(&mut self, files: usize) -> io::Result<()> {
         let bytes = vec![0x5a; PIECE];
         for number in 0..files {
             let file = self.calls.create(&data_name(number)?)?;
+            self.data_made = number + 1;
             for at in (0..data_bytes(files)).step_by(PIECE) {
                 self.calls.write_at(&file, at, &bytes)?;
             }
@@ -92,8 +105,12 @@ impl<C: Calls> Stage<C> {
     fn remove_data(&mut self) -> io::Result<()> {
         self.maps.clear();
         self.scattered = false;
-        (0..std::mem::take(&mut self.data))
-            .try_for_each(|number| self.calls.unlink(&data_name(number)?))
+        self.data = 0;
+        while let Some(last) = self.data_made.checked_sub(1) {
+            self.calls.unlink(&data_name(last)?)?;
+            self.data_made = last;
+        }
+        Ok(())
     }
 
     /// The file of thread `thread` that is read and written at random, and its size. Who reads it,
@@ -130,6 +147,9 @@ impl<C: Calls> Stage<C> {
     /// # Errors
     /// Where the subject fails.
     pub fn data_map(&mut self, cell: &Cell, thread: usize) -> io::Result<(Arc<C::Map>, u64)> {
+        if thread == 0 && cell.workload.kind == Kind::MapRead && self.scattered {
+            self.remove_data()?;
+        }
         self.data(cell)?;
         while self.maps.len() < self.data {
             let map = self.calls.map(&data_name(self.maps.len())?)?;
@@ -141,6 +161,14 @@ impl<C: Calls> Stage<C> {
         }
         let map = self.maps.get(own(cell, thread)).ok_or(io::ErrorKind::NotFound)?;
         Ok((Arc::clone(map), data_bytes(self.data)))
+    }
+}
+
+/// Made, now or when it was tried before.
+fn there(made: io::Result<()>) -> io::Result<()> {
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
     }
 }
 

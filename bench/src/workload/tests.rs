@@ -23,6 +23,16 @@ struct Counts {
     names: AtomicU64,
     /// Cuts of one page that was there.
     cut: AtomicU64,
+    /// So many files that are made, or writes, until one fails; 0 for none.
+    fails_in: AtomicU64,
+}
+
+impl Counts {
+    fn may_fail(&self) -> io::Result<()> {
+        let less = |left: u64| left.checked_sub(1);
+        let before = self.fails_in.fetch_update(Relaxed, Relaxed, less);
+        if before == Ok(1) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
 }
 
 struct Counting {
@@ -36,6 +46,7 @@ impl Calls for Counting {
     type Map = <Posix as Calls>::Map;
 
     fn create(&self, at: &Name) -> io::Result<Self::File> {
+        self.counts.may_fail()?;
         self.posix.create(at)
     }
     fn open(&self, at: &Name, what_for: For) -> io::Result<Self::File> {
@@ -68,6 +79,7 @@ impl Calls for Counting {
         self.posix.read_at(file, at, into)
     }
     fn write_at(&self, file: &Self::File, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.counts.may_fail()?;
         self.posix.write_at(file, at, bytes)
     }
     fn append(&self, file: &Self::File, bytes: &[u8]) -> io::Result<()> {
@@ -162,6 +174,46 @@ fn who_reads_a_file_finds_it_as_it_was_made_whatever_was_measured_before() {
     assert_ne!(again, made);
     assert_eq!([file_of("read-4k", 1), file_of("overwrite-4k", 1)], [again; 2]);
     assert_ne!(file_of("write-1m", 1), again);
+}
+
+#[test]
+fn who_reads_a_mapped_file_finds_it_as_it_was_made_too() {
+    let dir = memory();
+    let mut stage = Stage::new(Posix::new(dir.path(), false).unwrap());
+    let mut file_of = |id, threads| {
+        let cell = Cell { workload: by_id(id).unwrap(), threads, mode: Mode::Private };
+        drop(workers(&mut stage, &cell).unwrap().unwrap());
+        let file = |number| dir.path().join(format!("data{number}")).metadata().unwrap();
+        [0, threads - 1].map(|number| std::os::unix::fs::MetadataExt::ino(&file(number)))
+    };
+    let made = file_of("map-read-4k", 2);
+    assert_eq!([file_of("map-store-64", 2), file_of("overwrite-4k", 2)], [made; 2]);
+    let again = file_of("map-read-4k", 2);
+    assert!(again[0] != made[0] && again[1] != made[1], "{made:?} {again:?}");
+    assert_eq!([file_of("map-store-64", 2), file_of("read-4k", 2)], [again; 2]);
+}
+
+#[test]
+fn what_could_not_be_made_ready_is_made_anew_when_it_is_asked_for_again() {
+    for (id, threads, fails_in) in [
+        // At once, in the middle of the first file and of the second.
+        ("read-4k", 2, 1),
+        ("read-4k", 2, 4),
+        ("overwrite-4k", 2, 131),
+        // Among the names of a directory.
+        ("open-close", 1, 5),
+    ] {
+        let (dir, counts) = (memory(), Arc::new(Counts::default()));
+        let posix = Posix::new(dir.path(), false).unwrap();
+        let mut stage = Stage::new(Counting { posix, counts: Arc::clone(&counts) });
+        let cell = Cell { workload: by_id(id).unwrap(), threads, mode: Mode::Private };
+        counts.fails_in.store(fails_in, Relaxed);
+        let failed = workers(&mut stage, &cell).map(drop).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::StorageFull, "{id}");
+        assert_eq!(bytes_below(dir.path()), 0, "{id}: what is half made takes no room");
+        let mut again = workers(&mut stage, &cell).unwrap().unwrap();
+        assert!(slices(&mut again) >= 4, "{id}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod bank;
+pub mod raw;
 pub mod worker;
 
 use std::path::PathBuf;
