@@ -212,3 +212,13 @@ fn a_label_is_the_old_or_the_new_one_whatever_is_torn() {
     }
     assert!(old > 10 && new > 10, "{old} and {new} states");
 }
+
+/// What a crash leaves in one copy of metadata alone would come true when the other is damaged.
+#[test]
+fn recovery_makes_the_copies_of_metadata_the_same() {
+    let cases = lode_crash::workload::scenarios();
+    let case = cases.iter().find(|case| case.name == "two copies of metadata").unwrap();
+    explored(case, &Limits::QUICK, None).unwrap_or_else(|failure| panic!("{failure}"));
+    let failure = explored(case, &Limits::QUICK, Some(Rule::TwinsMended)).unwrap_err();
+    assert!(failure.what.contains("lines of metadata differ"), "{failure}");
+}

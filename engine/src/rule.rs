@@ -150,8 +150,6 @@ rules! {
         "pages that a write replaces are free before its record is durable; PROTOCOL I9";
     TwinsMended "twins-mended"
         "recovery leaves copies of metadata as they are that a crash has made differ; PROTOCOL I19, step 7";
-    DeadLogsLeft "dead-logs-left"
-        "recovery makes the copies of dead inodes' logs the same, whose pages may be data by now";
     PieceZeroed "piece-zeroed" "a new piece of inode table is not zeroed; PROTOCOL I22";
     OrphansFreed "orphans-freed"
         "files that are unlinked but open are not freed by a clean unmount; PROTOCOL recovery 11";

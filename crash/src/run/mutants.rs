@@ -215,7 +215,6 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::WatermarkCopies, "a table piece, then data, then a table piece"),
     (Rule::RoundEveryLane, "two threads: round and rename over, two lanes"),
     (Rule::TwinsMended, "two copies of metadata"),
-    (Rule::DeadLogsLeft, "two copies of a log, then data"),
     (Rule::PieceZeroed, "two threads: close and create, two lanes"),
     (Rule::PagesRise, "a page comes back into its log"),
     (Rule::OverwrittenAfterFence, "two threads: overwritten and taken, one lane"),

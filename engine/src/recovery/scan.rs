@@ -423,9 +423,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         seal: u64,
         scan: &mut Scan,
     ) -> Result<()> {
-        let left = !self.store.host.leaves_out(Rule::DeadLogsLeft);
-        let owner = if left { Owner::Dead } else { Owner::Alive };
-        let mut walk = Walk::new_of(owner, self.store, identity, head, seal)?;
+        let mut walk = Walk::new_of(Owner::Dead, self.store, identity, head, seal)?;
         loop {
             match walk.step() {
                 Ok(Step::Record(found)) if self.in_doubt(&found.parsed.header) => {
