@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -38,6 +39,7 @@ fn who_wants_a_hot_journal_and_does_not_get_it_is_not_taken_for_a_writer() {
 #[test]
 fn a_hot_journal_that_others_are_about_to_undo_is_not_passed_over() {
     const TRIES: u32 = 6000;
+    const PAUSE: u32 = 50;
     let place = Place::new(64);
     let db = place.open("db");
     db.execute_batch(
@@ -58,6 +60,7 @@ fn a_hot_journal_that_others_are_about_to_undo_is_not_passed_over() {
     };
     let mut reader = Raw::database(&place, "cut");
     assert_eq!(reader.lock(SQLITE_LOCK_SHARED), SQLITE_OK);
+    let pause = || (0..PAUSE).for_each(|_| spin_loop());
     let done = AtomicBool::new(false);
     let found: Vec<_> = thread::scope(|scope| {
         scope.spawn(|| {
@@ -66,7 +69,10 @@ fn a_hot_journal_that_others_are_about_to_undo_is_not_passed_over() {
                 if other.lock(SQLITE_LOCK_SHARED) == SQLITE_OK {
                     assert_eq!(other.lock(SQLITE_LOCK_EXCLUSIVE), SQLITE_BUSY);
                 }
+                // As long as the third one needs from its first lock to its look at this one's.
+                pause();
                 assert_eq!(other.unlock(SQLITE_LOCK_NONE), SQLITE_OK);
+                pause();
             }
         });
         let found = (0..TRIES).map(|_| sum()).collect();
