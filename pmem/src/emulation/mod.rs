@@ -7,6 +7,7 @@ mod clock;
 mod measure;
 mod profile;
 
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,9 +19,11 @@ pub use profile::{Bandwidth, Emulated, NoBandwidth, Profile, UnknownProfile};
 
 /// Lines that a CPU loads at the same time.
 const PARALLEL_LINES: f64 = 16.0;
+/// A medium that was busy for less than one of so many parts of a time was not in anybody's way.
+const IDLE_PARTS: u64 = 6;
 
 /// What a window has stored, for the bandwidth.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
     /// When it was opened.
     since: u64,
@@ -97,33 +100,82 @@ impl Emulation {
     /// A window is opened.
     #[cold]
     pub(crate) fn opened(&self) -> Taken {
-        let since = if self.ticks_per_byte > 0.0 { self.clock.now() } else { 0 };
-        Taken { since, bytes: 0 }
+        // The first since a fence says when the medium had something to take.
+        let is_first = self.ticks_per_byte > 0.0 && UNFENCED.get().of != self.name();
+        Taken { since: if is_first { self.clock.now() } else { 0 }, bytes: 0 }
     }
 
-    /// The window is closed: the medium begins with what was stored when it has taken all that came
-    /// before, and no earlier than there was something to take.
+    /// The window is closed. What was stored waits for the thread's next fence to be counted: an atomic
+    /// change before that would itself wait until all that was streamed has reached the memory.
     #[cold]
     pub(crate) fn closed(&self, taken: &Taken) {
         if self.ticks_per_byte == 0.0 || taken.bytes == 0 {
             return;
         }
+        let before = UNFENCED.get();
+        if before.of == self.name() {
+            let bytes = before.taken.bytes + taken.bytes;
+            UNFENCED.set(Unfenced { taken: Taken { bytes, ..before.taken }, ..before });
+        } else if before.of == 0 {
+            UNFENCED.set(Unfenced { of: self.name(), taken: *taken });
+        } else {
+            // Of another medium something waits for its fence.
+            self.queue(taken, self.clock.now());
+        }
+    }
+
+    /// The medium begins with what was stored when it has taken all that came before, and no earlier
+    /// than there was something to take.
+    fn queue(&self, taken: &Taken, now: u64) {
         let ticks = (taken.bytes as f64 * self.ticks_per_byte) as u64;
+        // What the medium does in a small part of the time leaves it to others, too, and nobody has to
+        // wait: the atomic change would end what overlaps here, which takes longer than the medium does.
+        let is_short = ticks.saturating_mul(IDLE_PARTS) <= now.saturating_sub(taken.since);
+        if is_short && self.idle_at.load(Relaxed) <= taken.since {
+            return;
+        }
         let queued = |idle_at: u64| Some(idle_at.max(taken.since).saturating_add(ticks));
         // It is never refused.
         self.idle_at.fetch_update(Relaxed, Relaxed, queued).ok();
+    }
+
+    /// Tells it from others.
+    #[inline]
+    fn name(&self) -> usize {
+        core::ptr::from_ref(self).addr()
     }
 
     /// A fence has been done.
     #[cold]
     pub(crate) fn fenced(&self) {
         if self.ticks_per_byte > 0.0 {
-            self.clock.wait(self.idle_at.load(Relaxed));
+            let now = self.clock.now();
+            let unfenced = UNFENCED.get();
+            if unfenced.of == self.name() {
+                UNFENCED.set(Unfenced::default());
+                self.queue(&unfenced.taken, now);
+            }
+            let idle_at = self.idle_at.load(Relaxed);
+            if idle_at > now {
+                self.clock.wait(idle_at);
+            }
         }
         if let Some(fence_ticks) = self.fence_ticks {
             self.clock.delay(fence_ticks);
         }
     }
+}
+
+/// What a thread has stored to a medium since its last fence.
+#[derive(Clone, Copy, Default)]
+struct Unfenced {
+    /// The medium; 0 for none.
+    of: usize,
+    taken: Taken,
+}
+
+thread_local! {
+    static UNFENCED: Cell<Unfenced> = const { Cell::new(Unfenced { of: 0, taken: Taken { since: 0, bytes: 0 } }) };
 }
 
 fn best_line_store() -> LineStore {
