@@ -116,7 +116,7 @@ fn elsewhere(slow: &Door<Mapped>) -> [Door<Mapped>; 2] {
 /// Measures until the call takes what is set; not for ever.
 #[track_caller]
 fn takes(doors: [&Door<Mapped>; 2], what: &str, call: impl Fn(&Door<Mapped>, u64), set: Set) {
-    const ATTEMPTS: usize = 40;
+    const ATTEMPTS: usize = 100;
     const ELSEWHERE: usize = 2;
     let mut least = [f64::MAX; 2];
     let mut off = String::new();
@@ -136,7 +136,7 @@ fn takes(doors: [&Door<Mapped>; 2], what: &str, call: impl Fn(&Door<Mapped>, u64
         }
         let [plain, slow] = least;
         off = format!("{what} takes {slow:.1} ns, not {expected:.1} ({plain:.1} without)");
-        thread::sleep(Duration::from_millis(attempt as u64 * 5));
+        thread::sleep(Duration::from_millis(attempt as u64));
     }
     panic!("{}: {off}", doors[1].medium());
 }
