@@ -39,7 +39,8 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
     let looked = look(args, true, output)?;
     // Nothing is stored into a pool with damage that stays, nor into one that needs nothing.
     let found = report(args, (mode, false), &looked.opening, &looked.checked);
-    let needs = !looked.opening.clean || looked.opening.is_damaged();
+    let differs = !looked.checked.differing.is_empty();
+    let needs = !looked.opening.clean || looked.opening.is_damaged() || differs;
     let only_repairable = found.damage.iter().all(|damage| damage.repairable);
     if args.yes && !only_repairable {
         return give_up_damage(args, output);
@@ -110,8 +111,8 @@ fn report(
             damage.push(found);
         }
     }
-    let repairable = repairable(opening);
-    let repaired = writes && !repairable.is_empty();
+    let repairable = repairable(opening, checked);
+    let repaired = writes && (!repairable.is_empty() || checked.mended > 0);
     if !writes {
         damage.extend(repairable);
     }
@@ -136,8 +137,8 @@ fn report(
     }
 }
 
-/// What opening the pool for writing repairs.
-fn repairable(opening: &Opening) -> Vec<DamageFacts> {
+/// What opening the pool for writing repairs, or checking it then.
+fn repairable(opening: &Opening, checked: &CheckReport) -> Vec<DamageFacts> {
     let fact = |what: &str, at| {
         let what = what.to_owned();
         DamageFacts { what, at, inode: None, repairable: true }
@@ -154,7 +155,10 @@ fn repairable(opening: &Opening) -> Vec<DamageFacts> {
         );
         fact(&what, damage.at)
     });
-    superblock.into_iter().chain(chains).chain(checkpoint).collect()
+    let copies = checked.differing.iter().map(|damage| {
+        fact(&format!("{} (fsck -p repairs the one that is damaged)", damage.what), damage.at)
+    });
+    superblock.into_iter().chain(chains).chain(checkpoint).chain(copies).collect()
 }
 
 /// Ends with the status for it on SIGINT and SIGTERM: a check writes nothing, and a

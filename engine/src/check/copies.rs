@@ -6,9 +6,9 @@
 
 use lode_pmem::Medium;
 
-use super::full::Check;
+use super::full::{Check, DAMAGE_MAX};
 use crate::log::{Step, Walk, read_death, read_identity};
-use crate::{Error, Host, Ino, Result};
+use crate::{Corruption, Error, Host, Ino, Result};
 
 const DIFFERS: &str = "the two copies of metadata differ";
 
@@ -29,9 +29,11 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         compared?;
         self.report.mended = if write { differing.len() as u64 } else { 0 };
         if !write && self.pool.opening.clean {
-            for one in &differing {
-                self.damage(DIFFERS, one.at(), 0)?;
-            }
+            let shown = differing.len().min(DAMAGE_MAX);
+            self.report.differing.try_reserve_exact(shown)?;
+            let damage = |at| Corruption { what: DIFFERS, at, ino: 0 };
+            let all = differing.iter().map(|one| damage(one.at()));
+            self.report.differing.extend(all.take(shown));
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Poo
 /// Inodes, names, tree and space.
 const PHASES: u64 = 4;
 /// Damage that a report holds.
-const DAMAGE_MAX: usize = 10_000;
+pub(super) const DAMAGE_MAX: usize = 10_000;
 
 /// What is said of an inode, by itself and by entries.
 #[derive(Clone, Copy, Default)]

@@ -119,7 +119,7 @@ fn plan(
     let places = place(&superblock);
     let piece_fits = geometry.holds_metadata(places.piece, 1 << superblock.piece_log2);
     if !piece_fits || 2 * geometry.twin_pages > geometry.end_page() {
-        let least = (4 * geometry.twin_pages).max(POOL_PAGES_LEAST) * PAGE_BYTES;
+        let least = (3 * geometry.twin_pages).max(POOL_PAGES_LEAST) * PAGE_BYTES;
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
     }
     Ok(superblock)

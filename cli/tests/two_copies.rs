@@ -1,0 +1,78 @@
+//! A pool that has its metadata twice loses nothing but contents of files to a scribble.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use common::server::Server;
+use common::{Scratch, lode, text};
+
+const SCRIBBLE: [u8; 1 << 20] = [0xA5; 1 << 20];
+
+fn names(dir: &Path) -> Vec<(String, u64)> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    let mut names: Vec<(String, u64)> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len()))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_scribble_over_one_copy_of_metadata_loses_no_name_and_is_repaired() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.path("pool"), scratch.dir("mnt"));
+    lode(&["mkfs", "--protect", "metadata", "--size", "16M", text(&pool)]).expect(0);
+    let info = lode(&["info", "--json", text(&pool)]).expect(0).json();
+    assert_eq!(info["pool"]["protection"], "metadata");
+    assert!(info["pool"]["dead_zone"].as_u64().unwrap() >= 1 << 20);
+    let server = Server::mount(&pool, &dir, &scratch.path("filling"));
+    for number in 0..300 {
+        fs::write(dir.join(format!("file {number}")), vec![1; number * 50]).unwrap();
+    }
+    let wanted = names(&dir);
+    server.umount();
+    lode(&["fsck", "-n", text(&pool)]).expect(0);
+    // The first superblock and all there is in front of the copies; the copies.
+    for at in [0, 2 << 20] {
+        let spoiled = scratch.path("spoiled");
+        fs::copy(&pool, &spoiled).unwrap();
+        let file = OpenOptions::new().write(true).open(&spoiled).unwrap();
+        file.write_all_at(&SCRIBBLE, at).unwrap();
+        let found = lode(&["fsck", "-n", text(&spoiled)]).expect(4);
+        assert!(found.out.contains("the two copies of metadata differ (fsck -p"), "{}", found.out);
+        assert!(!found.out.contains("fsck -y"), "nothing is to be given up: {}", found.out);
+        // Who mounts it at once sees all of it.
+        let mounted = scratch.path("mounted");
+        fs::copy(&spoiled, &mounted).unwrap();
+        let server = Server::mount(&mounted, &dir, &scratch.path("log"));
+        assert_eq!(names(&dir), wanted);
+        server.umount();
+        let repaired = lode(&["fsck", "-p", text(&spoiled), "--json"]).expect(1).json();
+        assert_eq!(repaired["repaired"], true);
+        assert_eq!(repaired["damage"].as_array().unwrap().len(), 0);
+        lode(&["fsck", "-n", text(&spoiled)]).expect(0);
+        // Now the other copies may go.
+        file.write_all_at(&SCRIBBLE, at ^ (2 << 20)).unwrap();
+        let server = Server::mount(&spoiled, &dir, &scratch.path("again"));
+        assert_eq!(names(&dir), wanted);
+        server.umount();
+    }
+}
+
+#[test]
+fn a_pool_too_small_for_two_copies_is_refused_with_what_it_needs() {
+    let scratch = Scratch::new();
+    let pool = scratch.path("pool");
+    let refused = lode(&["mkfs", "--protect", "metadata", "--size", "2M", text(&pool)]).expect(2);
+    assert!(refused.err.contains("needs at least 6291456 bytes"), "{}", refused.err);
+    assert!(refused.err.contains("a smaller --dead-zone"), "{}", refused.err);
+    lode(&["mkfs", "--protect", "metadata", "--size", "6M", text(&pool)]).expect(0);
+    let small = scratch.path("small");
+    let command = ["mkfs", "--protect", "metadata", "--dead-zone", "64K", "--size", "2M"];
+    lode(&[&command[..], &[text(&small)]].concat()).expect(0);
+    lode(&["mkfs", "--protect", "most", "--size", "16M", text(&pool)]).expect(2);
+}
