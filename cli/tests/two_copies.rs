@@ -10,7 +10,7 @@ use std::path::Path;
 use common::server::Server;
 use common::{Scratch, lode, text};
 
-const SCRIBBLE: [u8; 1 << 20] = [0xA5; 1 << 20];
+static SCRIBBLE: [u8; 1 << 20] = [0xA5; 1 << 20];
 
 fn names(dir: &Path) -> Vec<(String, u64)> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
