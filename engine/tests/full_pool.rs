@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use lode_engine::{
-    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, PageClass, Pool, SetAttr,
-    XattrChange, XattrWhen, mode,
+    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, PageClass, Pool, Protection,
+    SetAttr, XattrChange, XattrWhen, mode,
 };
 use lode_testkit::fs::TestPool;
 use lode_testkit::rng::Rng;
@@ -15,6 +15,15 @@ const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid:
 fn pool(bytes: u64, class: PageClass) -> TestPool {
     let (memory, host) = (Memory::new(bytes), TestHost::new(bytes));
     let format = FormatOptions { lanes: 4, page_class: class, ..FormatOptions::default() };
+    Pool::format(memory.clone(), host.clone(), &format).unwrap();
+    Pool::open(memory, host, &OpenOptions::default()).unwrap()
+}
+
+/// The same with metadata twice.
+fn pool_with_twins(bytes: u64) -> TestPool {
+    let (memory, host) = (Memory::new(bytes), TestHost::new(bytes));
+    let (protection, dead_zone) = (Protection::Metadata, 60_000);
+    let format = FormatOptions { lanes: 4, protection, dead_zone, ..FormatOptions::default() };
     Pool::format(memory.clone(), host.clone(), &format).unwrap();
     Pool::open(memory, host, &OpenOptions::default()).unwrap()
 }
@@ -296,11 +305,15 @@ fn assert_holds_and_empties(pool: &TestPool, ino: Ino, wanted: &[u8]) {
 /// possible for ever.
 #[test]
 fn what_is_allocated_can_be_overwritten_in_a_full_pool() {
-    let pool = pool(64 << 20, PageClass::Small);
+    overwrite_what_is_allocated(&pool(64 << 20, PageClass::Small));
+    overwrite_what_is_allocated(&pool_with_twins(64 << 20));
+}
+
+fn overwrite_what_is_allocated(pool: &TestPool) {
     let ino = pool.create(pool.root(), b"f", &NEW).unwrap().ino;
     let len = 8u64 << 20;
     pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, len).unwrap();
-    fill_up(&pool);
+    fill_up(pool);
     assert_eq!(pool.write(ino, len, &[1]), Err(Error::NoSpace));
     let mut wanted = vec![0; len as usize];
     let mut rng = Rng::new(3);
@@ -318,14 +331,18 @@ fn what_is_allocated_can_be_overwritten_in_a_full_pool() {
         pool.rename(pool.root(), b"g", pool.root(), b"f", lode_engine::RenameMode::Replace)
             .unwrap();
     }
-    assert_holds_and_empties(&pool, ino, &wanted);
+    assert_holds_and_empties(pool, ino, &wanted);
 }
 
 /// A file of which every page is an extent of its own: what the reserve cannot hold is refused,
 /// but not what goes through the file's journal page.
 #[test]
 fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
-    let pool = pool(64 << 20, PageClass::Small);
+    overwrite_little(&pool(64 << 20, PageClass::Small));
+    overwrite_little(&pool_with_twins(64 << 20));
+}
+
+fn overwrite_little(pool: &TestPool) {
     let ino = pool.create(pool.root(), b"f", &NEW).unwrap().ino;
     let len = 50u64 << 20;
     // In pieces, so that its pages are small ones.
@@ -333,7 +350,7 @@ fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
         let allocate = Fallocate::Allocate { keep_size: false };
         pool.fallocate(ino, allocate, piece << 20, 1 << 20).unwrap();
     }
-    fill_up(&pool);
+    fill_up(pool);
     let mut wanted = vec![0; len as usize];
     let mut refused = 0;
     // In an order that leaves no two pages behind each other.
@@ -355,7 +372,7 @@ fn small_overwrites_are_possible_in_a_full_pool_for_ever() {
     }
     println!("{refused} pages went through the journal");
     assert!(refused > 0, "the reserve was never short");
-    assert_holds_and_empties(&pool, ino, &wanted);
+    assert_holds_and_empties(pool, ino, &wanted);
 }
 
 /// Pages in which overwrites waited are given back at once where space is short: no file keeps some, so
@@ -475,7 +492,11 @@ fn small_attributes_removed_from_many_files_leave_room_to_remove_the_files() {
 /// log page of its own.
 #[test]
 fn a_small_full_pool_is_emptied_directory_by_directory() {
-    let pool = pool(192 << 10, PageClass::Small);
+    empty_directory_by_directory(&pool(192 << 10, PageClass::Small));
+    empty_directory_by_directory(&pool_with_twins(192 << 10));
+}
+
+fn empty_directory_by_directory(pool: &TestPool) {
     let root = pool.root();
     let dirs: Vec<Ino> = (0..6)
         .map(|dir| pool.create(root, format!("d{dir}").as_bytes(), &NEW_DIR).unwrap().ino)
@@ -491,5 +512,5 @@ fn a_small_full_pool_is_emptied_directory_by_directory() {
             pool.unlink(*dir, format!("{number}").as_bytes()).unwrap();
         }
     }
-    assert_sound(&pool, "emptied");
+    assert_sound(pool, "emptied");
 }

@@ -1,7 +1,7 @@
 //! Streaming copies, range flushes and write windows over a [`Medium`].
 //!
 //! What this file guarantees: a byte of the region changes only through a
-//! [`Window`]; a window never stores more than it was opened for; every byte
+//! [`Window`]; a window never stores more than it was opened for (twins apart); every byte
 //! that [`Window::copy_nt`] or [`Window::zero_nt`] writes is durable after the
 //! same thread's next [`Door::fence`], whatever its alignment; where the region has
 //! twins ([`Door::set_twins`]), no line or word of metadata is stored without its twin, in
@@ -177,6 +177,17 @@ impl<M: Medium> Window<'_, M> {
             self.door.medium.store_word(&mut self.raw, twin, value);
             self.door.medium.write_back(&mut self.raw, twin);
         }
+    }
+
+    /// Stores an aligned word of metadata as [`Window::store_word`] does, here alone: where its twin
+    /// is not to be touched.
+    #[track_caller]
+    pub fn store_one_copy(&mut self, at: u64, value: u64) {
+        self.spend(at, WORD_BYTES);
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        self.lines += 1;
+        self.door.medium.store_word(&mut self.raw, at, value);
+        self.door.medium.write_back(&mut self.raw, at);
     }
 
     /// Stores an aligned word through the cache, its write-back left to eviction

@@ -35,7 +35,11 @@ fn geometry(rng: &mut Rng) -> Geometry {
     let huge = rng.once_in(8);
     let twins = !huge && rng.once_in(4);
     Geometry {
-        bytes: if huge { HUGE_POOL } else { rng.pick(&[128, 192, 256, 512, 1024, 2048]) << 10 },
+        bytes: match (huge, twins) {
+            (true, _) => HUGE_POOL,
+            (_, true) => rng.pick(&[384, 512, 1024, 2048]) << 10,
+            _ => rng.pick(&[128, 192, 256, 512, 1024, 2048]) << 10,
+        },
         made: None,
         lanes: rng.pick(&[1, 1, 2, 2, 4]),
         log_lines: rng.pick(&[FEW_LINES, FEW_LINES, ALL_LINES]),

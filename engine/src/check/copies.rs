@@ -11,6 +11,7 @@ use crate::log::{Step, Walk, read_death, read_identity};
 use crate::{Corruption, Error, Host, Ino, Result};
 
 const DIFFERS: &str = "the two copies of metadata differ";
+const LEFT_BEHIND: &str = "a line behind the end of a log is valid";
 
 impl<M: Medium, H: Host> Check<'_, M, H> {
     /// Compares all copies.
@@ -38,35 +39,45 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         Ok(())
     }
 
-    fn compare(&self) -> Result<()> {
+    fn compare(&mut self) -> Result<()> {
         let store = &self.pool.store;
         for lane in 0..store.geometry.lanes {
             over(store.walk_chain(lane, &mut |_| Ok(())))?;
         }
+        let settled = store.writable().is_ok() || self.pool.opening.clean;
         store.table.for_each_piece(&mut |piece| {
-            (1..piece.slots()).try_for_each(|index| over(self.compare_slot(piece.ino(index))))
+            for index in 1..piece.slots() {
+                let behind = over(self.compare_slot(piece.ino(index)))?.flatten();
+                if let Some(at) = behind.filter(|_| settled) {
+                    self.damage(LEFT_BEHIND, at, piece.ino(index))?;
+                }
+            }
+            Ok(())
         })
     }
 
+    /// Loads all of an inode that is alive; returns where its log goes on behind its end, if it does.
     #[inline(never)]
-    fn compare_slot(&self, ino: Ino) -> Result<()> {
+    fn compare_slot(&self, ino: Ino) -> Result<Option<u64>> {
         let store = &self.pool.store;
-        let Some((identity, head, _, seal)) = read_identity(store, ino)? else { return Ok(()) };
+        let Some((identity, head, _, seal)) = read_identity(store, ino)? else { return Ok(None) };
         if read_death(store, &identity)?.is_some() {
             // (Its pages may be somebody's data.)
-            return Ok(());
+            return Ok(None);
         }
         let mut walk = Walk::new(store, &identity, head, seal)?;
         while !matches!(walk.step()?, Step::End) {}
-        walk.beyond(&mut |_| ())?;
-        walk.link_past_end().map(|_| ())
+        let mut behind = None;
+        walk.beyond(&mut |beyond| behind = Some(beyond.at))?;
+        Ok(behind)
     }
 }
 
 /// Damage is told by the rest of the check.
-fn over(result: Result<()>) -> Result<()> {
+fn over<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
-        Err(Error::Corrupt(_) | Error::Media { .. }) => Ok(()),
-        result => result,
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Corrupt(_) | Error::Media { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }

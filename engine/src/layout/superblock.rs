@@ -198,7 +198,8 @@ impl Superblock {
         let geometry = self.geometry();
         let apart =
             self.twin_log2 <= TWIN_LOG2_MOST && geometry.twin_pages >= geometry.first_page();
-        apart && 2 * geometry.twin_pages <= geometry.end_page()
+        let pieces_fit = self.piece_log2 <= self.twin_log2;
+        apart && pieces_fit && 2 * geometry.twin_pages <= geometry.end_page()
     }
 
     /// Sizes and places that follow.

@@ -13,7 +13,7 @@ use crate::layout::{
     Body, DEATH_LINE, HEAD_AT, Header, INLINE_LINES, Identity, LINE, Link, LogHeader, Parsed,
     slot_at, stored_seal,
 };
-use crate::store::{LinkFound, Owner, Shape, Store};
+use crate::store::{LinkFound, LinkWord, Owner, Shape, Store};
 use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// A record on the way.
@@ -42,9 +42,17 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beyond {
     pub(crate) at: u64,
-    pub(crate) header: Header,
+    /// The copy of it that is valid.
+    pub(crate) line: Line,
     /// Its page has no valid header: that may be what its own transaction did not finish.
     pub(crate) in_ruin: bool,
+}
+
+impl Beyond {
+    /// How it begins.
+    pub(crate) fn header(&self) -> Header {
+        Header::peek(&self.line)
+    }
 }
 
 /// A link word that is none.
@@ -98,7 +106,7 @@ pub(crate) fn read_identity<M: Medium, H: Host>(
     let Some(identity) = read(&line) else {
         return Ok(None);
     };
-    let head = store.load_link(at + HEAD_AT)?;
+    let head = store.load_link(at + HEAD_AT, LinkWord::Head)?;
     let is_life = |line: &Line| read(line) == Some(identity);
     let atime = store.load_atime(at, &line, &is_life)?;
     Ok(Some((identity, head, atime, stored_seal(&line))))
@@ -268,7 +276,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let parsed = if self.anchor_at == slot_at(self.ino) {
             self.head
         } else {
-            match self.store.load_link_of(self.owner, at)? {
+            match self.store.load_link_of(self.owner, at, LinkWord::Next)? {
                 Ok(Some(link)) if link.inline_dead => Err("link word is impossible"),
                 parsed => parsed,
             }
@@ -310,13 +318,14 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
 
     /// The header of a linked page, if it is the one the link means.
     fn header(&self, link: &Link) -> Result<Option<(LogHeader, u64)>> {
-        if !self.store.geometry.holds(link.page, 1) {
+        if !self.store.geometry.holds_metadata(link.page, 1) {
             return Err(self.damage("link outside the pool", self.anchor_at + HEAD_AT));
         }
         let at = link.page * PAGE_BYTES;
         let read = |line: &Line| self.store.anchor::<LogHeader>(Rule::LogPageSeal, line, at);
+        // (Whose page it is has to be known before anything of it is mended.)
         let line =
-            self.store.load_line_of(self.owner, at, Shape::Anchor, |line| read(line).is_some())?;
+            self.store.load_line_of(Owner::Dead, at, Shape::Anchor, |line| read(line).is_some())?;
         let header = read(&line).filter(|header| {
             let host = &self.store.host;
             let owned = header.ino == self.ino && header.owner_nonce == self.nonce;
@@ -341,6 +350,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             self.note_bad_link(OLDER_PAGE);
             return Ok(None);
         }
+        self.mend_header(&link, &header)?;
         self.page_nonce = header.nonce;
         (self.first, self.several) = (None, false);
         self.anchor_at = link.page * PAGE_BYTES;
@@ -353,6 +363,19 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         };
         let ordinal = self.tail.ordinal;
         Ok(Some(Step::Page { page: link.page, nonce: header.nonce, ordinal }))
+    }
+
+    /// Makes both copies of the header of a page of this log the same, and of its link word: that of the
+    /// last page is not looked at otherwise.
+    fn mend_header(&self, link: &Link, header: &LogHeader) -> Result<()> {
+        if self.store.geometry.twin_pages == 0 {
+            return Ok(());
+        }
+        let at = link.page * PAGE_BYTES;
+        let read = |line: &Line| self.store.anchor::<LogHeader>(Rule::LogPageSeal, line, at);
+        let is_it = |line: &Line| read(line).as_ref() == Some(header);
+        self.store.load_line_of(self.owner, at, Shape::Anchor, is_it)?;
+        self.store.load_link_of(self.owner, at + HEAD_AT, LinkWord::Next).map(|_| ())
     }
 
     /// Where the log ended.
@@ -388,7 +411,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let left = self.store.geometry.log_lines;
             let tail = Tail { at: at + LINE, left, seed, last_seal: seal, ordinal: 0 };
             self.beyond_in_page(tail, each)?;
-            link = self.store.load_link_of(self.owner, at + HEAD_AT)?.unwrap_or(None);
+            let next = self.store.load_link_of(Owner::Dead, at + HEAD_AT, LinkWord::Next)?;
+            link = next.unwrap_or(None);
         }
         Ok(())
     }
@@ -396,11 +420,11 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         let mut at = tail.at;
         for _ in 0..tail.left {
+            // (Nothing behind the end is mended: it is erased, or not of this log.)
             let is_valid = |line: &Line| tail.seed.holds(at, line);
-            let line = self.store.load_line_of(self.owner, at, Shape::Record, is_valid)?;
-            let header = Header::peek(&line);
+            let line = self.store.load_line_of(Owner::Dead, at, Shape::Record, is_valid)?;
             if is_valid(&line) {
-                each(Beyond { at, header, in_ruin: false });
+                each(Beyond { at, line, in_ruin: false });
             }
             at += LINE;
         }
@@ -417,9 +441,9 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
                 let seed = self.store.seed.log_by_tag(self.ino, self.nonce, link.page, tag);
                 tag as u16 == link.tag && seed.holds(at, line)
             };
-            let line = self.store.load_line_of(self.owner, at, Shape::Record, is_valid)?;
+            let line = self.store.load_line_of(Owner::Dead, at, Shape::Record, is_valid)?;
             if is_valid(&line) {
-                each(Beyond { at, header: Header::peek(&line), in_ruin: true });
+                each(Beyond { at, line, in_ruin: true });
             }
             at += LINE;
         }

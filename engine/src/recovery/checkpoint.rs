@@ -132,7 +132,7 @@ fn parse<M: Medium, H: Host>(
     let mut pieces = Vec::new();
     for _ in 0..piece_count {
         let (page, log2, lane) = (words.next()?, words.next()?, words.next()?);
-        if log2 > 9 || !store.geometry.holds(page, 1 << log2) {
+        if log2 > 9 || !store.geometry.holds_metadata(page, 1 << log2) {
             return Err(impossible("checkpoint has an impossible table piece"));
         }
         if lane >= u64::from(store.geometry.lanes) {

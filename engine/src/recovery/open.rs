@@ -45,7 +45,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
         };
         if !options.read_only {
-            store.space.keep_twins(store.reserve() / 2)?;
+            store.space.keep_twins(store.kept_twins())?;
             store.set_writable(true);
         }
         Self::over(store, options, superblock.page_class, opening, checkpoint)

@@ -21,17 +21,18 @@ pub(crate) fn erase<M: Medium, H: Host>(store: &Store<M, H>, scan: &Scan) -> Res
     let erased = !store.host.leaves_out(Rule::AbortedErased);
     let remains = scan.remains.iter().chain(&scan.lifeless);
     for (at, lines) in remains.filter(|_| erased) {
-        let mut window = store.door.window(u64::from(*lines) * 8, counters);
+        let mut window = store.door.window(u64::from(*lines) * 16, counters);
         for line in 0..u64::from(*lines) {
             let seal_at = at + line * LINE + SEAL_AT;
             if !store.is_word(seal_at, 0)? {
-                window.store_word(seal_at, 0);
+                store.store_word(&mut window, seal_at, 0);
             }
         }
     }
     let cleared = !store.host.leaves_out(Rule::LinksPastEnd);
     for link_at in scan.links.iter().filter(|_| cleared) {
-        store.door.window(8, counters).store_word(*link_at, Link::none(&store.seed, *link_at));
+        let mut window = store.door.window(16, counters);
+        store.store_word(&mut window, *link_at, Link::none(&store.seed, *link_at));
     }
     Ok(store.door.fence(counters)?)
 }

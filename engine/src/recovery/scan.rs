@@ -302,16 +302,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             }
             // Only a page's header is in doubt with a transaction of one line; a line before
             // it in its own page was durable first.
-            let may_be_cut_off = self.in_doubt(&beyond.header)
-                || beyond.in_ruin && self.is_unsettled(&beyond.header);
+            let header = beyond.header();
+            let may_be_cut_off =
+                self.in_doubt(&header) || beyond.in_ruin && self.is_unsettled(&header);
             result = if may_be_cut_off {
-                self.part(
-                    scan,
-                    beyond.header,
-                    beyond.at,
-                    ino,
-                    Found::Beyond { in_ruin: beyond.in_ruin },
-                )
+                self.part(scan, header, beyond.at, ino, Found::Beyond { in_ruin: beyond.in_ruin })
             } else if beyond.in_ruin && is_doubtful {
                 // The link word itself may be one that an earlier life of its page left.
                 Ok(())

@@ -6,9 +6,9 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use crate::inode::Mix;
-use crate::layout::{Body, Header, LINE, Parsed, Txid};
+use crate::layout::{Body, LINE, Parsed, Txid};
 use crate::log::{Step, Walk, read_identity};
-use crate::store::{Shape, Store};
+use crate::store::Store;
 use crate::{Error, Host, Ino, Result, mode};
 
 /// Mode and owner of a directory of which these can't be read: root's alone.
@@ -141,24 +141,19 @@ fn records<M: Medium, H: Host>(store: &Store<M, H>, ino: Ino) -> Result<Vec<Line
             Step::End => break,
         }
     }
-    let mut places: Vec<(u64, Header)> = Vec::new();
+    let mut places: Vec<(u64, lode_pmem::Line)> = Vec::new();
     let mut room = Ok(());
     let beyond = walk.beyond(&mut |beyond| {
-        if room.is_ok() && !store.aborted.contains(&beyond.header.txid) {
+        if room.is_ok() && !store.aborted.contains(&beyond.header().txid) {
             room = places.try_reserve(1);
             if room.is_ok() {
-                places.push((beyond.at, beyond.header));
+                places.push((beyond.at, beyond.line));
             }
         }
     });
     passed_over(beyond)?;
     room?;
-    for (at, header) in places {
-        // (It was sealed when it was found: this is the copy that was.)
-        let is_it = |line: &lode_pmem::Line| Header::peek(line) == header;
-        let Some(line) = passed_over(store.load_line(at, Shape::Record, is_it))? else {
-            continue;
-        };
+    for (at, line) in places {
         if let Ok(parsed) = Parsed::parse(&line) {
             lines.try_reserve(1)?;
             lines.push((at, parsed));

@@ -33,6 +33,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lock_api::Mutex;
 use magazine::{Batch, Magazine};
 use tree::Tree;
+pub(crate) use twins::Sparing;
 use twins::Twins;
 
 /// Contiguous pages.

@@ -5,7 +5,7 @@
 //! twins, their twins on the upper one. A run taken singly normally touches the lane's own memory only.
 //!
 //! In a full pool few pages are free whose twins are, too; so that it can be emptied, some are set aside
-//! ([`Space::keep_twins`]).
+//! ([`Space::keep_twins`]), and what was used of them is set aside again before anything grows.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,6 +16,17 @@ use super::magazine::{BATCH, Batch, Magazine};
 use super::{Run, Space, filled};
 use crate::error::{Error, Result};
 use crate::host::Host;
+
+/// How much of what is set aside is not for an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sparing {
+    /// All of it.
+    All,
+    /// Half of it.
+    Half,
+    /// Nothing: it frees space.
+    Nothing,
+}
 
 /// What is ready, and what is set aside. (Of each page the twin is, too.)
 pub(super) struct Twins<H: Host> {
@@ -42,20 +53,56 @@ impl<H: Host> Space<H> {
         Run { page: run.page ^ self.twins.apart, ..run }
     }
 
-    /// Takes a page with its twin. With `sparing` not of those that are kept.
-    pub(crate) fn take_page_twins(&self, lane: usize, sparing: bool) -> Result<u64> {
-        let ready = self.take_ready_twins(lane)?;
-        let settled = match ready {
-            None => {
-                self.settle()?;
-                self.take_ready_twins(lane)?
-            }
-            ready => ready,
-        };
-        let kept = || if sparing { None } else { self.twins.kept.lock().pop() };
-        let page = settled.or_else(kept).ok_or(Error::NoSpace)?;
+    /// Takes a page with its twin.
+    pub(crate) fn take_page_twins(&self, lane: usize, sparing: Sparing) -> Result<u64> {
+        let mut found = self.take_free_twins(lane, sparing)?;
+        if found.is_none() {
+            self.settle()?;
+            found = self.take_free_twins(lane, sparing)?;
+        }
+        let page = found.or_else(|| self.take_kept(sparing)).ok_or(Error::NoSpace)?;
         self.book_twins(lane, Run { page, pages: 1 })?;
         Ok(page)
+    }
+
+    fn take_free_twins(&self, lane: usize, sparing: Sparing) -> Result<Option<u64>> {
+        if sparing == Sparing::All {
+            self.keep_again(lane)?;
+        }
+        Ok(self.take_ready_twins(lane)?.or_else(|| self.steal_twins(lane)))
+    }
+
+    /// A page of those that are kept, if it may be had.
+    fn take_kept(&self, sparing: Sparing) -> Option<u64> {
+        let mut kept = self.twins.kept.lock();
+        let spared = match sparing {
+            Sparing::All => return None,
+            Sparing::Half => kept.capacity() / 2,
+            Sparing::Nothing => 0,
+        };
+        if kept.len() > spared { kept.pop() } else { None }
+    }
+
+    /// Sets pages aside again, as far as there are any, in the place of those that were used.
+    fn keep_again(&self, lane: usize) -> Result<()> {
+        let is_full = || {
+            let kept = self.twins.kept.lock();
+            kept.len() == kept.capacity()
+        };
+        while !is_full()
+            && let Some(page) = self.take_ready_twins(lane)?
+        {
+            if !self.keep(lane, page) {
+                return self.put_twins(page);
+            }
+        }
+        Ok(())
+    }
+
+    /// A page of any lane's magazine.
+    fn steal_twins(&self, lane: usize) -> Option<u64> {
+        let lanes = self.twins.magazines.len();
+        (0..lanes).find_map(|step| self.twins_of(lane + step)?.lock().pop())
     }
 
     /// Takes a run of `pages` pages, a power of two, aligned to its size, with its twin.
@@ -181,7 +228,7 @@ impl<H: Host> Space<H> {
         Ok(magazine.pop())
     }
 
-    /// Moves all pages that are ready, and those set aside, into the regions.
+    /// Moves all pages that are ready into the regions; those set aside stay so.
     pub(super) fn settle_twins(&self) -> Result<()> {
         let mut batch = Batch::new();
         for magazine in &self.twins.magazines {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Line, Medium};
 
-use super::{Piece, Shape, Store};
+use super::{LinkWord, Piece, Shape, Store};
 use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader};
 use crate::{Corruption, Error, Host, PAGE_BYTES, Result, Rule};
 
@@ -21,7 +21,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     ) -> Result<()> {
         let mut link_at = self.geometry.lane_at(lane) + LANE_CHAIN_AT;
         loop {
-            let link = self.load_link(link_at)?;
+            let link = self.load_link(link_at, LinkWord::Next)?;
             let Some(link) = link.map_err(|what| Error::corrupt(what, link_at))? else {
                 return Ok(());
             };

@@ -21,7 +21,7 @@ pub(crate) use superblock::{
     read_superblock, repair_locator, write_copy, write_locator, write_superblock,
 };
 pub(crate) use table::{Piece, Slot, Table};
-pub(crate) use twins::{Owner, Shape};
+pub(crate) use twins::{LinkWord, Owner, Shape};
 pub(crate) use tx::Tx;
 
 use alloc::boxed::Box;

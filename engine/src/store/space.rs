@@ -3,7 +3,7 @@
 use lode_pmem::Medium;
 
 use super::Store;
-use crate::space::{Run, Use};
+use crate::space::{Run, Sparing, Use};
 use crate::{Error, Host, PageClass, Result};
 
 /// One page of so many is kept for operations that free space.
@@ -33,7 +33,16 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Pages kept for operations that take no space for good.
     pub(crate) fn reserve(&self) -> u64 {
         let least = (self.geometry.pages / RESERVE_PART_MOST).min(RESERVE_LEAST);
-        (self.geometry.pages / RESERVE_PART).clamp(least, RESERVE_MAX)
+        let reserve = (self.geometry.pages / RESERVE_PART).clamp(least, RESERVE_MAX);
+        // With twins a log page is two.
+        if self.geometry.twin_pages == 0 { reserve } else { 2 * reserve }
+    }
+
+    /// Pages with twins that are set aside: half of the reserve, in a small pool all of it, as to take
+    /// names out of each directory matters most.
+    pub(crate) fn kept_twins(&self) -> u64 {
+        let reserve = self.reserve();
+        if reserve <= 4 * RESERVE_LEAST { reserve / 2 } else { reserve / 4 }
     }
 
     /// Whether part of the reserve is taken.
@@ -61,7 +70,11 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.geometry.twin_pages == 0 {
             return self.take_page(purpose, Use::Log);
         }
-        let sparing = purpose == Purpose::Grows;
+        let sparing = match purpose {
+            Purpose::Grows => Sparing::All,
+            Purpose::Replaces | Purpose::Changes => Sparing::Half,
+            Purpose::Frees => Sparing::Nothing,
+        };
         let run = self.take_by(purpose, |lane, most| match most {
             1 => Err(Error::NoSpace),
             _ => self.space.take_page_twins(lane, sparing).map(|page| Run { page, pages: 1 }),
@@ -74,7 +87,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.geometry.twin_pages == 0 {
             return self.space.take_one(self.lane(), Use::Log).map(|run| run.page);
         }
-        self.space.take_page_twins(self.lane(), false)
+        self.space.take_page_twins(self.lane(), Sparing::Nothing)
     }
 
     /// Takes pages for a piece of inode table, aligned to their number, a power of two.

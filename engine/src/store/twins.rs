@@ -5,13 +5,15 @@
 //! known of a crash, is stored again from the one that counts: at once in a pool that is open for
 //! writes, in recovery once it is certain what happened (its step 7), never in a read-only opening.
 //!
+//! A copy that can't be loaded is left alone: who stores to memory that is bad may be killed.
+//!
 //! Without twins a load here is a load.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use lock_api::Mutex;
-use lode_pmem::{Line, MediaError, Medium};
+use lode_pmem::{Line, MediaError, Medium, Window};
 
 use super::{LinkFound, Store};
 use crate::layout::{HEAD_AT, IDENTITY_ATIME_AT, LINE, get_u64};
@@ -29,6 +31,15 @@ pub(crate) enum Owner {
     Dead,
 }
 
+/// Which link word of an anchor it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LinkWord {
+    /// The head of an identity.
+    Head,
+    /// One that leads on.
+    Next,
+}
+
 /// What of a line is sealed by its own seal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
@@ -38,10 +49,21 @@ pub(crate) enum Shape {
     Anchor,
 }
 
+/// How the two copies of a line are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Copies {
+    /// As they should be, or not to be mended.
+    Same,
+    /// Both valid, but different.
+    Differ,
+    /// One is not valid.
+    OneLost,
+}
+
 /// A line or word whose copies are to be made the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mend {
-    Line { at: u64, line: Line, shape: Shape },
+    Line { at: u64, line: Line, shape: Shape, was: Copies },
     Word { at: u64, value: u64 },
 }
 
@@ -111,14 +133,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         if valid && (owner == Owner::Dead || !self.mends.comparing.load(Relaxed)) {
             return Ok(first?);
         }
-        let (line, differs) = self.load_both(at, shape, first, valid, &is_valid)?;
-        if differs && owner == Owner::Alive {
-            self.mend(Mend::Line { at, line, shape })?;
+        let (line, was) = self.load_both(at, shape, first, valid, &is_valid)?;
+        if was != Copies::Same && owner == Owner::Alive {
+            self.mend(Mend::Line { at, line, shape, was })?;
         }
         Ok(line)
     }
 
-    /// The copy that counts, and whether one does and the other differs.
+    /// The copy that counts, and how the other one is, where one does.
     #[inline(never)]
     fn load_both(
         &self,
@@ -127,70 +149,87 @@ impl<M: Medium, H: Host> Store<M, H> {
         first: core::result::Result<Line, MediaError>,
         first_valid: bool,
         is_valid: &dyn Fn(&Line) -> bool,
-    ) -> Result<(Line, bool)> {
+    ) -> Result<(Line, Copies)> {
         let second = match self.door.twin_of(at) {
             Some(twin) => self.door.load_line(twin),
             None => first,
         };
         Ok(match (first, second) {
-            (Ok(first), second) if first_valid => {
-                (first, second.map_or(true, |second| !same(&first, &second, shape)))
+            (Ok(first), Ok(second)) if first_valid => {
+                let was = match (same(&first, &second, shape), is_valid(&second)) {
+                    (true, _) => Copies::Same,
+                    (false, true) => Copies::Differ,
+                    (false, false) => Copies::OneLost,
+                };
+                (first, was)
             }
-            (_, Ok(second)) if is_valid(&second) => (second, true),
+            (Ok(first), Err(_)) if first_valid => (first, Copies::Same),
+            (first, Ok(second)) if is_valid(&second) => {
+                (second, if first.is_ok() { Copies::OneLost } else { Copies::Same })
+            }
             // Of two bad copies one may be none because it can't be loaded.
-            (Err(_), Ok(second)) => (second, false),
-            (first, _) => (first?, false),
+            (Err(_), Ok(second)) => (second, Copies::Same),
+            (first, _) => (first?, Copies::Same),
         })
     }
 
-    /// Loads the link word at `at`, as [`Store::load_line`] does a line.
+    /// Loads the link word at `at`, as [`Store::load_line`] does a line. (Its check is short: a word that
+    /// leads nowhere does not count beside one that is right.)
     #[inline]
-    pub(crate) fn load_link(&self, at: u64) -> Result<LinkFound> {
-        self.load_link_of(Owner::Alive, at)
+    pub(crate) fn load_link(&self, at: u64, which: LinkWord) -> Result<LinkFound> {
+        self.load_link_of(Owner::Alive, at, which)
     }
 
     /// As [`Store::load_link`], of this owner.
     #[inline]
-    pub(crate) fn load_link_of(&self, owner: Owner, at: u64) -> Result<LinkFound> {
+    pub(crate) fn load_link_of(&self, owner: Owner, at: u64, which: LinkWord) -> Result<LinkFound> {
         let first = self.door.load_word(at);
         if self.geometry.twin_pages == 0 {
             return Ok(self.parse_link(first?, at));
         }
-        let found = first.ok().map(|word| self.parse_link(word, at));
-        if let Some(Ok(link)) = found
+        if let Ok(word) = first
+            && self.leads(word, at, which)
             && (owner == Owner::Dead || !self.mends.comparing.load(Relaxed))
         {
-            return Ok(Ok(link));
+            return Ok(self.parse_link(word, at));
         }
-        let (found, mend) = self.load_both_words(at, first)?;
-        if let Some(value) = mend.filter(|_| owner == Owner::Alive) {
-            self.mend(Mend::Word { at, value })?;
+        let (word, mend) = self.load_both_words(at, which, first)?;
+        if mend && owner == Owner::Alive {
+            self.mend(Mend::Word { at, value: word })?;
         }
-        Ok(found)
+        Ok(self.parse_link(word, at))
     }
 
-    /// The link that counts, and its word if the other copy has another one.
+    /// Whether a word at `at` can be a link, or says that there is none.
+    fn leads(&self, word: u64, at: u64, which: LinkWord) -> bool {
+        let found = self.parse_link(word, at);
+        found.is_ok_and(|link| {
+            link.is_none_or(|link| {
+                let place = which == LinkWord::Head || !link.inline_dead;
+                place && self.geometry.holds_metadata(link.page, 1)
+            })
+        })
+    }
+
+    /// The word that counts, and whether the other copy is to be mended.
     #[inline(never)]
     fn load_both_words(
         &self,
         at: u64,
+        which: LinkWord,
         first: core::result::Result<u64, MediaError>,
-    ) -> Result<(LinkFound, Option<u64>)> {
+    ) -> Result<(u64, bool)> {
         let second = match self.door.twin_of(at) {
             Some(twin) => self.door.load_word(twin),
             None => first,
         };
-        let read = |word: core::result::Result<u64, MediaError>| {
-            word.map(|word| (word, self.parse_link(word, at)))
-        };
-        Ok(match (read(first), read(second)) {
-            (Ok((word, Ok(link))), second) => {
-                let differs = second.map_or(true, |(other, _)| other != word);
-                (Ok(link), differs.then_some(word))
+        Ok(match (first, second) {
+            (Ok(word), second) if self.leads(word, at, which) => {
+                (word, second.is_ok_and(|other| other != word))
             }
-            (_, Ok((word, Ok(link)))) => (Ok(link), Some(word)),
-            (Err(_), Ok((_, found))) => (found, None),
-            (first, _) => (first?.1, None),
+            (first, Ok(word)) if self.leads(word, at, which) => (word, first.is_ok()),
+            (Err(_), Ok(word)) => (word, false),
+            (first, _) => (first?, false),
         })
     }
 
@@ -220,11 +259,25 @@ impl<M: Medium, H: Host> Store<M, H> {
         (apart != 0).then_some(Run { page: run.page ^ apart, ..run })
     }
 
-    /// Whether the word at `at` is `word`, in both copies.
+    /// Whether the word at `at` is `word`, in both copies, as far as they can be loaded.
     pub(crate) fn is_word(&self, at: u64, word: u64) -> Result<bool> {
         let first = self.door.load_word(at);
         let Some(twin) = self.door.twin_of(at) else { return Ok(first? == word) };
-        Ok(first == Ok(word) && self.door.load_word(twin) == Ok(word))
+        match (first, self.door.load_word(twin)) {
+            (Ok(first), Ok(second)) => Ok(first == word && second == word),
+            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one == word),
+            (Err(error), Err(_)) => Err(error.into()),
+        }
+    }
+
+    /// Stores a word to both copies, as far as they can be loaded.
+    pub(crate) fn store_word(&self, window: &mut Window<'_, M>, at: u64, value: u64) {
+        let Some(twin) = self.door.twin_of(at) else { return window.store_word(at, value) };
+        for place in [at, twin] {
+            if self.door.load_word(place).is_ok() {
+                window.store_one_copy(place, value);
+            }
+        }
     }
 
     /// Makes the copies of something the same, now or when recovery knows what happened.
@@ -244,16 +297,19 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Stores the copy that counts to both places, in words: that which is good keeps saying what it
     /// says at each moment, and the words of an anchor that change are left to those who change them.
     fn store_mend(&self, mend: &Mend) {
-        let mut window = self.door.window(LINE, self.counters());
+        let mut window = self.door.window(2 * LINE, self.counters());
         match mend {
-            Mend::Line { at, line, shape } => {
+            Mend::Line { at, line, shape, was } => {
                 for (word, bytes) in (0..).zip(line.0.as_chunks::<8>().0) {
-                    if *shape == Shape::Record || !is_loose(word) {
-                        window.store_word(at + word * WORD, u64::from_le_bytes(*bytes));
+                    // A lost access time comes from the copy that is left.
+                    let is_lost = *was == Copies::OneLost && word * WORD == IDENTITY_ATIME_AT;
+                    if *shape == Shape::Record || is_lost || !is_loose(word) {
+                        let value = u64::from_le_bytes(*bytes);
+                        self.store_word(&mut window, at + word * WORD, value);
                     }
                 }
             }
-            Mend::Word { at, value } => window.store_word(*at, *value),
+            Mend::Word { at, value } => self.store_word(&mut window, *at, *value),
         }
     }
 

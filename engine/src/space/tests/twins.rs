@@ -22,7 +22,7 @@ fn a_page_is_taken_and_given_with_its_twin() {
     for apart in [4, 16, 64, 512] {
         let space = twins(apart, 4 * apart);
         let before = space.free_pages();
-        let page = space.take_page_twins(0, true).unwrap();
+        let page = space.take_page_twins(0, Sparing::All).unwrap();
         assert!(page & apart == 0 && page >= FIRST);
         assert!(!is_free(&space, page) && !is_free(&space, page ^ apart));
         assert_eq!(space.free_pages(), before - 2);
@@ -58,11 +58,11 @@ fn a_page_without_a_free_twin_is_not_had_for_metadata() {
     for &page in data.iter().filter(|&&page| page & 16 == 0) {
         space.give(0, run(page, 1), Use::Data).unwrap();
     }
-    assert_eq!(space.take_page_twins(0, false), Err(Error::NoSpace));
+    assert_eq!(space.take_page_twins(0, Sparing::Nothing), Err(Error::NoSpace));
     assert_eq!(space.take_twins(0, 1), Err(Error::NoSpace));
     // One twin is enough, though it waits in a magazine.
     space.give(1, run(16 + 5, 1), Use::Data).unwrap();
-    assert_eq!(space.take_page_twins(0, false), Ok(5));
+    assert_eq!(space.take_page_twins(0, Sparing::Nothing), Ok(5));
     verify(&space);
 }
 
@@ -73,22 +73,55 @@ fn what_is_kept_is_for_those_who_free_space() {
     space.keep_twins(3).unwrap();
     assert_eq!(space.free_pages(), free);
     let mut taken = Vec::new();
-    while let Ok(page) = space.take_page_twins(0, true) {
+    while let Ok(page) = space.take_page_twins(0, Sparing::All) {
         taken.push(page);
     }
     while space.take_one(0, Use::Data).is_ok() {}
     assert_eq!(space.free_pages(), 6);
-    let kept: Vec<u64> = (0..3).map(|_| space.take_page_twins(0, false).unwrap()).collect();
+    let kept: Vec<u64> =
+        (0..3).map(|_| space.take_page_twins(0, Sparing::Nothing).unwrap()).collect();
     assert!(kept.iter().all(|page| !taken.contains(page)));
-    assert_eq!(space.take_page_twins(0, false), Err(Error::NoSpace));
+    assert_eq!(space.take_page_twins(0, Sparing::Nothing), Err(Error::NoSpace));
     // What is given back is kept again, first of all.
     space.give_twins(1, run(kept[0], 1)).unwrap();
-    assert_eq!(space.take_page_twins(0, true), Err(Error::NoSpace));
-    assert_eq!(space.take_page_twins(0, false), Ok(kept[0]));
+    assert_eq!(space.take_page_twins(0, Sparing::All), Err(Error::NoSpace));
+    assert_eq!(space.take_page_twins(0, Sparing::Nothing), Ok(kept[0]));
     // At the end of a session nothing is.
     space.give_twins(1, run(kept[1], 1)).unwrap();
     space.end_keeping().unwrap();
     assert_eq!(space.take_one(0, Use::Data).map(|one| one.pages), Ok(1));
+}
+
+#[test]
+fn what_was_used_of_the_kept_is_kept_again_before_anything_grows() {
+    let space = twins(16, 128);
+    space.keep_twins(4).unwrap();
+    while space.take_page_twins(0, Sparing::All).is_ok() {}
+    while space.take_one(0, Use::Data).is_ok() {}
+    // Half of it is for who changes things, ...
+    let used = [(); 2].map(|()| space.take_page_twins(0, Sparing::Half).unwrap());
+    assert_eq!(space.take_page_twins(0, Sparing::Half), Err(Error::NoSpace));
+    // ... and pages that data gives back come in their place.
+    for _ in 0..2 {
+        let page =
+            (FIRST..16).find(|&page| !is_free(&space, page) && !used.contains(&page)).unwrap();
+        space.give(0, run(page, 1), Use::Data).unwrap();
+        space.give(0, run(page ^ 16, 1), Use::Data).unwrap();
+    }
+    assert_eq!(space.take_page_twins(1, Sparing::All), Err(Error::NoSpace));
+    for _ in 0..4 {
+        space.take_page_twins(0, Sparing::Nothing).unwrap();
+    }
+    assert_eq!(space.take_page_twins(0, Sparing::Nothing), Err(Error::NoSpace));
+}
+
+#[test]
+fn what_another_lane_has_ready_is_found() {
+    let space = twins(16, 64);
+    let page = space.take_page_twins(0, Sparing::All).unwrap();
+    while space.take_page_twins(1, Sparing::All).is_ok() {}
+    space.give_twins(0, run(page, 1)).unwrap();
+    assert_eq!(space.take_page_twins(1, Sparing::All), Ok(page));
 }
 
 #[test]
@@ -102,7 +135,8 @@ fn random_takes_and_gives_keep_pages_apart() {
         for _ in 0..4000 {
             let lane = dice.roll(3) as usize;
             match dice.roll(5) {
-                0 => metadata.extend(space.take_page_twins(lane, true).map(|page| run(page, 1))),
+                0 => metadata
+                    .extend(space.take_page_twins(lane, Sparing::All).map(|page| run(page, 1))),
                 1 => metadata.extend(space.take_twins(lane, 1 << dice.roll(4))),
                 2 => data.extend(space.take_some(lane, 1 + dice.roll(9))),
                 3 if !metadata.is_empty() => {
