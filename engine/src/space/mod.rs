@@ -285,11 +285,20 @@ impl<H: Host> Space<H> {
         let own = self.lane(lane)?;
         let page = match self.take_ready(lane, own, of) {
             Some(page) => page,
-            None => {
-                self.steal(lane).or_else(|| self.take_ready(lane, own, of)).ok_or(Error::NoSpace)?
-            }
+            None => self.take_last(lane, own, of)?.ok_or(Error::NoSpace)?,
         };
         Ok(self.taken(own, Run { page, pages: 1 }))
+    }
+
+    /// Takes a page where no region has any: one that waits in a magazine, at last one that waits with
+    /// its twin.
+    #[cold]
+    fn take_last(&self, lane: usize, own: &Lane<H>, of: Use) -> Result<Option<u64>> {
+        if let Some(page) = self.steal(lane).or_else(|| self.take_ready(lane, own, of)) {
+            return Ok(Some(page));
+        }
+        self.settle_twins()?;
+        Ok(self.take_ready(lane, own, of))
     }
 
     /// Takes a page from any magazine.
