@@ -52,6 +52,8 @@ pub(crate) struct Emulation {
     ticks_per_byte: f64,
     /// When the medium will have taken all that it was given.
     idle_at: AtomicU64,
+    /// An `idle_at` that was seen to have passed: nobody has to look at the clock for it again.
+    passed: AtomicU64,
 }
 
 impl Emulation {
@@ -79,6 +81,7 @@ impl Emulation {
             fence_ticks: clock.ticks_to_delay(f64::from(profile.fence_ns)),
             ticks_per_byte: byte_ns * clock.ticks_per_ns,
             idle_at: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
         })
     }
 
@@ -145,20 +148,31 @@ impl Emulation {
         core::ptr::from_ref(self).addr()
     }
 
+    /// Counts what the thread has stored, and waits until the medium has taken all.
+    fn wait_until_idle(&self) {
+        let unfenced = UNFENCED.get();
+        let idle_at = self.idle_at.load(Relaxed);
+        let stored = unfenced.of == self.name();
+        if !stored && idle_at == self.passed.load(Relaxed) {
+            return;
+        }
+        let now = self.clock.now();
+        if stored {
+            UNFENCED.set(Unfenced::default());
+            self.queue(&unfenced.taken, now);
+        }
+        let idle_at = self.idle_at.load(Relaxed);
+        if idle_at > now {
+            self.clock.wait(idle_at);
+        }
+        self.passed.store(idle_at, Relaxed);
+    }
+
     /// A fence has been done.
     #[cold]
     pub(crate) fn fenced(&self) {
         if self.ticks_per_byte > 0.0 {
-            let now = self.clock.now();
-            let unfenced = UNFENCED.get();
-            if unfenced.of == self.name() {
-                UNFENCED.set(Unfenced::default());
-                self.queue(&unfenced.taken, now);
-            }
-            let idle_at = self.idle_at.load(Relaxed);
-            if idle_at > now {
-                self.clock.wait(idle_at);
-            }
+            self.wait_until_idle();
         }
         if let Some(fence_ticks) = self.fence_ticks {
             self.clock.delay(fence_ticks);
