@@ -176,3 +176,34 @@ fn without_twins_the_same_scribbles_do_harm() {
     let found = Pool::open(memory, TestHost::new(9), &options(false));
     assert!(found.is_err() || metadata(&found.unwrap()).is_err());
 }
+
+/// No seal is over the word: what a scribble left there was taken for the time once the line around it was mended.
+#[test]
+fn a_lost_access_time_comes_from_the_other_copy() {
+    let memory = Memory::new(BYTES);
+    Pool::format(memory.clone(), TestHost::new(1), &format(60_000, 63)).unwrap();
+    let open = |now_ns| {
+        let host = TestHost::new(9);
+        host.set_now(now_ns);
+        let options = OpenOptions { atime: AccessTimes::Always, ..OpenOptions::default() };
+        Pool::open(memory.clone(), host, &options).unwrap()
+    };
+    let pool = open(1000);
+    let ino = pool.create(pool.root(), b"file", &FILE).unwrap().ino;
+    pool.write(ino, 0, b"text").unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    let pool = open(2000);
+    pool.read(ino, 0, &mut [0; 4]).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    // Rubbish that is an earlier time than the right one, and later than the record's.
+    let mut rubbish = [0u8; 64];
+    rubbish[48..56].copy_from_slice(&1500u64.to_le_bytes());
+    memory.put(ino * 512, &rubbish);
+    for _ in 0..2 {
+        let pool = open(3000);
+        assert_eq!(pool.getattr(ino).unwrap().atime_ns, 2000);
+        pool.close().unwrap();
+    }
+}

@@ -167,24 +167,25 @@ impl<M: Medium> Window<'_, M> {
     #[inline]
     #[track_caller]
     pub fn store_word(&mut self, at: u64, value: u64) {
-        self.spend(at, WORD_BYTES);
-        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
-        self.lines += 1;
-        self.door.medium.store_word(&mut self.raw, at, value);
-        self.door.medium.write_back(&mut self.raw, at);
+        self.store_one_copy(at, value);
         if let Some(twin) = self.twin(at, WORD_BYTES) {
-            self.lines += 1;
-            self.door.medium.store_word(&mut self.raw, twin, value);
-            self.door.medium.write_back(&mut self.raw, twin);
+            self.put_word(twin, value);
         }
     }
 
     /// Stores an aligned word of metadata as [`Window::store_word`] does, here alone: where its twin
     /// is not to be touched.
+    #[inline]
     #[track_caller]
     pub fn store_one_copy(&mut self, at: u64, value: u64) {
         self.spend(at, WORD_BYTES);
         assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        self.put_word(at, value);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn put_word(&mut self, at: u64, value: u64) {
         self.lines += 1;
         self.door.medium.store_word(&mut self.raw, at, value);
         self.door.medium.write_back(&mut self.raw, at);

@@ -1,7 +1,7 @@
 //! Whether the two copies of metadata say the same, where it has two.
 //!
 //! All slots of all tables and all logs are read again, from the medium. What differs is made the same in a
-//! pool that is open for writes, and damage in one that was closed. (In one that crashed, it is what
+//! pool that is open for writes, and told of in one that was closed. (In one that crashed, it is what
 //! the crash has left.)
 
 use lode_pmem::Medium;
