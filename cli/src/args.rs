@@ -13,6 +13,8 @@ use lode_crash::run::ReplayId;
 use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
+use crate::commands::fsck::FsckArgs;
+use crate::commands::scrub::ScrubArgs;
 use crate::emulation::EmulationArgs;
 use crate::human::parse_uuid;
 use crate::options::{MountOptions, OptionList};
@@ -43,7 +45,7 @@ Sizes: a whole number and K, M, G or T, powers of 1024.
 Exit codes: 0 done, 1 failed, 2 usage, 3 not a pool, 4 damaged, 5 unsupported format, 6 busy,
 7 no space, 8 not found, 9 not permitted, 10 exists already, 11 not mounted.
 `lode crash` ends with 4 if a state is wrong or a mutant is not noticed.
-`lode fsck` has those of fsck programs: 0 clean, 1 repaired, 4 damage left, 8 failed, 16 usage,
+`lode fsck` and `scrub` have those of fsck programs: 0 clean, 1 repaired, 4 damage left, 8 failed, 16 usage,
 32 interrupted.";
 
 /// A file system on persistent memory: make, mount, check and look at pools.
@@ -71,12 +73,16 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     /// Check a pool that is not mounted, and repair it
     Fsck(FsckArgs),
+    /// Load all that a pool has, mounted or not, and repair what can be repaired
+    Scrub(ScrubArgs),
     /// Show what a pool is, mounted or not
     Info(InfoArgs),
     /// Show or change the label of a pool that is not mounted
     Label(LabelArgs),
     /// Make a pool that is not mounted larger
     Resize(ResizeArgs),
+    /// Give a pool that is not mounted another protection level
+    Protect(ProtectArgs),
     /// Show what a mounted pool has counted since it was mounted
     Stats(StatsArgs),
     /// Show the bytes of a pool: superblocks, inodes, records, extents
@@ -100,9 +106,11 @@ impl Command {
             Command::Mount(_) => "mount",
             Command::Umount(_) => "umount",
             Command::Fsck(_) => "fsck",
+            Command::Scrub(_) => "scrub",
             Command::Info(_) => "info",
             Command::Label(_) => "label",
             Command::Resize(_) => "resize",
+            Command::Protect(_) => "protect",
             Command::Stats(_) => "stats",
             Command::Dump(_) => "dump",
             Command::Bench(_) => "bench",
@@ -154,13 +162,17 @@ pub(crate) struct MkfsArgs {
     /// Lanes on the medium: how many threads can write without waiting for each other
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) lanes: u32,
-    /// What the pool has twice, so that damage to one copy is mended: none or metadata
+    /// What the pool has twice, or checksums of, so that damage is found and mended: none, metadata or full
     #[arg(long, value_name = "LEVEL", default_value = "none", value_parser = LEVELS,
         hide_possible_values = true)]
     pub(crate) protect: Protection,
     /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_dead_zone)]
     pub(crate) dead_zone: u64,
+    /// Bytes of file data that have a checksum together, at level full: 512, 1024 or 2048 (parity takes as
+    /// many of each 4096)
+    #[arg(long, value_name = "BYTES", default_value = "512", value_parser = parse_strip)]
+    pub(crate) strip: u32,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
 }
@@ -225,30 +237,18 @@ pub(crate) struct ResizeArgs {
     pub(crate) size: Option<u64>,
 }
 
-/// `lode fsck`.
+/// `lode protect`.
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("mode").args(["no", "preen", "yes"]))]
-pub(crate) struct FsckArgs {
+pub(crate) struct ProtectArgs {
     /// File or device that holds the pool
     pub(crate) pool: PathBuf,
-    /// Check only, write nothing (the default)
-    #[arg(short = 'n')]
-    pub(crate) no: bool,
-    /// Repair what is safe to repair without asking; -a is the same
-    #[arg(short = 'p', short_alias = 'a')]
-    pub(crate) preen: bool,
-    /// Repair all that can be repaired
-    #[arg(short = 'y')]
-    pub(crate) yes: bool,
-    /// Check even if the pool was cleanly unmounted (it always is checked)
-    #[arg(short = 'f')]
-    pub(crate) force: bool,
-    /// Say what is done (it always is said)
-    #[arg(short = 'v')]
-    pub(crate) verbose: bool,
-    /// Ask before each repair: refused, with what there is instead
-    #[arg(short = 'r', hide = true)]
-    pub(crate) asking: bool,
+    /// What the pool is to have twice, so that damage to one copy is mended: none or metadata (a pool
+    /// has level full from its beginning, and can lose it)
+    #[arg(value_parser = LEVELS, hide_possible_values = true)]
+    pub(crate) level: Protection,
+    /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_dead_zone)]
+    pub(crate) dead_zone: u64,
 }
 
 /// `lode info`.
@@ -505,13 +505,20 @@ fn parse_windows(text: &str) -> Result<WindowMode, String> {
 
 fn parse_level(text: &str) -> Result<Protection, String> {
     let found = Protection::ALL.into_iter().find(|level| level.name() == text);
-    found.ok_or_else(|| "levels are none and metadata".to_owned())
+    found.ok_or_else(|| "levels are none, metadata and full".to_owned())
 }
 
 fn parse_dead_zone(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         bytes if bytes > DEAD_ZONE_MOST => Err("511M is the most".to_owned()),
         bytes => Ok(bytes),
+    }
+}
+
+fn parse_strip(text: &str) -> Result<u32, String> {
+    match parse_size(text)? {
+        bytes @ (512 | 1024 | 2048) => Ok(bytes as u32),
+        _ => Err("512, 1024 or 2048".to_owned()),
     }
 }
 

@@ -175,6 +175,7 @@ struct InfoPart {
     lanes: u32,
     protection: String,
     dead_zone: u64,
+    strip_bytes: u32,
     page_class: String,
     session: u32,
     epoch: u32,
@@ -227,7 +228,11 @@ impl ServerFacts {
     }
 }
 
-fn understand<T: DeserializeOwned>(dir: &Path, answer: Value) -> Result<T> {
+/// What a server answered, as a value.
+///
+/// # Errors
+/// Where it is none.
+pub(crate) fn understand<T: DeserializeOwned>(dir: &Path, answer: Value) -> Result<T> {
     serde_json::from_value(answer).map_err(|error| {
         Failure::new(Kind::Failed, format!("the server's answer is not understood: {error}"))
             .at(dir)
@@ -247,6 +252,7 @@ impl InfoPart {
             lanes: self.lanes,
             protection: self.protection,
             dead_zone: self.dead_zone,
+            strip_bytes: self.strip_bytes,
             page_size: self.page_class,
             session: self.session,
             epoch: self.epoch,

@@ -61,7 +61,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             let code = exit_code(called_as, output.command, failure.kind);
-            let failure = if output.command == "fsck" { failure.of_fsck() } else { failure };
+            let is_check = ["fsck", "scrub"].contains(&output.command);
+            let failure = if is_check { failure.of_fsck() } else { failure };
             output.print_failure(&failure, code)
         }
     }
@@ -74,9 +75,11 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Umount(args) => commands::umount::run(args, output)?,
         Command::Fsck(args) if args.asking => return Err(asks_nothing()),
         Command::Fsck(args) => return commands::fsck::run(args, output),
+        Command::Scrub(args) => return commands::scrub::run(args, output),
         Command::Info(args) => commands::info::run(args, output)?,
         Command::Label(args) => commands::label::run(args, output)?,
         Command::Resize(args) => commands::resize::run(args, output)?,
+        Command::Protect(args) => commands::protect::run(args, output)?,
         Command::Stats(args) => commands::stats::run(args, output)?,
         Command::Dump(args) => commands::dump::run(args, output)?,
         Command::Bench(args) => return commands::bench::run(args, output),
@@ -97,7 +100,7 @@ fn asks_nothing() -> Failure {
 fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
     match called_as {
         CalledAs::MountHelper => kind.mount_code(),
-        _ if command == "fsck" => kind.fsck_code(),
+        _ if ["fsck", "scrub"].contains(&command) => kind.fsck_code(),
         _ => kind.code(),
     }
 }
@@ -105,14 +108,16 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 16] = [
+    const COMMANDS: [&str; 18] = [
         "mkfs",
         "mount",
         "umount",
         "fsck",
+        "scrub",
         "info",
         "label",
         "resize",
+        "protect",
         "stats",
         "dump",
         "bench",

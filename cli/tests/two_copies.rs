@@ -78,3 +78,71 @@ fn a_pool_too_small_for_two_copies_is_refused_with_what_it_needs() {
     lode(&[&command[..], &[text(&small)]].concat()).expect(0);
     lode(&["mkfs", "--protect", "most", "--size", "16M", text(&pool)]).expect(2);
 }
+
+#[test]
+fn a_pool_gets_two_copies_of_its_metadata_later_and_can_lose_them() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("filling"));
+    for number in 0..200 {
+        fs::write(dir.join(format!("file {number}")), vec![1; number * 400]).unwrap();
+    }
+    let wanted = names(&dir);
+    let busy = lode(&["protect", text(&pool), "metadata"]).expect(6);
+    assert!(busy.err.contains("mounted at"), "{}", busy.err);
+    server.umount();
+    let said = lode(&["protect", text(&pool), "metadata", "--json"]).expect(0).json();
+    assert_eq!((&said["changed"], &said["pool"]["protection"]), (&true.into(), &"metadata".into()));
+    let again = lode(&["protect", text(&pool), "metadata"]).expect(0);
+    assert!(again.out.contains("already at protection level metadata"), "{}", again.out);
+    lode(&["fsck", "-n", text(&pool)]).expect(0);
+    let file = OpenOptions::new().write(true).open(&pool).unwrap();
+    file.write_all_at(&SCRIBBLE[..4096], 4096).unwrap();
+    // What is lost in one copy is made good before there is only one.
+    lode(&["protect", text(&pool), "none"]).expect(0);
+    lode(&["fsck", "-n", text(&pool)]).expect(0);
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    assert_eq!(names(&dir), wanted);
+    server.umount();
+}
+
+#[test]
+fn a_level_that_a_pool_can_not_have_is_refused_and_nothing_changes() {
+    let scratch = Scratch::new();
+    let (small, full) = (scratch.pool("small", "2M"), scratch.pool("full", "16M"));
+    let refused = lode(&["protect", text(&small), "metadata"]).expect(2);
+    assert!(refused.err.contains("needs at least 6291456 bytes"), "{}", refused.err);
+    assert!(refused.err.contains("a smaller --dead-zone"), "{}", refused.err);
+    lode(&["protect", text(&small), "most"]).expect(2);
+    lode(&["protect", text(&scratch.path("absent")), "none"]).expect(8);
+    let file = OpenOptions::new().write(true).open(&full).unwrap();
+    file.write_all_at(&SCRIBBLE[..8192], 4096).unwrap();
+    let damaged = lode(&["protect", text(&full), "metadata"]).expect(4);
+    assert!(damaged.err.contains("the pool keeps its level"), "{}", damaged.err);
+    let info = lode(&["info", "--json", text(&small)]).expect(0).json();
+    assert_eq!(info["pool"]["protection"], "none");
+}
+
+#[test]
+fn a_pool_with_checksums_of_file_data_says_so() {
+    let scratch = Scratch::new();
+    let pool = scratch.path("pool");
+    let full = ["mkfs", "--protect", "full", "--size", "32M"];
+    lode(&[&full[..], &[text(&pool)]].concat()).expect(0);
+    let info = lode(&["info", "--json", text(&pool)]).expect(0).json();
+    assert_eq!(info["pool"]["protection"], "full");
+    assert_eq!(info["pool"]["strip_bytes"], 512);
+    let shown = lode(&["info", text(&pool)]).expect(0);
+    assert!(shown.out.contains("full, dead zone") && shown.out.contains("strips of 512 bytes"));
+    lode(&["fsck", "-n", text(&pool)]).expect(0);
+    lode(&[&full[..], &["-f", "--strip", "2K", text(&pool)]].concat()).expect(0);
+    let info = lode(&["info", "--json", text(&pool)]).expect(0).json();
+    assert_eq!(info["pool"]["strip_bytes"], 2048);
+    // It can be lost, and not be had later.
+    lode(&["protect", text(&pool), "metadata"]).expect(0);
+    lode(&["fsck", "-n", text(&pool)]).expect(0);
+    let refused = lode(&["protect", text(&pool), "full"]).expect(5);
+    assert!(refused.err.contains("from its beginning"), "{}", refused.err);
+    lode(&[&full[..], &["-f", "--strip", "256", text(&pool)]].concat()).expect(2);
+    lode(&["mkfs", "--protect", "full", "-f", "--size", "2M", text(&pool)]).expect(2);
+}

@@ -1,6 +1,6 @@
 //! What is explored: a pool's shape, operations that prepare it, and those that are cut off.
 
-use lode_engine::{FormatOptions, PageClass, Protection};
+use lode_engine::{FormatOptions, PageClass, Protection, STRIP_BYTES};
 use lode_testkit::op::Op;
 
 /// The pool that a case runs on.
@@ -26,6 +26,8 @@ pub struct Geometry {
     pub forgetful: bool,
     /// Metadata is there twice, so that a scribble of so many bytes leaves one copy.
     pub dead_zone: Option<u64>,
+    /// Level `full`, with strips of so many bytes.
+    pub strip: Option<u32>,
     /// Inodes, log pages and pieces of inode table made before the session is raised, where that is soon.
     pub nonces: Option<u32>,
 }
@@ -68,13 +70,18 @@ impl Geometry {
 
     /// How such a pool is made.
     pub fn format(&self) -> FormatOptions {
-        let Self { lanes, class, log_lines, dead_zone, .. } = *self;
+        let Self { lanes, class, log_lines, dead_zone, strip, .. } = *self;
         FormatOptions {
             lanes,
             page_class: class,
             log_lines,
-            protection: if dead_zone.is_some() { Protection::Metadata } else { Protection::None },
+            protection: match (dead_zone, strip) {
+                (_, Some(_)) => Protection::Full,
+                (Some(_), None) => Protection::Metadata,
+                (None, None) => Protection::None,
+            },
             dead_zone: dead_zone.unwrap_or_default(),
+            strip_bytes: strip.unwrap_or(STRIP_BYTES),
             ..FormatOptions::default()
         }
     }
@@ -93,6 +100,7 @@ impl Default for Geometry {
             atime: false,
             forgetful: false,
             dead_zone: None,
+            strip: None,
             nonces: None,
         }
     }

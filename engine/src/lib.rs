@@ -7,11 +7,13 @@
 //! * [`layout`]: the bytes on the medium, typed; seals
 //! * `space`: free pages; `index`: extents and entries in memory
 //! * `store`: superblock, lanes, transactions, rounds, inode slots
+//! * `integrity`: checksums and parity of file data
 //! * `log`: walking and appending to the logs of inodes
 //! * `inode`: what is known of an inode in memory, rebuilt from its log
 //! * `pool`: the open pool, locking
 //! * `namespace`, `file`: the operations; `recovery`, `check`: opening, checking, showing
-//! * `salvage`: making a damaged pool sound
+//! * `salvage`: making a damaged pool sound; `level`: changing how much a pool has twice; `scrub`: finding
+//!   what has gone bad
 #![no_std]
 
 extern crate alloc;
@@ -23,13 +25,16 @@ mod gauges;
 mod host;
 mod index;
 mod inode;
+mod integrity;
 pub mod layout;
+mod level;
 mod log;
 mod namespace;
 mod pool;
 mod recovery;
 mod rule;
 mod salvage;
+mod scrub;
 mod space;
 mod store;
 mod types;
@@ -43,4 +48,5 @@ pub use pool::{
 pub use recovery::format::check_format;
 pub use rule::Rule;
 pub use salvage::Salvage;
+pub use scrub::{Finding, Outcome, Scrub, What};
 pub use types::*;

@@ -198,6 +198,14 @@ rules! {
         "the last bytes of an unaligned copy are not written; seen in NOVA, PMFS and WineFS";
     TargetTail "target-tail"
         "the last bytes of a long target are not written; seen in NOVA: symlink";
+    StripsWrittenBack "strips-written-back"
+        "checksums and parity of file data stay in the cache; seen in NOVA-Fortis: data and its checksum";
+    ParityKept "parity-kept"
+        "a page's parity is not stored; seen in NOVA-Fortis: parity that is not that of its page";
+    SecondChecksum "second-checksum"
+        "checksums of file data are stored once; seen in NOVA-Fortis: replicas that are not written";
+    StripsVerified "strips-verified"
+        "file data is not compared with its checksums; seen in NOVA-Fortis: an option that is off unnoticed";
     ValueSum "value-sum"
         "the checksum of an extended attribute's value is not looked at; seen in NOVA-Fortis: data without one";
     ValueAfterFence "value-after-fence"

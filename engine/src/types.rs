@@ -262,6 +262,9 @@ pub struct FormatOptions {
     /// Bytes of a scribble that may not reach both copies of anything that the pool has twice, at most
     /// [`DEAD_ZONE_MOST`].
     pub dead_zone: u64,
+    /// Bytes of a strip of file data at level [`Protection::Full`]: 512, 1024 or 2048. Each has a checksum in
+    /// two tables, and each page a parity strip of this size.
+    pub strip_bytes: u32,
     /// Owner of the root directory.
     pub root_uid: u32,
     /// Group of the root directory.
@@ -280,6 +283,7 @@ impl Default for FormatOptions {
             page_class: PageClass::Small,
             protection: Protection::None,
             dead_zone: DEAD_ZONE,
+            strip_bytes: STRIP_BYTES,
             root_uid: 0,
             root_gid: 0,
             root_mode: 0o755,
@@ -287,7 +291,7 @@ impl Default for FormatOptions {
     }
 }
 
-/// What a pool has of its contents twice (NOVA-Fortis, 4.2).
+/// What a pool has of its contents twice, or checksums of (NOVA-Fortis, 4.2 and 4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protection {
     /// Nothing but the superblock: damage is found, and can't be mended.
@@ -295,17 +299,21 @@ pub enum Protection {
     None = 0,
     /// Each line of metadata, at a distance, stored under the same fence.
     Metadata = 1,
+    /// The same, and of file data a checksum for each strip, in two tables at a distance, and a parity strip
+    /// for each page: what is loaded is right, or an error.
+    Full = 2,
 }
 
 impl Protection {
     /// All levels, the weakest first.
-    pub const ALL: [Self; 2] = [Self::None, Self::Metadata];
+    pub const ALL: [Self; 3] = [Self::None, Self::Metadata, Self::Full];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Metadata => "metadata",
+            Self::Full => "full",
         }
     }
 
@@ -314,11 +322,14 @@ impl Protection {
         match number {
             0 => Some(Self::None),
             1 => Some(Self::Metadata),
+            2 => Some(Self::Full),
             _ => None,
         }
     }
 }
 
+/// Bytes of the usual strip of file data.
+pub const STRIP_BYTES: u32 = 512;
 /// The usual dead zone of a pool, in bytes.
 pub const DEAD_ZONE: u64 = 1 << 20;
 /// The largest dead zone of a pool, in bytes.
@@ -370,6 +381,8 @@ pub struct PoolInfo {
     /// Bytes of a scribble that can't reach both copies of anything that the pool has twice; 0 at level
     /// `none`.
     pub dead_zone: u64,
+    /// Bytes of a strip of file data, each of which has a checksum; 0 below level `full`.
+    pub strip_bytes: u32,
     /// Default page class of files.
     pub page_class: PageClass,
     /// Session: read-write opens so far.
@@ -493,6 +506,15 @@ pub struct Collected {
     pub fast_pages: u64,
     /// By thorough collection: the pages of logs that were rewritten, into fewer fresh ones.
     pub thorough_pages: u64,
+}
+
+/// Strips of file data that were damaged, or whose checksum was, as reads met them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DataRepairs {
+    /// Made right: by the second checksum, or from the parity. (Each time, in a pool that is open read-only.)
+    pub repaired: u64,
+    /// Reads that ended in an error, as nothing was left that was right.
+    pub lost: u64,
 }
 
 /// Exact monotonic counts since the pool was opened.

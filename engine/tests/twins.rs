@@ -117,6 +117,27 @@ fn a_short_scribble_loses_no_metadata_of_a_pool_at_rest() {
 }
 
 #[test]
+fn a_short_scribble_loses_no_metadata_of_a_pool_that_got_its_copies_later() {
+    for (seed, dead_zone) in (0..40).flat_map(|seed| [(seed, 60_000), (seed, 1 << 20)]) {
+        let mut rng = Rng::new(seed + 9000);
+        let none = FormatOptions { protection: Protection::None, ..format(0, 9) };
+        let mut system =
+            PoolSystem::new(BYTES, TestHost::new(seed), &none, options(false)).unwrap();
+        run(&mut system, &operations(seed), &Rules::default()).unwrap();
+        let wanted = metadata(system.pool()).unwrap();
+        let made = system.memory().copy();
+        let host = TestHost::new(seed);
+        let level = Protection::Metadata;
+        assert_eq!(Pool::protect(made.clone(), host, level, dead_zone, &mut |_, _| ()), Ok(true));
+        for _ in 0..4 {
+            let memory = made.copy();
+            let what = scribble(&mut rng, &memory, dead_zone);
+            same(&wanted, &memory, &format!("seed {seed}, {what}"));
+        }
+    }
+}
+
+#[test]
 fn a_short_scribble_loses_no_metadata_of_a_pool_in_use() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed + 8000);

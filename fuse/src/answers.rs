@@ -13,6 +13,7 @@ use crate::control::listener::{Answers, accept};
 use crate::fs::{MAX_WRITE, State};
 use crate::mountpoint;
 use crate::options::MountOptions;
+use crate::scrub::{self, Scrubs};
 use crate::stats;
 
 /// Answers about the mount of `state` at `point`, whose requests come by io_uring where there are
@@ -23,7 +24,7 @@ pub fn answers<M: Medium + 'static, H: Host>(
     options: MountOptions,
     queues: Option<usize>,
 ) -> Answers {
-    let mounted = Instant::now();
+    let (mounted, scrubs) = (Instant::now(), Scrubs::default());
     Box::new(move |op, request| {
         if state.gate.failed() {
             return Some(Err("a request failed inside the server; mount the pool again".into()));
@@ -35,6 +36,8 @@ pub fn answers<M: Medium + 'static, H: Host>(
                 Some(stats.map(|stats| accept(op, stats)))
             }
             "wear" => Some(stats::wear(state.pool.wear(), request).map(|wear| accept(op, wear))),
+            "scrub" => Some(scrubs.step(&state.pool, request).map(|step| accept(op, step))),
+            "paths" => Some(scrub::paths(&state.pool, request).map(|paths| accept(op, paths))),
             "info" => Some(info(&state).map(|info| {
                 let mut mount = mount(&point, &options, queues);
                 mount.extend(info);
@@ -92,6 +95,7 @@ fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, S
             "lanes": info.lanes,
             "protection": info.protection.name(),
             "dead_zone": info.dead_zone,
+            "strip_bytes": info.strip_bytes,
             "page_class": page_class(info.page_class),
             "session": info.session,
             "epoch": info.epoch,

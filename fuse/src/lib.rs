@@ -10,7 +10,7 @@
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
-//!   says, `views`: the same as files; [`notify`]: readiness
+//!   says, `scrub`: what it does when asked, `views`: the same as files; [`notify`]: readiness
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -26,6 +26,7 @@ mod introduction;
 pub mod mountpoint;
 pub mod notify;
 pub mod options;
+mod scrub;
 mod server;
 mod stats;
 mod unmount;

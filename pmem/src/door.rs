@@ -204,6 +204,19 @@ impl<M: Medium> Window<'_, M> {
         }
     }
 
+    /// Streams an aligned line in the place of one copy of metadata that can't be loaded, and of no other:
+    /// a whole line makes bad memory good, where anything does. (As those of twins, its bytes are beside
+    /// those that the window was opened for.)
+    #[track_caller]
+    pub fn renew_line(&mut self, at: u64, line: &Line) {
+        let end = at.checked_add(LINE);
+        let inside = end.is_some_and(|end| end <= self.door.medium.bytes());
+        assert!(inside && at.is_multiple_of(LINE), "renewal of a line at {at:#x}");
+        self.lines += 1;
+        self.worn.store(&self.door.wear, at, LINE);
+        self.door.medium.store_line(&mut self.raw, at, line);
+    }
+
     /// Where the twin of `at .. at + len` goes, if there is one; it counts as stored.
     #[inline]
     #[track_caller]

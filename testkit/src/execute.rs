@@ -112,7 +112,7 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
             Ok(Value::Done)
         }
         Op::Maintain => fs.maintain().map(|()| Value::Done),
-        Op::Remount | Op::Crash | Op::Grow | Op::Cpus(_) => Ok(Value::Done),
+        Op::Remount | Op::Crash | Op::Grow | Op::Protect(_) | Op::Cpus(_) => Ok(Value::Done),
         Op::Create { .. } | Op::CreateWith { .. } | Op::Symlink { .. } | Op::Link { .. } => {
             add_name(fs, handles, op)
         }

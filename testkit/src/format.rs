@@ -15,6 +15,8 @@ pub const PAGE: usize = 4096;
 pub const SLOT: usize = 512;
 /// Bytes of text in a TEXT line.
 const TEXT_BYTES: usize = 40;
+/// Kind of the records that map pages.
+const MAP: u8 = 8;
 /// Kinds of the records of extended attributes.
 const XATTR: u8 = 14;
 const XDEL: u8 = 15;
@@ -301,6 +303,17 @@ impl Survey {
 pub type Value = Vec<(usize, usize)>;
 
 impl Log {
+    /// The pages of file data that its records name, those that were replaced since among them.
+    pub fn pages(&self, image: &[u8]) -> Vec<u64> {
+        let lines = self.runs.iter().flat_map(|run| (0..run.valid).map(|line| run.at(line)));
+        let maps = lines.filter(|at| image[*at] == MAP);
+        maps.flat_map(|at| {
+            let first = word(image, at + 32);
+            first..first + u64::from(half(image, at + 20))
+        })
+        .collect()
+    }
+
     /// The values of extended attributes that are in pages of their own.
     pub fn values(&self, image: &[u8]) -> Vec<Value> {
         let mut found: BTreeMap<Vec<u8>, Value> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! What tests of the engine share.
 //!
-//! * [`Memory`], [`TestHost`]: a medium and a host whose every answer a test decides
+//! * [`Memory`], [`Poisoned`], [`TestHost`]: media and a host whose every answer a test decides
 //! * [`op`], [`parse`], [`generate`]: operations as values, printed, replayed, random
 //! * [`fs`], [`mod@execute`], [`mod@snapshot`], [`system`], [`mod@run`]: the same operations on a pool
 //!   and on the model, compared step by step, failures shrunk
@@ -19,6 +19,7 @@ mod maps;
 mod memory;
 pub mod op;
 pub mod parse;
+mod poison;
 #[cfg(feature = "real")]
 pub mod real;
 pub mod rng;
@@ -29,3 +30,4 @@ pub mod trial;
 
 pub use host::{Asked, TestHost};
 pub use memory::Memory;
+pub use poison::{Healing, Poisoned};

@@ -173,6 +173,9 @@ pub enum Op {
     Crash,
     /// Clean unmount, growth to the size of the region, and mount.
     Grow,
+    /// Clean unmount, another protection level, and mount: second copies of metadata, so that no scribble
+    /// of so many bytes reaches both, or none.
+    Protect(Option<u64>),
     /// From the next mount on, the host has so many CPUs.
     Cpus(usize),
 }
@@ -403,6 +406,8 @@ impl fmt::Display for Op {
             Op::Remount => f.write_str("remount"),
             Op::Crash => f.write_str("crash"),
             Op::Grow => f.write_str("grow"),
+            Op::Protect(None) => f.write_str("protect none"),
+            Op::Protect(Some(dead_zone)) => write!(f, "protect metadata {dead_zone}"),
             Op::Cpus(count) => write!(f, "cpus {count}"),
         }
     }

@@ -336,6 +336,11 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "remount" => Op::Remount,
         "crash" => Op::Crash,
         "grow" => Op::Grow,
+        "protect" => match w.word()? {
+            "none" => Op::Protect(None),
+            "metadata" => Op::Protect(Some(w.number()?)),
+            other => return Err(format!("{other} is no level: none or metadata")),
+        },
         "cpus" => match w.number()? {
             0 => return Err("a host has at least 1 CPU".to_owned()),
             count if count > CPUS_MAX => return Err("a host has at most 256 CPUs".to_owned()),

@@ -1,26 +1,53 @@
 //! `lode fsck`: checks a pool that is not mounted, with the exit statuses of fsck programs.
 
+use std::path::PathBuf;
 use std::thread;
 
+use clap::{ArgGroup, Args};
 use lode_engine::{CheckReport, Opening};
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::FsckArgs;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::progress::{Progress, while_working};
 use crate::region::{self, MappedPool};
 use crate::report::{DamageFacts, FsckReport, Repairs};
 
+/// `lode fsck`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("mode").args(["no", "preen", "yes"]))]
+pub(crate) struct FsckArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// Check only, write nothing (the default)
+    #[arg(short = 'n')]
+    pub(crate) no: bool,
+    /// Repair what is safe to repair without asking; -a is the same
+    #[arg(short = 'p', short_alias = 'a')]
+    pub(crate) preen: bool,
+    /// Repair all that can be repaired
+    #[arg(short = 'y')]
+    pub(crate) yes: bool,
+    /// Check even if the pool was cleanly unmounted (it always is checked)
+    #[arg(short = 'f')]
+    pub(crate) force: bool,
+    /// Say what is done (it always is said)
+    #[arg(short = 'v')]
+    pub(crate) verbose: bool,
+    /// Ask before each repair: refused, with what there is instead
+    #[arg(short = 'r', hide = true)]
+    pub(crate) asking: bool,
+}
+
 /// Nothing is wrong.
-const CLEAN: u8 = 0;
+pub(super) const CLEAN: u8 = 0;
 /// Something was wrong and is repaired.
-const REPAIRED: u8 = 1;
+pub(super) const REPAIRED: u8 = 1;
 /// Something is wrong and stays so.
-const DAMAGE_LEFT: u8 = 4;
+pub(super) const DAMAGE_LEFT: u8 = 4;
 /// Interrupted by a signal.
 const INTERRUPTED: i32 = 32;
 
@@ -29,7 +56,7 @@ const INTERRUPTED: i32 = 32;
 /// # Errors
 /// Where the pool can't be checked at all.
 pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
-    exit_when_interrupted();
+    exit_when_interrupted("fsck");
     let writes = args.preen || args.yes;
     let mode = match (args.preen, args.yes) {
         (true, _) => "preen",
@@ -163,13 +190,13 @@ fn repairable(opening: &Opening, checked: &CheckReport) -> Vec<DamageFacts> {
 
 /// Ends with the status for it on SIGINT and SIGTERM: a check writes nothing, and a
 /// recovery can be cut off anywhere.
-fn exit_when_interrupted() {
+pub(super) fn exit_when_interrupted(command: &'static str) {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
         return;
     };
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            eprintln!("lode fsck: interrupted");
+            eprintln!("lode {command}: interrupted");
             std::process::exit(INTERRUPTED);
         }
     });

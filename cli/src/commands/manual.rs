@@ -74,6 +74,7 @@ pub(super) fn more_of(page: &str) -> String {
     match page {
         "lode-mount" => mount_options() + &exit_status(&EXIT),
         "lode-fsck" => list("AS FSCK.LODE", &AS_FSCK) + &exit_status(&EXIT_FSCK),
+        "lode-scrub" => exit_status(&EXIT_FSCK),
         _ => exit_status(&EXIT),
     }
 }

@@ -54,6 +54,7 @@ fn format_options(args: &MkfsArgs) -> FormatOptions {
         page_class: args.page_size,
         protection: args.protect,
         dead_zone: args.dead_zone,
+        strip_bytes: args.strip,
         root_uid: rustix::process::geteuid().as_raw(),
         root_gid: rustix::process::getegid().as_raw(),
         ..FormatOptions::default()
@@ -105,7 +106,9 @@ fn unfit(args: &MkfsArgs, failure: Failure) -> Failure {
     // (With two copies of metadata: so many times as far as those are apart.)
     let unit = match args.protect {
         Protection::None => PAGE_BYTES,
-        Protection::Metadata => (args.dead_zone + PAGE_BYTES).next_power_of_two(),
+        Protection::Metadata | Protection::Full => {
+            (args.dead_zone + PAGE_BYTES).next_power_of_two()
+        }
     };
     let needed = (1..=1u64 << 12).map(|units| units * unit).find(least);
     let lanes = args.lanes;
@@ -122,7 +125,7 @@ fn unfit(args: &MkfsArgs, failure: Failure) -> Failure {
     };
     let advice = match args.protect {
         Protection::None => "choose a larger --size, or fewer --lanes",
-        Protection::Metadata => "choose a larger --size, fewer --lanes, or a smaller --dead-zone",
+        _ => "choose a larger --size, fewer --lanes, or a smaller --dead-zone",
     };
     Failure::usage(what).at(&args.pool).advise(advice)
 }

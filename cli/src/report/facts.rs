@@ -26,10 +26,12 @@ pub(crate) struct PoolFacts {
     pub(crate) bytes: u64,
     /// Lanes.
     pub(crate) lanes: u32,
-    /// `none` or `metadata`.
+    /// `none`, `metadata` or `full`.
     pub(crate) protection: String,
     /// Bytes of a scribble that can't reach both copies of metadata; 0 where there is one.
     pub(crate) dead_zone: u64,
+    /// Bytes of a strip of file data, each of which has a checksum; 0 below `full`.
+    pub(crate) strip_bytes: u32,
     /// Default page size of files: `4K`, `2M` or `1G`.
     pub(crate) page_size: String,
     /// Read-write opens so far.
@@ -78,6 +80,7 @@ impl PoolFacts {
             lanes: info.lanes,
             protection: info.protection.name().to_owned(),
             dead_zone: info.dead_zone,
+            strip_bytes: info.strip_bytes,
             page_size: page_class_name(info.page_class).to_owned(),
             session: info.session,
             epoch: info.epoch,
@@ -98,9 +101,14 @@ impl PoolFacts {
         lines.add("lanes", self.lanes.to_string());
         lines.add(
             "protection",
-            match self.dead_zone {
-                0 => self.protection.clone(),
-                bytes => format!("{}, dead zone {}", self.protection, human(bytes)),
+            match (self.dead_zone, self.strip_bytes) {
+                (0, 0) => self.protection.clone(),
+                (bytes, 0) => format!("{}, dead zone {}", self.protection, human(bytes)),
+                (bytes, strip) => format!(
+                    "{}, dead zone {}, strips of {strip} bytes",
+                    self.protection,
+                    human(bytes)
+                ),
             },
         );
         let features = &self.features;

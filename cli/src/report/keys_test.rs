@@ -21,6 +21,7 @@ fn pool() -> PoolFacts {
         lanes: 16,
         protection: lode_engine::Protection::None,
         dead_zone: 0,
+        strip_bytes: 0,
         page_class: lode_engine::PageClass::Small,
         session: 3,
         epoch: 0,
@@ -143,6 +144,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
             repairs: repairs(),
         }),
     );
+    samples.insert("scrub", value(&scrub()));
     let mount =
         MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false, io_uring: true };
     samples.insert(
@@ -158,6 +160,8 @@ fn samples() -> BTreeMap<&'static str, Value> {
     samples.insert("label", value(&LabelReport { changed: true, pool: pool() }));
     let resized = ResizeReport { bytes_before: 1 << 20, pool: pool(), space: space() };
     samples.insert("resize", value(&resized));
+    let protected = ProtectReport { changed: true, pool: pool(), space: space() };
+    samples.insert("protect", value(&protected));
     samples.insert("stats", value(&stats()));
     samples.insert("man", value(&ManReport { pages: vec!["/m/lode.1".into()] }));
     let script = CompletionsReport { shell: "bash".into(), script: "s".into() };
@@ -171,6 +175,28 @@ fn samples() -> BTreeMap<&'static str, Value> {
     samples.insert("crash replay", value(&crash_replay()));
     samples.insert("crash mutants", value(&crash_mutants()));
     samples
+}
+
+fn scrub() -> ScrubReport {
+    let finding = FindingFacts {
+        what: "data".into(),
+        outcome: "lost".into(),
+        inode: Some(9),
+        path: Some("a/b".into()),
+        at: 1 << 20,
+        offset: 4096,
+        bytes: 64,
+    };
+    ScrubReport {
+        target: "/d".into(),
+        status: 4,
+        bytes: 1 << 20,
+        repaired: 0,
+        left: 0,
+        lost: 1,
+        forgotten: 0,
+        findings: vec![finding],
+    }
 }
 
 fn bench() -> BenchReport {

@@ -11,6 +11,7 @@ mod generate;
 mod keys_test;
 mod prometheus;
 mod repairs;
+mod scrub;
 mod stats;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,7 @@ pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFac
 pub(crate) use generate::{CompletionsReport, ManReport};
 pub(crate) use prometheus::{StoredGroups, exposition};
 pub(crate) use repairs::{RepairFacts, Repairs};
+pub(crate) use scrub::{FindingFacts, ScrubReport};
 pub(crate) use stats::{Counted, StatsReport};
 
 /// `lode mkfs`.
@@ -162,6 +164,25 @@ impl Report for ResizeReport {
     fn text(&self) -> String {
         let (before, now) = (human(self.bytes_before), human(self.pool.bytes));
         format!("{} is {now} large now; it was {before}.\n", self.pool.path)
+    }
+}
+
+/// `lode protect`.
+#[derive(Serialize)]
+pub(crate) struct ProtectReport {
+    /// It had another level before.
+    pub(crate) changed: bool,
+    /// The pool.
+    pub(crate) pool: PoolFacts,
+    /// Its space.
+    pub(crate) space: SpaceFacts,
+}
+
+impl Report for ProtectReport {
+    fn text(&self) -> String {
+        let PoolFacts { path, protection, .. } = &self.pool;
+        let now = if self.changed { "now" } else { "already" };
+        format!("{path} is {now} at protection level {protection}.\n")
     }
 }
 

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use lode_engine::layout::{CrcTable, Superblock};
 use lode_engine::{OpenOptions, Pool};
 use lode_testkit::format::{LINE, PAGE, Run as Lines, SLOT, Survey};
 use lode_testkit::run::panic_text;
@@ -51,7 +52,7 @@ enum FoundBy {
     Opening,
     /// Opening, or whoever looks at everything.
     Looking,
-    /// Nobody.
+    /// Nobody: it is made right when it is met.
     Nobody,
 }
 
@@ -79,7 +80,11 @@ impl Explorer<'_> {
         for (step, image) in [open, closed].iter().enumerate() {
             let bytes = image.image();
             let survey = Survey::of(&bytes);
-            let sealed = if step == 0 { followed(&survey, &bytes) } else { all(&survey, &bytes) };
+            let sealed = match (case.geometry.strip, step) {
+                (Some(_), _) => strips(&survey, &bytes),
+                (None, 0) => followed(&survey, &bytes),
+                (None, _) => all(&survey, &bytes),
+            };
             for (number, one) in sealed.iter().enumerate() {
                 self.flips_of((step, number), one, image, &expected)?;
             }
@@ -140,6 +145,9 @@ impl Explorer<'_> {
         for (read_only, how) in [(true, "read-only"), (false, "for writing")] {
             let found = self.found_by(image, read_only, expected);
             let found = found.map_err(|what| format!("opened {how}: {what}"))?;
+            if sealed.found_by == FoundBy::Nobody && found != FoundBy::Nobody {
+                return Err(format!("opened {how}, damage found by {}", found.words()));
+            }
             if found > sealed.found_by {
                 let wanted = sealed.found_by.words();
                 return Err(format!(
@@ -255,6 +263,30 @@ fn all(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
         all.extend(values.map(|(at, bytes)| sealed("a value", at, bytes)));
     }
     all
+}
+
+/// A line of each strip of the files' data, and what is kept of it. Whatever flips, all is shown, and right.
+fn strips(survey: &Survey, image: &[u8]) -> Vec<Sealed> {
+    let superblock = image.first_chunk().and_then(|raw| Superblock::parse(raw).ok());
+    let Some(strips) = superblock.map(|superblock| superblock.geometry().strips) else {
+        return Vec::new();
+    };
+    let pages = survey.logs.iter().filter(|log| !log.dead).flat_map(|log| log.pages(image));
+    let kept = |page: u64| {
+        let data = (0..strips.a_page() as u64).map(move |strip| {
+            let at = page * PAGE as u64 + strip * strips.bytes();
+            ("file data", at, LINE as u64)
+        });
+        let tables = [
+            ("a checksum of file data", strips.crcs_at(page, CrcTable::First), strips.crc_bytes()),
+            ("a second checksum", strips.crcs_at(page, CrcTable::Second), strips.crc_bytes()),
+            ("the parity of file data", strips.parity_at(page), LINE as u64),
+        ];
+        data.chain(tables)
+    };
+    let all = pages.flat_map(kept);
+    let all = all.map(|(what, at, bytes)| sealed(what, at as usize, bytes as usize));
+    all.map(|one| Sealed { found_by: FoundBy::Nobody, ..one }).collect()
 }
 
 /// What no crash can have left unfinished: the records of transactions that have another one behind

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use lode_engine::{Error, PAGE_BYTES, PageClass, Pool};
+use lode_engine::{Error, PAGE_BYTES, PageClass, Pool, Protection};
 use lode_model::Model;
 use lode_testkit::execute::{Handles, Value, execute};
 use lode_testkit::op::Op;
@@ -105,6 +105,7 @@ impl<'s> Run<'s> {
         match op {
             Op::Remount | Op::Crash => return self.remount(*op == Op::Remount),
             Op::Grow => return self.grow(),
+            Op::Protect(dead_zone) => return self.protect(*dead_zone),
             Op::Cpus(cpus) => self.cpus = *cpus,
             _ => {}
         }
@@ -167,6 +168,21 @@ impl<'s> Run<'s> {
             grown.map_err(|error| format!("grow: {error:?}"))?;
         } else if grown != Err(Error::Invalid) {
             return Err(format!("a pool as large as its region grows: {grown:?}"));
+        }
+        self.remount(true)
+    }
+
+    /// Ends the session cleanly, gives the pool another level, opens again.
+    fn protect(&mut self, dead_zone: Option<u64>) -> Result<(), String> {
+        self.pool.close().map_err(|error| format!("close: {error:?}"))?;
+        let level = if dead_zone.is_some() { Protection::Metadata } else { Protection::None };
+        let (medium, host) = (self.pool.medium().clone(), self.host.clone());
+        let changed =
+            Pool::protect(medium, host, level, dead_zone.unwrap_or_default(), &mut |_, _| ());
+        match changed {
+            Ok(_) => {}
+            Err(Error::NoSpace) => self.no_space += 1,
+            Err(error) => return Err(format!("protect: {error:?}")),
         }
         self.remount(true)
     }

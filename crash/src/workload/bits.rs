@@ -30,5 +30,13 @@ pub fn flips() -> Vec<Case> {
             },
         )
     });
-    cases.collect()
+    cases.chain([data()]).collect()
+}
+
+/// A pool with checksums of file data: whole pages, holes, pages that were written in part, ends of files.
+fn data() -> Case {
+    let pool = Geometry { dead_zone: Some(0), strip: Some(512), bytes: 512 << 10, ..lanes(2) };
+    let ops = "create /f; write /f 0 9000 1; write /f 100 50 2; append /f 10 3; write /f 30000 4096 4; \
+               truncate /f 33000; symlink /s %=1.900; create /g; append /g 1 5";
+    Case { trouble: Trouble::Bit, ..case("a bit of file data flips", pool, "", ops) }
 }

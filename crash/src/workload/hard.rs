@@ -45,6 +45,8 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(page_used_again());
     cases.push(pages_swapped_in());
     cases.extend(twins());
+    cases.extend(levels());
+    cases.extend(strips());
     cases
 }
 
@@ -61,6 +63,35 @@ fn twins() -> Vec<Case> {
     vec![
         case("two copies of metadata", geometry.clone(), "", births),
         case("two copies of logs", geometry, "create /k; append /k 9000", &grows),
+    ]
+}
+
+/// A pool that has been in use gets second copies of its metadata and loses them: what lies where they go
+/// moves away. When it gets them again, what the places hold is what they were.
+fn levels() -> Vec<Case> {
+    let pool = Geometry { bytes: 96 << 10, ..small() };
+    let file = "create /f; append /f 20000; write /f 100 40; setxattr /f user.x 5000";
+    let before = format!("{file}; {}", repeated(3, "chown /f # 5"));
+    let first = "protect metadata 0; create /n";
+    let once = "create /f; append /f 20000; protect metadata 0; protect none; unlink /f; create /g";
+    vec![
+        case("a pool gets second copies", pool.clone(), &before, first),
+        case("a pool gets second copies twice", pool, once, "protect metadata 0"),
+    ]
+}
+
+/// File data has checksums: pages that are filled, replaced in part, cut off and grown over; a long target.
+fn strips() -> Vec<Case> {
+    let geometry =
+        |strip| Geometry { dead_zone: Some(0), strip: Some(strip), bytes: 512 << 10, ..small() };
+    let whole = "create /a; write /a 0 8192 3; write /a 4096 8192 4; append /a 4096 5";
+    let parts = "write /a 100 50 6; append /a 700 7; truncate /a 5000; truncate /a 9000; \
+                 append /a 10 8; write /a 20000 10 9; unlink /a";
+    vec![
+        case("checksums of whole pages", geometry(512), "", whole),
+        case("checksums of parts of pages", geometry(512), "create /a; write /a 0 6000 3", parts),
+        case("checksums of long strips", geometry(2048), "create /a; write /a 0 6000 3", parts),
+        case("checksums of a long target", geometry(1024), "", "symlink /s %=0.900; unlink /s"),
     ]
 }
 

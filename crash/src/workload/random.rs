@@ -34,6 +34,7 @@ pub fn random_case(number: u64, seed: u64) -> Case {
 fn geometry(rng: &mut Rng) -> Geometry {
     let huge = rng.once_in(8);
     let twins = !huge && rng.once_in(4);
+    let strips = twins && rng.once_in(2);
     Geometry {
         bytes: match (huge, twins) {
             (true, _) => HUGE_POOL,
@@ -49,6 +50,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         atime: rng.once_in(8),
         forgetful: false,
         dead_zone: twins.then_some(0),
+        strip: strips.then(|| rng.pick(&[512, 512, 1024, 2048])),
         nonces: None,
     }
 }

@@ -17,7 +17,7 @@ pub fn refused(case: &Case) -> Vec<(String, Error)> {
     let all = case.before.iter().chain(&case.ops);
     for (number, op) in all.enumerate() {
         model.set_now(time_of(number));
-        if matches!(op, Op::Remount | Op::Crash | Op::Grow) {
+        if matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Protect(_)) {
             handles.clear();
             model.release_all();
         } else if let Err(error) = execute(&model, &mut handles, op) {

@@ -17,7 +17,8 @@
 //! `before:` is done without a crash, `ops:` is cut off everywhere, `beside:` is done by a
 //! second thread at the same time. All but one operation under `ops:` can be left out; lines
 //! before the first of these headings are `ops:`, too. `pool` takes a size and `lanes N`,
-//! `log-lines N`, `huge`, `giant`, `relaxed`, `mapped`, `atime`, `forgetful`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
+//! `log-lines N`, `huge`, `giant`, `relaxed`, `mapped`, `atime`, `forgetful`, `dead-zone SIZE`,
+//! `strip BYTES`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
 //! a comment. The operations are those of [`lode_testkit::parse`]; docs/crash-scripts.md has
 //! an example of each.
 
@@ -117,7 +118,8 @@ fn impossible_beside(case: &Case) -> Option<String> {
     if case.beside.is_empty() {
         return None;
     }
-    let alone = |op: &&Op| matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Cpus(_));
+    let alone =
+        |op: &&Op| matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Protect(_) | Op::Cpus(_));
     if let Some(op) = case.ops.iter().chain(&case.beside).find(alone) {
         return Some(format!(
             "`{op}` ends what both threads do: it can't stand beside a second one"
@@ -223,6 +225,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
                 let bytes = within(word, number(size)?, 0, DEAD_ZONE_MOST)?;
                 geometry.dead_zone = Some(bytes);
             }
+            "strip" => geometry.strip = Some(strip(&mut words)?),
             "nonces" => geometry.nonces = Some(value(2, u64::from(u32::MAX))? as u32),
             size if size.starts_with(|first: char| first.is_ascii_digit()) => {
                 geometry.bytes = whole_pages(size)?;
@@ -230,7 +233,8 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             other => {
                 return Err(format!(
                     "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
-                     giant, relaxed, mapped, atime, forgetful, dead-zone SIZE, nonces N, made SIZE"
+                     giant, relaxed, mapped, atime, forgetful, dead-zone SIZE, strip BYTES, nonces N,
+                     made SIZE"
                 ));
             }
         }
@@ -239,6 +243,16 @@ fn geometry(words: &str) -> Result<Geometry, String> {
         return Err("the pool is made larger than its size, and can only grow".to_owned());
     }
     Ok(geometry)
+}
+
+/// Bytes of a strip of file data.
+fn strip<'t>(words: &mut impl Iterator<Item = &'t str>) -> Result<u32, String> {
+    match words.next() {
+        Some("512") => Ok(512),
+        Some("1024") => Ok(1024),
+        Some("2048") => Ok(2048),
+        _ => Err("strip needs 512, 1024 or 2048 behind it".to_owned()),
+    }
 }
 
 /// A size of a pool.
@@ -275,7 +289,7 @@ pub fn print_script(case: &Case) -> String {
 
 /// A pool as a script has it, behind the word `pool`.
 pub fn pool_words(geometry: &Geometry) -> String {
-    let Geometry { bytes, made, lanes, log_lines, class, dead_zone, nonces, .. } = geometry;
+    let Geometry { bytes, made, lanes, log_lines, class, dead_zone, strip, nonces, .. } = geometry;
     let mut text = format!("{} lanes {lanes} log-lines {log_lines}", size(*bytes));
     text.push_str(match class {
         PageClass::Small => "",
@@ -289,6 +303,9 @@ pub fn pool_words(geometry: &Geometry) -> String {
     text.push_str(if forgetful { " forgetful" } else { "" });
     if let Some(dead_zone) = dead_zone {
         let _ = write!(text, " dead-zone {}", size(*dead_zone));
+    }
+    if let Some(strip) = strip {
+        let _ = write!(text, " strip {strip}");
     }
     if let Some(nonces) = nonces {
         let _ = write!(text, " nonces {nonces}");
@@ -347,6 +364,7 @@ const FORMS: &[&str] = &[
     "remount",
     "crash",
     "grow",
+    "protect none|metadata [DEAD-ZONE]",
     "cpus NUMBER",
 ];
 

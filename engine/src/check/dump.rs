@@ -73,6 +73,9 @@ fn dump_record(at: u64, parsed: &Parsed) -> Result<RecordDump> {
     let (mut fields, mut text) = (Vec::new(), Vec::new());
     fields.try_reserve_exact(8)?;
     text.try_reserve_exact(crate::layout::TEXT_BYTES)?;
+    if parsed.body.has_epoch() {
+        fields.push(("epoch", u64::from(parsed.epoch)));
+    }
     put_body(&parsed.body, &mut |pairs| fields.extend_from_slice(pairs), &mut text);
     let header = &parsed.header;
     Ok(RecordDump {
@@ -94,9 +97,8 @@ type Put<'p> = dyn FnMut(&[(&'static str, u64)]) + 'p;
 /// Fields and text of a record; `text` has room for the longest.
 fn put_body(body: &Body, put: &mut Put<'_>, text: &mut Vec<u8>) {
     match body {
-        Body::Inode { epoch, mode, links, uid, gid, time_ns, extra, text: len } => {
+        Body::Inode { mode, links, uid, gid, time_ns, extra, text: len } => {
             put(&[
-                ("epoch", u64::from(*epoch)),
                 ("mode", u64::from(*mode)),
                 ("links", u64::from(*links)),
                 ("uid", u64::from(*uid)),
@@ -113,8 +115,7 @@ fn put_body(body: &Body, put: &mut Put<'_>, text: &mut Vec<u8>) {
         Body::Text { len, bytes } => {
             text.extend_from_slice(bytes.get(..usize::from(*len)).unwrap_or(bytes));
         }
-        Body::Attr { epoch, mode, uid, gid, mtime_ns, ctime_ns, atime_ns } => put(&[
-            ("epoch", u64::from(*epoch)),
+        Body::Attr { mode, uid, gid, mtime_ns, ctime_ns, atime_ns } => put(&[
             ("mode", u64::from(*mode)),
             ("uid", u64::from(*uid)),
             ("gid", u64::from(*gid)),
@@ -122,18 +123,16 @@ fn put_body(body: &Body, put: &mut Put<'_>, text: &mut Vec<u8>) {
             ("ctime_ns", *ctime_ns as u64),
             ("atime_ns", *atime_ns as u64),
         ]),
-        Body::Links { epoch, links, parent, ctime_ns } => put(&[
-            ("epoch", u64::from(*epoch)),
+        Body::Links { links, parent, ctime_ns } => put(&[
             ("links", u64::from(*links)),
             ("parent", *parent),
             ("ctime_ns", *ctime_ns as u64),
         ]),
-        Body::Death { epoch, ctime_ns } => {
-            put(&[("epoch", u64::from(*epoch)), ("ctime_ns", *ctime_ns as u64)]);
+        Body::Death { born, ctime_ns } => {
+            put(&[("born", u64::from(*born)), ("ctime_ns", *ctime_ns as u64)]);
         }
-        Body::Add { epoch, name_len, replaces, tag, time_ns, ino, kind, head } => {
+        Body::Add { name_len, replaces, tag, time_ns, ino, kind, head } => {
             put(&[
-                ("epoch", u64::from(*epoch)),
                 ("tag", u64::from(*tag)),
                 ("time_ns", *time_ns as u64),
                 ("ino", *ino),
@@ -142,8 +141,7 @@ fn put_body(body: &Body, put: &mut Put<'_>, text: &mut Vec<u8>) {
             ]);
             text.extend_from_slice(head.get(..usize::from(*name_len).min(16)).unwrap_or(head));
         }
-        Body::Del { epoch, txid, part, time_ns } => put(&[
-            ("epoch", u64::from(*epoch)),
+        Body::Del { txid, part, time_ns } => put(&[
             ("of_session", u64::from(txid.session)),
             ("time_ns", *time_ns as u64),
             ("of_lane", u64::from(txid.lane)),
@@ -156,8 +154,7 @@ fn put_body(body: &Body, put: &mut Put<'_>, text: &mut Vec<u8>) {
 
 fn put_file(body: &Body, put: &mut Put<'_>) {
     match *body {
-        Body::Map { epoch, class, pages, file_page, page, time_ns, size } => put(&[
-            ("epoch", u64::from(epoch)),
+        Body::Map { class, pages, file_page, page, time_ns, size } => put(&[
             ("class", class as u64),
             ("pages", u64::from(pages)),
             ("file_page", file_page),
@@ -165,42 +162,35 @@ fn put_file(body: &Body, put: &mut Put<'_>) {
             ("time_ns", time_ns as u64),
             ("size", size),
         ]),
-        Body::Size { epoch, class, truncate, size, time_ns } => put(&[
-            ("epoch", u64::from(epoch)),
+        Body::Size { class, truncate, size, time_ns } => put(&[
             ("class", class as u64),
             ("flags", u64::from(truncate)),
             ("size", size),
             ("time_ns", time_ns as u64),
         ]),
-        Body::Unmap { epoch, file_page, pages, time_ns, size } => put(&[
-            ("epoch", u64::from(epoch)),
+        Body::Unmap { file_page, pages, time_ns, size } => put(&[
             ("file_page", file_page),
             ("pages", pages),
             ("time_ns", time_ns as u64),
             ("size", size),
         ]),
-        Body::Journal { epoch, len, file_offset, journal_at, time_ns, home_at } => put(&[
-            ("epoch", u64::from(epoch)),
+        Body::Journal { len, file_offset, journal_at, time_ns, home_at } => put(&[
             ("bytes", u64::from(len)),
             ("file_offset", file_offset),
             ("journal_at", journal_at),
             ("time_ns", time_ns as u64),
             ("home_at", home_at),
         ]),
-        Body::Retire { epoch } => put(&[("epoch", u64::from(epoch))]),
-        Body::Xattr { epoch, name_len, runs, value_len, crc, time_ns } => put(&[
-            ("epoch", u64::from(epoch)),
+        Body::Xattr { name_len, runs, value_len, crc, time_ns } => put(&[
             ("value_bytes", u64::from(value_len)),
             ("time_ns", time_ns as u64),
             ("crc", u64::from(crc)),
             ("runs", u64::from(runs)),
             ("name_bytes", u64::from(name_len)),
         ]),
-        Body::Xdel { epoch, name_len, time_ns } => put(&[
-            ("epoch", u64::from(epoch)),
-            ("time_ns", time_ns as u64),
-            ("name_bytes", u64::from(name_len)),
-        ]),
+        Body::Xdel { name_len, time_ns } => {
+            put(&[("time_ns", time_ns as u64), ("name_bytes", u64::from(name_len))])
+        }
         _ => {}
     }
 }

@@ -137,7 +137,10 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     /// Superblocks, lane table and inode tables.
     fn pieces(&mut self) -> Result<()> {
         let geometry = self.pool.store.geometry;
-        self.claim_metadata(Run { page: 0, pages: geometry.first_page() }, 0)?;
+        self.claim(Run { page: 0, pages: geometry.first_page() }, 0)?;
+        for (page, pages) in geometry.reserved() {
+            self.claim(Run { page, pages }, 0)?;
+        }
         self.claim(Run { page: geometry.end_page(), pages: 1 }, 0)?;
         let mut runs = Vec::new();
         self.pool.store.table.for_each_piece(&mut |piece| {
@@ -229,7 +232,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             tag: tag_of(state.log.nonce),
             links: state.links,
             parent: state.parent,
-            nameless: state.dead || state.is_nameless() && node.opens.load(Relaxed) > 0,
+            nameless: state.is_dead() || state.is_nameless() && node.opens.load(Relaxed) > 0,
             ..Seen::default()
         };
         self.seen.insert(ino, seen);

@@ -5,12 +5,15 @@ use core::sync::atomic::Ordering::Relaxed;
 use lode_pmem::Medium;
 
 use super::fallocate::hint;
+use super::fresh::{FreshRun, Source};
+use super::segment::Segment;
 use super::write::regular;
 use super::xattr::Staged;
+use crate::index::Extent;
 use crate::inode::{Node, State};
 use crate::layout::Body;
 use crate::log::Placed;
-use crate::space::Run;
+use crate::space::{Run, Use};
 use crate::store::{Purpose, Tx};
 use crate::{
     Attr, Error, FILE_MAX, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result, Rule, SetAttr,
@@ -27,9 +30,8 @@ struct NewAttr {
 }
 
 impl NewAttr {
-    fn record(&self, epoch: u32) -> Body {
+    fn record(&self) -> Body {
         Body::Attr {
-            epoch,
             mode: self.mode as u16,
             uid: self.owner.0,
             gid: self.owner.1,
@@ -70,6 +72,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let node = self.node(ino)?;
         let mut state = node.write(&self.store)?;
         let state = &mut *state;
+        let time_ns = self.now_ns();
+        if self.change_locked(&node, state, changes, xattrs, time_ns)? {
+            self.tidy(&node.slot, state);
+        }
+        Ok(state.attr())
+    }
+
+    /// The same of an inode that is locked, at this time; says whether it stored anything. (Not inlined: a
+    /// kernel's stack is small.)
+    #[inline(never)]
+    pub(super) fn change_locked(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        changes: &SetAttr,
+        xattrs: &[XattrChange<'_>],
+        time_ns: i64,
+    ) -> Result<bool> {
         if let Some(size) = changes.size {
             regular(state)?;
             if size > FILE_MAX {
@@ -77,14 +97,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             state.file_mut()?.reserve_given_up(1)?;
         }
-        let staged = self.stage_xattrs(state, xattrs)?;
-        let new_attr = self.new_attr(state, changes);
+        let tail = changes.size.map_or(Ok(None), |size| self.tail_to_replace(state, size))?;
+        let staged = self.stage_xattrs(state, xattrs, time_ns)?;
+        let new_attr = new_attr(state, changes, time_ns);
         let twice = new_attr.is_some() && self.store.host.leaves_out(Rule::TimesInOne);
         let records = usize::from(changes.size.is_some())
+            + usize::from(tail.is_some())
             + usize::from(new_attr.is_some())
             + usize::from(twice);
         if records + staged.len() == 0 {
-            return Ok(state.attr());
+            return Ok(false);
         }
         let plan = state.log.plan(staged.lines().chain(core::iter::repeat_n(1, records)));
         let cuts = changes.size.is_some_and(|size| {
@@ -99,15 +121,25 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let ready = state
             .log
             .reserve(&self.store, &plan, purpose)
-            .and_then(|()| changes.size.map_or(Ok(()), |size| self.zero_behind_size(state, size)));
-        let begun = ready.and_then(|()| self.begin_plans(&[plan], 0));
+            .and_then(|()| tail.map(|tail| self.replace_tail(state, &tail)).transpose())
+            .and_then(|tail| match changes.size {
+                Some(size) if tail.is_none() => self.zero_behind_size(state, size).map(|()| tail),
+                _ => Ok(tail),
+            });
+        let begun = ready.and_then(|tail| match self.begin_plans(&[plan], 0) {
+            Ok(tx) => Ok((tx, tail)),
+            Err(error) => {
+                tail.into_iter().for_each(|tail| self.store.give(tail.run));
+                Err(error)
+            }
+        });
         match begun {
-            Ok(mut tx) => {
+            Ok((mut tx, tail)) => {
                 if twice {
                     tx.split(Rule::TimesInOne, plan.lines - 1);
                 }
                 tx.split(Rule::XattrInOne, plan.lines - records as u32);
-                self.store_attributes(tx, &node, state, changes, (staged, new_attr))?;
+                self.store_attributes(tx, node, state, changes, (staged, new_attr, tail))?;
             }
             Err(error) => {
                 state.log.unreserve(&self.store);
@@ -115,44 +147,51 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(error);
             }
         }
-        self.tidy(&node.slot, state);
-        Ok(state.attr())
+        Ok(true)
     }
 
-    /// Stores the records of a change, and makes memory say the same.
+    /// Stores the records of a change, and makes memory say the same. (Not inlined: as above.)
+    #[inline(never)]
     fn store_attributes(
         &self,
         mut tx: Tx<'_, M, H>,
         node: &Node<H>,
         state: &mut State,
         changes: &SetAttr,
-        (mut staged, new_attr): (Staged, Option<NewAttr>),
+        (mut staged, new_attr, tail): (Staged, Option<NewAttr>, Option<FreshRun>),
     ) -> Result<()> {
-        let (epoch, time_ns) = (self.store.epoch(), self.now_ns());
+        let time_ns = staged.time_ns;
         let class = self.class_for(state, changes.size);
         self.append_xattrs(&mut tx, state, &mut staged);
+        let tail = tail.map(|tail| self.append_tail(&mut tx, state, &tail, time_ns));
         let mut resized: Option<(u64, Placed)> = None;
         if let Some(size) = changes.size {
             let unmaps = size > 0 || !self.store.host.leaves_out(Rule::TruncateToZero);
             let truncate = size <= state.size && unmaps;
-            let record = Body::Size { epoch, class, truncate, size, time_ns };
+            let record = Body::Size { class, truncate, size, time_ns };
             resized = Some((size, state.log.append(&mut tx, &self.store, &record)));
         }
         let changed = new_attr.map(|attr| {
             if self.store.host.leaves_out(Rule::TimesInOne) {
                 let times = (attr.times.0, state.ctime_ns, attr.times.2);
-                let half = NewAttr { times, ..attr }.record(epoch);
+                let half = NewAttr { times, ..attr }.record();
                 state.log.append(&mut tx, &self.store, &half);
             }
-            (state.log.append(&mut tx, &self.store, &attr.record(epoch)), attr)
+            (state.log.append(&mut tx, &self.store, &attr.record()), attr)
         });
         let early = self.store.host.leaves_out(Rule::FreeAfterFence);
         if let (Some((size, placed)), true) = (&resized, early) {
             self.show_size(state, *size, placed, time_ns)?;
         }
+        let epoch = tx.epoch();
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
-        self.show_xattrs(state, staged);
+        self.show_xattrs(state, staged, epoch);
+        if let Some(extent) = tail {
+            let (size, died) = (state.size, state.ends_in());
+            state.map(extent, size, time_ns, &mut |ended| self.store.release(ended, died));
+            state.file_mut()?.zero_behind = true;
+        }
         if let (Some((size, placed)), false) = (&resized, early) {
             state.class = class;
             self.show_size(state, *size, placed, time_ns)?;
@@ -163,25 +202,36 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    /// What the attributes will be, if any but the size changes.
-    fn new_attr(&self, state: &State, changes: &SetAttr) -> Option<NewAttr> {
-        let SetAttr { mode, uid, gid, size, atime_ns, mtime_ns } = *changes;
-        let any = mode.is_some() || uid.is_some() || gid.is_some();
-        if !any && atime_ns.is_none() && mtime_ns.is_none() {
-            return None;
+    /// Streams the file's last page to a fresh one, with zeros behind the size, and fences.
+    fn replace_tail(&self, state: &State, tail: &Segment) -> Result<FreshRun> {
+        let run = Run { page: self.store.take_page(Purpose::Replaces, Use::Data)?, pages: 1 };
+        let class = PageClass::Small;
+        let fresh = FreshRun { file_page: tail.from / PAGE_BYTES, run, class };
+        let mut held = self.store.hold_lane();
+        let place = (tail.from, tail.to);
+        let filled = self.fill_fresh(state, &fresh, place, &Source::Zeros, &mut held);
+        match filled.and_then(|()| Ok(self.store.door.fence(held.counters())?)) {
+            Ok(()) => Ok(fresh),
+            Err(error) => {
+                self.store.give(run);
+                Err(error)
+            }
         }
-        let now_ns = self.now_ns();
-        let mtime = if size.is_some() { now_ns } else { state.mtime_ns };
-        let permissions = mode.unwrap_or(state.mode) & !mode::TYPE & 0o7777;
-        Some(NewAttr {
-            mode: state.kind() | permissions,
-            owner: (uid.unwrap_or(state.uid), gid.unwrap_or(state.gid)),
-            times: (
-                mtime_ns.unwrap_or(mtime),
-                now_ns,
-                atime_ns.unwrap_or(state.atime_ns.load(Relaxed)),
-            ),
-        })
+    }
+
+    /// Stores the record of the page that takes the last one's place.
+    fn append_tail(
+        &self,
+        tx: &mut Tx<'_, M, H>,
+        state: &mut State,
+        tail: &FreshRun,
+        time_ns: i64,
+    ) -> Extent {
+        let FreshRun { file_page, run: Run { page, pages }, class } = *tail;
+        let (epoch, size) = (tx.epoch(), state.size);
+        let map = Body::Map { class, pages: pages as u32, file_page, page, time_ns, size };
+        let origin = state.log.append(tx, &self.store, &map).ordinal;
+        Extent { file_page, page, pages, class, epoch, origin }
     }
 
     /// Growing an empty file to 2 MiB or more is a hint, where the pool could back all of it.
@@ -215,8 +265,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes memory say what a SIZE record says.
     fn show_size(&self, state: &mut State, size: u64, placed: &Placed, time_ns: i64) -> Result<()> {
         let old = state.size;
-        let give = &mut |run: Run| self.store.give(run);
-        state.giving_up(give, |state, give| {
+        let died = state.ends_in();
+        let give = &mut |ended| self.store.release(ended, died);
+        state.giving_up(give, self.store.latest(), |state, give| {
             state.set_size(placed.ordinal, size <= old, size, time_ns, give);
         });
         if size < old {
@@ -226,4 +277,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         Ok(())
     }
+}
+
+/// What the attributes will be, if any but the size changes.
+fn new_attr(state: &State, changes: &SetAttr, now_ns: i64) -> Option<NewAttr> {
+    let SetAttr { mode, uid, gid, size, atime_ns, mtime_ns } = *changes;
+    let any = mode.is_some() || uid.is_some() || gid.is_some();
+    if !any && atime_ns.is_none() && mtime_ns.is_none() {
+        return None;
+    }
+    let mtime = if size.is_some() { now_ns } else { state.mtime_ns };
+    let permissions = mode.unwrap_or(state.mode) & !mode::TYPE & 0o7777;
+    Some(NewAttr {
+        mode: state.kind() | permissions,
+        owner: (uid.unwrap_or(state.uid), gid.unwrap_or(state.gid)),
+        times: (
+            mtime_ns.unwrap_or(mtime),
+            now_ns,
+            atime_ns.unwrap_or(state.atime_ns.load(Relaxed)),
+        ),
+    })
 }

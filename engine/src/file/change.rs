@@ -9,12 +9,13 @@
 use lode_pmem::{Counters, Medium};
 
 use super::fresh::{FreshRuns, Source};
-use super::segment::{List, Rules, Segment, Segments, Way, plan};
+use super::ordinals::Ordinals;
+use super::segment::{List, Overwrites, Rules, Segment, Segments, Way, plan};
 use crate::index::Extent;
 use crate::inode::{Body as Kind, JournalPiece, Node, State};
 use crate::layout::Body;
 use crate::log::{Placed, Plan};
-use crate::space::{Run, Use};
+use crate::space::{Ended, Run, Use};
 use crate::store::{Held, Purpose, Tx};
 use crate::{Error, Host, JOURNAL_HALF, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
@@ -74,6 +75,15 @@ impl<'a> Change<'a> {
         Ok(())
     }
 
+    /// Adds the page that `tail` is in, unless it is replaced anyway.
+    fn replace_too(&mut self, tail: Segment) -> Result<()> {
+        let page = tail.from / PAGE_BYTES;
+        let holds = |segment: &Segment| {
+            (segment.from / PAGE_BYTES..segment.to.div_ceil(PAGE_BYTES)).contains(&page)
+        };
+        if self.segments.iter().any(holds) { Ok(()) } else { self.segments.push(tail) }
+    }
+
     fn has(&self, way: Way) -> bool {
         self.segments.iter().any(|segment| segment.way == way)
     }
@@ -109,7 +119,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(crate) fn rules(&self, state: &State) -> Rules {
         let relaxed = self.options.relaxed || self.store.host.leaves_out(Rule::JournalUsed);
         let relaxed = relaxed || state.file().is_ok_and(|file| file.is_mapped());
-        Rules { relaxed, epoch: self.store.epoch(), size: state.size }
+        let overwrites = match relaxed {
+            _ if self.store.geometry.strips.are_kept() => Overwrites::Replacing,
+            true => Overwrites::InPlace,
+            false => Overwrites::Atomic,
+        };
+        Rules { overwrites, epoch: self.store.epoch(), size: state.size }
+    }
+
+    /// The file's last page, where it has to be replaced before its size becomes `size`: it has checksums, and
+    /// bytes behind the size that are not known to be zero.
+    pub(super) fn tail_to_replace(&self, state: &State, size: u64) -> Result<Option<Segment>> {
+        let (from, to) = (state.size, state.size);
+        let grows = size > from && !from.is_multiple_of(PAGE_BYTES);
+        if !self.store.geometry.strips.are_kept() || !grows || self.zero_behind(state) {
+            return Ok(None);
+        }
+        let is_mapped = state.file()?.extents.find(from / PAGE_BYTES).is_some();
+        Ok(is_mapped.then_some(Segment { way: Way::Fresh, from, to, at: 0 }))
     }
 
     /// Makes a change durable, then visible. If it fails, nothing has changed.
@@ -119,6 +146,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &mut State,
         change: &mut Change<'_>,
     ) -> Result<()> {
+        if let Some(tail) = self.tail_to_replace(state, change.new_size)? {
+            change.replace_too(tail)?;
+        }
+        let replaces = self.store.geometry.strips.are_kept();
+        let grows = change.new_size > state.size;
         let purpose = change.purpose();
         let (log_plan, held) = match self.prepare(state, change, purpose) {
             Err(Error::NoSpace) if purpose == Purpose::Grows && change.fills_no_hole(state) => {
@@ -147,17 +179,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.give_replaced(state, change)?;
         }
         tx.send()?;
-        let mut ordinals = Ordinals::new(state, &placed);
-        let mut give = |run: Run| {
-            // (Should that fail, it fails below.)
-            if tx.land().is_ok() {
-                self.store.give(run);
-            }
-        };
-        if retires {
-            self.give_retired(state, placed.txid, ordinals.next(state), &mut give)?;
-        }
-        self.show(state, change, placed.txid, ordinals, time_ns, &mut give)?;
+        let ordinals = Ordinals::new(state, &placed);
+        self.show(&mut tx, state, change, placed.txid, (ordinals, retires), time_ns)?;
         if says_size {
             let (ordinal, size) = (state.log.tail.ordinal, change.new_size);
             state.class = change.class;
@@ -165,6 +188,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
+        if replaces && grows {
+            state.file_mut()?.zero_behind = true;
+        }
         self.go_home(node, state, change)?;
         self.tidy(&node.slot, state);
         Ok(())
@@ -179,8 +205,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         purpose: Purpose,
     ) -> Result<(Plan, Held<'_, H>)> {
         let ready = self.take_room(state, change, purpose).and_then(|log_plan| {
-            let held = self.store.hold_lane();
-            self.stream_all(state, change, held.counters())?;
+            let mut held = self.store.hold_lane();
+            self.stream_all(state, change, &mut held)?;
             Ok((log_plan, held))
         });
         if ready.is_err() {
@@ -242,9 +268,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         data + usize::from(change.unmap.is_some()) + usize::from(says_size) + usize::from(retires)
     }
 
-    fn stream_all(&self, state: &State, change: &Change<'_>, counters: &Counters) -> Result<()> {
+    fn stream_all(&self, state: &State, change: &Change<'_>, held: &mut Held<'_, H>) -> Result<()> {
+        let counters = held.counters();
         state.file()?.journal.flush(&self.store, counters);
-        if change.new_size > state.size && !self.zero_behind(state) {
+        let replaced = self.store.geometry.strips.are_kept();
+        if change.new_size > state.size && !replaced && !self.zero_behind(state) {
             let mut zeroed = state.size;
             for segment in change.segments.iter() {
                 self.zero_mapped(state, zeroed, segment.from, counters)?;
@@ -259,7 +287,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 segment.way == Way::Fresh && segment.from < end && segment.to > start
             });
             let segment = segment.map_or((end, end), |segment| (segment.from, segment.to));
-            self.fill_fresh(state, fresh, segment, &change.source, counters)?;
+            self.fill_fresh(state, fresh, segment, &change.source, held)?;
         }
         for segment in change.segments.iter() {
             if matches!(segment.way, Way::Append | Way::InPlace) {
@@ -347,7 +375,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         time_ns: i64,
     ) -> (Placed, bool) {
         let store = &self.store;
-        let epoch = store.epoch();
         let in_map = !store.host.leaves_out(Rule::SizeInMap);
         let size = if in_map { change.new_size } else { state.size };
         let says_size = self.records_of(state, change)
@@ -358,15 +385,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut first = None;
         let mut placed = |placed: Placed| first.get_or_insert(placed).ordinal;
         if retires {
-            placed(state.log.append(tx, store, &Body::Retire { epoch }));
+            placed(state.log.append(tx, store, &Body::Retire));
         }
         if let Some((file_page, pages)) = change.unmap {
-            let unmap = Body::Unmap { epoch, file_page, pages, time_ns, size };
+            let unmap = Body::Unmap { file_page, pages, time_ns, size };
             placed(state.log.append(tx, store, &unmap));
         }
         for fresh in change.fresh.iter() {
             let map = Body::Map {
-                epoch,
                 class: fresh.class,
                 pages: fresh.run.pages as u32,
                 file_page: fresh.file_page,
@@ -378,7 +404,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         for wait in change.waiting.iter() {
             let journal = Body::Journal {
-                epoch,
                 len: (wait.to - wait.from) as u32,
                 file_offset: wait.from,
                 journal_at: wait.journal_at,
@@ -389,7 +414,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         if says_size {
             let (class, size) = (change.class, change.new_size);
-            let record = Body::Size { epoch, class, truncate: false, size, time_ns };
+            let record = Body::Size { class, truncate: false, size, time_ns };
             placed(state.log.append(tx, store, &record));
         }
         let none =
@@ -400,28 +425,40 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes memory say what the records say.
     fn show(
         &self,
+        tx: &mut Tx<'_, M, H>,
         state: &mut State,
         change: &Change<'_>,
         txid: crate::layout::Txid,
-        mut ordinals: Ordinals,
+        (mut ordinals, retires): (Ordinals, bool),
         time_ns: i64,
-        give: &mut dyn FnMut(Run),
     ) -> Result<()> {
         let store = &self.store;
-        let (epoch, size) = (store.epoch(), change.new_size);
+        let (epoch, size, latest) = (tx.epoch(), change.new_size, store.latest());
+        // (Should the fence fail, the caller hears of it.)
+        let mut give_back = |run: Run| {
+            if tx.land().is_ok() {
+                store.give(run);
+            }
+        };
+        if retires {
+            self.give_retired(state, txid, ordinals.next(state), &mut give_back)?;
+        }
         if change.fresh.len() + change.waiting.len() > 0 {
             let ordinal = ordinals.peek();
-            self.give_retired(state, txid, ordinal, give)?;
+            self.give_retired(state, txid, ordinal, &mut give_back)?;
         }
         let given = store.host.leaves_out(Rule::OverwrittenAfterFence);
-        let give = &mut |run: Run| {
-            if !given {
-                give(run);
+        let died = state.ends_in();
+        let give = &mut |ended: Ended| {
+            if tx.land().is_ok() && !given {
+                store.release(ended, died);
             }
         };
         if let Some(pages) = change.unmap {
             let ordinal = ordinals.next(state);
-            state.giving_up(give, |state, give| state.unmap(ordinal, pages, size, time_ns, give));
+            state.giving_up(give, latest, |state, give| {
+                state.unmap(ordinal, pages, size, time_ns, give);
+            });
         }
         for fresh in change.fresh.iter() {
             let extent = Extent {
@@ -432,7 +469,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 epoch,
                 origin: ordinals.next(state),
             };
-            state.giving_up(give, |state, give| state.map(extent, size, time_ns, give));
+            state.giving_up(give, latest, |state, give| state.map(extent, size, time_ns, give));
         }
         for wait in change.waiting.iter() {
             let origin = ordinals.next(state);
@@ -537,45 +574,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.door.fence(self.store.counters())?;
         let mut tx = self.begin_plans(&[log_plan], 0)?;
         let txid = tx.txid();
-        let retire = Body::Retire { epoch: self.store.epoch() };
-        let placed = state.log.append(&mut tx, &self.store, &retire);
+        let placed = state.log.append(&mut tx, &self.store, &Body::Retire);
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
         self.give_retired(state, txid, placed.ordinal, &mut |run| self.store.give(run))
-    }
-}
-
-/// The ordinals of a change's records, which follow each other in the log.
-struct Ordinals {
-    ordinal: u32,
-    left: u32,
-}
-
-impl Ordinals {
-    /// From the place of the first record.
-    fn new(state: &State, first: &Placed) -> Self {
-        let line = (first.at % PAGE_BYTES) / crate::layout::LINE;
-        let left = if first.ordinal == crate::log::INLINE {
-            let slot_line = (first.at % crate::layout::SLOT_BYTES) / crate::layout::LINE;
-            crate::layout::INLINE_LINES + 1 - slot_line as u32
-        } else {
-            state.log.page_lines() + 1 - line as u32
-        };
-        Self { ordinal: first.ordinal, left }
-    }
-
-    fn peek(&self) -> u32 {
-        self.ordinal
-    }
-
-    /// The ordinal of the next record, each of one line.
-    fn next(&mut self, state: &State) -> u32 {
-        if self.left == 0 {
-            let next = state.log.pages.iter().find(|page| page.ordinal > self.ordinal);
-            self.ordinal = next.map_or(self.ordinal, |page| page.ordinal);
-            self.left = state.log.page_lines();
-        }
-        self.left -= 1;
-        self.ordinal
     }
 }

@@ -6,7 +6,7 @@ use super::segment::{List, Segment};
 use crate::index::Extents;
 use crate::inode::State;
 use crate::space::Run;
-use crate::store::Purpose;
+use crate::store::{Held, Purpose};
 use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Bytes moved at a time from old pages to fresh ones.
@@ -103,8 +103,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         fresh: &FreshRun,
         segment: (u64, u64),
         source: &Source<'_>,
-        counters: &Counters,
+        held: &mut Held<'_, H>,
     ) -> Result<()> {
+        if self.store.geometry.strips.are_kept() {
+            return self.fill_with_strips(state, fresh, segment, source, held);
+        }
+        let counters = held.counters();
         let start = fresh.file_page * PAGE_BYTES;
         let end = start + fresh.run.pages * PAGE_BYTES;
         let at = fresh.run.page * PAGE_BYTES;
@@ -112,6 +116,50 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.keep_old(state, (start, from), at, counters)?;
         self.stream(source, (from, to), at + (from - start), counters)?;
         self.keep_old(state, (to, end), at + (to - start), counters)
+    }
+
+    /// The same, where checksums are kept: page by page, as these are of whole ones.
+    #[inline(never)]
+    fn fill_with_strips(
+        &self,
+        state: &State,
+        fresh: &FreshRun,
+        segment: (u64, u64),
+        source: &Source<'_>,
+        held: &mut Held<'_, H>,
+    ) -> Result<()> {
+        let counters = held.counters();
+        for number in 0..fresh.run.pages {
+            let start = (fresh.file_page + number) * PAGE_BYTES;
+            let (page, end) = (fresh.run.page + number, start + PAGE_BYTES);
+            let (from, to) = (segment.0.clamp(start, end), segment.1.clamp(start, end));
+            match source {
+                Source::Bytes { data, offset } if (from, to) == (start, end) => {
+                    let bytes = data.get((start - offset) as usize..(end - offset) as usize);
+                    self.store.stream_page(page, bytes.ok_or(Error::Invalid)?, counters);
+                }
+                _ => {
+                    let bytes = held.page();
+                    bytes.fill(0);
+                    let mut old = |from: u64, to: u64| {
+                        let part = bytes.get_mut((from - start) as usize..(to - start) as usize);
+                        part.map_or(Ok(()), |part| self.read_pages(state, from, part))
+                    };
+                    old(start, from.min(state.size).max(start))?;
+                    old(to, state.size.clamp(to, end))?;
+                    if let Source::Bytes { data, offset } = source
+                        && from < to
+                        && let Some(part) =
+                            bytes.get_mut((from - start) as usize..(to - start) as usize)
+                    {
+                        let new = data.get((from - offset) as usize..(to - offset) as usize);
+                        part.copy_from_slice(new.ok_or(Error::Invalid)?);
+                    }
+                    self.store.stream_page(page, bytes, counters);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Streams bytes `from .. to` of the source to `at`.

@@ -32,8 +32,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// pool that is open read-only nothing is backed; holes are left out.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the range is not inside the file's last page or is empty, and while
-    /// something is staged: a commit frees pages that another map would still show.
+    /// [`Error::NotSupported`] at protection level `full`; [`Error::Invalid`] where the range is not inside the file's
+    /// last page or is empty, and while something is staged: a commit frees pages that another map would still show.
     pub fn map(&self, file: &Handle<H>, offset: u64, len: u64) -> Result<Vec<MapExtent>> {
         let node = &file.node;
         let end = offset.checked_add(len).filter(|&end| end <= FILE_MAX).ok_or(Error::Invalid)?;
@@ -41,6 +41,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         regular(&state)?;
         let last = state.size.next_multiple_of(PAGE_BYTES);
         let staged = state.file()?.maps.as_ref().is_some_and(|maps| !maps.staged.is_empty());
+        if self.store.geometry.strips.are_kept() {
+            // (What a program stores by itself has no checksums.)
+            return Err(Error::NotSupported);
+        }
         if len == 0 || !offset.is_multiple_of(PAGE_BYTES) || end > last || staged {
             return Err(Error::Invalid);
         }
@@ -222,7 +226,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let (at, len) = (run.page * PAGE_BYTES, run.pages * PAGE_BYTES);
             self.store.door.window(0, held.counters()).flush(at, len);
         }
-        let (epoch, time_ns, size) = (self.store.epoch(), self.now_ns(), state.size);
+        let (epoch, time_ns, size) = (held.epoch(), self.now_ns(), state.size);
         let mut tx = match self.store.begin_in(held, plan.lines, plan.extra_bytes(), true) {
             Ok(tx) => tx,
             Err(error) => {
@@ -234,17 +238,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for Staged { file_page, run: Run { page, pages } } in &chosen {
             let pages = *pages as u32;
             let (file_page, page) = (*file_page, *page);
-            let map = Body::Map { epoch, class, pages, file_page, page, time_ns, size };
+            let map = Body::Map { class, pages, file_page, page, time_ns, size };
             origins.push(state.log.append(&mut tx, &self.store, &map).ordinal);
         }
         tx.send()?;
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
+        let died = state.ends_in();
         // Nothing but the staged pages is mapped there: what they replace is nobody's.
         for (Staged { file_page, run: Run { page, pages } }, origin) in chosen.iter().zip(origins) {
             let (file_page, page, pages) = (*file_page, *page, *pages);
             let extent = Extent { file_page, page, pages, class, epoch, origin };
-            state.map(extent, size, time_ns, &mut |run| self.store.give(run));
+            state.map(extent, size, time_ns, &mut |ended| self.store.release(ended, died));
         }
         state.maps_mut()?.staged = rest;
         self.tidy(&node.slot, state);

@@ -65,7 +65,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let mapped = len.min(tail.len() as u64) as usize;
             let (bytes, tail) = tail.split_at_mut(mapped);
             if !bytes.is_empty() {
-                self.store.door.load(place, bytes)?;
+                self.store.load_data(state.log.ino, place, bytes)?;
             }
             at += (hole + mapped) as u64;
             rest = tail;
@@ -117,8 +117,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return;
         }
         state.atime_ns.store(now_ns, Relaxed);
-        let at = slot_at(state.log.ino) + IDENTITY_ATIME_AT;
-        let counters = self.store.counters();
-        self.store.door.window(8, counters).store_word_lazily(at, now_ns as u64);
+        self.store.store_atime(slot_at(state.log.ino) + IDENTITY_ATIME_AT, now_ns);
     }
 }

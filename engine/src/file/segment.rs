@@ -99,11 +99,21 @@ impl Segments {
     }
 }
 
+/// How bytes are overwritten that a file has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Overwrites {
+    /// In the cheapest way that is atomic.
+    Atomic,
+    /// In place, without atomicity: asked for, or the file is mapped.
+    InPlace,
+    /// By fresh pages alone: pages have checksums.
+    Replacing,
+}
+
 /// What decides the way of a write.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
-    /// Overwrite in place, without atomicity: asked for, or the file is mapped.
-    pub(crate) relaxed: bool,
+    pub(crate) overwrites: Overwrites,
     /// Pages born in it may be appended to in place (PROTOCOL I17).
     pub(crate) epoch: u32,
     /// Size before the write.
@@ -143,12 +153,15 @@ fn mapped(extent: &Extent, rules: Rules, from: u64, to: u64, whole: u64) -> Segm
     let to = to.min(extent.end() * PAGE_BYTES);
     let at = extent.page * PAGE_BYTES + (from - extent.file_page * PAGE_BYTES);
     let in_place = |way, to| Segment { way, from, to, at };
+    if rules.overwrites == Overwrites::Replacing {
+        return fresh(from, to);
+    }
     if from >= rules.size {
         let own = extent.epoch == rules.epoch;
         return if own { in_place(Way::Append, to) } else { fresh(from, to) };
     }
     let below = to.min(rules.size);
-    if rules.relaxed {
+    if rules.overwrites == Overwrites::InPlace {
         return in_place(Way::InPlace, below);
     }
     if extent.class > PageClass::Small {

@@ -9,7 +9,6 @@ use super::fresh::Source;
 use crate::index::Extent;
 use crate::inode::{Node, State};
 use crate::layout::Body;
-use crate::space::Run;
 use crate::store::Purpose;
 use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
@@ -50,6 +49,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.store.give(run);
             return Err(error);
         }
+        self.store.keep_strips(run.page, data, held.counters());
         // Asked while the bytes are on their way.
         let around = state.file()?.extents.around(offset / PAGE_BYTES);
         let mut extent = Extent {
@@ -57,7 +57,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             page: run.page,
             pages,
             class: PageClass::Small,
-            epoch: self.store.epoch(),
+            epoch: held.epoch(),
             origin: 0,
         };
         let (time_ns, size) = (self.now_ns(), state.size.max(end));
@@ -68,15 +68,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(error);
             }
         };
-        let Extent { file_page, page, class, epoch, .. } = extent;
+        let Extent { file_page, page, class, .. } = extent;
         let pages = pages as u32;
-        let map = Body::Map { epoch, class, pages, file_page, page, time_ns, size };
+        let map = Body::Map { class, pages, file_page, page, time_ns, size };
         extent.origin = state.log.append(&mut tx, &self.store, &map).ordinal;
         tx.send()?;
-        state.map_among(extent, around, size, time_ns, &mut |run: Run| {
+        let died = state.ends_in();
+        state.map_among(extent, around, size, time_ns, &mut |ended| {
             // (Should that fail, it fails below.)
             if tx.land().is_ok() {
-                self.store.give(run);
+                self.store.release(ended, died);
             }
         });
         tx.commit()?;

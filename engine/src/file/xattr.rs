@@ -15,7 +15,7 @@ use crate::inode::{
 };
 use crate::layout::{Body, XATTR_RUN_BYTES};
 use crate::log::Placed;
-use crate::space::Run;
+use crate::space::{Ended, Run};
 use crate::store::{Purpose, Tx};
 use crate::{
     Error, Host, Ino, Op, PAGE_BYTES, Pool, Result, Rule, SetAttr, XATTR_LIST_MAX, XATTR_VALUE_MAX,
@@ -38,7 +38,8 @@ struct Change {
 /// Changes of extended attributes, ready to be stored.
 pub(crate) struct Staged {
     changes: Vec<Change>,
-    time_ns: i64,
+    /// When they happen.
+    pub(crate) time_ns: i64,
 }
 
 impl Staged {
@@ -111,13 +112,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(names)
     }
 
-    /// Looks at changes, and stores what has to be on the medium before their records.
+    /// Looks at changes that happen at this time, and stores what has to be on the medium before their
+    /// records.
     pub(crate) fn stage_xattrs(
         &self,
         state: &mut State,
         changes: &[XattrChange<'_>],
+        time_ns: i64,
     ) -> Result<Staged> {
-        let mut staged = Staged { changes: Vec::new(), time_ns: self.now_ns() };
+        let mut staged = Staged { changes: Vec::new(), time_ns };
         if changes.is_empty() {
             return Ok(staged);
         }
@@ -158,6 +161,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// One change; `None` where nothing is to be done.
+    #[inline(never)]
     fn stage_one(
         &self,
         state: &State,
@@ -174,7 +178,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             (XattrWhen::Present, None) => return Err(Error::NoAttribute),
             _ => {}
         }
-        let (epoch, time_ns) = (self.store.epoch(), staged.time_ns);
+        let time_ns = staged.time_ns;
         let name_len = change.name.len() as u8;
         let mut text = Vec::new();
         let Some(value) = change.value else {
@@ -183,7 +187,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             text.try_reserve_exact(change.name.len())?;
             text.extend_from_slice(change.name);
-            let record = Body::Xdel { epoch, name_len, time_ns };
+            let record = Body::Xdel { name_len, time_ns };
             return Ok(Some(Change {
                 record,
                 text,
@@ -204,8 +208,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let runs = if inline { Vec::new() } else { self.stream_value(change.name.len(), value)? };
         let crc = if inline { 0 } else { crc32c(0, value) };
         let value_len = value.len() as u32;
-        let record =
-            Body::Xattr { epoch, name_len, runs: runs.len() as u8, value_len, crc, time_ns };
+        let record = Body::Xattr { name_len, runs: runs.len() as u8, value_len, crc, time_ns };
         let filled = fill_text(&mut text, change.name, if inline { value } else { &[] }, &runs);
         let xattr = Xattr {
             hash: hash(self.store.secret, change.name),
@@ -215,6 +218,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             lines: record.lines() as u8,
             value_len,
             crc,
+            epoch: 0,
             runs,
         };
         if let Err(error) = filled {
@@ -284,18 +288,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Makes memory say what the records say.
-    pub(crate) fn show_xattrs(&self, state: &mut State, staged: Staged) {
+    #[inline(never)]
+    pub(crate) fn show_xattrs(&self, state: &mut State, staged: Staged, epoch: u32) {
         let early = self.store.host.leaves_out(Rule::ValueAfterFence);
-        let freed = &mut |run: Run| {
+        let died = state.ends_in();
+        let freed = &mut |ended: Ended| {
             if !early {
-                self.store.give(run);
+                self.store.release(ended, died);
             }
         };
         for Change { xattr, replaced, placed, .. } in staged.changes {
             let Some(placed) = placed else { continue };
             match xattr {
                 Some(xattr) => {
-                    let xattr = Xattr { at: placed.at, origin: placed.ordinal, ..xattr };
+                    let (at, origin) = (placed.at, placed.ordinal);
+                    let xattr = Xattr { at, origin, epoch, ..xattr };
                     state.set_xattr(xattr, replaced, staged.time_ns, freed);
                 }
                 None => state.remove_xattr(placed.ordinal, replaced, staged.time_ns, freed),

@@ -220,14 +220,16 @@ impl Extents {
         }
     }
 
-    /// Calls `each` with the origins of all, to be changed, in file order. (Extents that are one
+    /// Calls `each` with pages, epoch and origin of all, the latter to be changed, in file order. (Extents that are one
     /// but for their origin stay apart.)
-    pub(crate) fn for_each_origin_mut(&mut self, each: &mut dyn FnMut(u64, &mut u32)) {
+    pub(crate) fn for_each_origin_mut(&mut self, each: &mut dyn FnMut(u64, &mut u32, &mut u32)) {
         if let Some(others) = &mut self.others {
-            others.for_each_mut(&mut |_, place| each(place.pages, &mut place.origin));
+            others.for_each_mut(&mut |_, place| {
+                each(place.pages, &mut place.epoch, &mut place.origin)
+            });
         }
         if let Some(last) = &mut self.last {
-            each(last.pages, &mut last.origin);
+            each(last.pages, &mut last.epoch, &mut last.origin);
         }
     }
 

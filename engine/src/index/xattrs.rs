@@ -26,6 +26,8 @@ pub(crate) struct Xattr {
     pub(crate) value_len: u32,
     /// Checksum of a value that is in pages of its own.
     pub(crate) crc: u32,
+    /// Epoch of birth.
+    pub(crate) epoch: u32,
     /// Those pages, in the value's order; none where the value is in the log.
     pub(crate) runs: Vec<Run>,
 }

@@ -43,7 +43,7 @@ pub(crate) fn tidy<M: Medium, H: Host>(
     state: &mut State,
 ) -> Option<(Op, u64)> {
     let log_pages = state.log.pages.len();
-    if state.dead || log_pages < 2 {
+    if state.is_dead() || log_pages < 2 {
         return None;
     }
     let live = live_lines(state);
@@ -63,6 +63,15 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return Some((Op::CollectFast, 1));
     }
     None
+}
+
+/// Writes a log to fresh pages, whether or not that saves any.
+pub(crate) fn move_log<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    slot: &Slot,
+    state: &mut State,
+) -> Result<()> {
+    rewrite(store, slot, state, live_lines(state)).map(|_| ())
 }
 
 /// Pages that make a rewrite of this log worth it: of files, which are written most. Directories that
@@ -133,6 +142,8 @@ fn first_dead(log: &Log, any: bool) -> Option<usize> {
 /// The fresh pages of a log that is being rewritten.
 struct Fresh<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
+    /// The epoch of all records; 0 before there are any.
+    epoch: u32,
     ino: u64,
     nonce: u64,
     pages: Vec<LogPage>,
@@ -163,7 +174,7 @@ impl<M: Medium, H: Host> Fresh<'_, M, H> {
         }
         let ordinal = self.tail.ordinal + 1;
         self.pages.try_reserve(1)?;
-        self.pages.push(LogPage { page, nonce, ordinal, live: 0, ended_from: u32::MAX });
+        self.pages.push(LogPage::new(page, nonce, ordinal, tx.epoch()));
         self.tail = Tail {
             at: at + LINE,
             left: self.store.geometry.log_lines,
@@ -214,6 +225,7 @@ fn rewrite<M: Medium, H: Host>(
     }
     let mut fresh = Fresh {
         store,
+        epoch: 0,
         ino: state.log.ino,
         nonce: state.log.nonce,
         pages: Vec::new(),
@@ -284,6 +296,7 @@ fn store_all<M: Medium, H: Host>(
     }
     let bytes = fresh.spare.len() as u64 * (PAGE_BYTES + 8);
     let mut tx = store.begin(0, bytes)?;
+    fresh.epoch = tx.epoch();
     let stored = store_records(store, state, fresh, places, &mut tx);
     match stored {
         Ok(place) => {
@@ -305,7 +318,6 @@ fn store_records<M: Medium, H: Host>(
     places: &mut Vec<(u64, u32)>,
     tx: &mut Tx<'_, M, H>,
 ) -> Result<((u64, u32), u32)> {
-    let epoch = store.epoch();
     let (first, text) = first_record(store, state)?;
     let place = fresh.record(tx, &first, text.get(..).unwrap_or_default())?;
     match &state.body {
@@ -331,16 +343,14 @@ fn store_records<M: Medium, H: Host>(
     fresh.room(tx, OWN_RECORDS as u32 - 1)?;
     if let Kind::File(_) = &state.body {
         let (class, size, time_ns) = (state.class, state.size, state.mtime_ns);
-        fresh.record(tx, &Body::Size { epoch, class, truncate: false, size, time_ns }, &[])?;
+        fresh.record(tx, &Body::Size { class, truncate: false, size, time_ns }, &[])?;
     }
-    let links =
-        Body::Links { epoch, links: state.links, parent: state.parent, ctime_ns: state.ctime_ns };
+    let links = Body::Links { links: state.links, parent: state.parent, ctime_ns: state.ctime_ns };
     let (_, last) = fresh.record(tx, &links, &[])?;
     if store.host.leaves_out(Rule::RewriteWhole) {
         return Ok((place, last));
     }
     let attr = Body::Attr {
-        epoch,
         mode: state.mode as u16,
         uid: state.uid,
         gid: state.gid,
@@ -361,7 +371,6 @@ fn store_extents<M: Medium, H: Host>(
 ) -> Result<()> {
     for extent in file.extents.joined() {
         let map = Body::Map {
-            epoch: extent.epoch,
             class: extent.class,
             pages: u32::try_from(extent.pages).map_err(|_| Error::NotSupported)?,
             file_page: extent.file_page,
@@ -395,7 +404,6 @@ fn first_record<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Resul
         }
     }
     let body = Body::Inode {
-        epoch: store.epoch(),
         mode: state.mode as u16,
         links: u16::try_from(state.links).unwrap_or(u16::MAX),
         uid: state.uid,
@@ -414,9 +422,11 @@ pub(crate) fn head_of_word(word: u64) -> [u8; 16] {
 
 /// Makes extents those that the records at `places` make.
 fn move_extents(extents: &mut Extents, log: &mut Log, places: &[(u64, u32)], records: usize) {
+    let epoch = log.epoch;
     if extents.len() == records {
         let mut places = places.iter();
-        extents.for_each_origin_mut(&mut |pages, origin| {
+        extents.for_each_origin_mut(&mut |pages, born, origin| {
+            *born = epoch;
             if let Some((_, ordinal)) = places.next() {
                 *origin = *ordinal;
                 log.add_live(*ordinal, pages);
@@ -426,7 +436,7 @@ fn move_extents(extents: &mut Extents, log: &mut Log, places: &[(u64, u32)], rec
     }
     let mut moved = Extents::default();
     for (extent, (_, origin)) in extents.joined().zip(places) {
-        moved.insert(Extent { origin: *origin, ..extent });
+        moved.insert(Extent { origin: *origin, epoch, ..extent });
         log.add_live(*origin, extent.pages);
     }
     *extents = moved;
@@ -442,7 +452,7 @@ fn swap<M: Medium, H: Host>(
     places: &[(u64, u32)],
     ((first_at, first_ordinal), last_ordinal): ((u64, u32), u32),
 ) -> Result<()> {
-    let Some(head) = fresh.pages.first() else { return Ok(()) };
+    let (Some(head), epoch) = (fresh.pages.first(), fresh.epoch) else { return Ok(()) };
     let link = Link::new(head.page, head.nonce, true);
     store.store_link(slot_at(state.log.ino) + HEAD_AT, Some(link));
     let early = store.host.leaves_out(Rule::FreeAfterSwap);
@@ -451,13 +461,14 @@ fn swap<M: Medium, H: Host>(
     }
     store.door.fence(store.counters())?;
     slot.set_tail(fresh.tail.last_seal);
-    let log = Log::at_tail(
+    let mut log = Log::at_tail(
         &store.geometry,
         (state.log.ino, state.log.nonce),
         true,
         fresh.pages,
         fresh.tail,
     );
+    (log.born, log.epoch) = (epoch, epoch);
     let old = core::mem::replace(&mut state.log, log);
     if !early {
         give_pages(store, &old.pages);
@@ -465,7 +476,7 @@ fn swap<M: Medium, H: Host>(
     let of_body = places.len() - state.xattrs.len();
     let of_xattrs = places.iter().skip(of_body);
     for (xattr, (at, origin)) in state.xattrs.iter_mut().zip(of_xattrs) {
-        (xattr.at, xattr.origin) = (*at, *origin);
+        (xattr.at, xattr.origin, xattr.epoch) = (*at, *origin, epoch);
         state.log.add_live(*origin, 1);
     }
     match &mut state.body {

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use super::state::{File, State};
 use crate::Result;
 use crate::gauges::list_bytes;
-use crate::space::Run;
+use crate::space::{Ended, Run};
 
 /// Pages beside the file's that a program stores into, to take the place of its own at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,15 +85,19 @@ impl File {
 
 impl State {
     /// Lets `change` change the state, whose pages it gives up go to `free`, or are kept while the
-    /// file is mapped; room for these was made.
+    /// file is mapped; room for these was made. (What the `latest` snapshot has is mapped by nobody.)
     pub(crate) fn giving_up<R>(
         &mut self,
-        free: &mut dyn FnMut(Run),
-        change: impl FnOnce(&mut Self, &mut dyn FnMut(Run)) -> R,
+        free: &mut dyn FnMut(Ended),
+        latest: u32,
+        change: impl FnOnce(&mut Self, &mut dyn FnMut(Ended)) -> R,
     ) -> R {
         let maps = self.file_mut().ok().and_then(|file| file.maps.take());
         let Some(mut maps) = maps else { return change(self, free) };
-        let result = change(self, &mut |run| maps.given_up.push(run));
+        let result = change(self, &mut |ended| match ended.born > latest {
+            true => maps.given_up.push(ended.run),
+            false => free(ended),
+        });
         if let Ok(file) = self.file_mut() {
             file.maps = Some(maps);
         }

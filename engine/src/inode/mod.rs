@@ -13,7 +13,7 @@ mod state;
 mod xattrs;
 
 pub(crate) use cache::Cache;
-pub(crate) use collect::{head_of_word, tidy};
+pub(crate) use collect::{head_of_word, move_log, tidy};
 pub(crate) use journal::JournalPiece;
 pub(crate) use load::{Scanned, load, load_for_scan};
 pub(crate) use maps::Staged;

@@ -176,7 +176,7 @@ impl<H: Host> Node<H> {
     pub(crate) fn end_if_dead(&self, room: &Room) -> Option<Box<State>> {
         let mut life = self.life.write();
         let ended = match &*life {
-            Life::Live(state) => state.dead && self.opens.load(Relaxed) == 0,
+            Life::Live(state) => state.is_dead() && self.opens.load(Relaxed) == 0,
             _ => false,
         };
         if !ended {
@@ -208,7 +208,7 @@ impl<H: Host> Node<H> {
     /// it is wanted, becomes free.
     pub(super) fn may_drop<M: Medium>(&mut self, store: &Store<M, H>) -> bool {
         let Life::Live(state) = self.life.get_mut() else { return true };
-        if state.dead || state.is_nameless() {
+        if state.is_dead() || state.is_nameless() {
             return false;
         }
         match &mut state.body {

@@ -11,6 +11,7 @@ use super::state::{Body as Kind, Carrier, Directory, File, State, Target};
 use crate::index::{Entry, Extent, Xattr, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
 use crate::log::{Found, Log, LogPage, Tail};
+use crate::space::Ended;
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule, mode};
 
@@ -27,6 +28,8 @@ pub(crate) struct Replay<'s, M: Medium, H: Host> {
     name: Vec<u8>,
     adds: HashMap<(Txid, u16), (u64, u8), Mix>,
 }
+
+const OUTSIDE: &str = "record of pages outside the pool";
 
 /// A record whose text goes on in the next lines.
 #[derive(Clone, Copy)]
@@ -90,7 +93,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
 
     /// The log goes on in this page.
     pub(crate) fn page(&mut self, page: u64, nonce: u64, ordinal: u32) -> Result<()> {
-        let page = LogPage { page, nonce, ordinal, live: 0, ended_from: u32::MAX };
+        let page = LogPage::new(page, nonce, ordinal, 0);
         let pages = match &mut self.state {
             Some(state) => &mut state.log.pages,
             None => &mut self.pages,
@@ -110,6 +113,11 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             return self.text(text, found);
         }
         let header = found.parsed.header;
+        if let Some(state) = &mut self.state
+            && found.parsed.body.has_epoch()
+        {
+            state.log.note_epoch(found.parsed.epoch);
+        }
         match found.parsed.body {
             Body::Inode { .. } => self.first(found),
             // Deaths stand apart: a walk shows none but where that rule is left out.
@@ -151,9 +159,12 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             return Ok(None);
         };
         let pages = core::mem::take(&mut state.log.pages);
-        state.log =
-            Log::at_tail(&self.store.geometry, (self.ino, self.nonce), inline_dead, pages, tail);
+        let (born, epoch) = (state.log.born, state.log.epoch);
+        let life = (self.ino, self.nonce);
+        state.log = Log::at_tail(&self.store.geometry, life, inline_dead, pages, tail);
+        (state.log.born, state.log.epoch) = (born, epoch);
         self.check_journal(&state)?;
+        self.check_pages(&state)?;
         Ok(Some(state))
     }
 
@@ -210,6 +221,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             mode::SYMLINK => state.size = u64::from(text),
             _ => state.rdev = u64::from(major) << 32 | u64::from(minor),
         }
+        state.log.note_epoch(found.parsed.epoch);
         self.state = Some(state);
         if kind == mode::SYMLINK && text_lines(usize::from(text)) > 1 {
             return self.begin_text(found, usize::from(text), &extra);
@@ -313,6 +325,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             lines: found.parsed.body.lines() as u8,
             value_len,
             crc,
+            epoch: found.parsed.epoch,
             runs,
         };
         state.xattrs.reserve(1)?;
@@ -350,26 +363,33 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         let retires = !self.store.host.leaves_out(Rule::JournalRetired);
         let mapped_or_not = self.store.host.leaves_out(Rule::JournalMapped);
         let at = found.at;
-        let outside = self.damage("record of pages outside the pool", at);
+        let outside = self.damage(OUTSIDE, at);
         let state = self.state(at)?;
         state.file_mut().map_err(|_| Error::corrupt_inode("data of no file", at, 0))?;
         let ordinal = found.ordinal;
         let frees = store.host.leaves_out(Rule::ReplayFreesNothing);
-        let none = &mut |run| {
+        let none = &mut |ended: Ended| {
             if frees {
-                store.give(run);
+                store.give(ended.run);
             }
         };
         match found.parsed.body {
-            Body::Map { epoch, class, pages, file_page, page, time_ns, size } => {
+            Body::Map { class, pages, file_page, page, time_ns, size } => {
                 let pages = u64::from(pages);
-                if !geometry.holds(page, pages) {
+                if !geometry.has(page, pages) {
                     return Err(outside);
                 }
                 if retires && !mapped_or_not {
                     state.retire(header.txid, ordinal);
                 }
-                let extent = Extent { file_page, page, pages, class, epoch, origin: ordinal };
+                let extent = Extent {
+                    file_page,
+                    page,
+                    pages,
+                    class,
+                    epoch: found.parsed.epoch,
+                    origin: ordinal,
+                };
                 state.map(extent, size, time_ns, none);
             }
             Body::Size { class, truncate, size, time_ns, .. } => {
@@ -381,12 +401,12 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             }
             Body::Journal { len, file_offset, journal_at, time_ns, home_at, .. } => {
                 let len = u64::from(len);
-                let holds = |at: u64| {
+                let has = |at: u64| {
                     let last = at.saturating_add(len - 1);
                     let pages = last / PAGE_BYTES - at / PAGE_BYTES + 1;
-                    geometry.holds(at / PAGE_BYTES, pages)
+                    geometry.has(at / PAGE_BYTES, pages)
                 };
-                if !holds(journal_at) || !holds(home_at) {
+                if !has(journal_at) || !has(home_at) {
                     return Err(outside);
                 }
                 if retires {
@@ -398,8 +418,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 file.journal.reserve(1, 0)?;
                 file.journal.note(header.txid, piece);
             }
-            Body::Retire { .. } if !retires => {}
-            Body::Retire { .. } => state.retire(header.txid, ordinal),
+            Body::Retire if !retires => {}
+            Body::Retire => state.retire(header.txid, ordinal),
             _ => return Err(self.damage("record out of place", at)),
         }
         Ok(())
@@ -428,6 +448,22 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             }
         }
         Ok(())
+    }
+
+    /// What there is at last lies where it may. (What a record said that was stored at another level of
+    /// the pool may be the place of a twin now.)
+    fn check_pages(&self, state: &State) -> Result<()> {
+        let geometry = &self.store.geometry;
+        if geometry.twin_pages == 0 {
+            return Ok(());
+        }
+        let mut outside = None;
+        state.for_each_data_run(&mut |run| {
+            if !geometry.holds(run.page, run.pages) {
+                outside = Some(run);
+            }
+        });
+        outside.map_or(Ok(()), |run| Err(self.damage(OUTSIDE, run.page * PAGE_BYTES)))
     }
 
     fn state(&mut self, at: u64) -> Result<&mut State> {

@@ -10,7 +10,7 @@ use super::journal::Journal;
 use super::maps::Maps;
 use crate::index::{Entries, Entry, Extent, Extents, Xattr, Xattrs};
 use crate::log::Log;
-use crate::space::Run;
+use crate::space::{Ended, Run};
 use crate::store::Room;
 use crate::{Attr, Error, IndexMemory, Ino, PAGE_BYTES, PageClass, Result, mode};
 
@@ -75,6 +75,9 @@ pub(crate) enum Carrier {
     Horizon = 5,
 }
 
+/// [`State::died`] of what is not dead.
+const ALIVE: u32 = u32::MAX;
+
 /// Kinds of [`Carrier`].
 const CARRIERS: usize = 6;
 
@@ -98,8 +101,8 @@ pub(crate) struct State {
     pub(crate) atime_ns: AtomicI64,
     /// Change time of the record that last set the access time.
     pub(crate) atime_set_ns: i64,
-    /// The last link is gone.
-    pub(crate) dead: bool,
+    /// The epoch in which its last link went; the highest there is while it has one.
+    pub(crate) died: u32,
     pub(crate) body: Body,
     pub(crate) xattrs: Xattrs,
     carriers: [u32; CARRIERS],
@@ -136,7 +139,7 @@ impl State {
             ctime_ns: time_ns,
             atime_ns: AtomicI64::new(time_ns),
             atime_set_ns: time_ns,
-            dead: false,
+            died: ALIVE,
             body,
             xattrs: Xattrs::default(),
             carriers: [ordinal; CARRIERS],
@@ -154,10 +157,22 @@ impl State {
         self.mode & mode::TYPE
     }
 
+    /// Whether the last link is gone.
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.died != ALIVE
+    }
+
+    /// The epoch in which what the last record ends ceased to be seen: not after the inode's own end.
+    #[inline]
+    pub(crate) fn ends_in(&self) -> u32 {
+        self.log.epoch.min(self.died)
+    }
+
     /// Whether it was made without a name and has none yet.
     #[inline]
     pub(crate) fn is_nameless(&self) -> bool {
-        self.links == 0 && !self.dead && self.kind() != mode::DIRECTORY
+        self.links == 0 && !self.is_dead() && self.kind() != mode::DIRECTORY
     }
 
     /// Adds to `memory` what this state takes.
@@ -246,7 +261,7 @@ impl State {
             Body::File(file) => (self.size, file.extents.pages(), self.links),
             Body::Directory(directory) => {
                 let entries = directory.entries.len() as u64;
-                let links = if self.dead { 0 } else { 2 + directory.entries.subdirectories() };
+                let links = if self.is_dead() { 0 } else { 2 + directory.entries.subdirectories() };
                 (entries * 64, self.log.pages.len() as u64, links as u32)
             }
             Body::Symlink(target) => (u64::from(target.len), 0, self.links),
@@ -256,7 +271,7 @@ impl State {
             ino: self.log.ino,
             generation: self.log.nonce,
             mode: self.mode,
-            links: if self.dead { 0 } else { links },
+            links: if self.is_dead() { 0 } else { links },
             uid: self.uid,
             gid: self.gid,
             rdev: self.rdev,
@@ -363,7 +378,7 @@ impl State {
         xattr: Xattr,
         replaced: Option<u64>,
         time_ns: i64,
-        freed: &mut dyn FnMut(Run),
+        freed: &mut dyn FnMut(Ended),
     ) {
         let ordinal = xattr.origin;
         if let Some(at) = replaced {
@@ -381,7 +396,7 @@ impl State {
         ordinal: u32,
         removed: Option<u64>,
         time_ns: i64,
-        freed: &mut dyn FnMut(Run),
+        freed: &mut dyn FnMut(Ended),
     ) {
         if let Some(at) = removed {
             self.end_xattr(at, ordinal, freed);
@@ -390,10 +405,11 @@ impl State {
         self.carry(Carrier::Xattr, ordinal);
     }
 
-    fn end_xattr(&mut self, at: u64, by: u32, freed: &mut dyn FnMut(Run)) {
+    fn end_xattr(&mut self, at: u64, by: u32, freed: &mut dyn FnMut(Ended)) {
         if let Some(ended) = self.xattrs.remove(at) {
             self.log.end_live(ended.origin, 1, by);
-            ended.runs.iter().for_each(|run| freed(*run));
+            let born = ended.epoch;
+            ended.runs.iter().for_each(|run| freed(Ended { run: *run, born }));
         }
     }
 
@@ -420,7 +436,7 @@ impl State {
         extent: Extent,
         size: u64,
         time_ns: i64,
-        freed: &mut dyn FnMut(Run),
+        freed: &mut dyn FnMut(Ended),
     ) {
         let around = self.file().map_or([None; 2], |file| file.extents.around(extent.file_page));
         self.map_among(extent, around, size, time_ns, freed);
@@ -433,14 +449,17 @@ impl State {
         around: [Option<Extent>; 2],
         size: u64,
         time_ns: i64,
-        freed: &mut dyn FnMut(Run),
+        freed: &mut dyn FnMut(Ended),
     ) {
         if let Body::File(file) = &mut self.body {
             let log = &mut self.log;
             file.has_large |= extent.class > PageClass::Small;
             file.extents.replace(extent, around, &mut |piece: Extent| {
                 log.end_live(piece.origin, piece.pages, extent.origin);
-                freed(Run { page: piece.page, pages: piece.pages });
+                freed(Ended {
+                    run: Run { page: piece.page, pages: piece.pages },
+                    born: piece.epoch,
+                });
             });
         }
         self.log.add_live(extent.origin, extent.pages);
@@ -454,7 +473,7 @@ impl State {
         truncate: bool,
         size: u64,
         time_ns: i64,
-        freed: &mut dyn FnMut(Run),
+        freed: &mut dyn FnMut(Ended),
     ) {
         if truncate {
             let first = size.div_ceil(PAGE_BYTES);
@@ -473,7 +492,7 @@ impl State {
         pages: (u64, u64),
         size: u64,
         time_ns: i64,
-        freed: &mut dyn FnMut(Run),
+        freed: &mut dyn FnMut(Ended),
     ) {
         self.unmap_pages(ordinal, pages.0, pages.1, freed);
         if let Body::File(file) = &mut self.body {
@@ -494,12 +513,12 @@ impl State {
         self.touch(ordinal, time_ns);
     }
 
-    fn unmap_pages(&mut self, by: u32, file_page: u64, pages: u64, freed: &mut dyn FnMut(Run)) {
+    fn unmap_pages(&mut self, by: u32, file_page: u64, pages: u64, freed: &mut dyn FnMut(Ended)) {
         let Body::File(file) = &mut self.body else { return };
         let log = &mut self.log;
         file.extents.remove(file_page, pages, &mut |piece: Extent| {
             log.end_live(piece.origin, piece.pages, by);
-            freed(Run { page: piece.page, pages: piece.pages });
+            freed(Ended { run: Run { page: piece.page, pages: piece.pages }, born: piece.epoch });
         });
     }
 }

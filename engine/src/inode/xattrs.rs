@@ -49,7 +49,7 @@ pub(crate) fn parse_runs(
     for word in words {
         let word = u64::from_le_bytes(*word);
         let run = Run { page: word & ((1 << PAGE_BITS) - 1), pages: word >> PAGE_BITS };
-        if run.pages == 0 || !geometry.holds(run.page, run.pages) {
+        if run.pages == 0 || !geometry.has(run.page, run.pages) {
             return Ok(None);
         }
         total += run.pages;

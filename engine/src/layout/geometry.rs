@@ -1,5 +1,6 @@
 //! Sizes and places that follow from the superblock.
 
+use super::Strips;
 use crate::{Ino, PAGE_BYTES};
 
 /// Bytes in a line, as an offset.
@@ -46,6 +47,8 @@ pub struct Geometry {
     /// Pages between a page of metadata and its twin, a power of two; 0 where metadata has none. The twin
     /// of page `p` is page `p ^ twin_pages`.
     pub twin_pages: u64,
+    /// Strips of file data.
+    pub strips: Strips,
 }
 
 impl Geometry {
@@ -59,22 +62,25 @@ impl Geometry {
         self.pages - 1
     }
 
+    /// Whether `count` pages from `page` on lie behind the lane table and before the last superblock: a
+    /// record that nothing needs any more may speak of any of them, as the pool may have had another level
+    /// when it was stored.
+    #[inline]
+    pub const fn has(&self, page: u64, count: u64) -> bool {
+        match page.checked_add(count) {
+            Some(end) => page >= self.first_page() && count > 0 && end <= self.end_page(),
+            None => false,
+        }
+    }
+
     /// Whether `count` pages from `page` on may hold metadata or data.
     #[inline]
     pub const fn holds(&self, page: u64, count: u64) -> bool {
-        let first = self.first_page();
-        match page.checked_add(count) {
-            Some(end) if self.twin_pages == 0 => {
-                page >= first && count > 0 && end <= self.end_page()
-            }
-            // The twins of what lies before the first page are not to be had either.
-            Some(end) => {
-                let behind = page >= self.twin_pages + first;
-                let before = page >= first && end <= self.twin_pages;
-                (behind || before) && count > 0 && end <= self.end_page()
-            }
-            None => false,
-        }
+        // The twins of what lies before the first page are not to be had, nor are tables of strips.
+        let behind = page >= self.twin_pages + self.first_page();
+        self.has(page, count)
+            && (self.twin_pages == 0 || behind || page + count <= self.twin_pages)
+            && self.strips.allow(page, page + count, self.end_page())
     }
 
     /// Whether `count` pages from `page` on, and their twins if they have such, may hold metadata.
@@ -87,9 +93,19 @@ impl Geometry {
         one_side && self.holds(page ^ self.twin_pages, count)
     }
 
-    /// Bytes of a scribble that can't reach both copies of a line: one page less than they are apart.
+    /// Bytes of a scribble that can't reach both copies of anything: one page less than they are apart.
     pub const fn dead_zone(&self) -> u64 {
-        self.twin_pages.saturating_sub(1) * PAGE_BYTES
+        let twins = self.twin_pages.saturating_sub(1) * PAGE_BYTES;
+        let crcs = self.strips.apart().saturating_sub(PAGE_BYTES);
+        if self.strips.are_kept() && crcs < twins { crcs } else { twins }
+    }
+
+    /// The first page and the number of pages of each run that is neither to be allocated nor a superblock: the
+    /// lane table, its twin, and what is kept of strips.
+    pub fn reserved(&self) -> impl Iterator<Item = (u64, u64)> {
+        let first = self.first_page();
+        let twin = (self.twin_pages != 0).then_some((self.twin_pages, first));
+        twin.into_iter().chain(self.strips.reserved(self.end_page()))
     }
 
     /// Offset of a lane's part of the lane table.

@@ -12,10 +12,11 @@ mod link;
 mod locator;
 mod record;
 mod seal;
+mod strips;
 mod superblock;
 
 pub use anchor::{Anchor, HEAD_AT, IDENTITY_ATIME_AT, Identity, LogHeader, PieceHeader};
-pub(crate) use bytes::get_u64;
+pub(crate) use bytes::{get_u64, put_u64};
 pub use checkpoint::{SEGMENT_HEADER_BYTES, Segment};
 pub use geometry::{
     DEATH_LINE, Geometry, INLINE_LINES, LINE, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST,
@@ -29,6 +30,10 @@ pub use record::{
     text_lines,
 };
 pub use seal::{LogSeed, PoolSeed, SEAL_AT, put_seal, stored_seal, tag_of};
+pub use strips::{
+    CRC_BYTES, CrcTable, GROUP_LOG2_LEAST, GROUP_LOG2_MOST, PAGE_STRIPS_MOST, STRIP_LOG2_LEAST,
+    STRIP_LOG2_MOST, Strips,
+};
 pub(crate) use superblock::secret_word;
 pub use superblock::{
     FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, FORMAT_VERSION,

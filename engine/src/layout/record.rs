@@ -15,6 +15,8 @@ pub const XATTR_TEXT_MAX: usize = 16 * TEXT_BYTES;
 pub const XATTR_RUNS_MAX: usize = XATTR_VALUE_MAX.div_ceil(PAGE_BYTES as usize);
 /// Bytes of a run of pages in the text of an extended attribute.
 pub const XATTR_RUN_BYTES: usize = 8;
+/// Where a record says in which epoch it was born.
+const EPOCH_AT: usize = 16;
 /// File pages that a mapping may speak of.
 const FILE_PAGES: u64 = FILE_MAX / PAGE_BYTES;
 
@@ -62,7 +64,6 @@ pub struct Header {
 pub enum Body {
     /// First record of an inode.
     Inode {
-        epoch: u32,
         mode: u16,
         links: u16,
         uid: u32,
@@ -76,14 +77,17 @@ pub enum Body {
     /// Goes on with the text of the record before it.
     Text { len: u8, bytes: [u8; TEXT_BYTES] },
     /// Mode, owner and times.
-    Attr { epoch: u32, mode: u16, uid: u32, gid: u32, mtime_ns: i64, ctime_ns: i64, atime_ns: i64 },
+    Attr { mode: u16, uid: u32, gid: u32, mtime_ns: i64, ctime_ns: i64, atime_ns: i64 },
     /// Link count and a directory's parent.
-    Links { epoch: u32, links: u32, parent: u64, ctime_ns: i64 },
+    Links { links: u32, parent: u64, ctime_ns: i64 },
     /// The last link is gone (PROTOCOL F4).
-    Death { epoch: u32, ctime_ns: i64 },
+    Death {
+        /// Epoch of the INODE record that it ends; its own where nothing is to be seen of that life.
+        born: u32,
+        ctime_ns: i64,
+    },
     /// A directory entry; where it `replaces`, it ends the one of the same name before it.
     Add {
-        epoch: u32,
         name_len: u8,
         replaces: bool,
         tag: u32,
@@ -93,32 +97,24 @@ pub enum Body {
         head: [u8; HEAD_TEXT],
     },
     /// Ends the entry that the record (`txid`, `part`) made.
-    Del { epoch: u32, txid: Txid, part: u16, time_ns: i64 },
+    Del { txid: Txid, part: u16, time_ns: i64 },
     /// Maps pages of the file to pages of the pool.
-    Map {
-        epoch: u32,
-        class: PageClass,
-        pages: u32,
-        file_page: u64,
-        page: u64,
-        time_ns: i64,
-        size: u64,
-    },
+    Map { class: PageClass, pages: u32, file_page: u64, page: u64, time_ns: i64, size: u64 },
     /// A new size.
-    Size { epoch: u32, class: PageClass, truncate: bool, size: u64, time_ns: i64 },
+    Size { class: PageClass, truncate: bool, size: u64, time_ns: i64 },
     /// A hole.
-    Unmap { epoch: u32, file_page: u64, pages: u64, time_ns: i64, size: u64 },
+    Unmap { file_page: u64, pages: u64, time_ns: i64, size: u64 },
     /// An overwrite in place, journalled (PROTOCOL I16).
-    Journal { epoch: u32, len: u32, file_offset: u64, journal_at: u64, time_ns: i64, home_at: u64 },
+    Journal { len: u32, file_offset: u64, journal_at: u64, time_ns: i64, home_at: u64 },
     /// All journalled overwrites of earlier transactions are in place.
-    Retire { epoch: u32 },
+    Retire,
     /// Fills the end of a page.
     Pad,
     /// An extended attribute; ends an earlier one of the same name. Its text is the name, then
     /// the value or, where there are `runs`, the runs of pages that hold it.
-    Xattr { epoch: u32, name_len: u8, runs: u8, value_len: u32, crc: u32, time_ns: i64 },
+    Xattr { name_len: u8, runs: u8, value_len: u32, crc: u32, time_ns: i64 },
     /// Ends the extended attribute whose name is its text.
-    Xdel { epoch: u32, name_len: u8, time_ns: i64 },
+    Xdel { name_len: u8, time_ns: i64 },
 }
 
 /// A record line whose seal was right.
@@ -126,6 +122,8 @@ pub enum Body {
 pub struct Parsed {
     /// Its transaction.
     pub header: Header,
+    /// The epoch it was born in; 0 of lines that have none.
+    pub epoch: u32,
     /// What it says.
     pub body: Body,
 }
@@ -192,7 +190,7 @@ impl Body {
             Body::Size { .. } => "SIZE",
             Body::Unmap { .. } => "UNMAP",
             Body::Journal { .. } => "JOURNAL",
-            Body::Retire { .. } => "RETIRE",
+            Body::Retire => "RETIRE",
             Body::Pad => "PAD",
             Body::Xattr { .. } => "XATTR",
             Body::Xdel { .. } => "XDEL",
@@ -231,13 +229,29 @@ impl Body {
         }
     }
 
-    /// The line, not yet sealed.
-    pub fn encode(&self, header: &Header) -> Line {
+    /// Whether its line says in which epoch it was born.
+    pub const fn has_epoch(&self) -> bool {
+        !matches!(self, Body::Text { .. } | Body::Pad)
+    }
+
+    fn epoch_in(&self, raw: &[u8; 64]) -> u32 {
+        if self.has_epoch() { get_u32(raw, EPOCH_AT) } else { 0 }
+    }
+
+    /// The line of a record that is born in `epoch`, not yet sealed.
+    pub fn encode(&self, header: &Header, epoch: u32) -> Line {
+        let mut line = self.encode_body(header);
+        if self.has_epoch() {
+            put_u32(&mut line.0, EPOCH_AT, epoch);
+        }
+        line
+    }
+
+    fn encode_body(&self, header: &Header) -> Line {
         let mut line = Line::ZERO;
         let raw = &mut line.0;
         let (kind, aux) = match *self {
-            Body::Inode { epoch, mode, links, uid, gid, time_ns, extra, text } => {
-                put_u32(raw, 16, epoch);
+            Body::Inode { mode, links, uid, gid, time_ns, extra, text } => {
                 put_u16(raw, 20, mode);
                 put_u16(raw, 22, links);
                 put_u32(raw, 24, uid);
@@ -250,8 +264,7 @@ impl Body {
                 raw[16..56].copy_from_slice(&bytes);
                 (TEXT, len)
             }
-            Body::Attr { epoch, mode, uid, gid, mtime_ns, ctime_ns, atime_ns } => {
-                put_u32(raw, 16, epoch);
+            Body::Attr { mode, uid, gid, mtime_ns, ctime_ns, atime_ns } => {
                 put_u16(raw, 20, mode);
                 put_u32(raw, 24, uid);
                 put_u32(raw, 28, gid);
@@ -260,28 +273,25 @@ impl Body {
                 put_i64(raw, 48, atime_ns);
                 (ATTR, 0)
             }
-            Body::Links { epoch, links, parent, ctime_ns } => {
-                put_u32(raw, 16, epoch);
+            Body::Links { links, parent, ctime_ns } => {
                 put_u32(raw, 20, links);
                 put_u64(raw, 24, parent);
                 put_i64(raw, 32, ctime_ns);
                 (LINKS, 0)
             }
-            Body::Death { epoch, ctime_ns } => {
-                put_u32(raw, 16, epoch);
+            Body::Death { born, ctime_ns } => {
+                put_u32(raw, 20, born);
                 put_i64(raw, 32, ctime_ns);
                 (DEATH, 0)
             }
-            Body::Add { epoch, name_len, replaces, tag, time_ns, ino, kind, head } => {
-                put_u32(raw, 16, epoch);
+            Body::Add { name_len, replaces, tag, time_ns, ino, kind, head } => {
                 put_u32(raw, 20, tag);
                 put_i64(raw, 24, time_ns);
                 put_u64(raw, 32, ino | u64::from(kind) << 56 | u64::from(replaces) << 60);
                 raw[40..56].copy_from_slice(&head);
                 (ADD, name_len)
             }
-            Body::Del { epoch, txid, part, time_ns } => {
-                put_u32(raw, 16, epoch);
+            Body::Del { txid, part, time_ns } => {
                 put_u32(raw, 20, txid.session);
                 put_i64(raw, 24, time_ns);
                 put_u64(raw, 32, u64::from(txid.lane) << 40 | txid.sequence);
@@ -298,8 +308,7 @@ impl Body {
         let mut line = Line::ZERO;
         let raw = &mut line.0;
         let (kind, aux) = match *self {
-            Body::Map { epoch, class, pages, file_page, page, time_ns, size } => {
-                put_u32(raw, 16, epoch);
+            Body::Map { class, pages, file_page, page, time_ns, size } => {
                 put_u32(raw, 20, pages);
                 put_u64(raw, 24, file_page);
                 put_u64(raw, 32, page);
@@ -307,23 +316,20 @@ impl Body {
                 put_u64(raw, 48, size);
                 (MAP, class as u8)
             }
-            Body::Size { epoch, class, truncate, size, time_ns } => {
-                put_u32(raw, 16, epoch);
+            Body::Size { class, truncate, size, time_ns } => {
                 put_u32(raw, 20, u32::from(truncate));
                 put_u64(raw, 24, size);
                 put_i64(raw, 32, time_ns);
                 (SIZE, class as u8)
             }
-            Body::Unmap { epoch, file_page, pages, time_ns, size } => {
-                put_u32(raw, 16, epoch);
+            Body::Unmap { file_page, pages, time_ns, size } => {
                 put_u64(raw, 24, file_page);
                 put_u64(raw, 32, pages);
                 put_i64(raw, 40, time_ns);
                 put_u64(raw, 48, size);
                 (UNMAP, 0)
             }
-            Body::Journal { epoch, len, file_offset, journal_at, time_ns, home_at } => {
-                put_u32(raw, 16, epoch);
+            Body::Journal { len, file_offset, journal_at, time_ns, home_at } => {
                 put_u32(raw, 20, len);
                 put_u64(raw, 24, file_offset);
                 put_u64(raw, 32, journal_at);
@@ -331,20 +337,15 @@ impl Body {
                 put_u64(raw, 48, home_at);
                 (JOURNAL, 0)
             }
-            Body::Retire { epoch } => {
-                put_u32(raw, 16, epoch);
-                (RETIRE, 0)
-            }
-            Body::Xattr { epoch, name_len, runs, value_len, crc, time_ns } => {
-                put_u32(raw, 16, epoch);
+            Body::Retire => (RETIRE, 0),
+            Body::Xattr { name_len, runs, value_len, crc, time_ns } => {
                 put_u32(raw, 20, value_len);
                 put_i64(raw, 24, time_ns);
                 put_u32(raw, 32, crc);
                 put_u32(raw, 36, u32::from(runs));
                 (XATTR, name_len)
             }
-            Body::Xdel { epoch, name_len, time_ns } => {
-                put_u32(raw, 16, epoch);
+            Body::Xdel { name_len, time_ns } => {
                 put_i64(raw, 24, time_ns);
                 (XDEL, name_len)
             }
@@ -363,10 +364,9 @@ impl Parsed {
             return Err("record has an impossible part number");
         }
         let raw = &line.0;
-        let (aux, epoch) = (raw[1], get_u32(raw, 16));
+        let aux = raw[1];
         let body = match raw[0] {
             INODE => Body::Inode {
-                epoch,
                 mode: get_u16(raw, 20),
                 links: get_u16(raw, 22),
                 uid: get_u32(raw, 24),
@@ -381,7 +381,6 @@ impl Parsed {
                 Body::Text { len: aux, bytes }
             }
             ATTR => Body::Attr {
-                epoch,
                 mode: get_u16(raw, 20),
                 uid: get_u32(raw, 24),
                 gid: get_u32(raw, 28),
@@ -390,16 +389,14 @@ impl Parsed {
                 atime_ns: get_i64(raw, 48),
             },
             LINKS => Body::Links {
-                epoch,
                 links: get_u32(raw, 20),
                 parent: get_u64(raw, 24),
                 ctime_ns: get_i64(raw, 32),
             },
-            DEATH => Body::Death { epoch, ctime_ns: get_i64(raw, 32) },
+            DEATH => Body::Death { born: get_u32(raw, 20), ctime_ns: get_i64(raw, 32) },
             ADD if aux > 0 => {
                 let target = get_u64(raw, 32);
                 Body::Add {
-                    epoch,
                     name_len: aux,
                     replaces: target >> 60 & 1 == 1,
                     tag: get_u32(raw, 20),
@@ -416,11 +413,11 @@ impl Parsed {
                     lane: (place >> 40) as u8,
                     sequence: place & ((1 << 40) - 1),
                 };
-                Body::Del { epoch, txid, part: get_u16(raw, 40), time_ns: get_i64(raw, 24) }
+                Body::Del { txid, part: get_u16(raw, 40), time_ns: get_i64(raw, 24) }
             }
             _ => parse_file(line)?,
         };
-        Ok(Self { header, body })
+        Ok(Self { header, epoch: body.epoch_in(raw), body })
     }
 }
 
@@ -432,7 +429,6 @@ fn head_at(raw: &[u8; 64]) -> [u8; HEAD_TEXT] {
 
 fn parse_file(line: &Line) -> Result<Body, &'static str> {
     let raw = &line.0;
-    let epoch = get_u32(raw, 16);
     let class = PageClass::from_number(raw[1]);
     let body = match (raw[0], class) {
         (MAP, Some(class)) => {
@@ -442,7 +438,7 @@ fn parse_file(line: &Line) -> Result<Body, &'static str> {
                 return Err("MAP record is impossible");
             }
             let (page, time_ns) = (get_u64(raw, 32), get_i64(raw, 40));
-            Body::Map { epoch, class, pages, file_page, page, time_ns, size }
+            Body::Map { class, pages, file_page, page, time_ns, size }
         }
         (SIZE, Some(class)) => {
             let size = get_u64(raw, 24);
@@ -450,7 +446,7 @@ fn parse_file(line: &Line) -> Result<Body, &'static str> {
                 return Err("SIZE record is impossible");
             }
             let truncate = get_u32(raw, 20) & 1 == 1;
-            Body::Size { epoch, class, truncate, size, time_ns: get_i64(raw, 32) }
+            Body::Size { class, truncate, size, time_ns: get_i64(raw, 32) }
         }
         (UNMAP, _) => {
             let (file_page, pages, size) = (get_u64(raw, 24), get_u64(raw, 32), get_u64(raw, 48));
@@ -458,7 +454,7 @@ fn parse_file(line: &Line) -> Result<Body, &'static str> {
             if end.is_none_or(|end| end > FILE_PAGES) || size > FILE_MAX {
                 return Err("UNMAP record is impossible");
             }
-            Body::Unmap { epoch, file_page, pages, time_ns: get_i64(raw, 40), size }
+            Body::Unmap { file_page, pages, time_ns: get_i64(raw, 40), size }
         }
         (JOURNAL, _) => {
             let (len, file_offset) = (get_u32(raw, 20), get_u64(raw, 24));
@@ -467,20 +463,11 @@ fn parse_file(line: &Line) -> Result<Body, &'static str> {
                 return Err("JOURNAL record is impossible");
             }
             let (journal_at, home_at) = (get_u64(raw, 32), get_u64(raw, 48));
-            Body::Journal {
-                epoch,
-                len,
-                file_offset,
-                journal_at,
-                time_ns: get_i64(raw, 40),
-                home_at,
-            }
+            Body::Journal { len, file_offset, journal_at, time_ns: get_i64(raw, 40), home_at }
         }
-        (RETIRE, _) => Body::Retire { epoch },
+        (RETIRE, _) => Body::Retire,
         (XATTR, _) => return parse_xattr(raw),
-        (XDEL, _) if raw[1] > 0 => {
-            Body::Xdel { epoch, name_len: raw[1], time_ns: get_i64(raw, 24) }
-        }
+        (XDEL, _) if raw[1] > 0 => Body::Xdel { name_len: raw[1], time_ns: get_i64(raw, 24) },
         (PAD, _) => Body::Pad,
         _ => return Err("record of an unknown kind"),
     };
@@ -490,7 +477,6 @@ fn parse_file(line: &Line) -> Result<Body, &'static str> {
 fn parse_xattr(raw: &[u8; 64]) -> Result<Body, &'static str> {
     let (value_len, runs) = (get_u32(raw, 20), get_u32(raw, 36));
     let xattr = Body::Xattr {
-        epoch: get_u32(raw, 16),
         name_len: raw[1],
         runs: runs as u8,
         value_len,

@@ -7,6 +7,7 @@ use super::geometry::{
     Geometry, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST, POOL_PAGES_MOST,
 };
 use super::seal::PoolSeed;
+use super::strips::{GROUP_LOG2_LEAST, GROUP_LOG2_MOST, STRIP_LOG2_LEAST, STRIP_LOG2_MOST, Strips};
 use crate::{LABEL_MAX, PAGE_BYTES, PageClass, Protection, Unusable};
 
 /// Bytes of a superblock.
@@ -43,6 +44,10 @@ pub struct Superblock {
     pub protection: Protection,
     /// log2 of the pages between a page of metadata and its twin; 0 at level `none`.
     pub twin_log2: u8,
+    /// log2 of the bytes of a strip of file data; 0 below level `full`.
+    pub strip_log2: u8,
+    /// log2 of the pages of a group, which has its tables for strips together; 0 below level `full`.
+    pub group_log2: u8,
     /// Default page class of files.
     pub page_class: PageClass,
     /// log2 of the pages in a new piece of inode table.
@@ -61,7 +66,7 @@ pub struct Superblock {
     pub update: u64,
     /// Raised with each read-write open.
     pub session: u32,
-    /// Snapshots taken so far.
+    /// The epoch of what is born now; each snapshot ends one.
     pub epoch: u32,
     /// First page of the checkpoint, 0 for none.
     pub checkpoint: u64,
@@ -89,6 +94,8 @@ impl Superblock {
         raw[90] = self.piece_log2;
         raw[91] = self.log_lines;
         raw[92] = self.twin_log2;
+        raw[93] = self.strip_log2;
+        raw[94] = self.group_log2;
         put_u64(raw, 96, self.root);
         put_u64(raw, 104, self.root_nonce);
         put_i64(raw, 112, self.created_ns);
@@ -133,6 +140,8 @@ impl Superblock {
             protection: Protection::from_number(raw[88])
                 .ok_or(Unusable::Geometry("protection level"))?,
             twin_log2: raw[92],
+            strip_log2: raw[93],
+            group_log2: raw[94],
             page_class: PageClass::from_number(raw[89]).ok_or(Unusable::Geometry("page class"))?,
             piece_log2: raw[90],
             log_lines: raw[91],
@@ -177,10 +186,14 @@ impl Superblock {
         if !self.twins_possible() {
             return Err(Unusable::Geometry("distance between copies of metadata"));
         }
-        if !geometry.holds_metadata(self.root / 8, 1) || self.session == 0 {
-            return Err(Unusable::Geometry("root inode or session"));
+        if !self.strips_possible() {
+            return Err(Unusable::Geometry("strips of file data"));
         }
-        if self.update > u64::MAX / 2 || self.session == u32::MAX {
+        if !geometry.holds_metadata(self.root / 8, 1) || self.session == 0 || self.epoch == 0 {
+            return Err(Unusable::Geometry("root inode, session or epoch"));
+        }
+        let counted_out = self.session == u32::MAX || self.epoch == u32::MAX;
+        if self.update > u64::MAX / 2 || counted_out {
             return Err(Unusable::Geometry("a counter that has run out"));
         }
         if self.checkpoint != 0 && !geometry.holds(self.checkpoint, 1) {
@@ -202,14 +215,40 @@ impl Superblock {
         apart && pieces_fit && 2 * geometry.twin_pages <= geometry.end_page()
     }
 
+    /// Whether the sizes of strips and of groups suit level and pool.
+    fn strips_possible(&self) -> bool {
+        if self.protection != Protection::Full {
+            return self.strip_log2 == 0 && self.group_log2 == 0;
+        }
+        let strips = (STRIP_LOG2_LEAST..=STRIP_LOG2_MOST).contains(&self.strip_log2);
+        let groups = (GROUP_LOG2_LEAST..=GROUP_LOG2_MOST).contains(&self.group_log2);
+        strips && groups && self.geometry().strips.pool_pages_least() <= self.pages
+    }
+
     /// Sizes and places that follow.
     pub fn geometry(&self) -> Geometry {
         let twin_pages = match self.protection {
             Protection::None => 0,
-            Protection::Metadata => 1 << self.twin_log2.min(TWIN_LOG2_MOST),
+            Protection::Metadata | Protection::Full => 1 << self.twin_log2.min(TWIN_LOG2_MOST),
         };
         let log_lines = u32::from(self.log_lines);
-        Geometry { pages: self.pages, lanes: self.lanes, log_lines, twin_pages }
+        let (pages, lanes, strips) = (self.pages, self.lanes, Strips::NONE);
+        let without = Geometry { pages, lanes, log_lines, twin_pages, strips };
+        let strips = match self.protection {
+            Protection::None | Protection::Metadata => strips,
+            // Behind the lane table and, where that is in the same group, its twin.
+            Protection::Full => {
+                let one_group = twin_pages >> self.group_log2.min(GROUP_LOG2_MOST) == 0;
+                let twin = if one_group { twin_pages } else { 0 };
+                Strips::new(self.strip_log2, self.group_log2, twin + without.first_page())
+            }
+        };
+        Geometry { strips, ..without }
+    }
+
+    /// Bytes of a strip of file data, 0 where that has no checksums.
+    pub fn strip_bytes(&self) -> u32 {
+        if self.strip_log2 == 0 { 0 } else { 1 << self.strip_log2.min(STRIP_LOG2_MOST) }
     }
 
     /// What all seals begin with.

@@ -30,6 +30,17 @@ pub(crate) struct LogPage {
     pub(crate) live: u32,
     /// The oldest page, by ordinal, of which a record was ended by one here.
     pub(crate) ended_from: u32,
+    /// Epoch of its first record, the lowest here; 0 before there is one.
+    pub(crate) low: u32,
+    /// The latest epoch in which something that is said here was ended.
+    pub(crate) ended: u32,
+}
+
+impl LogPage {
+    /// A page in which nothing is said yet, its first record to be born in epoch `low`.
+    pub(crate) fn new(page: u64, nonce: u64, ordinal: u32, low: u32) -> Self {
+        Self { page, nonce, ordinal, live: 0, ended_from: u32::MAX, low, ended: 0 }
+    }
 }
 
 /// Where the next line of a log goes.
@@ -56,6 +67,10 @@ pub(crate) struct Log {
     pub(crate) pages: Vec<LogPage>,
     pub(crate) tail: Tail,
     pub(crate) next_ordinal: u32,
+    /// Epoch of its INODE record, the lowest of the log; 0 before there is one.
+    pub(crate) born: u32,
+    /// Epoch of its last record, the highest.
+    pub(crate) epoch: u32,
     /// Record lines of each page.
     page_lines: u32,
     reserved: Vec<u64>,
@@ -120,7 +135,19 @@ impl Log {
         let next_ordinal = pages.last().map_or(1, |page| page.ordinal + 1);
         let page_lines = geometry.log_lines;
         let reserved = Vec::new();
-        Self { ino, nonce, inline_dead, pages, tail, next_ordinal, page_lines, reserved }
+        let (born, epoch) = (0, 0);
+        Self {
+            ino,
+            nonce,
+            inline_dead,
+            pages,
+            tail,
+            next_ordinal,
+            born,
+            epoch,
+            page_lines,
+            reserved,
+        }
     }
 
     /// What records of these numbers of lines, in this order, will need.
@@ -210,6 +237,7 @@ impl Log {
             }
             self.roll(tx, store);
         }
+        self.note_epoch(tx.epoch());
         let placed = Placed { at: self.tail.at, ordinal: self.tail.ordinal, txid: tx.txid() };
         self.append_line(tx, body);
         for index in 1..lines {
@@ -242,7 +270,7 @@ impl Log {
         tx.word(link_at, link.word(&store.seed, link_at));
         let ordinal = self.next_ordinal;
         self.next_ordinal += 1;
-        self.pages.push(LogPage { page, nonce, ordinal, live: 0, ended_from: u32::MAX });
+        self.pages.push(LogPage::new(page, nonce, ordinal, tx.epoch()));
         self.tail = Tail {
             at: at + LINE,
             left: self.page_lines,
@@ -250,6 +278,20 @@ impl Log {
             last_seal: crate::layout::stored_seal(&line),
             ordinal,
         };
+    }
+
+    /// Notes that a record of this epoch follows.
+    #[inline]
+    pub(crate) fn note_epoch(&mut self, epoch: u32) {
+        self.epoch = epoch;
+        if self.born == 0 {
+            self.born = epoch;
+        }
+        if let Some(last) = self.pages.last_mut()
+            && last.low == 0
+        {
+            last.low = epoch;
+        }
     }
 
     /// Offset of the word that links to the page after the last one.
@@ -301,12 +343,14 @@ impl Log {
         }
     }
 
-    /// Notes that a record in page `by` ended `units` things said in page `ordinal`.
+    /// Notes that the last record, in page `by`, ended `units` things said in page `ordinal`.
     pub(crate) fn end_live(&mut self, ordinal: u32, units: u64, by: u32) {
-        if let Some(page) = self.page_mut(ordinal)
-            && page.live != u32::MAX
-        {
-            page.live = page.live.saturating_sub(u32::try_from(units).unwrap_or(u32::MAX));
+        let epoch = self.epoch;
+        if let Some(page) = self.page_mut(ordinal) {
+            page.ended = epoch;
+            if page.live != u32::MAX {
+                page.live = page.live.saturating_sub(u32::try_from(units).unwrap_or(u32::MAX));
+            }
         }
         if ordinal != by
             && let Some(page) = self.page_mut(by)

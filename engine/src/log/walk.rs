@@ -86,6 +86,7 @@ pub(crate) struct Walk<'s, M: Medium, H: Host> {
     page_nonce: u64,
     tail: Tail,
     session: u32,
+    epoch: u32,
     /// The first transaction in this page (or the inline log), and whether there are more.
     first: Option<Header>,
     several: bool,
@@ -199,6 +200,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             page_nonce: 0,
             tail,
             session: 0,
+            epoch: 0,
             first: None,
             several: false,
             bad_link: None,
@@ -256,6 +258,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             return Err(self.damage("record of a session that had ended", at));
         }
         let parsed = Parsed::parse(&line).map_err(|what| self.damage(what, at))?;
+        self.epoch_follows(&parsed)?;
         let apart = !self.store.host.leaves_out(Rule::DeathApart);
         if apart && matches!(parsed.body, Body::Death { .. }) {
             return Err(self.damage("death record outside its slot", at));
@@ -267,6 +270,17 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         self.tail.at += LINE;
         self.tail.left -= 1;
         Ok(Step::Record(Found { at, ordinal: self.tail.ordinal, parsed }))
+    }
+
+    /// Along a log epochs never fall, and none has not been yet.
+    fn epoch_follows(&mut self, parsed: &Parsed) -> Result<()> {
+        if parsed.body.has_epoch() {
+            if parsed.epoch < self.epoch || parsed.epoch > self.store.epoch() {
+                return Err(self.damage("record of an impossible epoch", self.tail.at));
+            }
+            self.epoch = parsed.epoch;
+        }
+        Ok(())
     }
 
     /// The link out of the page the walk is in. One that is bad counts as none, and is
@@ -317,6 +331,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     }
 
     /// The header of a linked page, if it is the one the link means.
+    #[inline(never)]
     fn header(&self, link: &Link) -> Result<Option<(LogHeader, u64)>> {
         if !self.store.geometry.holds_metadata(link.page, 1) {
             return Err(self.damage("link outside the pool", self.anchor_at + HEAD_AT));
@@ -417,6 +432,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         Ok(())
     }
 
+    #[inline(never)]
     fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         let mut at = tail.at;
         for _ in 0..tail.left {
@@ -433,6 +449,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
 
     /// A linked page whose header is not valid: either the header never became durable,
     /// or it was damaged. Its records tell their own tag, and hold for this inode's life only.
+    #[inline(never)]
     fn beyond_in_ruin(&self, link: &Link, each: &mut dyn FnMut(Beyond)) -> Result<()> {
         let mut at = link.page * PAGE_BYTES + LINE;
         for _ in 0..self.store.geometry.log_lines {

@@ -187,7 +187,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Whether an entry with this name can be made; returns the name's hash.
     pub(crate) fn may_enter(&self, parent: &State, name: &[u8]) -> Result<u64> {
         parent.directory()?;
-        if parent.dead {
+        if parent.is_dead() {
             return Err(Error::NotFound);
         }
         let hash = hash(self.store.secret, name);
@@ -241,8 +241,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if late {
             self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
         }
+        let epoch = tx.epoch();
         tx.commit()?;
-        self.show_xattrs(&mut state, ready.staged);
+        self.show_xattrs(&mut state, ready.staged, epoch);
         if let (Some((parent, name, hash)), Some(entry)) = (under, entry) {
             let place = (entry.at, entry.ordinal);
             let child = (ino, (birth.mode >> 12) as u8);
@@ -270,7 +271,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
     #[inline(never)]
     fn entry_of(&self, state: &State, name: &[u8], time_ns: i64) -> Body {
         Body::Add {
-            epoch: self.store.epoch(),
             name_len: name.len() as u8,
             replaces: false,
             tag: tag_of(state.log.nonce),
@@ -294,7 +294,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let store = &self.store;
         let in_page = birth.target.len() > TARGET_IN_LOG;
         let target = in_page.then(|| self.stream_target(birth.target)).transpose()?;
-        let staged = match self.stage_xattrs(state, birth.xattrs) {
+        let staged = match self.stage_xattrs(state, birth.xattrs, self.now_ns()) {
             Ok(staged) => staged,
             Err(error) => {
                 target.into_iter().for_each(|run| store.give(run));
@@ -322,6 +322,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Gives back what a birth took that does not happen.
+    #[cold]
+    #[inline(never)]
     fn undo_birth(&self, state: &mut State, ready: &Ready) {
         ready.target.into_iter().for_each(|run| self.store.give(run));
         self.give_staged(&ready.staged);
@@ -338,9 +340,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         origin: u32,
         size: u64,
     ) {
-        let (epoch, time_ns) = (self.store.epoch(), state.btime_ns);
+        let (epoch, time_ns) = (tx.epoch(), state.btime_ns);
         let (page, class) = (run.page, crate::PageClass::Small);
-        let map = Body::Map { epoch, class, pages: 1, file_page: 0, page, time_ns, size };
+        let map = Body::Map { class, pages: 1, file_page: 0, page, time_ns, size };
         state.log.append(tx, &self.store, &map);
         let extent = crate::index::Extent { file_page: 0, page, pages: 1, class, epoch, origin };
         state.map(extent, size, time_ns, &mut |_| ());
@@ -353,7 +355,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let kind = birth.mode & mode::TYPE;
         let in_log = if birth.target.len() > TARGET_IN_LOG { 0 } else { birth.target.len() as u8 };
         let first = Body::Inode {
-            epoch: self.store.epoch(),
             mode: birth.mode as u16,
             links: birth.links,
             uid: birth.uid,
@@ -394,11 +395,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
     #[inline(never)]
     fn stream_target(&self, target: &[u8]) -> Result<Run> {
         let run = Run { page: self.store.take_page(Purpose::Grows, Use::Data)?, pages: 1 };
-        let counters = self.store.counters();
-        let at = run.page * crate::PAGE_BYTES;
         let short = self.store.host.leaves_out(Rule::TargetTail);
         let target = if short { target.as_chunks::<8>().0.as_flattened() } else { target };
-        self.store.door.window(target.len() as u64, counters).copy_nt(at, target);
+        let mut held = self.store.hold_lane();
+        let counters = held.counters();
+        let page = held.page();
+        match page.split_at_mut_checked(target.len()) {
+            Some((head, rest)) => {
+                head.copy_from_slice(target);
+                rest.fill(0);
+                self.store.stream_page(run.page, page, counters);
+            }
+            None => {
+                let at = run.page * crate::PAGE_BYTES;
+                self.store.door.window(target.len() as u64, counters).copy_nt(at, target);
+            }
+        }
         self.store.door.fence(counters)?;
         Ok(run)
     }
@@ -425,7 +437,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // What is linked into itself is locked once.
         let child = child.as_mut().filter(|child| child.kind() != mode::DIRECTORY);
         let child = child.ok_or(Error::DirectoryLink)?;
-        if child.dead {
+        if child.is_dead() {
             return Err(Error::NotFound);
         }
         if child.links >= LINKS_MAX {
@@ -451,8 +463,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let add = self.entry_of(child, name, time_ns);
         let entry = parent.log.append_text(&mut tx, &self.store, &add, name);
         let above = if child.kind() == mode::DIRECTORY { parent.log.ino } else { 0 };
-        let epoch = self.store.epoch();
-        let record = Body::Links { epoch, links, parent: above, ctime_ns: time_ns };
+        let record = Body::Links { links, parent: above, ctime_ns: time_ns };
         let placed = child.log.append(&mut tx, &self.store, &record);
         tx.commit()?;
         node.slot.set_tail(child.log.tail.last_seal);

@@ -42,7 +42,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 result => result?.child.ok_or(Error::NotFound)?,
             };
             let attr = match child.node.read(&self.store) {
-                Ok(state) if child.means(&state) && !state.dead => Some(state.attr()),
+                Ok(state) if child.means(&state) && !state.is_dead() => Some(state.attr()),
                 Ok(_) | Err(Error::Stale) => None,
                 Err(error) => return Err(error),
             };
@@ -117,7 +117,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     pub(crate) fn open_node(&self, node: &Node<H>) -> Result<()> {
         let state = node.read(&self.store)?;
-        if state.dead && node.opens.load(Relaxed) == 0 {
+        if state.is_dead() && node.opens.load(Relaxed) == 0 {
             return Err(Error::Stale);
         }
         node.opens.fetch_add(1, AcqRel);

@@ -37,7 +37,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let node = self.node(dir)?;
             let parent = node.read(&self.store)?;
             parent.directory()?;
-            if parent.dead {
+            if parent.is_dead() {
                 return Err(Error::NotFound);
             }
         }
@@ -83,8 +83,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let time_ns = self.now_ns();
         let mut tx = self.begin_plans(&[plan], self.death_lines(state))?;
         let dropped = self.store_drop(&mut tx, state, time_ns);
+        let epoch = tx.epoch();
         tx.commit()?;
-        self.dropped(node, state, dropped, time_ns);
+        self.dropped(node, state, dropped, (epoch, time_ns));
         Ok(())
     }
 }

@@ -56,11 +56,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             tx.split(Rule::UnlinkInOne, plans[0].lines);
             let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
             let dropped = self.store_drop(&mut tx, state, time_ns);
+            let epoch = tx.epoch();
             tx.commit()?;
             node.slot.set_tail(parent.log.tail.last_seal);
             let lines = entry_lines(name.len());
             parent.remove_entry(child.entry.cookie, lines, placed.ordinal, time_ns);
-            self.dropped(&child.node, state, dropped, time_ns);
+            self.dropped(&child.node, state, dropped, (epoch, time_ns));
             self.tidy(&node.slot, parent);
             Ok(child.node.clone())
         })?;
@@ -77,12 +78,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         time_ns: i64,
     ) -> Placed {
         let Txid { session, lane, sequence } = add.header.txid;
-        let del = Body::Del {
-            epoch: self.store.epoch(),
-            txid: Txid { session, lane, sequence },
-            part: add.header.part,
-            time_ns,
-        };
+        let del =
+            Body::Del { txid: Txid { session, lane, sequence }, part: add.header.part, time_ns };
         parent.log.append(tx, &self.store, &del)
     }
 
@@ -103,14 +100,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &mut State,
         time_ns: i64,
     ) -> Option<Placed> {
-        let epoch = self.store.epoch();
         if !last_link(state) {
             let links = state.links - 1;
-            let record = Body::Links { epoch, links, parent: 0, ctime_ns: time_ns };
+            let record = Body::Links { links, parent: 0, ctime_ns: time_ns };
             return Some(state.log.append(tx, &self.store, &record));
         }
         let at = slot_at(state.log.ino) + DEATH_LINE * LINE;
-        let death = Body::Death { epoch, ctime_ns: time_ns };
+        let born = if state.is_nameless() { tx.epoch() } else { state.log.born };
+        let death = Body::Death { born, ctime_ns: time_ns };
         if self.store.host.leaves_out(Rule::DeathApart) {
             state.log.append(tx, &self.store, &death);
         } else if let Some(seed) = state.log.seed_of(&self.store, INLINE) {
@@ -125,7 +122,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         node: &Node<H>,
         state: &mut State,
         placed: Option<Placed>,
-        time_ns: i64,
+        (epoch, time_ns): (u32, i64),
     ) {
         match placed {
             Some(placed) => {
@@ -135,7 +132,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 self.tidy(&node.slot, state);
             }
             None => {
-                state.dead = true;
+                state.died = epoch;
                 state.ctime_ns = time_ns;
             }
         }

@@ -174,7 +174,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     fn check_same(&self, plan: &Move<'_, H>, locked: &Locked<'_, H>) -> Result<()> {
         let (from, to) = (state(locked, FROM)?, state(locked, to_of(plan))?);
-        if from.dead || to.dead {
+        if from.is_dead() || to.is_dead() {
             return Err(Error::NotFound);
         }
         let [source, target] = plan.looks;
@@ -230,6 +230,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Some(_) => self.store_drop(&mut tx, state_mut(locked, VICTIM)?, time_ns),
             None => None,
         };
+        let epoch = tx.epoch();
         tx.commit()?;
         self.set_tails(plan, locked);
         let lines = entry_lines(plan.name.len());
@@ -238,7 +239,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.note_entry(state_mut(locked, to)?, &entry, plan.victim, &added, time_ns)?;
         self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
         if let Some(victim) = plan.victim {
-            self.dropped(&victim.node, state_mut(locked, VICTIM)?, dropped, time_ns);
+            self.dropped(&victim.node, state_mut(locked, VICTIM)?, dropped, (epoch, time_ns));
         }
         self.tidy_all(plan, locked);
         Ok(())
@@ -306,7 +307,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         time_ns: i64,
     ) -> Placed {
         let add = Body::Add {
-            epoch: self.store.epoch(),
             name_len: entry.name.len() as u8,
             replaces: entry.replaces,
             tag: entry.tag,
@@ -348,8 +348,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let parent = if moved.kind() == mode::DIRECTORY { parent } else { 0 };
         let stays = self.store.host.leaves_out(Rule::MovedParent);
         let parent = if stays { moved.parent } else { parent };
-        let (epoch, links) = (self.store.epoch(), moved.links);
-        let record = Body::Links { epoch, links, parent, ctime_ns: time_ns };
+        let links = moved.links;
+        let record = Body::Links { links, parent, ctime_ns: time_ns };
         moved.log.append(tx, &self.store, &record)
     }
 

@@ -40,6 +40,7 @@ pub struct Pool<M: Medium, H: Host> {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
+    #[inline(never)]
     pub(crate) fn over(
         mut store: Box<Store<M, H>>,
         options: &OpenOptions,
@@ -102,6 +103,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             lanes: superblock.lanes,
             protection: superblock.protection,
             dead_zone: superblock.geometry().dead_zone(),
+            strip_bytes: superblock.strip_bytes(),
             page_class: superblock.page_class,
             session: superblock.session,
             epoch: superblock.epoch,
@@ -115,6 +117,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// from the other since the pool was opened.
     pub fn mended(&self) -> u64 {
         self.store.mended()
+    }
+
+    /// What became of damaged file data since the pool was opened, at level `full`.
+    pub fn data_repairs(&self) -> crate::DataRepairs {
+        self.store.repairs.read()
     }
 
     /// Exact counts since the pool was opened.

@@ -165,13 +165,18 @@ fn parse<M: Medium, H: Host>(
 }
 
 /// Writes a checkpoint and returns its first page, or `None` where there is no space for
-/// one: then the next opening reads the logs. It is durable with the next fence.
+/// one, or memory is not what was stored there: then the next opening reads the logs. It is durable with
+/// the next fence.
 pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Result<Option<u64>> {
-    let mut words = 2;
+    let (mut words, mut whole) = (2, store.space.is_whole());
     store.table.for_each_piece(&mut |piece| {
         words += 3 + u64::from(piece.slots());
+        whole &= piece.is_whole();
         Ok(())
     })?;
+    if !whole {
+        return Ok(None);
+    }
     store.space.for_each_free(&mut |_| {
         words += 2;
         Ok(())

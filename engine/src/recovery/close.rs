@@ -25,7 +25,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         self.store.round()?;
         self.store.release_empty_pieces()?;
-        self.store.space.end_keeping()?;
+        self.store.space.end_keeping();
         let page = store_checkpoint(&self.store)?;
         self.store.set_writable(false);
         let Some(page) = page else { return Ok(()) };

@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use lode_pmem::{Door, Medium};
 
 use crate::layout::{
-    Anchor, Body, Header, Identity, LANE_BYTES, LANE_CHAIN_AT, LINE, LOCATOR_AT, LOG_LINES_LEAST,
-    LOG_LINES_MOST, Link, LogHeader, POOL_PAGES_LEAST, PieceHeader, SLOT_BYTES, SUPERBLOCK_BYTES,
+    Anchor, Body, GROUP_LOG2_LEAST, GROUP_LOG2_MOST, Geometry, Header, Identity, LANE_BYTES,
+    LANE_CHAIN_AT, LINE, LOCATOR_AT, LOG_LINES_LEAST, LOG_LINES_MOST, Link, LogHeader,
+    POOL_PAGES_LEAST, PieceHeader, SLOT_BYTES, STRIP_LOG2_LEAST, STRIP_LOG2_MOST, SUPERBLOCK_BYTES,
     Superblock, Txid, Watermark, locator, put_seal,
 };
 use crate::{
@@ -18,6 +19,8 @@ use crate::{
 const FIRST_SESSION: u32 = 1;
 /// A new piece of inode table takes at most this part of the pool.
 const PIECE_PART: u64 = 128;
+/// A group of pages with tables for strips takes at most this part, in all but small pools.
+const GROUP_PART: u64 = 32;
 
 /// Where the first metadata of a pool goes.
 struct Places {
@@ -93,6 +96,8 @@ fn plan(
         lanes: options.lanes,
         protection: options.protection,
         twin_log2: twin_log2(options),
+        strip_log2: 0,
+        group_log2: 0,
         page_class: options.page_class,
         piece_log2: part.ilog2().min(9) as u8,
         log_lines: options.log_lines,
@@ -109,8 +114,11 @@ fn plan(
     // A piece of table lies on one side of the border between twins.
     superblock.piece_log2 = match options.protection {
         Protection::None => superblock.piece_log2,
-        Protection::Metadata => superblock.piece_log2.min(superblock.twin_log2),
+        Protection::Metadata | Protection::Full => superblock.piece_log2.min(superblock.twin_log2),
     };
+    if options.protection == Protection::Full {
+        plan_strips(&mut superblock, options)?;
+    }
     superblock.root = place(&superblock).piece * (PAGE_BYTES / SLOT_BYTES) + 1;
     let geometry = superblock.geometry();
     if geometry.first_page() + 4 > geometry.end_page() {
@@ -119,18 +127,54 @@ fn plan(
     let places = place(&superblock);
     let piece_fits = geometry.holds_metadata(places.piece, 1 << superblock.piece_log2);
     if !piece_fits || 2 * geometry.twin_pages > geometry.end_page() {
-        let least = (3 * geometry.twin_pages).max(POOL_PAGES_LEAST) * PAGE_BYTES;
+        let least = least_pages(&geometry) * PAGE_BYTES;
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
     }
     Ok(superblock)
 }
 
+/// The fewest pages of a pool, as far as they are known: there may have to be some more.
+fn least_pages(geometry: &Geometry) -> u64 {
+    let twins = 3 * geometry.twin_pages;
+    twins.max(geometry.strips.pool_pages_least()).max(POOL_PAGES_LEAST)
+}
+
+/// Groups are small parts of the pool, so that little is lost where the last one is cut off, and so large that a
+/// scribble does not reach a checksum and its copy.
+fn plan_strips(superblock: &mut Superblock, options: &FormatOptions) -> Result<()> {
+    let log2 = options.strip_bytes.checked_ilog2().unwrap_or_default() as u8;
+    let possible = options.strip_bytes.is_power_of_two()
+        && (STRIP_LOG2_LEAST..=STRIP_LOG2_MOST).contains(&log2);
+    if !possible {
+        return Err(Error::Invalid);
+    }
+    superblock.strip_log2 = log2;
+    let part = (superblock.pages / GROUP_PART).max(1).ilog2() as u8;
+    superblock.group_log2 = part.clamp(GROUP_LOG2_LEAST, GROUP_LOG2_MOST);
+    while superblock.group_log2 < GROUP_LOG2_MOST
+        && superblock.geometry().strips.apart() <= options.dead_zone + PAGE_BYTES
+    {
+        superblock.group_log2 += 1;
+    }
+    let geometry = superblock.geometry();
+    if geometry.strips.pool_pages_least() > superblock.pages {
+        let least = least_pages(&geometry) * PAGE_BYTES;
+        return Err(Error::NotAPool(Unusable::TooSmall { least }));
+    }
+    Ok(())
+}
+
 /// log2 of the pages between twins: the next power of two above the dead zone, so that no scribble as
 /// long as that reaches the same line of both, and at least the pages of the lane table.
 fn twin_log2(options: &FormatOptions) -> u8 {
-    if options.protection == Protection::None {
-        return 0;
+    match options.protection {
+        Protection::None => 0,
+        Protection::Metadata | Protection::Full => least_twin_log2(options),
     }
+}
+
+/// The same where metadata has twins.
+pub(crate) fn least_twin_log2(options: &FormatOptions) -> u8 {
     let zone_pages = options.dead_zone.min(DEAD_ZONE_MOST).div_ceil(PAGE_BYTES) + 1;
     let table_pages = 1 + (u64::from(options.lanes) * LANE_BYTES).div_ceil(PAGE_BYTES);
     let pages = zone_pages.max(table_pages).next_power_of_two();
@@ -145,8 +189,16 @@ fn place(superblock: &Superblock) -> Places {
         0 => page,
         _ => page.next_multiple_of(2 * geometry.twin_pages),
     };
-    let root_log = lower(geometry.first_page());
-    let piece = lower((root_log + 1).next_multiple_of(1 << superblock.piece_log2));
+    // (Behind the tables of strips, where they do not fit in front of them.)
+    let fit = |page: u64, pages: u64| {
+        let mut page = lower(page.next_multiple_of(pages));
+        while !geometry.holds_metadata(page, pages) && page < geometry.end_page() {
+            page = lower(page + pages);
+        }
+        page
+    };
+    let root_log = fit(geometry.first_page(), 1);
+    let piece = fit(root_log + 1, 1 << superblock.piece_log2);
     Places { piece, root_log }
 }
 
@@ -216,7 +268,6 @@ fn store_first<M: Medium, H: Host>(
     let header = header.line(&seed, log_at, None);
     window.store_line(log_at, &header);
     let first = Body::Inode {
-        epoch: superblock.epoch,
         mode: (mode::DIRECTORY | options.root_mode & 0o7777) as u16,
         links: 1,
         uid: options.root_uid,
@@ -227,7 +278,7 @@ fn store_first<M: Medium, H: Host>(
     };
     let txid = Txid { session: FIRST_SESSION, lane: 0, sequence: 1 };
     window.store_line(LOCATOR_AT, &locator(superblock.pages));
-    let mut line = first.encode(&Header { txid, part: 0, parts: 1 });
+    let mut line = first.encode(&Header { txid, part: 0, parts: 1 }, superblock.epoch);
     let unsealed = host.leaves_out(Rule::PageNonce);
     let log = seed.log(root, nonce, places.root_log, if unsealed { 0 } else { log_nonce });
     let seal = log.seal(log_at + LINE, &line);

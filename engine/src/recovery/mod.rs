@@ -13,8 +13,11 @@ mod open;
 mod repair;
 mod scan;
 mod sound;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use checkpoint::{Ended, load_checkpoint};
 pub(crate) use open::survey;
 pub(crate) use repair::erase;
 pub(crate) use scan::DAMAGED_TAIL;
+pub(crate) use sound::stands_recovery;

@@ -141,10 +141,9 @@ pub(crate) fn survey<M: Medium, H: Host>(
     claims: &Claims,
 ) -> Result<(Scan, Vec<Arc<Piece>>)> {
     let mut scan = Scan::new(store.geometry.lanes)?;
-    let fixed = Run { page: 0, pages: store.geometry.first_page() };
-    if let Some(twins) = store.twin_run(fixed) {
+    for (page, pages) in store.geometry.reserved() {
         // (Nothing else is claimed yet.)
-        let _ = claims.claim(twins);
+        let _ = claims.claim(Run { page, pages });
     }
     let watermarks = watermarks(store, &mut scan)?;
     let scanner = Scanner { store, claims, watermarks: &watermarks };

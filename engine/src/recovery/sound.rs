@@ -19,7 +19,7 @@ use crate::{Error, Host, Ino, Result};
 /// # Errors
 /// [`Error::Corrupt`] for the first damage. A pool that was closed has no ends of logs that a crash
 /// could explain: there, a log that ends elsewhere than its checkpoint says is damage, too.
-pub(super) fn stands_recovery<M: Medium, H: Host>(
+pub(crate) fn stands_recovery<M: Medium, H: Host>(
     door: Door<M>,
     host: H,
 ) -> Result<(Door<M>, H, u64)> {

@@ -33,9 +33,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut state = node.write(&self.store)?;
         let plan = state.log.plan([1]);
         state.log.reserve(&self.store, &plan, Purpose::Frees)?;
-        let (epoch, ctime_ns) = (self.store.epoch(), self.now_ns());
+        let ctime_ns = self.now_ns();
         let mut tx = self.begin_plans(&[plan], 0)?;
-        let record = Body::Links { epoch, links, parent, ctime_ns };
+        let record = Body::Links { links, parent, ctime_ns };
         let placed = state.log.append(&mut tx, &self.store, &record);
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);

@@ -171,7 +171,6 @@ fn make_root<M: Medium, H: Host>(
     let (at, nonce) = (slot_at(ino), store.nonce());
     let identity = Identity { ino, nonce }.line(&store.seed, at, None);
     let first = Body::Inode {
-        epoch: store.epoch(),
         mode: bits as u16,
         links: 1,
         uid,
@@ -181,7 +180,7 @@ fn make_root<M: Medium, H: Host>(
         text: 0,
     };
     let txid = Txid { session: store.session(), lane: 0, sequence: 1 };
-    let mut line = first.encode(&Header { txid, part: 0, parts: 1 });
+    let mut line = first.encode(&Header { txid, part: 0, parts: 1 }, store.epoch());
     let seed = store.seed.log(ino, nonce, at / PAGE_BYTES, 0);
     let seal = seed.seal(at + LINE, &line);
     put_seal(&mut line, seal);

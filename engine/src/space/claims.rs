@@ -112,6 +112,14 @@ impl Claims {
         }
     }
 
+    /// A bit flips.
+    #[cfg(test)]
+    pub(crate) fn flip(&self, page: u64) {
+        if let Some(bits) = self.word(page / WORD) {
+            bits.fetch_xor(1 << (page % WORD), Relaxed);
+        }
+    }
+
     /// Whether `page` is claimed; pages outside the pool always are.
     #[cfg(test)]
     pub(crate) fn is_claimed(&self, page: u64) -> bool {
@@ -119,6 +127,23 @@ impl Claims {
             || self
                 .word(page / WORD)
                 .is_none_or(|bits| bits.load(Relaxed) >> (page % WORD) & 1 != 0)
+    }
+
+    /// Gives up the claim on all pages of `run`, if all of them are claimed; says whether they were.
+    #[inline]
+    pub(super) fn give_up(&self, run: Run) -> bool {
+        if run.pages == 1
+            && run.page < self.pages
+            && let Some(bits) = self.word(run.page / WORD)
+        {
+            let bit = 1 << (run.page % WORD);
+            return bits.fetch_and(!bit, Relaxed) & bit != 0;
+        }
+        let all = self.holds(run);
+        if all {
+            self.release(run);
+        }
+        all
     }
 
     /// The first page from `from` on that is claimed (or is not), or `end`.
@@ -136,8 +161,13 @@ impl Claims {
         end
     }
 
+    /// Whether no page of `from..end` is claimed.
+    pub(super) fn is_clear(&self, from: u64, end: u64) -> bool {
+        from >= end || self.next(from, end, true) >= end
+    }
+
     /// Whether all pages of `run` are claimed.
-    pub(super) fn holds(&self, run: Run) -> bool {
+    pub(crate) fn holds(&self, run: Run) -> bool {
         run.end() <= self.pages && self.next(run.page, run.end(), false) >= run.end()
     }
 

@@ -96,6 +96,14 @@ impl Magazine {
         self.pages.reverse();
     }
 
+    /// A bit of a page that waits here flips.
+    #[cfg(test)]
+    pub(super) fn flip(&mut self, at: usize, bit: u64) {
+        if let Some(page) = self.pages.get_mut(at) {
+            *page ^= bit;
+        }
+    }
+
     /// Moves the oldest pages, a batch at most, out.
     pub(super) fn drain(&mut self, batch: &mut Batch) {
         let count = self.count().min(BATCH);

@@ -3,7 +3,10 @@
 //! Guarantees: a page is handed out only while it is free, to one taker; the number of free
 //! pages is exact; freeing a page that is free, or one outside the pool's data pages, is an
 //! error and changes nothing (a bitmap of free pages, one bit each, sees it wherever the page
-//! is). Large aligned runs stay whole while smaller ones will do (see `tree`). Taking or giving
+//! is). What memory has lost is noticed by that, too (NOVA-Fortis 4.2.5): a page that trees and bitmap do not both
+//! call free is had by nobody, and a session whose free space is in doubt leaves no checkpoint, so that
+//! the next one finds it out from the logs.
+//! Large aligned runs stay whole while smaller ones will do (see `tree`). Taking or giving
 //! one page normally touches the lane's own memory only and never allocates.
 //!
 //! Pages lie in *regions*, address-ordered, each a tree under its own lock; a lane has a home
@@ -16,7 +19,7 @@
 mod claims;
 mod magazine;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tree;
 mod twins;
 
@@ -29,7 +32,7 @@ use crate::host::Host;
 use crate::types::{PAGE_BYTES, PageClass};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use lock_api::Mutex;
 use magazine::{Batch, Magazine};
 use tree::Tree;
@@ -43,6 +46,13 @@ pub(crate) struct Run {
     pub page: u64,
     /// How many.
     pub pages: u64,
+}
+
+/// Pages that are not seen any more, and the epoch they were born in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ended {
+    pub(crate) run: Run,
+    pub(crate) born: u32,
 }
 
 impl Run {
@@ -107,6 +117,8 @@ pub(crate) struct Space<H: Host> {
     lanes: Vec<Lane<H>>,
     /// The pages that are free, in trees or magazines.
     freed: Claims,
+    /// Trees, magazines and bitmap did not say the same.
+    doubted: AtomicBool,
     twins: Box<Twins<H>>,
 }
 
@@ -141,7 +153,8 @@ impl<H: Host> Space<H> {
         let freed = Claims::new(end_page)?;
         let twins = Box::new(Twins::new(lane_count, twin_pages)?);
         let (first, end) = (first_page, end_page);
-        Ok(Self { first, end, base, region_pages, regions, lanes, freed, twins })
+        let doubted = AtomicBool::new(false);
+        Ok(Self { first, end, base, region_pages, regions, lanes, freed, doubted, twins })
     }
 
     /// The lane with this number; numbers wrap around.
@@ -198,18 +211,26 @@ impl<H: Host> Space<H> {
         Ok(())
     }
 
-    /// Puts a batch of single pages into their regions.
-    fn put_batch(&self, batch: &mut Batch) -> Result<()> {
+    /// Puts a run back that the bitmap knows as free. Where a region knows better, memory has lost
+    /// something: nobody gets the run.
+    fn put_back(&self, run: Run) {
+        if self.put(run).is_err() {
+            self.doubted.store(true, Relaxed);
+        }
+    }
+
+    /// Puts a batch of single pages back into their regions.
+    fn put_batch(&self, batch: &mut Batch) {
         let mut run = Run { page: 0, pages: 0 };
         for &page in batch.sorted() {
             if run.pages > 0 && run.end() == page {
                 run.pages += 1;
             } else {
-                self.put(run)?;
+                self.put_back(run);
                 run = Run { page, pages: 1 };
             }
         }
-        self.put(run)
+        self.put_back(run);
     }
 
     /// Checks that `run` is made of data pages that are not free, and marks them free.
@@ -222,11 +243,16 @@ impl<H: Host> Space<H> {
         self.freed.claim(run).map_err(freed_twice)
     }
 
-    /// Books `run` as taken through `lane`.
-    fn taken(&self, lane: &Lane<H>, run: Run) -> Run {
-        self.freed.release(run);
+    /// Books `run` as taken through `lane`. `None` where it is not free by the bitmap: then one of the two
+    /// is not what was stored there, and nobody gets the pages ([`Space::is_whole`]).
+    #[inline]
+    fn taken(&self, lane: &Lane<H>, run: Run) -> Option<Run> {
+        if !self.freed.give_up(run) {
+            self.doubted.store(true, Relaxed);
+            return None;
+        }
         lane.balance.fetch_sub(run.pages, Relaxed);
-        run
+        Some(run)
     }
 
     /// Makes a run free while the space is built.
@@ -262,12 +288,28 @@ impl<H: Host> Space<H> {
     /// Takes what `what` finds in a region, if need be after the magazines have been emptied.
     fn take_run(&self, lane: usize, mut what: impl FnMut(&mut Tree) -> Option<Run>) -> Result<Run> {
         let own = self.lane(lane)?;
-        if let Some(run) = self.search(lane, &mut what) {
-            return Ok(self.taken(own, run));
+        for settled in [false, true] {
+            if settled {
+                self.settle();
+            }
+            while let Some(run) = self.search(lane, &mut what) {
+                if let Some(run) = self.taken(own, run) {
+                    return Ok(run);
+                }
+            }
         }
-        self.settle()?;
-        let run = self.search(lane, &mut what).ok_or(Error::NoSpace)?;
-        Ok(self.taken(own, run))
+        Err(Error::NoSpace)
+    }
+
+    /// Takes just this run, if all of it is free and none of it waits in a magazine; says whether it did.
+    pub(crate) fn take_at(&self, lane: usize, run: Run) -> Result<bool> {
+        let number = run.page.saturating_sub(self.base) / self.region_pages;
+        let region = usize::try_from(number).ok().and_then(|number| self.regions.get(number));
+        let free = self.freed.holds(run);
+        if !free || region.and_then(|region| region.with(|tree| tree.cut(run))).is_none() {
+            return Ok(false);
+        }
+        Ok(self.taken(self.lane(lane)?, run).is_some())
     }
 
     /// Takes a page from the lane's magazine, loading it first where it is empty.
@@ -283,11 +325,15 @@ impl<H: Host> Space<H> {
     /// Takes one page.
     pub(crate) fn take_one(&self, lane: usize, of: Use) -> Result<Run> {
         let own = self.lane(lane)?;
-        let page = match self.take_ready(lane, own, of) {
-            Some(page) => page,
-            None => self.take_last(lane, own, of)?.ok_or(Error::NoSpace)?,
-        };
-        Ok(self.taken(own, Run { page, pages: 1 }))
+        loop {
+            let page = match self.take_ready(lane, own, of) {
+                Some(page) => page,
+                None => self.take_last(lane, own, of)?.ok_or(Error::NoSpace)?,
+            };
+            if let Some(run) = self.taken(own, Run { page, pages: 1 }) {
+                return Ok(run);
+            }
+        }
     }
 
     /// Takes a page where no region has any: one that waits in a magazine, at last one that waits with
@@ -297,7 +343,7 @@ impl<H: Host> Space<H> {
         if let Some(page) = self.steal(lane).or_else(|| self.take_ready(lane, own, of)) {
             return Ok(Some(page));
         }
-        self.settle_twins()?;
+        self.settle_twins();
         Ok(self.take_ready(lane, own, of))
     }
 
@@ -315,13 +361,13 @@ impl<H: Host> Space<H> {
         let own = self.lane(lane)?;
         self.mark(run)?;
         if run.pages != 1 {
-            self.put(run)?;
+            self.put_back(run);
         } else {
             let mut magazine = own.magazine(of).lock();
             if !magazine.push(run.page) {
                 let mut batch = Batch::new();
                 magazine.drain(&mut batch);
-                self.put_batch(&mut batch)?;
+                self.put_batch(&mut batch);
                 magazine.push(run.page);
             }
         }
@@ -330,17 +376,49 @@ impl<H: Host> Space<H> {
     }
 
     /// Moves all pages out of the magazines, into the regions.
-    pub(crate) fn settle(&self) -> Result<()> {
-        self.settle_twins()?;
+    pub(crate) fn settle(&self) {
+        self.settle_twins();
         let mut batch = Batch::new();
         for magazine in self.lanes.iter().flat_map(|lane| &lane.magazines) {
             let mut magazine = magazine.lock();
             while magazine.count() > 0 {
                 magazine.drain(&mut batch);
-                self.put_batch(&mut batch)?;
+                self.put_batch(&mut batch);
             }
         }
-        Ok(())
+    }
+
+    /// A bit of the bitmap flips.
+    #[cfg(test)]
+    pub(crate) fn flip(&self, page: u64) {
+        self.freed.flip(page);
+    }
+
+    /// Whether all that is known of free space says the same: trees, bitmap and count. Where it does not,
+    /// something has changed that nobody stored, and what is free is to be found out anew. For the end of
+    /// a session: nobody takes or gives meanwhile, nothing is set aside.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.settle();
+        if self.doubted.load(Relaxed) {
+            return false;
+        }
+        let (mut free, mut page) = (0, self.first);
+        for (number, region) in (1..).zip(&self.regions) {
+            let border = (self.base + number * self.region_pages).min(self.end);
+            let tree = region.tree.lock();
+            for extent in tree.extents() {
+                let apart = self.freed.is_clear(page, extent.page) && extent.page >= page;
+                if !(apart && extent.end() <= border && self.freed.holds(extent)) {
+                    return false;
+                }
+                (free, page) = (free + extent.pages, extent.end());
+            }
+            if !self.freed.is_clear(page, border) {
+                return false;
+            }
+            page = page.max(border);
+        }
+        free == self.free_pages()
     }
 
     /// Free pages, those in magazines included.

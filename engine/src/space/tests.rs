@@ -5,6 +5,7 @@
 extern crate std;
 
 mod claims;
+mod flips;
 mod tree;
 mod twins;
 
@@ -15,7 +16,7 @@ use std::vec;
 use std::vec::Vec;
 
 /// A host with real locks and nothing else.
-struct TestHost;
+pub(crate) struct TestHost;
 
 impl Host for TestHost {
     type Mutex = parking_lot::RawMutex;
@@ -234,7 +235,7 @@ fn single_pages_leave_chunks_whole() {
     let chunks = 64;
     let space = full(4, 0, chunks * CHUNK);
     let whole = |space: &Space<TestHost>| {
-        space.settle().unwrap();
+        space.settle();
         space.regions[0].tree.lock().chunk_pages() / CHUNK
     };
     let half = (chunks * CHUNK / 2) as usize;

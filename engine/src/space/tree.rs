@@ -129,6 +129,11 @@ impl Tree {
         tree_bytes(self.extents.len(), entry) + indexes
     }
 
+    /// All free extents, in order.
+    pub(super) fn extents(&self) -> impl Iterator<Item = Run> + '_ {
+        self.extents.iter().map(|(&page, &pages)| Run { page, pages })
+    }
+
     /// The first free extent that starts at `page` or behind it.
     pub(super) fn next_from(&self, page: u64) -> Option<Run> {
         let (&page, &pages) = self.extents.range(page..).next()?;
@@ -204,7 +209,8 @@ impl Tree {
         for part in around(extent, piece) {
             self.index(part, true);
         }
-        self.free -= piece.pages;
+        // (Where memory has lost something, no sum is certain: `Space::is_whole`.)
+        self.free = self.free.saturating_sub(piece.pages);
         Some(piece)
     }
 
@@ -273,6 +279,15 @@ impl Tree {
     #[cfg(test)]
     pub(super) fn chunk_pages(&self) -> u64 {
         self.chunks.iter().map(|&(pages, _)| pages).sum()
+    }
+
+    /// A bit of where an extent lies flips, or of how long it is.
+    #[cfg(test)]
+    pub(super) fn flip(&mut self, at: usize, in_page: bool, bit: u64) {
+        let Some((&page, &pages)) = self.extents.iter().nth(at) else { return };
+        self.extents.remove(&page);
+        let (page, pages) = if in_page { (page ^ bit, pages) } else { (page, pages ^ bit) };
+        self.extents.insert(page, pages);
     }
 
     /// Asserts that every index says what the extents say.

@@ -55,14 +55,21 @@ impl<H: Host> Space<H> {
 
     /// Takes a page with its twin.
     pub(crate) fn take_page_twins(&self, lane: usize, sparing: Sparing) -> Result<u64> {
+        loop {
+            let page = self.find_page_twins(lane, sparing)?;
+            if self.book_twins(lane, Run { page, pages: 1 })? {
+                return Ok(page);
+            }
+        }
+    }
+
+    fn find_page_twins(&self, lane: usize, sparing: Sparing) -> Result<u64> {
         let mut found = self.take_free_twins(lane, sparing)?;
         if found.is_none() {
-            self.settle()?;
+            self.settle();
             found = self.take_free_twins(lane, sparing)?;
         }
-        let page = found.or_else(|| self.take_kept(sparing)).ok_or(Error::NoSpace)?;
-        self.book_twins(lane, Run { page, pages: 1 })?;
-        Ok(page)
+        found.or_else(|| self.take_kept(sparing)).ok_or(Error::NoSpace)
     }
 
     fn take_free_twins(&self, lane: usize, sparing: Sparing) -> Result<Option<u64>> {
@@ -93,7 +100,8 @@ impl<H: Host> Space<H> {
             && let Some(page) = self.take_ready_twins(lane)?
         {
             if !self.keep(lane, page) {
-                return self.put_twins(page);
+                self.put_twins(page);
+                return Ok(());
             }
         }
         Ok(())
@@ -116,12 +124,12 @@ impl<H: Host> Space<H> {
                 let run = Run { page: found / pages * pages, pages };
                 page = run.end();
                 let (inside, twin) = (run.page >= self.first, self.twin(run));
-                if inside && self.freed.holds(run) && self.freed.holds(twin) && self.cut(run)? {
-                    self.book_twins(lane, run)?;
+                let free = inside && self.freed.holds(run) && self.freed.holds(twin);
+                if free && self.cut(run)? && self.book_twins(lane, run)? {
                     return Ok(run);
                 }
             }
-            self.settle()?;
+            self.settle();
         }
         Err(Error::NoSpace)
     }
@@ -135,8 +143,8 @@ impl<H: Host> Space<H> {
             return Err(error);
         }
         if run.pages > 1 || !self.keep(lane, run.page) {
-            self.put(run)?;
-            self.put(twin)?;
+            self.put_back(run);
+            self.put_back(twin);
         }
         self.lane(lane)?.balance.fetch_add(2 * run.pages, Relaxed);
         Ok(())
@@ -180,11 +188,10 @@ impl<H: Host> Space<H> {
         self.twins.magazines.get(lane.checked_rem(self.twins.magazines.len())?)
     }
 
-    fn book_twins(&self, lane: usize, run: Run) -> Result<()> {
+    /// Books a run and its twin; says whether both may be had.
+    fn book_twins(&self, lane: usize, run: Run) -> Result<bool> {
         let lane = self.lane(lane)?;
-        self.taken(lane, run);
-        self.taken(lane, self.twin(run));
-        Ok(())
+        Ok(self.taken(lane, run).is_some() && self.taken(lane, self.twin(run)).is_some())
     }
 
     /// Takes a run and its twin out of the region that they lie in, if both are free there.
@@ -229,28 +236,27 @@ impl<H: Host> Space<H> {
     }
 
     /// Moves all pages that are ready into the regions; those set aside stay so.
-    pub(super) fn settle_twins(&self) -> Result<()> {
+    pub(super) fn settle_twins(&self) {
         let mut batch = Batch::new();
         for magazine in &self.twins.magazines {
             let mut magazine = magazine.lock();
             while magazine.count() > 0 {
                 magazine.drain(&mut batch);
                 for &page in batch.sorted() {
-                    self.put_twins(page)?;
+                    self.put_twins(page);
                 }
             }
         }
-        Ok(())
     }
 
     /// Gives up what is set aside, at the end of a session.
-    pub(crate) fn end_keeping(&self) -> Result<()> {
+    pub(crate) fn end_keeping(&self) {
         let kept = core::mem::take(&mut *self.twins.kept.lock());
-        kept.iter().try_for_each(|&page| self.put_twins(page))
+        kept.iter().for_each(|&page| self.put_twins(page));
     }
 
-    fn put_twins(&self, page: u64) -> Result<()> {
-        self.put(Run { page, pages: 1 })?;
-        self.put(Run { page: page ^ self.twins.apart, pages: 1 })
+    fn put_twins(&self, page: u64) {
+        self.put_back(Run { page, pages: 1 });
+        self.put_back(Run { page: page ^ self.twins.apart, pages: 1 });
     }
 }

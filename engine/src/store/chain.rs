@@ -5,13 +5,19 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Line, Medium};
 
-use super::{LinkWord, Piece, Shape, Store};
+use super::{LinkWord, Owner, Piece, Shape, Store};
 use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader};
 use crate::{Corruption, Error, Host, PAGE_BYTES, Result, Rule};
 
 const BAD_HEADER: &str = "header of an inode table is damaged";
 
 impl<M: Medium, H: Host> Store<M, H> {
+    /// Compares both copies of a lane's chain, while it can't change.
+    pub(crate) fn compare_chain(&self, lane: u32) -> Result<()> {
+        let walk = || self.walk_chain_of(Owner::Compared, lane, &mut |_| Ok(()));
+        self.table.with_chain(lane, walk)
+    }
+
     /// Shows every piece of a lane's chain. An error of `each` ends the walk, as damage does: what
     /// lies behind can't be found.
     pub(crate) fn walk_chain(
@@ -19,9 +25,18 @@ impl<M: Medium, H: Host> Store<M, H> {
         lane: u32,
         each: &mut dyn FnMut(Piece) -> Result<()>,
     ) -> Result<()> {
+        self.walk_chain_of(Owner::Alive, lane, each)
+    }
+
+    fn walk_chain_of(
+        &self,
+        owner: Owner,
+        lane: u32,
+        each: &mut dyn FnMut(Piece) -> Result<()>,
+    ) -> Result<()> {
         let mut link_at = self.geometry.lane_at(lane) + LANE_CHAIN_AT;
         loop {
-            let link = self.load_link(link_at, LinkWord::Next)?;
+            let link = self.load_link_of(owner, link_at, LinkWord::Next)?;
             let Some(link) = link.map_err(|what| Error::corrupt(what, link_at))? else {
                 return Ok(());
             };
@@ -35,7 +50,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             };
             let read =
                 |line: &Line| self.anchor::<PieceHeader>(Rule::PieceSeal, line, at).filter(meant);
-            let line = self.load_line(at, Shape::Anchor, |line| read(line).is_some())?;
+            let line = self.load_line_of(owner, at, Shape::Anchor, |line| read(line).is_some())?;
             let header = read(&line).ok_or(Error::corrupt(BAD_HEADER, at))?;
             let piece = Piece::new(header)?;
             if !self.geometry.holds_metadata(piece.run().page, piece.run().pages) {

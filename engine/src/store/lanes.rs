@@ -5,12 +5,15 @@
 //! watermark may cover.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
 use lock_api::{Mutex, MutexGuard};
 use lode_pmem::{Counters, Line, Tally};
 
-use crate::{Host, Result};
+use crate::layout::Geometry;
+use crate::{Host, PAGE_BYTES, Result};
 
 /// Transactions of a lane since its last watermark that make a round worth its fence; in a small
 /// pool as many as it has pages.
@@ -30,6 +33,8 @@ pub(crate) struct Turn {
     pub(super) waits: usize,
     /// These lines and their offsets. (Here, not on the stack: a kernel's is small.)
     pub(super) waiting: [(u64, Line); WAITING],
+    /// For a page that is put together before it is stored; empty below level `full`.
+    page: Vec<u8>,
 }
 
 /// The transactions of one lane.
@@ -48,12 +53,25 @@ pub(crate) struct Held<'s, H: Host> {
     pub(super) number: u8,
     pub(super) lane: &'s Lane<H>,
     pub(super) turn: MutexGuard<'s, H::Mutex, Turn>,
+    /// The epoch when it was taken: that of the transaction.
+    pub(super) epoch: u32,
 }
 
 impl<'s, H: Host> Held<'s, H> {
     /// What is counted while the lane is held.
     pub(crate) fn counters(&self) -> &'s Counters {
         self.lane.held()
+    }
+
+    /// The epoch of what is stored with it.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Room for a page, at level `full`.
+    pub(crate) fn page(&mut self) -> &mut [u8] {
+        &mut self.turn.page
     }
 }
 
@@ -91,20 +109,26 @@ impl<H: Host> Lane<H> {
 }
 
 impl<H: Host> Lanes<H> {
-    /// `used` lanes of a pool of so many pages, each at its first sequence.
-    pub(crate) fn new(used: usize, pages: u64) -> Result<Self> {
+    /// `used` lanes of such a pool, each at its first sequence.
+    #[inline(never)]
+    pub(crate) fn new(used: usize, geometry: &Geometry) -> Result<Self> {
+        let page_bytes = if geometry.strips.are_kept() { PAGE_BYTES as usize } else { 0 };
         let mut lanes = Vec::new();
         lanes.try_reserve_exact(used)?;
         for _ in 0..used {
+            let mut page = Vec::new();
+            page.try_reserve_exact(page_bytes)?;
+            page.resize(page_bytes, 0);
+            let waiting = [(0, Line::ZERO); WAITING];
             lanes.push(Lane {
-                turn: Mutex::new(Turn { next: 1, waits: 0, waiting: [(0, Line::ZERO); WAITING] }),
+                turn: Mutex::new(Turn { next: 1, waits: 0, waiting, page }),
                 fenced: AtomicU64::new(0),
                 settled: AtomicU64::new(0),
                 counters: Counters::new(),
                 held: Counters::exclusive(),
             });
         }
-        Ok(Self { lanes, unsettled_max: pages.min(UNSETTLED_MAX) })
+        Ok(Self { lanes, unsettled_max: geometry.pages.min(UNSETTLED_MAX) })
     }
 
     /// How many lanes this run uses.
@@ -138,18 +162,21 @@ impl<H: Host> Lanes<H> {
         tallies.fold(Tally::default(), |a, b| a + b)
     }
 
-    /// Takes a free lane, the preferred one first; waits for that one if none is free.
-    pub(crate) fn hold(&self, preferred: usize) -> Held<'_, H> {
+    /// Takes a free lane, the preferred one first; waits for that one if none is free. Only then looks
+    /// which epoch it is: who has waited until each lane was free knows that no transaction of an earlier
+    /// one is left.
+    pub(crate) fn hold(&self, preferred: usize, epoch: &AtomicU32) -> Held<'_, H> {
         let count = self.lanes.len();
         for step in 0..count {
             let number = (preferred + step) % count;
             let lane = &self.lanes[number];
             if let Some(turn) = lane.turn.try_lock() {
-                return Held { number: number as u8, lane, turn };
+                return Held { number: number as u8, lane, turn, epoch: epoch.load(Acquire) };
             }
         }
         let number = preferred % count;
         let lane = &self.lanes[number];
-        Held { number: number as u8, lane, turn: lane.turn.lock() }
+        let turn = lane.turn.lock();
+        Held { number: number as u8, lane, turn, epoch: epoch.load(Acquire) }
     }
 }

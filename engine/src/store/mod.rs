@@ -43,6 +43,12 @@ fn halves<M: Medium>(window: &mut Window<'_, M>, at: u64, value: u64) {
     }
 }
 
+/// A superblock behind a lock. (Not on its caller's stack.)
+#[inline(never)]
+fn held<H: Host>(superblock: &Superblock) -> Box<Mutex<H::Mutex, Superblock>> {
+    Box::new(Mutex::new(superblock.clone()))
+}
+
 /// A link, none, or why a word is no link.
 pub(crate) type LinkFound = core::result::Result<Option<Link>, &'static str>;
 
@@ -64,6 +70,8 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) epoch: AtomicU32,
     /// Transactions that a crash cut off; not empty only in a read-only opening.
     pub(crate) aborted: Vec<Txid>,
+    /// What became of damaged file data.
+    pub(crate) repairs: Box<crate::integrity::Repairs>,
     mends: Box<twins::Mends<H>>,
     quarantine: Mutex<H::Mutex, Quarantine>,
     quarantined_pages: AtomicU64,
@@ -95,11 +103,12 @@ impl<M: Medium, H: Host> Store<M, H> {
                 geometry.end_page(),
                 geometry.twin_pages,
             )?,
+            repairs: Box::default(),
             mends: Box::default(),
             table: Table::new(geometry.lanes as usize)?,
-            lanes: Lanes::new(used, geometry.pages)?,
+            lanes: Lanes::new(used, &geometry)?,
             room: Box::new(Room::of(None)),
-            superblock: Box::new(Mutex::new(superblock.clone())),
+            superblock: held::<H>(superblock),
             epoch: AtomicU32::new(superblock.epoch),
             aborted: Vec::new(),
             quarantine: Mutex::new(Quarantine::default()),
@@ -131,6 +140,12 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Relaxed)
+    }
+
+    /// The epoch of the latest snapshot, 0 for none.
+    #[inline]
+    pub(crate) fn latest(&self) -> u32 {
+        0
     }
 
     /// The seed of one page of a log (`page_nonce` 0: of the inline log in `page`).

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lode_pmem::Medium;
 
-use super::{Store, write_superblock};
+use super::{Store, repair_locator, write_superblock};
 use crate::{Error, Host, Result, Rule};
 
 impl<M: Medium, H: Host> Store<M, H> {
@@ -72,6 +72,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         lane.set_fenced(0);
         lane.set_settled(0);
         Ok(())
+    }
+
+    /// Stores both superblocks again, of which one is bad, and the locator.
+    pub(crate) fn renew_superblocks(&self) -> Result<()> {
+        let mut superblock = self.superblock.lock();
+        repair_locator(self)?;
+        superblock.update += 1;
+        write_superblock(&self.door, &self.host, &superblock, self.counters())
     }
 
     /// Makes a higher session durable in both superblock copies (PROTOCOL I20) with

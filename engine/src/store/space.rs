@@ -3,7 +3,7 @@
 use lode_pmem::Medium;
 
 use super::Store;
-use crate::space::{Run, Sparing, Use};
+use crate::space::{Ended, Run, Sparing, Use};
 use crate::{Error, Host, PageClass, Result};
 
 /// One page of so many is kept for operations that free space.
@@ -133,6 +133,12 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// A page that was free already means damage: the pool takes no more writes.
     pub(crate) fn give(&self, run: Run) {
         self.give_of(run, Use::Data);
+    }
+
+    /// Gives pages back that are seen no more from epoch `died` on, unless a snapshot still sees them.
+    #[inline]
+    pub(crate) fn release(&self, ended: Ended, _died: u32) {
+        self.give(ended.run);
     }
 
     /// The same of a page for what a journal streams.

@@ -6,8 +6,8 @@ use lode_pmem::{Counters, Door, Medium};
 
 use super::Store;
 use crate::layout::{
-    FEATURES_READ_ONLY, LINE, LOCATOR_AT, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock, located,
-    locator,
+    FEATURES_READ_ONLY, Geometry, LINE, LOCATOR_AT, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock,
+    located, locator,
 };
 use crate::{Error, Host, PAGE_BYTES, Result, Rule, Unusable};
 
@@ -77,7 +77,10 @@ type Copy = core::result::Result<Box<Superblock>, Unusable>;
 fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
     match (first, second) {
         (Ok(a), Ok(b)) => {
-            if a.seed() != b.seed() || a.geometry() != b.geometry() {
+            // (A crash may have cut off a change of the level: then they differ in that.)
+            let strips = crate::layout::Strips::NONE;
+            let sizes = |it: &Superblock| Geometry { twin_pages: 0, strips, ..it.geometry() };
+            if a.seed() != b.seed() || sizes(&a) != sizes(&b) {
                 return Err(Error::corrupt("the two superblocks belong to different pools", 0));
             }
             Ok((if b.update > a.update { b } else { a }, false))

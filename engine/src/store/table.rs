@@ -18,7 +18,27 @@ use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 /// A piece of inode table: where it is, and the tails of its inodes' logs.
 pub(crate) struct Piece {
     pub(crate) header: PieceHeader,
-    tails: Vec<AtomicU64>,
+    tails: Vec<TailSeal>,
+}
+
+/// The last seal of a log, which a checkpoint will tell: with its complement, so that a bit that flips in
+/// memory is noticed.
+#[derive(Default)]
+struct TailSeal {
+    seal: AtomicU64,
+    complement: AtomicU64,
+}
+
+impl TailSeal {
+    fn set(&self, seal: u64) {
+        self.seal.store(seal, Relaxed);
+        self.complement.store(!seal, Relaxed);
+    }
+
+    /// Whether it is what was set, if nobody sets it now.
+    fn is_whole(&self) -> bool {
+        self.seal.load(Relaxed) == !self.complement.load(Relaxed)
+    }
 }
 
 /// A slot taken for a new inode, or the one an inode lives in.
@@ -53,7 +73,8 @@ impl Piece {
         let count = (PAGE_BYTES / SLOT_BYTES) << header.log2_pages;
         let mut tails = Vec::new();
         tails.try_reserve_exact(count as usize)?;
-        tails.resize_with(count as usize, || AtomicU64::new(0));
+        tails.resize_with(count as usize, TailSeal::default);
+        tails.iter().for_each(|tail: &TailSeal| tail.set(0));
         Ok(Self { header, tails })
     }
 
@@ -74,14 +95,27 @@ impl Piece {
 
     /// The last seal of the log of the inode in slot `index`, 0 for none.
     pub(crate) fn tail(&self, index: u32) -> u64 {
-        self.tails.get(index as usize).map_or(0, |tail| tail.load(Relaxed))
+        self.tails.get(index as usize).map_or(0, |tail| tail.seal.load(Relaxed))
     }
 
     /// Notes the last seal of a log.
     pub(crate) fn set_tail(&self, index: u32, seal: u64) {
         if let Some(tail) = self.tails.get(index as usize) {
-            tail.store(seal, Relaxed);
+            tail.set(seal);
         }
+    }
+
+    /// A bit of a tail flips.
+    #[cfg(test)]
+    pub(crate) fn flip_tail(&self, index: u32, bit: u64) {
+        if let Some(tail) = self.tails.get(index as usize) {
+            tail.seal.fetch_xor(bit, Relaxed);
+        }
+    }
+
+    /// Whether all tails are what was set, if nobody sets them now.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.tails.iter().all(TailSeal::is_whole)
     }
 
     /// Offset of the word that links to the next piece.
@@ -198,10 +232,16 @@ impl<H: Host> Table<H> {
             for slots in &chain.pieces {
                 bytes += list_bytes::<u64>(slots.free.capacity());
                 bytes += size_of::<Piece>() as u64;
-                bytes += list_bytes::<AtomicU64>(slots.piece.tails.capacity());
+                bytes += list_bytes::<TailSeal>(slots.piece.tails.capacity());
             }
         }
         bytes + tree_bytes(self.by_ino.read().len(), size_of::<(Ino, Arc<Piece>)>())
+    }
+
+    /// Does something while the chain of a lane stays as it is.
+    pub(crate) fn with_chain<R>(&self, lane: u32, what: impl FnOnce() -> R) -> R {
+        let _chain = self.chains.get(lane as usize).map(|chain| chain.lock());
+        what()
     }
 
     /// Calls `each` with every piece, lane by lane, in the order of the chains.
@@ -365,7 +405,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.host.leaves_out(Rule::LinkWhole) {
             return halves(&mut window, at, word);
         }
-        window.store_word(at, word);
+        self.store_word(&mut window, at, word);
     }
 
     /// Takes empty pieces out of their chains and frees their pages; the piece that

@@ -5,7 +5,9 @@
 //! known of a crash, is stored again from the one that counts: at once in a pool that is open for
 //! writes, in recovery once it is certain what happened (its step 7), never in a read-only opening.
 //!
-//! A copy that can't be loaded is left alone: who stores to memory that is bad may be killed.
+//! A copy that can't be loaded is stored whole from the other, loose words too: a line that is streamed
+//! makes bad memory good, where anything does, and a part of one may kill who stores it. So no word is
+//! stored to a line of which nobody knows that it can be loaded ([`Store::store_word`]).
 //!
 //! Without twins a load here is a load.
 
@@ -16,17 +18,21 @@ use lock_api::Mutex;
 use lode_pmem::{Line, MediaError, Medium, Window};
 
 use super::{LinkFound, Store};
-use crate::layout::{HEAD_AT, IDENTITY_ATIME_AT, LINE, get_u64};
+use crate::layout::{HEAD_AT, IDENTITY_ATIME_AT, LINE, get_u64, put_u64};
 use crate::space::Run;
-use crate::{Host, Result};
+use crate::{Host, PAGE_BYTES, Result};
 
 const WORD: u64 = 8;
+/// Differences that are remembered for who scrubs.
+const FOUND_MAX: usize = 1000;
 
 /// Whose metadata is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     /// Somebody's: what is damaged of it is mended.
     Alive,
+    /// The same, and both copies are compared: for who scrubs.
+    Compared,
     /// Nobody's any more: it may be in use for something else by now.
     Dead,
 }
@@ -49,11 +55,9 @@ pub(crate) enum Shape {
     Anchor,
 }
 
-/// How the two copies of a line are.
+/// How two copies of a line are that both can be loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Copies {
-    /// As they should be, or not to be mended.
-    Same,
     /// Both valid, but different.
     Differ,
     /// One is not valid.
@@ -63,15 +67,30 @@ pub(crate) enum Copies {
 /// A line or word whose copies are to be made the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mend {
-    Line { at: u64, line: Line, shape: Shape, was: Copies },
-    Word { at: u64, value: u64 },
+    /// One that both can be loaded of.
+    Line {
+        at: u64,
+        line: Line,
+        shape: Shape,
+        was: Copies,
+    },
+    Word {
+        at: u64,
+        value: u64,
+    },
+    /// One whose copy in `place` can't be loaded: that is to be this line.
+    Bad {
+        at: u64,
+        place: u64,
+        line: Line,
+    },
 }
 
 impl Mend {
     /// Offset of the first copy.
     pub(crate) fn at(&self) -> u64 {
         match self {
-            Self::Line { at, .. } | Self::Word { at, .. } => *at,
+            Self::Line { at, .. } | Self::Word { at, .. } | Self::Bad { at, .. } => *at,
         }
     }
 }
@@ -81,13 +100,15 @@ pub(super) struct Mends<H: Host> {
     /// Whether each load compares both copies, and notes what differs.
     comparing: AtomicBool,
     noted: Mutex<H::Mutex, Vec<Mend>>,
+    /// What was found while nothing was noted: where, and whether it is mended.
+    found: Mutex<H::Mutex, Vec<(u64, bool)>>,
     mended: AtomicU64,
 }
 
 impl<H: Host> Default for Mends<H> {
     fn default() -> Self {
-        let noted = Mutex::new(Vec::new());
-        Self { comparing: AtomicBool::new(false), noted, mended: AtomicU64::new(0) }
+        let (noted, found) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        Self { comparing: AtomicBool::new(false), noted, found, mended: AtomicU64::new(0) }
     }
 }
 
@@ -130,17 +151,40 @@ impl<M: Medium, H: Host> Store<M, H> {
             return Ok(first?);
         }
         let valid = first.as_ref().is_ok_and(&is_valid);
-        if valid && (owner == Owner::Dead || !self.mends.comparing.load(Relaxed)) {
+        if valid && !self.compares(owner) {
             return Ok(first?);
         }
-        let (line, was) = self.load_both(at, shape, first, valid, &is_valid)?;
-        if was != Copies::Same && owner == Owner::Alive {
-            self.mend(Mend::Line { at, line, shape, was })?;
+        self.load_mended(owner, at, shape, (first, valid), &is_valid)
+    }
+
+    /// Whether both copies are looked at where the first is good.
+    #[inline]
+    fn compares(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Alive => self.mends.comparing.load(Relaxed),
+            Owner::Compared => true,
+            Owner::Dead => false,
+        }
+    }
+
+    /// The copy that counts, after what is to be done to the other one.
+    #[inline(never)]
+    fn load_mended(
+        &self,
+        owner: Owner,
+        at: u64,
+        shape: Shape,
+        (first, valid): (core::result::Result<Line, MediaError>, bool),
+        is_valid: &dyn Fn(&Line) -> bool,
+    ) -> Result<Line> {
+        let (line, mend) = self.load_both(at, shape, first, valid, is_valid)?;
+        if let Some(mend) = mend {
+            self.mend(owner, mend)?;
         }
         Ok(line)
     }
 
-    /// The copy that counts, and how the other one is, where one does.
+    /// The copy that counts, and what is to be done to the other one.
     #[inline(never)]
     fn load_both(
         &self,
@@ -149,27 +193,22 @@ impl<M: Medium, H: Host> Store<M, H> {
         first: core::result::Result<Line, MediaError>,
         first_valid: bool,
         is_valid: &dyn Fn(&Line) -> bool,
-    ) -> Result<(Line, Copies)> {
-        let second = match self.door.twin_of(at) {
-            Some(twin) => self.door.load_line(twin),
-            None => first,
-        };
+    ) -> Result<(Line, Option<Mend>)> {
+        let Some(twin) = self.door.twin_of(at) else { return Ok((first?, None)) };
+        let second = self.door.load_line(twin);
+        let mend = |line, was| Some(Mend::Line { at, line, shape, was });
         Ok(match (first, second) {
-            (Ok(first), Ok(second)) if first_valid => {
-                let was = match (same(&first, &second, shape), is_valid(&second)) {
-                    (true, _) => Copies::Same,
-                    (false, true) => Copies::Differ,
-                    (false, false) => Copies::OneLost,
-                };
-                (first, was)
-            }
-            (Ok(first), Err(_)) if first_valid => (first, Copies::Same),
-            (first, Ok(second)) if is_valid(&second) => {
-                (second, if first.is_ok() { Copies::OneLost } else { Copies::Same })
-            }
-            // Of two bad copies one may be none because it can't be loaded.
-            (Err(_), Ok(second)) => (second, Copies::Same),
-            (first, _) => (first?, Copies::Same),
+            (Ok(first), Ok(second)) if first_valid => match is_valid(&second) {
+                _ if same(&first, &second, shape) => (first, None),
+                true => (first, mend(first, Copies::Differ)),
+                false => (first, mend(first, Copies::OneLost)),
+            },
+            (Ok(_), Ok(second)) if is_valid(&second) => (second, mend(second, Copies::OneLost)),
+            (Ok(first), Ok(_)) => (first, None),
+            // Of two copies one may not be valid, as nothing was stored there yet, and one may be bad.
+            (Ok(first), Err(_)) => (first, Some(Mend::Bad { at, place: twin, line: first })),
+            (Err(_), Ok(second)) => (second, Some(Mend::Bad { at, place: at, line: second })),
+            (Err(error), Err(_)) => return Err(error.into()),
         })
     }
 
@@ -189,13 +228,25 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
         if let Ok(word) = first
             && self.leads(word, at, which)
-            && (owner == Owner::Dead || !self.mends.comparing.load(Relaxed))
+            && !self.compares(owner)
         {
             return Ok(self.parse_link(word, at));
         }
+        self.load_link_mended(owner, at, which, first)
+    }
+
+    /// The word that counts, after what is to be done to the other one.
+    #[inline(never)]
+    fn load_link_mended(
+        &self,
+        owner: Owner,
+        at: u64,
+        which: LinkWord,
+        first: core::result::Result<u64, MediaError>,
+    ) -> Result<LinkFound> {
         let (word, mend) = self.load_both_words(at, which, first)?;
-        if mend && owner == Owner::Alive {
-            self.mend(Mend::Word { at, value: word })?;
+        if let Some(mend) = mend {
+            self.mend(owner, mend)?;
         }
         Ok(self.parse_link(word, at))
     }
@@ -211,26 +262,36 @@ impl<M: Medium, H: Host> Store<M, H> {
         })
     }
 
-    /// The word that counts, and whether the other copy is to be mended.
+    /// The word that counts, and what is to be done to the other copy. (That of an anchor that can't be
+    /// loaded is stored with its line.)
     #[inline(never)]
     fn load_both_words(
         &self,
         at: u64,
         which: LinkWord,
         first: core::result::Result<u64, MediaError>,
-    ) -> Result<(u64, bool)> {
-        let second = match self.door.twin_of(at) {
-            Some(twin) => self.door.load_word(twin),
-            None => first,
-        };
+    ) -> Result<(u64, Option<Mend>)> {
+        let Some(twin) = self.door.twin_of(at) else { return Ok((first?, None)) };
+        let second = self.door.load_word(twin);
+        let mend = |value| Some(Mend::Word { at, value });
         Ok(match (first, second) {
-            (Ok(word), second) if self.leads(word, at, which) => {
-                (word, second.is_ok_and(|other| other != word))
+            (Ok(first), Ok(second)) if self.leads(first, at, which) => {
+                (first, if first == second { None } else { mend(first) })
             }
-            (first, Ok(word)) if self.leads(word, at, which) => (word, first.is_ok()),
-            (Err(_), Ok(word)) => (word, false),
-            (first, _) => (first?, false),
+            (Ok(_), Ok(second)) if self.leads(second, at, which) => (second, mend(second)),
+            (Ok(first), Ok(_)) => (first, None),
+            (Ok(first), Err(_)) => (first, self.bad_chain_link(at, twin, first)),
+            (Err(_), Ok(second)) => (second, self.bad_chain_link(at, at, second)),
+            (Err(error), Err(_)) => return Err(error.into()),
         })
+    }
+
+    /// What is to be done to the copy in `place` of a link of the lane table: it has a line for itself.
+    fn bad_chain_link(&self, at: u64, place: u64, word: u64) -> Option<Mend> {
+        let is_chain = at / PAGE_BYTES < self.geometry.first_page();
+        let mut line = Line::ZERO;
+        put_u64(&mut line.0, 0, word);
+        (is_chain && at.is_multiple_of(LINE)).then_some(Mend::Bad { at, place, line })
     }
 
     /// The access time word of the identity at `at`, of which `line` is the copy that counts. No seal is
@@ -270,33 +331,80 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// Stores a word to both copies, as far as they can be loaded.
+    /// Stores a word of metadata to both copies: with the rest of its line where that can't be loaded. (To
+    /// memory that is bad, less than a line may kill who stores it.)
+    #[inline(never)]
+    #[track_caller]
     pub(crate) fn store_word(&self, window: &mut Window<'_, M>, at: u64, value: u64) {
-        let Some(twin) = self.door.twin_of(at) else { return window.store_word(at, value) };
-        for place in [at, twin] {
-            if self.door.load_word(place).is_ok() {
-                window.store_one_copy(place, value);
-            }
+        match self.door.twin_of(at) {
+            Some(twin) => self.store_words(window, at, twin, value),
+            None => window.store_word(at, value),
+        }
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn store_words(&self, window: &mut Window<'_, M>, at: u64, twin: u64, value: u64) {
+        let loaded = [at, twin].map(|place| self.door.load_word(place));
+        if loaded.iter().all(|word| word.is_ok()) {
+            return window.store_word(at, value);
+        }
+        for (place, other) in [(at, twin), (twin, at)] {
+            self.store_word_of_one(window, place, other, value);
+        }
+    }
+
+    /// Stores a word to one copy, whose other one is at `other`. Nothing where neither can be loaded.
+    fn store_word_of_one(&self, window: &mut Window<'_, M>, at: u64, other: u64, value: u64) {
+        if self.door.load_word(at).is_ok() {
+            return window.store_one_copy(at, value);
+        }
+        if let Ok(mut line) = self.door.load_line(other - other % LINE) {
+            put_u64(&mut line.0, (at % LINE) as usize, value);
+            window.renew_line(at - at % LINE, &line);
+        }
+    }
+
+    /// Stores an access time to both copies of an identity, unless one of them can't be loaded.
+    pub(crate) fn store_atime(&self, at: u64, atime_ns: i64) {
+        let places = [Some(at), self.door.twin_of(at)];
+        if places.iter().flatten().all(|place| self.door.load_word(*place).is_ok()) {
+            self.door.window(WORD, self.counters()).store_word_lazily(at, atime_ns as u64);
         }
     }
 
     /// Makes the copies of something the same, now or when recovery knows what happened.
-    fn mend(&self, mend: Mend) -> Result<()> {
+    #[inline(never)]
+    fn mend(&self, owner: Owner, mend: Mend) -> Result<()> {
+        if owner == Owner::Dead {
+            return Ok(());
+        }
         if self.mends.comparing.load(Relaxed) {
             let mut noted = self.mends.noted.lock();
             noted.try_reserve(1)?;
             noted.push(mend);
-        } else if self.writable().is_ok() {
-            // (No fence: until the next one the other copy counts, as it did before.)
-            self.store_mend(&mend);
-            self.mends.mended.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        // (No fence: until the next one the other copy counts, as it did before.)
+        let mended = self.writable().is_ok() && self.store_mend(&mend);
+        let mut found = self.mends.found.lock();
+        if found.len() < FOUND_MAX {
+            found.try_reserve(1)?;
+            found.push((mend.at(), mended));
         }
         Ok(())
     }
 
+    /// What has been found to differ since this was asked last: where, and whether it is mended.
+    pub(crate) fn take_differing(&self) -> Vec<(u64, bool)> {
+        core::mem::take(&mut *self.mends.found.lock())
+    }
+
     /// Stores the copy that counts to both places, in words: that which is good keeps saying what it
-    /// says at each moment, and the words of an anchor that change are left to those who change them.
-    fn store_mend(&self, mend: &Mend) {
+    /// says at each moment, and the words of an anchor that change are left to those who change them. To
+    /// one that can't be loaded, in one line. Says whether it is good then.
+    #[inline(never)]
+    fn store_mend(&self, mend: &Mend) -> bool {
         let mut window = self.door.window(2 * LINE, self.counters());
         match mend {
             Mend::Line { at, line, shape, was } => {
@@ -310,7 +418,15 @@ impl<M: Medium, H: Host> Store<M, H> {
                 }
             }
             Mend::Word { at, value } => self.store_word(&mut window, *at, *value),
+            Mend::Bad { place, line, .. } => window.renew_line(*place, line),
         }
+        drop(window);
+        let is_good = match mend {
+            Mend::Bad { place, .. } => self.door.load_line(*place).is_ok(),
+            Mend::Line { .. } | Mend::Word { .. } => true,
+        };
+        self.mends.mended.fetch_add(u64::from(is_good), Relaxed);
+        is_good
     }
 
     /// From now on each load compares both copies, and what differs is noted: for recovery.
@@ -324,8 +440,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.mends.comparing.store(false, Relaxed);
         let noted = core::mem::take(&mut *self.mends.noted.lock());
         if write {
-            noted.iter().for_each(|mend| self.store_mend(mend));
-            self.mends.mended.fetch_add(noted.len() as u64, Relaxed);
+            for mend in &noted {
+                self.store_mend(mend);
+            }
         }
         noted
     }

@@ -43,6 +43,8 @@ pub(crate) struct Tx<'s, M: Medium, H: Host> {
     /// What the window is for.
     bytes: u64,
     header: Header,
+    /// The epoch that all its records are born in.
+    epoch: u32,
     /// Lines of the next transaction, where one is split in two.
     rest: u16,
 }
@@ -55,7 +57,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Holds a free lane. Who holds one waits for nothing but the medium.
     pub(crate) fn hold_lane(&self) -> Held<'_, H> {
-        self.lanes.hold(self.lane())
+        self.lanes.hold(self.lane(), &self.epoch)
     }
 
     /// As [`Store::begin`], in a lane that is held already. With `behind_data` all lines wait until
@@ -69,7 +71,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         behind_data: bool,
     ) -> Result<Tx<'s, M, H>> {
         let parts = u16::try_from(parts).map_err(|_| Error::NoSpace)?;
-        let Held { number, lane, mut turn } = held;
+        let Held { number, lane, mut turn, epoch } = held;
         turn.waits = 0;
         // Asked with the lane held: who ends the session waits for lanes.
         self.writable()?;
@@ -93,6 +95,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             window: (!behind_data).then(|| self.door.window(bytes, lane.held())),
             bytes,
             header: Header { txid, part: 0, parts },
+            epoch,
             rest: 0,
         })
     }
@@ -104,13 +107,19 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
         self.header.txid
     }
 
+    /// The epoch that its records are born in.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// Stores the next record line at offset `at`. Returns its seal.
     #[inline(never)]
     pub(crate) fn record(&mut self, at: u64, seed: &LogSeed, body: &Body) -> u64 {
         if self.header.part == self.header.parts {
             self.go_on();
         }
-        let mut line = body.encode(&self.header);
+        let mut line = body.encode(&self.header, self.epoch);
         let seal = seed.seal(at, &line);
         put_seal(&mut line, seal);
         self.header.part += 1;
@@ -183,7 +192,7 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
             if self.store.host.leaves_out(Rule::LinkWhole) {
                 return super::halves(window, at, value);
             }
-            window.store_word(at, value);
+            self.store.store_word(window, at, value);
         }
     }
 

@@ -27,6 +27,8 @@ pub struct FormatOptions {
     pub protection: Protection,
     /// Bytes of a scribble that can't reach both copies; they lie farther apart.
     pub dead_zone: u64,
+    /// Bytes of file data that have a checksum together, at level [`Protection::Full`]: 512, 1024 or 2048.
+    pub strip_bytes: u32,
     /// Permissions of the root directory. Its owner is that of all new files: see
     /// [`PoolOptions::owner`].
     pub root_mode: u32,
@@ -42,6 +44,7 @@ impl Default for FormatOptions {
             page_size: engine.page_class,
             protection: engine.protection,
             dead_zone: engine.dead_zone,
+            strip_bytes: engine.strip_bytes,
             root_mode: engine.root_mode,
         }
     }
@@ -56,6 +59,7 @@ impl FormatOptions {
             page_class: self.page_size,
             protection: self.protection,
             dead_zone: self.dead_zone,
+            strip_bytes: self.strip_bytes,
             root_uid: maker.uid,
             root_gid: maker.gid,
             root_mode: self.root_mode,

@@ -20,10 +20,21 @@ pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     !table::update(!seed, bytes)
 }
 
+/// The CRC32C of each of four pieces of equal length, from 0: at once, which takes the time of one or two.
+#[inline]
+pub fn crc32c_four(pieces: [&[u8]; 4]) -> [u32; 4] {
+    #[cfg(target_arch = "x86_64")]
+    if x86::available() {
+        // SAFETY: the CPU has the instruction.
+        return unsafe { x86::four(pieces) };
+    }
+    pieces.map(|piece| crc32c(0, piece))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod tests {
-    use super::{crc32c, table};
+    use super::{crc32c, crc32c_four, table};
 
     fn by_table(seed: u32, bytes: &[u8]) -> u32 {
         !table::update(!seed, bytes)
@@ -55,6 +66,15 @@ mod tests {
                 let part = &bytes[start..start + len];
                 assert_eq!(crc32c(7, part), by_table(7, part), "{start} {len}");
             }
+        }
+    }
+
+    #[test]
+    fn four_at_once_are_those_one_by_one() {
+        let bytes: [u8; 9000] = core::array::from_fn(|i| (i * i / 5 + i) as u8);
+        for len in [0, 1, 7, 8, 63, 512, 1024, 2048, 2055] {
+            let pieces = core::array::from_fn(|i| &bytes[i * (len + 3)..][..len]);
+            assert_eq!(crc32c_four(pieces), pieces.map(|piece| by_table(0, piece)), "{len}");
         }
     }
 

@@ -68,6 +68,34 @@ pub(super) unsafe fn update(crc: u32, bytes: &[u8]) -> u32 {
     crc
 }
 
+/// The CRCs of four pieces of equal length, side by side.
+///
+/// # Safety
+/// [`available`] has returned true.
+pub(super) unsafe fn four(pieces: [&[u8]; 4]) -> [u32; 4] {
+    let mut crcs = [u64::from(u32::MAX); 4];
+    let [(a, e), (b, f), (c, g), (d, h)] = pieces.map(|piece| piece.as_chunks::<8>());
+    for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
+        // SAFETY: as the caller promises.
+        crcs = unsafe {
+            [
+                step_word(crcs[0], u64::from_le_bytes(*a)),
+                step_word(crcs[1], u64::from_le_bytes(*b)),
+                step_word(crcs[2], u64::from_le_bytes(*c)),
+                step_word(crcs[3], u64::from_le_bytes(*d)),
+            ]
+        };
+    }
+    let mut running = crcs.map(|crc| crc as u32);
+    for (crc, tail) in running.iter_mut().zip([e, f, g, h]) {
+        for &byte in tail {
+            // SAFETY: as the caller promises.
+            *crc = unsafe { step_byte(*crc, byte) };
+        }
+    }
+    running.map(|crc| !crc)
+}
+
 /// Takes as many blocks of three streams as there are; returns what is left.
 ///
 /// # Safety

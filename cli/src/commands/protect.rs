@@ -1,0 +1,59 @@
+//! `lode protect`: gives a pool that is not mounted another protection level.
+
+use lode_engine::{Error, Pool, Protection, Unusable};
+use lode_host::StdHost;
+use lode_pmem::RegionOptions;
+
+use crate::args::ProtectArgs;
+use crate::failure::{Failure, Kind, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::region;
+use crate::report::{PoolFacts, ProtectReport};
+
+/// Runs it.
+///
+/// # Errors
+/// `Usage` for a pool in which copies can't be so far apart, `NoSpace` where there is no room for them,
+/// `Unsupported` where inode tables are in their way, `Busy` where the pool is mounted, and what opening gives.
+pub(crate) fn run(args: &ProtectArgs, output: &Output) -> Result<()> {
+    let region = region::open(&args.pool, &RegionOptions::new())?;
+    let mut progress = Progress::new("changing the level", output.progress);
+    let mut told = |done, all| progress.set(done, all);
+    let changed = Pool::protect(region, StdHost::new(), args.level, args.dead_zone, &mut told);
+    drop(progress);
+    let changed = changed.map_err(|error| refused(args, &error))?;
+    let pool = region::open_pool(&args.pool, true, output)?;
+    let facts = pool.info().map_err(|error| Failure::engine(&args.pool, &error))?;
+    output.print(&ProtectReport {
+        changed,
+        pool: PoolFacts::new(&args.pool, &facts),
+        space: pool.statfs().into(),
+    })
+}
+
+/// Why the pool keeps its level.
+fn refused(args: &ProtectArgs, error: &Error) -> Failure {
+    let failure = match error {
+        Error::NotAPool(Unusable::TooSmall { least }) => Failure::usage(format!(
+            "too small: a pool with two copies of metadata, so far apart, needs at least {least} bytes"
+        ))
+        .advise("`lode resize POOL` makes it larger; or choose a smaller --dead-zone"),
+        Error::NoSpace => Failure::new(Kind::NoSpace, "no room for second copies of metadata")
+            .advise("delete files, or make the pool larger with `lode resize`; it is as it was"),
+        Error::NotSupported if args.level == Protection::Full => Failure::new(
+            Kind::Unsupported,
+            "a pool has level full from its beginning, or not at all",
+        )
+        .advise("the pool is as it was: make one with `lode mkfs --protect full`, and copy the files"),
+        Error::NotSupported => Failure::new(
+            Kind::Unsupported,
+            "inode tables, which can't be moved, are where second copies would go at any distance",
+        )
+        .advise("the pool is as it was: make one with `lode mkfs --protect`, and copy the files"),
+        Error::Corrupt(_) | Error::Media { .. } => Failure::engine(&args.pool, error)
+            .advise("the pool keeps its level: `lode fsck -n POOL` lists all damage"),
+        _ => Failure::engine(&args.pool, error),
+    };
+    failure.at(&args.pool)
+}

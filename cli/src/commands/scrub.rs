@@ -1,0 +1,206 @@
+//! `lode scrub`: loads all that a pool has, mounted or not, and repairs what can be repaired.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use lode_fuse::control::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::fsck::{CLEAN, DAMAGE_LEFT, REPAIRED, exit_when_interrupted};
+use crate::ask::understand;
+use crate::explain::mount_failure;
+use crate::failure::{Failure, Result};
+use crate::human::printable;
+use crate::mounts;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::region::{self, MappedPool};
+use crate::report::{FindingFacts, ScrubReport};
+use crate::sizes::parse_size;
+
+/// Bytes of a step, where no rate says less.
+const STEP_BYTES: u64 = 8 << 20;
+/// The least bytes of a step.
+const STEP_LEAST: u64 = 64 << 10;
+/// Steps in a second, at most, where there is a rate.
+const STEPS: u64 = 10;
+/// Inodes whose paths are asked for at once.
+const PATHS: usize = 100;
+
+/// `lode scrub`.
+#[derive(Args, Debug)]
+pub(crate) struct ScrubArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+    /// Look at no more bytes a second than these, as 100M
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub(crate) rate: Option<u64>,
+    /// Write nothing: of a pool that is not mounted
+    #[arg(short = 'n')]
+    pub(crate) no: bool,
+}
+
+/// What a step has found.
+#[derive(Deserialize)]
+struct Step {
+    done: u64,
+    all: u64,
+    over: bool,
+    forgotten: u64,
+    findings: Vec<FindingFacts>,
+}
+
+/// What can be scrubbed.
+trait Scrubbed {
+    fn step(&mut self, start: bool, bytes: u64) -> Result<Step>;
+    fn paths(&mut self, inos: &[u64]) -> Result<Vec<(u64, String)>>;
+}
+
+/// Runs it; returns the exit status, which is as those of fsck programs.
+///
+/// # Errors
+/// Where the pool can't be opened, or its server can't be asked.
+pub(crate) fn run(args: &ScrubArgs, output: &Output) -> Result<u8> {
+    exit_when_interrupted("scrub");
+    let target = mounts::clean_path(&args.target)?;
+    let mount = match mounts::at(&target)? {
+        Some(mount) => Some(mount),
+        None if target.is_dir() => mounts::lode_at(&args.target).map(Some)?,
+        None => mounts::of_pool(&target)?,
+    };
+    let report = match mount {
+        Some(_) if args.no => {
+            return Err(Failure::usage(
+                "a mounted pool is repaired where that can be done, so there is no -n",
+            )
+            .advise("unmount it first, or mount it read-only"));
+        }
+        Some(mount) => {
+            mounts::must_answer(&mount)?;
+            let client = Client::for_mount(&mount.point);
+            let client = client.map_err(|error| mount_failure(&mount.point, &error))?;
+            scrub(&mut Mounted { client, dir: &mount.point }, args, output)?
+        }
+        None => {
+            let pool = region::open_pool(&target, args.no, output)?;
+            let mut closed = Closed { path: &target, pool, scrub: None };
+            let report = scrub(&mut closed, args, output)?;
+            if !args.no {
+                closed.pool.close().map_err(|error| Failure::engine(&target, &error))?;
+            }
+            report
+        }
+    };
+    output.print(&report)?;
+    Ok(report.status)
+}
+
+fn scrub(pool: &mut dyn Scrubbed, args: &ScrubArgs, output: &Output) -> Result<ScrubReport> {
+    let rate = args.rate.map(|rate| rate.max(1));
+    let most = rate.map_or(STEP_BYTES, |rate| (rate / STEPS).clamp(STEP_LEAST, STEP_BYTES));
+    let began = Instant::now();
+    let mut progress = Progress::new("scrubbing the pool", output.progress);
+    let mut findings: Vec<FindingFacts> = Vec::new();
+    let mut start = true;
+    let last = loop {
+        let mut step = pool.step(start, most)?;
+        start = false;
+        findings.append(&mut step.findings);
+        progress.set(step.done, step.all);
+        if step.over {
+            break step;
+        }
+        if let Some(rate) = rate {
+            let due = Duration::from_secs_f64(step.done as f64 / rate as f64);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+        }
+    };
+    drop(progress);
+    name(pool, &mut findings)?;
+    let count = |outcome| findings.iter().filter(|one| one.outcome == outcome).count() as u64;
+    let (repaired, left, lost) = (count("repaired"), count("left"), count("lost"));
+    let status = match (left + lost, repaired) {
+        (0, 0) => CLEAN,
+        (0, _) => REPAIRED,
+        _ => DAMAGE_LEFT,
+    };
+    let (bytes, forgotten) = (last.done, last.forgotten);
+    let target = args.target.display().to_string();
+    Ok(ScrubReport { target, status, bytes, repaired, left, lost, forgotten, findings })
+}
+
+/// Gives findings the paths of their files, as far as they have any.
+fn name(pool: &mut dyn Scrubbed, findings: &mut [FindingFacts]) -> Result<()> {
+    let mut inos: Vec<u64> = findings.iter().filter_map(|one| one.inode).collect();
+    inos.sort_unstable();
+    inos.dedup();
+    for some in inos.chunks(PATHS) {
+        for (ino, path) in pool.paths(some)? {
+            let of_it = findings.iter_mut().filter(|one| one.inode == Some(ino));
+            of_it.for_each(|one| one.path = Some(path.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// A pool that this command has opened.
+struct Closed<'a> {
+    path: &'a Path,
+    pool: MappedPool,
+    scrub: Option<lode_engine::Scrub>,
+}
+
+impl Scrubbed for Closed<'_> {
+    fn step(&mut self, _start: bool, bytes: u64) -> Result<Step> {
+        let failed = |error| Failure::engine(self.path, &error);
+        let scrub = match &mut self.scrub {
+            Some(scrub) => scrub,
+            none => none.insert(self.pool.begin_scrub().map_err(failed)?),
+        };
+        self.pool.scrub(scrub, bytes).map_err(failed)?;
+        Ok(Step {
+            done: scrub.done(),
+            all: scrub.all(),
+            over: scrub.is_over(),
+            forgotten: scrub.forgotten(),
+            findings: scrub.take_findings().iter().map(FindingFacts::from).collect(),
+        })
+    }
+
+    fn paths(&mut self, inos: &[u64]) -> Result<Vec<(u64, String)>> {
+        let paths = self.pool.paths_of(inos).map_err(|error| Failure::engine(self.path, &error))?;
+        Ok(paths.into_iter().map(|(ino, path)| (ino, printable(&path))).collect())
+    }
+}
+
+/// A pool that a server has mounted.
+struct Mounted<'a> {
+    client: Client,
+    dir: &'a Path,
+}
+
+impl Mounted<'_> {
+    fn ask(&mut self, request: &Value) -> Result<Value> {
+        self.client.request(request).map_err(|error| mount_failure(self.dir, &error))
+    }
+}
+
+impl Scrubbed for Mounted<'_> {
+    fn step(&mut self, start: bool, bytes: u64) -> Result<Step> {
+        let answer = self.ask(&json!({ "op": "scrub", "start": start, "bytes": bytes }))?;
+        understand(self.dir, answer)
+    }
+
+    fn paths(&mut self, inos: &[u64]) -> Result<Vec<(u64, String)>> {
+        #[derive(Deserialize)]
+        struct Paths {
+            paths: Vec<(u64, String)>,
+        }
+        let answer = self.ask(&json!({ "op": "paths", "inos": inos }))?;
+        Ok(understand::<Paths>(self.dir, answer)?.paths)
+    }
+}

@@ -1,0 +1,11 @@
+//! Checksums and parity of file data, at level `full` (NOVA-Fortis, 4.3).
+//!
+//! What this module guarantees: bytes of a file that a load gives to anybody are those that were stored, or the
+//! load is an error.
+
+mod crcs;
+mod keep;
+mod repair;
+mod verify;
+
+pub(crate) use repair::Repairs;

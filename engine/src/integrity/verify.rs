@@ -1,0 +1,141 @@
+//! Loads of file data: what they give is compared with its checksums.
+//!
+//! The bytes that the caller gets are compared, not others that were loaded a second time. A strip of which
+//! only a part is wanted is loaded around that part, a little at a time.
+
+use lode_pmem::{MediaError, Medium, crc32c};
+
+use super::crcs::{Crc, Crcs, crcs_of};
+use crate::layout::{CRC_BYTES, CrcTable};
+use crate::store::Store;
+use crate::{Host, Ino, PAGE_BYTES, Result, Rule};
+
+/// Bytes loaded at a time of strips that nobody asked for.
+const CHUNK: usize = 256;
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Loads bytes of file data of inode `ino` from offset `at` of the pool on.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] where they are not those that were stored, at level `full`; [`crate::Error::Media`].
+    #[inline]
+    pub(crate) fn load_data(&self, ino: Ino, at: u64, into: &mut [u8]) -> Result<()> {
+        let loaded = self.door.load(at, into);
+        if !self.geometry.strips.are_kept() || self.host.leaves_out(Rule::StripsVerified) {
+            return Ok(loaded?);
+        }
+        match loaded {
+            Ok(()) => self.verify(ino, at, into),
+            Err(MediaError::Poisoned { .. }) => self.load_strips(ino, at, into),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Loads strip by strip, where some can't be loaded.
+    #[cold]
+    #[inline(never)]
+    fn load_strips(&self, ino: Ino, at: u64, into: &mut [u8]) -> Result<()> {
+        let strip = self.geometry.strips.bytes();
+        let (mut at, mut rest) = (at, into);
+        while !rest.is_empty() {
+            let len = (strip - at % strip).min(rest.len() as u64);
+            let (part, more) = rest.split_at_mut(len as usize);
+            match self.door.load(at, part) {
+                Ok(()) => self.verify_part(ino, at, part)?,
+                Err(_) => self.doubt(ino, at, part, None)?,
+            }
+            (at, rest) = (at + len, more);
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn verify(&self, ino: Ino, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let strip = self.geometry.strips.bytes();
+        let (mut at, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let skip = at % strip;
+            let whole = rest.len() as u64 / strip * strip;
+            let in_page = PAGE_BYTES - at % PAGE_BYTES;
+            let (len, is_whole) = match (skip, whole) {
+                (0, 1..) => (whole.min(in_page), true),
+                _ => ((strip - skip).min(rest.len() as u64), false),
+            };
+            let (part, more) = rest.split_at_mut(len as usize);
+            if is_whole {
+                self.verify_strips(ino, at, part)?;
+            } else {
+                self.verify_part(ino, at, part)?;
+            }
+            (at, rest) = (at + len, more);
+        }
+        Ok(())
+    }
+
+    /// Whole strips of one page.
+    fn verify_strips(&self, ino: Ino, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let strip = self.geometry.strips.bytes() as usize;
+        let mut wanted = Crcs::default();
+        let count = bytes.len() / strip;
+        let crcs = wanted.get_mut(..count).unwrap_or_default();
+        let loaded = self.load_crcs(at, CrcTable::First, crcs);
+        let found = crcs_of(bytes, strip);
+        if loaded.is_ok() && crcs.iter().zip(&found).all(|(a, b)| a == b) {
+            return Ok(());
+        }
+        for (index, (strip, (wanted, found))) in
+            bytes.chunks_exact_mut(strip).zip(crcs.iter().zip(&found)).enumerate()
+        {
+            if loaded.is_err() || wanted != found {
+                let at = at + index as u64 * self.geometry.strips.bytes();
+                self.doubt(ino, at, strip, Some(*found))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A part of a strip: the rest of it is loaded, too.
+    fn verify_part(&self, ino: Ino, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let strip = self.geometry.strips.bytes();
+        let (start, end) = (at - at % strip, at + bytes.len() as u64);
+        let before = self.crc_on(0, start, at);
+        let crc = before.and_then(|crc| self.crc_on(crc32c(crc, bytes), end, start + strip));
+        let found = crc.ok().map(u32::to_le_bytes);
+        let mut wanted = [Crc::default()];
+        match self.load_crcs(start, CrcTable::First, &mut wanted) {
+            Ok(()) if found.is_some_and(|found| wanted == [found]) => Ok(()),
+            _ => self.doubt(ino, at, bytes, found),
+        }
+    }
+
+    /// Continues a checksum over what is loaded from `from .. to`.
+    fn crc_on(&self, crc: u32, from: u64, to: u64) -> core::result::Result<u32, MediaError> {
+        let (mut crc, mut at) = (crc, from);
+        let mut chunk = [0; CHUNK];
+        while at < to {
+            let len = (to - at).min(CHUNK as u64);
+            let bytes = chunk.get_mut(..len as usize).unwrap_or_default();
+            self.door.load(at, bytes)?;
+            crc = crc32c(crc, bytes);
+            at += len;
+        }
+        Ok(crc)
+    }
+
+    /// Loads the checksums of the strips from `at` on, of one page.
+    pub(super) fn load_crcs(
+        &self,
+        at: u64,
+        table: CrcTable,
+        into: &mut [Crc],
+    ) -> core::result::Result<(), MediaError> {
+        self.door.load(self.crcs_at(at, table), into.as_flattened_mut())
+    }
+
+    /// Offset of the checksum of the strip at `at`.
+    pub(super) fn crcs_at(&self, at: u64, table: CrcTable) -> u64 {
+        let strips = self.geometry.strips;
+        let skip = at % PAGE_BYTES / strips.bytes() * CRC_BYTES;
+        strips.crcs_at(at / PAGE_BYTES, table) + skip
+    }
+}

@@ -1,0 +1,131 @@
+//! The change of a level, from one closed pool to another.
+//!
+//! What the superblocks say of the level is the last thing that is stored, in the two steps of any update
+//! of theirs. A crash before that leaves the pool at its old level, one after it at the new one. The opening
+//! that follows reads all logs, as after a crash, and leaves a new checkpoint.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use lode_pmem::{Door, Medium};
+
+use super::distance::choose;
+use super::places::Places;
+use crate::layout::Superblock;
+use crate::recovery::stands_recovery;
+use crate::space::Run;
+use crate::store::{Store, write_superblock};
+use crate::{Error, Host, Ino, OpenOptions, PAGE_BYTES, Pool, Protection, Result};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Gives a pool that nobody has open another protection level, and leaves it closed. Says whether it had
+    /// another one before. `dead_zone`, in bytes, is as for [`crate::FormatOptions`]. `progress` gets steps
+    /// done and steps in all, in two turns: the check of the pool, and the change.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for damage: then nothing was written but what opening a pool writes.
+    /// [`Error::NoSpace`] where there is no room for second copies, `NotAPool(TooSmall)` where the pool is too
+    /// small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way, and for
+    /// level `full`, which a pool has from its beginning. Then the
+    /// pool is at the level that it had. Those of [`Pool::open`] and [`Pool::close`].
+    pub fn protect(
+        medium: M,
+        host: H,
+        protection: Protection,
+        dead_zone: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool> {
+        let (door, host, _) = stands_recovery(Door::new(medium), host)?;
+        let pool = Self::open_door(door.with_wear()?, host, &OpenOptions::default())?;
+        let before = pool.info()?.protection;
+        if before == protection {
+            pool.close()?;
+            return Ok(false);
+        }
+        if protection == Protection::Full {
+            pool.close()?;
+            return Err(Error::NotSupported);
+        }
+        let report = pool.check(progress)?;
+        if let Some(damage) = report.damage.first() {
+            return Err(Error::Corrupt(*damage));
+        }
+        let twins = pool.store.superblock.lock().twin_log2;
+        let log2 = match (before, protection) {
+            (_, Protection::None) => 0,
+            // The second copies are there, and only what is kept of file data goes.
+            (Protection::Full, _) => twins,
+            _ => match pool.store_copies(dead_zone, progress) {
+                Ok(log2) => log2,
+                Err(error) => {
+                    // What was held is free again only in an opening that looks for it.
+                    pool.open_again()?.close()?;
+                    return Err(error);
+                }
+            },
+        };
+        pool.say(protection, log2)?.close()?;
+        Ok(true)
+    }
+
+    /// Stores second copies of all metadata; returns log2 of how many pages away.
+    fn store_copies(&self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<u8> {
+        let log2 = choose(self, dead_zone)?;
+        let mut places = Places::new(self.store.geometry, 1 << log2)?;
+        self.make_places(&mut places, progress)?;
+        let mut inodes: Vec<Ino> = Vec::new();
+        self.for_each_inode(&mut |ino| {
+            let room = inodes.try_reserve(1).is_ok();
+            if room {
+                inodes.push(ino);
+            }
+            room
+        })?;
+        let fixed = places.fixed();
+        let lanes = Run { page: 1, pages: fixed.pages - 1 };
+        self.copy(lanes, places.twin(lanes))?;
+        self.for_each_metadata(&inodes, &mut |run| self.copy(run, places.twin(run)))?;
+        Ok(log2)
+    }
+
+    /// Copies pages, as they are.
+    fn copy(&self, from: Run, to: Run) -> Result<()> {
+        let mut bytes = Box::new([0u8; PAGE_BYTES as usize]);
+        for step in 0..from.pages {
+            self.store.door.load((from.page + step) * PAGE_BYTES, bytes.as_mut_slice())?;
+            let mut window = self.store.door.window(PAGE_BYTES, self.store.counters());
+            window.copy_nt((to.page + step) * PAGE_BYTES, bytes.as_slice());
+        }
+        Ok(())
+    }
+
+    /// Says in the superblocks which level the pool has, once what that level needs is durable; opens it anew.
+    fn say(self, protection: Protection, twin_log2: u8) -> Result<Self> {
+        let store: Store<M, H> = *self.store;
+        store.set_writable(false);
+        // With this, all that was stored before is durable: copies, and what a check has mended.
+        store.raise_session(|_| ())?;
+        let (door, counters) = (&store.door, store.counters());
+        let mut superblock: Box<Superblock> = Box::new(store.superblock.lock().clone());
+        superblock.protection = protection;
+        superblock.twin_log2 = twin_log2;
+        (superblock.strip_log2, superblock.group_log2) = (0, 0);
+        if protection != Protection::None {
+            superblock.piece_log2 = superblock.piece_log2.min(twin_log2);
+        }
+        superblock.update += 1;
+        write_superblock(door, &store.host, &superblock, counters)?;
+        reopen(store)
+    }
+
+    /// The same pool as after a crash now.
+    fn open_again(self) -> Result<Self> {
+        self.store.set_writable(false);
+        reopen(*self.store)
+    }
+}
+
+fn reopen<M: Medium, H: Host>(store: Store<M, H>) -> Result<Pool<M, H>> {
+    let Store { door, host, .. } = store;
+    Pool::open_door(door, host, &OpenOptions::default())
+}

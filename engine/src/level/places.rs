@@ -1,0 +1,152 @@
+//! The places that second copies of metadata will take, while what is there moves away.
+//!
+//! Guarantees: a page that is held is had by nobody else, until the pool is opened again.
+
+use lode_pmem::Medium;
+
+use crate::layout::Geometry;
+use crate::space::{Claims, Run};
+use crate::store::Store;
+use crate::{Error, Host, PAGE_BYTES, Result};
+
+/// What is known of the places.
+pub(super) struct Places {
+    /// The pool as it will be.
+    geometry: Geometry,
+    /// Free pages taken for copies, and free pages that no metadata can have because they have no twin.
+    held: Claims,
+    /// Pages that somebody has, and must not have.
+    busy: Claims,
+    /// Pages without a twin among those held: file data may have them.
+    spare: alloc::vec::Vec<Run>,
+}
+
+impl Places {
+    /// For copies `apart` pages away.
+    pub(super) fn new(geometry: Geometry, apart: u64) -> Result<Self> {
+        let claims = || Claims::new(geometry.pages);
+        let (held, busy) = (claims()?, claims()?);
+        let geometry = Geometry { twin_pages: apart, ..geometry };
+        Ok(Self { geometry, held, busy, spare: alloc::vec::Vec::new() })
+    }
+
+    /// The twin of pages.
+    pub(super) fn twin(&self, run: Run) -> Run {
+        Run { page: run.page ^ self.geometry.twin_pages, ..run }
+    }
+
+    /// The pages before the first one that can be allocated.
+    pub(super) fn fixed(&self) -> Run {
+        Run { page: 0, pages: self.geometry.first_page() }
+    }
+
+    /// Forgets what was to be moved, to look anew.
+    pub(super) fn forget(&mut self) -> Result<()> {
+        self.busy = Claims::new(self.geometry.pages)?;
+        Ok(())
+    }
+
+    /// Metadata is in these pages: their twins are wanted; a page that can't have one must be left.
+    pub(super) fn want(&self, run: Run) {
+        for page in run.page..run.end() {
+            let one = Run { page, pages: 1 };
+            let has_twin =
+                page < self.geometry.first_page() || self.geometry.holds_metadata(page, 1);
+            let wanted = if has_twin { self.twin(one) } else { one };
+            if !self.held.holds(wanted) {
+                // (Two may want the same: of two pages of logs each may be where the other's copy goes.)
+                let _ = self.busy.claim(wanted);
+            }
+        }
+    }
+
+    /// Takes what is free of the wanted pages, and free pages that have no twin.
+    pub(super) fn hold<M: Medium, H: Host>(&mut self, store: &Store<M, H>) -> Result<()> {
+        store.space.settle();
+        let all = |claims: &Claims, each: &mut dyn FnMut(Run) -> Result<()>| {
+            claims.for_each_run(0, self.geometry.pages, true, each)
+        };
+        let mut taken = alloc::vec::Vec::new();
+        all(&self.busy, &mut |run| {
+            for page in run.page..run.end() {
+                let one = Run { page, pages: 1 };
+                if store.space.take_at(store.lane(), one)? {
+                    taken.try_reserve(1)?;
+                    taken.push(one);
+                }
+            }
+            Ok(())
+        })?;
+        for one in taken {
+            self.busy.release(one);
+            self.keep(one)?;
+        }
+        self.hold_lonely(store)
+    }
+
+    /// Takes free pages that have no twin: no log is to grow there.
+    fn hold_lonely<M: Medium, H: Host>(&mut self, store: &Store<M, H>) -> Result<()> {
+        let mut lonely = alloc::vec::Vec::new();
+        store.space.for_each_free(&mut |run| {
+            for page in run.page..run.end() {
+                if !self.geometry.holds_metadata(page, 1) {
+                    lonely.try_reserve(1)?;
+                    lonely.push(Run { page, pages: 1 });
+                }
+            }
+            Ok(())
+        })?;
+        for one in lonely {
+            if store.space.take_at(store.lane(), one)? {
+                self.keep(one)?;
+                if self.geometry.holds(one.page, 1) {
+                    self.spare.try_reserve(1)?;
+                    self.spare.push(one);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, one: Run) -> Result<()> {
+        let twice = |page: u64| Error::corrupt("page is free and held", page * PAGE_BYTES);
+        self.held.claim(one).map_err(twice)
+    }
+
+    /// A page for file data that moves, if one is held that is good for nothing else.
+    pub(super) fn take_spare(&mut self) -> Option<Run> {
+        let one = self.spare.pop()?;
+        self.held.release(one);
+        Some(one)
+    }
+
+    /// Takes in pages that were given up: `false` where they are not wanted.
+    pub(super) fn give(&self, page: u64) -> bool {
+        let one = Run { page, pages: 1 };
+        if !self.busy.holds(one) {
+            return false;
+        }
+        self.busy.release(one);
+        self.held.claim(one).is_ok()
+    }
+
+    /// Whether this page must be left.
+    pub(super) fn is_busy(&self, page: u64) -> bool {
+        self.busy.holds(Run { page, pages: 1 })
+    }
+
+    /// Whether any of these pages must be left.
+    pub(super) fn is_any_busy(&self, run: Run) -> bool {
+        (run.page..run.end()).any(|page| self.is_busy(page))
+    }
+
+    /// Whether everything has been moved.
+    pub(super) fn is_all_held(&self) -> bool {
+        let mut any = false;
+        let found = self.busy.for_each_run(0, self.geometry.pages, true, &mut |_| {
+            any = true;
+            Ok(())
+        });
+        found.is_ok() && !any
+    }
+}

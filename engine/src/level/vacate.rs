@@ -1,0 +1,160 @@
+//! Moving away what lies where second copies of metadata go.
+//!
+//! File data and values of attributes are copied to other pages; logs are written anew. What moves
+//! makes logs grow, and so wants places for more copies: each round has a small part of the one
+//! before it left to do.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use super::places::Places;
+use crate::inode::{Body, Node, State, load_xattr_name, move_log};
+use crate::space::{Ended, Run};
+use crate::store::Purpose;
+use crate::{Error, Host, Ino, Pool, Result};
+
+/// Rounds after which there is no hope.
+const ROUNDS_MOST: u32 = 64;
+
+/// Some pages of a file.
+#[derive(Clone, Copy)]
+struct Part {
+    file_page: u64,
+    pages: u64,
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Holds the places of all second copies, and moves away what is there. `progress` gets inodes
+    /// that were looked at in the first round, and all inodes.
+    ///
+    /// # Errors
+    /// `NoSpace` where there is no place to move something to; those of the medium.
+    pub(super) fn make_places(
+        &self,
+        places: &mut Places,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        let mut inodes: Vec<Ino> = Vec::new();
+        let mut room = inodes.try_reserve_exact(self.store.table.used() as usize);
+        self.for_each_inode(&mut |ino| {
+            room = room.clone().and_then(|()| inodes.try_reserve(1));
+            inodes.push(ino);
+            room.is_ok()
+        })?;
+        room?;
+        for round in 0..ROUNDS_MOST {
+            self.want_all(&inodes, places)?;
+            places.hold(&self.store)?;
+            if places.is_all_held() {
+                return Ok(());
+            }
+            for (done, ino) in inodes.iter().enumerate() {
+                self.vacate(*ino, places)?;
+                if round == 0 && done % 64 == 0 {
+                    progress(done as u64, inodes.len() as u64);
+                }
+            }
+            // What was given up for good only once it is durable.
+            self.store.round()?;
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Notes where all metadata is.
+    fn want_all(&self, inodes: &[Ino], places: &mut Places) -> Result<()> {
+        places.forget()?;
+        places.want(places.fixed());
+        self.for_each_metadata(inodes, &mut |run| {
+            places.want(run);
+            Ok(())
+        })
+    }
+
+    /// Calls `each` with all pages of inode tables and of the logs of these inodes.
+    pub(super) fn for_each_metadata(
+        &self,
+        inodes: &[Ino],
+        each: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        self.store.table.for_each_piece(&mut |piece| each(piece.run()))?;
+        for ino in inodes {
+            let node = self.node(*ino)?;
+            let state = node.read(&self.store)?;
+            for page in &state.log.pages {
+                each(Run { page: page.page, pages: 1 })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what an inode has in pages that it must leave.
+    fn vacate(&self, ino: Ino, places: &mut Places) -> Result<()> {
+        let node = self.node(ino)?;
+        let mut state = node.write(&self.store)?;
+        let mut any = false;
+        state.for_each_data_run(&mut |run| any |= places.is_any_busy(run));
+        if any {
+            self.empty_journal(&node, &mut state)?;
+            self.vacate_data(&node, &mut state, places)?;
+            self.vacate_xattrs(&node, &mut state, places)?;
+        }
+        if state.log.pages.iter().any(|page| places.is_busy(page.page)) {
+            move_log(&self.store, &node.slot, &mut state)?;
+        }
+        Ok(())
+    }
+
+    fn vacate_data(&self, node: &Node<H>, state: &mut State, places: &mut Places) -> Result<()> {
+        for part in busy_parts(state, places)? {
+            let mut from = part.file_page;
+            let end = from + part.pages;
+            while from < end {
+                let to = match places.take_spare() {
+                    Some(run) => run,
+                    None => self.store.take_some(end - from, Purpose::Replaces)?,
+                };
+                let mut give = |Ended { run, .. }: Ended| {
+                    let given = (run.page..run.end()).filter(|page| !places.give(*page));
+                    given.for_each(|page| self.store.give(Run { page, pages: 1 }));
+                };
+                if let Err(error) = self.relocate(node, state, from, to, &mut give) {
+                    self.store.give(to);
+                    return Err(error);
+                }
+                from += to.pages;
+            }
+        }
+        Ok(())
+    }
+
+    fn vacate_xattrs(&self, node: &Node<H>, state: &mut State, places: &Places) -> Result<()> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        for xattr in state.xattrs.iter() {
+            if xattr.runs.iter().any(|run| places.is_any_busy(*run)) {
+                names.try_reserve(1)?;
+                names.push(load_xattr_name(&self.store, state, xattr)?);
+            }
+        }
+        names.iter().try_for_each(|name| self.relocate_xattr(node, state, name))
+    }
+}
+
+/// The parts of a file whose pages must be left.
+fn busy_parts(state: &State, places: &Places) -> Result<Vec<Part>> {
+    let mut parts: Vec<Part> = Vec::new();
+    let Body::File(file) = &state.body else { return Ok(parts) };
+    for extent in file.extents.iter() {
+        for step in (0..extent.pages).filter(|step| places.is_busy(extent.page + step)) {
+            let file_page = extent.file_page + step;
+            match parts.last_mut().filter(|last| last.file_page + last.pages == file_page) {
+                Some(last) => last.pages += 1,
+                None => {
+                    parts.try_reserve(1)?;
+                    parts.push(Part { file_page, pages: 1 });
+                }
+            }
+        }
+    }
+    Ok(parts)
+}

@@ -1,0 +1,193 @@
+//! Superblocks, tables and logs.
+
+use lode_pmem::{Line, Medium};
+
+use super::report::{Finding, Outcome, What};
+use super::step::Scrub;
+use crate::inode::State;
+use crate::layout::{
+    DEATH_LINE, HEAD_AT, INLINE_LINES, Identity, LINE, LogHeader, LogSeed, SLOT_BYTES, slot_at,
+};
+use crate::log::INLINE;
+use crate::store::{LinkWord, Owner, Shape, Store, read_superblock};
+use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Superblocks and tables; returns the bytes looked at.
+    pub(super) fn scrub_tables(&self, scrub: &mut Scrub) -> Result<u64> {
+        let store = &self.store;
+        let superblock = store.superblock.lock();
+        let one_bad = match read_superblock(&store.door, &store.host, true) {
+            Ok((_, one_bad)) => one_bad,
+            Err(error @ Error::NoMemory) => return Err(error),
+            Err(_) => true,
+        };
+        drop(superblock);
+        if one_bad {
+            let repaired = store.writable().is_ok();
+            if repaired {
+                store.renew_superblocks()?;
+            }
+            let outcome = if repaired { Outcome::Repaired } else { Outcome::Left };
+            let what = What::Superblock;
+            scrub.note(Finding { what, outcome, ino: 0, at: 0, offset: 0, bytes: 0 })?;
+        }
+        if self.compares_copies() {
+            for lane in 0..store.geometry.lanes {
+                if let Err(error) = store.compare_chain(lane) {
+                    scrub.note_error(error, What::Metadata, 0)?;
+                }
+            }
+            self.note_differing(scrub, &|_| 0)?;
+        }
+        Ok(store.geometry.first_page() * PAGE_BYTES)
+    }
+
+    /// Whether copies of metadata that differ are found by a scrub: those that a crash has left are what
+    /// it has left, until the pool is opened for writing.
+    fn compares_copies(&self) -> bool {
+        let settled = self.store.writable().is_ok() || self.opening.clean;
+        settled && self.store.geometry.twin_pages != 0
+    }
+
+    /// Notes what was found to differ since this was asked last, by this scrub or by others.
+    fn note_differing(&self, scrub: &mut Scrub, owner: &dyn Fn(u64) -> Ino) -> Result<()> {
+        // (What stays bad is met by each load of it.)
+        let mut differing = self.store.take_differing();
+        differing.sort_unstable();
+        differing.dedup_by(|again, first| {
+            first.1 |= first.0 == again.0 && again.1;
+            first.0 == again.0
+        });
+        for (at, mended) in differing.into_iter().filter(|_| self.compares_copies()) {
+            let ino = owner(at);
+            let outcome = if mended { Outcome::Repaired } else { Outcome::Left };
+            let what = What::Metadata;
+            scrub.note(Finding { what, outcome, ino, at, offset: 0, bytes: 0 })?;
+        }
+        Ok(())
+    }
+
+    /// The slot and the log of an inode; returns the bytes looked at.
+    pub(super) fn scrub_inode(&self, scrub: &mut Scrub, ino: Ino) -> Result<u64> {
+        let node = match self.node(ino) {
+            Err(Error::Stale) => return Ok(0),
+            node => node?,
+        };
+        // (Who loads it here may be the first to find that its copies differ.)
+        let state = match node.read(&self.store) {
+            Ok(state) => state,
+            Err(error) => {
+                scrub.note_error(error, What::Metadata, ino)?;
+                return Ok(LINE);
+            }
+        };
+        let owner = if self.compares_copies() { Owner::Compared } else { Owner::Alive };
+        let log = LogLines { store: &self.store, state: &state, owner };
+        let looked = log.each(&mut |error| scrub.note_error(error, What::Metadata, ino))?;
+        let is_its = |at: u64| {
+            let slot = slot_at(ino);
+            let is_in_log = state.log.pages.iter().any(|page| page.page == at / PAGE_BYTES);
+            (slot..slot + SLOT_BYTES).contains(&at) || is_in_log
+        };
+        self.note_differing(scrub, &|at| if is_its(at) { ino } else { 0 })?;
+        Ok(looked)
+    }
+}
+
+/// All lines of an inode's log.
+struct LogLines<'s, M: Medium, H: Host> {
+    store: &'s Store<M, H>,
+    state: &'s State,
+    owner: Owner,
+}
+
+type Note<'n> = &'n mut dyn FnMut(Error) -> Result<()>;
+
+impl<M: Medium, H: Host> LogLines<'_, M, H> {
+    /// Loads them all, in both copies where these are compared; returns how many bytes these are.
+    #[inline(never)]
+    fn each(&self, note: Note<'_>) -> Result<u64> {
+        let (store, log) = (self.store, &self.state.log);
+        let slot = slot_at(log.ino);
+        let is_ours = |line: &Line| {
+            let found = store.anchor::<Identity>(Rule::IdentitySeal, line, slot);
+            found.is_some_and(|found| found.nonce == log.nonce)
+        };
+        self.line(slot, Shape::Anchor, true, &is_ours, note)?;
+        self.link(slot + HEAD_AT, LinkWord::Head, note)?;
+        let mut lines = 8;
+        if let Some(seed) = log.seed_of(store, INLINE) {
+            if !log.inline_dead {
+                self.records(slot + LINE, INLINE_LINES, INLINE, &seed, note)?;
+            }
+            let at = slot + DEATH_LINE * LINE;
+            let is_valid = |line: &Line| store.holds(Rule::DeathSeal, &seed, at, line);
+            self.line(at, Shape::Record, false, &is_valid, note)?;
+        }
+        for page in &log.pages {
+            let at = page.page * PAGE_BYTES;
+            let is_ours = |line: &Line| {
+                let found = store.anchor::<LogHeader>(Rule::LogPageSeal, line, at);
+                found.is_some_and(|found| found.nonce == page.nonce)
+            };
+            self.line(at, Shape::Anchor, true, &is_ours, note)?;
+            self.link(at + HEAD_AT, LinkWord::Next, note)?;
+            if let Some(seed) = log.seed_of(store, page.ordinal) {
+                self.records(at + LINE, log.page_lines(), page.ordinal, &seed, note)?;
+            }
+            lines += 1 + u64::from(log.page_lines());
+        }
+        let copies = if store.geometry.twin_pages == 0 { 1 } else { 2 };
+        Ok(lines * LINE * copies)
+    }
+
+    /// Record lines from `at` on.
+    fn records(
+        &self,
+        at: u64,
+        lines: u32,
+        ordinal: u32,
+        seed: &LogSeed,
+        note: Note<'_>,
+    ) -> Result<()> {
+        let tail = &self.state.log.tail;
+        for line in 0..u64::from(lines) {
+            let at = at + line * LINE;
+            let is_valid = |line: &Line| self.store.holds(Rule::RecordSeal, seed, at, line);
+            let is_used = ordinal != tail.ordinal || at < tail.at;
+            self.line(at, Shape::Record, is_used, &is_valid, note)?;
+        }
+        Ok(())
+    }
+
+    /// One line; whether it is used says whether it has to be valid.
+    fn line(
+        &self,
+        at: u64,
+        shape: Shape,
+        is_used: bool,
+        is_valid: &dyn Fn(&Line) -> bool,
+        note: Note<'_>,
+    ) -> Result<()> {
+        match self.store.load_line_of(self.owner, at, shape, is_valid) {
+            Ok(line) if is_used && !is_valid(&line) => {
+                note(Error::corrupt_inode("line is damaged", at, self.state.log.ino))
+            }
+            Ok(_) => Ok(()),
+            // What is not used yet will be stored as a whole.
+            Err(Error::Media { .. }) if !is_used => Ok(()),
+            Err(error) => note(error),
+        }
+    }
+
+    fn link(&self, at: u64, which: LinkWord, note: Note<'_>) -> Result<()> {
+        match self.store.load_link_of(self.owner, at, which) {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(what)) => note(Error::corrupt_inode(what, at, self.state.log.ino)),
+            // (Its line has been told of.)
+            Err(Error::Media { .. }) => Ok(()),
+            Err(error) => note(error),
+        }
+    }
+}

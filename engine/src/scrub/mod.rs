@@ -1,0 +1,11 @@
+//! Scrubbing: all that is in use is loaded, a little at a time, so that what has gone bad is found while there
+//! is something to repair it from (NOVA-Fortis 4.1).
+
+mod data;
+mod metadata;
+mod paths;
+mod report;
+mod step;
+
+pub use report::{Finding, Outcome, What};
+pub use step::Scrub;

@@ -1,0 +1,165 @@
+//! A scrub, step by step.
+//!
+//! What this file guarantees: a step holds no lock for longer than it takes to load about as many bytes as it was
+//! asked for, or one inode's log; it stores nothing but copies of metadata, and in a pool that is open
+//! read-only not even these. Inodes that are made after it has begun are not looked at.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use super::report::{Finding, Outcome, What};
+use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
+
+/// Findings that are remembered.
+const FINDINGS_MAX: usize = 10_000;
+/// Bytes loaded at a time.
+pub(super) const PIECE_BYTES: u64 = 64 << 10;
+
+/// Where a scrub is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// At superblocks and tables.
+    Tables,
+    /// At the metadata of the inode with this index.
+    Inode(usize),
+    /// At its data, from this page of the file on.
+    Data(usize, u64),
+    /// Done.
+    End,
+}
+
+/// A scrub of a pool, which [`Pool::scrub`] takes on. A pool has one at a time.
+#[derive(Debug)]
+pub struct Scrub {
+    place: Place,
+    inos: Vec<Ino>,
+    /// Bytes of file data at a time.
+    pub(super) piece: Vec<u8>,
+    pub(super) findings: Vec<Finding>,
+    /// Findings that were not remembered.
+    forgotten: u64,
+    done: u64,
+    all: u64,
+}
+
+impl Scrub {
+    /// Bytes that were looked at.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Bytes that there are to be looked at, about.
+    pub fn all(&self) -> u64 {
+        self.all.max(self.done)
+    }
+
+    /// Whether all has been looked at.
+    pub fn is_over(&self) -> bool {
+        self.place == Place::End
+    }
+
+    /// What was found since this was asked last (10,000 at most).
+    pub fn take_findings(&mut self) -> Vec<Finding> {
+        core::mem::take(&mut self.findings)
+    }
+
+    /// Findings that were more than are remembered.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Takes in a finding; bytes that go on from the last one of the same data belong to it.
+    pub(super) fn note(&mut self, finding: Finding) -> Result<()> {
+        if let Some(last) = self.findings.last_mut()
+            && last.what == What::Data
+            && (last.ino, last.offset + last.bytes) == (finding.ino, finding.offset)
+            && (last.what, last.outcome) == (finding.what, finding.outcome)
+        {
+            last.bytes += finding.bytes;
+            return Ok(());
+        }
+        if self.findings.len() >= FINDINGS_MAX {
+            self.forgotten += 1;
+            return Ok(());
+        }
+        self.findings.try_reserve(1)?;
+        self.findings.push(finding);
+        Ok(())
+    }
+
+    /// Takes in an error as what is lost; other errors go on to the caller.
+    pub(super) fn note_error(&mut self, error: Error, what: What, ino: Ino) -> Result<()> {
+        let at = match error {
+            Error::Media { at } => at,
+            Error::Corrupt(damage) => damage.at,
+            // It has gone meanwhile.
+            Error::Stale => return Ok(()),
+            other => return Err(other),
+        };
+        self.note(Finding { what, outcome: Outcome::Lost, ino, at, offset: 0, bytes: 0 })
+    }
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Begins to scrub: see [`Pool::scrub`].
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn begin_scrub(&self) -> Result<Scrub> {
+        let mut inos = Vec::new();
+        let mut result = Ok(());
+        self.for_each_inode(&mut |ino| {
+            result = inos.try_reserve(1).map_err(Error::from);
+            if result.is_ok() {
+                inos.push(ino);
+            }
+            result.is_ok()
+        })?;
+        result?;
+        let mut piece = Vec::new();
+        piece.try_reserve_exact(PIECE_BYTES as usize)?;
+        piece.resize(PIECE_BYTES as usize, 0);
+        self.store.take_differing();
+        let space = self.space();
+        let all = (space.pages - space.pages_free.min(space.pages)) * PAGE_BYTES;
+        let findings = Vec::new();
+        Ok(Scrub { place: Place::Tables, inos, piece, findings, forgotten: 0, done: 0, all })
+    }
+
+    /// Looks at about `bytes` more bytes of the pool: loads both copies of metadata and makes them the same, and
+    /// loads the data of files and attributes. The pool may be in use.
+    ///
+    /// # Errors
+    /// Those that are not about what was looked at: that is in the findings.
+    pub fn scrub(&self, scrub: &mut Scrub, bytes: u64) -> Result<()> {
+        let end = scrub.done.saturating_add(bytes.max(1));
+        while scrub.done < end {
+            match scrub.place {
+                Place::Tables => {
+                    scrub.done += self.scrub_tables(scrub)?;
+                    scrub.place = Place::Inode(0);
+                }
+                Place::Inode(index) => {
+                    let Some(ino) = scrub.inos.get(index).copied() else {
+                        scrub.place = Place::End;
+                        return Ok(());
+                    };
+                    scrub.done += self.scrub_inode(scrub, ino)?;
+                    scrub.place = Place::Data(index, 0);
+                }
+                Place::Data(index, page) => {
+                    let ino = scrub.inos.get(index).copied().unwrap_or_default();
+                    let (done, next) = self.scrub_data(scrub, ino, page, end - scrub.done)?;
+                    scrub.done += done;
+                    scrub.place = match next {
+                        Some(page) => Place::Data(index, page),
+                        None => Place::Inode(index + 1),
+                    };
+                }
+                Place::End => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,245 @@
+//! Level `full`: what is read is what was written, or an error.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::ops::Range;
+
+use lode_engine::layout::{CrcTable, Strips, Superblock};
+use lode_engine::{
+    AccessTimes, Error, FormatOptions, Ino, NewInode, OpenOptions, PAGE_BYTES, PageClass, Pool,
+    Protection, check_format, mode,
+};
+use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::run::{Rules, run_and_shrink};
+use lode_testkit::system::PoolSystem;
+use lode_testkit::{Memory, TestHost};
+
+const MIB: u64 = 1 << 20;
+
+fn format(strip_bytes: u32, class: PageClass) -> FormatOptions {
+    FormatOptions {
+        lanes: 4,
+        page_class: class,
+        protection: Protection::Full,
+        dead_zone: 0,
+        strip_bytes,
+        ..FormatOptions::default()
+    }
+}
+
+fn random(bytes: u64, format: &FormatOptions, relaxed: bool, shape: &Shape, seeds: Range<u64>) {
+    let options = OpenOptions { relaxed, atime: AccessTimes::Never, ..OpenOptions::default() };
+    for seed in seeds {
+        let ops = Generator::new(seed, shape.clone()).take(300);
+        let new = || PoolSystem::new(bytes, TestHost::new(seed), format, options);
+        if let Err(failure) = run_and_shrink(&new, &ops, &Rules::default(), 200) {
+            panic!("{format:?}, seed {seed}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn random_operations_with_remounts_and_crashes_equal_the_model() {
+    let shape = Shape { remount_every: 25, maintain_every: 40, ..Shape::default() };
+    for strip_bytes in [512, 1024, 2048] {
+        random(16 * MIB, &format(strip_bytes, PageClass::Small), false, &shape, 0..20);
+    }
+}
+
+#[test]
+fn relaxed_writes_and_large_pages_equal_the_model() {
+    let shape = Shape { remount_every: 50, ..Shape::default() };
+    random(16 * MIB, &format(512, PageClass::Small), true, &shape, 100..110);
+    random(48 * MIB, &format(512, PageClass::Huge), false, &shape, 110..120);
+}
+
+#[test]
+fn strips_are_of_one_of_three_sizes() {
+    for (strip_bytes, possible) in [
+        (512, true),
+        (1024, true),
+        (2048, true),
+        (0, false),
+        (256, false),
+        (768, false),
+        (4096, false),
+    ] {
+        let made = check_format(16 * MIB, &format(strip_bytes, PageClass::Small));
+        assert_eq!(made.is_ok(), possible, "{strip_bytes}");
+    }
+}
+
+/// A pool with a file, and where its bytes are.
+struct Filled {
+    memory: Memory,
+    ino: Ino,
+    bytes: Vec<u8>,
+    /// Offset in the pool of each page of the file.
+    pages: Vec<u64>,
+    strips: Strips,
+}
+
+fn filled(strip_bytes: u32) -> Filled {
+    let memory = Memory::new(4 * MIB);
+    let host = || TestHost::new(1);
+    Pool::format(memory.clone(), host(), &format(strip_bytes, PageClass::Small)).unwrap();
+    let pool = Pool::open(memory.clone(), host(), &OpenOptions::default()).unwrap();
+    let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+    let ino = pool.create(pool.root(), b"f", &new).unwrap().ino;
+    let bytes: Vec<u8> = (0..18_000u32).map(|at| (at * at / 7 + at) as u8).collect();
+    pool.write(ino, 0, &bytes[..10_000]).unwrap();
+    pool.append(ino, &bytes[10_000..]).unwrap();
+    let pages = pool.dump_inode(ino).unwrap().extents;
+    let pages = pages.iter().flat_map(|extent| {
+        (0..extent.bytes / PAGE_BYTES).map(move |page| extent.pool_offset + page * PAGE_BYTES)
+    });
+    let pages = pages.collect();
+    pool.close().unwrap();
+    let superblock = Superblock::parse(memory.image()[..512].try_into().unwrap()).unwrap();
+    Filled { memory, ino, bytes, pages, strips: superblock.geometry().strips }
+}
+
+impl Filled {
+    /// Offsets of the checksums of the first strip of a page.
+    fn crcs_of(&self, page: u64) -> (u64, u64) {
+        let at = |table| self.strips.crcs_at(page / PAGE_BYTES, table);
+        (at(CrcTable::First), at(CrcTable::Second))
+    }
+
+    /// Opens the pool with `change` done to its bytes, and reads the file from `from` on.
+    fn read(
+        &self,
+        from: usize,
+        len: usize,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<Vec<u8>, Error> {
+        let mut image = self.memory.image();
+        change(&mut image);
+        let memory = Memory::from_image(&image);
+        let pool = Pool::open(memory, TestHost::new(2), &OpenOptions::default()).unwrap();
+        let mut into = vec![0; len];
+        let read = pool.read(self.ino, from as u64, &mut into)?;
+        into.truncate(read);
+        Ok(into)
+    }
+}
+
+fn flip(image: &mut [u8], at: u64) {
+    image[at as usize] ^= 0x10;
+}
+
+#[test]
+fn one_damaged_strip_of_a_page_is_read_right_and_made_right() {
+    for strip_bytes in [512, 1024, 2048] {
+        let filled = filled(strip_bytes);
+        let page = filled.pages[1];
+        let (first, second) = filled.crcs_of(page);
+        let parity = filled.strips.parity_at(page / PAGE_BYTES);
+        let places = (page..page + PAGE_BYTES).step_by(97).chain([first, second, parity]);
+        for at in places {
+            for (from, len) in [(0, 18_000), (4096, 4096), (5000, 100), (4090, 4200), (7999, 1)] {
+                let read = filled.read(from, len, |image| flip(image, at));
+                assert_eq!(read.unwrap(), filled.bytes[from..from + len], "{at} {from}");
+            }
+        }
+        // Data and one of its checksums, all of a strip: it is as it was on the medium, too.
+        let good = filled.memory.image();
+        for crc in [first, second] {
+            let mut image = good.clone();
+            image[page as usize..][..strip_bytes as usize].fill(0);
+            flip(&mut image, crc);
+            let memory = Memory::from_image(&image);
+            let pool =
+                Pool::open(memory.clone(), TestHost::new(2), &OpenOptions::default()).unwrap();
+            let mut into = vec![0; 5000];
+            pool.read(filled.ino, 4000, &mut into).unwrap();
+            assert_eq!(into, filled.bytes[4000..9000]);
+            let repairs = pool.data_repairs();
+            assert_eq!((repairs.repaired, repairs.lost), (1, 0));
+            let mended = memory.image();
+            for (at, len) in [(page, PAGE_BYTES), (first, 8), (second, 8)] {
+                let range = at as usize..(at + len) as usize;
+                assert_eq!(mended[range.clone()], good[range], "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_read_is_right_or_an_error() {
+    let filled = filled(512);
+    let page = filled.pages[1];
+    let (first, second) = filled.crcs_of(page);
+    let (parity, other) = (filled.strips.parity_at(page / PAGE_BYTES), page + 512);
+    let losses: [&[u64]; 4] =
+        [&[first, second], &[page, parity], &[page, other], &[page, first, second]];
+    for loss in losses {
+        let lose = |image: &mut [u8]| loss.iter().for_each(|at| flip(image, *at));
+        assert_eq!(filled.read(4000, 200, lose).unwrap_err().errno(), 5, "{loss:?}");
+        // Of the rest of the page nothing is lost.
+        assert_eq!(filled.read(5120, 2000, lose).unwrap(), filled.bytes[5120..7120], "{loss:?}");
+    }
+    assert_eq!(filled.read(0, 18_000, |_| ()).unwrap(), filled.bytes);
+}
+
+#[test]
+fn a_write_of_a_part_of_a_page_does_not_make_damage_right() {
+    let filled = filled(512);
+    let mut image = filled.memory.image();
+    for strip in 0..2 {
+        flip(&mut image, filled.pages[0] + strip * 512);
+    }
+    let pool =
+        Pool::open(Memory::from_image(&image), TestHost::new(2), &OpenOptions::default()).unwrap();
+    assert_eq!(pool.write(filled.ino, 3000, b"new").unwrap_err().errno(), 5);
+    let mut into = [0; 10];
+    assert_eq!(pool.read(filled.ino, 0, &mut into).unwrap_err().errno(), 5);
+    // What is written whole is as new.
+    pool.write(filled.ino, 0, &[7; 4096]).unwrap();
+    assert_eq!(pool.read(filled.ino, 0, &mut into), Ok(10));
+    assert_eq!(into, [7; 10]);
+}
+
+#[test]
+fn a_pool_that_has_grown_has_checksums_for_all_of_it() {
+    let options = format(512, PageClass::Small);
+    for (made, bytes) in [(4 * MIB, 5 * MIB), (300 << 10, 700 << 10), (2 * MIB, 32 * MIB)] {
+        let memory = Memory::new(made);
+        Pool::format(memory.clone(), TestHost::new(1), &options).unwrap();
+        let mut image = memory.image();
+        image.resize(bytes as usize, 0xa5);
+        let memory = Memory::from_image(&image);
+        Pool::grow(memory.clone(), TestHost::new(1)).unwrap();
+        let pool = Pool::open(memory, TestHost::new(2), &OpenOptions::default()).unwrap();
+        let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+        let ino = pool.create(pool.root(), b"f", &new).unwrap().ino;
+        let mut written = 0;
+        while pool.append(ino, &[written as u8; 5000]).is_ok() {
+            written += 1;
+        }
+        assert!(written * 5000 > bytes * 6 / 10, "{written}");
+        let mut into = vec![0; 5000];
+        for part in 0..written {
+            assert_eq!(pool.read(ino, part * 5000, &mut into), Ok(5000));
+            assert!(into.iter().all(|byte| *byte == part as u8));
+        }
+        assert!(pool.check(&mut |_, _| ()).unwrap().damage.is_empty());
+    }
+}
+
+#[test]
+fn checksums_can_be_given_up() {
+    for level in [Protection::None, Protection::Metadata] {
+        let filled = filled(512);
+        let memory = Memory::from_image(&filled.memory.image());
+        let none = &mut |_, _| ();
+        assert_eq!(Pool::protect(memory.clone(), TestHost::new(2), level, 0, none), Ok(true));
+        let again = Pool::protect(memory.clone(), TestHost::new(2), Protection::Full, 0, none);
+        assert_eq!(again, Err(Error::NotSupported));
+        let pool = Pool::open(memory, TestHost::new(2), &OpenOptions::default()).unwrap();
+        let mut into = vec![0; 18_000];
+        assert_eq!(pool.read(filled.ino, 0, &mut into), Ok(18_000));
+        assert_eq!(into, filled.bytes);
+        assert!(pool.check(none).unwrap().damage.is_empty());
+        assert_eq!(pool.info().unwrap().protection, level);
+    }
+}
