@@ -21,6 +21,8 @@ pub enum Error {
     DirectoryLink,
     /// The directory has entries.
     NotEmpty,
+    /// Somebody uses it.
+    Busy,
     /// An argument makes no sense.
     Invalid,
     /// The name is longer than 255 bytes, or a symbolic link longer than 4095.
@@ -106,6 +108,7 @@ impl Error {
             Self::TooLong => 7,
             Self::Media { .. } | Self::Unwritten | Self::Corrupt(_) => 5,
             Self::NoMemory => 12,
+            Self::Busy => 16,
             Self::Exists => 17,
             Self::NotDirectory => 20,
             Self::IsDirectory => 21,
@@ -123,7 +126,7 @@ impl Error {
     }
 
     /// Damage of `what` at offset `at`, of no particular inode.
-    pub(crate) fn corrupt(what: &'static str, at: u64) -> Self {
+    pub(crate) const fn corrupt(what: &'static str, at: u64) -> Self {
         Self::Corrupt(Corruption { what, at, ino: 0 })
     }
 
@@ -163,6 +166,7 @@ impl fmt::Display for Error {
             Self::NotDirectory => "not a directory",
             Self::IsDirectory => "is a directory",
             Self::DirectoryLink => "a directory can't have another name",
+            Self::Busy => "in use",
             Self::NotEmpty => "directory not empty",
             Self::Invalid => "invalid argument",
             Self::NameTooLong => "name too long (255 bytes at most)",

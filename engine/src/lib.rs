@@ -11,7 +11,7 @@
 //! * `log`: walking and appending to the logs of inodes
 //! * `inode`: what is known of an inode in memory, rebuilt from its log
 //! * `pool`: the open pool, locking
-//! * `namespace`, `file`: the operations; `recovery`, `check`: opening, checking, showing
+//! * `namespace`, `file`, `snapshot`: the operations; `recovery`, `check`: opening, checking, showing
 //! * `salvage`: making a damaged pool sound; `level`: changing how much a pool has twice; `scrub`: finding
 //!   what has gone bad
 #![no_std]
@@ -35,6 +35,7 @@ mod recovery;
 mod rule;
 mod salvage;
 mod scrub;
+mod snapshot;
 mod space;
 mod store;
 mod types;
@@ -49,4 +50,5 @@ pub use recovery::format::check_format;
 pub use rule::Rule;
 pub use salvage::Salvage;
 pub use scrub::{Finding, Outcome, Scrub, What};
+pub use snapshot::SnapshotInfo;
 pub use types::*;

@@ -210,6 +210,18 @@ rules! {
         "the checksum of an extended attribute's value is not looked at; seen in NOVA-Fortis: data without one";
     ValueAfterFence "value-after-fence"
         "pages of a value that another replaces are free before its record is durable; PROTOCOL I9";
+    SharedCopied "shared-copied"
+        "what a snapshot sees is overwritten in place; seen in NOVA-Fortis: snapshots of mapped files";
+    ManifestsKept "manifests-kept"
+        "what a snapshot sees is free when the file has it no more; NOVA-Fortis 4.1";
+    SeenLogsKept "seen-logs-kept"
+        "logs that a snapshot sees are rewritten; seen in NOVA-Fortis: snapshots and collection";
+    SnapshotWaits "snapshot-waits"
+        "a snapshot does not wait for transactions that are under way; NOVA-Fortis 4.1.2";
+    JournalSeen "journal-seen"
+        "the journal page that a snapshot sees is used again";
+    EndedFirst "ended-first"
+        "what a snapshot kept is free before the record that ends it is durable";
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }

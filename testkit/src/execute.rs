@@ -74,12 +74,13 @@ pub fn resolve(fs: &dyn Fs, path: &Path) -> Result<Ino> {
     walk(fs, &path.0)
 }
 
+/// The same, from this directory on.
+pub fn resolve_from(fs: &dyn Fs, root: Ino, path: &Path) -> Result<Ino> {
+    path.0.iter().try_fold(root, |ino, name| Ok(fs.lookup(ino, name)?.ino))
+}
+
 fn walk(fs: &dyn Fs, names: &[Vec<u8>]) -> Result<Ino> {
-    let mut ino = fs.root();
-    for name in names {
-        ino = fs.lookup(ino, name)?.ino;
-    }
-    Ok(ino)
+    names.iter().try_fold(fs.root(), |ino, name| Ok(fs.lookup(ino, name)?.ino))
 }
 
 /// Does `op`. The operations that work on the file system as a whole (remount, crash), and

@@ -62,9 +62,19 @@ impl Times {
 /// Looks at everything. `hint` is a snapshot of what should be there: the pages it knows of
 /// are looked at even where `seek` says that there is nothing.
 pub fn snapshot(fs: &dyn Fs, times: Times, hint: Option<&Snapshot>) -> Result<Snapshot, String> {
+    snapshot_from(fs, fs.root(), times, hint)
+}
+
+/// The same of what is below a directory that is its own parent.
+pub fn snapshot_from(
+    fs: &dyn Fs,
+    root: Ino,
+    times: Times,
+    hint: Option<&Snapshot>,
+) -> Result<Snapshot, String> {
     let mut found = Snapshot::default();
     let mut first_paths: HashMap<Ino, Path> = HashMap::new();
-    let mut todo = vec![(Path::root(), fs.root())];
+    let mut todo = vec![(Path::root(), root)];
     while let Some((path, ino)) = todo.pop() {
         let fail = |what: &str, error: Error| format!("{path}: {what}: {error} ({error:?})");
         let seen = look(fs, &path, ino, times, hint)?;
@@ -86,18 +96,19 @@ pub fn snapshot(fs: &dyn Fs, times: Times, hint: Option<&Snapshot>) -> Result<Sn
         first_paths.entry(ino).or_insert_with(|| path.clone());
         found.0.insert(path, seen);
     }
-    set_same_as(fs, &mut found, first_paths)?;
+    set_same_as(fs, root, &mut found, first_paths)?;
     Ok(found)
 }
 
 /// Paths are visited in order, so the first path of an inode is the least one.
 fn set_same_as(
     fs: &dyn Fs,
+    root: Ino,
     found: &mut Snapshot,
     first_paths: HashMap<Ino, Path>,
 ) -> Result<(), String> {
     for (path, seen) in &mut found.0 {
-        let ino = crate::execute::resolve(fs, path).map_err(|e| format!("{path}: {e}"))?;
+        let ino = crate::execute::resolve_from(fs, root, path).map_err(|e| format!("{path}: {e}"))?;
         seen.same_as = first_paths.get(&ino).cloned().unwrap_or_default();
     }
     Ok(())

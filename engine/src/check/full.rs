@@ -10,7 +10,7 @@ use lode_pmem::Medium;
 use crate::inode::{Body, Mix, State, load_name, load_xattr_value};
 use crate::layout::{Body as Record, tag_of};
 use crate::space::{Claims, Run};
-use crate::store::{LinkWord, NO_WATERMARK, Store, read_watermark};
+use crate::store::{Item, Kept, LinkWord, NO_WATERMARK, Store, read_watermark};
 use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
 
 /// Inodes, names, tree and space.
@@ -215,7 +215,9 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             Err(Error::Stale) => return Ok(()),
             Err(error) => return self.note(error),
         };
+        let is_list = ino == pool.store.snapshots.home();
         match state.kind() {
+            mode::FILE if is_list => {}
             mode::FILE => self.report.files += 1,
             mode::DIRECTORY => self.report.directories += 1,
             _ => self.report.others += 1,
@@ -232,7 +234,8 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             tag: tag_of(state.log.nonce),
             links: state.links,
             parent: state.parent,
-            nameless: state.is_dead() || state.is_nameless() && node.opens.load(Relaxed) > 0,
+            nameless: state.is_dead()
+                || state.is_nameless() && (node.opens.load(Relaxed) > 0 || is_list),
             ..Seen::default()
         };
         self.seen.insert(ino, seen);
@@ -340,6 +343,24 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         false
     }
 
+    /// What snapshots keep.
+    fn kept(&mut self) -> Result<()> {
+        let mut kept: Vec<Item> = Vec::new();
+        self.pool.store.snapshots.for_each_item(&mut |item| {
+            kept.try_reserve(1)?;
+            kept.push(*item);
+            Ok(())
+        })?;
+        for item in kept {
+            match (item.kind, item.run()) {
+                (Kept::Log, Some(run)) => self.claim_metadata(run, 0)?,
+                (_, Some(run)) => self.claim(run, 0)?,
+                (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// What is not reachable is free, and the other way round.
     fn space(&mut self) -> Result<()> {
         let store = &self.pool.store;
@@ -353,6 +374,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         for run in quarantined {
             self.claim_metadata(run, 0)?;
         }
+        self.kept()?;
         let mut free = Vec::new();
         store.space.for_each_free(&mut |run| {
             free.try_reserve(1)?;

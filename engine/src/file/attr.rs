@@ -122,8 +122,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
             .log
             .reserve(&self.store, &plan, purpose)
             .and_then(|()| tail.map(|tail| self.replace_tail(state, &tail)).transpose())
-            .and_then(|tail| match changes.size {
-                Some(size) if tail.is_none() => self.zero_behind_size(state, size).map(|()| tail),
+            .and_then(|tail| match (changes.size, tail) {
+                (Some(size), None) => self.zero_behind_size(state, state.size, size).map(|()| tail),
+                // (Where there are checksums, all that is mapped behind the last page is zero.)
+                (Some(size), Some(_)) if !self.store.geometry.strips.are_kept() => {
+                    let behind = state.size.next_multiple_of(PAGE_BYTES);
+                    self.zero_behind_size(state, behind, size).map(|()| tail)
+                }
                 _ => Ok(tail),
             });
         let begun = ready.and_then(|tail| match self.begin_plans(&[plan], 0) {
@@ -190,7 +195,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if let Some(extent) = tail {
             let (size, died) = (state.size, state.ends_in());
             state.map(extent, size, time_ns, &mut |ended| self.store.release(ended, died));
-            state.file_mut()?.zero_behind = true;
+            state.file_mut()?.zero_behind |= self.store.geometry.strips.are_kept();
         }
         if let (Some((size, placed)), false) = (&resized, early) {
             state.class = class;
@@ -246,15 +251,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// Before the size grows, what is mapped behind it becomes zero, and is fenced (I17).
-    pub(super) fn zero_behind_size(&self, state: &mut State, size: u64) -> Result<()> {
+    /// Before the size grows, what is mapped from `from` on, at or behind it, becomes zero, and is fenced (I17).
+    pub(super) fn zero_behind_size(&self, state: &mut State, from: u64, size: u64) -> Result<()> {
         if size <= state.size || self.zero_behind(state) {
             return Ok(());
         }
         let end = size.next_multiple_of(PAGE_BYTES);
-        let behind = state.file()?.extents.next_from(state.size / PAGE_BYTES);
+        let behind = state.file()?.extents.next_from(from / PAGE_BYTES);
         if behind.is_some_and(|extent| extent.file_page * PAGE_BYTES < end) {
-            self.zero_mapped(state, state.size, end, self.store.counters())?;
+            self.zero_mapped(state, from, end, self.store.counters())?;
             self.store.door.fence(self.store.counters())?;
         }
         let rest = state.file()?.extents.next_from(end / PAGE_BYTES);

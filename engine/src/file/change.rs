@@ -8,7 +8,7 @@
 
 use lode_pmem::{Counters, Medium};
 
-use super::fresh::{FreshRuns, Source};
+use super::fresh::{FreshRun, FreshRuns, Source};
 use super::ordinals::Ordinals;
 use super::segment::{List, Overwrites, Rules, Segment, Segments, Way, plan};
 use crate::index::Extent;
@@ -124,42 +124,65 @@ impl<M: Medium, H: Host> Pool<M, H> {
             true => Overwrites::InPlace,
             false => Overwrites::Atomic,
         };
-        Rules { overwrites, epoch: self.store.epoch(), size: state.size }
+        // (The epoch first: should a snapshot come between, it is another one when the lane is held.)
+        let epoch = self.store.epoch();
+        Rules { overwrites, epoch, latest: self.store.latest(), size: state.size }
     }
 
-    /// The file's last page, where it has to be replaced before its size becomes `size`: it has checksums, and
-    /// bytes behind the size that are not known to be zero.
+    /// The file's last page, where it has to be replaced before its size becomes `size`: it has checksums, or a
+    /// snapshot sees it, and bytes behind the size that are not known to be zero.
     pub(super) fn tail_to_replace(&self, state: &State, size: u64) -> Result<Option<Segment>> {
         let (from, to) = (state.size, state.size);
         let grows = size > from && !from.is_multiple_of(PAGE_BYTES);
-        if !self.store.geometry.strips.are_kept() || !grows || self.zero_behind(state) {
+        if !grows || self.zero_behind(state) {
             return Ok(None);
         }
-        let is_mapped = state.file()?.extents.find(from / PAGE_BYTES).is_some();
-        Ok(is_mapped.then_some(Segment { way: Way::Fresh, from, to, at: 0 }))
+        let (strips, latest) = (self.store.geometry.strips.are_kept(), self.store.latest());
+        let last = state.file()?.extents.find(from / PAGE_BYTES);
+        let replaced = last.is_some_and(|extent| strips || extent.epoch <= latest);
+        Ok(replaced.then_some(Segment { way: Way::Fresh, from, to, at: 0 }))
     }
 
-    /// Makes a change durable, then visible. If it fails, nothing has changed.
-    pub(crate) fn make(
+    /// Makes the change that `plan` says durable, then visible. If it fails, nothing has changed. It is planned
+    /// again where a snapshot comes between that and its record.
+    pub(crate) fn make<'a>(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        mut plan: impl FnMut(&State, Rules) -> Result<Change<'a>>,
+    ) -> Result<()> {
+        loop {
+            let rules = self.rules(state);
+            let mut change = plan(state, rules)?;
+            if self.make_planned(node, state, &mut change, rules.epoch)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes a change that was planned in this epoch; says whether it is still that one.
+    fn make_planned(
         &self,
         node: &Node<H>,
         state: &mut State,
         change: &mut Change<'_>,
-    ) -> Result<()> {
+        epoch: u32,
+    ) -> Result<bool> {
         if let Some(tail) = self.tail_to_replace(state, change.new_size)? {
             change.replace_too(tail)?;
         }
         let replaces = self.store.geometry.strips.are_kept();
         let grows = change.new_size > state.size;
         let purpose = change.purpose();
-        let (log_plan, held) = match self.prepare(state, change, purpose) {
+        let prepared = match self.prepare(state, change, purpose, epoch) {
             Err(Error::NoSpace) if purpose == Purpose::Grows && change.fills_no_hole(state) => {
                 let frees = change.unmap.is_some();
                 let purpose = if frees { Purpose::Frees } else { Purpose::Replaces };
-                self.prepare(state, change, purpose)?
+                self.prepare(state, change, purpose, epoch)?
             }
             result => result?,
         };
+        let Some((log_plan, held)) = prepared else { return Ok(false) };
         let retires = change.has(Way::InPlace) && state.file()?.journal.is_pending();
         let needs_data_fence = retires
             || change.segments.iter().any(|segment| segment.way != Way::InPlace)
@@ -193,23 +216,28 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         self.go_home(node, state, change)?;
         self.tidy(&node.slot, state);
-        Ok(())
+        Ok(true)
     }
 
     /// Reserves everything and streams all new bytes, with a lane held for what follows. If it
-    /// fails, nothing is kept.
+    /// fails, nothing is kept; nor where bytes are to go in place, and another epoch than that of the plan has begun.
     fn prepare(
         &self,
         state: &mut State,
         change: &mut Change<'_>,
         purpose: Purpose,
-    ) -> Result<(Plan, Held<'_, H>)> {
+        epoch: u32,
+    ) -> Result<Option<(Plan, Held<'_, H>)>> {
+        let in_place = change.has(Way::Journal) || change.has(Way::InPlace);
         let ready = self.take_room(state, change, purpose).and_then(|log_plan| {
             let mut held = self.store.hold_lane();
+            if in_place && held.epoch() != epoch {
+                return Ok(None);
+            }
             self.stream_all(state, change, &mut held)?;
-            Ok((log_plan, held))
+            Ok(Some((log_plan, held)))
         });
-        if ready.is_err() {
+        if !matches!(ready, Ok(Some(_))) {
             state.file_mut()?.zero_behind &= !change.has(Way::Append);
             self.give_fresh(&change.fresh);
             change.fresh.clear();
@@ -274,6 +302,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let replaced = self.store.geometry.strips.are_kept();
         if change.new_size > state.size && !replaced && !self.zero_behind(state) {
             let mut zeroed = state.size;
+            let tail = state.size / PAGE_BYTES;
+            let is_tail = |fresh: &FreshRun| {
+                (fresh.file_page..fresh.file_page + fresh.run.pages).contains(&tail)
+            };
+            if change.fresh.iter().any(is_tail) {
+                // (The rest of that page is zeroed where it goes to.)
+                zeroed = zeroed.next_multiple_of(PAGE_BYTES);
+            }
             for segment in change.segments.iter() {
                 self.zero_mapped(state, zeroed, segment.from, counters)?;
                 zeroed = zeroed.max(segment.to);
@@ -336,6 +372,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let len = segment.to - segment.from;
         let small = len <= JOURNAL_HALF && change.segments.len() == 1;
         let journal = &mut state.file_mut()?.journal;
+        if !self.store.host.leaves_out(Rule::JournalSeen) {
+            journal.part_with_page(self.store.latest())?;
+        }
         // A page for it to keep there is only where space is not short.
         if small && (journal.page != 0 || !self.store.is_short()) {
             if journal.page == 0 {
@@ -435,9 +474,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let store = &self.store;
         let (epoch, size, latest) = (tx.epoch(), change.new_size, store.latest());
         // (Should the fence fail, the caller hears of it.)
-        let mut give_back = |run: Run| {
+        let died = state.ends_in();
+        let mut give_back = |ended: Ended| {
             if tx.land().is_ok() {
-                store.give(run);
+                store.release(ended, died);
             }
         };
         if retires {
@@ -448,7 +488,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.give_retired(state, txid, ordinal, &mut give_back)?;
         }
         let given = store.host.leaves_out(Rule::OverwrittenAfterFence);
-        let died = state.ends_in();
         let give = &mut |ended: Ended| {
             if tx.land().is_ok() && !given {
                 store.release(ended, died);
@@ -480,12 +519,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 journal_at: wait.journal_at,
                 home_at: wait.home_at,
                 origin,
+                born: epoch,
             };
             state.file_mut()?.journal.note(txid, piece);
         }
         let journal = &mut state.file_mut()?.journal;
         for run in change.journal_runs.iter() {
-            journal.add_run(*run);
+            journal.add_run(*run, epoch);
         }
         let alternate = !self.store.host.leaves_out(Rule::JournalHalves);
         if alternate && change.journal_runs.len() == 0 && change.waiting.len() > 0 {
@@ -516,7 +556,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &mut State,
         txid: crate::layout::Txid,
         ordinal: u32,
-        give: &mut dyn FnMut(Run),
+        give: &mut dyn FnMut(Ended),
     ) -> Result<()> {
         state.retire(txid, ordinal);
         state.file_mut()?.journal.give_runs(give);
@@ -577,6 +617,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let placed = state.log.append(&mut tx, &self.store, &Body::Retire);
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
-        self.give_retired(state, txid, placed.ordinal, &mut |run| self.store.give(run))
+        let died = state.ends_in();
+        let give = &mut |ended| self.store.release(ended, died);
+        self.give_retired(state, txid, placed.ordinal, give)
     }
 }

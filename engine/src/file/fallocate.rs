@@ -4,7 +4,7 @@ use lode_pmem::Medium;
 
 use super::change::Change;
 use super::fresh::Source;
-use super::segment::{Segment, Way};
+use super::segment::{Rules, Segment, Way};
 use super::write::regular;
 use crate::inode::{Node, State};
 use crate::{Error, FILE_MAX, Fallocate, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result};
@@ -30,9 +30,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Fallocate::Punch => self.punch(&node, &mut state, offset, end),
             Fallocate::Zero { keep_size } => {
                 let size = if keep_size { state.size } else { state.size.max(end) };
-                let mut change = Change::new(Source::Zeros, &state, size);
-                change.write(&state, self.rules(&state), offset, end.min(size).max(offset))?;
-                self.make(&node, &mut state, &mut change)
+                self.make(&node, &mut state, |state, rules| {
+                    let mut change = Change::new(Source::Zeros, state, size);
+                    change.write(state, rules, offset, end.min(size).max(offset))?;
+                    Ok(change)
+                })
             }
         }
     }
@@ -45,6 +47,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         keep_size: bool,
     ) -> Result<()> {
         let size = if keep_size { state.size } else { state.size.max(end) };
+        self.make(node, state, |state, _| self.plan_allocation(state, (offset, end), size))
+    }
+
+    fn plan_allocation(
+        &self,
+        state: &State,
+        (offset, end): (u64, u64),
+        size: u64,
+    ) -> Result<Change<'static>> {
         let file = state.file()?;
         let mut change = Change::new(Source::Zeros, state, size);
         if file.extents.is_empty() {
@@ -68,31 +79,35 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if wanted > free {
             return Err(Error::NoSpace);
         }
-        self.make(node, state, &mut change)
+        Ok(change)
     }
 
     fn punch(&self, node: &Node<H>, state: &mut State, offset: u64, end: u64) -> Result<()> {
-        let mut change = Change::new(Source::Zeros, state, state.size);
-        let (first, last) = (offset.div_ceil(PAGE_BYTES), end / PAGE_BYTES);
-        let rules = self.rules(state);
-        let head = (offset, end.min(first * PAGE_BYTES));
-        let tail = (offset.max(last * PAGE_BYTES), end);
-        let edges = if first > last { [head, (0, 0)] } else { [head, tail] };
-        for (from, to) in edges {
-            let to = to.min(state.size);
-            let mapped = state.file()?.extents.find(from / PAGE_BYTES).is_some();
-            if from < to && mapped {
-                change.write(state, rules, from, to)?;
-            }
-        }
-        if first < last {
-            let next = state.file()?.extents.next_from(first);
-            if next.is_some_and(|extent| extent.file_page < last) {
-                change.unmap = Some((first, last - first));
-            }
-        }
-        self.make(node, state, &mut change)
+        self.make(node, state, |state, rules| plan_punch(state, rules, (offset, end)))
     }
+}
+
+/// Zeros where part of a page is punched, and a hole of whole ones.
+fn plan_punch(state: &State, rules: Rules, (offset, end): (u64, u64)) -> Result<Change<'static>> {
+    let mut change = Change::new(Source::Zeros, state, state.size);
+    let (first, last) = (offset.div_ceil(PAGE_BYTES), end / PAGE_BYTES);
+    let head = (offset, end.min(first * PAGE_BYTES));
+    let tail = (offset.max(last * PAGE_BYTES), end);
+    let edges = if first > last { [head, (0, 0)] } else { [head, tail] };
+    for (from, to) in edges {
+        let to = to.min(state.size);
+        let mapped = state.file()?.extents.find(from / PAGE_BYTES).is_some();
+        if from < to && mapped {
+            change.write(state, rules, from, to)?;
+        }
+    }
+    if first < last {
+        let next = state.file()?.extents.next_from(first);
+        if next.is_some_and(|extent| extent.file_page < last) {
+            change.unmap = Some((first, last - first));
+        }
+    }
+    Ok(change)
 }
 
 /// The page class that a size hints at (PMFS 3.1).

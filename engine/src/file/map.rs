@@ -10,6 +10,7 @@
 //! file's in one transaction, without a copy.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
 
 use lode_pmem::Medium;
 
@@ -49,13 +50,31 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::Invalid);
         }
         let pages = (offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES));
+        let is_first = state.file()?.maps.is_none();
+        if is_first {
+            // Counted before it is asked what snapshots see: a snapshot that comes later asks for maps.
+            self.store.snapshots.mapped.fetch_add(1, SeqCst);
+        }
+        let mapped = self.map_pages(node, &mut state, pages);
+        if mapped.is_err() && is_first {
+            self.store.snapshots.mapped.fetch_sub(1, SeqCst);
+        }
+        mapped
+    }
+
+    fn map_pages(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        pages: (u64, u64),
+    ) -> Result<Vec<MapExtent>> {
         if self.store.writable().is_ok() {
-            self.make_mappable(node, &mut state, pages)?;
+            self.make_mappable(node, state, pages)?;
         } else if state.file()?.journal.is_pending() {
             // What is in the pool is older than what a read shows.
             return Err(Error::ReadOnly);
         }
-        let extents = self.extents_of(&state, pages)?;
+        let extents = self.extents_of(state, pages)?;
         let maps = state.maps_mut()?;
         maps.count = maps.count.checked_add(1).ok_or(Error::Invalid)?;
         Ok(extents)
@@ -66,7 +85,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if let Ok(mut state) = file.node.write(&self.store)
             && let Ok(file) = state.file_mut()
         {
+            let was_mapped = file.is_mapped();
             file.end_map(&mut |run| self.store.give(run));
+            if was_mapped && !file.is_mapped() {
+                self.store.snapshots.mapped.fetch_sub(1, SeqCst);
+            }
         }
     }
 
@@ -81,8 +104,32 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.allocate(node, state, (from * PAGE_BYTES, to * PAGE_BYTES), true)?;
         }
         self.retire_now(node, state)?;
+        self.unshare(node, state, (from, to))?;
         let end = state.size.next_multiple_of(PAGE_BYTES);
-        self.zero_behind_size(state, end)
+        self.zero_behind_size(state, state.size, end)
+    }
+
+    /// Moves the file's pages `from .. to` that a snapshot sees: what is stored through a map goes to others.
+    fn unshare(&self, node: &Node<H>, state: &mut State, (from, to): (u64, u64)) -> Result<()> {
+        let (latest, mut page) = (self.store.latest(), from);
+        while page < to
+            && let Some(extent) = state.file()?.extents.next_from(page)
+            && extent.file_page < to
+        {
+            let first = extent.file_page.max(from);
+            page = extent.end().min(to);
+            if extent.epoch > latest {
+                continue;
+            }
+            let run = self.store.take_some(page - first, Purpose::Replaces)?;
+            let given = &mut |ended| self.store.release(ended, self.store.epoch());
+            if let Err(error) = self.relocate(node, state, first, run, given) {
+                self.store.give(run);
+                return Err(error);
+            }
+            page = first + run.pages;
+        }
+        Ok(())
     }
 
     /// Where the file's pages `from .. to` are.

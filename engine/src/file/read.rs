@@ -70,7 +70,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             at += (hole + mapped) as u64;
             rest = tail;
         }
-        if self.store.writable().is_err() {
+        if self.store.writable().is_err() || state.view != 0 {
             file.journal.overlay(&self.store, offset, into)?;
         }
         Ok(())
@@ -106,7 +106,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Moves the access time, where that is wanted: an 8-byte store outside sealed bytes.
     pub(crate) fn touch(&self, state: &State) {
         let wanted = self.options.atime;
-        if wanted == AccessTimes::Never || self.store.writable().is_err() {
+        if wanted == AccessTimes::Never || self.store.writable().is_err() || state.view != 0 {
             return;
         }
         let atime_ns = state.atime_ns.load(Relaxed);

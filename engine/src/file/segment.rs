@@ -114,8 +114,10 @@ pub(crate) enum Overwrites {
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
     pub(crate) overwrites: Overwrites,
-    /// Pages born in it may be appended to in place (PROTOCOL I17).
+    /// The epoch in which these rules hold.
     pub(crate) epoch: u32,
+    /// The latest snapshot: only pages born after it may be stored to in place (PROTOCOL I17).
+    pub(crate) latest: u32,
     /// Size before the write.
     pub(crate) size: u64,
 }
@@ -156,9 +158,11 @@ fn mapped(extent: &Extent, rules: Rules, from: u64, to: u64, whole: u64) -> Segm
     if rules.overwrites == Overwrites::Replacing {
         return fresh(from, to);
     }
+    if extent.epoch <= rules.latest {
+        return fresh(from, to);
+    }
     if from >= rules.size {
-        let own = extent.epoch == rules.epoch;
-        return if own { in_place(Way::Append, to) } else { fresh(from, to) };
+        return in_place(Way::Append, to);
     }
     let below = to.min(rules.size);
     if rules.overwrites == Overwrites::InPlace {

@@ -63,9 +63,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(());
         }
         let source = Source::Bytes { data, offset };
-        let mut change = Change::new(source, state, state.size.max(end));
-        change.write(state, self.rules(state), offset, end)?;
-        self.make(node, state, &mut change)
+        self.make(node, state, |state, rules| {
+            let mut change = Change::new(source, state, state.size.max(end));
+            change.write(state, rules, offset, end)?;
+            Ok(change)
+        })
     }
 
     /// Everything returned is durable already: says whether the inode is there.

@@ -191,6 +191,45 @@ impl<H: Host> Cache<H> {
         Ok(node)
     }
 
+    /// The inode with this number as a snapshot has it; `view` is what the number has besides that of the inode.
+    pub(crate) fn get_view<M: Medium>(
+        &self,
+        store: &Store<M, H>,
+        ino: Ino,
+        view: Ino,
+    ) -> Result<Arc<Node<H>>> {
+        let mut shard = self.shard(ino).lock();
+        if let Some(node) = shard.get(ino) {
+            node.touch();
+            return Ok(node.clone());
+        }
+        let slot = store.table.find(ino & !view).ok_or(Error::Stale)?;
+        shard.reserve(&store.room)?;
+        let opens = shard.opens.remove(&ino).unwrap_or(0);
+        let node = Arc::new(Node::of_view(slot, view, opens));
+        shard.put(ino, node.clone(), &store.room);
+        drop(shard);
+        self.make_room(store);
+        Ok(node)
+    }
+
+    /// Ends all inodes of a snapshot.
+    pub(crate) fn end_views(&self, room: &Room, is_of: &dyn Fn(Ino) -> bool) -> Result<()> {
+        let mut nodes: Vec<Arc<Node<H>>> = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            nodes.try_reserve(shard.nodes.len())?;
+            nodes.extend(shard.nodes.iter().filter(|it| is_of(it.0)).map(|it| it.1.clone()));
+            for node in &nodes {
+                shard.remove(node.ino(), room);
+            }
+            shard.opens.retain(|ino, _| !is_of(*ino));
+            drop(shard);
+            nodes.drain(..).for_each(|node| node.end_view(room));
+        }
+        Ok(())
+    }
+
     /// The inode with this number, which is about to be closed, if it is in memory. Where it was
     /// dropped, it is closed.
     pub(crate) fn get_to_close(&self, ino: Ino) -> Option<Arc<Node<H>>> {

@@ -48,6 +48,7 @@ pub(crate) fn tidy<M: Medium, H: Host>(
     }
     let live = live_lines(state);
     let worth = log_pages >= pages_worth(state) || store.is_short();
+    let worth = worth && !store.sees_log(state.log.ino, state.log.born);
     // (Where there is no space for that, pages without life can still be given back.)
     if worth
         && live * 2 < state.log.lines()
@@ -98,9 +99,7 @@ fn live_lines(state: &State) -> u64 {
 
 /// Fast collection: round, fence; unlink, fence; free (I13). Says whether it did anything.
 fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result<bool> {
-    let Some(at) = first_dead(log, store.host.leaves_out(Rule::TombstoneKept)) else {
-        return Ok(false);
-    };
+    let Some(at) = first_dead(store, log) else { return Ok(false) };
     if !store.host.leaves_out(Rule::RoundForFast) {
         store.round()?;
     }
@@ -125,13 +124,17 @@ fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result
 }
 
 /// The first page, not the last, without live records, that ended nothing which a page
-/// still there says (I14).
-fn first_dead(log: &Log, any: bool) -> Option<usize> {
+/// still there says (I14), and says nothing that a snapshot sees.
+fn first_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &Log) -> Option<usize> {
+    let any = store.host.leaves_out(Rule::TombstoneKept);
+    let seen = |page: &LogPage| {
+        store.sees_log(log.ino, page.low) && store.snapshots.sees(page.low, page.ended)
+    };
     let mut before = if log.inline_dead { None } else { Some(crate::log::INLINE) };
     let last = log.pages.len() - 1;
     for (at, page) in log.pages.iter().enumerate().take(last) {
         let ended_all = any || before.is_none_or(|before| before < page.ended_from);
-        if page.live == 0 && ended_all {
+        if page.live == 0 && ended_all && !seen(page) {
             return Some(at);
         }
         before = Some(page.ordinal);
@@ -296,6 +299,11 @@ fn store_all<M: Medium, H: Host>(
     }
     let bytes = fresh.spare.len() as u64 * (PAGE_BYTES + 8);
     let mut tx = store.begin(0, bytes)?;
+    // (Asked again: from here on a snapshot waits.)
+    if store.sees_log(state.log.ino, state.log.born) {
+        tx.abandon();
+        return Err(Error::NoSpace);
+    }
     fresh.epoch = tx.epoch();
     let stored = store_records(store, state, fresh, places, &mut tx);
     match stored {

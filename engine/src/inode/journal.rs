@@ -13,7 +13,7 @@ use lode_pmem::{Counters, Medium};
 
 use crate::gauges::list_bytes;
 use crate::layout::Txid;
-use crate::space::Run;
+use crate::space::{Ended, Run};
 use crate::store::Store;
 use crate::{Error, Host, PAGE_BYTES, Result};
 
@@ -33,6 +33,8 @@ pub(crate) struct JournalPiece {
     pub(crate) home_at: u64,
     /// Ordinal of the log page with its record.
     pub(crate) origin: u32,
+    /// Epoch of its record.
+    pub(crate) born: u32,
 }
 
 /// A file's journal.
@@ -42,6 +44,8 @@ pub(crate) struct Journal {
     pub(crate) page: u64,
     /// Which half of it the next overwrite uses.
     pub(crate) second_half: bool,
+    /// Epoch of the last record of bytes in it.
+    page_born: u32,
     /// Bytes that a truncation took away are still wanted (a rule left out).
     pub(crate) unclipped: bool,
     /// Most files are never overwritten, and take no memory for that.
@@ -57,8 +61,8 @@ struct Waits {
     records: Vec<u32>,
     /// That transaction.
     txid: Txid,
-    /// Pages of larger overwrites, freed when those are retired.
-    runs: Vec<Run>,
+    /// Pages of larger overwrites, and those that snapshots see, given up when these are retired.
+    runs: Vec<Ended>,
 }
 
 impl Journal {
@@ -68,7 +72,7 @@ impl Journal {
             size_of::<Waits>() as u64
                 + list_bytes::<JournalPiece>(waits.pending.capacity())
                 + list_bytes::<u32>(waits.records.capacity())
-                + list_bytes::<Run>(waits.runs.capacity())
+                + list_bytes::<Ended>(waits.runs.capacity())
         })
     }
 
@@ -82,7 +86,7 @@ impl Journal {
         self.waits.get_or_insert_default()
     }
 
-    fn runs(&self) -> &[Run] {
+    fn runs(&self) -> &[Ended] {
         self.waits.as_deref().map_or(&[], |waits| &waits.runs)
     }
 
@@ -139,11 +143,44 @@ impl Journal {
         waits.txid = txid;
         waits.pending.push(piece);
         waits.records.push(piece.origin);
+        if piece.journal_at / PAGE_BYTES == self.page {
+            self.page_born = piece.born;
+        }
     }
 
-    /// Notes pages of a larger overwrite.
-    pub(crate) fn add_run(&mut self, run: Run) {
-        self.waits_mut().runs.push(run);
+    /// Notes pages of a larger overwrite, whose records are of this epoch.
+    pub(crate) fn add_run(&mut self, run: Run, born: u32) {
+        self.waits_mut().runs.push(Ended { run, born });
+    }
+
+    /// Gives up the page for small overwrites with the next that are retired, where a snapshot up to
+    /// `latest` may see what is in it.
+    pub(crate) fn part_with_page(&mut self, latest: u32) -> Result<()> {
+        if self.page == 0 || self.page_born > latest {
+            return Ok(());
+        }
+        let ended = Ended { run: Run { page: self.page, pages: 1 }, born: self.page_born };
+        let waits = self.waits_mut();
+        waits.runs.try_reserve(1)?;
+        waits.runs.push(ended);
+        self.page = 0;
+        Ok(())
+    }
+
+    /// Adds the pages in which something is wanted, each with the epoch that it was stored in.
+    pub(crate) fn wanted_pages(&self, pages: &mut Vec<Ended>) -> Result<()> {
+        for piece in self.pending() {
+            let first = piece.journal_at / PAGE_BYTES;
+            let end = (piece.journal_at + piece.len).div_ceil(PAGE_BYTES);
+            for page in first..end {
+                let ended = Ended { run: Run { page, pages: 1 }, born: piece.born };
+                if !pages.contains(&ended) {
+                    pages.try_reserve(1)?;
+                    pages.push(ended);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The pages that hold pending bytes, as replay has found them, belong to the file.
@@ -154,6 +191,7 @@ impl Journal {
             && piece.len <= crate::JOURNAL_HALF
         {
             self.page = piece.journal_at / PAGE_BYTES;
+            self.page_born = piece.born;
             self.second_half = piece.journal_at % PAGE_BYTES < crate::JOURNAL_HALF;
             return;
         }
@@ -161,12 +199,12 @@ impl Journal {
         for piece in pending.iter() {
             let first = piece.journal_at / PAGE_BYTES;
             let end = (piece.journal_at + piece.len).div_ceil(PAGE_BYTES);
-            let known = |page: u64, runs: &[Run]| {
-                runs.iter().any(|run| run.page <= page && page < run.page + run.pages)
+            let known = |page: u64, runs: &[Ended]| {
+                runs.iter().any(|Ended { run, .. }| run.page <= page && page < run.end())
             };
             for page in first..end {
                 if !known(page, runs) && runs.try_reserve(1).is_ok() {
-                    runs.push(Run { page, pages: 1 });
+                    runs.push(Ended { run: Run { page, pages: 1 }, born: piece.born });
                 }
             }
         }
@@ -186,7 +224,7 @@ impl Journal {
     }
 
     /// Gives up the pages of larger overwrites, which are retired.
-    pub(crate) fn give_runs(&mut self, each: &mut dyn FnMut(Run)) {
+    pub(crate) fn give_runs(&mut self, each: &mut dyn FnMut(Ended)) {
         if let Some(waits) = self.waits.as_deref_mut() {
             waits.runs.drain(..).for_each(each);
         }
@@ -195,7 +233,7 @@ impl Journal {
     /// A log without JOURNAL records has taken the place of the old one.
     pub(crate) fn forget(&mut self, each: &mut dyn FnMut(Run)) {
         if let Some(mut waits) = self.waits.take() {
-            waits.runs.drain(..).for_each(each);
+            waits.runs.drain(..).for_each(|ended| each(ended.run));
         }
     }
 
@@ -249,11 +287,11 @@ impl Journal {
     }
 
     /// Calls `each` with the pages that hold journalled bytes.
-    pub(crate) fn for_each_run(&self, each: &mut dyn FnMut(Run)) {
+    pub(crate) fn for_each_run(&self, each: &mut dyn FnMut(Ended)) {
         if self.page != 0 {
-            each(Run { page: self.page, pages: 1 });
+            each(Ended { run: Run { page: self.page, pages: 1 }, born: self.page_born });
         }
-        self.runs().iter().for_each(|run| each(*run));
+        self.runs().iter().for_each(|ended| each(*ended));
     }
 }
 
@@ -262,25 +300,29 @@ impl Journal {
     /// recovery may still want stay: the log's JOURNAL records speak of them.
     pub(crate) fn release_idle<M: Medium, H: Host>(&mut self, store: &Store<M, H>) -> Result<()> {
         if self.page != 0 && !self.wants(self.page) {
-            store.give_journal_page(self.page);
+            let run = Run { page: self.page, pages: 1 };
+            if store.latest() >= self.page_born {
+                store.release(Ended { run, born: self.page_born }, store.epoch());
+            } else {
+                store.give_journal_page(self.page);
+            }
             self.page = 0;
         }
         if self.runs().is_empty() {
             return Ok(());
         }
-        let mut kept: Vec<Run> = Vec::new();
-        let pages = |run: &Run| run.page..run.page + run.pages;
-        for page in self.runs().iter().flat_map(pages).filter(|page| self.wants(*page)) {
-            match kept.last_mut().filter(|last| last.page + last.pages == page) {
-                Some(last) => last.pages += 1,
-                None => {
-                    kept.try_reserve(1)?;
-                    kept.push(Run { page, pages: 1 });
-                }
-            }
+        let mut kept: Vec<Ended> = Vec::new();
+        let pages = |Ended { run, born }: &Ended| {
+            let born = *born;
+            (run.page..run.end()).map(move |page| Ended { run: Run { page, pages: 1 }, born })
+        };
+        let wanted = |ended: &Ended| self.wants(ended.run.page);
+        for one in self.runs().iter().flat_map(pages).filter(wanted) {
+            kept.try_reserve(1)?;
+            kept.push(one);
         }
-        for page in self.runs().iter().flat_map(pages).filter(|page| !self.wants(*page)) {
-            store.give(Run { page, pages: 1 });
+        for one in self.runs().iter().flat_map(pages).filter(|one| !wanted(one)) {
+            store.release(one, store.epoch());
         }
         if let Some(waits) = &mut self.waits {
             waits.runs = kept;

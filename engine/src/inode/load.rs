@@ -1,6 +1,7 @@
 //! Loading an inode from its log.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicI64;
 
 use lode_pmem::Medium;
@@ -9,8 +10,9 @@ use super::replay::Replay;
 use super::state::{Body, State};
 use crate::layout::{Header, Txid, slot_at};
 use crate::log::{Step, Walk, read_death, read_identity};
+use crate::space::Ended;
 use crate::store::{Slot, Store};
-use crate::{Error, Host, Result, Rule};
+use crate::{Error, Host, Ino, Result, Rule};
 
 /// Loads a live inode. Its log must end with the seal that its slot remembers: damage
 /// at the end of a log is never taken for the end.
@@ -26,7 +28,8 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
         return Err(Error::corrupt_inode("death of a live inode", slot_at(ino), ino));
     }
     let walk = Walk::new(store, &identity, head, seal)?;
-    let Scanned { walk, state, cut } = run(store, walk, true, &mut |_| ())?;
+    let replay = Replay::new(store, ino, identity.nonce, true);
+    let Scanned { walk, state, cut, .. } = run(walk, replay, &mut |_| ())?;
     let is_end = walk.tail().last_seal == slot.tail() || store.host.leaves_out(Rule::TailKnown);
     if cut.is_some() || !is_end {
         let what = "log of an inode is damaged before its end";
@@ -47,21 +50,69 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
     Ok(state)
 }
 
+/// Loads an inode as it was at the end of `epoch`, which is kept; `view` is what its number has besides, and so have
+/// those that it leads to. Nobody may collect its log meanwhile.
+///
+/// # Errors
+/// [`Error::Stale`] if it was not there then.
+pub(crate) fn load_as_of<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    ino: Ino,
+    epoch: u32,
+    view: Ino,
+) -> Result<Box<State>> {
+    let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(Error::Stale)?;
+    let death = read_death(store, &identity)?;
+    let death = death.filter(|death| !store.aborted.contains(&death.header.txid));
+    if death.is_some_and(|death| death.epoch <= epoch) {
+        return Err(Error::Stale);
+    }
+    let mut walk = Walk::new(store, &identity, head, seal)?;
+    walk.stop_after(epoch);
+    let replay = Replay::new(store, ino, identity.nonce, true);
+    let Scanned { mut walk, state, cut, .. } = run(walk, replay, &mut |_| ())?;
+    let mut damaged = cut.is_some();
+    if !walk.has_passed() {
+        walk.beyond(&mut |beyond| damaged |= !store.aborted.contains(&beyond.header().txid))?;
+    }
+    if damaged {
+        let what = "log of an inode is damaged before its end";
+        return Err(Error::corrupt_inode(what, walk.tail().at, ino));
+    }
+    let mut state = state.ok_or(Error::Stale)?;
+    state.view = view;
+    state.parent |= view;
+    match &mut state.body {
+        Body::File(file) => file.journal.claim(),
+        Body::Directory(directory) => {
+            directory.entries.for_each_mut(&mut |_, entry| entry.ino |= view);
+        }
+        _ => {}
+    }
+    Ok(state)
+}
+
 /// A log that was walked and replayed for recovery.
 pub(crate) struct Scanned<'s, M: Medium, H: Host> {
     pub(crate) walk: Box<Walk<'s, M, H>>,
     pub(crate) state: Option<Box<State>>,
     /// The record that the log ends in the middle of.
     pub(crate) cut: Option<Header>,
+    /// What has ended and is seen by snapshots, and the epoch of its end.
+    pub(crate) seen: Vec<(Ended, u32)>,
 }
 
-/// Walks and replays a log without its directory entries, showing each record's header.
+/// Walks and replays a log without its directory entries, showing each record's header. The inode `died` in an
+/// epoch, or did not.
 pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
     store: &'s Store<M, H>,
     walk: Box<Walk<'s, M, H>>,
+    died: Option<u32>,
     seen: &mut dyn FnMut((u64, Header)),
 ) -> Result<Scanned<'s, M, H>> {
-    let mut scanned = run(store, walk, false, seen)?;
+    let mut replay = Replay::new(store, walk.ino, walk.nonce, false);
+    replay.set_died(died);
+    let mut scanned = run(walk, replay, seen)?;
     if let Some(state) = &mut scanned.state
         && let Body::File(file) = &mut state.body
     {
@@ -72,12 +123,11 @@ pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
 
 #[inline(never)]
 fn run<'s, M: Medium, H: Host>(
-    store: &'s Store<M, H>,
     mut walk: Box<Walk<'s, M, H>>,
-    entries: bool,
+    mut replay: Replay<'s, M, H>,
     seen: &mut dyn FnMut((u64, Header)),
 ) -> Result<Scanned<'s, M, H>> {
-    let mut replay = Replay::new(store, walk.ino, walk.nonce, entries);
+    let host = replay.host();
     let mut last = Txid::default();
     loop {
         match walk.step()? {
@@ -85,7 +135,7 @@ fn run<'s, M: Medium, H: Host>(
             Step::Record(found) => {
                 let txid = found.parsed.header.txid;
                 seen((found.at, found.parsed.header));
-                let passed = is_before(&txid, &last) && store.host.leaves_out(Rule::ReplayInOrder);
+                let passed = is_before(&txid, &last) && host.leaves_out(Rule::ReplayInOrder);
                 if !passed {
                     last = txid;
                     replay.record(&found)?;
@@ -96,7 +146,7 @@ fn run<'s, M: Medium, H: Host>(
     }
     let cut = replay.cut();
     let state = replay.finish(walk.tail(), walk.inline_dead)?;
-    Ok(Scanned { walk, state, cut })
+    Ok(Scanned { walk, state, cut, seen: replay.seen })
 }
 
 /// Whether a transaction has the lower number, of whichever lanes the two are.

@@ -15,7 +15,7 @@ mod xattrs;
 pub(crate) use cache::Cache;
 pub(crate) use collect::{head_of_word, move_log, tidy};
 pub(crate) use journal::JournalPiece;
-pub(crate) use load::{Scanned, load, load_for_scan};
+pub(crate) use load::{Scanned, load, load_as_of, load_for_scan};
 pub(crate) use maps::Staged;
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
 pub(crate) use node::{Exclusive, Node};

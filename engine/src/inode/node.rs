@@ -35,6 +35,8 @@ pub(crate) struct Node<H: Host> {
     /// Odd while somebody has the right to change it, and another number afterwards: while it stays, so
     /// does all that was found.
     version: AtomicU64,
+    /// Of an inode as a snapshot has it: what its number has besides that of the inode as it is now; else 0.
+    view: Ino,
 }
 
 /// What is in front of the value in an `Arc`: two counts.
@@ -88,12 +90,41 @@ impl<H: Host> Node<H> {
     pub(super) fn new(slot: Slot, state: Option<Box<State>>, opens: u32) -> Self {
         let life = RwLock::new(state.map_or(Life::Unloaded, Life::Live));
         let (opens, touched) = (AtomicU32::new(opens), AtomicBool::new(false));
-        Self { slot, life, opens, touched, version: AtomicU64::new(0) }
+        Self { slot, life, opens, touched, version: AtomicU64::new(0), view: 0 }
+    }
+
+    /// An inode as a snapshot has it, to be loaded by [`Node::load_as_of`].
+    pub(super) fn of_view(slot: Slot, view: Ino, opens: u32) -> Self {
+        Self { view, ..Self::new(slot, None, opens) }
     }
 
     /// Number of the inode.
     pub(crate) fn ino(&self) -> Ino {
-        self.slot.ino()
+        self.slot.ino() | self.view
+    }
+
+    /// Whether it is one as a snapshot has it.
+    #[inline]
+    pub(crate) fn is_view(&self) -> bool {
+        self.view != 0
+    }
+
+    /// Loads it as it was at the end of `epoch`, if that was not done before.
+    pub(crate) fn load_as_of<M: Medium>(&self, store: &Store<M, H>, epoch: u32) -> Result<()> {
+        let mut life = self.life.write();
+        if matches!(*life, Life::Unloaded) {
+            let mut state = super::load_as_of(store, self.slot.ino(), epoch, self.view)?;
+            state.put_in(&store.room);
+            *life = Life::Live(state);
+        }
+        Ok(())
+    }
+
+    /// Ends it: its snapshot has ended. Waits for those who look at it.
+    pub(crate) fn end_view(&self, room: &Room) {
+        if let Life::Live(mut state) = core::mem::replace(&mut *self.life.write(), Life::Gone) {
+            state.take_out(room);
+        }
     }
 
     /// A number that is another one from the beginning of each change on.
@@ -123,6 +154,8 @@ impl<H: Host> Node<H> {
             match loaded {
                 Ok(state) => return Ok(state),
                 Err(guard) if matches!(*guard, Life::Gone) => return Err(Error::Stale),
+                // (Those of snapshots are loaded by who finds them.)
+                Err(_) if self.is_view() => return Err(Error::Stale),
                 Err(guard) => drop(guard),
             }
             drop(self.write(store)?);
@@ -156,6 +189,9 @@ impl<H: Host> Node<H> {
         store: &'n Store<M, H>,
         mut guard: RwLockWriteGuard<'n, H::RwLock, Life>,
     ) -> Result<Exclusive<'n, H>> {
+        if self.is_view() {
+            return Err(Error::ReadOnly);
+        }
         if matches!(*guard, Life::Unloaded) {
             let mut state = super::load(store, &self.slot)?;
             state.put_in(&store.room);
@@ -207,7 +243,11 @@ impl<H: Host> Node<H> {
     /// Whether what is known of it can go: its log tells it again. Its journal page, if nothing in
     /// it is wanted, becomes free.
     pub(super) fn may_drop<M: Medium>(&mut self, store: &Store<M, H>) -> bool {
+        let view = self.is_view();
         let Life::Live(state) = self.life.get_mut() else { return true };
+        if view {
+            return true;
+        }
         if state.is_dead() || state.is_nameless() {
             return false;
         }

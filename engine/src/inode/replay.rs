@@ -27,6 +27,10 @@ pub(crate) struct Replay<'s, M: Medium, H: Host> {
     text: Option<Text>,
     name: Vec<u8>,
     adds: HashMap<(Txid, u16), (u64, u8), Mix>,
+    /// The epoch in which the inode died, where it did.
+    died: Option<u32>,
+    /// What has ended and is seen by snapshots, and the epoch of its end.
+    pub(crate) seen: Vec<(Ended, u32)>,
 }
 
 const OUTSIDE: &str = "record of pages outside the pool";
@@ -88,7 +92,19 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             text: None,
             name: Vec::new(),
             adds: HashMap::with_hasher(Mix::default()),
+            died: None,
+            seen: Vec::new(),
         }
+    }
+
+    /// The host of the pool.
+    pub(super) fn host(&self) -> &'s H {
+        &self.store.host
+    }
+
+    /// The inode died in this epoch.
+    pub(crate) fn set_died(&mut self, died: Option<u32>) {
+        self.died = died;
     }
 
     /// The log goes on in this page.
@@ -222,6 +238,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             _ => state.rdev = u64::from(major) << 32 | u64::from(minor),
         }
         state.log.note_epoch(found.parsed.epoch);
+        state.died = self.died.unwrap_or(state.died);
         self.state = Some(state);
         if kind == mode::SYMLINK && text_lines(usize::from(text)) > 1 {
             return self.begin_text(found, usize::from(text), &extra);
@@ -308,10 +325,12 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         }
         let Some(state) = &mut self.state else { return Err(impossible) };
         let before = super::find_xattr(store, state, name)?.map(|xattr| xattr.at);
-        let freed = &mut |_| ();
+        let (died, seen) = (state.ends_in(), &mut self.seen);
+        let mut noted = Ok(());
+        let freed = &mut |ended| note_seen(store, seen, (ended, died), &mut noted);
         let Body::Xattr { runs, value_len, crc, .. } = found.parsed.body else {
             state.remove_xattr(found.ordinal, before, time_ns, freed);
-            return Ok(());
+            return noted;
         };
         let runs = match runs {
             0 => Vec::new(),
@@ -330,7 +349,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         };
         state.xattrs.reserve(1)?;
         state.set_xattr(xattr, before, time_ns, freed);
-        Ok(())
+        noted
     }
 
     /// The entry that has the name just read, and the place of its ADD in its transaction.
@@ -356,22 +375,49 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    /// A record of data, which may end what snapshots see: pages of the file, or of its journal.
     #[inline(never)]
     fn data(&mut self, found: &Found, header: Header) -> Result<()> {
+        if self.store.snapshots.latest() == 0 {
+            return self.apply(found, header);
+        }
+        let mut before = Vec::new();
+        let pages_of = |replay: &Self, pages: &mut Vec<Ended>| match replay.state.as_deref() {
+            Some(State { body: Kind::File(file), .. }) => file.journal.wanted_pages(pages),
+            _ => Ok(()),
+        };
+        pages_of(self, &mut before)?;
+        self.apply(found, header)?;
+        let mut after = Vec::new();
+        pages_of(self, &mut after)?;
+        let died = self.state(found.at)?.ends_in();
+        let mut noted = Ok(());
+        for ended in before.into_iter().filter(|ended| !after.contains(ended)) {
+            note_seen(self.store, &mut self.seen, (ended, died), &mut noted);
+        }
+        noted
+    }
+
+    #[inline(never)]
+    fn apply(&mut self, found: &Found, header: Header) -> Result<()> {
         let store = self.store;
         let geometry = store.geometry;
         let retires = !self.store.host.leaves_out(Rule::JournalRetired);
         let mapped_or_not = self.store.host.leaves_out(Rule::JournalMapped);
         let at = found.at;
         let outside = self.damage(OUTSIDE, at);
+        let mut seen = core::mem::take(&mut self.seen);
+        let mut noted = Ok(());
         let state = self.state(at)?;
         state.file_mut().map_err(|_| Error::corrupt_inode("data of no file", at, 0))?;
         let ordinal = found.ordinal;
         let frees = store.host.leaves_out(Rule::ReplayFreesNothing);
+        let died = state.ends_in();
         let none = &mut |ended: Ended| {
             if frees {
                 store.give(ended.run);
             }
+            note_seen(store, &mut seen, (ended, died), &mut noted);
         };
         match found.parsed.body {
             Body::Map { class, pages, file_page, page, time_ns, size } => {
@@ -413,7 +459,9 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                     state.retire(header.txid, ordinal);
                 }
                 state.journalled(ordinal, time_ns);
-                let piece = JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal };
+                let born = found.parsed.epoch;
+                let piece =
+                    JournalPiece { file_offset, len, journal_at, home_at, origin: ordinal, born };
                 let file = state.file_mut()?;
                 file.journal.reserve(1, 0)?;
                 file.journal.note(header.txid, piece);
@@ -422,7 +470,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             Body::Retire => state.retire(header.txid, ordinal),
             _ => return Err(self.damage("record out of place", at)),
         }
-        Ok(())
+        self.seen = seen;
+        noted
     }
 
     /// What waits in the journal must lie where the file is mapped; its pages belong to the file.
@@ -477,6 +526,22 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
 
     fn damage(&self, what: &'static str, at: u64) -> Error {
         Error::corrupt_inode(what, at, self.ino)
+    }
+}
+
+/// Notes what has ended, if a snapshot sees it.
+fn note_seen<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    seen: &mut Vec<(Ended, u32)>,
+    (ended, died): (Ended, u32),
+    noted: &mut Result<()>,
+) {
+    if !store.snapshots.sees(ended.born, died) {
+        return;
+    }
+    match seen.try_reserve(1) {
+        Ok(()) => seen.push((ended, died)),
+        Err(error) => *noted = Err(error.into()),
     }
 }
 

@@ -103,6 +103,8 @@ pub(crate) struct State {
     pub(crate) atime_set_ns: i64,
     /// The epoch in which its last link went; the highest there is while it has one.
     pub(crate) died: u32,
+    /// Of an inode as a snapshot has it: what its number has besides that of the inode as it is now.
+    pub(crate) view: Ino,
     pub(crate) body: Body,
     pub(crate) xattrs: Xattrs,
     carriers: [u32; CARRIERS],
@@ -140,6 +142,7 @@ impl State {
             atime_ns: AtomicI64::new(time_ns),
             atime_set_ns: time_ns,
             died: ALIVE,
+            view: 0,
             body,
             xattrs: Xattrs::default(),
             carriers: [ordinal; CARRIERS],
@@ -268,7 +271,7 @@ impl State {
             Body::Special => (0, 0, self.links),
         };
         Attr {
-            ino: self.log.ino,
+            ino: self.log.ino | self.view,
             generation: self.log.nonce,
             mode: self.mode,
             links: if self.is_dead() { 0 } else { links },
@@ -416,17 +419,24 @@ impl State {
     /// Calls `each` with all pages that hold data of the inode: of the file, of its journal and its
     /// maps, of its extended attributes.
     pub(crate) fn for_each_data_run(&self, each: &mut dyn FnMut(Run)) {
+        self.for_each_data(&mut |data| each(data.run));
+    }
+
+    /// The same, with the epochs that these were born in. (What only maps show is seen by no snapshot.)
+    pub(crate) fn for_each_data(&self, each: &mut dyn FnMut(Ended)) {
         if let Body::File(file) = &self.body {
             for extent in file.extents.iter() {
-                each(Run { page: extent.page, pages: extent.pages });
+                let run = Run { page: extent.page, pages: extent.pages };
+                each(Ended { run, born: extent.epoch });
             }
             file.journal.for_each_run(each);
             if let Some(maps) = &file.maps {
-                maps.for_each_run(each);
+                maps.for_each_run(&mut |run| each(Ended { run, born: u32::MAX }));
             }
         }
         for xattr in self.xattrs.iter() {
-            xattr.runs.iter().for_each(|run| each(*run));
+            let born = xattr.epoch;
+            xattr.runs.iter().for_each(|run| each(Ended { run: *run, born }));
         }
     }
 

@@ -12,12 +12,14 @@ use crate::{LABEL_MAX, PAGE_BYTES, PageClass, Protection, Unusable};
 
 /// Bytes of a superblock.
 pub const SUPERBLOCK_BYTES: usize = 512;
+/// Read-only compatible: the pool has, or had, snapshots. Who does not know them would use what they keep.
+pub const FEATURE_SNAPSHOTS: u64 = 1;
 /// The format this program writes.
 pub const FORMAT_VERSION: u32 = 1;
 /// Compatible features this program knows.
 pub const FEATURES_COMPATIBLE: u64 = 0;
 /// Read-only compatible features this program knows.
-pub const FEATURES_READ_ONLY: u64 = 0;
+pub const FEATURES_READ_ONLY: u64 = FEATURE_SNAPSHOTS;
 /// Incompatible features this program knows.
 pub const FEATURES_INCOMPATIBLE: u64 = 0;
 
@@ -72,6 +74,12 @@ pub struct Superblock {
     pub checkpoint: u64,
     /// Session of the checkpoint.
     pub checkpoint_session: u32,
+    /// The epoch that the pool is to be rolled back to by its next opening, 0 for none.
+    pub rollback: u32,
+    /// The inode whose extended attributes are the list of snapshots, 0 for none.
+    pub snapshots: u64,
+    /// Its nonce.
+    pub snapshots_nonce: u64,
 }
 
 impl Superblock {
@@ -105,6 +113,9 @@ impl Superblock {
         put_u32(raw, 204, self.epoch);
         put_u64(raw, 208, self.checkpoint);
         put_u32(raw, 216, self.checkpoint_session);
+        put_u32(raw, 220, self.rollback);
+        put_u64(raw, 224, self.snapshots);
+        put_u64(raw, 232, self.snapshots_nonce);
         let crc = crc32c(0, &raw[..CRC_AT]);
         put_u32(raw, CRC_AT, crc);
     }
@@ -154,6 +165,9 @@ impl Superblock {
             epoch: get_u32(raw, 204),
             checkpoint: get_u64(raw, 208),
             checkpoint_session: get_u32(raw, 216),
+            rollback: get_u32(raw, 220),
+            snapshots: get_u64(raw, 224),
+            snapshots_nonce: get_u64(raw, 232),
         };
         superblock.uuid.copy_from_slice(&raw[40..56]);
         superblock.secret.copy_from_slice(&raw[56..72]);
@@ -198,6 +212,12 @@ impl Superblock {
         }
         if self.checkpoint != 0 && !geometry.holds(self.checkpoint, 1) {
             return Err(Unusable::Geometry("place of the checkpoint"));
+        }
+        if self.snapshots != 0 && !geometry.holds_metadata(self.snapshots / 8, 1) {
+            return Err(Unusable::Geometry("place of the list of snapshots"));
+        }
+        if self.rollback >= self.epoch || self.rollback != 0 && self.snapshots == 0 {
+            return Err(Unusable::Geometry("epoch to roll back to"));
         }
         Ok(())
     }

@@ -93,6 +93,10 @@ pub(crate) struct Walk<'s, M: Medium, H: Host> {
     bad_link: Option<BadLink>,
     started: bool,
     ended: bool,
+    /// The epoch of the last records that count.
+    until: u32,
+    /// It ended at a record that does not count any more.
+    passed: bool,
 }
 
 /// The identity in an inode's slot, its head link and access time word.
@@ -133,7 +137,8 @@ pub(crate) fn read_death<M: Medium, H: Host>(
     let damage = |what| Error::corrupt_inode(what, at, identity.ino);
     let parsed = Parsed::parse(&line).map_err(damage)?;
     match parsed.body {
-        Body::Death { .. } => Ok(Some(parsed)),
+        // (One that is rolled back did not happen.)
+        Body::Death { .. } => Ok((parsed.epoch <= store.counted).then_some(parsed)),
         _ => Err(damage("death slot holds another record")),
     }
 }
@@ -206,7 +211,19 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             bad_link: None,
             started: false,
             ended: false,
+            until: if ino == store.snapshots.home() { u32::MAX } else { store.counted },
+            passed: false,
         }))
+    }
+
+    /// Ends the walk in front of the first record that is born after this epoch.
+    pub(crate) fn stop_after(&mut self, epoch: u32) {
+        self.until = epoch;
+    }
+
+    /// Whether the walk ended in front of a record that is born too late.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.passed
     }
 
     /// The next record, page, or the end; after the end, the end again.
@@ -259,6 +276,10 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         }
         let parsed = Parsed::parse(&line).map_err(|what| self.damage(what, at))?;
         self.epoch_follows(&parsed)?;
+        if parsed.body.has_epoch() && parsed.epoch > self.until {
+            (self.passed, self.ended) = (true, true);
+            return Ok(Step::End);
+        }
         let apart = !self.store.host.leaves_out(Rule::DeathApart);
         if apart && matches!(parsed.body, Body::Death { .. }) {
             return Err(self.damage("death record outside its slot", at));

@@ -66,7 +66,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Stores the death of a file without a name that nobody has open any more. (Without it,
     /// recovery would walk the log of a file whose pages may be others' by then.)
     pub(crate) fn end_nameless(&self, node: &Arc<Node<H>>) -> Result<()> {
-        if !node.is_nameless() {
+        if !node.is_nameless() || node.ino() == self.store.snapshots.home() {
             return Ok(());
         }
         self.store.before_operation()?;

@@ -7,7 +7,7 @@ use crate::layout::{Body, DEATH_LINE, LINE, Parsed, Txid, slot_at};
 use crate::log::{INLINE, Placed, Plan};
 use crate::pool::Found;
 use crate::space::Run;
-use crate::store::{Purpose, Tx};
+use crate::store::{Item, Kept, Purpose, Tx};
 use crate::{Error, Host, Ino, Op, Pool, Result, Rule, mode};
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -141,16 +141,28 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Frees what a dead inode had: data at once, slot and log pages after a round.
     pub(crate) fn bury(&self, node: &Node<H>, state: State) {
         let store = &self.store;
-        state.for_each_data_run(&mut |run| store.give(run));
+        // No snapshot sees a file that never had a name.
+        let nameless = state.links == 0 && state.kind() != mode::DIRECTORY;
+        let (born, died) = (if nameless { state.died } else { state.log.born }, state.died);
+        let is_kept = |item| born < died && store.snapshots.keep(item, died);
+        state.for_each_data(&mut |data| match nameless {
+            true => store.give(data.run),
+            false => store.release(data, died),
+        });
         for page in &state.log.pages {
-            store.quarantine_pages(Run { page: page.page, pages: 1 });
+            let run = Run { page: page.page, pages: 1 };
+            if !is_kept(Item::new(Kept::Log, run, born)) {
+                store.quarantine_pages(run);
+            }
         }
         node.slot.set_tail(0);
         // Only now: who finds neither node nor tail knows that the inode is gone; who found the
         // tail alone would load what is dead.
         self.nodes.remove(&store.room, node.ino());
         store.table.count_used(false);
-        store.quarantine_slot(node.ino());
+        if !is_kept(Item::slot(node.ino(), born)) {
+            store.quarantine_slot(node.ino());
+        }
     }
 
     /// Whether an entry's child is an empty directory or none at all.

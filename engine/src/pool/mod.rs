@@ -21,6 +21,7 @@ use lock_api::Mutex;
 use lode_pmem::Medium;
 
 use crate::inode::{Cache, Node};
+use crate::snapshot::VIEW;
 use crate::space::Run;
 use crate::store::{Room, Store};
 use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats};
@@ -149,7 +150,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             pages: self.store.geometry.pages,
             pages_free,
             pages_available,
-            inodes: self.store.table.used(),
+            // (That with the list of snapshots is nobody's.)
+            inodes: self.store.table.used() - u64::from(self.store.snapshots.home() != 0),
             inodes_free: self.store.table.free() + pages_available * slots_a_page,
         }
     }
@@ -163,6 +165,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Err(Error::ReadOnly) => return Ok(()),
             result => result?,
         }
+        self.store.end_snapshots();
         if self.store.quarantine_holds() {
             self.count(Op::Round);
             self.store.round()?;
@@ -189,6 +192,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     pub(crate) fn node(&self, ino: Ino) -> Result<Arc<Node<H>>> {
+        if ino >= VIEW {
+            return self.view_node(ino);
+        }
         self.nodes.get(&self.store, ino)
     }
 

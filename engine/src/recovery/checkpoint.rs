@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::{Medium, crc32c};
 
+use super::manifest::{Manifests, decode_all, encode_all};
 use crate::layout::{PieceHeader, SEGMENT_HEADER_BYTES, Segment, Superblock};
 use crate::space::Run;
 use crate::store::{Piece, Store};
@@ -18,6 +19,8 @@ const EXTENTS_SLACK: u64 = 64;
 pub(crate) struct Loaded {
     pub(crate) pieces: Vec<Piece>,
     pub(super) free: Vec<Run>,
+    /// What is kept for snapshots.
+    pub(super) manifests: Manifests,
     /// The checkpoint's own pages.
     pub(super) own: Vec<Run>,
 }
@@ -147,7 +150,7 @@ fn parse<M: Medium, H: Host>(
         pieces.try_reserve(1)?;
         pieces.push(piece);
     }
-    if words.left() as u64 != free_count.saturating_mul(2) {
+    if (words.left() as u64) < free_count.saturating_mul(2) {
         return Err(impossible("checkpoint has another length than it says"));
     }
     let mut free = Vec::new();
@@ -161,14 +164,15 @@ fn parse<M: Medium, H: Host>(
         end = run.page + run.pages;
         free.push(run);
     }
-    Ok(Loaded { pieces, free, own })
+    let manifests = decode_all(&store.geometry, words.0)?;
+    Ok(Loaded { pieces, free, manifests, own })
 }
 
 /// Writes a checkpoint and returns its first page, or `None` where there is no space for
 /// one, or memory is not what was stored there: then the next opening reads the logs. It is durable with
 /// the next fence.
 pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Result<Option<u64>> {
-    let (mut words, mut whole) = (2, store.space.is_whole());
+    let (mut words, mut whole) = (2, store.space.is_whole() && store.snapshots.is_whole());
     store.table.for_each_piece(&mut |piece| {
         words += 3 + u64::from(piece.slots());
         whole &= piece.is_whole();
@@ -182,12 +186,14 @@ pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Resul
         Ok(())
     })?;
     words += 2 * EXTENTS_SLACK;
+    let manifests = encode_all(store)?;
+    words += (manifests.len() / WORD) as u64;
     let runs = match take_runs(store, words * WORD as u64) {
         Ok(runs) => runs,
         Err(Error::NoSpace) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let stream = stream_of(store, words)?;
+    let stream = stream_of(store, words, &manifests)?;
     let capacity: u64 = runs.iter().map(segment_room).sum();
     if stream.len() as u64 > capacity {
         return Ok(None);
@@ -230,7 +236,11 @@ fn take_runs<M: Medium, H: Host>(store: &Store<M, H>, bytes: u64) -> Result<Vec<
     Ok(runs)
 }
 
-fn stream_of<M: Medium, H: Host>(store: &Store<M, H>, words: u64) -> Result<Vec<u8>> {
+fn stream_of<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    words: u64,
+    manifests: &[u8],
+) -> Result<Vec<u8>> {
     let mut stream: Vec<u8> = Vec::new();
     stream.try_reserve_exact(words as usize * WORD)?;
     let (mut pieces, mut extents) = (0u64, 0u64);
@@ -255,6 +265,8 @@ fn stream_of<M: Medium, H: Host>(store: &Store<M, H>, words: u64) -> Result<Vec<
         stream.extend_from_slice(&run.pages.to_le_bytes());
         Ok(())
     })?;
+    stream.try_reserve(manifests.len())?;
+    stream.extend_from_slice(manifests);
     for (at, count) in [(0, pieces), (WORD, extents)] {
         if let Some(place) = stream.get_mut(at..at + WORD) {
             place.copy_from_slice(&count.to_le_bytes());

@@ -110,6 +110,9 @@ fn plan(
         epoch: 1,
         checkpoint: 0,
         checkpoint_session: 0,
+        rollback: 0,
+        snapshots: 0,
+        snapshots_nonce: 0,
     });
     // A piece of table lies on one side of the border between twins.
     superblock.piece_log2 = match options.protection {

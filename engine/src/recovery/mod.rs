@@ -9,6 +9,7 @@ mod close;
 pub(crate) mod format;
 mod grow;
 mod judge;
+mod manifest;
 mod open;
 mod repair;
 mod scan;

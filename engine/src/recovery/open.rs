@@ -14,10 +14,11 @@ use crate::layout::Superblock;
 use crate::log::{Walk, read_death, read_identity};
 use crate::pool::Opening;
 use crate::space::{Claims, Run};
+use crate::snapshot::read_list;
 use crate::store::{
-    BadChain, NO_WATERMARK, Piece, Store, read_superblock, read_watermark, repair_locator,
+    BadChain, Item, Kept, NO_WATERMARK, Piece, Store, read_superblock, read_watermark, repair_locator,
 };
-use crate::{Error, Host, OpenOptions, Pool, Result, Rule};
+use crate::{Corruption, Error, Host, OpenOptions, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Opens a pool; recovers it when its last session did not end cleanly. A read-only
@@ -73,6 +74,7 @@ fn from_checkpoint<M: Medium, H: Host>(
     opening.clean = true;
     opening.inodes = store.table.used();
     check_root(store, superblock, read_only, opening)?;
+    take_manifests(store, superblock, loaded.manifests, read_only, opening)?;
     if read_only {
         return Ok(loaded.own);
     }
@@ -97,6 +99,7 @@ fn recover<M: Medium, H: Host>(
     let geometry = store.geometry;
     let claims = Claims::new(geometry.pages)?;
     store.compare_twins();
+    let listed = read_list(store, superblock);
     let (mut scan, pieces) = survey(store, &claims)?;
     opening.aborted = store.aborted.len() as u64;
     opening.inodes = scan.inodes;
@@ -104,6 +107,10 @@ fn recover<M: Medium, H: Host>(
     opening.orphans = scan.nameless;
     let damage = scan.damage.first().copied();
     opening.damage = core::mem::take(&mut scan.damage);
+    if let Err(error) = listed {
+        note_damage(opening, error)?;
+    }
+    let damage = damage.or(opening.damage.first().copied());
     if let Some(damage) = damage.filter(|_| !read_only) {
         return Err(Error::Corrupt(damage));
     }
@@ -122,13 +129,23 @@ fn recover<M: Medium, H: Host>(
         if !too_late {
             erase(store, &scan)?;
         }
-        store
-            .raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
+        store.raise_session(|superblock| {
+            superblock.checkpoint = no_checkpoint(store, superblock);
+            superblock.rollback = 0;
+        })?;
         if too_late {
             erase(store, &scan)?;
         }
+        store.counted = u32::MAX;
     }
     store.end_comparing(false);
+    // The slots of dead inodes that snapshots see are nobody's.
+    store.snapshots.for_each_item(&mut |item| {
+        if item.kind == Kept::Slot {
+            store.table.keep_slot(item.page);
+        }
+        Ok(())
+    })?;
     // Step 10.
     let (first, end) = (geometry.first_page(), geometry.end_page());
     claims.for_each_unclaimed(first, end, &mut |run| store.space.add_free(run))
@@ -222,11 +239,54 @@ fn settle_one<M: Medium, H: Host>(
         && !store.host.leaves_out(Rule::DeathHonoured)
         && !store.aborted.contains(&death.header.txid)
     {
-        return Ok(());
+        return scanner.settle_dead((&identity, head, seal), &death);
     }
     let walk = Walk::new(store, &identity, head, seal)?;
-    let mut scanned = load_for_scan(store, walk, &mut |_| ())?;
+    let mut scanned = load_for_scan(store, walk, None, &mut |_| ())?;
     scanner.settle(piece, index, &mut scanned, scan)
+}
+
+/// What a checkpoint says that is kept for snapshots, which are those of the list.
+#[inline(never)]
+fn take_manifests<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    superblock: &Superblock,
+    manifests: Vec<(u32, Vec<Item>)>,
+    read_only: bool,
+    opening: &mut Opening,
+) -> Result<()> {
+    let listed = read_list(store, superblock).and_then(|()| {
+        let epochs = store.snapshots.epochs()?;
+        match manifests.iter().map(|(epoch, _)| *epoch).eq(epochs) {
+            true => Ok(()),
+            false => Err(Error::corrupt("checkpoint has other snapshots than there are", 0)),
+        }
+    });
+    if let Err(error) = listed {
+        if !read_only {
+            return Err(error);
+        }
+        return note_damage(opening, error);
+    }
+    for (epoch, items) in manifests {
+        for item in items.iter().filter(|item| item.kind == Kept::Slot) {
+            store.table.keep_slot(item.page);
+        }
+        store.snapshots.fill(epoch, items);
+    }
+    Ok(())
+}
+
+/// Notes damage that a read-only opening goes on over.
+fn note_damage(opening: &mut Opening, error: Error) -> Result<()> {
+    let damage = match error {
+        Error::Corrupt(damage) => damage,
+        Error::Media { at } => Corruption { what: "uncorrectable media error", at, ino: 0 },
+        other => return Err(other),
+    };
+    opening.damage.try_reserve(1)?;
+    opening.damage.push(damage);
+    Ok(())
 }
 
 /// Without a root there is nothing to show. (Asked before anything is written.)
@@ -248,9 +308,5 @@ pub(super) fn check_root<M: Medium, H: Host>(
     if !read_only {
         return Err(error);
     }
-    if let Error::Corrupt(damage) = error {
-        opening.damage.try_reserve(1)?;
-        opening.damage.push(damage);
-    }
-    Ok(())
+    note_damage(opening, error)
 }

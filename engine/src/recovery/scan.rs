@@ -8,10 +8,10 @@ use lock_api::Mutex;
 use lode_pmem::Medium;
 
 use crate::inode::{Scanned, load_for_scan};
-use crate::layout::{DEATH_LINE, Header, Identity, LINE, SEAL_AT, Txid, slot_at};
+use crate::layout::{Body, DEATH_LINE, Header, Identity, LINE, Parsed, SEAL_AT, Txid, slot_at};
 use crate::log::{Holds, Step, Walk, read_death, read_identity};
-use crate::space::{Claims, Run};
-use crate::store::{LinkFound, Owner, Piece, Store};
+use crate::space::{Claims, Ended, Run};
+use crate::store::{Item, Kept, LinkFound, Owner, Piece, Store};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// Slots that one job of the parallel scan looks at.
@@ -208,7 +208,8 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 if !self.store.host.leaves_out(Rule::DeadEvidence) {
                     self.dead_parts(&identity, head, seal, scan)?;
                 }
-                return Ok(true);
+                // One that a snapshot sees is taken in when all is known of its last transaction.
+                return Ok(!self.is_seen(&death));
             }
             if !self.store.host.leaves_out(Rule::DeathApart) {
                 let at = slot_at(ino) + DEATH_LINE * LINE;
@@ -233,7 +234,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let mut noted = Ok(());
         let mut last = Txid::default();
         let mut unfollowed = scan.parts.len();
-        let mut scanned = load_for_scan(self.store, walk, &mut |(at, header)| {
+        let mut scanned = load_for_scan(self.store, walk, None, &mut |(at, header)| {
             if header.txid != last {
                 for part in scan.parts.iter_mut().skip(unfollowed) {
                     part.followed = true;
@@ -288,7 +289,8 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     }
 
     fn look_beyond(&self, walk: &mut Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
-        if self.store.host.leaves_out(Rule::LookBeyond) {
+        // (What is rolled back is not damage.)
+        if self.store.host.leaves_out(Rule::LookBeyond) || walk.has_passed() {
             return Ok(());
         }
         let (ino, end) = (walk.ino, walk.tail().at);
@@ -326,7 +328,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         scanned: &mut Scanned<'_, M, H>,
         scan: &mut Scan,
     ) -> Result<()> {
-        let Scanned { walk, state, cut } = scanned;
+        let Scanned { walk, state, cut, seen } = scanned;
         let state = state.take();
         if cut.is_some() {
             // Nothing in doubt explains it.
@@ -336,7 +338,8 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let ino = walk.ino;
         let identity = slot_at(ino);
         let Some(state) = state else { return self.remains(&mut scan.lifeless, identity, 1) };
-        if state.is_nameless() && !self.store.host.leaves_out(Rule::NamelessErased) {
+        let is_list = ino == self.store.snapshots.home();
+        if !is_list && state.is_nameless() && !self.store.host.leaves_out(Rule::NamelessErased) {
             // Its pages are nobody's. No other log has a part of a transaction that it took
             // part in and that happened: only a link could be such.
             scan.nameless += 1;
@@ -359,8 +362,64 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             }
         });
         result?;
+        self.keep_seen(core::mem::take(seen), ino)?;
         piece.set_tail(index, walk.tail().last_seal);
         scan.inodes += 1;
+        Ok(())
+    }
+
+    /// Whether a snapshot sees the inode that this death ended.
+    fn is_seen(&self, death: &Parsed) -> bool {
+        let Body::Death { born, .. } = death.body else { return false };
+        self.store.snapshots.sees(born, death.epoch)
+    }
+
+    /// Keeps what has ended for the snapshots that see it.
+    fn keep_seen(&self, seen: Vec<(Ended, u32)>, ino: Ino) -> Result<()> {
+        for (Ended { run, born }, died) in seen {
+            self.claim(run, ino)?;
+            self.store.snapshots.keep(Item::new(Kept::Data, run, born), died);
+        }
+        Ok(())
+    }
+
+    /// Keeps a dead inode for the snapshots that see it.
+    #[inline(never)]
+    pub(super) fn settle_dead(
+        &self,
+        (identity, head, seal): (&Identity, LinkFound, u64),
+        death: &Parsed,
+    ) -> Result<()> {
+        if !self.is_seen(death) {
+            return Ok(());
+        }
+        let (ino, died) = (identity.ino, death.epoch);
+        let walk = Walk::new(self.store, identity, head, seal)?;
+        let mut scanned = load_for_scan(self.store, walk, Some(died), &mut |_| ())?;
+        let mut damaged = scanned.cut.is_some();
+        let aborted = &self.store.aborted;
+        scanned.walk.beyond(&mut |line| damaged |= !aborted.contains(&line.header().txid))?;
+        let Some(state) = scanned.state.filter(|_| !damaged) else {
+            let at = scanned.walk.tail().at;
+            return Err(Error::corrupt_inode("damaged line in the middle of a log", at, ino));
+        };
+        let born = state.log.born;
+        self.keep_seen(scanned.seen, ino)?;
+        for page in &state.log.pages {
+            let run = Run { page: page.page, pages: 1 };
+            self.claim_metadata(run, ino)?;
+            self.store.snapshots.keep(Item::new(Kept::Log, run, born), died);
+        }
+        let mut data = Vec::new();
+        let mut noted: Result<()> = Ok(());
+        state.for_each_data(&mut |ended| match data.try_reserve(1) {
+            Ok(()) if self.store.snapshots.sees(ended.born, died) => data.push((ended, died)),
+            Ok(()) => {}
+            Err(error) => noted = Err(error.into()),
+        });
+        noted?;
+        self.keep_seen(data, ino)?;
+        self.store.snapshots.keep(Item::slot(ino, born), died);
         Ok(())
     }
 

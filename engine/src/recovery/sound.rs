@@ -9,6 +9,7 @@ use super::checkpoint::{Ended, load_checkpoint};
 use super::open::{check_root, survey};
 use crate::layout::slot_at;
 use crate::pool::Opening;
+use crate::snapshot::read_list;
 use crate::space::Claims;
 use crate::store::{Piece, Store, read_superblock};
 use crate::{Error, Host, Ino, Result};
@@ -31,6 +32,7 @@ pub(crate) fn stands_recovery<M: Medium, H: Host>(
         Ended::Damaged(damage) => return Err(Error::Corrupt(damage)),
     };
     let claims = Claims::new(store.geometry.pages)?;
+    read_list(&store, &superblock)?;
     let (scan, pieces) = survey(&mut store, &claims)?;
     if let Some(damage) = scan.damage.first() {
         return Err(Error::Corrupt(*damage));

@@ -6,6 +6,7 @@ mod lanes;
 mod room;
 mod round;
 mod session;
+mod snapshots;
 mod space;
 mod superblock;
 mod table;
@@ -16,6 +17,7 @@ pub(crate) use chain::BadChain;
 pub(crate) use lanes::{Held, Lanes};
 pub(crate) use room::Room;
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
+pub(crate) use snapshots::{Item, Kept, Snapshots};
 pub(crate) use space::Purpose;
 pub(crate) use superblock::{
     read_superblock, repair_locator, write_copy, write_locator, write_superblock,
@@ -26,7 +28,7 @@ pub(crate) use tx::Tx;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
 use lock_api::Mutex;
 use lode_pmem::{Counters, Door, Line, Medium, Window};
@@ -68,6 +70,9 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) room: Box<Room>,
     pub(crate) superblock: Box<Mutex<H::Mutex, Superblock>>,
     pub(crate) epoch: AtomicU32,
+    pub(crate) snapshots: Box<Snapshots<H>>,
+    /// The last epoch that counts: later records of a pool that is rolled back did not happen.
+    pub(crate) counted: u32,
     /// Transactions that a crash cut off; not empty only in a read-only opening.
     pub(crate) aborted: Vec<Txid>,
     /// What became of damaged file data.
@@ -110,6 +115,8 @@ impl<M: Medium, H: Host> Store<M, H> {
             room: Box::new(Room::of(None)),
             superblock: held::<H>(superblock),
             epoch: AtomicU32::new(superblock.epoch),
+            snapshots: Box::default(),
+            counted: if superblock.rollback == 0 { u32::MAX } else { superblock.rollback },
             aborted: Vec::new(),
             quarantine: Mutex::new(Quarantine::default()),
             quarantined_pages: AtomicU64::new(0),
@@ -139,13 +146,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// The epoch that new records are born in.
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {
-        self.epoch.load(Relaxed)
-    }
-
-    /// The epoch of the latest snapshot, 0 for none.
-    #[inline]
-    pub(crate) fn latest(&self) -> u32 {
-        0
+        self.epoch.load(Acquire)
     }
 
     /// The seed of one page of a log (`page_nonce` 0: of the inline log in `page`).

@@ -93,7 +93,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         if !self.host.leaves_out(Rule::SessionRaised) {
             superblock.session = session;
         }
-        superblock.epoch = self.epoch();
+        superblock.epoch = superblock.epoch.max(self.epoch());
         superblock.update += 1;
         change(&mut superblock);
         let session = superblock.session;

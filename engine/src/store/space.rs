@@ -3,7 +3,7 @@
 use lode_pmem::Medium;
 
 use super::Store;
-use crate::space::{Ended, Run, Sparing, Use};
+use crate::space::{Run, Sparing, Use};
 use crate::{Error, Host, PageClass, Result};
 
 /// One page of so many is kept for operations that free space.
@@ -135,12 +135,6 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.give_of(run, Use::Data);
     }
 
-    /// Gives pages back that are seen no more from epoch `died` on, unless a snapshot still sees them.
-    #[inline]
-    pub(crate) fn release(&self, ended: Ended, _died: u32) {
-        self.give(ended.run);
-    }
-
     /// The same of a page for what a journal streams.
     pub(crate) fn give_journal_page(&self, page: u64) {
         self.give_of(Run { page, pages: 1 }, Use::Log);
@@ -178,6 +172,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Frees what a round and empty table pieces hold. Says whether that was anything.
     pub(crate) fn reclaim(&self) -> Result<bool> {
         let before = self.space.free_pages();
+        self.end_snapshots();
         if self.quarantine_holds() {
             self.round()?;
         }

@@ -121,6 +121,22 @@ fn first_counts<M: Medium, H: Host>(door: &Door<M>, host: &H, places: [u64; 2]) 
     update(places[0]) > update(places[1])
 }
 
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Stores a changed superblock, `held` being the one that counts so far.
+    pub(crate) fn change_superblock(
+        &self,
+        held: &mut Superblock,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
+        let mut changed = Box::new(held.clone());
+        change(&mut changed);
+        changed.update += 1;
+        write_superblock(&self.door, &self.host, &changed, self.counters())?;
+        *held = *changed;
+        Ok(())
+    }
+}
+
 /// Writes both copies, each with its fence (PROTOCOL I20): first the one that does not
 /// count, so that a crash in the middle of either leaves the other.
 pub(crate) fn write_superblock<M: Medium, H: Host>(

@@ -174,6 +174,15 @@ impl Slots {
         Some(at as u32 * 64 + bit)
     }
 
+    /// Makes a slot one that is not free; says whether it was.
+    fn keep(&mut self, index: u32) -> bool {
+        let Some(word) = self.free.get_mut(index as usize / 64) else { return false };
+        let was_free = *word & 1 << (index % 64) != 0;
+        *word &= !(1 << (index % 64));
+        self.free_count -= u32::from(was_free);
+        was_free
+    }
+
     fn is_empty(&self) -> bool {
         self.free_count == self.piece.slots() - 1
     }
@@ -266,6 +275,17 @@ impl<H: Host> Table<H> {
         if let Some(slots) = found {
             slots.give(slot.index);
             chain.free_count += 1;
+        }
+    }
+
+    /// Takes a slot out of the free ones: a dead inode is kept there for snapshots.
+    pub(crate) fn keep_slot(&self, ino: Ino) {
+        let Some(slot) = self.find(ino) else { return };
+        let Some(chain) = self.chains.get(usize::from(slot.piece.header.lane)) else { return };
+        let mut chain = chain.lock();
+        let found = chain.pieces.iter_mut().find(|slots| Arc::ptr_eq(&slots.piece, &slot.piece));
+        if found.is_some_and(|slots| slots.keep(slot.index)) {
+            chain.free_count -= 1;
         }
     }
 

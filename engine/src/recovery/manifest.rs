@@ -1,0 +1,140 @@
+//! Manifests of snapshots in a checkpoint: two bytes or so for each run of pages.
+//!
+//! The items of a snapshot are told in groups of one birth and kind, in order; in a group each by how far it is from
+//! the one before. Numbers are written seven bits a byte, the lowest first, the highest bit telling that more follow.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use crate::layout::Geometry;
+use crate::store::{Item, Kept, Store};
+use crate::{Error, Host, Result};
+
+const WORD: usize = 8;
+
+/// What is kept for each snapshot, by its epoch.
+pub(super) type Manifests = Vec<(u32, Vec<Item>)>;
+
+fn put(bytes: &mut Vec<u8>, mut number: u64) -> Result<()> {
+    bytes.try_reserve(10)?;
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    Ok(())
+}
+
+/// The bytes of all manifests: of each a word with its epoch, and in the upper half how many bytes follow, and these,
+/// with zeros up to the next word. Nothing where there are no snapshots.
+pub(super) fn encode_all<M: Medium, H: Host>(store: &Store<M, H>) -> Result<Vec<u8>> {
+    let mut all: Vec<u8> = Vec::new();
+    store.snapshots.for_each(&mut |epoch, items| {
+        let bytes = encode(items)?;
+        let len = u32::try_from(bytes.len()).map_err(|_| Error::NoMemory)?;
+        all.try_reserve(2 * WORD + bytes.len())?;
+        all.extend_from_slice(&epoch.to_le_bytes());
+        all.extend_from_slice(&len.to_le_bytes());
+        all.extend_from_slice(&bytes);
+        all.resize(all.len().next_multiple_of(WORD), 0);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+fn encode(items: &[Item]) -> Result<Vec<u8>> {
+    let mut sorted: Vec<Item> = Vec::new();
+    sorted.try_reserve_exact(items.len())?;
+    sorted.extend_from_slice(items);
+    sorted.sort_unstable();
+    // Runs that touch are one; slots are told one by one.
+    sorted.dedup_by(|next, last| {
+        let touches = (next.born, next.kind) == (last.born, last.kind)
+            && next.kind != Kept::Slot
+            && next.page == last.page + last.pages;
+        last.pages += if touches { next.pages } else { 0 };
+        touches
+    });
+    let mut bytes = Vec::new();
+    for group in sorted.chunk_by(|a, b| (a.born, a.kind) == (b.born, b.kind)) {
+        let Some(first) = group.first() else { continue };
+        put(&mut bytes, u64::from(first.born) << 2 | first.kind as u64)?;
+        put(&mut bytes, group.len() as u64)?;
+        let mut end = 0;
+        for item in group {
+            put(&mut bytes, (item.page - end) << 1 | u64::from(item.pages > 1))?;
+            if item.pages > 1 {
+                put(&mut bytes, item.pages)?;
+            }
+            end = item.page + item.pages;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Bytes that are read one number after the other.
+struct Numbers<'b>(&'b [u8]);
+
+const DAMAGED: Error = Error::corrupt("checkpoint has an impossible manifest", 0);
+
+impl Numbers<'_> {
+    fn next(&mut self) -> Result<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first().ok_or(DAMAGED)?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7F) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(DAMAGED)
+    }
+}
+
+/// Reads all manifests: what [`encode_all`] has written.
+pub(super) fn decode_all(geometry: &Geometry, mut bytes: &[u8]) -> Result<Manifests> {
+    let mut all: Manifests = Vec::new();
+    while let Some((word, rest)) = bytes.split_first_chunk::<WORD>() {
+        let word = u64::from_le_bytes(*word);
+        let (epoch, len) = (word as u32, (word >> 32) as usize);
+        let items = decode(geometry, rest.get(..len).ok_or(DAMAGED)?, epoch)?;
+        bytes = rest.get(len.next_multiple_of(WORD)..).ok_or(DAMAGED)?;
+        if all.last().is_some_and(|(before, _)| *before >= epoch) {
+            return Err(DAMAGED);
+        }
+        all.try_reserve(1)?;
+        all.push((epoch, items));
+    }
+    Ok(all)
+}
+
+fn decode(geometry: &Geometry, bytes: &[u8], epoch: u32) -> Result<Vec<Item>> {
+    let mut numbers = Numbers(bytes);
+    let mut items = Vec::new();
+    while !numbers.0.is_empty() {
+        let head = numbers.next()?;
+        let kind = Kept::from_number(head & 3).ok_or(DAMAGED)?;
+        let born = u32::try_from(head >> 2).map_err(|_| DAMAGED)?;
+        let count = numbers.next()?;
+        let mut end = 0u64;
+        for _ in 0..count {
+            let word = numbers.next()?;
+            let pages = if word & 1 == 1 { numbers.next()? } else { 1 };
+            let page = end.checked_add(word >> 1).ok_or(DAMAGED)?;
+            end = page.checked_add(pages).ok_or(DAMAGED)?;
+            let there = match kind {
+                Kept::Slot => pages == 1 && geometry.holds_metadata(page / 8, 1),
+                Kept::Log => geometry.holds_metadata(page, pages),
+                Kept::Data => geometry.holds(page, pages),
+            };
+            if !there || born > epoch {
+                return Err(DAMAGED);
+            }
+            items.try_reserve(1)?;
+            items.push(Item { born, kind, page, pages });
+        }
+    }
+    Ok(items)
+}

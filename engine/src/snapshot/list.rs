@@ -1,0 +1,170 @@
+//! Which snapshots there are: an extended attribute each, of an inode that no name leads to, whose place the
+//! superblock says. Its log is a log like any other, but no snapshot sees it, and no rollback reaches it.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use crate::inode::{State, load_for_scan, load_xattr_name, load_xattr_value};
+use crate::layout::{FEATURE_SNAPSHOTS, Superblock, slot_at};
+use crate::log::{Walk, read_identity};
+use crate::store::{Item, Store};
+use crate::{Error, Host, Ino, NewInode, Pool, Result, mode};
+
+/// Bytes of a name, at most.
+pub(super) const NAME_BYTES_MAX: usize = 128;
+
+/// A snapshot, and what is kept for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotInfo {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The epoch that it ended.
+    pub epoch: u32,
+    /// When it was made, in nanoseconds since 1970.
+    pub created_ns: i64,
+    /// Pages that are kept for it and for older ones: those that are free when all these are deleted.
+    pub pages: u64,
+    /// Pages of these that it alone sees: those that are free when it is deleted.
+    pub pages_alone: u64,
+}
+
+/// What the list says of a snapshot: its epoch and when it was made.
+pub(super) type Said = (u32, i64);
+
+/// The value of a snapshot's attribute.
+pub(super) fn value_of((epoch, created_ns): Said) -> [u8; 16] {
+    let mut value = [0; 16];
+    let (epoch_at, rest) = value.split_at_mut(4);
+    epoch_at.copy_from_slice(&epoch.to_le_bytes());
+    if let Some(time_at) = rest.get_mut(4..12) {
+        time_at.copy_from_slice(&created_ns.to_le_bytes());
+    }
+    value
+}
+
+fn said_in(value: &[u8]) -> Option<Said> {
+    let value: &[u8; 16] = value.try_into().ok()?;
+    let epoch = u32::from_le_bytes(*value.first_chunk()?);
+    let created_ns = i64::from_le_bytes(*value.last_chunk()?);
+    Some((epoch, created_ns))
+}
+
+/// All that the list says.
+fn all_in<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    state: &State,
+) -> Result<Vec<(Vec<u8>, Said)>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(state.xattrs.len())?;
+    for xattr in state.xattrs.iter() {
+        let name = load_xattr_name(store, state, xattr)?;
+        let said = said_in(&load_xattr_value(store, state, xattr)?);
+        let said = said.filter(|said| said.0 > 0 && said.0 < store.epoch());
+        let impossible =
+            Error::corrupt_inode("snapshot that can not be", xattr.at, state.log.ino);
+        all.push((name, said.ok_or(impossible)?));
+    }
+    all.sort_unstable_by_key(|(_, (epoch, _))| *epoch);
+    Ok(all)
+}
+
+/// Reads which snapshots a pool has that is being opened, before anything else is read of it.
+///
+/// # Errors
+/// [`Error::Corrupt`] where the list is lost or damaged.
+pub(crate) fn read_list<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    superblock: &Superblock,
+) -> Result<()> {
+    let home = superblock.snapshots;
+    if home == 0 {
+        return Ok(());
+    }
+    store.snapshots.set_home(home);
+    let lost = Error::corrupt_inode("the list of snapshots is lost", slot_at(home), home);
+    let (identity, head, _, seal) = read_identity(store, home)?.ok_or(lost)?;
+    if identity.nonce != superblock.snapshots_nonce {
+        return Err(lost);
+    }
+    let walk = Walk::new(store, &identity, head, seal)?;
+    let scanned = load_for_scan(store, walk, None, &mut |_| ())?;
+    let state = scanned.state.ok_or(lost)?;
+    for (_, (epoch, _)) in all_in(store, &state)? {
+        store.snapshots.add(epoch)?;
+    }
+    Ok(())
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// All snapshots, the oldest first.
+    pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>> {
+        let mut infos = Vec::new();
+        let said = self.snapshots_said()?;
+        infos.try_reserve_exact(said.len())?;
+        let mut before = 0;
+        for (name, (epoch, created_ns)) in said {
+            infos.push(SnapshotInfo { name, epoch, created_ns, pages: 0, pages_alone: 0 });
+        }
+        let twice = if self.store.geometry.twin_pages == 0 { 1 } else { 2 };
+        self.store.snapshots.for_each(&mut |epoch, items: &[Item]| {
+            let pages = |item: &Item| match item.run() {
+                Some(run) if item.kind == crate::store::Kept::Log => twice * run.pages,
+                run => run.map_or(0, |run| run.pages),
+            };
+            if let Some(info) = infos.iter_mut().find(|info| info.epoch == epoch) {
+                info.pages = items.iter().map(pages).sum();
+                let alone = items.iter().filter(|item| item.born > before);
+                info.pages_alone = alone.map(pages).sum();
+            }
+            before = epoch;
+            Ok(())
+        })?;
+        Ok(infos)
+    }
+
+    /// Names, epochs and times, the oldest first.
+    pub(super) fn snapshots_said(&self) -> Result<Vec<(Vec<u8>, Said)>> {
+        let home = self.store.snapshots.home();
+        if home == 0 {
+            return Ok(Vec::new());
+        }
+        let node = self.node(home)?;
+        let state = node.read(&self.store)?;
+        all_in(&self.store, &state)
+    }
+
+    /// The epoch of a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub(super) fn epoch_of(&self, name: &[u8]) -> Result<u32> {
+        let home = self.store.snapshots.home();
+        if home == 0 {
+            return Err(Error::NotFound);
+        }
+        match self.getxattr(home, name) {
+            Ok(value) => Ok(said_in(&value).ok_or(Error::corrupt("snapshot that can not be", 0))?.0),
+            Err(Error::NoAttribute) => Err(Error::NotFound),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The inode with the list, which is made if there is none.
+    pub(super) fn home_of_snapshots(&self) -> Result<Ino> {
+        let home = self.store.snapshots.home();
+        if home != 0 {
+            return Ok(home);
+        }
+        // Until the superblock says what it is for, it is a file without a name: a crash ends it.
+        let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+        let made = self.create_nameless(self.root(), &new, &[])?;
+        let mut superblock = self.store.superblock.lock();
+        self.store.change_superblock(&mut superblock, |superblock| {
+            (superblock.snapshots, superblock.snapshots_nonce) = (made.ino, made.generation);
+            superblock.features[1] |= FEATURE_SNAPSHOTS;
+        })?;
+        self.store.snapshots.set_home(made.ino);
+        Ok(made.ino)
+    }
+}

@@ -1,0 +1,38 @@
+//! Making a pool what it was.
+//!
+//! The superblock says the epoch that counts. The opening that follows takes later records for ones that did not
+//! happen, as it does with transactions that a crash cut off: it erases them, and ends with a superblock that says
+//! no more of it. Until that one is durable each opening begins anew, and before the first was, nothing has changed.
+
+use lode_pmem::{Door, Medium};
+
+use crate::store::Store;
+use crate::{Host, OpenOptions, Pool, Result};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Makes a pool that nobody has open what it was when this snapshot was made, and leaves it closed. Later
+    /// snapshots are deleted; this one and older ones stay.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotFound`] if there is none of this name. Those of [`Pool::open`] and [`Pool::close`].
+    pub fn rollback(medium: M, host: H, name: &[u8]) -> Result<()> {
+        let door = Door::new(medium).with_wear()?;
+        let pool = Self::open_door(door, host, &OpenOptions::default())?;
+        let epoch = pool.epoch_of(name)?;
+        for (later, (of, _)) in pool.snapshots_said()?.into_iter().rev() {
+            if of > epoch {
+                pool.delete_snapshot(&later)?;
+            }
+        }
+        pool.close()?;
+        let store: Store<M, H> = *pool.store;
+        let mut superblock = store.superblock.lock().clone();
+        superblock.rollback = epoch;
+        superblock.checkpoint = 0;
+        superblock.update += 1;
+        crate::store::write_superblock(&store.door, &store.host, &superblock, store.counters())?;
+        let Store { door, host, .. } = store;
+        let rolled = Self::open_door(door, host, &OpenOptions::default())?;
+        rolled.close()
+    }
+}

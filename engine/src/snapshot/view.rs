@@ -1,0 +1,64 @@
+//! Looking into snapshots.
+//!
+//! An inode as a snapshot has it is an inode with a number of its own: that of the inode, and in the bits above which
+//! snapshot it is. All that reads takes such numbers, and gives them for what a directory of a snapshot leads to;
+//! whatever would change something fails with [`Error::ReadOnly`]. These numbers hold for this opening only.
+
+use alloc::sync::Arc;
+
+use lode_pmem::Medium;
+
+use crate::inode::Node;
+use crate::{Error, Host, Ino, Pool, Result};
+
+/// Numbers from here on are those of inodes in snapshots.
+pub(crate) const VIEW: Ino = 1 << VIEW_BITS;
+const VIEW_BITS: u32 = 40;
+
+const _: () = assert!(crate::layout::POOL_PAGES_MOST * 8 <= VIEW);
+
+/// Which view an inode is in.
+pub(super) fn index_of(ino: Ino) -> Option<usize> {
+    usize::try_from((ino >> VIEW_BITS).checked_sub(1)?).ok()
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// The root directory as this snapshot has it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none of this name.
+    pub fn snapshot_root(&self, name: &[u8]) -> Result<Ino> {
+        let epoch = self.epoch_of(name)?;
+        let mut views = self.store.snapshots.views.write();
+        // (Ended meanwhile.)
+        if !self.store.snapshots.epochs()?.contains(&epoch) {
+            return Err(Error::NotFound);
+        }
+        let at = match views.iter().position(|view| *view == epoch) {
+            Some(at) => at,
+            None => {
+                views.try_reserve(1)?;
+                views.push(epoch);
+                views.len() - 1
+            }
+        };
+        Ok(self.root() | (at as u64 + 1) << VIEW_BITS)
+    }
+
+    /// An inode as a snapshot has it.
+    #[cold]
+    pub(crate) fn view_node(&self, ino: Ino) -> Result<Arc<Node<H>>> {
+        let views = self.store.snapshots.views.read();
+        let epoch = index_of(ino).and_then(|at| views.get(at)).copied().filter(|it| *it != 0);
+        let epoch = epoch.ok_or(Error::Stale)?;
+        let (now, view) = (ino & (VIEW - 1), ino & !(VIEW - 1));
+        let node = self.nodes.get_view(&self.store, ino, view)?;
+        if !node.is_loaded() {
+            // While the inode is locked as it is now, its log is not collected.
+            let alive = self.node(now).ok();
+            let _still = alive.as_ref().and_then(|alive| alive.read(&self.store).ok());
+            node.load_as_of(&self.store, epoch)?;
+        }
+        Ok(node)
+    }
+}

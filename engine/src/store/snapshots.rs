@@ -1,0 +1,302 @@
+//! Snapshots in memory: which epochs are kept, and what is kept for them alone.
+//!
+//! A thing that a record speaks of is seen in the epochs from its birth to the one before its end. Guarantees:
+//! what a snapshot sees is used for nothing else; what none sees any more becomes free; it takes no time that
+//! grows with how many snapshots there are. What ends while snapshots see it goes to the *manifest* of the latest
+//! that does; with that one's end it goes on to the next older one that sees it, or becomes free.
+//!
+//! Nothing of this is stored but by a checkpoint: recovery finds it in the logs, which say of each thing when it
+//! was born and when it ended.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+
+use lock_api::{Mutex, RwLock};
+use lode_pmem::Medium;
+
+use super::Store;
+use crate::gauges::list_bytes;
+use crate::space::{Ended, Run};
+use crate::{Error, Host, Ino, Result, Rule};
+
+/// What an item of a manifest is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Kept {
+    /// Pages of data.
+    Data = 0,
+    /// Pages of a dead inode's log.
+    Log = 1,
+    /// The slot of a dead inode: `page` is its number.
+    Slot = 2,
+}
+
+impl Kept {
+    /// The kind with this number.
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        [Self::Data, Self::Log, Self::Slot].into_iter().find(|kind| *kind as u64 == number)
+    }
+}
+
+/// Something that only snapshots see.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Item {
+    pub(crate) born: u32,
+    pub(crate) kind: Kept,
+    pub(crate) page: u64,
+    pub(crate) pages: u64,
+}
+
+impl Item {
+    /// Pages, or a slot, and when they were born.
+    pub(crate) fn new(kind: Kept, run: Run, born: u32) -> Self {
+        Self { born, kind, page: run.page, pages: run.pages }
+    }
+
+    /// The slot of an inode of this birth.
+    pub(crate) fn slot(ino: Ino, born: u32) -> Self {
+        Self::new(Kept::Slot, Run { page: ino, pages: 1 }, born)
+    }
+
+    /// Its pages; none of a slot.
+    pub(crate) fn run(&self) -> Option<Run> {
+        let run = Run { page: self.page, pages: self.pages };
+        (self.kind != Kept::Slot).then_some(run)
+    }
+}
+
+/// One snapshot.
+struct Snapshot {
+    epoch: u32,
+    manifest: Vec<Item>,
+}
+
+/// What is in memory of all snapshots.
+pub(crate) struct Snapshots<H: Host> {
+    /// The epoch of the latest, 0 for none.
+    latest: AtomicU32,
+    /// By epoch.
+    list: Mutex<H::Mutex, Vec<Snapshot>>,
+    /// Items of snapshots that have ended, and the epoch of those.
+    ending: Mutex<H::Mutex, Vec<(Item, u32)>>,
+    /// An item was forgotten for want of memory: its pages are nobody's until the next opening.
+    lost: AtomicBool,
+    /// The inode whose extended attributes are the list of snapshots on the medium; 0 for none.
+    home: AtomicU64,
+    /// Held by who changes that list.
+    pub(crate) changing: Mutex<H::Mutex, ()>,
+    /// Epochs that are looked into, by the number that such inodes bear; 0 of what has ended.
+    pub(crate) views: RwLock<H::RwLock, Vec<u32>>,
+    /// Files that programs have mapped.
+    pub(crate) mapped: AtomicU32,
+}
+
+impl<H: Host> Default for Snapshots<H> {
+    fn default() -> Self {
+        Self {
+            latest: AtomicU32::new(0),
+            list: Mutex::new(Vec::new()),
+            ending: Mutex::new(Vec::new()),
+            lost: AtomicBool::new(false),
+            home: AtomicU64::new(0),
+            changing: Mutex::new(()),
+            views: RwLock::new(Vec::new()),
+            mapped: AtomicU32::new(0),
+        }
+    }
+}
+
+/// The latest snapshot that ended things which were born in `born` and ended in `died` are seen by.
+fn seer(list: &[Snapshot], born: u32, died: u32) -> Option<usize> {
+    let at = list.partition_point(|snapshot| snapshot.epoch < died).checked_sub(1)?;
+    list.get(at).is_some_and(|snapshot| snapshot.epoch >= born).then_some(at)
+}
+
+impl<H: Host> Snapshots<H> {
+    /// The epoch of the latest snapshot, 0 for none.
+    #[inline]
+    pub(crate) fn latest(&self) -> u32 {
+        self.latest.load(Acquire)
+    }
+
+    /// The inode with the list, 0 for none.
+    #[inline]
+    pub(crate) fn home(&self) -> Ino {
+        self.home.load(Relaxed)
+    }
+
+    /// Notes which inode has the list.
+    pub(crate) fn set_home(&self, ino: Ino) {
+        self.home.store(ino, Relaxed);
+    }
+
+    /// Whether a snapshot sees what was born in `born` and ended in `died`.
+    pub(crate) fn sees(&self, born: u32, died: u32) -> bool {
+        self.latest() >= born && seer(&self.list.lock(), born, died).is_some()
+    }
+
+    /// All epochs that are kept, in order.
+    pub(crate) fn epochs(&self) -> Result<Vec<u32>> {
+        let list = self.list.lock();
+        let mut epochs = Vec::new();
+        epochs.try_reserve_exact(list.len())?;
+        epochs.extend(list.iter().map(|snapshot| snapshot.epoch));
+        Ok(epochs)
+    }
+
+    /// Keeps what is born up to `epoch`, from now on.
+    pub(crate) fn add(&self, epoch: u32) -> Result<()> {
+        let mut list = self.list.lock();
+        list.try_reserve(1)?;
+        let at = list.partition_point(|snapshot| snapshot.epoch < epoch);
+        list.insert(at, Snapshot { epoch, manifest: Vec::new() });
+        self.note_latest(&list);
+        Ok(())
+    }
+
+    fn note_latest(&self, list: &[Snapshot]) {
+        self.latest.store(list.last().map_or(0, |snapshot| snapshot.epoch), Release);
+    }
+
+    /// Keeps `item`, which ended in `died`, for the latest snapshot that sees it. Says whether there is one.
+    pub(crate) fn keep(&self, item: Item, died: u32) -> bool {
+        if self.latest() < item.born {
+            return false;
+        }
+        let mut list = self.list.lock();
+        let Some(snapshot) = seer(&list, item.born, died).and_then(|at| list.get_mut(at)) else {
+            return false;
+        };
+        match snapshot.manifest.try_reserve(1) {
+            Ok(()) => snapshot.manifest.push(item),
+            Err(_) => self.lost.store(true, Relaxed),
+        }
+        true
+    }
+
+    /// Puts items into the manifest of this snapshot.
+    pub(crate) fn fill(&self, epoch: u32, items: Vec<Item>) {
+        let mut list = self.list.lock();
+        let at = list.partition_point(|snapshot| snapshot.epoch < epoch);
+        if let Some(snapshot) = list.get_mut(at) {
+            snapshot.manifest = items;
+        }
+    }
+
+    /// Ends a snapshot; what it kept waits for [`Store::end_snapshots`].
+    pub(crate) fn remove(&self, epoch: u32) {
+        let mut list = self.list.lock();
+        let Some(at) = list.iter().position(|snapshot| snapshot.epoch == epoch) else { return };
+        let ended = list.remove(at);
+        self.note_latest(&list);
+        // Noted under the lock: a close sees the items in one place or the other.
+        let mut ending = self.ending.lock();
+        match ending.try_reserve(ended.manifest.len()) {
+            Ok(()) => ending.extend(ended.manifest.into_iter().map(|item| (item, epoch))),
+            Err(_) => self.lost.store(true, Relaxed),
+        }
+    }
+
+    /// The items of each snapshot, in order of epochs.
+    pub(crate) fn for_each(
+        &self,
+        each: &mut dyn FnMut(u32, &[Item]) -> Result<()>,
+    ) -> Result<()> {
+        let list = self.list.lock();
+        list.iter().try_for_each(|snapshot| each(snapshot.epoch, &snapshot.manifest))
+    }
+
+    /// Calls `each` with all items, of snapshots that have ended, too.
+    pub(crate) fn for_each_item(&self, each: &mut dyn FnMut(&Item) -> Result<()>) -> Result<()> {
+        self.for_each(&mut |_, items| items.iter().try_for_each(&mut *each))?;
+        self.ending.lock().iter().try_for_each(|(item, _)| each(item))
+    }
+
+    /// Whether nothing was forgotten.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.lost.load(Relaxed) && self.ending.lock().is_empty()
+    }
+
+    /// Bytes of memory that manifests take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let list = self.list.lock();
+        let of_list = list.iter().map(|snapshot| list_bytes::<Item>(snapshot.manifest.capacity()));
+        list_bytes::<Snapshot>(list.capacity())
+            + of_list.sum::<u64>()
+            + list_bytes::<(Item, u32)>(self.ending.lock().capacity())
+    }
+}
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// The epoch of the latest snapshot, 0 for none.
+    #[inline]
+    pub(crate) fn latest(&self) -> u32 {
+        if self.host.leaves_out(Rule::SharedCopied) { 0 } else { self.snapshots.latest() }
+    }
+
+    /// Gives pages back that are seen no more from epoch `died` on, unless a snapshot still sees them.
+    #[inline]
+    pub(crate) fn release(&self, ended: Ended, died: u32) {
+        if ended.born > self.snapshots.latest() || !self.is_kept(ended, died) {
+            self.give(ended.run);
+        }
+    }
+
+    #[inline(never)]
+    fn is_kept(&self, ended: Ended, died: u32) -> bool {
+        !self.host.leaves_out(Rule::ManifestsKept)
+            && self.snapshots.keep(Item::new(Kept::Data, ended.run, ended.born), died)
+    }
+
+    /// Whether a snapshot sees the log of this inode.
+    #[inline]
+    pub(crate) fn sees_log(&self, ino: Ino, born: u32) -> bool {
+        born <= self.snapshots.latest()
+            && ino != self.snapshots.home()
+            && !self.host.leaves_out(Rule::SeenLogsKept)
+    }
+
+    /// Frees what snapshots kept that have ended, as far as no other sees it. Says whether there was any.
+    pub(crate) fn end_snapshots(&self) -> bool {
+        let mut any = false;
+        loop {
+            // (The lock is let go each time: others end things meanwhile.)
+            let next = self.snapshots.ending.lock().pop();
+            let Some((item, ended)) = next else { return any };
+            any = true;
+            if self.snapshots.keep(item, ended) {
+                continue;
+            }
+            match (item.kind, item.run()) {
+                (Kept::Data, Some(run)) => self.give(run),
+                (Kept::Log, Some(run)) => self.quarantine_pages(run),
+                _ => self.quarantine_slot(item.page),
+            }
+        }
+    }
+
+    /// Waits until each transaction that is under way has ended.
+    pub(crate) fn wait_for_lanes(&self) {
+        if self.host.leaves_out(Rule::SnapshotWaits) {
+            return;
+        }
+        for lane in self.lanes.iter() {
+            drop(lane.turn.lock());
+        }
+    }
+
+    /// Makes sure that records of `epoch` may be: the superblocks say how far epochs go.
+    pub(crate) fn allow_epoch(&self, epoch: u32) -> Result<()> {
+        let mut superblock = self.superblock.lock();
+        if superblock.epoch >= epoch {
+            return Ok(());
+        }
+        let most = epoch.checked_add(EPOCHS_AT_ONCE).filter(|most| *most < u32::MAX);
+        let most = most.ok_or(Error::NotSupported)?;
+        self.change_superblock(&mut superblock, |superblock| superblock.epoch = most)
+    }
+}
+
+/// Epochs that the superblocks allow at once, so that few snapshots store these.
+const EPOCHS_AT_ONCE: u32 = 1024;

@@ -1,0 +1,289 @@
+//! A snapshot has what there was when it was made, whatever happens later: writes, deletions, collection, crashes,
+//! the end of other snapshots. What only snapshots see is free when they are gone.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use lode_engine::{
+    AccessTimes, Error, FormatOptions, NewInode, OpenOptions, Pool, Protection, SetAttr, mode,
+};
+use lode_model::Model;
+use lode_testkit::execute::{Handles, execute};
+use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::op::Op;
+use lode_testkit::rng::Rng;
+use lode_testkit::run::time_of;
+use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot, snapshot_from};
+use lode_testkit::system::{PoolSystem, System};
+use lode_testkit::{Memory, TestHost};
+
+type TestPool = Pool<Memory, TestHost>;
+
+fn options() -> OpenOptions {
+    OpenOptions { atime: AccessTimes::Never, ..OpenOptions::default() }
+}
+
+/// A pool, the model of it, and the snapshots that there should be.
+struct Kept {
+    system: PoolSystem,
+    model: Model,
+    handles: (Handles, Handles),
+    rng: Rng,
+    made: u32,
+    snapshots: Vec<(String, Snapshot)>,
+}
+
+impl Kept {
+    fn new(seed: u64, bytes: u64) -> Self {
+        let protection = [Protection::None, Protection::Metadata, Protection::Full][seed as usize % 3];
+        let log_lines = [9, 20, 63][seed as usize / 3 % 3];
+        let format = FormatOptions { lanes: 2, log_lines, protection, ..FormatOptions::default() };
+        let system = PoolSystem::new(bytes, TestHost::new(seed), &format, options()).unwrap();
+        let (handles, rng) = ((Handles::new(), Handles::new()), Rng::new(seed ^ 0x5eed));
+        Self { system, model: Model::new(), handles, rng, made: 0, snapshots: Vec::new() }
+    }
+
+    fn step(&mut self, step: usize, op: &Op) -> Result<(), String> {
+        self.system.set_now(time_of(step));
+        self.model.set_now(time_of(step));
+        if matches!(op, Op::Remount | Op::Crash) {
+            self.handles = (Handles::new(), Handles::new());
+            self.system.remount(*op == Op::Remount)?;
+            System::remount(&mut self.model, true)?;
+            return self.compare();
+        }
+        let found = execute(self.system.fs(), &mut self.handles.0, op);
+        if found == Err(Error::NoSpace) {
+            return Ok(());
+        }
+        let wanted = execute(&self.model, &mut self.handles.1, op);
+        let same = match (&wanted, &found) {
+            (Ok(_), Ok(_)) => true,
+            (wanted, found) => wanted == found,
+        };
+        if same { Ok(()) } else { Err(format!("{op}: {wanted:?} expected, {found:?} found")) }
+    }
+
+    fn make(&mut self) -> Result<(), String> {
+        let name = format!("snapshot-{}", self.made);
+        match self.system.pool().create_snapshot(name.as_bytes()) {
+            Ok(()) => {
+                let tree = snapshot(&self.model, Times::ALL, None)?;
+                self.made += 1;
+                self.snapshots.push((name, tree));
+                Ok(())
+            }
+            Err(Error::NoSpace | Error::Busy) => Ok(()),
+            Err(error) => Err(format!("{name}: {error:?}")),
+        }
+    }
+
+    fn delete(&mut self) -> Result<(), String> {
+        if self.snapshots.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.below(self.snapshots.len() as u64) as usize;
+        let (name, tree) = self.snapshots.remove(at);
+        match self.system.pool().delete_snapshot(name.as_bytes()) {
+            Ok(()) => Ok(()),
+            Err(Error::NoSpace) => {
+                self.snapshots.insert(at, (name, tree));
+                Ok(())
+            }
+            Err(error) => Err(format!("{name}: {error:?}")),
+        }
+    }
+
+    fn compare(&self) -> Result<(), String> {
+        let wanted = snapshot(&self.model, Times::ALL, None)?;
+        let found = snapshot(self.system.fs(), Times::ALL, Some(&wanted))?;
+        if let Some(what) = difference(&wanted, &found) {
+            return Err(format!("now: {what}"));
+        }
+        let pool = self.system.pool();
+        let names: Vec<String> = pool
+            .snapshots()
+            .map_err(|error| format!("{error:?}"))?
+            .into_iter()
+            .map(|info| String::from_utf8(info.name).unwrap())
+            .collect();
+        if !names.iter().eq(self.snapshots.iter().map(|(name, _)| name)) {
+            return Err(format!("other snapshots: {names:?}"));
+        }
+        for (name, wanted) in &self.snapshots {
+            same_in(pool, name, wanted).map_err(|what| format!("{name}: {what}"))?;
+        }
+        self.system.check()
+    }
+}
+
+fn same_in(pool: &TestPool, name: &str, wanted: &Snapshot) -> Result<(), String> {
+    let root = pool.snapshot_root(name.as_bytes()).map_err(|error| format!("{error:?}"))?;
+    let found = snapshot_from(pool, root, Times::ALL, Some(wanted))?;
+    difference(wanted, &found).map_or(Ok(()), Err)
+}
+
+fn sequence(seed: u64) -> Result<(), String> {
+    let shape = Shape { remount_every: 60, maintain_every: 25, ..Shape::default() };
+    let mut generator = Generator::new(seed, shape);
+    let mut kept = Kept::new(seed, 8 << 20);
+    for step in 0..160 {
+        let op = generator.op();
+        kept.step(step, &op).map_err(|what| format!("step {step}: {what}"))?;
+        match kept.rng.below(24) {
+            0 | 1 => kept.make(),
+            2 => kept.delete(),
+            3 => kept.compare(),
+            _ => Ok(()),
+        }
+        .map_err(|what| format!("behind step {step} ({op}): {what}"))?;
+    }
+    kept.compare()?;
+    // Without snapshots there is as much space as there would be without their ever having been.
+    while !kept.snapshots.is_empty() {
+        kept.delete()?;
+        kept.compare()?;
+    }
+    kept.system.remount(true)?;
+    kept.handles = (Handles::new(), Handles::new());
+    System::remount(&mut kept.model, true)?;
+    kept.compare()
+}
+
+/// Runs the sequences of some seeds on all processors.
+fn sequences(count: u64) {
+    let next = std::sync::atomic::AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if seed >= count {
+                        return;
+                    }
+                    if let Err(what) = sequence(seed) {
+                        panic!("seed {seed}: {what}");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn snapshots_keep_what_there_was_whatever_happens_later() {
+    let count = std::env::var("LODE_SNAPSHOT_SEQUENCES").ok().and_then(|it| it.parse().ok());
+    sequences(count.unwrap_or(1000));
+}
+
+#[test]
+fn a_rollback_makes_all_what_it_was_and_keeps_older_snapshots() {
+    for seed in 0..60 {
+        let shape = Shape { remount_every: 40, maintain_every: 25, ..Shape::default() };
+        let mut generator = Generator::new(seed, shape);
+        let mut kept = Kept::new(seed, 8 << 20);
+        for step in 0..150 {
+            let op = generator.op();
+            kept.step(step, &op).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            if step % 20 == 19 {
+                kept.make().unwrap();
+            }
+        }
+        if seed % 2 == 0 {
+            kept.system.pool().close().unwrap();
+        }
+        let Some(at) = kept.snapshots.len().checked_sub(1) else { continue };
+        let at = kept.rng.below(at as u64 + 1) as usize;
+        let (name, wanted) = kept.snapshots[at].clone();
+        let memory = kept.system.memory().copy();
+        TestPool::rollback(memory.clone(), TestHost::new(3), name.as_bytes()).unwrap();
+        for opened in 0..2 {
+            let pool = TestPool::open(memory.clone(), TestHost::new(opened), &options()).unwrap();
+            let found = snapshot(&pool, Times::ALL, Some(&wanted)).unwrap();
+            assert_eq!(difference(&wanted, &found), None, "seed {seed}, {name}");
+            assert_eq!(pool.snapshots().unwrap().len(), at + 1, "seed {seed}");
+            for (name, wanted) in &kept.snapshots[..=at] {
+                assert_eq!(same_in(&pool, name, wanted), Ok(()), "seed {seed}, {name}");
+            }
+            assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "seed {seed}");
+            if opened == 0 {
+                pool.close().unwrap();
+            }
+        }
+    }
+}
+
+/// A pool with one file, of a page.
+fn with_a_file() -> (TestPool, u64) {
+    let memory = Memory::new(8 << 20);
+    let host = TestHost::new(1);
+    Pool::format(memory.clone(), host.clone(), &FormatOptions::default()).unwrap();
+    let pool = TestPool::open(memory, host, &options()).unwrap();
+    let new = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
+    let ino = pool.create(pool.root(), b"file", &new).unwrap().ino;
+    pool.write(ino, 0, &[1; 4096]).unwrap();
+    (pool, ino)
+}
+
+#[test]
+fn what_a_snapshot_has_can_be_read_and_not_changed() {
+    let (pool, ino) = with_a_file();
+    pool.create_snapshot(b"a").unwrap();
+    pool.write(ino, 10, &[2; 10]).unwrap();
+    let root = pool.snapshot_root(b"a").unwrap();
+    let then = pool.lookup(root, b"file").unwrap().ino;
+    assert_ne!(then, ino);
+    let mut byte = [0; 1];
+    assert_eq!(pool.read(then, 12, &mut byte), Ok(1));
+    assert_eq!(byte, [1]);
+    assert_eq!(pool.write(then, 0, b"no"), Err(Error::ReadOnly));
+    assert_eq!(pool.setattr(then, &SetAttr { size: Some(0), ..SetAttr::default() }).err(), Some(Error::ReadOnly));
+    assert_eq!(pool.unlink(root, b"file"), Err(Error::ReadOnly));
+    let new = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
+    assert_eq!(pool.create(root, b"new", &new).err(), Some(Error::ReadOnly));
+    assert_eq!(pool.link(then, pool.root(), b"other").err(), Some(Error::ReadOnly));
+    assert_eq!(pool.rename(root, b"file", pool.root(), b"other", lode_engine::RenameMode::Replace), Err(Error::ReadOnly));
+    assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![]);
+    // It ends, and so does what is known of it.
+    pool.delete_snapshot(b"a").unwrap();
+    assert_eq!(pool.read(then, 12, &mut byte), Err(Error::Stale));
+    assert_eq!(pool.snapshot_root(b"a"), Err(Error::NotFound));
+    assert_eq!(pool.delete_snapshot(b"a"), Err(Error::NotFound));
+}
+
+#[test]
+fn names_are_checked_and_used_once() {
+    let (pool, _) = with_a_file();
+    for name in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
+        assert_eq!(pool.create_snapshot(name), Err(Error::Invalid), "{name:?}");
+    }
+    assert_eq!(pool.create_snapshot(&[b'x'; 129]), Err(Error::NameTooLong));
+    pool.create_snapshot(&[b'x'; 128]).unwrap();
+    assert_eq!(pool.create_snapshot(&[b'x'; 128]), Err(Error::Exists));
+}
+
+#[test]
+fn what_each_snapshot_keeps_is_told_to_the_page() {
+    let (pool, ino) = with_a_file();
+    let pages = |pool: &TestPool| -> Vec<(u64, u64)> {
+        pool.snapshots().unwrap().iter().map(|info| (info.pages, info.pages_alone)).collect()
+    };
+    pool.create_snapshot(b"a").unwrap();
+    assert_eq!(pages(&pool), [(0, 0)]);
+    pool.write(ino, 0, &[2; 4096]).unwrap();
+    assert_eq!(pages(&pool), [(1, 1)]);
+    pool.create_snapshot(b"b").unwrap();
+    pool.create_snapshot(b"c").unwrap();
+    pool.write(ino, 0, &[3; 4096]).unwrap();
+    // The page of the second write is seen by two.
+    assert_eq!(pages(&pool), [(1, 1), (0, 0), (1, 0)]);
+    pool.delete_snapshot(b"b").unwrap();
+    pool.maintain().unwrap();
+    assert_eq!(pages(&pool), [(1, 1), (1, 1)]);
+    let free = pool.statfs().pages_free;
+    pool.delete_snapshot(b"c").unwrap();
+    pool.maintain().unwrap();
+    assert_eq!(pool.statfs().pages_free, free + 1);
+    pool.delete_snapshot(b"a").unwrap();
+    pool.maintain().unwrap();
+    assert_eq!(pool.statfs().pages_free, free + 2);
+}
