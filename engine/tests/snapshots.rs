@@ -33,7 +33,8 @@ struct Kept {
 
 impl Kept {
     fn new(seed: u64, bytes: u64) -> Self {
-        let protection = [Protection::None, Protection::Metadata, Protection::Full][seed as usize % 3];
+        let protection =
+            [Protection::None, Protection::Metadata, Protection::Full][seed as usize % 3];
         let log_lines = [9, 20, 63][seed as usize / 3 % 3];
         let format = FormatOptions { lanes: 2, log_lines, protection, ..FormatOptions::default() };
         let system = PoolSystem::new(bytes, TestHost::new(seed), &format, options()).unwrap();
@@ -236,12 +237,18 @@ fn what_a_snapshot_has_can_be_read_and_not_changed() {
     assert_eq!(pool.read(then, 12, &mut byte), Ok(1));
     assert_eq!(byte, [1]);
     assert_eq!(pool.write(then, 0, b"no"), Err(Error::ReadOnly));
-    assert_eq!(pool.setattr(then, &SetAttr { size: Some(0), ..SetAttr::default() }).err(), Some(Error::ReadOnly));
+    assert_eq!(
+        pool.setattr(then, &SetAttr { size: Some(0), ..SetAttr::default() }).err(),
+        Some(Error::ReadOnly)
+    );
     assert_eq!(pool.unlink(root, b"file"), Err(Error::ReadOnly));
     let new = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
     assert_eq!(pool.create(root, b"new", &new).err(), Some(Error::ReadOnly));
     assert_eq!(pool.link(then, pool.root(), b"other").err(), Some(Error::ReadOnly));
-    assert_eq!(pool.rename(root, b"file", pool.root(), b"other", lode_engine::RenameMode::Replace), Err(Error::ReadOnly));
+    assert_eq!(
+        pool.rename(root, b"file", pool.root(), b"other", lode_engine::RenameMode::Replace),
+        Err(Error::ReadOnly)
+    );
     assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![]);
     // It ends, and so does what is known of it.
     pool.delete_snapshot(b"a").unwrap();

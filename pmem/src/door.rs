@@ -173,6 +173,19 @@ impl<M: Medium> Window<'_, M> {
         }
     }
 
+    /// Streams an aligned word of metadata, and its twin if it has one.
+    #[track_caller]
+    pub fn stream_word(&mut self, at: u64, value: u64) {
+        self.spend(at, WORD_BYTES);
+        assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");
+        self.lines += 1;
+        self.door.medium.stream_word(&mut self.raw, at, value);
+        if let Some(twin) = self.twin(at, WORD_BYTES) {
+            self.lines += 1;
+            self.door.medium.stream_word(&mut self.raw, twin, value);
+        }
+    }
+
     /// Stores an aligned word of metadata as [`Window::store_word`] does, here alone: where its twin
     /// is not to be touched.
     #[inline]

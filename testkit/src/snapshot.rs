@@ -108,7 +108,8 @@ fn set_same_as(
     first_paths: HashMap<Ino, Path>,
 ) -> Result<(), String> {
     for (path, seen) in &mut found.0 {
-        let ino = crate::execute::resolve_from(fs, root, path).map_err(|e| format!("{path}: {e}"))?;
+        let ino =
+            crate::execute::resolve_from(fs, root, path).map_err(|e| format!("{path}: {e}"))?;
         seen.same_as = first_paths.get(&ino).cloned().unwrap_or_default();
     }
     Ok(())

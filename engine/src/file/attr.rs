@@ -188,13 +188,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if let (Some((size, placed)), true) = (&resized, early) {
             self.show_size(state, *size, placed, time_ns)?;
         }
-        let epoch = tx.epoch();
+        let (epoch, txid) = (tx.epoch(), tx.txid());
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
         self.show_xattrs(state, staged, epoch);
         if let Some(extent) = tail {
             let (size, died) = (state.size, state.ends_in());
-            state.map(extent, size, time_ns, &mut |ended| self.store.release(ended, died));
+            let give = &mut |ended| self.store.release(ended, died);
+            // (What was journalled is home: it was written back with the page.)
+            self.give_retired(state, txid, extent.origin, give)?;
+            state.map(extent, size, time_ns, give);
             state.file_mut()?.zero_behind |= self.store.geometry.strips.are_kept();
         }
         if let (Some((size, placed)), false) = (&resized, early) {
@@ -215,6 +218,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut held = self.store.hold_lane();
         let place = (tail.from, tail.to);
         let filled = self.fill_fresh(state, &fresh, place, &Source::Zeros, &mut held);
+        state.file()?.journal.flush(&self.store, held.counters());
         match filled.and_then(|()| Ok(self.store.door.fence(held.counters())?)) {
             Ok(()) => Ok(fresh),
             Err(error) => {

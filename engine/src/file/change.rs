@@ -143,20 +143,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(replaced.then_some(Segment { way: Way::Fresh, from, to, at: 0 }))
     }
 
-    /// Makes the change that `plan` says durable, then visible. If it fails, nothing has changed. It is planned
-    /// again where a snapshot comes between that and its record.
-    pub(crate) fn make<'a>(
+    /// Makes a change durable that `plan` puts together, then visible. If it fails, nothing has changed. It is
+    /// planned again where a snapshot comes between that and its record.
+    pub(crate) fn make(
         &self,
         node: &Node<H>,
         state: &mut State,
-        mut plan: impl FnMut(&State, Rules) -> Result<Change<'a>>,
+        change: &mut Change<'_>,
+        plan: &mut dyn FnMut(&State, Rules, &mut Change<'_>) -> Result<()>,
     ) -> Result<()> {
         loop {
             let rules = self.rules(state);
-            let mut change = plan(state, rules)?;
-            if self.make_planned(node, state, &mut change, rules.epoch)? {
+            plan(state, rules, change)?;
+            if self.make_planned(node, state, change, rules.epoch)? {
                 return Ok(());
             }
+            change.segments.clear();
+            change.unmap = None;
         }
     }
 
@@ -551,7 +554,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Journalled overwrites of earlier transactions are home: their pages become free.
-    fn give_retired(
+    pub(super) fn give_retired(
         &self,
         state: &mut State,
         txid: crate::layout::Txid,

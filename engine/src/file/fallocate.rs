@@ -30,10 +30,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Fallocate::Punch => self.punch(&node, &mut state, offset, end),
             Fallocate::Zero { keep_size } => {
                 let size = if keep_size { state.size } else { state.size.max(end) };
-                self.make(&node, &mut state, |state, rules| {
-                    let mut change = Change::new(Source::Zeros, state, size);
-                    change.write(state, rules, offset, end.min(size).max(offset))?;
-                    Ok(change)
+                let mut change = Change::new(Source::Zeros, &state, size);
+                self.make(&node, &mut state, &mut change, &mut |state, rules, change| {
+                    change.write(state, rules, offset, end.min(size).max(offset))
                 })
             }
         }
@@ -47,17 +46,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         keep_size: bool,
     ) -> Result<()> {
         let size = if keep_size { state.size } else { state.size.max(end) };
-        self.make(node, state, |state, _| self.plan_allocation(state, (offset, end), size))
+        let mut change = Change::new(Source::Zeros, state, size);
+        self.make(node, state, &mut change, &mut |state, _, change| {
+            self.plan_allocation(state, (offset, end), change)
+        })
     }
 
     fn plan_allocation(
         &self,
         state: &State,
         (offset, end): (u64, u64),
-        size: u64,
-    ) -> Result<Change<'static>> {
+        change: &mut Change<'_>,
+    ) -> Result<()> {
         let file = state.file()?;
-        let mut change = Change::new(Source::Zeros, state, size);
         if file.extents.is_empty() {
             change.class = change.class.max(hint(end - offset));
         }
@@ -79,17 +80,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if wanted > free {
             return Err(Error::NoSpace);
         }
-        Ok(change)
+        Ok(())
     }
 
     fn punch(&self, node: &Node<H>, state: &mut State, offset: u64, end: u64) -> Result<()> {
-        self.make(node, state, |state, rules| plan_punch(state, rules, (offset, end)))
+        let mut change = Change::new(Source::Zeros, state, state.size);
+        self.make(node, state, &mut change, &mut |state, rules, change| {
+            plan_punch(state, rules, (offset, end), change)
+        })
     }
 }
 
 /// Zeros where part of a page is punched, and a hole of whole ones.
-fn plan_punch(state: &State, rules: Rules, (offset, end): (u64, u64)) -> Result<Change<'static>> {
-    let mut change = Change::new(Source::Zeros, state, state.size);
+fn plan_punch(
+    state: &State,
+    rules: Rules,
+    (offset, end): (u64, u64),
+    change: &mut Change<'_>,
+) -> Result<()> {
     let (first, last) = (offset.div_ceil(PAGE_BYTES), end / PAGE_BYTES);
     let head = (offset, end.min(first * PAGE_BYTES));
     let tail = (offset.max(last * PAGE_BYTES), end);
@@ -107,7 +115,7 @@ fn plan_punch(state: &State, rules: Rules, (offset, end): (u64, u64)) -> Result<
             change.unmap = Some((first, last - first));
         }
     }
-    Ok(change)
+    Ok(())
 }
 
 /// The page class that a size hints at (PMFS 3.1).

@@ -63,10 +63,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(());
         }
         let source = Source::Bytes { data, offset };
-        self.make(node, state, |state, rules| {
-            let mut change = Change::new(source, state, state.size.max(end));
-            change.write(state, rules, offset, end)?;
-            Ok(change)
+        let mut change = Change::new(source, state, state.size.max(end));
+        self.make(node, state, &mut change, &mut |state, rules, change| {
+            change.write(state, rules, offset, end)
         })
     }
 

@@ -56,7 +56,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 }
             }
             // What was given up for good only once it is durable.
-            self.store.round()?;
+            self.store.reclaim()?;
         }
         Err(Error::NoSpace)
     }

@@ -13,10 +13,11 @@ use crate::inode::load_for_scan;
 use crate::layout::Superblock;
 use crate::log::{Walk, read_death, read_identity};
 use crate::pool::Opening;
-use crate::space::{Claims, Run};
 use crate::snapshot::read_list;
+use crate::space::{Claims, Run};
 use crate::store::{
-    BadChain, Item, Kept, NO_WATERMARK, Piece, Store, read_superblock, read_watermark, repair_locator,
+    BadChain, Item, Kept, NO_WATERMARK, Piece, Store, read_superblock, read_watermark,
+    repair_locator,
 };
 use crate::{Corruption, Error, Host, OpenOptions, Pool, Result, Rule};
 

@@ -51,22 +51,28 @@ fn said_in(value: &[u8]) -> Option<Said> {
 }
 
 /// All that the list says.
-fn all_in<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    state: &State,
-) -> Result<Vec<(Vec<u8>, Said)>> {
-    let mut all = Vec::new();
+fn all_in<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Result<Vec<(Vec<u8>, Said)>> {
+    let (mut all, mut order) = (Vec::new(), Vec::new());
     all.try_reserve_exact(state.xattrs.len())?;
-    for xattr in state.xattrs.iter() {
+    order.try_reserve_exact(state.xattrs.len())?;
+    for (number, xattr) in (0u64..).zip(state.xattrs.iter()) {
         let name = load_xattr_name(store, state, xattr)?;
         let said = said_in(&load_xattr_value(store, state, xattr)?);
         let said = said.filter(|said| said.0 > 0 && said.0 < store.epoch());
-        let impossible =
-            Error::corrupt_inode("snapshot that can not be", xattr.at, state.log.ino);
-        all.push((name, said.ok_or(impossible)?));
+        let impossible = Error::corrupt_inode("snapshot that can not be", xattr.at, state.log.ino);
+        let said = said.ok_or(impossible)?;
+        order.push(u64::from(said.0) << 32 | number);
+        all.push((name, said));
     }
-    all.sort_unstable_by_key(|(_, (epoch, _))| *epoch);
-    Ok(all)
+    // (By numbers: sorting the names themselves would take a large frame of the stack.)
+    order.sort_unstable();
+    let mut sorted = Vec::new();
+    sorted.try_reserve_exact(all.len())?;
+    for number in order {
+        let taken = all.get_mut(number as u32 as usize).map(core::mem::take);
+        sorted.extend(taken);
+    }
+    Ok(sorted)
 }
 
 /// Reads which snapshots a pool has that is being opened, before anything else is read of it.
@@ -144,7 +150,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::NotFound);
         }
         match self.getxattr(home, name) {
-            Ok(value) => Ok(said_in(&value).ok_or(Error::corrupt("snapshot that can not be", 0))?.0),
+            Ok(value) => {
+                Ok(said_in(&value).ok_or(Error::corrupt("snapshot that can not be", 0))?.0)
+            }
             Err(Error::NoAttribute) => Err(Error::NotFound),
             Err(error) => Err(error),
         }

@@ -199,10 +199,7 @@ impl<H: Host> Snapshots<H> {
     }
 
     /// The items of each snapshot, in order of epochs.
-    pub(crate) fn for_each(
-        &self,
-        each: &mut dyn FnMut(u32, &[Item]) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, &[Item]) -> Result<()>) -> Result<()> {
         let list = self.list.lock();
         list.iter().try_for_each(|snapshot| each(snapshot.epoch, &snapshot.manifest))
     }

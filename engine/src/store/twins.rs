@@ -413,11 +413,11 @@ impl<M: Medium, H: Host> Store<M, H> {
                     let is_lost = *was == Copies::OneLost && word * WORD == IDENTITY_ATIME_AT;
                     if *shape == Shape::Record || is_lost || !is_loose(word) {
                         let value = u64::from_le_bytes(*bytes);
-                        self.store_word(&mut window, at + word * WORD, value);
+                        self.mend_word(&mut window, at + word * WORD, value);
                     }
                 }
             }
-            Mend::Word { at, value } => self.store_word(&mut window, *at, *value),
+            Mend::Word { at, value } => self.mend_word(&mut window, *at, *value),
             Mend::Bad { place, line, .. } => window.renew_line(*place, line),
         }
         drop(window);
@@ -427,6 +427,20 @@ impl<M: Medium, H: Host> Store<M, H> {
         };
         self.mends.mended.fetch_add(u64::from(is_good), Relaxed);
         is_good
+    }
+
+    /// Stores a word to both copies: streamed, as nobody loads it before a fence that is yet to come.
+    fn mend_word(&self, window: &mut Window<'_, M>, at: u64, value: u64) {
+        match self.door.twin_of(at) {
+            Some(twin) if [at, twin].iter().all(|place| self.door.load_word(*place).is_ok()) => {
+                window.stream_word(at, value);
+            }
+            Some(twin) => {
+                self.store_word_of_one(window, at, twin, value);
+                self.store_word_of_one(window, twin, at, value);
+            }
+            None => window.stream_word(at, value),
+        }
     }
 
     /// From now on each load compares both copies, and what differs is noted: for recovery.
