@@ -12,6 +12,7 @@ mod file;
 mod namespace;
 mod node;
 mod rename;
+mod snapshot;
 mod xattr;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ struct State {
     nodes: BTreeMap<Ino, Node>,
     last_ino: Ino,
     now: i64,
+    snapshots: Vec<snapshot::Snapshot>,
+    last_view: Ino,
 }
 
 impl Clone for Model {
@@ -74,7 +77,8 @@ impl Model {
             body: Body::Directory(Entries::default()),
             xattrs: BTreeMap::new(),
         };
-        let state = State { nodes: BTreeMap::from([(ROOT, root)]), last_ino: ROOT, now: 0 };
+        let nodes = BTreeMap::from([(ROOT, root)]);
+        let state = State { nodes, last_ino: ROOT, now: 0, snapshots: Vec::new(), last_view: 0 };
         Self { state: Mutex::new(state) }
     }
 
@@ -103,7 +107,7 @@ impl Model {
 
     /// Inodes in use: named, or open.
     pub fn inodes(&self) -> u64 {
-        self.lock().nodes.len() as u64
+        self.lock().nodes.range(..snapshot::VIEW).count() as u64
     }
 
     /// Ends all opens, as a crash or a new mount does.
@@ -156,6 +160,9 @@ impl State {
     }
 
     fn node_mut(&mut self, ino: Ino) -> Result<&mut Node> {
+        if ino >= snapshot::VIEW {
+            return Err(Error::ReadOnly);
+        }
         self.nodes.get_mut(&ino).ok_or(Error::Stale)
     }
 

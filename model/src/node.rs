@@ -45,6 +45,13 @@ impl Entries {
         }
     }
 
+    /// Gives all children another view: `view` is taken off their numbers, or added.
+    pub(crate) fn move_children(&mut self, view: Ino) {
+        for (ino, _) in self.by_name.values_mut() {
+            *ino ^= view;
+        }
+    }
+
     /// Children, in no stated order.
     pub(crate) fn children(&self) -> impl Iterator<Item = Ino> + '_ {
         self.by_name.values().map(|entry| entry.0)

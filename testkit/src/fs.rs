@@ -70,6 +70,16 @@ pub trait Fs: Sync {
     fn pages_free(&self) -> Option<u64>;
     /// Inodes in use.
     fn inodes(&self) -> u64;
+    fn create_snapshot(&self, _name: &[u8]) -> Result<()> {
+        Err(Error::NotSupported)
+    }
+    fn delete_snapshot(&self, _name: &[u8]) -> Result<()> {
+        Err(Error::NotSupported)
+    }
+    /// All snapshots, the oldest first, and the root directory of each.
+    fn snapshots(&self) -> Result<Vec<(Vec<u8>, Ino)>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The calls of [`Fs`] that go on to something that has the same ones; all but `lookup`, which is where
@@ -204,6 +214,19 @@ impl<M: Medium, H: Host> Fs for Pool<M, H> {
     fn inodes(&self) -> u64 {
         self.statfs().inodes
     }
+
+    fn create_snapshot(&self, name: &[u8]) -> Result<()> {
+        Pool::<M, H>::create_snapshot(self, name)
+    }
+
+    fn delete_snapshot(&self, name: &[u8]) -> Result<()> {
+        Pool::<M, H>::delete_snapshot(self, name)
+    }
+
+    fn snapshots(&self) -> Result<Vec<(Vec<u8>, Ino)>> {
+        let all = Pool::<M, H>::snapshots(self)?.into_iter();
+        all.map(|it| self.snapshot_root(&it.name).map(|root| (it.name, root))).collect()
+    }
 }
 
 impl Fs for Model {
@@ -229,6 +252,18 @@ impl Fs for Model {
 
     fn inodes(&self) -> u64 {
         Model::inodes(self)
+    }
+
+    fn create_snapshot(&self, name: &[u8]) -> Result<()> {
+        Model::create_snapshot(self, name)
+    }
+
+    fn delete_snapshot(&self, name: &[u8]) -> Result<()> {
+        Model::delete_snapshot(self, name)
+    }
+
+    fn snapshots(&self) -> Result<Vec<(Vec<u8>, Ino)>> {
+        Ok(Model::snapshots(self))
     }
 }
 

@@ -176,6 +176,12 @@ pub enum Op {
     /// Clean unmount, another protection level, and mount: second copies of metadata, so that no scribble
     /// of so many bytes reaches both, or none.
     Protect(Option<u64>),
+    /// A snapshot of this name.
+    Snapshot(Vec<u8>),
+    /// Its end.
+    Drop(Vec<u8>),
+    /// Clean unmount, return to a snapshot, and mount.
+    Rollback(Vec<u8>),
     /// From the next mount on, the host has so many CPUs.
     Cpus(usize),
 }
@@ -408,6 +414,9 @@ impl fmt::Display for Op {
             Op::Grow => f.write_str("grow"),
             Op::Protect(None) => f.write_str("protect none"),
             Op::Protect(Some(dead_zone)) => write!(f, "protect metadata {dead_zone}"),
+            Op::Snapshot(name) => write!(f, "snapshot {}", escape(name)),
+            Op::Drop(name) => write!(f, "drop {}", escape(name)),
+            Op::Rollback(name) => write!(f, "rollback {}", escape(name)),
             Op::Cpus(count) => write!(f, "cpus {count}"),
         }
     }

@@ -341,6 +341,9 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
             "metadata" => Op::Protect(Some(w.number()?)),
             other => return Err(format!("{other} is no level: none or metadata")),
         },
+        "snapshot" => Op::Snapshot(name(w.word()?)?),
+        "drop" => Op::Drop(name(w.word()?)?),
+        "rollback" => Op::Rollback(name(w.word()?)?),
         "cpus" => match w.number()? {
             0 => return Err("a host has at least 1 CPU".to_owned()),
             count if count > CPUS_MAX => return Err("a host has at most 256 CPUs".to_owned()),

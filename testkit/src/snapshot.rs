@@ -62,7 +62,26 @@ impl Times {
 /// Looks at everything. `hint` is a snapshot of what should be there: the pages it knows of
 /// are looked at even where `seek` says that there is nothing.
 pub fn snapshot(fs: &dyn Fs, times: Times, hint: Option<&Snapshot>) -> Result<Snapshot, String> {
-    snapshot_from(fs, fs.root(), times, hint)
+    let mut found = snapshot_from(fs, fs.root(), times, hint)?;
+    let kept = fs.snapshots().map_err(|error| format!("snapshots: {error} ({error:?})"))?;
+    for (number, (name, root)) in kept.into_iter().enumerate() {
+        // (Their order is seen, too.)
+        let place = Path::of(&format!(".lode/{number}")).join(&name);
+        let below = |hint: &Snapshot| {
+            let inside = |(path, seen): (&Path, &Seen)| {
+                Some((Path(path.0.strip_prefix(place.0.as_slice())?.to_vec()), seen.clone()))
+            };
+            Snapshot(hint.0.iter().filter_map(inside).collect())
+        };
+        let tree = snapshot_from(fs, root, times, hint.map(below).as_ref())
+            .map_err(|what| format!("{place}: {what}"))?;
+        found.0.extend(
+            tree.0
+                .into_iter()
+                .map(|(path, seen)| (Path(place.0.iter().cloned().chain(path.0).collect()), seen)),
+        );
+    }
+    Ok(found)
 }
 
 /// The same of what is below a directory that is its own parent.

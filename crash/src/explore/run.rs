@@ -106,6 +106,7 @@ impl<'s> Run<'s> {
             Op::Remount | Op::Crash => return self.remount(*op == Op::Remount),
             Op::Grow => return self.grow(),
             Op::Protect(dead_zone) => return self.protect(*dead_zone),
+            Op::Rollback(name) => return self.rollback(name),
             Op::Cpus(cpus) => self.cpus = *cpus,
             _ => {}
         }
@@ -184,6 +185,15 @@ impl<'s> Run<'s> {
             Err(Error::NoSpace) => self.no_space += 1,
             Err(error) => return Err(format!("protect: {error:?}")),
         }
+        self.remount(true)
+    }
+
+    /// Ends the session cleanly, makes all what a snapshot has, opens again.
+    fn rollback(&mut self, name: &[u8]) -> Result<(), String> {
+        self.pool.close().map_err(|error| format!("close: {error:?}"))?;
+        let (medium, host) = (self.pool.medium().clone(), self.host.clone());
+        Pool::rollback(medium, host, name).map_err(|error| format!("rollback: {error:?}"))?;
+        self.model.rollback(name).map_err(|error| format!("the model: rollback: {error:?}"))?;
         self.remount(true)
     }
 

@@ -70,4 +70,13 @@ impl Fs for Walked<'_> {
     fn inodes(&self) -> u64 {
         self.fs.inodes()
     }
+    fn create_snapshot(&self, name: &[u8]) -> Result<()> {
+        self.fs.create_snapshot(name)
+    }
+    fn delete_snapshot(&self, name: &[u8]) -> Result<()> {
+        self.fs.delete_snapshot(name)
+    }
+    fn snapshots(&self) -> Result<Vec<(Vec<u8>, Ino)>> {
+        self.fs.snapshots()
+    }
 }

@@ -2,7 +2,8 @@
 //! is closed and opened again. What recovery left wrong shows here, if it did not before.
 
 use lode_engine::{Error, Ino, NewInode, mode};
-use lode_testkit::snapshot::{Times, snapshot};
+use lode_testkit::op::Path;
+use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
 
 use super::inspect::{Look, sound};
 use crate::explore::SimulatedPool;
@@ -16,6 +17,7 @@ impl Look<'_> {
     pub fn use_up(&mut self, pool: &SimulatedPool) -> Result<(), String> {
         let medium = pool.medium();
         medium.watch(std::mem::take(&mut self.watches));
+        let kept = kept_in(snapshot(pool, Times::NONE, None)?);
         let mut directories = Vec::new();
         walk(pool, pool.root(), &mut directories)?;
         for (number, dir) in directories.iter().enumerate() {
@@ -25,10 +27,15 @@ impl Look<'_> {
         let emptied = empty(pool, pool.root())?;
         pool.close().map_err(|error| format!("close after use: {error} ({error:?})"))?;
         self.watches = medium.take_watches();
-        self.open_closed(&medium.fork(), emptied)
+        self.open_closed(&medium.fork(), emptied, &kept)
     }
 
-    fn open_closed(&mut self, medium: &Simulated, emptied: bool) -> Result<(), String> {
+    fn open_closed(
+        &mut self,
+        medium: &Simulated,
+        emptied: bool,
+        kept: &Snapshot,
+    ) -> Result<(), String> {
         let pool = self.open(medium, "open after use")?;
         if !emptied {
             sound(&pool, "check of a full pool after use")?;
@@ -37,6 +44,15 @@ impl Look<'_> {
         }
         if !pool.opening().clean {
             return Err("closed cleanly, but not opened so".to_owned());
+        }
+        let found = kept_in(snapshot(&pool, Times::NONE, None)?);
+        if let Some(what) = difference(kept, &found) {
+            return Err(format!("emptied, snapshots have something else: {what}"));
+        }
+        let gone = lode_testkit::fs::Fs::snapshots(&pool);
+        for (name, _) in gone.map_err(|error| format!("snapshots after use: {error:?}"))? {
+            pool.delete_snapshot(&name).map_err(|error| format!("a snapshot ends: {error:?}"))?;
+            pool.maintain().map_err(|error| format!("a snapshot has ended: {error:?}"))?;
         }
         let found = snapshot(&pool, Times::NONE, None)?;
         if found.0.len() != 1 {
@@ -50,6 +66,12 @@ impl Look<'_> {
         self.watches = medium.take_watches();
         Ok(())
     }
+}
+
+/// What snapshots have, of all that there is.
+fn kept_in(tree: Snapshot) -> Snapshot {
+    let is_kept = |path: &Path| path.0.first().is_some_and(|name| name == b".lode");
+    Snapshot(tree.0.into_iter().filter(|(path, _)| is_kept(path)).collect())
 }
 
 /// Makes a file and writes to it, in each of the ways that go to other places.

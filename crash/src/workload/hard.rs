@@ -47,7 +47,45 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend(twins());
     cases.extend(levels());
     cases.extend(strips());
+    cases.extend(snapshots());
     cases
+}
+
+/// Snapshots that see what is overwritten, in place and by other pages, cut off, removed and renamed; their ends, in
+/// either order, and returns to them.
+fn snapshots() -> Vec<Case> {
+    let twins = || Geometry { dead_zone: Some(0), bytes: 512 << 10, ..small() };
+    let full = Geometry { strip: Some(512), ..twins() };
+    let file = "create /f; append /f 9000 1; mkdir /d; create /d/x; snapshot a";
+    let all = "write /f 100 50 2; write /f 200 50 3; write /f 0 4096 4; append /f 700 5; truncate /f 5000; \
+               truncate /f 9000; setxattr /f user.x 5000; unlink /f; rename /d/x /y; rmdir /d";
+    let ends = "create /f; append /f 5000; snapshot a; write /f 100 10; snapshot b; write /f 0 4096 7; \
+                snapshot c; unlink /f; maintain";
+    let back = "create /f; append /f 5000; write /f 9 9; snapshot a; write /f 100 10; append /f 5000; \
+                create /g; append /g 100; mkdir /d; rename /f /d/f; unlink /g";
+    let grown = format!("create /k; snapshot a; {}", repeated(14, "chmod /k 0o61#"));
+    let grown = grown.replace("0o618", "0o620").replace("0o619", "0o621");
+    vec![
+        case("a snapshot", small(), "create /f; append /f 5000", "snapshot a; snapshot b; drop a"),
+        case("what a snapshot sees", small(), file, all),
+        case("what a snapshot sees where metadata has copies", twins(), file, all),
+        case("what a snapshot sees where data has checksums", full, file, all),
+        case("snapshots end in order", small(), ends, "drop a; maintain; drop b; maintain; drop c"),
+        case(
+            "snapshots end out of order",
+            small(),
+            ends,
+            "drop b; maintain; drop c; maintain; create /n",
+        ),
+        case("a rollback", small(), back, "rollback a; create /n"),
+        case("a rollback where metadata has copies", twins(), back, "rollback a; create /n"),
+        case(
+            "a log that a snapshot sees grows",
+            Geometry { log_lines: FEW_LINES, ..small() },
+            &grown,
+            "chmod /k 0o600; drop a; chmod /k 0o601; maintain",
+        ),
+    ]
 }
 
 /// Metadata is there twice: births, logs that grow and are collected, tables that grow.

@@ -118,8 +118,10 @@ fn impossible_beside(case: &Case) -> Option<String> {
     if case.beside.is_empty() {
         return None;
     }
-    let alone =
-        |op: &&Op| matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Protect(_) | Op::Cpus(_));
+    let alone = |op: &&Op| {
+        let all = matches!(op, Op::Grow | Op::Protect(_) | Op::Rollback(_) | Op::Cpus(_));
+        all || matches!(op, Op::Remount | Op::Crash)
+    };
     if let Some(op) = case.ops.iter().chain(&case.beside).find(alone) {
         return Some(format!(
             "`{op}` ends what both threads do: it can't stand beside a second one"

@@ -134,10 +134,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn tail_to_replace(&self, state: &State, size: u64) -> Result<Option<Segment>> {
         let (from, to) = (state.size, state.size);
         let grows = size > from && !from.is_multiple_of(PAGE_BYTES);
-        if !grows || self.zero_behind(state) {
+        let (strips, latest) = (self.store.geometry.strips.are_kept(), self.store.latest());
+        if !(strips || latest > 0) || !grows || self.zero_behind(state) {
             return Ok(None);
         }
-        let (strips, latest) = (self.store.geometry.strips.are_kept(), self.store.latest());
         let last = state.file()?.extents.find(from / PAGE_BYTES);
         let replaced = last.is_some_and(|extent| strips || extent.epoch <= latest);
         Ok(replaced.then_some(Segment { way: Way::Fresh, from, to, at: 0 }))
@@ -309,7 +309,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let is_tail = |fresh: &FreshRun| {
                 (fresh.file_page..fresh.file_page + fresh.run.pages).contains(&tail)
             };
-            if change.fresh.iter().any(is_tail) {
+            if change.fresh.len() > 0 && change.fresh.iter().any(is_tail) {
                 // (The rest of that page is zeroed where it goes to.)
                 zeroed = zeroed.next_multiple_of(PAGE_BYTES);
             }

@@ -73,7 +73,9 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
     let Scanned { mut walk, state, cut, .. } = run(walk, replay, &mut |_| ())?;
     let mut damaged = cut.is_some();
     if !walk.has_passed() {
-        walk.beyond(&mut |beyond| damaged |= !store.aborted.contains(&beyond.header().txid))?;
+        walk.beyond(&mut |line| {
+            damaged |= !line.is_void(store) && !store.aborted.contains(&line.header().txid);
+        })?;
     }
     if damaged {
         let what = "log of an inode is damaged before its end";

@@ -53,6 +53,13 @@ impl Beyond {
     pub(crate) fn header(&self) -> Header {
         Header::peek(&self.line)
     }
+
+    /// Whether it may be one that is rolled back. (An opening before this one may have erased some of these.)
+    pub(crate) fn is_void<M: Medium, H: Host>(&self, store: &Store<M, H>) -> bool {
+        store.counted != u32::MAX
+            && Parsed::parse(&self.line)
+                .is_ok_and(|line| !line.body.has_epoch() || line.epoch > store.counted)
+    }
 }
 
 /// A link word that is none.

@@ -29,7 +29,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn standing_memory(&self) -> IndexMemory {
         let (_, waiting_bytes) = self.store.waiting();
         IndexMemory {
-            free_space: self.store.space.memory_bytes() + waiting_bytes,
+            free_space: self.store.space.memory_bytes()
+                + waiting_bytes
+                + self.store.snapshots.memory_bytes(),
             tables: self.store.table.memory_bytes(),
             wear: self.wear().memory_bytes(),
             inodes: self.nodes.standing_bytes(),

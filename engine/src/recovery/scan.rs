@@ -299,7 +299,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let is_doubtful =
             !believed && walk.page_holds().is_some_and(|holds| self.may_be_torn(holds));
         walk.beyond(&mut |beyond| {
-            if result.is_err() {
+            if result.is_err() || beyond.is_void(self.store) {
                 return;
             }
             // Only a page's header is in doubt with a transaction of one line; a line before
@@ -398,7 +398,10 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let mut scanned = load_for_scan(self.store, walk, Some(died), &mut |_| ())?;
         let mut damaged = scanned.cut.is_some();
         let aborted = &self.store.aborted;
-        scanned.walk.beyond(&mut |line| damaged |= !aborted.contains(&line.header().txid))?;
+        let store = self.store;
+        scanned.walk.beyond(&mut |line| {
+            damaged |= !line.is_void(store) && !aborted.contains(&line.header().txid);
+        })?;
         let Some(state) = scanned.state.filter(|_| !damaged) else {
             let at = scanned.walk.tail().at;
             return Err(Error::corrupt_inode("damaged line in the middle of a log", at, ino));
