@@ -40,6 +40,10 @@ struct Order {
     /// After each of its operations (and before the first): how many of each thread's are
     /// done, and which state that gives.
     states: Vec<([usize; 2], usize)>,
+    /// The same where the last operation of a thread is a snapshot that did not happen. It has its place in the
+    /// order before it is durable, and others do not wait for that: as it changes nothing of what they see, a
+    /// crash may take it alone.
+    unsaid: Vec<([usize; 2], usize)>,
 }
 
 /// All orders of a case, and the states they go through.
@@ -212,7 +216,7 @@ impl Explorer<'_> {
         };
         let mut states = HashMap::new();
         for order in explained.iter().map(|number| &orders.orders[*number]) {
-            for (counts, state) in &order.states {
+            for (counts, state) in order.states.iter().chain(&order.unsaid) {
                 if may(0, counts[0]) && may(1, counts[1]) {
                     let [one, two] = counts;
                     let name = format!("after {one} operations of `ops` and {two} of `beside`");
@@ -260,7 +264,8 @@ impl Explorer<'_> {
             model.set_now(start.now_ns);
             let mut handles = [Handles::new(), Handles::new()];
             let known = start.ops.map(|ops| walk(&model, ops));
-            let mut order = Order { results: Default::default(), states: Vec::new() };
+            let mut order =
+                Order { results: Default::default(), states: Vec::new(), unsaid: Vec::new() };
             let mut done = [0; 2];
             for handles in &mut handles {
                 for op in &start.opens {
@@ -278,10 +283,43 @@ impl Explorer<'_> {
                 order.results[thread].push(result);
                 done[thread] += 1;
                 order.states.push((done, self.note(&mut all.states, &model)?));
+                self.unsaid(&mut all.states, &mut order, &model, done, start)?;
             }
             all.orders.push(order);
         }
         Ok(all)
+    }
+
+    /// Notes what there is without snapshots that were the last thing a thread did.
+    fn unsaid(
+        &self,
+        states: &mut Vec<Expected>,
+        order: &mut Order,
+        model: &Model,
+        done: [usize; 2],
+        start: &Start<'_>,
+    ) -> Result<(), String> {
+        let last = |thread: usize| match start.ops[thread].get(done[thread].wrapping_sub(1)) {
+            Some(Op::Snapshot(name)) if order.results[thread].last()?.is_ok() => Some(name),
+            _ => None,
+        };
+        let last = [last(0), last(1)];
+        for without in [[true, false], [false, true], [true, true]] {
+            let names: Option<Vec<&Vec<u8>>> =
+                (0..2).filter(|thread| without[*thread]).map(|thread| last[thread]).collect();
+            let Some(names) = names else { continue };
+            let model = model.clone();
+            for name in names {
+                model.delete_snapshot(name).map_err(|error| format!("the model: {error:?}"))?;
+            }
+            let mut counts = done;
+            for thread in 0..2 {
+                counts[thread] -= usize::from(without[thread]);
+            }
+            let state = self.note(states, &model)?;
+            order.unsaid.push((counts, state));
+        }
+        Ok(())
     }
 
     /// The number of the state that the model is in.

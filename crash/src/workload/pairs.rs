@@ -208,6 +208,59 @@ const WORK: [Both; 11] = [
     ),
 ];
 
+/// A snapshot that comes between.
+const SNAPSHOTS: [Both; 9] = [
+    ("snapshot and create", "snapshot z; mkdir /d", "snapshot a", "create /d/a; append /d/a 100"),
+    (
+        "snapshot and overwrite in place",
+        "create /a; write /a 0 4096 1; snapshot z; write /a 0 4096 2; write /a 9 9 3",
+        "snapshot a",
+        "write /a 100 200 4; write /a 300 20 5",
+    ),
+    (
+        "snapshot and append",
+        "snapshot z; create /a; append /a 5000",
+        "snapshot a",
+        "append /a 100 1; append /a 100 2",
+    ),
+    (
+        "snapshot and rename across",
+        "snapshot z; mkdir /d; mkdir /e; create /d/a",
+        "snapshot a",
+        "rename /d/a /e/b",
+    ),
+    (
+        "snapshot and unlink",
+        "snapshot z; create /a; append /a 5000",
+        "snapshot a",
+        "unlink /a; create /b",
+    ),
+    (
+        "snapshot and truncations",
+        "snapshot z; create /a; write /a 0 9000 1",
+        "snapshot a",
+        "truncate /a 4100; truncate /a 9000",
+    ),
+    (
+        "end of a snapshot and overwrite",
+        "create /a; write /a 0 8192 1; snapshot a; write /a 0 4096 2",
+        "drop a; maintain",
+        "write /a 4096 4096 3; write /a 9 9 4",
+    ),
+    (
+        "two snapshots",
+        "snapshot z; create /a; append /a 100",
+        "snapshot a; drop z",
+        "snapshot b; append /a 100 2",
+    ),
+    (
+        "end of a snapshot and unlink",
+        "create /a; write /a 0 8192 1; snapshot a; snapshot b",
+        "drop b; maintain",
+        "unlink /a",
+    ),
+];
+
 /// Cases of two threads. One lane for both is mostly the same but for a wait: every third has it.
 /// What one frees comes to the other only there.
 pub fn two_threads() -> Vec<Case> {
@@ -219,6 +272,7 @@ pub fn two_threads() -> Vec<Case> {
     let mut cases: Vec<Case> = of_tables.collect();
     for (count, way) in WAYS {
         cases.extend(WORK.iter().map(|text| both(text, way, lanes(count))));
+        cases.extend(SNAPSHOTS.iter().map(|text| both(text, way, lanes(count))));
     }
     cases.extend(DATA[3..8].iter().map(|text| {
         both(text, "relaxed", Geometry { lanes: 2, bytes: lanes(2).bytes, ..relaxed() })
