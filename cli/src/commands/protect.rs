@@ -46,6 +46,8 @@ fn refused(args: &ProtectArgs, error: &Error) -> Failure {
             "a pool has level full from its beginning, or not at all",
         )
         .advise("the pool is as it was: make one with `lode mkfs --protect full`, and copy the files"),
+        Error::Busy => Failure::new(Kind::Busy, "the pool has snapshots, and what they hold can't be moved")
+            .advise("the pool is as it was: `lode snapshot list POOL` names them, `lode snapshot delete` deletes one"),
         Error::NotSupported => Failure::new(
             Kind::Unsupported,
             "inode tables, which can't be moved, are where second copies would go at any distance",

@@ -12,7 +12,8 @@ const OWNERS_ALONE: &str = "its rights are its owner's alone now";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct RepairFacts {
     /// What was done: `lost`, `made_again`, `named_again`, `attached`, `entry_removed`, `links_set`,
-    /// `attribute_removed`, `root_made`, `chain_mended`, `tables_found`, `checkpoint_lost` or `watermark_reset`.
+    /// `attribute_removed`, `root_made`, `chain_mended`, `tables_found`, `checkpoint_lost`,
+    /// `snapshots_lost` or `watermark_reset`.
     pub(crate) done: &'static str,
     /// The inode (as the damaged pool numbered it), `null` for none.
     pub(crate) inode: Option<u64>,
@@ -101,6 +102,10 @@ impl Repairs {
                 let what = format!("{} at offset {:#x}", damage.what, damage.at);
                 fact("checkpoint_lost", None, None, what)
             }
+            Salvage::SnapshotsLost { damage } => {
+                let what = format!("{} at offset {:#x}", damage.what, damage.at);
+                fact("snapshots_lost", None, None, what)
+            }
             Salvage::WatermarkReset { lane } => {
                 fact("watermark_reset", None, None, format!("of lane {lane}: both were damaged"))
             }
@@ -133,6 +138,7 @@ impl RepairFacts {
             "chain_mended" => "repaired",
             "tables_found" => "inode tables searched for",
             "checkpoint_lost" => "checkpoint given up",
+            "snapshots_lost" => "snapshots given up",
             _ => "watermark reset",
         };
         let path = self.path.as_ref().map(|path| format!(" {path}")).unwrap_or_default();

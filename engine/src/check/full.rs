@@ -68,16 +68,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         check.copies()?;
         check.pieces()?;
-        let mut inodes = Vec::new();
-        let mut result = Ok(());
-        self.for_each_inode(&mut |ino| {
-            result = inodes.try_reserve(1).map_err(Error::from);
-            if result.is_ok() {
-                inodes.push(ino);
-            }
-            result.is_ok()
-        })?;
-        result?;
+        let inodes = self.inodes()?;
         let phase = inodes.len().max(1) as u64;
         let mut told = |done: usize, phases: u64| {
             if done.is_multiple_of(256) {

@@ -5,7 +5,6 @@
 //! that follows reads all logs, as after a crash, and leaves a new checkpoint.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use lode_pmem::{Door, Medium};
 
@@ -15,7 +14,7 @@ use crate::layout::Superblock;
 use crate::recovery::stands_recovery;
 use crate::space::Run;
 use crate::store::{Store, write_superblock};
-use crate::{Error, Host, Ino, OpenOptions, PAGE_BYTES, Pool, Protection, Result};
+use crate::{Error, Host, OpenOptions, PAGE_BYTES, Pool, Protection, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Gives a pool that nobody has open another protection level, and leaves it closed. Says whether it had
@@ -24,6 +23,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for damage: then nothing was written but what opening a pool writes.
+    /// [`Error::Busy`] where there are snapshots,
     /// [`Error::NoSpace`] where there is no room for second copies, `NotAPool(TooSmall)` where the pool is too
     /// small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way, and for
     /// level `full`, which a pool has from its beginning. Then the
@@ -37,6 +37,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<bool> {
         let (door, host, _) = stands_recovery(Door::new(medium), host)?;
         let pool = Self::open_door(door.with_wear()?, host, &OpenOptions::default())?;
+        if pool.store.snapshots.latest() > 0 {
+            // What they see can't be moved.
+            pool.close()?;
+            return Err(Error::Busy);
+        }
         let before = pool.info()?.protection;
         if before == protection {
             pool.close()?;
@@ -73,14 +78,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let log2 = choose(self, dead_zone)?;
         let mut places = Places::new(self.store.geometry, 1 << log2)?;
         self.make_places(&mut places, progress)?;
-        let mut inodes: Vec<Ino> = Vec::new();
-        self.for_each_inode(&mut |ino| {
-            let room = inodes.try_reserve(1).is_ok();
-            if room {
-                inodes.push(ino);
-            }
-            room
-        })?;
+        let inodes = self.inodes()?;
         let fixed = places.fixed();
         let lanes = Run { page: 1, pages: fixed.pages - 1 };
         self.copy(lanes, places.twin(lanes))?;

@@ -35,14 +35,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         places: &mut Places,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        let mut inodes: Vec<Ino> = Vec::new();
-        let mut room = inodes.try_reserve_exact(self.store.table.used() as usize);
-        self.for_each_inode(&mut |ino| {
-            room = room.clone().and_then(|()| inodes.try_reserve(1));
-            inodes.push(ino);
-            room.is_ok()
-        })?;
-        room?;
+        let inodes = self.inodes()?;
         for round in 0..ROUNDS_MOST {
             self.want_all(&inodes, places)?;
             places.hold(&self.store)?;

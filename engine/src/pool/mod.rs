@@ -191,6 +191,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
+    /// The numbers of all inodes in use.
+    pub(crate) fn inodes(&self) -> Result<Vec<Ino>> {
+        let mut inodes = Vec::new();
+        let mut result = Ok(());
+        self.for_each_inode(&mut |ino| {
+            result = inodes.try_reserve(1).map_err(Error::from);
+            if result.is_ok() {
+                inodes.push(ino);
+            }
+            result.is_ok()
+        })?;
+        result.map(|()| inodes)
+    }
+
     pub(crate) fn node(&self, ino: Ino) -> Result<Arc<Node<H>>> {
         if ino >= VIEW {
             return self.view_node(ino);

@@ -6,6 +6,7 @@
 //! ends of logs is gone with the session.
 //! An inode is given up by the seal of its identity, in one word.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lode_pmem::{Door, Medium};
@@ -17,6 +18,7 @@ use crate::layout::{
 };
 use crate::log::read_identity;
 use crate::recovery::{DAMAGED_TAIL, Ended, erase, load_checkpoint, survey};
+use crate::snapshot::read_list;
 use crate::space::Claims;
 use crate::store::{Piece, Store, read_superblock, read_watermark};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result};
@@ -49,6 +51,15 @@ pub(super) fn discard<M: Medium, H: Host>(
         }
     };
     find_tables(&store, told)?;
+    if let Err(error) = read_list(&store, &superblock) {
+        let damage = match error {
+            Error::Corrupt(damage) => damage,
+            Error::Media { at } => Corruption { what: "uncorrectable media error", at, ino: 0 },
+            other => return Err(other),
+        };
+        told(Salvage::SnapshotsLost { damage });
+        drop_snapshots(&mut store)?;
+    }
     let mut all = Lost::default();
     for look in 0..LOOKS_MAX {
         store.aborted.clear();
@@ -68,6 +79,10 @@ pub(super) fn discard<M: Medium, H: Host>(
         // finds it again.
         scan.lifeless.clear();
         erase(&store, &scan)?;
+        if let Some(damage) = lost.iter().find(|lost| lost.ino == store.snapshots.home()) {
+            told(Salvage::SnapshotsLost { damage: *damage });
+            drop_snapshots(&mut store)?;
+        }
         for damage in &lost {
             let listing = read_listing(&store, damage.ino)?;
             let entries = listing.as_ref().map(|listing| listing.entries.len());
@@ -94,6 +109,18 @@ pub(super) fn discard<M: Medium, H: Host>(
     all.inos.sort_unstable();
     let Store { door, host, .. } = *store;
     Ok((door, host, all))
+}
+
+/// From now on there are no snapshots. (The inode with their list is nobody's: the next look erases it.)
+fn drop_snapshots<M: Medium, H: Host>(store: &mut Store<M, H>) -> Result<()> {
+    let mut superblock = store.superblock.lock();
+    store.change_superblock(&mut superblock, |superblock| {
+        (superblock.snapshots, superblock.snapshots_nonce, superblock.rollback) = (0, 0, 0);
+    })?;
+    drop(superblock);
+    store.snapshots = Box::default();
+    store.counted = u32::MAX;
+    Ok(())
 }
 
 /// Inodes that are damaged, or are there by the checkpoint and not by themselves.

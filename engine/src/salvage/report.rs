@@ -31,6 +31,11 @@ pub enum Salvage<'a> {
         /// What is damaged, and where.
         damage: Corruption,
     },
+    /// The list of snapshots can't be read: they are given up, all of them.
+    SnapshotsLost {
+        /// What is damaged, and where.
+        damage: Corruption,
+    },
     /// An inode can't be read: it is given up, with its contents. Of a directory, the
     /// entries that could be read are kept.
     Discarded {

@@ -95,15 +95,10 @@ impl<'p, M: Medium, H: Host> Tree<'p, M, H> {
 
     /// What every inode says of itself.
     fn look(&mut self) -> Result<()> {
-        let mut result = Ok(());
-        self.pool.for_each_inode(&mut |ino| {
-            result = self.inos.try_reserve(1).map_err(Error::from);
-            if result.is_ok() {
-                self.inos.push(ino);
-            }
-            result.is_ok()
-        })?;
-        result?;
+        self.inos = self.pool.inodes()?;
+        // (No entry leads to the list of snapshots.)
+        let list = self.pool.store.snapshots.home();
+        self.inos.retain(|ino| *ino != list);
         self.seen.try_reserve(self.inos.len())?;
         for at in 0..self.inos.len() {
             let Some(ino) = self.inos.get(at).copied() else { break };

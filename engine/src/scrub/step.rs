@@ -107,16 +107,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn begin_scrub(&self) -> Result<Scrub> {
-        let mut inos = Vec::new();
-        let mut result = Ok(());
-        self.for_each_inode(&mut |ino| {
-            result = inos.try_reserve(1).map_err(Error::from);
-            if result.is_ok() {
-                inos.push(ino);
-            }
-            result.is_ok()
-        })?;
-        result?;
+        let inos = self.inodes()?;
         let mut piece = Vec::new();
         piece.try_reserve_exact(PIECE_BYTES as usize)?;
         piece.resize(PIECE_BYTES as usize, 0);
