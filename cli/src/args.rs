@@ -15,6 +15,7 @@ use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::commands::fsck::FsckArgs;
 use crate::commands::scrub::ScrubArgs;
+use crate::commands::snapshot::SnapshotCommand;
 use crate::emulation::EmulationArgs;
 use crate::human::parse_uuid;
 use crate::options::{MountOptions, OptionList};
@@ -75,6 +76,9 @@ pub(crate) enum Command {
     Fsck(FsckArgs),
     /// Load all that a pool has, mounted or not, and repair what can be repaired
     Scrub(ScrubArgs),
+    /// Keep what a pool is now, look at what is kept, return to it
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Show what a pool is, mounted or not
     Info(InfoArgs),
     /// Show or change the label of a pool that is not mounted
@@ -107,6 +111,7 @@ impl Command {
             Command::Umount(_) => "umount",
             Command::Fsck(_) => "fsck",
             Command::Scrub(_) => "scrub",
+            Command::Snapshot(command) => command.name(),
             Command::Info(_) => "info",
             Command::Label(_) => "label",
             Command::Resize(_) => "resize",

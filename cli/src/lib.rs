@@ -76,6 +76,7 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Fsck(args) if args.asking => return Err(asks_nothing()),
         Command::Fsck(args) => return commands::fsck::run(args, output),
         Command::Scrub(args) => return commands::scrub::run(args, output),
+        Command::Snapshot(command) => commands::snapshot::run(command, output)?,
         Command::Info(args) => commands::info::run(args, output)?,
         Command::Label(args) => commands::label::run(args, output)?,
         Command::Resize(args) => commands::resize::run(args, output)?,
@@ -108,12 +109,17 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 18] = [
+    const COMMANDS: [&str; 23] = [
         "mkfs",
         "mount",
         "umount",
         "fsck",
         "scrub",
+        "snapshot create",
+        "snapshot list",
+        "snapshot delete",
+        "snapshot rollback",
+        "snapshot",
         "info",
         "label",
         "resize",

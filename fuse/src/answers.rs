@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use lode_engine::{AccessTimes, Host, PageClass};
 use lode_pmem::Medium;
-use rustix::mount::MountFlags;
 use serde_json::{Map, Value, json};
 
 use crate::control::listener::{Answers, accept};
 use crate::fs::{MAX_WRITE, State};
-use crate::mountpoint;
 use crate::options::MountOptions;
 use crate::scrub::{self, Scrubs};
+use crate::snapshots::{self, is_read_only};
 use crate::stats;
 
 /// Answers about the mount of `state` at `point`, whose requests come by io_uring where there are
@@ -43,15 +42,12 @@ pub fn answers<M: Medium + 'static, H: Host>(
                 mount.extend(info);
                 accept(op, Value::Object(mount))
             })),
-            _ => None,
+            _ => {
+                let answer = snapshots::answer(&state, &point, (op, request));
+                answer.map(|values| values.map(|values| accept(op, values)))
+            }
         }
     })
-}
-
-/// Whether the kernel lets no changes through, since a remount.
-fn is_read_only(point: &std::path::Path) -> bool {
-    let mount = mountpoint::mounted_at(point).ok().flatten();
-    mount.is_some_and(|mount| mount.flags.contains(MountFlags::RDONLY))
 }
 
 fn mount(

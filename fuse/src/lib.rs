@@ -10,7 +10,7 @@
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
-//!   says, `scrub`: what it does when asked, `views`: the same as files; [`notify`]: readiness
+//!   says, `scrub`, `snapshots`: what it does when asked, `views`: the same as files; [`notify`]: readiness
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -28,6 +28,7 @@ pub mod notify;
 pub mod options;
 mod scrub;
 mod server;
+mod snapshots;
 mod stats;
 mod unmount;
 mod views;

@@ -14,5 +14,6 @@ pub(crate) mod protect;
 mod remount;
 pub(crate) mod resize;
 pub(crate) mod scrub;
+pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod umount;

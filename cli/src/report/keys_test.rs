@@ -145,6 +145,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
         }),
     );
     samples.insert("scrub", value(&scrub()));
+    samples.extend(snapshots());
     let mount =
         MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false, io_uring: true };
     samples.insert(
@@ -175,6 +176,27 @@ fn samples() -> BTreeMap<&'static str, Value> {
     samples.insert("crash replay", value(&crash_replay()));
     samples.insert("crash mutants", value(&crash_mutants()));
     samples
+}
+
+fn snapshots() -> [(&'static str, Value); 4] {
+    let (target, name) = ("/d".to_owned(), "before".to_owned());
+    let info = lode_engine::SnapshotInfo {
+        name: b"before".to_vec(),
+        epoch: 3,
+        created_ns: 0,
+        pages: 2,
+        pages_alone: 1,
+    };
+    let facts = SnapshotFacts::from(&info);
+    let (made, snapshots) = (facts.clone(), vec![facts]);
+    let deleted = vec!["later".to_owned()];
+    let value = |report: &dyn erased::Json| report.json();
+    [
+        ("snapshot create", value(&SnapshotMade { target: target.clone(), snapshot: made })),
+        ("snapshot list", value(&SnapshotList { target: target.clone(), snapshots })),
+        ("snapshot delete", value(&SnapshotDeleted { target: target.clone(), name: name.clone() })),
+        ("snapshot rollback", value(&SnapshotRolledBack { target, name, deleted })),
+    ]
 }
 
 fn scrub() -> ScrubReport {

@@ -12,6 +12,7 @@ mod keys_test;
 mod prometheus;
 mod repairs;
 mod scrub;
+mod snapshot;
 mod stats;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub(crate) use generate::{CompletionsReport, ManReport};
 pub(crate) use prometheus::{StoredGroups, exposition};
 pub(crate) use repairs::{RepairFacts, Repairs};
 pub(crate) use scrub::{FindingFacts, ScrubReport};
+pub(crate) use snapshot::{
+    SnapshotDeleted, SnapshotFacts, SnapshotList, SnapshotMade, SnapshotRolledBack,
+};
 pub(crate) use stats::{Counted, StatsReport};
 
 /// `lode mkfs`.

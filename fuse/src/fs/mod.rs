@@ -37,6 +37,7 @@ use fuse_abi::linux::FUSE_POSIX_ACL;
 use lode_engine::{AccessTimes, Attr, Error, Host, Ino, Pool};
 use lode_pmem::Medium;
 
+use crate::snapshots::Changed;
 use crate::wire::{Agreed, Entry, Errno, NodeId, Notices};
 use gate::Gate;
 use pins::Pins;
@@ -54,13 +55,16 @@ pub struct State<M: Medium, H: Host> {
     pub pins: Pins,
     /// Whether requests are served.
     pub gate: Gate,
+    /// When snapshots were last made or deleted.
+    pub snapshots: Arc<Changed>,
 }
 
 impl<M: Medium, H: Host> State<M, H> {
     /// A mount of `pool`.
     pub fn new(pool: Arc<Pool<M, H>>) -> Self {
         let root = pool.root();
-        Self { pool, root, pins: Pins::new(), gate: Gate::default() }
+        let (gate, snapshots) = (Gate::default(), Arc::default());
+        Self { pool, root, pins: Pins::new(), gate, snapshots }
     }
 
     /// Serves no more requests; drops what only the kernel kept.

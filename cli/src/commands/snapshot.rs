@@ -1,0 +1,335 @@
+//! `lode snapshot`: makes, lists and deletes snapshots of a pool, mounted or not, and returns to one.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use lode_engine::{Error, Pool, SnapshotInfo};
+use lode_fuse::control::Client;
+use lode_fuse::mountpoint::{self, Mounted};
+use lode_host::StdHost;
+use lode_pmem::RegionOptions;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::ask::understand;
+use crate::explain::mount_failure;
+use crate::failure::{Failure, Kind, Result};
+use crate::human::printable;
+use crate::mounts;
+use crate::output::Output;
+use crate::progress::while_working;
+use crate::region;
+use crate::report::{
+    SnapshotDeleted, SnapshotFacts, SnapshotList, SnapshotMade, SnapshotRolledBack,
+};
+
+/// `lode snapshot`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum SnapshotCommand {
+    /// Keep what is in a pool now, mounted or not; it takes no time and no space
+    Create(CreateArgs),
+    /// Show which snapshots a pool has, and how much space is kept for them
+    List(ListArgs),
+    /// Delete a snapshot: what it alone kept becomes free
+    Delete(NameArgs),
+    /// Make a pool that is not mounted what it was at a snapshot; what came later is lost, later snapshots too
+    Rollback(RollbackArgs),
+}
+
+impl SnapshotCommand {
+    /// The name, for messages and JSON.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "snapshot create",
+            Self::List(_) => "snapshot list",
+            Self::Delete(_) => "snapshot delete",
+            Self::Rollback(_) => "snapshot rollback",
+        }
+    }
+}
+
+/// `lode snapshot create`.
+#[derive(Args, Debug)]
+pub(crate) struct CreateArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+    /// Name of the snapshot, at most 128 bytes
+    #[arg(value_parser = OsStringValueParser::new().try_map(new_name))]
+    pub(crate) name: OsString,
+}
+
+/// `lode snapshot list`.
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+}
+
+/// `lode snapshot delete`.
+#[derive(Args, Debug)]
+pub(crate) struct NameArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+    /// Name of the snapshot
+    pub(crate) name: OsString,
+}
+
+/// `lode snapshot rollback`.
+#[derive(Args, Debug)]
+pub(crate) struct RollbackArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// Name of the snapshot
+    pub(crate) name: OsString,
+}
+
+/// A name that can be shown.
+fn new_name(name: OsString) -> std::result::Result<OsString, String> {
+    match name.to_str() {
+        Some(text) if text.chars().any(char::is_control) => {
+            Err("control characters can't be shown".to_owned())
+        }
+        _ => Ok(name),
+    }
+}
+
+/// What can be done to snapshots, of a pool that is mounted or not.
+trait Snapshots {
+    fn create(&mut self, name: &OsStr) -> Result<()>;
+    fn delete(&mut self, name: &OsStr) -> Result<()>;
+    fn list(&mut self) -> Result<Vec<SnapshotInfo>>;
+}
+
+/// Runs it.
+///
+/// # Errors
+/// `Exists` and `NotFound` for names, `Busy` where the pool has to be unmounted for it or a program has opened it
+/// by itself, `Denied` where it is mounted read-only, and what opening, or asking the server, gives.
+pub(crate) fn run(command: &SnapshotCommand, output: &Output) -> Result<()> {
+    match command {
+        SnapshotCommand::Create(CreateArgs { target, name }) => {
+            let snapshot = with(target, false, output, |snapshots| {
+                snapshots.create(name)?;
+                let made = snapshots.list()?.into_iter().find(|one| one.name == name.as_bytes());
+                made.ok_or_else(|| refused(target, name, &Error::NotFound))
+            })?;
+            let snapshot = SnapshotFacts::from(&snapshot);
+            output.print(&SnapshotMade { target: target.display().to_string(), snapshot })
+        }
+        SnapshotCommand::List(ListArgs { target }) => {
+            let all = with(target, true, output, |snapshots| snapshots.list())?;
+            let snapshots = all.iter().map(SnapshotFacts::from).collect();
+            output.print(&SnapshotList { target: target.display().to_string(), snapshots })
+        }
+        SnapshotCommand::Delete(NameArgs { target, name }) => {
+            with(target, false, output, |snapshots| snapshots.delete(name))?;
+            let name = printable(name.as_bytes());
+            output.print(&SnapshotDeleted { target: target.display().to_string(), name })
+        }
+        SnapshotCommand::Rollback(args) => rollback(args, output),
+    }
+}
+
+/// Where a pool is mounted, if it is.
+fn mount_of(target: &Path, clean: &Path) -> Result<Option<Mounted>> {
+    match mounts::at(clean)? {
+        Some(mount) => Ok(Some(mount)),
+        None if clean.is_dir() => mounts::lode_at(target).map(Some),
+        None => mounts::of_pool(clean),
+    }
+}
+
+/// Does `work` with the snapshots of a pool.
+fn with<R>(
+    target: &Path,
+    read_only: bool,
+    output: &Output,
+    work: impl FnOnce(&mut dyn Snapshots) -> Result<R>,
+) -> Result<R> {
+    let clean = mounts::clean_path(target)?;
+    if let Some(mount) = mount_of(target, &clean)? {
+        mounts::must_answer(&mount)?;
+        let client = Client::for_mount(&mount.point);
+        let client = client.map_err(|error| mount_failure(&mount.point, &error))?;
+        return work(&mut InMount { client, dir: &mount.point });
+    }
+    let mut pool = InPool { path: &clean, pool: region::open_pool(&clean, read_only, output)? };
+    let done = work(&mut pool);
+    if !read_only {
+        let closed = pool.pool.close().map_err(|error| Failure::engine(&clean, &error));
+        // What went wrong first is what to tell.
+        return done.and_then(|done| closed.map(|()| done));
+    }
+    done
+}
+
+fn rollback(args: &RollbackArgs, output: &Output) -> Result<()> {
+    let RollbackArgs { pool: target, name } = args;
+    let clean = mounts::clean_path(target)?;
+    if let Some(mount) = mount_of(target, &clean)? {
+        let dir = mount.point.display();
+        return Err(Failure::new(Kind::Busy, format!("the pool is mounted at {dir}"))
+            .at(target)
+            .advise(format!(
+                "`lode umount {dir}` first: a pool can't become what it was while it is in use"
+            )));
+    }
+    let failed = |error| refused(target, name, &error);
+    let before = region::open_pool(&clean, true, output)?;
+    let all = before.snapshots().map_err(failed)?;
+    drop(before);
+    let later = all.iter().skip_while(|one| one.name != name.as_bytes()).skip(1);
+    let deleted: Vec<String> = later.map(|one| printable(&one.name)).collect();
+    let region = region::open(&clean, &RegionOptions::new())?;
+    while_working("rolling back", output.progress, || {
+        Pool::rollback(region, StdHost::new(), name.as_bytes())
+    })
+    .map_err(failed)?;
+    let (target, name) = (target.display().to_string(), printable(name.as_bytes()));
+    output.print(&SnapshotRolledBack { target, name, deleted })
+}
+
+/// Why nothing was done with this snapshot, for the user.
+fn refused(target: &Path, name: &OsStr, error: &Error) -> Failure {
+    explained(target, name, error.errno(), || Failure::engine(target, error))
+}
+
+/// The same by the number of the error, which a server tells.
+fn explained(target: &Path, name: &OsStr, errno: i32, other: impl FnOnce() -> Failure) -> Failure {
+    let shown = printable(name.as_bytes());
+    let is = |error: &Error| errno == error.errno();
+    let failure = if is(&Error::NotFound) {
+        Failure::new(Kind::NotFound, format!("there is no snapshot {shown}"))
+            .advise("`lode snapshot list` shows which there are")
+    } else if is(&Error::Exists) {
+        Failure::new(Kind::Exists, format!("there is a snapshot {shown} already"))
+            .advise("choose another name, or delete that one with `lode snapshot delete`")
+    } else if is(&Error::Busy) {
+        let what = "the server has files of the pool mapped into its own memory";
+        Failure::new(Kind::Busy, what).advise("try again when they are closed")
+    } else if is(&Error::ReadOnly) {
+        Failure::new(Kind::Denied, "the pool is mounted read-only")
+            .advise("mount it read-write to make or delete snapshots")
+    } else if is(&Error::NameTooLong) {
+        Failure::usage("the name is too long").advise("choose one of 128 bytes or less")
+    } else if is(&Error::Invalid) {
+        Failure::usage(format!("`{shown}` can't be the name of a snapshot"))
+            .advise("choose a name without /, which is not `.`, `..` or empty")
+    } else if is(&Error::NoSpace) {
+        Failure::new(Kind::NoSpace, "no space left in the pool")
+            .advise("delete files or snapshots first")
+    } else {
+        other()
+    };
+    failure.at(target)
+}
+
+/// A pool that this command has opened.
+struct InPool<'a> {
+    path: &'a Path,
+    pool: region::MappedPool,
+}
+
+impl Snapshots for InPool<'_> {
+    fn create(&mut self, name: &OsStr) -> Result<()> {
+        let made = self.pool.create_snapshot(name.as_bytes());
+        made.map_err(|error| refused(self.path, name, &error))
+    }
+
+    fn delete(&mut self, name: &OsStr) -> Result<()> {
+        let deleted = self.pool.delete_snapshot(name.as_bytes());
+        deleted.map_err(|error| refused(self.path, name, &error))
+    }
+
+    fn list(&mut self) -> Result<Vec<SnapshotInfo>> {
+        self.pool.snapshots().map_err(|error| Failure::engine(self.path, &error))
+    }
+}
+
+/// A pool that a server has mounted.
+struct InMount<'a> {
+    client: Client,
+    dir: &'a Path,
+}
+
+/// What a server says that did not do it.
+#[derive(Deserialize)]
+struct Refused {
+    errno: i32,
+    why: String,
+}
+
+/// A part of a server's list.
+#[derive(Deserialize)]
+struct Listed {
+    snapshots: Vec<ListedOne>,
+    more: bool,
+}
+
+#[derive(Deserialize)]
+struct ListedOne {
+    name: Vec<u8>,
+    epoch: u32,
+    created_ns: i64,
+    pages: u64,
+    pages_alone: u64,
+}
+
+impl From<ListedOne> for SnapshotInfo {
+    fn from(one: ListedOne) -> Self {
+        let ListedOne { name, epoch, created_ns, pages, pages_alone } = one;
+        Self { name, epoch, created_ns, pages, pages_alone }
+    }
+}
+
+impl InMount<'_> {
+    fn ask(&mut self, request: &Value, name: &OsStr) -> Result<Value> {
+        let answer =
+            self.client.request(request).map_err(|error| mount_failure(self.dir, &error))?;
+        match answer.get("refused") {
+            None => Ok(answer),
+            Some(refused) => {
+                let Refused { errno, why } = understand(self.dir, refused.clone())?;
+                Err(explained(self.dir, name, errno, || Failure::new(Kind::Failed, why)))
+            }
+        }
+    }
+}
+
+impl Snapshots for InMount<'_> {
+    fn create(&mut self, name: &OsStr) -> Result<()> {
+        // What programs have stored through mappings is in the kernel's cache until then.
+        mountpoint::sync(self.dir).map_err(|error| {
+            Failure::io("writing out what was stored through mappings", self.dir, &error)
+        })?;
+        let request = json!({ "op": "snapshot-create", "name": name.as_bytes() });
+        self.ask(&request, name).map(drop)
+    }
+
+    fn delete(&mut self, name: &OsStr) -> Result<()> {
+        let request = json!({ "op": "snapshot-delete", "name": name.as_bytes() });
+        self.ask(&request, name).map(drop)
+    }
+
+    fn list(&mut self) -> Result<Vec<SnapshotInfo>> {
+        let mut all: Vec<SnapshotInfo> = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |one| one.epoch);
+            let request = json!({ "op": "snapshots", "after": after });
+            let answer = self.ask(&request, OsStr::new(""))?;
+            let Listed { snapshots, more } = understand(self.dir, answer)?;
+            // An answer that does not go on would be asked for for ever.
+            let goes_on = more && snapshots.last().is_some_and(|one| one.epoch > after);
+            all.extend(snapshots.into_iter().map(SnapshotInfo::from));
+            if !goes_on {
+                return Ok(all);
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `lode snapshot`: what a pool was is kept, looked at and returned to; of a pool that is mounted and of one that
+//! is not.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::server::Server;
+use common::{Scratch, fsck, lode, text};
+
+fn snapshot(command: &str, target: &Path, name: &str) -> common::Ran {
+    lode(&["snapshot", command, text(target), name])
+}
+
+/// The names of a pool's snapshots, as JSON tells them.
+#[track_caller]
+fn names(target: &Path) -> Vec<String> {
+    let list = lode(&["snapshot", "list", text(target), "--json"]).expect(0).json();
+    assert_eq!(list["command"], "snapshot list");
+    let all = list["snapshots"].as_array().unwrap();
+    all.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn of_a_pool_that_is_not_mounted() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    assert_eq!(names(&pool), Vec::<String>::new());
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    server.run_with(|| fs::write(dir.join("file"), vec![1; 1 << 20]).unwrap());
+    let made = lode(&["snapshot", "create", text(&pool), "first", "--json"]).expect(0).json();
+    let first = &made["snapshot"];
+    assert_eq!((first["name"].as_str(), first["bytes_alone"].as_u64()), (Some("first"), Some(0)));
+    assert!(first["created_ns"].as_i64().unwrap() > 1_700_000_000_000_000_000);
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    server.run_with(|| fs::write(dir.join("file"), vec![2; 1 << 20]).unwrap());
+    snapshot("create", &pool, "second").expect(0);
+    assert_eq!(names(&pool), ["first", "second"]);
+    let list = lode(&["snapshot", "list", text(&pool), "--json"]).expect(0).json();
+    assert!(list["snapshots"][0]["bytes_alone"].as_u64().unwrap() >= 1 << 20, "{list}");
+    assert!(list["snapshots"][0]["epoch"].as_u64() < list["snapshots"][1]["epoch"].as_u64());
+    snapshot("delete", &pool, "first").expect(0);
+    assert_eq!(names(&pool), ["second"]);
+    fsck(&pool).expect(0);
+}
+
+#[test]
+fn of_a_pool_that_is_mounted_by_its_directory_and_by_its_name() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fs::write(dir.join("file"), vec![1; 1 << 20]).unwrap();
+    snapshot("create", &dir, "first").expect(0);
+    fs::write(dir.join("file"), vec![2; 1 << 20]).unwrap();
+    snapshot("create", &pool, "second").expect(0);
+    assert_eq!((names(&dir), names(&pool)), (vec!["first".into(), "second".into()], names(&dir)));
+    let list = lode(&["snapshot", "list", text(&dir), "--json"]).expect(0).json();
+    assert!(list["snapshots"][0]["bytes_alone"].as_u64().unwrap() >= 1 << 20, "{list}");
+    assert!(lode(&["snapshot", "list", text(&dir)]).expect(0).out.contains("first "));
+    snapshot("delete", &dir, "first").expect(0);
+    server.umount();
+    assert_eq!(names(&pool), ["second"]);
+    fsck(&pool).expect(0);
+}
+
+#[test]
+fn names_that_can_not_be_are_refused_and_change_nothing() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let long = "x".repeat(129);
+    let refusals = |target: &Path| {
+        snapshot("create", target, "one").expect(0);
+        let again = snapshot("create", target, "one").expect(10);
+        assert!(again.err.contains("there is a snapshot one already"), "{}", again.err);
+        let none = snapshot("delete", target, "two").expect(8);
+        assert!(none.err.contains("there is no snapshot two"), "{}", none.err);
+        for name in ["", ".", "..", "a/b", "a\nb", &long] {
+            snapshot("create", target, name).expect(2);
+        }
+        let error = lode(&["snapshot", "delete", text(target), "two", "--json"]).expect(8);
+        let error = error.error_json();
+        assert_eq!(
+            (&error["command"], &error["error"]["kind"]),
+            (&"snapshot delete".into(), &"not_found".into())
+        );
+        assert_eq!(names(target), ["one"]);
+        snapshot("delete", target, "one").expect(0);
+    };
+    refusals(&pool);
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    refusals(&dir);
+    server.umount();
+    lode(&["snapshot", "create", text(&pool)]).expect(2);
+    lode(&["snapshot", "list", "/no/such/pool"]).expect(8);
+    lode(&["snapshot", "list", text(&dir)]).expect(11);
+    lode(&["snapshot", "list", "/dev/null"]).expect(3);
+}
+
+#[test]
+fn a_pool_that_is_mounted_read_only_keeps_the_snapshots_it_has() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    snapshot("create", &pool, "one").expect(0);
+    lode(&["mount", text(&pool), text(&dir), "-o", "ro"]).expect(0);
+    snapshot("create", &dir, "two").expect(9);
+    snapshot("delete", &dir, "one").expect(9);
+    assert_eq!(names(&dir), ["one"]);
+    lode(&["umount", text(&dir)]).expect(0);
+    // A remount to read-only counts, too.
+    lode(&["mount", text(&pool), text(&dir)]).expect(0);
+    lode(&["mount", text(&pool), text(&dir), "-o", "remount,ro"]).expect(0);
+    snapshot("delete", &dir, "one").expect(9);
+    lode(&["umount", text(&dir)]).expect(0);
+    assert_eq!(names(&pool), ["one"]);
+}
+
+#[test]
+fn a_rollback_brings_back_what_was() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fs::write(dir.join("changed"), vec![1; 1 << 20]).unwrap();
+    fs::write(dir.join("removed"), "here").unwrap();
+    snapshot("create", &dir, "older").expect(0);
+    snapshot("create", &dir, "before").expect(0);
+    fs::write(dir.join("changed"), vec![2; 1 << 20]).unwrap();
+    fs::remove_file(dir.join("removed")).unwrap();
+    fs::write(dir.join("new"), "new").unwrap();
+    snapshot("create", &dir, "later").expect(0);
+    for target in [&pool, &dir] {
+        let refused = snapshot("rollback", target, "before").expect(6);
+        assert!(refused.err.contains(&format!("lode umount {}", dir.display())), "{}", refused.err);
+    }
+    assert!(dir.join("new").exists());
+    server.umount();
+    snapshot("rollback", &pool, "none").expect(8);
+    let rolled = lode(&["snapshot", "rollback", text(&pool), "before", "--json"]).expect(0).json();
+    assert_eq!(rolled["deleted"], serde_json::json!(["later"]));
+    assert_eq!(names(&pool), ["older", "before"]);
+    fsck(&pool).expect(0);
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    server.run_with(|| {
+        assert_eq!(fs::read(dir.join("changed")).unwrap(), vec![1; 1 << 20]);
+        assert_eq!(fs::read_to_string(dir.join("removed")).unwrap(), "here");
+        assert!(!dir.join("new").exists());
+    });
+}
