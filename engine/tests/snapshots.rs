@@ -380,7 +380,8 @@ fn a_snapshot_among_writers_is_a_moment() {
             });
         }
         let mut seen: Vec<(Vec<u8>, [Vec<u8>; 2])> = Vec::new();
-        for round in 0..300u32 {
+        for round in 0..600u32 {
+            std::thread::sleep(std::time::Duration::from_micros(100));
             let name = round.to_string().into_bytes();
             let before = returned.each_ref().map(|it| it.load(SeqCst));
             pool.create_snapshot(&name).unwrap();

@@ -6,7 +6,6 @@
 //! ends of logs is gone with the session.
 //! An inode is given up by the seal of its identity, in one word.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lode_pmem::{Door, Medium};
@@ -20,7 +19,7 @@ use crate::log::read_identity;
 use crate::recovery::{DAMAGED_TAIL, Ended, erase, load_checkpoint, survey};
 use crate::snapshot::read_list;
 use crate::space::Claims;
-use crate::store::{Piece, Store, read_superblock, read_watermark};
+use crate::store::{Piece, Snapshots, Store, read_superblock, read_watermark};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result};
 
 /// Looks at most; each gives something up.
@@ -118,7 +117,7 @@ fn drop_snapshots<M: Medium, H: Host>(store: &mut Store<M, H>) -> Result<()> {
         (superblock.snapshots, superblock.snapshots_nonce, superblock.rollback) = (0, 0, 0);
     })?;
     drop(superblock);
-    store.snapshots = Box::default();
+    *store.snapshots = Snapshots::default();
     store.counted = u32::MAX;
     Ok(())
 }
