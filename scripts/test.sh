@@ -4,6 +4,8 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+# What is built is what the tests build anyway.
+build_args=(--workspace --profile test)
 cargo_args=(--workspace --no-fail-fast)
 test_args=(-- --show-output)
 if [ "${1:-}" = --all ]; then
@@ -12,6 +14,7 @@ if [ "${1:-}" = --all ]; then
     export LODE_STRESS_SECONDS=${LODE_STRESS_SECONDS:-600} LODE_MEMORY_SECONDS=${LODE_MEMORY_SECONDS:-3600}
     export LODE_FILE_OPS=${LODE_FILE_OPS:-1000000}
     export LODE_PROGRAMS=${LODE_PROGRAMS:-all}
+    build_args=(--workspace)
     cargo_args+=(--release)
     # A hundred programs are not optimised across crates one by one.
     export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
@@ -28,7 +31,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 started=$SECONDS
 say "Building"
-cargo build --workspace
+cargo build "${build_args[@]}"
 
 failed=()
 say "Rust tests"
