@@ -11,7 +11,7 @@ use crate::emulation::EmulationArgs;
 use crate::sizes::{parse_page_class, parse_size};
 
 /// What `-o` can say. Several are joined by [`MountOptions::join`], later ones win.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MountOptions {
     /// `remount`: what is mounted gets these options.
     pub(crate) remount: bool,
@@ -41,12 +41,14 @@ pub(crate) struct MountOptions {
     pub(crate) windows: Option<WindowMode>,
     /// `flush=`.
     pub(crate) flush: Option<FlushStrategy>,
+    /// `snapshot=`: what is mounted is the pool as it was then.
+    pub(crate) snapshot: Option<String>,
     /// `emulate=` and its like.
     pub(crate) emulation: EmulationArgs,
 }
 
 /// The options that mean something, and what.
-pub(crate) const MEANINGS: [(&str, &str); 17] = [
+pub(crate) const MEANINGS: [(&str, &str); 18] = [
     (
         "ro, rw",
         "Read-only: not a byte of the pool changes, not even by recovery. Read-write is the default.",
@@ -96,6 +98,10 @@ pub(crate) const MEANINGS: [(&str, &str); 17] = [
     (
         "flush=",
         "How stores reach the memory, as lode info names it. The default is the best that is safe here.",
+    ),
+    (
+        "snapshot=",
+        "Mount what the pool was when this snapshot was made. Needs ro, and a pool that is not mounted read-write; there DIR/.lode/snapshots has all snapshots.",
     ),
     (
         "emulate=",
@@ -226,6 +232,8 @@ impl MountOptions {
             Some(("flush", value)) => {
                 self.flush = Some(value.parse().map_err(|error| in_word(format!("{error}")))?);
             }
+            Some(("snapshot", "")) => return Err(format!("option `{word}`: which snapshot?")),
+            Some(("snapshot", value)) => self.snapshot = Some(value.to_owned()),
             Some((name, value)) if self.emulation.set(name, value).map_err(in_word)? => {}
             // The kernel lists the last two, and mount(8) hands them on at a remount; `user` says
             // who called mount(8).
@@ -256,6 +264,7 @@ impl MountOptions {
             index_memory: next.index_memory.or(all.index_memory),
             windows: next.windows.or(all.windows),
             flush: next.flush.or(all.flush),
+            snapshot: next.snapshot.clone().or(all.snapshot),
             emulation: all.emulation.join(&next.emulation),
         })
     }
@@ -285,6 +294,7 @@ impl MountOptions {
         words.extend(self.index_memory.map(|bytes| format!("index-memory={bytes}")));
         words.extend(self.windows.map(|windows| format!("windows={windows}")));
         words.extend(self.flush.map(|flush| format!("flush={flush}")));
+        words.extend(self.snapshot.as_ref().map(|name| format!("snapshot={name}")));
         words.extend(self.emulation.words());
         words.join(",")
     }
@@ -296,7 +306,7 @@ mod tests {
 
     #[test]
     fn options_survive_the_way_through_text() {
-        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,io_uring,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,\
+        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,io_uring,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,snapshot=before the change,\
                     emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);
@@ -325,6 +335,7 @@ mod tests {
             "index-memory=much",
             "windows=maybe",
             "flush=often",
+            "snapshot=",
             "emulate=optane",
             "read-ns=soon",
             "write-gbps=1/8",

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lode_engine::{OpenOptions, Opening, Pool};
+use lode_engine::{Error, Ino, OpenOptions, Opening, Pool};
 use lode_fuse::Server;
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 
 use crate::ask::{DURABILITY, EMULATED, FLUSH, OPTIONS, RELAXED, WINDOWS};
 use crate::explain::mount_failure;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Kind, Result};
+use crate::human::printable;
 use crate::options::MountOptions;
 use crate::region::{self, MappedPool};
 use crate::report::{MountReport, OpeningFacts, PoolFacts, RegionFacts};
@@ -37,7 +38,8 @@ pub(crate) fn serve(
 ) -> Result<()> {
     let pool = open(settings)?;
     let report = report(settings, &pool)?;
-    let options = mount_options(settings, &report.region);
+    let root = root(settings, &pool)?;
+    let options = lode_fuse::MountOptions { root, ..mount_options(settings, &report.region) };
     let failed = |error| mount_failure(&settings.dir, &error);
     let server = Server::mount(Arc::new(pool), &settings.dir, &options).map_err(failed)?;
     let mut told = Ok(());
@@ -66,6 +68,21 @@ fn open(settings: &Settings) -> Result<MappedPool> {
         .map_err(|error| Failure::engine(&settings.pool, &error))?;
     log_damage(&pool.opening());
     Ok(pool)
+}
+
+/// The root of the snapshot that is to be mounted, if one is.
+fn root(settings: &Settings, pool: &MappedPool) -> Result<Option<Ino>> {
+    let Some(name) = &settings.options.snapshot else { return Ok(None) };
+    match pool.snapshot_root(name.as_bytes()) {
+        Ok(root) => Ok(Some(root)),
+        Err(Error::NotFound) => {
+            let what = format!("there is no snapshot {}", printable(name.as_bytes()));
+            let list =
+                format!("`lode snapshot list {}` shows which there are", settings.pool.display());
+            Err(Failure::new(Kind::NotFound, what).at(&settings.pool).advise(list))
+        }
+        Err(error) => Err(Failure::engine(&settings.pool, &error)),
+    }
 }
 
 /// What an opening that went on over damage tells, for who reads the log later.

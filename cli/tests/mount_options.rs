@@ -189,6 +189,42 @@ fn relaxed_overwrites_lie_where_the_old_bytes_did() {
 }
 
 #[test]
+fn a_snapshot_is_mounted_read_only_where_the_options_name_it() {
+    let mounts = Mounts::new();
+    let (pool, dir) = (text(&mounts.pool), text(&mounts.dir));
+    mounts.with("rw", |dir| {
+        fs::create_dir(dir.join("sub")).unwrap();
+        fs::write(dir.join("sub/file"), "then").unwrap();
+        lode(&["snapshot", "create", text(dir), "before"]).expect(0);
+        fs::write(dir.join("sub/file"), "now").unwrap();
+        fs::write(dir.join("new"), "new").unwrap();
+    });
+    let refused = lode(&["mount", pool, dir, "-o", "snapshot=before"]).expect(2);
+    assert!(refused.err.contains("needs ro"), "{}", refused.err);
+    lode(&["mount", pool, dir, "-o", "ro,snapshot="]).expect(2);
+    let none = lode(&["mount", pool, dir, "-o", "ro,snapshot=after"]).expect(8);
+    assert!(none.err.contains("there is no snapshot after"), "{}", none.err);
+    mounts.with("ro,snapshot=before", |root| {
+        assert_eq!(fs::read_to_string(root.join("sub/file")).unwrap(), "then");
+        assert!(!root.join("new").exists());
+        let listed = run(Command::new("sh").args(["-c", "find . | sort"]).current_dir(root));
+        assert_eq!(listed.out, ".\n./sub\n./sub/file\n");
+        let up = run(Command::new("sh").args(["-c", "cd -P sub/..; pwd -P"]).current_dir(root));
+        assert_eq!(up.out.trim_end(), dir);
+        let error = fs::write(root.join("sub/file"), "no").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+        lode(&["mount", pool, dir, "-o", "remount,ro,snapshot=before"]).expect(0);
+        lode(&["mount", pool, dir, "-o", "remount,ro,snapshot=other"]).expect(2);
+        lode(&["snapshot", "delete", dir, "before"]).expect(9);
+    });
+    mounts.with("ro", |root| {
+        assert_eq!(fs::read_to_string(root.join("sub/file")).unwrap(), "now");
+        let then = fs::read_to_string(root.join(".lode/snapshots/before/sub/file")).unwrap();
+        assert_eq!(then, "then");
+    });
+}
+
+#[test]
 fn large_pages_are_for_files_made_where_the_options_say_so() {
     const LARGE: u64 = 2 << 20;
     let scratch = Scratch::new();

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use common::server::Server;
 use common::{Scratch, fsck, lode, text};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 fn snapshot(command: &str, target: &Path, name: &str) -> common::Ran {
     lode(&["snapshot", command, text(target), name])
@@ -56,13 +57,53 @@ fn of_a_pool_that_is_mounted_by_its_directory_and_by_its_name() {
     fs::write(dir.join("file"), vec![2; 1 << 20]).unwrap();
     snapshot("create", &pool, "second").expect(0);
     assert_eq!((names(&dir), names(&pool)), (vec!["first".into(), "second".into()], names(&dir)));
+    for (name, byte) in [("first", 1), ("second", 2)] {
+        let old = dir.join(".lode/snapshots").join(name);
+        assert_eq!(fs::read(old.join("file")).unwrap(), vec![byte; 1 << 20]);
+    }
     let list = lode(&["snapshot", "list", text(&dir), "--json"]).expect(0).json();
     assert!(list["snapshots"][0]["bytes_alone"].as_u64().unwrap() >= 1 << 20, "{list}");
     assert!(lode(&["snapshot", "list", text(&dir)]).expect(0).out.contains("first "));
     snapshot("delete", &dir, "first").expect(0);
+    assert!(!dir.join(".lode/snapshots/first").exists());
     server.umount();
     assert_eq!(names(&pool), ["second"]);
     fsck(&pool).expect(0);
+}
+
+#[test]
+fn what_was_stored_through_a_mapping_is_in_a_snapshot() {
+    const LEN: usize = 64 << 10;
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fs::write(dir.join("file"), vec![1; LEN]).unwrap();
+    let file = fs::File::options().read(true).write(true).open(dir.join("file")).unwrap();
+    let rights = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at a place the kernel chooses, as long as the file.
+    #[allow(unsafe_code)]
+    let map = unsafe { mmap(std::ptr::null_mut(), LEN, rights, MapFlags::SHARED, &file, 0) };
+    let map = map.unwrap().cast::<u8>();
+    let store = |byte| {
+        for at in 0..LEN {
+            // SAFETY: inside the mapping, which nobody else uses and which stays to the end.
+            #[allow(unsafe_code)]
+            unsafe {
+                map.add(at).write_volatile(byte);
+            }
+        }
+    };
+    store(2);
+    snapshot("create", &dir, "mapped").expect(0);
+    store(3);
+    assert_eq!(fs::read(dir.join(".lode/snapshots/mapped/file")).unwrap(), vec![2; LEN]);
+    // SAFETY: nobody uses it from here on.
+    #[allow(unsafe_code)]
+    unsafe {
+        munmap(map.cast(), LEN).unwrap();
+    }
+    drop(file);
+    server.umount();
 }
 
 #[test]

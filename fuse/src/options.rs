@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lode_engine::AccessTimes;
+use lode_engine::{AccessTimes, Ino};
 
 use crate::views::View;
 
@@ -13,6 +13,9 @@ use crate::views::View;
 pub struct MountOptions {
     /// Path of the pool, for `mount` and for finding the server by its pool.
     pub pool: PathBuf,
+    /// The directory that is to be the root of the mount, where that is not the pool's: that of a snapshot, which
+    /// nobody may delete meanwhile. So the pool has to be opened read-only.
+    pub root: Option<Ino>,
     /// The kernel refuses changes. The pool has to be opened read-only too.
     pub read_only: bool,
     /// When reads move access times. The pool has to be opened so too.

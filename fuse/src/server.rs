@@ -111,7 +111,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let bound = Bound::new(control, &options.pool, &point)?;
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
             .map_err(|source| MountError::System { what: "handle signals", source })?;
-        let state = Arc::new(State::new(pool));
+        let state = Arc::new(State::new(pool, options.root));
         let kernel = |source| MountError::Kernel { path: point.clone(), source };
         let connection = mount_fuse(&point, &options).map_err(kernel)?;
         let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
@@ -124,7 +124,8 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let threads = options.server_threads();
         let served = queues.as_ref().map(Queues::threads);
         let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options, served));
-        let views = Views::new(&files, Arc::clone(&answers));
+        let changed = Arc::clone(&state.snapshots);
+        let views = Views::new(&files, Arc::clone(&answers), changed);
         let fs = LodeFs::new(state, &agreed, atime, views, channel.notices());
         let session = Session::new(channel, fs, MAX_WRITE).with_queues(queues);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);

@@ -27,7 +27,6 @@ impl Default for Changed {
 
 impl Changed {
     /// When it was.
-    #[cfg(test)]
     pub fn ns(&self) -> i64 {
         self.0.load(Relaxed)
     }

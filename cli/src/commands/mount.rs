@@ -59,8 +59,13 @@ fn settings(args: &MountArgs) -> Result<Settings> {
         emulation: args.emulation,
         ..MountOptions::default()
     };
-    let options: Vec<MountOptions> = args.options.iter().copied().chain([given]).collect();
+    let options: Vec<MountOptions> = args.options.iter().cloned().chain([given]).collect();
     let options = MountOptions::join(&options);
+    if options.snapshot.is_some() && options.read_only != Some(true) {
+        return Err(Failure::usage("a snapshot can't be changed: the option snapshot= needs ro")
+            .at(&dir)
+            .advise("mount it with `-o ro,snapshot=NAME`, or leave snapshot= out"));
+    }
     let wants_root = options.suid == Some(true) || options.dev == Some(true);
     if wants_root && !rustix::process::geteuid().is_root() {
         return Err(Failure::new(Kind::Denied, "only root may mount with suid or dev")

@@ -84,6 +84,10 @@ fn unchangeable(
             asked.index_memory.is_some() && asked.index_memory != was.index_memory,
             "how much memory the indexes may take",
         ),
+        (
+            asked.snapshot.is_some() && asked.snapshot != was.snapshot,
+            "which snapshot is mounted (snapshot=)",
+        ),
         (differs(windows.map(|it| it.to_string()), region.windows.clone()), "write windows"),
         (differs(flush.map(|it| it.to_string()), region.flush.clone()), "how stores are flushed"),
         (was.emulation.join(&asked.emulation) != was.emulation, "what medium is emulated"),

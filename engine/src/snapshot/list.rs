@@ -129,6 +129,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(infos)
     }
 
+    /// Names of all snapshots, the oldest first, each with the epoch that it ended.
+    pub fn snapshot_names(&self) -> Result<Vec<(Vec<u8>, u32)>> {
+        let said = self.snapshots_said()?;
+        let mut names = Vec::new();
+        names.try_reserve_exact(said.len())?;
+        names.extend(said.into_iter().map(|(name, (epoch, _))| (name, epoch)));
+        Ok(names)
+    }
+
     /// Names, epochs and times, the oldest first.
     pub(super) fn snapshots_said(&self) -> Result<Vec<(Vec<u8>, Said)>> {
         let home = self.store.snapshots.home();

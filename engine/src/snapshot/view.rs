@@ -45,6 +45,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(self.root() | (at as u64 + 1) << VIEW_BITS)
     }
 
+    /// Whether this is the number of an inode in a snapshot.
+    pub fn is_in_snapshot(ino: Ino) -> bool {
+        ino >= VIEW
+    }
+
     /// An inode as a snapshot has it.
     #[cold]
     pub(crate) fn view_node(&self, ino: Ino) -> Result<Arc<Node<H>>> {

@@ -66,7 +66,7 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
             Operation::Getattr => self.do_getattr(node),
             Operation::Setattr(changes) => self.do_setattr(node, &changes),
             Operation::Statx => self.do_statx(node),
-            Operation::Open { flags } => Ok(Answer::opened(self.keeping.open_flags(flags))),
+            Operation::Open { flags } => self.do_open(node, flags),
             Operation::Read { offset, size, quiet, .. } => {
                 self.do_read(node, offset, size, quiet, scratch)
             }

@@ -21,6 +21,7 @@ pub(crate) mod gate;
 mod keeping;
 mod names;
 pub(crate) mod pins;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -49,7 +50,7 @@ pub const MAX_WRITE: u32 = 1 << 20;
 pub struct State<M: Medium, H: Host> {
     /// The pool.
     pub pool: Arc<Pool<M, H>>,
-    /// The pool's root directory.
+    /// The directory that is the mount's root.
     pub root: Ino,
     /// What the kernel knows.
     pub pins: Pins,
@@ -60,9 +61,9 @@ pub struct State<M: Medium, H: Host> {
 }
 
 impl<M: Medium, H: Host> State<M, H> {
-    /// A mount of `pool`.
-    pub fn new(pool: Arc<Pool<M, H>>) -> Self {
-        let root = pool.root();
+    /// A mount of `pool`: of its root directory, or of the directory `root`.
+    pub fn new(pool: Arc<Pool<M, H>>, root: Option<Ino>) -> Self {
+        let root = root.unwrap_or_else(|| pool.root());
         let (gate, snapshots) = (Gate::default(), Arc::default());
         Self { pool, root, pins: Pins::new(), gate, snapshots }
     }

@@ -18,17 +18,17 @@ fn mounted() -> (LodeFs<Memory, TestHost>, Arc<Pool<Memory, TestHost>>) {
     let pool = Arc::new(pool);
     let flags = u64::from(FUSE_POSIX_ACL);
     let agreed = Agreed { minor: 40, flags, offered: flags };
-    let views = Views::new(&[VIEW], Arc::new(Box::new(|_, _| None)));
-    let state = Arc::new(State::new(Arc::clone(&pool)));
+    let views = Views::new(&[VIEW], Arc::new(Box::new(|_, _| None)), Arc::default());
+    let state = Arc::new(State::new(Arc::clone(&pool), None));
     (LodeFs::new(state, &agreed, AccessTimes::Relative, views, Notices::default()), pool)
 }
 
 #[test]
 fn without_views_their_numbers_are_nothing() {
     let (mut fs, pool) = mounted();
-    fs.views = Views::new(&[], Arc::new(Box::new(|_, _| None)));
+    fs.views = Views::new(&[], Arc::new(Box::new(|_, _| None)), Arc::default());
     let mut scratch = Scratch::new(4096);
-    for node in [views::DIRECTORY, views::DIRECTORY + 1, u64::MAX] {
+    for node in [views::DIRECTORY, views::DIRECTORY + 1, snapshots::SNAPSHOTS.0, u64::MAX] {
         for sample in samples::all() {
             let bytes = samples::request(sample.opcode as u32, node, &sample.body);
             let Ok(request) = parse(&bytes).unwrap().request else { continue };
@@ -85,7 +85,11 @@ fn whatever_is_asked_the_answer_has_its_size_and_the_pool_stays_whole() {
     let (fs, pool) = mounted();
     let (mut rng, samples) = (Rng::new(7), samples::all());
     let (mut scratch, mut done) = (Scratch::new(MAX_WRITE as usize), 0);
-    let mut known = vec![1, views::DIRECTORY, views::DIRECTORY + 1];
+    let new = lode_engine::NewInode { mode: 0o100_644, uid: 0, gid: 0, rdev: 0 };
+    pool.create(pool.root(), b"old", &new).unwrap();
+    pool.create_snapshot(b"snapshot").unwrap();
+    let mut known = vec![1, views::DIRECTORY, views::DIRECTORY + 1, snapshots::SNAPSHOTS.0];
+    known.push(pool.snapshot_root(b"snapshot").unwrap());
     for _ in 0..REQUESTS {
         let edge = rng.once_in(10);
         let node = if edge { rng.pick(&EDGES) } else { rng.pick(&known) };

@@ -1,7 +1,8 @@
 //! The directory `.lode` in the root: what a mount shows of itself, as files.
 //!
 //! It is in no listing. Whatever of the pool has that name is there in its place. What is in it can be
-//! read and not changed; an open file keeps the text of the time when it was opened.
+//! read and not changed; an open file keeps the text of the time when it was opened. The directory
+//! `snapshots` in it is in a file of its own, [`super::snapshots`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use lode_pmem::Medium;
 use parking_lot::Mutex;
 
 use super::convert::{attributes, attributes_with_birth};
+use super::snapshots::{NAME as SNAPSHOTS_NAME, SNAPSHOTS};
 use super::{FOREVER, LodeFs};
 use crate::control::listener::Answers;
+use crate::snapshots::Changed;
 use crate::views::View;
 use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Room, Scratch};
 
@@ -28,15 +31,16 @@ const OPEN_MAX: usize = 64;
 /// Bytes of all texts that are kept.
 const TEXTS_MAX: usize = 32 << 20;
 /// How long the kernel may keep what is no answer.
-const NEVER: Duration = Duration::ZERO;
+pub(super) const NEVER: Duration = Duration::ZERO;
 /// Position in the listing behind `..`.
-const BEHIND_DOTS: u64 = 2;
+pub(super) const BEHIND_DOTS: u64 = 2;
 
 /// What there is to see of a mount.
 pub struct Views {
     files: Vec<View>,
     answers: Arc<Answers>,
     since_ns: i64,
+    snapshots: Arc<Changed>,
     /// Lives of the directory: each ends when something of the pool takes its place, and the kernel takes
     /// what is open of it for dead.
     lives: AtomicU64,
@@ -56,20 +60,21 @@ struct Text {
     text: Arc<str>,
 }
 
-/// The directory, or a file in it.
+/// The directory, or what is in it.
 #[derive(Clone, Copy)]
 enum Place {
     Directory,
+    Snapshots,
     File(View),
 }
 
 impl Views {
     /// These files, written by what `answers` tells of the mount. Without any there is no
-    /// directory either.
-    pub fn new(files: &[View], answers: Arc<Answers>) -> Self {
+    /// directory either. `snapshots` says when there were last other snapshots.
+    pub fn new(files: &[View], answers: Arc<Answers>, snapshots: Arc<Changed>) -> Self {
         let (files, since_ns) = (files.to_vec(), lode_host::now_ns());
         let lives = AtomicU64::new(1);
-        Self { files, answers, since_ns, lives, open: Mutex::default() }
+        Self { files, answers, since_ns, snapshots, lives, open: Mutex::default() }
     }
 
     /// Whether a name in a directory is theirs, if the pool has no such name.
@@ -90,6 +95,7 @@ impl Views {
     fn place(&self, node: NodeId) -> Result<Place, Errno> {
         match node.0.checked_sub(DIRECTORY) {
             Some(0) if !self.files.is_empty() => Ok(Place::Directory),
+            Some(_) if node == SNAPSHOTS && !self.files.is_empty() => Ok(Place::Snapshots),
             Some(number) => {
                 let at = number.checked_sub(1).and_then(|at| usize::try_from(at).ok());
                 let file = at.and_then(|at| self.files.get(at));
@@ -100,11 +106,15 @@ impl Views {
     }
 
     fn attr(&self, node: NodeId) -> Result<Attr, Errno> {
-        let (mode, links) = match self.place(node)? {
-            Place::Directory => (mode::DIRECTORY | 0o555, 2),
+        let place = self.place(node)?;
+        let (mode, links) = match place {
+            Place::Directory => (mode::DIRECTORY | 0o555, 3),
+            Place::Snapshots => (mode::DIRECTORY | 0o555, 2),
             Place::File(_) => (mode::FILE | 0o444, 1),
         };
-        let time_ns = self.since_ns;
+        // The kernel keeps a listing until the time of the last change is another one.
+        let changed = matches!(place, Place::Snapshots);
+        let time_ns = if changed { self.snapshots.ns() } else { self.since_ns };
         Ok(Attr {
             ino: node.0,
             generation: 0,
@@ -124,27 +134,29 @@ impl Views {
         })
     }
 
-    fn entry(&self, node: NodeId) -> Result<Entry, Errno> {
+    pub(super) fn entry(&self, node: NodeId) -> Result<Entry, Errno> {
         let attr = attributes(&self.attr(node)?, node)?;
         let generation = if node.0 == DIRECTORY { self.lives.load(Relaxed) } else { 0 };
-        Ok(Entry { attr, generation, attr_ttl: FOREVER, entry_ttl: FOREVER })
+        let ttl = keeps(node);
+        Ok(Entry { attr, generation, attr_ttl: ttl, entry_ttl: ttl })
     }
 
     /// Names with their numbers and positions behind them.
     fn names(&self) -> impl Iterator<Item = (NodeId, u64, &str)> {
         let dots = [(NodeId(DIRECTORY), 1, "."), (NodeId::ROOT, BEHIND_DOTS, "..")];
+        let last = BEHIND_DOTS + 1 + self.files.len() as u64;
         let files =
             self.files.iter().zip(1..).map(|(file, number)| {
                 (NodeId(DIRECTORY + number), BEHIND_DOTS + number, file.name)
             });
-        dots.into_iter().chain(files)
+        dots.into_iter().chain(files).chain([(SNAPSHOTS, last, SNAPSHOTS_NAME)])
     }
 
     fn lookup(&self, node: NodeId, name: &[u8]) -> Result<Answer<'static>, Errno> {
         let named = match (name, self.place(node)?) {
             (b".", _) => Some(node),
             (_, Place::File(_)) => return Err(Errno::new(libc::ENOTDIR)),
-            (name, Place::Directory) => {
+            (name, _) => {
                 self.names().find(|(_, _, other)| other.as_bytes() == name).map(|found| found.0)
             }
         };
@@ -163,13 +175,14 @@ impl Views {
     ) -> Result<Answer<'s>, Errno> {
         let mut list = Listing::new(room);
         for (node, behind, name) in self.names().filter(|(_, behind, _)| *behind > position) {
-            let file = behind > BEHIND_DOTS;
+            let below = behind > BEHIND_DOTS;
+            let file = below && node != SNAPSHOTS;
             let kind = if file { mode::FILE } else { mode::DIRECTORY };
             let added = if looked_up {
                 let attr = fuse_attr { ino: node.0, mode: kind, ..fuse_attr::default() };
                 // The kernel takes no inode from the first two.
                 let dots = Entry { attr, generation: 0, attr_ttl: NEVER, entry_ttl: NEVER };
-                let entry = if file { self.entry(node)? } else { dots };
+                let entry = if below { self.entry(node)? } else { dots };
                 list.add_entry(&entry.into(), behind, kind, name.as_bytes())
             } else {
                 list.add(node, behind, kind, name.as_bytes())
@@ -226,6 +239,11 @@ impl Views {
     }
 }
 
+/// How long the kernel may keep the name of what is here, and its attributes.
+fn keeps(node: NodeId) -> Duration {
+    if node == SNAPSHOTS { NEVER } else { FOREVER }
+}
+
 /// Whether a request is about what is here.
 pub fn is_view(request: &Request<'_>) -> bool {
     request.nodes().iter().any(|node| node.0 >= DIRECTORY)
@@ -239,14 +257,28 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         request: &Request<'_>,
         scratch: &'s mut Scratch,
     ) -> Result<Answer<'s>, Errno> {
+        if request.nodes().contains(&SNAPSHOTS) && self.views.place(SNAPSHOTS).is_ok() {
+            return self.answer_snapshots(request, scratch);
+        }
+        self.answer_any_view(request, scratch)
+    }
+
+    /// The same, as far as it is the same for all of them.
+    pub(super) fn answer_any_view<'s>(
+        &self,
+        request: &Request<'_>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Answer<'s>, Errno> {
         let (node, views) = (request.node, &self.views);
         match request.operation {
             Operation::Lookup { name: b".." } => self.do_lookup(NodeId::ROOT, b"."),
             Operation::Lookup { name } => views.lookup(node, name),
             Operation::Forget { .. } | Operation::BatchForget(_) => Ok(Answer::Done),
-            Operation::Getattr => Ok(Answer::attr(attributes(&views.attr(node)?, node)?, FOREVER)),
+            Operation::Getattr => {
+                Ok(Answer::attr(attributes(&views.attr(node)?, node)?, keeps(node)))
+            }
             Operation::Statx => {
-                Ok(Answer::statx(attributes_with_birth(&views.attr(node)?, node)?, FOREVER))
+                Ok(Answer::statx(attributes_with_birth(&views.attr(node)?, node)?, keeps(node)))
             }
             Operation::Open { flags } => views.open(node, flags, request.who.uid),
             Operation::Read { handle, offset, size, .. } => {

@@ -27,10 +27,10 @@ fn views_are_in_no_listing_and_can_be_read() {
     let views = mount.path(".lode");
     assert_eq!(names(&mount.root), ["file"]);
     assert_eq!(shell(&mount.root, 0, "find . | sort"), ".\n./file\n");
-    assert_eq!(names(&views), ["fences"]);
+    assert_eq!(names(&views), ["fences", "snapshots"]);
     assert_eq!(
         shell(&views, 1000, "ls -a; cat fences | wc -l; cd ..; pwd -P"),
-        format!(".\n..\nfences\n1\n{}\n", mount.root.display())
+        format!(".\n..\nfences\nsnapshots\n1\n{}\n", mount.root.display())
     );
     let before = fences(&views.join("fences"));
     fs::write(mount.path("other"), "2").unwrap();
@@ -100,7 +100,7 @@ fn nothing_in_views_can_be_changed() {
 fn a_directory_of_the_users_has_the_name() {
     let Some(mount) = Mount::new() else { return };
     let (mine, views) = (mount.path("mine"), mount.path(".lode"));
-    assert_eq!(names(&views), ["fences"]);
+    assert_eq!(names(&views), ["fences", "snapshots"]);
     fs::create_dir(&mine).unwrap();
     fs::write(mine.join("file"), "mine").unwrap();
     fs::rename(&mine, &views).unwrap();
@@ -112,7 +112,10 @@ fn a_directory_of_the_users_has_the_name() {
     let mount = mount.unmount().mount();
     assert_eq!(names(&views), ["file", "other"]);
     fs::remove_dir_all(&views).unwrap();
-    assert_eq!((names(&mount.root), names(&views)), (vec![], vec!["fences".to_owned()]));
+    assert_eq!(
+        (names(&mount.root), names(&views)),
+        (vec![], vec!["fences".to_owned(), "snapshots".to_owned()])
+    );
 }
 
 #[test]
@@ -123,7 +126,7 @@ fn views_come_back_while_their_old_directory_is_open() {
     fs::create_dir(mount.path("mine")).unwrap();
     fs::rename(mount.path("mine"), &views).unwrap();
     fs::remove_dir(&views).unwrap();
-    assert_eq!(names(&views), ["fences"]);
+    assert_eq!(names(&views), ["fences", "snapshots"]);
     assert!(fences(&views.join("fences")) > 0);
     drop(open);
 }
