@@ -13,6 +13,11 @@ use crate::mountpoint;
 
 /// Waits until a live Lode mount answers at `path`.
 pub fn wait_until_answers(path: &Path, timeout: Duration) -> Result<()> {
+    wait_while(path, timeout, &|| true)
+}
+
+/// The same, and gives up when it may not answer any more.
+pub(crate) fn wait_while(path: &Path, timeout: Duration, may: &dyn Fn() -> bool) -> Result<()> {
     let end = Instant::now() + timeout;
     let mut pause = Duration::from_millis(1);
     let point = mountpoint::canonical(path)
@@ -21,7 +26,7 @@ pub fn wait_until_answers(path: &Path, timeout: Duration) -> Result<()> {
         if mountpoint::answers(&point) {
             return Ok(());
         }
-        if Instant::now() + pause > end {
+        if Instant::now() + pause > end || !may() {
             return Err(MountError::NoAnswer { path: path.into(), seconds: timeout.as_secs() });
         }
         thread::sleep(pause);
@@ -52,6 +57,14 @@ fn send(socket: &Path, message: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_for_a_mount_that_is_gone_does_not_wait_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let began = Instant::now();
+        assert!(wait_while(dir.path(), Duration::from_secs(30), &|| false).is_err());
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
 
     #[test]
     fn the_manager_gets_the_message() {

@@ -23,7 +23,7 @@ use crate::error::{MountError, Result};
 use crate::fs::{LodeFs, MAX_WRITE, State, Views};
 use crate::introduction::introduce;
 use crate::mountpoint;
-use crate::notify::{tell_manager, wait_until_answers};
+use crate::notify::{tell_manager, wait_while};
 use crate::options::MountOptions;
 use crate::wire::{Channel, Queues, Session};
 
@@ -216,7 +216,8 @@ impl<M: Medium + 'static, H: Host> Mount<M, H> {
     }
 
     fn serve_until_end(&self, events: &Receiver<Event>, ready: impl FnOnce()) -> Result<()> {
-        let answers = wait_until_answers(&self.point, START);
+        // (It may be taken off before this has looked.)
+        let answers = wait_while(&self.point, START, &|| self.is_mounted());
         match answers {
             Ok(()) => {
                 tracing::info!(point = %self.point.display(), "mounted");

@@ -35,7 +35,7 @@ fn unmounting_ends_the_server() {
     let mut client = mount.client();
     client.watch().unwrap();
     fs::write(mount.path("file"), "kept").unwrap();
-    mountpoint::unmount(&mount.root).unwrap();
+    mount.take_off();
     client.ended(Duration::from_secs(10)).unwrap();
     assert!(mount.wait().success());
     assert!(!mount.path("file").exists());

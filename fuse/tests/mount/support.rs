@@ -207,13 +207,17 @@ impl Mount {
         self.into_place()
     }
 
-    /// Unmounts cleanly.
-    pub fn unmount(mut self) -> Place {
-        // Processes that other tests start hold all files for a moment.
+    /// Unmounts, once nobody uses the mount: processes that other tests start hold all files for a moment.
+    pub fn take_off(&self) {
         eventually(|| match mountpoint::unmount(&self.root) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => false,
             other => other.map(|()| true).unwrap(),
         });
+    }
+
+    /// Unmounts cleanly.
+    pub fn unmount(mut self) -> Place {
+        self.take_off();
         assert!(self.wait().success());
         self.into_place()
     }
