@@ -8,6 +8,7 @@ mod attr;
 mod change;
 mod fallocate;
 mod fresh;
+mod journalled;
 mod map;
 mod ordinals;
 mod read;

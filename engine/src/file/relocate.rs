@@ -50,14 +50,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let map = Body::Map { class, pages: pages as u32, file_page, page, time_ns, size };
         let origin = state.log.append(&mut tx, &self.store, &map).ordinal;
         let times = (state.mtime_ns, state.ctime_ns, state.atime_ns.load(Relaxed));
-        let attr = Body::Attr {
-            mode: state.mode as u16,
-            uid: state.uid,
-            gid: state.gid,
-            mtime_ns: times.0,
-            ctime_ns: times.1,
-            atime_ns: times.2,
-        };
+        let attr = state.attr_record();
         let ordinal = state.log.append(&mut tx, &self.store, &attr).ordinal;
         let epoch = tx.epoch();
         tx.commit()?;

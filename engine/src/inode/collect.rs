@@ -358,15 +358,7 @@ fn store_records<M: Medium, H: Host>(
     if store.host.leaves_out(Rule::RewriteWhole) {
         return Ok((place, last));
     }
-    let attr = Body::Attr {
-        mode: state.mode as u16,
-        uid: state.uid,
-        gid: state.gid,
-        mtime_ns: state.mtime_ns,
-        ctime_ns: state.ctime_ns,
-        atime_ns: state.atime_ns.load(core::sync::atomic::Ordering::Relaxed),
-    };
-    let (_, last) = fresh.record(tx, &attr, &[])?;
+    let (_, last) = fresh.record(tx, &state.attr_record(), &[])?;
     Ok((place, last))
 }
 

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use super::journal::Journal;
 use super::maps::Maps;
 use crate::index::{Entries, Entry, Extent, Extents, Xattr, Xattrs};
+use crate::layout::Body as Record;
 use crate::log::Log;
 use crate::space::{Ended, Run};
 use crate::store::Room;
@@ -285,6 +286,18 @@ impl State {
             ctime_ns: self.ctime_ns,
             btime_ns: self.btime_ns,
             xattrs: self.xattrs.len() as u32,
+        }
+    }
+
+    /// The record that says of mode, owner and times what they are.
+    pub(crate) fn attr_record(&self) -> Record {
+        Record::Attr {
+            mode: self.mode as u16,
+            uid: self.uid,
+            gid: self.gid,
+            mtime_ns: self.mtime_ns,
+            ctime_ns: self.ctime_ns,
+            atime_ns: self.atime_ns.load(Relaxed),
         }
     }
 

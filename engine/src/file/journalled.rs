@@ -1,0 +1,141 @@
+//! Journalled overwrites: room for their bytes, and how these come home (PROTOCOL I16).
+
+use lode_pmem::Medium;
+
+use super::change::{Change, Waiting};
+use super::fresh::Source;
+use super::segment::Segment;
+use crate::inode::{Body as Kind, Node, State};
+use crate::layout::{Body, Txid};
+use crate::space::{Ended, Use};
+use crate::store::Purpose;
+use crate::{Error, Host, JOURNAL_HALF, PAGE_BYTES, Pool, Result, Rule};
+
+/// Journalled bytes that are retired at once instead of by the next change, which gives back the
+/// pages they waited in. (Where space is short all that wait in pages are.)
+const RETIRE_AT_ONCE: u64 = 64 * 1024;
+
+/// What journalled zeros are brought home from.
+static ZEROS: [u8; 256] = [0; 256];
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Finds room for a journalled segment: the file's own journal page, or pages for it alone.
+    pub(super) fn take_journal(
+        &self,
+        state: &mut State,
+        segment: &Segment,
+        change: &mut Change<'_>,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let len = segment.to - segment.from;
+        let small = len <= JOURNAL_HALF && change.segments.len() == 1;
+        let journal = &mut state.file_mut()?.journal;
+        if !self.store.host.leaves_out(Rule::JournalSeen) {
+            journal.part_with_page(self.store.latest())?;
+        }
+        // A page for it to keep there is only where space is not short.
+        if small && (journal.page != 0 || !self.store.is_short()) {
+            if journal.page == 0 {
+                journal.page = self.store.take_page(purpose, Use::Log)?;
+                journal.second_half = false;
+            }
+            let half = if journal.second_half { JOURNAL_HALF } else { 0 };
+            let journal_at = journal.page * PAGE_BYTES + half;
+            let (from, to, home_at) = (segment.from, segment.to, segment.at);
+            return change.waiting.push(Waiting { from, to, journal_at, home_at });
+        }
+        let mut from = segment.from;
+        while from < segment.to {
+            let pages = (segment.to - from).div_ceil(PAGE_BYTES);
+            let run = self.store.take_some(pages, purpose)?;
+            if let Err(error) = change.journal_runs.push(run) {
+                self.store.give(run);
+                return Err(error);
+            }
+            let most = (run.pages * PAGE_BYTES).min(1 << 31);
+            let to = segment.to.min(from + most);
+            let home_at = segment.at + (from - segment.from);
+            let journal_at = run.page * PAGE_BYTES;
+            change.waiting.push(Waiting { from, to, journal_at, home_at })?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// Journalled overwrites of earlier transactions are home: their pages become free.
+    pub(super) fn give_retired(
+        &self,
+        state: &mut State,
+        txid: Txid,
+        ordinal: u32,
+        give: &mut dyn FnMut(Ended),
+    ) -> Result<()> {
+        state.retire(txid, ordinal);
+        state.file_mut()?.journal.give_runs(give);
+        Ok(())
+    }
+
+    /// Stores journalled bytes in their homes; much of it is retired at once.
+    pub(super) fn go_home(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        change: &Change<'_>,
+    ) -> Result<()> {
+        if change.waiting.len() == 0 {
+            return Ok(());
+        }
+        for wait in change.waiting.iter() {
+            self.bring_home(&change.source, wait);
+        }
+        let bytes: u64 = change.waiting.iter().map(|wait| wait.to - wait.from).sum();
+        if bytes <= RETIRE_AT_ONCE && !(change.journal_runs.len() > 0 && self.store.is_short()) {
+            return Ok(());
+        }
+        match self.retire_now(node, state) {
+            // What was asked for has happened: the next change of the file retires it.
+            Err(Error::NoSpace) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Stores what has been journalled in its home, through the cache.
+    fn bring_home(&self, source: &Source<'_>, wait: &Waiting) {
+        let (len, counters) = (wait.to - wait.from, self.store.counters());
+        let mut window = self.store.door.window(len, counters);
+        match source {
+            Source::Bytes { data, offset } => {
+                let bytes = data.get((wait.from - offset) as usize..(wait.to - offset) as usize);
+                window.store(wait.home_at, bytes.unwrap_or_default());
+            }
+            Source::Zeros => {
+                let mut done = 0;
+                while done < len {
+                    let zeros = ZEROS.get(..(len - done) as usize).unwrap_or(&ZEROS);
+                    window.store(wait.home_at + done, zeros);
+                    done += zeros.len() as u64;
+                }
+            }
+        }
+    }
+
+    /// Flushes journalled overwrites, fences, and retires them with a record of their own.
+    pub(crate) fn retire_now(&self, node: &Node<H>, state: &mut State) -> Result<()> {
+        let Kind::File(file) = &state.body else { return Ok(()) };
+        if !file.journal.is_pending() {
+            return Ok(());
+        }
+        let log_plan = state.log.plan([1]);
+        file.journal.flush(&self.store, self.store.counters());
+        state.log.reserve(&self.store, &log_plan, Purpose::Frees)?;
+        self.store.door.fence(self.store.counters())?;
+        let mut tx = self.begin_plans(&[log_plan], 0)?;
+        let txid = tx.txid();
+        let placed = state.log.append(&mut tx, &self.store, &Body::Retire);
+        tx.commit()?;
+        node.slot.set_tail(state.log.tail.last_seal);
+        let died = state.ends_in();
+        let give = &mut |ended| self.store.release(ended, died);
+        self.give_retired(state, txid, placed.ordinal, give)
+    }
+}
