@@ -96,7 +96,8 @@ fn what_was_stored_through_a_mapping_is_in_a_snapshot() {
     store(2);
     snapshot("create", &dir, "mapped").expect(0);
     store(3);
-    assert_eq!(fs::read(dir.join(".lode/snapshots/mapped/file")).unwrap(), vec![2; LEN]);
+    let kept = fs::read(dir.join(".lode/snapshots/mapped/file")).unwrap();
+    assert!(kept == vec![2; LEN], "it begins with {}", kept[0]);
     // SAFETY: nobody uses it from here on.
     #[allow(unsafe_code)]
     unsafe {
