@@ -66,7 +66,7 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use lode_engine::{
     AccessTimes, Corruption, Opening, PageClass as PageSize, PoolInfo, Protection, RenameMode,
-    Staging, StatFs, Stats, XattrWhen,
+    SnapshotInfo, Staging, StatFs, Stats, XattrWhen,
 };
 pub use lode_pmem::{
     Bandwidth, Durability, FlushStrategy, LineStore, Profile, RegionError, WindowMode, WriteBack,
@@ -74,4 +74,4 @@ pub use lode_pmem::{
 pub use map::{Entries, Log, Map, MapOptions, Position};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::OpenOptions;
-pub use pool::{FormatOptions, Pool, PoolOptions};
+pub use pool::{FormatOptions, Pool, PoolOptions, Snapshot};

@@ -1,9 +1,9 @@
 //! From paths to inodes, as a kernel goes: one look-up a component, symbolic links followed.
 //!
 //! A path begins at the pool's root, whether or not it begins with `/`; there is no other
-//! working directory. Directories on the way are not held open: one that ends meanwhile leads nowhere.
+//! working directory. (In a snapshot it begins at that one's root.) Directories on the way are not held open: one that ends meanwhile leads nowhere.
 
-use lode_engine::{Attr, Error, mode};
+use lode_engine::{Attr, Error, Ino, mode};
 use lode_host::StdHost;
 
 use crate::access::{Engine, Pass};
@@ -34,7 +34,9 @@ pub(crate) enum Last<'p> {
 /// A walk along one path.
 pub(crate) struct Walk<'e> {
     engine: &'e Engine,
-    ways: &'e Ways,
+    /// Where paths led lately: those from the pool's root.
+    ways: Option<&'e Ways>,
+    root: Ino,
     links: u32,
 }
 
@@ -44,12 +46,20 @@ pub(crate) fn is_kind(attr: &Attr, kind: u32) -> bool {
 
 impl<'e> Walk<'e> {
     pub(crate) fn new(pass: &'e Pass<'_>) -> Self {
-        Self { engine: pass, ways: pass.ways(), links: 0 }
+        Self { engine: pass, ways: Some(pass.ways()), root: pass.root(), links: 0 }
+    }
+
+    /// A walk that begins at the root of a snapshot, where one is given.
+    pub(crate) fn within(pass: &'e Pass<'_>, snapshot: Option<Ino>) -> Self {
+        match snapshot {
+            Some(root) => Self { engine: pass, ways: None, root, links: 0 },
+            None => Self::new(pass),
+        }
     }
 
     /// Where paths begin.
     pub(crate) fn root(&self) -> Result<Found, Cause> {
-        Ok(self.engine.find(self.engine.root())?)
+        Ok(self.engine.find(self.root)?)
     }
 
     /// The directory of a path's last component, and that component. The path begins in `from`, or in
@@ -76,11 +86,11 @@ impl<'e> Walk<'e> {
 
     /// The directory that a path from the root leads to.
     fn way(&mut self, path: &[u8]) -> Result<Found, Cause> {
-        if let Some(dir) = self.ways.get(path) {
+        if let Some(dir) = self.ways.and_then(|ways| ways.get(path)) {
             return Ok(dir);
         }
         let (mut dir, links) = (self.root()?, self.links);
-        let (mut passed, mut straight) = ([const { None }; DEPTH_MAX], true);
+        let (mut passed, mut straight) = ([const { None }; DEPTH_MAX], self.ways.is_some());
         for (depth, name) in names(path).enumerate() {
             straight &= name != b"..";
             match passed.get_mut(depth) {
@@ -89,8 +99,8 @@ impl<'e> Walk<'e> {
             }
             dir = self.onward(&dir, name)?;
         }
-        if straight && self.links == links {
-            self.ways.put(path, passed, &dir);
+        if let (Some(ways), true) = (self.ways, straight && self.links == links) {
+            ways.put(path, passed, &dir);
         }
         Ok(dir)
     }
@@ -149,7 +159,7 @@ impl<'e> Walk<'e> {
     }
 
     fn is_root(&self, dir: &Found) -> bool {
-        dir.ino() == self.engine.root()
+        dir.ino() == self.root
     }
 
     /// The directory above.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lode_engine::{Error as EngineError, SetAttr, mode};
+use lode_engine::{Error as EngineError, Ino, SetAttr, mode};
 use lode_posix::{birth, xattrs};
 
 use super::File;
@@ -25,8 +25,27 @@ impl File {
         if wish.nameless {
             return Self::temporary(inner, path, &wish);
         }
+        Self::open_within(inner, None, path, &wish)
+    }
+
+    /// The same in a snapshot, whose root is given, to read it.
+    pub(crate) fn open_in_snapshot(
+        inner: &Arc<Inner>,
+        root: Ino,
+        path: &[u8],
+        options: &OpenOptions,
+    ) -> Outcome<Self> {
+        Self::open_within(inner, Some(root), path, &options.wish()?)
+    }
+
+    fn open_within(
+        inner: &Arc<Inner>,
+        snapshot: Option<Ino>,
+        path: &[u8],
+        wish: &Wish,
+    ) -> Outcome<Self> {
         let pass = inner.enter()?;
-        let mut walk = Walk::new(&pass);
+        let mut walk = Walk::within(&pass, snapshot);
         let mut followed: Option<(Found, Vec<u8>)> = None;
         let (mut directory, mut follow) = (wish.directory, !wish.no_follow);
         // Each time round a link is followed, or what was found had gone.
@@ -39,7 +58,7 @@ impl File {
                 if wish.exclusive {
                     return Err(EngineError::Exists.into());
                 }
-                return Self::open_found(inner, &pass, &walk.found_last(&dir, last)?, &wish, true);
+                return Self::open_found(inner, &pass, &walk.found_last(&dir, last)?, wish, true);
             };
             if wish.create && slashed {
                 return Err(EngineError::IsDirectory.into());
@@ -51,7 +70,7 @@ impl File {
             let found = match there {
                 Ok(found) => found,
                 Err(cause) if wish.create && cause.is_absence() => {
-                    match Self::create(inner, &pass, &dir, name, &wish) {
+                    match Self::create(inner, &pass, &dir, name, wish) {
                         Err(Cause::Engine(EngineError::Exists)) if !wish.exclusive => continue,
                         Err(cause) if cause.is_stale() => continue,
                         made => return made,
@@ -65,7 +84,7 @@ impl File {
                 }
                 continue;
             }
-            match Self::open_found(inner, &pass, &found, &wish, directory) {
+            match Self::open_found(inner, &pass, &found, wish, directory) {
                 Err(cause) if cause.is_stale() => {}
                 opened => return opened,
             }

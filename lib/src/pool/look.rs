@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use lode_engine::{Error as EngineError, mode};
+use lode_engine::{Error as EngineError, Ino, mode};
 
 use super::Pool;
+use crate::access::Pass;
 use crate::canonical::canonical;
 use crate::dir::ReadDir;
-use crate::error::Result;
+use crate::error::{Cause, Result};
 use crate::metadata::Metadata;
 use crate::walk::{TRIES, Walk, is_kind, read_link};
 
@@ -60,18 +61,7 @@ impl Pool {
     /// # Errors
     /// As `readlink(2)`: `EINVAL` for what is none.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
-        self.call(path.as_ref(), |pass, bytes| {
-            for _ in 0..TRIES {
-                let attr = Walk::new(pass).find(None, bytes, false)?.attr;
-                if !is_kind(&attr, mode::SYMLINK) {
-                    return Err(EngineError::Invalid.into());
-                }
-                if let Some(target) = read_link(pass, &attr)? {
-                    return Ok(OsString::from_vec(target).into());
-                }
-            }
-            Err(EngineError::NotFound.into())
-        })
+        self.call(path.as_ref(), |pass, bytes| target_of(pass, None, bytes))
     }
 
     /// The path from the root to what `path` leads to, without `.`, `..` and symbolic links.
@@ -94,4 +84,22 @@ impl Pool {
         let dir = self.open_with(path, options.read(true).custom_flags(libc::O_DIRECTORY))?;
         Ok(ReadDir::new(dir, path.to_owned()))
     }
+}
+
+/// The target of the symbolic link that a path leads to, in the pool or in the snapshot of this root.
+pub(super) fn target_of(
+    pass: &Pass<'_>,
+    snapshot: Option<Ino>,
+    path: &[u8],
+) -> std::result::Result<PathBuf, Cause> {
+    for _ in 0..TRIES {
+        let attr = Walk::within(pass, snapshot).find(None, path, false)?.attr;
+        if !is_kind(&attr, mode::SYMLINK) {
+            return Err(EngineError::Invalid.into());
+        }
+        if let Some(target) = read_link(pass, &attr)? {
+            return Ok(OsString::from_vec(target).into());
+        }
+    }
+    Err(EngineError::NotFound.into())
 }

@@ -6,9 +6,11 @@ mod make;
 mod names;
 mod options;
 mod remove;
+mod snapshots;
 mod whole;
 
 pub use options::{FormatOptions, PoolOptions};
+pub use snapshots::Snapshot;
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;

@@ -71,7 +71,7 @@ impl Pool {
     }
 }
 
-fn read_all(file: &File) -> std::result::Result<Vec<u8>, Cause> {
+pub(super) fn read_all(file: &File) -> std::result::Result<Vec<u8>, Cause> {
     let mut all = Vec::new();
     let no_memory = |_| Cause::Engine(lode_engine::Error::NoMemory);
     loop {
