@@ -77,6 +77,12 @@ fn snapshots() -> Vec<Case> {
             ends,
             "drop b; maintain; drop c; maintain; create /n",
         ),
+        case(
+            "a last page that a snapshot sees, and an overwrite on its way",
+            small(),
+            "create /f; append /f 5000; truncate /f 4900",
+            "write /f 100 50 9; snapshot a; truncate /f 9000",
+        ),
         case("a rollback", small(), back, "rollback a; create /n"),
         case("a rollback where metadata has copies", twins(), back, "rollback a; create /n"),
         case(
