@@ -15,6 +15,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn dump_inode(&self, ino: Ino) -> Result<InodeDump> {
         let node = self.node(ino)?;
         let state = node.read(&self.store)?;
+        // (Of one in a snapshot, too.)
+        let ino = state.log.ino;
         let identity = read_identity(&self.store, ino)?;
         let (identity, head, _, seal) = identity.ok_or(Error::Stale)?;
         let mut dump = InodeDump {

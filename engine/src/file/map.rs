@@ -52,7 +52,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let pages = (offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES));
         let is_first = state.file()?.maps.is_none();
         if is_first {
-            // Counted before it is asked what snapshots see: a snapshot that comes later asks for maps.
+            // No snapshot is being made: one that was is known of, one that comes asks for maps.
+            let _still = self.store.snapshots.changing.lock();
             self.store.snapshots.mapped.fetch_add(1, SeqCst);
         }
         let mapped = self.map_pages(node, &mut state, pages);
@@ -105,6 +106,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         self.retire_now(node, state)?;
         self.unshare(node, state, (from, to))?;
+        // Its rest becomes zero, whether or not it is mapped.
+        let last = state.size / PAGE_BYTES;
+        self.unshare(node, state, (last, last + 1))?;
         let end = state.size.next_multiple_of(PAGE_BYTES);
         self.zero_behind_size(state, state.size, end)
     }

@@ -213,21 +213,21 @@ impl<H: Host> Cache<H> {
         Ok(node)
     }
 
-    /// Ends all inodes of a snapshot.
-    pub(crate) fn end_views(&self, room: &Room, is_of: &dyn Fn(Ino) -> bool) -> Result<()> {
-        let mut nodes: Vec<Arc<Node<H>>> = Vec::new();
+    /// Ends all inodes of a snapshot, one by one: that needs no memory.
+    pub(crate) fn end_views(&self, room: &Room, is_of: &dyn Fn(Ino) -> bool) {
         for shard in &self.shards {
-            let mut shard = shard.lock();
-            nodes.try_reserve(shard.nodes.len())?;
-            nodes.extend(shard.nodes.iter().filter(|it| is_of(it.0)).map(|it| it.1.clone()));
-            for node in &nodes {
+            loop {
+                let mut shard = shard.lock();
+                let next = shard.nodes.iter().find(|it| is_of(it.0)).map(|it| it.1.clone());
+                let Some(node) = next else {
+                    shard.opens.retain(|ino, _| !is_of(*ino));
+                    break;
+                };
                 shard.remove(node.ino(), room);
+                drop(shard);
+                node.end_view(room);
             }
-            shard.opens.retain(|ino, _| !is_of(*ino));
-            drop(shard);
-            nodes.drain(..).for_each(|node| node.end_view(room));
         }
-        Ok(())
     }
 
     /// The inode with this number, which is about to be closed, if it is in memory. Where it was

@@ -35,6 +35,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.before_operation()?;
         {
             let node = self.node(dir)?;
+            if node.is_view() {
+                return Err(Error::ReadOnly);
+            }
             let parent = node.read(&self.store)?;
             parent.directory()?;
             if parent.is_dead() {
@@ -66,7 +69,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Stores the death of a file without a name that nobody has open any more. (Without it,
     /// recovery would walk the log of a file whose pages may be others' by then.)
     pub(crate) fn end_nameless(&self, node: &Arc<Node<H>>) -> Result<()> {
-        if !node.is_nameless() || node.ino() == self.store.snapshots.home() {
+        let is_list = node.ino() == self.store.snapshots.home();
+        if is_list || node.is_view() || !node.is_nameless() {
             return Ok(());
         }
         self.store.before_operation()?;

@@ -79,6 +79,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         how: RenameMode,
     ) -> Result<()> {
         self.count(Op::Rename);
+        if from.is_view() || to.is_view() {
+            return Err(Error::ReadOnly);
+        }
         to.read(&self.store)?.directory()?;
         let mut still = None;
         for _ in 0..TRIES {

@@ -151,7 +151,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             pages_free,
             pages_available,
             // (That with the list of snapshots is nobody's.)
-            inodes: self.store.table.used() - u64::from(self.store.snapshots.home() != 0),
+            inodes: self
+                .store
+                .table
+                .used()
+                .saturating_sub(u64::from(self.store.snapshots.home() != 0)),
             inodes_free: self.store.table.free() + pages_available * slots_a_page,
         }
     }

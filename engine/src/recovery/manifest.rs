@@ -121,11 +121,15 @@ pub(super) fn decode_all(geometry: &Geometry, mut bytes: &[u8]) -> Result<Manife
 
 fn decode(geometry: &Geometry, bytes: &[u8], epoch: u32) -> Result<Vec<Item>> {
     let mut numbers = Numbers(bytes);
-    let mut items = Vec::new();
+    let (mut items, mut group) = (Vec::new(), None);
     while !numbers.0.is_empty() {
         let head = numbers.next()?;
         let kind = Kept::from_number(head & 3).ok_or(DAMAGED)?;
         let born = u32::try_from(head >> 2).map_err(|_| DAMAGED)?;
+        if group.is_some_and(|before| before >= (born, kind)) {
+            return Err(DAMAGED);
+        }
+        group = Some((born, kind));
         let count = numbers.next()?;
         let mut end = 0u64;
         for _ in 0..count {

@@ -240,7 +240,7 @@ fn settle_one<M: Medium, H: Host>(
         && !store.host.leaves_out(Rule::DeathHonoured)
         && !store.aborted.contains(&death.header.txid)
     {
-        return scanner.settle_dead((&identity, head, seal), &death);
+        return scanner.settle_dead((&identity, head, seal), &death, scan);
     }
     let walk = Walk::new(store, &identity, head, seal)?;
     let mut scanned = load_for_scan(store, walk, None, &mut |_| ())?;
@@ -271,6 +271,14 @@ fn take_manifests<M: Medium, H: Host>(
     }
     for (epoch, items) in manifests {
         for item in items.iter().filter(|item| item.kind == Kept::Slot) {
+            if store.table.find(item.page).is_none_or(|slot| slot.tail() != 0) {
+                let at = crate::layout::slot_at(item.page);
+                return Err(Error::corrupt_inode(
+                    "slot kept for snapshots is in use",
+                    at,
+                    item.page,
+                ));
+            }
             store.table.keep_slot(item.page);
         }
         store.snapshots.fill(epoch, items);

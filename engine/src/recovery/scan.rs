@@ -208,8 +208,12 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 if !self.store.host.leaves_out(Rule::DeadEvidence) {
                     self.dead_parts(&identity, head, seal, scan)?;
                 }
-                // One that a snapshot sees is taken in when all is known of its last transaction.
-                return Ok(!self.is_seen(&death));
+                if self.is_seen(&death) {
+                    // It is taken in when all is known of the last transaction of its log.
+                    self.dead_beyond(&identity, head, seal, &death, scan)?;
+                    return Ok(false);
+                }
+                return Ok(true);
             }
             if !self.store.host.leaves_out(Rule::DeathApart) {
                 let at = slot_at(ino) + DEATH_LINE * LINE;
@@ -293,13 +297,13 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         if self.store.host.leaves_out(Rule::LookBeyond) || walk.has_passed() {
             return Ok(());
         }
-        let (ino, end) = (walk.ino, walk.tail().at);
+        let (ino, end, list) = (walk.ino, walk.tail().at, self.store.snapshots.home());
         let mut result = Ok(());
         let believed = self.store.host.leaves_out(Rule::LinkDoubted);
         let is_doubtful =
             !believed && walk.page_holds().is_some_and(|holds| self.may_be_torn(holds));
         walk.beyond(&mut |beyond| {
-            if result.is_err() || beyond.is_void(self.store) {
+            if result.is_err() || ino != list && beyond.is_void(self.store) {
                 return;
             }
             // Only a page's header is in doubt with a transaction of one line; a line before
@@ -383,12 +387,31 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         Ok(())
     }
 
-    /// Keeps a dead inode for the snapshots that see it.
+    /// Counts the lines in doubt behind the end of the log of a dead inode that a snapshot sees: who had it open
+    /// may have been writing to it.
+    #[inline(never)]
+    fn dead_beyond(
+        &self,
+        identity: &Identity,
+        head: LinkFound,
+        seal: u64,
+        death: &Parsed,
+        scan: &mut Scan,
+    ) -> Result<()> {
+        let walk = Walk::new(self.store, identity, head, seal)?;
+        let mut scanned = load_for_scan(self.store, walk, Some(death.epoch), &mut |_| ())?;
+        self.look_beyond(&mut scanned.walk, scan)?;
+        self.judge_link(&scanned.walk)
+    }
+
+    /// Keeps a dead inode for the snapshots that see it. What is left behind the end of its log is erased as in
+    /// that of one that lives.
     #[inline(never)]
     pub(super) fn settle_dead(
         &self,
         (identity, head, seal): (&Identity, LinkFound, u64),
         death: &Parsed,
+        scan: &mut Scan,
     ) -> Result<()> {
         if !self.is_seen(death) {
             return Ok(());
@@ -407,6 +430,12 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             return Err(Error::corrupt_inode("damaged line in the middle of a log", at, ino));
         };
         let born = state.log.born;
+        let tail = scanned.walk.tail();
+        self.remains(&mut scan.remains, tail.at, tail.left)?;
+        if let Some(link_at) = scanned.walk.link_past_end()? {
+            scan.links.try_reserve(1)?;
+            scan.links.push(link_at);
+        }
         self.keep_seen(scanned.seen, ino)?;
         for page in &state.log.pages {
             let run = Run { page: page.page, pages: 1 };

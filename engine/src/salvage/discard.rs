@@ -102,8 +102,9 @@ pub(super) fn discard<M: Medium, H: Host>(
         }
         tails.clear();
     }
-    // What a checkpoint says of free space is not believed.
-    store.raise_session(|superblock| superblock.checkpoint = 0)?;
+    // What a checkpoint says of free space is not believed. What was to be rolled back is erased.
+    store.raise_session(|superblock| (superblock.checkpoint, superblock.rollback) = (0, 0))?;
+    store.counted = u32::MAX;
     make_root(&store, all.listings.iter().find(|listing| listing.ino == store.root), told)?;
     all.inos.sort_unstable();
     let Store { door, host, .. } = *store;

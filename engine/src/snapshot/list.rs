@@ -96,10 +96,12 @@ pub(crate) fn read_list<M: Medium, H: Host>(
     let walk = Walk::new(store, &identity, head, seal)?;
     let scanned = load_for_scan(store, walk, None, &mut |_| ())?;
     let state = scanned.state.ok_or(lost)?;
+    let mut is_there = superblock.rollback == 0;
     for (_, (epoch, _)) in all_in(store, &state)? {
+        is_there |= epoch == superblock.rollback;
         store.snapshots.add(epoch)?;
     }
-    Ok(())
+    if is_there { Ok(()) } else { Err(lost) }
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {

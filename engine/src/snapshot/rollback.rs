@@ -2,7 +2,8 @@
 //!
 //! The superblock says the epoch that counts. The opening that follows takes later records for ones that did not
 //! happen, as it does with transactions that a crash cut off: it erases them, and ends with a superblock that says
-//! no more of it. Until that one is durable each opening begins anew, and before the first was, nothing has changed.
+//! no more of it. Until that one is durable each opening begins anew. Before the first was, nothing has changed but
+//! that later snapshots are deleted: that comes first.
 
 use lode_pmem::{Door, Medium};
 
@@ -11,14 +12,20 @@ use crate::{Host, OpenOptions, Pool, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a pool that nobody has open what it was when this snapshot was made, and leaves it closed. Later
-    /// snapshots are deleted; this one and older ones stay.
+    /// snapshots are deleted, before all else; this one and older ones stay.
     ///
     /// # Errors
     /// [`crate::Error::NotFound`] if there is none of this name. Those of [`Pool::open`] and [`Pool::close`].
     pub fn rollback(medium: M, host: H, name: &[u8]) -> Result<()> {
         let door = Door::new(medium).with_wear()?;
         let pool = Self::open_door(door, host, &OpenOptions::default())?;
-        let epoch = pool.epoch_of(name)?;
+        let epoch = match pool.epoch_of(name) {
+            Ok(epoch) => epoch,
+            Err(error) => {
+                pool.close()?;
+                return Err(error);
+            }
+        };
         for (later, (of, _)) in pool.snapshots_said()?.into_iter().rev() {
             if of > epoch {
                 pool.delete_snapshot(&later)?;

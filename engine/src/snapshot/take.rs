@@ -38,14 +38,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Err(Error::NotFound) => {}
             Err(error) => return Err(error),
         }
+        // (Who maps a file waits until this is over.)
+        if store.snapshots.mapped.load(SeqCst) > 0 {
+            return Err(Error::Busy);
+        }
         let epoch = store.epoch();
         store.allow_epoch(epoch + 1)?;
         // In this order: who sees the new epoch knows of the snapshot.
         store.snapshots.add(epoch)?;
-        if store.snapshots.mapped.load(SeqCst) > 0 {
-            store.snapshots.remove(epoch);
-            return Err(Error::Busy);
-        }
         store.epoch.store(epoch + 1, Release);
         store.wait_for_lanes();
         let value = value_of((epoch, self.now_ns()));
@@ -74,21 +74,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let removed = XattrChange { name, value: None, when: XattrWhen::Present };
         self.setxattr(store.snapshots.home(), &removed)?;
-        self.end_views_of(epoch)?;
-        if !early {
-            store.snapshots.remove(epoch);
-        }
+        self.end_views_of(epoch);
         Ok(())
     }
 
-    /// Ends what is in memory of a snapshot that is no more.
-    fn end_views_of(&self, epoch: u32) -> Result<()> {
+    /// Ends what is in memory of a snapshot that is no more. In one step: nobody begins to look into it meanwhile.
+    fn end_views_of(&self, epoch: u32) {
         let mut views = self.store.snapshots.views.write();
-        let Some(at) = views.iter().position(|view| *view == epoch) else { return Ok(()) };
-        self.nodes.end_views(&self.store.room, &|ino| index_of(ino) == Some(at))?;
-        if let Some(view) = views.get_mut(at) {
-            *view = 0;
+        if let Some(at) = views.iter().position(|view| *view == epoch) {
+            self.nodes.end_views(&self.store.room, &|ino| index_of(ino) == Some(at));
+            if let Some(view) = views.get_mut(at) {
+                *view = 0;
+            }
         }
-        Ok(())
+        self.store.snapshots.remove(epoch);
     }
 }

@@ -60,8 +60,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let node = self.nodes.get_view(&self.store, ino, view)?;
         if !node.is_loaded() {
             // While the inode is locked as it is now, its log is not collected.
-            let alive = self.node(now).ok();
-            let _still = alive.as_ref().and_then(|alive| alive.read(&self.store).ok());
+            let alive = match self.node(now) {
+                Err(Error::Stale) => None,
+                alive => Some(alive?),
+            };
+            let _still = match alive.as_ref().map(|alive| alive.read(&self.store)) {
+                Some(Ok(still)) => Some(still),
+                Some(Err(Error::NoMemory)) => return Err(Error::NoMemory),
+                // It is gone, or nobody can read it.
+                _ => None,
+            };
             node.load_as_of(&self.store, epoch)?;
         }
         Ok(node)
