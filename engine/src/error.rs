@@ -125,6 +125,15 @@ impl Error {
         }
     }
 
+    /// What of the medium is damaged, where that is what went wrong; other errors are handed on.
+    pub(crate) fn into_damage(self) -> Result<Corruption> {
+        match self {
+            Self::Corrupt(damage) => Ok(damage),
+            Self::Media { at } => Ok(Corruption { what: "uncorrectable media error", at, ino: 0 }),
+            other => Err(other),
+        }
+    }
+
     /// Damage of `what` at offset `at`, of no particular inode.
     pub(crate) const fn corrupt(what: &'static str, at: u64) -> Self {
         Self::Corrupt(Corruption { what, at, ino: 0 })

@@ -11,7 +11,7 @@ use crate::inode::{Body, Mix, State, load_name, load_xattr_value};
 use crate::layout::{Body as Record, tag_of};
 use crate::space::{Claims, Run};
 use crate::store::{Item, Kept, LinkWord, NO_WATERMARK, Store, read_watermark};
-use crate::{CheckReport, Corruption, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
+use crate::{CheckReport, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
 
 /// Inodes, names, tree and space.
 const PHASES: u64 = 4;
@@ -90,11 +90,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
 impl<M: Medium, H: Host> Check<'_, M, H> {
     fn note(&mut self, error: Error) -> Result<()> {
-        let damage = match error {
-            Error::Corrupt(damage) => damage,
-            Error::Media { at } => Corruption { what: "uncorrectable media error", at, ino: 0 },
-            other => return Err(other),
-        };
+        let damage = error.into_damage()?;
         if self.report.damage.len() < DAMAGE_MAX && !self.report.damage.contains(&damage) {
             self.report.damage.try_reserve(1)?;
             self.report.damage.push(damage);

@@ -19,7 +19,7 @@ use crate::store::{
     BadChain, Item, Kept, NO_WATERMARK, Piece, Store, read_superblock, read_watermark,
     repair_locator,
 };
-use crate::{Corruption, Error, Host, OpenOptions, Pool, Result, Rule};
+use crate::{Error, Host, OpenOptions, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Opens a pool; recovers it when its last session did not end cleanly. A read-only
@@ -288,11 +288,7 @@ fn take_manifests<M: Medium, H: Host>(
 
 /// Notes damage that a read-only opening goes on over.
 fn note_damage(opening: &mut Opening, error: Error) -> Result<()> {
-    let damage = match error {
-        Error::Corrupt(damage) => damage,
-        Error::Media { at } => Corruption { what: "uncorrectable media error", at, ino: 0 },
-        other => return Err(other),
-    };
+    let damage = error.into_damage()?;
     opening.damage.try_reserve(1)?;
     opening.damage.push(damage);
     Ok(())

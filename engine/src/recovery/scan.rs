@@ -98,11 +98,8 @@ impl Scan {
 
     /// Notes damage; other errors go on to the caller.
     pub(super) fn note(&mut self, error: Error, ino: Ino) -> Result<()> {
-        let damage = match error {
-            Error::Corrupt(damage) => Corruption { ino: damage.ino.max(ino), ..damage },
-            Error::Media { at } => Corruption { what: "uncorrectable media error", at, ino },
-            other => return Err(other),
-        };
+        let damage = error.into_damage()?;
+        let damage = Corruption { ino: damage.ino.max(ino), ..damage };
         if self.damage.len() < DAMAGE_MAX {
             self.damage.try_reserve(1)?;
             self.damage.push(damage);

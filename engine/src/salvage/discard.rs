@@ -51,11 +51,7 @@ pub(super) fn discard<M: Medium, H: Host>(
     };
     find_tables(&store, told)?;
     if let Err(error) = read_list(&store, &superblock) {
-        let damage = match error {
-            Error::Corrupt(damage) => damage,
-            Error::Media { at } => Corruption { what: "uncorrectable media error", at, ino: 0 },
-            other => return Err(other),
-        };
+        let damage = error.into_damage()?;
         told(Salvage::SnapshotsLost { damage });
         drop_snapshots(&mut store)?;
     }

@@ -66,6 +66,10 @@ fn all_in<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Result<Vec<
     }
     // (By numbers: sorting the names themselves would take a large frame of the stack.)
     order.sort_unstable();
+    if order.windows(2).any(|two| matches!(two, [one, other] if one >> 32 == other >> 32)) {
+        let at = slot_at(state.log.ino);
+        return Err(Error::corrupt_inode("two snapshots of one epoch", at, state.log.ino));
+    }
     let mut sorted = Vec::new();
     sorted.try_reserve_exact(all.len())?;
     for number in order {
@@ -120,7 +124,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 Some(run) if item.kind == crate::store::Kept::Log => twice * run.pages,
                 run => run.map_or(0, |run| run.pages),
             };
-            if let Some(info) = infos.iter_mut().find(|info| info.epoch == epoch) {
+            let at = infos.binary_search_by_key(&epoch, |info| info.epoch);
+            if let Some(info) = at.ok().and_then(|at| infos.get_mut(at)) {
                 info.pages = items.iter().map(pages).sum();
                 let alone = items.iter().filter(|item| item.born > before);
                 info.pages_alone = alone.map(pages).sum();
