@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use common::{
     End, PAGE, disk, guarded, in_other_process, shm, stray_store, words_of_other_process,
 };
-use lode_pmem::{Counters, Door, Mapped, MediaError, RegionOptions, WindowMode};
+use lode_pmem::{Counters, Door, Line, Mapped, MediaError, RegionError, RegionOptions, WindowMode};
 
 fn cut_short(directory: &tempfile::TempDir, read_only: bool) -> Door<Mapped> {
     let path = directory.path().join("pool");
@@ -69,7 +69,7 @@ fn of_a_poisoned_page() {
     };
     let counters = Counters::new();
     door.window(8, &counters).store_word(0, 1);
-    if !poison(&door, PAGE) {
+    if door.medium().inject_poison(PAGE).is_err() {
         eprintln!("skipped: this kernel makes no poison");
         return;
     }
@@ -84,49 +84,100 @@ fn of_a_poisoned_page() {
     assert_eq!(outcome, Err(MediaError::Poisoned { at }));
 }
 
-#[repr(C)]
-struct UffdioApi {
-    api: u64,
-    features: u64,
-    ioctls: u64,
+/// A region of a file, in each mode of windows that there is here.
+fn regions(directory: &tempfile::TempDir) -> Vec<Door<Mapped>> {
+    let modes = WindowMode::ALL.into_iter().enumerate();
+    let made = modes.filter_map(|(number, mode)| {
+        let path = directory.path().join(number.to_string());
+        let options = RegionOptions::new().windows(mode);
+        match Mapped::create(path, 8 * PAGE, &options, false) {
+            Ok(region) => Some(Door::new(region)),
+            Err(RegionError::NoWindows { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    });
+    made.collect()
 }
 
-#[repr(C)]
-struct UffdioRegister {
-    start: u64,
-    len: u64,
-    mode: u64,
-    ioctls: u64,
+#[test]
+fn a_store_to_a_poisoned_page_is_done_and_the_rest_of_the_page_stays_bad() {
+    let directory = shm();
+    for door in regions(&directory) {
+        let counters = Counters::new();
+        door.window(4 * PAGE, &counters).copy_nt(0, &[1; 4 * PAGE as usize]);
+        let bad = |at| MediaError::Poisoned { at };
+        for (page, part) in [(1, false), (2, true)] {
+            let at = page * PAGE;
+            if door.medium().inject_poison(at).is_err() {
+                eprintln!("skipped: this kernel makes no poison");
+                return;
+            }
+            assert_eq!(door.load_word(at), Err(bad(at)));
+            let mut window = door.window(PAGE, &counters);
+            if part {
+                window.store_word(at + 128, 7);
+            } else {
+                window.store_line(at + 128, &Line([7; 64]));
+            }
+            drop(window);
+            door.fence(&counters).unwrap();
+            let (outcome, stored) = (door.load_word(at + 128), u64::from_le_bytes([7; 8]));
+            assert_eq!(outcome, if part { Err(bad(at + 128)) } else { Ok(stored) });
+            assert_eq!(door.load(at - 64, &mut [0; 200]), Err(bad(at)));
+            assert_eq!(door.load_line(at + 192), Err(bad(at + 192)));
+            door.window(PAGE, &counters).copy_nt(at, &[9; PAGE as usize]);
+            assert_eq!(door.load(at, &mut [0; PAGE as usize]), Ok(()));
+            assert_eq!(door.load_word(0), Ok(u64::from_le_bytes([1; 8])));
+        }
+        assert!(door.medium().inject_poison(8 * PAGE).is_err());
+    }
 }
 
-#[repr(C)]
-struct UffdioPoison {
-    start: u64,
-    len: u64,
-    mode: u64,
-    updated: i64,
+#[test]
+fn what_others_load_while_a_poisoned_page_is_stored_to_is_never_taken_for_good() {
+    let directory = shm();
+    let options = RegionOptions::new();
+    let region = Mapped::create(directory.path().join("pool"), 64 * PAGE, &options, false);
+    let (door, counters) = (Door::new(region.unwrap()), Counters::new());
+    let file = OpenOptions::new().write(true).open(directory.path().join("pool")).unwrap();
+    for page in 0..64 {
+        let at = page * PAGE;
+        if door.medium().inject_poison(at).is_err() {
+            eprintln!("skipped: this kernel makes no poison");
+            return;
+        }
+        // What is lost is not what was there.
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0xee; PAGE as usize], at).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let loads = scope.spawn(|| {
+            for at in (0..20_000).map(|step| step % 64 * PAGE + 64) {
+                let mut found = [0; 200];
+                assert_eq!(door.load(at, &mut found), Err(MediaError::Poisoned { at }));
+            }
+        });
+        for page in 0..64 {
+            door.window(64, &counters).store_line(page * PAGE, &Line([7; 64]));
+        }
+        loads.join().unwrap();
+    });
 }
 
-/// Poisons one page that has not been touched, through userfaultfd.
-fn poison(door: &Door<Mapped>, at: u64) -> bool {
-    const UFFD_API: u64 = 0xaa;
-    const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
-    const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
-    const UFFDIO_POISON: libc::c_ulong = 0xc020_aa08;
-    const FEATURE_POISON: u64 = 1 << 14;
-    const REGISTER_MISSING: u64 = 1;
-    let start = door.medium().as_ptr() as u64 + at;
-    // SAFETY: the structs are those that the calls take. The descriptor stays open, as
-    // the poison goes with it.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as libc::c_int;
-        let mut api = UffdioApi { api: UFFD_API, features: FEATURE_POISON, ioctls: 0 };
-        let mut register = UffdioRegister { start, len: PAGE, mode: REGISTER_MISSING, ioctls: 0 };
-        let mut poison = UffdioPoison { start, len: PAGE, mode: 0, updated: 0 };
-        fd >= 0
-            && libc::ioctl(fd, UFFDIO_API, &mut api) == 0
-            && libc::ioctl(fd, UFFDIO_REGISTER, &mut register) == 0
-            && libc::ioctl(fd, UFFDIO_POISON, &mut poison) == 0
+#[test]
+fn lines_can_be_made_bad() {
+    let directory = shm();
+    for door in regions(&directory) {
+        let region = door.medium();
+        region.inject_bad_lines(100, 1).unwrap();
+        region.inject_bad_lines(PAGE - 512, 512).unwrap();
+        assert!(region.inject_bad_lines(8 * PAGE - 64, 65).is_err());
+        assert_eq!(door.load(0, &mut [0; 64]), Ok(()));
+        assert_eq!(door.load_word(120), Err(MediaError::Poisoned { at: 120 }));
+        let at = PAGE - 512;
+        assert_eq!(door.load(128, &mut [0; 4096]), Err(MediaError::Poisoned { at }));
+        let counters = Counters::new();
+        door.window(PAGE, &counters).copy_nt(0, &[0; 2000]);
+        assert_eq!(door.load(0, &mut [0; 2000]), Ok(()));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What this file guarantees: a load made by [`load`](mod@load) from memory that
 //! raises SIGBUS (poison; a file cut short behind the mapping) ends with an error,
-//! not with a signal. A load by a thread whose rights to a region's protection key
+//! not with a signal. A store there is done again after the page has been mapped anew (`bad`). A load by a thread whose rights to a region's protection key
 //! are still those it was born with is given the right to load and repeated. Any
 //! other fault, stray stores above all, goes to whoever handled the signal before,
 //! and kills the process if nobody did. Of a SIGBUS in a region standard error is told.
@@ -12,8 +12,12 @@
 // Registers have constant places in the array that the kernel fills.
 #![allow(clippy::indexing_slicing)]
 
+pub(crate) mod bad;
+#[cfg(feature = "inject")]
+mod inject;
 pub(crate) mod load;
-pub(crate) mod say;
+pub(crate) mod places;
+mod say;
 
 use std::ffi::c_int;
 use std::io;
@@ -34,6 +38,7 @@ static BEFORE_BUS: OnceLock<libc::sigaction> = OnceLock::new();
 static BEFORE_SEGV: OnceLock<libc::sigaction> = OnceLock::new();
 
 const SEGV_PKUERR: c_int = 4;
+const BUS_ADRERR: c_int = 2;
 const BUS_MCEERR_AR: c_int = 4;
 /// In the page fault error code: the access was a store.
 const ERROR_CODE_STORE: i64 = 1 << 1;
@@ -77,7 +82,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     // SAFETY: the kernel passes valid pointers with SA_SIGINFO.
     let handled = unsafe {
         match signal {
-            libc::SIGBUS => end_load(&*info, &mut *context),
+            libc::SIGBUS => end_load(&*info, &mut *context) || store_again(&*info, &*context),
             libc::SIGSEGV => grant_load(&*info, context),
             _ => false,
         }
@@ -97,6 +102,14 @@ fn end_load(info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
     // SAFETY: SIGBUS carries an address when the kernel raised it (si_code > 0).
     let (address, unit) = unsafe { (info.si_addr() as u64, error_unit(info)) };
     info.si_code > 0 && load::end_with_error(context, address, unit)
+}
+
+/// Sees to it that the store that was interrupted can be done, if it is one to a region.
+fn store_again(info: &libc::siginfo_t, context: &libc::ucontext_t) -> bool {
+    let is_store = context.uc_mcontext.gregs[libc::REG_ERR as usize] & ERROR_CODE_STORE != 0;
+    let is_memory = [BUS_ADRERR, BUS_MCEERR_AR].contains(&info.si_code);
+    // SAFETY: these codes carry an address.
+    is_store && is_memory && bad::renew(unsafe { info.si_addr() } as usize)
 }
 
 /// Bytes of the naturally aligned block around the address that are bad.

@@ -13,6 +13,7 @@ use super::lock::Locked;
 use super::mapping::Mapping;
 use super::{Durability, RegionKind};
 use crate::emulation::{Emulated, Emulation};
+use crate::fault::bad::BadLines;
 use crate::fault::load;
 use crate::flush::{FlushStrategy, x86};
 use crate::windows::{Guard, MappedWindow, WindowMode};
@@ -23,16 +24,19 @@ const WORD_BYTES: u64 = 8;
 /// A region in this process's address space: a file, a device or memory.
 ///
 /// A load from memory that is bad, or that was cut off the file by somebody else,
-/// gives [`MediaError::Poisoned`]; a store there kills the process by SIGBUS. A
+/// gives [`MediaError::Poisoned`]. For a store there the page is mapped anew, and what else was in it
+/// can't be loaded until it is stored, too; where that does not help, SIGBUS kills the process. A
 /// child of `fork` does not inherit the mapping.
 ///
 /// It can take the times of a slower medium ([`RegionOptions::emulate`](super::RegionOptions::emulate)),
 /// for what goes through the door: who loads and stores by [`Mapped::as_ptr`] finds this machine's memory.
 #[derive(Debug)]
 pub struct Mapped {
-    // Dropped in this order: unmapped, then the key given back, then the lock.
+    // Dropped in this order: unmapped, then what the handler knows of it, then the key given back, then the lock.
     pub(super) mapping: Mapping,
-    pub(super) bytes: u64,
+    /// Lines that are not to be believed; none is known of what has no file, and of views.
+    pub(crate) bad: Option<Box<BadLines>>,
+    pub(crate) bytes: u64,
     /// 0 if read-only.
     pub(super) bytes_writable: u64,
     pub(super) strategy: FlushStrategy,
@@ -119,6 +123,26 @@ impl Mapped {
         }
     }
 
+    /// After a load: whether what it has given is to be believed.
+    #[inline(always)]
+    fn believed(&self, at: u64, len: u64) -> Result<(), MediaError> {
+        match &self.bad {
+            Some(bad) if bad.any() => match bad.first(at, len) {
+                Some(at) => Err(MediaError::Poisoned { at }),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// After a store of whole lines.
+    #[inline(always)]
+    fn stored_lines(&self, at: u64, len: u64) {
+        if let Some(bad) = self.bad.as_ref().filter(|bad| bad.any()) {
+            bad.stored(at, len);
+        }
+    }
+
     #[cold]
     fn msync(&self) -> Result<(), MediaError> {
         let Some(dirty) = &self.dirty else { return Ok(()) };
@@ -162,7 +186,9 @@ impl Medium for Mapped {
             emulation.before_load(WORD_BYTES);
         }
         // SAFETY: the word is in the mapping; opening a region installs the handler.
-        unsafe { load::word(self.mapping.base(), at) }
+        let word = unsafe { load::word(self.mapping.base(), at) }?;
+        self.believed(at, WORD_BYTES)?;
+        Ok(word)
     }
 
     #[inline]
@@ -176,7 +202,8 @@ impl Medium for Mapped {
             emulation.before_load(len);
         }
         // SAFETY: the bytes are in the mapping; opening a region installs the handler.
-        unsafe { load::bytes(self.mapping.base(), at, into) }
+        unsafe { load::bytes(self.mapping.base(), at, into) }?;
+        self.believed(at, len)
     }
 
     #[inline]
@@ -236,6 +263,7 @@ impl Medium for Mapped {
                 self.stored(at);
             }
         }
+        self.stored_lines(at, len);
     }
 
     #[inline]
@@ -253,6 +281,7 @@ impl Medium for Mapped {
         window.taken.add(len);
         // SAFETY: aligned lines of the mapping; the CPU was asked for the instruction.
         unsafe { x86::stream_lines(line_store, to, lines) };
+        self.stored_lines(at, len);
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
-use crate::fault::say;
+use crate::fault::places;
 
 /// A mapping that belongs to this process alone: no child of `fork` inherits it.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Mapping {
         if unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        say::mapped(base.as_ptr() as usize, len);
+        places::mapped(base.as_ptr() as usize, len);
         Ok(mapping)
     }
 
@@ -117,7 +117,7 @@ impl Mapping {
         }
         let base = found.cast::<u8>().wrapping_add(skip);
         let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        say::mapped(base.as_ptr() as usize, len);
+        places::mapped(base.as_ptr() as usize, len);
         Ok(Self { base, len, process: std::process::id() })
     }
 
@@ -195,7 +195,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if std::process::id() == self.process {
-            say::unmapped(self.base.as_ptr() as usize);
+            places::unmapped(self.base.as_ptr() as usize);
             // SAFETY: the mapping is ours, and whatever used it is gone.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
         }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use super::lock::Locked;
 use super::mapping::Mapping;
 use super::{Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions, lock, space};
 use crate::emulation::{Emulation, Profile};
+use crate::fault::bad::{BadLines, Remapping};
 use crate::fault::{self, Handled};
 use crate::flush::{CpuFeatures, FlushStrategy};
 use crate::windows::key::{Key, NoKey};
@@ -72,6 +74,7 @@ impl Mapped {
         Ok(Mapped {
             guard: guard.attach(&mapping, PAGE_BYTES, path)?,
             mapping,
+            bad: None,
             bytes,
             page_bytes: PAGE_BYTES,
             bytes_writable: if options.read_only { 0 } else { bytes },
@@ -177,9 +180,18 @@ fn map_file(
             Some(dirty.ok_or_else(|| too_large(bytes, path))?)
         }
     };
+    let guard = guard.attach(&mapping, source.page_bytes, path)?;
+    let remapped = !options.read_only && source.page_bytes == PAGE_BYTES;
+    let bad = remapped.then(|| {
+        let sync = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;
+        let kind_flags = if is_sync { sync } else { libc::MAP_SHARED };
+        let (base, file) = (mapping.base() as usize, locked.file().as_raw_fd());
+        BadLines::attach(Remapping { base, file, kind: kind_flags, key: guard.key_number() })
+    });
     Ok(Mapped {
-        guard: guard.attach(&mapping, source.page_bytes, path)?,
+        guard,
         mapping,
+        bad,
         bytes,
         page_bytes: source.page_bytes,
         bytes_writable: if options.read_only { 0 } else { bytes },

@@ -200,6 +200,7 @@ impl Mapped {
             bytes_writable: if writable { bytes } else { 0 },
             strategy: self.strategy,
             guard: Guard::None,
+            bad: None,
             // Who fences says what for.
             dirty: None,
             page_bytes: self.page_bytes,

@@ -70,6 +70,11 @@ impl Key {
         }
     }
 
+    /// The number that system calls know it by.
+    pub(crate) fn number(&self) -> core::ffi::c_int {
+        self.number as core::ffi::c_int
+    }
+
     /// Puts a mapping under this key: readable, writable in windows only.
     ///
     /// # Safety

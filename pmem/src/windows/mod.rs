@@ -107,6 +107,14 @@ impl Guard {
         }
     }
 
+    /// The protection key, -1 where there is none.
+    pub(crate) fn key_number(&self) -> core::ffi::c_int {
+        match self {
+            Self::Key(key) => key.number(),
+            Self::Mprotect(_) | Self::None => -1,
+        }
+    }
+
     #[inline]
     pub(crate) fn open(&self) -> MappedWindow {
         MappedWindow {
