@@ -43,6 +43,7 @@ mod types;
 pub use error::{Corruption, Error, Result, Unusable};
 pub use gauges::{EXTENT_SIZES, FreeExtents, Gauges, IndexMemory};
 pub use host::{Host, NONCES_MAX};
+pub use layout::BadPage;
 pub use pool::{
     CheckReport, ExtentDump, Found, Handle, InodeDump, Opening, Pool, RecordDump, Seen,
 };

@@ -37,6 +37,11 @@ pub fn answers<M: Medium + 'static, H: Host>(
             "wear" => Some(stats::wear(state.pool.wear(), request).map(|wear| accept(op, wear))),
             "scrub" => Some(scrubs.step(&state.pool, request).map(|step| accept(op, step))),
             "paths" => Some(scrub::paths(&state.pool, request).map(|paths| accept(op, paths))),
+            #[cfg(feature = "inject")]
+            "poison" => {
+                let poisoned = crate::inject::poison(&state.pool, request);
+                Some(poisoned.map(|values| accept(op, values)))
+            }
             "info" => Some(info(&state).map(|info| {
                 let mut mount = mount(&point, &options, queues);
                 mount.extend(info);

@@ -22,6 +22,8 @@ pub mod control;
 mod device;
 mod error;
 mod fs;
+#[cfg(feature = "inject")]
+mod inject;
 mod introduction;
 pub mod mountpoint;
 pub mod notify;

@@ -7,8 +7,10 @@
 //! twins ([`Door::set_twins`]), no line or word of metadata is stored without its twin, in
 //! the same window and so under the same fence.
 
+use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 
+use crate::noted::Noted;
 use crate::wear::{Wear, Worn};
 use crate::{Counters, LINE_BYTES, Line, MediaError, Medium};
 
@@ -23,6 +25,8 @@ static ZERO_LINES: [[u8; LINE_BYTES]; 16] = [Line::ZERO.0; 16];
 pub struct Door<M: Medium> {
     medium: M,
     wear: Wear,
+    /// (Not in it: a door is moved when a pool is opened.)
+    bad: Box<Noted>,
     /// Bytes between a line of metadata and its twin, a power of two; 0 without twins.
     twin_bytes: u64,
 }
@@ -30,7 +34,7 @@ pub struct Door<M: Medium> {
 impl<M: Medium> Door<M> {
     /// A door to `medium`.
     pub fn new(medium: M) -> Self {
-        Self { medium, wear: Wear::default(), twin_bytes: 0 }
+        Self { medium, wear: Wear::default(), bad: Box::default(), twin_bytes: 0 }
     }
 
     /// The same, which counts from now on how much is stored to each region.
@@ -77,7 +81,7 @@ impl<M: Medium> Door<M> {
     #[track_caller]
     pub fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
         self.bounds(at, into.len() as u64)?;
-        self.medium.load(at, into)
+        self.noted(self.medium.load(at, into))
     }
 
     /// Loads the line at `at`, which must be aligned.
@@ -86,7 +90,7 @@ impl<M: Medium> Door<M> {
     pub fn load_line(&self, at: u64) -> Result<Line, MediaError> {
         self.bounds(at, LINE)?;
         let mut line = Line::ZERO;
-        self.medium.load(at, &mut line.0)?;
+        self.noted(self.medium.load(at, &mut line.0))?;
         Ok(line)
     }
 
@@ -98,7 +102,21 @@ impl<M: Medium> Door<M> {
             return Err(MediaError::OutOfBounds { at, len: WORD_BYTES });
         }
         self.bounds(at, WORD_BYTES)?;
-        self.medium.load_word(at)
+        self.noted(self.medium.load_word(at))
+    }
+
+    /// Calls `each` with the offset of each line at which a load has met bad memory since this was asked last. (Of very
+    /// many at a time some are left out; the next load meets them again.)
+    pub fn take_bad(&self, each: &mut dyn FnMut(u64)) {
+        self.bad.take(each);
+    }
+
+    #[inline(always)]
+    fn noted<T>(&self, loaded: Result<T, MediaError>) -> Result<T, MediaError> {
+        if let Err(MediaError::Poisoned { at }) = loaded {
+            self.bad.note(at);
+        }
+        loaded
     }
 
     /// Completes this thread's stores: they are durable when this returns `Ok`.

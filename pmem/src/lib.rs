@@ -29,6 +29,7 @@ mod crc32c;
 mod door;
 mod line;
 mod medium;
+mod noted;
 mod prefetch;
 mod wear;
 

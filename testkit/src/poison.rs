@@ -44,6 +44,14 @@ impl<M: Medium> Poisoned<M> {
         self.lines.write().extend(lines_of(at, bytes));
     }
 
+    /// All lines that `at .. at + bytes` touches are good again, with what was in them.
+    pub fn mend(&self, at: u64, bytes: u64) {
+        let mut lines = self.lines.write();
+        lines_of(at, bytes).for_each(|line| {
+            lines.remove(&line);
+        });
+    }
+
     /// The bad lines by offset, in order.
     pub fn bad(&self) -> Vec<u64> {
         self.lines.read().iter().copied().collect()

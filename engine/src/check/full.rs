@@ -388,8 +388,11 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         let mut lost = None;
         let pages = store.geometry.pages;
         self.claims.for_each_unclaimed(0, pages, &mut |run| {
-            lost = lost.or(Some(run));
-            Ok(())
+            // (What can't be loaded is for nobody.)
+            store.bad.for_each_good(run, &mut |run| {
+                lost = lost.or(Some(run));
+                Ok(())
+            })
         })?;
         if let Some(run) = lost {
             self.damage("page is neither free nor in use", run.page * PAGE_BYTES, 0)?;

@@ -123,16 +123,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// The file's last page, where it has to be replaced before its size becomes `size`: it has checksums, or a
-    /// snapshot sees it, and bytes behind the size that are not known to be zero.
+    /// snapshot sees it, or it is bad behind the size, and bytes there are not known to be zero.
     pub(super) fn tail_to_replace(&self, state: &State, size: u64) -> Result<Option<Segment>> {
         let (from, to) = (state.size, state.size);
         let grows = size > from && !from.is_multiple_of(PAGE_BYTES);
         let (strips, latest) = (self.store.geometry.strips.are_kept(), self.store.latest());
-        if !(strips || latest > 0) || !grows || self.zero_behind(state) {
+        let reasons = strips || latest > 0 || self.store.bad.any();
+        if !reasons || !grows || self.zero_behind(state) {
             return Ok(None);
         }
         let last = state.file()?.extents.find(from / PAGE_BYTES);
-        let replaced = last.is_some_and(|extent| strips || extent.epoch <= latest);
+        let replaced = last.is_some_and(|extent| {
+            let at = extent.page * PAGE_BYTES + (from - extent.file_page * PAGE_BYTES);
+            let is_bad = || self.store.bad.touches(at, PAGE_BYTES - at % PAGE_BYTES);
+            strips || extent.epoch <= latest || is_bad()
+        });
         Ok(replaced.then_some(Segment { way: Way::Fresh, from, to, at: 0 }))
     }
 
@@ -148,12 +153,27 @@ impl<M: Medium, H: Host> Pool<M, H> {
         loop {
             let rules = self.rules(state);
             plan(state, rules, change)?;
+            if self.store.bad.any() && self.meets_bad(state, change) {
+                change.segments.clear();
+                change.unmap = None;
+                plan(state, Rules { overwrites: Overwrites::Replacing, ..rules }, change)?;
+            }
             if self.make_planned(node, state, change, rules.epoch)? {
                 return Ok(());
             }
             change.segments.clear();
             change.unmap = None;
         }
+    }
+
+    /// Whether a change would store in place what can't be loaded there. (What a program has mapped stays where it is.)
+    #[cold]
+    fn meets_bad(&self, state: &State, change: &Change<'_>) -> bool {
+        let bad = |segment: &Segment| {
+            segment.way != Way::Fresh
+                && self.store.bad.touches(segment.at, segment.to - segment.from)
+        };
+        state.file().is_ok_and(|file| !file.is_mapped()) && change.segments.iter().any(bad)
     }
 
     /// Makes a change that was planned in this epoch; says whether it is still that one.

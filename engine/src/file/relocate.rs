@@ -75,9 +75,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for step in 0..to.pages {
             let extent = extents.find(file_page + step).ok_or(Error::Invalid)?;
             let from = extent.page + (file_page + step - extent.file_page);
-            self.store.door.load(from * PAGE_BYTES, page_bytes.as_mut_slice())?;
-            let mut window = self.store.door.window(PAGE_BYTES, counters);
-            window.copy_nt((to.page + step) * PAGE_BYTES, page_bytes.as_slice());
+            let bytes = page_bytes.as_mut_slice();
+            self.store.load_data(state.log.ino, from * PAGE_BYTES, bytes)?;
+            self.store.stream_page(to.page + step, bytes, counters);
         }
         Ok(())
     }

@@ -12,13 +12,10 @@ use alloc::vec::Vec;
 use lode_pmem::{Counters, Medium};
 
 use crate::gauges::list_bytes;
-use crate::layout::Txid;
+use crate::layout::{LINE, Txid};
 use crate::space::{Ended, Run};
 use crate::store::Store;
 use crate::{Error, Host, PAGE_BYTES, Result};
-
-/// Bytes that are moved at a time.
-const CHUNK: usize = 256;
 
 /// An overwrite that may not be home yet. All offsets in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -249,16 +246,21 @@ impl Journal {
         }
     }
 
-    /// Stores everything pending in its home, through the cache.
+    /// Stores everything pending in its home, through the cache: but for lines there that can't be loaded, as less than a whole one
+    /// must not be stored to them. What they would have had is lost with them.
     pub(crate) fn apply<M: Medium, H: Host>(&self, store: &Store<M, H>) -> Result<()> {
         for piece in self.pending() {
-            let mut chunk = [0u8; CHUNK];
+            let mut line = [0u8; LINE as usize];
             let mut done = 0;
             while done < piece.len {
-                let len = (piece.len - done).min(CHUNK as u64);
-                let bytes = chunk.get_mut(..len as usize).unwrap_or_default();
+                let home_at = piece.home_at + done;
+                let len = (piece.len - done).min(LINE - home_at % LINE);
+                let bytes = line.get_mut(..len as usize).unwrap_or_default();
+                let is_bad = store.door.load(home_at, bytes).is_err();
                 store.door.load(piece.journal_at + done, bytes)?;
-                store.door.window(len, store.counters()).store(piece.home_at + done, bytes);
+                if !is_bad {
+                    store.door.window(len, store.counters()).store(home_at, bytes);
+                }
                 done += len;
             }
         }

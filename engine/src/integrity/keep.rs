@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::{Host, PAGE_BYTES, Rule};
 
 /// Bytes of parity that are computed at a time.
-const COLUMN: usize = 256;
+pub(super) const COLUMN: usize = 256;
 
 impl<M: Medium, H: Host> Store<M, H> {
     /// Streams checksums and parity of the whole pages `bytes`, which are being stored at `page` and behind it;
@@ -67,12 +67,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 }
 
 /// The sum (exclusive or) of bytes `column ..` of all strips of a page.
-fn parity_of(
-    page: &[u8; PAGE_BYTES as usize],
-    strip: usize,
-    column: usize,
-    parity: &mut [u8; COLUMN],
-) {
+pub(super) fn parity_of(page: &[u8], strip: usize, column: usize, parity: &mut [u8; COLUMN]) {
     parity.fill(0);
     for strip in page.chunks_exact(strip) {
         let part = strip.get(column..column + COLUMN).unwrap_or_default();

@@ -3,6 +3,7 @@
 //! What this module guarantees: bytes of a file that a load gives to anybody are those that were stored, or the
 //! load is an error.
 
+mod at_rest;
 mod crcs;
 mod keep;
 mod repair;

@@ -75,7 +75,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    fn load_crc(&self, start: u64, table: CrcTable) -> Option<Crc> {
+    pub(super) fn load_crc(&self, start: u64, table: CrcTable) -> Option<Crc> {
         let mut crc = [Crc::default()];
         self.load_crcs(start, table, &mut crc).ok().map(|()| crc).map(|[crc]| crc)
     }

@@ -8,7 +8,7 @@ use lode_pmem::{MediaError, Medium, crc32c};
 use super::crcs::{Crc, Crcs, crcs_of};
 use crate::layout::{CRC_BYTES, CrcTable};
 use crate::store::Store;
-use crate::{Host, Ino, PAGE_BYTES, Result, Rule};
+use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// Bytes loaded at a time of strips that nobody asked for.
 const CHUNK: usize = 256;
@@ -21,8 +21,14 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn load_data(&self, ino: Ino, at: u64, into: &mut [u8]) -> Result<()> {
         let loaded = self.door.load(at, into);
+        if let Err(MediaError::Poisoned { at }) = loaded {
+            // (What is not known for want of memory is met again.)
+            let _ = self.met_bad(at);
+        }
         if !self.geometry.strips.are_kept() || self.host.leaves_out(Rule::StripsVerified) {
-            return Ok(loaded?);
+            loaded?;
+            let lost = self.bad.first(at, into.len() as u64);
+            return lost.map_or(Ok(()), |at| Err(Error::Media { at }));
         }
         match loaded {
             Ok(()) => self.verify(ino, at, into),

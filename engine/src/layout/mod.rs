@@ -4,6 +4,7 @@
 //! had its seal checked, or says in its name that it has not.
 
 mod anchor;
+mod bad;
 mod bytes;
 mod checkpoint;
 mod geometry;
@@ -16,6 +17,8 @@ mod strips;
 mod superblock;
 
 pub use anchor::{Anchor, HEAD_AT, IDENTITY_ATIME_AT, Identity, LogHeader, PieceHeader};
+pub use bad::{BAD_AT, BAD_PAGES_MOST, BadPage};
+pub(crate) use bad::{BAD_IN_LINE, bad_crc, bad_line, bad_pages_in, bad_possible};
 pub(crate) use bytes::{get_u64, put_u64};
 pub use checkpoint::{SEGMENT_HEADER_BYTES, Segment};
 pub use geometry::{

@@ -1,7 +1,10 @@
 //! The superblock and its replica.
 
+use alloc::vec::Vec;
+
 use lode_pmem::crc32c;
 
+use super::bad::{BAD_PAGES_MOST, BadPage, bad_crc};
 use super::bytes::{get_i64, get_u32, get_u64, put_i64, put_u32, put_u64};
 use super::geometry::{
     Geometry, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST, POOL_PAGES_MOST,
@@ -80,6 +83,17 @@ pub struct Superblock {
     pub snapshots: u64,
     /// Its nonce.
     pub snapshots_nonce: u64,
+    /// Pages with memory that can't be loaded, in order: the list lies behind the superblock.
+    pub bad: Vec<BadPage>,
+}
+
+/// What a superblock says of the list of bad memory behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BadSaid {
+    /// Pages in it.
+    pub(crate) pages: usize,
+    /// Its checksum.
+    pub(crate) crc: u32,
 }
 
 impl Superblock {
@@ -116,6 +130,8 @@ impl Superblock {
         put_u32(raw, 220, self.rollback);
         put_u64(raw, 224, self.snapshots);
         put_u64(raw, 232, self.snapshots_nonce);
+        put_u32(raw, 240, self.bad.len() as u32);
+        put_u32(raw, 244, bad_crc(&self.bad));
         let crc = crc32c(0, &raw[..CRC_AT]);
         put_u32(raw, CRC_AT, crc);
     }
@@ -125,7 +141,7 @@ impl Superblock {
         get_u64(raw, 0) == MAGIC
     }
 
-    /// Reads one copy. What comes back is sealed and possible.
+    /// Reads one copy. What comes back is sealed and possible; its list of bad memory is still to be read.
     pub fn parse(raw: &[u8; SUPERBLOCK_BYTES]) -> Result<Self, Unusable> {
         if !Self::has_magic(raw) {
             return Err(Unusable::NoMagic);
@@ -134,6 +150,12 @@ impl Superblock {
             return Err(Unusable::BadSuperblock);
         }
         Self::read(raw)
+    }
+
+    /// What a copy says of its list of bad memory; `None` where it can't be so long.
+    pub(crate) fn bad_said(raw: &[u8; SUPERBLOCK_BYTES]) -> Option<BadSaid> {
+        let pages = get_u32(raw, 240) as usize;
+        (pages <= BAD_PAGES_MOST).then_some(BadSaid { pages, crc: get_u32(raw, 244) })
     }
 
     /// What a copy says, sealed or not, where that is possible.
@@ -168,6 +190,7 @@ impl Superblock {
             rollback: get_u32(raw, 220),
             snapshots: get_u64(raw, 224),
             snapshots_nonce: get_u64(raw, 232),
+            bad: Vec::new(),
         };
         superblock.uuid.copy_from_slice(&raw[40..56]);
         superblock.secret.copy_from_slice(&raw[56..72]);

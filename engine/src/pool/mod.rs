@@ -21,6 +21,7 @@ use lock_api::Mutex;
 use lode_pmem::Medium;
 
 use crate::inode::{Cache, Node};
+use crate::layout::BadPage;
 use crate::snapshot::VIEW;
 use crate::space::Run;
 use crate::store::{Room, Store};
@@ -169,12 +170,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Err(Error::ReadOnly) => return Ok(()),
             result => result?,
         }
+        self.store.keep_bad()?;
         self.store.end_snapshots();
         if self.store.quarantine_holds() {
             self.count(Op::Round);
             self.store.round()?;
         }
         self.store.release_empty_pieces()
+    }
+
+    /// Pages with memory that can't be loaded, as far as that is known, in order.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn bad_memory(&self) -> Result<Vec<BadPage>> {
+        self.store.bad.list()
     }
 
     /// Calls `each` with every inode in use until it returns false.

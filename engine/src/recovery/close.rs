@@ -23,6 +23,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.store.host.leaves_out(Rule::OrphansFreed) {
             self.end_open_files()?;
         }
+        self.store.keep_bad()?;
         self.store.end_snapshots();
         self.store.round()?;
         self.store.release_empty_pieces()?;

@@ -1,6 +1,7 @@
 //! Making a pool (mkfs).
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use lode_pmem::{Door, Medium};
 
@@ -113,6 +114,7 @@ fn plan(
         rollback: 0,
         snapshots: 0,
         snapshots_nonce: 0,
+        bad: Vec::new(),
     });
     // A piece of table lies on one side of the border between twins.
     superblock.piece_log2 = match options.protection {

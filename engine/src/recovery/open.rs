@@ -70,7 +70,7 @@ fn from_checkpoint<M: Medium, H: Host>(
         store.table.add_piece(Arc::new(piece))?;
     }
     for run in loaded.free {
-        store.space.add_free(run)?;
+        store.add_free(run)?;
     }
     opening.clean = true;
     opening.inodes = store.table.used();
@@ -84,7 +84,7 @@ fn from_checkpoint<M: Medium, H: Host>(
     store.mend_chains(&bad_chains)?;
     store.raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
     for run in loaded.own {
-        store.space.add_free(run)?;
+        store.add_free(run)?;
     }
     Ok(Vec::new())
 }
@@ -148,8 +148,9 @@ fn recover<M: Medium, H: Host>(
         Ok(())
     })?;
     // Step 10.
+    store.bad.forget_kept();
     let (first, end) = (geometry.first_page(), geometry.end_page());
-    claims.for_each_unclaimed(first, end, &mut |run| store.space.add_free(run))
+    claims.for_each_unclaimed(first, end, &mut |run| store.add_free(run))
 }
 
 /// Steps 2 to 5: what there is, and what of it happened.

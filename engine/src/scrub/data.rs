@@ -55,7 +55,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(done)
     }
 
-    /// Loads pages of an extent, and then line by line what can't be loaded at once.
+    /// Looks at pages of an extent.
     fn scrub_piece(
         &self,
         scrub: &mut Scrub,
@@ -63,21 +63,81 @@ impl<M: Medium, H: Host> Pool<M, H> {
         extent: &Extent,
         (page, pages): (u64, u64),
     ) -> Result<()> {
+        if !self.store.geometry.strips.are_kept() {
+            return self.scrub_lines(scrub, state, extent, (page, pages));
+        }
+        (page..page + pages).try_for_each(|page| self.scrub_strips(scrub, state, extent, page))
+    }
+
+    /// Loads pages of an extent, and then line by line what can't be loaded at once.
+    fn scrub_lines(
+        &self,
+        scrub: &mut Scrub,
+        state: &State,
+        extent: &Extent,
+        (page, pages): (u64, u64),
+    ) -> Result<()> {
         let at = (extent.page + (page - extent.file_page)) * PAGE_BYTES;
-        let bytes = pages * PAGE_BYTES;
+        let (bytes, ino) = (pages * PAGE_BYTES, state.log.ino);
         let piece = scrub.piece.get_mut(..bytes as usize).unwrap_or_default();
-        if self.store.door.load(at, piece).is_ok() {
+        if self.store.load_data(ino, at, piece).is_ok() {
             return Ok(());
         }
-        let (what, outcome, ino) = (What::Data, Outcome::Lost, state.log.ino);
         for from in (0..bytes).step_by(LINE as usize) {
             let offset = page * PAGE_BYTES + from;
             // What is behind the size is nothing yet.
-            if offset < state.size && self.store.door.load_line(at + from).is_err() {
-                let bytes = LINE.min(state.size - offset);
-                scrub.note(Finding { what, outcome, ino, at: at + from, offset, bytes })?;
+            let mut line = [0; LINE as usize];
+            if offset < state.size && self.store.load_data(ino, at + from, &mut line).is_err() {
+                self.note_data(scrub, state, Outcome::Lost, (at + from, offset, LINE))?;
             }
         }
         Ok(())
+    }
+
+    /// Compares a page with what is kept of it.
+    fn scrub_strips(
+        &self,
+        scrub: &mut Scrub,
+        state: &State,
+        extent: &Extent,
+        page: u64,
+    ) -> Result<()> {
+        let place = extent.page + (page - extent.file_page);
+        let piece = scrub.piece.get_mut(..PAGE_BYTES as usize).unwrap_or_default();
+        let found = self.store.look_at_page(state.log.ino, place, piece);
+        let (at, offset) = (place * PAGE_BYTES, page * PAGE_BYTES);
+        let strip = self.store.geometry.strips.bytes();
+        for skip in (0..PAGE_BYTES).step_by(strip as usize) {
+            if found.lost & 1 << (skip / strip) != 0 {
+                self.note_data(scrub, state, Outcome::Lost, (at + skip, offset + skip, strip))?;
+            }
+        }
+        let mut found = found;
+        if found.left && found.lost == 0 && self.store.writable().is_ok() {
+            // What is in bad memory is moved, and told of, when all of the inode has been looked at.
+            self.store.take_met()?;
+            found.left &= !self.store.bad.touches(at, PAGE_BYTES);
+        }
+        for (is_so, outcome) in [(found.mended, Outcome::Repaired), (found.left, Outcome::Left)] {
+            if is_so {
+                self.note_data(scrub, state, outcome, (at, offset, PAGE_BYTES))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes bytes of a file, as far as they are in front of its end.
+    fn note_data(
+        &self,
+        scrub: &mut Scrub,
+        state: &State,
+        outcome: Outcome,
+        (at, offset, bytes): (u64, u64, u64),
+    ) -> Result<()> {
+        let (what, ino) = (What::Data, state.log.ino);
+        match bytes.min(state.size.saturating_sub(offset)) {
+            0 => Ok(()),
+            bytes => scrub.note(Finding { what, outcome, ino, at, offset, bytes }),
+        }
     }
 }

@@ -61,6 +61,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         });
         for (at, mended) in differing.into_iter().filter(|_| self.compares_copies()) {
             let ino = owner(at);
+            let in_log = slot_at(ino) / PAGE_BYTES != at / PAGE_BYTES;
+            let leaves = self.store.writable().is_ok() && self.is_log_bad(at / PAGE_BYTES);
+            if ino != 0 && in_log && !mended && leaves {
+                continue;
+            }
             let outcome = if mended { Outcome::Repaired } else { Outcome::Left };
             let what = What::Metadata;
             scrub.note(Finding { what, outcome, ino, at, offset: 0, bytes: 0 })?;
@@ -90,6 +95,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let is_in_log = state.log.pages.iter().any(|page| page.page == at / PAGE_BYTES);
             (slot..slot + SLOT_BYTES).contains(&at) || is_in_log
         };
+        if self.store.writable().is_ok() {
+            // What is in a log page that is bad is told of when that has been left.
+            self.store.take_met()?;
+        }
         self.note_differing(scrub, &|at| if is_its(at) { ino } else { 0 })?;
         Ok(looked)
     }

@@ -4,6 +4,7 @@
 mod data;
 mod metadata;
 mod paths;
+mod remap;
 mod report;
 mod step;
 

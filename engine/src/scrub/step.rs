@@ -1,8 +1,8 @@
 //! A scrub, step by step.
 //!
 //! What this file guarantees: a step holds no lock for longer than it takes to load about as many bytes as it was
-//! asked for, or one inode's log; it stores nothing but copies of metadata, and in a pool that is open
-//! read-only not even these. Inodes that are made after it has begun are not looked at.
+//! asked for, or one inode's log; it stores nothing but what has gone bad, and in a pool that is open
+//! read-only not even that. Inodes that are made after it has begun are not looked at.
 
 use alloc::vec::Vec;
 
@@ -118,8 +118,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(Scrub { place: Place::Tables, inos, piece, findings, forgotten: 0, done: 0, all })
     }
 
-    /// Looks at about `bytes` more bytes of the pool: loads both copies of metadata and makes them the same, and
-    /// loads the data of files and attributes. The pool may be in use.
+    /// Looks at about `bytes` more bytes of the pool: loads both copies of metadata and makes them the same,
+    /// loads the data of files and attributes, and makes good what is kept of it. What is in bad memory and known goes elsewhere. The pool may be in use.
     ///
     /// # Errors
     /// Those that are not about what was looked at: that is in the findings.
@@ -128,13 +128,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         while scrub.done < end {
             match scrub.place {
                 Place::Tables => {
+                    if self.store.writable().is_ok() {
+                        self.store.retest_bad()?;
+                    }
                     scrub.done += self.scrub_tables(scrub)?;
                     scrub.place = Place::Inode(0);
                 }
                 Place::Inode(index) => {
                     let Some(ino) = scrub.inos.get(index).copied() else {
                         scrub.place = Place::End;
-                        return Ok(());
+                        return self.store.keep_bad();
                     };
                     scrub.done += self.scrub_inode(scrub, ino)?;
                     scrub.place = Place::Data(index, 0);
@@ -145,7 +148,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     scrub.done += done;
                     scrub.place = match next {
                         Some(page) => Place::Data(index, page),
-                        None => Place::Inode(index + 1),
+                        None => {
+                            self.leave_bad(scrub, ino)?;
+                            Place::Inode(index + 1)
+                        }
                     };
                 }
                 Place::End => return Ok(()),

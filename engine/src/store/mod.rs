@@ -1,6 +1,7 @@
 //! The ground that logs and operations stand on: the door, the geometry, free space,
 //! inode slots, lanes, and what has to wait for a round.
 
+mod bad;
 mod chain;
 mod lanes;
 mod room;
@@ -75,6 +76,8 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) counted: u32,
     /// Transactions that a crash cut off; not empty only in a read-only opening.
     pub(crate) aborted: Vec<Txid>,
+    /// Bad memory that is known.
+    pub(crate) bad: Box<bad::Bad<H>>,
     /// What became of damaged file data.
     pub(crate) repairs: Box<crate::integrity::Repairs>,
     mends: Box<twins::Mends<H>>,
@@ -108,6 +111,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 geometry.end_page(),
                 geometry.twin_pages,
             )?,
+            bad: Box::new(bad::Bad::new(&superblock.bad)?),
             repairs: Box::default(),
             mends: Box::default(),
             table: Table::new(geometry.lanes as usize)?,

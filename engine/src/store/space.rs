@@ -4,7 +4,7 @@ use lode_pmem::Medium;
 
 use super::Store;
 use crate::space::{Run, Sparing, Use};
-use crate::{Error, Host, PageClass, Result};
+use crate::{Error, Host, PAGE_BYTES, PageClass, Result};
 
 /// One page of so many is kept for operations that free space.
 const RESERVE_PART: u64 = 64;
@@ -152,10 +152,24 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// # Errors
     /// [`Error::Corrupt`] for a page that was free already.
     pub(crate) fn try_give_metadata(&self, run: Run) -> Result<()> {
-        if self.geometry.twin_pages == 0 {
-            return self.space.give(self.lane(), run, Use::Log);
+        let Some(twin) = self.twin_run(run) else { return self.give_good(run, Use::Log) };
+        let bad = |run: Run| self.bad.touches(run.page * PAGE_BYTES, run.pages * PAGE_BYTES);
+        if self.bad.any() && (bad(run) || bad(twin)) {
+            self.give_good(run, Use::Data)?;
+            return self.give_good(twin, Use::Data);
         }
         self.space.give_twins(self.lane(), run)
+    }
+
+    /// Gives back what of a run can be loaded; the rest is for nobody.
+    #[inline]
+    fn give_good(&self, run: Run, of: Use) -> Result<()> {
+        self.bad.for_each_given(run, &mut |run| self.space.give(self.lane(), run, of))
+    }
+
+    /// Makes a run free while the pool is opened, but for what can't be loaded.
+    pub(crate) fn add_free(&self, run: Run) -> Result<()> {
+        self.bad.for_each_given(run, &mut |run| self.space.add_free(run))
     }
 
     /// The same of a log page.
@@ -164,7 +178,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     fn give_of(&self, run: Run, of: Use) {
-        if self.space.give(self.lane(), run, of).is_err() {
+        if self.give_good(run, of).is_err() {
             self.set_writable(false);
         }
     }

@@ -1,12 +1,14 @@
 //! Reading and writing the two superblock copies.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use lode_pmem::{Counters, Door, Medium};
 
 use super::Store;
 use crate::layout::{
-    FEATURES_READ_ONLY, Geometry, LINE, LOCATOR_AT, POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock,
+    BAD_AT, BAD_IN_LINE, BAD_PAGES_MOST, BadPage, FEATURES_READ_ONLY, Geometry, LINE, LOCATOR_AT,
+    POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock, bad_crc, bad_line, bad_pages_in, bad_possible,
     located, locator,
 };
 use crate::{Error, Host, PAGE_BYTES, Result, Rule, Unusable};
@@ -25,7 +27,7 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
     // Copy B's place is told by copy A; without it by the locator, and by the region's size.
     let located = read_locator(door, host)?.filter(|_| !host.leaves_out(Rule::Located));
     let pages = match &first {
-        Ok(superblock) => superblock.pages,
+        Ok(found) => found.superblock.pages,
         Err(_) => located.unwrap_or(door.bytes() / PAGE_BYTES),
     };
     let expected = pages * PAGE_BYTES;
@@ -72,7 +74,14 @@ pub(crate) fn write_locator<M: Medium>(door: &Door<M>, pages: u64, counters: &Co
     door.window(LINE, counters).store_line(LOCATOR_AT, &locator(pages));
 }
 
-type Copy = core::result::Result<Box<Superblock>, Unusable>;
+/// A copy that is good.
+struct Found {
+    superblock: Box<Superblock>,
+    /// The list of bad memory behind it is not.
+    list_lost: bool,
+}
+
+type Copy = core::result::Result<Found, Unusable>;
 
 fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
     match (first, second) {
@@ -80,16 +89,20 @@ fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
             // (A crash may have cut off a change of the level: then they differ in that.)
             let strips = crate::layout::Strips::NONE;
             let sizes = |it: &Superblock| Geometry { twin_pages: 0, strips, ..it.geometry() };
-            if a.seed() != b.seed() || sizes(&a) != sizes(&b) {
+            let (one, other) = (&a.superblock, &b.superblock);
+            if one.seed() != other.seed() || sizes(one) != sizes(other) {
                 return Err(Error::corrupt("the two superblocks belong to different pools", 0));
             }
-            Ok((if b.update > a.update { b } else { a }, false))
+            let later = other.update > one.update;
+            let (found, other) = if later { (b, a) } else { (a, b) };
+            let one_bad = found.list_lost || other.list_lost;
+            Ok((with_list(found, other.superblock.bad), one_bad))
         }
-        (Ok(a), Err(_)) => Ok((a, true)),
-        (Err(why), Ok(b)) => match why {
+        (Ok(found), Err(_)) => Ok((with_list(found, Vec::new()), true)),
+        (Err(why), Ok(found)) => match why {
             // What copy A says of versions and features is not overruled by an older copy B.
             Unusable::Version(_) | Unusable::Features(_) => Err(Error::NotAPool(why)),
-            _ => Ok((b, true)),
+            _ => Ok((with_list(found, Vec::new()), true)),
         },
         (Err(why), Err(other)) => {
             let telling = if why == Unusable::NoMagic { other } else { why };
@@ -98,24 +111,63 @@ fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
     }
 }
 
+/// A superblock whose list is the other copy's, where its own is lost: free space is to be found out anew then.
+fn with_list(found: Found, other: Vec<BadPage>) -> Box<Superblock> {
+    let Found { mut superblock, list_lost } = found;
+    if list_lost {
+        (superblock.bad, superblock.checkpoint) = (other, 0);
+    }
+    superblock
+}
+
 #[inline(never)]
 fn read_copy<M: Medium, H: Host>(door: &Door<M>, host: &H, at: u64) -> Result<Copy> {
     let mut raw = [0u8; SUPERBLOCK_BYTES];
-    match door.load(at, &mut raw) {
+    let superblock = match door.load(at, &mut raw) {
         Ok(()) if host.leaves_out(Rule::SuperblockSeal) && Superblock::has_magic(&raw) => {
-            Ok(Superblock::read(&raw).map(Box::new))
+            Superblock::read(&raw).map(Box::new)
         }
-        Ok(()) => Ok(Superblock::parse(&raw).map(Box::new)),
-        Err(lode_pmem::MediaError::Poisoned { .. }) => Ok(Err(Unusable::BadSuperblock)),
-        Err(error) => Err(error.into()),
+        Ok(()) => Superblock::parse(&raw).map(Box::new),
+        Err(lode_pmem::MediaError::Poisoned { .. }) => Err(Unusable::BadSuperblock),
+        Err(error) => return Err(error.into()),
+    };
+    let mut superblock = match superblock {
+        Ok(superblock) => superblock,
+        Err(why) => return Ok(Err(why)),
+    };
+    let list = read_list(door, at, &raw, superblock.pages)?;
+    let list_lost = list.is_none();
+    superblock.bad = list.unwrap_or_default();
+    Ok(Ok(Found { superblock, list_lost }))
+}
+
+/// The list of bad memory behind the superblock at `at`, if it is good.
+#[inline(never)]
+fn read_list<M: Medium>(
+    door: &Door<M>,
+    at: u64,
+    raw: &[u8; SUPERBLOCK_BYTES],
+    pages: u64,
+) -> Result<Option<Vec<BadPage>>> {
+    let Some(said) = Superblock::bad_said(raw) else { return Ok(None) };
+    let mut list = Vec::new();
+    list.try_reserve_exact(said.pages)?;
+    let mut place = at + BAD_AT;
+    while list.len() < said.pages {
+        let Ok(line) = door.load_line(place) else { return Ok(None) };
+        let left = said.pages - list.len();
+        list.extend(bad_pages_in(&line).into_iter().take(left));
+        place += LINE;
     }
+    let is_good = bad_crc(&list) == said.crc && bad_possible(&list, pages);
+    Ok(is_good.then_some(list))
 }
 
 /// Whether copy A is good and copy B is bad or older.
 #[inline(never)]
 fn first_counts<M: Medium, H: Host>(door: &Door<M>, host: &H, places: [u64; 2]) -> bool {
     let update = |at| match read_copy(door, host, at) {
-        Ok(Ok(superblock)) => superblock.update,
+        Ok(Ok(found)) => found.superblock.update,
         _ => 0,
     };
     update(places[0]) > update(places[1])
@@ -168,6 +220,13 @@ pub(crate) fn write_copy<M: Medium>(
 ) {
     let mut raw = [0u8; SUPERBLOCK_BYTES];
     superblock.encode(&mut raw);
-    debug_assert_eq!(Superblock::parse(&raw).as_ref(), Ok(superblock));
-    door.window(SUPERBLOCK_BYTES as u64, counters).copy_nt(at, &raw);
+    debug_assert_eq!(Superblock::parse(&raw).map(|read| read.update), Ok(superblock.update));
+    debug_assert!(superblock.bad.len() <= BAD_PAGES_MOST);
+    let lines = superblock.bad.chunks(BAD_IN_LINE);
+    let bytes = SUPERBLOCK_BYTES as u64 + lines.len() as u64 * LINE;
+    let mut window = door.window(bytes, counters);
+    window.copy_nt(at, &raw);
+    for (place, pages) in (at + BAD_AT..).step_by(LINE as usize).zip(lines) {
+        window.copy_nt(place, &bad_line(pages).0);
+    }
 }

@@ -426,6 +426,11 @@ impl<M: Medium, H: Host> Store<M, H> {
             Mend::Line { .. } | Mend::Word { .. } => true,
         };
         self.mends.mended.fetch_add(u64::from(is_good), Relaxed);
+        if let Mend::Bad { place, .. } = mend
+            && is_good
+        {
+            self.bad.renewed(*place);
+        }
         is_good
     }
 

@@ -1,0 +1,250 @@
+//! Pages that the kernel has poisoned under a mounted pool: metadata is made good unnoticed, whatever goes on meanwhile; of file
+//! data just those pages are an error, until they are written anew.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use common::load::{Worker, join, worker_main};
+use common::random::{Random, seed};
+use common::server::Server;
+use common::{Scratch, fsck, lode, text};
+use lode_fuse::control::Client;
+use lode_testkit::format::{PAGE, SLOT, Survey};
+use serde_json::{Value, json};
+
+const PAGE_U64: u64 = PAGE as u64;
+
+#[test]
+#[ignore = "a process of the load, started by the tests"]
+fn load_worker() {
+    worker_main();
+}
+
+fn ask(dir: &Path, request: &Value) -> Result<Value, String> {
+    let mut client = Client::for_mount(dir).unwrap();
+    client.request(request).map_err(|error| error.to_string())
+}
+
+/// Has the kernel poison a page of the pool. Says whether it can.
+fn poison(dir: &Path, page: u64) -> bool {
+    let poisoned = ask(dir, &json!({ "op": "poison", "page": page * PAGE_U64 }));
+    if let Err(why) = &poisoned {
+        eprintln!("skipped: this kernel makes no poison: {why}");
+    }
+    poisoned.is_ok()
+}
+
+/// A pool in memory, of this level, mounted at `mnt`.
+fn mounted(scratch: &Scratch, level: &str, size: &str) -> (std::path::PathBuf, Server) {
+    let (pool, mount) = (scratch.path("pool"), scratch.dir("mnt"));
+    let args = ["mkfs", text(&pool), "--size", size, "--protect", level, "--dead-zone", "64K"];
+    lode(&args).expect(0);
+    let server = Server::mount(&pool, &mount, &scratch.path("log"));
+    (pool, server)
+}
+
+/// Pages of metadata, each with the page of its twin: superblocks have none, tables, and logs of the living.
+struct Metadata {
+    superblocks: Vec<u64>,
+    tables: Vec<u64>,
+    logs: Vec<u64>,
+    apart: u64,
+}
+
+fn metadata(pool: &Path) -> Metadata {
+    let image = fs::read(pool).unwrap();
+    let survey = Survey::of(&image);
+    let page = |at: usize| (at / PAGE) as u64;
+    let superblocks = vec![0, survey.superblock.pages - 1];
+    let mut tables = vec![page(survey.superblock.lane_table)];
+    let slots = survey.logs.iter().map(|log| page(log.ino as usize * SLOT));
+    tables.extend(slots.chain(survey.pieces.iter().map(|at| page(*at))));
+    let living = survey.logs.iter().filter(|log| !log.dead).flat_map(|log| &log.runs);
+    let mut logs: Vec<u64> =
+        living.filter(|run| run.anchor % PAGE == 0).map(|run| page(run.anchor)).collect();
+    for pages in [&mut tables, &mut logs] {
+        pages.sort_unstable();
+        pages.dedup();
+    }
+    Metadata { superblocks, tables, logs, apart: 1 << image[92] }
+}
+
+/// Poison under a mount: of each page of metadata in one copy only, until a scrub has made it good.
+struct Poisoner<'d> {
+    dir: &'d Path,
+    bad: Vec<u64>,
+    random: Random,
+}
+
+impl Poisoner<'_> {
+    /// Poisons `count` of these pages or their twins. Says whether the kernel can.
+    fn some(&mut self, pages: &[u64], apart: u64, count: u64) -> bool {
+        (0..count).all(|_| {
+            let page = **self.random.pick(&pages.iter().collect::<Vec<_>>());
+            let page = if self.random.below(2) == 0 { page } else { page ^ apart };
+            if self.bad.contains(&(page ^ apart)) && apart != 0 {
+                return true;
+            }
+            self.bad.push(page);
+            poison(self.dir, page)
+        })
+    }
+
+    fn scrub(&mut self, case: &str) {
+        let scrubbed = lode(&["scrub", text(self.dir), "--json"]);
+        assert!([0, 1].contains(&scrubbed.code), "{case}: {}", scrubbed.out);
+        self.bad.clear();
+    }
+}
+
+#[test]
+fn metadata_of_a_loaded_pool_is_made_good_unnoticed() {
+    let mut random = Random::new(seed("poison"));
+    for level in ["metadata", "full"] {
+        let scratch = Scratch::new();
+        let notes = scratch.dir("notes");
+        let (pool, server) = mounted(&scratch, level, "64M");
+        let (mount, stop) = (server.dir.clone(), scratch.path("stop"));
+        let mut poisoner =
+            Poisoner { dir: &mount, bad: vec![], random: Random::new(random.next()) };
+        let workers: Vec<Worker> = (0..2).map(|it| Worker::new(it, &mount, &notes)).collect();
+        workers.iter().for_each(Worker::prepare);
+        for round in 0..6 {
+            let running: Vec<_> =
+                workers.iter().map(|worker| worker.start(random.next(), &stop)).collect();
+            for _ in 0..4 {
+                std::thread::sleep(Duration::from_millis(60));
+                // (Where these are stays as it is while files come and go.)
+                let Metadata { superblocks, tables, apart, .. } = metadata(&pool);
+                if !poisoner.some(&superblocks[round % 2..][..1], 0, 1)
+                    || !poisoner.some(&tables, apart, 1)
+                {
+                    return;
+                }
+            }
+            fs::write(&stop, "").unwrap();
+            join(running, Duration::from_secs(30));
+            fs::remove_file(&stop).unwrap();
+            let Metadata { logs, apart, .. } = metadata(&pool);
+            assert!(poisoner.some(&logs, apart, 8));
+            if round % 3 != 0 {
+                poisoner.scrub(level);
+            }
+        }
+        for worker in &workers {
+            let judged = worker.judge().unwrap_or_else(|why| panic!("{level}: {why}"));
+            assert!(judged > 100, "{level}: {judged}");
+        }
+        poisoner.scrub(level);
+        server.umount();
+        fsck(&pool).expect(0);
+    }
+}
+
+/// Byte `at` of the file.
+fn byte(at: usize) -> u8 {
+    (at / 64) as u8 ^ (at / PAGE) as u8
+}
+
+#[test]
+fn just_the_bytes_of_a_poisoned_page_of_data_are_an_error_until_they_are_written() {
+    const PAGES: usize = 40;
+    for level in ["none", "metadata", "full"] {
+        let scratch = Scratch::new();
+        let (pool, server) = mounted(&scratch, level, "32M");
+        let path = server.dir.join("file");
+        let bytes: Vec<u8> = (0..PAGES * PAGE - 100).map(byte).collect();
+        fs::write(&path, &bytes).unwrap();
+        server.umount();
+        let dump = lode(&["dump", text(&pool), "/file", "--json"]).expect(0);
+        let extents = dump.json()["inodes"][0]["extents"].as_array().unwrap().clone();
+        let server = Server::mount(&pool, &scratch.dir("mnt"), &scratch.path("log"));
+        let place = |page: usize| {
+            let at = (page * PAGE) as u64;
+            let number = |one: &Value, key: &str| one[key].as_u64().unwrap();
+            let has = |one: &&Value| {
+                let from = number(one, "file_offset");
+                (from..from + number(one, "bytes")).contains(&at)
+            };
+            let one = extents.iter().find(has).unwrap();
+            (number(one, "pool_offset") + at - number(one, "file_offset")) / PAGE_U64
+        };
+        let bad = [3, 17, PAGES - 1];
+        if !bad.iter().all(|page| poison(&server.dir, place(*page))) {
+            return;
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let check = |file: &File, lost: &[usize], case: &str| {
+            for page in 0..PAGES {
+                let wanted = &bytes[page * PAGE..bytes.len().min((page + 1) * PAGE)];
+                let mut read = vec![0; wanted.len()];
+                let outcome = file.read_exact_at(&mut read, (page * PAGE) as u64);
+                match outcome {
+                    Ok(()) => assert!(!lost.contains(&page) && read == wanted, "{case}: {page}"),
+                    Err(error) => {
+                        assert_eq!(error.raw_os_error(), Some(libc_eio()), "{case}: {page}");
+                        assert!(lost.contains(&page), "{case}: {page}");
+                    }
+                }
+            }
+        };
+        check(&file, &bad, level);
+        // What is written anew is good, and stays so.
+        let at = 17 * PAGE;
+        file.write_all_at(&bytes[at..at + PAGE], at as u64).unwrap();
+        check(&file, &[3, PAGES - 1], level);
+        let scrubbed = lode(&["scrub", text(&server.dir), "--json"]);
+        assert_eq!(scrubbed.code, 4, "{level}: {}", scrubbed.out);
+        let found = scrubbed.json()["findings"].as_array().unwrap().clone();
+        assert!(found.iter().all(|one| one["outcome"] == "lost"), "{level}: {found:?}");
+        drop(file);
+        server.umount();
+        // The memory gives something again in the next session: not what was lost.
+        let server = Server::mount(&pool, &scratch.dir("mnt"), &scratch.path("log"));
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        if level != "full" {
+            check(&file, &[3, PAGES - 1], level);
+        }
+        for page in [3, PAGES - 1] {
+            let at = page * PAGE;
+            let end = bytes.len().min(at + PAGE);
+            file.write_all_at(&bytes[at..end], at as u64).unwrap();
+        }
+        check(&file, &[], level);
+        drop(file);
+        server.umount();
+        fsck(&pool).expect(0);
+    }
+}
+
+fn libc_eio() -> i32 {
+    rustix::io::Errno::IO.raw_os_error()
+}
+
+#[test]
+fn lines_that_parity_knows_are_read_as_if_nothing_had_happened() {
+    let scratch = Scratch::new();
+    let (pool, server) = mounted(&scratch, "full", "32M");
+    let path = server.dir.join("file");
+    let bytes: Vec<u8> = (0..20 * PAGE).map(byte).collect();
+    fs::write(&path, &bytes).unwrap();
+    server.umount();
+    let image = fs::read(&pool).unwrap();
+    let at = image.chunks(PAGE).position(|page| *page == bytes[..PAGE]).unwrap() as u64 * PAGE_U64;
+    let server = Server::mount(&pool, &scratch.dir("mnt"), &scratch.path("log"));
+    for (skip, bytes) in [(0, 512), (PAGE_U64 + 640, 64), (3 * PAGE_U64 + 4032, 64)] {
+        let request = json!({ "op": "poison", "at": at + skip, "bytes": bytes });
+        ask(&server.dir, &request).unwrap();
+    }
+    assert!(fs::read(&path).unwrap() == bytes);
+    let scrubbed = lode(&["scrub", text(&server.dir)]).expect(1);
+    assert!(scrubbed.out.contains("repaired"), "{}", scrubbed.out);
+    lode(&["scrub", text(&server.dir)]).expect(0);
+    server.umount();
+    fsck(&pool).expect(0);
+}

@@ -1,0 +1,110 @@
+//! Leaving bad memory: what can still be read of a page with bad lines is stored in another one.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use super::report::{Finding, Outcome, What};
+use super::step::Scrub;
+use crate::inode::{Body, Node, State, move_log};
+use crate::space::Ended;
+use crate::store::Purpose;
+use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Moves what an inode has in pages with bad lines, where all of it is known: data with checksums from its parity,
+    /// logs from their second copy.
+    pub(super) fn leave_bad(&self, scrub: &mut Scrub, ino: Ino) -> Result<()> {
+        if self.store.writable().is_err() {
+            return Ok(());
+        }
+        self.store.take_met()?;
+        if !self.store.bad.any() {
+            return Ok(());
+        }
+        let node = match self.node(ino) {
+            Err(Error::Stale) => return Ok(()),
+            node => node?,
+        };
+        // (Where it can't be loaded, that has been told.)
+        let Ok(mut state) = node.write(&self.store) else { return Ok(()) };
+        for (file_page, page) in self.bad_pages_of(&state)? {
+            if let Some(outcome) = self.leave_page(&node, &mut state, file_page)? {
+                let what = What::Data;
+                let (at, offset) = (page * PAGE_BYTES, file_page * PAGE_BYTES);
+                scrub.note(Finding { what, outcome, ino, at, offset, bytes: PAGE_BYTES })?;
+            }
+        }
+        self.leave_log(scrub, &node, &mut state)
+    }
+
+    /// Writes a log anew that has a page with bad lines, in either copy.
+    fn leave_log(&self, scrub: &mut Scrub, node: &Node<H>, state: &mut State) -> Result<()> {
+        let Some(bad) = state.log.pages.iter().find(|log| self.is_log_bad(log.page)) else {
+            return Ok(());
+        };
+        let (what, ino, at) = (What::Metadata, state.log.ino, bad.page * PAGE_BYTES);
+        // (A log that a snapshot sees stays where it is.)
+        let moved = match self.store.latest() {
+            0 => move_log(&self.store, &node.slot, state),
+            _ => Err(Error::NotSupported),
+        };
+        let outcome = match moved {
+            Ok(()) => Outcome::Repaired,
+            Err(error @ (Error::NoMemory | Error::Unwritten)) => return Err(error),
+            Err(_) => Outcome::Left,
+        };
+        scrub.note(Finding { what, outcome, ino, at, offset: 0, bytes: 0 })
+    }
+
+    /// Whether a page of a log is in bad memory that can be left.
+    pub(super) fn is_log_bad(&self, page: u64) -> bool {
+        let is_bad = |page: u64| self.store.bad.touches(page * PAGE_BYTES, PAGE_BYTES);
+        let twin = self.store.geometry.twin_pages;
+        twin != 0 && (is_bad(page) || is_bad(page ^ twin))
+    }
+
+    /// Pages of a file with bad lines: in the file, and in the pool.
+    fn bad_pages_of(&self, state: &State) -> Result<Vec<(u64, u64)>> {
+        let mut found = Vec::new();
+        let Body::File(file) = &state.body else { return Ok(found) };
+        if !self.store.geometry.strips.are_kept() || file.is_mapped() {
+            return Ok(found);
+        }
+        for bad in self.store.bad.list()?.into_iter().filter(|bad| bad.in_use) {
+            let mut extents = file.extents.iter();
+            let holds = extents.find(|one| (one.page..one.page + one.pages).contains(&bad.page));
+            if let Some(extent) = holds {
+                found.try_reserve(1)?;
+                found.push((extent.file_page + (bad.page - extent.page), bad.page));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Stores a page of a file in another one. Says what became of it, but where part of it is lost, which has been told.
+    fn leave_page(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        file_page: u64,
+    ) -> Result<Option<Outcome>> {
+        let moved = self.empty_journal(node, state).and_then(|()| {
+            let to = self.store.take_some(1, Purpose::Replaces)?;
+            let died = state.ends_in();
+            let give = &mut |ended: Ended| self.store.release(ended, died);
+            let moved = self.relocate(node, state, file_page, to, give);
+            if moved.is_err() {
+                self.store.give(to);
+            }
+            moved
+        });
+        match moved {
+            Ok(()) => Ok(Some(Outcome::Repaired)),
+            // It stays where it is.
+            Err(Error::NoSpace) => Ok(Some(Outcome::Left)),
+            Err(Error::Media { .. } | Error::Corrupt(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

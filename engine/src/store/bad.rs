@@ -1,0 +1,261 @@
+//! Bad memory that is known: pages with lines that can't be loaded.
+//!
+//! Guarantees: a page of the list that nobody uses is given to nobody. A line of a file that is on it is lost, whatever the
+//! memory gives for it later, until the page is given up; what is stored over it goes to another page. The list outlives
+//! the session: it is stored behind the superblocks, under their fences. Nothing that is safe rests on it alone: what is not
+//! on it is met by the load that fails.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use lock_api::Mutex;
+use lode_pmem::Medium;
+
+use super::Store;
+use crate::layout::{BAD_PAGES_MOST, BadPage, LINE};
+use crate::space::{Run, Use};
+use crate::{Host, PAGE_BYTES, Result};
+
+/// Lines of a page.
+const PAGE_LINES: u64 = PAGE_BYTES / LINE;
+
+/// The bad pages that are known.
+pub(crate) struct Bad<H: Host> {
+    /// How many.
+    count: AtomicUsize,
+    /// In order.
+    pages: Mutex<H::Mutex, Vec<BadPage>>,
+    /// The medium has another list.
+    changed: AtomicBool,
+}
+
+impl<H: Host> Bad<H> {
+    /// These.
+    pub(super) fn new(pages: &[BadPage]) -> Result<Self> {
+        let mut list = Vec::new();
+        list.try_reserve_exact(pages.len())?;
+        list.extend_from_slice(pages);
+        let (changed, count) = (AtomicBool::new(false), AtomicUsize::new(list.len()));
+        Ok(Self { count, pages: Mutex::new(list), changed })
+    }
+
+    /// Whether there is any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Relaxed) != 0
+    }
+
+    /// A copy of the list.
+    pub(crate) fn list(&self) -> Result<Vec<BadPage>> {
+        let pages = self.pages.lock();
+        let mut list = Vec::new();
+        list.try_reserve_exact(pages.len())?;
+        list.extend_from_slice(&pages);
+        Ok(list)
+    }
+
+    /// Whether a line of the bytes `at .. at + len` is bad.
+    #[inline]
+    pub(crate) fn touches(&self, at: u64, len: u64) -> bool {
+        self.first(at, len).is_some()
+    }
+
+    /// The first of the bytes `at .. at + len` that is in a bad line.
+    #[inline]
+    pub(crate) fn first(&self, at: u64, len: u64) -> Option<u64> {
+        if self.any() && len > 0 { self.find(at, len) } else { None }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find(&self, at: u64, len: u64) -> Option<u64> {
+        let (first, last) = (at / LINE, (at + len - 1) / LINE);
+        let pages = self.pages.lock();
+        let from = pages.partition_point(|bad| bad.page < first / PAGE_LINES);
+        let near = pages.iter().skip(from).take_while(|bad| bad.page <= last / PAGE_LINES);
+        near.into_iter().find_map(|bad| {
+            let start = bad.page * PAGE_LINES;
+            let (from, to) = (first.max(start) - start, last.min(start + PAGE_LINES - 1) - start);
+            let lines = bad.lines & (u64::MAX << from) & (u64::MAX >> (PAGE_LINES - 1 - to));
+            let line = start + u64::from(lines.trailing_zeros());
+            (lines != 0).then_some((line * LINE).max(at))
+        })
+    }
+
+    /// Calls `each` with the parts of a run that have no bad line.
+    pub(crate) fn for_each_good(
+        &self,
+        run: Run,
+        each: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        self.split(run, &mut |_| (), each)
+    }
+
+    /// The same of a run that nobody uses any more.
+    pub(crate) fn for_each_given(
+        &self,
+        run: Run,
+        each: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        let mut keep = |bad: &mut BadPage| {
+            self.changed.fetch_or(bad.in_use, Relaxed);
+            bad.in_use = false;
+        };
+        self.split(run, &mut keep, each)
+    }
+
+    /// Calls `good` with the parts of a run that have no bad line, `bad` with the other pages.
+    fn split(
+        &self,
+        run: Run,
+        bad: &mut dyn FnMut(&mut BadPage),
+        good: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        if !self.any() {
+            return good(run);
+        }
+        let mut page = run.page;
+        while page < run.end() {
+            let mut end = run.end();
+            {
+                let mut pages = self.pages.lock();
+                let at = pages.partition_point(|bad| bad.page < page);
+                if let Some(next) = pages.get_mut(at).filter(|bad| bad.page < end) {
+                    bad(next);
+                    end = next.page;
+                }
+            }
+            if page < end {
+                good(Run { page, pages: end - page })?;
+            }
+            page = end + 1;
+        }
+        Ok(())
+    }
+
+    /// Takes in bad lines of a page. Says whether it was not known to be bad before.
+    fn add(&self, page: u64, lines: u64) -> Result<bool> {
+        let mut pages = self.pages.lock();
+        let found = pages.binary_search_by_key(&page, |bad| bad.page);
+        match found {
+            Ok(at) => {
+                let Some(bad) = pages.get_mut(at).filter(|bad| bad.lines | lines != bad.lines)
+                else {
+                    return Ok(false);
+                };
+                bad.lines |= lines;
+            }
+            Err(_) if lines == 0 => return Ok(false),
+            Err(at) => {
+                pages.try_reserve(1)?;
+                pages.insert(at, BadPage { page, lines, in_use: true });
+            }
+        }
+        self.count.store(pages.len(), Relaxed);
+        self.changed.store(true, Relaxed);
+        Ok(found.is_err())
+    }
+
+    /// Lines of a page are good again. Says whether all of it is, and was kept from use.
+    fn remove(&self, page: u64, lines: u64) -> bool {
+        let mut pages = self.pages.lock();
+        let Ok(at) = pages.binary_search_by_key(&page, |bad| bad.page) else { return false };
+        let Some(bad) = pages.get_mut(at) else { return false };
+        bad.lines &= !lines;
+        let (is_good, in_use) = (bad.lines == 0, bad.in_use);
+        if is_good {
+            pages.remove(at);
+        }
+        self.count.store(pages.len(), Relaxed);
+        self.changed.store(true, Relaxed);
+        is_good && !in_use
+    }
+
+    /// The line of metadata at `at` has been stored as a whole, and can be loaded.
+    pub(crate) fn renewed(&self, at: u64) {
+        if self.any() {
+            self.remove(at / PAGE_BYTES, 1 << (at % PAGE_BYTES / LINE));
+        }
+    }
+
+    /// Forgets which pages are kept from use: who finds out what is free says so again.
+    pub(crate) fn forget_kept(&self) {
+        self.pages.lock().iter_mut().for_each(|bad| bad.in_use = true);
+    }
+}
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// The lines of a page that can't be loaded, a bit each.
+    fn bad_lines_of(&self, page: u64) -> u64 {
+        let at = |line: u64| page * PAGE_BYTES + line * LINE;
+        let is_bad = |line: &u64| self.door.load_line(at(*line)).is_err();
+        (0..PAGE_LINES).filter(is_bad).fold(0, |lines, line| lines | 1 << line)
+    }
+
+    /// Takes in all of the page at whose byte `at` a load has failed.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoMemory`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn met_bad(&self, at: u64) -> Result<()> {
+        let run = Run { page: at / PAGE_BYTES, pages: 1 };
+        let is_new = self.bad.add(run.page, self.bad_lines_of(run.page))?;
+        // If it is free, nobody is to get it.
+        if is_new
+            && self.writable().is_ok()
+            && self.geometry.holds(run.page, 1)
+            && self.space.take_at(self.lane(), run)?
+        {
+            self.bad.for_each_given(run, &mut |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what loads have met.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoMemory`].
+    #[inline(never)]
+    pub(crate) fn take_met(&self) -> Result<()> {
+        let mut result = Ok(());
+        self.door.take_bad(&mut |at| {
+            let met = self.met_bad(at);
+            result = core::mem::replace(&mut result, Ok(())).and(met);
+        });
+        result?;
+        // (To look whether lines are bad is to meet them.)
+        self.door.take_bad(&mut |_| ());
+        Ok(())
+    }
+
+    /// Takes in what loads have met, and makes the list on the medium what it is in memory.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoMemory`], and those of a fence.
+    #[inline(never)]
+    pub(crate) fn keep_bad(&self) -> Result<()> {
+        self.take_met()?;
+        if self.writable().is_err() || !self.bad.changed.swap(false, Relaxed) {
+            return Ok(());
+        }
+        let mut list = self.bad.list()?;
+        list.truncate(BAD_PAGES_MOST);
+        let mut superblock = self.superblock.lock();
+        self.change_superblock(&mut superblock, |superblock| superblock.bad = list)
+    }
+
+    /// Looks again at each page that is kept from use: what can be loaded by now is free.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoMemory`]; [`crate::Error::Corrupt`] for a page that was free already.
+    pub(crate) fn retest_bad(&self) -> Result<()> {
+        for bad in self.bad.list()?.into_iter().filter(|bad| !bad.in_use) {
+            let good = bad.lines & !self.bad_lines_of(bad.page);
+            if self.bad.remove(bad.page, good) {
+                self.space.give(self.lane(), Run { page: bad.page, pages: 1 }, Use::Data)?;
+            }
+        }
+        Ok(())
+    }
+}
