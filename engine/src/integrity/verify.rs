@@ -21,6 +21,21 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn load_data(&self, ino: Ino, at: u64, into: &mut [u8]) -> Result<()> {
         let loaded = self.door.load(at, into);
+        if loaded.is_ok() && !self.geometry.strips.are_kept() && !self.bad.any() {
+            return Ok(());
+        }
+        self.judge_loaded(ino, at, into, loaded)
+    }
+
+    /// What has been loaded, or not, of bytes that have checksums, or in a pool with bad memory.
+    #[inline(never)]
+    fn judge_loaded(
+        &self,
+        ino: Ino,
+        at: u64,
+        into: &mut [u8],
+        loaded: core::result::Result<(), MediaError>,
+    ) -> Result<()> {
         if let Err(MediaError::Poisoned { at }) = loaded {
             // (What is not known for want of memory is met again.)
             let _ = self.met_bad(at);
