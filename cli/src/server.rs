@@ -63,6 +63,7 @@ fn open(settings: &Settings) -> Result<MappedPool> {
         page_class: options.page_class,
         atime: options.atime.unwrap_or_default(),
         index_memory: lode_host::index_memory(options.index_memory),
+        ..OpenOptions::default()
     };
     let pool = Pool::open(region, StdHost::new(), &options)
         .map_err(|error| Failure::engine(&settings.pool, &error))?;

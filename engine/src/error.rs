@@ -37,6 +37,8 @@ pub enum Error {
     TooManyLinks,
     /// The pool, or this opening of it, is read-only.
     ReadOnly,
+    /// A snapshot is being received into the pool: that is to be ended, or given up, first.
+    Receiving,
     /// The inode is gone, or its number belongs to a later life.
     Stale,
     /// The operation is not supported on this kind of file.
@@ -122,6 +124,7 @@ impl Error {
             Self::NoAttribute => 61,
             Self::NotSupported => 95,
             Self::Stale => 116,
+            Self::Receiving => 115,
         }
     }
 
@@ -184,6 +187,7 @@ impl fmt::Display for Error {
             Self::NoMemory => "out of memory",
             Self::TooManyLinks => "too many links",
             Self::ReadOnly => "the pool is open read-only",
+            Self::Receiving => "a snapshot is being received into the pool",
             Self::Stale => "the inode is gone",
             Self::NotSupported => "operation not supported",
             Self::NoAttribute => "no such extended attribute",

@@ -222,6 +222,10 @@ rules! {
         "the journal page that a snapshot sees is used again";
     EndedFirst "ended-first"
         "what a snapshot kept is free before the record that ends it is durable";
+    ReceivedInOne "received-in-one"
+        "the mark of what is being received goes before the snapshot is there";
+    AbandonSaid "abandon-said"
+        "who gives up what was received does not say so before the pool is what it was";
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }

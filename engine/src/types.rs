@@ -349,6 +349,9 @@ pub struct OpenOptions {
     /// Bytes of main memory that the indexes may take ([`crate::IndexMemory`]); as much as they need
     /// where `None`. What is in use stays in memory, and may take more.
     pub index_memory: Option<u64>,
+    /// For who receives a snapshot: a pool that is being received into opens, as far as that has come. (Else it
+    /// opens read-only, as it was before.)
+    pub receiving: bool,
 }
 
 /// When a read moves the access time.

@@ -13,7 +13,7 @@ use crate::inode::load_for_scan;
 use crate::layout::Superblock;
 use crate::log::{Walk, read_death, read_identity};
 use crate::pool::Opening;
-use crate::snapshot::read_list;
+use crate::snapshot::{read_list, received_over};
 use crate::space::{Claims, Run};
 use crate::store::{
     BadChain, Item, Kept, NO_WATERMARK, Piece, Store, read_superblock, read_watermark,
@@ -31,8 +31,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     pub(crate) fn open_door(door: Door<M>, host: H, options: &OpenOptions) -> Result<Self> {
-        let (superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
+        let (mut superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
         let mut store = Store::new(door, host, &superblock)?;
+        if !options.receiving
+            && let Some(before) = received_over(&store, &superblock)?
+        {
+            if !options.read_only {
+                return Err(Error::Receiving);
+            }
+            store.look_back(&mut superblock, before);
+        }
         let mut opening = Opening { superblock_repaired: one_bad, ..Opening::default() };
         let checkpoint = match load_checkpoint(&store, &superblock)? {
             Ended::Closed(loaded) => {

@@ -201,7 +201,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let honoured = !self.store.host.leaves_out(Rule::DeathHonoured);
         if let Some(death) = read_death(self.store, &identity)?.filter(|_| honoured) {
             self.see(scan, death.header)?;
-            if !self.in_doubt(&death.header) {
+            if !self.in_doubt(ino, &death.header) {
                 if !self.store.host.leaves_out(Rule::DeadEvidence) {
                     self.dead_parts(&identity, head, seal, scan)?;
                 }
@@ -244,7 +244,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 last = header.txid;
             }
             let result = self.see(scan, header).and_then(|()| {
-                if self.in_doubt(&header) {
+                if self.in_doubt(ino, &header) {
                     self.part(scan, header, at, ino, Found::InChain)
                 } else {
                     Ok(())
@@ -307,7 +307,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             // it in its own page was durable first.
             let header = beyond.header();
             let may_be_cut_off =
-                self.in_doubt(&header) || beyond.in_ruin && self.is_unsettled(&header);
+                self.in_doubt(ino, &header) || beyond.in_ruin && self.is_unsettled(&header);
             result = if may_be_cut_off {
                 self.part(scan, header, beyond.at, ino, Found::Beyond { in_ruin: beyond.in_ruin })
             } else if beyond.in_ruin && is_doubtful {
@@ -481,8 +481,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         })
     }
 
-    fn in_doubt(&self, header: &Header) -> bool {
-        header.parts > 1 && self.is_unsettled(header)
+    /// Whether it is to be found out if the transaction of this line in an inode's log happened. (Where all is to be
+    /// what it was at a snapshot, all that counts did: the snapshot waited for it.)
+    fn in_doubt(&self, ino: Ino, header: &Header) -> bool {
+        let is_known = self.store.counted != u32::MAX && ino != self.store.snapshots.home();
+        header.parts > 1 && !is_known && self.is_unsettled(header)
     }
 
     fn is_unsettled(&self, header: &Header) -> bool {
@@ -509,7 +512,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let mut walk = Walk::new_of(Owner::Dead, self.store, identity, head, seal)?;
         loop {
             match walk.step() {
-                Ok(Step::Record(found)) if self.in_doubt(&found.parsed.header) => {
+                Ok(Step::Record(found)) if self.in_doubt(identity.ino, &found.parsed.header) => {
                     self.part(scan, found.parsed.header, found.at, identity.ino, Found::InChain)?;
                 }
                 Ok(Step::End) | Err(Error::Corrupt(_) | Error::Media { .. }) => return Ok(()),

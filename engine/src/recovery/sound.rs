@@ -9,7 +9,7 @@ use super::checkpoint::{Ended, load_checkpoint};
 use super::open::{check_root, survey};
 use crate::layout::slot_at;
 use crate::pool::Opening;
-use crate::snapshot::read_list;
+use crate::snapshot::{read_list, received_over};
 use crate::space::Claims;
 use crate::store::{Piece, Store, read_superblock};
 use crate::{Error, Host, Ino, Result};
@@ -26,6 +26,9 @@ pub(crate) fn stands_recovery<M: Medium, H: Host>(
 ) -> Result<(Door<M>, H, u64)> {
     let (superblock, _) = read_superblock(&door, &host, false)?;
     let mut store = Store::new(door, host, &superblock)?;
+    if received_over(&store, &superblock)?.is_some() {
+        return Err(Error::Receiving);
+    }
     let tails = match load_checkpoint(&store, &superblock)? {
         Ended::Not => Vec::new(),
         Ended::Closed(loaded) => loaded.tails()?,

@@ -17,7 +17,7 @@ use crate::layout::{
 };
 use crate::log::read_identity;
 use crate::recovery::{DAMAGED_TAIL, Ended, erase, load_checkpoint, survey};
-use crate::snapshot::read_list;
+use crate::snapshot::{read_list, received_over};
 use crate::space::Claims;
 use crate::store::{Piece, Snapshots, Store, read_superblock, read_watermark};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Result};
@@ -34,8 +34,12 @@ pub(super) fn discard<M: Medium, H: Host>(
     host: H,
     told: Told<'_>,
 ) -> Result<(Door<M>, H, Lost)> {
-    let (superblock, _) = read_superblock(&door, &host, false)?;
+    let (mut superblock, _) = read_superblock(&door, &host, false)?;
     let mut store = Store::new(door, host, &superblock)?;
+    // What was being received is given up.
+    if let Some(before) = received_over(&store, &superblock)? {
+        store.look_back(&mut superblock, before);
+    }
     let mut tails = match load_checkpoint(&store, &superblock)? {
         Ended::Not => Vec::new(),
         Ended::Closed(loaded) => {

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
+use super::entry::{Entry, Listed, SnapshotId};
 use crate::inode::{State, load_for_scan, load_xattr_name, load_xattr_value};
 use crate::layout::{FEATURE_SNAPSHOTS, Superblock, slot_at};
 use crate::log::{Walk, read_identity};
@@ -29,40 +30,19 @@ pub struct SnapshotInfo {
     pub pages_alone: u64,
 }
 
-/// What the list says of a snapshot: its epoch and when it was made.
-pub(super) type Said = (u32, i64);
-
-/// The value of a snapshot's attribute.
-pub(super) fn value_of((epoch, created_ns): Said) -> [u8; 16] {
-    let mut value = [0; 16];
-    let (epoch_at, rest) = value.split_at_mut(4);
-    epoch_at.copy_from_slice(&epoch.to_le_bytes());
-    if let Some(time_at) = rest.get_mut(4..12) {
-        time_at.copy_from_slice(&created_ns.to_le_bytes());
-    }
-    value
-}
-
-fn said_in(value: &[u8]) -> Option<Said> {
-    let value: &[u8; 16] = value.try_into().ok()?;
-    let epoch = u32::from_le_bytes(*value.first_chunk()?);
-    let created_ns = i64::from_le_bytes(*value.last_chunk()?);
-    Some((epoch, created_ns))
-}
-
 /// All that the list says.
-fn all_in<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Result<Vec<(Vec<u8>, Said)>> {
+fn all_in<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Result<Vec<Listed>> {
     let (mut all, mut order) = (Vec::new(), Vec::new());
     all.try_reserve_exact(state.xattrs.len())?;
     order.try_reserve_exact(state.xattrs.len())?;
     for (number, xattr) in (0u64..).zip(state.xattrs.iter()) {
         let name = load_xattr_name(store, state, xattr)?;
-        let said = said_in(&load_xattr_value(store, state, xattr)?);
-        let said = said.filter(|said| said.0 > 0 && said.0 < store.epoch());
+        let entry = Entry::parse(&load_xattr_value(store, state, xattr)?);
+        let entry = entry.filter(|entry| entry.epoch > 0 && entry.epoch < store.epoch());
         let impossible = Error::corrupt_inode("snapshot that can not be", xattr.at, state.log.ino);
-        let said = said.ok_or(impossible)?;
-        order.push(u64::from(said.0) << 32 | number);
-        all.push((name, said));
+        let entry = entry.ok_or(impossible)?;
+        order.push(u64::from(entry.epoch) << 32 | number);
+        all.push(Listed { name, entry });
     }
     // (By numbers: sorting the names themselves would take a large frame of the stack.)
     order.sort_unstable();
@@ -92,20 +72,51 @@ pub(crate) fn read_list<M: Medium, H: Host>(
         return Ok(());
     }
     store.snapshots.set_home(home);
-    let lost = Error::corrupt_inode("the list of snapshots is lost", slot_at(home), home);
-    let (identity, head, _, seal) = read_identity(store, home)?.ok_or(lost)?;
+    let mut is_there = superblock.rollback == 0;
+    for Listed { entry, .. } in load_list(store, superblock)? {
+        is_there |= entry.epoch == superblock.rollback;
+        store.snapshots.add(entry.epoch)?;
+    }
+    if is_there { Ok(()) } else { Err(lost(home)) }
+}
+
+fn lost(home: Ino) -> Error {
+    Error::corrupt_inode("the list of snapshots is lost", slot_at(home), home)
+}
+
+/// The list of a pool that has one, from its log.
+#[inline(never)]
+fn load_list<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    superblock: &Superblock,
+) -> Result<Vec<Listed>> {
+    let home = superblock.snapshots;
+    let (identity, head, _, seal) = read_identity(store, home)?.ok_or(lost(home))?;
     if identity.nonce != superblock.snapshots_nonce {
-        return Err(lost);
+        return Err(lost(home));
     }
     let walk = Walk::new(store, &identity, head, seal)?;
     let scanned = load_for_scan(store, walk, None, &mut |_| ())?;
-    let state = scanned.state.ok_or(lost)?;
-    let mut is_there = superblock.rollback == 0;
-    for (_, (epoch, _)) in all_in(store, &state)? {
-        is_there |= epoch == superblock.rollback;
-        store.snapshots.add(epoch)?;
+    all_in(store, &*scanned.state.ok_or(lost(home))?)
+}
+
+/// What a pool that is being received into was before: the epoch of that. `None` of any other, and where the list
+/// can't be read: whoever opens the pool meets that again.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub(crate) fn received_over<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    superblock: &Superblock,
+) -> Result<Option<u32>> {
+    if superblock.snapshots == 0 {
+        return Ok(None);
     }
-    if is_there { Ok(()) } else { Err(lost) }
+    let all = match load_list(store, superblock) {
+        Ok(all) => all,
+        Err(error) => return error.into_damage().map(|_| None),
+    };
+    Ok(all.into_iter().find(|one| one.entry.is_mark()).map(|mark| mark.entry.epoch))
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -115,7 +126,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let said = self.snapshots_said()?;
         infos.try_reserve_exact(said.len())?;
         let mut before = 0;
-        for (name, (epoch, created_ns)) in said {
+        for Listed { name, entry: Entry { epoch, created_ns, .. } } in said {
             infos.push(SnapshotInfo { name, epoch, created_ns, pages: 0, pages_alone: 0 });
         }
         let twice = if self.store.geometry.twin_pages == 0 { 1 } else { 2 };
@@ -141,12 +152,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let said = self.snapshots_said()?;
         let mut names = Vec::new();
         names.try_reserve_exact(said.len())?;
-        names.extend(said.into_iter().map(|(name, (epoch, _))| (name, epoch)));
+        names.extend(said.into_iter().map(|one| (one.name, one.entry.epoch)));
         Ok(names)
     }
 
-    /// Names, epochs and times, the oldest first.
-    pub(super) fn snapshots_said(&self) -> Result<Vec<(Vec<u8>, Said)>> {
+    /// All snapshots, the oldest first; not what is only being received.
+    pub(super) fn snapshots_said(&self) -> Result<Vec<Listed>> {
+        let mut all = self.listed()?;
+        all.retain(|one| !one.entry.is_mark());
+        Ok(all)
+    }
+
+    /// All entries of the list, the oldest first.
+    pub(super) fn listed(&self) -> Result<Vec<Listed>> {
         let home = self.store.snapshots.home();
         if home == 0 {
             return Ok(Vec::new());
@@ -156,22 +174,42 @@ impl<M: Medium, H: Host> Pool<M, H> {
         all_in(&self.store, &state)
     }
 
-    /// The epoch of a snapshot.
+    /// What the list says of a name.
     ///
     /// # Errors
     /// [`Error::NotFound`].
-    pub(super) fn epoch_of(&self, name: &[u8]) -> Result<u32> {
+    pub(super) fn listed_as(&self, name: &[u8]) -> Result<Entry> {
         let home = self.store.snapshots.home();
         if home == 0 {
             return Err(Error::NotFound);
         }
         match self.getxattr(home, name) {
-            Ok(value) => {
-                Ok(said_in(&value).ok_or(Error::corrupt("snapshot that can not be", 0))?.0)
-            }
+            Ok(value) => Entry::parse(&value).ok_or(Error::corrupt("snapshot that can not be", 0)),
             Err(Error::NoAttribute) => Err(Error::NotFound),
             Err(error) => Err(error),
         }
+    }
+
+    /// The epoch of a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub(super) fn epoch_of(&self, name: &[u8]) -> Result<u32> {
+        let entry = self.listed_as(name)?;
+        if entry.is_mark() { Err(Error::NotFound) } else { Ok(entry.epoch) }
+    }
+
+    /// What snapshot it is, wherever it is: its own, or that of the one that it was received as.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn snapshot_id(&self, name: &[u8]) -> Result<SnapshotId> {
+        let entry = self.listed_as(name)?;
+        if entry.is_mark() {
+            return Err(Error::NotFound);
+        }
+        let own = self.store.superblock.lock().uuid;
+        Ok(entry.id(own))
     }
 
     /// The inode with the list, which is made if there is none.

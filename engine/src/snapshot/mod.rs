@@ -4,14 +4,18 @@
 //! log says up to it is what the snapshot has. So none takes time or space to make. What ends later is kept for
 //! it (`store::snapshots`), and pages that it sees are not stored to in place.
 //!
-//! `list` is which there are, in extended attributes of an inode that no name leads to; `take` makes and ends them;
-//! `view` looks into them; `rollback` makes a pool what it was.
+//! `list` is which there are, in extended attributes of an inode that no name leads to, each an `entry`; `take` makes
+//! and ends them; `view` looks into them; `rollback` makes a pool what it was; `receive` lets one come from elsewhere.
 
+mod entry;
 mod list;
+mod receive;
 mod rollback;
 mod take;
 mod view;
 
+pub use entry::SnapshotId;
 pub use list::SnapshotInfo;
-pub(crate) use list::read_list;
+pub(crate) use list::{read_list, received_over};
+pub use receive::Receiving;
 pub(crate) use view::VIEW;

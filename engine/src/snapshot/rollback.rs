@@ -26,20 +26,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(error);
             }
         };
-        for (later, (of, _)) in pool.snapshots_said()?.into_iter().rev() {
-            if of > epoch {
-                pool.delete_snapshot(&later)?;
+        for later in pool.snapshots_said()?.into_iter().rev() {
+            if later.entry.epoch > epoch {
+                pool.delete_snapshot(&later.name)?;
             }
         }
-        pool.close()?;
-        let store: Store<M, H> = *pool.store;
+        pool.go_back(epoch, &OpenOptions::default())?.close()
+    }
+
+    /// Closes the pool, and opens it again as the latest snapshot has it, which is of this epoch.
+    pub(super) fn go_back(self, epoch: u32, options: &OpenOptions) -> Result<Self> {
+        self.close()?;
+        let store: Store<M, H> = *self.store;
         let mut superblock = store.superblock.lock().clone();
         superblock.rollback = epoch;
         superblock.checkpoint = 0;
         superblock.update += 1;
         crate::store::write_superblock(&store.door, &store.host, &superblock, store.counters())?;
         let Store { door, host, .. } = store;
-        let rolled = Self::open_door(door, host, &OpenOptions::default())?;
-        rolled.close()
+        Self::open_door(door, host, options)
     }
 }

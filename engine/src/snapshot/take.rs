@@ -6,9 +6,11 @@
 
 use core::sync::atomic::Ordering::{Release, SeqCst};
 
+use lock_api::MutexGuard;
 use lode_pmem::Medium;
 
-use super::list::{NAME_BYTES_MAX, value_of};
+use super::entry::Entry;
+use super::list::NAME_BYTES_MAX;
 use super::view::index_of;
 use crate::{Error, Host, Pool, Result, Rule, XattrChange, XattrWhen};
 
@@ -28,29 +30,44 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// [`Error::Exists`]; [`Error::Busy`] while a program has a file mapped; [`Error::NoSpace`];
     /// [`Error::Invalid`] and [`Error::NameTooLong`] for names that can't be.
     pub fn create_snapshot(&self, name: &[u8]) -> Result<()> {
+        let _changing = self.begin_change(name)?;
+        let created_ns = self.now_ns();
+        self.keep_now(name, XattrWhen::Absent, &mut |epoch| Ok(Entry::own(epoch, created_ns)))
+    }
+
+    /// Locks the list, to put this new name into it.
+    pub(super) fn begin_change(&self, name: &[u8]) -> Result<MutexGuard<'_, H::Mutex, ()>> {
         valid_name(name)?;
         self.store.before_operation()?;
-        let store = &self.store;
-        let _changing = store.snapshots.changing.lock();
-        let home = self.home_of_snapshots()?;
-        match self.epoch_of(name) {
-            Ok(_) => return Err(Error::Exists),
-            Err(Error::NotFound) => {}
-            Err(error) => return Err(error),
+        let changing = self.store.snapshots.changing.lock();
+        match self.listed_as(name) {
+            Ok(_) => Err(Error::Exists),
+            Err(Error::NotFound) => Ok(changing),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Ends the epoch, and puts what `entry` says of it into the list, which is locked.
+    pub(super) fn keep_now(
+        &self,
+        name: &[u8],
+        when: XattrWhen,
+        entry: &mut dyn FnMut(u32) -> Result<Entry>,
+    ) -> Result<()> {
+        let store = &self.store;
+        let home = self.home_of_snapshots()?;
         // (Who maps a file waits until this is over.)
         if store.snapshots.mapped.load(SeqCst) > 0 {
             return Err(Error::Busy);
         }
         let epoch = store.epoch();
+        let value = entry(epoch)?.value()?;
         store.allow_epoch(epoch + 1)?;
         // In this order: who sees the new epoch knows of the snapshot.
         store.snapshots.add(epoch)?;
         store.epoch.store(epoch + 1, Release);
         store.wait_for_lanes();
-        let value = value_of((epoch, self.now_ns()));
-        let made = XattrChange { name, value: Some(&value), when: XattrWhen::Absent };
-        let result = self.setxattr(home, &made);
+        let result = self.setxattr(home, &XattrChange { name, value: Some(&value), when });
         if result.is_err() {
             store.snapshots.remove(epoch);
         }
@@ -79,7 +96,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Ends what is in memory of a snapshot that is no more. In one step: nobody begins to look into it meanwhile.
-    fn end_views_of(&self, epoch: u32) {
+    pub(super) fn end_views_of(&self, epoch: u32) {
         let mut views = self.store.snapshots.views.write();
         if let Some(at) = views.iter().position(|view| *view == epoch) {
             self.nodes.end_views(&self.store.room, &|ino| index_of(ino) == Some(at));

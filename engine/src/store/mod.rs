@@ -135,6 +135,15 @@ impl<M: Medium, H: Host> Store<M, H> {
         }))
     }
 
+    /// From now on, and by this superblock, records that are born after `epoch` did not happen. (A checkpoint knows
+    /// of them.)
+    pub(crate) fn look_back(&mut self, superblock: &mut Superblock, epoch: u32) {
+        self.counted = epoch;
+        (superblock.rollback, superblock.checkpoint) = (epoch, 0);
+        let mut held = self.superblock.lock();
+        (held.rollback, held.checkpoint) = (epoch, 0);
+    }
+
     /// The lane that suits this thread now.
     #[inline]
     pub(crate) fn lane(&self) -> usize {

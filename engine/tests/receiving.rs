@@ -1,0 +1,167 @@
+//! What is being received into a pool is there wholly or not at all: who does not receive sees what was before, until
+//! the end, which is one step; giving it up makes the pool what it was.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use lode_engine::{AccessTimes, Error, FormatOptions, OpenOptions, Pool, Protection, SnapshotId};
+use lode_testkit::execute::{Handles, execute};
+use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::op::Op;
+use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot_from};
+use lode_testkit::{Memory, TestHost};
+
+type TestPool = Pool<Memory, TestHost>;
+
+const ID: SnapshotId = SnapshotId { pool: [7; 16], epoch: 11, created_ns: 12 };
+
+fn options(read_only: bool, receiving: bool) -> OpenOptions {
+    OpenOptions { read_only, receiving, atime: AccessTimes::Never, ..OpenOptions::default() }
+}
+
+fn open(memory: &Memory, read_only: bool, receiving: bool) -> Result<TestPool, Error> {
+    TestPool::open(memory.clone(), TestHost::new(5), &options(read_only, receiving))
+}
+
+fn tree(pool: &TestPool) -> Snapshot {
+    snapshot_from(pool, pool.root(), Times::ALL, None).unwrap()
+}
+
+/// Does random operations.
+fn use_it(pool: &TestPool, generator: &mut Generator, count: usize) {
+    let mut handles = Handles::new();
+    for _ in 0..count {
+        let op = generator.op();
+        if !matches!(op, Op::Remount | Op::Crash) {
+            let _ = execute(pool, &mut handles, &op);
+        }
+    }
+}
+
+/// A pool of each level that something is being received into, half of them not closed, and what it was.
+fn half(seed: u64) -> (Memory, Snapshot) {
+    let memory = Memory::new(8 << 20);
+    let protection = [Protection::None, Protection::Metadata, Protection::Full][seed as usize % 3];
+    let log_lines = [4, 20, 63][seed as usize / 3 % 3];
+    let format = FormatOptions { lanes: 2, log_lines, protection, ..FormatOptions::default() };
+    TestPool::format(memory.clone(), TestHost::new(seed), &format).unwrap();
+    let pool = open(&memory, false, false).unwrap();
+    let mut generator = Generator::new(seed, Shape::default());
+    use_it(&pool, &mut generator, 60);
+    pool.create_snapshot(b"older").unwrap();
+    let before = tree(&pool);
+    if seed % 4 < 2 {
+        pool.close().unwrap();
+    }
+    let pool = open(&memory, false, false).unwrap();
+    assert_eq!(pool.receiving().unwrap(), None);
+    assert_eq!(pool.note_receiving(b"x"), Err(Error::NotFound));
+    assert_eq!(pool.finish_receiving(), Err(Error::NotFound));
+    assert_eq!(pool.begin_receiving(b"older", &ID, b"0"), Err(Error::Exists));
+    pool.begin_receiving(b"new", &ID, b"0").unwrap();
+    assert_eq!(pool.begin_receiving(b"other", &ID, b"0"), Err(Error::Receiving));
+    use_it(&pool, &mut generator, 60);
+    pool.note_receiving(&[b'1'; 256]).unwrap();
+    assert_eq!(pool.note_receiving(&[b'1'; 257]), Err(Error::TooLong));
+    use_it(&pool, &mut generator, 20);
+    if seed % 2 == 0 {
+        pool.close().unwrap();
+    }
+    (memory, before)
+}
+
+#[test]
+fn until_the_end_all_others_see_what_was_before() {
+    for seed in 0..60 {
+        let (memory, before) = half(seed);
+        assert_eq!(open(&memory, false, false).err(), Some(Error::Receiving));
+        let grown = Memory::from_image(&[memory.image(), vec![0; 1 << 20]].concat());
+        assert_eq!(TestPool::grow(grown, TestHost::new(1)).err(), Some(Error::Receiving));
+        let rolled = TestPool::rollback(memory.copy(), TestHost::new(1), b"older");
+        assert_eq!(rolled.err(), Some(Error::Receiving));
+        let pool = open(&memory, true, false).unwrap();
+        assert_eq!(difference(&before, &tree(&pool)), None, "seed {seed}");
+        assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "seed {seed}");
+        let names: Vec<_> = pool.snapshots().unwrap().into_iter().map(|one| one.name).collect();
+        assert_eq!(names, [b"older".to_vec()]);
+        assert_eq!(pool.snapshot_root(b"new"), Err(Error::NotFound));
+        let mark = pool.receiving().unwrap().unwrap();
+        assert_eq!((mark.name, mark.id, mark.note), (b"new".to_vec(), ID, vec![b'1'; 256]));
+        assert!(!mark.is_abandoned);
+    }
+}
+
+#[test]
+fn its_end_is_the_snapshot_with_the_senders_identity() {
+    for seed in 0..60 {
+        let (memory, before) = half(seed);
+        let pool = open(&memory, false, true).unwrap();
+        let after = tree(&pool);
+        pool.finish_receiving().unwrap();
+        let names: Vec<_> = pool.snapshots().unwrap().into_iter().map(|one| one.name).collect();
+        assert_eq!(names, [b"older".to_vec(), b"new".to_vec()]);
+        if seed % 3 == 0 {
+            pool.close().unwrap();
+        }
+        let pool = open(&memory, false, false).unwrap();
+        assert_eq!(pool.snapshot_id(b"new"), Ok(ID));
+        assert_eq!(pool.snapshot_id(b"older").unwrap().pool, pool.info().unwrap().uuid);
+        assert_eq!(difference(&after, &tree(&pool)), None, "seed {seed}");
+        for (name, wanted) in [(&b"new"[..], &after), (b"older", &before)] {
+            let root = pool.snapshot_root(name).unwrap();
+            let found = snapshot_from(&pool, root, Times::ALL, None).unwrap();
+            assert_eq!(difference(wanted, &found), None, "seed {seed}");
+        }
+        pool.maintain().unwrap();
+        assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "seed {seed}");
+        pool.close().unwrap();
+        assert!(open(&memory, false, false).unwrap().opening().clean);
+    }
+}
+
+#[test]
+fn what_is_given_up_leaves_the_pool_as_it_was() {
+    for seed in 0..60 {
+        let (memory, before) = half(seed);
+        if seed % 3 == 2 {
+            // Salvage gives it up, too.
+            TestPool::salvage(memory.clone(), TestHost::new(1), &mut |_| ()).unwrap();
+        } else {
+            TestPool::abandon_receiving(memory.clone(), TestHost::new(1)).unwrap();
+        }
+        let again = TestPool::abandon_receiving(memory.clone(), TestHost::new(1));
+        assert_eq!(again.err(), Some(Error::NotFound));
+        let pool = open(&memory, false, false).unwrap();
+        assert_eq!(difference(&before, &tree(&pool)), None, "seed {seed}");
+        assert_eq!(pool.snapshots().unwrap().len(), 1);
+        assert_eq!(pool.receiving().unwrap(), None);
+        assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "seed {seed}");
+        // Nothing of it is left.
+        pool.begin_receiving(b"new", &ID, b"").unwrap();
+    }
+}
+
+#[test]
+fn what_is_being_given_up_does_not_go_on() {
+    let mut said = 0;
+    for fences in 0..40 {
+        let (memory, before) = half(fences);
+        let after = tree(&open(&memory, true, true).unwrap());
+        let image = Memory::from_image(&memory.image());
+        image.fail_fences_after(fences);
+        let _ = TestPool::abandon_receiving(image.clone(), TestHost::new(1));
+        let image = Memory::from_image(&image.image());
+        let pool = open(&image, false, true).unwrap();
+        match pool.receiving().unwrap() {
+            Some(mark) if mark.is_abandoned => {
+                assert_eq!(pool.finish_receiving(), Err(Error::Receiving));
+                said += 1;
+            }
+            Some(_) => assert_eq!(difference(&after, &tree(&pool)), None, "{fences}"),
+            None => assert_eq!(difference(&before, &tree(&pool)), None, "{fences}"),
+        }
+        drop(pool);
+        let _ = TestPool::abandon_receiving(image.clone(), TestHost::new(1));
+        let pool = open(&image, false, false).unwrap();
+        assert_eq!(difference(&before, &tree(&pool)), None, "{fences}");
+    }
+    assert!(said > 0);
+}
