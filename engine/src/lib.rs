@@ -51,5 +51,5 @@ pub use recovery::format::check_format;
 pub use rule::Rule;
 pub use salvage::Salvage;
 pub use scrub::{Finding, Outcome, Scrub, What};
-pub use snapshot::{Receiving, SnapshotId, SnapshotInfo};
+pub use snapshot::{Receiving, SnapshotId, SnapshotInfo, ino_beside};
 pub use types::*;

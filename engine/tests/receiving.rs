@@ -62,7 +62,7 @@ fn half(seed: u64) -> (Memory, Snapshot) {
     pool.note_receiving(&[b'1'; 256]).unwrap();
     assert_eq!(pool.note_receiving(&[b'1'; 257]), Err(Error::TooLong));
     use_it(&pool, &mut generator, 20);
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         pool.close().unwrap();
     }
     (memory, before)
@@ -98,7 +98,7 @@ fn its_end_is_the_snapshot_with_the_senders_identity() {
         pool.finish_receiving().unwrap();
         let names: Vec<_> = pool.snapshots().unwrap().into_iter().map(|one| one.name).collect();
         assert_eq!(names, [b"older".to_vec(), b"new".to_vec()]);
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             pool.close().unwrap();
         }
         let pool = open(&memory, false, false).unwrap();

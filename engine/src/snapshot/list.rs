@@ -112,6 +112,8 @@ pub(crate) fn received_over<M: Medium, H: Host>(
     if superblock.snapshots == 0 {
         return Ok(None);
     }
+    // (Of it all records count.)
+    store.snapshots.set_home(superblock.snapshots);
     let all = match load_list(store, superblock) {
         Ok(all) => all,
         Err(error) => return error.into_damage().map(|_| None),

@@ -19,3 +19,4 @@ pub use list::SnapshotInfo;
 pub(crate) use list::{read_list, received_over};
 pub use receive::Receiving;
 pub(crate) use view::VIEW;
+pub use view::ino_beside;

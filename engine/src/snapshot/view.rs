@@ -22,6 +22,13 @@ pub(super) fn index_of(ino: Ino) -> Option<usize> {
     usize::try_from((ino >> VIEW_BITS).checked_sub(1)?).ok()
 }
 
+/// The number that inode `ino` has beside `other`: in the same snapshot, or now (beside 0, too). Whether it is there is
+/// another question. (Two snapshots that both have an inode have the same number for it, and no other inode has that
+/// in either: a slot is not used again while a snapshot sees what was in it.)
+pub fn ino_beside(ino: Ino, other: Ino) -> Ino {
+    ino & (VIEW - 1) | other & !(VIEW - 1)
+}
+
 impl<M: Medium, H: Host> Pool<M, H> {
     /// The root directory as this snapshot has it.
     ///
