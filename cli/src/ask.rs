@@ -14,8 +14,8 @@ use crate::failure::{Failure, Kind, Result};
 use crate::human::printable;
 use crate::options::MountOptions;
 use crate::report::{
-    Counted, InfoReport, MountFacts, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts, StatsReport,
-    StoredGroups, exposition,
+    BadMemoryFacts, Counted, InfoReport, MountFacts, OpeningFacts, PoolFacts, RegionFacts,
+    SpaceFacts, StatsReport, StoredGroups, exposition,
 };
 
 /// Keys of the region's facts on the control socket.
@@ -82,6 +82,7 @@ impl<'a> Asked<'a> {
             region,
             opening: answer.opening.into(),
             space: answer.statfs,
+            bad_memory: answer.bad_memory,
         })
     }
 
@@ -149,6 +150,8 @@ pub(crate) struct ServerFacts {
     pub(crate) opening: OpeningFacts,
     /// Its space.
     pub(crate) space: SpaceFacts,
+    /// Bad memory that it knows of.
+    pub(crate) bad_memory: BadMemoryFacts,
 }
 
 /// The answer to `info`, as it is sent.
@@ -164,6 +167,8 @@ struct InfoAnswer {
     info: InfoPart,
     opening: OpeningPart,
     statfs: SpaceFacts,
+    #[serde(default)]
+    bad_memory: BadMemoryFacts,
 }
 
 #[derive(Deserialize)]
@@ -223,6 +228,7 @@ impl ServerFacts {
             region: self.region,
             space: self.space,
             opening: self.opening,
+            bad_memory: self.bad_memory,
             mount: Some(mount),
         }
     }

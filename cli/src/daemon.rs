@@ -72,9 +72,10 @@ fn log_name(dir: &Path) -> String {
 }
 
 /// In the server, at its end: removes its log if that says no more than that there was a
-/// mount.
+/// mount, and nothing bad in it.
 pub(crate) fn remove_quiet_log(path: &Path) {
-    const QUIET: [&str; 2] = [" INFO mounted point=", " INFO unmounting signal="];
+    const QUIET: [&str; 3] =
+        [" INFO mounted point=", " INFO unmounting signal=", " INFO scrubbed: nothing is bad"];
     let is_quiet = |log: &str| log.lines().all(|line| QUIET.iter().any(|it| line.contains(it)));
     let is_own = || {
         let (own, found) = (rustix::fs::fstat(rustix::stdio::stderr()).ok()?, fs::metadata(path));

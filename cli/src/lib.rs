@@ -25,6 +25,7 @@ mod mounts;
 mod options;
 mod output;
 mod page;
+mod periods;
 mod progress;
 mod region;
 mod report;

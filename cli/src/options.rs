@@ -1,6 +1,7 @@
 //! Mount options: those of `-o`, as they are written in fstab too.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -8,6 +9,7 @@ use lode_engine::{AccessTimes, PageClass};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::emulation::EmulationArgs;
+use crate::periods::{parse_period, period_text};
 use crate::sizes::{parse_page_class, parse_size};
 
 /// What `-o` can say. Several are joined by [`MountOptions::join`], later ones win.
@@ -43,12 +45,16 @@ pub(crate) struct MountOptions {
     pub(crate) flush: Option<FlushStrategy>,
     /// `snapshot=`: what is mounted is the pool as it was then.
     pub(crate) snapshot: Option<String>,
+    /// `scrub=`: how often the server scrubs by itself, 0 for never.
+    pub(crate) scrub: Option<Duration>,
+    /// `scrub-rate=`: bytes a second that it looks at then.
+    pub(crate) scrub_rate: Option<u64>,
     /// `emulate=` and its like.
     pub(crate) emulation: EmulationArgs,
 }
 
 /// The options that mean something, and what.
-pub(crate) const MEANINGS: [(&str, &str); 18] = [
+pub(crate) const MEANINGS: [(&str, &str); 20] = [
     (
         "ro, rw",
         "Read-only: not a byte of the pool changes, not even by recovery. Read-write is the default.",
@@ -103,6 +109,11 @@ pub(crate) const MEANINGS: [(&str, &str); 18] = [
         "snapshot=",
         "Mount what the pool was when this snapshot was made. Needs ro, and a pool that is not mounted read-write; there DIR/.lode/snapshots has all snapshots.",
     ),
+    (
+        "scrub=",
+        "Scrub the pool every so often, such as 24h (s, m, h, d), for the first time so long after the mount; what is found is in the log and in lode stats. 0 is never, and the default.",
+    ),
+    ("scrub-rate=", "Bytes a second that such a scrub looks at, at most. The default is 100M."),
     (
         "emulate=",
         "For measuring: take the times of this slower medium, pcm, stt-ram, nvdimm-n or cxl. What the kernel's cache answers, and mappings of programs, are not slowed.",
@@ -232,6 +243,14 @@ impl MountOptions {
             Some(("flush", value)) => {
                 self.flush = Some(value.parse().map_err(|error| in_word(format!("{error}")))?);
             }
+            Some(("scrub", value)) => self.scrub = Some(parse_period(value).map_err(in_word)?),
+            Some(("scrub-rate" | "scrub_rate", value)) => {
+                let rate = parse_size(value).map_err(in_word)?;
+                if rate == 0 {
+                    return Err(in_word("it is 1 at least; scrub=0 is for no scrubs".to_owned()));
+                }
+                self.scrub_rate = Some(rate);
+            }
             Some(("snapshot", "")) => return Err(format!("option `{word}`: which snapshot?")),
             Some(("snapshot", value)) => self.snapshot = Some(value.to_owned()),
             Some((name, value)) if self.emulation.set(name, value).map_err(in_word)? => {}
@@ -265,6 +284,8 @@ impl MountOptions {
             windows: next.windows.or(all.windows),
             flush: next.flush.or(all.flush),
             snapshot: next.snapshot.clone().or(all.snapshot),
+            scrub: next.scrub.or(all.scrub),
+            scrub_rate: next.scrub_rate.or(all.scrub_rate),
             emulation: all.emulation.join(&next.emulation),
         })
     }
@@ -295,6 +316,8 @@ impl MountOptions {
         words.extend(self.windows.map(|windows| format!("windows={windows}")));
         words.extend(self.flush.map(|flush| format!("flush={flush}")));
         words.extend(self.snapshot.as_ref().map(|name| format!("snapshot={name}")));
+        words.extend(self.scrub.map(|period| format!("scrub={}", period_text(period))));
+        words.extend(self.scrub_rate.map(|bytes| format!("scrub-rate={bytes}")));
         words.extend(self.emulation.words());
         words.join(",")
     }
@@ -307,7 +330,7 @@ mod tests {
     #[test]
     fn options_survive_the_way_through_text() {
         let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,io_uring,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,snapshot=before the change,\
-                    emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
+                    scrub=36h,scrub-rate=1048576,emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);
         assert_eq!(MountOptions::parse(&options.text()), Ok(options));
@@ -336,6 +359,16 @@ mod tests {
             "windows=maybe",
             "flush=often",
             "snapshot=",
+            "scrub=",
+            "scrub=often",
+            "scrub=24",
+            "scrub=-1h",
+            "scrub=1.5h",
+            "scrub=1w",
+            "scrub=99999999999999999999s",
+            "scrub=1000000d",
+            "scrub-rate=0",
+            "scrub-rate=fast",
             "emulate=optane",
             "read-ns=soon",
             "write-gbps=1/8",

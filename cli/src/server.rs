@@ -147,6 +147,8 @@ fn mount_options(settings: &Settings, region_facts: &RegionFacts) -> lode_fuse::
         dev: said.dev.unwrap_or(false),
         noexec: said.noexec.unwrap_or(false),
         rings: said.io_uring,
+        scrub_period: said.scrub.filter(|period| !period.is_zero()),
+        scrub_rate: said.scrub_rate,
         views: if said.noviews { Vec::new() } else { views() },
         region,
         ..lode_fuse::MountOptions::new(&settings.pool)

@@ -396,7 +396,7 @@ fn damage_that_a_mount_meets_is_logged_once() {
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("damaged")).collect();
     assert_eq!(lines.len(), 1, "{said}");
     assert!(lines[0].contains(&format!("inode={inode}")), "{said}");
-    assert!(lines[0].contains("offset="), "{said}");
+    assert!(lines[0].contains("path=\"/two\"") && lines[0].contains(" offset="), "{said}");
 }
 
 #[test]

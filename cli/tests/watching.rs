@@ -308,6 +308,10 @@ fn prometheus_can_read_it() {
     same("lode_pool_bytes", "/pool/bytes", 1.0);
     same("lode_stored_bytes_total", "/wear/stored_bytes", 1.0);
     same("lode_region_bytes", "/wear/region_bytes", 1.0);
+    same("lode_bad_memory_bytes", "/health/bad_memory/bytes", 1.0);
+    same("lode_scrubs_total", "/scrub/ended", 1.0);
+    assert_eq!(metrics["lode_protection"].of("level", "none"), Some(1.0));
+    assert_eq!(metrics["lode_protection"].of("level", "full"), Some(0.0));
     let operations = &metrics["lode_operations_total"];
     assert_eq!(operations.samples.len(), json["operations"].as_object().unwrap().len());
     assert_eq!(operations.of("op", "write"), json["operations"]["write"].as_f64());

@@ -50,6 +50,6 @@ pub use pool::{
 pub use recovery::format::check_format;
 pub use rule::Rule;
 pub use salvage::Salvage;
-pub use scrub::{Finding, Outcome, Scrub, What};
+pub use scrub::{Finding, Outcome, PathSearch, Scrub, What};
 pub use snapshot::{Receiving, SnapshotId, SnapshotInfo, ino_beside};
 pub use types::*;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::control::listener::{Answers, accept};
 use crate::fs::{MAX_WRITE, State};
 use crate::options::MountOptions;
-use crate::scrub::{self, Scrubs};
+use crate::paths;
 use crate::snapshots::{self, is_read_only};
 use crate::stats;
 
@@ -23,7 +23,7 @@ pub fn answers<M: Medium + 'static, H: Host>(
     options: MountOptions,
     queues: Option<usize>,
 ) -> Answers {
-    let (mounted, scrubs) = (Instant::now(), Scrubs::default());
+    let mounted = Instant::now();
     Box::new(move |op, request| {
         if state.gate.failed() {
             return Some(Err("a request failed inside the server; mount the pool again".into()));
@@ -31,12 +31,12 @@ pub fn answers<M: Medium + 'static, H: Host>(
         match op {
             "ping" => Some(Ok(accept(op, json!({ "pid": std::process::id() })))),
             "stats" => {
-                let stats = stats::stats(&state.pool, mounted.elapsed());
+                let stats = stats::stats(&state, mounted.elapsed(), options.scrub_period);
                 Some(stats.map(|stats| accept(op, stats)))
             }
             "wear" => Some(stats::wear(state.pool.wear(), request).map(|wear| accept(op, wear))),
-            "scrub" => Some(scrubs.step(&state.pool, request).map(|step| accept(op, step))),
-            "paths" => Some(scrub::paths(&state.pool, request).map(|paths| accept(op, paths))),
+            "scrub" => Some(state.scrubs.answer(&state, request).map(|step| accept(op, step))),
+            "paths" => Some(paths::answer(&state, request).map(|paths| accept(op, paths))),
             #[cfg(feature = "inject")]
             "poison" => {
                 let poisoned = crate::inject::poison(&state.pool, request);
@@ -80,6 +80,7 @@ fn mount(
 
 fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, String> {
     let info = state.pool.info().map_err(|error| error.to_string())?;
+    let bad = state.pool.bad_memory().map_err(|error| error.to_string())?;
     let (opening, space) = (state.pool.opening(), state.pool.space());
     let damage: Vec<Value> = opening
         .damage
@@ -120,6 +121,7 @@ fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, S
             "damage": damage,
         },
         "statfs": stats::space(&space),
+        "bad_memory": stats::bad_memory(&bad),
     });
     match values {
         Value::Object(values) => Ok(values),

@@ -11,6 +11,7 @@
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
 //!   says, `scrub`, `snapshots`: what it does when asked, `views`: the same as files; [`notify`]: readiness
+//! * `damage`: what the log says of damage that requests meet; `paths`: where in the mount it is
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -19,6 +20,7 @@ mod answers;
 mod apart;
 pub mod bare;
 pub mod control;
+mod damage;
 mod device;
 mod error;
 mod fs;
@@ -28,6 +30,7 @@ mod introduction;
 pub mod mountpoint;
 pub mod notify;
 pub mod options;
+mod paths;
 mod scrub;
 mod server;
 mod snapshots;
@@ -39,6 +42,7 @@ pub mod wire;
 pub use error::{MountError, Result};
 pub use fs::MAX_WRITE;
 pub use options::MountOptions;
+pub use scrub::RATE as SCRUB_RATE;
 pub use server::Server;
 pub use unmount::unmount;
 pub use views::{Ask, View};

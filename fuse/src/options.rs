@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use lode_engine::{AccessTimes, Ino};
 
@@ -33,6 +34,10 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Files in the directory `.lode`, which is there if there are some.
     pub views: Vec<View>,
+    /// How long after one scrub by itself the server begins the next; `None`: none.
+    pub scrub_period: Option<Duration>,
+    /// Bytes a second that such a scrub looks at, [`crate::SCRUB_RATE`] where `None`.
+    pub scrub_rate: Option<u64>,
     /// Server threads, at least one; as many as make sense where `None`.
     pub threads: Option<usize>,
     /// Whether requests come by io_uring. Where nothing is said they do if the kernel allows it and

@@ -18,6 +18,7 @@ use crate::answers::answers;
 use crate::apart::within;
 use crate::control::listener::{Bound, Listener};
 use crate::control::place;
+use crate::damage::Teller;
 use crate::device::mount_fuse;
 use crate::error::{MountError, Result};
 use crate::fs::{LodeFs, MAX_WRITE, State, Views};
@@ -25,6 +26,7 @@ use crate::introduction::introduce;
 use crate::mountpoint;
 use crate::notify::{tell_manager, wait_while};
 use crate::options::MountOptions;
+use crate::scrub::{Periodic, RATE};
 use crate::wire::{Channel, Queues, Session};
 
 /// How long a mount may take to answer for the first time.
@@ -40,6 +42,7 @@ const LAST_REQUESTS: Duration = Duration::from_secs(10);
 pub struct Server<M: Medium + 'static, H: Host> {
     session: Option<Session<LodeFs<M, H>>>,
     threads: usize,
+    scrubs: Option<(Duration, u64)>,
     mount: Mount<M, H>,
     control: Option<Listener>,
     signals: Option<Signals>,
@@ -122,6 +125,8 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         })?;
         let (atime, files) = (options.atime, std::mem::take(&mut options.views));
         let threads = options.server_threads();
+        let scrubs =
+            options.scrub_period.map(|period| (period, options.scrub_rate.unwrap_or(RATE)));
         let served = queues.as_ref().map(Queues::threads);
         let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options, served));
         let changed = Arc::clone(&state.snapshots);
@@ -133,6 +138,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         Ok(Self {
             session: Some(session),
             threads,
+            scrubs,
             mount,
             control: Some(listener),
             signals: Some(signals),
@@ -163,9 +169,13 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
             return Err(MountError::NotMounted(self.mount.point.clone()));
         };
         let watcher = Watcher::start(signals, tell.clone())?;
+        let teller = tell_of_damage(&self.mount)?;
         let serving = serve(session, self.threads, tell.clone())?;
         let maintenance = maintain(&self.mount, tell)?;
+        let scrubber = scrub(&self.mount, self.scrubs)?;
         let served = self.mount.serve_until_end(&events, ready);
+        drop(scrubber);
+        drop(teller);
         drop(maintenance);
         drop(watcher);
         drop(serving);
@@ -357,4 +367,20 @@ fn maintain<M: Medium + 'static, H: Host>(
     };
     let system = |source| MountError::System { what: "start the maintenance", source };
     Maintenance::start(work).map_err(system)
+}
+
+/// Scrubs every so often, if that is asked for.
+fn scrub<M: Medium + 'static, H: Host>(
+    mount: &Mount<M, H>,
+    scrubs: Option<(Duration, u64)>,
+) -> Result<Option<Periodic>> {
+    let system = |source| MountError::System { what: "start scrubbing", source };
+    let start = |(period, rate)| Periodic::start(Arc::clone(&mount.state), period, rate);
+    scrubs.map(start).transpose().map_err(system)
+}
+
+/// Tells in the log what is damaged, as requests meet it.
+fn tell_of_damage<M: Medium + 'static, H: Host>(mount: &Mount<M, H>) -> Result<Teller<M, H>> {
+    let system = |source| MountError::System { what: "start to look for paths", source };
+    Teller::start(Arc::clone(&mount.state)).map_err(system)
 }

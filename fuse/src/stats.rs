@@ -5,9 +5,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use lode_engine::{Gauges, Host, Op, Pool, StatFs};
+use lode_engine::{BadPage, Gauges, Host, Op, PAGE_BYTES, Pool, StatFs};
 use lode_pmem::{Medium, WEAR_REGION_BYTES, Wear};
 use serde_json::{Map, Value, json};
+
+use crate::fs::State;
+use crate::scrub::Facts;
 
 /// Sums of wear in an answer to `stats`, at most.
 pub const WEAR_BUCKETS: u64 = 1024;
@@ -20,7 +23,12 @@ const WEAR_LOOKED: u64 = 1 << 20;
 ///
 /// # Errors
 /// A sentence, where there is no memory for looking.
-pub fn stats<M: Medium, H: Host>(pool: &Pool<M, H>, age: Duration) -> Result<Value, String> {
+pub fn stats<M: Medium, H: Host>(
+    state: &State<M, H>,
+    age: Duration,
+    scrub_period: Option<Duration>,
+) -> Result<Value, String> {
+    let pool = &state.pool;
     let gauges = pool.gauges().map_err(|error| error.to_string())?;
     let mut values = counts(pool);
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -37,6 +45,8 @@ pub fn stats<M: Medium, H: Host>(pool: &Pool<M, H>, age: Duration) -> Result<Val
         "memory": memory(&gauges),
         "space": space(&gauges.space),
         "wear": wear_in_buckets(pool.wear()),
+        "health": health(pool)?,
+        "scrub": scrub(&state.scrubs.facts(), scrub_period),
     });
     if let Value::Object(more) = more {
         values.extend(more);
@@ -100,6 +110,45 @@ pub fn space(space: &StatFs) -> Value {
         "pages_available": space.pages_available,
         "inodes": space.inodes,
         "inodes_free": space.inodes_free,
+    })
+}
+
+/// What has gone bad since the mount, and what became of it.
+fn health<M: Medium, H: Host>(pool: &Pool<M, H>) -> Result<Value, String> {
+    let info = pool.info().map_err(|error| error.to_string())?;
+    let bad = pool.bad_memory().map_err(|error| error.to_string())?;
+    let strips = pool.data_repairs();
+    Ok(json!({
+        "protection": info.protection.name(),
+        "metadata_mended": pool.mended(),
+        "strips_repaired": strips.repaired,
+        "strips_lost": strips.lost,
+        "bad_memory": bad_memory(&bad),
+    }))
+}
+
+/// Bad memory that is known, as `stats` and `info` tell it.
+pub fn bad_memory(pages: &[BadPage]) -> Value {
+    let lines: u64 = pages.iter().map(|bad| u64::from(bad.lines.count_ones())).sum();
+    json!({
+        "pages": pages.len(),
+        "bytes": lines * (PAGE_BYTES / u64::from(u64::BITS)),
+        "kept_pages": pages.iter().filter(|bad| !bad.in_use).count(),
+    })
+}
+
+fn scrub(facts: &Facts, period: Option<Duration>) -> Value {
+    let ended = (facts.ended > 0).then_some(facts.ended_ns);
+    json!({
+        "period_s": period.map(|period| period.as_secs()),
+        "running": facts.running,
+        "done_bytes": facts.done,
+        "all_bytes": facts.all,
+        "ended": facts.ended,
+        "ended_ns": ended,
+        "repaired": ended.map(|_| facts.found.repaired),
+        "left": ended.map(|_| facts.found.left),
+        "lost": ended.map(|_| facts.found.lost),
     })
 }
 

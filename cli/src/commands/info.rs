@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::mounts;
 use crate::output::Output;
 use crate::region;
-use crate::report::{InfoReport, OpeningFacts, PoolFacts};
+use crate::report::{BadMemoryFacts, InfoReport, OpeningFacts, PoolFacts};
 
 /// Runs it.
 ///
@@ -35,12 +35,14 @@ pub(crate) fn run(args: &InfoArgs, output: &Output) -> Result<()> {
 
 fn unmounted(path: &Path, output: &Output) -> Result<InfoReport> {
     let pool = region::open_pool(path, true, output)?;
-    let info = pool.info().map_err(|error| Failure::engine(path, &error))?;
+    let failed = |error| Failure::engine(path, &error);
+    let (info, bad) = (pool.info().map_err(failed)?, pool.bad_memory().map_err(failed)?);
     Ok(InfoReport {
         pool: PoolFacts::new(path, &info),
         region: region::facts(pool.medium()),
         space: pool.statfs().into(),
         opening: OpeningFacts::from(&pool.opening()),
+        bad_memory: BadMemoryFacts::new(&bad),
         mount: None,
     })
 }

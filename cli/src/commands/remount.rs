@@ -88,6 +88,11 @@ fn unchangeable(
             asked.snapshot.is_some() && asked.snapshot != was.snapshot,
             "which snapshot is mounted (snapshot=)",
         ),
+        (
+            differs(asked.scrub, was.scrub.unwrap_or_default())
+                || differs(asked.scrub_rate, was.scrub_rate.unwrap_or(lode_fuse::SCRUB_RATE)),
+            "when the pool is scrubbed (scrub=, scrub-rate=)",
+        ),
         (differs(windows.map(|it| it.to_string()), region.windows.clone()), "write windows"),
         (differs(flush.map(|it| it.to_string()), region.flush.clone()), "how stores are flushed"),
         (was.emulation.join(&asked.emulation) != was.emulation, "what medium is emulated"),

@@ -18,7 +18,7 @@ use crate::mounts;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::region::{self, MappedPool};
-use crate::report::{FindingFacts, ScrubReport};
+use crate::report::{BadMemoryFacts, FindingFacts, KeptFacts, ScrubReport};
 use crate::sizes::parse_size;
 
 /// Bytes of a step, where no rate says less.
@@ -52,6 +52,14 @@ struct Step {
     over: bool,
     forgotten: u64,
     findings: Vec<FindingFacts>,
+    /// Its number, of a mounted pool.
+    #[serde(default)]
+    scrub: Option<u64>,
+    /// At the end: bad memory, and the pages of it that are kept from use, with a bit for each bad line.
+    #[serde(default)]
+    bad_memory: BadMemoryFacts,
+    #[serde(default)]
+    kept: Vec<(u64, u64)>,
 }
 
 /// What can be scrubbed.
@@ -83,7 +91,7 @@ pub(crate) fn run(args: &ScrubArgs, output: &Output) -> Result<u8> {
             mounts::must_answer(&mount)?;
             let client = Client::for_mount(&mount.point);
             let client = client.map_err(|error| mount_failure(&mount.point, &error))?;
-            scrub(&mut Mounted { client, dir: &mount.point }, args, output)?
+            scrub(&mut Mounted { client, dir: &mount.point, scrub: None }, args, output)?
         }
         None => {
             let pool = region::open_pool(&target, args.no, output)?;
@@ -130,7 +138,20 @@ fn scrub(pool: &mut dyn Scrubbed, args: &ScrubArgs, output: &Output) -> Result<S
     };
     let (bytes, forgotten) = (last.done, last.forgotten);
     let target = args.target.display().to_string();
-    Ok(ScrubReport { target, status, bytes, repaired, left, lost, forgotten, findings })
+    let (bad_memory, kept) = (last.bad_memory, last.kept);
+    let kept = kept.into_iter().map(KeptFacts::new).collect();
+    Ok(ScrubReport {
+        target,
+        status,
+        bytes,
+        repaired,
+        left,
+        lost,
+        forgotten,
+        findings,
+        bad_memory,
+        kept,
+    })
 }
 
 /// Gives findings the paths of their files, as far as they have any.
@@ -162,12 +183,17 @@ impl Scrubbed for Closed<'_> {
             none => none.insert(self.pool.begin_scrub().map_err(failed)?),
         };
         self.pool.scrub(scrub, bytes).map_err(failed)?;
+        let bad = self.pool.bad_memory().map_err(failed)?;
+        let kept = bad.iter().filter(|bad| !bad.in_use).map(|bad| (bad.page, bad.lines));
         Ok(Step {
             done: scrub.done(),
             all: scrub.all(),
             over: scrub.is_over(),
             forgotten: scrub.forgotten(),
             findings: scrub.take_findings().iter().map(FindingFacts::from).collect(),
+            scrub: None,
+            bad_memory: BadMemoryFacts::new(&bad),
+            kept: kept.collect(),
         })
     }
 
@@ -181,6 +207,8 @@ impl Scrubbed for Closed<'_> {
 struct Mounted<'a> {
     client: Client,
     dir: &'a Path,
+    /// The number of the scrub, once it has begun.
+    scrub: Option<u64>,
 }
 
 impl Mounted<'_> {
@@ -191,8 +219,10 @@ impl Mounted<'_> {
 
 impl Scrubbed for Mounted<'_> {
     fn step(&mut self, start: bool, bytes: u64) -> Result<Step> {
-        let answer = self.ask(&json!({ "op": "scrub", "start": start, "bytes": bytes }))?;
-        understand(self.dir, answer)
+        let request = json!({ "op": "scrub", "start": start, "bytes": bytes, "scrub": self.scrub });
+        let step: Step = understand(self.dir, self.ask(&request)?)?;
+        self.scrub = step.scrub;
+        Ok(step)
     }
 
     fn paths(&mut self, inos: &[u64]) -> Result<Vec<(u64, String)>> {

@@ -144,7 +144,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
             repairs: repairs(),
         }),
     );
-    samples.insert("scrub", value(&scrub()));
+    samples.insert("scrub", value(&scrub::tests::report()));
     samples.extend(snapshots());
     let mount =
         MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false, io_uring: true };
@@ -155,6 +155,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
             region: region(),
             space: space(),
             opening: opening(),
+            bad_memory: BadMemoryFacts::default(),
             mount: Some(mount),
         }),
     );
@@ -197,28 +198,6 @@ fn snapshots() -> [(&'static str, Value); 4] {
         ("snapshot delete", value(&SnapshotDeleted { target: target.clone(), name: name.clone() })),
         ("snapshot rollback", value(&SnapshotRolledBack { target, name, deleted })),
     ]
-}
-
-fn scrub() -> ScrubReport {
-    let finding = FindingFacts {
-        what: "data".into(),
-        outcome: "lost".into(),
-        inode: Some(9),
-        path: Some("a/b".into()),
-        at: 1 << 20,
-        offset: 4096,
-        bytes: 64,
-    };
-    ScrubReport {
-        target: "/d".into(),
-        status: 4,
-        bytes: 1 << 20,
-        repaired: 0,
-        left: 0,
-        lost: 1,
-        forgotten: 0,
-        findings: vec![finding],
-    }
 }
 
 fn bench() -> BenchReport {
@@ -437,6 +416,8 @@ fn stats() -> StatsReport {
             "bucket_regions": 1,
             "buckets": [64, 0, 0, 128],
         },
+        "health": health::tests::health(),
+        "scrub": health::tests::scrubs(),
     });
     let counted = serde_json::from_value(counted).unwrap();
     StatsReport { dir: "/d".into(), counted, pool: pool() }

@@ -7,6 +7,7 @@ mod crash;
 mod dump;
 mod facts;
 mod generate;
+mod health;
 #[cfg(test)]
 mod keys_test;
 mod prometheus;
@@ -26,6 +27,7 @@ pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 pub(crate) use generate::{CompletionsReport, ManReport};
+pub(crate) use health::{BadMemoryFacts, HealthFacts, KeptFacts, ScrubsFacts};
 pub(crate) use prometheus::{StoredGroups, exposition};
 pub(crate) use repairs::{RepairFacts, Repairs};
 pub(crate) use scrub::{FindingFacts, ScrubReport};
@@ -277,6 +279,8 @@ pub(crate) struct InfoReport {
     pub(crate) space: SpaceFacts,
     /// How it was found: by this command, or by the server when it mounted.
     pub(crate) opening: OpeningFacts,
+    /// Bad memory that is known.
+    pub(crate) bad_memory: BadMemoryFacts,
     /// Where it is mounted.
     pub(crate) mount: Option<MountFacts>,
 }
@@ -303,6 +307,7 @@ impl Report for InfoReport {
         self.region.lines(&mut lines);
         self.space.lines(&mut lines);
         self.opening.lines(&mut lines);
+        self.bad_memory.lines(&mut lines);
         match &self.mount {
             Some(mount) => {
                 let mode = if mount.read_only { "read-only" } else { "read-write" };

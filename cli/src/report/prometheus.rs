@@ -93,6 +93,8 @@ fn escaped(value: &str) -> String {
 pub(crate) fn exposition(report: &StatsReport, wear: &StoredGroups) -> String {
     let mut text = Text { text: String::new(), uuid: report.pool.uuid.clone() };
     pool(&mut text, report);
+    health(&mut text, &report.counted);
+    scrubs(&mut text, &report.counted);
     counters(&mut text, &report.counted);
     space(&mut text, &report.counted, report.pool.bytes);
     memory(&mut text, &report.counted);
@@ -115,6 +117,45 @@ fn pool(text: &mut Text, report: &StatsReport) {
     text.one("lode_pool_epoch", Kind::Gauge, "Epoch of the pool.", pool.epoch);
     let age = seconds(report.counted.age_ns);
     text.one("lode_mount_age_seconds", Kind::Gauge, "Time since the mount.", age);
+}
+
+fn health(text: &mut Text, counted: &Counted) {
+    use Kind::{Counter, Gauge};
+    let health = &counted.health;
+    let levels = ["none", "metadata", "full"];
+    let levels = levels.map(|level| (level.to_owned(), u8::from(health.protection == level)));
+    text.each(("lode_protection", "level"), Gauge, "1 for the level in force.", levels);
+    let mended = health.metadata_mended.saturating_mul(LINE_BYTES);
+    let help = "Metadata that was bad in one copy and was made good, in whole lines.";
+    text.one("lode_metadata_mended_bytes_total", Counter, help, mended);
+    let outcomes = [("repaired", health.strips_repaired), ("lost", health.strips_lost)];
+    let outcomes = outcomes.map(|(outcome, strips)| (outcome.to_owned(), strips));
+    let help = "Strips of file data that were bad when they were read.";
+    text.each(("lode_bad_strips_total", "outcome"), Counter, help, outcomes);
+    let bad = &health.bad_memory;
+    text.one("lode_bad_memory_bytes", Gauge, "Memory that can't be loaded, as known.", bad.bytes);
+    text.one("lode_bad_pages", Gauge, "Pages with such memory.", bad.pages);
+    text.one("lode_bad_pages_kept", Gauge, "Those that are kept from use.", bad.kept_pages);
+}
+
+fn scrubs(text: &mut Text, counted: &Counted) {
+    use Kind::{Counter, Gauge};
+    let scrub = &counted.scrub;
+    let help = "Time from one scrub of the server itself to the next; 0 for none.";
+    text.one("lode_scrub_period_seconds", Gauge, help, scrub.period_s.unwrap_or_default());
+    text.one("lode_scrub_running", Gauge, "1 while a scrub goes on.", u8::from(scrub.running));
+    let help = "Bytes that the last scrub has looked at so far.";
+    text.one("lode_scrub_done_bytes", Gauge, help, scrub.done_bytes);
+    text.one("lode_scrub_all_bytes", Gauge, "Bytes that there are for it.", scrub.all_bytes);
+    let help = "Scrubs that have come to their end since the mount.";
+    text.one("lode_scrubs_total", Counter, help, scrub.ended);
+    // (Before the first one there is nothing to tell of it.)
+    let Some(ended_ns) = scrub.ended_ns.and_then(|ns| u64::try_from(ns).ok()) else { return };
+    let help = "When the last one did, since 1970.";
+    text.one("lode_scrub_ended_seconds", Gauge, help, seconds(ended_ns));
+    let found = [("repaired", scrub.repaired), ("left", scrub.left), ("lost", scrub.lost)];
+    let found = found.map(|(outcome, count)| (outcome.to_owned(), count.unwrap_or_default()));
+    text.each(("lode_scrub_findings", "outcome"), Gauge, "What that one has found.", found);
 }
 
 /// Nanoseconds as seconds, all of them.

@@ -3,8 +3,12 @@
 use lode_engine::{Finding, Outcome, What};
 use serde::{Deserialize, Serialize};
 
+use super::{BadMemoryFacts, KeptFacts};
 use crate::output::Report;
 use crate::sizes::human;
+
+/// Pages kept from use that the text names.
+const KEPT_TOLD: usize = 20;
 
 /// `lode scrub`.
 #[derive(Serialize)]
@@ -25,6 +29,10 @@ pub(crate) struct ScrubReport {
     pub(crate) forgotten: u64,
     /// What was found.
     pub(crate) findings: Vec<FindingFacts>,
+    /// Bad memory that is known.
+    pub(crate) bad_memory: BadMemoryFacts,
+    /// Pages of it that are kept from use.
+    pub(crate) kept: Vec<KeptFacts>,
 }
 
 /// Something that was found.
@@ -99,6 +107,20 @@ impl Report for ScrubReport {
         if self.forgotten > 0 {
             text.push_str(&format!("{}: ... and {} more\n", self.target, self.forgotten));
         }
+        for KeptFacts { at, bytes } in self.kept.iter().take(KEPT_TOLD) {
+            let target = &self.target;
+            text.push_str(&format!(
+                "{target}: the page at {at:#x} has {bytes} bad bytes, and is kept from use\n"
+            ));
+        }
+        let BadMemoryFacts { pages, bytes, kept_pages } = self.bad_memory;
+        if pages > 0 {
+            let bytes = human(bytes);
+            text.push_str(&format!(
+                "{}: bad memory: {bytes} in {pages} pages, {kept_pages} of them kept from use\n",
+                self.target
+            ));
+        }
         let looked = human(self.bytes);
         let verdict = match (self.repaired, self.left, self.lost) {
             (0, 0, 0) => "nothing is bad".to_owned(),
@@ -106,5 +128,48 @@ impl Report for ScrubReport {
         };
         text.push_str(&format!("{}: {verdict}; {looked} looked at\n", self.target));
         text
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// With nothing absent.
+    pub(crate) fn report() -> ScrubReport {
+        let finding = FindingFacts {
+            what: "data".into(),
+            outcome: "lost".into(),
+            inode: Some(9),
+            path: Some("a/b".into()),
+            at: 1 << 20,
+            offset: 4096,
+            bytes: 64,
+        };
+        ScrubReport {
+            target: "/d".into(),
+            status: 4,
+            bytes: 1 << 20,
+            repaired: 0,
+            left: 0,
+            lost: 1,
+            forgotten: 0,
+            findings: vec![finding],
+            bad_memory: BadMemoryFacts { pages: 2, bytes: 192, kept_pages: 1 },
+            kept: vec![KeptFacts::new((7, 0b101))],
+        }
+    }
+
+    #[test]
+    fn what_is_kept_from_use_is_named() {
+        let text = report().text();
+        for part in [
+            "/d: 64 bytes at offset 4096 of /a/b, at 0x100000 of the pool, can't be read: lost",
+            "/d: the page at 0x7000 has 128 bad bytes, and is kept from use",
+            "/d: bad memory: 192 bytes in 2 pages, 1 of them kept from use",
+            "/d: 0 repaired, 0 left, 1 lost; 1 MiB looked at",
+        ] {
+            assert!(text.lines().any(|line| line == part), "{part} in:\n{text}");
+        }
     }
 }

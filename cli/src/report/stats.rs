@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{PoolFacts, SpaceFacts};
+use super::{HealthFacts, PoolFacts, ScrubsFacts, SpaceFacts};
 use crate::draw::{self, Table};
 use crate::human::Lines;
 use crate::output::Report;
@@ -76,6 +76,12 @@ pub(crate) struct Counted {
     pub(crate) memory: MemoryFacts,
     /// Where it was stored to.
     pub(crate) wear: WearFacts,
+    /// What has gone bad. (A server of an older version does not tell these two.)
+    #[serde(default)]
+    pub(crate) health: HealthFacts,
+    /// Scrubs.
+    #[serde(default)]
+    pub(crate) scrub: ScrubsFacts,
 }
 
 /// Log pages that collection gave back.
@@ -217,6 +223,8 @@ impl StatsReport {
         let pages = (collected.fast_pages, collected.thorough_pages);
         lines.add("log pages collected", format!("{} fast, {} thorough", pages.0, pages.1));
         memory_lines(counted, &mut lines);
+        counted.health.lines(&mut lines);
+        counted.scrub.lines(&mut lines);
         let title = match before {
             None => ", counted since it was mounted",
             Some(_) => "",

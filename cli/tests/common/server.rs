@@ -21,9 +21,14 @@ pub struct Server {
 impl Server {
     /// Starts it and returns at once.
     pub fn start(pool: &Path, dir: &Path, log: &Path) -> Self {
+        Self::start_with(pool, dir, log, "rw")
+    }
+
+    /// The same with mount options.
+    pub fn start_with(pool: &Path, dir: &Path, log: &Path, options: &str) -> Self {
         let file = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
         let child = Command::new(LODE)
-            .args(["mount", text(pool), text(dir), "--foreground"])
+            .args(["mount", text(pool), text(dir), "--foreground", "-o", options])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file)
@@ -34,7 +39,12 @@ impl Server {
 
     /// Starts it and waits until the mount answers.
     pub fn mount(pool: &Path, dir: &Path, log: &Path) -> Self {
-        let mut server = Self::start(pool, dir, log);
+        Self::mount_with(pool, dir, log, "rw")
+    }
+
+    /// The same with mount options.
+    pub fn mount_with(pool: &Path, dir: &Path, log: &Path, options: &str) -> Self {
+        let mut server = Self::start_with(pool, dir, log, options);
         server.wait_until_mounted();
         server
     }

@@ -8,5 +8,6 @@ mod remap;
 mod report;
 mod step;
 
+pub use paths::PathSearch;
 pub use report::{Finding, Outcome, What};
 pub use step::Scrub;

@@ -6,7 +6,7 @@ use lode_pmem::Medium;
 use lode_posix::xattrs::{self, Brought};
 
 use super::LodeFs;
-use super::convert::{asked_time, attributes, attributes_with_birth, errno};
+use super::convert::{asked_time, attributes, attributes_with_birth};
 use crate::wire::{Answer, Changes, Errno, NodeId};
 
 /// What is asked for, for the engine. There a new size is a modification, whether or not the
@@ -50,7 +50,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         node: NodeId,
         work: impl FnOnce() -> Result<Attr, Error>,
     ) -> Result<Answer<'static>, Errno> {
-        let attr = work().map_err(|error| errno(&error))?;
+        let attr = work().map_err(|error| self.errno_in(self.ino(node), &error))?;
         Ok(Answer::attr(attributes(&attr, node)?, self.attr_ttl(self.ino(node))))
     }
 
@@ -58,7 +58,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     /// others.
     pub(super) fn do_statx(&self, node: NodeId) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
-        let attr = self.pool().getattr(ino).map_err(|error| errno(&error))?;
+        let attr = self.pool().getattr(ino).map_err(|error| self.errno_in(ino, &error))?;
         Ok(Answer::statx(attributes_with_birth(&attr, node)?, self.attr_ttl(ino)))
     }
 
@@ -78,7 +78,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     }
 
     pub(super) fn do_readlink(&self, node: NodeId) -> Result<Answer<'static>, Errno> {
-        let target = self.pool().readlink(self.ino(node)).map_err(|error| errno(&error))?;
+        let ino = self.ino(node);
+        let target = self.pool().readlink(ino).map_err(|error| self.errno_in(ino, &error))?;
         Ok(Answer::Data(target.into()))
     }
 }

@@ -1,45 +1,11 @@
 //! Between the engine's types and the kernel's.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
-
 use fuse_abi::linux::{fuse_attr, fuse_statx, fuse_sx_time};
-use lode_engine::{Attr, Error, Ino, mode};
+use lode_engine::{Attr, mode};
 
 use crate::wire::{Errno, NodeId, TimeOrNow};
 
 const NS: i64 = 1_000_000_000;
-
-/// The answer for an error of the engine. Damage is logged.
-pub fn errno(error: &Error) -> Errno {
-    errno_in(0, error)
-}
-
-/// The answer for an error that came up in the inode `ino`, 0 where that is not known.
-/// Damage is logged, each place of it once.
-pub fn errno_in(ino: Ino, error: &Error) -> Errno {
-    let damage = match error {
-        Error::Corrupt(damage) => Some((damage.at, damage.ino)),
-        Error::Media { at } => Some((*at, 0)),
-        _ => None,
-    };
-    if let Some((at, of)) = damage
-        && first_seen(at)
-    {
-        let inode = if of == 0 { ino } else { of };
-        tracing::error!(inode, offset = at, %error, "the pool is damaged here: answering EIO");
-    }
-    Errno::new(error.errno())
-}
-
-/// Whether damage at this offset is met for the first time. Of more places than can be
-/// remembered no more is said: fsck finds them all.
-fn first_seen(at: u64) -> bool {
-    const PLACES_MAX: usize = 1000;
-    static SEEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-    seen.len() < PLACES_MAX && seen.insert(at)
-}
 
 /// A generation for the kernel, whose handles keep 32 bits of it. The engine's is the session in
 /// which the inode was made and a count in it, from low numbers on: one from either end, these differ

@@ -4,7 +4,6 @@ use lode_engine::{Error, Fallocate, Host, Ino};
 use lode_pmem::Medium;
 use lode_posix::write::{write_all, write_some};
 
-use super::convert::{errno, errno_in};
 use super::{LodeFs, MAX_WRITE};
 use crate::wire::{Answer, Errno, NewData, NodeId, Scratch};
 
@@ -25,7 +24,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             true => self.pool().read_quietly(ino, offset, buffer),
             false => self.pool().read(ino, offset, buffer),
         };
-        let bytes = bytes.map_err(|error| errno_in(ino, &error))?;
+        let asked = (offset, u64::from(size));
+        let bytes = bytes.map_err(|error| self.errno_at(ino, asked, &error))?;
         Ok(Answer::data(buffer.get(..bytes).unwrap_or(buffer)))
     }
 
@@ -46,7 +46,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             true => write_all(new.offset, new.data, write),
             false => write_some(new.offset, new.data, write),
         });
-        let written = written.map_err(|error| errno_in(ino, &error))?;
+        let place = (new.offset, new.data.len() as u64);
+        let written = written.map_err(|error| self.errno_at(ino, place, &error))?;
         Ok(Answer::written(written as u32))
     }
 
@@ -58,8 +59,9 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         mode: u32,
     ) -> Result<Answer<'static>, Errno> {
         let how = fallocate_mode(mode.cast_signed()).ok_or(Errno::EOPNOTSUPP)?;
-        let done = self.pool().fallocate(self.ino(node), how, offset, len);
-        done.map(|()| Answer::Done).map_err(|error| errno(&error))
+        let ino = self.ino(node);
+        let done = self.pool().fallocate(ino, how, offset, len);
+        done.map(|()| Answer::Done).map_err(|error| self.errno_in(ino, &error))
     }
 
     pub(super) fn do_seek(
@@ -77,16 +79,18 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         if i64::try_from(offset).is_err() {
             return Err(Errno::ENXIO);
         }
-        match self.pool().seek(self.ino(node), offset, data) {
+        let ino = self.ino(node);
+        match self.pool().seek(ino, offset, data) {
             Ok(found) if i64::try_from(found).is_err() => Err(Errno::EOVERFLOW),
             Ok(found) => Ok(Answer::position(found)),
             Err(Error::NotFound) => Err(Errno::ENXIO),
-            Err(error) => Err(errno(&error)),
+            Err(error) => Err(self.errno_in(ino, &error)),
         }
     }
 
     pub(super) fn do_fsync(&self, node: NodeId) -> Result<(), Errno> {
-        self.pool().fsync(self.ino(node)).map_err(|error| errno(&error))
+        let ino = self.ino(node);
+        self.pool().fsync(ino).map_err(|error| self.errno_in(ino, &error))
     }
 
     /// Copies inside the pool; each piece of up to 1 MiB is one atomic write.
@@ -112,7 +116,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 Ok(bytes) => copied += bytes,
                 // What was copied before the error counts; the next request will meet it.
                 Err(_) if copied > 0 => break,
-                Err(error) => return Err(errno(&error)),
+                Err(error) => return Err(self.errno_at(from_ino, (source, piece), &error)),
             }
         }
         Ok(Answer::written(copied as u32))

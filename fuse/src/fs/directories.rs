@@ -10,7 +10,7 @@ use lode_engine::{Attr, Error, Host, Ino, mode};
 use lode_pmem::Medium;
 
 use super::LodeFs;
-use super::convert::{attributes, errno, is_type};
+use super::convert::{attributes, is_type};
 use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Room, Scratch};
 
 const BEHIND_DOT: u64 = 1;
@@ -51,7 +51,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 false
             }
         };
-        self.pool().readdir(dir, cookie_of(position), &mut each).map_err(|error| errno(&error))?;
+        let listed = self.pool().readdir(dir, cookie_of(position), &mut each);
+        listed.map_err(|error| self.errno_in(dir, &error))?;
         wrong.map_or_else(|| Ok(list.finish()), Err)
     }
 
@@ -98,7 +99,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         position: u64,
     ) -> Result<impl Iterator<Item = (Ino, u64, &'static str)> + use<M, H>, Errno> {
         let parent = if position < BEHIND_DOT_DOT {
-            self.pool().parent(dir).map_err(|error| errno(&error))?
+            self.pool().parent(dir).map_err(|error| self.errno_in(dir, &error))?
         } else {
             dir
         };
@@ -123,7 +124,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             batch.push(Held { ino: entry.ino, kind: entry.kind, position, name });
             true
         };
-        self.pool().readdir(dir, cookie_of(position), &mut each).map_err(|error| errno(&error))?;
+        let listed = self.pool().readdir(dir, cookie_of(position), &mut each);
+        listed.map_err(|error| self.errno_in(dir, &error))?;
         match wrong {
             Some(error) if batch.is_empty() => Err(error),
             _ => Ok(batch),
@@ -133,7 +135,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     fn add_with_attributes(&self, held: &Held, list: &mut Listing<'_>) -> Result<Room, Errno> {
         let named = match self.pool().getattr(held.ino) {
             Ok(attr) => self.named(&attr),
-            Err(error) => Err(errno(&error)),
+            Err(error) => Err(self.errno_in(held.ino, &error)),
         };
         let named = match named {
             Ok(named) => named,

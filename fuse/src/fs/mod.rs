@@ -16,6 +16,7 @@ mod attributes;
 mod convert;
 mod data;
 mod directories;
+mod failures;
 mod filesystem;
 pub(crate) mod gate;
 mod keeping;
@@ -29,6 +30,7 @@ mod xattrs;
 
 pub use filesystem::wish;
 pub use keeping::{FOREVER, Keeping, ROOT_TTL};
+pub use snapshots::PATH as SNAPSHOTS_PATH;
 pub use views::Views;
 
 use std::sync::Arc;
@@ -38,6 +40,8 @@ use fuse_abi::linux::FUSE_POSIX_ACL;
 use lode_engine::{AccessTimes, Attr, Error, Host, Ino, Pool};
 use lode_pmem::Medium;
 
+use crate::damage::Damage;
+use crate::scrub::Scrubs;
 use crate::snapshots::Changed;
 use crate::wire::{Agreed, Entry, Errno, NodeId, Notices};
 use gate::Gate;
@@ -58,6 +62,10 @@ pub struct State<M: Medium, H: Host> {
     pub gate: Gate,
     /// When snapshots were last made or deleted.
     pub snapshots: Arc<Changed>,
+    /// The scrub that goes on.
+    pub scrubs: Scrubs,
+    /// Damage that requests have met.
+    pub damage: Damage,
 }
 
 impl<M: Medium, H: Host> State<M, H> {
@@ -65,7 +73,8 @@ impl<M: Medium, H: Host> State<M, H> {
     pub fn new(pool: Arc<Pool<M, H>>, root: Option<Ino>) -> Self {
         let root = root.unwrap_or_else(|| pool.root());
         let (gate, snapshots) = (Gate::default(), Arc::default());
-        Self { pool, root, pins: Pins::new(), gate, snapshots }
+        let (scrubs, damage) = (Scrubs::default(), Damage::default());
+        Self { pool, root, pins: Pins::new(), gate, snapshots, scrubs, damage }
     }
 
     /// Serves no more requests; drops what only the kernel kept.
@@ -133,7 +142,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         self.pin(attr).map_err(|error| match error {
             // It was found, and went away before it could be held.
             Error::Stale => Errno::ENOENT,
-            other => convert::errno(&other),
+            other => self.errno_in(attr.ino, &other),
         })?;
         let attr_ttl = self.attr_ttl(attr.ino);
         let generation = convert::generation(attr.generation);

@@ -5,7 +5,7 @@ use lode_pmem::Medium;
 use lode_posix::birth::{self, Maker};
 use lode_posix::xattrs::{Brought, changes};
 
-use super::convert::{device_from_kernel, errno};
+use super::convert::device_from_kernel;
 use super::{FOREVER, LodeFs};
 use crate::wire::{Answer, Errno, NewFile, NodeId, Who};
 
@@ -23,7 +23,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 Ok(Answer::entry(self.views.directory()?))
             }
             Err(Error::NotFound) => Ok(Answer::absent(FOREVER)),
-            Err(error) => Err(errno(&error)),
+            Err(error) => Err(self.errno_in(dir, &error)),
         }
     }
 
@@ -34,8 +34,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         name: &[u8],
         (mode, umask, rdev): (u32, u32, u32),
     ) -> Result<Answer<'static>, Errno> {
-        self.answer_entry(|| {
-            let dir = self.ino(parent);
+        let dir = self.ino(parent);
+        self.answer_entry(dir, || {
             let (new, brought) = self.new_in(who, dir, (mode, umask))?;
             let new = NewInode { rdev: device_from_kernel(rdev), ..new };
             self.pool().create_with(dir, name, &new, &changes(&brought))
@@ -53,7 +53,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let made = self
             .new_in(who, dir, (file.mode, file.umask))
             .and_then(|(new, brought)| self.pool().create_nameless(dir, &new, &changes(&brought)));
-        let attr = made.map_err(|error| errno(&error))?;
+        let attr = made.map_err(|error| self.errno_in(dir, &error))?;
         // From here on it is open as long as the kernel knows it.
         let entry = self.named(&attr);
         self.pool().release(attr.ino);
@@ -79,8 +79,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         name: &[u8],
         target: &[u8],
     ) -> Result<Answer<'static>, Errno> {
-        self.answer_entry(|| {
-            let dir = self.ino(parent);
+        let dir = self.ino(parent);
+        self.answer_entry(dir, || {
             let (gid, _) = birth::group_in(&self.pool().getattr(dir)?, who.gid);
             self.pool().symlink(dir, name, target, who.uid, gid)
         })
@@ -92,7 +92,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         parent: NodeId,
         name: &[u8],
     ) -> Result<Answer<'static>, Errno> {
-        self.answer_entry(|| self.pool().link(self.ino(node), self.ino(parent), name))
+        let (ino, dir) = (self.ino(node), self.ino(parent));
+        self.answer_entry(dir, || self.pool().link(ino, dir, name))
     }
 
     pub(super) fn do_remove(
@@ -124,15 +125,20 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     /// is not in the pool.
     fn errno_of(&self, error: &Error, names: &[(NodeId, &[u8])]) -> Errno {
         let views = names.iter().any(|(parent, name)| self.views.is_meant(*parent, name));
-        if *error == Error::NotFound && views { Errno::EPERM } else { errno(error) }
+        if *error == Error::NotFound && views {
+            return Errno::EPERM;
+        }
+        let dir = names.first().map_or(0, |(parent, _)| self.ino(*parent));
+        self.errno_in(dir, error)
     }
 
-    /// Answers with the inode that `work` names.
+    /// Answers with the inode that `work` names, in this directory.
     fn answer_entry(
         &self,
+        dir: Ino,
         work: impl FnOnce() -> Result<Attr, Error>,
     ) -> Result<Answer<'static>, Errno> {
-        let attr = work().map_err(|error| errno(&error))?;
+        let attr = work().map_err(|error| self.errno_in(dir, &error))?;
         Ok(Answer::entry(self.named(&attr)?))
     }
 }

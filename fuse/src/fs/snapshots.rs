@@ -10,10 +10,11 @@ use lode_engine::{Error, Host, Ino, Pool, mode};
 use lode_pmem::Medium;
 
 use super::LodeFs;
-use super::convert::errno;
 use super::views::{BEHIND_DOTS, DIRECTORY, NEVER};
 use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Room, Scratch};
 
+/// Where the directory is in the mount.
+pub const PATH: &str = "/.lode/snapshots";
 /// Name of the directory.
 pub(super) const NAME: &str = "snapshots";
 /// Its number, behind those of all files beside it.
@@ -24,7 +25,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     pub(super) fn do_open(&self, node: NodeId, flags: u32) -> Result<Answer<'static>, Errno> {
         let reads_only = flags.cast_signed() & libc::O_ACCMODE == libc::O_RDONLY;
         if !reads_only && Pool::<M, H>::is_in_snapshot(node.0) {
-            return Err(errno(&Error::ReadOnly));
+            return Err(self.errno_in(node.0, &Error::ReadOnly));
         }
         Ok(Answer::opened(self.keeping.open_flags(flags)))
     }
@@ -57,7 +58,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             | Operation::Rename { .. }
             | Operation::Link { .. }
             | Operation::Setxattr { .. }
-            | Operation::Removexattr { .. } => Err(errno(&Error::ReadOnly)),
+            | Operation::Removexattr { .. } => Err(Errno::new(Error::ReadOnly.errno())),
             _ => self.answer_any_view(request, scratch),
         }
     }
@@ -68,7 +69,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             Ok(attr) => Ok(Answer::entry(Entry { entry_ttl: NEVER, ..self.named(&attr)? })),
             // Deleted just now, maybe.
             Err(Error::NotFound | Error::Stale | Error::Invalid) => Ok(Answer::absent(NEVER)),
-            Err(error) => Err(errno(&error)),
+            Err(error) => Err(self.errno_in(0, &error)),
         }
     }
 
@@ -106,7 +107,9 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         if full {
             return Ok(list.finish());
         }
-        for (name, epoch) in self.pool().snapshot_names().map_err(|error| errno(&error))? {
+        for (name, epoch) in
+            self.pool().snapshot_names().map_err(|error| self.errno_in(0, &error))?
+        {
             let behind = BEHIND_DOTS + u64::from(epoch);
             if behind <= position {
                 continue;
@@ -115,7 +118,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
                 Ok(root) if add(NodeId(root), behind, &name) == Room::Full => break,
                 // Deleted since it was listed.
                 Ok(_) | Err(Error::NotFound) => {}
-                Err(error) => return Err(errno(&error)),
+                Err(error) => return Err(self.errno_in(0, &error)),
             }
         }
         Ok(list.finish())

@@ -6,7 +6,6 @@ use lode_posix::rights::{change_without_capability, set_ids};
 use lode_posix::xattrs::{self, TRUSTED, kind_of};
 
 use super::LodeFs;
-use super::convert::{errno, errno_in};
 use crate::wire::{Answer, Errno, NodeId, Who};
 
 impl<M: Medium, H: Host> LodeFs<M, H> {
@@ -27,7 +26,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let ino = self.ino(node);
         let keeps_group = |gid| may_keep_group(who, gid);
         let done = xattrs::set(self.pool(), ino, (name, value), when, keeps_group);
-        done.map(|()| Answer::Done).map_err(|error| errno_in(ino, &error))
+        done.map(|()| Answer::Done).map_err(|error| self.errno_in(ino, &error))
     }
 
     pub(super) fn do_removexattr(
@@ -37,7 +36,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
         let done = xattrs::remove(self.pool(), ino, name);
-        done.map(|()| Answer::Done).map_err(|error| errno_in(ino, &error))
+        done.map(|()| Answer::Done).map_err(|error| self.errno_in(ino, &error))
     }
 
     pub(super) fn do_getxattr(
@@ -46,9 +45,9 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         name: &[u8],
         size: u32,
     ) -> Result<Answer<'static>, Errno> {
-        kind_of(name).map_err(|error| errno(&error))?;
         let ino = self.ino(node);
-        let value = self.pool().getxattr(ino, name).map_err(|error| errno_in(ino, &error))?;
+        kind_of(name).map_err(|error| self.errno_in(ino, &error))?;
+        let value = self.pool().getxattr(ino, name).map_err(|error| self.errno_in(ino, &error))?;
         answer(size, value)
     }
 
@@ -59,7 +58,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         size: u32,
     ) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
-        let names = self.pool().listxattr(ino).map_err(|error| errno_in(ino, &error))?;
+        let names = self.pool().listxattr(ino).map_err(|error| self.errno_in(ino, &error))?;
         // Only who may read them sees them.
         let seen = |name: &&Vec<u8>| who.uid == 0 || !name.starts_with(TRUSTED);
         let mut list = Vec::new();
