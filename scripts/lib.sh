@@ -40,7 +40,7 @@ need_cargo() {
         PATH=$HOME/.cargo/bin:$PATH
     fi
     command -v cargo >/dev/null 2>&1 ||
-        die "cargo is missing: install Rust 1.88 or newer, see https://rustup.rs"
+        die "cargo is missing: install Rust 1.89 or newer, see https://rustup.rs"
 }
 
 need_fuse() {

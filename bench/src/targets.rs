@@ -2,7 +2,7 @@
 //! were not measured is left out; one that this machine can't answer says so.
 
 use crate::report::{Figure, Report, Row, Target};
-use crate::subject::{FILE_COUNT, FILES, FREE_HUGE, IDLE, REACHED, TOUCHED};
+use crate::subject::{BARE, FILE_COUNT, FILES, FREE_HUGE, FULL, IDLE, REACHED, SNAPSHOTS, TOUCHED};
 use crate::workload::Mode::{self, Private, Shared};
 
 const LIBRARY: &str = "lode-library";
@@ -52,6 +52,27 @@ const fn time(
     times: f64,
 ) -> Entry {
     Entry { what, figure, rule: Rule::Time(workload, LIBRARY, LIMIT, times) }
+}
+
+/// What a level, or snapshots, may add to a pool without.
+const fn added(
+    what: &'static str,
+    figure: &'static str,
+    subject: &'static str,
+    workload: &'static str,
+    times: f64,
+) -> Entry {
+    Entry { what, figure, rule: Rule::Time(workload, subject, BARE, times) }
+}
+
+/// The same of a program that does more than one operation.
+const fn program(what: &'static str, workload: &'static str) -> Entry {
+    added(what, "at most 10 % longer than level none", FULL, workload, 1.1)
+}
+
+/// Of snapshots.
+const fn snapshot(what: &'static str, workload: &'static str) -> Entry {
+    added(what, "at most 3 % longer than without", SNAPSHOTS, workload, 1.03)
 }
 
 const fn rate(
@@ -179,6 +200,53 @@ const TABLE: &[Entry] = &[
         figure: "at most 600 MB",
         rule: Rule::Weighs(TOUCHED, 600e6),
     },
+    added(
+        "level full, create (NOVA-Fortis +47 %)",
+        "at most 10 % longer than level none",
+        FULL,
+        "create",
+        1.1,
+    ),
+    added(
+        "level full, append 4 KiB (NOVA-Fortis +100 %)",
+        "at most 40 % longer than level none",
+        FULL,
+        "append-4k",
+        1.4,
+    ),
+    added(
+        "level full, overwrite 4 KiB",
+        "at most 40 % longer than level none",
+        FULL,
+        "overwrite-4k",
+        1.4,
+    ),
+    added(
+        "level full, overwrite 512 B (NOVA-Fortis 2.2 x)",
+        "at most 60 % longer than level none",
+        FULL,
+        "overwrite-512",
+        1.6,
+    ),
+    added(
+        "level full, read 4 KiB (NOVA-Fortis +70 %)",
+        "at most 30 % longer than level none",
+        FULL,
+        "read-4k",
+        1.3,
+    ),
+    program("level full, fileserver (NOVA-Fortis 2 to 38 %)", "fileserver"),
+    program("level full, webserver", "webserver"),
+    program("level full, webproxy", "webproxy"),
+    program("level full, varmail", "varmail"),
+    program("level full, oltp", "oltp"),
+    program("level full, SQLite through its VFS", "sqlite-wal"),
+    snapshot("a snapshot every 100 ms, create", "create"),
+    snapshot("a snapshot every 100 ms, append 4 KiB", "append-4k"),
+    snapshot("a snapshot every 100 ms, overwrite 4 KiB", "overwrite-4k"),
+    snapshot("a snapshot every 100 ms, overwrite 512 B", "overwrite-512"),
+    snapshot("a snapshot every 100 ms, fileserver", "fileserver"),
+    snapshot("a snapshot every 100 ms, varmail", "varmail"),
 ];
 
 /// What was found of a line.

@@ -38,7 +38,7 @@ const WORKLOADS: Words<&'static Workload> = Words {
 };
 const SUBJECTS: Words<SubjectId> = Words {
     parse: parse_subject,
-    words: || subject::ALL.iter().map(|subject| subject.id()).collect(),
+    words: || subject::every().map(|subject| subject.id()).collect(),
 };
 
 const AFTER_HELP: &str = "\
@@ -326,6 +326,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N,..", value_delimiter = ',',
         value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
     pub(crate) threads: Vec<u16>,
+    /// Compare protection levels, with windows and without, atomic and relaxed, and snapshots: in five operations, by
+    /// one thread, unless others are asked for
+    #[arg(long, conflicts_with = "subjects")]
+    pub(crate) protect: bool,
     /// Look into operations of the engine, too: how much of each is copies, fences, allocation, index, records
     #[arg(long)]
     pub(crate) breakdown: bool,

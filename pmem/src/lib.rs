@@ -48,7 +48,7 @@ mod windows;
 compile_error!("the feature `std`, which maps regions, is for Linux on x86-64");
 
 pub use counters::{Counters, Tally};
-pub use crc32c::{crc32c, crc32c_four};
+pub use crc32c::{crc32c, crc32c_pieces};
 pub use door::{Door, Window};
 pub use line::{LINE_BYTES, Line};
 pub use medium::{MediaError, Medium};

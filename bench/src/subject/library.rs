@@ -5,11 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lode::{File, FormatOptions, Map, MapOptions, OpenOptions, Pool, PoolOptions, WindowMode};
+use lode::{
+    File, FormatOptions, Map, MapOptions, OpenOptions, Pool, PoolOptions, Protection, WindowMode,
+};
 
 use lode_sqlite::Vfs;
 use rusqlite::{Connection, OpenFlags};
 
+use super::levels::Snapshots;
 use super::{Outcome, Programs, Ready, Subject, aging, touch};
 use crate::calls::{Calls, For, Mapping, Name};
 use crate::error::{BenchError, Result};
@@ -23,17 +26,32 @@ const POOL: u64 = 1 << 30;
 
 /// A pool that is open in this process.
 pub struct Library {
-    id: &'static str,
-    about: &'static str,
+    pub(super) id: &'static str,
+    pub(super) about: &'static str,
     /// The guard against stray stores; the best there is unless one is named.
-    windows: Option<WindowMode>,
+    pub(super) windows: Option<WindowMode>,
+    pub(super) protection: Protection,
+    /// Overwrites need not be atomic.
+    pub(super) relaxed: bool,
+    /// Snapshots are made of it all the time.
+    pub(super) snapshots: bool,
 }
+
+/// Level none, atomic, no snapshots.
+const PLAIN: Library = Library {
+    id: "",
+    about: "",
+    windows: None,
+    protection: Protection::None,
+    relaxed: false,
+    snapshots: false,
+};
 
 /// As it is opened by everybody.
 pub const LIBRARY: Library = Library {
     id: "lode-library",
     about: "a pool in this process, by the library's calls; durable when they return",
-    windows: None,
+    ..PLAIN
 };
 
 /// With protection keys.
@@ -41,6 +59,7 @@ pub const GUARDED: Library = Library {
     id: "lode-library-key",
     about: "the same, its memory closed by a protection key but for the lines that store",
     windows: Some(WindowMode::Key),
+    ..PLAIN
 };
 
 /// Without a guard.
@@ -48,6 +67,7 @@ pub const UNGUARDED: Library = Library {
     id: "lode-library-open",
     about: "the same, its memory open to all stores",
     windows: Some(WindowMode::None),
+    ..PLAIN
 };
 
 impl Subject for Library {
@@ -82,14 +102,24 @@ impl Subject for Library {
         if let Some(profile) = programs.emulate {
             options.emulate(profile);
         }
-        let pool = options.create(&path, POOL, &FormatOptions::default());
+        options.relaxed(self.relaxed);
+        let format = FormatOptions { protection: self.protection, ..FormatOptions::default() };
+        let pool = options.create(&path, POOL, &format);
         let pool = pool.map_err(|error| BenchError::io("making", &path, io::Error::from(error)))?;
+        let made = pool.clone();
         let calls =
             InProcess::new(pool).map_err(|error| BenchError::io("opening", &path, error))?;
         touch(&calls, POOL).map_err(|error| BenchError::io("filling", &path, error))?;
         // What ages is the same whatever guards it.
         let ages = self.windows.is_none();
-        Ok(Box::new(Opened { stage: Stage::new(calls), options, path, ages }))
+        let snapshots = self.snapshots.then(|| Snapshots::of(made));
+        Ok(Box::new(Opened {
+            stage: Stage::new(calls),
+            options,
+            path,
+            ages,
+            _snapshots: snapshots,
+        }))
     }
 }
 
@@ -99,6 +129,7 @@ struct Opened {
     options: PoolOptions,
     path: PathBuf,
     ages: bool,
+    _snapshots: Option<Snapshots>,
 }
 
 impl Ready for Opened {
@@ -120,8 +151,8 @@ impl Ready for Opened {
 /// A pool's calls.
 pub(super) struct InProcess {
     pool: Pool,
-    /// How SQLite gets there.
-    vfs: Vfs,
+    /// How SQLite gets there: not to a pool whose overwrites may be torn.
+    vfs: Option<Vfs>,
 }
 
 impl InProcess {
@@ -129,8 +160,9 @@ impl InProcess {
         // SQLite knows them by name, and there may be several pools in this process.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("lode-bench-{}", NEXT.fetch_add(1, Relaxed));
-        let vfs = lode_sqlite::register(&pool, &name).map_err(io::Error::other)?;
-        Ok(Self { pool, vfs })
+        let is_atomic = !pool.is_relaxed()?;
+        let vfs = is_atomic.then(|| lode_sqlite::register(&pool, &name));
+        Ok(Self { vfs: vfs.transpose().map_err(io::Error::other)?, pool })
     }
 }
 
@@ -222,7 +254,8 @@ impl Calls for InProcess {
     }
 
     fn database(&self, at: &Name) -> io::Result<Option<Connection>> {
-        let (flags, vfs) = (OpenFlags::default(), self.vfs.name());
+        let Some(vfs) = &self.vfs else { return Ok(None) };
+        let (flags, vfs) = (OpenFlags::default(), vfs.name());
         let opened = Connection::open_with_flags_and_vfs(at.as_path(), flags, vfs);
         opened.map(Some).map_err(io::Error::other)
     }

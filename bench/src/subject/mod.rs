@@ -5,6 +5,7 @@ mod aging;
 mod disk;
 mod engine;
 mod in_engine;
+mod levels;
 mod library;
 mod limit;
 mod lode_mount;
@@ -30,6 +31,7 @@ use crate::workload::{Stage, Workload, workers};
 
 pub use aging::{HUGE as FREE_HUGE, REACHED};
 pub(crate) use in_engine::InEngine;
+pub use levels::{BARE, FULL, LEVELS, METADATA, SNAPSHOTS};
 pub use million::{COUNT as FILE_COUNT, FILES, IDLE, TOUCHED, weigh};
 pub use null_fuse::serve as serve_null_fuse;
 #[cfg(test)]
@@ -156,7 +158,7 @@ impl<C: Calls> Ready for Stage<C> {
     }
 }
 
-/// All of them, in the order they are told.
+/// All that are measured where none are asked for, in the order they are told.
 pub const ALL: &[&dyn Subject] = &[
     &limit::Limit,
     &ablation::Ablation,
@@ -175,7 +177,12 @@ pub const ALL: &[&dyn Subject] = &[
 
 /// The subject of this name.
 pub fn by_id(id: &str) -> Option<&'static dyn Subject> {
-    ALL.iter().copied().find(|subject| subject.id() == id)
+    every().find(|subject| subject.id() == id)
+}
+
+/// All that there are.
+pub fn every() -> impl Iterator<Item = &'static dyn Subject> {
+    ALL.iter().chain(LEVELS).copied()
 }
 
 /// Why something that is mounted by the system call is left out.
@@ -202,14 +209,17 @@ impl Drop for Gone {
     }
 }
 
-/// Writes nearly all of a pool of so many bytes once, and gives it free again: persistent memory is
+/// Writes nearly all of a pool of so many bytes once, as far as files can have it, and gives it free again: persistent memory is
 /// there, and need not be zeroed by the kernel when it is first touched, as the memory of a run is.
 fn touch<C: Calls>(calls: &C, bytes: u64) -> io::Result<()> {
     let name = Name::new("touch")?;
     let file = calls.create(&name)?;
     let piece = vec![0; TOUCH_BYTES];
     for at in (0..bytes - bytes / 8).step_by(TOUCH_BYTES) {
-        calls.write_at(&file, at, &piece)?;
+        match calls.write_at(&file, at, &piece) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
+            written => written?,
+        }
     }
     drop(file);
     calls.unlink(&name)
@@ -227,8 +237,8 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_found() {
-        let ids: BTreeSet<_> = ALL.iter().map(|subject| subject.id()).collect();
-        assert_eq!(ids.len(), ALL.len());
+        let ids: BTreeSet<_> = every().map(|subject| subject.id()).collect();
+        assert_eq!(ids.len(), ALL.len() + LEVELS.len());
         assert_eq!(by_id("tmpfs").unwrap().id(), "tmpfs");
         assert!(by_id("ramfs").is_none());
     }

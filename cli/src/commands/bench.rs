@@ -16,6 +16,9 @@ use crate::page;
 use crate::progress::Progress;
 use crate::report::{BenchListReport, BenchReport, CleanedReport};
 
+/// The operations of `--protect`: those of the dissertation's Figure 4.9.
+const PROTECT: [&str; 5] = ["create", "append-4k", "overwrite-4k", "overwrite-512", "read-4k"];
+
 /// Runs it; returns the exit status.
 ///
 /// # Errors
@@ -29,7 +32,7 @@ pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<u8> {
         return told.map(|()| 0).map_err(|error| Failure::io("weighing", pool, &error));
     }
     if args.list {
-        return output.print(&BenchListReport::new(workload::ALL, subject::ALL)).map(|()| 0);
+        return output.print(&BenchListReport::new(workload::ALL, subject::every())).map(|()| 0);
     }
     if args.clean {
         let base = args.dir.clone().unwrap_or_else(usual);
@@ -56,9 +59,20 @@ fn settings(args: &BenchArgs) -> Result<Settings> {
     let mut threads: Vec<_> = args.threads.iter().copied().map(usize::from).collect();
     threads.sort_unstable();
     threads.dedup();
+    let mut workloads = args.workloads.clone();
+    let mut subjects: Vec<_> = args.subjects.iter().map(|subject| subject.0).collect();
+    if args.protect {
+        subjects.extend(subject::LEVELS);
+        if workloads.is_empty() {
+            workloads.extend(PROTECT.iter().copied().filter_map(workload::by_id));
+        }
+        if threads.is_empty() {
+            threads.push(1);
+        }
+    }
     Ok(Settings {
-        workloads: args.workloads.clone(),
-        subjects: args.subjects.iter().map(|subject| subject.0).collect(),
+        workloads,
+        subjects,
         threads,
         quick: args.quick,
         breakdown: args.breakdown,

@@ -188,7 +188,10 @@ struct ListedWorkload {
 }
 
 impl BenchListReport {
-    pub(crate) fn new(workloads: &[Workload], subjects: &[&dyn Subject]) -> Self {
+    pub(crate) fn new(
+        workloads: &[Workload],
+        subjects: impl Iterator<Item = &'static dyn Subject>,
+    ) -> Self {
         let limits = steps();
         let workload = |workload: &Workload| {
             let limit = limits.iter().find(|(of, _)| of.id == workload.id);
@@ -199,13 +202,13 @@ impl BenchListReport {
                 limit: limit.map(|(_, steps)| steps.steps.clone()),
             }
         };
-        let subject = |subject: &&dyn Subject| Listed {
+        let subject = |subject: &dyn Subject| Listed {
             id: subject.id().to_owned(),
             about: subject.about().to_owned(),
         };
         Self {
             workloads: workloads.iter().map(workload).collect(),
-            subjects: subjects.iter().map(subject).collect(),
+            subjects: subjects.map(subject).collect(),
         }
     }
 }

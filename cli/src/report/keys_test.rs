@@ -170,7 +170,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
     samples.insert("completions", value(&script));
     samples.insert("dump", dump());
     samples.insert("bench", value(&bench()));
-    let list = BenchListReport::new(lode_bench::workload::ALL, lode_bench::subject::ALL);
+    let list = BenchListReport::new(lode_bench::workload::ALL, lode_bench::subject::every());
     samples.insert("bench --list", value(&list));
     samples.insert("bench --clean", value(&CleanedReport { runs: 1 }));
     samples.insert("crash run", value(&crash_run()));

@@ -9,9 +9,6 @@ use crate::space::Run;
 use crate::store::{Held, Purpose};
 use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
-/// Bytes moved at a time from old pages to fresh ones.
-const CHUNK: usize = 256;
-
 /// Fresh pages for part of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreshRun {
@@ -113,9 +110,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let end = start + fresh.run.pages * PAGE_BYTES;
         let at = fresh.run.page * PAGE_BYTES;
         let (from, to) = (segment.0.max(start), segment.1.min(end));
-        self.keep_old(state, (start, from), at, counters)?;
+        self.keep_old(state, (start, from), at, held)?;
         self.stream(source, (from, to), at + (from - start), counters)?;
-        self.keep_old(state, (to, end), at + (to - start), counters)
+        self.keep_old(state, (to, end), at + (to - start), held)
     }
 
     /// The same, where checksums are kept: page by page, as these are of whole ones.
@@ -198,15 +195,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &State,
         (from, to): (u64, u64),
         at: u64,
-        counters: &Counters,
+        held: &mut Held<'_, H>,
     ) -> Result<()> {
         if from >= to {
             return Ok(());
         }
+        let counters = held.counters();
         let file = state.file()?;
         let (mut from, mut at) = (from, at);
         let below = to.min(state.size);
-        let mut chunk = [0u8; CHUNK];
+        let chunk = held.page();
         while from < below {
             let extent = file.extents.next_from(from / PAGE_BYTES);
             let mapped_from = extent.map_or(u64::MAX, |extent| extent.file_page * PAGE_BYTES);
@@ -216,7 +214,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 });
                 continue;
             }
-            let len = (below - from).min(CHUNK as u64);
+            let len = (below - from).min(PAGE_BYTES - from % PAGE_BYTES);
             let bytes = chunk.get_mut(..len as usize).unwrap_or_default();
             self.read_pages(state, from, bytes)?;
             self.store.door.window(len, counters).copy_nt(at, bytes);

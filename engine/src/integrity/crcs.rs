@@ -1,6 +1,6 @@
-//! Checksums of strips, several at once.
+//! Checksums of strips.
 
-use lode_pmem::{crc32c, crc32c_four};
+use lode_pmem::crc32c_pieces;
 
 use crate::layout::{CRC_BYTES, PAGE_STRIPS_MOST};
 
@@ -18,12 +18,6 @@ pub(super) fn crcs_of(bytes: &[u8], strip: usize) -> Crcs {
             *place = crc.to_le_bytes();
         }
     };
-    let mut fours = bytes.chunks_exact(4 * strip);
-    for four in fours.by_ref() {
-        let mut strips = four.chunks_exact(strip);
-        let pieces = core::array::from_fn(|_| strips.next().unwrap_or_default());
-        crc32c_four(pieces).into_iter().for_each(&mut put);
-    }
-    fours.remainder().chunks_exact(strip).for_each(|strip| put(crc32c(0, strip)));
+    crc32c_pieces(bytes, strip, &mut put);
     crcs
 }

@@ -33,7 +33,7 @@ pub(crate) struct Turn {
     pub(super) waits: usize,
     /// These lines and their offsets. (Here, not on the stack: a kernel's is small.)
     pub(super) waiting: [(u64, Line); WAITING],
-    /// For a page that is put together before it is stored; empty below level `full`.
+    /// For a page that is put together before it is stored, or what is copied from one.
     page: Vec<u8>,
 }
 
@@ -69,7 +69,7 @@ impl<'s, H: Host> Held<'s, H> {
         self.epoch
     }
 
-    /// Room for a page, at level `full`.
+    /// Room for a page.
     pub(crate) fn page(&mut self) -> &mut [u8] {
         &mut self.turn.page
     }
@@ -112,13 +112,12 @@ impl<H: Host> Lanes<H> {
     /// `used` lanes of such a pool, each at its first sequence.
     #[inline(never)]
     pub(crate) fn new(used: usize, geometry: &Geometry) -> Result<Self> {
-        let page_bytes = if geometry.strips.are_kept() { PAGE_BYTES as usize } else { 0 };
         let mut lanes = Vec::new();
         lanes.try_reserve_exact(used)?;
         for _ in 0..used {
             let mut page = Vec::new();
-            page.try_reserve_exact(page_bytes)?;
-            page.resize(page_bytes, 0);
+            page.try_reserve_exact(PAGE_BYTES as usize)?;
+            page.resize(PAGE_BYTES as usize, 0);
             let waiting = [(0, Line::ZERO); WAITING];
             lanes.push(Lane {
                 turn: Mutex::new(Turn { next: 1, waits: 0, waiting, page }),

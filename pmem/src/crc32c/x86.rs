@@ -127,7 +127,7 @@ unsafe fn update_long(crc: u32, bytes: &[u8]) -> (u32, &[u8]) {
 /// # Safety
 /// [`available`] has returned true.
 #[inline(always)]
-unsafe fn step_word(mut crc: u64, word: u64) -> u64 {
+pub(super) unsafe fn step_word(mut crc: u64, word: u64) -> u64 {
     // SAFETY: registers only; the CPU has the instruction, says the caller.
     unsafe {
         asm!("crc32 {crc}, {word}", crc = inout(reg) crc, word = in(reg) word,
