@@ -190,7 +190,7 @@ pub(crate) struct MountArgs {
     /// Directory to mount it at
     pub(crate) dir: PathBuf,
     /// Options, separated by commas: ro, relaxed, noatime, allow_other, default_permissions,
-    /// noviews, io_uring, noio_uring, page-size=SIZE, index-memory=SIZE, windows=MODE, flush=NAME, snapshot=NAME, emulate=NAME and its like, and those that mount(8)
+    /// noviews, io_uring, noio_uring, page-size=SIZE, index-memory=SIZE, windows=MODE, flush=NAME, snapshot=NAME, scrub=PERIOD, scrub-rate=SIZE, emulate=NAME and its like, and those that mount(8)
     /// handles; remount, to change ro, dev, suid and exec of what is mounted
     #[arg(short = 'o', value_name = "OPTIONS", value_parser = OptionList)]
     pub(crate) options: Vec<MountOptions>,
