@@ -14,7 +14,10 @@ use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::commands::fsck::FsckArgs;
+use crate::commands::receive::ReceiveArgs;
+use crate::commands::resize::ResizeArgs;
 use crate::commands::scrub::ScrubArgs;
+use crate::commands::send::SendArgs;
 use crate::commands::snapshot::SnapshotCommand;
 use crate::emulation::EmulationArgs;
 use crate::human::parse_uuid;
@@ -79,6 +82,10 @@ pub(crate) enum Command {
     /// Keep what a pool is now, look at what is kept, return to it
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Write a snapshot, or what differs between two, as a stream to standard output
+    Send(SendArgs),
+    /// Apply a stream from standard input to a pool that is not mounted, wholly or not at all
+    Receive(ReceiveArgs),
     /// Show what a pool is, mounted or not
     Info(InfoArgs),
     /// Show or change the label of a pool that is not mounted
@@ -112,6 +119,8 @@ impl Command {
             Command::Fsck(_) => "fsck",
             Command::Scrub(_) => "scrub",
             Command::Snapshot(command) => command.name(),
+            Command::Send(_) => "send",
+            Command::Receive(_) => "receive",
             Command::Info(_) => "info",
             Command::Label(_) => "label",
             Command::Resize(_) => "resize",
@@ -230,16 +239,6 @@ pub(crate) struct LabelArgs {
     /// The new label, at most 64 bytes; "" for none [default: show the label and the UUID]
     #[arg(value_parser = parse_label)]
     pub(crate) label: Option<String>,
-}
-
-/// `lode resize`.
-#[derive(Args, Debug)]
-pub(crate) struct ResizeArgs {
-    /// File or device that holds the pool
-    pub(crate) pool: PathBuf,
-    /// New size of the pool and its file [default: that of the file or device]
-    #[arg(long, short = 's', value_parser = parse_size)]
-    pub(crate) size: Option<u64>,
 }
 
 /// `lode protect`.
