@@ -246,8 +246,8 @@ pub(crate) struct LabelArgs {
 pub(crate) struct ProtectArgs {
     /// File or device that holds the pool
     pub(crate) pool: PathBuf,
-    /// What the pool is to have twice, so that damage to one copy is mended: none or metadata (a pool
-    /// has level full from its beginning, and can lose it)
+    /// What the pool is to have twice, so that damage to one copy is mended: none, metadata, or full, which is
+    /// metadata and checksums and parity of the contents of files
     #[arg(value_parser = LEVELS, hide_possible_values = true)]
     pub(crate) level: Protection,
     /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart
@@ -325,8 +325,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N,..", value_delimiter = ',',
         value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
     pub(crate) threads: Vec<u16>,
-    /// Compare protection levels, with windows and without, atomic and relaxed, and snapshots: in five operations, by
-    /// one thread, unless others are asked for
+    /// Compare protection levels, with windows and relaxed, and snapshots, in five operations if no others are asked for
     #[arg(long, conflicts_with = "subjects")]
     pub(crate) protect: bool,
     /// Look into operations of the engine, too: how much of each is copies, fences, allocation, index, records
