@@ -22,3 +22,5 @@ if [ ${#args[@]} -eq 0 ] && [ "${different:-0}" -lt 10000000 ]; then
 fi
 say "Leaving out what each fence, write-back and rule is for"
 "$TARGET/release/lode" crash mutants --progress
+say "Damaging pools: a million times"
+"$TARGET/release/lode" crash corrupt --injections 1000000 --progress

@@ -8,16 +8,14 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use lode_bench::plan::THREADS_MAX;
 use lode_bench::subject::{self, Subject};
 use lode_bench::workload::{self, Workload};
+use lode_crash::corrupt::InjectionId;
 use lode_crash::region::Profile;
 use lode_crash::run::ReplayId;
 use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::commands::fsck::FsckArgs;
-use crate::commands::receive::ReceiveArgs;
-use crate::commands::resize::ResizeArgs;
 use crate::commands::scrub::ScrubArgs;
-use crate::commands::send::SendArgs;
 use crate::commands::snapshot::SnapshotCommand;
 use crate::emulation::EmulationArgs;
 use crate::human::parse_uuid;
@@ -82,10 +80,6 @@ pub(crate) enum Command {
     /// Keep what a pool is now, look at what is kept, return to it
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
-    /// Write a snapshot, or what differs between two, as a stream to standard output
-    Send(SendArgs),
-    /// Apply a stream from standard input to a pool that is not mounted, wholly or not at all
-    Receive(ReceiveArgs),
     /// Show what a pool is, mounted or not
     Info(InfoArgs),
     /// Show or change the label of a pool that is not mounted
@@ -119,8 +113,6 @@ impl Command {
             Command::Fsck(_) => "fsck",
             Command::Scrub(_) => "scrub",
             Command::Snapshot(command) => command.name(),
-            Command::Send(_) => "send",
-            Command::Receive(_) => "receive",
             Command::Info(_) => "info",
             Command::Label(_) => "label",
             Command::Resize(_) => "resize",
@@ -133,6 +125,7 @@ impl Command {
             Command::Crash(CrashCommand::Run(_)) => "crash run",
             Command::Crash(CrashCommand::Replay(_)) => "crash replay",
             Command::Crash(CrashCommand::Mutants(_)) => "crash mutants",
+            Command::Crash(CrashCommand::Corrupt(_)) => "crash corrupt",
         }
     }
 }
@@ -241,13 +234,23 @@ pub(crate) struct LabelArgs {
     pub(crate) label: Option<String>,
 }
 
+/// `lode resize`.
+#[derive(Args, Debug)]
+pub(crate) struct ResizeArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// New size of the pool and its file [default: that of the file or device]
+    #[arg(long, short = 's', value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+}
+
 /// `lode protect`.
 #[derive(Args, Debug)]
 pub(crate) struct ProtectArgs {
     /// File or device that holds the pool
     pub(crate) pool: PathBuf,
-    /// What the pool is to have twice, so that damage to one copy is mended: none, metadata, or full, which is
-    /// metadata and checksums and parity of the contents of files
+    /// What the pool is to have twice, so that damage to one copy is mended: none or metadata (a pool
+    /// has level full from its beginning, and can lose it)
     #[arg(value_parser = LEVELS, hide_possible_values = true)]
     pub(crate) level: Protection,
     /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart
@@ -325,7 +328,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N,..", value_delimiter = ',',
         value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
     pub(crate) threads: Vec<u16>,
-    /// Compare protection levels, with windows and relaxed, and snapshots, in five operations if no others are asked for
+    /// Compare protection levels, with windows and without, atomic and relaxed, and snapshots: in five operations, by
+    /// one thread, unless others are asked for
     #[arg(long, conflicts_with = "subjects")]
     pub(crate) protect: bool,
     /// Look into operations of the engine, too: how much of each is copies, fences, allocation, index, records
@@ -379,6 +383,8 @@ pub(crate) enum CrashCommand {
     Replay(CrashReplayArgs),
     /// Leave out every fence, write-back and rule in turn; ends with 4 if one is not noticed
     Mutants(CrashMutantsArgs),
+    /// Damage pools in every way, and judge what is made of them; ends with 4 if something is wrong
+    Corrupt(CrashCorruptArgs),
 }
 
 /// `lode crash run`.
@@ -441,6 +447,26 @@ pub(crate) struct CrashMutantsArgs {
     pub(crate) html: Option<PathBuf>,
 }
 
+/// `lode crash corrupt`.
+#[derive(Args, Debug)]
+pub(crate) struct CrashCorruptArgs {
+    /// Only this injection, as a failure names it: full-1-12-345
+    #[arg(value_parser = parse_injection_id)]
+    pub(crate) id: Option<InjectionId>,
+    /// Injections in all
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) injections: u64,
+    /// Decides everything random
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Only pools of this protection level: none, metadata or full; can be given several times
+    /// [default: all three]
+    #[arg(long = "level", value_name = "LEVEL", value_parser = LEVELS, hide_possible_values = true)]
+    pub(crate) levels: Vec<Protection>,
+    #[command(flatten)]
+    pub(crate) effort: EffortArgs,
+}
+
 /// How long, and on how many processors.
 #[derive(Args, Debug)]
 pub(crate) struct EffortArgs {
@@ -490,6 +516,10 @@ fn parse_subject(text: &str) -> Result<SubjectId, String> {
 }
 
 fn parse_replay_id(text: &str) -> Result<ReplayId, String> {
+    text.parse()
+}
+
+fn parse_injection_id(text: &str) -> Result<InjectionId, String> {
     text.parse()
 }
 

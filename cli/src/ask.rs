@@ -230,7 +230,6 @@ impl ServerFacts {
             opening: self.opening,
             bad_memory: self.bad_memory,
             mount: Some(mount),
-            receiving: None,
         }
     }
 }

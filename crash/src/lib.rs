@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod case;
+pub mod corrupt;
 pub mod explore;
 pub mod judge;
 pub mod region;

@@ -292,7 +292,7 @@ impl Default for FormatOptions {
 }
 
 /// What a pool has of its contents twice, or checksums of (NOVA-Fortis, 4.2 and 4.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Protection {
     /// Nothing but the superblock: damage is found, and can't be mended.
     #[default]

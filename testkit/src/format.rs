@@ -317,6 +317,14 @@ impl Log {
     /// The values of extended attributes that are in pages of their own.
     pub fn values(&self, image: &[u8]) -> Vec<Value> {
         let mut found: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
+        found.extend(self.values_ever(image));
+        found.into_values().filter(|value| !value.is_empty()).collect()
+    }
+
+    /// The same of all attributes that its records set or remove, each with its name, in their order: a snapshot may see
+    /// those that were replaced.
+    pub fn values_ever(&self, image: &[u8]) -> Vec<(Vec<u8>, Value)> {
+        let mut found = Vec::new();
         for run in &self.runs {
             let lines = (0..run.valid).map(|line| run.at(line));
             for at in lines.filter(|at| matches!(image[*at], XATTR | XDEL)) {
@@ -325,10 +333,10 @@ impl Log {
                 let text = text(image, at + LINE, name_len + 8 * runs);
                 let (name, words) = text.split_at(name_len);
                 let value = pieces(words, half(image, at + 20) as usize);
-                found.insert(name.to_vec(), value);
+                found.push((name.to_vec(), value));
             }
         }
-        found.into_values().filter(|value| !value.is_empty()).collect()
+        found
     }
 }
 

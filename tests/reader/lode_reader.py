@@ -94,7 +94,8 @@ class Pool:
         """Section 3: None for no link, False for a bad word; or page, low half of the tag, whether the inline log is dead."""
         word, low = u64(self.mem, at), u64(self.mem, at) & (1 << 52) - 1
         page, dead = low & (1 << 34) - 1, low >> 50
-        if word >> 52 != crc(self.seed, le64(at, low)) & 0xFFF:
+        check = crc(self.seed, le64(at, low)) & 0xFFF
+        if word >> 52 != (check if low or check else 0xFFF):
             return False
         if low == 0:
             return None

@@ -159,6 +159,7 @@ class Pool:
 
     def word(self, at, low):
         check = crc(self.seed, le((at, 8), (low, 8))) & 0xFFF
+        check = check if low or check else 0xFFF
         self.mem[at:at + 8] = le((low | check << 52, 8))
 
     def fixed(self, at, body, magic, what):

@@ -318,7 +318,7 @@ fn shortened(text: &str, width: usize) -> String {
 }
 
 /// Rows of a name and numbers, in columns.
-fn numbers(rows: &[Vec<String>]) -> String {
+pub(super) fn numbers(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0)

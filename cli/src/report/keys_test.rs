@@ -1,12 +1,12 @@
 //! The keys of every report are those that `docs/json.md` lists.
 
-mod snapshots;
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lode_engine::{Attr, ExtentDump, InodeDump, Op, Opening, PoolInfo, RecordDump, StatFs};
 use serde_json::Value;
+
+use lode_crash::corrupt::{Copies, Form, Injected, Phase, Row, Verdict};
 
 use super::*;
 use crate::output::{Output, SCHEMA};
@@ -147,8 +147,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
         }),
     );
     samples.insert("scrub", value(&scrub::tests::report()));
-    samples.extend(snapshots::snapshots());
-    samples.extend(snapshots::streams());
+    samples.extend(snapshots());
     let mount =
         MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false, io_uring: true };
     samples.insert(
@@ -160,7 +159,6 @@ fn samples() -> BTreeMap<&'static str, Value> {
             opening: opening(),
             bad_memory: BadMemoryFacts::default(),
             mount: Some(mount),
-            receiving: Some(ReceivingFacts { name: "s".into(), offset: 9 }),
         }),
     );
     samples.insert("label", value(&LabelReport { changed: true, pool: pool() }));
@@ -180,7 +178,37 @@ fn samples() -> BTreeMap<&'static str, Value> {
     samples.insert("crash run", value(&crash_run()));
     samples.insert("crash replay", value(&crash_replay()));
     samples.insert("crash mutants", value(&crash_mutants()));
+    samples.insert("crash corrupt", value(&crash_corrupt()));
+    let id = "full-1-2-3".parse().expect("an id");
+    let injected = Injected {
+        damage: "flip".into(),
+        pool: "Closed".into(),
+        verdict: Verdict::Wrong,
+        what: Some("what".into()),
+    };
+    samples.insert("crash corrupt ID", value(&InjectionReport::new(id, &injected)));
     samples
+}
+
+fn snapshots() -> [(&'static str, Value); 4] {
+    let (target, name) = ("/d".to_owned(), "before".to_owned());
+    let info = lode_engine::SnapshotInfo {
+        name: b"before".to_vec(),
+        epoch: 3,
+        created_ns: 0,
+        pages: 2,
+        pages_alone: 1,
+    };
+    let facts = SnapshotFacts::from(&info);
+    let (made, snapshots) = (facts.clone(), vec![facts]);
+    let deleted = vec!["later".to_owned()];
+    let value = |report: &dyn erased::Json| report.json();
+    [
+        ("snapshot create", value(&SnapshotMade { target: target.clone(), snapshot: made })),
+        ("snapshot list", value(&SnapshotList { target: target.clone(), snapshots })),
+        ("snapshot delete", value(&SnapshotDeleted { target: target.clone(), name: name.clone() })),
+        ("snapshot rollback", value(&SnapshotRolledBack { target, name, deleted })),
+    ]
 }
 
 fn bench() -> BenchReport {
@@ -335,6 +363,30 @@ fn crash_mutants() -> MutantsReport {
     };
     let verdicts = vec![verdict(Some("seq1-1:adr:1:s0p0c1x2.0.1x3.4.5.6.7:r0p1c1")), verdict(None)];
     MutantsReport::new(verdicts, &explored(), std::time::Duration::from_secs(1))
+}
+
+fn crash_corrupt() -> CorruptReport {
+    let id = "full-1-2-3".parse().expect("an id");
+    let mut outcome = lode_crash::corrupt::Outcome::default();
+    let row = Row {
+        level: lode_engine::Protection::Full,
+        kind: lode_crash::corrupt::Kind::Data,
+        copies: Copies::Both,
+        form: Form::Flip,
+        phase: Phase::Rest,
+    };
+    outcome.tally.note(row, Verdict::Wrong);
+    let (damage, what) = ("flip".to_owned(), "what".to_owned());
+    outcome.failed.push(lode_crash::corrupt::Failed { id, damage, what });
+    CorruptReport::new(&outcome, 1, 2)
+}
+
+#[test]
+fn damage_that_is_wrong_is_named_with_how_to_see_it_again() {
+    let text = crash_corrupt().text();
+    for part in ["full: data, both", "lode crash corrupt full-1-2-3", "1 wrong", "Not injected"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Guarantee: every key is always there; what is unknown or absent is `null`.
 
 mod bench;
+mod corrupt;
 mod crash;
 mod dump;
 mod facts;
@@ -15,7 +16,6 @@ mod repairs;
 mod scrub;
 mod snapshot;
 mod stats;
-mod stream;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,7 @@ use crate::output::Report;
 use crate::sizes::human;
 
 pub(crate) use bench::{BenchListReport, BenchReport, CleanedReport};
+pub(crate) use corrupt::{CorruptReport, InjectionReport};
 pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
@@ -36,7 +37,6 @@ pub(crate) use snapshot::{
     SnapshotDeleted, SnapshotFacts, SnapshotList, SnapshotMade, SnapshotRolledBack,
 };
 pub(crate) use stats::{Counted, StatsReport};
-pub(crate) use stream::{ReceiveReport, ReceiveState, SendReport};
 
 /// `lode mkfs`.
 #[derive(Serialize)]
@@ -285,17 +285,6 @@ pub(crate) struct InfoReport {
     pub(crate) bad_memory: BadMemoryFacts,
     /// Where it is mounted.
     pub(crate) mount: Option<MountFacts>,
-    /// What is being received into it.
-    pub(crate) receiving: Option<ReceivingFacts>,
-}
-
-/// What is being received into a pool.
-#[derive(Serialize)]
-pub(crate) struct ReceivingFacts {
-    /// The snapshot, printable.
-    pub(crate) name: String,
-    /// Where the stream goes on, in bytes from its beginning.
-    pub(crate) offset: u64,
 }
 
 /// Where a pool is mounted.
@@ -321,10 +310,6 @@ impl Report for InfoReport {
         self.space.lines(&mut lines);
         self.opening.lines(&mut lines);
         self.bad_memory.lines(&mut lines);
-        if let Some(ReceivingFacts { name, offset }) = &self.receiving {
-            let what = format!("snapshot {name}, goes on at {offset}; all else is of before");
-            lines.add("receiving", what);
-        }
         match &self.mount {
             Some(mount) => {
                 let mode = if mount.read_only { "read-only" } else { "read-write" };

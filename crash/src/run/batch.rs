@@ -107,7 +107,7 @@ pub fn run_batch(jobs: &[Job], batch: &Batch, progress: &dyn Progress) -> Outcom
 }
 
 /// Runs `work` on so many threads, whose panics (each one a failure that is reported) print nothing.
-pub(super) fn on_workers(workers: usize, work: &(dyn Fn() + Sync)) {
+pub(crate) fn on_workers(workers: usize, work: &(dyn Fn() + Sync)) {
     const NAME: &str = "lode-crash";
     let old = std::sync::Arc::new(std::panic::take_hook());
     let loud = old.clone();

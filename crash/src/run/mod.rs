@@ -9,6 +9,7 @@ mod mutants;
 mod report;
 mod selection;
 
+pub(crate) use batch::on_workers;
 pub use batch::{Batch, Outcome, Progress, run_batch};
 pub use id::{JobId, ReplayId, Set};
 pub use job::Job;

@@ -51,16 +51,18 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
 }
 
 /// Loads an inode as it was at the end of `epoch`, which is kept; `view` is what its number has besides, and so have
-/// those that it leads to. Nobody may collect its log meanwhile.
+/// those that it leads to. Nobody may collect its log meanwhile. Like that of a live inode, its log is seen up to the
+/// epoch's end, or has the end that its slot remembers.
 ///
 /// # Errors
 /// [`Error::Stale`] if it was not there then.
 pub(crate) fn load_as_of<M: Medium, H: Host>(
     store: &Store<M, H>,
-    ino: Ino,
+    slot: &Slot,
     epoch: u32,
     view: Ino,
 ) -> Result<Box<State>> {
+    let ino = slot.ino();
     let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(Error::Stale)?;
     let death = read_death(store, &identity)?;
     let death = death.filter(|death| !store.aborted.contains(&death.header.txid));
@@ -73,6 +75,9 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
     let Scanned { mut walk, state, cut, .. } = run(walk, replay, &mut |_| ())?;
     let mut damaged = cut.is_some();
     if !walk.has_passed() {
+        // (Of one that has ended nobody remembers the end.)
+        let known = if store.host.leaves_out(Rule::TailKnown) { 0 } else { slot.tail() };
+        damaged |= known != 0 && known != walk.tail().last_seal;
         walk.beyond(&mut |line| {
             damaged |= !line.is_void(store) && !store.aborted.contains(&line.header().txid);
         })?;

@@ -113,7 +113,7 @@ impl<H: Host> Node<H> {
     pub(crate) fn load_as_of<M: Medium>(&self, store: &Store<M, H>, epoch: u32) -> Result<()> {
         let mut life = self.life.write();
         if matches!(*life, Life::Unloaded) {
-            let mut state = super::load_as_of(store, self.slot.ino(), epoch, self.view)?;
+            let mut state = super::load_as_of(store, &self.slot, epoch, self.view)?;
             state.put_in(&store.room);
             *life = Life::Live(state);
         }

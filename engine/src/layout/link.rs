@@ -65,8 +65,32 @@ impl Link {
     }
 }
 
+/// (No word is 0: damage that leaves zeros must not say "no link", nor count beside a copy that is right.)
 fn sealed(low: u64, seed: &PoolSeed, at: u64) -> u64 {
-    low | u64::from(seed.link_check(at, low)) << LOW_BITS
+    match low | u64::from(seed.link_check(at, low)) << LOW_BITS {
+        0 => CHECK_FOR_ZERO << LOW_BITS,
+        word => word,
+    }
 }
 
+/// The check of "no link" where its sum is 0.
+const CHECK_FOR_ZERO: u64 = 0xfff;
+
 const _: () = assert!(PAGE_BITS + TAG_BITS == 50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_zeros_is_a_link_nowhere() {
+        let seed = PoolSeed::new(&[7; 16], &[9; 16]);
+        let mut zero_sums = 0;
+        for at in (0..8 << 20).step_by(64) {
+            zero_sums += u32::from(seed.link_check(at, 0) == 0);
+            assert!(Link::parse(0, &seed, at).is_err(), "{at:#x}");
+            assert_eq!(Link::parse(Link::none(&seed, at), &seed, at), Ok(None));
+        }
+        assert!(zero_sums > 10, "{zero_sums}");
+    }
+}

@@ -260,7 +260,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         if scan.parts.len() > first_part {
             return Ok(false);
         }
-        self.settle(piece, index, &mut scanned, scan)?;
+        self.take_in(piece, index, &mut scanned, scan)?;
         Ok(true)
     }
 
@@ -300,7 +300,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let is_doubtful =
             !believed && walk.page_holds().is_some_and(|holds| self.may_be_torn(holds));
         walk.beyond(&mut |beyond| {
-            if result.is_err() || ino != list && beyond.is_void(self.store) {
+            if ino != list && beyond.is_void(self.store) {
                 return;
             }
             // Only a page's header is in doubt with a transaction of one line; a line before
@@ -308,7 +308,8 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             let header = beyond.header();
             let may_be_cut_off =
                 self.in_doubt(ino, &header) || beyond.in_ruin && self.is_unsettled(&header);
-            result = if may_be_cut_off {
+            let found = if may_be_cut_off {
+                // (Behind damage, too: else what happened to others would be taken for cut off.)
                 self.part(scan, header, beyond.at, ino, Found::Beyond { in_ruin: beyond.in_ruin })
             } else if beyond.in_ruin && is_doubtful {
                 // The link word itself may be one that an earlier life of its page left.
@@ -317,12 +318,43 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
                 let what = "damaged line in the middle of a log";
                 Err(Error::corrupt_inode(what, end, ino))
             };
+            if result.is_ok() {
+                result = found;
+            }
         })?;
         result
     }
 
-    /// Takes in an inode whose log has nothing in doubt (any more).
+    /// Takes in an inode whose log was walked once more, when all that was in doubt is judged. Memory can go bad
+    /// between the two walks: so behind the log's end there must still be nothing that happened.
     pub(super) fn settle(
+        &self,
+        piece: &Piece,
+        index: u32,
+        scanned: &mut Scanned<'_, M, H>,
+        scan: &mut Scan,
+    ) -> Result<()> {
+        let walk = &mut scanned.walk;
+        let (ino, end, list) = (walk.ino, walk.tail().at, self.store.snapshots.home());
+        let is_doubtful = walk.page_holds().is_some_and(|holds| self.may_be_torn(holds));
+        let looks = !self.store.host.leaves_out(Rule::LookBeyond) && !walk.has_passed();
+        let mut is_cut = false;
+        if looks {
+            walk.beyond(&mut |beyond| {
+                let is_void = ino != list && beyond.is_void(self.store);
+                let is_explained = is_void || beyond.in_ruin && is_doubtful;
+                is_cut |= !is_explained && !self.store.aborted.contains(&beyond.header().txid);
+            })?;
+        }
+        if is_cut {
+            return Err(Error::corrupt_inode("damaged line in the middle of a log", end, ino));
+        }
+        self.judge_link(walk)?;
+        self.take_in(piece, index, scanned, scan)
+    }
+
+    /// Takes in an inode whose log has nothing in doubt (any more).
+    fn take_in(
         &self,
         piece: &Piece,
         index: u32,

@@ -64,9 +64,9 @@ impl Entry {
         Self { flags: RECEIVING, note, ..Self::received(epoch, id) }
     }
 
-    /// The same, from now on being given up: the note is wanted no more.
+    /// The same, from now on being given up.
     pub(super) fn abandoned(self) -> Self {
-        Self { flags: RECEIVING | ABANDONED, note: Vec::new(), ..self }
+        Self { flags: RECEIVING | ABANDONED, ..self }
     }
 
     /// The same with another note.

@@ -1,5 +1,6 @@
-//! `lode crash`: explores what the power may leave, shows one state, measures its own strength.
+//! `lode crash`: explores what the power may leave, shows one state, measures its own strength, and damages pools.
 
+mod corrupt;
 mod mutants;
 mod replay;
 mod run;
@@ -37,6 +38,7 @@ pub(crate) fn run(command: &CrashCommand, output: &Output) -> Result<u8> {
         CrashCommand::Run(args) => run::run(args, output),
         CrashCommand::Replay(args) => replay::run(args, output),
         CrashCommand::Mutants(args) => mutants::run(args, output),
+        CrashCommand::Corrupt(args) => corrupt::run(args, output),
     }
 }
 
@@ -98,35 +100,49 @@ fn stop(interrupt: &Interrupt) -> Stop {
     Stop::when(move || interrupt.came())
 }
 
+fn workers(effort: &EffortArgs) -> usize {
+    match effort.jobs {
+        Some(jobs) => usize::from(jobs),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}
+
 fn batch(
     effort: &EffortArgs,
     limits: Limits,
     time_max: Option<Duration>,
     interrupt: &Interrupt,
 ) -> Batch {
-    let workers = match effort.jobs {
-        Some(jobs) => usize::from(jobs),
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let workers = workers(effort);
     let time_max = effort.time.map(Duration::from_secs).or(time_max);
     Batch { limits, workers, time_max, stop: stop(interrupt) }
 }
 
 /// A progress bar that the workers share.
-struct Bar(Mutex<Progress>);
+struct Bar {
+    progress: Mutex<Progress>,
+    /// What is counted.
+    of: &'static str,
+}
 
 impl Bar {
     fn new(what: &'static str, output: &Output) -> Self {
-        Self(Mutex::new(Progress::new(what, output.progress)))
+        Self::counting(what, "states judged", output)
+    }
+}
+
+impl Bar {
+    fn counting(what: &'static str, of: &'static str, output: &Output) -> Self {
+        Self { progress: Mutex::new(Progress::new(what, output.progress)), of }
     }
 }
 
 impl lode_crash::run::Progress for Bar {
     fn job_done(&self, done: usize, all: usize, judged: u64) {
-        let Ok(mut progress) = self.0.lock() else { return };
+        let Ok(mut progress) = self.progress.lock() else { return };
         let more = match judged {
             0 => String::new(),
-            _ => format!("{} states judged", html::figure(judged as f64)),
+            _ => format!("{} {}", html::figure(judged as f64), self.of),
         };
         progress.set_with(done as u64, all as u64, more);
     }

@@ -1,0 +1,425 @@
+//! Pools to damage: each of a random past with all that a pool can have, with the model beside it.
+//!
+//! What this file guarantees: a level, a seed and a number decide all of a base, and undamaged it shows what the
+//! model has.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use lode_engine::layout::{Strips, Superblock};
+use lode_engine::{
+    AccessTimes, Fallocate, FormatOptions, Ino, InodeDump, OpenOptions, PageClass, Pool,
+    Protection, mode,
+};
+use lode_model::Model;
+use lode_pmem::Medium;
+use lode_testkit::TestHost;
+use lode_testkit::execute::{Handles, execute};
+use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::op::{Attrs, Fill, Op, Path, Target};
+use lode_testkit::rng::Rng;
+use lode_testkit::run::{Rules, run};
+use lode_testkit::system::PoolSystem;
+
+use super::damage::Phase;
+use super::medium::put;
+use super::place::{Places, session_and_list, waiting};
+use super::tree::{Numbers, Tree};
+use crate::region::{self, Pages, Simulated};
+use crate::states::units_of;
+
+/// How a pool was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Left {
+    /// Unmounted.
+    Closed,
+    /// By a crash between two operations.
+    Crashed,
+    /// By one in the middle of an operation.
+    Cut,
+    /// By one in the middle of the recovery from one.
+    Recovering,
+}
+
+/// Where bytes of a file lie, or may lie: offset in the file, in the pool, and how many.
+pub(super) type Sources = HashMap<Ino, Vec<(u64, u64, u64)>>;
+
+/// A pool, and all that is known of it.
+pub(super) struct Base {
+    pub(super) level: Protection,
+    pub(super) left: Left,
+    pub(super) bytes: u64,
+    pub(super) dead_zone: u64,
+    pub(super) pages: Pages,
+    pub(super) model: Model,
+    /// What it may show.
+    pub(super) trees: Vec<Tree>,
+    pub(super) numbers: Numbers,
+    pub(super) places: Places,
+    pub(super) sources: Sources,
+    pub(super) strips: Strips,
+    /// Generations of the pool's inodes.
+    pub(super) generations: HashMap<Ino, u64>,
+    pub(super) session: u32,
+    /// Inode of the list of snapshots, 0 for none.
+    pub(super) list: Ino,
+    /// Which of the two superblocks are valid.
+    pub(super) superblocks: [bool; 2],
+    twin_bytes: u64,
+}
+
+/// Operations of a base's past.
+const OPERATIONS: usize = 150;
+/// The time of what is done later.
+pub(super) const LATER_NS: i64 = 9_000_000_000;
+
+/// How bases are opened, by who damages them, too.
+pub(super) fn options(read_only: bool, forgetful: bool) -> OpenOptions {
+    let (atime, index_memory) = (AccessTimes::Never, forgetful.then_some(0));
+    OpenOptions { read_only, atime, index_memory, ..OpenOptions::default() }
+}
+
+/// What a pool says of all its inodes and of those in snapshots.
+type Dumps = Vec<InodeDump>;
+
+impl Base {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Where the pool is not what the model is, undamaged.
+    pub(super) fn make(level: Protection, seed: u64, number: u64) -> Result<Self, String> {
+        let mut rng = Rng::new(seed.wrapping_mul(0x1_0000_0001).wrapping_add(number));
+        let wide = level != Protection::None && rng.once_in(4);
+        let (bytes, dead_zone) = if wide { (8 << 20, 1 << 20) } else { (3 << 20, 60_000) };
+        let log_lines = rng.pick(&[9, 16, 63]);
+        let format = FormatOptions {
+            lanes: 1 + rng.below(2) as u32,
+            log_lines,
+            protection: level,
+            dead_zone: if level == Protection::None { 0 } else { dead_zone },
+            strip_bytes: rng.pick(&[512, 512, 1024]),
+            page_class: PageClass::Small,
+            ..FormatOptions::default()
+        };
+        let name_max = if log_lines < 11 { 60 } else { 256 };
+        let (system, model) = past(bytes, &format, name_max, &mut rng)?;
+        let left = rng.pick(&[Left::Closed, Left::Crashed, Left::Cut, Left::Recovering]);
+        let before = Tree::of(&model)?;
+        let mut dumps = dump(system.pool(), &before)?;
+        if left == Left::Closed {
+            system.pool().close().map_err(|error| format!("close: {error:?}"))?;
+        }
+        let mut pages = pages_of(&system.memory().image());
+        let mut trees = vec![before];
+        if matches!(left, Left::Cut | Left::Recovering) {
+            let cut = cut(&pages, &model, left, &mut rng)?;
+            pages = cut.pages;
+            dumps.extend(cut.dumps);
+            trees.extend(cut.after);
+        }
+        let mut base = Self::over(level, left, dead_zone, pages, model)?;
+        base.know(trees, dumps)?;
+        Ok(base)
+    }
+
+    fn over(
+        level: Protection,
+        left: Left,
+        dead_zone: u64,
+        pages: Pages,
+        model: Model,
+    ) -> Result<Self, String> {
+        let valid = |at| {
+            let mut raw = [0; 512];
+            pages.load(at, &mut raw);
+            Superblock::parse(&raw).ok()
+        };
+        let copies = [valid(0), valid(pages.bytes() - 4096)];
+        let superblocks = [copies[0].is_some(), copies[1].is_some()];
+        let [one, two] = copies;
+        let geometry = one.or(two).ok_or("no superblock")?.geometry();
+        Ok(Self {
+            level,
+            left,
+            bytes: pages.bytes(),
+            dead_zone,
+            pages,
+            model,
+            trees: Vec::new(),
+            numbers: Numbers::new(),
+            places: Places::default(),
+            sources: Sources::new(),
+            strips: geometry.strips,
+            generations: HashMap::new(),
+            session: 0,
+            list: 0,
+            superblocks,
+            twin_bytes: geometry.twin_pages * 4096,
+        })
+    }
+
+    /// Finds out what the undamaged pool shows, and where all of it lies.
+    fn know(&mut self, trees: Vec<Tree>, mut dumps: Dumps) -> Result<(), String> {
+        let medium = Simulated::plain(self.pages.clone());
+        let pool = Pool::open(medium, TestHost::new(3), &options(true, false));
+        let pool = pool.map_err(|error| format!("the undamaged pool: {error:?}"))?;
+        let (mut failed, mut numbers) = (String::new(), Numbers::new());
+        for tree in &trees {
+            match tree.numbers(&pool) {
+                Ok(found) => {
+                    // (All names of one tree may be those of another.)
+                    numbers.extend(found);
+                    dumps.extend(dump(&pool, tree)?);
+                }
+                Err(what) => failed = what,
+            }
+        }
+        if numbers.is_empty() {
+            return Err(failed);
+        }
+        self.numbers = numbers;
+        let image = self.pages.image();
+        let mut known = HashSet::new();
+        let own: Dumps = dumps.iter().filter(|one| known.insert(one.attr.ino)).cloned().collect();
+        self.places = Places::of_image(&image, &own);
+        (self.session, self.list) = session_and_list(&image);
+        for dump in &dumps {
+            let sources = self.sources.entry(dump.attr.ino).or_default();
+            sources.extend(
+                dump.extents.iter().map(|one| (one.file_offset, one.pool_offset, one.bytes)),
+            );
+            sources.extend(waiting(dump).into_iter().map(|(at, offset, len)| (offset, at, len)));
+        }
+        if self.strips.are_kept() {
+            let pages = |one: &(u64, u64, u64)| one.1 / 4096..(one.1 + one.2).div_ceil(4096);
+            let pages: HashSet<u64> = self.sources.values().flatten().flat_map(pages).collect();
+            for page in pages {
+                let first = self.strips.crcs_at(page, lode_engine::layout::CrcTable::First);
+                self.places.add(super::Kind::Crc, first, self.strips.crc_bytes(), 0);
+                let parity = self.strips.parity_at(page);
+                self.places.add(super::Kind::Parity, parity, self.strips.bytes(), 0);
+            }
+        }
+        for ino in self.numbers.values() {
+            let attr = pool.getattr(*ino).map_err(|error| format!("inode {ino}: {error:?}"))?;
+            self.generations.insert(*ino, attr.generation);
+        }
+        self.trees = trees;
+        Ok(())
+    }
+
+    /// Offset of the last page.
+    pub(super) fn last_page(&self) -> u64 {
+        self.bytes - 4096
+    }
+
+    /// Offset of the other copy of metadata.
+    pub(super) fn twin(&self, at: u64) -> Option<u64> {
+        (self.twin_bytes != 0).then_some(at ^ self.twin_bytes)
+    }
+
+    /// When damage comes to it.
+    pub(super) fn phase(&self, rng: &mut Rng) -> Phase {
+        match self.left {
+            Left::Recovering => Phase::Recovery,
+            Left::Cut => rng.pick(&[Phase::Rest, Phase::Recovery, Phase::Recovery]),
+            Left::Crashed => rng.pick(&Phase::ALL),
+            Left::Closed => rng.pick(&[Phase::Rest, Phase::Running]),
+        }
+    }
+
+    /// Whether a byte range of a file lies in these bytes of the pool, or may.
+    pub(super) fn lies_in(&self, ino: Ino, offset: u64, ranges: &[Range<u64>]) -> bool {
+        let sources = self.sources.get(&ino).map_or(&[][..], Vec::as_slice);
+        sources.iter().any(|(from, at, len)| {
+            let inside = (*from..from + len).contains(&offset);
+            inside && ranges.iter().any(|range| range.contains(&(at + offset - from)))
+        })
+    }
+}
+
+/// Random operations, with snapshots among them.
+fn past(
+    bytes: u64,
+    format: &FormatOptions,
+    name_max: u64,
+    rng: &mut Rng,
+) -> Result<(PoolSystem, Model), String> {
+    let shape = Shape {
+        names: 6,
+        name_max,
+        depth: 4,
+        offset_max: 20_000,
+        len_max: 9_000,
+        sparse: false,
+        slots: 0,
+        remount_every: 40,
+        maintain_every: 30,
+        ..Shape::default()
+    };
+    let mut ops = Generator::new(rng.bits(), shape).take(OPERATIONS);
+    let most = |value: &mut Fill| value.len = value.len.min(12_000);
+    for op in &mut ops {
+        match op {
+            Op::CreateWith { value, .. }
+            | Op::SetAttrWith { value, .. }
+            | Op::SetXattr { value: Some(value), .. } => most(value),
+            _ => {}
+        }
+    }
+    if rng.once_in(2) {
+        for name in [&b"first"[..], b"second"].into_iter().take(1 + rng.below(2) as usize) {
+            let at = rng.below(ops.len() as u64) as usize;
+            ops.insert(at, Op::Snapshot(name.to_vec()));
+        }
+    }
+    ops.extend(rare(format.protection));
+    let host = TestHost::new(rng.bits());
+    let mut system = PoolSystem::new(bytes, host, format, options(false, false))?;
+    let rules = Rules { tree_every: usize::MAX, check: false, ..Rules::default() };
+    let model = run(&mut system, &ops, &rules).map_err(|failure| failure.to_string())?;
+    Ok((system, model))
+}
+
+/// Operations whose records random ones seldom leave: UNMAP, and RETIRE where files can be mapped.
+fn rare(level: Protection) -> Vec<Op> {
+    let path = |name| Target::Path(Path::of(name));
+    let file = |name| Op::Create { path: Path::of(name), mode: mode::FILE | 0o600, rdev: 0 };
+    let write = |name, len| Op::Write { to: path(name), offset: 0, data: Fill { len, fill: 7 } };
+    let (how, offset, len) = (Fallocate::Punch, 4096, 4096);
+    let punch = Op::Fallocate { of: path("punched"), how, offset, len };
+    let mut ops = vec![file("punched"), write("punched", 12_000), punch];
+    if level != Protection::Full {
+        let of = path("mapped");
+        ops.extend([file("mapped"), write("mapped", 5000), write("mapped", 100)]);
+        ops.extend([Op::Map { of: of.clone() }, Op::Unmap { of }]);
+    }
+    ops
+}
+
+/// All that a pool says of what a tree has.
+fn dump<M: Medium>(pool: &Pool<M, TestHost>, tree: &Tree) -> Result<Dumps, String> {
+    let numbers = tree.numbers(pool)?;
+    let mut seen = HashSet::new();
+    let mut dumps = Dumps::new();
+    for node in tree.nodes.iter().filter(|node| node.kind == mode::FILE) {
+        let Some(ino) = numbers.get(&node.model_ino).copied().filter(|ino| seen.insert(*ino))
+        else {
+            continue;
+        };
+        let mut one = pool.dump_inode(ino).map_err(|error| format!("{}: {error:?}", node.path))?;
+        one.attr.ino = ino;
+        dumps.push(one);
+    }
+    Ok(dumps)
+}
+
+fn pages_of(image: &[u8]) -> Pages {
+    let mut pages = Pages::new(image.len() as u64).without_bare();
+    for (number, page) in image.chunks(4096).enumerate() {
+        if page.iter().any(|byte| *byte != 0) {
+            put(&mut pages, number as u64 * 4096, page);
+        }
+    }
+    pages
+}
+
+/// A pool that the power was cut in.
+struct CutOff {
+    pages: Pages,
+    dumps: Dumps,
+    /// What the operation would have made of it.
+    after: Vec<Tree>,
+}
+
+/// Does one more operation, and takes what is there somewhere in it, or in the recovery from that.
+fn cut(pages: &Pages, model: &Model, left: Left, rng: &mut Rng) -> Result<CutOff, String> {
+    let tree = Tree::of(model)?;
+    for _ in 0..20 {
+        let op = one_more(&tree, rng);
+        let after = model.clone();
+        let host = TestHost::new(rng.bits());
+        after.set_now(LATER_NS);
+        host.set_now(LATER_NS);
+        if execute(&after, &mut Handles::new(), &op).is_err() {
+            continue;
+        }
+        let medium = Simulated::new(pages.clone(), region::Rules::default());
+        let pool = Pool::open(medium.clone(), host, &options(false, false));
+        let pool = pool.map_err(|error| format!("before an operation is cut: {error:?}"))?;
+        medium.settle();
+        medium.record(true);
+        if execute(&pool, &mut Handles::new(), &op).is_err() {
+            continue;
+        }
+        medium.record(false);
+        let mut pages = cut_at(&medium, rng);
+        let after = Tree::of(&after)?;
+        let dumps = dump(&pool, &after)?;
+        if left == Left::Recovering {
+            let medium = Simulated::new(pages, region::Rules::default());
+            medium.record(true);
+            let opened = Pool::open(medium.clone(), TestHost::new(5), &options(false, false));
+            opened.map_err(|error| format!("a recovery that is to be cut: {error:?}"))?;
+            medium.record(false);
+            pages = cut_at(&medium, rng);
+        }
+        return Ok(CutOff { pages: pages.without_bare(), dumps, after: vec![after] });
+    }
+    Ok(CutOff { pages: pages.clone(), dumps: Dumps::new(), after: Vec::new() })
+}
+
+/// What the memory may hold if the power fails at one of the noted points.
+fn cut_at(medium: &Simulated, rng: &mut Rng) -> Pages {
+    let points = medium.take_points();
+    if points.is_empty() {
+        return medium.seen();
+    }
+    let point = &points[rng.below(points.len() as u64) as usize];
+    let units = units_of(point, region::Profile::Adr, false);
+    let choice: Vec<u16> =
+        units.units.iter().map(|unit| rng.below(unit.alternatives.len() as u64) as u16).collect();
+    units.image(&point.durable, &choice)
+}
+
+/// An operation on what a tree has.
+pub(super) fn one_more(tree: &Tree, rng: &mut Rng) -> Op {
+    let live: Vec<&super::tree::Node> = tree
+        .nodes
+        .iter()
+        .filter(|node| node.path.0.first().is_none_or(|name| name != b".lode"))
+        .collect();
+    let some = |rng: &mut Rng| live[rng.below(live.len() as u64) as usize];
+    let (one, other) = (some(rng), some(rng));
+    let files: Vec<_> = live.iter().filter(|node| node.kind == mode::FILE).collect();
+    let path = match files.len() {
+        0 => one.path.clone(),
+        many => files[rng.below(many as u64) as usize].path.clone(),
+    };
+    let to = Target::Path(path.clone());
+    let directory = |node: &super::tree::Node| match node.kind {
+        mode::DIRECTORY => node.path.clone(),
+        _ => Path(node.path.0.split_last().map_or(Vec::new(), |(_, above)| above.to_vec())),
+    };
+    let fresh = directory(other).join(format!("new {}", rng.below(1000)).as_bytes());
+    let data = Fill { len: 1 + rng.below(6000), fill: rng.below(1000) };
+    match rng.below(9) {
+        0 | 1 => Op::Write { to, offset: rng.below(12_000), data },
+        2 => {
+            let data = Fill { len: 1 + rng.below(700), ..data };
+            Op::Write { to, offset: rng.below(6000), data }
+        }
+        3 => Op::Append { to, data },
+        4 => {
+            let size = Some(rng.below(15_000));
+            Op::SetAttr { of: to, attrs: Attrs { size, ..Attrs::default() } }
+        }
+        5 => Op::Create { path: fresh, mode: mode::FILE | 0o640, rdev: 0 },
+        6 => Op::Unlink { path },
+        7 => Op::Rename { from: path, to: fresh, how: lode_engine::RenameMode::Replace },
+        _ => Op::SetAttr {
+            of: Target::Path(one.path.clone()),
+            attrs: Attrs { uid: Some(rng.below(9) as u32), ..Attrs::default() },
+        },
+    }
+}

@@ -1,0 +1,325 @@
+//! One injection: a pool is damaged, opened, looked at, used, scrubbed, closed, and salvaged where need be.
+
+use lode_engine::{Error, Finding, Outcome, Pool, Protection};
+use lode_testkit::TestHost;
+use lode_testkit::execute::{Handles, execute};
+use lode_testkit::rng::Rng;
+use lode_testkit::run::{same, show};
+
+use super::base::{Base, LATER_NS, Left, one_more, options};
+use super::damage::{Damage, Phase};
+use super::hurt::{Hurt, Opened, opened};
+use super::look::{Look, is_damage};
+use super::medium::Struck;
+use super::salvaged::{Salvaged, Told};
+use super::tally::Verdict;
+use super::tree::{Numbers, Tree};
+
+type StruckPool = Pool<Struck, TestHost>;
+
+/// Bytes that a scrub looks at in one step.
+const SCRUB_STEP: u64 = 1 << 20;
+/// What would kill a program on real hardware.
+pub(super) const PARTS_STORED: &str = "parts of bad lines were stored to";
+/// Operations in a pool that was damaged in use, at most.
+const OPERATIONS_MAX: u64 = 6;
+
+/// What was seen over the whole of a trial.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    refused: usize,
+    unprotected: usize,
+    lost: usize,
+}
+
+/// A trial under way.
+pub(super) struct Trial<'a> {
+    base: &'a Base,
+    damage: &'a Damage,
+    trees: Vec<Tree>,
+    numbers: Numbers,
+    hurt: Hurt,
+    was_used: bool,
+    counts: Counts,
+    rng: Rng,
+}
+
+/// Tries one; says what became of it.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn try_one(base: &Base, damage: &Damage, rng: Rng) -> Result<Verdict, String> {
+    let hurt = Hurt::of(base, damage, opened(base.left));
+
+    let (trees, numbers) = (base.trees.clone(), base.numbers.clone());
+    let (was_used, counts) = (false, Counts::default());
+    let mut trial = Trial { base, damage, trees, numbers, hurt, was_used, counts, rng };
+    match damage.phase {
+        Phase::Running => trial.running()?,
+        Phase::Recovery if base.left != Left::Recovering => trial.during_recovery()?,
+        _ => {
+            let medium = Struck::new(base.pages.clone(), damage.healing);
+            medium.strike(damage);
+            trial.at_rest(&medium)?;
+        }
+    }
+    let Counts { refused, unprotected, lost } = trial.counts;
+    Ok(match (lost, refused, unprotected) {
+        (0, 0, 0) => Verdict::Whole,
+        (0, 0, _) => Verdict::Unprotected,
+        (0, ..) => Verdict::Refused,
+        _ => Verdict::Lost,
+    })
+}
+
+impl Trial<'_> {
+    fn host(&mut self) -> TestHost {
+        let host = TestHost::new(self.rng.bits());
+        host.set_now(LATER_NS);
+        host
+    }
+
+    fn open(&mut self, medium: &Struck, read_only: bool) -> Result<StruckPool, Error> {
+        let forgetful = self.rng.once_in(2);
+        let host = self.host();
+        Pool::open(medium.clone(), host, &options(read_only, forgetful))
+    }
+
+    /// A pool that nobody has open, damaged.
+    fn at_rest(&mut self, medium: &Struck) -> Result<(), String> {
+        if self.rng.once_in(3) {
+            self.read_only(&medium.again(self.damage.healing))?;
+        }
+        let pool = self.open(medium, false);
+        self.opened(medium, pool)
+    }
+
+    /// The damage comes while the pool is being recovered.
+    fn during_recovery(&mut self) -> Result<(), String> {
+        let quiet = Struck::new(self.base.pages.clone(), self.damage.healing);
+        let pool = self.open(&quiet, false);
+        pool.map_err(|error| format!("undamaged: {error}"))?;
+        let medium = Struck::new(self.base.pages.clone(), self.damage.healing);
+        medium.strike_at(self.rng.below(quiet.loads()), self.damage);
+        let pool = self.open(&medium, false);
+        medium.strike_late();
+        self.opened(&medium, pool)
+    }
+
+    /// An opening for reading alone: it writes nothing, and shows what can be shown.
+    fn read_only(&mut self, medium: &Struck) -> Result<(), String> {
+        match self.open(medium, true) {
+            Ok(pool) => self.look(&pool).map_err(|what| format!("read-only: {what}"))?,
+            Err(error) => self.refusal("read-only opening", error)?,
+        }
+        match medium.stores() {
+            0 => Ok(()),
+            _ => Err("a read-only opening wrote".to_owned()),
+        }
+    }
+
+    /// A whole opening or the like that was refused.
+    fn refusal(&mut self, what: &str, error: Error) -> Result<(), String> {
+        let spoilt = self.was_used && self.hurt.spoils_metadata();
+        let may = self.hurt.superblocks || self.hurt.metadata || spoilt;
+        if may && (is_damage(error) || matches!(error, Error::NotAPool(_))) {
+            self.counts.refused += 1;
+            return Ok(());
+        }
+        Err(format!("{what}: {error} ({error:?})"))
+    }
+
+    fn look(&mut self, pool: &StruckPool) -> Result<(), String> {
+        let mut look = Look::new(self.base, &self.hurt, self.was_used);
+        look.any(pool, &self.trees, &self.numbers)?;
+        self.counts.refused += look.seen.refused;
+        self.counts.unprotected += look.seen.unprotected;
+        Ok(())
+    }
+
+    /// What came of opening it for writing: all is looked at, scrubbed, checked, closed and looked at again.
+    fn opened(&mut self, medium: &Struck, pool: Result<StruckPool, Error>) -> Result<(), String> {
+        let pool = match pool {
+            Ok(pool) => pool,
+            Err(error) => {
+                self.refusal("opening", error)?;
+                return self.salvage(medium);
+            }
+        };
+        self.look(&pool)?;
+        self.scrub(&pool).map_err(|what| format!("scrub: {what}"))?;
+        let is_sound = self.check(&pool, "check")?;
+        let closed = pool.close();
+        drop(pool);
+        if let Err(error) = closed {
+            self.refusal("close", error)?;
+            return self.salvage(medium);
+        }
+        self.machine_checks(medium)?;
+        let again = medium.again(self.damage.healing);
+        match self.open(&again, true) {
+            Ok(pool) => {
+                self.look(&pool).map_err(|what| format!("opened again: {what}"))?;
+                self.second_scrub(&pool)?;
+                self.check(&pool, "second check")?;
+            }
+            Err(error) => self.refusal("second opening", error)?,
+        }
+        if is_sound { Ok(()) } else { self.salvage(&again) }
+    }
+
+    /// Stores of less than a line to memory that can't be loaded kill a program on real hardware.
+    fn machine_checks(&mut self, medium: &Struck) -> Result<(), String> {
+        match medium.machine_checks() {
+            0 => Ok(()),
+            // (Stated of level `none`.)
+            _ if self.base.level == Protection::None => {
+                self.counts.unprotected += 1;
+                Ok(())
+            }
+            many => Err(format!("{many} {PARTS_STORED}")),
+        }
+    }
+
+    fn scrub(&mut self, pool: &StruckPool) -> Result<Vec<Finding>, String> {
+        let fail = |error: Error| format!("{error} ({error:?})");
+        let mut scrub = pool.begin_scrub().map_err(fail)?;
+        let mut found = Vec::new();
+        while !scrub.is_over() {
+            pool.scrub(&mut scrub, SCRUB_STEP).map_err(fail)?;
+            found.extend(scrub.take_findings());
+        }
+        Ok(found)
+    }
+
+    /// Nothing is left to find where all could be mended.
+    fn second_scrub(&mut self, pool: &StruckPool) -> Result<(), String> {
+        let found = self.scrub(pool).map_err(|what| format!("second scrub: {what}"))?;
+        let spoilt = self.was_used && self.hurt.spoils_data();
+        let may = !self.hurt.is_mendable || self.hurt.data || self.hurt.stays_bad || spoilt;
+        // (A copy in bad memory is left, where the other one is good.)
+        let is_left = |one: &&Finding| one.outcome == Outcome::Left && self.hurt.spoils_data();
+        match found.iter().find(|one| !is_left(one)) {
+            Some(one) if !may => Err(format!("scrubbed, and then: {one:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The full check finds nothing but what the damage may have done; says whether it found nothing.
+    fn check(&mut self, pool: &StruckPool, what: &str) -> Result<bool, String> {
+        let report = match pool.check(&mut |_, _| ()) {
+            Ok(report) => report,
+            Err(error) => {
+                self.refusal(what, error)?;
+                return Ok(false);
+            }
+        };
+        if let Some(damage) = report.damage.first() {
+            let spoilt = self.hurt.stays_bad || self.was_used && self.hurt.spoils_metadata();
+            if !self.hurt.metadata && !self.hurt.data && !spoilt {
+                return Err(format!("{what}: {damage}"));
+            }
+            return Ok(false);
+        }
+        if let Some(damage) = report.differing.first()
+            && !self.hurt.stays_bad
+            && !self.hurt.metadata
+        {
+            return Err(format!("{what}: {damage}"));
+        }
+        Ok(true)
+    }
+
+    /// The damage comes while the pool is in use.
+    fn running(&mut self) -> Result<(), String> {
+        let medium = Struck::new(self.base.pages.clone(), self.damage.healing);
+        let host = self.host();
+        let forgetful = self.rng.once_in(2);
+        let pool = Pool::open(medium.clone(), host.clone(), &options(false, forgetful));
+        let pool = pool.map_err(|error| format!("undamaged: {error}"))?;
+        if self.rng.once_in(2) {
+            // So that it is all in memory.
+            self.trees[0].numbers(&pool)?;
+        }
+        medium.strike(self.damage);
+        self.hurt = Hurt::of(self.base, self.damage, Opened::Closed);
+        self.hurt.later = true;
+        self.was_used = true;
+        let model = self.base.model.clone();
+        for step in 0..self.rng.below(OPERATIONS_MAX + 1) {
+            let now_ns = LATER_NS + step as i64 * 1000;
+            host.set_now(now_ns);
+            model.set_now(now_ns);
+            self.operation(&pool, &model)?;
+        }
+        self.trees = vec![Tree::of(&model)?];
+        self.look(&pool).map_err(|what| format!("in use: {what}"))?;
+        self.scrub(&pool).map_err(|what| format!("scrub in use: {what}"))?;
+        let mut after = Opened::Crashed;
+        if !self.rng.once_in(3) {
+            match pool.close() {
+                Ok(()) => after = Opened::Closed,
+                Err(error) => self.refusal("close", error)?,
+            }
+        }
+        drop(pool);
+        self.machine_checks(&medium)?;
+        self.hurt = Hurt::of(self.base, self.damage, after);
+        self.hurt.later = true;
+        let damaged = self.hurt.metadata || self.hurt.spoils_metadata();
+        self.hurt.undoes_late = after == Opened::Crashed && damaged;
+        self.at_rest(&medium.again(self.damage.healing))
+    }
+
+    /// One operation, on the pool and the model: it gives the same on both, or an error and no change.
+    fn operation(&mut self, pool: &StruckPool, model: &lode_model::Model) -> Result<(), String> {
+        let op = one_more(&self.trees[0], &mut self.rng);
+        let found = execute(pool, &mut Handles::new(), &op);
+        match found {
+            Err(Error::NoSpace) => Ok(()),
+            Err(error) if is_damage(error) || error == Error::ReadOnly => {
+                let may = self.hurt.metadata || self.hurt.data || self.hurt.stays_bad;
+                self.counts.refused += usize::from(may);
+                if may { Ok(()) } else { Err(format!("{op}: {error} ({error:?})")) }
+            }
+            found => {
+                let wanted = execute(model, &mut Handles::new(), &op);
+                if same(&wanted, &found) {
+                    return Ok(());
+                }
+                Err(format!("{op}: {} expected, {} found", show(&wanted), show(&found)))
+            }
+        }
+    }
+
+    /// What can't be opened, or isn't sound, is made sound.
+    fn salvage(&mut self, medium: &Struck) -> Result<(), String> {
+        let medium = medium.again(self.damage.healing);
+        let (mut told, host) = (Told::default(), self.host());
+        let salvaged = Pool::salvage(medium.clone(), host, &mut |event| told.hear(&event));
+        match salvaged {
+            Ok(()) => {}
+            Err(Error::NoSpace) => {
+                self.counts.refused += 1;
+                return Ok(());
+            }
+            Err(error) => return self.refusal("salvage", error),
+        }
+        let medium = medium.again(self.damage.healing);
+        let pool = match self.open(&medium, false) {
+            Ok(pool) => pool,
+            Err(error) => return Err(format!("salvaged, and then: {error} ({error:?})")),
+        };
+        let report = pool.check(&mut |_, _| ());
+        let report = report.map_err(|error| format!("check after a salvage: {error}"))?;
+        if let Some(damage) = report.damage.first()
+            && !self.hurt.spoils_metadata()
+        {
+            return Err(format!("check after a salvage: {damage}"));
+        }
+        let (base, hurt, was_used) = (self.base, &self.hurt, self.was_used);
+        let salvaged = Salvaged { base, hurt, told: &told, pool: &pool, was_used };
+        self.counts.lost += salvaged.judge(&self.trees, &self.numbers)?;
+        Ok(())
+    }
+}
