@@ -15,7 +15,10 @@ use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::commands::fsck::FsckArgs;
+use crate::commands::receive::ReceiveArgs;
+use crate::commands::resize::ResizeArgs;
 use crate::commands::scrub::ScrubArgs;
+use crate::commands::send::SendArgs;
 use crate::commands::snapshot::SnapshotCommand;
 use crate::emulation::EmulationArgs;
 use crate::human::parse_uuid;
@@ -80,6 +83,10 @@ pub(crate) enum Command {
     /// Keep what a pool is now, look at what is kept, return to it
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Write a snapshot, or what differs between two, as a stream to standard output
+    Send(SendArgs),
+    /// Apply a stream from standard input to a pool that is not mounted, wholly or not at all
+    Receive(ReceiveArgs),
     /// Show what a pool is, mounted or not
     Info(InfoArgs),
     /// Show or change the label of a pool that is not mounted
@@ -113,6 +120,8 @@ impl Command {
             Command::Fsck(_) => "fsck",
             Command::Scrub(_) => "scrub",
             Command::Snapshot(command) => command.name(),
+            Command::Send(_) => "send",
+            Command::Receive(_) => "receive",
             Command::Info(_) => "info",
             Command::Label(_) => "label",
             Command::Resize(_) => "resize",
@@ -234,23 +243,13 @@ pub(crate) struct LabelArgs {
     pub(crate) label: Option<String>,
 }
 
-/// `lode resize`.
-#[derive(Args, Debug)]
-pub(crate) struct ResizeArgs {
-    /// File or device that holds the pool
-    pub(crate) pool: PathBuf,
-    /// New size of the pool and its file [default: that of the file or device]
-    #[arg(long, short = 's', value_parser = parse_size)]
-    pub(crate) size: Option<u64>,
-}
-
 /// `lode protect`.
 #[derive(Args, Debug)]
 pub(crate) struct ProtectArgs {
     /// File or device that holds the pool
     pub(crate) pool: PathBuf,
-    /// What the pool is to have twice, so that damage to one copy is mended: none or metadata (a pool
-    /// has level full from its beginning, and can lose it)
+    /// What the pool is to have twice, so that damage to one copy is mended: none, metadata, or full, which is
+    /// metadata and checksums and parity of the contents of files
     #[arg(value_parser = LEVELS, hide_possible_values = true)]
     pub(crate) level: Protection,
     /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart
@@ -328,8 +327,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N,..", value_delimiter = ',',
         value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
     pub(crate) threads: Vec<u16>,
-    /// Compare protection levels, with windows and without, atomic and relaxed, and snapshots: in five operations, by
-    /// one thread, unless others are asked for
+    /// Compare protection levels, with windows and relaxed, and snapshots, in five operations if no others are asked for
     #[arg(long, conflicts_with = "subjects")]
     pub(crate) protect: bool,
     /// Look into operations of the engine, too: how much of each is copies, fences, allocation, index, records

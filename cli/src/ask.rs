@@ -230,6 +230,7 @@ impl ServerFacts {
             opening: self.opening,
             bad_memory: self.bad_memory,
             mount: Some(mount),
+            receiving: None,
         }
     }
 }

@@ -166,6 +166,9 @@ impl Failure {
             Error::NoSpace => Self::new(Kind::NoSpace, text)
                 .advise("delete files, or make a larger pool with `lode mkfs --size`"),
             Error::NotFound => Self::new(Kind::NotFound, text).advise("check the path in the pool"),
+            Error::Receiving => Self::new(Kind::Busy, text).advise(
+                "`lode receive POOL` goes on with it, `lode receive --abandon POOL` makes the pool what it was; `-o ro` mounts that",
+            ),
             Error::NoMemory => {
                 Self::new(Kind::Failed, text).advise("the machine has too little free memory")
             }

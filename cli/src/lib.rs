@@ -78,6 +78,8 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Fsck(args) => return commands::fsck::run(args, output),
         Command::Scrub(args) => return commands::scrub::run(args, output),
         Command::Snapshot(command) => commands::snapshot::run(command, output)?,
+        Command::Send(args) => return commands::send::run(args, output),
+        Command::Receive(args) => commands::receive::run(args, output)?,
         Command::Info(args) => commands::info::run(args, output)?,
         Command::Label(args) => commands::label::run(args, output)?,
         Command::Resize(args) => commands::resize::run(args, output)?,
@@ -110,7 +112,7 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 23] = [
+    const COMMANDS: [&str; 25] = [
         "mkfs",
         "mount",
         "umount",
@@ -121,6 +123,8 @@ fn command_of(args: &[OsString]) -> &'static str {
         "snapshot delete",
         "snapshot rollback",
         "snapshot",
+        "send",
+        "receive",
         "info",
         "label",
         "resize",

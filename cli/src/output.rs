@@ -84,6 +84,19 @@ impl Output {
         })
     }
 
+    /// Prints a report as JSON on standard error, where that is asked for: standard output has something else.
+    ///
+    /// # Errors
+    /// When the report can't be JSON.
+    pub(crate) fn print_aside<R: Report>(&self, report: &R) -> Result<()> {
+        if self.json {
+            let text = self.json_document(report)?;
+            // Nobody is left to tell when standard error is closed.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+        Ok(())
+    }
+
     /// A body with the `schema` and `command` keys, as JSON text.
     ///
     /// # Errors

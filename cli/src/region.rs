@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lode_engine::{OpenOptions, Pool};
+use lode_engine::{AccessTimes, OpenOptions, Pool};
 use lode_fuse::control::place;
 use lode_host::StdHost;
 use lode_pmem::{Mapped, RegionError, RegionOptions};
@@ -29,6 +29,21 @@ pub(crate) fn options(args: &RegionArgs, read_only: bool) -> RegionOptions {
 /// Those of [`explain`].
 pub(crate) fn open(path: &Path, options: &RegionOptions) -> Result<Mapped> {
     Mapped::open(path, options).map_err(|error| explain(path, &error))
+}
+
+/// Opens the pool at `path`, which nobody has mounted, to receive a snapshot into it.
+///
+/// # Errors
+/// Those of [`open_pool`].
+pub(crate) fn open_to_receive(path: &Path, output: &Output) -> Result<MappedPool> {
+    let region = open(path, &RegionOptions::new())?;
+    let index_memory = lode_host::index_memory(None);
+    let atime = AccessTimes::Never;
+    let options = OpenOptions { receiving: true, atime, index_memory, ..OpenOptions::default() };
+    while_working("reading the pool", output.progress, || {
+        Pool::open(region, StdHost::new(), &options)
+    })
+    .map_err(|error| Failure::engine(path, &error))
 }
 
 /// Opens the pool at `path` that nobody has mounted.

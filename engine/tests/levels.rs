@@ -75,6 +75,87 @@ fn one_copy_is_enough(wanted: &Snapshot, memory: &Memory, rng: &mut Rng, case: &
     same(wanted, &scribbled, Protection::None, case);
 }
 
+#[test]
+fn a_pool_gets_checksums_and_parity_and_loses_them_and_nothing_else_changes() {
+    use Protection::{Full, Metadata, None};
+    for seed in 0..80 {
+        let (mib, log_lines) = ([3, 8, 20][seed as usize % 3], [9, 63][seed as usize / 3 % 2]);
+        let (memory, wanted) = used(seed, mib << 20, log_lines);
+        let dead_zone = [0, 60_000][seed as usize / 6 % 2];
+        let case = format!("seed {seed}: {mib} MiB, dead zone {dead_zone}");
+        if seed % 4 == 1 {
+            assert_eq!(protect(&memory, Metadata, dead_zone), Ok(true), "{case}");
+        }
+        assert_eq!(protect(&memory, Full, dead_zone), Ok(true), "{case}");
+        same(&wanted, &memory, Full, &case);
+        assert_eq!(protect(&memory, Full, dead_zone), Ok(false), "{case}");
+        all_is_summed(&wanted, &memory, &mut Rng::new(seed), &case);
+        let to = if seed % 2 == 0 { Metadata } else { None };
+        assert!(protect(&memory, to, 0).unwrap(), "{case}");
+        same(&wanted, &memory, to, &case);
+        assert_eq!(protect(&memory, Full, dead_zone), Ok(true), "{case}");
+        same(&wanted, &memory, Full, &case);
+    }
+}
+
+/// A scrub finds that all data has its checksums and its parity, and a byte of any page that changes is made good.
+fn all_is_summed(wanted: &Snapshot, memory: &Memory, rng: &mut Rng, case: &str) {
+    let memory = memory.copy();
+    let open = || TestPool::open(memory.clone(), TestHost::new(9), &options()).unwrap();
+    let scrubbed = |pool: &TestPool| {
+        let mut scrub = pool.begin_scrub().unwrap();
+        while !scrub.is_over() {
+            pool.scrub(&mut scrub, 1 << 20).unwrap();
+        }
+        scrub.take_findings()
+    };
+    let pool = open();
+    assert_eq!(scrubbed(&pool), [], "{case}");
+    let mut pages = Vec::new();
+    pool.for_each_inode(&mut |ino| {
+        let extents = pool.dump_inode(ino).map(|dump| dump.extents).unwrap_or_default();
+        pages.extend(extents.iter().flat_map(|one| {
+            (0..one.bytes.div_ceil(PAGE)).map(move |page| one.pool_offset + page * PAGE)
+        }));
+        true
+    })
+    .unwrap();
+    drop(pool);
+    for page in &pages {
+        let at = page + rng.below(PAGE);
+        let byte = memory.get(at, 1)[0];
+        memory.put(at, &[byte ^ 0x10]);
+    }
+    let pool = open();
+    let found = snapshot(&pool, Times::ALL, Some(wanted)).unwrap();
+    assert_eq!(difference(wanted, &found), None, "{case}");
+    assert_eq!(pool.data_repairs().lost, 0, "{case}");
+}
+
+#[test]
+fn a_pool_without_room_for_checksums_stays_as_it_was_and_one_with_room_gets_them() {
+    let (mut raised, mut refused) = (0, 0);
+    for seed in 0..24 {
+        let left = 40 + 20 * seed;
+        let (memory, _) = used(seed, 3 << 20, [9, 63][seed as usize % 2]);
+        assert_eq!(protect(&memory, Protection::Metadata, 60_000), Ok(true));
+        let wanted = fill(&memory, left);
+        let case = format!("seed {seed}: {left} pages left");
+        match protect(&memory, Protection::Full, 60_000) {
+            Ok(_) => {
+                same(&wanted, &memory, Protection::Full, &case);
+                raised += 1;
+            }
+            Err(Error::NoSpace) => {
+                same(&wanted, &memory, Protection::Metadata, &case);
+                refused += 1;
+            }
+            Err(error) => panic!("{case}: {error:?}"),
+        }
+    }
+    assert!(raised > 3 && refused > 3, "{raised} raised, {refused} refused");
+}
+
 /// Takes all space but `left` pages, in a file that takes it page by page.
 fn fill(memory: &Memory, left: u64) -> Snapshot {
     let pool = TestPool::open(memory.clone(), TestHost::new(9), &options()).unwrap();

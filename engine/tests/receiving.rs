@@ -2,7 +2,9 @@
 //! the end, which is one step; giving it up makes the pool what it was.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use lode_engine::{AccessTimes, Error, FormatOptions, OpenOptions, Pool, Protection, SnapshotId};
+use lode_engine::{
+    AccessTimes, Error, FormatOptions, NewInode, OpenOptions, Pool, Protection, SnapshotId, mode,
+};
 use lode_testkit::execute::{Handles, execute};
 use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::op::Op;
@@ -164,4 +166,39 @@ fn what_is_being_given_up_does_not_go_on() {
         assert_eq!(difference(&before, &tree(&pool)), None, "{fences}");
     }
     assert!(said > 0);
+}
+
+#[test]
+fn it_is_given_up_in_a_full_pool_too() {
+    for seed in 0..6 {
+        let memory = Memory::new(2 << 20);
+        let protection =
+            [Protection::None, Protection::Metadata, Protection::Full][seed as usize % 3];
+        let format =
+            FormatOptions { lanes: 2, protection, dead_zone: 64 << 10, ..FormatOptions::default() };
+        TestPool::format(memory.clone(), TestHost::new(seed), &format).unwrap();
+        let pool = open(&memory, false, false).unwrap();
+        let before = tree(&pool);
+        pool.begin_receiving(b"new", &ID, &[7; 200]).unwrap();
+        let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+        let (mut size, mut number) = (100_000, 0);
+        while size > 0 {
+            let name = format!("f{number}");
+            let made = pool.create(pool.root(), name.as_bytes(), &new);
+            let written = made.and_then(|made| pool.write(made.ino, 0, &vec![1; size]));
+            (size, number) =
+                if written.is_err() { (size / 2, number + 1) } else { (size, number + 1) };
+        }
+        while pool.note_receiving(&[number as u8; 200]).is_ok() && number < 100_000 {
+            number += 1;
+        }
+        if seed < 3 {
+            let _ = pool.close();
+        }
+        drop(pool);
+        TestPool::abandon_receiving(memory.clone(), TestHost::new(1)).unwrap();
+        let pool = open(&memory, false, false).unwrap();
+        assert_eq!(difference(&before, &tree(&pool)), None, "seed {seed}");
+        assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "seed {seed}");
+    }
 }

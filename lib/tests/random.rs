@@ -266,7 +266,7 @@ fn askable(op: &Op, library: &Library) -> bool {
         Op::Symlink { target, .. } => target.first() != Some(&b'/'),
         Op::SetXattr { of: Target::Path(path), .. }
         | Op::GetXattr { of: Target::Path(path), .. } => opens(path),
-        Op::Remount | Op::Crash | Op::Grow | Op::Protect(_) => false,
+        Op::Remount | Op::Crash | Op::Grow | Op::Protect(..) => false,
         Op::Snapshot(_) | Op::Drop(_) | Op::Rollback(_) => false,
         Op::Maintain | Op::Cpus(_) => false,
         _ => true,

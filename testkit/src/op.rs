@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lode_engine::{Fallocate, RenameMode, XattrWhen, mode};
+use lode_engine::{Fallocate, Protection, RenameMode, XattrWhen, mode};
 
 /// Permissions of what is made without any given.
 pub(crate) const FILE_PERMISSIONS: u32 = 0o644;
@@ -173,9 +173,9 @@ pub enum Op {
     Crash,
     /// Clean unmount, growth to the size of the region, and mount.
     Grow,
-    /// Clean unmount, another protection level, and mount: second copies of metadata, so that no scribble
-    /// of so many bytes reaches both, or none.
-    Protect(Option<u64>),
+    /// Clean unmount, another protection level, and mount; no scribble of so many bytes is to reach both copies
+    /// of anything.
+    Protect(Protection, u64),
     /// A snapshot of this name.
     Snapshot(Vec<u8>),
     /// Its end.
@@ -412,8 +412,8 @@ impl fmt::Display for Op {
             Op::Remount => f.write_str("remount"),
             Op::Crash => f.write_str("crash"),
             Op::Grow => f.write_str("grow"),
-            Op::Protect(None) => f.write_str("protect none"),
-            Op::Protect(Some(dead_zone)) => write!(f, "protect metadata {dead_zone}"),
+            Op::Protect(Protection::None, _) => f.write_str("protect none"),
+            Op::Protect(level, dead_zone) => write!(f, "protect {} {dead_zone}", level.name()),
             Op::Snapshot(name) => write!(f, "snapshot {}", escape(name)),
             Op::Drop(name) => write!(f, "drop {}", escape(name)),
             Op::Rollback(name) => write!(f, "rollback {}", escape(name)),

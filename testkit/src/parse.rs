@@ -7,7 +7,7 @@
 use std::iter::Peekable;
 use std::str::{FromStr, SplitWhitespace};
 
-use lode_engine::{Fallocate, RenameMode, XattrWhen, mode};
+use lode_engine::{Fallocate, Protection, RenameMode, XattrWhen, mode};
 
 use crate::op::{
     Attrs, DIRECTORY_PERMISSIONS, FILE_PERMISSIONS, Fill, Op, Path, Target, fallocate_word,
@@ -337,9 +337,10 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "crash" => Op::Crash,
         "grow" => Op::Grow,
         "protect" => match w.word()? {
-            "none" => Op::Protect(None),
-            "metadata" => Op::Protect(Some(w.number()?)),
-            other => return Err(format!("{other} is no level: none or metadata")),
+            "none" => Op::Protect(Protection::None, 0),
+            "metadata" => Op::Protect(Protection::Metadata, w.number()?),
+            "full" => Op::Protect(Protection::Full, w.number()?),
+            other => return Err(format!("{other} is no level: none, metadata or full")),
         },
         "snapshot" => Op::Snapshot(name(w.word()?)?),
         "drop" => Op::Drop(name(w.word()?)?),

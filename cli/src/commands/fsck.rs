@@ -112,7 +112,11 @@ struct Looked {
 /// memory alone.
 fn look(args: &FsckArgs, read_only: bool, output: &Output) -> Result<Looked> {
     let failed = |error| Failure::engine(&args.pool, &error);
-    let pool = region::open_pool(&args.pool, read_only, output)?;
+    // (Of a pool that a snapshot is being received into, what has come is repaired, and stays.)
+    let pool = match read_only {
+        true => region::open_pool(&args.pool, true, output)?,
+        false => region::open_to_receive(&args.pool, output)?,
+    };
     let opening = pool.opening();
     let mut progress = Progress::new("checking the pool", output.progress);
     let checked = pool.check(&mut |done, all| progress.set(done, all)).map_err(failed)?;

@@ -3,14 +3,17 @@
 use std::path::Path;
 
 use lode_fuse::mountpoint::Life;
+use lode_stream::point_of;
 
+use super::receive::engine_failure;
 use crate::args::InfoArgs;
 use crate::ask::Asked;
 use crate::failure::{Failure, Result};
+use crate::human::printable;
 use crate::mounts;
 use crate::output::Output;
 use crate::region;
-use crate::report::{BadMemoryFacts, InfoReport, OpeningFacts, PoolFacts};
+use crate::report::{BadMemoryFacts, InfoReport, OpeningFacts, PoolFacts, ReceivingFacts};
 
 /// Runs it.
 ///
@@ -37,6 +40,9 @@ fn unmounted(path: &Path, output: &Output) -> Result<InfoReport> {
     let pool = region::open_pool(path, true, output)?;
     let failed = |error| Failure::engine(path, &error);
     let (info, bad) = (pool.info().map_err(failed)?, pool.bad_memory().map_err(failed)?);
+    let point = point_of(&pool).map_err(|error| engine_failure(path, &error))?;
+    let receiving =
+        point.map(|point| ReceivingFacts { name: printable(&point.name), offset: point.offset });
     Ok(InfoReport {
         pool: PoolFacts::new(path, &info),
         region: region::facts(pool.medium()),
@@ -44,5 +50,6 @@ fn unmounted(path: &Path, output: &Output) -> Result<InfoReport> {
         opening: OpeningFacts::from(&pool.opening()),
         bad_memory: BadMemoryFacts::new(&bad),
         mount: None,
+        receiving,
     })
 }

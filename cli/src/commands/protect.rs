@@ -15,7 +15,7 @@ use crate::report::{PoolFacts, ProtectReport};
 ///
 /// # Errors
 /// `Usage` for a pool in which copies can't be so far apart, `NoSpace` where there is no room for them,
-/// `Unsupported` where inode tables are in their way, `Busy` where the pool is mounted, and what opening gives.
+/// `Unsupported` where inode tables are in the way, `Busy` where the pool is mounted, and what opening gives.
 pub(crate) fn run(args: &ProtectArgs, output: &Output) -> Result<()> {
     let region = region::open(&args.pool, &RegionOptions::new())?;
     let mut progress = Progress::new("changing the level", output.progress);
@@ -39,18 +39,17 @@ fn refused(args: &ProtectArgs, error: &Error) -> Failure {
             "too small: a pool with two copies of metadata, so far apart, needs at least {least} bytes"
         ))
         .advise("`lode resize POOL` makes it larger; or choose a smaller --dead-zone"),
+        Error::NoSpace if args.level == Protection::Full => {
+            Failure::new(Kind::NoSpace, "no room for second copies of metadata, or for checksums and parity")
+                .advise("delete files, or make the pool larger with `lode resize`; `lode info` says which level it has by now")
+        }
         Error::NoSpace => Failure::new(Kind::NoSpace, "no room for second copies of metadata")
             .advise("delete files, or make the pool larger with `lode resize`; it is as it was"),
-        Error::NotSupported if args.level == Protection::Full => Failure::new(
-            Kind::Unsupported,
-            "a pool has level full from its beginning, or not at all",
-        )
-        .advise("the pool is as it was: make one with `lode mkfs --protect full`, and copy the files"),
         Error::Busy => Failure::new(Kind::Busy, "the pool has snapshots, and what they hold can't be moved")
             .advise("the pool is as it was: `lode snapshot list POOL` names them, `lode snapshot delete` deletes one"),
         Error::NotSupported => Failure::new(
             Kind::Unsupported,
-            "inode tables, which can't be moved, are where second copies would go at any distance",
+            "inode tables, which can't be moved, are where second copies or checksums would go at any distance",
         )
         .advise("the pool is as it was: make one with `lode mkfs --protect`, and copy the files"),
         Error::Corrupt(_) | Error::Media { .. } => Failure::engine(&args.pool, error)

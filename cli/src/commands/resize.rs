@@ -6,21 +6,31 @@
 
 use std::fs::{File, OpenOptions as FileOptions};
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use lode_engine::{Error, PAGE_BYTES, Pool};
 use lode_host::StdHost;
 use lode_pmem::{Medium, RegionOptions};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::args::ResizeArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
 use crate::progress::while_working;
 use crate::region;
 use crate::report::{PoolFacts, ResizeReport};
-use crate::sizes::human;
+use crate::sizes::{human, parse_size};
+
+/// `lode resize`.
+#[derive(Args, Debug)]
+pub(crate) struct ResizeArgs {
+    /// File or device that holds the pool
+    pub(crate) pool: PathBuf,
+    /// New size of the pool and its file [default: that of the file or device]
+    #[arg(long, short = 's', value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+}
 
 /// Runs it.
 ///

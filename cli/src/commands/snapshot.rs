@@ -137,7 +137,7 @@ pub(crate) fn run(command: &SnapshotCommand, output: &Output) -> Result<()> {
 }
 
 /// Where a pool is mounted, if it is.
-fn mount_of(target: &Path, clean: &Path) -> Result<Option<Mounted>> {
+pub(super) fn mount_of(target: &Path, clean: &Path) -> Result<Option<Mounted>> {
     match mounts::at(clean)? {
         Some(mount) => Ok(Some(mount)),
         None if clean.is_dir() => mounts::lode_at(target).map(Some),

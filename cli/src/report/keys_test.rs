@@ -1,5 +1,7 @@
 //! The keys of every report are those that `docs/json.md` lists.
 
+mod snapshots;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,7 +149,8 @@ fn samples() -> BTreeMap<&'static str, Value> {
         }),
     );
     samples.insert("scrub", value(&scrub::tests::report()));
-    samples.extend(snapshots());
+    samples.extend(snapshots::snapshots());
+    samples.extend(snapshots::streams());
     let mount =
         MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false, io_uring: true };
     samples.insert(
@@ -159,6 +162,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
             opening: opening(),
             bad_memory: BadMemoryFacts::default(),
             mount: Some(mount),
+            receiving: Some(ReceivingFacts { name: "s".into(), offset: 9 }),
         }),
     );
     samples.insert("label", value(&LabelReport { changed: true, pool: pool() }));
@@ -188,27 +192,6 @@ fn samples() -> BTreeMap<&'static str, Value> {
     };
     samples.insert("crash corrupt ID", value(&InjectionReport::new(id, &injected)));
     samples
-}
-
-fn snapshots() -> [(&'static str, Value); 4] {
-    let (target, name) = ("/d".to_owned(), "before".to_owned());
-    let info = lode_engine::SnapshotInfo {
-        name: b"before".to_vec(),
-        epoch: 3,
-        created_ns: 0,
-        pages: 2,
-        pages_alone: 1,
-    };
-    let facts = SnapshotFacts::from(&info);
-    let (made, snapshots) = (facts.clone(), vec![facts]);
-    let deleted = vec!["later".to_owned()];
-    let value = |report: &dyn erased::Json| report.json();
-    [
-        ("snapshot create", value(&SnapshotMade { target: target.clone(), snapshot: made })),
-        ("snapshot list", value(&SnapshotList { target: target.clone(), snapshots })),
-        ("snapshot delete", value(&SnapshotDeleted { target: target.clone(), name: name.clone() })),
-        ("snapshot rollback", value(&SnapshotRolledBack { target, name, deleted })),
-    ]
 }
 
 fn bench() -> BenchReport {

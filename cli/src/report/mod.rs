@@ -16,6 +16,7 @@ mod repairs;
 mod scrub;
 mod snapshot;
 mod stats;
+mod stream;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,7 @@ pub(crate) use snapshot::{
     SnapshotDeleted, SnapshotFacts, SnapshotList, SnapshotMade, SnapshotRolledBack,
 };
 pub(crate) use stats::{Counted, StatsReport};
+pub(crate) use stream::{ReceiveReport, ReceiveState, SendReport};
 
 /// `lode mkfs`.
 #[derive(Serialize)]
@@ -285,6 +287,17 @@ pub(crate) struct InfoReport {
     pub(crate) bad_memory: BadMemoryFacts,
     /// Where it is mounted.
     pub(crate) mount: Option<MountFacts>,
+    /// What is being received into it.
+    pub(crate) receiving: Option<ReceivingFacts>,
+}
+
+/// What is being received into a pool.
+#[derive(Serialize)]
+pub(crate) struct ReceivingFacts {
+    /// The snapshot, printable.
+    pub(crate) name: String,
+    /// Where the stream goes on, in bytes from its beginning.
+    pub(crate) offset: u64,
 }
 
 /// Where a pool is mounted.
@@ -310,6 +323,10 @@ impl Report for InfoReport {
         self.space.lines(&mut lines);
         self.opening.lines(&mut lines);
         self.bad_memory.lines(&mut lines);
+        if let Some(ReceivingFacts { name, offset }) = &self.receiving {
+            let what = format!("snapshot {name}, goes on at {offset}; all else is of before");
+            lines.add("receiving", what);
+        }
         match &self.mount {
             Some(mount) => {
                 let mode = if mount.read_only { "read-only" } else { "read-write" };

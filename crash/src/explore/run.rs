@@ -105,7 +105,7 @@ impl<'s> Run<'s> {
         match op {
             Op::Remount | Op::Crash => return self.remount(*op == Op::Remount),
             Op::Grow => return self.grow(),
-            Op::Protect(dead_zone) => return self.protect(*dead_zone),
+            Op::Protect(level, dead_zone) => return self.protect(*level, *dead_zone),
             Op::Rollback(name) => return self.rollback(name),
             Op::Cpus(cpus) => self.cpus = *cpus,
             _ => {}
@@ -174,12 +174,10 @@ impl<'s> Run<'s> {
     }
 
     /// Ends the session cleanly, gives the pool another level, opens again.
-    fn protect(&mut self, dead_zone: Option<u64>) -> Result<(), String> {
+    fn protect(&mut self, level: Protection, dead_zone: u64) -> Result<(), String> {
         self.pool.close().map_err(|error| format!("close: {error:?}"))?;
-        let level = if dead_zone.is_some() { Protection::Metadata } else { Protection::None };
         let (medium, host) = (self.pool.medium().clone(), self.host.clone());
-        let changed =
-            Pool::protect(medium, host, level, dead_zone.unwrap_or_default(), &mut |_, _| ());
+        let changed = Pool::protect(medium, host, level, dead_zone, &mut |_, _| ());
         match changed {
             Ok(_) => {}
             Err(Error::NoSpace) => self.no_space += 1,

@@ -118,9 +118,13 @@ fn levels() -> Vec<Case> {
     let before = format!("{file}; {}", repeated(3, "chown /f # 5"));
     let first = "protect metadata 0; create /n";
     let once = "create /f; append /f 20000; protect metadata 0; protect none; unlink /f; create /g";
+    let large = Geometry { bytes: 512 << 10, dead_zone: Some(0), ..small() };
+    let again = "create /f; append /f 20000; protect full 0; protect metadata 0; write /f 100 40 7";
     vec![
         case("a pool gets second copies", pool.clone(), &before, first),
         case("a pool gets second copies twice", pool, once, "protect metadata 0"),
+        case("a pool gets checksums", large.clone(), &before, "protect full 0; append /f 100"),
+        case("a pool gets checksums twice", large, again, "protect full 0"),
     ]
 }
 

@@ -17,7 +17,7 @@ pub fn refused(case: &Case) -> Vec<(String, Error)> {
     let all = case.before.iter().chain(&case.ops);
     for (number, op) in all.enumerate() {
         model.set_now(time_of(number));
-        if matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Protect(_) | Op::Rollback(_)) {
+        if matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Protect(..) | Op::Rollback(_)) {
             handles.clear();
             model.release_all();
             if let Op::Rollback(name) = op

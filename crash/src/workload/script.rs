@@ -119,7 +119,7 @@ fn impossible_beside(case: &Case) -> Option<String> {
         return None;
     }
     let alone = |op: &&Op| {
-        let all = matches!(op, Op::Grow | Op::Protect(_) | Op::Rollback(_) | Op::Cpus(_));
+        let all = matches!(op, Op::Grow | Op::Protect(..) | Op::Rollback(_) | Op::Cpus(_));
         all || matches!(op, Op::Remount | Op::Crash)
     };
     if let Some(op) = case.ops.iter().chain(&case.beside).find(alone) {

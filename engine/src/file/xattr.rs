@@ -58,6 +58,11 @@ impl Staged {
         self.changes.iter().all(|change| change.xattr.is_none())
     }
 
+    /// Whether each takes the place of one that is there.
+    pub(crate) fn only_replaces(&self) -> bool {
+        self.changes.iter().all(|change| change.replaced.is_some())
+    }
+
     /// Whether a value goes that has pages of its own.
     pub(crate) fn frees_pages(&self) -> bool {
         self.changes.iter().any(|change| change.frees_pages)

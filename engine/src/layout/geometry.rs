@@ -54,7 +54,12 @@ pub struct Geometry {
 impl Geometry {
     /// First page behind the lane table.
     pub const fn first_page(&self) -> u64 {
-        1 + (self.lanes as u64 * super::LANE_BYTES).div_ceil(PAGE_BYTES)
+        Self::first_page_of(self.lanes)
+    }
+
+    /// The same of a pool with so many lanes.
+    pub(crate) const fn first_page_of(lanes: u32) -> u64 {
+        1 + (lanes as u64 * super::LANE_BYTES).div_ceil(PAGE_BYTES)
     }
 
     /// The page of superblock copy B: first page that can't be allocated.

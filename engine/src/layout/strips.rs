@@ -133,6 +133,16 @@ impl Strips {
         (self.crc_pages as u64 + self.parity_pages as u64) * PAGE_BYTES
     }
 
+    /// Whether the tables end with their group, or before it.
+    pub(crate) const fn fit_their_group(&self) -> bool {
+        self.before as u64 + self.tables() <= self.group()
+    }
+
+    /// The most pages of a group in front of its tables.
+    pub(crate) const fn most_before(&self) -> u64 {
+        self.group() - self.tables()
+    }
+
     /// The fewest pages of a pool that has one such group.
     pub const fn pool_pages_least(&self) -> u64 {
         self.before as u64 + self.tables() + 1

@@ -53,6 +53,8 @@ pub struct Superblock {
     pub strip_log2: u8,
     /// log2 of the pages of a group, which has its tables for strips together; 0 below level `full`.
     pub group_log2: u8,
+    /// Pages of a group in front of its tables; 0 for the fewest possible.
+    pub group_before: u32,
     /// Default page class of files.
     pub page_class: PageClass,
     /// log2 of the pages in a new piece of inode table.
@@ -132,6 +134,7 @@ impl Superblock {
         put_u64(raw, 232, self.snapshots_nonce);
         put_u32(raw, 240, self.bad.len() as u32);
         put_u32(raw, 244, bad_crc(&self.bad));
+        put_u32(raw, 248, self.group_before);
         let crc = crc32c(0, &raw[..CRC_AT]);
         put_u32(raw, CRC_AT, crc);
     }
@@ -191,6 +194,7 @@ impl Superblock {
             snapshots: get_u64(raw, 224),
             snapshots_nonce: get_u64(raw, 232),
             bad: Vec::new(),
+            group_before: get_u32(raw, 248),
         };
         superblock.uuid.copy_from_slice(&raw[40..56]);
         superblock.secret.copy_from_slice(&raw[56..72]);
@@ -261,11 +265,23 @@ impl Superblock {
     /// Whether the sizes of strips and of groups suit level and pool.
     fn strips_possible(&self) -> bool {
         if self.protection != Protection::Full {
-            return self.strip_log2 == 0 && self.group_log2 == 0;
+            return (self.strip_log2, self.group_log2, self.group_before) == (0, 0, 0);
         }
         let strips = (STRIP_LOG2_LEAST..=STRIP_LOG2_MOST).contains(&self.strip_log2);
         let groups = (GROUP_LOG2_LEAST..=GROUP_LOG2_MOST).contains(&self.group_log2);
-        strips && groups && self.geometry().strips.pool_pages_least() <= self.pages
+        let before = self.group_before == 0
+            || u64::from(self.group_before) >= self.least_before()
+                && self.geometry().strips.fit_their_group();
+        strips && groups && before && self.geometry().strips.pool_pages_least() <= self.pages
+    }
+
+    /// The fewest pages of a group in front of its tables: the lane table and, where that is in the same
+    /// group, its twin.
+    pub(crate) fn least_before(&self) -> u64 {
+        let twin_pages = 1 << self.twin_log2.min(TWIN_LOG2_MOST);
+        let one_group = twin_pages >> self.group_log2.min(GROUP_LOG2_MOST) == 0;
+        let first = Geometry::first_page_of(self.lanes);
+        if one_group { twin_pages + first } else { first }
     }
 
     /// Sizes and places that follow.
@@ -279,11 +295,12 @@ impl Superblock {
         let without = Geometry { pages, lanes, log_lines, twin_pages, strips };
         let strips = match self.protection {
             Protection::None | Protection::Metadata => strips,
-            // Behind the lane table and, where that is in the same group, its twin.
             Protection::Full => {
-                let one_group = twin_pages >> self.group_log2.min(GROUP_LOG2_MOST) == 0;
-                let twin = if one_group { twin_pages } else { 0 };
-                Strips::new(self.strip_log2, self.group_log2, twin + without.first_page())
+                let before = match self.group_before {
+                    0 => self.least_before(),
+                    before => u64::from(before),
+                };
+                Strips::new(self.strip_log2, self.group_log2, before)
             }
         };
         Geometry { strips, ..without }

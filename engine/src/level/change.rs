@@ -24,10 +24,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// # Errors
     /// [`Error::Corrupt`] for damage: then nothing was written but what opening a pool writes.
     /// [`Error::Busy`] where there are snapshots,
-    /// [`Error::NoSpace`] where there is no room for second copies, `NotAPool(TooSmall)` where the pool is too
-    /// small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way, and for
-    /// level `full`, which a pool has from its beginning. Then the
-    /// pool is at the level that it had. Those of [`Pool::open`] and [`Pool::close`].
+    /// [`Error::NoSpace`] where there is no room for second copies, or for checksums and parity, `NotAPool(TooSmall)` where the
+    /// pool is too small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way. Then the
+    /// pool is at the level that it had; on the way from `none` to `full` it may be at `metadata`. Those of [`Pool::open`] and
+    /// [`Pool::close`].
     pub fn protect(
         medium: M,
         host: H,
@@ -47,30 +47,57 @@ impl<M: Medium, H: Host> Pool<M, H> {
             pool.close()?;
             return Ok(false);
         }
-        if protection == Protection::Full {
-            pool.close()?;
-            return Err(Error::NotSupported);
-        }
         let report = pool.check(progress)?;
         if let Some(damage) = report.damage.first() {
             return Err(Error::Corrupt(*damage));
         }
-        let twins = pool.store.superblock.lock().twin_log2;
-        let log2 = match (before, protection) {
-            (_, Protection::None) => 0,
+        let mut pool = pool;
+        if before == Protection::None {
+            pool = pool.with_copies(dead_zone, progress)?;
+        }
+        pool = match protection {
+            Protection::Full => pool.with_strips(dead_zone, progress)?,
             // The second copies are there, and only what is kept of file data goes.
-            (Protection::Full, _) => twins,
-            _ => match pool.store_copies(dead_zone, progress) {
-                Ok(log2) => log2,
-                Err(error) => {
-                    // What was held is free again only in an opening that looks for it.
-                    pool.open_again()?.close()?;
-                    return Err(error);
-                }
-            },
+            Protection::Metadata if before == Protection::Full => {
+                pool.say(&|superblock| superblock.protection = Protection::Metadata)?
+            }
+            Protection::Metadata => pool,
+            Protection::None => pool.say(&|superblock| {
+                (superblock.protection, superblock.twin_log2) = (Protection::None, 0);
+            })?,
         };
-        pool.say(protection, log2)?.close()?;
+        pool.close()?;
         Ok(true)
+    }
+
+    /// The same pool with second copies of its metadata.
+    fn with_copies(self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
+        match self.store_copies(dead_zone, progress) {
+            Ok(log2) => self.say(&|superblock| {
+                (superblock.protection, superblock.twin_log2) = (Protection::Metadata, log2);
+                superblock.piece_log2 = superblock.piece_log2.min(log2);
+            }),
+            Err(error) => self.left_alone(error),
+        }
+    }
+
+    /// The same pool, which has second copies, with checksums and parity of file data.
+    fn with_strips(mut self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
+        match self.store_strips(dead_zone, progress) {
+            Ok(planned) => self.say(&|superblock| {
+                superblock.protection = Protection::Full;
+                superblock.strip_log2 = planned.strip_log2;
+                superblock.group_log2 = planned.group_log2;
+                superblock.group_before = planned.group_before;
+            }),
+            Err(error) => self.left_alone(error),
+        }
+    }
+
+    /// What was held is free again only in an opening that looks for it.
+    fn left_alone(self, error: Error) -> Result<Self> {
+        self.open_again()?.close()?;
+        Err(error)
     }
 
     /// Stores second copies of all metadata; returns log2 of how many pages away.
@@ -98,19 +125,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Says in the superblocks which level the pool has, once what that level needs is durable; opens it anew.
-    fn say(self, protection: Protection, twin_log2: u8) -> Result<Self> {
+    fn say(self, change: &dyn Fn(&mut Superblock)) -> Result<Self> {
         let store: Store<M, H> = *self.store;
         store.set_writable(false);
         // With this, all that was stored before is durable: copies, and what a check has mended.
         store.raise_session(|_| ())?;
         let (door, counters) = (&store.door, store.counters());
         let mut superblock: Box<Superblock> = Box::new(store.superblock.lock().clone());
-        superblock.protection = protection;
-        superblock.twin_log2 = twin_log2;
         (superblock.strip_log2, superblock.group_log2) = (0, 0);
-        if protection != Protection::None {
-            superblock.piece_log2 = superblock.piece_log2.min(twin_log2);
-        }
+        superblock.group_before = 0;
+        change(&mut superblock);
         superblock.update += 1;
         write_superblock(door, &store.host, &superblock, counters)?;
         reopen(store)

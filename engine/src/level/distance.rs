@@ -33,7 +33,7 @@ pub(super) fn choose<M: Medium, H: Host>(pool: &Pool<M, H>, dead_zone: u64) -> R
 }
 
 /// All pieces of inode tables, in order.
-fn pieces<M: Medium, H: Host>(pool: &Pool<M, H>) -> Result<Vec<Run>> {
+pub(super) fn pieces<M: Medium, H: Host>(pool: &Pool<M, H>) -> Result<Vec<Run>> {
     let mut pieces: Vec<Run> = Vec::new();
     pool.store.table.for_each_piece(&mut |piece| {
         pieces.try_reserve(1)?;

@@ -1,4 +1,4 @@
-//! The places that second copies of metadata will take, while what is there moves away.
+//! The places that second copies of metadata, or tables of strips, will take, while what is there moves away.
 //!
 //! Guarantees: a page that is held is had by nobody else, until the pool is opened again.
 
@@ -22,7 +22,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// For copies `apart` pages away.
+    /// For copies `apart` pages away, and the tables of the geometry's strips.
     pub(super) fn new(geometry: Geometry, apart: u64) -> Result<Self> {
         let claims = || Claims::new(geometry.pages);
         let (held, busy) = (claims()?, claims()?);
@@ -52,12 +52,27 @@ impl Places {
             let one = Run { page, pages: 1 };
             let has_twin =
                 page < self.geometry.first_page() || self.geometry.holds_metadata(page, 1);
-            let wanted = if has_twin { self.twin(one) } else { one };
-            if !self.held.holds(wanted) {
-                // (Two may want the same: of two pages of logs each may be where the other's copy goes.)
-                let _ = self.busy.claim(wanted);
-            }
+            self.want_one(if has_twin { self.twin(one) } else { one });
         }
+    }
+
+    /// The tables of strips are wanted.
+    pub(super) fn want_tables(&self) {
+        for (page, pages) in self.geometry.strips.reserved(self.geometry.end_page()) {
+            (page..page + pages).for_each(|page| self.want_one(Run { page, pages: 1 }));
+        }
+    }
+
+    fn want_one(&self, wanted: Run) {
+        if !self.held.holds(wanted) {
+            // (Two may want the same: of two pages of logs each may be where the other's copy goes.)
+            let _ = self.busy.claim(wanted);
+        }
+    }
+
+    /// Whether tables of strips are wanted, and not second copies.
+    pub(super) fn are_for_tables(&self) -> bool {
+        self.geometry.strips.are_kept()
     }
 
     /// Takes what is free of the wanted pages, and free pages that have no twin.

@@ -1,4 +1,4 @@
-//! Moving away what lies where second copies of metadata go.
+//! Moving away what lies where second copies of metadata, or tables of strips, go.
 //!
 //! File data and values of attributes are copied to other pages; logs are written anew. What moves
 //! makes logs grow, and so wants places for more copies: each round has a small part of the one
@@ -25,7 +25,7 @@ struct Part {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Holds the places of all second copies, and moves away what is there. `progress` gets inodes
+    /// Holds the places of all second copies, or of all tables, and moves away what is there. `progress` gets inodes
     /// that were looked at in the first round, and all inodes.
     ///
     /// # Errors
@@ -54,9 +54,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Err(Error::NoSpace)
     }
 
-    /// Notes where all metadata is.
+    /// Notes which pages are wanted.
     fn want_all(&self, inodes: &[Ino], places: &mut Places) -> Result<()> {
         places.forget()?;
+        if places.are_for_tables() {
+            places.want_tables();
+            return Ok(());
+        }
         places.want(places.fixed());
         self.for_each_metadata(inodes, &mut |run| {
             places.want(run);
@@ -92,7 +96,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.vacate_data(&node, &mut state, places)?;
             self.vacate_xattrs(&node, &mut state, places)?;
         }
-        if state.log.pages.iter().any(|page| places.is_busy(page.page)) {
+        let twin = |page: u64| page ^ self.store.geometry.twin_pages;
+        let is_busy = |page: u64| places.is_busy(page) || places.is_busy(twin(page));
+        if state.log.pages.iter().any(|page| is_busy(page.page)) {
             move_log(&self.store, &node.slot, &mut state)?;
         }
         Ok(())

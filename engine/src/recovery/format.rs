@@ -99,6 +99,7 @@ fn plan(
         twin_log2: twin_log2(options),
         strip_log2: 0,
         group_log2: 0,
+        group_before: 0,
         page_class: options.page_class,
         piece_log2: part.ilog2().min(9) as u8,
         log_lines: options.log_lines,
@@ -146,7 +147,7 @@ fn least_pages(geometry: &Geometry) -> u64 {
 
 /// Groups are small parts of the pool, so that little is lost where the last one is cut off, and so large that a
 /// scribble does not reach a checksum and its copy.
-fn plan_strips(superblock: &mut Superblock, options: &FormatOptions) -> Result<()> {
+pub(crate) fn plan_strips(superblock: &mut Superblock, options: &FormatOptions) -> Result<()> {
     let log2 = options.strip_bytes.checked_ilog2().unwrap_or_default() as u8;
     let possible = options.strip_bytes.is_power_of_two()
         && (STRIP_LOG2_LEAST..=STRIP_LOG2_MOST).contains(&log2);

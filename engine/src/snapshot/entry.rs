@@ -64,9 +64,9 @@ impl Entry {
         Self { flags: RECEIVING, note, ..Self::received(epoch, id) }
     }
 
-    /// The same, from now on being given up.
+    /// The same, from now on being given up: the note is wanted no more.
     pub(super) fn abandoned(self) -> Self {
-        Self { flags: RECEIVING | ABANDONED, ..self }
+        Self { flags: RECEIVING | ABANDONED, note: Vec::new(), ..self }
     }
 
     /// The same with another note.

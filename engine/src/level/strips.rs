@@ -1,0 +1,92 @@
+//! Checksums and parity for file data that is there already.
+//!
+//! Where their tables are follows from the pool's size and the size of their groups alone. So whatever lies there moves away
+//! first, as it does for second copies of metadata; only inode tables can't, and must not be there.
+
+use alloc::boxed::Box;
+
+use lode_pmem::Medium;
+
+use super::distance::pieces;
+use super::places::Places;
+use crate::layout::{GROUP_LOG2_LEAST, GROUP_LOG2_MOST, Superblock};
+use crate::recovery::format::plan_strips;
+use crate::space::Run;
+use crate::{Error, FormatOptions, Host, Ino, PAGE_BYTES, Pool, Protection, Result};
+
+/// Places in a group that are tried for its tables.
+const PLACES_TRIED: usize = 256;
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Stores checksums and parity of all file data; returns the superblock of the pool that has them, as far as they are
+    /// concerned. Until a superblock says so, they are nothing.
+    pub(super) fn store_strips(
+        &mut self,
+        dead_zone: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Box<Superblock>> {
+        let planned = self.plan_tables(dead_zone)?;
+        let geometry = planned.geometry();
+        let mut places = Places::new(geometry, geometry.twin_pages)?;
+        self.store.space.end_keeping();
+        self.make_places(&mut places, progress)?;
+        // From now on nothing of files changes any more.
+        self.store.geometry.strips = geometry.strips;
+        let inodes = self.inodes()?;
+        let mut page = Box::new([0u8; PAGE_BYTES as usize]);
+        for (done, ino) in inodes.iter().enumerate() {
+            if done % 64 == 0 {
+                progress(done as u64, inodes.len() as u64);
+            }
+            self.store_strips_of(*ino, &mut page)?;
+        }
+        Ok(planned)
+    }
+
+    /// A superblock with tables where no inode tables are, nor their twins.
+    fn plan_tables(&self, dead_zone: u64) -> Result<Box<Superblock>> {
+        let options = FormatOptions { dead_zone, ..FormatOptions::default() };
+        let mut planned = Box::new(self.store.superblock.lock().clone());
+        planned.protection = Protection::Full;
+        plan_strips(&mut planned, &options)?;
+        let (first, pieces) = (planned.group_log2, pieces(self)?);
+        let larger = first..=GROUP_LOG2_MOST;
+        for group_log2 in larger.chain((GROUP_LOG2_LEAST..first).rev()) {
+            (planned.group_log2, planned.group_before) = (group_log2, 0);
+            let strips = planned.geometry().strips;
+            let apart = strips.apart() > dead_zone + PAGE_BYTES;
+            if !apart && group_log2 != first {
+                continue;
+            }
+            let (least, most) = (planned.least_before(), strips.most_before());
+            let step = ((1 << group_log2) / PLACES_TRIED).max(1);
+            for before in (least..=most).step_by(step) {
+                planned.group_before = before as u32;
+                let geometry = planned.geometry();
+                let fits = geometry.strips.pool_pages_least() <= planned.pages;
+                let holds = |piece: &Run| geometry.holds_metadata(piece.page, piece.pages);
+                if fits && pieces.iter().all(holds) {
+                    return Ok(planned);
+                }
+            }
+        }
+        Err(Error::NotSupported)
+    }
+
+    fn store_strips_of(&self, ino: Ino, page_bytes: &mut [u8; PAGE_BYTES as usize]) -> Result<()> {
+        let node = self.node(ino)?;
+        let mut state = node.write(&self.store)?;
+        // What is journalled would change bytes when it comes home.
+        self.empty_journal(&node, &mut state)?;
+        let mut result = Ok(());
+        state.for_each_data_run(&mut |run| {
+            for page in run.page..run.end() {
+                if result.is_ok() {
+                    result = self.store.door.load(page * PAGE_BYTES, page_bytes);
+                    self.store.keep_strips(page, page_bytes, self.store.counters());
+                }
+            }
+        });
+        Ok(result?)
+    }
+}
