@@ -78,7 +78,7 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Fsck(args) => return commands::fsck::run(args, output),
         Command::Scrub(args) => return commands::scrub::run(args, output),
         Command::Snapshot(command) => commands::snapshot::run(command, output)?,
-        Command::Send(args) => return commands::send::run(args, output),
+        Command::Send(args) => commands::send::run(args, output)?,
         Command::Receive(args) => commands::receive::run(args, output)?,
         Command::Info(args) => commands::info::run(args, output)?,
         Command::Label(args) => commands::label::run(args, output)?,

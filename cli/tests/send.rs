@@ -406,9 +406,23 @@ fn who_reads_no_more_and_who_writes_no_more_end_it_cleanly() {
 }
 
 #[test]
-fn a_pool_that_is_mounted_is_not_received_into() {
+fn a_mounted_pool_sends_and_is_not_received_into() {
     let scratch = Scratch::new();
-    let (_, whole, _) = sent(&scratch);
+    let (from, whole, since) = sent(&scratch);
+    let (dir, part) = (scratch.dir("from-mnt"), scratch.path("part"));
+    let server = Server::mount(&from, &dir, &scratch.path("log"));
+    server.run_with(|| {
+        // By its directory and by its name, in use, and from the middle on: the same bytes.
+        for target in [text(&dir), text(&from)] {
+            send_to(&part, &[target, "a"]).expect(0);
+            assert!(fs::read(&part).unwrap() == fs::read(&whole).unwrap());
+            fs::write(dir.join("new"), vec![7; 1 << 20]).unwrap();
+            send_to(&part, &[target, "b", "--since", "a", "--from", "5000"]).expect(0);
+            assert!(fs::read(&part).unwrap() == fs::read(&since).unwrap()[5000..]);
+        }
+        refused(send_to(&part, &[text(&dir), "c"]), 8, "snapshot");
+        refused(send_to(&part, &[text(&dir), "a", "--since", "c"]), 8, "snapshot");
+    });
     let (to, dir) = (scratch.pool("to", "64M"), scratch.dir("mnt"));
     let server = Server::mount(&to, &dir, &scratch.path("log"));
     refused(receive(&to, &whole, 0, &[]), 6, "mounted");

@@ -12,6 +12,7 @@ use crate::control::listener::{Answers, accept};
 use crate::fs::{MAX_WRITE, State};
 use crate::options::MountOptions;
 use crate::paths;
+use crate::send::Sends;
 use crate::snapshots::{self, is_read_only};
 use crate::stats;
 
@@ -23,7 +24,7 @@ pub fn answers<M: Medium + 'static, H: Host>(
     options: MountOptions,
     queues: Option<usize>,
 ) -> Answers {
-    let mounted = Instant::now();
+    let (mounted, sends) = (Instant::now(), Sends::default());
     Box::new(move |op, request| {
         if state.gate.failed() {
             return Some(Err("a request failed inside the server; mount the pool again".into()));
@@ -36,6 +37,7 @@ pub fn answers<M: Medium + 'static, H: Host>(
             }
             "wear" => Some(stats::wear(state.pool.wear(), request).map(|wear| accept(op, wear))),
             "scrub" => Some(state.scrubs.answer(&state, request).map(|step| accept(op, step))),
+            "send" => Some(sends.answer(&state, request).map(|piece| accept(op, piece))),
             "paths" => Some(paths::answer(&state, request).map(|paths| accept(op, paths))),
             #[cfg(feature = "inject")]
             "poison" => {

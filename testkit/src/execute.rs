@@ -115,9 +115,8 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
         Op::Maintain => fs.maintain().map(|()| Value::Done),
         Op::Snapshot(name) => fs.create_snapshot(name).map(|()| Value::Done),
         Op::Drop(name) => fs.delete_snapshot(name).map(|()| Value::Done),
-        Op::Remount | Op::Crash | Op::Grow | Op::Protect(..) | Op::Rollback(_) | Op::Cpus(_) => {
-            Ok(Value::Done)
-        }
+        Op::Remount | Op::Crash | Op::Grow | Op::Protect(..) | Op::Cpus(_) => Ok(Value::Done),
+        Op::Rollback(_) | Op::Receive(_) | Op::Abandon(_) => Ok(Value::Done),
         Op::Create { .. } | Op::CreateWith { .. } | Op::Symlink { .. } | Op::Link { .. } => {
             add_name(fs, handles, op)
         }

@@ -22,6 +22,7 @@ pub mod parse;
 mod poison;
 #[cfg(feature = "real")]
 pub mod real;
+pub mod receive;
 pub mod rng;
 pub mod run;
 pub mod snapshot;

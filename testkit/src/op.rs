@@ -182,6 +182,10 @@ pub enum Op {
     Drop(Vec<u8>),
     /// Clean unmount, return to a snapshot, and mount.
     Rollback(Vec<u8>),
+    /// Clean unmount; what [`crate::receive`] brings is received as a snapshot of this name; mount.
+    Receive(Vec<u8>),
+    /// The same, given up before its end.
+    Abandon(Vec<u8>),
     /// From the next mount on, the host has so many CPUs.
     Cpus(usize),
 }
@@ -417,6 +421,8 @@ impl fmt::Display for Op {
             Op::Snapshot(name) => write!(f, "snapshot {}", escape(name)),
             Op::Drop(name) => write!(f, "drop {}", escape(name)),
             Op::Rollback(name) => write!(f, "rollback {}", escape(name)),
+            Op::Receive(name) => write!(f, "receive {}", escape(name)),
+            Op::Abandon(name) => write!(f, "abandon {}", escape(name)),
             Op::Cpus(count) => write!(f, "cpus {count}"),
         }
     }

@@ -345,6 +345,8 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "snapshot" => Op::Snapshot(name(w.word()?)?),
         "drop" => Op::Drop(name(w.word()?)?),
         "rollback" => Op::Rollback(name(w.word()?)?),
+        "receive" => Op::Receive(name(w.word()?)?),
+        "abandon" => Op::Abandon(name(w.word()?)?),
         "cpus" => match w.number()? {
             0 => return Err("a host has at least 1 CPU".to_owned()),
             count if count > CPUS_MAX => return Err("a host has at most 256 CPUs".to_owned()),

@@ -12,8 +12,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lode_engine::Error as Engine;
+use lode_fuse::control::Client;
 use lode_stream::{Error, Sender};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
+use crate::ask::understand;
+use crate::explain::mount_failure;
 use crate::failure::{Failure, Kind, Result};
 use crate::human::printable;
 use crate::interrupt::Interrupt;
@@ -40,17 +46,17 @@ pub(crate) struct SendArgs {
 }
 
 /// A stream that is made piece by piece.
-pub(super) trait Source {
+trait Source {
     /// Puts the next bytes into `out`, which is empty. `false` where that was the end.
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool>;
 }
 
-/// Runs it; returns the exit status.
+/// Runs it.
 ///
 /// # Errors
 /// `NotFound` where there is no such snapshot, `Usage` where standard output is a terminal or the stream ends before
 /// `--from`, `Failed` where nobody reads the stream to its end, and what opening gives.
-pub(crate) fn run(args: &SendArgs, output: &Output) -> Result<u8> {
+pub(crate) fn run(args: &SendArgs, output: &Output) -> Result<()> {
     let stdout = io::stdout();
     if stdout.is_terminal() {
         return Err(Failure::usage("the stream would go to a terminal").advise(
@@ -62,8 +68,10 @@ pub(crate) fn run(args: &SendArgs, output: &Output) -> Result<u8> {
     let interrupt = Interrupt::by_signals()?;
     let clean = mounts::clean_path(&args.target)?;
     if let Some(mount) = super::snapshot::mount_of(&args.target, &clean)? {
-        let dir = mount.point.display();
-        return Err(Failure::new(Kind::Busy, format!("the pool is mounted at {dir}")).at(&clean));
+        mounts::must_answer(&mount)?;
+        let mut source = InMount::begin(&mount.point, args)?;
+        let bytes = copy(&mut source, &mut out, args, &interrupt, output)?;
+        return told(args, bytes, output);
     }
     let pool = region::open_pool(&clean, true, output)?;
     let older = args.since.as_ref().map(|older| older.as_bytes());
@@ -71,14 +79,17 @@ pub(crate) fn run(args: &SendArgs, output: &Output) -> Result<u8> {
     let sender = sender.map_err(|error| unsendable(&clean, &error))?;
     let mut source = InPool { path: &clean, pool: &pool, sender };
     let bytes = copy(&mut source, &mut out, args, &interrupt, output)?;
+    told(args, bytes, output)
+}
+
+fn told(args: &SendArgs, bytes: u64, output: &Output) -> Result<()> {
     output.print_aside(&SendReport {
         target: args.target.display().to_string(),
         name: printable(args.name.as_bytes()),
-        since: older.map(printable),
+        since: args.since.as_ref().map(|older| printable(older.as_bytes())),
         from: args.from,
         bytes,
-    })?;
-    Ok(interrupt.status())
+    })
 }
 
 /// Writes the stream from `--from` on; returns how many bytes that were.
@@ -131,6 +142,67 @@ struct InPool<'a> {
 impl Source for InPool<'_> {
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         self.sender.next(self.pool, out).map_err(|error| unsendable(self.path, &error))
+    }
+}
+
+/// A pool that a server has mounted.
+struct InMount<'a> {
+    client: Client,
+    dir: &'a Path,
+    /// The stream, as the server knows it.
+    number: u64,
+}
+
+/// What a server says that does not go on.
+#[derive(Deserialize)]
+struct Refused {
+    absent: bool,
+    why: String,
+}
+
+#[derive(Deserialize)]
+struct Begun {
+    number: u64,
+}
+
+#[derive(Deserialize)]
+struct Piece {
+    bytes: String,
+    more: bool,
+}
+
+impl<'a> InMount<'a> {
+    fn begin(dir: &'a Path, args: &SendArgs) -> Result<Self> {
+        let client = Client::for_mount(dir).map_err(|error| mount_failure(dir, &error))?;
+        let mut mount = Self { client, dir, number: 0 };
+        let since = args.since.as_ref().map(|older| older.as_bytes());
+        let request = json!({ "op": "send", "name": args.name.as_bytes(), "since": since });
+        mount.number = mount.ask::<Begun>(&request)?.number;
+        Ok(mount)
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, request: &Value) -> Result<T> {
+        let answer =
+            self.client.request(request).map_err(|error| mount_failure(self.dir, &error))?;
+        let Some(refused) = answer.get("refused") else { return understand(self.dir, answer) };
+        let Refused { absent, why } = understand(self.dir, refused.clone())?;
+        let failure = Failure::new(if absent { Kind::NotFound } else { Kind::Failed }, why);
+        let failure = failure.at(self.dir);
+        Err(match absent {
+            true => failure.advise("`lode snapshot list` shows which snapshots there are"),
+            false => failure,
+        })
+    }
+}
+
+impl Source for InMount<'_> {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        let request = json!({ "op": "send", "number": self.number });
+        let Piece { bytes, more } = self.ask(&request)?;
+        let digit = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
+        let pairs = bytes.as_bytes().as_chunks::<2>().0;
+        out.extend(pairs.iter().map(|[high, low]| digit(*high) << 4 | digit(*low)));
+        Ok(more)
     }
 }
 

@@ -5,7 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lode_engine::{Error, PAGE_BYTES, PageClass, Pool, Protection};
 use lode_model::Model;
 use lode_testkit::execute::{Handles, Value, execute};
+use lode_testkit::fs::Fs;
 use lode_testkit::op::Op;
+use lode_testkit::receive::bring;
 use lode_testkit::rng::Rng;
 use lode_testkit::run::{panic_text, same, show, time_of};
 use lode_testkit::snapshot::snapshot;
@@ -76,8 +78,13 @@ impl<'s> Run<'s> {
         medium: Simulated,
         model: Model,
     ) -> Result<Self, String> {
-        let pool = Pool::open(medium, host.clone(), &setup.options())
-            .map_err(|error| format!("open: {error:?}"))?;
+        let open = || Pool::open(medium.clone(), host.clone(), &setup.options());
+        let mut pool = open();
+        if pool.as_ref().err() == Some(&Error::Receiving) {
+            // As the judge does.
+            pool = Pool::abandon_receiving(medium.clone(), host.clone()).and_then(|()| open());
+        }
+        let pool = pool.map_err(|error| format!("open: {error:?}"))?;
         let (handles, model_handles) = (Handles::new(), Handles::new());
         let rng = Rng::new(setup.seed);
         let cpus = setup.geometry.lanes as usize;
@@ -107,6 +114,8 @@ impl<'s> Run<'s> {
             Op::Grow => return self.grow(),
             Op::Protect(level, dead_zone) => return self.protect(*level, *dead_zone),
             Op::Rollback(name) => return self.rollback(name),
+            Op::Receive(name) => return self.receive(name, true),
+            Op::Abandon(name) => return self.receive(name, false),
             Op::Cpus(cpus) => self.cpus = *cpus,
             _ => {}
         }
@@ -192,6 +201,26 @@ impl<'s> Run<'s> {
         let (medium, host) = (self.pool.medium().clone(), self.host.clone());
         Pool::rollback(medium, host, name).map_err(|error| format!("rollback: {error:?}"))?;
         self.model.rollback(name).map_err(|error| format!("the model: rollback: {error:?}"))?;
+        self.remount(true)
+    }
+
+    fn has_snapshot(&self, name: &[u8]) -> Result<bool, String> {
+        let all = Fs::snapshots(&self.model).map_err(|error| format!("the model: {error:?}"))?;
+        Ok(all.iter().any(|(other, _)| other == name))
+    }
+
+    /// Ends the session cleanly, receives a snapshot, wholly or not, opens again.
+    fn receive(&mut self, name: &[u8], wholly: bool) -> Result<(), String> {
+        self.pool.close().map_err(|error| format!("close: {error:?}"))?;
+        let medium = self.pool.medium().clone();
+        let received = crate::judge::receive(&medium, &self.host, self.setup, (name, wholly));
+        if received? {
+            let brought = bring(&self.model, 0, &mut |_| Ok(()));
+            let made = brought.and_then(|()| self.model.create_snapshot(name));
+            made.map_err(|error| format!("the model: receive: {error:?}"))?;
+        } else if wholly && !self.has_snapshot(name)? {
+            self.no_space += 1;
+        }
         self.remount(true)
     }
 

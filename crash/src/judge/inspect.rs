@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lode_engine::{OpenOptions, Opening, Pool, mode};
+use lode_engine::{Error, OpenOptions, Opening, Pool, mode};
 use lode_model::Model;
 use lode_testkit::execute::resolve;
 use lode_testkit::fs::Fs;
 use lode_testkit::op::Path;
 use lode_testkit::snapshot::{Seen, Snapshot, difference, snapshot};
 
+use super::receiving::go_on;
 use crate::explore::Setup;
 use crate::explore::SimulatedPool;
 use crate::region::{Pages, Simulated, Watch};
@@ -105,11 +106,27 @@ impl Look<'_> {
 
     /// Opens a pool for writing. What it loads is logged until the watches are taken back.
     pub fn open(&mut self, medium: &Simulated, what: &str) -> Result<SimulatedPool, String> {
+        self.open_to(medium, what, self.allowed)
+    }
+
+    /// The same; what is being received may end at one of these, or at anything if there are none.
+    fn open_to(
+        &mut self,
+        medium: &Simulated,
+        what: &str,
+        allowed: &[Allowed<'_>],
+    ) -> Result<SimulatedPool, String> {
         medium.watch(std::mem::take(&mut self.watches));
         let host = self.setup.lone_host();
         host.set_now(LATE_NS);
         host.set_cpu(0);
-        let pool = Pool::open(medium.clone(), host, &self.setup.options());
+        let mut pool = Pool::open(medium.clone(), host.clone(), &self.setup.options());
+        if pool.as_ref().err() == Some(&Error::Receiving) {
+            let gone_on = go_on(medium, self.setup, allowed);
+            gone_on.map_err(|why| format!("{what}: {why}"))?;
+            pool = Pool::abandon_receiving(medium.clone(), host.clone())
+                .and_then(|()| Pool::open(medium.clone(), host, &self.setup.options()));
+        }
         let pool = pool.map_err(|error| format!("{what}: {error} ({error:?})"))?;
         undamaged(&pool.opening(), what)?;
         Ok(pool)
@@ -151,7 +168,8 @@ impl Look<'_> {
     /// Recovers what a cut inside recovery left: it must end at the same tree.
     pub fn again(&mut self, image: &Pages, tree: &Snapshot) -> Result<(), String> {
         let medium = Simulated::plain(image.clone());
-        let pool = self.open(&medium, "recovery after a recovery cut off")?;
+        // (What a recovery leaves may be one that has not yet begun to give up what was received.)
+        let pool = self.open_to(&medium, "recovery after a recovery cut off", &[])?;
         let found = snapshot(&pool, self.setup.times(), Some(tree))?;
         if let Some(what) = difference(tree, &found) {
             return Err(format!("recovery after a recovery cut off: another tree: {what}"));

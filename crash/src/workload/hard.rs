@@ -69,7 +69,7 @@ fn snapshots() -> Vec<Case> {
         case("a snapshot", small(), "create /f; append /f 5000", "snapshot a; snapshot b; drop a"),
         case("what a snapshot sees", small(), file, all),
         case("what a snapshot sees where metadata has copies", twins(), file, all),
-        case("what a snapshot sees where data has checksums", full, file, all),
+        case("what a snapshot sees where data has checksums", full.clone(), file, all),
         case("snapshots end in order", small(), ends, "drop a; maintain; drop b; maintain; drop c"),
         case(
             "snapshots end out of order",
@@ -84,6 +84,15 @@ fn snapshots() -> Vec<Case> {
             "write /f 100 50 9; snapshot a; truncate /f 9000",
         ),
         case("a rollback", small(), back, "rollback a; create /n"),
+        case("a snapshot is received", small(), back, "receive b; create /n"),
+        case("a snapshot is received where metadata has copies", twins(), back, "receive b"),
+        case("what was received is given up", small(), back, "abandon b; create /n"),
+        case(
+            "what was received is given up where data has checksums",
+            full.clone(),
+            back,
+            "abandon b; receive b",
+        ),
         case("a rollback where metadata has copies", twins(), back, "rollback a; create /n"),
         case(
             "a log that a snapshot sees grows",

@@ -5,6 +5,7 @@ use lode_engine::Error;
 use lode_model::Model;
 use lode_testkit::execute::{Handles, execute};
 use lode_testkit::op::Op;
+use lode_testkit::receive::bring;
 use lode_testkit::run::time_of;
 
 use crate::case::Case;
@@ -17,11 +18,18 @@ pub fn refused(case: &Case) -> Vec<(String, Error)> {
     let all = case.before.iter().chain(&case.ops);
     for (number, op) in all.enumerate() {
         model.set_now(time_of(number));
-        if matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Protect(..) | Op::Rollback(_)) {
+        let ends = matches!(op, Op::Remount | Op::Crash | Op::Grow | Op::Protect(..));
+        if ends || matches!(op, Op::Rollback(_) | Op::Receive(_) | Op::Abandon(_)) {
             handles.clear();
             model.release_all();
             if let Op::Rollback(name) = op
                 && let Err(error) = model.rollback(name)
+            {
+                found.push((op.to_string(), error));
+            }
+            if let Op::Receive(name) = op
+                && let Err(error) =
+                    bring(&model, 0, &mut |_| Ok(())).and_then(|()| model.create_snapshot(name))
             {
                 found.push((op.to_string(), error));
             }

@@ -120,7 +120,7 @@ fn impossible_beside(case: &Case) -> Option<String> {
     }
     let alone = |op: &&Op| {
         let all = matches!(op, Op::Grow | Op::Protect(..) | Op::Rollback(_) | Op::Cpus(_));
-        all || matches!(op, Op::Remount | Op::Crash)
+        all || matches!(op, Op::Remount | Op::Crash | Op::Receive(_) | Op::Abandon(_))
     };
     if let Some(op) = case.ops.iter().chain(&case.beside).find(alone) {
         return Some(format!(
@@ -367,6 +367,11 @@ const FORMS: &[&str] = &[
     "crash",
     "grow",
     "protect none|metadata [DEAD-ZONE]",
+    "snapshot NAME",
+    "drop NAME",
+    "rollback NAME",
+    "receive NAME",
+    "abandon NAME",
     "cpus NUMBER",
 ];
 
