@@ -377,3 +377,61 @@ fn mark(memory: &Bad, pool: &BadPool, ino: Ino, unit: usize, shadow: &mut Shadow
         }
     }
 }
+
+#[test]
+fn a_pool_with_lost_bytes_gets_no_checksums_of_what_the_memory_gives_for_them() {
+    let (memory, pool, _, bad) = with_bad_page(Protection::Metadata);
+    pool.close().unwrap();
+    drop(pool);
+    memory.mend(bad.page * PAGE_U64, PAGE_U64);
+    let refused =
+        Pool::protect(memory.clone(), TestHost::new(3), Protection::Full, 0, &mut |_, _| ());
+    assert_eq!(refused, Err(Error::Media { at: bad.page * PAGE_U64 + 64 }));
+    assert_eq!(open(&memory).info().unwrap().protection, Protection::Metadata);
+}
+
+#[test]
+fn no_page_is_given_back_of_which_the_medium_still_says_that_it_is_bad() {
+    for protection in LEVELS {
+        let (memory, pool, _, bad) = with_bad_page(protection);
+        pool.unlink(pool.root(), b"file").unwrap();
+        pool.maintain().unwrap();
+        memory.mend(bad.page * PAGE_U64, PAGE_U64);
+        let mut scrub = pool.begin_scrub().unwrap();
+        pool.scrub(&mut scrub, 1).unwrap();
+        // All that is free is taken, and a crash follows.
+        let ino = create(&pool, "all");
+        let mut size = 0;
+        while pool.write(ino, size, &[3; PAGE]).is_ok() {
+            size += PAGE_U64;
+        }
+        assert!(pages(&pool, ino).contains(&bad.page), "{protection:?}");
+        drop(pool);
+        let pool = open(&memory);
+        let mut read = vec![0; size as usize];
+        assert_eq!(pool.read(ino, 0, &mut read), Ok(size as usize), "{protection:?}");
+        assert!(read.iter().all(|byte| *byte == 3));
+        sound(&pool);
+    }
+}
+
+#[test]
+fn a_log_page_that_is_bad_when_the_session_ends_is_kept_from_use() {
+    let memory = made(Protection::Metadata);
+    let pool = open(&memory);
+    let ino = create(&pool, "file");
+    for at in 0..400 {
+        pool.write(ino, at * 8192, &[1; 10]).unwrap();
+    }
+    let page = pool.dump_inode(ino).unwrap().log_pages[1] / PAGE_U64;
+    memory.poison(page * PAGE_U64 + 64, 64);
+    scrubbed(&pool);
+    pool.close().unwrap();
+    for _ in 0..2 {
+        let pool = open(&memory);
+        let kept = BadPage { page, lines: 2, in_use: false };
+        assert_eq!(pool.bad_memory().unwrap(), [kept]);
+        sound(&pool);
+        pool.close().unwrap();
+    }
+}

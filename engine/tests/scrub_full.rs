@@ -181,3 +181,51 @@ fn a_log_leaves_memory_that_stays_bad() {
         assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
     }
 }
+
+#[test]
+fn what_a_snapshot_sees_of_a_bad_page_is_kept_when_the_file_has_left_it() {
+    let (memory, pool, ino, bytes) = made(Protection::Full);
+    pool.create_snapshot(b"before").unwrap();
+    let page = page_of(&pool, ino, 2);
+    memory.poison(page * PAGE + 512, 64);
+    assert_eq!(outcomes(&scrubbed(&pool)), [(2 * PAGE, Outcome::Repaired)]);
+    assert_ne!(page_of(&pool, ino, 2), page);
+    // It is somebody's, and stays so when it can be loaded again.
+    memory.mend(page * PAGE, PAGE);
+    scrubbed(&pool);
+    pool.maintain().unwrap();
+    let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+    let other = pool.create(pool.root(), b"other", &new).unwrap().ino;
+    let mut size = 0;
+    while pool.write(other, size, &[3; PAGE as usize]).is_ok() {
+        size += PAGE;
+    }
+    let seen = pool.lookup(pool.snapshot_root(b"before").unwrap(), b"file").unwrap().ino;
+    same(&pool, seen, &bytes);
+    assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
+}
+
+#[test]
+fn a_pool_with_file_data_that_is_lost_stays_at_level_full() {
+    let (memory, pool, ino, bytes) = made(Protection::Full);
+    let page = page_of(&pool, ino, 3);
+    pool.close().unwrap();
+    drop(pool);
+    let protect = |to| Pool::protect(memory.clone(), TestHost::new(3), to, 0, &mut |_, _| ());
+    // What parity knows is moved before it is forgotten.
+    memory.poison(page * PAGE + 512, 64);
+    let image = memory.inner().image();
+    assert_eq!(protect(Protection::Metadata), Ok(true));
+    same(&open(&memory, true), ino, &bytes);
+    // What nothing knows any more is not taken for good.
+    let memory = Poisoned::new(Memory::from_image(&image), Healing::Never);
+    for strip in [1, 3] {
+        scribble(&memory, page * PAGE + strip * 520);
+    }
+    for to in [Protection::Metadata, Protection::None] {
+        let refused = Pool::protect(memory.clone(), TestHost::new(3), to, 0, &mut |_, _| ());
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+    }
+    let pool = open(&memory, true);
+    assert_eq!(pool.info().unwrap().protection, Protection::Full);
+}

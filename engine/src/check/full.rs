@@ -362,6 +362,9 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             self.claim_metadata(run, 0)?;
         }
         self.kept()?;
+        for bad in store.bad.list()?.iter().filter(|bad| !bad.in_use) {
+            self.claim(Run { page: bad.page, pages: 1 }, 0)?;
+        }
         let mut free = Vec::new();
         store.space.for_each_free(&mut |run| {
             free.try_reserve(1)?;
@@ -388,11 +391,8 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         let mut lost = None;
         let pages = store.geometry.pages;
         self.claims.for_each_unclaimed(0, pages, &mut |run| {
-            // (What can't be loaded is for nobody.)
-            store.bad.for_each_good(run, &mut |run| {
-                lost = lost.or(Some(run));
-                Ok(())
-            })
+            lost = lost.or(Some(run));
+            Ok(())
         })?;
         if let Some(run) = lost {
             self.damage("page is neither free nor in use", run.page * PAGE_BYTES, 0)?;

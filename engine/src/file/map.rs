@@ -126,7 +126,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 continue;
             }
             let run = self.store.take_some(page - first, Purpose::Replaces)?;
-            let given = &mut |ended| self.store.release(ended, self.store.epoch());
+            let given = &mut |ended, died| self.store.release(ended, died);
             if let Err(error) = self.relocate(node, state, first, run, given) {
                 self.store.give(run);
                 return Err(error);

@@ -18,7 +18,7 @@ use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, SetAttr, XattrChan
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Moves the pages of a file from `file_page` on to the run `to`, which is the caller's: all of them are
-    /// mapped, and nothing is journalled. `given` gets the pages that they were in.
+    /// mapped, and nothing is journalled. `given` gets the pages that they were in, and the epoch that ended their time there.
     ///
     /// # Errors
     /// Those of the medium; `NoSpace`. Then nothing has changed, and `to` is the caller's still.
@@ -28,7 +28,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &mut State,
         file_page: u64,
         to: Run,
-        given: &mut dyn FnMut(Ended),
+        given: &mut dyn FnMut(Ended, u32),
     ) -> Result<()> {
         state.file_mut()?.reserve_given_up(1)?;
         let plan = state.log.plan([1, 1]);
@@ -56,7 +56,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
         let extent = Extent { file_page, page, pages, class, epoch, origin };
-        let latest = self.store.latest();
+        let (latest, died) = (self.store.latest(), state.ends_in());
+        let given = &mut |ended| given(ended, died);
         state.giving_up(given, latest, |state, give| state.map(extent, size, time_ns, give));
         state.set_attr(ordinal, state.mode, (state.uid, state.gid), times);
         Ok(())

@@ -246,7 +246,7 @@ impl Journal {
         }
     }
 
-    /// Stores everything pending in its home, through the cache: but for lines there that can't be loaded, as less than a whole one
+    /// Stores everything pending in its home, through the cache: but for parts of lines there that can't be loaded, as less than a whole one
     /// must not be stored to them. What they would have had is lost with them.
     pub(crate) fn apply<M: Medium, H: Host>(&self, store: &Store<M, H>) -> Result<()> {
         for piece in self.pending() {
@@ -260,6 +260,11 @@ impl Journal {
                 store.door.load(piece.journal_at + done, bytes)?;
                 if !is_bad {
                     store.door.window(len, store.counters()).store(home_at, bytes);
+                } else if len == LINE {
+                    store.door.window(len, store.counters()).copy_nt(home_at, bytes);
+                    if store.door.load(home_at, bytes).is_ok() {
+                        store.bad.renewed(home_at);
+                    }
                 }
                 done += len;
             }

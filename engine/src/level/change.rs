@@ -14,7 +14,11 @@ use crate::layout::Superblock;
 use crate::recovery::stands_recovery;
 use crate::space::Run;
 use crate::store::{Store, write_superblock};
-use crate::{Error, Host, OpenOptions, PAGE_BYTES, Pool, Protection, Result};
+use crate::{Error, Host, OpenOptions, Outcome, PAGE_BYTES, Pool, Protection, Result, What};
+
+/// Bytes of a step of the scrub before level full is left.
+const SCRUB_STEP: u64 = 4 << 20;
+const LOST: &str = "file data is damaged, and would be taken for good at another level";
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Gives a pool that nobody has open another protection level, and leaves it closed. Says whether it had
@@ -51,6 +55,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if let Some(damage) = report.damage.first() {
             return Err(Error::Corrupt(*damage));
         }
+        if before == Protection::Full {
+            pool.leave_full(progress)?;
+        }
         let mut pool = pool;
         if before == Protection::None {
             pool = pool.with_copies(dead_zone, progress)?;
@@ -68,6 +75,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         pool.close()?;
         Ok(true)
+    }
+
+    /// Makes sure of file data while something can tell whether it is right: what is lost must not be taken for good.
+    fn leave_full(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let mut scrub = self.begin_scrub()?;
+        while !scrub.is_over() {
+            self.scrub(&mut scrub, SCRUB_STEP)?;
+            progress(scrub.done(), scrub.all());
+        }
+        let findings = scrub.take_findings();
+        let data = findings
+            .iter()
+            .find(|found| found.what == What::Data && found.outcome != Outcome::Repaired);
+        match data {
+            Some(found) => Err(Error::corrupt_inode(LOST, found.at, found.ino)),
+            None => Ok(()),
+        }
     }
 
     /// The same pool with second copies of its metadata.

@@ -82,11 +82,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state.for_each_data_run(&mut |run| {
             for page in run.page..run.end() {
                 if result.is_ok() {
-                    result = self.store.door.load(page * PAGE_BYTES, page_bytes);
-                    self.store.keep_strips(page, page_bytes, self.store.counters());
+                    result = self.store_strips_at(page, page_bytes);
                 }
             }
         });
-        Ok(result?)
+        result
+    }
+
+    /// # Errors
+    /// [`Error::Media`] for bytes that are lost: nothing can be said of them.
+    fn store_strips_at(&self, page: u64, bytes: &mut [u8; PAGE_BYTES as usize]) -> Result<()> {
+        let at = page * PAGE_BYTES;
+        if let Some(at) = self.store.bad.first(at, PAGE_BYTES) {
+            return Err(Error::Media { at });
+        }
+        self.store.door.load(at, bytes)?;
+        self.store.keep_strips(page, bytes, self.store.counters());
+        Ok(())
     }
 }

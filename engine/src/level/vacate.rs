@@ -113,7 +113,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     Some(run) => run,
                     None => self.store.take_some(end - from, Purpose::Replaces)?,
                 };
-                let mut give = |Ended { run, .. }: Ended| {
+                let mut give = |Ended { run, .. }: Ended, _| {
                     let given = (run.page..run.end()).filter(|page| !places.give(*page));
                     given.for_each(|page| self.store.give(Run { page, pages: 1 }));
                 };

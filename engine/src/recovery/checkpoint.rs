@@ -172,7 +172,8 @@ fn parse<M: Medium, H: Host>(
 /// one, or memory is not what was stored there: then the next opening reads the logs. It is durable with
 /// the next fence.
 pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Result<Option<u64>> {
-    let (mut words, mut whole) = (2, store.space.is_whole() && store.snapshots.is_whole());
+    let whole = store.space.is_whole() && store.snapshots.is_whole();
+    let (mut words, mut whole) = (2, whole && store.bad.fits());
     store.table.for_each_piece(&mut |piece| {
         words += 3 + u64::from(piece.slots());
         whole &= piece.is_whole();

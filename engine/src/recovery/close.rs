@@ -23,10 +23,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.store.host.leaves_out(Rule::OrphansFreed) {
             self.end_open_files()?;
         }
-        self.store.keep_bad()?;
         self.store.end_snapshots();
         self.store.round()?;
         self.store.release_empty_pieces()?;
+        // What was freed just now may be bad.
+        self.store.keep_bad()?;
         self.store.space.end_keeping();
         let page = store_checkpoint(&self.store)?;
         self.store.set_writable(false);

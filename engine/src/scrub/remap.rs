@@ -91,8 +91,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<Option<Outcome>> {
         let moved = self.empty_journal(node, state).and_then(|()| {
             let to = self.store.take_some(1, Purpose::Replaces)?;
-            let died = state.ends_in();
-            let give = &mut |ended: Ended| self.store.release(ended, died);
+            let give = &mut |ended: Ended, died| self.store.release(ended, died);
             let moved = self.relocate(node, state, file_page, to, give);
             if moved.is_err() {
                 self.store.give(to);

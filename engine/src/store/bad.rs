@@ -12,7 +12,7 @@ use lock_api::Mutex;
 use lode_pmem::Medium;
 
 use super::Store;
-use crate::layout::{BAD_PAGES_MOST, BadPage, LINE};
+use crate::layout::{BAD_PAGES_MOST, BadPage, Geometry, LINE};
 use crate::space::{Run, Use};
 use crate::{Host, PAGE_BYTES, Result};
 
@@ -30,11 +30,14 @@ pub(crate) struct Bad<H: Host> {
 }
 
 impl<H: Host> Bad<H> {
-    /// These.
-    pub(super) fn new(pages: &[BadPage]) -> Result<Self> {
+    /// These. What can't be anybody's is not kept from use, either.
+    pub(super) fn new(pages: &[BadPage], geometry: &Geometry) -> Result<Self> {
         let mut list = Vec::new();
         list.try_reserve_exact(pages.len())?;
         list.extend_from_slice(pages);
+        for bad in &mut list {
+            bad.in_use |= !geometry.holds(bad.page, 1);
+        }
         let (changed, count) = (AtomicBool::new(false), AtomicUsize::new(list.len()));
         Ok(Self { count, pages: Mutex::new(list), changed })
     }
@@ -82,37 +85,14 @@ impl<H: Host> Bad<H> {
         })
     }
 
-    /// Calls `each` with the parts of a run that have no bad line.
-    pub(crate) fn for_each_good(
-        &self,
-        run: Run,
-        each: &mut dyn FnMut(Run) -> Result<()>,
-    ) -> Result<()> {
-        self.split(run, &mut |_| (), each)
-    }
-
-    /// The same of a run that nobody uses any more.
+    /// Calls `each` with the parts of a run that have no bad line; nobody uses the other pages any more, nor is to.
     pub(crate) fn for_each_given(
         &self,
         run: Run,
         each: &mut dyn FnMut(Run) -> Result<()>,
     ) -> Result<()> {
-        let mut keep = |bad: &mut BadPage| {
-            self.changed.fetch_or(bad.in_use, Relaxed);
-            bad.in_use = false;
-        };
-        self.split(run, &mut keep, each)
-    }
-
-    /// Calls `good` with the parts of a run that have no bad line, `bad` with the other pages.
-    fn split(
-        &self,
-        run: Run,
-        bad: &mut dyn FnMut(&mut BadPage),
-        good: &mut dyn FnMut(Run) -> Result<()>,
-    ) -> Result<()> {
         if !self.any() {
-            return good(run);
+            return each(run);
         }
         let mut page = run.page;
         while page < run.end() {
@@ -121,12 +101,13 @@ impl<H: Host> Bad<H> {
                 let mut pages = self.pages.lock();
                 let at = pages.partition_point(|bad| bad.page < page);
                 if let Some(next) = pages.get_mut(at).filter(|bad| bad.page < end) {
-                    bad(next);
+                    self.changed.fetch_or(next.in_use, Relaxed);
+                    next.in_use = false;
                     end = next.page;
                 }
             }
             if page < end {
-                good(Run { page, pages: end - page })?;
+                each(Run { page, pages: end - page })?;
             }
             page = end + 1;
         }
@@ -180,7 +161,15 @@ impl<H: Host> Bad<H> {
 
     /// Forgets which pages are kept from use: who finds out what is free says so again.
     pub(crate) fn forget_kept(&self) {
-        self.pages.lock().iter_mut().for_each(|bad| bad.in_use = true);
+        for bad in self.pages.lock().iter_mut().filter(|bad| !bad.in_use) {
+            bad.in_use = true;
+            self.changed.store(true, Relaxed);
+        }
+    }
+
+    /// Whether the list on the medium has room for all.
+    pub(crate) fn fits(&self) -> bool {
+        self.count.load(Relaxed) <= BAD_PAGES_MOST
     }
 }
 
@@ -236,13 +225,21 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline(never)]
     pub(crate) fn keep_bad(&self) -> Result<()> {
         self.take_met()?;
-        if self.writable().is_err() || !self.bad.changed.swap(false, Relaxed) {
+        if self.writable().is_err() { Ok(()) } else { self.store_bad() }
+    }
+
+    /// Makes the list on the medium what it is in memory. (One at a time: the last that is stored is the latest.)
+    fn store_bad(&self) -> Result<()> {
+        let mut superblock = self.superblock.lock();
+        if !self.bad.changed.swap(false, Relaxed) {
             return Ok(());
         }
-        let mut list = self.bad.list()?;
-        list.truncate(BAD_PAGES_MOST);
-        let mut superblock = self.superblock.lock();
-        self.change_superblock(&mut superblock, |superblock| superblock.bad = list)
+        let stored = self.bad.list().and_then(|mut list| {
+            list.truncate(BAD_PAGES_MOST);
+            self.change_superblock(&mut superblock, |superblock| superblock.bad = list)
+        });
+        self.bad.changed.fetch_or(stored.is_err(), Relaxed);
+        stored
     }
 
     /// Looks again at each page that is kept from use: what can be loaded by now is free.
@@ -250,12 +247,14 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// # Errors
     /// [`crate::Error::NoMemory`]; [`crate::Error::Corrupt`] for a page that was free already.
     pub(crate) fn retest_bad(&self) -> Result<()> {
-        for bad in self.bad.list()?.into_iter().filter(|bad| !bad.in_use) {
-            let good = bad.lines & !self.bad_lines_of(bad.page);
-            if self.bad.remove(bad.page, good) {
-                self.space.give(self.lane(), Run { page: bad.page, pages: 1 }, Use::Data)?;
-            }
-        }
-        Ok(())
+        let mut good = self.bad.list()?;
+        good.retain(|bad| {
+            let lines = if bad.in_use { 0 } else { bad.lines & !self.bad_lines_of(bad.page) };
+            lines != 0 && self.bad.remove(bad.page, lines)
+        });
+        // Nobody gets one of which the medium says that it is bad.
+        self.store_bad()?;
+        let mut given = good.into_iter().map(|bad| Run { page: bad.page, pages: 1 });
+        given.try_for_each(|run| self.space.give(self.lane(), run, Use::Data))
     }
 }

@@ -111,7 +111,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 geometry.end_page(),
                 geometry.twin_pages,
             )?,
-            bad: Box::new(bad::Bad::new(&superblock.bad)?),
+            bad: Box::new(bad::Bad::new(&superblock.bad, &geometry)?),
             repairs: Box::default(),
             mends: Box::default(),
             table: Table::new(geometry.lanes as usize)?,

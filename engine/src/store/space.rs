@@ -29,6 +29,13 @@ pub(crate) enum Purpose {
     Frees,
 }
 
+/// Whether pages are taken with their twins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Taken {
+    Alone,
+    WithTwins,
+}
+
 impl<M: Medium, H: Host> Store<M, H> {
     /// Pages kept for operations that take no space for good.
     pub(crate) fn reserve(&self) -> u64 {
@@ -62,7 +69,8 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Takes a page.
     pub(crate) fn take_page(&self, purpose: Purpose, of: Use) -> Result<u64> {
-        self.take_by(purpose, |lane, _| self.space.take_one(lane, of)).map(|run| run.page)
+        let run = self.take_by(purpose, Taken::Alone, |lane, _| self.space.take_one(lane, of));
+        run.map(|run| run.page)
     }
 
     /// Takes a page for a log, with its twin where metadata has such.
@@ -75,7 +83,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             Purpose::Replaces | Purpose::Changes => Sparing::Half,
             Purpose::Frees => Sparing::Nothing,
         };
-        let run = self.take_by(purpose, |lane, most| match most {
+        let run = self.take_by(purpose, Taken::WithTwins, |lane, most| match most {
             1 => Err(Error::NoSpace),
             _ => self.space.take_page_twins(lane, sparing).map(|page| Run { page, pages: 1 }),
         });
@@ -102,7 +110,8 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Takes 1 to `pages` contiguous pages.
     pub(crate) fn take_some(&self, pages: u64, purpose: Purpose) -> Result<Run> {
-        self.take_by(purpose, |lane, most| self.space.take_some(lane, pages.min(most)))
+        let take = |lane, most| self.space.take_some(lane, pages.min(most));
+        self.take_by(purpose, Taken::Alone, take)
     }
 
     /// Takes a whole aligned chunk of `class`, unless space is so short that the rest of it
@@ -112,21 +121,49 @@ impl<M: Medium, H: Host> Store<M, H> {
         if left < 2 * self.reserve() {
             return None;
         }
-        self.space.take(self.lane(), class.pages(), class).ok()
+        let run = self.space.take(self.lane(), class.pages(), class).ok()?;
+        self.is_good(run, Taken::Alone).ok()?.then_some(run)
     }
 
     /// Takes what leaves the reserve alone, after reclaiming where that is needed. `take` gets the
     /// lane and how many pages there are.
     #[inline]
-    fn take_by(&self, purpose: Purpose, take: impl Fn(usize, u64) -> Result<Run>) -> Result<Run> {
+    fn take_by(
+        &self,
+        purpose: Purpose,
+        of: Taken,
+        take: impl Fn(usize, u64) -> Result<Run>,
+    ) -> Result<Run> {
         let taken = || match self.space.free_pages().saturating_sub(self.kept_from(purpose)) {
             0 => Err(Error::NoSpace),
             most => take(self.lane(), most),
         };
-        match taken() {
-            Err(Error::NoSpace) if self.reclaim()? => taken(),
-            result => result,
+        loop {
+            let run = match taken() {
+                Err(Error::NoSpace) if self.reclaim()? => taken()?,
+                result => result?,
+            };
+            if self.is_good(run, of)? {
+                return Ok(run);
+            }
         }
+    }
+
+    /// Whether nothing of what was taken is known to be bad; else it is given back, and what is bad is kept from use.
+    #[inline]
+    fn is_good(&self, run: Run, of: Taken) -> Result<bool> {
+        if !self.bad.any() {
+            return Ok(true);
+        }
+        let bad = |run: Run| self.bad.touches(run.page * PAGE_BYTES, run.pages * PAGE_BYTES);
+        let twin = self.twin_run(run).filter(|_| of == Taken::WithTwins);
+        if !bad(run) && !twin.is_some_and(bad) {
+            return Ok(true);
+        }
+        for run in twin.into_iter().chain([run]) {
+            self.give_good(run, Use::Data)?;
+        }
+        Ok(false)
     }
 
     /// Gives pages back that nothing on the medium speaks of any more (PROTOCOL I9).

@@ -5,13 +5,14 @@
 //! not to be believed then, until it is stored anew: so its lines are noted here as bad. (Where the memory
 //! itself refuses the new mapping, too, the process dies, as it would have.)
 //!
-//! What this file guarantees: all that the signal handler calls here is safe in one (atomics, and three system
+//! What this file guarantees: all that the signal handler calls here is safe in one (atomics, and system
 //! calls). A page is noted before it is mapped anew: who has loaded what is there, and looks then, finds it noted.
 //! A whole line that was stored is good again. Nothing is to be looked at while no page was ever noted.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, SeqCst},
 };
 
@@ -24,13 +25,19 @@ const PAGE: u64 = 4096;
 const PAGES_MAX: usize = 1024;
 /// How often a page is mapped anew, at most: who stores to what stays bad does not try for ever.
 const TRIES_MAX: u32 = 16;
+/// How many stores to a page may fail that is there again by then.
+const FAULTS_MAX: u32 = 10_000;
 
 /// A page with bad lines; 0 where there is none, else its number and 1.
 struct Page {
     number: AtomicU64,
     /// A bit for each line.
     lines: AtomicU64,
+    /// How often it was mapped anew, and how often stores to it have failed.
     tries: AtomicU32,
+    faults: AtomicU32,
+    /// Somebody maps it anew just now.
+    busy: AtomicBool,
 }
 
 /// How pages of a region are mapped anew.
@@ -61,15 +68,17 @@ impl std::fmt::Debug for BadLines {
 impl BadLines {
     /// None yet, of the region mapped as `remapping` says. It is known to the handler from now on until the
     /// region is unmapped; only then it may be dropped.
-    pub(crate) fn attach(remapping: Remapping) -> Box<Self> {
+    pub(crate) fn attach(remapping: Remapping) -> Arc<Self> {
         let page = || Page {
             number: AtomicU64::new(0),
             lines: AtomicU64::new(0),
             tries: AtomicU32::new(0),
+            faults: AtomicU32::new(0),
+            busy: AtomicBool::new(false),
         };
         let pages = std::array::from_fn(|_| page());
-        let bad = Box::new(Self { count: AtomicUsize::new(0), pages, remapping });
-        places::attach(remapping.base, std::ptr::from_ref(&*bad).cast_mut());
+        let bad = Arc::new(Self { count: AtomicUsize::new(0), pages, remapping });
+        places::attach(remapping.base, Arc::as_ptr(&bad).cast_mut());
         bad
     }
 
@@ -142,9 +151,35 @@ impl BadLines {
     fn renew(&self, offset: u64) -> bool {
         let page = offset / PAGE;
         let Some(entry) = self.add(page) else { return false };
-        if entry.tries.fetch_add(1, SeqCst) >= TRIES_MAX || !self.note(page, u64::MAX) {
-            return false;
+        while entry.busy.swap(true, SeqCst) {
+            std::hint::spin_loop();
         }
+        // (Several may have met it at once: the first has done all that there is to do, and what was stored since is good.)
+        let met = entry.faults.fetch_add(1, SeqCst) < FAULTS_MAX && entry.tries.load(SeqCst) > 0;
+        let renewed = met && self.is_there(page)
+            || entry.tries.fetch_add(1, SeqCst) < TRIES_MAX
+                && self.note(page, u64::MAX)
+                && self.map_anew(page);
+        entry.busy.store(false, SeqCst);
+        renewed
+    }
+
+    /// Whether the kernel finds something at a page.
+    fn is_there(&self, page: u64) -> bool {
+        let mut byte = 0_u8;
+        let from = (self.remapping.base + (page * PAGE) as usize) as *mut libc::c_void;
+        let (here, there) = (
+            libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 },
+            libc::iovec { iov_base: from, iov_len: 1 },
+        );
+        // SAFETY: the kernel copies one byte of this process to the stack, or says that there is none.
+        unsafe {
+            libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0) == 1
+        }
+    }
+
+    /// Maps a page anew. Says whether it could.
+    fn map_anew(&self, page: u64) -> bool {
         let to = (self.remapping.base + (page * PAGE) as usize) as *mut libc::c_void;
         let (len, rights) = (PAGE as usize, libc::PROT_READ | libc::PROT_WRITE);
         let Remapping { file, kind, key, .. } = self.remapping;
@@ -186,7 +221,7 @@ pub(super) fn renew(address: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn none() -> Box<BadLines> {
+    fn none() -> Arc<BadLines> {
         let remapping = Remapping { base: 0, file: -1, kind: 0, key: -1 };
         BadLines::attach(remapping)
     }

@@ -5,7 +5,7 @@
 //! not with a signal. A store there is done again after the page has been mapped anew (`bad`). A load by a thread whose rights to a region's protection key
 //! are still those it was born with is given the right to load and repeated. Any
 //! other fault, stray stores above all, goes to whoever handled the signal before,
-//! and kills the process if nobody did. Of a SIGBUS in a region standard error is told.
+//! and kills the process if nobody did. Of a SIGBUS in a region that nothing helps against standard error is told.
 //!
 //! The handlers belong to the process. They are installed with the first region
 //! that needs them and stay.

@@ -34,7 +34,8 @@ pub(crate) fn mapped(base: usize, len: usize) {
 
 /// Remembers where its bad lines are noted, which stay there until it is unmapped.
 pub(super) fn attach(base: usize, bad: *mut BadLines) {
-    if let Some(place) = PLACES.iter().find(|place| place.base.load(SeqCst) == base) {
+    let mut places = PLACES.iter().filter(|_| base != 0);
+    if let Some(place) = places.find(|place| place.base.load(SeqCst) == base) {
         place.bad.store(bad, SeqCst);
     }
 }
@@ -56,7 +57,9 @@ pub(super) fn find(address: usize) -> Option<(usize, *mut BadLines)> {
     PLACES.iter().find_map(|place| {
         let (base, len) = (place.base.load(SeqCst), place.len.load(SeqCst));
         let offset = address.checked_sub(base).filter(|offset| *offset < len)?;
-        Some((offset, place.bad.load(SeqCst)))
+        let bad = place.bad.load(SeqCst);
+        // (It may have become another region's meanwhile.)
+        (place.base.load(SeqCst) == base).then_some((offset, bad))
     })
 }
 

@@ -35,7 +35,7 @@ pub struct Mapped {
     // Dropped in this order: unmapped, then what the handler knows of it, then the key given back, then the lock.
     pub(super) mapping: Mapping,
     /// Lines that are not to be believed; none is known of what has no file, and of views.
-    pub(crate) bad: Option<Box<BadLines>>,
+    pub(crate) bad: Option<Arc<BadLines>>,
     pub(crate) bytes: u64,
     /// 0 if read-only.
     pub(super) bytes_writable: u64,
