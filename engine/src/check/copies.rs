@@ -45,7 +45,8 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         let settled = store.writable().is_ok() || self.pool.opening.clean;
         store.table.for_each_piece(&mut |piece| {
             for index in 1..piece.slots() {
-                let behind = over(self.compare_slot(piece.ino(index)))?.flatten();
+                let in_use = piece.tail(index) != 0;
+                let behind = over(self.compare_slot(piece.ino(index), in_use))?.flatten();
                 if let Some(at) = behind.filter(|_| settled) {
                     self.damage(LEFT_BEHIND, at, piece.ino(index))?;
                 }
@@ -56,11 +57,11 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
 
     /// Loads all of an inode that is alive; returns where its log goes on behind its end, if it does.
     #[inline(never)]
-    fn compare_slot(&self, ino: Ino) -> Result<Option<u64>> {
+    fn compare_slot(&self, ino: Ino, in_use: bool) -> Result<Option<u64>> {
         let store = &self.pool.store;
         let Some((identity, head, _, seal)) = read_identity(store, ino)? else { return Ok(None) };
-        if read_death(store, &identity)?.is_some() {
-            // (Its pages may be somebody's data.)
+        if read_death(store, &identity)?.is_some() || !in_use {
+            // (Its pages may be somebody's data, also where its death is lost.)
             return Ok(None);
         }
         let mut walk = Walk::new(store, &identity, head, seal)?;
