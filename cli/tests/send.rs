@@ -423,6 +423,35 @@ fn a_mounted_pool_sends_and_is_not_received_into() {
         refused(send_to(&part, &[text(&dir), "c"]), 8, "snapshot");
         refused(send_to(&part, &[text(&dir), "a", "--since", "c"]), 8, "snapshot");
     });
+    // Who reads slowly gets it, too.
+    let server = Server::mount(&from, &dir, &scratch.path("log"));
+    server.run_with(|| {
+        let mut send = Command::new(LODE)
+            .args(["send", text(&dir), "a"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut stream, mut bytes) = (send.stdout.take().unwrap(), vec![0; 200_000]);
+        stream.read_exact(&mut bytes).unwrap();
+        // (Longer than a server waits for the next question of a connection.)
+        std::thread::sleep(Duration::from_secs(12));
+        stream.read_to_end(&mut bytes).unwrap();
+        ended(send.wait_with_output().unwrap()).expect(0);
+        assert!(bytes == fs::read(&whole).unwrap());
+        // What is deleted meanwhile is told.
+        let mut send = Command::new(LODE)
+            .args(["send", text(&dir), "b", "--since", "a"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stream = send.stdout.take().unwrap();
+        stream.read_exact(&mut bytes[..100_000]).unwrap();
+        lode(&["snapshot", "delete", text(&dir), "a"]).expect(0);
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        refused(ended(send.wait_with_output().unwrap()), 8, "was deleted");
+    });
     let (to, dir) = (scratch.pool("to", "64M"), scratch.dir("mnt"));
     let server = Server::mount(&to, &dir, &scratch.path("log"));
     refused(receive(&to, &whole, 0, &[]), 6, "mounted");

@@ -350,7 +350,7 @@ pub struct OpenOptions {
     /// where `None`. What is in use stays in memory, and may take more.
     pub index_memory: Option<u64>,
     /// For who receives a snapshot: a pool that is being received into opens, as far as that has come. (Else it
-    /// opens read-only, as it was before.)
+    /// opens read-only, as it was before.) Sizes are no hints at page classes: what is received keeps its holes.
     pub receiving: bool,
 }
 

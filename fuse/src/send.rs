@@ -1,6 +1,8 @@
 //! Snapshots of a mounted pool as streams: a piece for each question on the control socket. So nothing goes on when
 //! nobody asks any more, and only who may use that socket gets what all users have.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use lode_engine::Host;
 use lode_pmem::Medium;
 use lode_stream::{Error, Sender};
@@ -59,8 +61,8 @@ impl Sends {
         if open.streams.len() >= OPEN_MAX {
             open.streams.remove(0);
         }
-        open.last += 1;
-        let number = open.last;
+        let number = number_after(open.last, SystemTime::now());
+        open.last = number;
         open.streams.push((number, sender));
         Ok(Ok(json!({ "number": number })))
     }
@@ -86,6 +88,13 @@ impl Sends {
     }
 }
 
+/// A number that no stream had, of an earlier server of the mount neither: who asks for a piece of one of those is not
+/// given one of another.
+fn number_after(last: u64, now: SystemTime) -> u64 {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    (last + 1).max(u64::try_from(since.as_nanos()).unwrap_or(0))
+}
+
 /// Bytes as text that a line can have.
 fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
@@ -95,6 +104,7 @@ fn hex(bytes: &[u8]) -> String {
 fn refused(error: &Error) -> Value {
     let errno = match error {
         Error::Pool { source, .. } => source.errno(),
+        Error::Deleted(_) => ENOENT,
         _ => 0,
     };
     json!({ "refused": { "errno": errno, "why": error.to_string(), "absent": errno == ENOENT } })
@@ -104,6 +114,16 @@ fn refused(error: &Error) -> Value {
 mod tests {
     use super::*;
     use crate::control::MAX_LINE;
+    use std::time::Duration;
+
+    #[test]
+    fn no_number_comes_twice() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let first = number_after(0, now);
+        assert_eq!(number_after(first, now), first + 1);
+        assert_eq!(number_after(first, UNIX_EPOCH), first + 1);
+        assert!(number_after(0, now + Duration::from_secs(1)) > first + 8);
+    }
 
     #[test]
     fn the_longest_piece_fits_a_line() {

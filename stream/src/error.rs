@@ -20,6 +20,9 @@ pub enum Error {
         /// Why not.
         source: Engine,
     },
+    /// A snapshot that is being sent was deleted.
+    #[error("snapshot {0} was deleted while it was needed")]
+    Deleted(String),
     /// The stream could not be read.
     #[error("reading the stream failed: {0}")]
     Read(#[from] io::Error),

@@ -4,18 +4,23 @@
 use lode_engine::{Error as Engine, Host, Ino, Pool};
 use lode_pmem::Medium;
 
-use crate::Result;
-use crate::differ::Differ;
-use crate::error::Doing;
+use crate::differ::{Differ, Found};
+use crate::error::{Doing, shown};
 use crate::wire::{Change, Frames, Header};
+use crate::{Error, Result};
 
 /// Bytes that are put out at once, about.
 const BATCH: usize = 64 << 10;
+/// Entries that are looked at for that, at most: who asks for a piece does not wait long, though there is nothing to
+/// put out.
+const LOOKS: usize = 1024;
 
 /// Makes a stream, piece by piece, from a pool that is open in whatever way.
 pub struct Sender {
     header: Header,
     differ: Differ,
+    /// Roots of the two trees: the newer one first.
+    roots: (Ino, Option<Ino>),
     frames: Frames,
     /// Frames so far.
     count: u64,
@@ -49,7 +54,8 @@ impl Sender {
         let header = Header { name: name.to_vec(), id, older, staging };
         let differ = Differ::new(pool, old, new)?;
         let frames = Frames::behind(header.encode().1);
-        Ok(Self { header, differ, frames, count: 0, begun: false, ended: false })
+        let roots = (new, old);
+        Ok(Self { header, differ, roots, frames, count: 0, begun: false, ended: false })
     }
 
     /// What it is a stream of.
@@ -57,28 +63,62 @@ impl Sender {
         &self.header
     }
 
-    /// Puts the next bytes of the stream behind what is in `out`. `false` where that was its end.
+    /// Puts the next bytes of the stream behind what is in `out`: perhaps none, where much is the same in both.
+    /// `false` where that was its end.
     ///
     /// # Errors
-    /// [`crate::Error::Pool`] where the pool can't be read: then there is no more.
+    /// [`Error::Deleted`] where one of the snapshots is there no more; [`Error::Pool`] where the pool can't be read.
+    /// Then there is no more.
     pub fn next<M: Medium, H: Host>(
         &mut self,
         pool: &Pool<M, H>,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
+        let begin = out.len();
+        let filled = self.fill(pool, out);
+        // What is not there any more may have been taken for what never was.
+        let checked = self.are_there(pool).and(filled);
+        if checked.is_err() {
+            out.truncate(begin);
+        }
+        checked.map(|()| !self.ended)
+    }
+
+    fn fill<M: Medium, H: Host>(&mut self, pool: &Pool<M, H>, out: &mut Vec<u8>) -> Result<()> {
         let most = out.len() + BATCH;
         if !self.begun {
             self.begun = true;
             out.extend(self.header.encode().0);
         }
-        while out.len() < most && !self.ended {
-            let change = self.differ.next(pool)?;
-            self.ended = change.is_none();
-            let change = change.unwrap_or(Change::End { frames: self.count });
+        for _ in 0..LOOKS {
+            if out.len() >= most || self.ended {
+                break;
+            }
+            let change = match self.differ.step(pool)? {
+                Found::Change(change) => change,
+                Found::Nothing => continue,
+                Found::End => {
+                    self.ended = true;
+                    Change::End { frames: self.count }
+                }
+            };
             self.frames.put(&change, out);
             self.count += 1;
         }
-        Ok(!self.ended)
+        Ok(())
+    }
+
+    /// Looks if the snapshots are there: when one was deleted, numbers in it lead nowhere, for ever.
+    fn are_there<M: Medium, H: Host>(&self, pool: &Pool<M, H>) -> Result<()> {
+        let older = self.header.older.as_ref().map(|(name, _)| name);
+        let older = self.roots.1.zip(older);
+        for (root, name) in [Some((self.roots.0, &self.header.name)), older].into_iter().flatten() {
+            match pool.getattr(root) {
+                Err(Engine::Stale) => return Err(Error::Deleted(shown(name).split_off(1))),
+                looked => looked.doing("looking into snapshot", name)?,
+            };
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{TestPool, format, has, open, options, receive, stream, target, tree_of};
+use common::{TestPool, format, has, open, options, pages, receive, stream, target, tree_of};
 use lode_engine::{Fallocate, Ino, NewInode, RenameMode, SetAttr, XattrChange, XattrWhen, mode};
 use lode_testkit::{Memory, TestHost};
 
@@ -36,25 +36,6 @@ fn rename(pool: &TestPool, from: (Ino, &str), to: (Ino, &str), how: RenameMode) 
     pool.rename(from.0, from.1.as_bytes(), to.0, to.1.as_bytes(), how).unwrap();
 }
 
-/// Mapped pages of each file of a tree, by path.
-fn pages(pool: &TestPool, dir: Ino, path: &str, into: &mut Vec<(String, u64)>) {
-    let mut entries = Vec::new();
-    pool.readdir(dir, 0, &mut |entry| {
-        entries.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.ino, entry.kind));
-        true
-    })
-    .unwrap();
-    entries.sort();
-    for (name, ino, kind) in entries {
-        let path = format!("{path}/{name}");
-        match kind {
-            mode::DIRECTORY => pages(pool, ino, &path, into),
-            mode::FILE => into.push((path, pool.getattr(ino).unwrap().pages)),
-            _ => {}
-        }
-    }
-}
-
 /// Sends what `before` made, and then what `change` made of it, at each level; `change` gets what `before` gave.
 /// Returns how long the difference was.
 fn both<T>(before: impl Fn(&TestPool) -> T, change: impl Fn(&TestPool, T)) -> usize {
@@ -74,11 +55,12 @@ fn both<T>(before: impl Fn(&TestPool) -> T, change: impl Fn(&TestPool, T)) -> us
         receive(&there, &difference, false).unwrap();
         for name in [b"a", b"b"] {
             let root = pool.snapshot_root(name).unwrap();
-            let (mut sent, mut found) = (Vec::new(), Vec::new());
-            pages(&pool, root, "", &mut sent);
             let root_there = there.snapshot_root(name).unwrap();
-            pages(&there, root_there, "", &mut found);
-            assert_eq!(sent, found, "level {level}: mapped pages of {name:?}");
+            assert_eq!(
+                pages(&pool, root),
+                pages(&there, root_there),
+                "level {level}: mapped pages of {name:?}"
+            );
             let tree = tree_of(&pool, root, None);
             if name == b"b" {
                 has(&there, name, &tree, &format!("level {level}"));
@@ -133,6 +115,24 @@ fn room_without_data_and_holes_stay_what_they_are() {
             pool.write(inos[5], 1 << 41, b"farther").unwrap();
         },
     );
+}
+
+#[test]
+fn holes_of_large_files_stay_holes() {
+    for level in 0..3 {
+        let pool = pool(level);
+        let sparse = file(&pool, pool.root(), "sparse");
+        pool.write(sparse, MIB, b"here").unwrap();
+        resize(&pool, sparse, 4 * MIB);
+        pool.create_snapshot(b"a").unwrap();
+        // There is room for all of it, in large pages.
+        let memory = Memory::new(64 << 20);
+        TestPool::format(memory.clone(), TestHost::new(9), &format(level)).unwrap();
+        let there = open(&memory, true).unwrap();
+        receive(&there, &stream(&pool, b"a", None), false).unwrap();
+        assert_eq!(pages(&there, there.root()), [("/sparse".to_owned(), 1)], "level {level}");
+        has(&there, b"a", &tree_of(&pool, pool.root(), None), "sparse");
+    }
 }
 
 #[test]

@@ -4,16 +4,21 @@
 
 mod common;
 
-use common::{TestPool, has, name, open, receive, source, stream, target, tree_of};
-use lode_engine::Error as Engine;
+use common::{TestPool, has, name, open, pages, receive, source, stream, target, tree_of};
+use lode_engine::{Error as Engine, Fallocate, NewInode, mode};
 use lode_stream::{Begun, Error, Receiver, Start, point_of};
 use lode_testkit::rng::Rng;
-use lode_testkit::snapshot::difference;
+use lode_testkit::snapshot::{Snapshot, difference};
+use lode_testkit::system::PoolSystem;
 use lode_testkit::{Memory, TestHost};
 
 /// Streams to receive one after the other, and the trees that they give.
-fn streams(seed: u64) -> Vec<(Vec<u8>, lode_testkit::snapshot::Snapshot)> {
+fn streams(seed: u64) -> Vec<(Vec<u8>, Snapshot)> {
     let (system, trees) = source(seed, 3, 200);
+    streams_of(&system, trees)
+}
+
+fn streams_of(system: &PoolSystem, trees: Vec<Snapshot>) -> Vec<(Vec<u8>, Snapshot)> {
     let first = stream(system.pool(), &name(0), None);
     let next = |number: usize| stream(system.pool(), &name(number), Some(&name(number - 1)));
     [first, next(1), next(2)].into_iter().zip(trees).collect()
@@ -62,41 +67,67 @@ fn each_frame_can_come_twice() {
     // As where a crash comes between a change and its note: the note is of before.
     for seed in 0..4 {
         let memory = target(seed);
-        for (number, (bytes, tree)) in streams(seed).into_iter().enumerate() {
-            let mut noted: Option<Vec<u8>> = None;
-            loop {
-                let pool = open(&memory, true).unwrap();
-                let at = point_of(&pool).unwrap().map_or(0, |point| point.offset as usize);
-                let mut rest = &bytes[at..];
-                let start = Start::read(&mut rest).unwrap();
-                let Begun::Receiver(mut receiver) = Receiver::begin(&pool, &start, false).unwrap()
-                else {
-                    panic!("there already")
-                };
-                let mut left = 2;
-                let done = receiver.run(&mut rest, &mut |_| {
-                    left -= 1;
-                    left > 0
-                });
-                match done {
-                    Ok(()) => break,
-                    Err(Error::Interrupted { .. }) => {}
-                    Err(error) => panic!("seed {seed}, stream {number}, at {at}: {error}"),
-                }
-                let now = pool.receiving().unwrap().unwrap().note;
-                match noted.take() {
-                    // Each second time it goes on.
-                    Some(before) if before == now => {}
-                    _ if at > 0 => {
-                        let again = open_note(&memory, &bytes, at);
-                        noted = Some(now);
-                        pool.note_receiving(&again).unwrap();
-                    }
-                    _ => {}
-                }
-            }
+        let (system, trees) = source(seed, 3, 200);
+        for (number, (bytes, tree)) in streams_of(&system, trees).into_iter().enumerate() {
+            receive_twice(&memory, &bytes);
             let pool = open(&memory, false).unwrap();
-            has(&pool, &name(number), &tree, &format!("seed {seed}"));
+            let what = format!("seed {seed}, stream {number}");
+            has(&pool, &name(number), &tree, &what);
+            let sent = system.pool().snapshot_root(&name(number)).unwrap();
+            assert_eq!(pages(system.pool(), sent), pages(&pool, pool.root()), "{what}");
+        }
+    }
+}
+
+#[test]
+fn room_behind_the_end_stays_where_a_size_comes_twice() {
+    let memory = target(0);
+    let pool = open(&memory, false).unwrap();
+    let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+    let ino = pool.create(pool.root(), b"f", &new).unwrap().ino;
+    pool.write(ino, 0, &[1; 5000]).unwrap();
+    pool.fallocate(ino, Fallocate::Allocate { keep_size: true }, 0, 100_000).unwrap();
+    pool.create_snapshot(b"s0").unwrap();
+    pool.append(ino, &[2; 9000]).unwrap();
+    pool.create_snapshot(b"s1").unwrap();
+    let there = target(1);
+    for bytes in [stream(&pool, b"s0", None), stream(&pool, b"s1", Some(b"s0"))] {
+        receive_twice(&there, &bytes);
+    }
+    let there = open(&there, false).unwrap();
+    assert_eq!(pages(&pool, pool.root()), pages(&there, there.root()));
+}
+
+/// Receives a stream, each frame of it twice.
+fn receive_twice(memory: &Memory, bytes: &[u8]) {
+    let mut noted: Option<Vec<u8>> = None;
+    loop {
+        let pool = open(memory, true).unwrap();
+        let at = point_of(&pool).unwrap().map_or(0, |point| point.offset as usize);
+        let mut rest = &bytes[at..];
+        let start = Start::read(&mut rest).unwrap();
+        let Begun::Receiver(mut receiver) = Receiver::begin(&pool, &start, false).unwrap() else {
+            panic!("there already")
+        };
+        let mut left = 2;
+        let done = receiver.run(&mut rest, &mut |_| {
+            left -= 1;
+            left > 0
+        });
+        match done {
+            Ok(()) => break,
+            Err(Error::Interrupted { .. }) => {}
+            Err(error) => panic!("at {at}: {error}"),
+        }
+        let now = pool.receiving().unwrap().unwrap().note;
+        match noted.take() {
+            // Each second time it goes on.
+            Some(before) if before == now => {}
+            _ => {
+                let again = open_note(memory, bytes, at.max(header_len(bytes)));
+                noted = Some(now);
+                pool.note_receiving(&again).unwrap();
+            }
         }
     }
 }
@@ -114,9 +145,13 @@ fn open_note(memory: &Memory, bytes: &[u8], at: usize) -> Vec<u8> {
     note
 }
 
+fn header_len(bytes: &[u8]) -> usize {
+    u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize
+}
+
 /// The checksum of a stream up to a frame's end: the last frame before bears it.
 fn chain_before(bytes: &[u8], at: usize) -> u32 {
-    let mut pos = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let mut pos = header_len(bytes);
     let mut crc = u32::from_le_bytes(bytes[pos - 4..pos].try_into().unwrap());
     while pos < at {
         let len = u32::from_le_bytes(bytes[pos + 4..pos + 8].try_into().unwrap()) as usize;
@@ -127,7 +162,7 @@ fn chain_before(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Gives up what is being received, if anything is, and sees that the pool is what it was.
-fn given_up(memory: &Memory, before: &lode_testkit::snapshot::Snapshot, what: &str) {
+fn given_up(memory: &Memory, before: &Snapshot, what: &str) {
     match TestPool::abandon_receiving(memory.clone(), TestHost::new(3)) {
         Ok(()) | Err(Engine::NotFound) => {}
         Err(error) => panic!("{what}: {error:?}"),
@@ -222,8 +257,7 @@ fn a_pool_that_was_changed_is_not_overwritten_unless_that_is_wanted() {
     let memory = target(8);
     let pool = open(&memory, true).unwrap();
     receive(&pool, &all[0].0, false).unwrap();
-    let new =
-        lode_engine::NewInode { mode: lode_engine::mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+    let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
     pool.create(pool.root(), b"of its own", &new).unwrap();
     let Err(Error::Changed { older, what }) = receive(&pool, &all[1].0, false) else {
         panic!("received over a change")

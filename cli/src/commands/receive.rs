@@ -250,7 +250,9 @@ fn refused(pool: &Path, error: &Error, interrupt: &Interrupt) -> Failure {
         Error::NothingBegun => {
             (Kind::Failed, "send it from its beginning: `lode send` without --from")
         }
-        Error::Read(_) | Error::PathTooLong { .. } => (Kind::Failed, "send it again"),
+        Error::Read(_) | Error::Deleted(_) | Error::PathTooLong { .. } => {
+            (Kind::Failed, "send it again")
+        }
     };
     Failure::new(kind, error.to_string()).at(pool).advise(advice)
 }

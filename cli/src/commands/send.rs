@@ -47,7 +47,7 @@ pub(crate) struct SendArgs {
 
 /// A stream that is made piece by piece.
 trait Source {
-    /// Puts the next bytes into `out`, which is empty. `false` where that was the end.
+    /// Puts the next bytes into `out`, which is empty; perhaps none. `false` where that was the end.
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool>;
 }
 
@@ -147,7 +147,6 @@ impl Source for InPool<'_> {
 
 /// A pool that a server has mounted.
 struct InMount<'a> {
-    client: Client,
     dir: &'a Path,
     /// The stream, as the server knows it.
     number: u64,
@@ -173,17 +172,17 @@ struct Piece {
 
 impl<'a> InMount<'a> {
     fn begin(dir: &'a Path, args: &SendArgs) -> Result<Self> {
-        let client = Client::for_mount(dir).map_err(|error| mount_failure(dir, &error))?;
-        let mut mount = Self { client, dir, number: 0 };
+        let mut mount = Self { dir, number: 0 };
         let since = args.since.as_ref().map(|older| older.as_bytes());
         let request = json!({ "op": "send", "name": args.name.as_bytes(), "since": since });
         mount.number = mount.ask::<Begun>(&request)?.number;
         Ok(mount)
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, request: &Value) -> Result<T> {
-        let answer =
-            self.client.request(request).map_err(|error| mount_failure(self.dir, &error))?;
+    /// Over a connection of its own: a server does not wait for who has to wait for his reader.
+    fn ask<T: DeserializeOwned>(&self, request: &Value) -> Result<T> {
+        let answer = Client::for_mount(self.dir).and_then(|mut client| client.request(request));
+        let answer = answer.map_err(|error| mount_failure(self.dir, &error))?;
         let Some(refused) = answer.get("refused") else { return understand(self.dir, answer) };
         let Refused { absent, why } = understand(self.dir, refused.clone())?;
         let failure = Failure::new(if absent { Kind::NotFound } else { Kind::Failed }, why);
@@ -218,6 +217,9 @@ fn unsendable(pool: &Path, error: &Error) -> Failure {
         Error::Pool { source, .. } => {
             Failure { what: error.to_string(), ..Failure::engine(pool, source) }
         }
+        Error::Deleted(_) => Failure::new(Kind::NotFound, error.to_string())
+            .at(pool)
+            .advise("`lode snapshot list` shows which there are"),
         Error::PathTooLong { .. } => Failure::new(Kind::Unsupported, error.to_string())
             .at(pool)
             .advise("give directories on the way shorter names, and make another snapshot"),

@@ -4,7 +4,6 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lode_pmem::Medium;
 
-use super::fallocate::hint;
 use super::fresh::{FreshRun, Source};
 use super::segment::Segment;
 use super::write::regular;
@@ -252,7 +251,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let empty = state.file().is_ok_and(|file| file.extents.is_empty());
         let room = self.store.space.free_pages();
         if empty && size > state.size && size.div_ceil(PAGE_BYTES) <= room {
-            state.class.max(hint(size))
+            state.class.max(self.hint(size))
         } else {
             state.class
         }

@@ -60,7 +60,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<()> {
         let file = state.file()?;
         if file.extents.is_empty() {
-            change.class = change.class.max(hint(end - offset));
+            change.class = change.class.max(self.hint(end - offset));
         }
         let mut page = offset / PAGE_BYTES;
         let end_page = end.div_ceil(PAGE_BYTES);
@@ -81,6 +81,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::NoSpace);
         }
         Ok(())
+    }
+
+    /// The page class that a size hints at (PMFS 3.1). (None for what is received: of that the size comes before the
+    /// data, and holes have to stay holes.)
+    pub(super) fn hint(&self, len: u64) -> PageClass {
+        let covers = |class: PageClass| len >= class.pages() * PAGE_BYTES;
+        let large = [PageClass::Giant, PageClass::Huge].into_iter().find(|&class| covers(class));
+        large.filter(|_| !self.options.receiving).unwrap_or(PageClass::Small)
     }
 
     fn punch(&self, node: &Node<H>, state: &mut State, offset: u64, end: u64) -> Result<()> {
@@ -116,13 +124,4 @@ fn plan_punch(
         }
     }
     Ok(())
-}
-
-/// The page class that a size hints at (PMFS 3.1).
-pub(super) fn hint(len: u64) -> PageClass {
-    let covers = |class: PageClass| len >= class.pages() * PAGE_BYTES;
-    [PageClass::Giant, PageClass::Huge]
-        .into_iter()
-        .find(|&class| covers(class))
-        .unwrap_or(PageClass::Small)
 }

@@ -11,21 +11,41 @@ use crate::Result;
 use crate::error::Doing;
 use crate::wire::Change;
 
-/// Finds which inodes, directories apart, were there and get a name that they had not.
-pub(super) fn find_held<M: Medium, H: Host>(pool: &Pool<M, H>, trees: &mut Trees) -> Result<()> {
-    let mut walk = Walk::new(pool, trees.new, trees.old)?;
-    loop {
-        match walk.step()? {
-            Step::End => return Ok(()),
+/// Finds which inodes, directories apart, were there and get a name that they had not, before the first phase.
+pub(super) struct Held {
+    walk: Walk,
+    /// Root of the older tree.
+    pub(super) old: Ino,
+}
+
+impl Held {
+    /// Of the newer tree, beside the one at `old`.
+    pub(super) fn new<M: Medium, H: Host>(
+        pool: &Pool<M, H>,
+        trees: &Trees,
+        old: Ino,
+    ) -> Result<Self> {
+        Ok(Self { walk: Walk::new(pool, trees.new, Some(old))?, old })
+    }
+
+    /// Looks at one entry. `false` at the end.
+    pub(super) fn step<M: Medium, H: Host>(
+        &mut self,
+        pool: &Pool<M, H>,
+        trees: &mut Trees,
+    ) -> Result<bool> {
+        match self.walk.step()? {
+            Step::End => return Ok(false),
             Step::Left(_) => {}
-            Step::Child(child) if child.is_directory => walk.enter(pool, child.ino)?,
+            Step::Child(child) if child.is_directory => self.walk.enter(pool, child.ino)?,
             Step::Child(child) => {
-                let comes = walk.level().is_some_and(|level| !level.has_other(&child));
-                if comes && there(pool, child.ino, trees.old, walk.path())?.is_some() {
+                let comes = self.walk.level().is_some_and(|level| !level.has_other(&child));
+                if comes && there(pool, child.ino, trees.old, self.walk.path())?.is_some() {
                     trees.held.insert(ino_beside(child.ino, 0));
                 }
             }
         }
+        Ok(true)
     }
 }
 

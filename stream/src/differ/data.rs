@@ -102,7 +102,8 @@ pub(super) fn plan<M: Medium, H: Host>(
     beside(&new_parts, &old_parts, &mut |from, to, place, there| {
         let same = if there == Some(place) { same_to.clamp(from, to) } else { from };
         add(&mut ranges, same, to.min(new.size));
-        if there.is_none() || kept != u64::MAX {
+        // (SIZE that is made twice unmaps what is behind.)
+        if there.is_none() || new.size != old_size {
             add(&mut behind, from.max(end), to);
         }
     });

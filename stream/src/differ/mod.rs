@@ -21,7 +21,7 @@ use lode_pmem::Medium;
 
 use crate::Result;
 use crate::wire::Change;
-use arrive::Arrive;
+use arrive::{Arrive, Held};
 use contents::Contents;
 use leave::Leave;
 
@@ -44,10 +44,19 @@ pub(crate) struct Trees {
 }
 
 enum Phase {
+    Holding(Held),
     Leaving(Leave),
     Arriving(Arrive),
     Filling(Contents),
     Over,
+}
+
+/// What a look at the trees gave.
+pub(crate) enum Found {
+    Change(Change),
+    /// Nothing yet.
+    Nothing,
+    End,
 }
 
 /// Finds the changes, one by one.
@@ -63,7 +72,7 @@ impl Differ {
         old: Option<Ino>,
         new: Ino,
     ) -> Result<Self> {
-        let mut trees = Trees {
+        let trees = Trees {
             new,
             old,
             held: HashSet::new(),
@@ -73,10 +82,7 @@ impl Differ {
             found: VecDeque::new(),
         };
         let phase = match old {
-            Some(old) => {
-                arrive::find_held(pool, &mut trees)?;
-                Phase::Leaving(Leave::new(pool, &trees, old)?)
-            }
+            Some(old) => Phase::Holding(Held::new(pool, &trees, old)?),
             None => Phase::Arriving(Arrive::new(pool, &trees)?),
         };
         Ok(Self { trees, phase })
@@ -91,30 +97,42 @@ impl Differ {
     /// The next change; `None` at the end.
     pub(crate) fn next<M: Medium, H: Host>(&mut self, pool: &Pool<M, H>) -> Result<Option<Change>> {
         loop {
-            if let Some(change) = self.trees.found.pop_front() {
-                return Ok(Some(change));
-            }
-            let trees = &mut self.trees;
-            let goes_on = match &mut self.phase {
-                Phase::Leaving(leave) => leave.step(pool, trees)?,
-                Phase::Arriving(arrive) => arrive.step(pool, trees)?,
-                Phase::Filling(contents) => contents.step(pool, trees)?,
-                Phase::Over => return Ok(None),
-            };
-            if !goes_on {
-                self.phase = match self.phase {
-                    Phase::Leaving(_) => Phase::Arriving(Arrive::new(pool, trees)?),
-                    Phase::Arriving(_) => {
-                        if trees.waits {
-                            // (What waits is in a directory of the root.)
-                            trees.touched.insert(ino_beside(trees.new, 0));
-                            trees.found.push_back(Change::Clear);
-                        }
-                        Phase::Filling(Contents::new(pool, trees)?)
-                    }
-                    _ => Phase::Over,
-                };
+            match self.step(pool)? {
+                Found::Change(change) => return Ok(Some(change)),
+                Found::Nothing => {}
+                Found::End => return Ok(None),
             }
         }
+    }
+
+    /// Tells a change that was found, or looks at one entry more.
+    pub(crate) fn step<M: Medium, H: Host>(&mut self, pool: &Pool<M, H>) -> Result<Found> {
+        if let Some(change) = self.trees.found.pop_front() {
+            return Ok(Found::Change(change));
+        }
+        let trees = &mut self.trees;
+        let goes_on = match &mut self.phase {
+            Phase::Holding(held) => held.step(pool, trees)?,
+            Phase::Leaving(leave) => leave.step(pool, trees)?,
+            Phase::Arriving(arrive) => arrive.step(pool, trees)?,
+            Phase::Filling(contents) => contents.step(pool, trees)?,
+            Phase::Over => return Ok(Found::End),
+        };
+        if !goes_on {
+            self.phase = match &self.phase {
+                Phase::Holding(held) => Phase::Leaving(Leave::new(pool, trees, held.old)?),
+                Phase::Leaving(_) => Phase::Arriving(Arrive::new(pool, trees)?),
+                Phase::Arriving(_) => {
+                    if trees.waits {
+                        // (What waits is in a directory of the root.)
+                        trees.touched.insert(ino_beside(trees.new, 0));
+                        trees.found.push_back(Change::Clear);
+                    }
+                    Phase::Filling(Contents::new(pool, trees)?)
+                }
+                _ => Phase::Over,
+            };
+        }
+        Ok(Found::Nothing)
     }
 }

@@ -114,12 +114,15 @@ impl<M: Medium, H: Host> Receiver<'_, M, H> {
             if !each(self.at.0) {
                 return Err(Error::Interrupted { offset: self.note.offset });
             }
+            let before = self.at.0;
             let kind = self.frame(from, &mut contents)?;
-            if self.at.0 <= self.note.offset {
-                // It was received before.
-                if self.at.0 == self.note.offset && self.at.1 != self.note.chain {
-                    return Err(self.damaged("it is another stream than the one before"));
-                }
+            // Up to there it was received before: the same frame ended there, under the same checksum.
+            let noted = self.note.offset;
+            let ends_there = self.at == (noted, self.note.chain);
+            if before < noted && self.at.0 >= noted && !ends_there {
+                return Err(self.damaged("it is another stream than the one before"));
+            }
+            if self.at.0 <= noted {
                 continue;
             }
             let change = Change::parse(kind, &contents);

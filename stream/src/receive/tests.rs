@@ -139,6 +139,26 @@ fn what_can_not_be_done_is_an_error_and_nothing_is_left_of_it() {
 }
 
 #[test]
+fn a_stream_with_other_frames_is_not_spliced_in() {
+    let (memory, before, header) = pool();
+    let pool = open(&memory);
+    let len = header.encode().0.len();
+    let one = forged(&header, &[make("x", mode::FILE | 0o600)]);
+    // (A frame has 12 bytes and its contents, the end has 8 of those.)
+    assert!(matches!(receive(&pool, &one[..one.len() - 20]), Err(Error::Cut { .. })));
+    // Its first frame goes on behind the end of that one; the number of frames would be right.
+    let (mut other, crc) = header.encode();
+    let mut frames = Frames::behind(crc);
+    frames.put(&make("longer", mode::FILE | 0o600), &mut other);
+    frames.put(&Change::End { frames: 2 }, &mut other);
+    assert!(other.len() > one.len() && one.len() > len + 20);
+    let received = receive(&pool, &other);
+    assert!(matches!(received, Err(Error::Damaged { .. })), "{received:?}");
+    drop(pool);
+    abandoned(&memory, &before, "spliced");
+}
+
+#[test]
 fn frames_that_are_too_long_or_of_no_kind_are_not_believed() {
     let (memory, before, header) = pool();
     let (bytes, _) = header.encode();

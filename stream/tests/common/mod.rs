@@ -1,7 +1,7 @@
 //! What the tests of streams share: pools with snapshots of random work, and what the model says of each.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
 
-use lode_engine::{AccessTimes, Error, FormatOptions, OpenOptions, Pool, Protection};
+use lode_engine::{AccessTimes, Error, FormatOptions, Ino, OpenOptions, Pool, Protection, mode};
 use lode_model::Model;
 use lode_stream::{Begun, Receiver, Sender, Start};
 use lode_testkit::execute::{Handles, execute};
@@ -113,4 +113,24 @@ pub fn has(pool: &TestPool, name: &[u8], wanted: &Snapshot, what: &str) {
         assert_eq!(difference(wanted, &found), None, "{what}");
     }
     assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "{what}");
+}
+
+/// Mapped pages of each file of a tree, by path.
+pub fn pages(pool: &TestPool, root: Ino) -> Vec<(String, u64)> {
+    let (mut found, mut left) = (Vec::new(), vec![(root, String::new())]);
+    while let Some((dir, path)) = left.pop() {
+        pool.readdir(dir, 0, &mut |entry| {
+            let path = format!("{path}/{}", String::from_utf8_lossy(entry.name));
+            match entry.kind {
+                mode::DIRECTORY => left.push((entry.ino, path)),
+                mode::FILE => found.push((path, entry.ino)),
+                _ => {}
+            }
+            true
+        })
+        .unwrap();
+    }
+    found.sort();
+    let pages = |(path, ino)| (path, pool.getattr(ino).unwrap().pages);
+    found.into_iter().map(pages).collect()
 }
