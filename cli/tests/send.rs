@@ -201,6 +201,31 @@ fn cut_off_and_gone_on_with() {
 }
 
 #[test]
+fn streams_behind_each_other_and_nothing_else() {
+    let scratch = Scratch::new();
+    let (from, whole, since) = sent(&scratch);
+    let (to, all) = (scratch.pool("to", "64M"), scratch.path("all"));
+    let both = [fs::read(&whole).unwrap(), fs::read(&since).unwrap()].concat();
+    // The second time they are there already.
+    for _ in 0..2 {
+        fs::write(&all, &both).unwrap();
+        receive(&to, &all, 0, &[]).expect(0);
+        same(&tree_in(&from, Some("b")), &tree_in(&to, None));
+        same(&tree_in(&from, Some("a")), &tree_in(&to, Some("a")));
+        fs::write(&all, [&both[..], b"more"].concat()).unwrap();
+        refused(receive(&to, &all, 0, &[]), 1, "behind the end");
+    }
+    fs::write(&all, &both[..both.len() - 1]).unwrap();
+    refused(receive(&to, &all, 0, &[]), 1, "too early");
+    // Where nothing comes, it is said where to go on.
+    let half = scratch.pool("half", "64M");
+    fs::write(&all, &both[..300_000]).unwrap();
+    refused(receive(&half, &all, 0, &[]), 1, "too early");
+    let at = offset(&half).unwrap();
+    refused(receive(&half, Path::new("/dev/null"), 0, &[]), 1, &format!("--from {at}"));
+}
+
+#[test]
 fn killed_at_random_and_gone_on_with() {
     let seed = seed("receivers killed");
     let mut random = Random::new(seed);

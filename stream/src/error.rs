@@ -86,6 +86,9 @@ pub enum Error {
     /// The stream goes on from somewhere, and nothing is being received.
     #[error("the stream does not begin at its beginning, and nothing is being received")]
     NothingBegun,
+    /// What follows the end of a stream is no stream.
+    #[error("what comes behind the end of the stream is not a stream of `lode send`")]
+    Behind,
     /// A path is too long for a stream.
     #[error("a path of {bytes} bytes can't be sent, 65535 are the most: {path}...")]
     PathTooLong {

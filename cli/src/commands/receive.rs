@@ -33,8 +33,8 @@ const WAIT: Duration = Duration::from_millis(200);
 pub(crate) struct ReceiveArgs {
     /// File or device that holds the pool
     pub(crate) pool: PathBuf,
-    /// Lose what is in the way: all that is in the pool for a whole snapshot, what was changed since the older
-    /// snapshot (and later snapshots) for a difference
+    /// Lose what is in the way: all that is in the pool for a whole snapshot, once it is received; what was changed
+    /// since the older snapshot (and later snapshots) for a difference, at once
     #[arg(long)]
     pub(crate) force: bool,
     /// Say what is being received, and where its stream goes on
@@ -67,23 +67,51 @@ pub(crate) fn run(args: &ReceiveArgs, output: &Output) -> Result<()> {
     let interrupt = Interrupt::by_signals()?;
     let mut stream = BufReader::with_capacity(READ_BYTES, Stream { interrupt: interrupt.clone() });
     let failed = |error: &Error| refused(&args.pool, error, &interrupt);
-    let start = Start::read(&mut stream).map_err(|error| failed(&error))?;
+    let mut next = match Start::read(&mut stream) {
+        // Nothing came: it goes on where it would have before.
+        Err(Error::Cut { .. }) => {
+            return Err(failed(&Error::Cut { offset: noted(&path, output)? }));
+        }
+        start => Some(start.map_err(|error| failed(&error))?),
+    };
+    while let Some(start) = next {
+        one(args, &path, (&start, &mut stream), &failed, output)?;
+        next = Start::read_next(&mut stream).map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+/// Where the stream of what is being received goes on.
+fn noted(path: &Path, output: &Output) -> Result<u64> {
+    let pool = region::open_pool(path, true, output)?;
+    let point = point_of(&pool).map_err(|error| engine_failure(path, &error))?;
+    Ok(point.map_or(0, |point| point.offset))
+}
+
+/// Receives one stream.
+fn one(
+    args: &ReceiveArgs,
+    path: &Path,
+    (start, stream): (&Start, &mut dyn Read),
+    failed: &dyn Fn(&Error) -> Failure,
+    output: &Output,
+) -> Result<()> {
     let mut apply = |force| {
-        let pool = region::open_to_receive(&path, output)?;
-        let received = receive(&pool, &start, &mut stream, force, output);
+        let pool = region::open_to_receive(path, output)?;
+        let received = receive(&pool, start, stream, force, output);
         // What went wrong first is what to tell.
-        let closed = pool.close().map_err(|error| Failure::engine(&path, &error));
+        let closed = pool.close().map_err(|error| Failure::engine(path, &error));
         received.map_err(|error| failed(&error)).and_then(|received| closed.map(|()| received))
     };
     let mut received = apply(args.force)?;
     if let Received::Not(older) = received {
-        roll_back(&path, &older, output)?;
+        roll_back(path, &older, output)?;
         received = apply(args.force)?;
     }
     match received {
         Received::As(state, name) => print(args, (state, Some(name), None), output),
         Received::Not(_) => {
-            Err(Failure::new(Kind::Busy, "something else changes the pool").at(&path))
+            Err(Failure::new(Kind::Busy, "something else changes the pool").at(path))
         }
     }
 }
@@ -106,6 +134,7 @@ fn receive(
     let mut receiver = match Receiver::begin(pool, start, force)? {
         Begun::Receiver(receiver) => receiver,
         Begun::There => {
+            start.skip(stream)?;
             let name = start.header().map(|header| header.name.clone()).unwrap_or_default();
             return Ok(Received::As(ReceiveState::There, name));
         }
@@ -219,6 +248,9 @@ fn refused(pool: &Path, error: &Error, interrupt: &Interrupt) -> Failure {
             };
             let what = format!("{why}: received up to {offset}");
             return Failure::new(Kind::Failed, what).at(pool).advise(advice);
+        }
+        Error::Behind => {
+            (Kind::Failed, "what came before it was received: give `lode receive` streams only")
         }
         Error::NotAStream => (Kind::Failed, "give it what `lode send` writes"),
         Error::Version(_) => (Kind::Unsupported, "use a newer version of lode"),

@@ -23,7 +23,8 @@ pub enum Begun<'p, M: Medium, H: Host> {
 
 impl<'p, M: Medium, H: Host> Receiver<'p, M, H> {
     /// Looks at how a stream begins, or goes on, and gets a pool ready for it that was opened to receive. With
-    /// `force`, what is in the pool and in the way is to be lost, when all is received.
+    /// `force`, what is in the pool and in the way is to be lost: for a whole snapshot when all is received, for a
+    /// difference at once, by a rollback before its first frame ([`Begun::RollBack`]).
     ///
     /// # Errors
     /// The pool does not have what the stream begins at, has something else, or is receiving something else; and

@@ -78,6 +78,42 @@ impl Start {
         Ok(Self { first, header })
     }
 
+    /// Reads how the next stream begins, behind the end of another; `None` where nothing comes.
+    ///
+    /// # Errors
+    /// [`Error::Behind`] where something else comes; those of [`Header::read`].
+    pub fn read_next(from: &mut dyn Read) -> Result<Option<Self>> {
+        let mut first = Vec::new();
+        from.take(MAGIC.len() as u64).read_to_end(&mut first)?;
+        if first.is_empty() {
+            return Ok(None);
+        }
+        if !MAGIC.starts_with(&first) {
+            return Err(Error::Behind);
+        }
+        let rest = MAGIC.get(first.len()..).unwrap_or_default();
+        if !rest.is_empty() {
+            return Err(Error::Cut { offset: 0 });
+        }
+        Ok(Some(Self { first: MAGIC, header: Some(Header::read_behind_magic(from)?) }))
+    }
+
+    /// Reads the rest of a whole stream, to its end, that is not to be applied.
+    ///
+    /// # Errors
+    /// [`Error::Cut`], [`Error::Damaged`], [`Error::Read`].
+    pub fn skip(&self, from: &mut dyn Read) -> Result<()> {
+        let Some(header) = &self.header else { return Ok(()) };
+        let (bytes, chain) = header.encode();
+        let (mut at, mut contents) = ((bytes.len() as u64, chain), Vec::new());
+        loop {
+            let kind = read_frame(from, (&mut at, 0), None, &mut contents)?;
+            if matches!(Change::parse(kind, &contents), Some(Change::End { .. })) {
+                return Ok(());
+            }
+        }
+    }
+
     /// What it is a stream of, if this is the beginning of one.
     pub fn header(&self) -> Option<&Header> {
         self.header.as_ref()
@@ -148,21 +184,8 @@ impl<M: Medium, H: Host> Receiver<'_, M, H> {
 
     /// Reads the next frame; returns its kind.
     fn frame(&mut self, from: &mut dyn Read, contents: &mut Vec<u8>) -> Result<u8> {
-        let mut head = [0; FRAME_HEAD];
-        let mut empty = &mut head[..];
-        if let Some(first) = self.first.take() {
-            let (front, rest) = empty.split_at_mut(first.len());
-            front.copy_from_slice(&first);
-            empty = rest;
-        }
-        let offset = self.note.offset;
-        read_all(from, empty, offset)?;
-        let len = frame_len(&head).map_err(|what| self.damaged(what))?;
-        contents.resize(len, 0);
-        read_all(from, contents, offset)?;
-        let chain = check_frame(self.at.1, &head, contents).map_err(|what| self.damaged(what))?;
-        self.at = (self.at.0 + (FRAME_HEAD + len) as u64, chain);
-        Ok(head[0])
+        let first = self.first.take();
+        read_frame(from, (&mut self.at, self.note.offset), first, contents)
     }
 
     fn end(&mut self, frames: u64) -> Result<()> {
@@ -171,6 +194,32 @@ impl<M: Medium, H: Host> Receiver<'_, M, H> {
         }
         self.pool.finish_receiving().doing("making the snapshot of", b"")
     }
+}
+
+/// Reads a frame, of which some bytes may be there, and moves on to its end; returns its kind. What is cut off goes on
+/// at `noted`.
+fn read_frame(
+    from: &mut dyn Read,
+    (at, noted): (&mut (u64, u32), u64),
+    first: Option<[u8; MAGIC.len()]>,
+    contents: &mut Vec<u8>,
+) -> Result<u8> {
+    let mut head = [0; FRAME_HEAD];
+    let mut empty = &mut head[..];
+    if let Some(first) = first {
+        let (front, rest) = empty.split_at_mut(first.len());
+        front.copy_from_slice(&first);
+        empty = rest;
+    }
+    let (offset, chain) = *at;
+    let damaged = |what| Error::Damaged { offset, what };
+    read_all(from, empty, noted)?;
+    let len = frame_len(&head).map_err(damaged)?;
+    contents.resize(len, 0);
+    read_all(from, contents, noted)?;
+    let chain = check_frame(chain, &head, contents).map_err(damaged)?;
+    *at = (offset + (FRAME_HEAD + len) as u64, chain);
+    Ok(head[0])
 }
 
 /// The name of a snapshot for a message.
