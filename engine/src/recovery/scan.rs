@@ -337,7 +337,10 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let walk = &mut scanned.walk;
         let (ino, end, list) = (walk.ino, walk.tail().at, self.store.snapshots.home());
         let is_doubtful = walk.page_holds().is_some_and(|holds| self.may_be_torn(holds));
-        let looks = !self.store.host.leaves_out(Rule::LookBeyond) && !walk.has_passed();
+        // (What `judge` asks of the first walk.)
+        let left_out = [Rule::LookBeyond, Rule::FinishedBehind];
+        let looks = !left_out.iter().any(|rule| self.store.host.leaves_out(*rule));
+        let looks = looks && !walk.has_passed();
         let mut is_cut = false;
         if looks {
             walk.beyond(&mut |beyond| {
