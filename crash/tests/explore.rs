@@ -12,9 +12,9 @@ use lode_crash::run::{Batch, Job, Set, job_of, run_batch};
 use lode_crash::workload::{pairs, scenarios, seq1, share, two_threads};
 
 /// One pair in so many is run here.
-const SHARE: usize = 56;
+const SHARE: usize = 84;
 /// One case in so many is run with twins, too.
-const TWINS_SHARE: usize = 16;
+const TWINS_SHARE: usize = 24;
 
 fn survive(set: Set, cases: impl IntoIterator<Item = (usize, Case)>, limits: Limits) {
     // One after the other: each takes all processors.
