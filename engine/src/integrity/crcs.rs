@@ -13,11 +13,10 @@ pub(super) type Crcs = [Crc; PAGE_STRIPS_MOST];
 pub(super) fn crcs_of(bytes: &[u8], strip: usize) -> Crcs {
     let mut crcs = Crcs::default();
     let mut places = crcs.iter_mut();
-    let mut put = |crc: u32| {
+    crc32c_pieces(bytes, strip, |crc| {
         if let Some(place) = places.next() {
             *place = crc.to_le_bytes();
         }
-    };
-    crc32c_pieces(bytes, strip, &mut put);
+    });
     crcs
 }

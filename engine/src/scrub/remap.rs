@@ -7,7 +7,7 @@ use lode_pmem::Medium;
 use super::report::{Finding, Outcome, What};
 use super::step::Scrub;
 use crate::inode::{Body, Node, State, move_log};
-use crate::space::Ended;
+use crate::space::{Ended, Run};
 use crate::store::Purpose;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
 
@@ -59,7 +59,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Whether a page of a log is in bad memory that can be left.
     pub(super) fn is_log_bad(&self, page: u64) -> bool {
-        let is_bad = |page: u64| self.store.bad.touches(page * PAGE_BYTES, PAGE_BYTES);
+        let is_bad = |page: u64| self.store.bad.touches_run(Run { page, pages: 1 });
         let twin = self.store.geometry.twin_pages;
         twin != 0 && (is_bad(page) || is_bad(page ^ twin))
     }

@@ -63,6 +63,12 @@ impl<H: Host> Bad<H> {
         self.first(at, len).is_some()
     }
 
+    /// Whether a line of these pages is bad.
+    #[inline]
+    pub(crate) fn touches_run(&self, run: Run) -> bool {
+        self.touches(run.page * PAGE_BYTES, run.pages * PAGE_BYTES)
+    }
+
     /// The first of the bytes `at .. at + len` that is in a bad line.
     #[inline]
     pub(crate) fn first(&self, at: u64, len: u64) -> Option<u64> {

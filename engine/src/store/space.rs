@@ -4,7 +4,7 @@ use lode_pmem::Medium;
 
 use super::Store;
 use crate::space::{Run, Sparing, Use};
-use crate::{Error, Host, PAGE_BYTES, PageClass, Result};
+use crate::{Error, Host, PageClass, Result};
 
 /// One page of so many is kept for operations that free space.
 const RESERVE_PART: u64 = 64;
@@ -92,20 +92,30 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Takes a page for the log of a collection: what it frees is more.
     pub(crate) fn take_spare_page(&self) -> Result<u64> {
-        if self.geometry.twin_pages == 0 {
-            return self.space.take_one(self.lane(), Use::Log).map(|run| run.page);
-        }
-        self.space.take_page_twins(self.lane(), Sparing::Nothing)
+        let run = self.take_good(self.taken_metadata(), || {
+            if self.geometry.twin_pages == 0 {
+                return self.space.take_one(self.lane(), Use::Log);
+            }
+            let page = self.space.take_page_twins(self.lane(), Sparing::Nothing)?;
+            Ok(Run { page, pages: 1 })
+        });
+        run.map(|run| run.page)
+    }
+
+    /// How metadata is taken.
+    fn taken_metadata(&self) -> Taken {
+        if self.geometry.twin_pages == 0 { Taken::Alone } else { Taken::WithTwins }
     }
 
     /// Takes pages for a piece of inode table, aligned to their number, a power of two.
     pub(crate) fn take_table_pages(&self, pages: u64) -> Result<Run> {
-        if self.geometry.twin_pages != 0 {
-            return self.space.take_twins(self.lane(), pages);
-        }
         let huge = pages == PageClass::Huge.pages();
         let class = if huge { PageClass::Huge } else { PageClass::Small };
-        self.space.take(self.lane(), pages, class)
+        let of = self.taken_metadata();
+        self.take_good(of, || match of {
+            Taken::WithTwins => self.space.take_twins(self.lane(), pages),
+            Taken::Alone => self.space.take(self.lane(), pages, class),
+        })
     }
 
     /// Takes 1 to `pages` contiguous pages.
@@ -138,11 +148,17 @@ impl<M: Medium, H: Host> Store<M, H> {
             0 => Err(Error::NoSpace),
             most => take(self.lane(), most),
         };
+        self.take_good(of, || match taken() {
+            Err(Error::NoSpace) if self.reclaim()? => taken(),
+            result => result,
+        })
+    }
+
+    /// Takes until nothing of it is known to be bad.
+    #[inline]
+    fn take_good(&self, of: Taken, take: impl Fn() -> Result<Run>) -> Result<Run> {
         loop {
-            let run = match taken() {
-                Err(Error::NoSpace) if self.reclaim()? => taken()?,
-                result => result?,
-            };
+            let run = take()?;
             if self.is_good(run, of)? {
                 return Ok(run);
             }
@@ -155,9 +171,8 @@ impl<M: Medium, H: Host> Store<M, H> {
         if !self.bad.any() {
             return Ok(true);
         }
-        let bad = |run: Run| self.bad.touches(run.page * PAGE_BYTES, run.pages * PAGE_BYTES);
         let twin = self.twin_run(run).filter(|_| of == Taken::WithTwins);
-        if !bad(run) && !twin.is_some_and(bad) {
+        if !self.bad.touches_run(run) && !twin.is_some_and(|twin| self.bad.touches_run(twin)) {
             return Ok(true);
         }
         for run in twin.into_iter().chain([run]) {
@@ -190,8 +205,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// [`Error::Corrupt`] for a page that was free already.
     pub(crate) fn try_give_metadata(&self, run: Run) -> Result<()> {
         let Some(twin) = self.twin_run(run) else { return self.give_good(run, Use::Log) };
-        let bad = |run: Run| self.bad.touches(run.page * PAGE_BYTES, run.pages * PAGE_BYTES);
-        if self.bad.any() && (bad(run) || bad(twin)) {
+        if self.bad.touches_run(run) || self.bad.touches_run(twin) {
             self.give_good(run, Use::Data)?;
             return self.give_good(twin, Use::Data);
         }
