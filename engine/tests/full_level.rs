@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use lode_engine::layout::{CrcTable, Strips, Superblock};
 use lode_engine::{
-    AccessTimes, Error, FormatOptions, Ino, NewInode, OpenOptions, PAGE_BYTES, PageClass, Pool,
-    Protection, check_format, mode,
+    AccessTimes, Error, FormatOptions, Ino, NewInode, OpenOptions, Outcome, PAGE_BYTES, PageClass,
+    Pool, Protection, check_format, mode,
 };
 use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::run::{Rules, run_and_shrink};
@@ -239,5 +239,46 @@ fn checksums_can_be_given_up() {
         assert_eq!(into, filled.bytes);
         assert!(pool.check(none).unwrap().damage.is_empty());
         assert_eq!(pool.info().unwrap().protection, level);
+    }
+}
+
+/// Bytes behind the end share a strip, or at least the parity, with those in front of it.
+#[test]
+fn damage_behind_the_end_of_a_file_costs_nothing_in_front_of_it() {
+    for strip_bytes in [512, 1024, 2048] {
+        let filled = filled(strip_bytes);
+        let page = filled.pages[4];
+        let (end, page_end) = (page + 18_000 - 4 * PAGE_BYTES, page + PAGE_BYTES);
+        let parity = filled.strips.parity_at(page / PAGE_BYTES);
+        let behind = [end..page_end, end..end + 1, page_end - 600..page_end];
+        // Nothing more; a strip in front of it; all parity.
+        let more = [None, Some(page + 5), Some(end - 1), Some(parity + (end - page) % 512)];
+        for (range, more) in behind.iter().flat_map(|range| more.map(|more| (range, more))) {
+            // (What is in front of the end in the strip that both are in is lost without its parity.)
+            let lose = |image: &mut [u8]| {
+                for at in range.clone() {
+                    image[at as usize] ^= 0x5a;
+                }
+                more.iter().for_each(|at| flip(image, *at));
+            };
+            for (from, len) in [(16_000, 2000), (16_384, 1616), (17_999, 1), (16_390, 3)] {
+                let read = filled.read(from, len, lose);
+                let wanted = &filled.bytes[from..from + len];
+                assert_eq!(read.as_deref(), Ok(wanted), "{strip_bytes} {range:?} {more:?} {from}");
+            }
+            let mut image = filled.memory.image();
+            lose(&mut image);
+            let memory = Memory::from_image(&image);
+            let pool = Pool::open(memory, TestHost::new(2), &OpenOptions::default()).unwrap();
+            for wanted in [true, false] {
+                let mut scrub = pool.begin_scrub().unwrap();
+                while !scrub.is_over() {
+                    pool.scrub(&mut scrub, 1 << 20).unwrap();
+                }
+                let found = scrub.take_findings();
+                assert_eq!(found.is_empty(), !wanted, "{range:?} {more:?}: {found:?}");
+                assert!(found.iter().all(|one| one.outcome == Outcome::Repaired), "{found:?}");
+            }
+        }
     }
 }

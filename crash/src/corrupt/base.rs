@@ -57,6 +57,8 @@ pub(super) struct Base {
     pub(super) numbers: Numbers,
     pub(super) places: Places,
     pub(super) sources: Sources,
+    /// Where a file ends in its last page: what lies behind that, and whether it is zero.
+    pub(super) tails: HashMap<Ino, (Range<u64>, bool)>,
     pub(super) strips: Strips,
     /// Generations of the pool's inodes.
     pub(super) generations: HashMap<Ino, u64>,
@@ -149,6 +151,7 @@ impl Base {
             numbers: Numbers::new(),
             places: Places::default(),
             sources: Sources::new(),
+            tails: HashMap::new(),
             strips: geometry.strips,
             generations: HashMap::new(),
             session: 0,
@@ -184,6 +187,7 @@ impl Base {
         self.places = Places::of_image(&image, &own);
         (self.session, self.list) = session_and_list(&image);
         for dump in &dumps {
+            self.note_tail(&image, dump);
             let sources = self.sources.entry(dump.attr.ino).or_default();
             sources.extend(
                 dump.extents.iter().map(|one| (one.file_offset, one.pool_offset, one.bytes)),
@@ -206,6 +210,18 @@ impl Base {
         }
         self.trees = trees;
         Ok(())
+    }
+
+    fn note_tail(&mut self, image: &[u8], dump: &InodeDump) {
+        let size = dump.attr.size;
+        let holds = |at: u64, bytes: u64| at < size && size < at + bytes;
+        let last = dump.extents.iter().find(|one| holds(one.file_offset, one.bytes));
+        let Some(at) = last.map(|one| one.pool_offset + (size - one.file_offset)) else { return };
+        let behind = at..at.next_multiple_of(4096);
+        let is_zero = image[at as usize..behind.end as usize].iter().all(|byte| *byte == 0);
+        // (One that was cut off may have either end.)
+        let known = self.tails.entry(dump.attr.ino).or_insert((behind.clone(), is_zero));
+        known.1 &= known.0 == behind;
     }
 
     /// Offset of the last page.

@@ -102,6 +102,9 @@ impl Hurt {
         if crashed {
             self.note_lines(base);
         }
+        // Bytes that a truncation left behind the end of a file are in checksums, too.
+        let mut left = base.tails.values().filter(|(_, is_zero)| !is_zero);
+        self.data |= left.any(|(behind, _)| self.hits(behind.start, behind.end - behind.start));
     }
 
     /// Whether a place or its twin is hit.
@@ -268,7 +271,7 @@ impl Hurt {
                 && targets.any(|target| {
                     let mut places =
                         (target.at..target.at + target.len).step_by(strips.bytes() as usize);
-                    places.any(|at| self.loses_strip(base, at))
+                    places.any(|at| self.loses_strip(base, ino, at))
                 })
     }
 
@@ -290,25 +293,31 @@ impl Hurt {
             (start < end).then(|| (at + start - from, end - start))
         });
         match base.level {
-            Protection::Full => pieces.any(|(at, _)| self.loses_strip(base, at)),
+            Protection::Full => pieces.any(|(at, _)| self.loses_strip(base, ino, at)),
             _ => pieces.any(|(at, len)| self.poisons(at, len)),
         }
     }
 
-    /// Whether the strip that holds this byte of the pool can't be told from a wrong one, or not be rebuilt.
-    fn loses_strip(&self, base: &Base, at: u64) -> bool {
+    /// Whether the strip of an inode that holds this byte of the pool can't be told from a wrong one, or not be rebuilt.
+    fn loses_strip(&self, base: &Base, ino: Ino, at: u64) -> bool {
         let (strips, page) = (base.strips, at / PAGE);
         let bytes = strips.bytes();
         let index = at % PAGE / bytes;
         let sum_at = |table| strips.crcs_at(page, table) + index * 4;
         let is_known =
             [CrcTable::First, CrcTable::Second].iter().any(|table| !self.hits(sum_at(*table), 4));
-        let strip_at = page * PAGE + index * bytes;
-        if !self.hits(strip_at, bytes) {
+        // (Zeros behind the end are known. Where it is now after more was done is not.)
+        let known = base.tails.get(&ino).filter(|(_, is_zero)| *is_zero && !self.later);
+        let end = known.map_or(u64::MAX, |(behind, _)| behind.start);
+        let end = if end / PAGE == page { end } else { u64::MAX };
+        let hits = |index: u64| {
+            let strip_at = page * PAGE + index * bytes;
+            self.hits(strip_at, bytes.min(end.saturating_sub(strip_at)))
+        };
+        if !hits(index) {
             return !is_known;
         }
-        let others = (0..PAGE / bytes).filter(|other| *other != index);
-        let rest_hit = others.clone().any(|other| self.hits(page * PAGE + other * bytes, bytes));
+        let rest_hit = (0..PAGE / bytes).any(|other| other != index && hits(other));
         !is_known || rest_hit || self.hits(strips.parity_at(page), bytes)
     }
 }

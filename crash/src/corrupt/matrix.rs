@@ -152,12 +152,10 @@ fn is_open(base: &Base, damage: &Damage, what: &str) -> bool {
     let in_journal = damage.strokes.iter().any(hits) && what.contains("uncorrectable media error");
     let in_parts = what.contains(PARTS_STORED);
     let by_poison = damage.form == Form::Poison && (in_parts || in_journal);
-    let by_recovery = damage.phase == Phase::Recovery && what.contains("damaged before its end");
     let in_use = damage.phase == Phase::Running && what.contains("uncorrectable media error");
     let untold =
         matches!(damage.kind, Kind::LogPage | Kind::Tail) && what.ends_with("is lost untold");
     by_poison
-        || by_recovery
         || untold
         || damage.form == Form::Poison && in_use
         || what.starts_with("salvage: no such file or directory")

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lode_pmem::Medium;
 
 use crate::inode::{Node, State};
+use crate::integrity::Whose;
 use crate::layout::{IDENTITY_ATIME_AT, slot_at};
 use crate::{AccessTimes, Error, Host, Ino, Op, PAGE_BYTES, Pool, Result};
 
@@ -65,7 +66,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let mapped = len.min(tail.len() as u64) as usize;
             let (bytes, tail) = tail.split_at_mut(mapped);
             if !bytes.is_empty() {
-                self.store.load_data(state.log.ino, place, bytes)?;
+                let end = place + state.size.saturating_sub(start);
+                self.store.load_data(Whose { ino: state.log.ino, end }, place, bytes)?;
             }
             at += (hole + mapped) as u64;
             rest = tail;

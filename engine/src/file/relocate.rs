@@ -11,6 +11,7 @@ use lode_pmem::{Counters, Medium};
 
 use crate::index::Extent;
 use crate::inode::{Body as Kind, Node, State, find_xattr, load_xattr_value};
+use crate::integrity::Whose;
 use crate::layout::Body;
 use crate::space::{Ended, Run};
 use crate::store::Purpose;
@@ -77,7 +78,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let extent = extents.find(file_page + step).ok_or(Error::Invalid)?;
             let from = extent.page + (file_page + step - extent.file_page);
             let bytes = page_bytes.as_mut_slice();
-            self.store.load_data(state.log.ino, from * PAGE_BYTES, bytes)?;
+            let end = state.size.saturating_sub((file_page + step) * PAGE_BYTES);
+            let of = Whose { ino: state.log.ino, end: from * PAGE_BYTES + end };
+            self.store.load_data(of, from * PAGE_BYTES, bytes)?;
             self.store.stream_page(to.page + step, bytes, counters);
         }
         Ok(())

@@ -5,9 +5,10 @@ use lode_pmem::{Medium, crc32c};
 
 use super::crcs::Crc;
 use super::keep::{COLUMN, parity_of};
+use super::verify::Whose;
 use crate::layout::CrcTable;
 use crate::store::Store;
-use crate::{Host, Ino, PAGE_BYTES};
+use crate::{Host, PAGE_BYTES};
 
 /// What a look at a page has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,12 +31,12 @@ impl PageFound {
 impl<M: Medium, H: Host> Store<M, H> {
     /// Loads a page of a file's data to `bytes`, which has room for one, and compares what is kept of it. Who calls
     /// holds the inode: nobody stores to the page meanwhile.
-    pub(crate) fn look_at_page(&self, ino: Ino, page: u64, bytes: &mut [u8]) -> PageFound {
+    pub(crate) fn look_at_page(&self, of: Whose, page: u64, bytes: &mut [u8]) -> PageFound {
         let mut found = PageFound::default();
         let strip = self.geometry.strips.bytes() as usize;
         for (number, part) in bytes.chunks_exact_mut(strip).enumerate() {
             let at = page * PAGE_BYTES + (number * strip) as u64;
-            self.look_at_strip(ino, at, part, &mut found);
+            self.look_at_strip(of, at, part, &mut found);
         }
         if found.lost == 0 {
             self.look_at_parity(page, bytes, &mut found);
@@ -43,14 +44,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         found
     }
 
-    fn look_at_strip(&self, ino: Ino, at: u64, strip: &mut [u8], found: &mut PageFound) {
+    fn look_at_strip(&self, of: Whose, at: u64, strip: &mut [u8], found: &mut PageFound) {
         let loaded = self.door.load(at, strip).is_ok();
         let crc: Option<Crc> = loaded.then(|| crc32c(0, strip).to_le_bytes());
         let told = [CrcTable::First, CrcTable::Second].map(|table| self.load_crc(at, table));
         if crc.is_some() && told == [crc, crc] {
             return;
         }
-        match self.doubt(ino, at, strip, crc) {
+        match self.doubt(of, at, strip, crc) {
             Ok(()) => found.note(loaded && !told.contains(&None) && self.writable().is_ok()),
             Err(_) => found.lost |= 1 << (at % PAGE_BYTES / strip.len() as u64),
         }

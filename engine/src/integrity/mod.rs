@@ -10,3 +10,4 @@ mod repair;
 mod verify;
 
 pub(crate) use repair::Repairs;
+pub(crate) use verify::Whose;

@@ -1,7 +1,8 @@
 //! Strips that are in doubt: which of their bytes and checksums is right, and what the parity gives.
 //!
 //! A strip is right if either of its checksums says so: as it is, or as the sum of its page's parity and
-//! other strips. What was wrong is stored again in a pool that is open for writes, through the cache: a reader who has let the
+//! other strips. Bytes behind the end of a file cost none in front of it: where these do not help, zeros are tried for them, which they were
+//! unless a truncation left them there. What was wrong is stored again in a pool that is open for writes, through the cache: a reader who has let the
 //! inode go may not have stores on their way. (They are not written back: until they are, the next
 //! opening finds the same damage, and mends it again.)
 
@@ -10,14 +11,26 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lode_pmem::{MediaError, Medium, crc32c};
 
 use super::crcs::Crc;
+use super::verify::Whose;
 use crate::layout::CrcTable;
 use crate::store::Store;
-use crate::{DataRepairs, Error, Host, Ino, PAGE_BYTES, Result};
+use crate::{DataRepairs, Error, Host, PAGE_BYTES, Result};
 
 /// Bytes of a strip that are computed at a time.
 const COLUMN: usize = 64;
 
 const LOST: &str = "file data is damaged, and can't be rebuilt";
+
+/// What a strip may be that is not as its checksums say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Guess {
+    /// The sum of parity and other strips.
+    Sum,
+    /// As it is, with zeros behind the end of the file.
+    Ended,
+    /// The sum, with zeros for all that is behind the end of the file.
+    SumEnded,
+}
 
 /// What became of damaged strips.
 #[derive(Default)]
@@ -43,7 +56,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline(never)]
     pub(super) fn doubt(
         &self,
-        ino: Ino,
+        of: Whose,
         at: u64,
         bytes: &mut [u8],
         found: Option<Crc>,
@@ -56,10 +69,14 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.mend_crcs(start, told, found);
             return Ok(());
         }
-        match self.rebuild(start, at, bytes).ok().filter(|crc| is_told(*crc)) {
-            Some(crc) => {
+        let rebuilt = [Guess::Sum, Guess::Ended, Guess::SumEnded].into_iter().find_map(|guess| {
+            let crc = self.rebuild(guess, of.end, start, at, bytes).ok()?;
+            is_told(crc).then_some((guess, crc))
+        });
+        match rebuilt {
+            Some((guess, crc)) => {
                 if found.is_some() {
-                    self.mend_strip(start)?;
+                    self.mend_strip(guess, of.end, start)?;
                 }
                 self.repairs.repaired.fetch_add(1, Relaxed);
                 self.mend_crcs(start, told, crc);
@@ -68,7 +85,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             None => {
                 self.repairs.lost.fetch_add(1, Relaxed);
                 Err(match found {
-                    Some(_) => Error::corrupt_inode(LOST, at, ino),
+                    Some(_) => Error::corrupt_inode(LOST, at, of.ino),
                     None => Error::Media { at },
                 })
             }
@@ -80,21 +97,23 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.load_crcs(start, table, &mut crc).ok().map(|()| crc).map(|[crc]| crc)
     }
 
-    /// The checksum of the strip at `start` as its page's parity and other strips give it; its part at `at` goes to `bytes`.
+    /// The checksum of the strip at `start` by a guess; its part at `at` goes to `bytes`.
     fn rebuild(
         &self,
+        guess: Guess,
+        end: u64,
         start: u64,
         at: u64,
         bytes: &mut [u8],
     ) -> core::result::Result<Crc, MediaError> {
         let mut crc = 0;
         for from in (start..start + self.geometry.strips.bytes()).step_by(COLUMN) {
-            let column = self.column(from)?;
+            let column = self.column(guess, end, from)?;
             crc = crc32c(crc, &column);
-            let (first, end) = (from.max(at), (from + COLUMN as u64).min(at + bytes.len() as u64));
-            if first < end
-                && let Some(into) = bytes.get_mut((first - at) as usize..(end - at) as usize)
-                && let Some(new) = column.get((first - from) as usize..(end - from) as usize)
+            let (first, to) = (from.max(at), (from + COLUMN as u64).min(at + bytes.len() as u64));
+            if first < to
+                && let Some(into) = bytes.get_mut((first - at) as usize..(to - at) as usize)
+                && let Some(new) = column.get((first - from) as usize..(to - from) as usize)
             {
                 into.copy_from_slice(new);
             }
@@ -102,30 +121,53 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(crc.to_le_bytes())
     }
 
-    /// What the bytes at `at` are by the parity and the other strips of their page.
-    fn column(&self, at: u64) -> core::result::Result<[u8; COLUMN], MediaError> {
+    /// What the bytes at `at` are by a guess, where the file ends at `end`.
+    fn column(
+        &self,
+        guess: Guess,
+        end: u64,
+        at: u64,
+    ) -> core::result::Result<[u8; COLUMN], MediaError> {
+        let end = if guess == Guess::Sum { u64::MAX } else { end };
+        if end <= at {
+            return Ok([0; COLUMN]);
+        }
+        if guess == Guess::Ended {
+            return self.load_column(at, end);
+        }
         let strips = self.geometry.strips;
         let (page, skip) = (at - at % PAGE_BYTES, at % strips.bytes());
-        let mut sum = [0; COLUMN];
-        self.door.load(strips.parity_at(at / PAGE_BYTES) + skip, &mut sum)?;
+        let mut sum = self.load_column(strips.parity_at(at / PAGE_BYTES) + skip, u64::MAX)?;
         for other in (page + skip..page + PAGE_BYTES).step_by(strips.bytes() as usize) {
             if other != at {
-                let mut column = [0; COLUMN];
-                self.door.load(other, &mut column)?;
+                let column = self.load_column(other, end)?;
                 sum.iter_mut().zip(column).for_each(|(sum, byte)| *sum ^= byte);
             }
+        }
+        if let Some(behind) = sum.get_mut((end - at).min(COLUMN as u64) as usize..) {
+            behind.fill(0);
         }
         Ok(sum)
     }
 
+    /// Loads the bytes at `at`, and zeros from `end` on.
+    fn load_column(&self, at: u64, end: u64) -> core::result::Result<[u8; COLUMN], MediaError> {
+        let mut column = [0; COLUMN];
+        let len = end.saturating_sub(at).min(COLUMN as u64);
+        if let Some(bytes) = column.get_mut(..len as usize).filter(|bytes| !bytes.is_empty()) {
+            self.door.load(at, bytes)?;
+        }
+        Ok(column)
+    }
+
     /// Stores a strip as it was rebuilt.
-    fn mend_strip(&self, start: u64) -> Result<()> {
+    fn mend_strip(&self, guess: Guess, end: u64, start: u64) -> Result<()> {
         if self.writable().is_err() {
             return Ok(());
         }
         let bytes = self.geometry.strips.bytes();
         for from in (start..start + bytes).step_by(COLUMN) {
-            let column = self.column(from)?;
+            let column = self.column(guess, end, from)?;
             self.door.window(COLUMN as u64, self.counters()).store(from, &column);
         }
         Ok(())

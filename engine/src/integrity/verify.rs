@@ -13,25 +13,34 @@ use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 /// Bytes loaded at a time of strips that nobody asked for.
 const CHUNK: usize = 256;
 
+/// Whose data is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whose {
+    pub(crate) ino: Ino,
+    /// Where in the pool the file ends, if it ends in this run of its pages: what is behind that in its page is
+    /// nothing yet, and mostly zero.
+    pub(crate) end: u64,
+}
+
 impl<M: Medium, H: Host> Store<M, H> {
-    /// Loads bytes of file data of inode `ino` from offset `at` of the pool on.
+    /// Loads bytes of somebody's file data from offset `at` of the pool on.
     ///
     /// # Errors
     /// [`crate::Error::Corrupt`] where they are not those that were stored, at level `full`; [`crate::Error::Media`].
     #[inline]
-    pub(crate) fn load_data(&self, ino: Ino, at: u64, into: &mut [u8]) -> Result<()> {
+    pub(crate) fn load_data(&self, of: Whose, at: u64, into: &mut [u8]) -> Result<()> {
         let loaded = self.door.load(at, into);
         if loaded.is_ok() && !self.geometry.strips.are_kept() && !self.bad.any() {
             return Ok(());
         }
-        self.judge_loaded(ino, at, into, loaded)
+        self.judge_loaded(of, at, into, loaded)
     }
 
     /// What has been loaded, or not, of bytes that have checksums, or in a pool with bad memory.
     #[inline(never)]
     fn judge_loaded(
         &self,
-        ino: Ino,
+        of: Whose,
         at: u64,
         into: &mut [u8],
         loaded: core::result::Result<(), MediaError>,
@@ -46,8 +55,8 @@ impl<M: Medium, H: Host> Store<M, H> {
             return lost.map_or(Ok(()), |at| Err(Error::Media { at }));
         }
         match loaded {
-            Ok(()) => self.verify(ino, at, into),
-            Err(MediaError::Poisoned { .. }) => self.load_strips(ino, at, into),
+            Ok(()) => self.verify(of, at, into),
+            Err(MediaError::Poisoned { .. }) => self.load_strips(of, at, into),
             Err(error) => Err(error.into()),
         }
     }
@@ -55,15 +64,15 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Loads strip by strip, where some can't be loaded.
     #[cold]
     #[inline(never)]
-    fn load_strips(&self, ino: Ino, at: u64, into: &mut [u8]) -> Result<()> {
+    fn load_strips(&self, of: Whose, at: u64, into: &mut [u8]) -> Result<()> {
         let strip = self.geometry.strips.bytes();
         let (mut at, mut rest) = (at, into);
         while !rest.is_empty() {
             let len = (strip - at % strip).min(rest.len() as u64);
             let (part, more) = rest.split_at_mut(len as usize);
             match self.door.load(at, part) {
-                Ok(()) => self.verify_part(ino, at, part)?,
-                Err(_) => self.doubt(ino, at, part, None)?,
+                Ok(()) => self.verify_part(of, at, part)?,
+                Err(_) => self.doubt(of, at, part, None)?,
             }
             (at, rest) = (at + len, more);
         }
@@ -71,7 +80,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     #[inline(never)]
-    fn verify(&self, ino: Ino, at: u64, bytes: &mut [u8]) -> Result<()> {
+    fn verify(&self, of: Whose, at: u64, bytes: &mut [u8]) -> Result<()> {
         let strip = self.geometry.strips.bytes();
         let (mut at, mut rest) = (at, bytes);
         while !rest.is_empty() {
@@ -84,9 +93,9 @@ impl<M: Medium, H: Host> Store<M, H> {
             };
             let (part, more) = rest.split_at_mut(len as usize);
             if is_whole {
-                self.verify_strips(ino, at, part)?;
+                self.verify_strips(of, at, part)?;
             } else {
-                self.verify_part(ino, at, part)?;
+                self.verify_part(of, at, part)?;
             }
             (at, rest) = (at + len, more);
         }
@@ -94,7 +103,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Whole strips of one page.
-    fn verify_strips(&self, ino: Ino, at: u64, bytes: &mut [u8]) -> Result<()> {
+    fn verify_strips(&self, of: Whose, at: u64, bytes: &mut [u8]) -> Result<()> {
         let strip = self.geometry.strips.bytes() as usize;
         let mut wanted = Crcs::default();
         let count = bytes.len() / strip;
@@ -109,14 +118,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         {
             if loaded.is_err() || wanted != found {
                 let at = at + index as u64 * self.geometry.strips.bytes();
-                self.doubt(ino, at, strip, Some(*found))?;
+                self.doubt(of, at, strip, Some(*found))?;
             }
         }
         Ok(())
     }
 
     /// A part of a strip: the rest of it is loaded, too.
-    fn verify_part(&self, ino: Ino, at: u64, bytes: &mut [u8]) -> Result<()> {
+    fn verify_part(&self, of: Whose, at: u64, bytes: &mut [u8]) -> Result<()> {
         let strip = self.geometry.strips.bytes();
         let (start, end) = (at - at % strip, at + bytes.len() as u64);
         let before = self.crc_on(0, start, at);
@@ -125,7 +134,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut wanted = [Crc::default()];
         match self.load_crcs(start, CrcTable::First, &mut wanted) {
             Ok(()) if found.is_some_and(|found| wanted == [found]) => Ok(()),
-            _ => self.doubt(ino, at, bytes, found),
+            _ => self.doubt(of, at, bytes, found),
         }
     }
 

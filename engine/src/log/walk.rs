@@ -360,7 +360,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
 
     /// The header of a linked page, if it is the one the link means.
     #[inline(never)]
-    fn header(&self, link: &Link) -> Result<Option<(LogHeader, u64)>> {
+    fn header(&self, link: &Link) -> Result<Option<(LogHeader, Line)>> {
         if !self.store.geometry.holds_metadata(link.page, 1) {
             return Err(self.damage("link outside the pool", self.anchor_at + HEAD_AT));
         }
@@ -375,7 +375,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let meant = link.names(header.nonce) || host.leaves_out(Rule::LinkTag);
             owned && meant || host.leaves_out(Rule::LinkOwner)
         });
-        Ok(header.map(|header| (header, stored_seal(&line))))
+        Ok(header.map(|header| (header, line)))
     }
 
     /// Whether a page can not be the one after that with this nonce.
@@ -386,14 +386,14 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
 
     #[inline(never)]
     fn enter(&mut self, link: Link) -> Result<Option<Step>> {
-        let Some((header, seal)) = self.header(&link)? else {
+        let Some((header, line)) = self.header(&link)? else {
             return Ok(None);
         };
         if self.is_older(&header, self.page_nonce) {
             self.note_bad_link(OLDER_PAGE);
             return Ok(None);
         }
-        self.mend_header(&link, &header)?;
+        self.mend_header(&link, &header, &line)?;
         self.page_nonce = header.nonce;
         (self.first, self.several) = (None, false);
         self.anchor_at = link.page * PAGE_BYTES;
@@ -401,7 +401,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             at: self.anchor_at + LINE,
             left: self.store.geometry.log_lines,
             seed: self.store.log_seed(self.ino, self.nonce, link.page, header.nonce),
-            last_seal: seal,
+            last_seal: stored_seal(&line),
             ordinal: self.tail.ordinal + 1,
         };
         let ordinal = self.tail.ordinal;
@@ -409,15 +409,17 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     }
 
     /// Makes both copies of the header of a page of this log the same, and of its link word: that of the
-    /// last page is not looked at otherwise.
-    fn mend_header(&self, link: &Link, header: &LogHeader) -> Result<()> {
+    /// last page is not looked at otherwise. What the walk goes by is stored, should memory have gone bad since.
+    fn mend_header(&self, link: &Link, header: &LogHeader, line: &Line) -> Result<()> {
         if self.store.geometry.twin_pages == 0 {
             return Ok(());
         }
         let at = link.page * PAGE_BYTES;
         let read = |line: &Line| self.store.anchor::<LogHeader>(Rule::LogPageSeal, line, at);
         let is_it = |line: &Line| read(line).as_ref() == Some(header);
-        self.store.load_line_of(self.owner, at, Shape::Anchor, is_it)?;
+        if !is_it(&self.store.load_line_of(self.owner, at, Shape::Anchor, is_it)?) {
+            self.store.mend_lost(self.owner, at, line)?;
+        }
         self.store.load_link_of(self.owner, at + HEAD_AT, LinkWord::Next).map(|_| ())
     }
 
@@ -429,7 +431,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     /// Offset of a link word behind the log's end that should say there is no link, and does not.
     pub(crate) fn link_past_end(&self) -> Result<Option<u64>> {
         let at = self.anchor_at + HEAD_AT;
-        let none = self.store.is_word(at, Link::none(&self.store.seed, at))?;
+        let none = self.store.is_link(at, Link::none(&self.store.seed, at))?;
         Ok((!none).then_some(at))
     }
 
@@ -440,7 +442,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let mut nonce = self.page_nonce;
         while let Some(next) = link {
             let at = next.page * PAGE_BYTES;
-            let Some((header, seal)) = self.header(&next)? else {
+            let Some((header, line)) = self.header(&next)? else {
                 return self.beyond_in_ruin(&next, each);
             };
             if self.is_older(&header, nonce) {
@@ -452,7 +454,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             nonce = header.nonce;
             let seed = self.store.log_seed(self.ino, self.nonce, next.page, header.nonce);
             let left = self.store.geometry.log_lines;
-            let tail = Tail { at: at + LINE, left, seed, last_seal: seal, ordinal: 0 };
+            let last_seal = stored_seal(&line);
+            let tail = Tail { at: at + LINE, left, seed, last_seal, ordinal: 0 };
             self.beyond_in_page(tail, each)?;
             let next = self.store.load_link_of(Owner::Dead, at + HEAD_AT, LinkWord::Next)?;
             link = next.unwrap_or(None);

@@ -130,10 +130,10 @@ fn recover<M: Medium, H: Host>(
     // Step 6: a read-only opening keeps the verdicts in memory.
     if !read_only {
         // Step 7, step 8.
-        store.aborted.clear();
         let too_late = store.host.leaves_out(Rule::EraseBeforeRaise);
         repair_locator(store)?;
         store.end_comparing(!store.host.leaves_out(Rule::TwinsMended));
+        store.aborted.clear();
         store.mend_watermarks();
         if !too_late {
             erase(store, &scan)?;

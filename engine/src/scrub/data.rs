@@ -6,6 +6,7 @@ use super::report::{Finding, Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
 use crate::index::Extent;
 use crate::inode::{Body, State, load_xattr_value};
+use crate::integrity::Whose;
 use crate::layout::LINE;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
 
@@ -78,16 +79,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
         (page, pages): (u64, u64),
     ) -> Result<()> {
         let at = (extent.page + (page - extent.file_page)) * PAGE_BYTES;
-        let (bytes, ino) = (pages * PAGE_BYTES, state.log.ino);
+        let bytes = pages * PAGE_BYTES;
+        let of =
+            Whose { ino: state.log.ino, end: at + state.size.saturating_sub(page * PAGE_BYTES) };
         let piece = scrub.piece.get_mut(..bytes as usize).unwrap_or_default();
-        if self.store.load_data(ino, at, piece).is_ok() {
+        if self.store.load_data(of, at, piece).is_ok() {
             return Ok(());
         }
         for from in (0..bytes).step_by(LINE as usize) {
             let offset = page * PAGE_BYTES + from;
             // What is behind the size is nothing yet.
             let mut line = [0; LINE as usize];
-            if offset < state.size && self.store.load_data(ino, at + from, &mut line).is_err() {
+            if offset < state.size && self.store.load_data(of, at + from, &mut line).is_err() {
                 self.note_data(scrub, state, Outcome::Lost, (at + from, offset, LINE))?;
             }
         }
@@ -104,8 +107,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<()> {
         let place = extent.page + (page - extent.file_page);
         let piece = scrub.piece.get_mut(..PAGE_BYTES as usize).unwrap_or_default();
-        let found = self.store.look_at_page(state.log.ino, place, piece);
         let (at, offset) = (place * PAGE_BYTES, page * PAGE_BYTES);
+        let of = Whose { ino: state.log.ino, end: at + state.size.saturating_sub(offset) };
+        let found = self.store.look_at_page(of, place, piece);
         let strip = self.store.geometry.strips.bytes();
         for skip in (0..PAGE_BYTES).step_by(strip as usize) {
             if found.lost & 1 << (skip / strip) != 0 {

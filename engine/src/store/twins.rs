@@ -9,16 +9,21 @@
 //! makes bad memory good, where anything does, and a part of one may kill who stores it. So no word is
 //! stored to a line of which nobody knows that it can be loaded ([`Store::store_word`]).
 //!
+//! Recovery loads some lines several times, and memory can go bad between: what it took for what counts, of two copies
+//! that differed, is what it takes again where the first copy is lost by then.
+//!
 //! Without twins a load here is a load.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use hashbrown::HashMap;
 use lock_api::Mutex;
 use lode_pmem::{Line, MediaError, Medium, Window};
 
 use super::{LinkFound, Store};
-use crate::layout::{HEAD_AT, IDENTITY_ATIME_AT, LINE, get_u64, put_u64};
+use crate::inode::Mix;
+use crate::layout::{HEAD_AT, Header, IDENTITY_ATIME_AT, LINE, get_u64, put_u64};
 use crate::space::Run;
 use crate::{Host, PAGE_BYTES, Result};
 
@@ -95,11 +100,33 @@ impl Mend {
     }
 }
 
+/// What is to be mended when it is certain what happened.
+#[derive(Default)]
+struct Noted {
+    all: Vec<Mend>,
+    /// By places, what was taken for what counts there.
+    first: HashMap<u64, usize, Mix>,
+}
+
+impl Noted {
+    fn push(&mut self, mend: Mend) -> Result<()> {
+        self.all.try_reserve(1)?;
+        self.first.try_reserve(1)?;
+        // (A copy in bad memory may be nothing yet: one that is valid counts.)
+        match mend {
+            Mend::Line { .. } => _ = self.first.insert(mend.at(), self.all.len()),
+            _ => _ = self.first.entry(mend.at()).or_insert(self.all.len()),
+        }
+        self.all.push(mend);
+        Ok(())
+    }
+}
+
 /// What is to be mended, and how much has been.
 pub(super) struct Mends<H: Host> {
     /// Whether each load compares both copies, and notes what differs.
     comparing: AtomicBool,
-    noted: Mutex<H::Mutex, Vec<Mend>>,
+    noted: Mutex<H::Mutex, Noted>,
     /// What was found while nothing was noted: where, and whether it is mended.
     found: Mutex<H::Mutex, Vec<(u64, bool)>>,
     mended: AtomicU64,
@@ -107,7 +134,7 @@ pub(super) struct Mends<H: Host> {
 
 impl<H: Host> Default for Mends<H> {
     fn default() -> Self {
-        let (noted, found) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        let (noted, found) = (Mutex::new(Noted::default()), Mutex::new(Vec::new()));
         Self { comparing: AtomicBool::new(false), noted, found, mended: AtomicU64::new(0) }
     }
 }
@@ -195,6 +222,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         is_valid: &dyn Fn(&Line) -> bool,
     ) -> Result<(Line, Option<Mend>)> {
         let Some(twin) = self.door.twin_of(at) else { return Ok((first?, None)) };
+        if !first_valid && let Some(line) = self.line_before(at, is_valid) {
+            return Ok((line, None));
+        }
         let second = self.door.load_line(twin);
         let mend = |line, was| Some(Mend::Line { at, line, shape, was });
         Ok(match (first, second) {
@@ -272,10 +302,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         first: core::result::Result<u64, MediaError>,
     ) -> Result<(u64, Option<Mend>)> {
         let Some(twin) = self.door.twin_of(at) else { return Ok((first?, None)) };
+        let leads = first.is_ok_and(|word| self.leads(word, at, which));
+        if !leads && let Some(word) = self.word_before(at) {
+            return Ok((word, None));
+        }
         let second = self.door.load_word(twin);
         let mend = |value| Some(Mend::Word { at, value });
         Ok(match (first, second) {
-            (Ok(first), Ok(second)) if self.leads(first, at, which) => {
+            (Ok(first), Ok(second)) if leads => {
                 (first, if first == second { None } else { mend(first) })
             }
             (Ok(_), Ok(second)) if self.leads(second, at, which) => (second, mend(second)),
@@ -331,6 +365,12 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
+    /// The same of a link word: where another one was noted for it, that is yet to be stored.
+    pub(crate) fn is_link(&self, at: u64, word: u64) -> Result<bool> {
+        let noted = self.word_before(at);
+        Ok(noted.is_none_or(|noted| noted == word) && self.is_word(at, word)?)
+    }
+
     /// Stores a word of metadata to both copies: with the rest of its line where that can't be loaded. (To
     /// memory that is bad, less than a line may kill who stores it.)
     #[inline(never)]
@@ -373,6 +413,12 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
+    /// Stores a line to both copies, neither of which is any more what was loaded before.
+    pub(crate) fn mend_lost(&self, owner: Owner, at: u64, line: &Line) -> Result<()> {
+        let (line, shape, was) = (*line, Shape::Record, Copies::OneLost);
+        self.mend(owner, Mend::Line { at, line, shape, was })
+    }
+
     /// Makes the copies of something the same, now or when recovery knows what happened.
     #[inline(never)]
     fn mend(&self, owner: Owner, mend: Mend) -> Result<()> {
@@ -380,10 +426,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             return Ok(());
         }
         if self.mends.comparing.load(Relaxed) {
-            let mut noted = self.mends.noted.lock();
-            noted.try_reserve(1)?;
-            noted.push(mend);
-            return Ok(());
+            return self.mends.noted.lock().push(mend);
         }
         // (No fence: until the next one the other copy counts, as it did before.)
         let mended = self.writable().is_ok() && self.store_mend(&mend);
@@ -453,17 +496,56 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.mends.comparing.store(self.geometry.twin_pages != 0, Relaxed);
     }
 
+    /// The line at `at` that was taken before, if its copies differed. (What was noted is stored yet.)
+    fn line_before(&self, at: u64, is_valid: &dyn Fn(&Line) -> bool) -> Option<Line> {
+        match self.noted_at(at)? {
+            Mend::Line { line, .. } | Mend::Bad { line, .. } if is_valid(&line) => Some(line),
+            _ => None,
+        }
+    }
+
+    /// The same of a link word.
+    fn word_before(&self, at: u64) -> Option<u64> {
+        match self.noted_at(at)? {
+            Mend::Word { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    fn noted_at(&self, at: u64) -> Option<Mend> {
+        if !self.mends.comparing.load(Relaxed) {
+            return None;
+        }
+        let noted = self.mends.noted.lock();
+        noted.first.get(&at).and_then(|index| noted.all.get(*index)).copied()
+    }
+
     /// Ends the comparing: with `write` what was noted is stored, and the caller fences. Returns where
     /// copies differ.
     pub(crate) fn end_comparing(&self, write: bool) -> Vec<Mend> {
         self.mends.comparing.store(false, Relaxed);
-        let noted = core::mem::take(&mut *self.mends.noted.lock());
+        let noted = core::mem::take(&mut *self.mends.noted.lock()).all;
         if write {
-            for mend in &noted {
-                self.store_mend(mend);
+            // (A copy that is stored whole may have come from one with an older word.)
+            let whole = |mend: &&Mend| matches!(mend, Mend::Bad { .. });
+            let words = noted.iter().filter(|mend| !whole(mend));
+            for mend in noted.iter().filter(whole).chain(words) {
+                if !self.is_aborted(mend) {
+                    self.store_mend(mend);
+                }
             }
         }
         noted
+    }
+
+    /// Whether it is a line that did not happen: it may be gone from both copies by now, and nobody would erase it.
+    fn is_aborted(&self, mend: &Mend) -> bool {
+        match mend {
+            Mend::Line { line, shape: Shape::Record, .. } | Mend::Bad { line, .. } => {
+                self.aborted.contains(&Header::peek(line).txid)
+            }
+            _ => false,
+        }
     }
 
     /// Lines and words of metadata that were mended from their twins since the pool was opened.
