@@ -190,11 +190,14 @@ fn tries<'j>(
     let alone: Vec<&Job> = small.iter().copied().filter(|job| job.case.beside.is_empty()).collect();
     let torn = Limits { points: Limits::DEEP.points, inside_every: 0, then_every: 0, ..quick };
     let woven = Limits { schedules: SOME_SCHEDULES, ..quick };
-    let first: Vec<&Job> = small.iter().copied().filter(|job| is_hinted(mutant, job)).collect();
+    let of_rule: Vec<&Job> = small.iter().copied().filter(|job| is_hinted(mutant, job)).collect();
+    let of_file: Vec<&Job> =
+        order.iter().map(|job| &jobs[*job]).filter(|job| is_of_file(mutant, job)).collect();
     [
-        with(&first, woven),
-        with(&first, Limits::DEEP),
+        with(&of_rule, woven),
+        with(&of_rule, Limits::DEEP),
         with(&small, Limits::GLANCE),
+        with(&of_file, quick),
         with(&small, quick),
         with(&alone, torn),
         with(&threads, woven),
@@ -221,6 +224,7 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::WatermarkFenced, "two threads: round and round, one lane"),
     (Rule::ValueAfterFence, "two threads: value freed and taken, two lanes"),
     (Rule::FreeAfterUnlinked, "two threads: a page of a fast collection is taken, one lane"),
+    (Rule::FreeAfterFence, "two threads: full: freed and taken, two lanes"),
     (Rule::FreeAfterSwap, "two threads: pages of a thorough collection are taken, one lane"),
     (Rule::BatchBeforeFence, "two threads: round and round, two lanes"),
     (Rule::JournalHalves, "two threads: overwrites of two pages, two lanes"),
@@ -254,6 +258,19 @@ fn is_hinted(mutant: Mutant, job: &Job) -> bool {
     HINTS.iter().any(|(rule, name)| mutant == Mutant::Rule(*rule) && job.case.name == *name)
 }
 
+/// Where instructions are best looked for that a glance at all cases has missed: of all places of a file, as its
+/// lines move.
+const FILE_HINTS: &[(&str, &str)] = &[
+    ("engine/src/file/journalled.rs", "huge pages with journalled writes"),
+    ("engine/src/inode/collect.rs", "two threads: collection and a slot, one lane"),
+];
+
+fn is_of_file(mutant: Mutant, job: &Job) -> bool {
+    let Mutant::Site(left_out) = mutant else { return false };
+    let file = left_out.site().file;
+    FILE_HINTS.iter().any(|(of, name)| file == *of && job.case.name == *name)
+}
+
 fn concerns(mutant: Mutant, sound: &Outcome, job: usize) -> bool {
     sound.tallies[job].as_ref().is_some_and(|tally| match mutant {
         Mutant::Site(site) => tally.sites.contains(&site),
@@ -279,8 +296,9 @@ mod tests {
     #[test]
     fn each_hint_names_a_case() {
         let jobs = select(&What::ForMutants, &[Profile::Adr], 1, &Stop::NEVER);
-        for (rule, name) in HINTS {
-            assert!(jobs.iter().any(|job| job.case.name == *name), "{rule:?}: {name}");
+        let names = HINTS.iter().map(|hint| hint.1).chain(FILE_HINTS.iter().map(|hint| hint.1));
+        for name in names {
+            assert!(jobs.iter().any(|job| job.case.name == name), "{name}");
         }
     }
 }
