@@ -40,6 +40,7 @@ mod space;
 mod store;
 mod types;
 
+pub use check::{PagesUsed, Use};
 pub use error::{Corruption, Error, Result, Unusable};
 pub use gauges::{EXTENT_SIZES, FreeExtents, Gauges, IndexMemory};
 pub use host::{Host, NONCES_MAX};
@@ -47,6 +48,7 @@ pub use layout::BadPage;
 pub use pool::{
     CheckReport, ExtentDump, Found, Handle, InodeDump, Opening, Pool, RecordDump, Seen,
 };
+pub use recovery::ManifestBytes;
 pub use recovery::format::check_format;
 pub use rule::Rule;
 pub use salvage::Salvage;

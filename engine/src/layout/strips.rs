@@ -133,6 +133,14 @@ impl Strips {
         (self.crc_pages as u64 + self.parity_pages as u64) * PAGE_BYTES
     }
 
+    /// Of the tables that begin with `page`, if some do: the pages of each of the two tables of checksums, and of the
+    /// parity between them.
+    pub(crate) const fn tables_at(&self, page: u64) -> Option<[u64; 2]> {
+        let begin = (page & !(self.group() - 1)) + self.before as u64;
+        let pages = [self.crc_pages as u64, self.parity_pages as u64];
+        if self.are_kept() && page == begin { Some(pages) } else { None }
+    }
+
     /// Whether the tables end with their group, or before it.
     pub(crate) const fn fit_their_group(&self) -> bool {
         self.before as u64 + self.tables() <= self.group()

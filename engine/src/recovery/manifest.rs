@@ -9,9 +9,29 @@ use lode_pmem::Medium;
 
 use crate::layout::Geometry;
 use crate::store::{Item, Kept, Store};
-use crate::{Error, Host, Result};
+use crate::{Error, Host, Pool, Result};
 
 const WORD: usize = 8;
+
+/// What manifests take: what is noted of things that only snapshots see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ManifestBytes {
+    /// Main memory.
+    pub memory: u64,
+    /// What a checkpoint would have of them: the only place on the medium where they are.
+    pub checkpoint: u64,
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// What the manifests of all snapshots take.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn manifest_bytes(&self) -> Result<ManifestBytes> {
+        let memory = self.store.snapshots.memory_bytes();
+        Ok(ManifestBytes { memory, checkpoint: encode_all(&self.store)?.len() as u64 })
+    }
+}
 
 /// What is kept for each snapshot, by its epoch.
 pub(super) type Manifests = Vec<(u32, Vec<Item>)>;

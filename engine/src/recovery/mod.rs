@@ -17,6 +17,8 @@ mod sound;
 #[cfg(test)]
 mod tests;
 
+pub use manifest::ManifestBytes;
+
 pub(crate) use checkpoint::{Ended, load_checkpoint};
 pub(crate) use open::survey;
 pub(crate) use repair::erase;
