@@ -8,7 +8,7 @@
 //! * [`workload`]: one file a family: what is done; [`subject`]: one file each: to what
 //! * `place`: the run's own mounts, loop devices and files, taken away whatever happens
 //! * [`plan`]: which cells there are; [`run`]: measures them, subjects taking turns
-//! * [`breakdown`]: what the time of an operation goes into
+//! * [`breakdown`]: what the time of an operation goes into; [`risk`]: what scribbles can take
 //! * [`targets`]: what must hold, judged from the rows; [`html`]: the report as a page
 //!
 //! A new workload is an entry of [`workload::ALL`] and a file beside it; a new subject is one of
@@ -28,6 +28,7 @@ pub mod place;
 pub mod plan;
 mod random;
 pub mod report;
+pub mod risk;
 pub mod run;
 mod stats;
 pub mod subject;

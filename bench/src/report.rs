@@ -15,6 +15,8 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// What the time of operations goes into.
     pub breakdown: Vec<Breakdown>,
+    /// How much metadata scribbles can take.
+    pub risk: Vec<Risk>,
     /// What must hold, as far as these rows tell.
     pub targets: Vec<Target>,
     /// What the subject `limit` does for each workload that was measured.
@@ -145,12 +147,33 @@ impl Figure {
     /// The number, for people.
     pub fn shown(&self) -> String {
         match self.unit.as_str() {
+            "bytes" if self.value < 1e5 => format!("{:.0} bytes", self.value),
             "bytes" => format!("{:.1} MB", self.value / 1e6),
+            "part" if self.value < 0.1 => format!("{:.3} %", self.value * 100.0),
             "part" => format!("{:.1} %", self.value * 100.0),
             unit if self.value < 100.0 => format!("{:.1} {unit}", self.value),
             unit => format!("{:.0} {unit}", self.value),
         }
     }
+}
+
+/// How much metadata a scribble of some size can take, wherever it happens.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Risk {
+    /// How metadata is kept twice, by the dissertation's name.
+    pub scheme: String,
+    /// It is no layout of Lode's, but one computed over the metadata of a pool of level none.
+    pub modelled: bool,
+    /// Bytes that are overwritten.
+    pub scribble_bytes: u64,
+    /// Bytes that one can take at most.
+    pub max_bytes: u64,
+    /// Pages that one takes on average.
+    pub mean_pages: f64,
+    /// What the dissertation's text says of the most; `null` where it says nothing.
+    pub nova_max_bytes: Option<u64>,
+    /// And of the mean.
+    pub nova_mean_pages: Option<f64>,
 }
 
 /// Something that must hold.

@@ -408,6 +408,7 @@ impl Outcome {
         report.rows.extend(self.times.iter().map(row));
         let named = |figure| Figure { subject: subject.to_owned(), ..figure };
         report.figures.extend(self.figures.into_iter().map(named));
+        report.risk.extend(self.risk);
     }
 }
 
@@ -481,7 +482,12 @@ mod tests {
                 quick: true,
                 breakdown: true,
                 dir: Some(base.path().to_owned()),
-                programs: Programs { lode: "".into(), emulate: None, mount_options: vec![] },
+                programs: Programs {
+                    lode: "".into(),
+                    emulate: None,
+                    mount_options: vec![],
+                    quick: true,
+                },
             };
             let report = run(&settings, &Impatient(Slot::new(patience))).unwrap();
             assert!(!report.machine.kernel.is_empty());

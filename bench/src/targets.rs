@@ -2,7 +2,10 @@
 //! were not measured is left out; one that this machine can't answer says so.
 
 use crate::report::{Figure, Report, Row, Target};
-use crate::subject::{BARE, FILE_COUNT, FILES, FREE_HUGE, FULL, IDLE, REACHED, SNAPSHOTS, TOUCHED};
+use crate::subject::{
+    AT_RISK, BARE, CREATE_AT_0, CREATE_AT_MANY, FILE_COUNT, FILES, FREE_HUGE, FULL, IDLE, LOST,
+    MANIFESTS, REACHED, REDUNDANCY_FULL, REDUNDANCY_METADATA, SNAPSHOTS, TOUCHED, TRUST,
+};
 use crate::workload::Mode::{self, Private, Shared};
 
 const LIBRARY: &str = "lode-library";
@@ -41,6 +44,10 @@ enum Rule {
     Opens(&'static str, u64, f64),
     /// A million files take at most so many bytes of main memory, by this figure.
     Weighs(&'static str, f64),
+    /// This figure of `lode-trust` is at most so large: the workload, and what it is of.
+    Figure(&'static str, &'static str, f64),
+    /// Half of the operations of this row of `lode-trust` take at most so many nanoseconds.
+    Takes(&'static str, u64),
     /// The last part of a long run is at most so much slower than the first.
     Ages(&'static str, &'static str, f64),
 }
@@ -68,6 +75,16 @@ const fn added(
 /// The same of a program that does more than one operation.
 const fn program(what: &'static str, workload: &'static str) -> Entry {
     added(what, "at most 10 % longer than level none", FULL, workload, 1.1)
+}
+
+/// Of what a pool can be trusted with.
+const fn trusted(
+    what: &'static str,
+    figure: &'static str,
+    (workload, of): (&'static str, &'static str),
+    most: f64,
+) -> Entry {
+    Entry { what, figure, rule: Rule::Figure(workload, of, most) }
 }
 
 /// Of snapshots.
@@ -247,6 +264,46 @@ const TABLE: &[Entry] = &[
     snapshot("a snapshot every 100 ms, overwrite 512 B", "overwrite-512"),
     snapshot("a snapshot every 100 ms, fileserver", "fileserver"),
     snapshot("a snapshot every 100 ms, varmail", "varmail"),
+    trusted(
+        "level metadata, one scribble of the size of the dead zone, wherever it is",
+        "no metadata at risk",
+        ("risk", AT_RISK),
+        0.0,
+    ),
+    trusted(
+        "level metadata, scribbles of that size over an aged pool",
+        "none loses metadata",
+        ("risk", LOST),
+        0.0,
+    ),
+    trusted(
+        "level full, a file server's pool that is 95 % full (NOVA-Fortis 14.8 %)",
+        "redundancy takes at most 14.8 % of it",
+        ("space", REDUNDANCY_FULL),
+        0.148,
+    ),
+    trusted(
+        "level metadata, the same (NOVA-Fortis 2.1 %)",
+        "redundancy takes at most 2.1 % of it",
+        ("space", REDUNDANCY_METADATA),
+        0.021,
+    ),
+    Entry {
+        what: "to make a snapshot where there is none",
+        figure: "at most 5 us",
+        rule: Rule::Takes(CREATE_AT_0, 5000),
+    },
+    Entry {
+        what: "to make a snapshot where there are 1,000",
+        figure: "at most 5 us",
+        rule: Rule::Takes(CREATE_AT_MANY, 5000),
+    },
+    trusted(
+        "manifests of 1,000 snapshots (NOVA-Fortis 0.027 to 0.05 %)",
+        "at most 0.05 % of the space in use",
+        ("snapshots", MANIFESTS),
+        0.0005,
+    ),
 ];
 
 /// What was found of a line.
@@ -355,6 +412,14 @@ impl Rule {
                 judged(row.ns_per_op <= most, found)
             }
             Self::Weighs(what, most) => weighs(rows, what, most),
+            Self::Figure(workload, what, most) => {
+                let found = rows.figure(workload, TRUST.id(), what)?;
+                judged(found.value <= most, found.shown())
+            }
+            Self::Takes(workload, most) => {
+                let found = rows.alone(workload, TRUST.id())?.p50_ns?;
+                judged(found <= most, format!("{:.2} us", found as f64 / 1e3))
+            }
             Self::Ages(first, last, most) => ages(rows, first, last, most),
         }
     }

@@ -330,6 +330,9 @@ pub(crate) struct BenchArgs {
     /// Compare protection levels, with windows and relaxed, and snapshots, in five operations if no others are asked for
     #[arg(long, conflicts_with = "subjects")]
     pub(crate) protect: bool,
+    /// Look what pools can be trusted with, and what that takes: metadata at risk by scribbles, space, snapshots
+    #[arg(long, conflicts_with_all = ["subjects", "protect"])]
+    pub(crate) trust: bool,
     /// Look into operations of the engine, too: how much of each is copies, fences, allocation, index, records
     #[arg(long)]
     pub(crate) breakdown: bool,

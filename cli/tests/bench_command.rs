@@ -27,6 +27,8 @@ fn wrong_command_lines_are_told() {
         &["bench", "--threads", "0"],
         &["bench", "--threads", "65"],
         &["bench", "--threads", "two"],
+        &["bench", "--trust", "--protect"],
+        &["bench", "--trust", "--subject", "limit"],
         &["bench", "--list", "--quick"],
         &["bench", "--clean", "--list"],
         &["bench", "somewhere"],
@@ -70,6 +72,7 @@ fn a_small_run_has_every_key_and_nothing_of_it_stays() {
         "machine",
         "rows",
         "breakdown",
+        "risk",
         "figures",
         "targets",
         "limits",
@@ -200,6 +203,43 @@ fn a_breakdown_tells_the_parts_of_what_was_asked_for() {
     let sum: f64 = parts.iter().map(|part| all[0][format!("{part}_ns")].as_f64().unwrap()).sum();
     assert!((sum / all[0]["ns_per_op"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{report}");
     assert!(fs::read_to_string(page).unwrap().contains("What an operation consists of"));
+}
+
+#[test]
+fn what_pools_can_be_trusted_with_is_measured_drawn_and_judged() {
+    let scratch = Scratch::new();
+    let (dir, page) = (scratch.dir("run"), scratch.path("page.html"));
+    let args =
+        ["bench", "--trust", "--quick", "--json", "--dir", text(&dir), "--html", text(&page)];
+    let report = lode(&args).expect(0).json();
+    let all = |key: &str| report[key].as_array().unwrap().clone();
+    assert_eq!(all("left_out"), Vec::<Value>::new());
+    for scheme in ["no", "simple", "two-way", "dead-zone"] {
+        let scheme = format!("{scheme} replication");
+        let risk = all("risk");
+        let of: Vec<_> = risk.iter().filter(|one| one["scheme"] == scheme.as_str()).collect();
+        let sizes: Vec<_> = of.iter().map(|one| one["scribble_bytes"].as_u64().unwrap()).collect();
+        assert_eq!(sizes, (0..=26).map(|log2| 1 << log2).collect::<Vec<u64>>(), "{scheme}");
+        let most: Vec<_> = of.iter().map(|one| one["max_bytes"].as_u64().unwrap()).collect();
+        assert!(most.is_sorted(), "{scheme}: {most:?}");
+        assert_eq!(most[0], if scheme == "no replication" { 4096 } else { 0 }, "{scheme}");
+        assert!(of.iter().any(|one| one["nova_mean_pages"].is_number()), "{scheme}");
+    }
+    for what in ["full, files of 4 KiB: parity", "manifests in memory, of the space in use"] {
+        assert!(all("figures").iter().any(|one| one["what"] == what), "{what}");
+    }
+    let judged = all("targets");
+    assert_eq!(judged.len(), 7, "{judged:?}");
+    // Not a matter of the machine: nothing is lost.
+    let safe = |one: &&Value| one["what"].as_str().unwrap().starts_with("level metadata, ");
+    assert_eq!(
+        judged.iter().filter(safe).filter(|one| one["met"] == true).count(),
+        2,
+        "{judged:?}"
+    );
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("Metadata at risk") && page.contains("(modelled)"));
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
 }
 
 #[test]

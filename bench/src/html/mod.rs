@@ -1,10 +1,11 @@
 //! A report as one page: nothing is loaded from anywhere, light or dark as the reader has it.
 
 mod plots;
+mod risks;
 
 use std::fmt::Write as _;
 
-use crate::report::{Breakdown, Figure, LeftOut, Machine, Report, Row, Steps, Target};
+use crate::report::{Breakdown, Figure, LeftOut, Machine, Report, Risk, Row, Steps, Target};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -23,6 +24,7 @@ pub fn page(report: &Report) -> String {
     }
     body += &steps(&report.limits);
     body += &breakdown(&report.breakdown);
+    body += &risk(&report.risk);
     body += &rows(&report.rows);
     body += &figures(&report.figures);
     body += &left_out(&report.left_out);
@@ -174,6 +176,40 @@ fn breakdown(all: &[Breakdown]) -> String {
         + &table(&heads, 1, rows)
 }
 
+fn risk(all: &[Risk]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let known = |value: Option<String>| value.unwrap_or_default();
+    let rows = all.iter().map(|one| {
+        let modelled = if one.modelled { "modelled" } else { "" };
+        vec![
+            escape(&one.scheme),
+            modelled.to_owned(),
+            one.scribble_bytes.to_string(),
+            one.max_bytes.to_string(),
+            format!("{:.2e}", one.mean_pages),
+            known(one.nova_max_bytes.map(|bytes| bytes.to_string())),
+            known(one.nova_mean_pages.map(|pages| format!("{pages:e}"))),
+        ]
+    });
+    let heads = [
+        "Scheme",
+        "",
+        "Scribble, bytes",
+        "At most, bytes",
+        "Mean, pages",
+        "NOVA-Fortis, at most",
+        "NOVA-Fortis, mean",
+    ];
+    "<h2>Metadata at risk</h2><p class=\"faint\">Bytes of metadata that one scribble takes, wherever it \
+     happens: thick lines at most, thin ones on average; circles are what the text of the dissertation on NOVA-Fortis tells \
+     of its Figure 4.8. Both axes are logarithmic, and zeros are left out.</p>"
+        .to_owned()
+        + &risks::curves(all)
+        + &table(&heads, 2, rows)
+}
+
 fn figures(figures: &[Figure]) -> String {
     if figures.is_empty() {
         return String::new();
@@ -244,8 +280,18 @@ pub(crate) mod tests {
             record_ns: 25.0,
             rest_ns: 0.0,
         };
+        let risk = |scheme: &str| Risk {
+            scheme: scheme.into(),
+            modelled: true,
+            scribble_bytes: 8192,
+            max_bytes: 4096,
+            mean_pages: 0.01,
+            nova_max_bytes: None,
+            nova_mean_pages: Some(2.9e-5),
+        };
         Report {
             breakdown: vec![part],
+            risk: ["no replication", "two-way replication"].map(risk).into(),
             machine: Machine {
                 cpu: "<cpu>".into(),
                 emulated: Some("<pcm>".into()),
@@ -277,6 +323,8 @@ pub(crate) mod tests {
             "25.0 %",
             "More threads",
             "What an operation consists of",
+            "Metadata at risk",
+            "two-way replication",
             "125 ns",
             "free &lt;space&gt;",
             "12.5 %",

@@ -14,7 +14,7 @@ use crate::report::{Breakdown, Row};
 const BAR: u32 = 22;
 /// Pixels for the names of subjects.
 const NAMES: u32 = 130;
-const WIDTH: u32 = 520;
+pub(super) const WIDTH: u32 = 520;
 /// Pixels for the text behind a bar.
 const FIGURES: u32 = 70;
 
@@ -47,11 +47,11 @@ fn groups<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<(String, Vec<&'a Row>)
     all
 }
 
-fn figure(title: &str, svg: &str) -> String {
+pub(super) fn figure(title: &str, svg: &str) -> String {
     format!("<figure><h3>{}</h3>{svg}</figure>\n", escape(title))
 }
 
-fn all(figures: impl Iterator<Item = String>) -> String {
+pub(super) fn all(figures: impl Iterator<Item = String>) -> String {
     let figures: String = figures.collect();
     if figures.is_empty() { figures } else { format!("<div class=\"plots\">{figures}</div>\n") }
 }
@@ -91,11 +91,11 @@ fn curves_of(rows: &[Row], group: &[&Row]) -> Curves {
     curves
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn = Result<(), Box<dyn Error>>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
 /// The text of a plot; empty where it can't be drawn, which is no reason to lose the report.
-fn drawn(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
+pub(super) fn drawn(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
     let outcome = draw(&area).and_then(|()| Ok(area.present()?));
@@ -107,7 +107,7 @@ fn drawn(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
     }
 }
 
-fn font(pixels: u32) -> TextStyle<'static> {
+pub(super) fn font(pixels: u32) -> TextStyle<'static> {
     ("sans-serif", pixels).into_font().color(&BLACK)
 }
 

@@ -44,16 +44,30 @@ pub fn churn(
     is_over: &dyn Fn() -> bool,
 ) -> io::Result<Option<Outcome>> {
     let file = Gone(path.to_owned());
-    let pool = options.create(path, plan.bytes, &FormatOptions::default())?;
+    let aged = aged(path, (options, &FormatOptions::default()), plan, is_over)?;
+    let Some(aged) = aged else { return Ok(None) };
+    let gauges = gauges(path)?;
+    drop(file);
+    Ok(Some(outcome(aged, plan, &gauges)))
+}
+
+/// Makes a pool at `path`, ages it, and closes it; it is not as it should be where that was interrupted.
+///
+/// # Errors
+/// Where the pool fails.
+pub(super) fn aged(
+    path: &Path,
+    (options, format): (&PoolOptions, &FormatOptions),
+    plan: &Plan,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<Option<Aged>> {
+    let pool = options.create(path, plan.bytes, format)?;
     let mut stage = Stage::new(InProcess::new(pool.clone())?);
     let goal = Goal { bytes: plan.bytes * plan.times, log_pages: plan.log_pages, time: plan.time };
     let aged = age(&mut stage, &goal, &|| look(&pool), is_over)?;
     drop(stage);
     pool.close()?;
-    let Some(aged) = aged else { return Ok(None) };
-    let gauges = gauges(path)?;
-    drop(file);
-    Ok(Some(outcome(aged, plan, &gauges)))
+    Ok(aged)
 }
 
 fn look(pool: &Pool) -> io::Result<Look> {
@@ -100,6 +114,7 @@ fn outcome(aged: Aged, plan: &Plan, gauges: &Gauges) -> Outcome {
             figure("log pages collected", spent.log_pages as f64, "pages"),
             figure("time", time.as_secs_f64(), "s"),
         ],
+        ..Outcome::default()
     }
 }
 

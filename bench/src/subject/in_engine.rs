@@ -16,7 +16,8 @@ use crate::medium::{Way, Wrapped};
 const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
 const DIRECTORY: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 0, gid: 0, rdev: 0 };
 
-type Shared<M> = Arc<Pool<M, StdHost>>;
+/// A pool that several use.
+pub(super) type Shared<M> = Arc<Pool<M, StdHost>>;
 
 /// A pool's calls.
 pub struct InEngine<M: Medium + 'static> {
@@ -38,6 +39,11 @@ impl<W: Way> InEngine<Wrapped<W>> {
 }
 
 impl<M: Medium + 'static> InEngine<M> {
+    /// The calls of a pool that is open.
+    pub fn of(pool: Shared<M>) -> Self {
+        Self { pool }
+    }
+
     /// The directory that a path's name is in, and the name.
     #[inline]
     fn parent<'n>(&self, at: &'n Name) -> io::Result<(Ino, &'n [u8])> {

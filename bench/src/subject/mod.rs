@@ -14,6 +14,7 @@ mod million;
 mod null_fuse;
 mod posix;
 mod tmpfs;
+mod trust;
 
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ use crate::calls::{Calls, Name};
 use crate::error::Result;
 use crate::place::Place;
 use crate::plan::Cell;
-use crate::report::Figure;
+use crate::report::{Figure, Risk};
 use crate::stats::Histogram;
 use crate::worker::Worker;
 use crate::workload::{Stage, Workload, workers};
@@ -36,6 +37,10 @@ pub use million::{COUNT as FILE_COUNT, FILES, IDLE, TOUCHED, weigh};
 pub use null_fuse::serve as serve_null_fuse;
 #[cfg(test)]
 pub(crate) use posix::Posix;
+pub use trust::{
+    AT_RISK, CREATE_AT_0, CREATE_AT_MANY, LOST, MANIFESTS, REDUNDANCY_FULL, REDUNDANCY_METADATA,
+    TRUST,
+};
 
 /// What subjects are made of.
 #[derive(Clone, Debug)]
@@ -46,6 +51,8 @@ pub struct Programs {
     pub emulate: Option<Profile>,
     /// The same as options of `lode mount`.
     pub mount_options: Vec<String>,
+    /// Be done soon, with pools that are smaller, where subjects have a choice.
+    pub quick: bool,
 }
 
 impl Programs {
@@ -136,6 +143,8 @@ pub struct Outcome {
     pub times: Vec<Timed>,
     /// What is no time. (The subject's name is put in by whoever asked.)
     pub figures: Vec<Figure>,
+    /// What scribbles can take.
+    pub risk: Vec<Risk>,
 }
 
 /// Times of a part of a long run.
@@ -182,7 +191,7 @@ pub fn by_id(id: &str) -> Option<&'static dyn Subject> {
 
 /// All that there are.
 pub fn every() -> impl Iterator<Item = &'static dyn Subject> {
-    ALL.iter().chain(LEVELS).copied()
+    ALL.iter().chain(LEVELS).chain(&[TRUST]).copied()
 }
 
 /// Why something that is mounted by the system call is left out.
@@ -238,7 +247,7 @@ mod tests {
     #[test]
     fn names_are_distinct_and_found() {
         let ids: BTreeSet<_> = every().map(|subject| subject.id()).collect();
-        assert_eq!(ids.len(), ALL.len() + LEVELS.len());
+        assert_eq!(ids.len(), ALL.len() + LEVELS.len() + 1);
         assert_eq!(by_id("tmpfs").unwrap().id(), "tmpfs");
         assert!(by_id("ramfs").is_none());
     }

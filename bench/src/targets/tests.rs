@@ -215,3 +215,26 @@ fn lines_differ() {
     all.dedup();
     assert_eq!(all.len(), TABLE.len());
 }
+
+#[test]
+fn what_trust_takes_is_judged_by_its_figures_and_by_half_of_its_operations() {
+    let figure = |workload: &str, what: &str, value: f64| Figure {
+        workload: workload.into(),
+        subject: TRUST.id().into(),
+        what: what.into(),
+        value,
+        unit: "part".into(),
+    };
+    let space =
+        |value| one(judge_report("key", vec![], vec![figure("space", REDUNDANCY_METADATA, value)]));
+    assert_eq!(space(0.0209), ("2.090 %".to_owned(), Some(true)));
+    assert_eq!(space(0.032), ("3.200 %".to_owned(), Some(false)));
+    let risk = |value| one(judge_report("key", vec![], vec![figure("risk", AT_RISK, value)])).1;
+    assert_eq!((risk(0.0), risk(4096.0)), (Some(true), Some(false)));
+    let create = |p50_ns| {
+        let row = row(CREATE_AT_MANY, TRUST.id(), 1, Private, 9000.0);
+        one(judge_rows("key", vec![Row { p50_ns, ..row }]))
+    };
+    assert_eq!(create(Some(5000)), ("5.00 us".to_owned(), Some(true)));
+    assert_eq!(create(Some(5001)).1, Some(false));
+}

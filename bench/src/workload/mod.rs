@@ -51,6 +51,9 @@ pub enum Kind {
     Opening { crashed: bool, file_bytes: u64 },
     Churn,
     Memory,
+    Risk,
+    Space,
+    Snapshots,
     AblationFence,
     AblationLine,
 }
@@ -244,7 +247,32 @@ pub const ALL: &[Workload] = &[
         of(Kind::Memory, "memory", 0, "weigh a pool of a million files, idle and looked at"),
         400 << 20,
     ),
+    once(
+        of(
+            Kind::Risk,
+            "risk",
+            0,
+            "overwrite a part of an aged pool by mistake: what metadata is lost",
+        ),
+        TRUST_BYTES,
+    ),
+    once(
+        of(Kind::Space, "space", 0, "look what the pages of pools of each level are used for"),
+        TRUST_BYTES,
+    ),
+    once(
+        of(
+            Kind::Snapshots,
+            "snapshots",
+            0,
+            "make a snapshot, where there is none and where there are many",
+        ),
+        TRUST_BYTES,
+    ),
 ];
+
+/// A pool that is aged, and what knowing it takes.
+const TRUST_BYTES: u64 = 5 << 29;
 
 /// The workload of this name, the first if it has several sizes.
 pub fn by_id(id: &str) -> Option<&'static Workload> {
@@ -266,6 +294,9 @@ pub fn workers<C: Calls>(
         Kind::Opening { .. }
         | Kind::Churn
         | Kind::Memory
+        | Kind::Risk
+        | Kind::Space
+        | Kind::Snapshots
         | Kind::AblationFence
         | Kind::AblationLine => Ok(None),
         _ => calls(stage, cell).map(Some),

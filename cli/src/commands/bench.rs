@@ -19,6 +19,9 @@ use crate::report::{BenchListReport, BenchReport, CleanedReport};
 /// The operations of `--protect`: those of the dissertation's Figure 4.9.
 const PROTECT: [&str; 5] = ["create", "append-4k", "overwrite-4k", "overwrite-512", "read-4k"];
 
+/// What `--trust` looks at.
+const TRUST: [&str; 3] = ["risk", "space", "snapshots"];
+
 /// Runs it; returns the exit status.
 ///
 /// # Errors
@@ -61,10 +64,15 @@ fn settings(args: &BenchArgs) -> Result<Settings> {
     threads.dedup();
     let mut workloads = args.workloads.clone();
     let mut subjects: Vec<_> = args.subjects.iter().map(|subject| subject.0).collect();
-    if args.protect {
-        subjects.extend(subject::LEVELS);
+    let (more, usual): (&[_], &[_]) = match (args.protect, args.trust) {
+        (true, _) => (subject::LEVELS, &PROTECT),
+        (_, true) => (&[subject::TRUST], &TRUST),
+        _ => (&[], &[]),
+    };
+    if !more.is_empty() {
+        subjects.extend(more);
         if workloads.is_empty() {
-            workloads.extend(PROTECT.iter().copied().filter_map(workload::by_id));
+            workloads.extend(usual.iter().copied().filter_map(workload::by_id));
         }
         if threads.is_empty() {
             threads.push(1);
@@ -81,6 +89,7 @@ fn settings(args: &BenchArgs) -> Result<Settings> {
             lode,
             emulate: args.emulation.profile(),
             mount_options: args.emulation.words(),
+            quick: args.quick,
         },
     })
 }

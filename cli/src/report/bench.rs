@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use lode_bench::report::{Breakdown, Figure, LeftOut, Report as Run, Row, Target};
+use lode_bench::report::{Breakdown, Figure, LeftOut, Report as Run, Risk, Row, Target};
 use lode_bench::run::steps;
 use lode_bench::subject::Subject;
 use lode_bench::workload::Workload;
 use serde::Serialize;
 
 use crate::output::Report;
+use crate::sizes::human;
 
 /// `lode bench`.
 #[derive(Serialize)]
@@ -48,7 +49,7 @@ fn rate(per_second: f64) -> String {
 
 impl Report for BenchReport {
     fn text(&self) -> String {
-        let Run { machine, rows, figures, breakdown, targets, limits, left_out } = &self.run;
+        let Run { machine, rows, figures, breakdown, risk, targets, limits, left_out } = &self.run;
         let page = machine.page_bytes >> 10;
         let mut text = format!(
             "{}, {} processors, Linux {}, load {}\n{}, pages of {page} KiB, {}, windows: {}\n",
@@ -69,6 +70,7 @@ impl Report for BenchReport {
         }
         table(rows, machine.emulated.is_some(), &mut text);
         parts(breakdown, &mut text);
+        at_risk(risk, &mut text);
         others(figures, &mut text);
         if !limits.is_empty() {
             text += "\nlimit does:\n";
@@ -129,6 +131,33 @@ fn parts(all: &[Breakdown], text: &mut String) {
     }
 }
 
+fn at_risk(all: &[Risk], text: &mut String) {
+    let mut before = None;
+    for (point, next) in all.iter().zip(all.iter().skip(1).map(Some).chain([None])) {
+        // Of sizes at which as much is at risk, people are told the first and the last.
+        let same = |next: &Risk| (&next.scheme, next.max_bytes) == (&point.scheme, point.max_bytes);
+        if before == Some(&point.scheme) && next.is_some_and(same) {
+            continue;
+        }
+        if before != Some(&point.scheme) {
+            let modelled = if point.modelled { ", modelled" } else { "" };
+            let head = format!("metadata at risk, {}{modelled}", point.scheme);
+            let [most, mean] = ["at most", "pages, mean"];
+            let _ = writeln!(text, "\n{head:<47} {most:>9} {mean:>11}   NOVA-Fortis");
+            before = Some(&point.scheme);
+        }
+        let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let there = [
+            known(point.nova_max_bytes.map(human)),
+            known(point.nova_mean_pages.map(|mean| mean.to_string())),
+        ];
+        let [of, most] = [point.scribble_bytes, point.max_bytes].map(human);
+        let mean = format!("{:.1e}", point.mean_pages);
+        let [there, there_mean] = there;
+        let _ = writeln!(text, "  {of:<45} {most:>9} {mean:>11} {there:>9} {there_mean:>9}");
+    }
+}
+
 fn others(figures: &[Figure], text: &mut String) {
     let mut before = None;
     for figure in figures {
@@ -137,7 +166,7 @@ fn others(figures: &[Figure], text: &mut String) {
             let _ = writeln!(text, "\n{}, {}", figure.workload, figure.subject);
             before = Some(head);
         }
-        let _ = writeln!(text, "  {:<48} {:>16}", figure.what, figure.shown());
+        let _ = writeln!(text, "  {:<64} {:>16}", figure.what, figure.shown());
     }
 }
 

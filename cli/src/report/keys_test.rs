@@ -1,5 +1,6 @@
 //! The keys of every report are those that `docs/json.md` lists.
 
+mod bench;
 mod snapshots;
 
 use std::cell::RefCell;
@@ -175,7 +176,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
     let script = CompletionsReport { shell: "bash".into(), script: "s".into() };
     samples.insert("completions", value(&script));
     samples.insert("dump", dump());
-    samples.insert("bench", value(&bench()));
+    samples.insert("bench", value(&bench::sample()));
     let list = BenchListReport::new(lode_bench::workload::ALL, lode_bench::subject::every());
     samples.insert("bench --list", value(&list));
     samples.insert("bench --clean", value(&CleanedReport { runs: 1 }));
@@ -192,81 +193,6 @@ fn samples() -> BTreeMap<&'static str, Value> {
     };
     samples.insert("crash corrupt ID", value(&InjectionReport::new(id, &injected)));
     samples
-}
-
-fn bench() -> BenchReport {
-    use lode_bench::report::{Breakdown, Figure, LeftOut, Machine, Report, Row, Steps, Target};
-    let row = Row {
-        workload: "append-4k".into(),
-        subject: "limit".into(),
-        threads: 2,
-        size: 4096,
-        mode: "private".into(),
-        ns_per_op: 403.4,
-        ops_per_s: 4_958_000.0,
-        p50_ns: Some(380),
-        p99_ns: Some(12_340),
-        repetitions: 7,
-        spread: 0.034,
-        emulated: false,
-    };
-    let target = |met| Target {
-        what: "library, append 4 KiB".into(),
-        figure: "at most 1.5 x its limit".into(),
-        measured: "1.62 x".into(),
-        met,
-    };
-    BenchReport::from(Report {
-        machine: Machine {
-            cores: 2,
-            page_bytes: 2 << 20,
-            emulated: Some("pcm (read +300 ns)".into()),
-            ..Machine::default()
-        },
-        rows: vec![row],
-        breakdown: vec![Breakdown {
-            workload: "append-4k".into(),
-            subject: "lode-engine".into(),
-            ns_per_op: 1000.0,
-            samples: 100,
-            copy_ns: 512.0,
-            fences_ns: 256.0,
-            allocation_ns: 128.0,
-            index_ns: 64.0,
-            record_ns: 32.0,
-            rest_ns: 8.0,
-        }],
-        figures: vec![Figure {
-            workload: "churn".into(),
-            subject: "lode-library".into(),
-            what: "log pages collected".into(),
-            value: 1_000_003.4,
-            unit: "pages".into(),
-        }],
-        targets: vec![target(Some(true)), target(Some(false)), target(None)],
-        limits: vec![Steps { workload: "append-4k".into(), steps: "a fence".into() }],
-        left_out: vec![LeftOut { what: "xfs".into(), why: "mkfs.xfs is missing".into() }],
-    })
-}
-
-#[test]
-fn measurements_are_readable_and_fit_the_width() {
-    let text = bench().text();
-    for part in [
-        "append-4k, 2 threads, private",
-        "EMULATED: pcm (read +300 ns)",
-        "  limit, not slowed  ",
-        "403 ns    4.96 M    380 ns   12.3 us    3.4%",
-        "  NO  library, append 4 KiB: at most 1.5 x its limit; measured 1.62 x",
-        "  ?   library",
-        "xfs: mkfs.xfs is missing",
-        "churn, lode-library\n  log pages collected  ",
-        " 1000003 pages",
-        "  append-4k          1.00 us     512 ns     256 ns     128 ns    64.0 ns    32.0 ns    8.00 ns",
-    ] {
-        assert!(text.contains(part), "{part} in:\n{text}");
-    }
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 
 fn explored() -> lode_crash::run::Report {
