@@ -339,7 +339,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             Ok(())
         })?;
         for item in kept {
-            match (item.kind, item.run()) {
+            match (item.kind(), item.run()) {
                 (Kept::Log, Some(run)) => self.claim_metadata(run, 0)?,
                 (_, Some(run)) => self.claim(run, 0)?,
                 (_, None) => {}

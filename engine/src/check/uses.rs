@@ -93,7 +93,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         self.store.for_each_quarantined(&mut |run| self.metadata(run, Use::Logs, each));
         self.store.snapshots.for_each_item(&mut |item| {
-            match (item.kind, item.run()) {
+            match (item.kind(), item.run()) {
                 (Kept::Log, Some(run)) => self.metadata(run, Use::Logs, each),
                 (_, Some(run)) => alone(run, Use::Data, each),
                 (_, None) => {}

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use crate::layout::Geometry;
+use crate::space::Run;
 use crate::store::{Item, Kept, Store};
 use crate::{Error, Host, Pool, Result};
 
@@ -78,25 +79,20 @@ fn in_order(items: &[Item]) -> Result<Vec<Item>> {
 fn encode(items: &[Item]) -> Result<Vec<u8>> {
     let mut sorted = in_order(items)?;
     // Runs that touch are one; slots are told one by one.
-    sorted.dedup_by(|next, last| {
-        let touches = (next.born, next.kind) == (last.born, last.kind)
-            && next.kind != Kept::Slot
-            && next.page == last.page + last.pages;
-        last.pages += if touches { next.pages } else { 0 };
-        touches
-    });
+    sorted.dedup_by(|next, last| last.takes_in(next));
     let mut bytes = Vec::new();
-    for group in sorted.chunk_by(|a, b| (a.born, a.kind) == (b.born, b.kind)) {
+    for group in sorted.chunk_by(|a, b| (a.born(), a.kind()) == (b.born(), b.kind())) {
         let Some(first) = group.first() else { continue };
-        put(&mut bytes, u64::from(first.born) << 2 | first.kind as u64)?;
+        put(&mut bytes, u64::from(first.born()) << 2 | first.kind() as u64)?;
         put(&mut bytes, group.len() as u64)?;
         let mut end = 0;
         for item in group {
-            put(&mut bytes, (item.page - end) << 1 | u64::from(item.pages > 1))?;
-            if item.pages > 1 {
-                put(&mut bytes, item.pages)?;
+            let place = item.place();
+            put(&mut bytes, (place.page - end) << 1 | u64::from(place.pages > 1))?;
+            if place.pages > 1 {
+                put(&mut bytes, place.pages)?;
             }
-            end = item.page + item.pages;
+            end = place.end();
         }
     }
     Ok(bytes)
@@ -166,7 +162,7 @@ fn decode(geometry: &Geometry, bytes: &[u8], epoch: u32) -> Result<Vec<Item>> {
                 return Err(DAMAGED);
             }
             items.try_reserve(1)?;
-            items.push(Item { born, kind, page, pages });
+            items.push(Item::new(kind, Run { page, pages }, born));
         }
     }
     Ok(items)

@@ -150,8 +150,8 @@ fn recover<M: Medium, H: Host>(
     store.end_comparing(false);
     // The slots of dead inodes that snapshots see are nobody's.
     store.snapshots.for_each_item(&mut |item| {
-        if item.kind == Kept::Slot {
-            store.table.keep_slot(item.page);
+        if item.kind() == Kept::Slot {
+            store.table.keep_slot(item.place().page);
         }
         Ok(())
     })?;
@@ -279,16 +279,13 @@ fn take_manifests<M: Medium, H: Host>(
         return note_damage(opening, error);
     }
     for (epoch, items) in manifests {
-        for item in items.iter().filter(|item| item.kind == Kept::Slot) {
-            if store.table.find(item.page).is_none_or(|slot| slot.tail() != 0) {
-                let at = crate::layout::slot_at(item.page);
-                return Err(Error::corrupt_inode(
-                    "slot kept for snapshots is in use",
-                    at,
-                    item.page,
-                ));
+        for item in items.iter().filter(|item| item.kind() == Kept::Slot) {
+            let ino = item.place().page;
+            if store.table.find(ino).is_none_or(|slot| slot.tail() != 0) {
+                let at = crate::layout::slot_at(ino);
+                return Err(Error::corrupt_inode("slot kept for snapshots is in use", at, ino));
             }
-            store.table.keep_slot(item.page);
+            store.table.keep_slot(ino);
         }
         store.snapshots.fill(epoch, items);
     }

@@ -134,13 +134,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let twice = if self.store.geometry.twin_pages == 0 { 1 } else { 2 };
         self.store.snapshots.for_each(&mut |epoch, items: &[Item]| {
             let pages = |item: &Item| match item.run() {
-                Some(run) if item.kind == crate::store::Kept::Log => twice * run.pages,
+                Some(run) if item.kind() == crate::store::Kept::Log => twice * run.pages,
                 run => run.map_or(0, |run| run.pages),
             };
             let at = infos.binary_search_by_key(&epoch, |info| info.epoch);
             if let Some(info) = at.ok().and_then(|at| infos.get_mut(at)) {
                 info.pages = items.iter().map(pages).sum();
-                let alone = items.iter().filter(|item| item.born > before);
+                let alone = items.iter().filter(|item| item.born() > before);
                 info.pages_alone = alone.map(pages).sum();
             }
             before = epoch;

@@ -39,19 +39,22 @@ impl Kept {
     }
 }
 
-/// Something that only snapshots see.
+/// Something that only snapshots see: when it was born, what it is, its first page and how many there are. There
+/// may be very many, so all of that is one number, in the order of which they are told.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Item {
-    pub(crate) born: u32,
-    pub(crate) kind: Kept,
-    pub(crate) page: u64,
-    pub(crate) pages: u64,
-}
+pub(crate) struct Item(u128);
+
+/// Bits of a page's number, or a slot's, and of how many pages there are: more than a pool can have.
+const PLACE_BITS: u32 = 47;
+const PLACE: u128 = (1 << PLACE_BITS) - 1;
+const BORN_AT: u32 = 2 + 2 * PLACE_BITS;
 
 impl Item {
     /// Pages, or a slot, and when they were born.
     pub(crate) fn new(kind: Kept, run: Run, born: u32) -> Self {
-        Self { born, kind, page: run.page, pages: run.pages }
+        let what = u128::from(born) << BORN_AT | (kind as u128) << (2 * PLACE_BITS);
+        let place = (u128::from(run.page) & PLACE) << PLACE_BITS;
+        Self(what | place | u128::from(run.pages) & PLACE)
     }
 
     /// The slot of an inode of this birth.
@@ -59,12 +62,46 @@ impl Item {
         Self::new(Kept::Slot, Run { page: ino, pages: 1 }, born)
     }
 
+    /// The epoch that it was born in.
+    pub(crate) fn born(&self) -> u32 {
+        (self.0 >> BORN_AT) as u32
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kept {
+        match self.0 >> (2 * PLACE_BITS) & 3 {
+            0 => Kept::Data,
+            1 => Kept::Log,
+            _ => Kept::Slot,
+        }
+    }
+
+    /// Where it is: of a slot, the number of the inode.
+    pub(crate) fn place(&self) -> Run {
+        Run { page: (self.0 >> PLACE_BITS & PLACE) as u64, pages: (self.0 & PLACE) as u64 }
+    }
+
     /// Its pages; none of a slot.
     pub(crate) fn run(&self) -> Option<Run> {
-        let run = Run { page: self.page, pages: self.pages };
-        (self.kind != Kept::Slot).then_some(run)
+        (self.kind() != Kept::Slot).then(|| self.place())
+    }
+
+    /// Takes in `next` if that is of the same birth and kind, and its pages follow; says whether they do.
+    pub(crate) fn takes_in(&mut self, next: &Self) -> bool {
+        let follows = match (self.run(), next.run()) {
+            (Some(run), Some(next)) => run.end() == next.page,
+            _ => false,
+        };
+        let same = (self.born(), self.kind()) == (next.born(), next.kind());
+        if same && follows {
+            self.0 += u128::from(next.place().pages);
+        }
+        same && follows
     }
 }
+
+/// A manifest that grows gets room for a part more: most stay as they are for as long as they are kept.
+const ROOM_PART: usize = 8;
 
 /// One snapshot.
 struct Snapshot {
@@ -161,17 +198,25 @@ impl<H: Host> Snapshots<H> {
 
     /// Keeps `item`, which ended in `died`, for the latest snapshot that sees it. Says whether there is one.
     pub(crate) fn keep(&self, item: Item, died: u32) -> bool {
-        if self.latest() < item.born {
+        if self.latest() < item.born() {
             return false;
         }
         let mut list = self.list.lock();
-        let Some(snapshot) = seer(&list, item.born, died).and_then(|at| list.get_mut(at)) else {
+        let Some(snapshot) = seer(&list, item.born(), died).and_then(|at| list.get_mut(at)) else {
             return false;
         };
-        match snapshot.manifest.try_reserve(1) {
-            Ok(()) => snapshot.manifest.push(item),
-            Err(_) => self.lost.store(true, Relaxed),
+        let manifest = &mut snapshot.manifest;
+        // (A file that was written piece by piece ends piece by piece.)
+        if manifest.last_mut().is_some_and(|last| last.takes_in(&item)) {
+            return true;
         }
+        if manifest.len() == manifest.capacity()
+            && manifest.try_reserve_exact(manifest.len() / ROOM_PART + 1).is_err()
+        {
+            self.lost.store(true, Relaxed);
+            return true;
+        }
+        manifest.push(item);
         true
     }
 
@@ -265,10 +310,10 @@ impl<M: Medium, H: Host> Store<M, H> {
             if self.snapshots.keep(item, ended) {
                 continue;
             }
-            match (item.kind, item.run()) {
+            match (item.kind(), item.run()) {
                 (Kept::Data, Some(run)) => self.give(run),
                 (Kept::Log, Some(run)) => self.quarantine_pages(run),
-                _ => self.quarantine_slot(item.page),
+                _ => self.quarantine_slot(item.place().page),
             }
         }
     }
@@ -297,3 +342,33 @@ impl<M: Medium, H: Host> Store<M, H> {
 
 /// Epochs that the superblocks allow at once, so that few snapshots store these.
 const EPOCHS_AT_ONCE: u32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_what_it_was_made_of_and_takes_in_what_follows_it() {
+        let most = Run { page: (1 << 37) - 1, pages: 1 << 34 };
+        for (kind, run, born) in [
+            (Kept::Data, Run { page: 0, pages: 1 }, 0),
+            (Kept::Log, Run { page: 77, pages: 3 }, 9),
+            (Kept::Slot, Run { page: most.page, pages: 1 }, u32::MAX),
+            (Kept::Data, most, 1),
+        ] {
+            let item = Item::new(kind, run, born);
+            assert_eq!((item.kind(), item.place(), item.born()), (kind, run, born));
+            assert_eq!(item.run().is_none(), kind == Kept::Slot);
+        }
+        let data = |page, pages, born| Item::new(Kept::Data, Run { page, pages }, born);
+        let mut item = data(5, 2, 4);
+        for other in [data(8, 1, 4), data(7, 1, 5), data(4, 1, 4), Item::slot(7, 4)] {
+            assert!(!item.takes_in(&other), "{other:?}");
+        }
+        assert!(item.takes_in(&data(7, 3, 4)));
+        assert_eq!(item, data(5, 5, 4));
+        assert!(!Item::slot(6, 4).takes_in(&Item::slot(7, 4)));
+        // In the order in which they are told: births, kinds, places.
+        assert!(data(9, 1, 3) < data(1, 1, 4) && data(9, 1, 3) < Item::slot(1, 3));
+    }
+}
