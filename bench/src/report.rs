@@ -110,19 +110,33 @@ pub struct Breakdown {
     pub index_ns: f64,
     /// Making, sealing, checking and storing lines of logs.
     pub record_ns: f64,
+    /// Checksums and parity of file data: computing, comparing, storing them.
+    pub checksums_ns: f64,
+    /// Storing second copies of lines.
+    pub second_copies_ns: f64,
     /// All else.
     pub rest_ns: f64,
 }
 
 impl Breakdown {
+    /// The operation, for people: with the level, where levels are compared.
+    pub fn title(&self) -> String {
+        match self.subject.as_str() {
+            "lode-engine" => self.workload.clone(),
+            level => format!("{}, {}", self.workload, level.trim_start_matches("lode-")),
+        }
+    }
+
     /// The parts by their names.
-    pub fn parts(&self) -> [(&'static str, f64); 6] {
+    pub fn parts(&self) -> [(&'static str, f64); 8] {
         [
             ("copy", self.copy_ns),
             ("fences", self.fences_ns),
             ("allocation", self.allocation_ns),
             ("index", self.index_ns),
             ("record", self.record_ns),
+            ("checksums", self.checksums_ns),
+            ("second copies", self.second_copies_ns),
             ("rest", self.rest_ns),
         ]
     }

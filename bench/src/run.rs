@@ -13,7 +13,7 @@ use crate::error::{BenchError, Result};
 use crate::machine;
 use crate::place::Place;
 use crate::plan::{Cell, cells};
-use crate::report::{Figure, LeftOut, Report, Row, Steps};
+use crate::report::{Breakdown, Figure, LeftOut, Report, Row, Steps};
 use crate::stats::{Histogram, median, spread};
 use crate::subject::{self, Outcome, Programs, Ready, Subject, Timed};
 use crate::targets;
@@ -53,6 +53,8 @@ pub struct Settings {
     pub quick: bool,
     /// Look into what operations consist of, too.
     pub breakdown: bool,
+    /// And at each protection level.
+    pub levels: bool,
     /// Where the run makes its directory; where memory is, if not said.
     pub dir: Option<PathBuf>,
     /// What subjects are made of.
@@ -100,7 +102,8 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let cells = cells(&settings.workloads, &settings.threads, settings.quick);
     let subjects = choose(settings, &cells, &place, &mut report.left_out)?;
     let mut started = start(&subjects, &place, settings, watch, &mut report.left_out)?;
-    let aside = if settings.breakdown { QUICK_BREAKDOWN } else { Duration::ZERO };
+    let looks = u32::from(settings.breakdown) + u32::from(settings.levels);
+    let aside = QUICK_BREAKDOWN * looks;
     let mut run = Run {
         watch,
         quick: settings.quick,
@@ -130,14 +133,24 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     // Before their mounts are taken off.
     drop(started);
     if settings.breakdown && !watch.is_over() {
-        look_into(settings, watch, &mut report);
+        look_into(breakdown::measure, settings, watch, &mut report);
+    }
+    if settings.levels && !watch.is_over() {
+        look_into(breakdown::levels::measure, settings, watch, &mut report);
     }
     report.limits = limits(&report.rows);
     report.targets = targets::judge(&report);
     Ok(report)
 }
 
-fn look_into(settings: &Settings, watch: &dyn Watch, report: &mut Report) {
+/// What looks into operations.
+type Look = fn(
+    &[&'static Workload],
+    &breakdown::Settings,
+    &dyn Fn(&str) -> bool,
+) -> io::Result<Vec<Breakdown>>;
+
+fn look_into(look: Look, settings: &Settings, watch: &dyn Watch, report: &mut Report) {
     let how = breakdown::Settings { quick: settings.quick, emulate: settings.programs.emulate };
     let ids = breakdown::chosen(&settings.workloads);
     let is_over = |id: &str| {
@@ -145,8 +158,8 @@ fn look_into(settings: &Settings, watch: &dyn Watch, report: &mut Report) {
         watch.is_over()
     };
     let found = enough_for(breakdown::POOL).map_err(io::Error::other);
-    match found.and_then(|()| breakdown::measure(&ids, &how, &is_over)) {
-        Ok(found) => report.breakdown = found,
+    match found.and_then(|()| look(&ids, &how, &is_over)) {
+        Ok(found) => report.breakdown.extend(found),
         Err(error) => {
             let (what, why) = ("breakdown".to_owned(), error.to_string());
             report.left_out.push(LeftOut { what, why });
@@ -481,6 +494,7 @@ mod tests {
                 threads: vec![],
                 quick: true,
                 breakdown: true,
+                levels: true,
                 dir: Some(base.path().to_owned()),
                 programs: Programs {
                     lode: "".into(),

@@ -5,8 +5,9 @@
 //! turn, and data too in every third: what the operation takes less is what they cost. What is left
 //! is the engine's own work. Of that, a timer looks at the thread many thousand times a second: a
 //! sample is of the part in whose code the instruction pointer is, which the program's line tables
-//! tell, those of inlined functions too. Nothing is added to the engine.
+//! tell, those of inlined functions too. Nothing is added to the engine. `levels` compares protection levels so.
 
+pub mod levels;
 mod parts;
 mod sampler;
 
@@ -21,6 +22,7 @@ use lode_pmem::{LINE_BYTES, Line, Mapped, MediaError, Medium, Profile, RegionOpt
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::calls::Calls;
 use crate::medium::Way;
 use crate::plan::Cell;
 use crate::report::Breakdown;
@@ -142,6 +144,13 @@ pub struct Settings {
     pub emulate: Option<Profile>,
 }
 
+impl Settings {
+    /// How long a turn is.
+    fn slice(&self) -> Duration {
+        if self.quick { SLICE_QUICK } else { SLICE }
+    }
+}
+
 /// Looks into these operations until nobody wants more.
 ///
 /// # Errors
@@ -160,13 +169,23 @@ pub fn measure(
         if is_over(workload.id) {
             break;
         }
-        let cell = Cell { workload, threads: 1, mode: Mode::Private };
-        let mut threads = workers(&mut stage, &cell)?.unwrap_or_default();
-        let Some(worker) = threads.first_mut() else { continue };
-        let slice = if settings.quick { SLICE_QUICK } else { SLICE };
-        all.push(look_into(workload, worker.as_mut(), slice, &mut parts)?);
+        let Some(mut worker) = one_thread(&mut stage, workload)? else { continue };
+        let how = (settings.slice(), &LEVELS[..]);
+        all.push(look_into((workload, ENGINE), worker.as_mut(), how, &mut parts)?);
     }
     Ok(all)
+}
+
+/// Whose operations are looked into.
+const ENGINE: &str = "lode-engine";
+
+/// One thread that does this, ready to start; none where nobody does.
+fn one_thread<C: Calls>(
+    stage: &mut Stage<C>,
+    workload: &'static Workload,
+) -> io::Result<Option<Box<dyn Worker>>> {
+    let cell = Cell { workload, threads: 1, mode: Mode::Private };
+    Ok(workers(stage, &cell)?.and_then(|threads| threads.into_iter().next()))
 }
 
 /// What can be looked into of what was asked for: all of it where nothing was.
@@ -209,21 +228,23 @@ fn time_of_one(worker: &mut dyn Worker, busy: Duration) -> io::Result<f64> {
     Ok(BUSY.get().as_secs_f64() * 1e9 / operations as f64)
 }
 
+/// Looks into an operation of somebody: turns of so long, with more and more left out. Samples are taken where all
+/// of that is.
 fn look_into(
-    workload: &Workload,
+    (workload, subject): (&Workload, &str),
     worker: &mut dyn Worker,
-    slice: Duration,
+    (slice, left_out): (Duration, &[u8]),
     known: &mut HashMap<usize, Part>,
 ) -> io::Result<Breakdown> {
     time_of_one(worker, WARM_UP)?;
     take();
-    let mut times = [const { Vec::new() }; LEVELS.len()];
+    let mut times = vec![Vec::new(); left_out.len()];
+    let last = left_out.last().copied().unwrap_or_default();
     for _ in 0..ROUNDS {
-        for (level, times) in LEVELS.into_iter().zip(&mut times) {
-            times.push(at_level(level, || time_of_one(worker, slice))?);
+        for (level, times) in left_out.iter().zip(&mut times) {
+            times.push(at_level(*level, || time_of_one(worker, slice))?);
         }
         let sampler = Sampler::start(EVERY)?;
-        let last = LEVELS.len() as u8 - 1;
         at_level(last, || work(worker, slice, count))?;
         drop(sampler);
     }
@@ -238,7 +259,8 @@ fn look_into(
             *found += 1;
         }
     }
-    Ok(told(workload, times.map(|times| median(&times)), &counts))
+    let times: Vec<f64> = times.iter().map(|times| median(times)).collect();
+    Ok(told((workload, subject), &times, &counts))
 }
 
 /// Does `work` while that is left out.
@@ -249,29 +271,35 @@ fn at_level<R>(level: u8, work: impl FnOnce() -> R) -> R {
     done
 }
 
+/// Times are those of all of it, of it without fences, and without data where that was left out, too.
 fn told(
-    workload: &Workload,
-    [whole, no_fences, no_data]: [f64; LEVELS.len()],
+    (workload, subject): (&Workload, &str),
+    times: &[f64],
     counts: &[u64; Part::ALL.len()],
 ) -> Breakdown {
+    let [whole, no_fences, least] =
+        [0, 1, times.len().max(1) - 1].map(|at| times.get(at).copied().unwrap_or_default());
     // (Noise can make the less the more.)
     let fences_ns = (whole - no_fences).max(0.0);
-    let copy_ns = (whole - fences_ns - no_data).max(0.0);
+    let copy_ns = (whole - fences_ns - least).max(0.0);
     let own = whole - fences_ns - copy_ns;
     let samples: u64 = counts.iter().sum();
-    let [_, _, allocation_ns, index_ns, record_ns, _] =
+    let [copied, _, allocation_ns, index_ns, record_ns, checksums_ns, second_copies_ns, _] =
         counts.map(|count| own * count as f64 / samples.max(1) as f64);
+    let known = copied + allocation_ns + index_ns + record_ns + checksums_ns + second_copies_ns;
     Breakdown {
         workload: workload.id.to_owned(),
-        subject: "lode-engine".to_owned(),
+        subject: subject.to_owned(),
         ns_per_op: whole,
         samples,
-        copy_ns,
+        copy_ns: copy_ns + copied,
         fences_ns,
         allocation_ns,
         index_ns,
         record_ns,
-        rest_ns: own - allocation_ns - index_ns - record_ns,
+        checksums_ns,
+        second_copies_ns,
+        rest_ns: own - known,
     }
 }
 
@@ -314,13 +342,15 @@ mod tests {
     fn noise_makes_no_part_negative() {
         let workload = by_id("append-4k").unwrap();
         for times in [[100.0, 110.0, 90.0], [100.0, 60.0, 70.0], [100.0, 120.0, 130.0]] {
-            let one = told(workload, times, &[0, 0, 1, 2, 3, 4]);
+            let one = told((workload, ENGINE), &times, &[0, 0, 1, 2, 3, 0, 0, 4]);
             let sum: f64 = one.parts().iter().map(|(_, ns)| ns).sum();
             assert!((sum - 100.0).abs() < 1e-6, "{one:?}");
             assert!(one.parts().iter().all(|(_, ns)| *ns >= 0.0), "{one:?}");
         }
-        let one = told(workload, [100.0, 70.0, 20.0], &[0, 0, 1, 1, 1, 1]);
-        assert_eq!(one.parts().map(|(_, ns)| ns), [50.0, 30.0, 5.0, 5.0, 5.0, 5.0]);
+        let one = told((workload, ENGINE), &[100.0, 70.0, 20.0], &[0, 0, 1, 1, 1, 0, 0, 1]);
+        assert_eq!(one.parts().map(|(_, ns)| ns), [50.0, 30.0, 5.0, 5.0, 5.0, 0.0, 0.0, 5.0]);
+        let one = told((workload, ENGINE), &[100.0, 80.0], &[3, 0, 0, 0, 1, 2, 1, 1]);
+        assert_eq!(one.parts().map(|(_, ns)| ns), [30.0, 20.0, 0.0, 0.0, 10.0, 20.0, 10.0, 10.0]);
     }
 
     #[test]

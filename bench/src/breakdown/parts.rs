@@ -13,14 +13,26 @@ pub enum Part {
     Index,
     /// Making, sealing, checking and storing the lines of logs.
     Record,
+    /// Checksums and parity of file data.
+    Checksums,
+    /// Second copies of lines.
+    SecondCopies,
     /// All else.
     Rest,
 }
 
 impl Part {
     /// All of them, in the order they are told.
-    pub const ALL: [Self; 6] =
-        [Self::Copy, Self::Fences, Self::Allocation, Self::Index, Self::Record, Self::Rest];
+    pub const ALL: [Self; 8] = [
+        Self::Copy,
+        Self::Fences,
+        Self::Allocation,
+        Self::Index,
+        Self::Record,
+        Self::Checksums,
+        Self::SecondCopies,
+        Self::Rest,
+    ];
 
     /// What samples of it are marked by.
     #[inline(always)]
@@ -30,7 +42,9 @@ impl Part {
 }
 
 /// Code by where it stands: what comes first counts.
-const PLACES: [(&str, Part); 13] = [
+const PLACES: [(&str, Part); 16] = [
+    ("engine/src/integrity/", Part::Checksums),
+    ("engine/src/store/twins.rs", Part::SecondCopies),
     ("engine/src/space/", Part::Allocation),
     ("engine/src/store/space.rs", Part::Allocation),
     ("engine/src/store/table.rs", Part::Allocation),
@@ -43,6 +57,7 @@ const PLACES: [(&str, Part); 13] = [
     ("engine/src/store/tx.rs", Part::Record),
     ("engine/src/store/lanes.rs", Part::Record),
     ("engine/src/", Part::Rest),
+    ("pmem/src/crc32c/wide.rs", Part::Checksums),
     ("pmem/src/crc32c/", Part::Record),
 ];
 
@@ -51,6 +66,10 @@ fn part_of(file: &str) -> Option<Part> {
     PLACES.iter().find(|(place, _)| file.contains(place)).map(|(_, part)| *part)
 }
 
+/// The function that computes checksums of strips, four at a time, where registers are not wide: it stands beside the
+/// one that computes those of lines.
+const FOUR: &str = "crc32c::x86::four";
+
 /// The part that the instruction at `pointer` belongs to: that of the innermost function, inlined
 /// ones too, that stands in a file that tells.
 pub fn part_at(pointer: usize) -> Part {
@@ -58,6 +77,10 @@ pub fn part_at(pointer: usize) -> Part {
     backtrace::resolve(pointer as *mut _, |symbol| {
         if found.is_none() {
             found = symbol.filename().and_then(|file| part_of(&file.to_string_lossy()));
+            let four = || symbol.name().is_some_and(|name| name.to_string().contains(FOUR));
+            if found == Some(Part::Record) && four() {
+                found = Some(Part::Checksums);
+            }
         }
     });
     found.unwrap_or(Part::Rest)

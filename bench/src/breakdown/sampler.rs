@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Instruction pointers that there is room for.
 const ROOM: usize = 1 << 17;
 /// Marks that there are, 0 being none.
-pub const MARKS: usize = 8;
+pub const MARKS: usize = 10;
 
 /// Samples count.
 static ON: AtomicBool = AtomicBool::new(false);

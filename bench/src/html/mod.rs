@@ -163,12 +163,22 @@ fn breakdown(all: &[Breakdown]) -> String {
         return String::new();
     }
     let rows = all.iter().map(|one| {
-        let mut cells = vec![escape(&one.workload), time(one.ns_per_op)];
+        let mut cells = vec![escape(&one.title()), time(one.ns_per_op)];
         cells.extend(one.parts().map(|(_, ns)| time(ns)));
         cells
     });
-    let heads =
-        ["Workload", "An operation", "Copy", "Fences", "Allocation", "Index", "Record", "Rest"];
+    let heads = [
+        "Workload",
+        "An operation",
+        "Copy",
+        "Fences",
+        "Allocation",
+        "Index",
+        "Record",
+        "Checksums",
+        "Second copies",
+        "Rest",
+    ];
     "<h2>What an operation consists of</h2><p class=\"faint\">Of the engine, by samples of where its \
      thread is. All bars are as long: what they are parts of stands behind them.</p>"
         .to_owned()
@@ -278,6 +288,8 @@ pub(crate) mod tests {
             allocation_ns: 125.0,
             index_ns: 100.0,
             record_ns: 25.0,
+            checksums_ns: 0.0,
+            second_copies_ns: 0.0,
             rest_ns: 0.0,
         };
         let risk = |scheme: &str| Risk {

@@ -144,18 +144,20 @@ fn bars(area: &Area<'_>, rows: &[&Row]) -> Drawn {
 }
 
 /// What each part of an operation is drawn in, in the order of [`Breakdown::parts`].
-const PARTS: [RGBColor; 6] = [
+const PARTS: [RGBColor; 8] = [
     RGBColor(0x2f, 0x7f, 0xd0),
     RGBColor(0xd9, 0x5f, 0x02),
     RGBColor(0xb0, 0x8b, 0x3a),
     RGBColor(0x1b, 0x9e, 0x77),
     RGBColor(0xc2, 0x4b, 0x8f),
+    RGBColor(0x8e, 0x6a, 0xc8),
+    RGBColor(0x7d, 0xb4, 0xe6),
     RGBColor(0x8a, 0x90, 0x99),
 ];
 
 /// A bar of parts for each operation that was looked into, with a legend.
 pub fn parts(all_of: &[Breakdown]) -> String {
-    let height = (all_of.len() as u32 + 1) * BAR + 4;
+    let height = (all_of.len() as u32 + 2) * BAR + 4;
     all([figure("", &drawn(height, |area| stacks(area, all_of)))].into_iter())
 }
 
@@ -170,14 +172,16 @@ fn stacks(area: &Area<'_>, all: &[Breakdown]) -> Drawn {
             area.draw(&Rectangle::new(bar, colour.filled()))?;
             from = to;
         }
-        let end = font(13).pos(Pos::new(HPos::Right, VPos::Center));
-        area.draw(&Text::new(one.workload.clone(), (NAMES as i32 - 6, middle), end))?;
+        let end = font(11).pos(Pos::new(HPos::Right, VPos::Center));
+        area.draw(&Text::new(one.title(), (NAMES as i32 - 6, middle), end))?;
         let begin = font(12).pos(Pos::new(HPos::Left, VPos::Center));
         area.draw(&Text::new(time(one.ns_per_op), (from as i32 + 6, middle), begin))?;
     }
     let names = all.first().map(|one| one.parts()).unwrap_or_default();
-    let top = (all.len() as u32 * BAR) as i32;
-    for (((name, _), colour), left) in names.into_iter().zip(PARTS).zip((4..).step_by(86)) {
+    for (((name, _), colour), number) in names.into_iter().zip(PARTS).zip(0_i32..) {
+        // In two lines.
+        let (left, line) = (4 + number % 4 * 128, all.len() as i32 + number / 4);
+        let top = line * BAR as i32;
         let square = [(left, top + 6), (left + 10, top + 16)];
         area.draw(&Rectangle::new(square, colour.filled()))?;
         let style = font(12).pos(Pos::new(HPos::Left, VPos::Center));

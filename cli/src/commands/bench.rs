@@ -84,6 +84,7 @@ fn settings(args: &BenchArgs) -> Result<Settings> {
         threads,
         quick: args.quick,
         breakdown: args.breakdown,
+        levels: args.protect,
         dir: args.dir.clone(),
         programs: Programs {
             lode,

@@ -115,17 +115,22 @@ fn table(rows: &[Row], emulated: bool, text: &mut String) {
     }
 }
 
+/// What the parts of an operation are called where there is little room, in their order.
+const PARTS: [&str; 8] = ["copy", "fences", "alloc", "index", "record", "sums", "twins", "rest"];
+
 fn parts(all: &[Breakdown], text: &mut String) {
-    let Some(first) = all.first() else { return };
-    let _ = write!(text, "\n{:<18} {:>9}", "breakdown", "an op");
-    for (name, _) in first.parts() {
-        let _ = write!(text, " {name:>10}");
+    if all.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n{:<25} {:>7}", "breakdown", "an op");
+    for name in PARTS {
+        let _ = write!(text, " {name:>7}");
     }
     text.push('\n');
     for one in all {
-        let _ = write!(text, "  {:<16} {:>9}", one.workload, time(one.ns_per_op));
+        let _ = write!(text, "  {:<23} {:>7}", one.title(), time(one.ns_per_op));
         for (_, ns) in one.parts() {
-            let _ = write!(text, " {:>10}", time(ns));
+            let _ = write!(text, " {:>7}", time(ns));
         }
         text.push('\n');
     }

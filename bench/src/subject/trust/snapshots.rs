@@ -27,10 +27,16 @@ pub const MANIFESTS: &str = "manifests in memory, of the space in use";
 const MANIFESTS_STORED: &str = "manifests in a checkpoint, of the space in use";
 const KEPT: &str = "snapshots that are kept";
 const USED: &str = "space in use";
+const USED_BY_THEM: &str = "of it what only snapshots see";
+const MANIFESTS_OF_THAT: &str = "manifests in memory, of what only snapshots see";
 const MAP_PAGE: &str = "mapping a file that no snapshot sees, a page";
 const MAP_PAGE_SEEN: &str = "mapping a file that a snapshot sees, a page";
 const REFUSED: &str = "snapshots that are refused while a file is mapped";
 
+const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
+const DIRECTORY: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 0, gid: 0, rdev: 0 };
+/// Bytes of a file that stays.
+const FILE_BYTES: usize = 128 << 10;
 /// Snapshots that there are in the end.
 const MANY: u64 = 1000;
 /// Parts of a row, and snapshots that are made in each.
@@ -43,7 +49,7 @@ const FILE_PAGES: u64 = 4096;
 /// Of the pages of the pool, one in so many is let free.
 const SPARED: u64 = 10;
 
-/// Measures it in a pool of so many bytes that a file server works on; nothing where it was interrupted.
+/// Measures it in a pool of so many bytes, half of them in files that stay, that a file server works on; nothing where it was interrupted.
 pub(super) fn measure(bytes: u64, is_over: &dyn Fn() -> bool) -> io::Result<Option<Outcome>> {
     let (pool, failed) = (empty(bytes)?, io::Error::other);
     let mut stage = Stage::new(InEngine::of(Arc::clone(&pool)));
@@ -51,10 +57,11 @@ pub(super) fn measure(bytes: u64, is_over: &dyn Fn() -> bool) -> io::Result<Opti
     let cell = Cell { workload, threads: 1, mode: Mode::Private };
     let workers = workers(&mut stage, &cell)?.unwrap_or_default();
     let worker = workers.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
+    fill(&pool)?;
     let mut made = Made { pool: &pool, worker, number: 0 };
     let first = made.timed(CREATE_AT_0)?;
-    // As much is kept for all of them as half of the pool has, where it takes as long as here.
-    let between = Duration::from_nanos(bytes >> 11);
+    // So long that a large part of the other half is kept for all of them together, where nothing takes longer than here.
+    let (between, lived) = (Duration::from_nanos(bytes >> 12), used(&pool));
     for _ in 0..MANY {
         if is_over() {
             return Ok(None);
@@ -63,15 +70,16 @@ pub(super) fn measure(bytes: u64, is_over: &dyn Fn() -> bool) -> io::Result<Opti
         made.snapshot()?;
     }
     let manifests = pool.manifest_bytes().map_err(failed)?;
-    let space = pool.space();
-    let used = ((space.pages - space.pages_free) * PAGE_BYTES) as f64;
+    let (used, only_seen) = (used(&pool), (used(&pool) - lived).max(1.0));
     let kept = pool.snapshot_names().map_err(failed)?.len();
     let last = made.timed(CREATE_AT_MANY)?;
     let told = |what, value, unit| figure("snapshots", what, value, unit);
     let mut figures = vec![
         told(KEPT, kept as f64, "snapshots"),
         told(USED, used, "bytes"),
+        told(USED_BY_THEM, only_seen / used, "part"),
         told(MANIFESTS, manifests.memory as f64 / used, "part"),
+        told(MANIFESTS_OF_THAT, manifests.memory as f64 / only_seen, "part"),
         told(MANIFESTS_STORED, manifests.checkpoint as f64 / used, "part"),
     ];
     let [unseen, seen, refused] = mapped()?;
@@ -90,6 +98,28 @@ fn empty(bytes: u64) -> io::Result<Shared<Mapped>> {
     Pool::format(&region, StdHost::new(), &FormatOptions::default()).map_err(failed)?;
     let pool = Pool::open(region, StdHost::new(), &OpenOptions::default()).map_err(failed)?;
     Ok(Arc::new(pool))
+}
+
+/// Bytes of the pool that are in use.
+fn used(pool: &Shared<Mapped>) -> f64 {
+    let space = pool.space();
+    ((space.pages - space.pages_free) * PAGE_BYTES) as f64
+}
+
+/// Fills half of the pool with files that stay.
+fn fill(pool: &Shared<Mapped>) -> io::Result<()> {
+    let failed = io::Error::other;
+    let content = vec![0x42; FILE_BYTES];
+    let dir = pool.create(pool.root(), b"stays", &DIRECTORY).map_err(failed)?.ino;
+    for number in 0.. {
+        let space = pool.space();
+        if space.pages_free * 2 <= space.pages {
+            break;
+        }
+        let made = pool.create(dir, format!("f{number}").as_bytes(), &FILE).map_err(failed)?;
+        pool.write(made.ino, 0, &content).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// A pool that is worked on, and that snapshots are made of.
@@ -145,8 +175,7 @@ impl Made<'_> {
 /// and whether a snapshot is refused meanwhile.
 fn mapped() -> io::Result<[f64; 3]> {
     let (pool, failed) = (empty(4 * FILE_PAGES * PAGE_BYTES)?, io::Error::other);
-    let file = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
-    let ino = pool.create(pool.root(), b"mapped", &file).map_err(failed)?.ino;
+    let ino = pool.create(pool.root(), b"mapped", &FILE).map_err(failed)?.ino;
     let page = vec![0x42; PAGE_BYTES as usize];
     for at in 0..FILE_PAGES {
         pool.write(ino, at * PAGE_BYTES, &page).map_err(failed)?;

@@ -45,7 +45,9 @@ pub(super) fn sample() -> BenchReport {
             allocation_ns: 128.0,
             index_ns: 64.0,
             record_ns: 32.0,
-            rest_ns: 8.0,
+            checksums_ns: 4.0,
+            second_copies_ns: 2.0,
+            rest_ns: 2.0,
         }],
         risk: vec![Risk {
             scheme: "two-way replication".into(),
@@ -83,7 +85,7 @@ fn measurements_are_readable_and_fit_the_width() {
         "churn, lode-library\n  log pages collected  ",
         " 1000003 pages",
         "  8 KiB                                             4 KiB      1.2e-4     4 KiB  0.000029\n",
-        "  append-4k          1.00 us     512 ns     256 ns     128 ns    64.0 ns    32.0 ns    8.00 ns",
+        "  append-4k               1.00 us  512 ns  256 ns  128 ns 64.0 ns 32.0 ns 4.00 ns 2.00 ns 2.00 ns",
     ] {
         assert!(text.contains(part), "{part} in:\n{text}");
     }
