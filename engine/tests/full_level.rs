@@ -190,8 +190,12 @@ fn a_write_of_a_part_of_a_page_does_not_make_damage_right() {
     }
     let pool =
         Pool::open(Memory::from_image(&image), TestHost::new(2), &OpenOptions::default()).unwrap();
-    assert_eq!(pool.write(filled.ino, 3000, b"new").unwrap_err().errno(), 5);
+    assert_eq!(pool.write(filled.ino, 300, b"new").unwrap_err().errno(), 5);
     let mut into = [0; 10];
+    // A write next to it does not care, and leaves it as it is.
+    assert_eq!(pool.write(filled.ino, 3000, b"new"), Ok(()));
+    assert_eq!(pool.read(filled.ino, 3000, &mut into[..3]), Ok(3));
+    assert_eq!(&into[..3], b"new");
     assert_eq!(pool.read(filled.ino, 0, &mut into).unwrap_err().errno(), 5);
     // What is written whole is as new.
     pool.write(filled.ino, 0, &[7; 4096]).unwrap();

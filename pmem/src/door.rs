@@ -84,6 +84,12 @@ impl<M: Medium> Door<M> {
         self.noted(self.medium.load(at, into))
     }
 
+    /// Asks for the line that holds `at`, which is about to be loaded: a hint.
+    #[inline]
+    pub fn prefetch(&self, at: u64) {
+        self.medium.prefetch(at);
+    }
+
     /// Loads the line at `at`, which must be aligned.
     #[inline]
     #[track_caller]

@@ -66,6 +66,13 @@ pub trait Medium: Send + Sync {
     #[track_caller]
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError>;
 
+    /// Asks for the line that holds `at`, which is about to be loaded: a hint, which waits for nothing and may be
+    /// of no effect.
+    #[inline]
+    fn prefetch(&self, at: u64) {
+        let _ = at;
+    }
+
     /// Stores the aligned word at `at` through the cache, in one piece.
     #[track_caller]
     fn store_word(&self, window: &mut Self::Window, at: u64, value: u64);
@@ -154,6 +161,11 @@ impl<M: Medium> Medium for &M {
     #[track_caller]
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
         (**self).load(at, into)
+    }
+
+    #[inline]
+    fn prefetch(&self, at: u64) {
+        (**self).prefetch(at);
     }
 
     #[inline]

@@ -303,15 +303,16 @@ impl Survey {
 pub type Value = Vec<(usize, usize)>;
 
 impl Log {
-    /// The pages of file data that its records name, those that were replaced since among them.
+    /// The pages of file data that its records name, the last one for each page of the file: those that were given
+    /// up without another in their place are among them.
     pub fn pages(&self, image: &[u8]) -> Vec<u64> {
         let lines = self.runs.iter().flat_map(|run| (0..run.valid).map(|line| run.at(line)));
         let maps = lines.filter(|at| image[*at] == MAP);
-        maps.flat_map(|at| {
-            let first = word(image, at + 32);
-            first..first + u64::from(half(image, at + 20))
-        })
-        .collect()
+        let pages = maps.flat_map(|at| {
+            let (file_page, page) = (word(image, at + 24), word(image, at + 32));
+            (0..u64::from(half(image, at + 20))).map(move |next| (file_page + next, page + next))
+        });
+        pages.collect::<BTreeMap<u64, u64>>().into_values().collect()
     }
 
     /// The values of extended attributes that are in pages of their own.

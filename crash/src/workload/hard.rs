@@ -144,7 +144,20 @@ fn strips() -> Vec<Case> {
     let whole = "create /a; write /a 0 8192 3; write /a 4096 8192 4; append /a 4096 5";
     let parts = "write /a 100 50 6; append /a 700 7; truncate /a 5000; truncate /a 9000; \
                  append /a 10 8; write /a 20000 10 9; unlink /a";
+    let in_place = "write /a 512 512 4; write /a 700 600 5; write /a 5200 50 6; truncate /a 5300; \
+                    write /a 30 1000 7; append /a 10 8; write /a 4100 50 9; unlink /a; \
+                    create /b; write /b 0 8192 3; write /b 4000 200 4";
+    let seen = "write /a 100 50 4; snapshot s; write /a 100 60 5; write /a 150 60 6; \
+                drop s; write /a 100 70 7";
     vec![
+        case("strips are overwritten", geometry(512), "create /a; write /a 0 6000 3", in_place),
+        case(
+            "long strips are overwritten",
+            geometry(2048),
+            "create /a; write /a 0 6000 3",
+            in_place,
+        ),
+        case("strips that a snapshot sees", geometry(512), "create /a; write /a 0 6000 3", seen),
         case("checksums of whole pages", geometry(512), "", whole),
         case("checksums of parts of pages", geometry(512), "create /a; write /a 0 6000 3", parts),
         case("checksums of long strips", geometry(2048), "create /a; write /a 0 6000 3", parts),

@@ -13,6 +13,7 @@ use super::ordinals::Ordinals;
 use super::segment::{List, Overwrites, Rules, Segment, Segments, Way, plan};
 use crate::index::Extent;
 use crate::inode::{JournalPiece, Node, State};
+use crate::integrity::Crcs;
 use crate::layout::Body;
 use crate::log::{Placed, Plan};
 use crate::space::{Ended, Run};
@@ -23,12 +24,16 @@ use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 const WORTH_COMPOSING: u64 = 2048;
 
 /// Where the new bytes of a journalled segment wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) journal_at: u64,
     pub(super) home_at: u64,
+    /// Which of these bytes are new: the rest of their strips waits with them.
+    pub(super) new: (u64, u64),
+    /// Checksums of these, once they are known.
+    pub(super) crcs: Crcs,
 }
 
 /// A change that is being prepared.
@@ -55,7 +60,7 @@ impl<'a> Change<'a> {
             unmap: None,
             new_size,
             fresh: FreshRuns::none(),
-            waiting: List::new(Waiting { from: 0, to: 0, journal_at: 0, home_at: 0 }),
+            waiting: List::new(Waiting::default()),
             journal_runs: List::new(Run { page: 0, pages: 0 }),
         }
     }
@@ -110,12 +115,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// The rules for a change of this file now.
     pub(crate) fn rules(&self, state: &State) -> Rules {
-        let relaxed = self.options.relaxed || self.store.host.leaves_out(Rule::JournalUsed);
-        let relaxed = relaxed || state.file().is_ok_and(|file| file.is_mapped());
-        let overwrites = match relaxed {
-            _ if self.store.geometry.strips.are_kept() => Overwrites::Replacing,
-            true => Overwrites::InPlace,
-            false => Overwrites::Atomic,
+        let unused = self.store.host.leaves_out(Rule::JournalUsed);
+        let mapped = unused || state.file().is_ok_and(|file| file.is_mapped());
+        let strips = self.store.geometry.strips;
+        let overwrites = match (strips.are_kept(), mapped) {
+            (true, true) => Overwrites::Replacing,
+            (true, false) => Overwrites::Strips(strips.bytes()),
+            (false, false) if !self.options.relaxed => Overwrites::Atomic,
+            (false, _) => Overwrites::InPlace,
         };
         // (The epoch first: should a snapshot come between, it is another one when the lane is held.)
         let epoch = self.store.epoch();
@@ -150,16 +157,28 @@ impl<M: Medium, H: Host> Pool<M, H> {
         change: &mut Change<'_>,
         plan: &mut dyn FnMut(&State, Rules, &mut Change<'_>) -> Result<()>,
     ) -> Result<()> {
+        let mut in_strips = true;
         loop {
-            let rules = self.rules(state);
+            let mut rules = self.rules(state);
+            if matches!(rules.overwrites, Overwrites::Strips(_)) && !in_strips {
+                rules.overwrites = Overwrites::Replacing;
+            }
             plan(state, rules, change)?;
             if self.store.bad.any() && self.meets_bad(state, change) {
                 change.segments.clear();
                 change.unmap = None;
                 plan(state, Rules { overwrites: Overwrites::Replacing, ..rules }, change)?;
             }
-            if self.make_planned(node, state, change, rules.epoch)? {
-                return Ok(());
+            match self.make_planned(node, state, change, rules.epoch) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // Of a page that gets another, what is overwritten need not be right.
+                Err(Error::Corrupt(_) | Error::Media { .. })
+                    if in_strips && change.has(Way::Journal) =>
+                {
+                    in_strips = false;
+                }
+                Err(error) => return Err(error),
             }
             change.segments.clear();
             change.unmap = None;
@@ -312,7 +331,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         data + usize::from(change.unmap.is_some()) + usize::from(says_size) + usize::from(retires)
     }
 
-    fn stream_all(&self, state: &State, change: &Change<'_>, held: &mut Held<'_, H>) -> Result<()> {
+    fn stream_all(
+        &self,
+        state: &State,
+        change: &mut Change<'_>,
+        held: &mut Held<'_, H>,
+    ) -> Result<()> {
         let counters = held.counters();
         state.file()?.journal.flush(&self.store, counters);
         let replaced = self.store.geometry.strips.are_kept();
@@ -346,6 +370,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 let part = (segment.from, segment.to);
                 self.stream(&change.source, part, segment.at, counters)?;
             }
+        }
+        if replaced {
+            return self.stream_waiting(state, change, held);
         }
         for wait in change.waiting.iter() {
             self.stream(&change.source, (wait.from, wait.to), wait.journal_at, counters)?;

@@ -6,9 +6,10 @@ use super::change::{Change, Waiting};
 use super::fresh::Source;
 use super::segment::Segment;
 use crate::inode::{Body as Kind, Node, State};
+use crate::integrity::{Crcs, Whose};
 use crate::layout::{Body, Txid};
 use crate::space::{Ended, Use};
-use crate::store::Purpose;
+use crate::store::{Held, Purpose};
 use crate::{Error, Host, JOURNAL_HALF, PAGE_BYTES, Pool, Result, Rule};
 
 /// Journalled bytes that are retired at once instead of by the next change, which gives back the
@@ -27,8 +28,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         change: &mut Change<'_>,
         purpose: Purpose,
     ) -> Result<()> {
-        let len = segment.to - segment.from;
-        let small = len <= JOURNAL_HALF && change.segments.len() == 1;
+        let new = (segment.from, segment.to);
+        let strips = self.store.geometry.strips;
+        let (mut from, end) = match strips.are_kept() {
+            true => (new.0 - new.0 % strips.bytes(), new.1.next_multiple_of(strips.bytes())),
+            false => new,
+        };
+        let start = segment.at - (new.0 - from);
+        let small = end - from <= JOURNAL_HALF && change.segments.len() == 1;
         let journal = &mut state.file_mut()?.journal;
         if !self.store.host.leaves_out(Rule::JournalSeen) {
             journal.part_with_page(self.store.latest())?;
@@ -41,23 +48,61 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             let half = if journal.second_half { JOURNAL_HALF } else { 0 };
             let journal_at = journal.page * PAGE_BYTES + half;
-            let (from, to, home_at) = (segment.from, segment.to, segment.at);
-            return change.waiting.push(Waiting { from, to, journal_at, home_at });
+            let crcs = Crcs::default();
+            let waiting = Waiting { from, to: end, journal_at, home_at: start, new, crcs };
+            return change.waiting.push(waiting);
         }
-        let mut from = segment.from;
-        while from < segment.to {
-            let pages = (segment.to - from).div_ceil(PAGE_BYTES);
+        let first = from;
+        while from < end {
+            let pages = (end - from).div_ceil(PAGE_BYTES);
             let run = self.store.take_some(pages, purpose)?;
             if let Err(error) = change.journal_runs.push(run) {
                 self.store.give(run);
                 return Err(error);
             }
             let most = (run.pages * PAGE_BYTES).min(1 << 31);
-            let to = segment.to.min(from + most);
-            let home_at = segment.at + (from - segment.from);
-            let journal_at = run.page * PAGE_BYTES;
-            change.waiting.push(Waiting { from, to, journal_at, home_at })?;
+            let to = end.min(from + most);
+            let (home_at, journal_at) = (start + (from - first), run.page * PAGE_BYTES);
+            let new = (new.0.max(from), new.1.min(to));
+            let crcs = Crcs::default();
+            change.waiting.push(Waiting { from, to, journal_at, home_at, new, crcs })?;
             from = to;
+        }
+        Ok(())
+    }
+
+    /// Streams the strips that an overwrite changes to where they wait.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Media`] where they are not there as they were stored.
+    #[inline(never)]
+    pub(super) fn stream_waiting(
+        &self,
+        state: &State,
+        change: &mut Change<'_>,
+        held: &mut Held<'_, H>,
+    ) -> Result<()> {
+        for wait in change.waiting.iter_mut() {
+            let (len, counters) = (wait.to - wait.from, held.counters());
+            let bytes = held.page().get_mut(..len as usize).ok_or(Error::Invalid)?;
+            self.store.prefetch_kept(wait.home_at, len);
+            let end = wait.home_at + state.size.saturating_sub(wait.from);
+            let of = Whose { ino: state.log.ino, end };
+            self.store.load_data(of, wait.home_at, bytes)?;
+            if self.store.bad.any() && self.store.bad.touches(wait.home_at, len) {
+                return Err(Error::Media { at: wait.home_at });
+            }
+            let (from, to) = wait.new;
+            let part = bytes.get_mut((from - wait.from) as usize..(to - wait.from) as usize);
+            let part = part.ok_or(Error::Invalid)?;
+            match change.source {
+                Source::Zeros => part.fill(0),
+                Source::Bytes { data, offset } => {
+                    let new = data.get((from - offset) as usize..(to - offset) as usize);
+                    part.copy_from_slice(new.ok_or(Error::Invalid)?);
+                }
+            }
+            wait.crcs = self.store.stream_strips(wait.journal_at, bytes, counters);
         }
         Ok(())
     }
@@ -101,21 +146,31 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Stores what has been journalled in its home, through the cache.
     fn bring_home(&self, source: &Source<'_>, wait: &Waiting) {
-        let (len, counters) = (wait.to - wait.from, self.store.counters());
-        let mut window = self.store.door.window(len, counters);
+        let store = &self.store;
+        let (from, to) = wait.new;
+        let (len, home_at) = (to - from, wait.home_at + (from - wait.from));
+        let kept = store.geometry.strips.are_kept();
+        let mut window = store.door.window(store.stored_in_place(len), store.counters());
+        let mut put = |at: u64, bytes: &[u8]| match kept {
+            true => store.store_in_place(&mut window, at, bytes),
+            false => window.store(at, bytes),
+        };
         match source {
             Source::Bytes { data, offset } => {
-                let bytes = data.get((wait.from - offset) as usize..(wait.to - offset) as usize);
-                window.store(wait.home_at, bytes.unwrap_or_default());
+                let bytes = data.get((from - offset) as usize..(to - offset) as usize);
+                put(home_at, bytes.unwrap_or_default());
             }
             Source::Zeros => {
                 let mut done = 0;
                 while done < len {
                     let zeros = ZEROS.get(..(len - done) as usize).unwrap_or(&ZEROS);
-                    window.store(wait.home_at + done, zeros);
+                    put(home_at + done, zeros);
                     done += zeros.len() as u64;
                 }
             }
+        }
+        if kept {
+            store.store_crcs(&mut window, wait.home_at, wait.to - wait.from, &wait.crcs);
         }
     }
 

@@ -46,6 +46,45 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Reads bytes below the size; holes read as zeros.
     pub(crate) fn read_pages(&self, state: &State, offset: u64, into: &mut [u8]) -> Result<()> {
+        let as_it_was = self.store.writable().is_err() || state.view != 0;
+        if as_it_was && !state.file()?.journal.pending().is_empty() {
+            return self.read_journalled(state, offset, into);
+        }
+        self.read_home(state, offset, into)
+    }
+
+    /// The same, of a file of which something may not be home: that is read from the journal, as nothing is stored.
+    #[cold]
+    fn read_journalled(&self, state: &State, offset: u64, into: &mut [u8]) -> Result<()> {
+        let of = Whose { ino: state.log.ino, end: u64::MAX };
+        let (mut at, mut rest) = (offset, into);
+        while !rest.is_empty() {
+            let pending = state.file()?.journal.pending().iter();
+            let behind = pending.filter(|piece| piece.file_offset + piece.len > at);
+            let next = behind.min_by_key(|piece| piece.file_offset);
+            let start = next.map_or(u64::MAX, |piece| piece.file_offset.max(at));
+            let home = (start - at).min(rest.len() as u64) as usize;
+            let (bytes, tail) = rest.split_at_mut(home);
+            self.read_home(state, at, bytes)?;
+            (at, rest) = (at + home as u64, tail);
+            if let Some(piece) = next.filter(|_| !rest.is_empty()) {
+                let skip = at - piece.file_offset;
+                let strips = self.store.geometry.strips;
+                let most = match strips.are_kept() {
+                    true => strips.bytes() - (piece.home_at + skip) % strips.bytes(),
+                    false => piece.len,
+                };
+                let len = (piece.len - skip).min(rest.len() as u64).min(most);
+                let (bytes, tail) = rest.split_at_mut(len as usize);
+                let (waits, home) = (piece.journal_at + skip, piece.home_at + skip);
+                self.store.load_waiting(of, waits, home, bytes)?;
+                (at, rest) = (at + len, tail);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_home(&self, state: &State, offset: u64, into: &mut [u8]) -> Result<()> {
         let file = state.file()?;
         let mut at = offset;
         let mut rest = &mut into[..];
@@ -71,9 +110,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             at += (hole + mapped) as u64;
             rest = tail;
-        }
-        if self.store.writable().is_err() || state.view != 0 {
-            file.journal.overlay(&self.store, offset, into)?;
         }
         Ok(())
     }

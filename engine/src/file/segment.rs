@@ -73,6 +73,10 @@ impl<T: Copy, const N: usize> List<T, N> {
         self.few.iter().take(self.len).chain(&self.more)
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.few.iter_mut().take(self.len).chain(&mut self.more)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len + self.more.len()
     }
@@ -106,7 +110,9 @@ pub(crate) enum Overwrites {
     Atomic,
     /// In place, without atomicity: asked for, or the file is mapped.
     InPlace,
-    /// By fresh pages alone: pages have checksums.
+    /// Within a page by whole strips of so many bytes through the journal, else by fresh pages: pages have checksums.
+    Strips(u64),
+    /// By fresh pages alone.
     Replacing,
 }
 
@@ -160,6 +166,13 @@ fn mapped(extent: &Extent, rules: Rules, from: u64, to: u64, whole: u64) -> Segm
     }
     if extent.epoch <= rules.latest {
         return fresh(from, to);
+    }
+    if let Overwrites::Strips(strip) = rules.overwrites {
+        let (first, end) = (from - from % strip, to.next_multiple_of(strip));
+        let one_page = first / PAGE_BYTES == (end - 1) / PAGE_BYTES;
+        let small = extent.class == PageClass::Small && whole == to - from;
+        let fits = small && one_page && end - first <= JOURNAL_HALF && end <= rules.size;
+        return if fits { in_place(Way::Journal, to) } else { fresh(from, to) };
     }
     if from >= rules.size {
         return in_place(Way::Append, to);

@@ -15,7 +15,7 @@ use crate::gauges::list_bytes;
 use crate::layout::{LINE, Txid};
 use crate::space::{Ended, Run};
 use crate::store::Store;
-use crate::{Error, Host, PAGE_BYTES, Result};
+use crate::{Host, Ino, PAGE_BYTES, Result};
 
 /// An overwrite that may not be home yet. All offsets in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -243,13 +243,18 @@ impl Journal {
         let mut window = store.door.window(0, counters);
         for piece in self.pending() {
             window.flush(piece.home_at, piece.len);
+            store.flush_kept(&mut window, piece.home_at, piece.len);
         }
     }
 
     /// Stores everything pending in its home, through the cache: but for parts of lines there that can't be loaded, as less than a whole one
     /// must not be stored to them. What they would have had is lost with them.
-    pub(crate) fn apply<M: Medium, H: Host>(&self, store: &Store<M, H>) -> Result<()> {
+    pub(crate) fn apply<M: Medium, H: Host>(&self, ino: Ino, store: &Store<M, H>) -> Result<()> {
         for piece in self.pending() {
+            if store.geometry.strips.are_kept() {
+                store.bring_strips_home(ino, piece.journal_at, piece.home_at, piece.len)?;
+                continue;
+            }
             let mut line = [0u8; LINE as usize];
             let mut done = 0;
             while done < piece.len {
@@ -267,27 +272,6 @@ impl Journal {
                     }
                 }
                 done += len;
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies pending bytes over what was read from their homes: `into` holds the file
-    /// from `offset` on. For a pool that may not be written.
-    pub(crate) fn overlay<M: Medium, H: Host>(
-        &self,
-        store: &Store<M, H>,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<()> {
-        let end = offset + into.len() as u64;
-        for piece in self.pending() {
-            let from = piece.file_offset.max(offset);
-            let to = (piece.file_offset + piece.len).min(end);
-            if from < to {
-                let target = into.get_mut((from - offset) as usize..(to - offset) as usize);
-                let source = piece.journal_at + (from - piece.file_offset);
-                store.door.load(source, target.ok_or(Error::Invalid)?)?;
             }
         }
         Ok(())

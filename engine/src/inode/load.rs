@@ -44,7 +44,7 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
     if let Body::File(file) = &mut state.body {
         file.journal.claim();
         if store.writable().is_ok() && !store.host.leaves_out(Rule::JournalReplayed) {
-            file.journal.apply(store)?;
+            file.journal.apply(ino, store)?;
         }
     }
     Ok(state)

@@ -5,9 +5,9 @@ use lode_pmem::crc32c_pieces;
 use crate::layout::{CRC_BYTES, PAGE_STRIPS_MOST};
 
 /// A checksum as it is on the medium.
-pub(super) type Crc = [u8; CRC_BYTES as usize];
+pub(crate) type Crc = [u8; CRC_BYTES as usize];
 /// Those of a page's strips.
-pub(super) type Crcs = [Crc; PAGE_STRIPS_MOST];
+pub(crate) type Crcs = [Crc; PAGE_STRIPS_MOST];
 
 /// The checksums of whole strips of `strip` bytes of one page.
 pub(super) fn crcs_of(bytes: &[u8], strip: usize) -> Crcs {

@@ -12,6 +12,7 @@ use crate::{Host, PAGE_BYTES, Rule};
 
 /// Bytes of parity that are computed at a time.
 pub(super) const COLUMN: usize = 256;
+const LINE: usize = lode_pmem::LINE_BYTES;
 
 impl<M: Medium, H: Host> Store<M, H> {
     /// Streams checksums and parity of the whole pages `bytes`, which are being stored at `page` and behind it;
@@ -68,12 +69,18 @@ impl<M: Medium, H: Host> Store<M, H> {
 
 /// The sum (exclusive or) of bytes `column ..` of all strips of a page.
 pub(super) fn parity_of(page: &[u8], strip: usize, column: usize, parity: &mut [u8; COLUMN]) {
-    parity.fill(0);
-    for strip in page.chunks_exact(strip) {
-        let part = strip.get(column..column + COLUMN).unwrap_or_default();
-        let sums = parity.as_chunks_mut::<8>().0.iter_mut();
-        for (sum, word) in sums.zip(part.as_chunks::<8>().0) {
-            *sum = (u64::from_le_bytes(*sum) ^ u64::from_le_bytes(*word)).to_le_bytes();
+    for (line, sum) in parity.as_chunks_mut::<LINE>().0.iter_mut().enumerate() {
+        // (A line's sum stays in registers.)
+        let mut words = [0; LINE / 8];
+        for strip in page.chunks_exact(strip) {
+            let from = column + line * LINE;
+            let part = strip.get(from..from + LINE).unwrap_or_default();
+            for (word, bytes) in words.iter_mut().zip(part.as_chunks::<8>().0) {
+                *word ^= u64::from_le_bytes(*bytes);
+            }
+        }
+        for (bytes, word) in sum.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
         }
     }
 }

@@ -5,9 +5,11 @@
 
 mod at_rest;
 mod crcs;
+mod in_place;
 mod keep;
 mod repair;
 mod verify;
 
+pub(crate) use crcs::Crcs;
 pub(crate) use repair::Repairs;
 pub(crate) use verify::Whose;

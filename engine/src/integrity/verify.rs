@@ -29,6 +29,10 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// [`crate::Error::Corrupt`] where they are not those that were stored, at level `full`; [`crate::Error::Media`].
     #[inline]
     pub(crate) fn load_data(&self, of: Whose, at: u64, into: &mut [u8]) -> Result<()> {
+        if self.geometry.strips.are_kept() {
+            // (They are wanted when the bytes are there.)
+            self.door.prefetch(self.crcs_at(at, CrcTable::First));
+        }
         let loaded = self.door.load(at, into);
         if loaded.is_ok() && !self.geometry.strips.are_kept() && !self.bad.any() {
             return Ok(());
@@ -139,7 +143,12 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Continues a checksum over what is loaded from `from .. to`.
-    fn crc_on(&self, crc: u32, from: u64, to: u64) -> core::result::Result<u32, MediaError> {
+    pub(super) fn crc_on(
+        &self,
+        crc: u32,
+        from: u64,
+        to: u64,
+    ) -> core::result::Result<u32, MediaError> {
         let (mut crc, mut at) = (crc, from);
         let mut chunk = [0; CHUNK];
         while at < to {

@@ -207,6 +207,15 @@ impl Medium for Mapped {
     }
 
     #[inline]
+    fn prefetch(&self, at: u64) {
+        // (What takes its time by emulation would have it taken off again.)
+        if at < self.bytes && self.emulation.is_none() {
+            // SAFETY: the byte is in the mapping.
+            crate::prefetch(unsafe { &*self.mapping.base().add(at as usize) });
+        }
+    }
+
+    #[inline]
     #[track_caller]
     fn store_word(&self, window: &mut MappedWindow, at: u64, value: u64) {
         assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");

@@ -1,0 +1,237 @@
+//! Strips that are overwritten in place, through a file's journal (PROTOCOL I16).
+//!
+//! What this file guarantees: the journal has whole strips, with checksums of their own. While their record is not
+//! retired, bytes, checksums and parity at home may be any mix of what was and what comes, and are all made again
+//! from the journal.
+
+use lode_pmem::{Counters, Medium, Window};
+
+use super::crcs::{Crc, Crcs, crcs_of};
+use super::keep::COLUMN;
+use super::verify::Whose;
+use crate::layout::{CrcTable, LINE};
+use crate::store::Store;
+use crate::{Error, Host, Ino, PAGE_BYTES, Result};
+
+const TABLES: [CrcTable; 2] = [CrcTable::First, CrcTable::Second];
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Streams whole strips to `at`, where they wait, with their checksums, which are returned.
+    pub(crate) fn stream_strips(&self, at: u64, bytes: &[u8], counters: &Counters) -> Crcs {
+        let strip = self.geometry.strips.bytes() as usize;
+        let crcs = crcs_of(bytes, strip);
+        let stored = crcs.get(..bytes.len() / strip).unwrap_or_default();
+        let len = bytes.len() + TABLES.len() * stored.as_flattened().len();
+        let mut window = self.door.window(len as u64, counters);
+        window.copy_nt(at, bytes);
+        for table in TABLES {
+            window.copy_nt(self.crcs_at(at, table), stored.as_flattened());
+        }
+        crcs
+    }
+
+    /// Bytes that are stored where `len` bytes of one page are overwritten in place.
+    pub(crate) fn stored_in_place(&self, len: u64) -> u64 {
+        let strips = self.geometry.strips;
+        if strips.are_kept() { 2 * len + 2 * strips.crc_bytes() } else { len }
+    }
+
+    /// Asks for what is kept of the strips at `at`, which are about to be overwritten.
+    pub(crate) fn prefetch_kept(&self, at: u64, len: u64) {
+        for table in TABLES {
+            self.door.prefetch(self.crcs_at(at, table));
+        }
+        let parity = self.parity_of_byte(at);
+        for line in (parity..parity + len.min(self.geometry.strips.bytes())).step_by(LINE as usize)
+        {
+            self.door.prefetch(line);
+        }
+    }
+
+    /// Stores bytes of a page in place, through the cache, and makes the parity follow.
+    pub(crate) fn store_in_place(&self, window: &mut Window<'_, M>, at: u64, bytes: &[u8]) {
+        let strip = self.geometry.strips.bytes();
+        let (mut old, mut parity) = ([0; COLUMN], [0; COLUMN]);
+        let (mut at, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let len = rest.len().min((strip - at % strip) as usize).min(COLUMN);
+            let (new, more) = rest.split_at(len);
+            let old = old.get_mut(..len).unwrap_or_default();
+            let parity = parity.get_mut(..len).unwrap_or_default();
+            let place = self.parity_of_byte(at);
+            // (Where either can't be loaded, there is no parity until a scrub.)
+            if self.door.load(at, old).is_ok() && self.door.load(place, parity).is_ok() {
+                for (sum, (old, new)) in parity.iter_mut().zip(old.iter().zip(new)) {
+                    *sum ^= old ^ new;
+                }
+                window.store(place, parity);
+            }
+            window.store(at, new);
+            (at, rest) = (at + len as u64, more);
+        }
+    }
+
+    /// Stores the checksums of the strips at `at`, which are `len` bytes, through the cache.
+    pub(crate) fn store_crcs(&self, window: &mut Window<'_, M>, at: u64, len: u64, crcs: &Crcs) {
+        let count = len / self.geometry.strips.bytes();
+        let crcs = crcs.get(..count as usize).unwrap_or_default();
+        for table in TABLES {
+            window.store(self.crcs_at(at, table), crcs.as_flattened());
+        }
+    }
+
+    /// Starts the write-back of what is kept of bytes of one page, which have come home.
+    #[track_caller]
+    pub(crate) fn flush_kept(&self, window: &mut Window<'_, M>, at: u64, len: u64) {
+        let strips = self.geometry.strips;
+        if !strips.are_kept() {
+            return;
+        }
+        let count = (at % strips.bytes() + len).div_ceil(strips.bytes());
+        for table in TABLES {
+            window.flush(self.crcs_at(at, table), count * size_of::<Crc>() as u64);
+        }
+        window.flush(strips.parity_at(at / PAGE_BYTES), strips.bytes());
+    }
+
+    /// Stores journalled bytes of one page in their home, and all that is kept of it. What can't be had from the journal is
+    /// lost there: its checksums say so, whatever the home has.
+    pub(crate) fn bring_strips_home(
+        &self,
+        ino: Ino,
+        journal_at: u64,
+        home_at: u64,
+        len: u64,
+    ) -> Result<()> {
+        let strip = self.geometry.strips.bytes();
+        let mut done = 0;
+        while done < len {
+            let at = home_at + done;
+            let part = (strip - at % strip).min(len - done);
+            let has_come = match self.copy_home(ino, journal_at + done, at, part) {
+                Ok(()) => true,
+                Err(error) => {
+                    error.into_damage()?;
+                    self.is_home(journal_at + done, at)
+                }
+            };
+            let start = at - at % strip;
+            if let Ok(sum) = self.crc_on(0, start, start + strip) {
+                let crc = if has_come { sum } else { !sum }.to_le_bytes();
+                let stored = (TABLES.len() * crc.len()) as u64;
+                let mut window = self.door.window(stored, self.counters());
+                for table in TABLES {
+                    if self.load_crc(start, table).is_some_and(|there| there != crc) {
+                        window.store(self.crcs_at(start, table), &crc);
+                    }
+                }
+            }
+            done += part;
+        }
+        for page in home_at / PAGE_BYTES..(home_at + len).div_ceil(PAGE_BYTES) {
+            self.renew_parity(ino, page);
+        }
+        Ok(())
+    }
+
+    /// Loads bytes of one strip that wait in a journal, or that have come home.
+    pub(crate) fn load_waiting(
+        &self,
+        of: Whose,
+        journal_at: u64,
+        home_at: u64,
+        into: &mut [u8],
+    ) -> Result<()> {
+        match self.load_data(of, journal_at, into) {
+            Err(Error::Corrupt(_) | Error::Media { .. }) if self.is_home(journal_at, home_at) => {
+                self.load_data(of, home_at, into)
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// Whether a strip that waited at `journal_at` has come home, as its checksum says, which is still there.
+    fn is_home(&self, journal_at: u64, home_at: u64) -> bool {
+        let strips = self.geometry.strips;
+        if !strips.are_kept() {
+            return false;
+        }
+        let start = home_at - home_at % strips.bytes();
+        let found = self.crc_on(0, start, start + strips.bytes()).ok().map(u32::to_le_bytes);
+        let waits = journal_at - journal_at % strips.bytes();
+        found.is_some() && TABLES.iter().any(|table| self.load_crc(waits, *table) == found)
+    }
+
+    /// Copies bytes of one strip from the journal, if they are right, a line at a time.
+    fn copy_home(&self, ino: Ino, from: u64, to: u64, len: u64) -> Result<()> {
+        let of = Whose { ino, end: u64::MAX };
+        let mut line = [0u8; LINE as usize];
+        let mut done = 0;
+        while done < len {
+            let at = to + done;
+            let part = (LINE - at % LINE).min(len - done);
+            let bytes = line.get_mut(..part as usize).unwrap_or_default();
+            let mut there = [0u8; LINE as usize];
+            let there = there.get_mut(..part as usize).unwrap_or_default();
+            let is_bad = self.door.load(at, there).is_err();
+            self.load_data(of, from + done, bytes)?;
+            if !is_bad && there != bytes {
+                self.door.window(part, self.counters()).store(at, bytes);
+            } else if is_bad && part == LINE {
+                self.door.window(part, self.counters()).copy_nt(at, bytes);
+                if self.door.load(at, bytes).is_ok() {
+                    self.bad.renewed(at);
+                }
+            }
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// Makes a page's parity again, of which any mix may be there. What is damaged of its strips is
+    /// made right first, as long as there still is parity that helps.
+    fn renew_parity(&self, ino: Ino, page: u64) {
+        let strip = self.geometry.strips.bytes();
+        let (of, start) = (Whose { ino, end: u64::MAX }, page * PAGE_BYTES);
+        let mut bytes = [0; COLUMN];
+        let mut is_whole = true;
+        for at in (start..start + PAGE_BYTES).step_by(strip as usize) {
+            let part = bytes.get_mut(..LINE as usize).unwrap_or_default();
+            is_whole &= self.load_data(of, at, part).is_ok();
+        }
+        if !is_whole {
+            return;
+        }
+        let mut parity = [0; COLUMN];
+        for column in (0..strip).step_by(COLUMN) {
+            let known = self.parity_from_medium(start, column, &mut bytes, &mut parity).is_ok();
+            let at = self.geometry.strips.parity_at(page) + column;
+            let differs = self.door.load(at, &mut bytes).is_ok() && bytes != parity;
+            if known && differs {
+                self.door.window(COLUMN as u64, self.counters()).store(at, &parity);
+            }
+        }
+    }
+
+    fn parity_from_medium(
+        &self,
+        start: u64,
+        column: u64,
+        bytes: &mut [u8; COLUMN],
+        parity: &mut [u8; COLUMN],
+    ) -> Result<()> {
+        let strip = self.geometry.strips.bytes();
+        parity.fill(0);
+        for at in (start + column..start + PAGE_BYTES).step_by(strip as usize) {
+            self.door.load(at, bytes)?;
+            parity.iter_mut().zip(bytes.iter()).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        Ok(())
+    }
+
+    /// Offset of the parity of the byte at `at`.
+    fn parity_of_byte(&self, at: u64) -> u64 {
+        let strips = self.geometry.strips;
+        strips.parity_at(at / PAGE_BYTES) + at % strips.bytes()
+    }
+}
