@@ -345,3 +345,69 @@ fn bytes_that_can_not_be_read_are_found_by_file_and_offset_and_nothing_else_is_l
     assert_eq!(pool.unlink(pool.root(), b"file"), Ok(()));
     assert_eq!(memory.machine_checks(), 0);
 }
+
+/// What a file's pool says of the overwrite that waits: where the new bytes are.
+fn waits_at(pool: &BadPool, ino: Ino) -> u64 {
+    let records = pool.dump_inode(ino).unwrap().records;
+    let record = records.iter().rfind(|record| record.kind == "JOURNAL").unwrap();
+    record.fields.iter().find(|(name, _)| *name == "journal_at").unwrap().1
+}
+
+/// Such a file could not be opened at all.
+#[test]
+fn an_overwrite_that_can_t_be_loaded_costs_its_own_bytes_alone() {
+    for (healing, level) in
+        [(Healing::ByLines, Protection::None), (Healing::Never, Protection::Metadata)]
+    {
+        let made = Memory::new(BYTES);
+        let format = FormatOptions { protection: level, ..format(63) };
+        let format = FormatOptions {
+            dead_zone: if level == Protection::None { 0 } else { DEAD_ZONE },
+            ..format
+        };
+        Pool::format(made.clone(), TestHost::new(1), &format).unwrap();
+        let memory = Poisoned::new(made, healing);
+        let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+        let pool = open(&memory, false);
+        let ino = pool.create(pool.root(), b"f", &new).unwrap().ino;
+        let mut bytes: Vec<u8> = (0..9000u32).map(|at| (at % 251) as u8).collect();
+        pool.write(ino, 0, &bytes).unwrap();
+        pool.write(ino, 1000, &[0xee; 300]).unwrap();
+        bytes[1000..1300].fill(0xee);
+        let at = waits_at(&pool, ino);
+        drop(pool);
+        // Bytes 64 to 127 of the 300: in two lines of their home.
+        memory.poison(at + 64, 1);
+        let lost = |offset: usize| offset < 1128 && offset + 64 > 1064;
+        let look = |pool: &BadPool, is_lost: &dyn Fn(usize) -> bool, case: &str| {
+            let mut into = [0; 64];
+            for (offset, wanted) in (0..).step_by(64).zip(bytes.chunks(64)) {
+                match pool.read(ino, offset as u64, &mut into) {
+                    Ok(read) => {
+                        assert!(!is_lost(offset), "{case}: {offset}");
+                        assert_eq!(into[..read], *wanted, "{case}: {offset}");
+                    }
+                    Err(error) => assert!(is_lost(offset), "{case}: {offset}: {error:?}"),
+                }
+            }
+        };
+        look(&open(&memory, true), &lost, "read-only");
+        let pool = open(&memory, false);
+        look(&pool, &lost, "open");
+        // Another overwrite retires the record of the first, and what was lost stays so.
+        pool.write(ino, 8000, &bytes[8000..8100]).unwrap();
+        drop(pool);
+        memory.mend(at + 64, 1);
+        let pool = open(&memory, false);
+        look(&pool, &lost, "after a crash");
+        pool.close().unwrap();
+        drop(pool);
+        let pool = open(&memory, false);
+        look(&pool, &lost, "closed");
+        // What is written over it is good.
+        pool.write(ino, 960, &bytes[960..1216]).unwrap();
+        look(&pool, &|_| false, "written");
+        pool.close().unwrap();
+        look(&open(&memory, true), &|_| false, "written and closed");
+    }
+}

@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use lode_pmem::{Counters, Medium};
+use lode_pmem::{Counters, MediaError, Medium};
 
 use crate::gauges::list_bytes;
 use crate::layout::{LINE, Txid};
@@ -248,8 +248,10 @@ impl Journal {
     }
 
     /// Stores everything pending in its home, through the cache: but for parts of lines there that can't be loaded, as less than a whole one
-    /// must not be stored to them. What they would have had is lost with them.
+    /// must not be stored to them. What they would have had is lost with them; and what can't be loaded from here is lost there, whatever the
+    /// home has: the list of bad memory says so before anything retires the record.
     pub(crate) fn apply<M: Medium, H: Host>(&self, ino: Ino, store: &Store<M, H>) -> Result<()> {
+        let mut lost = None;
         for piece in self.pending() {
             if store.geometry.strips.are_kept() {
                 store.bring_strips_home(ino, piece.journal_at, piece.home_at, piece.len)?;
@@ -262,19 +264,20 @@ impl Journal {
                 let len = (piece.len - done).min(LINE - home_at % LINE);
                 let bytes = line.get_mut(..len as usize).unwrap_or_default();
                 let is_bad = store.door.load(home_at, bytes).is_err();
-                store.door.load(piece.journal_at + done, bytes)?;
-                if !is_bad {
-                    store.door.window(len, store.counters()).store(home_at, bytes);
-                } else if len == LINE {
-                    store.door.window(len, store.counters()).copy_nt(home_at, bytes);
-                    if store.door.load(home_at, bytes).is_ok() {
-                        store.bad.renewed(home_at);
+                match store.door.load(piece.journal_at + done, bytes) {
+                    Err(MediaError::Poisoned { .. }) => {
+                        store.bad.lose(home_at)?;
+                        lost = Some(home_at);
+                    }
+                    loaded => {
+                        loaded?;
+                        bring(store, home_at, bytes, is_bad);
                     }
                 }
                 done += len;
             }
         }
-        Ok(())
+        lost.map_or(Ok(()), |at| store.keep_lost(at))
     }
 
     /// Calls `each` with the pages that hold journalled bytes.
@@ -327,5 +330,19 @@ impl Journal {
             let last = piece.journal_at + piece.len - 1;
             (piece.journal_at / PAGE_BYTES..=last / PAGE_BYTES).contains(&page)
         })
+    }
+}
+
+/// Stores bytes within one line of their home; nothing, where that can't be loaded and more is in it.
+fn bring<M: Medium, H: Host>(store: &Store<M, H>, home_at: u64, bytes: &[u8], is_bad: bool) {
+    let len = bytes.len() as u64;
+    let mut window = store.door.window(len, store.counters());
+    if !is_bad {
+        window.store(home_at, bytes);
+    } else if len == LINE {
+        window.copy_nt(home_at, bytes);
+        if store.door.load_line(home_at).is_ok() {
+            store.bad.renewed(home_at);
+        }
     }
 }

@@ -14,7 +14,7 @@ use lode_pmem::Medium;
 use super::Store;
 use crate::layout::{BAD_PAGES_MOST, BadPage, Geometry, LINE};
 use crate::space::{Run, Use};
-use crate::{Host, PAGE_BYTES, Result};
+use crate::{Error, Host, PAGE_BYTES, Result};
 
 /// Lines of a page.
 const PAGE_LINES: u64 = PAGE_BYTES / LINE;
@@ -143,6 +143,11 @@ impl<H: Host> Bad<H> {
         Ok(found.is_err())
     }
 
+    /// What a file has in the line of `at` is lost, though that can be loaded.
+    pub(crate) fn lose(&self, at: u64) -> Result<()> {
+        self.add(at / PAGE_BYTES, 1 << (at % PAGE_BYTES / LINE)).map(|_| ())
+    }
+
     /// Lines of a page are good again. Says whether all of it is, and was kept from use.
     fn remove(&self, page: u64, lines: u64) -> bool {
         let mut pages = self.pages.lock();
@@ -190,7 +195,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Takes in all of the page at whose byte `at` a load has failed.
     ///
     /// # Errors
-    /// [`crate::Error::NoMemory`].
+    /// [`Error::NoMemory`].
     #[cold]
     #[inline(never)]
     pub(crate) fn met_bad(&self, at: u64) -> Result<()> {
@@ -210,7 +215,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Takes in what loads have met.
     ///
     /// # Errors
-    /// [`crate::Error::NoMemory`].
+    /// [`Error::NoMemory`].
     #[inline(never)]
     pub(crate) fn take_met(&self) -> Result<()> {
         let mut result = Ok(());
@@ -227,7 +232,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Takes in what loads have met, and makes the list on the medium what it is in memory.
     ///
     /// # Errors
-    /// [`crate::Error::NoMemory`], and those of a fence.
+    /// [`Error::NoMemory`], and those of a fence.
     #[inline(never)]
     pub(crate) fn keep_bad(&self) -> Result<()> {
         self.take_met()?;
@@ -248,10 +253,21 @@ impl<M: Medium, H: Host> Store<M, H> {
         stored
     }
 
+    /// Makes durable what of files is lost though it can be loaded, at `at` among others.
+    ///
+    /// # Errors
+    /// [`Error::Media`] where there is no room for it; those of a fence.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn keep_lost(&self, at: u64) -> Result<()> {
+        self.store_bad()?;
+        if self.bad.fits() { Ok(()) } else { Err(Error::Media { at }) }
+    }
+
     /// Looks again at each page that is kept from use: what can be loaded by now is free.
     ///
     /// # Errors
-    /// [`crate::Error::NoMemory`]; [`crate::Error::Corrupt`] for a page that was free already.
+    /// [`Error::NoMemory`]; [`crate::Error::Corrupt`] for a page that was free already.
     pub(crate) fn retest_bad(&self) -> Result<()> {
         let mut good = self.bad.list()?;
         good.retain(|bad| {
