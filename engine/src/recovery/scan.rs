@@ -199,7 +199,12 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         };
         let first_part = scan.parts.len();
         let honoured = !self.store.host.leaves_out(Rule::DeathHonoured);
-        if let Some(death) = read_death(self.store, &identity)?.filter(|_| honoured) {
+        let death = read_death(self.store, &identity);
+        if let Err(Error::Corrupt(_) | Error::Media { .. }) = death {
+            // Nobody knows whether it ended. But what its log says that it took part in is known.
+            self.dead_parts(&identity, head, seal, scan)?;
+        }
+        if let Some(death) = death?.filter(|_| honoured) {
             self.see(scan, death.header)?;
             if !self.in_doubt(ino, &death.header) {
                 if !self.store.host.leaves_out(Rule::DeadEvidence) {

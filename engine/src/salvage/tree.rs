@@ -88,7 +88,6 @@ impl<'p, M: Medium, H: Host> Tree<'p, M, H> {
         self.cut_circles()?;
         let again = self.make_again(lost.listings)?;
         self.name_again(again, &lost.inos)?;
-        self.attach_orphans()?;
         self.count_links()?;
         self.drop_attributes()
     }
@@ -285,17 +284,29 @@ impl<'p, M: Medium, H: Host> Tree<'p, M, H> {
         Ok(ino)
     }
 
-    /// Gives lost directories their own names again, and then what was in them.
+    /// Gives what was in lost directories its names again, then these theirs: when nothing is left that no name leads
+    /// to, for a directory is moved only to where the way to the root is whole.
     fn name_again(&mut self, again: Vec<Again>, lost: &[Ino]) -> Result<()> {
         let mut made: HashMap<Ino, Ino, Mix> = HashMap::with_hasher(Mix::default());
         made.try_reserve(again.len())?;
         made.extend(again.iter().map(|again| (again.listing.ino, again.ino)));
-        for Again { listing, ino } in &again {
-            for entry in &listing.entries {
-                if let Some(child) = made.get(&entry.child) {
-                    self.move_made(*child, *ino, &entry.name)?;
+        let mut moves: Vec<(Ino, Ino, Vec<u8>)> = Vec::new();
+        for Again { mut listing, ino } in again {
+            let attributes = core::mem::take(&mut listing.attributes);
+            self.note(Done::Made { was: listing.ino, ino, attributes })?;
+            for entry in listing.entries {
+                match made.get(&entry.child) {
+                    None => self.name_child(listing.ino, ino, entry, lost)?,
+                    Some(child) => {
+                        moves.try_reserve(1)?;
+                        moves.push((*child, ino, entry.name));
+                    }
                 }
             }
+        }
+        self.attach_orphans()?;
+        for (child, dir, name) in moves {
+            self.move_made(child, dir, &name)?;
         }
         for at in 0..self.removed.len() {
             let Some(entry) = self.removed.get(at) else { break };
@@ -303,15 +314,6 @@ impl<'p, M: Medium, H: Host> Tree<'p, M, H> {
             let (dir, name) = (entry.dir, copied(&entry.name)?);
             let is_back = self.move_made(*child, dir, &name)?;
             self.removed.get_mut(at).into_iter().for_each(|entry| entry.is_back = is_back);
-        }
-        for Again { mut listing, ino } in again {
-            let attributes = core::mem::take(&mut listing.attributes);
-            self.note(Done::Made { was: listing.ino, ino, attributes })?;
-            for entry in listing.entries {
-                if !made.contains_key(&entry.child) {
-                    self.name_child(listing.ino, ino, entry, lost)?;
-                }
-            }
         }
         Ok(())
     }
