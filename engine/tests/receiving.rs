@@ -202,3 +202,36 @@ fn it_is_given_up_in_a_full_pool_too() {
         assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "seed {seed}");
     }
 }
+
+/// What a salvage has erased of it can't be received any more: it says so before it erases anything.
+#[test]
+fn what_a_salvage_has_begun_to_give_up_does_not_go_on() {
+    let mut said = 0;
+    for fences in 0..40 {
+        let (memory, before) = half(fences);
+        let after = tree(&open(&memory, true, true).unwrap());
+        let image = Memory::from_image(&memory.image());
+        image.fail_fences_after(fences / 2);
+        let _ = TestPool::salvage(image.clone(), TestHost::new(1), &mut |_| ());
+        let image = Memory::from_image(&image.image());
+        let reader = open(&image, true, false).unwrap();
+        let is_marked = reader.receiving().unwrap().is_some();
+        assert_eq!(difference(&before, &tree(&reader)), None, "{fences}");
+        drop(reader);
+        let pool = open(&image, false, true).unwrap();
+        match pool.receiving().unwrap() {
+            Some(mark) if mark.is_abandoned => {
+                assert_eq!(pool.finish_receiving(), Err(Error::Receiving));
+                said += 1;
+            }
+            Some(_) => assert_eq!(difference(&after, &tree(&pool)), None, "{fences}"),
+            None => assert!(!is_marked, "{fences}"),
+        }
+        drop(pool);
+        TestPool::salvage(image.clone(), TestHost::new(1), &mut |_| ()).unwrap();
+        let pool = open(&image, false, false).unwrap();
+        assert_eq!(difference(&before, &tree(&pool)), None, "{fences}");
+        assert_eq!(pool.receiving().unwrap(), None, "{fences}");
+    }
+    assert!(said > 0);
+}

@@ -33,14 +33,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(crate) fn open_door(door: Door<M>, host: H, options: &OpenOptions) -> Result<Self> {
         let (mut superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
         let mut store = Store::new(door, host, &superblock)?;
-        if !options.receiving
-            && let Some(before) = received_over(&store, &superblock)?
-        {
+        let over = received_over(&store, &superblock)?;
+        if let Some(over) = over.filter(|_| !options.receiving) {
             if !options.read_only {
                 return Err(Error::Receiving);
             }
-            store.look_back(&mut superblock, before);
+            store.look_back(&mut superblock, over.before);
         }
+        // A salvage has begun to give it up: that stays so until the mark says it, too.
+        let is_being_said = !options.read_only
+            && over.is_some_and(|over| !over.is_abandoned && over.before == superblock.rollback);
         let mut opening = Opening { superblock_repaired: one_bad, ..Opening::default() };
         let checkpoint = match load_checkpoint(&store, &superblock)? {
             Ended::Closed(loaded) => {
@@ -50,7 +52,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 if let Ended::Damaged(damage) = ended {
                     opening.checkpoint_damage = Some(damage);
                 }
-                recover(&mut store, &superblock, options.read_only, &mut opening)?;
+                let rollback = if is_being_said { superblock.rollback } else { 0 };
+                recover(&mut store, &superblock, (options.read_only, rollback), &mut opening)?;
                 Vec::new()
             }
         };
@@ -58,7 +61,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             store.space.keep_twins(store.kept_twins())?;
             store.set_writable(true);
         }
-        Self::over(store, options, superblock.page_class, opening, checkpoint)
+        let pool = Self::over(store, options, superblock.page_class, opening, checkpoint)?;
+        if is_being_said {
+            pool.say_abandoned()?;
+        }
+        Ok(pool)
     }
 }
 
@@ -97,12 +104,13 @@ fn from_checkpoint<M: Medium, H: Host>(
     Ok(Vec::new())
 }
 
-/// Steps 2 to 10. Step 9 is done file by file when it is first touched (`inode::load`).
+/// Steps 2 to 10. Step 9 is done file by file when it is first touched (`inode::load`). The superblock names the epoch
+/// `rollback` then.
 #[inline(never)]
 fn recover<M: Medium, H: Host>(
     store: &mut Store<M, H>,
     superblock: &Superblock,
-    read_only: bool,
+    (read_only, rollback): (bool, u32),
     opening: &mut Opening,
 ) -> Result<()> {
     let geometry = store.geometry;
@@ -140,7 +148,7 @@ fn recover<M: Medium, H: Host>(
         }
         store.raise_session(|superblock| {
             superblock.checkpoint = no_checkpoint(store, superblock);
-            superblock.rollback = 0;
+            superblock.rollback = rollback;
         })?;
         if too_late {
             erase(store, &scan)?;

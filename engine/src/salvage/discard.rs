@@ -37,7 +37,8 @@ pub(super) fn discard<M: Medium, H: Host>(
     let (mut superblock, _) = read_superblock(&door, &host, false)?;
     let mut store = Store::new(door, host, &superblock)?;
     // What was being received is given up.
-    if let Some(before) = received_over(&store, &superblock)? {
+    let mut received = received_over(&store, &superblock)?.map(|over| over.before);
+    if let Some(before) = received {
         store.look_back(&mut superblock, before);
     }
     let mut tails = match load_checkpoint(&store, &superblock)? {
@@ -58,6 +59,11 @@ pub(super) fn discard<M: Medium, H: Host>(
         let damage = error.into_damage()?;
         told(Salvage::SnapshotsLost { damage });
         drop_snapshots(&mut store)?;
+        received = None;
+    }
+    if received.is_some() {
+        // Before any of it is erased: nobody goes on with the rest, should this be cut off.
+        store.change_superblock(&mut store.superblock.lock(), |_| ())?;
     }
     let mut all = Lost::default();
     for look in 0..LOOKS_MAX {
@@ -81,6 +87,7 @@ pub(super) fn discard<M: Medium, H: Host>(
         if let Some(damage) = lost.iter().find(|lost| lost.ino == store.snapshots.home()) {
             told(Salvage::SnapshotsLost { damage: *damage });
             drop_snapshots(&mut store)?;
+            received = None;
         }
         for damage in &lost {
             let listing = read_listing(&store, damage.ino)?;
@@ -102,10 +109,14 @@ pub(super) fn discard<M: Medium, H: Host>(
         }
         tails.clear();
     }
-    // What a checkpoint says of free space is not believed. What was to be rolled back is erased.
-    store.raise_session(|superblock| (superblock.checkpoint, superblock.rollback) = (0, 0))?;
+    // What a checkpoint says of free space is not believed. What was to be rolled back is erased. (What was received is not given
+    // up before its mark says so: the opening that follows does.)
+    let rollback = received.unwrap_or(0);
+    store
+        .raise_session(|superblock| (superblock.checkpoint, superblock.rollback) = (0, rollback))?;
     store.counted = u32::MAX;
-    make_root(&store, all.listings.iter().find(|listing| listing.ino == store.root), told)?;
+    let epoch = received.unwrap_or(store.epoch());
+    make_root(&store, epoch, all.listings.iter().find(|listing| listing.ino == store.root), told)?;
     all.inos.sort_unstable();
     let Store { door, host, .. } = *store;
     Ok((door, host, all))
@@ -183,6 +194,7 @@ fn reset_watermarks<M: Medium, H: Host>(store: &Store<M, H>, told: Told<'_>) -> 
 /// Makes a new root directory, where there is none: it counts when the superblock has its nonce.
 fn make_root<M: Medium, H: Host>(
     store: &Store<M, H>,
+    epoch: u32,
     listing: Option<&Listing>,
     told: Told<'_>,
 ) -> Result<()> {
@@ -207,7 +219,7 @@ fn make_root<M: Medium, H: Host>(
         text: 0,
     };
     let txid = Txid { session: store.session(), lane: 0, sequence: 1 };
-    let mut line = first.encode(&Header { txid, part: 0, parts: 1 }, store.epoch());
+    let mut line = first.encode(&Header { txid, part: 0, parts: 1 }, epoch);
     let seed = store.seed.log(ino, nonce, at / PAGE_BYTES, 0);
     let seal = seed.seal(at + LINE, &line);
     put_seal(&mut line, seal);

@@ -100,15 +100,24 @@ fn load_list<M: Medium, H: Host>(
     all_in(store, &*scanned.state.ok_or(lost(home))?)
 }
 
-/// What a pool that is being received into was before: the epoch of that. `None` of any other, and where the list
-/// can't be read: whoever opens the pool meets that again.
+/// What is being received into a pool.
+#[derive(Clone, Copy)]
+pub(crate) struct Over {
+    /// The epoch of what the pool was before.
+    pub(crate) before: u32,
+    /// It is being given up.
+    pub(crate) is_abandoned: bool,
+}
+
+/// What is being received into a pool. `None` of any other, and where the list can't be read: whoever opens the pool
+/// meets that again.
 ///
 /// # Errors
 /// [`Error::NoMemory`].
 pub(crate) fn received_over<M: Medium, H: Host>(
     store: &Store<M, H>,
     superblock: &Superblock,
-) -> Result<Option<u32>> {
+) -> Result<Option<Over>> {
     if superblock.snapshots == 0 {
         return Ok(None);
     }
@@ -118,7 +127,11 @@ pub(crate) fn received_over<M: Medium, H: Host>(
         Ok(all) => all,
         Err(error) => return error.into_damage().map(|_| None),
     };
-    Ok(all.into_iter().find(|one| one.entry.is_mark()).map(|mark| mark.entry.epoch))
+    let mark = all.into_iter().find(|one| one.entry.is_mark());
+    Ok(mark.map(|Listed { entry, .. }| Over {
+        before: entry.epoch,
+        is_abandoned: entry.is_abandoned(),
+    }))
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {

@@ -114,6 +114,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         pool.close()
     }
 
+    /// Says that what was received is given up, which a salvage has begun to do: the superblock has the epoch of what was
+    /// before until then.
+    pub(crate) fn say_abandoned(&self) -> Result<()> {
+        if let Some(Listed { name, entry }) = self.mark()? {
+            self.set_mark(&name, &entry.abandoned())?;
+        }
+        let mut superblock = self.store.superblock.lock();
+        self.store.change_superblock(&mut superblock, |superblock| superblock.rollback = 0)
+    }
+
     /// Takes the mark away, where there is one.
     pub(crate) fn end_mark(&self) -> Result<()> {
         if let Some(Listed { name, entry }) = self.mark()? {
