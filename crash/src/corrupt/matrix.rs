@@ -6,16 +6,15 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use lode_engine::Protection;
+use lode_engine::{Protection, Rule};
 use lode_testkit::rng::{Rng, mix};
 use lode_testkit::run::panic_text;
 use parking_lot::Mutex;
 
 use super::base::Base;
-use super::damage::{Damage, Form, Phase, Stroke};
-use super::place::Kind;
+use super::damage::Damage;
 use super::tally::{Row, Tally, Verdict};
-use super::trial::{PARTS_STORED, try_one};
+use super::trial::{Wrong, try_one};
 use crate::explore::Stop;
 use crate::run::{Progress, on_workers};
 
@@ -65,6 +64,8 @@ pub struct Matrix {
     pub seed: u64,
     /// Levels of the pools, in turn.
     pub levels: Vec<Protection>,
+    /// What the engine leaves out from the damage on: the judge is to notice.
+    pub left_out: Option<Rule>,
     /// Threads.
     pub workers: usize,
     /// After so long no more is injected.
@@ -116,7 +117,7 @@ pub struct Injected {
 /// Where the pool itself can't be made.
 pub fn inject(id: InjectionId) -> Result<Injected, String> {
     let base = make(id)?;
-    let (damage, verdict, what) = one(&base, id);
+    let (damage, verdict, what) = one(&base, id, None);
     let pool = format!(
         "{} bytes, {:?}, dead zone {}",
         base.bytes,
@@ -131,34 +132,15 @@ fn make(id: InjectionId) -> Result<Base, String> {
     made.unwrap_or_else(|payload| Err(panic_text(payload.as_ref())))
 }
 
-fn one(base: &Base, id: InjectionId) -> (Damage, Verdict, Option<String>) {
+fn one(base: &Base, id: InjectionId, left_out: Option<Rule>) -> (Damage, Verdict, Option<String>) {
     let mut rng = Rng::new(mix(id.seed ^ mix(id.base ^ mix(id.number))));
     let damage = Damage::draw(base, &mut rng);
-    let tried = catch_unwind(AssertUnwindSafe(|| try_one(base, &damage, rng)));
-    match tried.unwrap_or_else(|payload| Err(panic_text(payload.as_ref()))) {
+    let tried = catch_unwind(AssertUnwindSafe(|| try_one(base, &damage, left_out, rng)));
+    match tried.unwrap_or_else(|payload| Err(panic_text(payload.as_ref()).into())) {
         Ok(verdict) => (damage, verdict, None),
-        Err(what) if is_open(base, &damage, &what) => (damage, Verdict::Open, Some(what)),
-        Err(what) => (damage, Verdict::Wrong, Some(what)),
+        Err(Wrong { what, is_open: true }) => (damage, Verdict::Open, Some(what)),
+        Err(Wrong { what, .. }) => (damage, Verdict::Wrong, Some(what)),
     }
-}
-
-/// Whether it is one of what is known, and named in docs/crash-model.md.
-fn is_open(base: &Base, damage: &Damage, what: &str) -> bool {
-    let journal = base.places.of(Kind::Journal);
-    let hits = |stroke: &Stroke| {
-        let range = stroke.range();
-        journal.iter().any(|one| one.at < range.end && range.start < one.at + one.len)
-    };
-    let in_journal = damage.strokes.iter().any(hits) && what.contains("uncorrectable media error");
-    let in_parts = what.contains(PARTS_STORED);
-    let by_poison = damage.form == Form::Poison && (in_parts || in_journal);
-    let in_use = damage.phase == Phase::Running && what.contains("uncorrectable media error");
-    let untold =
-        matches!(damage.kind, Kind::LogPage | Kind::Tail) && what.ends_with("is lost untold");
-    by_poison
-        || untold
-        || damage.form == Form::Poison && in_use
-        || what.starts_with("salvage: no such file or directory")
 }
 
 /// Injects many times.
@@ -181,7 +163,7 @@ pub fn run_matrix(matrix: &Matrix, progress: &dyn Progress) -> Result<Outcome, S
             let level = matrix.levels[(base % matrix.levels.len() as u64) as usize];
             let id = InjectionId { level, seed: matrix.seed, base, number: 0 };
             let count = PER_BASE.min(matrix.injections - base * PER_BASE);
-            let found = run_base(id, count, &late);
+            let found = run_base((id, count), matrix.left_out, &late);
             let mut all = all.lock();
             match found {
                 Ok((tally, failed)) => {
@@ -206,7 +188,11 @@ pub fn run_matrix(matrix: &Matrix, progress: &dyn Progress) -> Result<Outcome, S
     }
 }
 
-fn run_base(id: InjectionId, count: u64, late: &Stop) -> Result<(Tally, Option<Failed>), String> {
+fn run_base(
+    (id, count): (InjectionId, u64),
+    left_out: Option<Rule>,
+    late: &Stop,
+) -> Result<(Tally, Option<Failed>), String> {
     let base = make(id)?;
     let (mut tally, mut failed) = (Tally::default(), None);
     for number in 0..count {
@@ -214,7 +200,7 @@ fn run_base(id: InjectionId, count: u64, late: &Stop) -> Result<(Tally, Option<F
             break;
         }
         let id = InjectionId { number, ..id };
-        let (damage, verdict, what) = one(&base, id);
+        let (damage, verdict, what) = one(&base, id, left_out);
         let Damage { kind, copies, form, phase, .. } = damage;
         let row = Row { level: id.level, kind, copies, form, phase };
         tally.note(row, verdict);

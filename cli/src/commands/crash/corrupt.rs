@@ -27,6 +27,7 @@ pub(super) fn run(args: &CrashCorruptArgs, output: &Output) -> Result<u8> {
         injections: args.injections,
         seed: args.seed,
         levels,
+        left_out: None,
         workers: workers(&args.effort),
         time_max: args.effort.time.map(Duration::from_secs),
         stop: stop(&interrupt),
