@@ -271,7 +271,7 @@ impl Journal {
                     }
                     loaded => {
                         loaded?;
-                        bring(store, home_at, bytes, is_bad);
+                        store.store_home(home_at, bytes, is_bad);
                     }
                 }
                 done += len;
@@ -330,19 +330,5 @@ impl Journal {
             let last = piece.journal_at + piece.len - 1;
             (piece.journal_at / PAGE_BYTES..=last / PAGE_BYTES).contains(&page)
         })
-    }
-}
-
-/// Stores bytes within one line of their home; nothing, where that can't be loaded and more is in it.
-fn bring<M: Medium, H: Host>(store: &Store<M, H>, home_at: u64, bytes: &[u8], is_bad: bool) {
-    let len = bytes.len() as u64;
-    let mut window = store.door.window(len, store.counters());
-    if !is_bad {
-        window.store(home_at, bytes);
-    } else if len == LINE {
-        window.copy_nt(home_at, bytes);
-        if store.door.load_line(home_at).is_ok() {
-            store.bad.renewed(home_at);
-        }
     }
 }

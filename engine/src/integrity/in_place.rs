@@ -175,17 +175,26 @@ impl<M: Medium, H: Host> Store<M, H> {
             let there = there.get_mut(..part as usize).unwrap_or_default();
             let is_bad = self.door.load(at, there).is_err();
             self.load_data(of, from + done, bytes)?;
-            if !is_bad && there != bytes {
-                self.door.window(part, self.counters()).store(at, bytes);
-            } else if is_bad && part == LINE {
-                self.door.window(part, self.counters()).copy_nt(at, bytes);
-                if self.door.load(at, bytes).is_ok() {
-                    self.bad.renewed(at);
-                }
+            if is_bad || there != bytes {
+                self.store_home(at, bytes, is_bad);
             }
             done += part;
         }
         Ok(())
+    }
+
+    /// Stores bytes within one line of their home; nothing, where that can't be loaded and more is in it.
+    pub(crate) fn store_home(&self, at: u64, bytes: &[u8], is_bad: bool) {
+        let len = bytes.len() as u64;
+        let mut window = self.door.window(len, self.counters());
+        if !is_bad {
+            window.store(at, bytes);
+        } else if len == LINE {
+            window.copy_nt(at, bytes);
+            if self.door.load_line(at).is_ok() {
+                self.bad.renewed(at);
+            }
+        }
     }
 
     /// Makes a page's parity again, of which any mix may be there. What is damaged of its strips is

@@ -410,6 +410,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
 
     /// Makes both copies of the header of a page of this log the same, and of its link word: that of the
     /// last page is not looked at otherwise. What the walk goes by is stored, should memory have gone bad since.
+    #[inline(never)]
     fn mend_header(&self, link: &Link, header: &LogHeader, line: &Line) -> Result<()> {
         if self.store.geometry.twin_pages == 0 {
             return Ok(());

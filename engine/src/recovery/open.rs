@@ -33,30 +33,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(crate) fn open_door(door: Door<M>, host: H, options: &OpenOptions) -> Result<Self> {
         let (mut superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
         let mut store = Store::new(door, host, &superblock)?;
-        let over = received_over(&store, &superblock)?;
-        if let Some(over) = over.filter(|_| !options.receiving) {
-            if !options.read_only {
-                return Err(Error::Receiving);
-            }
-            store.look_back(&mut superblock, over.before);
-        }
-        // A salvage has begun to give it up: that stays so until the mark says it, too.
-        let is_being_said = !options.read_only
-            && over.is_some_and(|over| !over.is_abandoned && over.before == superblock.rollback);
+        let is_being_said = heed_receiving(&mut store, &mut superblock, options)?;
         let mut opening = Opening { superblock_repaired: one_bad, ..Opening::default() };
-        let checkpoint = match load_checkpoint(&store, &superblock)? {
-            Ended::Closed(loaded) => {
-                from_checkpoint(&store, &superblock, loaded, options.read_only, &mut opening)?
-            }
-            ended => {
-                if let Ended::Damaged(damage) = ended {
-                    opening.checkpoint_damage = Some(damage);
-                }
-                let rollback = if is_being_said { superblock.rollback } else { 0 };
-                recover(&mut store, &superblock, (options.read_only, rollback), &mut opening)?;
-                Vec::new()
-            }
-        };
+        let rollback = if is_being_said { superblock.rollback } else { 0 };
+        let how = (options.read_only, rollback);
+        let checkpoint = find_state(&mut store, &superblock, how, &mut opening)?;
         if !options.read_only {
             store.space.keep_twins(store.kept_twins())?;
             store.set_writable(true);
@@ -67,6 +48,44 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         Ok(pool)
     }
+}
+
+/// What the pool's state is: by its checkpoint, or by its logs. Returns the pages of the checkpoint.
+#[inline(never)]
+fn find_state<M: Medium, H: Host>(
+    store: &mut Store<M, H>,
+    superblock: &Superblock,
+    (read_only, rollback): (bool, u32),
+    opening: &mut Opening,
+) -> Result<Vec<Run>> {
+    match load_checkpoint(store, superblock)? {
+        Ended::Closed(loaded) => from_checkpoint(store, superblock, loaded, read_only, opening),
+        ended => {
+            if let Ended::Damaged(damage) = ended {
+                opening.checkpoint_damage = Some(damage);
+            }
+            recover(store, superblock, (read_only, rollback), opening)?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// Heeds what is being received into the pool. Says whether a salvage has begun to give that up: this stays so until the
+/// mark says it, too.
+#[inline(never)]
+fn heed_receiving<M: Medium, H: Host>(
+    store: &mut Store<M, H>,
+    superblock: &mut Superblock,
+    options: &OpenOptions,
+) -> Result<bool> {
+    let Some(over) = received_over(store, superblock)? else { return Ok(false) };
+    if !options.receiving {
+        if !options.read_only {
+            return Err(Error::Receiving);
+        }
+        store.look_back(superblock, over.before);
+    }
+    Ok(!options.read_only && !over.is_abandoned && over.before == superblock.rollback)
 }
 
 /// Step 1: a checkpoint of the superblock's session is all there is to know.

@@ -116,6 +116,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Says that what was received is given up, which a salvage has begun to do: the superblock has the epoch of what was
     /// before until then.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn say_abandoned(&self) -> Result<()> {
         if let Some(Listed { name, entry }) = self.mark()? {
             self.set_mark(&name, &entry.abandoned())?;

@@ -497,6 +497,8 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// The line at `at` that was taken before, if its copies differed. (What was noted is stored yet.)
+    #[cold]
+    #[inline(never)]
     fn line_before(&self, at: u64, is_valid: &dyn Fn(&Line) -> bool) -> Option<Line> {
         match self.noted_at(at)? {
             Mend::Line { line, .. } | Mend::Bad { line, .. } if is_valid(&line) => Some(line),
