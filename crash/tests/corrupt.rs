@@ -111,7 +111,7 @@ fn what_went_wrong_once_does_not_again() {
 #[test]
 fn an_engine_that_does_not_look_is_noticed() {
     for (rule, level, injections) in [
-        (Rule::StripsVerified, Protection::Full, 20),
+        (Rule::StripsVerified, Protection::Full, 150),
         (Rule::RecordSeal, Protection::None, 450),
         (Rule::IdentitySeal, Protection::Metadata, 920),
         (Rule::LogPageSeal, Protection::None, 470),

@@ -46,7 +46,7 @@ pub(crate) struct Change<'a> {
     /// The class in which the file's pages are taken from now on.
     pub(crate) class: PageClass,
     fresh: FreshRuns,
-    pub(super) waiting: List<Waiting, 2>,
+    pub(super) waiting: List<Waiting, 1>,
     pub(super) journal_runs: List<Run, 2>,
 }
 

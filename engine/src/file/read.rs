@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lode_pmem::Medium;
 
-use crate::inode::{Node, State};
+use crate::inode::{File, Node, State};
 use crate::integrity::Whose;
 use crate::layout::{IDENTITY_ATIME_AT, slot_at};
 use crate::{AccessTimes, Error, Host, Ino, Op, PAGE_BYTES, Pool, Result};
@@ -46,26 +46,29 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Reads bytes below the size; holes read as zeros.
     pub(crate) fn read_pages(&self, state: &State, offset: u64, into: &mut [u8]) -> Result<()> {
-        let as_it_was = self.store.writable().is_err() || state.view != 0;
-        if as_it_was && !state.file()?.journal.pending().is_empty() {
+        let file = state.file()?;
+        if !file.journal.pending().is_empty() && (self.store.writable().is_err() || state.view != 0)
+        {
             return self.read_journalled(state, offset, into);
         }
-        self.read_home(state, offset, into)
+        self.read_home(state, file, offset, into)
     }
 
     /// The same, of a file of which something may not be home: that is read from the journal, as nothing is stored.
     #[cold]
+    #[inline(never)]
     fn read_journalled(&self, state: &State, offset: u64, into: &mut [u8]) -> Result<()> {
+        let file = state.file()?;
         let of = Whose { ino: state.log.ino, end: u64::MAX };
         let (mut at, mut rest) = (offset, into);
         while !rest.is_empty() {
-            let pending = state.file()?.journal.pending().iter();
+            let pending = file.journal.pending().iter();
             let behind = pending.filter(|piece| piece.file_offset + piece.len > at);
             let next = behind.min_by_key(|piece| piece.file_offset);
             let start = next.map_or(u64::MAX, |piece| piece.file_offset.max(at));
             let home = (start - at).min(rest.len() as u64) as usize;
             let (bytes, tail) = rest.split_at_mut(home);
-            self.read_home(state, at, bytes)?;
+            self.read_home(state, file, at, bytes)?;
             (at, rest) = (at + home as u64, tail);
             if let Some(piece) = next.filter(|_| !rest.is_empty()) {
                 let skip = at - piece.file_offset;
@@ -84,8 +87,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    fn read_home(&self, state: &State, offset: u64, into: &mut [u8]) -> Result<()> {
-        let file = state.file()?;
+    #[inline(always)]
+    fn read_home(&self, state: &State, file: &File, offset: u64, into: &mut [u8]) -> Result<()> {
         let mut at = offset;
         let mut rest = &mut into[..];
         while !rest.is_empty() {

@@ -30,14 +30,19 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn load_data(&self, of: Whose, at: u64, into: &mut [u8]) -> Result<()> {
         if self.geometry.strips.are_kept() {
-            // (They are wanted when the bytes are there.)
-            self.door.prefetch(self.crcs_at(at, CrcTable::First));
+            self.prefetch_crcs(at);
         }
         let loaded = self.door.load(at, into);
         if loaded.is_ok() && !self.geometry.strips.are_kept() && !self.bad.any() {
             return Ok(());
         }
         self.judge_loaded(of, at, into, loaded)
+    }
+
+    /// Asks for what the bytes at `at` are compared with when they are there.
+    #[inline(never)]
+    fn prefetch_crcs(&self, at: u64) {
+        self.door.prefetch(self.crcs_at(at, CrcTable::First));
     }
 
     /// What has been loaded, or not, of bytes that have checksums, or in a pool with bad memory.
