@@ -154,3 +154,44 @@ fn what_is_damaged_in_the_journal_is_lost_and_nothing_else() {
         }
     }
 }
+
+#[test]
+fn what_has_come_home_is_not_taken_back_where_the_journal_is_damaged() {
+    let mut filled = filled();
+    let before = filled.memory.image();
+    let (_, waits) = torn(&mut filled, 1030, &[0xee; 400]);
+    let pool = open(filled.memory.clone(), true);
+    let home = place(&pool, filled.ino, 1024);
+    let mut image = filled.memory.image();
+    let strips = Superblock::parse(image[..512].try_into().unwrap()).unwrap().geometry().strips;
+    // The bytes came home; what is kept of them did not.
+    let page = home as u64 / PAGE_BYTES;
+    let kept = |table| (strips.crcs_at(page, table) as usize, strips.crc_bytes() as usize);
+    let parity = (strips.parity_at(page) as usize, STRIP);
+    for (at, bytes) in [kept(CrcTable::First), kept(CrcTable::Second), parity] {
+        image[at..at + bytes].copy_from_slice(&before[at..at + bytes]);
+    }
+    image[waits + 200] ^= 4;
+    for read_only in [true, false] {
+        let pool = open(Memory::from_image(&image), read_only);
+        let mut into = vec![0; filled.bytes.len()];
+        assert_eq!(pool.read(filled.ino, 0, &mut into), Ok(into.len()), "{read_only}");
+        assert!(into == filled.bytes, "{read_only}");
+    }
+}
+
+#[test]
+fn who_leaves_the_level_believes_no_damaged_journal() {
+    let mut filled = filled();
+    let (_, waits) = torn(&mut filled, 1030, &[0xee; 400]);
+    open(filled.memory.clone(), false).close().unwrap();
+    let mut image = filled.memory.image();
+    image[waits + 200] ^= 4;
+    let memory = Memory::from_image(&image);
+    let host = TestHost::new(1);
+    let left = Pool::protect(memory.clone(), host, Protection::Metadata, 0, &mut |_, _| ());
+    assert_eq!(left, Ok(true));
+    let mut into = vec![0; filled.bytes.len()];
+    assert_eq!(open(memory, false).read(filled.ino, 0, &mut into), Ok(into.len()));
+    assert!(into == filled.bytes);
+}

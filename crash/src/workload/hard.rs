@@ -147,6 +147,8 @@ fn strips() -> Vec<Case> {
     let in_place = "write /a 512 512 4; write /a 700 600 5; write /a 5200 50 6; truncate /a 5300; \
                     write /a 30 1000 7; append /a 10 8; write /a 4100 50 9; unlink /a; \
                     create /b; write /b 0 8192 3; write /b 4000 200 4";
+    let cut = "write /a 4608 1024 2; truncate /a 4700; write /a 0 50 3; write /a 1024 512 4; \
+               truncate /a 1100; write /a 0 50 5; truncate /a 100; append /a 10 6";
     let seen = "write /a 100 50 4; snapshot s; write /a 100 60 5; write /a 150 60 6; \
                 drop s; write /a 100 70 7";
     vec![
@@ -157,6 +159,7 @@ fn strips() -> Vec<Case> {
             "create /a; write /a 0 6000 3",
             in_place,
         ),
+        case("strips that are cut off", geometry(512), "create /a; append /a 8192", cut),
         case("strips that a snapshot sees", geometry(512), "create /a; write /a 0 6000 3", seen),
         case("checksums of whole pages", geometry(512), "", whole),
         case("checksums of parts of pages", geometry(512), "create /a; write /a 0 6000 3", parts),

@@ -95,6 +95,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(Error::FileTooLarge);
             }
             state.file_mut()?.reserve_given_up(1)?;
+            if size < state.size && self.store.geometry.strips.are_kept() {
+                // What is kept is of whole strips, and of their page: all of that is home before a part is cut off.
+                self.retire_now(node, state)?;
+            }
         }
         let tail = changes.size.map_or(Ok(None), |size| self.tail_to_replace(state, size))?;
         let staged = self.stage_xattrs(state, xattrs, time_ns)?;

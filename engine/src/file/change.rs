@@ -172,9 +172,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             match self.make_planned(node, state, change, rules.epoch) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                // Of a page that gets another, what is overwritten need not be right.
+                // Of a page that gets another, what is overwritten need not be right. (Nothing waits: nothing has happened.)
                 Err(Error::Corrupt(_) | Error::Media { .. })
-                    if in_strips && change.has(Way::Journal) =>
+                    if in_strips
+                        && matches!(rules.overwrites, Overwrites::Strips(_))
+                        && change.has(Way::Journal)
+                        && change.waiting.len() == 0 =>
                 {
                     in_strips = false;
                 }

@@ -480,7 +480,19 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         if self.store.host.leaves_out(Rule::JournalMapped) {
             return Ok(());
         }
+        let strips = self.store.geometry.strips;
         for piece in file.journal.pending() {
+            let is_of_strips = |at: u64| {
+                let page = at / PAGE_BYTES;
+                at.is_multiple_of(strips.bytes())
+                    && page == (at + piece.len - 1) / PAGE_BYTES
+                    && self.store.geometry.holds(page, 1)
+            };
+            if strips.are_kept() && !(is_of_strips(piece.journal_at) && is_of_strips(piece.home_at))
+            {
+                let what = "journalled overwrite that is not of strips";
+                return Err(self.damage(what, piece.journal_at));
+            }
             let mut done = 0;
             while done < piece.len {
                 let offset = piece.file_offset + done;

@@ -76,7 +76,10 @@ impl<M: Medium, H: Host> Store<M, H> {
         let count = len / self.geometry.strips.bytes();
         let crcs = crcs.get(..count as usize).unwrap_or_default();
         for table in TABLES {
-            window.store(self.crcs_at(at, table), crcs.as_flattened());
+            // (Less than a line must not be stored to memory that has gone bad.)
+            if self.load_crc(at, table).is_some() {
+                window.store(self.crcs_at(at, table), crcs.as_flattened());
+            }
         }
     }
 
@@ -116,8 +119,15 @@ impl<M: Medium, H: Host> Store<M, H> {
                 }
             };
             let start = at - at % strip;
-            if let Ok(sum) = self.crc_on(0, start, start + strip) {
-                let crc = if has_come { sum } else { !sum }.to_le_bytes();
+            let sum = match self.crc_on(0, start, start + strip) {
+                Ok(sum) if has_come => Some(sum),
+                Ok(sum) => Some(!sum),
+                // What is there can't be told, and must not be rebuilt as what was.
+                Err(_) => self
+                    .load_crc(journal_at + done - (at - start), CrcTable::First)
+                    .map(|crc| !u32::from_le_bytes(crc)),
+            };
+            if let Some(crc) = sum.map(u32::to_le_bytes) {
                 let stored = (TABLES.len() * crc.len()) as u64;
                 let mut window = self.door.window(stored, self.counters());
                 for table in TABLES {
@@ -143,8 +153,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         into: &mut [u8],
     ) -> Result<()> {
         match self.load_data(of, journal_at, into) {
+            // (Not as a load of what is kept at home: that may still be of what was.)
             Err(Error::Corrupt(_) | Error::Media { .. }) if self.is_home(journal_at, home_at) => {
-                self.load_data(of, home_at, into)
+                Ok(self.door.load(home_at, into)?)
             }
             loaded => loaded,
         }
@@ -203,13 +214,10 @@ impl<M: Medium, H: Host> Store<M, H> {
         let strip = self.geometry.strips.bytes();
         let (of, start) = (Whose { ino, end: u64::MAX }, page * PAGE_BYTES);
         let mut bytes = [0; COLUMN];
-        let mut is_whole = true;
         for at in (start..start + PAGE_BYTES).step_by(strip as usize) {
             let part = bytes.get_mut(..LINE as usize).unwrap_or_default();
-            is_whole &= self.load_data(of, at, part).is_ok();
-        }
-        if !is_whole {
-            return;
+            // (Where nothing helps, the others get parity that is theirs.)
+            let _ = self.load_data(of, at, part);
         }
         let mut parity = [0; COLUMN];
         for column in (0..strip).step_by(COLUMN) {

@@ -30,6 +30,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut places = Places::new(geometry, geometry.twin_pages)?;
         self.store.space.end_keeping();
         self.make_places(&mut places, progress)?;
+        // What is journalled would change bytes when it comes home, and has no checksums where it waits.
+        self.empty_journals()?;
         // From now on nothing of files changes any more.
         self.store.geometry.strips = geometry.strips;
         let inodes = self.inodes()?;
@@ -41,6 +43,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.store_strips_of(*ino, &mut page)?;
         }
         Ok(planned)
+    }
+
+    /// Brings home what is journalled, of all files.
+    pub(super) fn empty_journals(&self) -> Result<()> {
+        for ino in self.inodes()? {
+            let node = self.node(ino)?;
+            let mut state = node.write(&self.store)?;
+            self.empty_journal(&node, &mut state)?;
+        }
+        Ok(())
     }
 
     /// A superblock with tables where no inode tables are, nor their twins.
@@ -75,9 +87,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     fn store_strips_of(&self, ino: Ino, page_bytes: &mut [u8; PAGE_BYTES as usize]) -> Result<()> {
         let node = self.node(ino)?;
-        let mut state = node.write(&self.store)?;
-        // What is journalled would change bytes when it comes home.
-        self.empty_journal(&node, &mut state)?;
+        let state = node.read(&self.store)?;
         let mut result = Ok(());
         state.for_each_data_run(&mut |run| {
             for page in run.page..run.end() {
