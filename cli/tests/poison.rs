@@ -226,6 +226,49 @@ fn libc_eio() -> i32 {
     rustix::io::Errno::IO.raw_os_error()
 }
 
+/// Free pages that have failed, which nobody knows until they are stored to.
+#[test]
+fn what_is_written_to_failed_free_pages_is_there() {
+    for level in ["none", "metadata", "full"] {
+        let scratch = Scratch::new();
+        let (pool, server) = mounted(&scratch, level, "32M");
+        let old: Vec<u8> = vec![0xa7; 500 * PAGE];
+        fs::write(server.dir.join("old"), &old).unwrap();
+        server.umount();
+        let image = fs::read(&pool).unwrap();
+        let pages = image.chunks(PAGE).enumerate();
+        let free: Vec<u64> =
+            pages.filter(|(_, page)| **page == old[..PAGE]).map(|(page, _)| page as u64).collect();
+        assert_eq!(free.len(), 500);
+        let server = Server::mount(&pool, &scratch.dir("mnt"), &scratch.path("log"));
+        fs::remove_file(server.dir.join("old")).unwrap();
+        if !free.iter().all(|page| poison(&server.dir, *page)) {
+            return;
+        }
+        let bytes = |number: usize| vec![number as u8 | 1; 5000 + 37 * number];
+        for number in 0..60 {
+            let path = server.dir.join(number.to_string());
+            let (head, tail) = (bytes(number), bytes(number + 1));
+            fs::write(&path, &head).unwrap();
+            let file = OpenOptions::new().append(true).open(&path).unwrap();
+            std::io::Write::write_all(&mut &file, &tail).unwrap();
+            rustix::fs::fsetxattr(&file, "user.a", &head[..2500], rustix::fs::XattrFlags::empty())
+                .unwrap();
+        }
+        lode(&["scrub", text(&server.dir)]).expect(0);
+        for number in 0..60 {
+            let file = server.dir.join(number.to_string());
+            let wanted = [bytes(number), bytes(number + 1)].concat();
+            assert!(fs::read(&file).unwrap() == wanted, "{level}: {number}");
+            let mut value = vec![0; 5000];
+            let len = rustix::fs::getxattr(&file, "user.a", &mut value).unwrap();
+            assert!(value[..len] == wanted[..2500], "{level}: {number}");
+        }
+        server.umount();
+        fsck(&pool).expect(0);
+    }
+}
+
 #[test]
 fn lines_that_parity_knows_are_read_as_if_nothing_had_happened() {
     let scratch = Scratch::new();

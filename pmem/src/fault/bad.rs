@@ -1,13 +1,13 @@
-//! Lines of a region that can't be loaded, whatever the memory gives for them.
+//! Bytes of a region that can't be loaded, whatever the memory gives for them.
 //!
 //! Why there are such: a store to a page that has failed is a SIGBUS, like a load. There is no error that it could
 //! end with, but it need not end: the page is mapped anew, and the store done again. What else is in that page is
-//! not to be believed then, until it is stored anew: so its lines are noted here as bad. (Where the memory
+//! not to be believed then, until it is stored anew: so its bytes are noted here as bad. (Where the memory
 //! itself refuses the new mapping, too, the process dies, as it would have.)
 //!
 //! What this file guarantees: all that the signal handler calls here is safe in one (atomics, and system
 //! calls). A page is noted before it is mapped anew: who has loaded what is there, and looks then, finds it noted.
-//! A whole line that was stored is good again. Nothing is to be looked at while no page was ever noted.
+//! A byte that was stored is good again, so that a line that is stored in parts is. Nothing is to be looked at while no page was ever noted.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::LINE_BYTES;
 
 const LINE: u64 = LINE_BYTES as u64;
 const PAGE: u64 = 4096;
+const PAGE_LINES: usize = (PAGE / LINE) as usize;
 /// Pages that can be noted, a power of two; a store to one more that fails kills, as all did.
 const PAGES_MAX: usize = 1024;
 /// How often a page is mapped anew, at most: who stores to what stays bad does not try for ever.
@@ -28,11 +29,11 @@ const TRIES_MAX: u32 = 16;
 /// How many stores to a page may fail that is there again by then.
 const FAULTS_MAX: u32 = 10_000;
 
-/// A page with bad lines; 0 where there is none, else its number and 1.
+/// A page with bad bytes; 0 where there is none, else its number and 1.
 struct Page {
     number: AtomicU64,
-    /// A bit for each line.
-    lines: AtomicU64,
+    /// A bit for each byte of each line.
+    lines: [AtomicU64; PAGE_LINES],
     /// How often it was mapped anew, and how often stores to it have failed.
     tries: AtomicU32,
     faults: AtomicU32,
@@ -51,32 +52,32 @@ pub(crate) struct Remapping {
     pub(crate) key: c_int,
 }
 
-/// The bad lines of a region.
-pub(crate) struct BadLines {
+/// The bad bytes of a region.
+pub(crate) struct BadBytes {
     /// Pages that were ever noted.
     count: AtomicUsize,
-    pages: [Page; PAGES_MAX],
+    pages: Box<[Page]>,
     remapping: Remapping,
 }
 
-impl std::fmt::Debug for BadLines {
+impl std::fmt::Debug for BadBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BadLines").field("pages", &self.count).finish_non_exhaustive()
+        f.debug_struct("BadBytes").field("pages", &self.count).finish_non_exhaustive()
     }
 }
 
-impl BadLines {
+impl BadBytes {
     /// None yet, of the region mapped as `remapping` says. It is known to the handler from now on until the
     /// region is unmapped; only then it may be dropped.
     pub(crate) fn attach(remapping: Remapping) -> Arc<Self> {
         let page = || Page {
             number: AtomicU64::new(0),
-            lines: AtomicU64::new(0),
+            lines: [const { AtomicU64::new(0) }; PAGE_LINES],
             tries: AtomicU32::new(0),
             faults: AtomicU32::new(0),
             busy: AtomicBool::new(false),
         };
-        let pages = std::array::from_fn(|_| page());
+        let pages = std::iter::repeat_with(page).take(PAGES_MAX).collect();
         let bad = Arc::new(Self { count: AtomicUsize::new(0), pages, remapping });
         places::attach(remapping.base, Arc::as_ptr(&bad).cast_mut());
         bad
@@ -111,10 +112,12 @@ impl BadLines {
         })
     }
 
-    /// From now on these lines of a page are bad. Says whether there was room to note it.
-    fn note(&self, page: u64, lines: u64) -> bool {
+    /// From now on these bytes of a page are bad. Says whether there was room to note it.
+    fn note(&self, page: u64, from: u64, len: u64) -> bool {
         let Some(entry) = self.add(page) else { return false };
-        entry.lines.fetch_or(lines, SeqCst);
+        for (bad, bytes) in entry.lines_of(from, len) {
+            bad.fetch_or(bytes, SeqCst);
+        }
         self.count.fetch_add(1, SeqCst);
         true
     }
@@ -122,27 +125,35 @@ impl BadLines {
     /// From now on the lines that `at .. at + len` touches are bad.
     #[cfg(feature = "inject")]
     pub(crate) fn note_range(&self, at: u64, len: u64) -> bool {
-        pieces(at, len).all(|(page, lines)| self.note(page, lines))
+        let (from, to) = (at / LINE * LINE, (at + len).next_multiple_of(LINE));
+        pieces(from, to - from).all(|(page, from, len)| self.note(page, from, len))
     }
 
     /// The first bad byte of `at .. at + len`.
     #[cold]
     #[inline(never)]
     pub(crate) fn first(&self, at: u64, len: u64) -> Option<u64> {
-        pieces(at, len).find_map(|(page, lines)| {
-            let bad = self.find(page)?.lines.load(SeqCst) & lines;
-            let line = page * PAGE + u64::from(bad.trailing_zeros()) * LINE;
-            (bad != 0).then_some(line.max(at))
+        pieces(at, len).find_map(|(page, from, len)| {
+            let lines = self.find(page)?.lines_of(from, len);
+            let mut line = page * PAGE + from / LINE * LINE;
+            for (bad, bytes) in lines {
+                let bad = bad.load(SeqCst) & bytes;
+                if bad != 0 {
+                    return Some(line + u64::from(bad.trailing_zeros()));
+                }
+                line += LINE;
+            }
+            None
         })
     }
 
-    /// The whole lines `at .. at + len` have been stored.
+    /// The bytes `at .. at + len` have been stored.
     #[cold]
     #[inline(never)]
     pub(crate) fn stored(&self, at: u64, len: u64) {
-        for (page, lines) in pieces(at, len) {
-            if let Some(entry) = self.find(page) {
-                entry.lines.fetch_and(!lines, SeqCst);
+        for (page, from, len) in pieces(at, len) {
+            for (bad, bytes) in self.find(page).iter().flat_map(|entry| entry.lines_of(from, len)) {
+                bad.fetch_and(!bytes, SeqCst);
             }
         }
     }
@@ -158,7 +169,7 @@ impl BadLines {
         let met = entry.faults.fetch_add(1, SeqCst) < FAULTS_MAX && entry.tries.load(SeqCst) > 0;
         let renewed = met && self.is_there(page)
             || entry.tries.fetch_add(1, SeqCst) < TRIES_MAX
-                && self.note(page, u64::MAX)
+                && self.note(page, 0, PAGE)
                 && self.map_anew(page);
         entry.busy.store(false, SeqCst);
         renewed
@@ -195,15 +206,25 @@ impl BadLines {
     }
 }
 
-/// The lines that `at .. at + len` touches: numbers of pages, with a bit for each line.
-fn pieces(at: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
-    let (first, end) = (at / LINE, (at + len).div_ceil(LINE));
-    let a_page = PAGE / LINE;
-    (first / a_page..end.div_ceil(a_page)).map(move |page| {
-        let from = first.max(page * a_page) - page * a_page;
-        let to = end.min((page + 1) * a_page) - page * a_page;
-        let below = |bits: u64| if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
-        (page, below(to) & !below(from))
+impl Page {
+    /// The lines that the bytes `from .. from + len` of the page touch, each with a bit for each of these bytes.
+    fn lines_of(&self, from: u64, len: u64) -> impl Iterator<Item = (&AtomicU64, u64)> {
+        let first = from / LINE;
+        let lines = self.lines.iter().skip(first as usize).zip(first..(from + len).div_ceil(LINE));
+        lines.map(move |(bad, line)| {
+            let start = from.max(line * LINE) - line * LINE;
+            let end = (from + len).min((line + 1) * LINE) - line * LINE;
+            (bad, u64::MAX << start & u64::MAX >> (LINE - end))
+        })
+    }
+}
+
+/// The pages that `at .. at + len` touches: the number of each, and which of its bytes.
+fn pieces(at: u64, len: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+    (at / PAGE..(at + len).div_ceil(PAGE)).map(move |page| {
+        let from = at.max(page * PAGE);
+        let to = (at + len).min((page + 1) * PAGE);
+        (page, from - page * PAGE, to - from)
     })
 }
 
@@ -221,17 +242,17 @@ pub(super) fn renew(address: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn none() -> Arc<BadLines> {
+    fn none() -> Arc<BadBytes> {
         let remapping = Remapping { base: 0, file: -1, kind: 0, key: -1 };
-        BadLines::attach(remapping)
+        BadBytes::attach(remapping)
     }
 
     #[test]
-    fn lines_are_bad_until_they_are_stored() {
+    fn bytes_are_bad_until_they_are_stored() {
         let bad = none();
         assert!(!bad.any());
-        for (at, len) in [(64, 1), (4096 + 4000, 200), (20 * 4096, 2 * 4096)] {
-            assert!(pieces(at, len).all(|(page, lines)| bad.note(page, lines)));
+        for (at, len) in [(64, 64), (4096 + 3968, 128), (8192, 128), (20 * 4096, 2 * 4096)] {
+            assert!(pieces(at, len).all(|(page, from, len)| bad.note(page, from, len)));
         }
         assert!(bad.any());
         assert_eq!(
@@ -247,10 +268,24 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_was_stored_in_parts_is_good_and_so_is_each_part() {
+        let bad = none();
+        assert!(bad.note(1, 0, PAGE));
+        bad.stored(4096, 64 + 5);
+        assert_eq!((bad.first(4096, 69), bad.first(4096, 70)), (None, Some(4096 + 69)));
+        bad.stored(4096 + 72, 56);
+        assert_eq!((bad.first(4096 + 72, 56), bad.first(4096, 128)), (None, Some(4096 + 69)));
+        bad.stored(4096 + 69, 3);
+        assert_eq!((bad.first(4096, 128), bad.first(4096, 129)), (None, Some(4096 + 128)));
+        bad.stored(0, 3 * 4096);
+        assert_eq!(bad.first(0, 3 * 4096), None);
+    }
+
+    #[test]
     fn there_is_room_for_so_many_pages_and_no_more() {
         let bad = none();
-        assert!((0..PAGES_MAX as u64).all(|page| bad.note(7 * page, 1)));
-        assert!(!bad.note(1, 1));
+        assert!((0..PAGES_MAX as u64).all(|page| bad.note(7 * page, 0, 64)));
+        assert!(!bad.note(1, 0, 64));
         assert_eq!((bad.first(7 * 4096, 1), bad.first(4096, 4096)), (Some(7 * 4096), None));
     }
 }

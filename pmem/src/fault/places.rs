@@ -5,7 +5,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
 
-use super::bad::BadLines;
+use super::bad::BadBytes;
 
 /// Regions that are remembered; of more nothing is said.
 const REGIONS_MAX: usize = 64;
@@ -14,7 +14,7 @@ const REGIONS_MAX: usize = 64;
 struct Place {
     base: AtomicUsize,
     len: AtomicUsize,
-    bad: AtomicPtr<BadLines>,
+    bad: AtomicPtr<BadBytes>,
 }
 
 static PLACES: [Place; REGIONS_MAX] = [const {
@@ -32,8 +32,8 @@ pub(crate) fn mapped(base: usize, len: usize) {
     }
 }
 
-/// Remembers where its bad lines are noted, which stay there until it is unmapped.
-pub(super) fn attach(base: usize, bad: *mut BadLines) {
+/// Remembers where its bad bytes are noted, which stay there until it is unmapped.
+pub(super) fn attach(base: usize, bad: *mut BadBytes) {
     let mut places = PLACES.iter().filter(|_| base != 0);
     if let Some(place) = places.find(|place| place.base.load(SeqCst) == base) {
         place.bad.store(bad, SeqCst);
@@ -52,8 +52,8 @@ pub(crate) fn unmapped(base: usize) {
     }
 }
 
-/// In which region an address lies: its offset there, in bytes, and where the region's bad lines are noted, or null.
-pub(super) fn find(address: usize) -> Option<(usize, *mut BadLines)> {
+/// In which region an address lies: its offset there, in bytes, and where the region's bad bytes are noted, or null.
+pub(super) fn find(address: usize) -> Option<(usize, *mut BadBytes)> {
     PLACES.iter().find_map(|place| {
         let (base, len) = (place.base.load(SeqCst), place.len.load(SeqCst));
         let offset = address.checked_sub(base).filter(|offset| *offset < len)?;

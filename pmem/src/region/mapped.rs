@@ -13,7 +13,7 @@ use super::lock::Locked;
 use super::mapping::Mapping;
 use super::{Durability, RegionKind};
 use crate::emulation::{Emulated, Emulation};
-use crate::fault::bad::BadLines;
+use crate::fault::bad::BadBytes;
 use crate::fault::load;
 use crate::flush::{FlushStrategy, x86};
 use crate::windows::{Guard, MappedWindow, WindowMode};
@@ -35,7 +35,7 @@ pub struct Mapped {
     // Dropped in this order: unmapped, then what the handler knows of it, then the key given back, then the lock.
     pub(super) mapping: Mapping,
     /// Lines that are not to be believed; none is known of what has no file, and of views.
-    pub(crate) bad: Option<Arc<BadLines>>,
+    pub(crate) bad: Option<Arc<BadBytes>>,
     pub(crate) bytes: u64,
     /// 0 if read-only.
     pub(super) bytes_writable: u64,
@@ -135,9 +135,9 @@ impl Mapped {
         }
     }
 
-    /// After a store of whole lines.
+    /// After a store.
     #[inline(always)]
-    fn stored_lines(&self, at: u64, len: u64) {
+    fn stored_bytes(&self, at: u64, len: u64) {
         if let Some(bad) = self.bad.as_ref().filter(|bad| bad.any()) {
             bad.stored(at, len);
         }
@@ -223,6 +223,7 @@ impl Medium for Mapped {
         // SAFETY: an aligned word of the mapping.
         unsafe { x86::store_word(to, value) };
         self.stored(at);
+        self.stored_bytes(at, WORD_BYTES);
     }
 
     #[inline]
@@ -239,6 +240,7 @@ impl Medium for Mapped {
                 self.stored(line * LINE_BYTES as u64);
             }
         }
+        self.stored_bytes(at, len);
     }
 
     #[inline]
@@ -252,6 +254,7 @@ impl Medium for Mapped {
             unsafe { x86::store_byte(to.wrapping_add(i), byte) };
         }
         self.stored(at);
+        self.stored_bytes(at, bytes.len() as u64);
     }
 
     #[inline]
@@ -272,7 +275,7 @@ impl Medium for Mapped {
                 self.stored(at);
             }
         }
-        self.stored_lines(at, len);
+        self.stored_bytes(at, len);
     }
 
     #[inline]
@@ -290,7 +293,7 @@ impl Medium for Mapped {
         window.taken.add(len);
         // SAFETY: aligned lines of the mapping; the CPU was asked for the instruction.
         unsafe { x86::stream_lines(line_store, to, lines) };
-        self.stored_lines(at, len);
+        self.stored_bytes(at, len);
     }
 
     #[inline]
@@ -308,6 +311,7 @@ impl Medium for Mapped {
                 self.stored(at);
             }
         }
+        self.stored_bytes(at, WORD_BYTES);
     }
 
     #[inline]

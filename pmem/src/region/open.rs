@@ -13,7 +13,7 @@ use super::lock::Locked;
 use super::mapping::Mapping;
 use super::{Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions, lock, space};
 use crate::emulation::{Emulation, Profile};
-use crate::fault::bad::{BadLines, Remapping};
+use crate::fault::bad::{BadBytes, Remapping};
 use crate::fault::{self, Handled};
 use crate::flush::{CpuFeatures, FlushStrategy};
 use crate::windows::key::{Key, NoKey};
@@ -186,7 +186,7 @@ fn map_file(
         let sync = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;
         let kind_flags = if is_sync { sync } else { libc::MAP_SHARED };
         let (base, file) = (mapping.base() as usize, locked.file().as_raw_fd());
-        BadLines::attach(Remapping { base, file, kind: kind_flags, key: guard.key_number() })
+        BadBytes::attach(Remapping { base, file, kind: kind_flags, key: guard.key_number() })
     });
     Ok(Mapped {
         guard,
