@@ -140,6 +140,8 @@ rules! {
         "a page that fast collection unlinks is free before the fence; PROTOCOL I13";
     FreeAfterSwap "free-after-swap"
         "the pages of a rewritten log are free before its head is durable; PROTOCOL I12";
+    InlineErased "inline-erased"
+        "what lay in the places of an inline log stays behind what is written there anew; PROTOCOL I12";
     RewriteWhole "rewrite-whole"
         "a rewritten log does not say owner, mode and times; seen in NOVA: fields left out of a journal";
     TombstoneKept "tombstone-kept"

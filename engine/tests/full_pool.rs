@@ -453,8 +453,9 @@ fn small_attributes_removed_from_many_files_leave_room_to_remove_the_files() {
     let name = |number: usize| format!("{number}").into_bytes();
     let count = 1500;
     for number in 0..count {
-        // The lines that an inode has of its own are full with some of these.
-        let ino = pool.create(pool.root(), &name(number), &NEW).unwrap().ino;
+        // The lines that an inode has of its own are full with some of these. (A file would not keep its log page.)
+        let fifo = NewInode { mode: mode::FIFO | 0o644, ..NEW };
+        let ino = pool.create(pool.root(), &name(number), &fifo).unwrap().ino;
         for value in ["a", "b", "c", "d", "e"].into_iter().take(1 + number % 5) {
             let change = XattrChange {
                 name: b"user.x",

@@ -116,7 +116,7 @@ fn elsewhere(slow: &Door<Mapped>) -> [Door<Mapped>; 2] {
 /// Measures until the call takes what is set; not for ever.
 #[track_caller]
 fn takes(doors: [&Door<Mapped>; 2], what: &str, call: impl Fn(&Door<Mapped>, u64), set: Set) {
-    const ATTEMPTS: usize = 100;
+    const ATTEMPTS: usize = 200;
     const ELSEWHERE: usize = 2;
     let mut least = [f64::MAX; 2];
     let mut off = String::new();

@@ -4,8 +4,8 @@ use crate::case::{Case, Geometry, Trouble};
 use crate::workload::build::{ALL_LINES, case, lanes, repeated};
 
 /// Pools of every kind of record, in logs of one page, of many pages, and rewritten ones; on two
-/// lanes, so that transactions end in the middle of a log as well as at its end. No round comes: nothing
-/// is settled but by its own lines.
+/// lanes, so that transactions end in the middle of a log as well as at its end. No round comes (nor does a file
+/// whose log could go back inline): nothing is settled but by its own lines.
 pub fn flips() -> Vec<Case> {
     let two = Geometry { bytes: 224 << 10, ..lanes(2) };
     let long = Geometry { log_lines: ALL_LINES, ..two.clone() };
@@ -13,11 +13,11 @@ pub fn flips() -> Vec<Case> {
                 mknod /n fifo; write /f 0 9000 1; write /f 100 50 2; append /f 10 3; \
                 punch /f 0 4096; chmod /f 0o600; chown /d 3 4";
     let moves = "create /x; create /e/y; rename /x /e/x; rename /e/y /d/y; rename /d/y /f exchange; \
-                 rename /e/x /s; mkdir /d/m; rename /d/m /e/m; unlink /d/g; create /z; create /d/w";
+                 rename /e/x /s; mkdir /d/m; rename /d/m /e/m; unlink /d/g; mknod /z fifo; create /d/w";
     let links = repeated(9, "link /z /d/l#");
     // Records of one line each, all of them needed, over several pages.
     let holes: Vec<String> = (0..14).map(|hole| format!("write /w {} 100", hole * 8192)).collect();
-    let all = format!("{tree}; {moves}; {links}; create /w; {}", holes.join("; "));
+    let all = format!("create /w; {}; {tree}; {moves}; {links}", holes.join("; "));
     let attributes = "create /f; setxattr /f user.a 20 1; setxattr /f user.b 9000 2; \
                       setxattr / user.a 60 3; removexattr /f user.a; setxattr /f user.c 100 4; \
                       setxattr / user.d 5000 5; mkdir /d; setxattr /d user.e 1 6; create /g";

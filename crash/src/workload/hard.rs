@@ -43,6 +43,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(attributes_come_along());
     cases.extend(nameless());
     cases.push(page_used_again());
+    cases.extend(inline());
     cases.push(pages_swapped_in());
     cases.extend(twins());
     cases.extend(levels());
@@ -172,6 +173,26 @@ fn strips() -> Vec<Case> {
 fn pages_swapped_in() -> Case {
     let ops = "map /a; swap /a 4096 8192 9; swap /a 4096 4096 8; unmap /a";
     case("staged pages become a file's", small(), "create /a; write /a 0 10000 3", ops)
+}
+
+/// What two logs say goes back to where their inodes are, of one of them twice; others take their pages.
+fn inline() -> Vec<Case> {
+    let modes = |path: &str, count| repeated(count, &format!("chmod {path} 0o60#"));
+    let file = |path: &str| format!("create {path}; append {path} 4096 1; append {path} 4096 2");
+    let before = format!("{}; {}; {}{}", file("/a"), file("/b"), modes("/a", 5), modes("/b", 3));
+    let ops = "chmod /b 0o611; append /a 100 5; create /c; append /c 9000 6; chmod /a 0o612; truncate /b 50; \
+               chown /a 1 2; chmod /a 0o613; chmod /a 0o614; link /a /l; append /b 5000 7; unlink /a; unlink /b";
+    // (This one was written anew before: its inode's places mean nothing.)
+    let again = format!("create /a; {}; {}; {}", modes("/a", 8), file("/b"), modes("/b", 3));
+    let again = format!("{again}chown /a 3 4; chown /a 5 6");
+    let taken =
+        "chmod /b 0o611; create /c; append /c 9000 6; chmod /a 0o600; append /a 100 7; unlink /a";
+    let twins = Geometry { dead_zone: Some(0), bytes: 512 << 10, ..small() };
+    vec![
+        case("logs go back inline", small(), &before, ops),
+        case("logs go back inline where metadata has copies", twins, &before, ops),
+        case("a log that was written anew goes back inline", small(), &again, taken),
+    ]
 }
 
 /// A log gets a page that was its own before: an older link word, and records of its own behind that.

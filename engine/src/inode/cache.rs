@@ -191,6 +191,11 @@ impl<H: Host> Cache<H> {
         Ok(node)
     }
 
+    /// The inode with this number, if it is in memory.
+    pub(crate) fn peek(&self, ino: Ino) -> Option<Arc<Node<H>>> {
+        self.shard(ino).lock().get(ino).cloned()
+    }
+
     /// The inode with this number as a snapshot has it; `view` is what the number has besides that of the inode.
     pub(crate) fn get_view<M: Medium>(
         &self,

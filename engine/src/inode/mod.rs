@@ -3,23 +3,27 @@
 
 mod cache;
 mod collect;
+mod grown;
 mod journal;
 mod load;
 mod maps;
 mod names;
 mod node;
 mod replay;
+mod rewrite;
 mod state;
 mod xattrs;
 
 pub(crate) use cache::Cache;
-pub(crate) use collect::{head_of_word, move_log, tidy};
+pub(crate) use collect::{bring_inline, has_first_page, move_log, tidy};
+pub(crate) use grown::Grown;
 pub(crate) use journal::JournalPiece;
 pub(crate) use load::{Scanned, load, load_as_of, load_for_scan};
 pub(crate) use maps::Staged;
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
 pub(crate) use node::{Exclusive, Node};
 pub(crate) use replay::Mix;
+pub(crate) use rewrite::head_of_word;
 pub(crate) use state::{Body, Directory, File, State, Target};
 pub(crate) use xattrs::{
     find_xattr, load_xattr_name, load_xattr_value, run_word, valid_xattr_name, xattr_text_max,

@@ -113,6 +113,11 @@ impl Geometry {
         twin.into_iter().chain(self.strips.reserved(self.end_page()))
     }
 
+    /// Whether log pages have fewer record lines than they could: a pool that is made for tests.
+    pub(crate) const fn has_short_pages(&self) -> bool {
+        self.log_lines < super::LOG_LINES_MOST as u32
+    }
+
     /// Offset of a lane's part of the lane table.
     pub const fn lane_at(&self, lane: u32) -> u64 {
         PAGE_BYTES + lane as u64 * super::LANE_BYTES

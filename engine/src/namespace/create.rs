@@ -8,7 +8,7 @@ use lode_pmem::Medium;
 use crate::file::Staged;
 use crate::index::{Extents, hash};
 use crate::inode::{Body as Kind, Directory, File, Node, State, Target, entry_lines, head_of_word};
-use crate::inode::{find_among, tidy, valid_name};
+use crate::inode::{bring_inline, find_among, has_first_page, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of};
 use crate::log::{INLINE, Log, Plan};
 use crate::pool::Found;
@@ -504,6 +504,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if let Some((op, pages)) = tidy(&self.store, slot, state) {
             self.count(op);
             self.counts.add_collected(op, pages);
+        }
+        if has_first_page(&self.store, state)
+            && let Some(older) = self.grown.note(self.store.lane(), state.log.ino)
+        {
+            self.bring_inline(older);
+        }
+    }
+
+    /// Gives the log page of a file back that is not needed. Where somebody has the file locked, it is in use.
+    #[cold]
+    fn bring_inline(&self, ino: Ino) {
+        let Some(node) = self.nodes.peek(ino) else { return };
+        let Ok(Some(mut state)) = node.try_write(&self.store) else { return };
+        if let Some(pages) = bring_inline(&self.store, &node.slot, &mut state) {
+            self.count(Op::CollectThorough);
+            self.counts.add_collected(Op::CollectThorough, pages);
         }
     }
 }

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use lock_api::Mutex;
 use lode_pmem::Medium;
 
-use crate::inode::{Cache, Node};
+use crate::inode::{Cache, Grown, Node};
 use crate::layout::BadPage;
 use crate::snapshot::VIEW;
 use crate::space::Run;
@@ -31,6 +31,7 @@ use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, Stat
 pub struct Pool<M: Medium, H: Host> {
     pub(crate) store: Box<Store<M, H>>,
     pub(crate) nodes: Cache<H>,
+    pub(crate) grown: Grown,
     pub(crate) options: OpenOptions,
     pub(crate) page_class: PageClass,
     pub(crate) opening: Opening,
@@ -53,6 +54,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         *store.room = Room::of(options.index_memory);
         let pool = Self {
             nodes: Cache::new()?,
+            grown: Grown::new(store.lanes.used(), store.geometry.has_short_pages())?,
             options: *options,
             page_class: options.page_class.unwrap_or(default_class),
             opening,
