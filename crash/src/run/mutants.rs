@@ -263,6 +263,7 @@ fn is_hinted(mutant: Mutant, job: &Job) -> bool {
 const FILE_HINTS: &[(&str, &str)] = &[
     ("engine/src/file/journalled.rs", "huge pages with journalled writes"),
     ("engine/src/inode/collect.rs", "two threads: collection and a slot, one lane"),
+    ("engine/src/inode/collect.rs", "two threads: inline and a slot, one lane"),
 ];
 
 fn is_of_file(mutant: Mutant, job: &Job) -> bool {

@@ -457,6 +457,14 @@ fn collections() -> Vec<Case> {
             "create /e/y; create /e/z",
         );
     }
+    // (Another file's log, which was just written anew, goes back inline.)
+    let (most, full) = (repeated(7, "chmod /a 0o64#"), repeated(5, "chmod /k 0o64#"));
+    let before = format!("mkdir /e; create /a; {most}create /k; {full}create /q");
+    let inline = format!("{}unlink /q; chmod /k 0o611", repeated(3, "chmod /a 0o60#"));
+    for (count, way) in WAYS {
+        let text = ("inline and a slot", &lanes(count), &*before, &*inline, "create /e/y");
+        cases.push(on_pool(&text, way));
+    }
     cases
 }
 

@@ -49,7 +49,7 @@ pub(super) fn lines_inline(state: &State) -> u32 {
 
 /// What INODE and MAP records do not say of a file, where all of them stay as long as the log.
 fn own_records(state: &State) -> [Option<Body>; 3] {
-    let is_mapped = state.file().is_ok_and(|file| file.extents.len() > 0);
+    let is_mapped = state.file().is_ok_and(|file| !file.extents.is_empty());
     let mtime_ns = if is_mapped { state.mtime_ns } else { state.btime_ns };
     let atime_ns = state.atime_ns.load(Relaxed);
     let says_times = state.xattrs.len() == 0
