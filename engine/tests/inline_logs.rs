@@ -68,8 +68,10 @@ fn changed(pool: &TestPool, number: u64, ino: Ino) {
     }
 }
 
-/// All that can be seen of the files.
-fn shown(pool: &TestPool, files: &[Ino]) -> Vec<(Attr, Vec<u8>, Vec<u8>, Option<Vec<u8>>)> {
+/// What can be seen of a file: attributes, bytes at its head and far behind, an extended attribute.
+type Shown = (Attr, Vec<u8>, Vec<u8>, Option<Vec<u8>>);
+
+fn shown(pool: &TestPool, files: &[Ino]) -> Vec<Shown> {
     let mut all = Vec::new();
     for ino in files {
         let mut head = vec![0; (PIECE * PIECES) as usize];
