@@ -178,3 +178,31 @@ fn a_log_that_a_snapshot_sees_stays() {
         assert!(head == was);
     }
 }
+
+/// In a pool whose free space is in pieces, too.
+#[test]
+fn a_file_that_grows_in_pieces_lies_in_few() {
+    let host = TestHost::new(1);
+    let pool = open(&formatted(Protection::None), &host);
+    // Pieces of four pages are free everywhere, and some of more.
+    let piece = vec![1; PIECE as usize];
+    let older: Vec<Ino> = (0..1500)
+        .map(|number| {
+            let ino = pool.create(pool.root(), &name(number), &FILE).unwrap().ino;
+            let pieces = if number % 20 == 0 { 16 } else { 1 };
+            (0..pieces).for_each(|at| pool.write(ino, at * PIECE, &piece).unwrap());
+            ino
+        })
+        .collect();
+    (0..older.len() as u64).step_by(2).for_each(|number| {
+        pool.unlink(pool.root(), &name(number)).unwrap();
+    });
+    let count = |ino| {
+        let held = pool.hold(ino).unwrap();
+        let count = pool.extents(&held, 0, PIECES * PIECE).unwrap().len();
+        pool.let_go(held);
+        count
+    };
+    let most = (2000..2030).map(|number| count(written(&pool, &host, number))).max();
+    assert!(most <= Some(2), "{most:?} pieces");
+}

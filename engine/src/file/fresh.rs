@@ -5,7 +5,7 @@ use lode_pmem::{Counters, Medium};
 use super::segment::{List, Segment};
 use crate::index::Extents;
 use crate::inode::State;
-use crate::space::Run;
+use crate::space::{Near, Run};
 use crate::store::{Held, Purpose};
 use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
@@ -36,6 +36,29 @@ impl FreshRuns {
     }
 }
 
+/// A file that begins may have so many pages soon.
+const ROOM_FIRST: u64 = 64;
+/// The most pages that a file is expected to grow by: 1 MiB.
+const ROOM_MOST: u64 = 256;
+
+/// Where pages for a file are best taken from `file_page` on: where it grows by them, in one piece with what it
+/// has, or with room for as much again. So its log says where it is in few records. (Single pages that are
+/// ready lie in one piece anyway.)
+#[inline]
+pub(super) fn near(extents: &Extents, file_page: u64, pages: u64) -> Near {
+    if pages < 2 {
+        return Near::ANY;
+    }
+    match extents.around(file_page) {
+        [None, None] if file_page == 0 => Near { behind: 0, room: ROOM_FIRST },
+        [Some(last), None] if last.end() == file_page && last.class == PageClass::Small => Near {
+            behind: last.page + last.pages,
+            room: extents.pages().clamp(ROOM_FIRST, ROOM_MOST),
+        },
+        _ => Near::ANY,
+    }
+}
+
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Takes pages for a segment: aligned chunks where the file's class asks for them and
     /// the chunk has nothing in it yet (or all of it is replaced), else page by page.
@@ -55,7 +78,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 Some(run) => run,
                 None => {
                     let next_chunk = next_chunk(class, page).min(end);
-                    let run = self.store.take_some(next_chunk - page, purpose)?;
+                    let run = self.store.take_near(
+                        next_chunk - page,
+                        purpose,
+                        near(extents, page, next_chunk - page),
+                    )?;
                     FreshRun { file_page: page, run, class: PageClass::Small }
                 }
             };

@@ -5,7 +5,7 @@
 
 use lode_pmem::Medium;
 
-use super::fresh::Source;
+use super::fresh::{Source, near};
 use crate::index::Extent;
 use crate::inode::{Node, State};
 use crate::layout::Body;
@@ -32,7 +32,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         state.file()?.extents.expect(offset / PAGE_BYTES);
         let pages = (end - offset) / PAGE_BYTES;
-        let run = match self.store.take_some(pages, Purpose::Grows) {
+        let near = near(&state.file()?.extents, offset / PAGE_BYTES, pages);
+        let run = match self.store.take_near(pages, Purpose::Grows, near) {
             Ok(run) if run.pages == pages => run,
             Ok(less) => {
                 self.store.give(less);

@@ -11,7 +11,7 @@ use lode_pmem::Medium;
 
 use super::rewrite::{lines_inline, live_lines, rewrite, rewrite_inline};
 use super::state::{Body as Kind, State};
-use crate::layout::{HEAD_AT, LOG_LINES_MOST, Link, slot_at};
+use crate::layout::{HEAD_AT, INLINE_LINES, LOG_LINES_MOST, Link, slot_at};
 use crate::log::{Log, LogPage};
 use crate::store::{Slot, Store};
 use crate::{Host, Op, PAGE_BYTES, Result, Rule, mode};
@@ -22,9 +22,6 @@ const LINES_WORTH: u32 = 4 * LOG_LINES_MOST as u32;
 
 /// A log page with at most so many lines is one that the log has just grown by.
 const FRESH_LINES: u32 = 3;
-
-/// A log that is brought inline has so many lines at most: the inode goes on in the others.
-const INLINE_WORTH: u32 = 4;
 
 /// A log that has had so many pages grows again and again: it keeps the one it has.
 const GROWN_OFTEN: u32 = 16;
@@ -103,7 +100,7 @@ pub(crate) fn bring_inline<M: Medium, H: Host>(
 ) -> Option<u64> {
     let log = &state.log;
     let worth = log.pages.len() == 1 && !state.is_dead() && state.kind() == mode::FILE;
-    if !worth || store.sees_log(log.ino, log.born) || lines_inline(state) > INLINE_WORTH {
+    if !worth || store.sees_log(log.ino, log.born) || lines_inline(state) > INLINE_LINES {
         return None;
     }
     // The places of the inline log are free once a page says all that it says.

@@ -7,7 +7,7 @@ use lode_pmem::{Medium, crc32c};
 
 use super::manifest::{Manifests, decode_all, encode_all};
 use crate::layout::{PieceHeader, SEGMENT_HEADER_BYTES, Segment, Superblock};
-use crate::space::Run;
+use crate::space::{Near, Run};
 use crate::store::{Piece, Store};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
 
@@ -221,7 +221,7 @@ fn take_runs<M: Medium, H: Host>(store: &Store<M, H>, bytes: u64) -> Result<Vec<
     while left > 0 {
         let pages = (left + SEGMENT_HEADER_BYTES).div_ceil(PAGE_BYTES);
         runs.try_reserve(1)?;
-        match store.space.take_some(store.lane(), pages) {
+        match store.space.take_some(store.lane(), pages, Near::ANY) {
             Ok(run) if (runs.len() as u64) < EXTENTS_SLACK => {
                 left = left.saturating_sub(segment_room(&run));
                 runs.push(run);

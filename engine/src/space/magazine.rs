@@ -80,7 +80,7 @@ impl Magazine {
     /// Loads an empty magazine with a batch from a region; `None` where it has nothing.
     pub(super) fn load(&mut self, tree: &mut Tree) -> Option<()> {
         while let Some(left) = BATCH.checked_sub(self.count()).filter(|&left| left > 0) {
-            let Some(run) = tree.take_some(left as u64) else {
+            let Some(run) = tree.take_some(left as u64, 0) else {
                 break;
             };
             for page in run.page..run.end() {

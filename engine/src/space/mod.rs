@@ -55,6 +55,20 @@ pub(crate) struct Ended {
     pub(crate) born: u32,
 }
 
+/// Where pages for more of a file are best.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Near {
+    /// The page behind the last one it has; 0 for none.
+    pub(crate) behind: u64,
+    /// Otherwise, where so many pages are free in one piece: it may go on growing.
+    pub(crate) room: u64,
+}
+
+impl Near {
+    /// Wherever they do the least harm.
+    pub(crate) const ANY: Self = Self { behind: 0, room: 0 };
+}
+
 impl Run {
     /// The page behind the last.
     pub(crate) fn end(self) -> u64 {
@@ -276,12 +290,15 @@ impl<H: Host> Space<H> {
     }
 
     /// Takes 1 to `pages` contiguous pages, as many as can be had without breaking up what is
-    /// large and aligned; whole chunks where the request is that large.
-    pub(crate) fn take_some(&self, lane: usize, pages: u64) -> Result<Run> {
+    /// large and aligned; whole chunks where the request is that large. (One page is taken from those that
+    /// are ready, which follow each other.)
+    pub(crate) fn take_some(&self, lane: usize, pages: u64, near: Near) -> Result<Run> {
+        let behind = Run { page: near.behind, pages };
         match pages {
             0 => Err(Error::Invalid),
             1 => self.take_one(lane, Use::Data),
-            _ => self.take_run(lane, |tree| tree.take_some(pages)),
+            _ if near.behind != 0 && self.take_at(lane, behind)? => Ok(behind),
+            _ => self.take_run(lane, |tree| tree.take_some(pages, near.room)),
         }
     }
 

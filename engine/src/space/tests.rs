@@ -148,7 +148,7 @@ impl Traffic {
         };
         let some = dice.roll(3) == 0;
         let taken = match some {
-            true => self.space.take_some(lane, pages),
+            true => self.space.take_some(lane, pages, Near::ANY),
             false => self.space.take(lane, pages, class),
         };
         let Ok(run) = taken else {
@@ -305,11 +305,27 @@ fn dry_lanes_steal_from_magazines() {
     }
     for lane in 0..3 {
         assert_eq!(space.take(lane, 1, PageClass::Small), Err(Error::NoSpace));
-        assert_eq!(space.take_some(lane, 9), Err(Error::NoSpace));
+        assert_eq!(space.take_some(lane, 9, Near::ANY), Err(Error::NoSpace));
     }
     space.give(0, run(20, 1), Use::Data).unwrap();
     space.give(0, run(21, 1), Use::Data).unwrap();
-    assert_eq!(space.take_some(2, 9), Ok(run(20, 2)), "magazines are settled for it");
+    assert_eq!(space.take_some(2, 9, Near::ANY), Ok(run(20, 2)), "magazines are settled for it");
+}
+
+#[test]
+fn more_of_a_file_lies_behind_what_it_has_or_where_there_is_room_for_it() {
+    let space = full(1, 16, 10 * CHUNK);
+    let all = space.take(0, 9 * CHUNK, PageClass::Small).unwrap();
+    while space.take_some(0, CHUNK, Near::ANY).is_ok() {}
+    let free = [run(all.page + 8, 4), run(all.page + 16, 20), run(all.page + 40, 40)];
+    free.iter().for_each(|free| space.give(0, *free, Use::Data).unwrap());
+    let more = |behind, room| space.take_some(0, 4, Near { behind, room });
+    assert_eq!(more(0, 16), Ok(run(all.page + 16, 4)), "room enough, and no more than that");
+    assert_eq!(more(all.page + 20, 16), Ok(run(all.page + 20, 4)), "behind what it has");
+    assert_eq!(more(all.page + 12, 64), Ok(run(all.page + 40, 4)), "that is taken: the most room");
+    assert_eq!(space.take_some(0, 4, Near::ANY), Ok(run(all.page + 8, 4)), "where nothing is left");
+    assert_eq!(more(all.page + 79, 0), Ok(run(all.page + 24, 4)), "one page behind is too few");
+    assert_eq!(space.take_some(0, 9, Near { behind: 0, room: 64 }).map(|run| run.pages), Ok(9));
 }
 
 #[test]
@@ -363,8 +379,8 @@ fn impossible_requests_are_refused() {
         assert_eq!(space.take(0, u64::MAX, class), Err(Error::NoSpace));
         assert_eq!(space.take(0, 10 * CHUNK, class), Err(Error::NoSpace));
     }
-    assert_eq!(space.take_some(0, 0), Err(Error::Invalid));
-    assert_eq!(space.take_some(usize::MAX, u64::MAX).unwrap().pages, 9 * CHUNK);
+    assert_eq!(space.take_some(0, 0, Near::ANY), Err(Error::Invalid));
+    assert_eq!(space.take_some(usize::MAX, u64::MAX, Near::ANY).unwrap().pages, 9 * CHUNK);
 }
 
 #[test]
@@ -412,8 +428,8 @@ fn dry_home_region_falls_back_to_any_other() {
     assert_eq!(space.take(0, 9, PageClass::Small), Ok(run(3 * border + 99, 9)));
     space.give(0, run(3 * border + 14, 2), Use::Data).unwrap();
     assert_eq!(space.take(0, 3, PageClass::Small), Ok(run(2 * border + 8, 3)));
-    assert_eq!(space.take_some(0, 100).map(|run| run.pages), Ok(2));
-    assert_eq!(space.take_some(0, 100).map(|run| run.pages), Ok(2));
+    assert_eq!(space.take_some(0, 100, Near::ANY).map(|run| run.pages), Ok(2));
+    assert_eq!(space.take_some(0, 100, Near::ANY).map(|run| run.pages), Ok(2));
     assert_eq!(space.free_pages(), 0);
 }
 
@@ -446,7 +462,7 @@ fn free_extents_are_what_a_walk_over_all_pages_finds() {
         let lane = dice.roll(2) as usize;
         let taken = match dice.roll(8) {
             0 => space.take(lane, CHUNK, PageClass::Huge),
-            1..=2 => space.take_some(lane, 1 + dice.roll(90)),
+            1..=2 => space.take_some(lane, 1 + dice.roll(90), Near::ANY),
             3..=5 => space.take(lane, 1, PageClass::Small),
             _ => Err(Error::NoSpace),
         };
@@ -498,7 +514,7 @@ fn threads_never_share_a_page() {
                     if dice.roll(100) < 55 {
                         let taken = match dice.roll(20) {
                             0 => space.take(thread, CHUNK, PageClass::Huge),
-                            1..=4 => space.take_some(thread, 1 + dice.roll(700)),
+                            1..=4 => space.take_some(thread, 1 + dice.roll(700), Near::ANY),
                             _ => space.take(thread, 1, PageClass::Small),
                         };
                         if let Ok(run) = taken {

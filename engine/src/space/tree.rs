@@ -249,10 +249,17 @@ impl Tree {
 
     /// Takes 1 to `pages` contiguous pages: all of them from one fragment; else whole chunks
     /// for the part of the request that is whole chunks; else the largest fragment; and only
-    /// where no fragment is left, from a chunk broken up for it.
-    pub(super) fn take_some(&mut self, pages: u64) -> Option<Run> {
+    /// where no fragment is left, from a chunk broken up for it. Rather from a fragment of `room` pages, or
+    /// the largest there is, than from one where nothing is left behind them.
+    pub(super) fn take_some(&mut self, pages: u64, room: u64) -> Option<Run> {
         if pages == 0 {
             return None;
+        }
+        if room > pages
+            && let Some(fragment) = best(&self.fragments, room).or(largest(&self.fragments))
+            && fragment.pages >= pages
+        {
+            return self.cut(Run { page: fragment.page, pages });
         }
         if let Some(fragment) = best(&self.fragments, pages) {
             return self.cut(Run { page: fragment.page, pages });

@@ -3,7 +3,7 @@
 use lode_pmem::Medium;
 
 use super::Store;
-use crate::space::{Run, Sparing, Use};
+use crate::space::{Near, Run, Sparing, Use};
 use crate::{Error, Host, PageClass, Result};
 
 /// One page of so many is kept for operations that free space.
@@ -120,7 +120,12 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Takes 1 to `pages` contiguous pages.
     pub(crate) fn take_some(&self, pages: u64, purpose: Purpose) -> Result<Run> {
-        let take = |lane, most| self.space.take_some(lane, pages.min(most));
+        self.take_near(pages, purpose, Near::ANY)
+    }
+
+    /// The same, if possible where they are best for a file.
+    pub(crate) fn take_near(&self, pages: u64, purpose: Purpose, near: Near) -> Result<Run> {
+        let take = |lane, most| self.space.take_some(lane, pages.min(most), near);
         self.take_by(purpose, Taken::Alone, take)
     }
 

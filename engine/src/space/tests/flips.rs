@@ -37,7 +37,7 @@ fn use_it(space: &Space<TestHost>, users: &mut Users, dice: &mut Dice, steps: u3
                 }
             }
             2 => {
-                if let Ok(run) = space.take_some(0, 1 + dice.roll(20)) {
+                if let Ok(run) = space.take_some(0, 1 + dice.roll(20), Near::ANY) {
                     users.take(run, case);
                 }
             }

@@ -76,12 +76,12 @@ fn fragments_go_before_chunks() {
     let mut tree = tree_of(&[(0, CHUNK), (2 * CHUNK + 5, 40), (4 * CHUNK + 5, 3)]);
     assert_eq!(tree.take(3, PageClass::Small), Some(run(4 * CHUNK + 5, 3)), "smallest that fits");
     assert_eq!(tree.take(1, PageClass::Small), Some(run(2 * CHUNK + 5, 1)));
-    assert_eq!(tree.take_some(100), Some(run(2 * CHUNK + 6, 39)), "all of the fragments first");
+    assert_eq!(tree.take_some(100, 0), Some(run(2 * CHUNK + 6, 39)), "all of the fragments first");
     assert_eq!(tree.chunk_pages(), CHUNK);
-    assert_eq!(tree.take_some(100), Some(run(0, 100)));
+    assert_eq!(tree.take_some(100, 0), Some(run(0, 100)));
     assert_eq!(tree.chunk_pages(), 0);
-    assert_eq!(tree.take_some(1000), Some(run(100, CHUNK - 100)));
-    assert_eq!(tree.take_some(1000), None);
+    assert_eq!(tree.take_some(1000, 0), Some(run(100, CHUNK - 100)));
+    assert_eq!(tree.take_some(1000, 0), None);
 }
 
 #[test]
@@ -111,10 +111,14 @@ fn long_small_runs_touch_the_fewest_chunks() {
 #[test]
 fn large_writes_get_whole_chunks() {
     let mut tree = tree_of(&[(0, 10), (CHUNK, 3 * CHUNK), (6 * CHUNK, CHUNK), (8 * CHUNK, 20)]);
-    assert_eq!(tree.take_some(CHUNK + 15), Some(run(6 * CHUNK, CHUNK)), "the smallest that fits");
-    assert_eq!(tree.take_some(15), Some(run(8 * CHUNK, 15)));
-    assert_eq!(tree.take_some(9 * CHUNK), Some(run(CHUNK, 3 * CHUNK)));
-    assert_eq!(tree.take_some(9 * CHUNK), Some(run(0, 10)));
+    assert_eq!(
+        tree.take_some(CHUNK + 15, 0),
+        Some(run(6 * CHUNK, CHUNK)),
+        "the smallest that fits"
+    );
+    assert_eq!(tree.take_some(15, 0), Some(run(8 * CHUNK, 15)));
+    assert_eq!(tree.take_some(9 * CHUNK, 0), Some(run(CHUNK, 3 * CHUNK)));
+    assert_eq!(tree.take_some(9 * CHUNK, 0), Some(run(0, 10)));
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn random_takes_and_gives_keep_pages_apart() {
                 0 => metadata
                     .extend(space.take_page_twins(lane, Sparing::All).map(|page| run(page, 1))),
                 1 => metadata.extend(space.take_twins(lane, 1 << dice.roll(4))),
-                2 => data.extend(space.take_some(lane, 1 + dice.roll(9))),
+                2 => data.extend(space.take_some(lane, 1 + dice.roll(9), Near::ANY)),
                 3 if !metadata.is_empty() => {
                     let at = dice.roll(metadata.len() as u64) as usize;
                     space.give_twins(lane, metadata.swap_remove(at)).unwrap();
