@@ -37,7 +37,7 @@ impl FreshRuns {
 }
 
 /// A file that begins may have so many pages soon.
-const ROOM_FIRST: u64 = 64;
+const ROOM_FIRST: u64 = 32;
 /// The most pages that a file is expected to grow by: 1 MiB.
 const ROOM_MOST: u64 = 256;
 
@@ -77,12 +77,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let run = match taken {
                 Some(run) => run,
                 None => {
-                    let next_chunk = next_chunk(class, page).min(end);
-                    let run = self.store.take_near(
-                        next_chunk - page,
-                        purpose,
-                        near(extents, page, next_chunk - page),
-                    )?;
+                    let pages = next_chunk(class, page).min(end) - page;
+                    let near = near(extents, page, pages);
+                    let run = self.store.take_near(pages, purpose, near)?;
                     FreshRun { file_page: page, run, class: PageClass::Small }
                 }
             };
