@@ -194,7 +194,8 @@ impl Salvaged<'_> {
             let is_told = loop {
                 let ino = numbers.get(&above.model_ino).copied().unwrap_or_default();
                 let moved = self.told.moved.contains(&ino) || self.told.linked.contains(&ino);
-                if moved || self.told.has_lost(ino) || self.hurt.may_be_stale(ino) {
+                let is_undone = self.hurt.undoes_late && self.is_new_name(above);
+                if moved || self.told.has_lost(ino) || self.hurt.may_be_stale(ino) || is_undone {
                     break true;
                 }
                 let up = &tree.nodes[above.parent];
@@ -209,6 +210,12 @@ impl Salvaged<'_> {
             lost += 1;
         }
         Ok(lost)
+    }
+
+    /// Whether something was given this name after the damage.
+    fn is_new_name(&self, node: &Node) -> bool {
+        let is_it = |old: &Node| old.path == node.path && old.model_ino == node.model_ino;
+        !self.base.trees.iter().any(|tree| tree.nodes.iter().any(is_it))
     }
 
     /// Nothing is there that was not.

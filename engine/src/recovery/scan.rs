@@ -386,16 +386,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             scan.nameless += 1;
             return self.remains(&mut scan.lifeless, identity, 1);
         }
-        self.remains(&mut scan.remains, identity + DEATH_LINE * LINE, 1)?;
-        self.remains(&mut scan.remains, walk.tail().at, walk.tail().left)?;
-        if let Some(link_at) = walk.link_past_end()? {
-            scan.links.try_reserve(1)?;
-            scan.links.push(link_at);
-        }
         for page in &state.log.pages {
             self.claim_metadata(Run { page: page.page, pages: 1 }, ino)?;
         }
-        scan.log_pages += state.log.pages.len() as u64;
         let mut result = Ok(());
         state.for_each_data_run(&mut |run| {
             if result.is_ok() {
@@ -404,6 +397,9 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         });
         result?;
         self.keep_seen(core::mem::take(seen), ino)?;
+        self.remains(&mut scan.remains, identity + DEATH_LINE * LINE, 1)?;
+        self.behind_end(walk, scan)?;
+        scan.log_pages += state.log.pages.len() as u64;
         piece.set_tail(index, walk.tail().last_seal);
         scan.inodes += 1;
         Ok(())
@@ -467,12 +463,6 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             return Err(Error::corrupt_inode("damaged line in the middle of a log", at, ino));
         };
         let born = state.log.born;
-        let tail = scanned.walk.tail();
-        self.remains(&mut scan.remains, tail.at, tail.left)?;
-        if let Some(link_at) = scanned.walk.link_past_end()? {
-            scan.links.try_reserve(1)?;
-            scan.links.push(link_at);
-        }
         self.keep_seen(scanned.seen, ino)?;
         for page in &state.log.pages {
             let run = Run { page: page.page, pages: 1 };
@@ -489,6 +479,17 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         noted?;
         self.keep_seen(data, ino)?;
         self.store.snapshots.keep(Item::slot(ino, born), died);
+        self.behind_end(&scanned.walk, scan)
+    }
+
+    /// Notes what is left behind the end of a log whose pages are all claimed: those of one that had ended, and is there
+    /// again, may be somebody's data by now, of which nothing must be erased.
+    fn behind_end(&self, walk: &Walk<'_, M, H>, scan: &mut Scan) -> Result<()> {
+        self.remains(&mut scan.remains, walk.tail().at, walk.tail().left)?;
+        if let Some(link_at) = walk.link_past_end()? {
+            scan.links.try_reserve(1)?;
+            scan.links.push(link_at);
+        }
         Ok(())
     }
 
