@@ -30,7 +30,17 @@ pub fn flips() -> Vec<Case> {
             },
         )
     });
-    cases.chain([data()]).collect()
+    cases.chain([data()]).chain((4..=7).map(begun_page)).collect()
+}
+
+/// A log page that begins with a transaction which ends another log, and the next one of its lane, whole, behind
+/// it: without the page's header, both look unfinished. (With one of the numbers of lines in front, it begins there.)
+fn begun_page(lines: u64) -> Case {
+    let before = repeated(lines, "link /z /d/l#");
+    let ops = format!("mkdir /d; mknod /z fifo; {before} link /z /d/m; setxattr /d user.a 60 1");
+    let name = format!("a bit of a page that begins flips, {lines} in front");
+    let pool = Geometry { bytes: 224 << 10, ..lanes(1) };
+    Case { trouble: Trouble::Bit, ..case(name, pool, "", &ops) }
 }
 
 /// A pool with checksums of file data: whole pages, holes, pages that were written in part, ends of files.
