@@ -105,11 +105,15 @@ fn a_session_that_two_threads_raise_uses_no_sequence_twice() {
 /// that was closed nobody looked at it, not even the full check; nor at what a log ends with.
 #[test]
 fn a_flipped_bit_of_what_has_a_seal_is_found_before_it_is_needed() {
+    let mut flips = 0;
     for case in lode_crash::workload::flips() {
         let tally = explored(&case, &Limits::QUICK, None);
         let tally = tally.unwrap_or_else(|failure| panic!("{failure}"));
-        assert!(tally.flips > 1000, "{} flips", tally.flips);
+        // (The smallest ones are a directory's log of two pages and a node's inode.)
+        assert!(tally.flips > 400, "{}: {} flips", case.name, tally.flips);
+        flips += tally.flips;
     }
+    assert!(flips > 11_000, "{flips} flips");
 }
 
 /// (None was found there: but each line of a record, and each way to tear it, is one more chance.)
