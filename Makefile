@@ -1,10 +1,11 @@
 # The two commands of a stranger are `make run` and `make test`. Each does its own set-up.
-.PHONY: run test test-all crash lint install-lib clean help
+.PHONY: run test test-all test-vm crash lint install-lib clean help
 
 help:
 	@echo "make run       build, make a pool, mount it at ./mnt, and show that it survives being killed"
 	@echo "make test      everything that must hold (half an hour at most on two processors)"
 	@echo "make test-all  the same, longer: more kills, more seeds, larger programs, ignored tests"
+	@echo "make test-vm   pools on emulated NVDIMMs in virtual machines, whose plug is pulled (five minutes at most; needs qemu, which root gets installed)"
 	@echo "make crash     every crash of every pair of operations, and more: takes long; ends with an error if a state is wrong"
 	@echo "make lint      rustfmt, clippy and shellcheck, warnings denied"
 	@echo "make install-lib  the C library, to PREFIX (/usr/local), below DESTDIR: see docs/c-library.md"
@@ -18,6 +19,9 @@ test:
 
 test-all:
 	@bash scripts/test.sh --all
+
+test-vm:
+	@bash scripts/test-vm.sh
 
 crash:
 	@bash scripts/crash.sh

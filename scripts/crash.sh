@@ -24,3 +24,9 @@ say "Leaving out what each fence, write-back and rule is for"
 "$TARGET/release/lode" crash mutants --progress
 say "Damaging pools: a million times"
 "$TARGET/release/lode" crash corrupt --injections 1000000 --progress
+say "Pulling the plug of virtual machines: 500 times"
+if is_root || command -v qemu-system-x86_64 >/dev/null 2>&1; then
+    LODE_PULLS=250 bash scripts/test-vm.sh pulled-library pulled-mount || [ $? -eq 77 ]
+else
+    echo "skipped: there is no qemu-system-x86_64, and only root can install it"
+fi

@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 need_cargo
-install_missing cc:build-essential
+install_missing cc:build-essential shellcheck:shellcheck
 for part in fmt clippy; do
     cargo "$part" --version >/dev/null 2>&1 ||
         die "cargo $part is missing: rustup component add rustfmt clippy"
@@ -20,9 +20,5 @@ mapfile -t scripts < <(find scripts tests .ci -type f \( -name '*.sh' -o -path '
 for script in "${scripts[@]}"; do
     bash -n "$script"
 done
-if command -v shellcheck >/dev/null 2>&1; then
-    shellcheck -x "${scripts[@]}"
-else
-    echo "shellcheck is not installed: only their syntax was checked"
-fi
+shellcheck -x "${scripts[@]}"
 say "lint: nothing to complain about"

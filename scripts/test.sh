@@ -8,6 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 build_args=(--workspace --profile test)
 cargo_args=(--workspace --no-fail-fast)
 test_args=(-- --show-output)
+export LODE_BUILT=debug
 if [ "${1:-}" = --all ]; then
     export LODE_KILLS=${LODE_KILLS:-1000} LODE_COPIES=${LODE_COPIES:-300}
     export LODE_FSX_OPS=${LODE_FSX_OPS:-1000000} LODE_FSX_SEEDS=${LODE_FSX_SEEDS:-1 2 3}
@@ -15,6 +16,7 @@ if [ "${1:-}" = --all ]; then
     export LODE_FILE_OPS=${LODE_FILE_OPS:-1000000}
     export LODE_PROGRAMS=${LODE_PROGRAMS:-all}
     build_args=(--workspace)
+    LODE_BUILT=release
     cargo_args+=(--release)
     # A hundred programs are not optimised across crates one by one.
     export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
@@ -28,7 +30,7 @@ install_missing cc:build-essential sqlite3:sqlite3 python3:python3 nm:binutils o
 need_fuse
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.failed"' EXIT
 started=$SECONDS
 say "Building"
 cargo build "${build_args[@]}"
@@ -70,6 +72,22 @@ awk '
     }' "$log"
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'FAILED: %s\n' "${failed[@]}"
+    # Which ones: who reads only the end of a long log needs the names, and what each said last.
+    awk '
+        /^ +Running |^ +Doc-tests / { where = $0; sub(/^ +/, "", where) }
+        /^test .* \.\.\. FAILED$/ { printf "  %s: %s\n", where, $2; failed[$2] }
+        /^---- .* stdout ----$/ { test = $2; n = 0 }
+        /panicked at/ && test in failed && n == 0 { n = 4 }
+        n > 0 && test in failed { print "      " substr($0, 1, 400); n-- }' "$log"
+    for name in "${failed[@]}"; do
+        [ "$name" != "cargo test" ] || continue
+        printf '\n-- %s, its last lines:\n' "$name"
+        awk -v test="$name" '/^---- .* stdout ----$/ { on = $2 == test; next } on' "$log" |
+            { grep -A25 '^FAILED' || true; } >"$log.failed"
+        [ -s "$log.failed" ] || awk -v test="$name" '/^---- .* stdout ----$/ { on = $2 == test; next } on' "$log" |
+            tail -40 >"$log.failed"
+        cut -c1-300 "$log.failed" | head -80
+    done
 fi
 scripts_failed=0
 for name in "${failed[@]}"; do

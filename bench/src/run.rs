@@ -21,7 +21,9 @@ use crate::worker::{Until, Worker, clock_ns, sample_every};
 use crate::workload::{Mode, Workload};
 
 /// Rounds of each cell: figures are medians over them.
-pub const ROUNDS: usize = 7;
+const ROUNDS: usize = 7;
+/// The same where protection levels are compared, in a full run.
+const ROUNDS_OF_LEVELS: usize = 15;
 /// A slice of time in a full run.
 const SLICE: Duration = Duration::from_millis(100);
 /// The same in a quick run, at most.
@@ -102,14 +104,16 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let cells = cells(&settings.workloads, &settings.threads, settings.quick);
     let subjects = choose(settings, &cells, &place, &mut report.left_out)?;
     let mut started = start(&subjects, &place, settings, watch, &mut report.left_out)?;
+    let rounds = if settings.levels && !settings.quick { ROUNDS_OF_LEVELS } else { ROUNDS };
     let looks = u32::from(settings.breakdown) + u32::from(settings.levels);
     let aside = QUICK_BREAKDOWN * looks;
     let mut run = Run {
         watch,
         quick: settings.quick,
         deadline: began + QUICK.saturating_sub(aside),
+        rounds,
         done: 0,
-        all: (cells.len() * started.len() * ROUNDS) as u64,
+        all: (cells.len() * started.len() * rounds) as u64,
         clock_ns: clock_ns(),
     };
     // What is asked for by name is measured, however long it takes.
@@ -234,6 +238,8 @@ struct Run<'a> {
     watch: &'a dyn Watch,
     quick: bool,
     deadline: Instant,
+    /// Of each cell.
+    rounds: usize,
     done: u64,
     all: u64,
     clock_ns: u64,
@@ -241,12 +247,12 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn cell(&mut self, cell: &Cell, started: &mut [Started], report: &mut Report) {
-        let done = self.done + (ROUNDS * started.len()) as u64;
+        let done = self.done + (self.rounds * started.len()) as u64;
         let mut measured = self.ready(cell, started, report);
         let count = measured.len();
         let slice = self.slice(started.len().max(count));
         let mut rounds = 0;
-        while rounds < ROUNDS && !self.watch.is_over() {
+        while rounds < self.rounds && !self.watch.is_over() {
             for turn in 0..count {
                 // Each round begins with another one.
                 if let Some(subject) = measured.get_mut((turn + rounds) % count) {
@@ -263,7 +269,7 @@ impl Run<'_> {
             match subject.failed {
                 Some(ref error) => report.left_out.push(left_out(cell, subject.id, error)),
                 // Of what was interrupted, only whole figures are told.
-                None if rounds == ROUNDS => report.rows.push(subject.row(cell)),
+                None if rounds == self.rounds => report.rows.push(subject.row(cell)),
                 None => {}
             }
         }
@@ -283,7 +289,7 @@ impl Run<'_> {
                 Ok(None) => {}
                 Err(error) => report.left_out.push(left_out(cell, id, &error)),
             }
-            self.done += ROUNDS as u64;
+            self.done += self.rounds as u64;
         }
     }
 

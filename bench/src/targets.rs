@@ -3,8 +3,9 @@
 
 use crate::report::{Figure, Report, Row, Target};
 use crate::subject::{
-    AT_RISK, BARE, CREATE_AT_0, CREATE_AT_MANY, FILE_COUNT, FILES, FREE_HUGE, FULL, IDLE, LOST,
-    MANIFESTS, REACHED, REDUNDANCY_FULL, REDUNDANCY_METADATA, SNAPSHOTS, TOUCHED, TRUST,
+    AT_RISK, BARE, BARE_MOUNT, CREATE_AT_0, CREATE_AT_MANY, FILE_COUNT, FILES, FREE_HUGE, FULL,
+    FULL_MOUNT, IDLE, LOST, MANIFESTS, REACHED, REDUNDANCY_FULL, REDUNDANCY_METADATA, SNAPSHOTS,
+    TOUCHED, TRUST,
 };
 use crate::workload::Mode::{self, Private, Shared};
 
@@ -75,6 +76,12 @@ const fn added(
 /// The same of a program that does more than one operation.
 const fn program(what: &'static str, workload: &'static str) -> Entry {
     added(what, "at most 10 % longer than level none", FULL, workload, 1.1)
+}
+
+/// The same of one that goes through the kernel.
+const fn mounted(what: &'static str, workload: &'static str) -> Entry {
+    let rule = Rule::Time(workload, FULL_MOUNT, BARE_MOUNT, 1.1);
+    Entry { what, figure: "at most 10 % longer than level none", rule }
 }
 
 /// Of what a pool can be trusted with.
@@ -258,6 +265,12 @@ const TABLE: &[Entry] = &[
     program("level full, varmail", "varmail"),
     program("level full, oltp", "oltp"),
     program("level full, SQLite through its VFS", "sqlite-wal"),
+    mounted("level full, mounted, fileserver", "fileserver"),
+    mounted("level full, mounted, webserver", "webserver"),
+    mounted("level full, mounted, webproxy", "webproxy"),
+    mounted("level full, mounted, varmail", "varmail"),
+    mounted("level full, mounted, oltp", "oltp"),
+    mounted("level full, mounted, SQLite", "sqlite-wal"),
     snapshot("a snapshot every 100 ms, create", "create"),
     snapshot("a snapshot every 100 ms, append 4 KiB", "append-4k"),
     snapshot("a snapshot every 100 ms, overwrite 4 KiB", "overwrite-4k"),

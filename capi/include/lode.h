@@ -13,8 +13,8 @@
  * that don't exist, fail with EINVAL, other pointers that can't be right with EFAULT. A call that
  * runs into an error of the library's own fails with EIO, and the pool is left as after a crash.
  *
- * All calls may be made from many threads at a time, with the same pools, files, maps and logs. A lode_dir and
- * lode_entries are for one thread at a time. A handle must not be closed while another thread uses it. After
+ * All calls may be made from many threads at a time, with the same pools, files, maps, logs and snapshots. A lode_dir,
+ * lode_entries and lode_snapshots are for one thread at a time. A handle must not be closed while another thread uses it. After
  * fork(), the child must not use any of them, nor the memory of maps.
  *
  * The first pool takes the handlers of SIGBUS and, where the CPU has protection keys, of SIGSEGV. Install your own
@@ -36,6 +36,8 @@ typedef struct lode_dir lode_dir;
 typedef struct lode_map lode_map;
 typedef struct lode_log lode_log;
 typedef struct lode_entries lode_entries;
+typedef struct lode_snapshot lode_snapshot;
+typedef struct lode_snapshots lode_snapshots;
 
 
 // The first number of the version that this header is of.
@@ -213,6 +215,12 @@ struct lode_map;
 // An open pool.
 struct lode_pool;
 
+// A snapshot, to look into it. It keeps the pool open.
+struct lode_snapshot;
+
+// The snapshots of a pool, to be listed.
+struct lode_snapshots;
+
 // How to open a pool. Set `size` to sizeof (struct lode_pool_options), and the rest to zero but for
 // what you want: `struct lode_pool_options options = { .size = sizeof options };`
 struct lode_pool_options {
@@ -380,6 +388,22 @@ struct lode_dirent {
     const char *name;
 };
 
+// A snapshot, and what is kept for it. Later versions may have more fields at its end.
+struct lode_snapshot_info {
+    // The name, with a NUL at its end.
+    const char *name;
+    // Bytes of the name.
+    uint32_t length;
+    // The epoch that it ended: those of later snapshots are higher.
+    uint32_t epoch;
+    // When it was made.
+    struct lode_timespec created;
+    // Bytes that are kept for it and for older ones: free when all these are deleted.
+    uint64_t bytes;
+    // Bytes of these that it alone sees: free when it is deleted.
+    uint64_t bytes_alone;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -501,13 +525,17 @@ int lode_fallocate(struct lode_file *file,
 // reading and writing. The address is aligned as `at` is, to 2 MiB for maps of that length, to 1 GiB for
 // maps of that length. The map stays when the file is closed, or removed.
 //
+// Snapshots can be made meanwhile: the first store to each page after that costs a fault and a copy, and is a SIGSEGV where there
+// is no space for it. A system call that stores to such a page fails with EFAULT until the program has stored there.
+//
 // Stores by lode_map_address() are in the file at once, and durable when lode_map_persist() of them has
 // returned; of others a crash leaves some, each aligned word wholly. While a file is mapped, writing it
 // changes its pages in place: durable when it returns, but a crash may leave a part. Bad memory below is a SIGBUS, and
-// EIO of lode_map_load().
+// EIO of lode_map_load(). At protection level full, what a map to store to shows is without checksums until the last map
+// of the file ends, or the pool is opened after a crash.
 //
 // Returns NULL with errno EBADF, EINVAL for a range that is empty, begins inside a page or ends behind the
-// file's last one, EOPNOTSUPP for a pool in memory, EROFS, ENOSPC, ENOMEM.
+// file's last one, EOPNOTSUPP for a pool in memory, EIO at level full for what is damaged, EROFS, ENOSPC, ENOMEM.
 struct lode_map *lode_mmap(struct lode_file *file,
                            int64_t at,
                            uint64_t size,
@@ -761,6 +789,65 @@ int lode_removexattr(struct lode_pool *pool, const char *name, const char *attri
 
 // The same of an open file, as fremovexattr(2).
 int lode_fremovexattr(struct lode_file *file, const char *attribute);
+
+// Keeps what is in a pool now, under a name of 1 to 128 bytes without a slash. It takes no time and no space: what is
+// changed or removed from then on is kept for it.
+//
+// Fails with EEXIST for a name that there is; EBUSY while a map or a log is open; EINVAL and ENAMETOOLONG for
+// names that can't be; ENOSPC and EROFS.
+int lode_snapshot_create(struct lode_pool *pool,
+                         const char *name);
+
+// Deletes a snapshot (ENOENT if there is none of this name). What it alone kept becomes free in the background, or when it
+// is needed. Calls with a file of it that is open fail with ESTALE.
+int lode_snapshot_delete(struct lode_pool *pool,
+                         const char *name);
+
+// Makes the pool in a file or device of the system, which nobody has open, what it was when a snapshot was made, in one
+// atomic step. What came later is lost; later snapshots are deleted, before all else. Of `options`, which may be
+// NULL, the flush strategy and the windows count.
+//
+// Fails with ENOENT if there is no such snapshot, with EBUSY and so on as lode_pool_open().
+int lode_snapshot_rollback(const char *file,
+                           const char *name,
+                           const struct lode_pool_options *options);
+
+// Begins a list of a pool's snapshots, as they are now.
+struct lode_snapshots *lode_snapshots_open(struct lode_pool *pool);
+
+// The next snapshot of a list, the oldest first. It is valid until the next call with this `list`, of which one thread at
+// a time makes use. Returns NULL at the end, with errno 0, and where it fails, with another.
+const struct lode_snapshot_info *lode_snapshots_next(struct lode_snapshots *list);
+
+// Ends a list. `list` can't be used any more, whatever is returned.
+int lode_snapshots_close(struct lode_snapshots *list);
+
+// A snapshot, to look into it: paths lead to what they led to when it was made. ENOENT if there is none of this
+// name; once it is deleted, calls with it fail with ENOENT.
+struct lode_snapshot *lode_snapshot_open(struct lode_pool *pool,
+                                         const char *name);
+
+// Ends looking into a snapshot, which stays; files and directories of it that are open stay open. `snapshot` can't be used
+// any more, whatever is returned.
+int lode_snapshot_close(struct lode_snapshot *snapshot);
+
+// Opens a file of a snapshot to read it, as lode_open() with LODE_O_RDONLY.
+struct lode_file *lode_snapshot_open_file(struct lode_snapshot *snapshot, const char *name);
+
+// Opens a directory of a snapshot to list it, for lode_readdir() and lode_closedir().
+struct lode_dir *lode_snapshot_opendir(struct lode_snapshot *snapshot, const char *name);
+
+// As lode_stat(), in a snapshot.
+int lode_snapshot_stat(struct lode_snapshot *snapshot, const char *name, struct lode_stat *buffer);
+
+// As lode_lstat(), in a snapshot.
+int lode_snapshot_lstat(struct lode_snapshot *snapshot, const char *name, struct lode_stat *buffer);
+
+// As lode_readlink(), in a snapshot.
+int64_t lode_snapshot_readlink(struct lode_snapshot *snapshot,
+                               const char *name,
+                               char *buffer,
+                               size_t size);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -32,6 +32,11 @@ pub struct lode_dirent {
 }
 
 impl lode_dir {
+    pub(crate) fn new(entries: ReadDir) -> Self {
+        let entry = lode_dirent { ino: 0, mode: 0, length: 0, name: null() };
+        Self { entries, name: Vec::new(), entry }
+    }
+
     fn show(&mut self, entry: &DirEntry) -> *const lode_dirent {
         let name = entry.file_name_ref().as_bytes();
         self.name.clear();
@@ -65,8 +70,7 @@ pub unsafe extern "C" fn lode_opendir(pool: *mut lode_pool, name: *const c_char)
     let work = |pool: &Pool| {
         // SAFETY: a string, by C's promise.
         let entries = pool.read_dir(unsafe { path(name) }?)?;
-        let entry = lode_dirent { ino: 0, mode: 0, length: 0, name: null() };
-        Ok(Box::into_raw(Box::new(lode_dir { entries, name: Vec::new(), entry })))
+        Ok(Box::into_raw(Box::new(lode_dir::new(entries))))
     };
     // SAFETY: a handle, by C's promise.
     unsafe { with(pool, null_mut(), work) }

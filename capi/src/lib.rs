@@ -40,6 +40,8 @@ mod dir;
 mod attributes;
 mod xattrs;
 
+mod snapshots;
+
 mod pointers;
 
 pub use attributes::*;
@@ -53,6 +55,7 @@ pub use open::*;
 pub use opening::*;
 pub use options::*;
 pub use pool::*;
+pub use snapshots::*;
 pub use space::*;
 pub use stat::*;
 pub use version::*;

@@ -56,13 +56,17 @@ fn range(at: i64, size: u64) -> Outcome<Range<u64>> {
 /// reading and writing. The address is aligned as `at` is, to 2 MiB for maps of that length, to 1 GiB for
 /// maps of that length. The map stays when the file is closed, or removed.
 ///
+/// Snapshots can be made meanwhile: the first store to each page after that costs a fault and a copy, and is a SIGSEGV where there
+/// is no space for it. A system call that stores to such a page fails with EFAULT until the program has stored there.
+///
 /// Stores by lode_map_address() are in the file at once, and durable when lode_map_persist() of them has
 /// returned; of others a crash leaves some, each aligned word wholly. While a file is mapped, writing it
 /// changes its pages in place: durable when it returns, but a crash may leave a part. Bad memory below is a SIGBUS, and
-/// EIO of lode_map_load().
+/// EIO of lode_map_load(). At protection level full, what a map to store to shows is without checksums until the last map
+/// of the file ends, or the pool is opened after a crash.
 ///
 /// Returns NULL with errno EBADF, EINVAL for a range that is empty, begins inside a page or ends behind the
-/// file's last one, EOPNOTSUPP for a pool in memory, EROFS, ENOSPC, ENOMEM.
+/// file's last one, EOPNOTSUPP for a pool in memory, EIO at level full for what is damaged, EROFS, ENOSPC, ENOMEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_mmap(
     file: *mut lode_file,

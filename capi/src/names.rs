@@ -2,10 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use lode::{Pool, RenameMode};
 
-use crate::border::Failure;
+use crate::border::{Failure, Outcome};
 use crate::open::{lode_file, with_file};
 use crate::pointers::{bytes_mut, path};
 use crate::pool::{lode_pool, with, with_path};
@@ -119,15 +120,31 @@ pub unsafe extern "C" fn lode_readlink(
     size: usize,
 ) -> i64 {
     let work = |pool: &Pool| {
-        if size == 0 {
-            return Err(Failure::Argument(libc::EINVAL, "the buffer is of 0 bytes"));
-        }
         // SAFETY: a string, and a buffer of this size, by C's promise.
-        let (name, buffer) = unsafe { (path(name)?, bytes_mut(buffer.cast::<c_void>(), size)?) };
-        let target = pool.read_link(name)?;
-        let pairs = buffer.iter_mut().zip(target.as_os_str().as_bytes());
-        Ok(pairs.map(|(to, from)| *to = *from).count() as i64)
+        unsafe {
+            let name = path(name)?;
+            store_target(buffer.cast::<c_void>(), size, || pool.read_link(name))
+        }
     };
     // SAFETY: a handle, by C's promise.
     unsafe { with(pool, -1, work) }
+}
+
+/// Stores as much of a link's target as there is room for.
+///
+/// # Safety
+/// As for [`bytes_mut`].
+pub(crate) unsafe fn store_target(
+    buffer: *mut c_void,
+    size: usize,
+    read: impl FnOnce() -> lode::Result<PathBuf>,
+) -> Outcome<i64> {
+    if size == 0 {
+        return Err(Failure::Argument(libc::EINVAL, "the buffer is of 0 bytes"));
+    }
+    // SAFETY: the caller's promise is this one.
+    let buffer = unsafe { bytes_mut(buffer, size) }?;
+    let target = read()?;
+    let pairs = buffer.iter_mut().zip(target.as_os_str().as_bytes());
+    Ok(pairs.map(|(to, from)| *to = *from).count() as i64)
 }

@@ -59,6 +59,11 @@ const _: () = assert!(
 const WORDS: c_int = libc::O_ACCMODE | LODE_O_CREAT | LODE_O_EXCL | LODE_O_TRUNC | LODE_O_APPEND;
 
 impl lode_file {
+    /// One that is to be read.
+    pub(crate) fn to_read(file: File) -> Self {
+        Self { file, reads: true, writes: false }
+    }
+
     /// The file, for whatever needs neither right.
     pub(crate) fn any(&self) -> &File {
         &self.file

@@ -98,7 +98,10 @@ fn birth(found: &Metadata) -> lode_timespec {
 ///
 /// # Safety
 /// As for [`place`].
-unsafe fn store(buffer: *mut lode_stat, found: lode::Result<Metadata>) -> Outcome<c_int> {
+pub(crate) unsafe fn store(
+    buffer: *mut lode_stat,
+    found: lode::Result<Metadata>,
+) -> Outcome<c_int> {
     // SAFETY: the caller's promise is this one.
     let buffer = unsafe { place(buffer) }?;
     buffer.write(lode_stat::from(&found?));

@@ -10,8 +10,18 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// Programs of `tests/c` that use all that there is.
-const PROGRAMS: [&str; 9] =
-    ["pools", "files", "open_flags", "maps", "logs", "names", "attributes", "hostile", "threads"];
+const PROGRAMS: [&str; 10] = [
+    "pools",
+    "files",
+    "open_flags",
+    "maps",
+    "logs",
+    "names",
+    "attributes",
+    "snapshots",
+    "hostile",
+    "threads",
+];
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 fn here(path: &str) -> PathBuf {

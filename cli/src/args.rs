@@ -63,6 +63,9 @@ pub(crate) struct Cli {
     /// Show progress even where standard error is no terminal
     #[arg(long, global = true)]
     pub(crate) progress: bool,
+    /// Read what the system knows of the memory below DIR instead of /sys: for tests
+    #[arg(long, global = true, value_name = "DIR", hide = true)]
+    pub(crate) sysfs_root: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -25,6 +25,8 @@ pub(crate) const WINDOWS: &str = "windows";
 pub(crate) const RELAXED: &str = "relaxed";
 /// As JSON; not there where nothing is emulated.
 pub(crate) const EMULATED: &str = "emulated";
+/// As JSON.
+pub(crate) const MEMORY: &str = "memory";
 pub(crate) const OPTIONS: &str = "options";
 
 /// Answers a request, or says for the user why not.
@@ -69,6 +71,12 @@ impl<'a> Asked<'a> {
             flush: fact(FLUSH),
             windows: fact(WINDOWS),
             emulated: answer.region.get(EMULATED).and_then(|it| serde_json::from_str(it).ok()),
+            // (A server of an older version does not tell.)
+            memory: answer
+                .region
+                .get(MEMORY)
+                .and_then(|it| serde_json::from_str(it).ok())
+                .unwrap_or_default(),
         };
         Ok(ServerFacts {
             pid: answer.pid,
@@ -203,6 +211,10 @@ struct OpeningPart {
     log_pages: u64,
     aborted: u64,
     orphans: u64,
+    #[serde(default)]
+    exempt_pages: u64,
+    #[serde(default)]
+    losses: u64,
     superblock_repaired: bool,
     tables_repaired: bool,
     checkpoint_damaged: bool,
@@ -218,11 +230,16 @@ struct WearAnswer {
 }
 
 impl ServerFacts {
+    /// The snapshot that is mounted, printable, if it is one.
+    pub(crate) fn snapshot(&self) -> Option<String> {
+        self.options.snapshot.as_ref().map(|name| printable(name.as_bytes()))
+    }
+
     /// As a report of the mount at `dir`.
     pub(crate) fn report(self, dir: &Path) -> InfoReport {
-        let (dir, pid) = (dir.display().to_string(), self.pid);
+        let (dir, pid, snapshot) = (dir.display().to_string(), self.pid, self.snapshot());
         let Self { read_only, relaxed, io_uring, .. } = self;
-        let mount = MountFacts { dir, pid, read_only, relaxed, io_uring };
+        let mount = MountFacts { dir, pid, read_only, snapshot, relaxed, io_uring };
         InfoReport {
             pool: self.pool,
             region: self.region,
@@ -283,6 +300,8 @@ impl From<OpeningPart> for OpeningFacts {
             log_pages: part.log_pages,
             aborted: part.aborted,
             orphans: part.orphans,
+            exempt_pages: part.exempt_pages,
+            losses: part.losses,
             superblock_repaired: part.superblock_repaired,
             tables_repaired: part.tables_repaired,
             checkpoint_damaged: part.checkpoint_damaged,

@@ -27,6 +27,7 @@ mod output;
 mod page;
 mod periods;
 mod progress;
+mod raw;
 mod region;
 mod report;
 mod screen;
@@ -58,6 +59,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     };
     let (json, progress) = (cli.json, cli.progress);
     let output = Output { command: cli.command.name(), json, progress, silent };
+    if let Some(root) = &cli.sysfs_root
+        && let Err(failure) = region::read_sysfs_at(root)
+    {
+        return output.print_failure(&failure, exit_code(called_as, output.command, failure.kind));
+    }
     match run(&cli.command, &output) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {

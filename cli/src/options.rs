@@ -107,7 +107,7 @@ pub(crate) const MEANINGS: [(&str, &str); 20] = [
     ),
     (
         "snapshot=",
-        "Mount what the pool was when this snapshot was made. Needs ro, and a pool that is not mounted read-write; there DIR/.lode/snapshots has all snapshots.",
+        "Mount what the pool was when this snapshot was made; a comma in its name is written \\,. Needs ro, and a pool that is not mounted read-write; there DIR/.lode/snapshots has all snapshots.",
     ),
     (
         "scrub=",
@@ -203,7 +203,7 @@ impl MountOptions {
     /// A sentence that names the wrong option.
     pub(crate) fn parse(list: &str) -> Result<Self, String> {
         let mut options = Self::default();
-        for word in list.split(',').filter(|word| !word.is_empty()) {
+        for word in words(list).iter().filter(|word| !word.is_empty()) {
             options.set(word)?;
         }
         Ok(options)
@@ -315,12 +315,32 @@ impl MountOptions {
         words.extend(self.index_memory.map(|bytes| format!("index-memory={bytes}")));
         words.extend(self.windows.map(|windows| format!("windows={windows}")));
         words.extend(self.flush.map(|flush| format!("flush={flush}")));
-        words.extend(self.snapshot.as_ref().map(|name| format!("snapshot={name}")));
+        words.extend(self.snapshot.as_ref().map(|name| format!("snapshot={}", escaped(name))));
         words.extend(self.scrub.map(|period| format!("scrub={}", period_text(period))));
         words.extend(self.scrub_rate.map(|bytes| format!("scrub-rate={bytes}")));
         words.extend(self.emulation.words());
         words.join(",")
     }
+}
+
+/// The options of a list. Behind a backslash a comma, or another backslash, is part of an option.
+fn words(list: &str) -> Vec<String> {
+    let (mut all, mut word) = (Vec::new(), String::new());
+    let mut rest = list.chars().peekable();
+    while let Some(next) = rest.next() {
+        match next {
+            ',' => all.push(std::mem::take(&mut word)),
+            '\\' => word.push(rest.next_if(|behind| matches!(behind, ',' | '\\')).unwrap_or('\\')),
+            other => word.push(other),
+        }
+    }
+    all.push(word);
+    all
+}
+
+/// A value as a list has it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace(',', r"\,")
 }
 
 #[cfg(test)]
@@ -335,6 +355,23 @@ mod tests {
         assert_eq!(options.text(), text);
         assert_eq!(MountOptions::parse(&options.text()), Ok(options));
         assert_eq!(MountOptions::default().text(), "");
+    }
+
+    #[test]
+    fn names_of_snapshots_may_have_commas_and_backslashes() {
+        for (text, name) in [
+            (r"ro,snapshot=a\,b,noexec", "a,b"),
+            (r"ro,snapshot=a\\,noexec", r"a\"),
+            (r"ro,snapshot=\\\,\\\\,noexec", r"\,\\"),
+        ] {
+            let options = MountOptions::parse(text).unwrap();
+            assert_eq!((options.snapshot.as_deref(), options.noexec), (Some(name), Some(true)));
+            let snapshot = MountOptions { snapshot: options.snapshot, ..Default::default() };
+            assert_eq!(MountOptions::parse(&snapshot.text()), Ok(snapshot));
+        }
+        // Nothing is lost of what was meant as it is.
+        let plain = MountOptions::parse(r"snapshot=a\b\").unwrap();
+        assert_eq!(plain.snapshot.as_deref(), Some(r"a\b\"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Opening regions and pools for the command, with errors a user can act on.
 
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use lode_engine::{AccessTimes, OpenOptions, Pool};
 use lode_fuse::control::place;
@@ -13,14 +15,39 @@ use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 use crate::output::Output;
 use crate::progress::while_working;
-use crate::report::RegionFacts;
+use crate::report::{MemoryFacts, RegionFacts};
 
 /// A pool as the command opens it.
 pub(crate) type MappedPool = Pool<Mapped, StdHost>;
 
+/// Where sysfs is, if the command line says so.
+static SYSFS: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has all regions that are opened from now on look for sysfs there.
+///
+/// # Errors
+/// Where there is no such directory.
+pub(crate) fn read_sysfs_at(root: &Path) -> Result<()> {
+    // (A server has another working directory.)
+    let Some(whole) = root.canonicalize().ok().filter(|root| root.is_dir()) else {
+        return Err(Failure::usage("there is no such directory")
+            .at(root)
+            .advise("--sysfs-root names what stands for /sys; leave it out"));
+    };
+    // (The command line says it once.)
+    let _ = SYSFS.set(whole);
+    Ok(())
+}
+
+/// Where the command line says that sysfs is.
+pub(crate) fn sysfs_root() -> Option<&'static Path> {
+    SYSFS.get().map(PathBuf::as_path)
+}
+
 /// The options of a region, from the command line.
 pub(crate) fn options(args: &RegionArgs, read_only: bool) -> RegionOptions {
-    RegionOptions { read_only, windows: args.windows, flush: args.flush, emulate: None }
+    RegionOptions { read_only, windows: args.windows, flush: args.flush, ..RegionOptions::new() }
+        .sysfs(sysfs_root())
 }
 
 /// Opens the region at `path`.
@@ -28,7 +55,7 @@ pub(crate) fn options(args: &RegionArgs, read_only: bool) -> RegionOptions {
 /// # Errors
 /// Those of [`explain`].
 pub(crate) fn open(path: &Path, options: &RegionOptions) -> Result<Mapped> {
-    Mapped::open(path, options).map_err(|error| explain(path, &error))
+    Mapped::open(path, &options.sysfs(sysfs_root())).map_err(|error| explain(path, &error))
 }
 
 /// Opens the pool at `path`, which nobody has mounted, to receive a snapshot into it.
@@ -68,6 +95,7 @@ pub(crate) fn facts(region: &Mapped) -> RegionFacts {
         flush: region.strategy().to_string(),
         windows: if region.is_read_only() { "read-only".to_owned() } else { windows },
         emulated: region.emulated().map(EmulationFacts::from),
+        memory: MemoryFacts::of(region),
     }
 }
 
@@ -91,15 +119,32 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
             format!("not a Lode pool: {bytes} bytes are too few, at least {bytes_min} are needed"),
             "check the path; `lode mkfs POOL --size 1G` makes a new pool",
         ),
+        RegionError::Misaligned { bytes, page_bytes, .. } => (
+            Kind::Usage,
+            format!(
+                "the device is mapped by pages of {page_bytes} bytes: {bytes} bytes are no multiple of that"
+            ),
+            "choose a --size of whole pages, or leave it out: then the pool is as large as the device",
+        ),
         RegionError::TooLarge { bytes, bytes_max, .. } => (
             Kind::Usage,
             format!("{bytes} bytes are too many, at most {bytes_max} are possible"),
             "choose a smaller --size",
         ),
+        RegionError::NotARegion { .. } if is_block_device(path) => (
+            Kind::NotAPool,
+            "a block device can't be mapped as memory".to_owned(),
+            "of persistent memory, use a file on it (mounted with -o dax) or its DAX device (/dev/dax0.0)",
+        ),
         RegionError::NotARegion { .. } => (
             Kind::NotAPool,
             "not a file or DAX device".to_owned(),
             "give the path of a pool: a file or a DAX device",
+        ),
+        RegionError::NotInSysfs { sysfs, .. } => (
+            Kind::Failed,
+            format!("nothing of this device is in {}", sysfs.display()),
+            "mount sysfs there (mount -t sysfs sysfs /sys): it tells what a DAX device is, and how large",
         ),
         RegionError::NoSuchInstruction { .. } | RegionError::NoMsync { .. } => {
             (Kind::Usage, error.to_string(), "leave --flush out: the best one is chosen")
@@ -113,6 +158,10 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
         other => (Kind::Failed, other.to_string(), "check the path"),
     };
     Failure::new(kind, what).at(path).advise(advice)
+}
+
+fn is_block_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
 /// The pool is in use: by whom, as far as can be told.

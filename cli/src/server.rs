@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use lode_engine::{Error, Ino, OpenOptions, Opening, Pool};
 use lode_fuse::Server;
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 
-use crate::ask::{DURABILITY, EMULATED, FLUSH, OPTIONS, RELAXED, WINDOWS};
+use crate::ask::{DURABILITY, EMULATED, FLUSH, MEMORY, OPTIONS, RELAXED, WINDOWS};
 use crate::explain::mount_failure;
 use crate::failure::{Failure, Kind, Result};
 use crate::human::printable;
@@ -41,7 +40,7 @@ pub(crate) fn serve(
     let root = root(settings, &pool)?;
     let options = lode_fuse::MountOptions { root, ..mount_options(settings, &report.region) };
     let failed = |error| mount_failure(&settings.dir, &error);
-    let server = Server::mount(Arc::new(pool), &settings.dir, &options).map_err(failed)?;
+    let server = Server::mount(pool, &settings.dir, &options).map_err(failed)?;
     let mut told = Ok(());
     server.run_with(|| told = ready(report)).map_err(failed)?;
     told
@@ -55,6 +54,7 @@ fn open(settings: &Settings) -> Result<MappedPool> {
         windows: options.windows,
         flush: options.flush,
         emulate: options.emulation.profile(),
+        ..RegionOptions::new()
     };
     let region = region::open(&settings.pool, &region)?;
     let options = OpenOptions {
@@ -67,7 +67,7 @@ fn open(settings: &Settings) -> Result<MappedPool> {
     };
     let pool = Pool::open(region, StdHost::new(), &options)
         .map_err(|error| Failure::engine(&settings.pool, &error))?;
-    log_damage(&pool.opening());
+    log_damage(&pool.opening(), pool.is_read_only());
     Ok(pool)
 }
 
@@ -87,7 +87,17 @@ fn root(settings: &Settings, pool: &MappedPool) -> Result<Option<Ino>> {
 }
 
 /// What an opening that went on over damage tells, for who reads the log later.
-fn log_damage(opening: &Opening) {
+fn log_damage(opening: &Opening, read_only: bool) {
+    if opening.losses > 0 {
+        let what = match read_only {
+            true => "nothing was checked, as the mount is read-only",
+            false => "the whole pool was checked",
+        };
+        tracing::warn!(
+            moved_by = opening.losses,
+            "the memory has lost what was stored, by its dirty-shutdown count: {what}"
+        );
+    }
     if opening.superblock_repaired {
         tracing::warn!("one copy of the superblock is damaged");
     }
@@ -118,6 +128,7 @@ fn report(settings: &Settings, pool: &MappedPool) -> Result<MountReport> {
         pid: std::process::id(),
         log: None,
         read_only: settings.options.read_only.unwrap_or(false),
+        snapshot: settings.options.snapshot.as_ref().map(|name| printable(name.as_bytes())),
         relaxed: settings.options.relaxed,
         pool: PoolFacts::new(&settings.pool, &info),
         region: region::facts(pool.medium()),
@@ -139,6 +150,8 @@ fn mount_options(settings: &Settings, region_facts: &RegionFacts) -> lode_fuse::
     // (Numbers and text always have a text in JSON.)
     let emulated = region_facts.emulated.as_ref().and_then(|it| serde_json::to_string(it).ok());
     region.extend(emulated.map(|text| (EMULATED.to_owned(), text)));
+    let memory = serde_json::to_string(&region_facts.memory).ok();
+    region.extend(memory.map(|text| (MEMORY.to_owned(), text)));
     lode_fuse::MountOptions {
         read_only: said.read_only.unwrap_or(false),
         atime: said.atime.unwrap_or_default(),

@@ -3,13 +3,12 @@
 //! It tells what a file holds before anything is destroyed (`mkfs`), and shows what is
 //! left of a pool that can't be opened (`dump`). It trusts no byte.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use serde::Serialize;
 
 use crate::human::{hex, printable, uuid_text};
+use crate::raw::Raw;
 
 /// The first bytes of every pool.
 pub(crate) const MAGIC: &[u8; 8] = b"LODEPOOL";
@@ -65,17 +64,17 @@ pub(crate) struct Copy {
 ///
 /// # Errors
 /// Those of reading.
-pub(crate) fn read_copies(file: &File, bytes: u64) -> io::Result<Vec<Copy>> {
+pub(crate) fn read_copies(raw: &Raw, bytes: u64) -> io::Result<Vec<Copy>> {
     let mut copies = Vec::new();
     let last = (bytes / PAGE).saturating_sub(1) * PAGE;
     for at in [0, last] {
         if at + BYTES as u64 > bytes || copies.iter().any(|copy: &Copy| copy.at == at) {
             continue;
         }
-        let mut raw = [0u8; BYTES];
-        file.read_exact_at(&mut raw, at)?;
-        if raw.starts_with(MAGIC) {
-            copies.push(Copy::parse(at, &raw));
+        let mut copy = [0u8; BYTES];
+        raw.read_exact_at(&mut copy, at)?;
+        if copy.starts_with(MAGIC) {
+            copies.push(Copy::parse(at, &copy));
         }
     }
     Ok(copies)
@@ -167,6 +166,7 @@ pub(crate) mod tests {
         file.write_all(&page).unwrap();
         page[300] = 1;
         file.write_all(&page).unwrap();
+        let file = Raw::File(file);
         let copies = read_copies(&file, 8192).unwrap();
         assert_eq!(copies.len(), 2);
         assert!(copies[0].valid && copies[0].label == "home" && copies[0].pages == 2);

@@ -217,11 +217,52 @@ fn a_snapshot_is_mounted_read_only_where_the_options_name_it() {
         lode(&["mount", pool, dir, "-o", "remount,ro,snapshot=other"]).expect(2);
         lode(&["snapshot", "delete", dir, "before"]).expect(9);
     });
+    // It is told which one it is, also where its name has a comma.
+    lode(&["snapshot", "create", pool, r"with, a \ comma"]).expect(0);
+    for (option, name) in [("before", "before"), (r"with\, a \\ comma", r"with, a \ comma")] {
+        let option = format!("ro,snapshot={option},noexec");
+        let mounted = lode(&["mount", pool, dir, "-o", &option, "--json"]).expect(0).json();
+        let info = lode(&["info", dir, "--json"]).expect(0).json();
+        assert_eq!(
+            (&mounted["snapshot"], &info["mount"]["snapshot"]),
+            (&name.into(), &name.into())
+        );
+        let said = lode(&["info", dir]).expect(0).out;
+        assert!(said.contains(&format!("read-only, snapshot {name}, by")), "{said}");
+        lode(&["umount", dir]).expect(0);
+    }
     mounts.with("ro", |root| {
+        let info = lode(&["info", dir, "--json"]).expect(0).json();
+        assert!(info["mount"]["snapshot"].is_null());
         assert_eq!(fs::read_to_string(root.join("sub/file")).unwrap(), "now");
         let then = fs::read_to_string(root.join(".lode/snapshots/before/sub/file")).unwrap();
         assert_eq!(then, "then");
     });
+}
+
+#[test]
+fn a_pool_whose_snapshot_is_mounted_is_mounted_beside_it_by_who_only_reads() {
+    let mounts = Mounts::new();
+    let other = mounts.dir.with_file_name("other");
+    fs::create_dir(&other).unwrap();
+    let (pool, beside) = (text(&mounts.pool), text(&other));
+    mounts.with("rw", |dir| {
+        fs::write(dir.join("file"), "then").unwrap();
+        lode(&["snapshot", "create", text(dir), "before"]).expect(0);
+        fs::write(dir.join("file"), "now").unwrap();
+        lode(&["mount", pool, beside, "-o", "ro,snapshot=before"]).expect(6);
+    });
+    mounts.with("ro,snapshot=before", |root| {
+        let refused = lode(&["mount", pool, beside, "-o", "rw"]).expect(6);
+        assert!(refused.err.contains("the pool is mounted at"), "{}", refused.err);
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+        lode(&["mount", pool, beside, "-o", "ro"]).expect(0);
+        assert_eq!(fs::read_to_string(other.join("file")).unwrap(), "now");
+        assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "then");
+        lode(&["umount", beside]).expect(0);
+        assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "then");
+    });
+    lode(&["fsck", pool]).expect(0);
 }
 
 #[test]

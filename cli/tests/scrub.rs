@@ -72,6 +72,42 @@ fn of_a_pool_that_is_mounted_and_in_use() {
     lode(&["fsck", text(&pool)]).expect(0);
 }
 
+/// What only a snapshot has is named as one gets at it.
+#[test]
+fn of_what_only_a_snapshot_sees() {
+    const PATH: &str = ".lode/snapshots/kept/dir/file";
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.path("pool"), scratch.dir("mnt"));
+    lode(&["mkfs", text(&pool), "--size", "16M", "--protect", "full"]).expect(0);
+    let bytes: Vec<u8> = (0..20_000u32).map(|at| (at / 97) as u8 ^ 0x5c).collect();
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fs::create_dir(dir.join("dir")).unwrap();
+    fs::write(dir.join("dir/file"), &bytes).unwrap();
+    lode(&["snapshot", "create", text(&dir), "kept"]).expect(0);
+    fs::remove_file(dir.join("dir/file")).unwrap();
+    let image = fs::read(&pool).unwrap();
+    let at = image.windows(4096).position(|window| *window == bytes[4096..8192]).unwrap() as u64;
+    scribbled(&pool, at + 700);
+    let report = lode(&["scrub", text(&dir), "--json"]).expect(1).json();
+    let finding = &report["findings"][0];
+    assert_eq!((report["repaired"].as_u64(), finding["path"].as_str()), (Some(1), Some(PATH)));
+    assert_eq!(finding["offset"].as_u64(), Some(4096));
+    assert_eq!(fs::read(dir.join(PATH)).unwrap(), bytes);
+    lode(&["scrub", text(&dir)]).expect(0);
+    server.umount();
+    // Of two strips parity knows nothing.
+    for strip in [1, 3] {
+        scribbled(&pool, at + strip * 520);
+    }
+    let lost = lode(&["scrub", text(&pool), "-n"]).expect(4);
+    let told = lost.out;
+    for offset in [4096 + 512, 4096 + 3 * 512] {
+        let line = format!("512 bytes at offset {offset} of /{PATH}, at ");
+        assert!(told.lines().any(|it| it.contains(&line) && it.ends_with("lost")), "{told}");
+    }
+    assert!(told.contains("0 repaired, 0 left, 2 lost"), "{told}");
+}
+
 #[test]
 fn no_faster_than_it_may() {
     let scratch = Scratch::new();

@@ -4,12 +4,15 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 
 use common::server::Server;
 use common::{Scratch, fsck, lode, text};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+const ESTALE: i32 = 116;
 
 fn snapshot(command: &str, target: &Path, name: &str) -> common::Ran {
     lode(&["snapshot", command, text(target), name])
@@ -64,7 +67,20 @@ fn of_a_pool_that_is_mounted_by_its_directory_and_by_its_name() {
     let list = lode(&["snapshot", "list", text(&dir), "--json"]).expect(0).json();
     assert!(list["snapshots"][0]["bytes_alone"].as_u64().unwrap() >= 1 << 20, "{list}");
     assert!(lode(&["snapshot", "list", text(&dir)]).expect(0).out.contains("first "));
+    let kept = || {
+        let stats = lode(&["stats", text(&dir), "--json"]).expect(0).json();
+        (stats["snapshots"]["count"].as_u64().unwrap(), stats["snapshots"]["bytes"].clone())
+    };
+    assert_eq!(kept(), (2, list["bytes"].clone()));
+    let metrics = lode(&["stats", text(&dir), "--prometheus"]).expect(0).out;
+    let sample = |name: &str| {
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(sample("lode_snapshots"), "2");
+    assert_eq!(sample("lode_snapshot_bytes"), list["bytes"].to_string());
     snapshot("delete", &dir, "first").expect(0);
+    assert_eq!(kept(), (1, 0.into()));
     assert!(!dir.join(".lode/snapshots/first").exists());
     server.umount();
     assert_eq!(names(&pool), ["second"]);
@@ -171,11 +187,6 @@ fn a_rollback_brings_back_what_was() {
     fs::remove_file(dir.join("removed")).unwrap();
     fs::write(dir.join("new"), "new").unwrap();
     snapshot("create", &dir, "later").expect(0);
-    for target in [&pool, &dir] {
-        let refused = snapshot("rollback", target, "before").expect(6);
-        assert!(refused.err.contains(&format!("lode umount {}", dir.display())), "{}", refused.err);
-    }
-    assert!(dir.join("new").exists());
     server.umount();
     snapshot("rollback", &pool, "none").expect(8);
     let rolled = lode(&["snapshot", "rollback", text(&pool), "before", "--json"]).expect(0).json();
@@ -188,4 +199,41 @@ fn a_rollback_brings_back_what_was() {
         assert_eq!(fs::read_to_string(dir.join("removed")).unwrap(), "here");
         assert!(!dir.join("new").exists());
     });
+}
+
+#[test]
+fn a_rollback_of_a_mount_leaves_it_mounted() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    for (round, target) in [&dir, &pool].into_iter().enumerate() {
+        let name = format!("before {round}");
+        fs::write(dir.join("file"), "before").unwrap();
+        snapshot("create", &dir, &name).expect(0);
+        fs::write(dir.join("file"), "changed").unwrap();
+        snapshot("create", &dir, "later").expect(0);
+        snapshot("rollback", target, "none").expect(8);
+        let file = File::options().append(true).open(dir.join("file")).unwrap();
+        let busy = snapshot("rollback", target, &name).expect(6);
+        let (path, pid) = (dir.join("file"), std::process::id());
+        let says = format!("({pid}) has {} open for writing", path.display());
+        assert!(busy.err.contains(&says) && busy.err.contains("--force"), "{}", busy.err);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "changed");
+        let forced = ["snapshot", "rollback", text(target), &name, "--force", "--json"];
+        let rolled = lode(&forced).expect(0).json();
+        assert_eq!(rolled["deleted"], serde_json::json!(["later"]));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before");
+        assert_eq!((&file).write(b"more").unwrap_err().raw_os_error(), Some(ESTALE));
+        drop(file);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before");
+    }
+    assert_eq!(names(&dir), ["before 0", "before 1"]);
+    // Nobody uses it.
+    fs::write(dir.join("new"), "new").unwrap();
+    assert!(snapshot("rollback", &dir, "before 1").expect(0).out.contains("is what it was"));
+    assert!(!dir.join("new").exists());
+    lode(&["mount", text(&pool), text(&dir), "-o", "remount,ro"]).expect(0);
+    snapshot("rollback", &dir, "before 1").expect(9);
+    server.umount();
+    fsck(&pool).expect(0);
 }

@@ -30,6 +30,8 @@ pub struct Geometry {
     pub strip: Option<u32>,
     /// Inodes, log pages and pieces of inode table made before the session is raised, where that is soon.
     pub nonces: Option<u32>,
+    /// Whoever opens what a crash has left hears that the memory has lost something since, and that a page is bad.
+    pub lossy: bool,
 }
 
 /// What happens to a pool.
@@ -102,6 +104,7 @@ impl Default for Geometry {
             dead_zone: None,
             strip: None,
             nonces: None,
+            lossy: false,
         }
     }
 }

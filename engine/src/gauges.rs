@@ -68,6 +68,13 @@ pub struct Gauges {
     pub waiting_slots: u64,
     /// Inode slots that are ready in tables.
     pub free_slots: u64,
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Pages that are kept for them alone.
+    pub snapshot_pages: u64,
+    /// Pages of files that programs have mapped to store into, at level `full`: nothing is compared with their checksums
+    /// until the last map of the file has ended.
+    pub exempt_pages: u64,
     /// Inodes in memory.
     pub inodes_in_memory: u64,
     /// Those of them that were in use just then: what their indexes take is not in `memory`.

@@ -214,10 +214,14 @@ rules! {
         "pages of a value that another replaces are free before its record is durable; PROTOCOL I9";
     SharedCopied "shared-copied"
         "what a snapshot sees is overwritten in place; seen in NOVA-Fortis: snapshots of mapped files";
+    MapsProtected "maps-protected"
+        "a snapshot is made while programs store through maps; NOVA-Fortis 4.1.3";
+    MapsFollow "maps-follow"
+        "a change of a mapped file puts pages in the place of those that a snapshot sees, and its maps show the old ones; NOVA-Fortis 4.1.3";
     ManifestsKept "manifests-kept"
         "what a snapshot sees is free when the file has it no more; NOVA-Fortis 4.1";
     SeenLogsKept "seen-logs-kept"
-        "logs that a snapshot sees are rewritten; seen in NOVA-Fortis: snapshots and collection";
+        "what a snapshot sees of a log is rewritten; seen in NOVA-Fortis: snapshots and collection";
     SnapshotWaits "snapshot-waits"
         "a snapshot does not wait for transactions that are under way; NOVA-Fortis 4.1.2";
     JournalSeen "journal-seen"
@@ -228,6 +232,10 @@ rules! {
         "the mark of what is being received goes before the snapshot is there";
     AbandonSaid "abandon-said"
         "who gives up what was received does not say so before the pool is what it was";
+    ExemptSaid "exempt-said"
+        "no record says which pages a program has mapped to store into, at level full";
+    ExemptWhole "exempt-whole"
+        "what is kept of pages is not made again before they are exempt no more";
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }

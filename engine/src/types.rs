@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use lode_pmem::Losses;
+
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = 4096;
 /// Bytes of each half of a file's journal page. An overwrite of no more, inside of one page, takes
@@ -398,6 +400,8 @@ pub struct PoolInfo {
     pub clean: bool,
     /// Compatible, read-only compatible and incompatible feature bits.
     pub features: [u64; 3],
+    /// How often the memory had lost what was stored when the pool was last opened for writing; `None` where it does not tell.
+    pub losses: Option<Losses>,
 }
 
 /// The operations that are counted.

@@ -4,7 +4,7 @@
 use lode_engine::layout::{CrcTable, Strips, Superblock};
 use lode_engine::{
     AccessTimes, BadPage, Error, Finding, FormatOptions, Ino, NewInode, OpenOptions, Outcome, Pool,
-    Protection, What, XattrChange, XattrWhen, mode,
+    Protection, What, XattrChange, XattrWhen, ino_beside, mode,
 };
 use lode_testkit::{Healing, Memory, Poisoned, TestHost};
 
@@ -188,7 +188,11 @@ fn what_a_snapshot_sees_of_a_bad_page_is_kept_when_the_file_has_left_it() {
     pool.create_snapshot(b"before").unwrap();
     let page = page_of(&pool, ino, 2);
     memory.poison(page * PAGE + 512, 64);
-    assert_eq!(outcomes(&scrubbed(&pool)), [(2 * PAGE, Outcome::Repaired)]);
+    let root = pool.snapshot_root(b"before").unwrap();
+    let [moved, stays] = scrubbed(&pool)[..] else { panic!("something else") };
+    assert_eq!((moved.ino, moved.outcome), (ino, Outcome::Repaired));
+    assert_eq!((stays.ino, stays.outcome), (ino_beside(ino, root), Outcome::Left));
+    assert_eq!([moved.offset, stays.offset], [2 * PAGE; 2]);
     assert_ne!(page_of(&pool, ino, 2), page);
     // It is somebody's, and stays so when it can be loaded again.
     memory.mend(page * PAGE, PAGE);

@@ -8,53 +8,94 @@ use lode_engine::{AccessTimes, Host, PageClass};
 use lode_pmem::Medium;
 use serde_json::{Map, Value, json};
 
-use crate::control::listener::{Answers, accept};
+use crate::control::listener::accept;
+use crate::fs::served::Served;
 use crate::fs::{MAX_WRITE, State};
 use crate::options::MountOptions;
 use crate::paths;
-use crate::send::Sends;
+use crate::rollback;
 use crate::snapshots::{self, is_read_only};
 use crate::stats;
+use crate::wire::Notices;
 
-/// Answers about the mount of `state` at `point`, whose requests come by io_uring where there are
-/// queues of CPUs.
-pub fn answers<M: Medium + 'static, H: Host>(
+/// Who answers about a mount.
+pub struct Desk<M: Medium, H: Host> {
     state: Arc<State<M, H>>,
     point: PathBuf,
     options: MountOptions,
+    /// Queues of CPUs, where requests come by io_uring.
     queues: Option<usize>,
-) -> Answers {
-    let (mounted, sends) = (Instant::now(), Sends::default());
-    Box::new(move |op, request| {
+    mounted: Instant,
+    notices: Notices,
+}
+
+impl<M: Medium + 'static, H: Host> Desk<M, H> {
+    /// Answers about the mount of `state` at `point`, whose requests come by io_uring where there are
+    /// queues of CPUs. The kernel hears by `notices` what it does not know.
+    pub fn new(
+        state: Arc<State<M, H>>,
+        point: PathBuf,
+        options: MountOptions,
+        queues: Option<usize>,
+        notices: Notices,
+    ) -> Self {
+        Self { state, point, options, queues, mounted: Instant::now(), notices }
+    }
+
+    /// Answers a request of the control socket; `None` for one that is not known.
+    pub fn answer(&self, op: &str, request: &Value) -> Option<Result<Value, String>> {
+        let state = &self.state;
         if state.gate.failed() {
             return Some(Err("a request failed inside the server; mount the pool again".into()));
         }
-        match op {
-            "ping" => Some(Ok(accept(op, json!({ "pid": std::process::id() })))),
-            "stats" => {
-                let stats = stats::stats(&state, mounted.elapsed(), options.scrub_period);
-                Some(stats.map(|stats| accept(op, stats)))
-            }
-            "wear" => Some(stats::wear(state.pool.wear(), request).map(|wear| accept(op, wear))),
-            "scrub" => Some(state.scrubs.answer(&state, request).map(|step| accept(op, step))),
-            "send" => Some(sends.answer(&state, request).map(|piece| accept(op, piece))),
-            "paths" => Some(paths::answer(&state, request).map(|paths| accept(op, paths))),
+        let answer = match op {
+            "ping" => Ok(json!({ "pid": std::process::id() })),
+            "paths" => paths::answer(state, request),
+            "snapshot-rollback" => rollback::answer(state, &self.point, &self.notices, request),
+            _ => match state.gate.enter() {
+                Ok(pass) => self.answer_inside(&pass, op, request)?,
+                // Not while the pool is being closed.
+                Err(_) => Err("the server is about to end".into()),
+            },
+        };
+        Some(answer.map(|values| accept(op, values)))
+    }
+
+    /// Answers who is inside already, about what it works on.
+    ///
+    /// # Errors
+    /// A sentence for who has asked.
+    pub fn ask(&self, served: &Served<M, H>, request: &Value) -> Result<Value, String> {
+        let op = request.get("op").and_then(Value::as_str).unwrap_or_default();
+        let answer = self.answer_inside(served, op, request);
+        answer.unwrap_or_else(|| Err("unknown op".into())).map(|values| accept(op, values))
+    }
+
+    fn answer_inside(
+        &self,
+        served: &Served<M, H>,
+        op: &str,
+        request: &Value,
+    ) -> Option<Result<Value, String>> {
+        let (state, options) = (&self.state, &self.options);
+        Some(match op {
+            "stats" => stats::stats(state, served, self.mounted.elapsed(), options.scrub_period),
+            "wear" => stats::wear(served.pool.wear(), request),
+            "scrub" => state.scrubs.answer(&served.pool, request),
+            "send" => served.sends.answer(&served.pool, request),
             #[cfg(feature = "inject")]
-            "poison" => {
-                let poisoned = crate::inject::poison(&state.pool, request);
-                Some(poisoned.map(|values| accept(op, values)))
-            }
-            "info" => Some(info(&state).map(|info| {
-                let mut mount = mount(&point, &options, queues);
+            "poison" => crate::inject::poison(&served.pool, request),
+            "info" => info(served).map(|info| {
+                let mut mount = mount(&self.point, options, self.queues);
                 mount.extend(info);
-                accept(op, Value::Object(mount))
-            })),
+                Value::Object(mount)
+            }),
             _ => {
-                let answer = snapshots::answer(&state, &point, (op, request));
-                answer.map(|values| values.map(|values| accept(op, values)))
+                let changed = &state.snapshots;
+                return snapshots::answer(&served.pool, changed, &self.point, (op, request));
             }
-        }
-    })
+        })
+    }
 }
 
 fn mount(
@@ -80,10 +121,11 @@ fn mount(
     }
 }
 
-fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, String> {
-    let info = state.pool.info().map_err(|error| error.to_string())?;
-    let bad = state.pool.bad_memory().map_err(|error| error.to_string())?;
-    let (opening, space) = (state.pool.opening(), state.pool.space());
+fn info<M: Medium, H: Host>(served: &Served<M, H>) -> Result<Map<String, Value>, String> {
+    let pool = &served.pool;
+    let info = pool.info().map_err(|error| error.to_string())?;
+    let bad = pool.bad_memory().map_err(|error| error.to_string())?;
+    let (opening, space) = (pool.opening(), pool.space());
     let damage: Vec<Value> = opening
         .damage
         .iter()
@@ -117,6 +159,8 @@ fn info<M: Medium, H: Host>(state: &State<M, H>) -> Result<Map<String, Value>, S
             "log_pages": opening.log_pages,
             "aborted": opening.aborted,
             "orphans": opening.orphans,
+            "exempt_pages": opening.exempt_pages,
+            "losses": opening.losses,
             "superblock_repaired": opening.superblock_repaired,
             "tables_repaired": !opening.chain_damage.is_empty(),
             "checkpoint_damaged": opening.checkpoint_damage.is_some(),

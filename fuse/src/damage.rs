@@ -202,18 +202,18 @@ impl<M: Medium, H: Host> Telling<'_, M, H> {
     /// What of these bytes of a file can't be read.
     fn lost(&self, ino: Ino, (offset, bytes): (u64, u64)) -> Vec<Lost> {
         let mut lost = Vec::new();
-        let Ok(_pass) = self.state.gate.enter() else { return lost };
-        let pool = &self.state.pool;
+        let Ok(pass) = self.state.gate.enter() else { return lost };
+        let pool = &pass.pool;
         // At level full it is strips that are lost.
         let strip = pool.info().map_or(0, |info| u64::from(info.strip_bytes)).max(LINE);
         let end = offset.saturating_add(bytes.min(LOOKED_MAX));
         let mut page = vec![0; PAGE_BYTES as usize];
         let mut from = offset - offset % PAGE_BYTES;
         while from < end {
-            if self.fails(ino, from, &mut page).is_some() {
+            if fails(pool, ino, from, &mut page).is_some() {
                 for part in (from..from.saturating_add(PAGE_BYTES)).step_by(strip as usize) {
                     let room = page.get_mut(..strip as usize).unwrap_or_default();
-                    if let Some((at, error)) = self.fails(ino, part, room) {
+                    if let Some((at, error)) = fails(pool, ino, part, room) {
                         note(&mut lost, Lost { offset: part, bytes: strip, at, error });
                     }
                 }
@@ -226,12 +226,17 @@ impl<M: Medium, H: Host> Telling<'_, M, H> {
         }
         lost
     }
+}
 
-    /// Where in the pool bytes of a file can't be read, and why.
-    fn fails(&self, ino: Ino, offset: u64, room: &mut [u8]) -> Option<(u64, Error)> {
-        let error = self.state.pool.read_quietly(ino, offset, room).err()?;
-        place(&error).map(|(at, _)| (at, error))
-    }
+/// Where in the pool bytes of a file can't be read, and why.
+fn fails<M: Medium, H: Host>(
+    pool: &Pool<M, H>,
+    ino: Ino,
+    offset: u64,
+    room: &mut [u8],
+) -> Option<(u64, Error)> {
+    let error = pool.read_quietly(ino, offset, room).err()?;
+    place(&error).map(|(at, _)| (at, error))
 }
 
 /// Takes in lost bytes; those that go on from the last ones belong to them.

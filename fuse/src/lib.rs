@@ -10,7 +10,7 @@
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
-//!   says, `scrub`, `snapshots`, `send`: what it does when asked, `views`: the same as files; [`notify`]: readiness
+//!   says, `scrub`, `snapshots`, `rollback`, `send`: what it does when asked, `views`: the same as files; [`notify`]: readiness
 //! * `damage`: what the log says of damage that requests meet; `paths`: where in the mount it is
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -31,6 +31,7 @@ pub mod mountpoint;
 pub mod notify;
 pub mod options;
 mod paths;
+mod rollback;
 mod scrub;
 mod send;
 mod server;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use lode_engine::{Error, Host, Ino};
+use lode_engine::{Error, Host, Ino, Pool};
 use lode_pmem::Medium;
 use serde_json::{Value, json};
 
+use crate::fs::served::Served;
 use crate::fs::{SNAPSHOTS_PATH, State};
 
 /// The most inodes whose paths are asked for at once.
@@ -29,20 +30,23 @@ fn search<M: Medium, H: Host>(
     inos: &[Ino],
     goes_on: &mut dyn FnMut() -> bool,
 ) -> Result<BTreeMap<Ino, String>, Error> {
-    let pool = &state.pool;
-    let mut search = pool.begin_paths(inos)?;
+    let mut paths = BTreeMap::new();
+    let Ok(pass) = state.gate.enter() else { return Ok(paths) };
+    let mut search = pass.pool.begin_paths(inos)?;
+    drop(pass);
     while goes_on() {
-        let Ok(_pass) = state.gate.enter() else { break };
-        if !pool.search_paths(&mut search, STEP)? {
+        let Ok(pass) = state.gate.enter() else { break };
+        if !pass.pool.search_paths(&mut search, STEP)? {
             break;
         }
     }
+    let Ok(pass) = state.gate.enter() else { return Ok(paths) };
+    let Served { pool, root, .. } = &*pass;
     // (Who mounts a snapshot may hear of files of the pool as it is now.)
-    let mut roots = BTreeMap::from([state.root, pool.root()].map(|root| (root, String::new())));
-    let mut paths = BTreeMap::new();
+    let mut roots = BTreeMap::from([*root, pool.root()].map(|root| (root, String::new())));
     for (ino, path) in search.into_found() {
         let root = pool.root_of(ino);
-        if let Some(root) = root_path(state, &mut roots, root) {
+        if let Some(root) = root_path(pool, &mut roots, root) {
             paths.insert(ino, format!("{root}/{}", String::from_utf8_lossy(&path)));
         }
     }
@@ -51,17 +55,14 @@ fn search<M: Medium, H: Host>(
 
 /// Where a tree is in the mount: it is the mount's own, or that of a snapshot.
 fn root_path<'r, M: Medium, H: Host>(
-    state: &State<M, H>,
+    pool: &Pool<M, H>,
     known: &'r mut BTreeMap<Ino, String>,
     root: Ino,
 ) -> Option<&'r String> {
     match known.entry(root) {
         Entry::Occupied(known) => Some(known.into_mut()),
         Entry::Vacant(unknown) => {
-            let _pass = state.gate.enter().ok()?;
-            let names = state.pool.snapshot_names().ok()?;
-            let is_it = |name: &[u8]| state.pool.snapshot_root(name) == Ok(root);
-            let (name, _) = names.into_iter().find(|(name, _)| is_it(name))?;
+            let name = pool.snapshot_of(root).ok()??;
             let name = String::from_utf8_lossy(&name);
             Some(unknown.insert(format!("{SNAPSHOTS_PATH}/{name}")))
         }

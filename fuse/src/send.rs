@@ -3,13 +3,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lode_engine::Host;
+use lode_engine::{Host, Pool};
 use lode_pmem::Medium;
 use lode_stream::{Error, Sender};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-
-use crate::fs::State;
 
 /// Streams that go on at a time, at most: one more ends the oldest.
 const OPEN_MAX: usize = 8;
@@ -31,21 +29,19 @@ impl Sends {
     /// tells its next piece, and whether there are more.
     pub fn answer<M: Medium, H: Host>(
         &self,
-        state: &State<M, H>,
+        pool: &Pool<M, H>,
         request: &Value,
     ) -> Result<Value, String> {
-        // Not while the pool is being closed.
-        let _pass = state.gate.enter().map_err(|_| "the server is about to end")?;
         let told = match request.get("number").and_then(Value::as_u64) {
-            Some(number) => self.piece(state, number)?,
-            None => self.begin(state, request)?,
+            Some(number) => self.piece(pool, number)?,
+            None => self.begin(pool, request)?,
         };
         Ok(told.unwrap_or_else(|error| refused(&error)))
     }
 
     fn begin<M: Medium, H: Host>(
         &self,
-        state: &State<M, H>,
+        pool: &Pool<M, H>,
         request: &Value,
     ) -> Result<lode_stream::Result<Value>, String> {
         let name = |key: &str| -> Result<Option<Vec<u8>>, String> {
@@ -53,7 +49,7 @@ impl Sends {
             serde_json::from_value(value).map_err(|_| format!("no name in \"{key}\""))
         };
         let (name, since) = (name("name")?.ok_or("no \"name\"")?, name("since")?);
-        let sender = match Sender::new(&state.pool, &name, since.as_deref()) {
+        let sender = match Sender::new(pool, &name, since.as_deref()) {
             Ok(sender) => sender,
             Err(error) => return Ok(Err(error)),
         };
@@ -69,7 +65,7 @@ impl Sends {
 
     fn piece<M: Medium, H: Host>(
         &self,
-        state: &State<M, H>,
+        pool: &Pool<M, H>,
         number: u64,
     ) -> Result<lode_stream::Result<Value>, String> {
         let mut open = self.0.lock();
@@ -77,7 +73,7 @@ impl Sends {
         let (_, mut sender) = open.streams.remove(at.ok_or("there is no such stream any more")?);
         drop(open);
         let mut bytes = Vec::new();
-        let more = match sender.next(&state.pool, &mut bytes) {
+        let more = match sender.next(pool, &mut bytes) {
             Ok(more) => more,
             Err(error) => return Ok(Err(error)),
         };

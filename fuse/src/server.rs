@@ -14,9 +14,9 @@ use lode_pmem::Medium;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::answers::answers;
+use crate::answers::Desk;
 use crate::apart::within;
-use crate::control::listener::{Bound, Listener};
+use crate::control::listener::{Answers, Bound, Listener};
 use crate::control::place;
 use crate::damage::Teller;
 use crate::device::mount_fuse;
@@ -76,7 +76,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
     ///
     /// # Errors
     /// [`MountError::Busy`] where a Lode pool is mounted already, and others.
-    pub fn mount(pool: Arc<Pool<M, H>>, dir: &Path, options: &MountOptions) -> Result<Self> {
+    pub fn mount(pool: Pool<M, H>, dir: &Path, options: &MountOptions) -> Result<Self> {
         Self::mount_with(pool, dir, options, &place::directory())
     }
 
@@ -85,15 +85,16 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
     /// # Errors
     /// As [`Server::mount`].
     pub fn mount_with(
-        pool: Arc<Pool<M, H>>,
+        pool: Pool<M, H>,
         dir: &Path,
         options: &MountOptions,
         control: &Path,
     ) -> Result<Self> {
-        let started = Self::start(Arc::clone(&pool), dir, options, control);
+        let state = Arc::new(State::new(pool, options.root));
+        let started = Self::start(Arc::clone(&state), dir, options, control);
         if started.is_err() {
             // The first error is the one to report.
-            if let Err(error) = pool.close() {
+            if let Err(error) = state.stop() {
                 tracing::error!(%error, "the pool could not be closed");
             }
         }
@@ -101,7 +102,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
     }
 
     fn start(
-        pool: Arc<Pool<M, H>>,
+        state: Arc<State<M, H>>,
         dir: &Path,
         options: &MountOptions,
         control: &Path,
@@ -114,7 +115,6 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let bound = Bound::new(control, &options.pool, &point)?;
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
             .map_err(|source| MountError::System { what: "handle signals", source })?;
-        let state = Arc::new(State::new(pool, options.root));
         let kernel = |source| MountError::Kernel { path: point.clone(), source };
         let connection = mount_fuse(&point, &options).map_err(kernel)?;
         let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
@@ -128,13 +128,15 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let scrubs =
             options.scrub_period.map(|period| (period, options.scrub_rate.unwrap_or(RATE)));
         let served = queues.as_ref().map(Queues::threads);
-        let answers = Arc::new(answers(Arc::clone(&state), point.clone(), options, served));
-        let changed = Arc::clone(&state.snapshots);
-        let views = Views::new(&files, Arc::clone(&answers), changed);
-        let fs = LodeFs::new(state, &agreed, atime, views, channel.notices());
+        let (for_desk, notices) = (Arc::clone(&state), channel.notices());
+        let desk = Desk::new(for_desk, point.clone(), options, served, notices.clone());
+        let desk = Arc::new(desk);
+        let views = Views::new(&files, Arc::clone(&state.snapshots));
+        let fs = LodeFs::new(state, &agreed, atime, views, Arc::clone(&desk), notices);
         let session = Session::new(channel, fs, MAX_WRITE).with_queues(queues);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
-        let listener = bound.serve(answers)?;
+        let answers: Answers = Box::new(move |op, request| desk.answer(op, request));
+        let listener = bound.serve(Arc::new(answers))?;
         Ok(Self {
             session: Some(session),
             threads,
@@ -298,11 +300,11 @@ impl<M: Medium + 'static, H: Host> Mount<M, H> {
     /// Closes the pool, unless a request has left it in a state that must not be kept.
     fn close(&mut self) -> Result<()> {
         self.closed = true;
-        self.state.stop();
+        let closed = self.state.stop();
         if self.state.gate.failed() {
             return Err(MountError::Panicked(self.point.clone()));
         }
-        self.state.pool.close().map_err(MountError::Close)
+        closed.map_err(MountError::Close)
     }
 }
 
@@ -358,7 +360,7 @@ fn maintain<M: Medium + 'static, H: Host>(
     let (state, read_only) = (Arc::clone(&mount.state), mount.read_only);
     let work = move || {
         let pass = if read_only { None } else { state.gate.enter().ok() };
-        let done = pass.map_or(Ok(()), |_pass| state.pool.maintain());
+        let done = pass.map_or(Ok(()), |pass| pass.pool.maintain());
         if state.gate.failed() {
             let _ = tell.send(Event::Failed);
             return ControlFlow::Break(());

@@ -5,12 +5,11 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use lode_engine::{Error, Host, SnapshotInfo};
+use lode_engine::{Error, Host, Pool, SnapshotInfo};
 use lode_pmem::Medium;
 use rustix::mount::MountFlags;
 use serde_json::{Value, json};
 
-use crate::fs::State;
 use crate::mountpoint;
 
 /// The most snapshots in an answer, which is a line of bounded length.
@@ -31,28 +30,26 @@ impl Changed {
         self.0.load(Relaxed)
     }
 
-    fn now(&self) {
+    /// It is now.
+    pub fn now(&self) {
         let now = lode_host::now_ns();
         // (The closure always gives a value, so there is no error.)
         let _ = self.0.fetch_update(Relaxed, Relaxed, |last| Some(now.max(last.saturating_add(1))));
     }
 }
 
-/// Answers `snapshot-create`, `snapshot-delete` and `snapshots` of the mount of `state` at `point`; `None` for
-/// other requests.
+/// Answers `snapshot-create`, `snapshot-delete` and `snapshots` of the mount of a pool at `point`; `None` for
+/// other requests. Notes when the list was `changed`.
 pub fn answer<M: Medium, H: Host>(
-    state: &State<M, H>,
+    pool: &Pool<M, H>,
+    changed: &Changed,
     point: &Path,
     (op, request): (&str, &Value),
 ) -> Option<Result<Value, String>> {
-    let pool = &state.pool;
     let change = |change: &dyn Fn(&[u8]) -> lode_engine::Result<()>| {
-        let name = request.get("name").cloned().unwrap_or_default();
-        let name: Vec<u8> = serde_json::from_value(name).map_err(|_| "no \"name\"")?;
-        // Not while the pool is being closed.
-        let _pass = state.gate.enter().map_err(|_| "the server is about to end")?;
+        let name = name_in(request)?;
         let done = if is_read_only(point) { Err(Error::ReadOnly) } else { change(&name) };
-        state.snapshots.now();
+        changed.now();
         Ok(done.map_or_else(|error| refused(&error), |()| json!({})))
     };
     match op {
@@ -67,13 +64,23 @@ pub fn answer<M: Medium, H: Host>(
     }
 }
 
+/// The name of the snapshot that a request is about.
+///
+/// # Errors
+/// A sentence, where there is none.
+pub fn name_in(request: &Value) -> Result<Vec<u8>, String> {
+    let name = request.get("name").cloned().unwrap_or_default();
+    serde_json::from_value(name).map_err(|_| "no \"name\"".to_owned())
+}
+
 /// Whether the kernel lets no changes through.
 pub fn is_read_only(point: &Path) -> bool {
     let mount = mountpoint::mounted_at(point).ok().flatten();
     mount.is_some_and(|mount| mount.flags.contains(MountFlags::RDONLY))
 }
 
-fn refused(error: &Error) -> Value {
+/// The answer where the pool refuses.
+pub fn refused(error: &Error) -> Value {
     json!({ "refused": { "errno": error.errno(), "why": error.to_string() } })
 }
 

@@ -10,6 +10,7 @@ use lode_pmem::{Medium, WEAR_REGION_BYTES, Wear};
 use serde_json::{Map, Value, json};
 
 use crate::fs::State;
+use crate::fs::served::Served;
 use crate::scrub::Facts;
 
 /// Sums of wear in an answer to `stats`, at most.
@@ -25,10 +26,11 @@ const WEAR_LOOKED: u64 = 1 << 20;
 /// A sentence, where there is no memory for looking.
 pub fn stats<M: Medium, H: Host>(
     state: &State<M, H>,
+    served: &Served<M, H>,
     age: Duration,
     scrub_period: Option<Duration>,
 ) -> Result<Value, String> {
-    let pool = &state.pool;
+    let pool = &served.pool;
     let gauges = pool.gauges().map_err(|error| error.to_string())?;
     let mut values = counts(pool);
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -40,6 +42,11 @@ pub fn stats<M: Medium, H: Host>(
         "waiting_pages": gauges.waiting_pages,
         "waiting_slots": gauges.waiting_slots,
         "free_slots": gauges.free_slots,
+        "snapshots": {
+            "count": gauges.snapshots,
+            "bytes": gauges.snapshot_pages.saturating_mul(PAGE_BYTES),
+        },
+        "exempt_pages": gauges.exempt_pages,
         "inodes_in_memory": gauges.inodes_in_memory,
         "inodes_busy": gauges.inodes_busy,
         "memory": memory(&gauges),

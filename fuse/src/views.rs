@@ -2,8 +2,6 @@
 
 use serde_json::Value;
 
-use crate::control::listener::Answers;
-
 /// A file in the directory `.lode` of a mount.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
@@ -15,13 +13,3 @@ pub struct View {
 
 /// Answers a request as the control socket does.
 pub type Ask<'a> = dyn FnMut(&Value) -> Result<Value, String> + 'a;
-
-impl View {
-    /// What is in it now.
-    pub(crate) fn now(&self, answers: &Answers) -> Result<String, String> {
-        (self.text)(&mut |request| {
-            let op = request.get("op").and_then(Value::as_str).unwrap_or_default();
-            answers(op, request).unwrap_or_else(|| Err("unknown op".to_owned()))
-        })
-    }
-}

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::access::{Core, Engine, Pass};
 use crate::error::Cause;
+use crate::map::{Asked, Stores};
 
 /// Locks of [`Inner::attributes`].
 const LOCKS: usize = 16;
@@ -19,6 +20,8 @@ const LOCKS: usize = 16;
 pub(crate) struct Inner {
     core: Arc<Core>,
     maintenance: Option<Maintenance>,
+    /// Once a file is mapped for stores.
+    stores: Mutex<Option<Stores>>,
     closed: bool,
     /// Who opened it: not a child by `fork`, which has no part of it.
     process: u32,
@@ -70,6 +73,7 @@ impl Inner {
         Ok(Self {
             core,
             maintenance,
+            stores: Mutex::default(),
             closed: false,
             process: std::process::id(),
             device,
@@ -85,6 +89,16 @@ impl Inner {
         self.core.enter()
     }
 
+    /// Who answers the stores to maps, from the first time on that somebody asks.
+    pub(crate) fn stores(&self) -> Result<Arc<Asked>, Cause> {
+        let mut stores = self.stores.lock();
+        let stores = match &mut *stores {
+            Some(stores) => stores,
+            none => none.insert(Stores::start(Arc::clone(&self.core))?),
+        };
+        Ok(Arc::clone(stores.asked()))
+    }
+
     /// Held while attributes of an inode are changed by what they were, so that nobody else does
     /// so in between.
     pub(crate) fn attributes(&self, ino: Ino) -> Option<MutexGuard<'_, ()>> {
@@ -95,6 +109,7 @@ impl Inner {
     pub(crate) fn close(&mut self) -> Result<(), Cause> {
         self.closed = true;
         drop(self.maintenance.take());
+        drop(self.stores.get_mut().take());
         Ok(self.core.enter()?.close()?)
     }
 }
@@ -119,7 +134,7 @@ impl Drop for Inner {
         }
         if std::process::id() != self.process {
             // The thread is not here, nor is the mapping.
-            std::mem::forget(self.maintenance.take());
+            std::mem::forget((self.maintenance.take(), self.stores.get_mut().take()));
             return;
         }
         let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.close()));

@@ -69,7 +69,8 @@ pub use lode_engine::{
     SnapshotInfo, Staging, StatFs, Stats, XattrWhen,
 };
 pub use lode_pmem::{
-    Bandwidth, Durability, FlushStrategy, LineStore, Profile, RegionError, WindowMode, WriteBack,
+    Bandwidth, Durability, FlushStrategy, LineStore, MappedPages, Profile, RegionError, WindowMode,
+    WriteBack,
 };
 pub use map::{Entries, Log, Map, MapOptions, Position};
 pub use metadata::{FileTimes, FileType, Metadata};

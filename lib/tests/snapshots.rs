@@ -1,7 +1,7 @@
 //! Snapshots: what a pool was is read beside what it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use lode::{MapOptions, Pool, PoolOptions};
+use lode::{FormatOptions, MapOptions, Pool, PoolOptions};
 
 fn pool() -> Pool {
     PoolOptions::new().in_memory(32 << 20).unwrap()
@@ -91,4 +91,30 @@ fn a_file_of_a_snapshot_can_not_be_changed() {
     assert_eq!(file.set_permissions(rights).unwrap_err().errno(), libc::EROFS);
     assert_eq!(file.map(0, 4096, &MapOptions::new()).unwrap_err().errno(), libc::EROFS);
     assert_eq!(pool.snapshot("then").unwrap().read("file").unwrap(), vec![1; 8192]);
+}
+
+#[test]
+fn a_pool_that_nobody_has_open_returns_to_a_snapshot() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("pool");
+    let pool = PoolOptions::new().create(&path, 32 << 20, &FormatOptions::default()).unwrap();
+    pool.write("file", "before").unwrap();
+    pool.create_snapshot("older").unwrap();
+    pool.create_snapshot("before").unwrap();
+    pool.write("file", "after").unwrap();
+    pool.write("new", "new").unwrap();
+    pool.create_snapshot("later").unwrap();
+    let errno = |name: &str| Pool::rollback(&path, name).unwrap_err().errno();
+    assert_eq!(errno("before"), libc::EBUSY);
+    pool.close().unwrap();
+    assert_eq!(errno("none"), libc::ENOENT);
+    assert_eq!(
+        Pool::rollback(dir.path().join("none"), "before").unwrap_err().errno(),
+        libc::ENOENT
+    );
+    Pool::rollback(&path, "before").unwrap();
+    let pool = Pool::open(&path).unwrap();
+    assert_eq!((pool.read("file").unwrap(), pool.exists("new")), (b"before".to_vec(), false));
+    let names: Vec<Vec<u8>> = pool.snapshots().unwrap().into_iter().map(|one| one.name).collect();
+    assert_eq!(names, [b"older".to_vec(), b"before".to_vec()]);
 }

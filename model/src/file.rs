@@ -33,12 +33,13 @@ impl Model {
     /// Maps all of a file.
     pub fn map(&self, ino: Ino) -> Result<()> {
         let mut state = self.lock();
+        let now = state.now;
         let node = state.node_mut(ino)?;
         if file(node)?.size() == 0 {
             return Err(Error::Invalid);
         }
         node.maps += 1;
-        Ok(())
+        backed(node, now)
     }
 
     /// Ends a [`Model::map`].
@@ -52,13 +53,21 @@ impl Model {
     /// Stores bytes through a map: inside of the file, and its times stay.
     pub fn poke(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut state = self.lock();
+        let now = state.now;
         let node = state.node_mut(ino)?;
         let end = offset.checked_add(bytes.len() as u64).ok_or(Error::Invalid)?;
         if node.maps == 0 || end > file(node)?.size() {
             return Err(Error::Invalid);
         }
+        backed(node, now)?;
         file(node)?.write(offset, bytes);
         Ok(())
+    }
+
+    /// The same, and ends the map.
+    pub fn leave(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.poke(ino, offset, bytes)?;
+        self.unmap(ino)
     }
 
     /// Puts staged pages with these bytes, as many as fit in the file, in the place of its own.
@@ -150,4 +159,14 @@ fn file(node: &mut Node) -> Result<&mut Data> {
 fn end_of(offset: u64, len: u64) -> Result<u64> {
     let end = offset.checked_add(len).ok_or(Error::FileTooLarge)?;
     if end > FILE_MAX { Err(Error::FileTooLarge) } else { Ok(end) }
+}
+
+/// Holes of a file are backed with pages: that may change its times.
+fn backed(node: &mut Node, now: i64) -> Result<()> {
+    let data = file(node)?;
+    let size = data.size();
+    if data.seek(0, false).is_some_and(|hole| hole < size) {
+        node.perhaps_modified(now);
+    }
+    Ok(())
 }

@@ -18,9 +18,6 @@ impl Model {
         if state.view_of(name).is_some() {
             return Err(Error::Exists);
         }
-        if state.nodes.values().any(|node| node.maps > 0) {
-            return Err(Error::Busy);
-        }
         state.last_view += 1;
         let view = state.last_view * VIEW;
         let mut kept = Vec::new();

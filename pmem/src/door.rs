@@ -12,7 +12,7 @@ use alloc::collections::TryReserveError;
 
 use crate::noted::Noted;
 use crate::wear::{Wear, Worn};
-use crate::{Counters, LINE_BYTES, Line, MediaError, Medium};
+use crate::{Counters, LINE_BYTES, Line, Losses, MediaError, Medium};
 
 const WORD_BYTES: u64 = 8;
 const LINE: u64 = LINE_BYTES as u64;
@@ -84,6 +84,23 @@ impl<M: Medium> Door<M> {
         self.noted(self.medium.load(at, into))
     }
 
+    /// Loads whole pieces of `piece` bytes from offset `at`, and gives the CRC32C of each, of the bytes that were loaded.
+    ///
+    /// # Panics
+    /// Where `piece` is 0.
+    #[inline]
+    #[track_caller]
+    pub fn load_summed(
+        &self,
+        at: u64,
+        into: &mut [u8],
+        piece: usize,
+        each: impl FnMut(u32),
+    ) -> Result<(), MediaError> {
+        self.bounds(at, into.len() as u64)?;
+        self.noted(self.medium.load_summed(at, into, piece, each))
+    }
+
     /// Asks for the line that holds `at`, which is about to be loaded: a hint.
     #[inline]
     pub fn prefetch(&self, at: u64) {
@@ -109,6 +126,16 @@ impl<M: Medium> Door<M> {
         }
         self.bounds(at, WORD_BYTES)?;
         self.noted(self.medium.load_word(at))
+    }
+
+    /// How often the memory has lost what was stored, where that is told.
+    pub fn losses(&self) -> Option<Losses> {
+        self.medium.losses()
+    }
+
+    /// Calls `each` with start and length of what of the pool's region is known to be bad before it is loaded.
+    pub fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
+        self.medium.for_each_listed_bad(each);
     }
 
     /// Calls `each` with the offset of each line at which a load has met bad memory since this was asked last. (Of very
@@ -318,6 +345,44 @@ impl<M: Medium> Window<'_, M> {
             self.door.medium.store_lines(&mut self.raw, at, lines);
         }
         self.stream_words(at + (rest.len() - tail.len()) as u64, tail);
+    }
+
+    /// Streams `bytes` to `at`, which begins a line, and zeros to the end of the last line: where that is nobody's
+    /// yet. (Memory may have gone bad unnoticed, and less than a line must not be stored to such.)
+    #[track_caller]
+    pub fn copy_lines(&mut self, at: u64, bytes: &[u8]) {
+        assert!(at.is_multiple_of(LINE), "copy of lines to unaligned offset {at:#x}");
+        let (lines, rest) = bytes.as_chunks::<LINE_BYTES>();
+        self.copy_nt(at, lines.as_flattened());
+        if !rest.is_empty() {
+            let mut last = Line::ZERO;
+            if let Some(head) = last.0.get_mut(..rest.len()) {
+                head.copy_from_slice(rest);
+            }
+            self.copy_nt(at + (bytes.len() - rest.len()) as u64, &last.0);
+        }
+    }
+
+    /// Streams the whole lines of `bytes` to `at`, which is aligned, and the sum (exclusive or) of their pieces of `piece`
+    /// lines to `parity_at`, which is, too; gives the CRC32C of each piece.
+    ///
+    /// # Panics
+    /// Where `piece` is 0.
+    #[track_caller]
+    pub fn copy_summed(
+        &mut self,
+        (at, parity_at): (u64, u64),
+        bytes: &[u8],
+        piece: usize,
+        each: impl FnMut(u32),
+    ) {
+        let lines = bytes.as_chunks().0;
+        let (len, parity) = (lines.as_flattened().len() as u64, (piece * LINE_BYTES) as u64);
+        self.spend(at, len);
+        self.spend(parity_at, parity);
+        self.streamed_bytes += len + parity;
+        let to = (at, parity_at);
+        self.door.medium.store_summed(&mut self.raw, to, lines, piece, each);
     }
 
     /// Streams `len` zero bytes to `at`, any alignment.

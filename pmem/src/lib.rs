@@ -51,17 +51,20 @@ pub use counters::{Counters, Tally};
 pub use crc32c::{crc32c, crc32c_pieces};
 pub use door::{Door, Window};
 pub use line::{LINE_BYTES, Line};
-pub use medium::{MediaError, Medium};
+pub use medium::{Losses, MediaError, Medium};
 pub use prefetch::prefetch;
 pub use wear::{WEAR_REGION_BYTES, Wear};
 
 #[cfg(feature = "std")]
 pub use emulation::{Bandwidth, Emulated, NoBandwidth, Profile, UnknownProfile};
 #[cfg(feature = "std")]
+pub use fault::stores::{StoreFault, StoreFaults, stores_may_wait};
+#[cfg(feature = "std")]
 pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};
 #[cfg(feature = "std")]
 pub use region::{
-    Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions, View, ViewOptions,
+    Draft, Durability, Mapped, MappedPages, Memory, RegionError, RegionKind, RegionOptions, View,
+    ViewOptions,
 };
 #[cfg(feature = "std")]
 pub use windows::{MappedWindow, UnknownWindowMode, WindowMode};

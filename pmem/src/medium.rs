@@ -4,7 +4,9 @@
 //! memory, or a simulation that records every instruction with its call site
 //! (the methods are `track_caller` for that; it costs nothing where inlined).
 
-use crate::{LINE_BYTES, Line};
+use core::num::NonZeroU32;
+
+use crate::{LINE_BYTES, Line, crc32c_pieces};
 
 /// A load that could not be served, or a fence that could not be completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +41,16 @@ impl core::fmt::Display for MediaError {
 
 impl core::error::Error for MediaError {}
 
+/// How often memory has lost what it had been given, though it had promised to keep it when the power fails (Linux: dirty
+/// shutdowns).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Losses {
+    /// Of what memory: other modules have another number.
+    pub of: NonZeroU32,
+    /// How often, since it was made.
+    pub count: u64,
+}
+
 /// A region of persistent memory, as instructions.
 ///
 /// Offsets are bytes from the start of the region. Stores may only be made with
@@ -51,6 +63,16 @@ pub trait Medium: Send + Sync {
 
     /// Bytes in the region.
     fn bytes(&self) -> u64;
+
+    /// How often its memory has lost what was stored, where that is told.
+    fn losses(&self) -> Option<Losses> {
+        None
+    }
+
+    /// Calls `each` with the start and the length of each piece of the region that is known to be bad before it is loaded.
+    fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
+        let _ = each;
+    }
 
     /// Opens the region for stores by this thread.
     fn open(&self) -> Self::Window;
@@ -65,6 +87,29 @@ pub trait Medium: Send + Sync {
     /// Loads `into.len()` bytes from `at`. Not atomic beyond aligned words.
     #[track_caller]
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError>;
+
+    /// Loads whole pieces of `piece` bytes from `at` as [`Medium::load`] does, and gives the CRC32C of each, from 0, of the
+    /// bytes that `into` has got: as if they were computed one by one then, which is what this does unless a medium
+    /// can do it faster (by not looking at them twice).
+    ///
+    /// # Panics
+    /// Where `piece` is 0.
+    #[inline]
+    #[track_caller]
+    fn load_summed(
+        &self,
+        at: u64,
+        into: &mut [u8],
+        piece: usize,
+        each: impl FnMut(u32),
+    ) -> Result<(), MediaError>
+    where
+        Self: Sized,
+    {
+        self.load(at, into)?;
+        crc32c_pieces(into, piece, each);
+        Ok(())
+    }
 
     /// Asks for the line that holds `at`, which is about to be loaded: a hint, which waits for nothing and may be
     /// of no effect.
@@ -97,6 +142,27 @@ pub trait Medium: Send + Sync {
             self.store_line(window, at, &Line(*bytes));
             at += LINE_BYTES as u64;
         }
+    }
+
+    /// Streams whole lines as [`Medium::store_lines`] does, to `parity_at` the sum (exclusive or) of all their pieces of `piece`
+    /// lines, and gives the CRC32C of each piece, from 0. As there, a medium may do it faster. What is left behind the last
+    /// whole piece counts in no sum.
+    ///
+    /// # Panics
+    /// Where `piece` is 0.
+    #[inline]
+    #[track_caller]
+    fn store_summed(
+        &self,
+        window: &mut Self::Window,
+        (at, parity_at): (u64, u64),
+        lines: &[[u8; LINE_BYTES]],
+        piece: usize,
+        each: impl FnMut(u32),
+    ) where
+        Self: Sized,
+    {
+        store_summed_plainly(self, window, (at, parity_at), lines, piece, each);
     }
 
     /// Stores words through the cache from aligned `at` on: as if each were given to
@@ -132,6 +198,35 @@ pub trait Medium: Send + Sync {
     }
 }
 
+/// [`Medium::store_summed`], of other instructions.
+#[track_caller]
+pub(crate) fn store_summed_plainly<M: Medium>(
+    medium: &M,
+    window: &mut M::Window,
+    (at, parity_at): (u64, u64),
+    lines: &[[u8; LINE_BYTES]],
+    piece: usize,
+    each: impl FnMut(u32),
+) {
+    medium.store_lines(window, at, lines);
+    crc32c_pieces(lines.as_flattened(), piece * LINE_BYTES, each);
+    for number in 0..piece {
+        // (A line's sum stays in registers.)
+        let mut words = [0; LINE_BYTES / 8];
+        for piece in lines.chunks_exact(piece) {
+            let line = piece.get(number).map_or(&[][..], |line| line.as_chunks::<8>().0);
+            for (word, bytes) in words.iter_mut().zip(line) {
+                *word ^= u64::from_le_bytes(*bytes);
+            }
+        }
+        let mut parity = Line::ZERO;
+        for (bytes, word) in parity.0.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        medium.store_line(window, parity_at + (number * LINE_BYTES) as u64, &parity);
+    }
+}
+
 /// A medium that is lent.
 impl<M: Medium> Medium for &M {
     type Window = M::Window;
@@ -139,6 +234,14 @@ impl<M: Medium> Medium for &M {
     #[inline]
     fn bytes(&self) -> u64 {
         (**self).bytes()
+    }
+
+    fn losses(&self) -> Option<Losses> {
+        (**self).losses()
+    }
+
+    fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
+        (**self).for_each_listed_bad(each);
     }
 
     #[inline]
@@ -161,6 +264,18 @@ impl<M: Medium> Medium for &M {
     #[track_caller]
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
         (**self).load(at, into)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn load_summed(
+        &self,
+        at: u64,
+        into: &mut [u8],
+        piece: usize,
+        each: impl FnMut(u32),
+    ) -> Result<(), MediaError> {
+        (**self).load_summed(at, into, piece, each)
     }
 
     #[inline]
@@ -190,6 +305,19 @@ impl<M: Medium> Medium for &M {
     #[track_caller]
     fn store_lines(&self, window: &mut Self::Window, at: u64, lines: &[[u8; LINE_BYTES]]) {
         (**self).store_lines(window, at, lines);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_summed(
+        &self,
+        window: &mut Self::Window,
+        at: (u64, u64),
+        lines: &[[u8; LINE_BYTES]],
+        piece: usize,
+        each: impl FnMut(u32),
+    ) {
+        (**self).store_summed(window, at, lines, piece, each);
     }
 
     #[inline]

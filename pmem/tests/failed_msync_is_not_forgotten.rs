@@ -44,8 +44,12 @@ fn failing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 fn region(directory: &tempfile::TempDir) -> (Door<Mapped>, [View; 2]) {
     let options = RegionOptions { flush: Some(FlushStrategy::Msync), ..RegionOptions::new() };
     let region = Mapped::create(directory.path().join("pool"), 16 * PAGE, &options, false).unwrap();
-    let how = ViewOptions { writable: true, populate: false, align: PAGE, phase: 0 };
-    let views = [0, 8].map(|page| region.view(&[(page * PAGE, 4 * PAGE)], &how).unwrap());
+    let how = ViewOptions { writable: true, align: PAGE, phase: 0 };
+    let views = [0, 8].map(|page| {
+        let view = region.view(&[(page * PAGE, 4 * PAGE)], &how, None).unwrap();
+        view.allow(0, 4 * PAGE).unwrap();
+        view
+    });
     (Door::new(region), views)
 }
 
@@ -69,8 +73,9 @@ fn once_a_view_could_not_be_written_neither_the_region_nor_its_views_say_that_th
     assert_eq!(failing(|| views[0].persist(0, 8)), Err(MediaError::Unwritten));
     assert_eq!(fence_all(&door, &views), [Err(MediaError::Unwritten); 7]);
     // One that is made later is of the same file.
-    let how = ViewOptions { writable: true, populate: false, align: PAGE, phase: 0 };
-    let later = door.medium().view(&[(0, PAGE)], &how).unwrap();
+    let how = ViewOptions { writable: true, align: PAGE, phase: 0 };
+    let later = door.medium().view(&[(0, PAGE)], &how, None).unwrap();
+    later.allow(0, PAGE).unwrap();
     assert_eq!(later.persist(0, 8), Err(MediaError::Unwritten));
 }
 

@@ -239,6 +239,10 @@ fn what_is_no_region_is_refused() {
             assert!(matches!(error, RegionError::NotARegion { .. }), "{error}");
         }
     }
+    // Where sysfs has nothing of a device, nobody knows what it is.
+    let nowhere = OPTIONS.sysfs(Some(Path::new("/nowhere")));
+    let error = Mapped::open("/dev/zero", &nowhere).unwrap_err();
+    assert!(matches!(error, RegionError::NotInSysfs { .. }), "{error}");
     let pipe = directory.path().join("pipe");
     // SAFETY: takes a string that ends in zero.
     unsafe { libc::mkfifo(c_string(&pipe).as_ptr(), 0o600) };

@@ -8,7 +8,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use common::{PAGE, noise, shm};
-use lode_pmem::{Counters, Door, FlushStrategy, Line, Mapped, RegionOptions, WindowMode, crc32c};
+use lode_pmem::{
+    Counters, Door, FlushStrategy, Line, Mapped, RegionOptions, WindowMode, crc32c, crc32c_pieces,
+};
 
 /// A name and what it does in a round.
 type Case<'a> = (String, Box<dyn FnMut(u64) + 'a>);
@@ -184,6 +186,129 @@ fn checksums() {
                 black_box(crc32c(round as u32, black_box(&bytes[..len])));
             }),
         ));
+    }
+    compare(cases);
+}
+
+#[test]
+#[ignore = "measures"]
+fn strips() {
+    const PAGES: u64 = 16384;
+    let region = Mapped::anonymous(PAGES * PAGE, &RegionOptions::new()).unwrap();
+    let door = Door::new(region);
+    let counters = Counters::new();
+    let page = noise(PAGE as usize, 3);
+    let data = PAGES * 3 / 4;
+    let tables = data * PAGE;
+    let any = move |round: u64| round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let (door, page, counters) = (&door, &page, &counters);
+    let parity_at = move |at: u64| tables + at / 8;
+    let crcs_at = move |at: u64| tables + data * 512 + at / 128;
+    let mut cases: Vec<Case<'_>> = Vec::new();
+    for piece in [512, 1024, 2048] {
+        cases.push((
+            format!("checksums of a page in pieces of {piece} B"),
+            Box::new(move |_| {
+                crc32c_pieces(black_box(page), piece, |crc| {
+                    black_box(crc);
+                })
+            }),
+        ));
+    }
+    for (what, far) in [("near", 64), ("far", data)] {
+        cases.push((
+            format!("load of 4 KiB, {what}"),
+            Box::new(move |round| {
+                door.load(any(round) % far * PAGE, black_box(&mut [0; 4096])).unwrap();
+            }),
+        ));
+        cases.push((
+            format!("load of 4 KiB with its sums, {what}"),
+            Box::new(move |round| {
+                let at = any(round) % far * PAGE;
+                let mut into = [0; 4096];
+                let into = black_box(&mut into);
+                door.load_summed(at, into, 512, |crc| {
+                    black_box(crc);
+                })
+                .unwrap();
+            }),
+        ));
+        cases.push((
+            format!("load of 4 KiB, then its sums, {what}"),
+            Box::new(move |round| {
+                let at = any(round) % far * PAGE;
+                let mut into = [0; 4096];
+                let into = black_box(&mut into);
+                door.load(at, into).unwrap();
+                crc32c_pieces(into, 512, |crc| {
+                    black_box(crc);
+                });
+            }),
+        ));
+        cases.push((
+            format!("copy_nt of 4 KiB + fence, {what}"),
+            Box::new(move |round| {
+                let at = any(round) % far * PAGE;
+                door.window(PAGE, counters).copy_nt(at, black_box(page));
+                door.fence(counters).unwrap();
+            }),
+        ));
+        cases.push((
+            format!("copy_nt of 4 KiB and 512 B + fence, {what}"),
+            Box::new(move |round| {
+                let at = any(round) % far * PAGE;
+                let mut window = door.window(2 * PAGE, counters);
+                window.copy_nt(at, black_box(page));
+                window.copy_nt(parity_at(at), black_box(&page[..512]));
+                drop(window);
+                door.fence(counters).unwrap();
+            }),
+        ));
+        cases.push((
+            format!("copy_summed of 4 KiB + fence, {what}"),
+            Box::new(move |round| {
+                let at = any(round) % far * PAGE;
+                let mut window = door.window(2 * PAGE, counters);
+                window.copy_summed((at, parity_at(at)), black_box(page), 8, |crc| {
+                    black_box(crc);
+                });
+                drop(window);
+                door.fence(counters).unwrap();
+            }),
+        ));
+        for (how, streamed) in [("streamed", true), ("through the cache", false)] {
+            for copies in [1, 2] {
+                cases.push((
+                    format!("the same, {copies} x 32 B {how}, {what}"),
+                    Box::new(move |round| {
+                        let at = any(round) % far * PAGE;
+                        let mut window = door.window(2 * PAGE, counters);
+                        let tables = [crcs_at(at), crcs_at(at) + (1 << 20)];
+                        for table in &tables[..copies] {
+                            if !streamed {
+                                door.prefetch(*table);
+                            }
+                        }
+                        let mut crcs = [[0; 4]; 8];
+                        let mut places = crcs.iter_mut();
+                        window.copy_summed((at, parity_at(at)), black_box(page), 8, |crc| {
+                            *places.next().unwrap() = crc.to_le_bytes();
+                        });
+                        for table in &tables[..copies] {
+                            if streamed {
+                                window.copy_nt(*table, crcs.as_flattened());
+                            } else {
+                                window.store(*table, crcs.as_flattened());
+                                window.flush(*table, 32);
+                            }
+                        }
+                        drop(window);
+                        door.fence(counters).unwrap();
+                    }),
+                ));
+            }
+        }
     }
     compare(cases);
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{PAGE, noise, shm};
-use lode_pmem::{Counters, Door, FlushStrategy, Line, Mapped, RegionError, RegionOptions};
+use lode_pmem::{Counters, Door, FlushStrategy, Line, Mapped, RegionError, RegionOptions, crc32c};
 
 fn region(strategy: FlushStrategy) -> Door<Mapped> {
     let directory = shm();
@@ -39,6 +39,87 @@ fn streamed_and_stored_at_every_alignment_and_length() {
             }
         }
     }
+}
+
+/// Each piece's CRC, and the sum of all, computed plainly.
+fn plainly(bytes: &[u8], piece: usize) -> (Vec<u32>, Vec<u8>) {
+    let mut parity = vec![0; piece];
+    let pieces = bytes.chunks_exact(piece);
+    pieces.clone().for_each(|one| parity.iter_mut().zip(one).for_each(|(sum, byte)| *sum ^= byte));
+    (pieces.map(|one| one.iter().fold(0, |crc, byte| crc32c(crc, &[*byte]))).collect(), parity)
+}
+
+#[test]
+fn what_is_stored_with_its_sums_is_what_is_stored_without() {
+    let counters = Counters::new();
+    for strategy in FlushStrategy::available() {
+        let door = Door::new(
+            Mapped::create(
+                shm().path().join("pool"),
+                8 * PAGE,
+                &RegionOptions::new().flush(strategy),
+                false,
+            )
+            .unwrap(),
+        );
+        for (round, piece) in [64, 128, 512, 1024, 2048, 4096].into_iter().enumerate() {
+            for len in [piece, 2 * piece, 3 * piece, 8 * piece, 9 * piece, 8192]
+                .into_iter()
+                .filter(|len| *len <= 8192)
+            {
+                for skew in [0, 1, 8, 63] {
+                    let (at, parity_at) = (64 * skew as u64, 12288 + 64 * skew as u64);
+                    let new = noise(len + skew, (round * 10_000 + len + skew) as u64);
+                    let new = &new[skew..];
+                    door.window(6 * PAGE, &counters).zero_nt(0, 6 * PAGE);
+                    let mut crcs = Vec::new();
+                    let mut window = door.window((len + piece) as u64, &counters);
+                    let to = (at, parity_at);
+                    window.copy_summed(to, new, piece / 64, |crc| crcs.push(crc));
+                    drop(window);
+                    door.fence(&counters).unwrap();
+                    let what = format!("{strategy}: {len} bytes in pieces of {piece} at {at}");
+                    let (wanted, parity) = plainly(new, piece);
+                    assert_eq!(crcs, wanted, "{what}");
+                    let mut expected = vec![0; 6 * PAGE as usize];
+                    expected[at as usize..][..len].copy_from_slice(new);
+                    expected[parity_at as usize..][..piece].copy_from_slice(&parity);
+                    let mut found = vec![0; expected.len()];
+                    door.load(0, &mut found).unwrap();
+                    assert!(found == expected, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_loaded_with_its_sums_is_what_is_loaded_without() {
+    let door = Door::new(Mapped::anonymous(8 * PAGE, &RegionOptions::new()).unwrap());
+    let counters = Counters::new();
+    let content = noise(8 * PAGE as usize, 9);
+    door.window(8 * PAGE, &counters).copy_nt(0, &content);
+    door.fence(&counters).unwrap();
+    for piece in [1, 100, 512, 1024, 2048, 4096] {
+        for len in [0, piece, 3 * piece, 8 * piece, 9 * piece, 20 * piece] {
+            let len = len.min(6 * 4096 / piece * piece);
+            for at in [0, 1, 64, 512, 4096, 4032] {
+                for skew in [0, 1, 8] {
+                    // Guard bytes around show a load that writes too much.
+                    let mut into = vec![0xee; len + 2 + skew];
+                    let mut crcs = Vec::new();
+                    let bytes = &mut into[1 + skew..=len + skew];
+                    door.load_summed(at as u64, bytes, piece, |crc| crcs.push(crc)).unwrap();
+                    let what = format!("{len} bytes in pieces of {piece} at {at}");
+                    assert!(into[1 + skew..=len + skew] == content[at..at + len], "{what}");
+                    assert_eq!((into[skew], into[len + 1 + skew]), (0xee, 0xee), "{what}");
+                    assert_eq!(crcs, plainly(&content[at..at + len], piece).0, "{what}");
+                }
+            }
+        }
+    }
+    assert!(door.load_summed(8 * PAGE - 511, &mut [0; 512], 512, |_| ()).is_err());
+    assert!(door.load_summed(u64::MAX - 63, &mut [0; 512], 512, |_| ()).is_err());
 }
 
 #[test]

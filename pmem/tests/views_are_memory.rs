@@ -8,12 +8,19 @@ use lode_pmem::{
     Counters, Door, Mapped, MediaError, RegionError, RegionOptions, View, ViewOptions,
 };
 
-const PLAIN: ViewOptions = ViewOptions { writable: true, populate: false, align: PAGE, phase: 0 };
+const PLAIN: ViewOptions = ViewOptions { writable: true, align: PAGE, phase: 0 };
 
 fn region(directory: &tempfile::TempDir, pages: u64) -> Door<Mapped> {
     let options = RegionOptions::new();
     let region = Mapped::create(directory.path().join("pool"), pages * PAGE, &options, false);
     Door::new(region.unwrap())
+}
+
+/// A view that can be stored to.
+fn open(door: &Door<Mapped>, parts: &[(u64, u64)], options: &ViewOptions) -> View {
+    let view = door.medium().view(parts, options, None).unwrap();
+    view.allow(0, view.bytes()).unwrap();
+    view
 }
 
 /// Puts the number of each page into its first word.
@@ -49,11 +56,14 @@ fn it_shows_its_parts_in_their_order_and_both_sides_see_stores() {
         number(&door, 16);
         let parts = [(3 * PAGE, PAGE), (9 * PAGE, 2 * PAGE), (11 * PAGE, PAGE), (0, PAGE)];
         for populate in [false, true] {
-            let view = door.medium().view(&parts, &ViewOptions { populate, ..PLAIN }).unwrap();
+            let view = open(&door, &parts, &PLAIN);
+            if populate {
+                view.populate().unwrap();
+            }
             assert_eq!(shown(&view), [3, 9, 10, 11, 0]);
             assert_eq!(view.durability(), door.medium().durability());
         }
-        let view = door.medium().view(&parts, &PLAIN).unwrap();
+        let view = open(&door, &parts, &PLAIN);
         store(&view, 8, 77);
         assert_eq!(door.load_word(3 * PAGE + 8), Ok(77));
         let counters = Counters::new();
@@ -73,7 +83,7 @@ fn it_shows_its_parts_in_their_order_and_both_sides_see_stores() {
 fn what_is_persisted_is_in_the_file() {
     for directory in [shm(), disk()] {
         let door = region(&directory, 8);
-        let view = door.medium().view(&[(2 * PAGE, 2 * PAGE), (6 * PAGE, PAGE)], &PLAIN).unwrap();
+        let view = open(&door, &[(2 * PAGE, 2 * PAGE), (6 * PAGE, PAGE)], &PLAIN);
         store(&view, PAGE, 1);
         store(&view, 2 * PAGE + 64, 2);
         view.persist(PAGE - 10, PAGE + 100).unwrap();
@@ -101,7 +111,7 @@ fn it_lies_where_large_pages_can_be_mapped() {
     {
         let options = ViewOptions { align, phase, ..PLAIN };
         for _ in 0..3 {
-            let view = door.medium().view(&[(HUGE, 2 * HUGE)], &options).unwrap();
+            let view = open(&door, &[(HUGE, 2 * HUGE)], &options);
             assert_eq!(view.as_ptr() as u64 % align, phase % align);
             assert_eq!(view.bytes(), 2 * HUGE);
         }
@@ -113,13 +123,14 @@ fn parts_can_be_replaced_under_its_users() {
     let directory = shm();
     let door = region(&directory, 16);
     number(&door, 16);
-    let view = door.medium().view(&[(0, 4 * PAGE)], &PLAIN).unwrap();
-    view.replace(door.medium(), PAGE, &[(8 * PAGE, PAGE), (12 * PAGE, PAGE)]).unwrap();
+    let view = open(&door, &[(0, 4 * PAGE)], &PLAIN);
+    view.replace(PAGE, &[(8 * PAGE, PAGE), (12 * PAGE, PAGE)]).unwrap();
     assert_eq!(shown(&view), [0, 8, 12, 3]);
+    view.allow(PAGE, 2 * PAGE).unwrap();
     store(&view, 2 * PAGE + 8, 5);
     assert_eq!(door.load_word(12 * PAGE + 8), Ok(5));
     for (at, len) in [(3 * PAGE, 2 * PAGE), (4 * PAGE, PAGE), (8, PAGE), (u64::MAX - 4095, PAGE)] {
-        assert!(view.replace(door.medium(), at, &[(0, len)]).is_err(), "{at} +{len}");
+        assert!(view.replace(at, &[(0, len)]).is_err(), "{at} +{len}");
     }
     assert_eq!(shown(&view), [0, 8, 12, 3]);
 }
@@ -138,11 +149,11 @@ fn what_can_not_be_mapped_is_refused() {
         &[(u64::MAX - 4095, u64::MAX - 4095)],
     ];
     for parts in bad {
-        let refused = door.medium().view(parts, &PLAIN).unwrap_err();
+        let refused = door.medium().view(parts, &PLAIN, None).unwrap_err();
         assert!(matches!(refused, RegionError::Unviewable { .. }), "{parts:?}: {refused}");
     }
     let memory = Mapped::anonymous(4 * PAGE, &RegionOptions::new()).unwrap();
-    let refused = memory.view(&[(0, PAGE)], &PLAIN).unwrap_err();
+    let refused = memory.view(&[(0, PAGE)], &PLAIN, None).unwrap_err();
     assert_eq!(refused.to_string(), "parts of anonymous memory can't be mapped: it has no file");
 }
 
@@ -152,7 +163,7 @@ fn of_a_region_open_read_only_it_can_not_be_written() {
     drop(region(&directory, 4));
     let options = RegionOptions::new().read_only(true);
     let region = Mapped::open(directory.path().join("pool"), &options).unwrap();
-    let view = region.view(&[(PAGE, PAGE)], &PLAIN).unwrap();
+    let view = region.view(&[(PAGE, PAGE)], &PLAIN, None).unwrap();
     assert!(!view.is_writable() && view.store(0, &[1]).is_err() && view.stream(0, &[1]).is_err());
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let start = format!("{:x}-", view.as_ptr() as usize);
@@ -164,7 +175,7 @@ fn of_a_region_open_read_only_it_can_not_be_written() {
 fn its_address_space_is_given_back() {
     let directory = shm();
     let door = region(&directory, 8);
-    let view = door.medium().view(&[(0, PAGE), (4 * PAGE, PAGE)], &PLAIN).unwrap();
+    let view = open(&door, &[(0, PAGE), (4 * PAGE, PAGE)], &PLAIN);
     let start = view.as_ptr() as usize;
     drop(view);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -7,11 +7,14 @@ use lode::File;
 use parking_lot::Mutex;
 
 use crate::error::{Outcome, code};
+use crate::frames::{Frames, store};
 
 /// An open file.
 pub(crate) enum Body {
     /// In the pool, with or without a name.
     Pool(File),
+    /// A database's log there.
+    Log(Frames),
     /// A temporary file of a pool that can't be written.
     Memory(Mutex<Vec<u8>>),
     /// A log that a database in a pool that can't be written does not have: empty, and stays so.
@@ -24,6 +27,7 @@ impl Body {
         let failed = ffi::SQLITE_IOERR_READ;
         let read = match self {
             Self::Pool(file) => file.read_at(into, offset).map_err(|error| code(&error, failed))?,
+            Self::Log(log) => log.read(into, offset)?,
             Self::Memory(bytes) => {
                 let bytes = bytes.lock();
                 let there = bytes.get(index(offset, failed)?..).unwrap_or_default();
@@ -44,12 +48,8 @@ impl Body {
     pub(crate) fn write(&self, data: &[u8], offset: u64) -> Outcome<()> {
         let failed = ffi::SQLITE_IOERR_WRITE;
         match self {
-            Self::Pool(file) => {
-                match file.write_at(data, offset).map_err(|error| code(&error, failed))? {
-                    written if written < data.len() => Err(ffi::SQLITE_FULL),
-                    _ => Ok(()),
-                }
-            }
+            Self::Pool(file) => store(file, data, offset, failed),
+            Self::Log(log) => log.write(data, offset),
             Self::Memory(bytes) => {
                 let mut bytes = bytes.lock();
                 let start = index(offset, failed)?;
@@ -71,6 +71,7 @@ impl Body {
         let failed = ffi::SQLITE_IOERR_TRUNCATE;
         match self {
             Self::Pool(file) => file.set_len(size).map_err(|error| code(&error, failed)),
+            Self::Log(log) => log.file(failed)?.set_len(size).map_err(|error| code(&error, failed)),
             Self::Memory(bytes) => resize(&mut bytes.lock(), index(size, failed)?),
             Self::Nothing if size == 0 => Ok(()),
             Self::Nothing => Err(failed),
@@ -79,8 +80,10 @@ impl Body {
 
     /// How long it is.
     pub(crate) fn size(&self) -> Outcome<u64> {
+        let failed = ffi::SQLITE_IOERR_FSTAT;
         match self {
-            Self::Pool(file) => file.len().map_err(|error| code(&error, ffi::SQLITE_IOERR_FSTAT)),
+            Self::Pool(file) => file.len().map_err(|error| code(&error, failed)),
+            Self::Log(log) => log.file(failed)?.len().map_err(|error| code(&error, failed)),
             Self::Memory(bytes) => Ok(bytes.lock().len() as u64),
             Self::Nothing => Ok(0),
         }
@@ -88,17 +91,21 @@ impl Body {
 
     /// Nothing to do, but to say whether the pool is still all right.
     pub(crate) fn sync(&self) -> Outcome<()> {
+        let failed = ffi::SQLITE_IOERR_FSYNC;
         match self {
-            Self::Pool(file) => {
-                file.sync_all().map_err(|error| code(&error, ffi::SQLITE_IOERR_FSYNC))
-            }
+            Self::Pool(file) => file.sync_all().map_err(|error| code(&error, failed)),
+            Self::Log(log) => log.file(failed)?.sync_all().map_err(|error| code(&error, failed)),
             _ => Ok(()),
         }
     }
 
     /// Makes room for the file to grow to `size`, so that it is full now rather than in the middle.
     pub(crate) fn reserve(&self, size: u64) -> Outcome<()> {
-        let Self::Pool(file) = self else { return Ok(()) };
+        let file = match self {
+            Self::Pool(file) => file,
+            Self::Log(log) => log.file(ffi::SQLITE_IOERR_WRITE)?,
+            _ => return Ok(()),
+        };
         let now = self.size()?;
         if size <= now {
             return Ok(());

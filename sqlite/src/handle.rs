@@ -12,6 +12,7 @@ use lode::{File, Metadata, OpenOptions, Pool};
 
 use crate::body::Body;
 use crate::error::{Outcome, code};
+use crate::frames::Frames;
 use crate::node::{Databases, Member};
 use crate::paths;
 
@@ -89,7 +90,8 @@ impl Handle {
 
 /// What SQLite may rely on, of every file.
 ///
-/// * *Sequential*: what a call wrote is durable when it returns, so before all that is written later.
+/// * *Sequential*: what a call wrote is durable when it returns, or with what is written next, so not after what is
+///   written later.
 /// * *Safe append*: the size grows in the same step in which the data is there.
 /// * *Atomic*, up to 2 KiB: every write is one step, except that where there is no room for all of it
 ///   its beginning is written. Within an aligned 2 KiB there is no such cut.
@@ -125,6 +127,9 @@ fn named(pool: &Pool, path: &Path, flags: c_int) -> Outcome<(Body, Option<u64>, 
             // Then it is read.
             Err(error) if error.errno() == libc::EROFS => {}
             Err(error) => return Err(open_code(&error)),
+            Ok((file, ino)) if flags & ffi::SQLITE_OPEN_WAL != 0 => {
+                return Ok((Body::Log(Frames::new(file)), Some(ino), true));
+            }
             Ok((file, ino)) => return Ok((Body::Pool(file), Some(ino), true)),
         }
     }

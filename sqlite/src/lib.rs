@@ -37,6 +37,7 @@ mod body;
 mod control;
 mod error;
 mod extensions;
+mod frames;
 mod handle;
 mod io;
 mod locks;

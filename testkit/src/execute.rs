@@ -218,6 +218,9 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
         Op::Poke { to, offset, data } => {
             mapped(fs, find(fs, handles, to)?, |ino| fs.poke(ino, *offset, &data.bytes()))
         }
+        Op::Leave { to, offset, data } => {
+            mapped(fs, find(fs, handles, to)?, |ino| fs.leave(ino, *offset, &data.bytes()))
+        }
         Op::Swap { to, offset, data } => {
             mapped(fs, find(fs, handles, to)?, |ino| fs.swap(ino, *offset, &data.bytes()))
         }

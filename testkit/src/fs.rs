@@ -38,6 +38,8 @@ pub trait Fs: Sync {
     fn unmap(&self, ino: Ino) -> Result<()>;
     /// Stores through a map, written back and fenced.
     fn poke(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// Stores through a map, and ends it.
+    fn leave(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()>;
     /// Stages pages, stores these bytes into them and commits them.
     fn swap(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()>;
     fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64>;
@@ -170,6 +172,9 @@ macro_rules! forward_maps {
         fn poke(&$self, ino: $crate::fs::Ino, at: u64, bytes: &[u8]) -> $crate::fs::Result<()> {
             <$type>::poke($to, ino, at, bytes)
         }
+        fn leave(&$self, ino: $crate::fs::Ino, at: u64, bytes: &[u8]) -> $crate::fs::Result<()> {
+            <$type>::leave($to, ino, at, bytes)
+        }
         fn swap(&$self, ino: $crate::fs::Ino, at: u64, bytes: &[u8]) -> $crate::fs::Result<()> {
             <$type>::swap($to, ino, at, bytes)
         }
@@ -193,6 +198,10 @@ impl<M: Medium, H: Host> Fs for Pool<M, H> {
 
     fn poke(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
         maps::poke(self, ino, offset, bytes)
+    }
+
+    fn leave(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+        maps::leave(self, ino, offset, bytes)
     }
 
     fn swap(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -25,6 +25,7 @@ pub mod real;
 pub mod receive;
 pub mod rng;
 pub mod run;
+mod shown;
 pub mod snapshot;
 pub mod system;
 pub mod trial;

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, OnceLock};
 
-use lode_pmem::{LINE_BYTES, Line, MediaError, Medium};
+use lode_pmem::{LINE_BYTES, Line, Losses, MediaError, Medium};
+use parking_lot::Mutex;
 
 /// Bytes in a chunk; chunks come into being when first stored to.
 const CHUNK: u64 = 64 * 1024;
@@ -23,6 +24,14 @@ struct Inner {
     chunks: Vec<OnceLock<Chunk>>,
     stores: AtomicU64,
     fences_left: AtomicU64,
+    told: Mutex<Told>,
+}
+
+/// What the system is to tell of the memory.
+#[derive(Debug, Default)]
+struct Told {
+    losses: Option<Losses>,
+    bad: Vec<(u64, u64)>,
 }
 
 impl Memory {
@@ -31,7 +40,8 @@ impl Memory {
         let mut chunks = Vec::new();
         chunks.resize_with(bytes.div_ceil(CHUNK) as usize, OnceLock::new);
         let (stores, fences_left) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        Self { inner: Arc::new(Inner { bytes, chunks, stores, fences_left }) }
+        let told = Mutex::default();
+        Self { inner: Arc::new(Inner { bytes, chunks, stores, fences_left, told }) }
     }
 
     /// A region that holds `image`.
@@ -48,6 +58,16 @@ impl Memory {
     /// After so many more fences, all of them fail.
     pub fn fail_fences_after(&self, fences: u64) {
         self.inner.fences_left.store(fences, SeqCst);
+    }
+
+    /// From now on the system says that the memory has lost what was stored so often.
+    pub fn tell_losses(&self, losses: Option<Losses>) {
+        self.inner.told.lock().losses = losses;
+    }
+
+    /// From now on the system lists these bytes as bad.
+    pub fn list_bad(&self, at: u64, len: u64) {
+        self.inner.told.lock().bad.push((at, len));
     }
 
     /// The contents as bytes.
@@ -161,6 +181,14 @@ impl Medium for Memory {
 
     fn bytes(&self) -> u64 {
         self.inner.bytes
+    }
+
+    fn losses(&self) -> Option<Losses> {
+        self.inner.told.lock().losses
+    }
+
+    fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
+        self.inner.told.lock().bad.iter().for_each(|(at, len)| each(*at, *len));
     }
 
     fn open(&self) {}

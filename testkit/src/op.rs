@@ -140,6 +140,12 @@ pub enum Op {
         offset: u64,
         data: Fill,
     },
+    /// Stores through a map, and ends it: what is stored is not written back, nor fenced.
+    Leave {
+        to: Target,
+        offset: u64,
+        data: Fill,
+    },
     /// Stages pages of a mapped file, stores into them and commits them.
     Swap {
         to: Target,
@@ -232,6 +238,7 @@ impl Op {
             | Self::Map { of: Target::Path(path) }
             | Self::Unmap { of: Target::Path(path) }
             | Self::Poke { to: Target::Path(path), .. }
+            | Self::Leave { to: Target::Path(path), .. }
             | Self::Swap { to: Target::Path(path), .. }
             | Self::Read { from: Target::Path(path), .. }
             | Self::Fallocate { of: Target::Path(path), .. }
@@ -398,6 +405,9 @@ impl fmt::Display for Op {
             Op::Unmap { of } => write!(f, "unmap {of}"),
             Op::Poke { to, offset, data } => {
                 write!(f, "poke {to} {offset} {} {}", data.len, data.fill)
+            }
+            Op::Leave { to, offset, data } => {
+                write!(f, "leave {to} {offset} {} {}", data.len, data.fill)
             }
             Op::Swap { to, offset, data } => {
                 write!(f, "swap {to} {offset} {} {}", data.len, data.fill)

@@ -320,6 +320,7 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "map" => Op::Map { of: w.target()? },
         "unmap" => Op::Unmap { of: w.target()? },
         "poke" => Op::Poke { to: w.target()?, offset: w.number()?, data: w.fill()? },
+        "leave" => Op::Leave { to: w.target()?, offset: w.number()?, data: w.fill()? },
         "swap" => Op::Swap { to: w.target()?, offset: w.number()?, data: w.fill()? },
         "read" => Op::Read { from: w.target()?, offset: w.number()?, len: w.length()? },
         "fallocate" => {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lode_pmem::{LINE_BYTES, Line, MediaError, Medium};
+use lode_pmem::{LINE_BYTES, Line, Losses, MediaError, Medium};
 use parking_lot::RwLock;
 
 const LINE: u64 = LINE_BYTES as u64;
@@ -92,6 +92,14 @@ impl<M: Medium> Medium for Poisoned<M> {
 
     fn bytes(&self) -> u64 {
         self.inner.bytes()
+    }
+
+    fn losses(&self) -> Option<Losses> {
+        self.inner.losses()
+    }
+
+    fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
+        self.inner.for_each_listed_bad(each);
     }
 
     fn open(&self) -> Self::Window {

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 from basics import FOREVER, LINE, PAGE, SLOT, Damage, Ranges, crc, escape, i64, le32, le64, need, tag_of, u16, u32, u64
 
-INODE, TEXT, ATTR, LINKS, DEATH, ADD, DEL, MAP, SIZE, UNMAP, JOURNAL, RETIRE, PAD, XATTR, XDEL = range(1, 16)
+INODE, TEXT, ATTR, LINKS, DEATH, ADD, DEL, MAP, SIZE, UNMAP, JOURNAL, RETIRE, PAD, XATTR, XDEL, EXEMPT, WHOLE = range(1, 18)
 TYPES = {0o04: "d", 0o10: "f", 0o12: "l", 0o02: "c", 0o06: "b", 0o01: "p", 0o14: "s"}
 FIELDS = {  # what a record sets: attribute, type as in struct, offset (section 8); `base` is what the atime word counts from
     INODE: "mode H 20 links H 22 uid I 24 gid I 28 mtime q 32 ctime q 32 atime q 32 btime q 32 base q 32",
@@ -21,7 +21,7 @@ FIELDS = {  # what a record sets: attribute, type as in struct, offset (section 
     ADD: "mtime q 24 ctime q 24", DEL: "mtime q 24 ctime q 24", MAP: "mtime q 40 ctime q 40 size Q 48",
     SIZE: "mtime q 32 ctime q 32 size Q 24", UNMAP: "mtime q 40 ctime q 40 size Q 48", JOURNAL: "mtime q 40 ctime q 40", **dict.fromkeys((XATTR, XDEL), "ctime q 24")}
 FIELDS = {kind: [(a, "<" + b, int(c)) for a, b, c in zip(*[iter(text.split())] * 3)] for kind, text in FIELDS.items()}
-PLACE = {ADD: "d", DEL: "d", MAP: "fl", SIZE: "fl", UNMAP: "fl", JOURNAL: "fl", RETIRE: "fl", TEXT: "", DEATH: ""}
+PLACE = {ADD: "d", DEL: "d", MAP: "fl", SIZE: "fl", UNMAP: "fl", JOURNAL: "fl", RETIRE: "fl", EXEMPT: "fl", WHOLE: "fl", TEXT: "", DEATH: ""}
 Record = collections.namedtuple("Record", "kind aux part parts tx at")  # tx: session, lane, sequence
 
 
@@ -64,7 +64,7 @@ class Pool:
         best = max((s for s in (first, second) if s), key=lambda s: u64(s, 192))
         self.pages, self.lanes, self.lane_page, self.session = u64(best, 72), u32(best, 80), u32(best, 84), u32(best, 200)
         need(self.pages * PAGE == end and 1 <= self.lanes <= 256 and self.lane_page == 1, "superblock: impossible pages or lanes")
-        need(u64(best, 32) == 0 and best[88] == 0, "unknown features %#x or protection level %d", u64(best, 32), best[88])
+        need(u64(best, 32) <= 1 and best[88] == 0, "unknown features %#x or protection level %d", u64(best, 32), best[88])
         self.log_lines = best[91]
         need(4 <= self.log_lines <= 63, "superblock: %d record lines of a log page", self.log_lines)
         self.uuid, self.root, self.seed = best[40:56].hex(), (u64(best, 96), u64(best, 104)), crc(0, best[40:72])
@@ -157,7 +157,7 @@ class Pool:
     def record(self, at, there=True):
         kind, aux, part, parts, lane, high, low, session = struct.unpack_from("<BBHHBBII", self.mem, at)
         rec = Record(kind, aux, part, parts, (session, lane, high << 32 | low), at)
-        need(1 <= kind <= XDEL and part < parts and lane < self.lanes and session <= self.session,
+        need(1 <= kind <= WHOLE and part < parts and lane < self.lanes and session <= self.session,
              "record at %#x: impossible kind, part, lane or session", at)
         if session == self.session:  # the only ones that can be in doubt
             count, seen = self.parts.setdefault(rec.tx, (parts, set()))

@@ -1,5 +1,5 @@
-//! Pools of each protection level, with and without keys, atomic and relaxed; and one that a snapshot is made of ten times a
-//! second. They are measured where they are asked for: `--protect` asks for all of them.
+//! Pools of each protection level, with and without keys, atomic and relaxed, two of them mounted; and one that a snapshot is
+//! made of ten times a second. They are measured where they are asked for: `--protect` asks for all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,6 +10,7 @@ use lode::{Pool, Protection, WindowMode};
 
 use super::Subject;
 use super::library::Library;
+use super::lode_mount::LodeMount;
 
 /// Between two snapshots.
 const EVERY: Duration = Duration::from_millis(100);
@@ -28,6 +29,10 @@ const fn relaxed(id: &'static str, protection: Protection, windows: WindowMode) 
     Library { about, relaxed: true, ..level(id, protection, windows) }
 }
 
+const fn mounted(id: &'static str, level: &'static str) -> LodeMount {
+    LodeMount { id, about: "a pool of this protection level, mounted by `lode mount`", level }
+}
+
 use Protection::{Full, Metadata, None as Bare};
 use WindowMode::{Key, None as Open};
 
@@ -37,6 +42,10 @@ pub const BARE: &str = "lode-none";
 pub const METADATA: &str = "lode-metadata";
 /// Level full.
 pub const FULL: &str = "lode-full";
+/// The same two, mounted.
+pub const BARE_MOUNT: &str = "lode-mount-none";
+/// Level full.
+pub const FULL_MOUNT: &str = "lode-mount-full";
 /// Level none, and snapshots.
 pub const SNAPSHOTS: &str = "lode-snapshots";
 
@@ -59,6 +68,8 @@ pub const LEVELS: &[&dyn Subject] = &[
         snapshots: true,
         ..level(SNAPSHOTS, Bare, Open)
     },
+    &mounted(BARE_MOUNT, "none"),
+    &mounted(FULL_MOUNT, "full"),
 ];
 
 /// Makes snapshots of a pool that somebody works on, until it is dropped.

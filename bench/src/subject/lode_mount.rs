@@ -1,4 +1,4 @@
-//! `lode-mount`: a pool, mounted by a server of its own as any user would.
+//! `lode-mount`: a pool, mounted by a server of its own as any user would. (`-none`, `-full`: of this protection level.)
 
 use std::process::Command;
 
@@ -13,15 +13,27 @@ use crate::workload::Stage;
 const POOL: u64 = 1 << 30;
 
 /// A mounted pool.
-pub struct LodeMount;
+pub struct LodeMount {
+    pub(super) id: &'static str,
+    pub(super) about: &'static str,
+    /// Its protection level, as `lode mkfs` takes it.
+    pub(super) level: &'static str,
+}
+
+/// As it is made and mounted where nothing is said.
+pub const MOUNT: LodeMount = LodeMount {
+    id: "lode-mount",
+    about: "a pool mounted by `lode mount`, with its usual options; durable when a call returns",
+    level: "none",
+};
 
 impl Subject for LodeMount {
     fn id(&self) -> &'static str {
-        "lode-mount"
+        self.id
     }
 
     fn about(&self) -> &'static str {
-        "a pool mounted by `lode mount`, with its usual options; durable when a call returns"
+        self.about
     }
 
     fn bytes_max(&self, _cells: &[Cell]) -> u64 {
@@ -37,9 +49,11 @@ impl Subject for LodeMount {
     }
 
     fn start(&self, place: &Place, programs: &Programs) -> Result<Box<dyn Ready>> {
-        let (pool, dir) = (place.pools().join("pool"), place.new_dir(self.id())?);
+        let (pool, dir) = (place.pools().join(self.id), place.new_dir(self.id)?);
         let lode = || Command::new(&programs.lode);
-        run_program(lode().arg("mkfs").arg(&pool).args(["--size", &POOL.to_string()]))?;
+        let mut mkfs = lode();
+        mkfs.arg("mkfs").arg(&pool).args(["--size", &POOL.to_string(), "--protect", self.level]);
+        run_program(&mut mkfs)?;
         let mut mount = lode();
         mount.arg("mount").arg(&pool).arg(&dir);
         for option in &programs.mount_options {

@@ -32,7 +32,7 @@ use crate::workload::{Stage, Workload, workers};
 
 pub use aging::{HUGE as FREE_HUGE, REACHED};
 pub(crate) use in_engine::InEngine;
-pub use levels::{BARE, FULL, LEVELS, METADATA, SNAPSHOTS};
+pub use levels::{BARE, BARE_MOUNT, FULL, FULL_MOUNT, LEVELS, METADATA, SNAPSHOTS};
 pub use million::{COUNT as FILE_COUNT, FILES, IDLE, TOUCHED, weigh};
 pub use null_fuse::serve as serve_null_fuse;
 #[cfg(test)]
@@ -175,7 +175,7 @@ pub const ALL: &[&dyn Subject] = &[
     &library::GUARDED,
     &library::UNGUARDED,
     &engine::Engine,
-    &lode_mount::LodeMount,
+    &lode_mount::MOUNT,
     &null_fuse::NullFuse,
     &tmpfs::Tmpfs,
     &disk::EXT4,

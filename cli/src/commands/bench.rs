@@ -19,6 +19,10 @@ use crate::report::{BenchListReport, BenchReport, CleanedReport};
 /// The operations of `--protect`: those of the dissertation's Figure 4.9.
 const PROTECT: [&str; 5] = ["create", "append-4k", "overwrite-4k", "overwrite-512", "read-4k"];
 
+/// Its programs, which a quick run has no time for.
+const PROTECT_PROGRAMS: [&str; 6] =
+    ["fileserver", "webserver", "webproxy", "varmail", "oltp", "sqlite-wal"];
+
 /// What `--trust` looks at.
 const TRUST: [&str; 3] = ["risk", "space", "snapshots"];
 
@@ -72,7 +76,8 @@ fn settings(args: &BenchArgs) -> Result<Settings> {
     if !more.is_empty() {
         subjects.extend(more);
         if workloads.is_empty() {
-            workloads.extend(usual.iter().copied().filter_map(workload::by_id));
+            let programs = PROTECT_PROGRAMS.iter().filter(|_| args.protect && !args.quick);
+            workloads.extend(usual.iter().chain(programs).copied().filter_map(workload::by_id));
         }
         if threads.is_empty() {
             threads.push(1);

@@ -2,8 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, IsTerminal, Seek, SeekFrom};
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -15,6 +14,7 @@ use crate::args::DumpArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::output::{Output, write_out};
 use crate::progress::Progress;
+use crate::raw::Raw;
 use crate::region::{self, MappedPool};
 use crate::report::{
     DumpReport, InodeReport, OpeningFacts, PoolFacts, UnreadableReport, superblock_text,
@@ -69,11 +69,9 @@ fn no_inode(pool: &Path, which: &OsStr) -> Failure {
 }
 
 fn superblocks(path: &Path) -> Result<Vec<Copy>> {
-    let failed = |error| Failure::io("opening the pool", path, &error);
-    let mut file = File::open(path).map_err(failed)?;
-    let bytes = file.seek(SeekFrom::End(0)).unwrap_or(0);
-    // What can't be read (a directory, a DAX device) has no raw superblocks to show.
-    Ok(superblock::read_copies(&file, bytes).unwrap_or_default())
+    let raw = Raw::open(path).map_err(|error| region::explain(path, &error))?;
+    // What can't be read (a directory) has no raw superblocks to show.
+    Ok(superblock::read_copies(&raw, raw.bytes().unwrap_or(0)).unwrap_or_default())
 }
 
 fn print_superblocks_only(superblocks: Vec<Copy>, output: &Output) -> Result<()> {

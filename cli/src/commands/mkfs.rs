@@ -1,10 +1,9 @@
 //! `lode mkfs`: makes a pool, and destroys nothing that it was not told to, nor before the
 //! new pool is there.
 
-use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::thread;
 
 use lode_engine::{FormatOptions, OpenOptions, PAGE_BYTES, Pool, Protection};
@@ -17,6 +16,7 @@ use crate::args::MkfsArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
 use crate::progress::while_working;
+use crate::raw::Raw;
 use crate::region;
 use crate::report::{MkfsReport, PoolFacts};
 use crate::superblock;
@@ -75,15 +75,30 @@ fn format(
         Pool::format(region, StdHost::new(), options)
     })
     .map_err(failed)?;
-    let region = Mapped::open(draft.path(), &RegionOptions::new().read_only(true))
+    let options = RegionOptions::new().read_only(true).sysfs(region::sysfs_root());
+    let region = Mapped::open(draft.path(), &options)
         .map_err(|error| region::explain(&args.pool, &error))?;
+    let is_bad = !region.memory().listed_bad.is_empty();
     let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let pool = Pool::open(region, StdHost::new(), &read_only).map_err(failed)?;
+    let pool = Pool::open(region, StdHost::new(), &read_only);
+    let pool = pool.and_then(|pool| match pool.check(&mut |_, _| ())?.damage.first() {
+        Some(damage) => Err(lode_engine::Error::Corrupt(*damage)),
+        None => Ok(pool),
+    });
+    let pool =
+        pool.map_err(|error| if is_bad { on_bad_memory(args, &error) } else { failed(error) })?;
     Ok(MkfsReport {
         pool: PoolFacts::new(&args.pool, &pool.info().map_err(failed)?),
         region: facts,
         space: pool.statfs().into(),
     })
+}
+
+/// What a pool needs lies where the system says that the memory is bad.
+fn on_bad_memory(args: &MkfsArgs, error: &lode_engine::Error) -> Failure {
+    Failure::new(Kind::Failed, format!("the memory there is bad, by the system's list: {error}"))
+        .at(&args.pool)
+        .advise("clear it (ndctl clear-errors), choose another place, or keep metadata twice (--protect metadata)")
 }
 
 /// Refuses a size that can't become a pool before anything is made or replaced. (0 stands for
@@ -141,6 +156,14 @@ fn explain(args: &MkfsArgs, replaces: bool, error: &RegionError) -> Failure {
         RegionError::NotARegion { .. } => Failure::usage("a pool can't be made in this")
             .at(&args.pool)
             .advise("give the path of a new file, an ordinary file or a DAX device (/dev/dax0.0)"),
+        RegionError::TooSmall { bytes, bytes_min, .. } if *bytes_min > PAGE_BYTES => {
+            let what = format!(
+                "too small: {bytes} bytes, less than one of the pages of {bytes_min} bytes that it is mapped by"
+            );
+            Failure::usage(what)
+                .at(&args.pool)
+                .advise("give the device more memory (ndctl create-namespace --size)")
+        }
         RegionError::TooSmall { .. } => unfit(args, failure),
         _ => failure,
     }
@@ -195,7 +218,7 @@ fn size_to_make(args: &MkfsArgs) -> Result<u64> {
             .advise(advice));
     }
     let is_device = file_type.is_char_device();
-    if !is_device && !file_type.is_file() || is_device && !is_dax(&metadata) {
+    if !is_device && !file_type.is_file() {
         let error = RegionError::NotARegion { path: args.pool.clone() };
         return Err(explain(args, false, &error));
     }
@@ -206,32 +229,25 @@ fn size_to_make(args: &MkfsArgs) -> Result<u64> {
             .ok_or_else(|| Failure::usage("the file is empty").at(&args.pool).advise(advice));
     }
     if !args.force {
-        refuse_to_overwrite(&args.pool, is_device)?;
+        refuse_to_overwrite(args)?;
     }
     Ok(args.size.unwrap_or(if is_device { 0 } else { metadata.len() }))
 }
 
-/// Whether a character device is a DAX device.
-fn is_dax(device: &fs::Metadata) -> bool {
-    let number = device.rdev();
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let subsystem = format!("/sys/dev/char/{major}:{minor}/subsystem");
-    fs::canonicalize(subsystem).is_ok_and(|path| path.ends_with("dax"))
-}
-
 /// Lets only through what certainly holds nothing: a file without data, a device of zeros at
 /// its start and without superblocks.
-fn refuse_to_overwrite(path: &Path, is_device: bool) -> Result<()> {
+fn refuse_to_overwrite(args: &MkfsArgs) -> Result<()> {
+    let path = &args.pool;
     let failed = |error: io::Error| Failure::io("looking for what is there", path, &error);
-    let mut file = File::open(path).map_err(failed)?;
-    let bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    let raw = Raw::open(path).map_err(|error| explain(args, false, &error))?;
+    let bytes = raw.bytes().map_err(failed)?;
     let exists = |what: String| {
         Err(Failure::new(Kind::Exists, what)
             .at(path)
             .advise("choose another path, or pass --force to destroy what is there"))
     };
     let copies =
-        if bytes > 0 { superblock::read_copies(&file, bytes).map_err(failed)? } else { Vec::new() };
+        if bytes > 0 { superblock::read_copies(&raw, bytes).map_err(failed)? } else { Vec::new() };
     if let Some(copy) = copies.first() {
         let label = &copy.label;
         return exists(format!(
@@ -239,27 +255,23 @@ fn refuse_to_overwrite(path: &Path, is_device: bool) -> Result<()> {
             copy.uuid
         ));
     }
-    if is_device {
-        return if starts_with_zeros(&file) {
+    let Raw::File(file) = &raw else {
+        return if starts_with_zeros(&raw).map_err(failed)? {
             Ok(())
         } else {
             exists("the device holds something".to_owned())
         };
-    }
+    };
     // ENXIO: there is no data behind the start, the whole file is one hole.
-    match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)) {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)) {
         Err(rustix::io::Errno::NXIO) => Ok(()),
         _ => exists(format!("the file is not empty ({bytes} bytes)")),
     }
 }
 
 /// The first 64 KiB, where file systems and partition tables have their marks, are zeros.
-/// A character device, which can't be read, is judged when it is mapped.
-fn starts_with_zeros(file: &File) -> bool {
-    use std::os::unix::fs::FileExt;
+fn starts_with_zeros(raw: &Raw) -> io::Result<bool> {
     let mut start = [0u8; 64 << 10];
-    match file.read_at(&mut start, 0) {
-        Ok(read) => start.iter().take(read).all(|byte| *byte == 0),
-        Err(_) => false,
-    }
+    raw.read_exact_at(&mut start, 0)?;
+    Ok(start.iter().all(|byte| *byte == 0))
 }

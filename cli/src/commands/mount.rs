@@ -15,6 +15,7 @@ use crate::mounts;
 use crate::options::MountOptions;
 use crate::output::Output;
 use crate::progress::while_working;
+use crate::region;
 use crate::report::MountReport;
 use crate::server::{self, Settings};
 
@@ -120,6 +121,9 @@ fn start_server(args: &MountArgs, output: &Output) -> Result<()> {
         .arg(&settings.dir)
         .arg("--serve-with-log")
         .arg(&log_path);
+    if let Some(root) = region::sysfs_root() {
+        server.arg("--sysfs-root").arg(root);
+    }
     let options = settings.options.text();
     if !options.is_empty() {
         server.args(["-o", &options]);

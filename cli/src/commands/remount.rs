@@ -50,6 +50,7 @@ pub(crate) fn run(args: &MountArgs, options: &MountOptions, output: &Output) -> 
         pid: server.pid,
         log: None,
         read_only: server.read_only,
+        snapshot: server.snapshot(),
         relaxed: server.relaxed,
         pool: server.pool,
         region: server.region,

@@ -29,6 +29,8 @@ const STEP_LEAST: u64 = 64 << 10;
 const STEPS: u64 = 10;
 /// Inodes whose paths are asked for at once.
 const PATHS: usize = 100;
+/// Where snapshots are in a mount.
+const SNAPSHOTS: &str = ".lode/snapshots";
 
 /// `lode scrub`.
 #[derive(Args, Debug)]
@@ -51,6 +53,8 @@ struct Step {
     all: u64,
     over: bool,
     forgotten: u64,
+    #[serde(default)]
+    exempt_pages: u64,
     findings: Vec<FindingFacts>,
     /// Its number, of a mounted pool.
     #[serde(default)]
@@ -136,7 +140,7 @@ fn scrub(pool: &mut dyn Scrubbed, args: &ScrubArgs, output: &Output) -> Result<S
         (0, _) => REPAIRED,
         _ => DAMAGE_LEFT,
     };
-    let (bytes, forgotten) = (last.done, last.forgotten);
+    let (bytes, forgotten, exempt_pages) = (last.done, last.forgotten, last.exempt_pages);
     let target = args.target.display().to_string();
     let (bad_memory, kept) = (last.bad_memory, last.kept);
     let kept = kept.into_iter().map(KeptFacts::new).collect();
@@ -148,6 +152,7 @@ fn scrub(pool: &mut dyn Scrubbed, args: &ScrubArgs, output: &Output) -> Result<S
         left,
         lost,
         forgotten,
+        exempt_pages,
         findings,
         bad_memory,
         kept,
@@ -190,6 +195,7 @@ impl Scrubbed for Closed<'_> {
             all: scrub.all(),
             over: scrub.is_over(),
             forgotten: scrub.forgotten(),
+            exempt_pages: scrub.exempt_pages(),
             findings: scrub.take_findings().iter().map(FindingFacts::from).collect(),
             scrub: None,
             bad_memory: BadMemoryFacts::new(&bad),
@@ -198,8 +204,18 @@ impl Scrubbed for Closed<'_> {
     }
 
     fn paths(&mut self, inos: &[u64]) -> Result<Vec<(u64, String)>> {
-        let paths = self.pool.paths_of(inos).map_err(|error| Failure::engine(self.path, &error))?;
-        Ok(paths.into_iter().map(|(ino, path)| (ino, printable(&path))).collect())
+        let failed = |error| Failure::engine(self.path, &error);
+        let mut paths = Vec::new();
+        for (ino, path) in self.pool.paths_of(inos).map_err(failed)? {
+            let path = printable(&path);
+            // (As one sees it in a mount.)
+            let seen = match self.pool.snapshot_of(ino).map_err(failed)? {
+                Some(name) => format!("{SNAPSHOTS}/{}/{path}", printable(&name)),
+                None => path,
+            };
+            paths.push((ino, seen));
+        }
+        Ok(paths)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
@@ -26,6 +27,11 @@ use crate::report::{
     SnapshotDeleted, SnapshotFacts, SnapshotList, SnapshotMade, SnapshotRolledBack,
 };
 
+/// How long a server may take for a rollback, which is as long as an opening after a crash.
+const ROLLBACK: Duration = Duration::from_secs(3600);
+/// Uses of a mount that are named, at most.
+const NAMED_MAX: usize = 5;
+
 /// `lode snapshot`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum SnapshotCommand {
@@ -35,7 +41,7 @@ pub(crate) enum SnapshotCommand {
     List(ListArgs),
     /// Delete a snapshot: what it alone kept becomes free
     Delete(NameArgs),
-    /// Make a pool that is not mounted what it was at a snapshot; what came later is lost, later snapshots too
+    /// Make a pool, mounted or not, what it was at a snapshot; what came later is lost, later snapshots too
     Rollback(RollbackArgs),
 }
 
@@ -83,10 +89,14 @@ pub(crate) struct NameArgs {
 /// `lode snapshot rollback`.
 #[derive(Args, Debug)]
 pub(crate) struct RollbackArgs {
-    /// File or device that holds the pool
-    pub(crate) pool: PathBuf,
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
     /// Name of the snapshot
     pub(crate) name: OsString,
+    /// Of a mount that is in use, too: files that are open become stale, what is mapped can't be loaded any more
+    #[arg(long, short)]
+    pub(crate) force: bool,
 }
 
 /// A name that can be shown.
@@ -109,7 +119,7 @@ trait Snapshots {
 /// Runs it.
 ///
 /// # Errors
-/// `Exists` and `NotFound` for names, `Busy` where the pool has to be unmounted for it or a program has opened it
+/// `Exists` and `NotFound` for names, `Busy` where programs use what is to be rolled back or one has opened the pool
 /// by itself, `Denied` where it is mounted read-only, and what opening, or asking the server, gives.
 pub(crate) fn run(command: &SnapshotCommand, output: &Output) -> Result<()> {
     match command {
@@ -125,7 +135,7 @@ pub(crate) fn run(command: &SnapshotCommand, output: &Output) -> Result<()> {
         SnapshotCommand::List(ListArgs { target }) => {
             let all = with(target, true, output, |snapshots| snapshots.list())?;
             let snapshots = all.iter().map(SnapshotFacts::from).collect();
-            output.print(&SnapshotList { target: target.display().to_string(), snapshots })
+            output.print(&SnapshotList::new(target.display().to_string(), snapshots))
         }
         SnapshotCommand::Delete(NameArgs { target, name }) => {
             with(target, false, output, |snapshots| snapshots.delete(name))?;
@@ -170,27 +180,30 @@ fn with<R>(
 }
 
 fn rollback(args: &RollbackArgs, output: &Output) -> Result<()> {
-    let RollbackArgs { pool: target, name } = args;
+    let RollbackArgs { target, name, force } = args;
     let clean = mounts::clean_path(target)?;
-    if let Some(mount) = mount_of(target, &clean)? {
-        let dir = mount.point.display();
-        return Err(Failure::new(Kind::Busy, format!("the pool is mounted at {dir}"))
-            .at(target)
-            .advise(format!(
-                "`lode umount {dir}` first: a pool can't become what it was while it is in use"
-            )));
-    }
-    let failed = |error| refused(target, name, &error);
-    let before = region::open_pool(&clean, true, output)?;
-    let all = before.snapshots().map_err(failed)?;
-    drop(before);
+    let all = if let Some(mount) = mount_of(target, &clean)? {
+        mounts::must_answer(&mount)?;
+        let client = Client::for_mount(&mount.point);
+        let client = client.map_err(|error| mount_failure(&mount.point, &error))?;
+        let mut mount = InMount { client, dir: &mount.point };
+        let all = mount.list()?;
+        while_working("rolling back", output.progress, || mount.roll_back(name, *force))?;
+        all
+    } else {
+        let failed = |error| refused(target, name, &error);
+        let before = region::open_pool(&clean, true, output)?;
+        let all = before.snapshots().map_err(failed)?;
+        drop(before);
+        let region = region::open(&clean, &RegionOptions::new())?;
+        while_working("rolling back", output.progress, || {
+            Pool::rollback(region, StdHost::new(), name.as_bytes())
+        })
+        .map_err(failed)?;
+        all
+    };
     let later = all.iter().skip_while(|one| one.name != name.as_bytes()).skip(1);
     let deleted: Vec<String> = later.map(|one| printable(&one.name)).collect();
-    let region = region::open(&clean, &RegionOptions::new())?;
-    while_working("rolling back", output.progress, || {
-        Pool::rollback(region, StdHost::new(), name.as_bytes())
-    })
-    .map_err(failed)?;
     let (target, name) = (target.display().to_string(), printable(name.as_bytes()));
     output.print(&SnapshotRolledBack { target, name, deleted })
 }
@@ -299,6 +312,50 @@ impl InMount<'_> {
                 Err(explained(self.dir, name, errno, || Failure::new(Kind::Failed, why)))
             }
         }
+    }
+}
+
+/// A use of a mount that speaks against making it what it was.
+#[derive(Deserialize)]
+struct InUse {
+    path: String,
+    how: String,
+    pid: Option<u32>,
+    command: Option<String>,
+}
+
+impl InUse {
+    fn text(&self) -> String {
+        let Self { path, how, pid, command } = self;
+        let path = printable(path.as_bytes());
+        let who = match (command, pid) {
+            (Some(command), Some(pid)) => format!("{} ({pid})", printable(command.as_bytes())),
+            _ => "a mount".to_owned(),
+        };
+        match how.as_str() {
+            "map" => format!("{who} has {path} mapped"),
+            "write" => format!("{who} has {path} open for writing"),
+            _ => format!("something is mounted at {path}"),
+        }
+    }
+}
+
+impl InMount<'_> {
+    /// Makes it what it was, where nobody uses it or by force.
+    fn roll_back(&mut self, name: &OsStr, force: bool) -> Result<()> {
+        let patience = self.client.set_patience(ROLLBACK);
+        patience.map_err(|error| mount_failure(self.dir, &error))?;
+        let op = "snapshot-rollback";
+        let request = json!({ "op": op, "name": name.as_bytes(), "force": force });
+        let answer = self.ask(&request, name)?;
+        let Some(busy) = answer.get("busy") else { return Ok(()) };
+        let users: Vec<InUse> = understand(self.dir, busy.clone())?;
+        let named: Vec<String> = users.iter().take(NAMED_MAX).map(InUse::text).collect();
+        let more = users.len().saturating_sub(NAMED_MAX);
+        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+        Err(Failure::new(Kind::Busy, format!("it is in use: {}{more}", named.join("; ")))
+            .at(self.dir)
+            .advise("end these first, or roll back under them with --force: what they have open is lost to them"))
     }
 }
 

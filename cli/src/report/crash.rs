@@ -128,6 +128,10 @@ impl RunReport {
             let flips = figure(self.explored.flips as f64);
             text.push_str(&format!("{flips} bits flipped, one at a time\n"));
         }
+        if self.explored.poisoned > 0 {
+            let poisoned = figure(self.explored.poisoned as f64);
+            text.push_str(&format!("{poisoned} states in which memory could not be loaded, too\n"));
+        }
         if cases_left_out > 0 {
             let cases = figure(cases_left_out as f64);
             text.push_str(&format!(

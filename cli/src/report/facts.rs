@@ -5,6 +5,7 @@ use std::path::Path;
 use lode_engine::{Corruption, PoolInfo, StatFs};
 use serde::{Deserialize, Serialize};
 
+use super::MemoryFacts;
 use crate::emulation::EmulationFacts;
 use crate::human::{Lines, printable, time_text, uuid_text};
 use crate::sizes::{human, page_class_name};
@@ -138,6 +139,8 @@ pub(crate) struct RegionFacts {
     pub(crate) windows: String,
     /// The slower medium whose times it takes.
     pub(crate) emulated: Option<EmulationFacts>,
+    /// What is known of the memory.
+    pub(crate) memory: MemoryFacts,
 }
 
 impl RegionFacts {
@@ -154,6 +157,7 @@ impl RegionFacts {
             "none" => "none: what is written is gone with the process",
             other => other,
         };
+        lines.add("medium", self.memory.medium_text());
         lines.add("durability", survives);
         lines.add("flush", &self.flush);
         lines.add("windows", &self.windows);
@@ -219,6 +223,10 @@ pub(crate) struct OpeningFacts {
     pub(crate) aborted: u64,
     /// Files that were open when unlinked, dropped.
     pub(crate) orphans: u64,
+    /// Pages that programs had mapped, at level full, and that are made whole by a read-write opening.
+    pub(crate) exempt_pages: u64,
+    /// How often the memory had lost what was stored, since the pool was last opened for writing.
+    pub(crate) losses: u64,
     /// One superblock copy was damaged; a read-write opening repaired it.
     pub(crate) superblock_repaired: bool,
     /// Links to inode tables were damaged; a read-write opening repairs them.
@@ -242,6 +250,20 @@ impl OpeningFacts {
             )
         };
         lines.add("found", found);
+        if self.exempt_pages > 0 {
+            let pages = self.exempt_pages;
+            let what =
+                "programs had them mapped; a read-write mount computes their checksums again";
+            lines.add("unprotected", format!("{pages} pages: {what}"));
+        }
+        if self.losses > 0 {
+            let what = "since it was last opened for writing: all of it is checked before anything is stored";
+            let count = self.losses;
+            lines.add(
+                "memory lost",
+                format!("its dirty-shutdown count has moved by {count} {what}"),
+            );
+        }
         if self.superblock_repaired {
             lines.add("superblock", "one copy was damaged; a read-write mount repairs it");
         }
@@ -271,6 +293,8 @@ impl From<&lode_engine::Opening> for OpeningFacts {
             log_pages: opening.log_pages,
             aborted: opening.aborted,
             orphans: opening.orphans,
+            exempt_pages: opening.exempt_pages,
+            losses: opening.losses,
             superblock_repaired: opening.superblock_repaired,
             tables_repaired: !opening.chain_damage.is_empty(),
             checkpoint_damaged: opening.checkpoint_damage.is_some(),

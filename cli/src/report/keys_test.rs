@@ -13,6 +13,7 @@ use lode_crash::corrupt::{Copies, Form, Injected, Phase, Row, Verdict};
 
 use super::*;
 use crate::output::{Output, SCHEMA};
+use crate::raw::Raw;
 use crate::superblock;
 
 const SHARED: [&str; 4] = ["pool", "region", "space", "opening"];
@@ -33,6 +34,7 @@ fn pool() -> PoolFacts {
         created_ns: 0,
         clean: true,
         features: [0; 3],
+        losses: None,
     };
     PoolFacts::new(std::path::Path::new("/p"), &info)
 }
@@ -45,6 +47,7 @@ fn region() -> RegionFacts {
         flush: "msync".into(),
         windows: "key".into(),
         emulated: Some(emulated.into()),
+        memory: MemoryFacts::default(),
     }
 }
 
@@ -117,6 +120,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
             pid: 1,
             log: Some("/l".into()),
             read_only: false,
+            snapshot: Some("s".into()),
             relaxed: false,
             pool: pool(),
             region: region(),
@@ -152,8 +156,14 @@ fn samples() -> BTreeMap<&'static str, Value> {
     samples.insert("scrub", value(&scrub::tests::report()));
     samples.extend(snapshots::snapshots());
     samples.extend(snapshots::streams());
-    let mount =
-        MountFacts { dir: "/d".into(), pid: 1, read_only: false, relaxed: false, io_uring: true };
+    let mount = MountFacts {
+        dir: "/d".into(),
+        pid: 1,
+        read_only: false,
+        snapshot: Some("s".into()),
+        relaxed: false,
+        io_uring: true,
+    };
     samples.insert(
         "info",
         value(&InfoReport {
@@ -225,6 +235,7 @@ fn explored() -> lode_crash::run::Report {
         no_space: 1,
         schedules: 1,
         flips: 1,
+        poisoned: 1,
         threads: 1,
         threads_cut_short: 1,
         exhausted: 1,
@@ -338,6 +349,8 @@ fn stats() -> StatsReport {
         "waiting_pages": 1,
         "waiting_slots": 1,
         "free_slots": 1,
+        "snapshots": { "count": 2, "bytes": 4096 },
+        "exempt_pages": 1,
         "inodes_in_memory": 1,
         "inodes_busy": 0,
         "memory": {
@@ -418,7 +431,7 @@ fn dump() -> Value {
     file.write_all(&superblock::tests::sample(1)).unwrap();
     let unreadable = RefCell::new(vec![UnreadableReport { inode: 1, what: "w".into() }]);
     let report = DumpReport {
-        superblocks: superblock::read_copies(&file, 512).unwrap(),
+        superblocks: superblock::read_copies(&Raw::File(file), 512).unwrap(),
         pool: Some(pool()),
         opening: Some(opening()),
         inodes: [inode()],

@@ -11,6 +11,7 @@ mod generate;
 mod health;
 #[cfg(test)]
 mod keys_test;
+mod memory;
 mod prometheus;
 mod repairs;
 mod scrub;
@@ -31,6 +32,7 @@ pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 pub(crate) use generate::{CompletionsReport, ManReport};
 pub(crate) use health::{BadMemoryFacts, HealthFacts, KeptFacts, ScrubsFacts};
+pub(crate) use memory::MemoryFacts;
 pub(crate) use prometheus::{StoredGroups, exposition};
 pub(crate) use repairs::{RepairFacts, Repairs};
 pub(crate) use scrub::{FindingFacts, ScrubReport};
@@ -72,6 +74,8 @@ pub(crate) struct MountReport {
     pub(crate) log: Option<String>,
     /// Mounted read-only.
     pub(crate) read_only: bool,
+    /// The snapshot that is mounted, printable; `null` where it is the pool as it is.
+    pub(crate) snapshot: Option<String>,
     /// File data is overwritten in place.
     pub(crate) relaxed: bool,
     /// The pool.
@@ -92,6 +96,9 @@ impl Report for MountReport {
             (false, false) => "read-write",
         };
         lines.add("mode", mode);
+        if let Some(name) = &self.snapshot {
+            lines.add("snapshot", name);
+        }
         self.region.lines(&mut lines);
         self.opening.lines(&mut lines);
         lines.add("server", format!("process {}", self.pid));
@@ -309,6 +316,8 @@ pub(crate) struct MountFacts {
     pub(crate) pid: u32,
     /// Mounted read-only.
     pub(crate) read_only: bool,
+    /// The snapshot that is mounted, printable; `null` where it is the pool as it is.
+    pub(crate) snapshot: Option<String>,
     /// File data is overwritten in place.
     pub(crate) relaxed: bool,
     /// Requests come by io_uring.
@@ -320,6 +329,7 @@ impl Report for InfoReport {
         let mut lines = Lines::default();
         self.pool.lines(&mut lines);
         self.region.lines(&mut lines);
+        self.region.memory.lines(&mut lines);
         self.space.lines(&mut lines);
         self.opening.lines(&mut lines);
         self.bad_memory.lines(&mut lines);
@@ -330,10 +340,16 @@ impl Report for InfoReport {
         match &self.mount {
             Some(mount) => {
                 let mode = if mount.read_only { "read-only" } else { "read-write" };
+                let snapshot = mount.snapshot.as_ref();
+                let snapshot =
+                    snapshot.map_or_else(String::new, |name| format!(", snapshot {name}"));
                 let relaxed = if mount.relaxed { ", relaxed" } else { "" };
                 let rings = if mount.io_uring { ", requests by io_uring" } else { "" };
                 let MountFacts { dir, pid, .. } = mount;
-                lines.add("mounted", format!("at {dir}, {mode}{relaxed}, by process {pid}{rings}"));
+                lines.add(
+                    "mounted",
+                    format!("at {dir}, {mode}{snapshot}{relaxed}, by process {pid}{rings}"),
+                );
             }
             None => {
                 lines.add("mounted", "no");

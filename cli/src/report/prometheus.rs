@@ -198,7 +198,12 @@ fn space(text: &mut Text, counted: &Counted, pool_bytes: u64) {
     text.one("lode_inodes_free", Gauge, "Inodes that could be made.", space.inodes_free);
     let help = "Inode slots that wait for a round.";
     text.one("lode_waiting_inodes", Gauge, help, counted.waiting_slots);
+    let help = "Data without checksums while programs have it mapped, at level full.";
+    text.one("lode_exempt_bytes", Gauge, help, bytes(counted.exempt_pages));
     text.one("lode_free_inode_slots", Gauge, "Inode slots in tables.", counted.free_slots);
+    text.one("lode_snapshots", Gauge, "Snapshots.", counted.snapshots.count);
+    let help = "Space that is kept for snapshots alone.";
+    text.one("lode_snapshot_bytes", Gauge, help, counted.snapshots.bytes);
     // Sizes that the pool has room for: always the same ones.
     let sizes = extents.sizes().filter(|(pages, _)| bytes(*pages) <= pool_bytes);
     let sizes = sizes.map(|(pages, count)| (bytes(pages).to_string(), count));

@@ -1,6 +1,6 @@
 //! What a scrub has found, for people and for programs.
 
-use lode_engine::{Finding, Outcome, What};
+use lode_engine::{Finding, Outcome, What, ino_beside};
 use serde::{Deserialize, Serialize};
 
 use super::{BadMemoryFacts, KeptFacts};
@@ -27,6 +27,8 @@ pub(crate) struct ScrubReport {
     pub(crate) lost: u64,
     /// Findings that are not in the list, which were too many.
     pub(crate) forgotten: u64,
+    /// Pages that were passed over: programs have them mapped to store into.
+    pub(crate) exempt_pages: u64,
     /// What was found.
     pub(crate) findings: Vec<FindingFacts>,
     /// Bad memory that is known.
@@ -81,7 +83,10 @@ impl FindingFacts {
     fn text(&self) -> String {
         let of = match (&self.path, self.inode) {
             (Some(path), _) => format!(" of /{path}"),
-            (None, Some(inode)) => format!(" of inode {inode}"),
+            (None, Some(seen)) => match ino_beside(seen, 0) {
+                inode if inode == seen => format!(" of inode {inode}"),
+                inode => format!(" of inode {inode} in a snapshot"),
+            },
             (None, None) => String::new(),
         };
         let place = if self.what == What::Data.name() {
@@ -106,6 +111,12 @@ impl Report for ScrubReport {
         }
         if self.forgotten > 0 {
             text.push_str(&format!("{}: ... and {} more\n", self.target, self.forgotten));
+        }
+        if self.exempt_pages > 0 {
+            let (target, pages) = (&self.target, self.exempt_pages);
+            text.push_str(&format!(
+                "{target}: {pages} pages were mapped by programs, and not compared with checksums\n"
+            ));
         }
         for KeptFacts { at, bytes } in self.kept.iter().take(KEPT_TOLD) {
             let target = &self.target;
@@ -154,6 +165,7 @@ pub(super) mod tests {
             left: 0,
             lost: 1,
             forgotten: 0,
+            exempt_pages: 3,
             findings: vec![finding],
             bad_memory: BadMemoryFacts { pages: 2, bytes: 192, kept_pages: 1 },
             kept: vec![KeptFacts::new((7, 0b101))],
@@ -164,6 +176,7 @@ pub(super) mod tests {
     fn what_is_kept_from_use_is_named() {
         let text = report().text();
         for part in [
+            "/d: 3 pages were mapped by programs, and not compared with checksums",
             "/d: 64 bytes at offset 4096 of /a/b, at 0x100000 of the pool, can't be read: lost",
             "/d: the page at 0x7000 has 128 bad bytes, and is kept from use",
             "/d: bad memory: 192 bytes in 2 pages, 1 of them kept from use",

@@ -61,6 +61,16 @@ pub(crate) struct SnapshotList {
     pub(crate) target: String,
     /// All, the oldest first.
     pub(crate) snapshots: Vec<SnapshotFacts>,
+    /// Bytes that are kept for all of them.
+    pub(crate) bytes: u64,
+}
+
+impl SnapshotList {
+    /// Of a pool that has these.
+    pub(crate) fn new(target: String, snapshots: Vec<SnapshotFacts>) -> Self {
+        let bytes = snapshots.iter().map(|one| one.bytes).sum();
+        Self { target, snapshots, bytes }
+    }
 }
 
 impl Report for SnapshotList {
@@ -78,6 +88,8 @@ impl Report for SnapshotList {
         for SnapshotFacts { name, created, bytes, bytes_alone, .. } in &self.snapshots {
             text.push_str(&row(name, created, &human(*bytes), &human(*bytes_alone)));
         }
+        let (count, bytes) = (self.snapshots.len(), human(self.bytes));
+        text.push_str(&format!("{count} in all, {bytes} kept for them\n"));
         text
     }
 }
@@ -100,7 +112,7 @@ impl Report for SnapshotDeleted {
 /// `lode snapshot rollback`.
 #[derive(Serialize)]
 pub(crate) struct SnapshotRolledBack {
-    /// The pool.
+    /// The pool, or the directory it is mounted at.
     pub(crate) target: String,
     /// What it is again.
     pub(crate) name: String,
@@ -136,8 +148,9 @@ mod tests {
             SnapshotFacts::from(&info)
         };
         let snapshots = vec![one("a", 0), one("before-the-upgrade", 512)];
-        let text = SnapshotList { target: "/p".into(), snapshots }.text();
-        let lines: Vec<&str> = text.lines().collect();
+        let text = SnapshotList::new("/p".into(), snapshots).text();
+        let mut lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.pop(), Some("2 in all, 2 MiB kept for them"));
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("name ") && lines[0].ends_with("alone"), "{text}");
         assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
@@ -145,7 +158,7 @@ mod tests {
             lines[2].contains("1970-01-01T00:00:00Z") && lines[2].ends_with(" 1 MiB"),
             "{text}"
         );
-        let none = SnapshotList { target: "/p".into(), snapshots: Vec::new() };
+        let none = SnapshotList::new("/p".into(), Vec::new());
         assert_eq!(none.text(), "/p: no snapshots\n");
     }
 }

@@ -68,6 +68,12 @@ pub(crate) struct Counted {
     pub(crate) waiting_slots: u64,
     /// Inode slots ready in tables.
     pub(crate) free_slots: u64,
+    /// Snapshots. (A server of an older version does not tell of them.)
+    #[serde(default)]
+    pub(crate) snapshots: SnapshotsFacts,
+    /// Pages that programs have mapped to store into, at level full.
+    #[serde(default)]
+    pub(crate) exempt_pages: u64,
     /// Inodes in memory.
     pub(crate) inodes_in_memory: u64,
     /// Those of them that could not be weighed.
@@ -82,6 +88,15 @@ pub(crate) struct Counted {
     /// Scrubs.
     #[serde(default)]
     pub(crate) scrub: ScrubsFacts,
+}
+
+/// All snapshots together.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct SnapshotsFacts {
+    /// How many there are.
+    pub(crate) count: u64,
+    /// Bytes that are kept for them alone.
+    pub(crate) bytes: u64,
 }
 
 /// Log pages that collection gave back.
@@ -219,6 +234,11 @@ impl StatsReport {
         counted.space.lines(&mut lines);
         let waiting = format!("{} pages, {} inodes", counted.waiting_pages, counted.waiting_slots);
         lines.add("freed by next round", waiting);
+        let SnapshotsFacts { count, bytes } = counted.snapshots;
+        lines.add("snapshots", format!("{count}, {} kept for them", human(bytes)));
+        if counted.exempt_pages > 0 {
+            lines.add("unprotected", format!("{} pages, which are mapped", counted.exempt_pages));
+        }
         let collected = &counted.collected;
         let pages = (collected.fast_pages, collected.thorough_pages);
         lines.add("log pages collected", format!("{} fast, {} thorough", pages.0, pages.1));

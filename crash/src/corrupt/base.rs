@@ -60,6 +60,8 @@ pub(super) struct Base {
     /// Where a file ends in its last page: what lies behind that, and whether it is zero.
     pub(super) tails: HashMap<Ino, (Range<u64>, bool)>,
     pub(super) strips: Strips,
+    /// Pages of the pool that programs had mapped when it was left, at level `full`: nothing is known of what they hold.
+    pub(super) exempt: HashSet<u64>,
     /// Generations of the pool's inodes.
     pub(super) generations: HashMap<Ino, u64>,
     pub(super) session: u32,
@@ -72,6 +74,8 @@ pub(super) struct Base {
 
 /// Operations of a base's past.
 const OPERATIONS: usize = 150;
+/// At level `full` one pool in so many was left while programs had a file mapped.
+const MAPPED_EVERY: u64 = 4;
 /// The time of what is done later.
 pub(super) const LATER_NS: i64 = 9_000_000_000;
 
@@ -104,8 +108,15 @@ impl Base {
             ..FormatOptions::default()
         };
         let name_max = if log_lines < 11 { 60 } else { 256 };
-        let (system, model) = past(bytes, &format, name_max, &mut rng)?;
+        let is_mapped = level == Protection::Full && number % MAPPED_EVERY == 1;
+        let (system, model) = past(bytes, &format, name_max, is_mapped, &mut rng)?;
         let left = rng.pick(&[Left::Closed, Left::Crashed, Left::Cut, Left::Recovering]);
+        // (What is mapped is so only until the next opening.)
+        let left = match left {
+            Left::Closed if is_mapped => Left::Crashed,
+            Left::Cut if is_mapped => Left::Recovering,
+            left => left,
+        };
         let before = Tree::of(&model)?;
         let mut dumps = dump(system.pool(), &before)?;
         if left == Left::Closed {
@@ -113,7 +124,9 @@ impl Base {
         }
         let mut pages = pages_of(&system.memory().image());
         let mut trees = vec![before];
-        if matches!(left, Left::Cut | Left::Recovering) {
+        if is_mapped && left == Left::Recovering {
+            pages = cut_recovery(pages, &mut rng)?.without_bare();
+        } else if matches!(left, Left::Cut | Left::Recovering) {
             let cut = cut(&pages, &model, left, &mut rng)?;
             pages = cut.pages;
             dumps.extend(cut.dumps);
@@ -153,6 +166,7 @@ impl Base {
             sources: Sources::new(),
             tails: HashMap::new(),
             strips: geometry.strips,
+            exempt: HashSet::new(),
             generations: HashMap::new(),
             session: 0,
             list: 0,
@@ -166,6 +180,7 @@ impl Base {
         let medium = Simulated::plain(self.pages.clone());
         let pool = Pool::open(medium, TestHost::new(3), &options(true, false));
         let pool = pool.map_err(|error| format!("the undamaged pool: {error:?}"))?;
+        let exempt_pages = pool.opening().exempt_pages;
         let (mut failed, mut numbers) = (String::new(), Numbers::new());
         for tree in &trees {
             match tree.numbers(&pool) {
@@ -186,6 +201,13 @@ impl Base {
         let own: Dumps = dumps.iter().filter(|one| known.insert(one.attr.ino)).cloned().collect();
         self.places = Places::of_image(&image, &own);
         (self.session, self.list) = session_and_list(&image);
+        // (Of the pool as it was left: a recovery that was cut off may have made some of it whole.)
+        let mut left = HashSet::new();
+        let last = dumps.iter().rev().filter(|one| left.insert(one.attr.ino));
+        last.for_each(|dump| self.note_exempt(dump));
+        if self.exempt.len() as u64 != exempt_pages {
+            return Err(format!("{exempt_pages} pages are exempt, {} found", self.exempt.len()));
+        }
         for dump in &dumps {
             self.note_tail(&image, dump);
             let sources = self.sources.entry(dump.attr.ino).or_default();
@@ -210,6 +232,30 @@ impl Base {
         }
         self.trees = trees;
         Ok(())
+    }
+
+    /// Notes where pages of a file lie that its records say are exempt.
+    fn note_exempt(&mut self, dump: &InodeDump) {
+        let mut pages = HashSet::new();
+        for record in &dump.records {
+            let field = |name: &str| record.fields.iter().find(|(one, _)| *one == name);
+            let field = |name: &str| field(name).map_or(0, |(_, value)| *value);
+            let range = field("file_page")..field("file_page") + field("pages");
+            match record.kind {
+                "EXEMPT" => pages.extend(range),
+                "WHOLE" => pages.retain(|page| !range.contains(page)),
+                _ => {}
+            }
+        }
+        for one in &dump.extents {
+            for offset in (0..one.bytes).step_by(4096) {
+                if pages.contains(&((one.file_offset + offset) / 4096)) {
+                    let at = one.pool_offset + offset;
+                    self.exempt.insert(at / 4096);
+                    self.places.add(super::Kind::Mapped, at, 4096, dump.attr.ino);
+                }
+            }
+        }
     }
 
     fn note_tail(&mut self, image: &[u8], dump: &InodeDump) {
@@ -259,6 +305,7 @@ fn past(
     bytes: u64,
     format: &FormatOptions,
     name_max: u64,
+    is_mapped: bool,
     rng: &mut Rng,
 ) -> Result<(PoolSystem, Model), String> {
     let shape = Shape {
@@ -289,7 +336,10 @@ fn past(
             ops.insert(at, Op::Snapshot(name.to_vec()));
         }
     }
-    ops.extend(rare(format.protection));
+    ops.extend(rare());
+    if is_mapped {
+        ops.extend(left_mapped());
+    }
     let host = TestHost::new(rng.bits());
     let mut system = PoolSystem::new(bytes, host, format, options(false, false))?;
     let rules = Rules { tree_every: usize::MAX, check: false, ..Rules::default() };
@@ -297,20 +347,31 @@ fn past(
     Ok((system, model))
 }
 
-/// Operations whose records random ones seldom leave: UNMAP, and RETIRE where files can be mapped.
-fn rare(level: Protection) -> Vec<Op> {
+/// Operations whose records random ones seldom leave: UNMAP, RETIRE and, of maps at level full, EXEMPT and WHOLE.
+fn rare() -> Vec<Op> {
     let path = |name| Target::Path(Path::of(name));
     let file = |name| Op::Create { path: Path::of(name), mode: mode::FILE | 0o600, rdev: 0 };
     let write = |name, len| Op::Write { to: path(name), offset: 0, data: Fill { len, fill: 7 } };
     let (how, offset, len) = (Fallocate::Punch, 4096, 4096);
     let punch = Op::Fallocate { of: path("punched"), how, offset, len };
     let mut ops = vec![file("punched"), write("punched", 12_000), punch];
-    if level != Protection::Full {
-        let of = path("mapped");
-        ops.extend([file("mapped"), write("mapped", 5000), write("mapped", 100)]);
-        ops.extend([Op::Map { of: of.clone() }, Op::Unmap { of }]);
-    }
+    let of = path("mapped");
+    ops.extend([file("mapped"), write("mapped", 5000), write("mapped", 100)]);
+    ops.extend([Op::Map { of: of.clone() }, Op::Unmap { of }]);
     ops
+}
+
+/// Stores into mapped pages, which stay mapped; and pages of the same file that are not.
+fn left_mapped() -> Vec<Op> {
+    let to = || Target::Path(Path::of("mapped"));
+    let data = |len| Fill { len, fill: 11 };
+    vec![
+        Op::Write { to: to(), offset: 5000, data: data(7000) },
+        Op::Map { of: to() },
+        Op::Poke { to: to(), offset: 700, data: data(900) },
+        Op::Poke { to: to(), offset: 4000, data: data(300) },
+        Op::Append { to: to(), data: data(6000) },
+    ]
 }
 
 /// All that a pool says of what a tree has.
@@ -373,16 +434,21 @@ fn cut(pages: &Pages, model: &Model, left: Left, rng: &mut Rng) -> Result<CutOff
         let after = Tree::of(&after)?;
         let dumps = dump(&pool, &after)?;
         if left == Left::Recovering {
-            let medium = Simulated::new(pages, region::Rules::default());
-            medium.record(true);
-            let opened = Pool::open(medium.clone(), TestHost::new(5), &options(false, false));
-            opened.map_err(|error| format!("a recovery that is to be cut: {error:?}"))?;
-            medium.record(false);
-            pages = cut_at(&medium, rng);
+            pages = cut_recovery(pages, rng)?;
         }
         return Ok(CutOff { pages: pages.without_bare(), dumps, after: vec![after] });
     }
     Ok(CutOff { pages: pages.clone(), dumps: Dumps::new(), after: Vec::new() })
+}
+
+/// What is there somewhere in a recovery.
+fn cut_recovery(pages: Pages, rng: &mut Rng) -> Result<Pages, String> {
+    let medium = Simulated::new(pages, region::Rules::default());
+    medium.record(true);
+    let opened = Pool::open(medium.clone(), TestHost::new(5), &options(false, false));
+    opened.map_err(|error| format!("a recovery that is to be cut: {error:?}"))?;
+    medium.record(false);
+    Ok(cut_at(&medium, rng))
 }
 
 /// What the memory may hold if the power fails at one of the noted points.

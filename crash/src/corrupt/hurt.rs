@@ -148,7 +148,9 @@ impl Hurt {
                 self.targets.insert(place.ino);
                 self.data = true;
             }
-            Kind::Data | Kind::Crc | Kind::Parity | Kind::Journal => self.data = true,
+            Kind::Data | Kind::Mapped | Kind::Crc | Kind::Parity | Kind::Journal => {
+                self.data = true
+            }
             _ => {}
         }
     }
@@ -280,9 +282,29 @@ impl Hurt {
         self.atimes.contains(&(ino & NUMBER))
     }
 
-    /// Whether this byte of a file may be another, as nothing protects it and it was damaged.
+    /// Whether this byte of a file may be another, as nothing protects it and it was damaged: at level `full` only where
+    /// programs had it mapped when the pool was left, until it is opened.
     pub(super) fn may_differ(&self, base: &Base, ino: Ino, offset: u64) -> bool {
-        base.level < Protection::Full && base.lies_in(ino, offset, &self.ranges)
+        match base.level {
+            Protection::Full if self.later || base.exempt.is_empty() => false,
+            Protection::Full => {
+                let is_exempt = |range: &&Range<u64>| base.exempt.contains(&(range.start / PAGE));
+                let pages: Vec<Range<u64>> = self.by_pages();
+                let exempt: Vec<Range<u64>> = pages.iter().filter(is_exempt).cloned().collect();
+                base.lies_in(ino, offset, &exempt)
+            }
+            _ => base.lies_in(ino, offset, &self.ranges),
+        }
+    }
+
+    /// The bytes that were damaged, no range of them in more than one page.
+    fn by_pages(&self) -> Vec<Range<u64>> {
+        let pieces = |range: &Range<u64>| {
+            let range = range.clone();
+            (range.start / PAGE..range.end.div_ceil(PAGE))
+                .map(move |page| range.start.max(page * PAGE)..range.end.min((page + 1) * PAGE))
+        };
+        self.ranges.iter().flat_map(pieces).collect()
     }
 
     /// Whether these bytes of a file, within one strip (or line, below level `full`), may be refused.
@@ -314,6 +336,10 @@ impl Hurt {
             let strip_at = page * PAGE + index * bytes;
             self.hits(strip_at, bytes.min(end.saturating_sub(strip_at)))
         };
+        let strip_at = page * PAGE + index * bytes;
+        if !self.later && base.exempt.contains(&page) && self.poisons(strip_at, bytes) {
+            return true;
+        }
         if !hits(index) {
             return !is_known;
         }

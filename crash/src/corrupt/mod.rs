@@ -21,4 +21,5 @@ mod trial;
 pub use damage::{Copies, Form, Phase};
 pub use matrix::{Failed, Injected, InjectionId, Matrix, Outcome, inject, run_matrix};
 pub use place::Kind;
+pub(crate) use place::waiting;
 pub use tally::{Printed, Row, Tally, Verdict};

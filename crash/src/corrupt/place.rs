@@ -29,6 +29,8 @@ pub enum Kind {
     Crc,
     Parity,
     Data,
+    /// File data at level `full` that programs had mapped to store into: exempt from checksums.
+    Mapped,
     /// New bytes of an overwrite that may not be at home yet.
     Journal,
     /// An extended attribute's value in pages of its own.
@@ -41,9 +43,9 @@ pub enum Kind {
     Free,
 }
 
-const RECORDS: [&str; 16] = [
+const RECORDS: [&str; 18] = [
     "record", "INODE", "TEXT", "ATTR", "LINKS", "DEATH", "ADD", "DEL", "MAP", "SIZE", "UNMAP",
-    "JOURNAL", "RETIRE", "PAD", "XATTR", "XDEL",
+    "JOURNAL", "RETIRE", "PAD", "XATTR", "XDEL", "EXEMPT", "WHOLE",
 ];
 
 impl Kind {
@@ -64,6 +66,7 @@ impl Kind {
             Kind::Crc => "checksum",
             Kind::Parity => "parity",
             Kind::Data => "data",
+            Kind::Mapped => "mapped data",
             Kind::Journal => "journal",
             Kind::Value => "value",
             Kind::Target => "target",
@@ -263,7 +266,7 @@ impl Places {
 }
 
 /// Journalled bytes that may not be at home: where they are, where in the file, and how many.
-pub(super) fn waiting(dump: &InodeDump) -> Vec<(u64, u64, u64)> {
+pub(crate) fn waiting(dump: &InodeDump) -> Vec<(u64, u64, u64)> {
     let mut found = Vec::new();
     let mut last = None;
     for record in &dump.records {

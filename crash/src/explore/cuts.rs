@@ -45,8 +45,10 @@ pub struct Explorer<'a> {
     memo: &'a mut Memo,
     /// Logs of the states that are being judged, from the outermost one.
     pub(super) watches: Vec<Watch>,
+    /// What was looked at of the state that was judged last.
+    pub(super) looked: Watch,
     /// Only this way is gone: the legs that are left of it.
-    only: Option<&'a [Leg]>,
+    pub(super) only: Option<&'a [Leg]>,
     /// Only this schedule is run.
     pub(super) schedule: Option<&'a Schedule>,
     /// The power failures of that way, as far as it was gone.
@@ -83,6 +85,18 @@ pub(super) enum Known {
     Now,
 }
 
+/// What becomes of a state besides being judged.
+struct Chance {
+    /// Its recovery is cut off, too.
+    inside: bool,
+    /// Operations follow it.
+    then: bool,
+    /// The one that was cut off is left out of these.
+    skips: bool,
+    /// Some of its memory can't be loaded.
+    poison: bool,
+}
+
 /// A point of an operation, and where it is.
 pub(super) struct Cut<'c> {
     pub(super) stage: Stage,
@@ -107,6 +121,7 @@ pub fn explore(
         images: Images::default(),
         memo,
         watches: Vec::new(),
+        looked: Watch::default(),
         only: None,
         schedule: None,
         cuts: Vec::new(),
@@ -134,6 +149,7 @@ pub fn replay(case: &Case, setup: &Setup, path: &CrashPath) -> Replay {
         images: Images::default(),
         memo,
         watches,
+        looked: Watch::default(),
         only: Some(&path.legs),
         schedule: path.schedule.as_ref(),
         cuts: Vec::new(),
@@ -283,9 +299,12 @@ impl Explorer<'_> {
         let mut judge = |explorer: &mut Self, choice: &Choice| {
             let image = units.image(&cut.point.durable, &choice.0);
             let (which, known) = explorer.state(&image, allowed)?;
-            let [inside, then, skips] = explorer.chance(cut, &units, choice);
+            let Chance { inside, then, skips, poison } = explorer.chance(cut, &units, choice);
+            let dice = explorer.hash(cut, &units, choice);
+            if poison && known == Known::Now {
+                explorer.poisoned(&image, allowed, dice)?;
+            }
             if inside {
-                let dice = explorer.hash(cut, &units, choice);
                 explorer.inside(&image, allowed, dice)?;
             }
             if let (Some(which), true) = (which, then) {
@@ -376,27 +395,30 @@ impl Explorer<'_> {
             Stage::Operation => (&mut self.tally.points, &mut self.tally.states),
             Stage::Recovery => (&mut self.tally.inside_points, &mut self.tally.inside),
             Stage::After => (&mut self.tally.then_points, &mut self.tally.then),
-            Stage::Bit => return,
+            Stage::Bit | Stage::Poison => return,
         };
         *points += 1;
         states.add(explored);
     }
 
-    /// Whether a state's recovery is cut off too, whether operations follow it, and whether the one
-    /// that was cut off is left out then. Decided by
+    /// What becomes of a state besides being judged. Decided by
     /// what was looked at, so that states that look the same are treated the same.
-    fn chance(&self, cut: &Cut<'_>, units: &Units, choice: &Choice) -> [bool; 3] {
+    fn chance(&self, cut: &Cut<'_>, units: &Units, choice: &Choice) -> Chance {
+        let hash = self.hash(cut, units, choice);
+        let skips = hash >> 40 & 1 == 1;
         if let Some(only) = self.only {
             let next = only.first().map(|leg| leg.stage);
-            let [inside, then] = [Stage::Recovery, Stage::After].map(|stage| next == Some(stage));
-            return [inside, then, self.hash(cut, units, choice) >> 40 & 1 == 1];
+            let [inside, then, poison] =
+                [Stage::Recovery, Stage::After, Stage::Poison].map(|stage| next == Some(stage));
+            return Chance { inside, then, skips, poison };
         }
-        let hash = self.hash(cut, units, choice);
         let one_in = |every: u64, hash: u64| every > 0 && hash.is_multiple_of(every);
         let first = cut.stage == Stage::Operation;
         let Limits { inside_every, then_every, .. } = self.limits;
         let then = first && one_in(then_every, hash >> 16 & 0xFFFF);
-        [one_in(inside_every, hash & 0xFFFF), then, hash >> 40 & 1 == 1]
+        let inside = one_in(inside_every, hash & 0xFFFF);
+        let poison = first && one_in(self.poisoned_every(), hash >> 44);
+        Chance { inside, then, skips, poison }
     }
 
     /// Scatters what was looked at of a state.
@@ -420,8 +442,12 @@ impl Explorer<'_> {
             return Ok((Some(which), Known::Before));
         }
         self.watches.push(Watch::all(image.bytes()));
-        let mut look =
-            Look { setup: self.setup, allowed, watches: std::mem::take(&mut self.watches) };
+        let mut look = Look {
+            setup: self.setup,
+            allowed,
+            watches: std::mem::take(&mut self.watches),
+            mends: false,
+        };
         let found = look.recover(image)?;
         look.use_up(&found.pool)?;
         self.watches = look.watches;
@@ -443,9 +469,11 @@ impl Explorer<'_> {
 
     /// Notes which tree an image showed, if it is one of those allowed, with what the last watch saw.
     fn remember(&mut self, question: Question, tree: Option<u64>) {
-        if let (Some(watch), Some(tree)) = (self.watches.pop(), tree) {
+        let Some(watch) = self.watches.pop() else { return };
+        if let Some(tree) = tree {
             self.memo.note(question, tree, &watch);
         }
+        self.looked = watch;
     }
 
     /// The recovery of a state is cut off at each of its points; `dice` is equal for states that look
@@ -457,8 +485,12 @@ impl Explorer<'_> {
             return Ok(());
         }
         self.watches.push(Watch::all(image.bytes()));
-        let mut look =
-            Look { setup: self.setup, allowed, watches: std::mem::take(&mut self.watches) };
+        let mut look = Look {
+            setup: self.setup,
+            allowed,
+            watches: std::mem::take(&mut self.watches),
+            mends: false,
+        };
         let (medium, tree) = look.recover_recorded(image)?;
         self.watches = look.watches;
         self.tally.sites.extend(medium.sites().into_keys());
@@ -498,7 +530,7 @@ impl Explorer<'_> {
                 }
                 explorer.watches.push(Watch::all(image.bytes()));
                 let watches = std::mem::take(&mut explorer.watches);
-                let mut look = Look { setup: explorer.setup, allowed: &[], watches };
+                let mut look = Look { setup: explorer.setup, allowed: &[], watches, mends: false };
                 look.again(&image, tree)?;
                 explorer.watches = look.watches;
                 explorer.remember(question, Some(hash));

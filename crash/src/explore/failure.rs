@@ -32,6 +32,8 @@ pub struct CutReport {
     pub stores: Vec<StoreReport>,
     /// Which bit flips, where it is not the power that fails.
     pub bit: Option<String>,
+    /// What can't be loaded, where it is not the power that fails.
+    pub bad: Option<String>,
 }
 
 /// A store in flight.
@@ -68,7 +70,7 @@ impl CutReport {
                 stores[*store].kept = stores[*store].words & kept;
             }
         }
-        Self { place, fence: point.fence, stores, bit: None }
+        Self { place, fence: point.fence, stores, bit: None, bad: None }
     }
 
     /// The stores for people: neighbours of one line and one place in the code, of other words
@@ -99,6 +101,9 @@ impl fmt::Display for CutReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(bit) = &self.bit {
             return writeln!(f, "one bit flips {}: {bit}", self.place);
+        }
+        if let Some(bad) = &self.bad {
+            return writeln!(f, "memory can't be loaded {}: {bad}", self.place);
         }
         write!(f, "power fails in {}", self.place)?;
         match self.fence {
@@ -195,7 +200,7 @@ mod tests {
             StoreReport { line, site, way: Way::Cached, words: 0xFF, kept }
         };
         let stores: Vec<StoreReport> = (0..100).map(|line| store(line * 64)).collect();
-        let cut = CutReport { place: "x".into(), fence: None, stores, bit: None };
+        let cut = CutReport { place: "x".into(), fence: None, stores, bit: None, bad: None };
         let text = cut.to_string();
         assert_eq!(text.matches("[########]").count(), 1, "{text}");
         assert_eq!(text.matches("[........]").count(), SHOWN - 1, "{text}");

@@ -130,7 +130,8 @@ impl Explorer<'_> {
             self.tally.flips += 1;
             let place = format!("in a pool left {state}");
             let which = format!("bit {} of byte {at:#x}, of {}", bit % 8, sealed.what);
-            let cut = CutReport { place, fence: None, stores: Vec::new(), bit: Some(which) };
+            let cut =
+                CutReport { place, fence: None, stores: Vec::new(), bit: Some(which), bad: None };
             if replayed {
                 self.note_cut(cut.clone());
             }

@@ -8,6 +8,7 @@ mod images;
 mod making;
 mod memo;
 mod path;
+mod poison;
 mod run;
 mod salvage;
 mod setup;

@@ -30,6 +30,8 @@ pub enum Stage {
     After,
     /// Nothing: a bit flips.
     Bit,
+    /// Nothing: `step` lines can't be loaded, from line `point` of the region on.
+    Poison,
 }
 
 /// Power failures, one after the other.
@@ -41,8 +43,13 @@ pub struct CrashPath {
     pub legs: Vec<Leg>,
 }
 
-const STAGES: [(Stage, char); 4] =
-    [(Stage::Operation, 's'), (Stage::Recovery, 'r'), (Stage::After, 'a'), (Stage::Bit, 'b')];
+const STAGES: [(Stage, char); 5] = [
+    (Stage::Operation, 's'),
+    (Stage::Recovery, 'r'),
+    (Stage::After, 'a'),
+    (Stage::Bit, 'b'),
+    (Stage::Poison, 'm'),
+];
 
 impl fmt::Display for CrashPath {
     /// `s2p1c1x3.0` (operation 2, point 1, choice 1x3.0), legs between colons.
@@ -115,6 +122,9 @@ mod tests {
         let path = CrashPath { schedule: Some("0x3.1".parse().unwrap()), ..path };
         assert_eq!(path.to_string(), "t0x3.1:s2p1c1x2.0.5:r0p3c0:a1p0c2");
         assert_eq!(path.to_string().parse(), Ok(path.clone()));
+        let bad = CrashPath { schedule: None, legs: vec![leg(Stage::Poison, 8, 40, &[0])] };
+        assert_eq!(bad.to_string(), "m8p40c0");
+        assert_eq!("m8p40c0".parse(), Ok(bad));
         let path = CrashPath { legs: Vec::new(), ..path };
         assert_eq!(path.to_string().parse(), Ok(path));
         for wrong in ["", "s", "s1p2", "x1p2c3", "s1p2c3:", "s-1p2c3"] {

@@ -51,7 +51,7 @@ impl<'s> Run<'s> {
         if let Some(store) = whole.point().pending.first() {
             return Err(format!("format leaves a store of {} in doubt", store.site));
         }
-        let medium = Simulated::new(whole.seen().grown(bytes), setup.rules);
+        let medium = setup.as_made(Simulated::new(whole.seen().grown(bytes), setup.rules));
         Self::over(setup, host, medium, Model::new())
     }
 
@@ -65,7 +65,7 @@ impl<'s> Run<'s> {
     ) -> Result<Self, String> {
         let host = setup.host(9);
         host.set_cpu(0);
-        let medium = Simulated::new(image, setup.rules);
+        let medium = setup.as_left(Simulated::new(image, setup.rules));
         medium.watch(std::mem::take(watches));
         let run = Self::over(setup, host, medium.clone(), model.clone())?;
         *watches = medium.take_watches();

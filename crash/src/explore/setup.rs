@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use lode_engine::{AccessTimes, FormatOptions, OpenOptions, Pool, Rule};
+use lode_engine::{AccessTimes, FormatOptions, OpenOptions, PAGE_BYTES, Pool, Rule};
 use lode_pmem::Medium;
 use lode_testkit::snapshot::Times;
 use lode_testkit::{Asked, TestHost};
 
 use super::Stop;
 use crate::case::Geometry;
-use crate::region::{Rules, Simulated};
+use crate::region::{Pages, Rules, Simulated};
 use crate::schedule::SchedHost;
 use crate::states::Budget;
 
@@ -48,6 +48,9 @@ pub struct Limits {
     pub then: Budget,
     /// After one state in so many, operations go on, and the power fails again; 0 for none.
     pub then_every: u64,
+    /// Of one state in so many, some memory can't be loaded; 0 for none. (One in an eighth of that where something
+    /// is there to restore it from.)
+    pub poisoned_every: u64,
     /// Of flipped bits, each so many-th is salvaged, too.
     pub salvaged_every: usize,
     /// Schedules of two threads, at most, of those with two preemptions at most.
@@ -71,6 +74,7 @@ impl Limits {
         inside_every: 8,
         then: Budget { whole: 2, torn: 1 },
         then_every: 24,
+        poisoned_every: 64,
         salvaged_every: 16,
         schedules: 16,
     };
@@ -82,6 +86,7 @@ impl Limits {
         inside_every: 8,
         then: Budget { whole: 5, torn: 1 },
         then_every: 24,
+        poisoned_every: 32,
         salvaged_every: 16,
         schedules: 60,
     };
@@ -95,6 +100,7 @@ impl Limits {
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },
         then_every: 1,
+        poisoned_every: 8,
         salvaged_every: 16,
         schedules: 4000,
     };
@@ -106,6 +112,7 @@ impl Limits {
         inside_every: 4,
         then: Budget { whole: 6, torn: 2 },
         then_every: 16,
+        poisoned_every: 8,
         salvaged_every: 1,
         schedules: 4000,
     };
@@ -123,6 +130,28 @@ impl Setup {
     /// How the pool is made.
     pub fn format(&self) -> FormatOptions {
         self.geometry.format()
+    }
+
+    /// What is on the medium while operations run says this of its memory.
+    pub(super) fn as_made(&self, medium: Simulated) -> Simulated {
+        if self.geometry.lossy {
+            medium.tell_losses(1);
+        }
+        medium
+    }
+
+    /// What a crash has left says this of its memory.
+    pub(crate) fn as_left(&self, medium: Simulated) -> Simulated {
+        if self.geometry.lossy {
+            medium.tell_losses(2);
+            medium.list_bad(self.geometry.bytes * 5 / 8 / PAGE_BYTES * PAGE_BYTES);
+        }
+        medium
+    }
+
+    /// What a crash has left, for whoever looks at it.
+    pub(crate) fn left(&self, image: &Pages) -> Simulated {
+        self.as_left(Simulated::plain(image.clone()))
     }
 
     /// Data is in place.

@@ -35,6 +35,8 @@ pub struct Tally {
     pub no_space: u64,
     /// Bits that were flipped.
     pub flips: u64,
+    /// States in which memory could not be loaded.
+    pub poisoned: u64,
     /// Schedules of two threads that were run.
     pub schedules: u64,
     /// Cases of two threads, and those of which not all schedules were run.
@@ -67,6 +69,7 @@ impl Tally {
         self.time += other.time;
         self.no_space += other.no_space;
         self.flips += other.flips;
+        self.poisoned += other.poisoned;
         self.schedules += other.schedules;
         self.threads.0 += other.threads.0;
         self.threads.1 += other.threads.1;

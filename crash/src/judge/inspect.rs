@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lode_engine::{Error, OpenOptions, Opening, Pool, mode};
+use lode_engine::{Error, OpenOptions, Opening, PAGE_BYTES, Pool, mode};
 use lode_model::Model;
-use lode_testkit::execute::resolve;
+use lode_pmem::Medium;
+use lode_testkit::execute::{resolve, resolve_from};
 use lode_testkit::fs::Fs;
 use lode_testkit::op::Path;
 use lode_testkit::snapshot::{Seen, Snapshot, difference, snapshot};
@@ -20,7 +21,7 @@ use crate::explore::SimulatedPool;
 use crate::region::{Pages, Simulated, Watch};
 
 /// When recovered pools are looked at; later than any operation.
-const LATE_NS: i64 = 1 << 60;
+pub(super) const LATE_NS: i64 = 1 << 60;
 
 /// A file system at a moment, as the model has it.
 #[derive(Clone)]
@@ -75,13 +76,15 @@ pub struct Look<'a> {
     pub allowed: &'a [Allowed<'a>],
     /// Logs of what is looked at; handed on from opening to opening.
     pub watches: Vec<Watch>,
+    /// Copies of metadata may differ until they were looked at: some of it can't be loaded.
+    pub mends: bool,
 }
 
 impl Look<'_> {
     /// Opens the state read-only and then for good.
     pub fn recover(&mut self, image: &Pages) -> Result<Found, String> {
         let seen = self.read_only(image)?;
-        let medium = Simulated::plain(image.clone());
+        let medium = self.setup.left(image);
         let pool = self.open(&medium, "open")?;
         let (which, tree) = self.allowed_tree(&pool)?;
         if let Some(what) = difference(&seen, &tree) {
@@ -95,7 +98,7 @@ impl Look<'_> {
 
     /// Recovers the state and notes every point of that; returns what it then shows, too.
     pub fn recover_recorded(&mut self, image: &Pages) -> Result<(Simulated, Snapshot), String> {
-        let medium = Simulated::new(image.clone(), self.setup.rules);
+        let medium = self.setup.as_left(Simulated::new(image.clone(), self.setup.rules));
         medium.record(true);
         let pool = self.open(&medium, "open")?;
         medium.record(false);
@@ -132,9 +135,14 @@ impl Look<'_> {
         Ok(pool)
     }
 
+    /// The full check finds nothing.
+    pub(super) fn sound(&self, pool: &SimulatedPool, what: &str) -> Result<(), String> {
+        if self.mends { undamaged_but_copies(pool, what).map(|_| ()) } else { sound(pool, what) }
+    }
+
     /// Nothing may be written.
     fn read_only(&mut self, image: &Pages) -> Result<Snapshot, String> {
-        let medium = Simulated::plain(image.clone());
+        let medium = self.setup.left(image);
         medium.watch(std::mem::take(&mut self.watches));
         let options = OpenOptions { read_only: true, ..self.setup.options() };
         let pool = Pool::open(medium.clone(), self.setup.host(8), &options)
@@ -155,7 +163,9 @@ impl Look<'_> {
     /// Recovering what was recovered shows the same tree, and is sound.
     fn unchanged(&mut self, medium: &Simulated, tree: &Snapshot) -> Result<(), String> {
         let again = medium.fork();
+        again.list_nothing();
         let pool = self.open(&again, "second open")?;
+        self.heeded(&pool, medium.listed_bad())?;
         let found = snapshot(&pool, self.setup.times(), Some(tree))?;
         sound(&pool, "check after a second open")?;
         self.watches = again.take_watches();
@@ -165,9 +175,25 @@ impl Look<'_> {
         }
     }
 
+    /// What the memory told of itself the first time is known: the second opening need not hear it again.
+    fn heeded(&self, pool: &SimulatedPool, bad: Option<u64>) -> Result<(), String> {
+        let (losses, told) = (pool.opening().losses, pool.medium().losses());
+        let noted = pool.info().map_err(|error| format!("info: {error:?}"))?.losses;
+        if losses > 0 || noted != told {
+            return Err(format!("losses of the memory, {told:?}, are noted as {noted:?}"));
+        }
+        let Some(at) = bad else { return Ok(()) };
+        let known = pool.bad_memory().map_err(|error| format!("bad memory: {error:?}"))?;
+        match known.iter().find(|known| known.page == at / PAGE_BYTES) {
+            Some(known) if known.lines == u64::MAX && !known.in_use => Ok(()),
+            Some(known) => Err(format!("the page at {at:#x}, told to be bad, is {known:?}")),
+            None => Err(format!("the page at {at:#x} was told to be bad, and is forgotten")),
+        }
+    }
+
     /// Recovers what a cut inside recovery left: it must end at the same tree.
     pub fn again(&mut self, image: &Pages, tree: &Snapshot) -> Result<(), String> {
-        let medium = Simulated::plain(image.clone());
+        let medium = self.setup.left(image);
         // (What a recovery leaves may be one that has not yet begun to give up what was received.)
         let pool = self.open_to(&medium, "recovery after a recovery cut off", &[])?;
         let found = snapshot(&pool, self.setup.times(), Some(tree))?;
@@ -181,14 +207,28 @@ impl Look<'_> {
 
     /// The tree, which must be one of those allowed.
     fn allowed_tree(&self, pool: &SimulatedPool) -> Result<(Option<usize>, Snapshot), String> {
+        let found = self.tree(pool)?;
+        Ok((self.which(pool, &found)?, found))
+    }
+
+    /// All that a pool shows.
+    pub(super) fn tree(&self, pool: &SimulatedPool) -> Result<Snapshot, String> {
         let hint = self.allowed.first().map(|allowed| &allowed.expected.tree);
-        let found = snapshot(pool, self.setup.times(), hint)?;
+        snapshot(pool, self.setup.times(), hint)
+    }
+
+    /// Which of those allowed a pool shows.
+    pub(super) fn which(
+        &self,
+        pool: &SimulatedPool,
+        found: &Snapshot,
+    ) -> Result<Option<usize>, String> {
         let mut worst = String::new();
         for (number, allowed) in self.allowed.iter().enumerate() {
-            match difference(&allowed.expected.tree, &found) {
-                None => return Ok((Some(number), found)),
-                Some(_) if self.setup.in_place() && self.mixed(allowed.expected, &found, pool) => {
-                    return Ok((None, found));
+            match difference(&allowed.expected.tree, found) {
+                None => return Ok(Some(number)),
+                Some(_) if self.setup.in_place() && self.mixed(allowed.expected, found, pool) => {
+                    return Ok(None);
                 }
                 Some(what) => {
                     worst.push_str(&format!("\n    not what is {}: {what}", allowed.name));
@@ -229,20 +269,33 @@ impl Look<'_> {
 
 /// The full check finds nothing, and both copies of metadata say the same, where there are two.
 pub(crate) fn sound(pool: &SimulatedPool, what: &str) -> Result<(), String> {
+    match undamaged_but_copies(pool, what)? {
+        0 => Ok(()),
+        mended => Err(format!("{what}: the copies of {mended} lines of metadata differ")),
+    }
+}
+
+/// The full check finds nothing; says how many lines of metadata differed in their copies.
+fn undamaged_but_copies(pool: &SimulatedPool, what: &str) -> Result<u64, String> {
     let report =
         pool.check(&mut |_, _| ()).map_err(|error| format!("{what}: {error} ({error:?})"))?;
     match report.damage.first() {
         Some(damage) => Err(format!("{what}: {damage} (of {})", report.damage.len())),
-        None if report.mended > 0 => {
-            Err(format!("{what}: the copies of {} lines of metadata differ", report.mended))
-        }
-        None => Ok(()),
+        None => Ok(report.mended),
     }
 }
 
-/// All bytes of a file; `None` of anything else.
+/// All bytes of a file, in a snapshot, too; `None` of anything else.
 fn read(fs: &dyn Fs, path: &Path) -> Option<Vec<u8>> {
-    let ino = resolve(fs, path).ok()?;
+    // (Those of snapshots stand below one of these: see `lode_testkit::snapshot`.)
+    let ino = match path.0.as_slice() {
+        [lode, number, _, rest @ ..] if lode == b".lode" => {
+            let number: usize = std::str::from_utf8(number).ok()?.parse().ok()?;
+            let root = fs.snapshots().ok()?.get(number).map(|(_, root)| *root)?;
+            resolve_from(fs, root, &Path(rest.to_vec())).ok()?
+        }
+        _ => resolve(fs, path).ok()?,
+    };
     let attr = fs.getattr(ino).ok()?;
     if attr.mode & mode::TYPE != mode::FILE {
         return None;

@@ -1,9 +1,11 @@
 //! The judge: recovers a state with the real engine, and says whether it is one that may be.
 
 mod inspect;
+mod poisoned;
 mod receiving;
 mod usage;
 
 pub use inspect::{Allowed, Expected, Found, Look};
 pub(crate) use inspect::{hash_of, sound};
+pub(crate) use poisoned::Bad;
 pub(crate) use receiving::receive;

@@ -5,7 +5,7 @@ use lode_engine::{Error, Ino, NewInode, mode};
 use lode_testkit::op::Path;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
 
-use super::inspect::{Look, sound};
+use super::inspect::Look;
 use crate::explore::SimulatedPool;
 use crate::region::Simulated;
 
@@ -23,7 +23,7 @@ impl Look<'_> {
         for (number, dir) in directories.iter().enumerate() {
             make(pool, *dir, number as u8)?;
         }
-        sound(pool, "check in use")?;
+        self.sound(pool, "check in use")?;
         let emptied = empty(pool, pool.root())?;
         pool.close().map_err(|error| format!("close after use: {error} ({error:?})"))?;
         self.watches = medium.take_watches();
@@ -38,7 +38,7 @@ impl Look<'_> {
     ) -> Result<(), String> {
         let pool = self.open(medium, "open after use")?;
         if !emptied {
-            sound(&pool, "check of a full pool after use")?;
+            self.sound(&pool, "check of a full pool after use")?;
             self.watches = medium.take_watches();
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Look<'_> {
         if inodes != 1 {
             return Err(format!("emptied, but {inodes} inodes are in use"));
         }
-        sound(&pool, "check after use")?;
+        self.sound(&pool, "check after use")?;
         self.watches = medium.take_watches();
         Ok(())
     }

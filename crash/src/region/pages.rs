@@ -130,6 +130,15 @@ impl Pages {
         self.bare.as_ref().map_or(0, fingerprint)
     }
 
+    /// Whether file data lies in the page of this byte, or nothing but zeros, which may be such.
+    pub fn may_be_data(&self, at: u64) -> bool {
+        let number = (at / PAGE as u64) as usize;
+        let Some(page) = &self.pages[number] else { return true };
+        let bare = self.bare.as_ref().and_then(|bare| bare[number].as_ref());
+        let is_zero = |page: &Page| page.bytes.iter().all(|byte| *byte == 0);
+        is_zero(page) || bare.is_none_or(|bare| page.bytes != bare.bytes)
+    }
+
     /// All bytes, one after another.
     pub fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.pages.len() * PAGE];

@@ -4,14 +4,16 @@
 //! [`Profile`]: under `adr`, what its own thread has streamed, and what the lines held when its own
 //! thread last started their write-back; under `eadr` every store is certain as soon as it is
 //! made, in order; under `file` everything stored so far, by any thread.
-//! Of two stores to the same bytes, the later one stays, where both got there.
+//! Of two stores to the same bytes, the later one stays, where both got there. Lines that are poisoned can't be
+//! loaded until a whole one is stored over them; a store of less would end a program on real hardware, and is counted.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lode_pmem::{LINE_BYTES, Line, MediaError, Medium};
+use lode_pmem::{LINE_BYTES, Line, Losses, MediaError, Medium};
 use parking_lot::Mutex;
 
 use super::watch::Own;
@@ -62,7 +64,25 @@ struct State {
     own: Own,
     /// How often each place fenced or wrote back.
     sites: BTreeMap<LeftOut, u64>,
+    /// Lines that can't be loaded.
+    poisoned: BTreeSet<u64>,
+    /// Stores of less than a line to such ones.
+    machine_checks: u64,
+    told: Told,
 }
+
+/// What the memory says of itself.
+#[derive(Clone, Copy, Default, Debug)]
+struct Told {
+    /// How often it has lost what was stored.
+    losses: Option<Losses>,
+    /// A page that is bad: its offset.
+    bad: Option<u64>,
+}
+
+/// The memory that there is.
+const MODULE: NonZeroU32 = NonZeroU32::MIN;
+const PAGE: u64 = 4096;
 
 thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(u64::MAX) };
@@ -105,6 +125,9 @@ impl Simulated {
             watches: Vec::new(),
             own: Own::none(if tracked { 0 } else { bytes }),
             sites: BTreeMap::new(),
+            poisoned: BTreeSet::new(),
+            machine_checks: 0,
+            told: Told::default(),
         };
         Self { bytes, rules, state: Arc::new(Mutex::new(state)) }
     }
@@ -112,9 +135,44 @@ impl Simulated {
     /// A region of its own that holds what this one does, all of it durable.
     pub fn fork(&self) -> Self {
         let fork = Self::plain(self.seen());
-        let own = self.state.lock().own.clone();
-        fork.state.lock().own = own;
+        let state = self.state.lock();
+        let (own, poisoned, told) = (state.own.clone(), state.poisoned.clone(), state.told);
+        drop(state);
+        let mut forked = fork.state.lock();
+        (forked.own, forked.poisoned, forked.told) = (own, poisoned, told);
+        drop(forked);
         fork
+    }
+
+    /// From now on these lines, from the one at `at` on, can't be loaded.
+    pub fn poison(&self, at: u64, lines: u64) {
+        self.state.lock().poisoned.extend((0..lines).map(|line| at + line * LINE));
+    }
+
+    /// From now on the memory says that it has lost what was stored so often.
+    pub fn tell_losses(&self, count: u64) {
+        self.state.lock().told.losses = Some(Losses { of: MODULE, count });
+    }
+
+    /// From now on the page at `at` can't be loaded, which is told.
+    pub fn list_bad(&self, at: u64) {
+        self.poison(at, PAGE / LINE);
+        self.state.lock().told.bad = Some(at);
+    }
+
+    /// What is bad is not told any more.
+    pub fn list_nothing(&self) {
+        self.state.lock().told.bad = None;
+    }
+
+    /// The page that is told to be bad.
+    pub fn listed_bad(&self) -> Option<u64> {
+        self.state.lock().told.bad
+    }
+
+    /// Stores of less than a line to one that can't be loaded.
+    pub fn machine_checks(&self) -> u64 {
+        self.state.lock().machine_checks
     }
 
     /// Begins or ends to note a [`Point`] at each fence.
@@ -188,6 +246,7 @@ impl Simulated {
         let mask = (u64::MAX >> (64 - bytes.len())) << from;
         let mut state = self.state.lock();
         state.stores += 1;
+        state.stored_to_bad(line, mask);
         state.seen.store(line, mask, &content, site.stores());
         if !state.tracked {
             // (In a tracked region a later cut may bring the old content back.)
@@ -208,6 +267,18 @@ impl State {
         let mut pending: Vec<Pending> = self.pending.values().flatten().cloned().collect();
         pending.sort_unstable_by_key(|store| store.number);
         Point { fence, durable: self.durable.clone(), pending, progress: self.progress }
+    }
+
+    /// A line that is stored whole is good again.
+    fn stored_to_bad(&mut self, line: u64, mask: u64) {
+        if self.poisoned.is_empty() {
+            return;
+        }
+        if mask == u64::MAX {
+            self.poisoned.remove(&line);
+        } else if self.poisoned.contains(&line) {
+            self.machine_checks += 1;
+        }
     }
 
     /// Makes everything durable.
@@ -251,6 +322,16 @@ impl Medium for Simulated {
         self.bytes
     }
 
+    fn losses(&self) -> Option<Losses> {
+        self.state.lock().told.losses
+    }
+
+    fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
+        if let Some(at) = self.listed_bad() {
+            each(at, PAGE);
+        }
+    }
+
     fn open(&self) {}
 
     fn close(&self, _window: &mut ()) {}
@@ -268,6 +349,12 @@ impl Medium for Simulated {
         state.loads += 1;
         let most = if state.tracked { LOADS_MAX } else { STATE_LOADS_MAX };
         assert!(state.loads < most, "{most} loads: this does not end");
+        if !state.poisoned.is_empty() {
+            let bad = state.poisoned.range(at - at % LINE..at + into.len() as u64).next();
+            if let Some(line) = bad {
+                return Err(MediaError::Poisoned { at: at.max(*line) });
+            }
+        }
         state.seen.load(at, into);
         let State { watches, own, .. } = &mut *state;
         watches.iter_mut().for_each(|watch| watch.loaded(at, into.len() as u64, own));
@@ -418,6 +505,21 @@ mod tests {
         medium.fence().unwrap();
         assert_eq!((durable_word(&medium, 0), durable_word(&medium, 8)), (5, 7));
         assert!(medium.point().durable == medium.seen());
+    }
+
+    #[test]
+    fn a_bad_line_is_an_error_until_a_whole_one_is_stored() {
+        let medium = Simulated::plain(Pages::new(4096));
+        medium.poison(64, 2);
+        let error = |at| Err(MediaError::Poisoned { at });
+        assert_eq!(medium.load(0, &mut [0; 64]), Ok(()));
+        assert_eq!(medium.load(0, &mut [0; 65]), error(64));
+        assert_eq!(medium.load_word(136), Err(MediaError::Poisoned { at: 136 }));
+        medium.store_word(&mut (), 64, 1);
+        medium.store_line(&mut (), 64, &Line([7; 64]));
+        medium.store_word(&mut (), 64, 1);
+        assert_eq!((medium.load_word(64), medium.machine_checks()), (Ok(1), 1));
+        assert_eq!(medium.fork().load(128, &mut [0; 8]), error(128));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Report {
     pub schedules: u64,
     /// Bits that were flipped.
     pub flips: u64,
+    /// States in which memory could not be loaded, besides what the crash left.
+    pub poisoned: u64,
     /// Cases of two threads.
     pub threads: u64,
     /// Of those, the ones of which not all schedules with two preemptions were run.
@@ -196,6 +198,7 @@ impl Report {
             no_space: outcome.tally.no_space,
             schedules: outcome.tally.schedules,
             flips: outcome.tally.flips,
+            poisoned: outcome.tally.poisoned,
             threads: outcome.tally.threads.0,
             threads_cut_short: outcome.tally.threads.1,
             exhausted: all.exhausted,

@@ -5,6 +5,7 @@ use lode_engine::PageClass;
 use crate::case::{Case, Geometry, Trouble};
 use crate::scenarios::{SCENARIOS, Scenario};
 use crate::workload::build::{FEW_LINES, case, lanes, operations, repeated, roomy, small};
+use crate::workload::seen::seen_logs;
 
 /// A scenario as a case.
 pub fn case_of(scenario: &Scenario) -> Case {
@@ -45,10 +46,15 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(page_used_again());
     cases.extend(inline());
     cases.push(pages_swapped_in());
+    cases.push(pages_seen_in_maps());
+    cases.push(mapped_at_full());
     cases.extend(twins());
     cases.extend(levels());
     cases.extend(strips());
     cases.extend(snapshots());
+    cases.extend(seen_logs());
+    cases.extend(losses());
+    cases.push(pages_seen_in_maps_at_full());
     cases
 }
 
@@ -173,6 +179,52 @@ fn strips() -> Vec<Case> {
 fn pages_swapped_in() -> Case {
     let ops = "map /a; swap /a 4096 8192 9; swap /a 4096 4096 8; unmap /a";
     case("staged pages become a file's", small(), "create /a; write /a 0 10000 3", ops)
+}
+
+/// Pages that snapshots see are moved while a program has them mapped, one by one and for changes of the file.
+fn pages_seen_in_maps() -> Case {
+    let ops = "map /a; poke /a 100 9 5; snapshot s; poke /a 100 9 6; write /a 4090 17 7; poke /a 4096 9 8; snapshot t; \
+               poke /a 8190 9 9; append /a 3000 2; truncate /a 5000; drop s; poke /a 90 9 3";
+    let pool = Geometry { mapped: true, ..small() };
+    case("what a snapshot sees of a mapped file", pool, "create /a; write /a 0 10000 3", ops)
+}
+
+/// A pool at level `full` whose files are mapped.
+fn mapped_with_strips() -> Geometry {
+    let strip = Some(512);
+    Geometry { dead_zone: Some(0), strip, bytes: 512 << 10, mapped: true, ..small() }
+}
+
+/// The same where what is mapped is exempt from checksums: what a snapshot has of it is whole, and exempt again when it moves.
+fn pages_seen_in_maps_at_full() -> Case {
+    let ops = "map /a; poke /a 100 9 5; snapshot s; poke /a 100 9 6; write /a 4090 17 7; snapshot t; poke /a 8190 9 9; \
+               truncate /a 5000; drop s; unmap /a; append /a 100 5";
+    let pool = mapped_with_strips();
+    let name = "what a snapshot sees of a mapped file where data has checksums";
+    case(name, pool, "create /a; write /a 0 10000 3", ops)
+}
+
+/// What is mapped is exempt from checksums, and whole again behind that.
+fn mapped_at_full() -> Case {
+    let ops = "map /a; poke /a 4000 200 9; write /a 4090 17 8; unmap /a; write /a 4000 90 7; map /a; leave /a 1 9000 6; append /a 100 5";
+    let pool = mapped_with_strips();
+    case("a file is mapped where data has checksums", pool, "create /a; write /a 0 10000 3", ops)
+}
+
+/// Who opens what a crash has left is told that the memory has lost something since, and of a page that is bad.
+fn losses() -> Vec<Case> {
+    let ops = "append /f 100 3; write /f 100 50 4; rename /f /d/g; snapshot a; write /d/g 0 4096 5; \
+               unlink /d/x; create /n; append /n 5000 6; remount; chmod /n 0o600";
+    let before = "create /f; append /f 9000 1; mkdir /d; create /d/x; setxattr /d/x user.x 5000";
+    let lossy = Geometry { bytes: 256 << 10, lossy: true, ..small() };
+    let twins = Geometry { bytes: 512 << 10, dead_zone: Some(0), ..lossy.clone() };
+    let full = Geometry { strip: Some(512), ..twins.clone() };
+    let named = |what: &str| format!("the memory has lost something{what}");
+    vec![
+        case(named(""), lossy, before, ops),
+        case(named(", and metadata has copies"), twins, before, ops),
+        case(named(", and data has checksums"), full, before, ops),
+    ]
 }
 
 /// What two logs say goes back to where their inodes are, of one of them twice; others take their pages.

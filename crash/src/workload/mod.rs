@@ -11,6 +11,7 @@ mod pairs;
 mod random;
 mod refused;
 mod script;
+mod seen;
 mod seq2;
 
 pub use alone::seq1;

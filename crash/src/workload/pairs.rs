@@ -2,6 +2,7 @@
 
 use crate::case::{Case, Geometry, Trouble};
 use crate::workload::build::{ALL_LINES, lanes, operations, relaxed, repeated, roomy, small};
+use crate::workload::seen::{seen_beside, seen_pool};
 
 /// What there is before, what one thread does, what the other does.
 type Both = (&'static str, &'static str, &'static str, &'static str);
@@ -208,6 +209,15 @@ const WORK: [Both; 11] = [
     ),
 ];
 
+/// A snapshot that comes between writes of what is mapped. (What a program has stored and not yet written back may be in one or not,
+/// as in the file: that is no order of whole operations.)
+const MAPPED: [Both; 1] = [(
+    "snapshot and writes of what is mapped",
+    "create /a; write /a 0 8192 1; snapshot z",
+    "snapshot a; drop z",
+    "map /a; write /a 100 8 4; truncate /a 4096; unmap /a",
+)];
+
 /// A snapshot that comes between.
 const SNAPSHOTS: [Both; 9] = [
     ("snapshot and create", "snapshot z; mkdir /d", "snapshot a", "create /d/a; append /d/a 100"),
@@ -277,6 +287,9 @@ pub fn two_threads() -> Vec<Case> {
     cases.extend(DATA[3..8].iter().map(|text| {
         both(text, "relaxed", Geometry { lanes: 2, bytes: lanes(2).bytes, ..relaxed() })
     }));
+    cases.extend(
+        MAPPED.iter().map(|text| both(text, "mapped", Geometry { mapped: true, ..lanes(2) })),
+    );
     cases.extend(growth());
     cases.extend(nameless());
     cases.extend(rounds());
@@ -334,6 +347,9 @@ fn growth() -> Vec<Case> {
     ];
     let mut cases: Vec<Case> = all.iter().map(|text| on_pool(text, "two lanes")).collect();
     cases.extend(freed_by_collection());
+    cases.extend(seen_beside().iter().map(|[name, before, ops, beside]| {
+        on_pool(&(name, &seen_pool(), before, ops, beside), "one lane")
+    }));
     // Some number of files fills the table just so that either of the two must let it grow.
     for files in 2..10 {
         let before = format!("mkdir /d; mkdir /e; {}", repeated(files, "create /f#"));

@@ -218,6 +218,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             "mapped" => geometry.mapped = true,
             "atime" => geometry.atime = true,
             "forgetful" => geometry.forgetful = true,
+            "lossy" => geometry.lossy = true,
             "made" => {
                 let size = words.next().ok_or("made needs a size behind it")?;
                 geometry.made = Some(whole_pages(size)?);
@@ -235,8 +236,8 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             other => {
                 return Err(format!(
                     "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
-                     giant, relaxed, mapped, atime, forgetful, dead-zone SIZE, strip BYTES, nonces N,
-                     made SIZE"
+                     giant, relaxed, mapped, atime, forgetful, lossy, dead-zone SIZE, strip BYTES, \
+                     nonces N, made SIZE"
                 ));
             }
         }
@@ -298,11 +299,12 @@ pub fn pool_words(geometry: &Geometry) -> String {
         PageClass::Huge => " huge",
         PageClass::Giant => " giant",
     });
-    let Geometry { relaxed, mapped, atime, forgetful, .. } = *geometry;
+    let Geometry { relaxed, mapped, atime, forgetful, lossy, .. } = *geometry;
     text.push_str(if relaxed { " relaxed" } else { "" });
     text.push_str(if mapped { " mapped" } else { "" });
     text.push_str(if atime { " atime" } else { "" });
     text.push_str(if forgetful { " forgetful" } else { "" });
+    text.push_str(if lossy { " lossy" } else { "" });
     if let Some(dead_zone) = dead_zone {
         let _ = write!(text, " dead-zone {}", size(*dead_zone));
     }
@@ -394,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_script_is_read() {
-        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed forgetful nonces 3 made 96K # why\n\nbefore:\n\
+        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed forgetful lossy nonces 3 made 96K # why\n\nbefore:\n\
                     create /a\nops:\n write /a 1K 5 # x\nbeside:\nunlink /a\n";
         let case = parse_script(text).unwrap();
         assert_eq!(case.name, "a b");
@@ -404,6 +406,7 @@ mod tests {
             log_lines: 4,
             relaxed: true,
             forgetful: true,
+            lossy: true,
             nonces: Some(3),
             made: Some(96 << 10),
             ..Geometry::default()

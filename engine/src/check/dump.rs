@@ -176,6 +176,9 @@ fn put_file(body: &Body, put: &mut Put<'_>) {
             ("time_ns", time_ns as u64),
             ("size", size),
         ]),
+        Body::Exempt { file_page, pages } | Body::Whole { file_page, pages } => {
+            put(&[("file_page", file_page), ("pages", pages)]);
+        }
         Body::Journal { len, file_offset, journal_at, time_ns, home_at } => put(&[
             ("bytes", u64::from(len)),
             ("file_offset", file_offset),

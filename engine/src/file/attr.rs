@@ -89,12 +89,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         xattrs: &[XattrChange<'_>],
         time_ns: i64,
     ) -> Result<bool> {
-        if let Some(size) = changes.size {
+        if changes.size.is_some() {
             regular(state)?;
+        }
+        let mapped = changes.size.is_some() && state.file()?.is_mapped();
+        let _still = if mapped { self.move_seen_of_size(node, state, changes)? } else { None };
+        if let Some(size) = changes.size {
             if size > FILE_MAX {
                 return Err(Error::FileTooLarge);
             }
             state.file_mut()?.reserve_given_up(1)?;
+            if state.file()?.is_mapped() {
+                self.exempt_shown(node, state, (0, u64::MAX))?;
+            }
             if size < state.size && self.store.geometry.strips.are_kept() {
                 // What is kept is of whole strips, and of their page: all of that is home before a part is cut off.
                 self.retire_now(node, state)?;

@@ -12,7 +12,7 @@ use super::fresh::{FreshRun, FreshRuns, Source};
 use super::ordinals::Ordinals;
 use super::segment::{List, Overwrites, Rules, Segment, Segments, Way, plan};
 use crate::index::Extent;
-use crate::inode::{JournalPiece, Node, State};
+use crate::inode::{File, JournalPiece, Node, State};
 use crate::integrity::Crcs;
 use crate::layout::Body;
 use crate::log::{Placed, Plan};
@@ -22,6 +22,9 @@ use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
 /// Bytes that take so long to become durable that the records are better composed meanwhile.
 const WORTH_COMPOSING: u64 = 2048;
+
+/// What puts a change together.
+pub(super) type Planner<'p> = &'p mut dyn FnMut(&State, Rules, &mut Change<'_>) -> Result<()>;
 
 /// Where the new bytes of a journalled segment wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,10 +70,12 @@ impl<'a> Change<'a> {
 
     /// Adds bytes `from .. to` to what is written.
     pub(crate) fn write(&mut self, state: &State, rules: Rules, from: u64, to: u64) -> Result<()> {
-        if from < to {
-            plan(&state.file()?.extents, rules, from, to, &mut self.segments)?;
+        let file = state.file()?;
+        match file.shown() {
+            _ if from >= to => Ok(()),
+            None => plan(&file.extents, rules, from, to, &mut self.segments),
+            Some(shown) => self.write_shown(file, shown, rules, (from, to)),
         }
-        Ok(())
     }
 
     /// Adds the page that `tail` is in, unless it is replaced anyway.
@@ -80,6 +85,12 @@ impl<'a> Change<'a> {
             (segment.from / PAGE_BYTES..segment.to.div_ceil(PAGE_BYTES)).contains(&page)
         };
         if self.segments.iter().any(holds) { Ok(()) } else { self.segments.push(tail) }
+    }
+
+    /// Forgets what was planned.
+    pub(super) fn start_over(&mut self) {
+        self.segments.clear();
+        self.unmap = None;
     }
 
     fn has(&self, way: Way) -> bool {
@@ -116,7 +127,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// The rules for a change of this file now.
     pub(crate) fn rules(&self, state: &State) -> Rules {
         let unused = self.store.host.leaves_out(Rule::JournalUsed);
-        let mapped = unused || state.file().is_ok_and(|file| file.is_mapped());
+        let is_special = |file: &File| file.is_mapped() || file.exempt.is_some();
+        let mapped = unused || state.file().is_ok_and(is_special);
         let strips = self.store.geometry.strips;
         let overwrites = match (strips.are_kept(), mapped) {
             (true, true) => Overwrites::Replacing,
@@ -129,25 +141,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Rules { overwrites, epoch, latest: self.store.latest(), size: state.size }
     }
 
-    /// The file's last page, where it has to be replaced before its size becomes `size`: it has checksums, or a
-    /// snapshot sees it, or it is bad behind the size, and bytes there are not known to be zero.
-    pub(super) fn tail_to_replace(&self, state: &State, size: u64) -> Result<Option<Segment>> {
-        let (from, to) = (state.size, state.size);
-        let grows = size > from && !from.is_multiple_of(PAGE_BYTES);
-        let (strips, latest) = (self.store.geometry.strips.are_kept(), self.store.latest());
-        let reasons = strips || latest > 0 || self.store.bad.any();
-        if !reasons || !grows || self.zero_behind(state) {
-            return Ok(None);
-        }
-        let last = state.file()?.extents.find(from / PAGE_BYTES);
-        let replaced = last.is_some_and(|extent| {
-            let at = extent.page * PAGE_BYTES + (from - extent.file_page * PAGE_BYTES);
-            let is_bad = || self.store.bad.touches(at, PAGE_BYTES - at % PAGE_BYTES);
-            strips || extent.epoch <= latest || is_bad()
-        });
-        Ok(replaced.then_some(Segment { way: Way::Fresh, from, to, at: 0 }))
-    }
-
     /// Makes a change durable that `plan` puts together, then visible. If it fails, nothing has changed. It is
     /// planned again where a snapshot comes between that and its record.
     pub(crate) fn make(
@@ -155,18 +148,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
         node: &Node<H>,
         state: &mut State,
         change: &mut Change<'_>,
-        plan: &mut dyn FnMut(&State, Rules, &mut Change<'_>) -> Result<()>,
+        plan: Planner<'_>,
     ) -> Result<()> {
+        let mapped = state.file()?.is_mapped();
+        let _still = if mapped { self.move_seen(node, state, change, plan)? } else { None };
         let mut in_strips = true;
+        if mapped {
+            self.exempt_shown(node, state, (0, u64::MAX))?;
+        }
         loop {
             let mut rules = self.rules(state);
             if matches!(rules.overwrites, Overwrites::Strips(_)) && !in_strips {
                 rules.overwrites = Overwrites::Replacing;
             }
             plan(state, rules, change)?;
-            if self.store.bad.any() && self.meets_bad(state, change) {
-                change.segments.clear();
-                change.unmap = None;
+            self.look_ahead(state, change)?;
+            if self.store.bad.any() && self.meets_bad(state, change)? {
+                change.start_over();
                 plan(state, Rules { overwrites: Overwrites::Replacing, ..rules }, change)?;
             }
             match self.make_planned(node, state, change, rules.epoch) {
@@ -183,22 +181,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 }
                 Err(error) => return Err(error),
             }
-            change.segments.clear();
-            change.unmap = None;
+            change.start_over();
         }
     }
 
-    /// Whether a change would store in place what can't be loaded there. (What a program has mapped stays where it is.)
-    #[cold]
-    fn meets_bad(&self, state: &State, change: &Change<'_>) -> bool {
-        let bad = |segment: &Segment| {
-            segment.way != Way::Fresh
-                && self.store.bad.touches(segment.at, segment.to - segment.from)
-        };
-        state.file().is_ok_and(|file| !file.is_mapped()) && change.segments.iter().any(bad)
-    }
-
     /// Makes a change that was planned in this epoch; says whether it is still that one.
+    #[inline(never)]
     fn make_planned(
         &self,
         node: &Node<H>,
@@ -211,12 +199,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let replaces = self.store.geometry.strips.are_kept();
         let grows = change.new_size > state.size;
-        let purpose = change.purpose();
-        let prepared = match self.prepare(state, change, purpose, epoch) {
+        let (store, purpose) = (&self.store, change.purpose());
+        let prepared = store.on_good_pages(|| self.prepare(state, change, purpose, epoch));
+        let prepared = match prepared {
             Err(Error::NoSpace) if purpose == Purpose::Grows && change.fills_no_hole(state) => {
                 let frees = change.unmap.is_some();
                 let purpose = if frees { Purpose::Frees } else { Purpose::Replaces };
-                self.prepare(state, change, purpose, epoch)?
+                store.on_good_pages(|| self.prepare(state, change, purpose, epoch))?
             }
             result => result?,
         };
@@ -259,6 +248,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Reserves everything and streams all new bytes, with a lane held for what follows. If it
     /// fails, nothing is kept; nor where bytes are to go in place, and another epoch than that of the plan has begun.
+    #[inline(never)]
     fn prepare(
         &self,
         state: &mut State,
@@ -342,7 +332,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<()> {
         let counters = held.counters();
         state.file()?.journal.flush(&self.store, counters);
-        let replaced = self.store.geometry.strips.are_kept();
+        let kept = self.store.geometry.strips.are_kept();
+        let replaced = kept && !self.tail_is_shown(state);
         if change.new_size > state.size && !replaced && !self.zero_behind(state) {
             let mut zeroed = state.size;
             let tail = state.size / PAGE_BYTES;
@@ -374,11 +365,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 self.stream(&change.source, part, segment.at, counters)?;
             }
         }
-        if replaced {
+        if kept {
             return self.stream_waiting(state, change, held);
         }
         for wait in change.waiting.iter() {
-            self.stream(&change.source, (wait.from, wait.to), wait.journal_at, counters)?;
+            self.stream_lines(&change.source, (wait.from, wait.to), wait.journal_at, counters)?;
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Fresh pages for a write: taking, filling, giving back.
 
-use lode_pmem::{Counters, Medium};
+use lode_pmem::{Counters, Line, Medium};
 
 use super::segment::{List, Segment};
 use crate::index::Extents;
 use crate::inode::State;
+use crate::layout::LINE;
 use crate::space::{Near, Run};
 use crate::store::{Held, Purpose};
 use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
@@ -132,11 +133,70 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let counters = held.counters();
         let start = fresh.file_page * PAGE_BYTES;
         let end = start + fresh.run.pages * PAGE_BYTES;
-        let at = fresh.run.page * PAGE_BYTES;
-        let (from, to) = (segment.0.max(start), segment.1.min(end));
-        self.keep_old(state, (start, from), at, held)?;
-        self.stream(source, (from, to), at + (from - start), counters)?;
-        self.keep_old(state, (to, end), at + (to - start), held)
+        let at = |offset: u64| fresh.run.page * PAGE_BYTES + (offset - start);
+        let new = (segment.0.max(start), segment.1.min(end));
+        let whole = (new.0.next_multiple_of(LINE), new.1 - new.1 % LINE);
+        let (head, tail) = (new.0 - new.0 % LINE, new.1.next_multiple_of(LINE));
+        self.keep_old(state, (start, head), at(start), held)?;
+        // (Whole lines alone: the memory may be bad, and be good again.)
+        let mix = |offset: u64| -> Result<()> {
+            let mut line = Line::ZERO;
+            self.compose(state, offset, new, source, &mut line.0)?;
+            self.store.door.window(LINE, counters).copy_nt(at(offset), &line.0);
+            Ok(())
+        };
+        if head < whole.0 {
+            mix(head)?;
+        }
+        if whole.1 < tail && (whole.1 != head || head == whole.0) {
+            mix(whole.1)?;
+        }
+        self.stream(source, whole, at(whole.0.min(end)), counters)?;
+        self.keep_old(state, (tail, end), at(tail), held)
+    }
+
+    /// What belongs in bytes `start ..` of a file of which `segment` is new: that, around it what the file had, and
+    /// zeros where it had nothing and behind the new size.
+    fn compose(
+        &self,
+        state: &State,
+        start: u64,
+        segment: (u64, u64),
+        source: &Source<'_>,
+        bytes: &mut [u8],
+    ) -> Result<()> {
+        let end = start + bytes.len() as u64;
+        let (from, to) = (segment.0.clamp(start, end), segment.1.clamp(start, end));
+        let [before, from_here, to_here, behind] =
+            [state.size.clamp(start, from), from, to, state.size.clamp(to, end)]
+                .map(|at| (at - start) as usize);
+        let (old, rest) = bytes.split_at_mut(before);
+        let (hole, rest) = rest.split_at_mut(from_here - before);
+        let (new, rest) = rest.split_at_mut(to_here - from_here);
+        let (more, rest) = rest.split_at_mut(behind - to_here);
+        self.read_pages(state, start, old)?;
+        hole.fill(0);
+        match source {
+            Source::Bytes { data, offset } if from < to => {
+                let data = data.get((from - offset) as usize..(to - offset) as usize);
+                let data = self.all_but_tail(data.ok_or(Error::Invalid)?);
+                let (head, tail) = new.split_at_mut(data.len());
+                head.copy_from_slice(data);
+                tail.fill(0);
+            }
+            _ => new.fill(0),
+        }
+        self.read_pages(state, to, more)?;
+        rest.fill(0);
+        Ok(())
+    }
+
+    /// All of some bytes, but for a rule.
+    fn all_but_tail<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        match self.store.host.leaves_out(Rule::CopyTail) {
+            true => bytes.as_chunks::<8>().0.as_flattened(),
+            false => bytes,
+        }
     }
 
     /// The same, where checksums are kept: page by page, as these are of whole ones.
@@ -150,33 +210,25 @@ impl<M: Medium, H: Host> Pool<M, H> {
         held: &mut Held<'_, H>,
     ) -> Result<()> {
         let counters = held.counters();
-        for number in 0..fresh.run.pages {
+        let mut number = 0;
+        while number < fresh.run.pages {
             let start = (fresh.file_page + number) * PAGE_BYTES;
             let (page, end) = (fresh.run.page + number, start + PAGE_BYTES);
             let (from, to) = (segment.0.clamp(start, end), segment.1.clamp(start, end));
+            number += 1;
             match source {
                 Source::Bytes { data, offset } if (from, to) == (start, end) => {
+                    let whole = (segment.1 - end) / PAGE_BYTES;
+                    let more = whole.min(fresh.run.pages - number);
+                    let end = end + more * PAGE_BYTES;
                     let bytes = data.get((start - offset) as usize..(end - offset) as usize);
-                    self.store.stream_page(page, bytes.ok_or(Error::Invalid)?, counters);
+                    self.store.stream_pages(page, bytes.ok_or(Error::Invalid)?, counters)?;
+                    number += more;
                 }
                 _ => {
                     let bytes = held.page();
-                    bytes.fill(0);
-                    let mut old = |from: u64, to: u64| {
-                        let part = bytes.get_mut((from - start) as usize..(to - start) as usize);
-                        part.map_or(Ok(()), |part| self.read_pages(state, from, part))
-                    };
-                    old(start, from.min(state.size).max(start))?;
-                    old(to, state.size.clamp(to, end))?;
-                    if let Source::Bytes { data, offset } = source
-                        && from < to
-                        && let Some(part) =
-                            bytes.get_mut((from - start) as usize..(to - start) as usize)
-                    {
-                        let new = data.get((from - offset) as usize..(to - offset) as usize);
-                        part.copy_from_slice(new.ok_or(Error::Invalid)?);
-                    }
-                    self.store.stream_page(page, bytes, counters);
+                    self.compose(state, start, segment, source, bytes)?;
+                    self.store.stream_pages(page, bytes, counters)?;
                 }
             }
         }
@@ -200,14 +252,32 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Source::Bytes { data, offset } => {
                 let bytes = data.get((from - offset) as usize..(to - offset) as usize);
                 let bytes = bytes.ok_or(Error::Invalid)?;
-                let host = &self.store.host;
-                if self.options.relaxed && host.leaves_out(Rule::RelaxedWriteBack) {
+                if self.options.relaxed && self.store.host.leaves_out(Rule::RelaxedWriteBack) {
                     window.store(at, bytes);
-                } else if host.leaves_out(Rule::CopyTail) {
-                    window.copy_nt(at, bytes.as_chunks::<8>().0.as_flattened());
                 } else {
-                    window.copy_nt(at, bytes);
+                    window.copy_nt(at, self.all_but_tail(bytes));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Streams bytes `from .. to` of the source to `at`, which begins a line, and zeros behind them in their last line,
+    /// which is nobody's.
+    pub(super) fn stream_lines(
+        &self,
+        source: &Source<'_>,
+        (from, to): (u64, u64),
+        at: u64,
+        counters: &Counters,
+    ) -> Result<()> {
+        let len = (to - from).next_multiple_of(LINE);
+        let mut window = self.store.door.window(len, counters);
+        match source {
+            Source::Zeros => window.zero_nt(at, len),
+            Source::Bytes { data, offset } => {
+                let bytes = data.get((from - offset) as usize..(to - offset) as usize);
+                window.copy_lines(at, self.all_but_tail(bytes.ok_or(Error::Invalid)?));
             }
         }
         Ok(())

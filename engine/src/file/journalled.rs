@@ -35,6 +35,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             false => new,
         };
         let start = segment.at - (new.0 - from);
+        if strips.are_kept() {
+            self.store.prefetch_kept(start, end - from);
+        }
         let small = end - from <= JOURNAL_HALF && change.segments.len() == 1;
         let journal = &mut state.file_mut()?.journal;
         if !self.store.host.leaves_out(Rule::JournalSeen) {
@@ -85,7 +88,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for wait in change.waiting.iter_mut() {
             let (len, counters) = (wait.to - wait.from, held.counters());
             let bytes = held.page().get_mut(..len as usize).ok_or(Error::Invalid)?;
-            self.store.prefetch_kept(wait.home_at, len);
             let end = wait.home_at + state.size.saturating_sub(wait.from);
             let of = Whose { ino: state.log.ino, end };
             self.store.load_data(of, wait.home_at, bytes)?;
@@ -102,7 +104,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     part.copy_from_slice(new.ok_or(Error::Invalid)?);
                 }
             }
-            wait.crcs = self.store.stream_strips(wait.journal_at, bytes, counters);
+            wait.crcs = self.store.stream_strips(wait.journal_at, bytes, counters)?;
         }
         Ok(())
     }

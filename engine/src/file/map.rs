@@ -10,13 +10,12 @@
 //! file's in one transaction, without a copy.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::SeqCst;
-
 use lode_pmem::Medium;
 
+use super::shown::show_moved;
 use super::write::regular;
 use crate::index::Extent;
-use crate::inode::{Node, Staged, State};
+use crate::inode::{File, Node, Staged, State};
 use crate::layout::Body;
 use crate::space::Run;
 use crate::store::Purpose;
@@ -30,110 +29,126 @@ const CHUNK: u64 = 256;
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Maps bytes `offset .. offset + len` of a file, `offset` being that of a page: backs what is
     /// a hole, and says where they are, in file order, in whole pages. [`Pool::unmap`] ends it. On a
-    /// pool that is open read-only nothing is backed; holes are left out.
+    /// pool that is open read-only nothing is backed; holes are left out. While there is such a map no snapshot can be
+    /// made, as nobody keeps its program from storing: see [`Pool::map_shown`].
     ///
     /// # Errors
-    /// [`Error::NotSupported`] at protection level `full`; [`Error::Invalid`] where the range is not inside the file's
-    /// last page or is empty, and while something is staged: a commit frees pages that another map would still show.
+    /// [`Error::Invalid`] where the range is not inside the file's
+    /// last page or is empty, and while something is staged: a commit frees pages that another map would still show. At level `full`
+    /// [`Error::Corrupt`] and [`Error::Media`] where it is damaged.
     pub fn map(&self, file: &Handle<H>, offset: u64, len: u64) -> Result<Vec<MapExtent>> {
+        self.map_bare(file, (offset, len), true)
+    }
+
+    /// The same, of a map that is for `stores` or not.
+    pub(super) fn map_bare(
+        &self,
+        file: &Handle<H>,
+        (offset, len): (u64, u64),
+        stores: bool,
+    ) -> Result<Vec<MapExtent>> {
         let node = &file.node;
-        let end = offset.checked_add(len).filter(|&end| end <= FILE_MAX).ok_or(Error::Invalid)?;
         let mut state = node.write(&self.store)?;
-        regular(&state)?;
-        let last = state.size.next_multiple_of(PAGE_BYTES);
-        let staged = state.file()?.maps.as_ref().is_some_and(|maps| !maps.staged.is_empty());
-        if self.store.geometry.strips.are_kept() {
-            // (What a program stores by itself has no checksums.)
-            return Err(Error::NotSupported);
-        }
-        if len == 0 || !offset.is_multiple_of(PAGE_BYTES) || end > last || staged {
-            return Err(Error::Invalid);
-        }
-        let pages = (offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES));
-        let is_first = state.file()?.maps.is_none();
-        if is_first {
-            // No snapshot is being made: one that was is known of, one that comes asks for maps.
-            let _still = self.store.snapshots.changing.lock();
-            self.store.snapshots.mapped.fetch_add(1, SeqCst);
-        }
-        let mapped = self.map_pages(node, &mut state, pages);
-        if mapped.is_err() && is_first {
-            self.store.snapshots.mapped.fetch_sub(1, SeqCst);
+        let pages = self.may_map(&state, offset, len)?;
+        // From now on no snapshot is made.
+        self.store.snapshots.shows.write().add_bare();
+        let mapped = self.ready_to_map(node, &mut state, pages, stores).and_then(|extents| {
+            let maps = state.maps_mut()?;
+            maps.count = maps.count.checked_add(1).ok_or(Error::Invalid)?;
+            Ok(extents)
+        });
+        if mapped.is_err() {
+            self.end_unmapped(node, &mut state);
+            self.store.snapshots.shows.write().remove_bare();
         }
         mapped
     }
 
-    fn map_pages(
+    /// Ends what was made ready for a map that is not to be, where there is no other.
+    pub(super) fn end_unmapped(&self, node: &Node<H>, state: &mut State) {
+        let is_left = |file: &File| file.maps.as_ref().is_some_and(|maps| maps.count == 0);
+        if state.file().is_ok_and(is_left) {
+            self.end_exemption(node, state);
+            if let Ok(file) = state.file_mut() {
+                file.end_all_maps(&mut |run| self.store.give(run));
+            }
+        }
+    }
+
+    /// The pages of a range that can be mapped.
+    pub(super) fn may_map(&self, state: &State, offset: u64, len: u64) -> Result<(u64, u64)> {
+        let end = offset.checked_add(len).filter(|&end| end <= FILE_MAX).ok_or(Error::Invalid)?;
+        regular(state)?;
+        let last = state.size.next_multiple_of(PAGE_BYTES);
+        let staged = state.file()?.maps.as_ref().is_some_and(|maps| !maps.staged.is_empty());
+        if len == 0 || !offset.is_multiple_of(PAGE_BYTES) || end > last || staged {
+            return Err(Error::Invalid);
+        }
+        Ok((offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES)))
+    }
+
+    /// Makes pages ready to be mapped, for `stores` or not, and says where they are.
+    pub(super) fn ready_to_map(
         &self,
         node: &Node<H>,
         state: &mut State,
         pages: (u64, u64),
+        stores: bool,
     ) -> Result<Vec<MapExtent>> {
         if self.store.writable().is_ok() {
-            self.make_mappable(node, state, pages)?;
+            self.make_mappable(node, state, pages, stores)?;
         } else if state.file()?.journal.is_pending() {
             // What is in the pool is older than what a read shows.
             return Err(Error::ReadOnly);
         }
-        let extents = self.extents_of(state, pages)?;
-        let maps = state.maps_mut()?;
-        maps.count = maps.count.checked_add(1).ok_or(Error::Invalid)?;
-        Ok(extents)
+        self.extents_of(state, pages)
     }
 
     /// Ends a [`Pool::map`]. What is staged and was not committed is gone with the last one.
     pub fn unmap(&self, file: &Handle<H>) {
         if let Ok(mut state) = file.node.write(&self.store)
-            && let Ok(file) = state.file_mut()
+            && state.file().is_ok_and(File::is_mapped)
         {
-            let was_mapped = file.is_mapped();
-            file.end_map(&mut |run| self.store.give(run));
-            if was_mapped && !file.is_mapped() {
-                self.store.snapshots.mapped.fetch_sub(1, SeqCst);
-            }
+            self.end_map(&file.node, &mut state);
+            self.store.snapshots.shows.write().remove_bare();
         }
     }
 
-    /// Backs pages, brings journalled bytes home and zeroes what is behind the end of the file.
+    /// Ends one map.
+    pub(super) fn end_map(&self, node: &Node<H>, state: &mut State) {
+        if state.file().is_ok_and(File::has_one_map) {
+            self.end_exemption(node, state);
+        }
+        if let Ok(file) = state.file_mut() {
+            file.end_map(&mut |run| self.store.give(run));
+        }
+    }
+
+    /// Backs pages, brings journalled bytes home and zeroes what is behind the end of the file. For `stores`, what a
+    /// snapshot sees of these pages is moved.
     fn make_mappable(
         &self,
         node: &Node<H>,
         state: &mut State,
         (from, to): (u64, u64),
+        stores: bool,
     ) -> Result<()> {
         if !state.file()?.extents.covers(from, to) {
             self.allocate(node, state, (from * PAGE_BYTES, to * PAGE_BYTES), true)?;
         }
         self.retire_now(node, state)?;
-        self.unshare(node, state, (from, to))?;
+        let (still, strips) = (self.still(), self.store.geometry.strips.are_kept());
+        if stores || strips {
+            self.unshare(node, state, (from, to), &still)?;
+        }
+        if strips {
+            return self.make_shown(node, state, (from, to), stores);
+        }
         // Its rest becomes zero, whether or not it is mapped.
         let last = state.size / PAGE_BYTES;
-        self.unshare(node, state, (last, last + 1))?;
+        self.unshare(node, state, (last, last + 1), &still)?;
         let end = state.size.next_multiple_of(PAGE_BYTES);
         self.zero_behind_size(state, state.size, end)
-    }
-
-    /// Moves the file's pages `from .. to` that a snapshot sees: what is stored through a map goes to others.
-    fn unshare(&self, node: &Node<H>, state: &mut State, (from, to): (u64, u64)) -> Result<()> {
-        let (latest, mut page) = (self.store.latest(), from);
-        while page < to
-            && let Some(extent) = state.file()?.extents.next_from(page)
-            && extent.file_page < to
-        {
-            let first = extent.file_page.max(from);
-            page = extent.end().min(to);
-            if extent.epoch > latest {
-                continue;
-            }
-            let run = self.store.take_some(page - first, Purpose::Replaces)?;
-            let given = &mut |ended, died| self.store.release(ended, died);
-            if let Err(error) = self.relocate(node, state, first, run, given) {
-                self.store.give(run);
-                return Err(error);
-            }
-            page = first + run.pages;
-        }
-        Ok(())
     }
 
     /// Where the file's pages `from .. to` are.
@@ -270,7 +285,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let mut origins = Vec::new();
         origins.try_reserve_exact(chosen.len())?;
-        let plan = state.log.plan(core::iter::repeat_n(1, chosen.len()));
+        let mut unsaid = self.unsaid_of(state, &chosen)?;
+        let plan = state.log.plan(core::iter::repeat_n(1, chosen.len() + unsaid.len()));
         state.log.reserve(&self.store, &plan, Purpose::Replaces)?;
         let held = self.store.hold_lane();
         for Staged { run, .. } in &chosen {
@@ -292,6 +308,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let map = Body::Map { class, pages, file_page, page, time_ns, size };
             origins.push(state.log.append(&mut tx, &self.store, &map).ordinal);
         }
+        self.say_exempt(&mut tx, state, &mut unsaid);
         tx.send()?;
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
@@ -303,6 +320,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             state.map(extent, size, time_ns, &mut |ended| self.store.release(ended, died));
         }
         state.maps_mut()?.staged = rest;
+        self.show_exempt(state, &unsaid, true)?;
         self.tidy(&node.slot, state);
         Ok(())
     }
@@ -342,25 +360,44 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    /// Forgets what is staged of bytes `offset .. offset + len`, whole pages. If a map still shows
-    /// these pages (`shown`) they are nobody's until the last map has ended, otherwise free at once.
+    /// Forgets what is staged of bytes `offset .. offset + len`, whole pages: the file's map shows the file again, where nobody can
+    /// store before [`Pool::allow_stores`]. Where the file has given up its pages since, what was staged stays in the map, and is nobody's until
+    /// the last one has ended.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where a page of the range is not staged; nothing has changed then.
-    pub fn unstage_range(
-        &self,
-        file: &Handle<H>,
-        offset: u64,
-        len: u64,
-        shown: bool,
-    ) -> Result<()> {
+    /// [`Error::Invalid`] where a page of the range is not staged, and nothing has changed; what the map says, and the rest
+    /// is still staged.
+    pub fn discard_staged(&self, file: &Handle<H>, offset: u64, len: u64) -> Result<()> {
         let mut state = file.node.write(&self.store)?;
         let maps = state.file_mut()?.maps.as_deref_mut().ok_or(Error::Invalid)?;
-        let (chosen, rest) = choose(Some(&maps.staged), &[(offset, len)])?;
-        maps.given_up.try_reserve(chosen.len())?;
-        maps.staged = rest;
-        for Staged { run, .. } in chosen {
-            if shown { maps.given_up.push(run) } else { self.store.give(run) }
+        let (chosen, _) = choose(Some(&maps.staged), &[(offset, len)])?;
+        for Staged { file_page, run } in chosen {
+            let end = file_page + run.pages;
+            let mut page = file_page;
+            while page < end {
+                let next = state.file()?.extents.next_from(page).filter(|it| it.file_page < end);
+                let is_there = next.is_some_and(|extent| extent.file_page <= page);
+                let to =
+                    next.map_or(end, |it| if is_there { it.end().min(end) } else { it.file_page });
+                let part = Run { page: run.page + (page - file_page), pages: to - page };
+                if let Some(extent) = next.filter(|_| is_there) {
+                    let (file_offset, bytes) = (page * PAGE_BYTES, part.pages * PAGE_BYTES);
+                    let from =
+                        MapExtent { file_offset, pool_offset: part.page * PAGE_BYTES, bytes };
+                    let place = extent.page + (page - extent.file_page);
+                    show_moved(&state, &from, place * PAGE_BYTES)?;
+                }
+                let maps = state.maps_mut()?;
+                maps.given_up.try_reserve(1)?;
+                let range = [(page * PAGE_BYTES, part.pages * PAGE_BYTES)];
+                maps.staged = choose(Some(&maps.staged), &range)?.1;
+                if is_there {
+                    self.store.give(part)
+                } else {
+                    maps.given_up.push(part)
+                }
+                page = to;
+            }
         }
         Ok(())
     }

@@ -4,8 +4,10 @@
 //! fresh pages (copy-on-write), in place behind the end of the file, or through the
 //! journal. All of a call is one transaction: the data is fenced, then its records.
 
+mod ahead;
 mod attr;
 mod change;
+mod exempt;
 mod fallocate;
 mod fresh;
 mod journalled;
@@ -14,6 +16,7 @@ mod ordinals;
 mod read;
 mod relocate;
 mod segment;
+mod shown;
 mod whole;
 mod write;
 mod xattr;

@@ -51,6 +51,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         {
             return self.read_journalled(state, offset, into);
         }
+        if file.exempt.is_some() {
+            return self.read_exempt(state, offset, into);
+        }
         self.read_home(state, file, offset, into)
     }
 
@@ -88,7 +91,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     #[inline(always)]
-    fn read_home(&self, state: &State, file: &File, offset: u64, into: &mut [u8]) -> Result<()> {
+    pub(super) fn read_home(
+        &self,
+        state: &State,
+        file: &File,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<()> {
         let mut at = offset;
         let mut rest = &mut into[..];
         while !rest.is_empty() {

@@ -80,8 +80,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let bytes = page_bytes.as_mut_slice();
             let end = state.size.saturating_sub((file_page + step) * PAGE_BYTES);
             let of = Whose { ino: state.log.ino, end: from * PAGE_BYTES + end };
-            self.store.load_data(of, from * PAGE_BYTES, bytes)?;
-            self.store.stream_page(to.page + step, bytes, counters);
+            match state.file()?.is_exempt(file_page + step) {
+                true => self.store.load_exempt(from * PAGE_BYTES, bytes)?,
+                false => self.store.load_data(of, from * PAGE_BYTES, bytes)?,
+            }
+            self.store.stream_pages(to.page + step, bytes, counters)?;
         }
         Ok(())
     }

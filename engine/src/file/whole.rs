@@ -45,12 +45,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let held = self.store.hold_lane();
         let at = run.page * PAGE_BYTES;
-        let source = Source::Bytes { data, offset };
-        if let Err(error) = self.stream(&source, (offset, end), at, held.counters()) {
+        let streamed = match self.store.geometry.strips.are_kept() {
+            true => self.store.stream_pages(run.page, data, held.counters()),
+            false => {
+                let source = Source::Bytes { data, offset };
+                self.stream(&source, (offset, end), at, held.counters())
+            }
+        };
+        if let Err(error) = streamed {
             self.store.give(run);
-            return Err(error);
+            // (The general way takes other pages.)
+            return if matches!(error, Error::Media { .. }) { Ok(false) } else { Err(error) };
         }
-        self.store.keep_strips(run.page, data, held.counters());
         // Asked while the bytes are on their way.
         let around = state.file()?.extents.around(offset / PAGE_BYTES);
         let mut extent = Extent {

@@ -13,7 +13,7 @@ use crate::inode::{
     State, find_xattr, load_xattr_name, load_xattr_value, run_word, valid_xattr_name,
     xattr_text_max,
 };
-use crate::layout::{Body, XATTR_RUN_BYTES};
+use crate::layout::{Body, LINE, XATTR_RUN_BYTES};
 use crate::log::Placed;
 use crate::space::{Ended, Run};
 use crate::store::{Purpose, Tx};
@@ -264,10 +264,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             runs.push(run);
             let (piece, more) = rest.split_at(rest.len().min((run.pages * PAGE_BYTES) as usize));
             let counters = self.store.counters();
-            let mut window = self.store.door.window(piece.len() as u64, counters);
+            let stored = (piece.len() as u64).next_multiple_of(LINE);
+            let mut window = self.store.door.window(stored, counters);
             let short = self.store.host.leaves_out(Rule::CopyTail);
             let piece = if short { piece.as_chunks::<8>().0.as_flattened() } else { piece };
-            window.copy_nt(run.page * PAGE_BYTES, piece);
+            window.copy_lines(run.page * PAGE_BYTES, piece);
             rest = more;
         }
         Ok(())

@@ -132,10 +132,14 @@ impl Entries {
         Some(body.with(cookie))
     }
 
+    /// Whether the entry is there that the record says which made `like`, an entry of this directory at another time.
+    pub(crate) fn has(&self, like: &Entry) -> bool {
+        self.candidates(like.cookie >> NUMBER_BITS).any(|entry| entry.at == like.at)
+    }
+
     /// The entry with this cookie.
-    #[cfg(test)]
     pub(crate) fn get(&self, cookie: u64) -> Option<Entry> {
-        self.map.get(cookie).map(|body| body.with(cookie))
+        self.map.iter_from(cookie).next().filter(|it| it.0 == cookie).map(|it| it.1.with(cookie))
     }
 
     /// The entries behind this cookie, ascending; all of them behind 0.

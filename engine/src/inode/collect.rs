@@ -4,12 +4,14 @@
 //! page still says, is unlinked. *Thorough*: when less than half of a log is live, what
 //! is live is written to fresh pages in order, and the head is swapped in one word.
 //! A rewritten log says what the index says, so no tombstone needs to be carried over:
-//! everything it ended is gone with the old pages. *Inline*: what a log of one page says in few
+//! everything it ended is gone with the old pages. Of a log that snapshots see, the same is done with what comes
+//! behind the pages in which they see something: what it ended of these has to be said again (`behind`). *Inline*: what a log of one page says in few
 //! records is written where its inode is, and the page is given back.
 
 use lode_pmem::Medium;
 
-use super::rewrite::{lines_inline, live_lines, rewrite, rewrite_inline};
+use super::behind::{Behind, pages_seen};
+use super::rewrite::{lines_inline, live_lines, rewrite, rewrite_behind, rewrite_inline};
 use super::state::{Body as Kind, State};
 use crate::layout::{HEAD_AT, INLINE_LINES, LOG_LINES_MOST, Link, slot_at};
 use crate::log::{Log, LogPage};
@@ -19,6 +21,10 @@ use crate::{Host, Op, PAGE_BYTES, Result, Rule, mode};
 /// A file's log is rewritten when it has so many lines at least: its fences and what is written of
 /// the inode itself are shared by as many changes. (Where space is short, by fewer.)
 const LINES_WORTH: u32 = 4 * LOG_LINES_MOST as u32;
+
+/// What comes behind the pages that snapshots see is looked through in main memory to know what of it is true:
+/// it has as many lines as this part of what is looked through.
+const LOOKED_THROUGH: usize = 16;
 
 /// A log page with at most so many lines is one that the log has just grown by.
 const FRESH_LINES: u32 = 3;
@@ -40,9 +46,13 @@ pub(crate) fn tidy<M: Medium, H: Host>(
     }
     let live = live_lines(state);
     let worth = log_pages >= pages_worth(state) || store.is_short();
-    let worth = worth && !store.sees_log(state.log.ino, state.log.born);
+    let seen = store.log_seen_until(state.log.ino, state.log.born);
     // (Where there is no space for that, pages without life can still be given back.)
-    if worth
+    if seen > 0 {
+        if worth && let Some(given) = tidy_behind(store, slot, state, seen) {
+            return Some((Op::CollectThorough, given));
+        }
+    } else if worth
         && live * 2 < state.log.lines()
         && let Ok(given) = rewrite(store, slot, state, live)
     {
@@ -56,6 +66,36 @@ pub(crate) fn tidy<M: Medium, H: Host>(
         return Some((Op::CollectFast, 1));
     }
     None
+}
+
+/// Rewrites what a log says behind the pages in which the snapshot of epoch `seen`, the latest, sees something, where
+/// that is worth it. Returns how many pages that gave back.
+#[inline(never)]
+fn tidy_behind<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    slot: &Slot,
+    state: &mut State,
+    seen: u32,
+) -> Option<u64> {
+    let all = state.log.pages.len();
+    let pages = all - pages_seen(&state.log, seen);
+    let things = match &state.body {
+        Kind::File(file) => file.extents.len(),
+        Kind::Directory(directory) => directory.entries.len(),
+        _ => 0,
+    };
+    let part = things / (LOOKED_THROUGH * state.log.page_lines().max(1) as usize);
+    let least = pages_worth(state).max(part);
+    let due = pages >= least && all >= state.log.look_at as usize;
+    let rolled = state.log.tail.left + FRESH_LINES >= state.log.page_lines();
+    let wanted = pages >= 2 && rolled && store.is_short();
+    if !(due || wanted) {
+        return None;
+    }
+    // (So each line of it is looked at a few times at most.)
+    state.log.look_at = (all + (pages / 2).max(1)) as u32;
+    let behind = Behind::of(store, state, seen).ok().flatten()?;
+    rewrite_behind(store, slot, state, &behind).ok()
 }
 
 /// Writes a log to fresh pages, whether or not that saves any.

@@ -99,6 +99,30 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
     Ok(state)
 }
 
+/// Replays the log of a live inode up to where page `end` begins.
+#[inline(never)]
+pub(super) fn load_pages<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    ino: Ino,
+    end: u64,
+) -> Result<Replay<'_, M, H>> {
+    let lost = Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
+    let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
+    let mut walk = Walk::new(store, &identity, head, seal)?;
+    let mut replay = Replay::new(store, ino, identity.nonce, true);
+    loop {
+        match walk.step()? {
+            Step::Page { page, .. } if page == end => return Ok(replay),
+            Step::Page { page, nonce, ordinal } => replay.page(page, nonce, ordinal)?,
+            Step::Record(found) => replay.record(&found)?,
+            Step::End => {
+                let what = "log of an inode is damaged before its end";
+                return Err(Error::corrupt_inode(what, walk.tail().at, ino));
+            }
+        }
+    }
+}
+
 /// A log that was walked and replayed for recovery.
 pub(crate) struct Scanned<'s, M: Medium, H: Host> {
     pub(crate) walk: Box<Walk<'s, M, H>>,

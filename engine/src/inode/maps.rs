@@ -1,6 +1,6 @@
 //! Files whose pages a program has mapped for itself.
 //!
-//! Guarantees: while a file is mapped its pages stay where they are, and a page that it gives up
+//! Guarantees: while a file is mapped its pages stay where they are (but for those that a snapshot sees, which its maps follow), and a page that it gives up
 //! (cut off, punched, replaced) becomes nobody's else before the last map has ended, so that a
 //! store through a map never reaches what is another's. After a crash nobody has maps, and such
 //! pages are free.
@@ -8,10 +8,12 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::exempt::Pages;
 use super::state::{File, State};
 use crate::Result;
 use crate::gauges::list_bytes;
 use crate::space::{Ended, Run};
+use crate::store::Show;
 
 /// Pages beside the file's that a program stores into, to take the place of its own at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,10 @@ pub(crate) struct Maps {
     pub(crate) given_up: Vec<Run>,
     /// Pages that are staged, by place in the file.
     pub(crate) staged: Vec<Staged>,
+    /// Maps whose makers are told where pages move to.
+    pub(crate) shown: Vec<Show>,
+    /// At level `full`: the file's pages that maps show. These stay where they are.
+    pub(crate) shown_pages: Pages,
 }
 
 impl Maps {
@@ -39,6 +45,8 @@ impl Maps {
         size_of::<Self>() as u64
             + list_bytes::<Run>(self.given_up.capacity())
             + list_bytes::<Staged>(self.staged.capacity())
+            + list_bytes::<Show>(self.shown.capacity())
+            + self.shown_pages.memory_bytes()
     }
 
     /// Calls `each` with all pages that are in no extent of the file.
@@ -53,6 +61,17 @@ impl File {
     #[inline]
     pub(crate) fn is_mapped(&self) -> bool {
         self.maps.is_some()
+    }
+
+    /// Whether a program has one map of it alone.
+    pub(crate) fn has_one_map(&self) -> bool {
+        self.maps.as_deref().is_some_and(|maps| maps.count <= 1)
+    }
+
+    /// The pages that maps show, at level `full`.
+    #[inline]
+    pub(crate) fn shown(&self) -> Option<&Pages> {
+        self.maps.as_deref().map(|maps| &maps.shown_pages).filter(|shown| !shown.is_empty())
     }
 
     /// Ends one map. With the last one, `free` gets what was kept for them.
@@ -92,14 +111,15 @@ impl State {
         latest: u32,
         change: impl FnOnce(&mut Self, &mut dyn FnMut(Ended)) -> R,
     ) -> R {
-        let maps = self.file_mut().ok().and_then(|file| file.maps.take());
-        let Some(mut maps) = maps else { return change(self, free) };
+        let maps = self.file_mut().ok().and_then(|file| file.maps.as_deref_mut());
+        let Some(maps) = maps else { return change(self, free) };
+        let mut given_up = core::mem::take(&mut maps.given_up);
         let result = change(self, &mut |ended| match ended.born > latest {
-            true => maps.given_up.push(ended.run),
+            true => given_up.push(ended.run),
             false => free(ended),
         });
-        if let Ok(file) = self.file_mut() {
-            file.maps = Some(maps);
+        if let Some(maps) = self.file_mut().ok().and_then(|file| file.maps.as_deref_mut()) {
+            maps.given_up = given_up;
         }
         result
     }

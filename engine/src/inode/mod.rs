@@ -1,8 +1,10 @@
 //! What is known of an inode in memory: rebuilt from its log when it is first
 //! touched, dropped when memory is wanted.
 
+mod behind;
 mod cache;
 mod collect;
+mod exempt;
 mod grown;
 mod journal;
 mod load;
@@ -12,10 +14,12 @@ mod node;
 mod replay;
 mod rewrite;
 mod state;
+mod swap;
 mod xattrs;
 
 pub(crate) use cache::Cache;
 pub(crate) use collect::{bring_inline, has_first_page, move_log, tidy};
+pub(crate) use exempt::{Pages, put as put_pages, range as pages_range};
 pub(crate) use grown::Grown;
 pub(crate) use journal::JournalPiece;
 pub(crate) use load::{Scanned, load, load_as_of, load_for_scan};

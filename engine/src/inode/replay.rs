@@ -169,6 +169,16 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         self.text.map(|text| text.found.parsed.header)
     }
 
+    /// What has been found so far; `None` before there is a record.
+    pub(super) fn so_far(&self) -> Option<&State> {
+        self.state.as_deref()
+    }
+
+    /// The ADDs of all entries, and the cookies of these.
+    pub(super) fn adds(&self) -> impl Iterator<Item = ((Txid, u16), u64)> + '_ {
+        self.adds.iter().map(|(add, (cookie, _))| (*add, *cookie))
+    }
+
     /// What has been found, at the end of the log; `None` if there was no record.
     pub(crate) fn finish(&mut self, tail: Tail, inline_dead: bool) -> Result<Option<Box<State>>> {
         let Some(mut state) = self.state.take() else {
@@ -466,6 +476,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 file.journal.reserve(1, 0)?;
                 file.journal.note(header.txid, piece);
             }
+            Body::Exempt { file_page, pages } => state.exempt(ordinal, (file_page, pages)),
+            Body::Whole { file_page, pages } => state.whole(ordinal, (file_page, pages)),
             Body::Retire if !retires => {}
             Body::Retire => state.retire(header.txid, ordinal),
             _ => return Err(self.damage("record out of place", at)),

@@ -2,27 +2,30 @@
 //!
 //! Guarantees: until the head is swapped, in one word, the old log counts, and from then on the new one; what
 //! the old one had is free only behind the fence of that. A log is written to fresh pages or, where a page
-//! says all and the places of the inline log mean nothing, to these.
+//! says all and the places of the inline log mean nothing, to these. Of a log that snapshots see the pages stay in
+//! which they see something; what comes behind is written anew, and the link out of the last of these swapped.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use lode_pmem::Medium;
 
+use super::behind::{Behind, FILE_PAGES};
 use super::names::load_name;
 use super::state::{Body as Kind, File, State};
+use super::swap::swap;
 use super::xattrs::load_xattr;
-use crate::index::{Extent, Extents};
+use crate::index::Extent;
 use crate::layout::{
-    Anchor, Body, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, SEAL_AT, slot_at, stored_seal,
-    text_lines,
+    Anchor, Body, HEAD_AT, INLINE_LINES, LINE, Link, LogHeader, SEAL_AT, Txid, slot_at,
+    stored_seal, text_lines,
 };
-use crate::log::{INLINE, Log, LogPage, Tail};
+use crate::log::{INLINE, LogPage, Tail};
 use crate::store::{Slot, Store, Tx};
 use crate::{Error, Host, NAME_MAX, PAGE_BYTES, Result, Rule, mode};
 
 /// Records of the inode itself in a rewritten log, at most.
-const OWN_RECORDS: u64 = 4;
+pub(super) const OWN_RECORDS: u64 = 4;
 
 /// Lines of the longest record.
 const RECORD_LINES: u32 = text_lines(NAME_MAX);
@@ -35,7 +38,7 @@ pub(super) fn live_lines(state: &State) -> u64 {
         Kind::Symlink(target) => u64::from(text_lines(usize::from(target.len))) - 1,
         Kind::Special => 0,
     };
-    OWN_RECORDS + of_body + state.xattrs.lines()
+    OWN_RECORDS + of_body + state.xattrs.lines() + state.exempt_records() as u64
 }
 
 /// Lines that the log of a file would have inline; if they are more than these can be, any number above.
@@ -44,7 +47,8 @@ pub(super) fn lines_inline(state: &State) -> u32 {
     let most = INLINE_LINES as usize + 1;
     let extents = file.extents.joined().take(most).count();
     let own = own_records(state).iter().flatten().count();
-    (1 + extents + own) as u32 + state.xattrs.lines().min(most as u64) as u32
+    let exempt = state.exempt_records().min(most);
+    (1 + extents + own + exempt) as u32 + state.xattrs.lines().min(most as u64) as u32
 }
 
 /// What INODE and MAP records do not say of a file, where all of them stay as long as the log.
@@ -73,15 +77,17 @@ fn links_record(state: &State) -> Body {
 }
 
 /// The fresh places of a log that is being rewritten: pages or, without any, those of the inline log.
-struct Fresh<'s, M: Medium, H: Host> {
+pub(super) struct Fresh<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
+    /// What is written anew, where it is not all of the log.
+    pub(super) behind: Option<&'s Behind>,
     /// The epoch of all records; 0 before there are any.
-    epoch: u32,
+    pub(super) epoch: u32,
     ino: u64,
     nonce: u64,
-    pages: Vec<LogPage>,
+    pub(super) pages: Vec<LogPage>,
     spare: Vec<u64>,
-    tail: Tail,
+    pub(super) tail: Tail,
 }
 
 impl<M: Medium, H: Host> Fresh<'_, M, H> {
@@ -178,15 +184,39 @@ pub(super) fn rewrite<M: Medium, H: Host>(
     live: u64,
 ) -> Result<u64> {
     let longest = RECORD_LINES.max(state.xattrs.longest());
+    rewrite_to_pages(store, slot, state, None, (live, longest))
+}
+
+/// The same of what comes behind the pages in which snapshots see something. Returns how many pages that had.
+#[inline(never)]
+pub(super) fn rewrite_behind<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    slot: &Slot,
+    state: &mut State,
+    behind: &Behind,
+) -> Result<u64> {
+    let lines = (behind.lines, behind.longest);
+    rewrite_to_pages(store, slot, state, Some(behind), lines)
+}
+
+fn rewrite_to_pages<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    slot: &Slot,
+    state: &mut State,
+    behind: Option<&Behind>,
+    (live, longest): (u64, u32),
+) -> Result<u64> {
     let wanted = pages_for(store.geometry.log_lines, longest, live);
     let mut places = Vec::new();
     places.try_reserve_exact(live as usize)?;
+    state.log.pages.try_reserve(wanted as usize)?;
     let spare = take_spare(store, wanted)?;
     if !store.host.leaves_out(Rule::RoundForThorough) {
         store.round()?;
     }
     let mut fresh = Fresh {
         store,
+        behind,
         epoch: 0,
         ino: state.log.ino,
         nonce: state.log.nonce,
@@ -198,16 +228,14 @@ pub(super) fn rewrite<M: Medium, H: Host>(
     for page in core::mem::take(&mut fresh.spare) {
         store.give_log_page(page);
     }
-    let own = match stored {
-        Ok(own) => own,
+    let said = match stored {
+        Ok(said) => said,
         Err(error) => {
             give_pages(store, &fresh.pages);
             return Err(error);
         }
     };
-    let given = state.log.pages.len() as u64;
-    swap(store, slot, state, fresh, &places, own)?;
-    Ok(given)
+    swap(store, slot, state, fresh, &places, &said)
 }
 
 /// The same to the places of the inline log, of a log whose pages alone count, all of whose records
@@ -231,14 +259,12 @@ pub(super) fn rewrite_inline<M: Medium, H: Host>(
         ordinal: INLINE,
     };
     let (pages, spare) = (Vec::new(), Vec::new());
-    let mut fresh = Fresh { store, epoch: 0, ino, nonce, pages, spare, tail };
-    let own = store_all(store, state, &mut fresh, &mut places)?;
-    let given = state.log.pages.len() as u64;
-    swap(store, slot, state, fresh, &places, own)?;
-    Ok(given)
+    let mut fresh = Fresh { store, behind: None, epoch: 0, ino, nonce, pages, spare, tail };
+    let said = store_all(store, state, &mut fresh, &mut places)?;
+    swap(store, slot, state, fresh, &places, &said)
 }
 
-fn give_pages<M: Medium, H: Host>(store: &Store<M, H>, pages: &[LogPage]) {
+pub(super) fn give_pages<M: Medium, H: Host>(store: &Store<M, H>, pages: &[LogPage]) {
     for page in pages {
         store.give_log_page(page.page);
     }
@@ -272,15 +298,25 @@ fn take_spare<M: Medium, H: Host>(store: &Store<M, H>, wanted: u64) -> Result<Ve
     Ok(spare)
 }
 
-/// Stores the records of the whole state, and fences. Returns the ordinal of the page
-/// with the records of the inode itself, and the place of the first one.
+/// Where some of what was written anew is.
+#[derive(Default)]
+pub(super) struct Said {
+    /// Place of the INODE record, where there is one.
+    pub(super) first: Option<(u64, u32)>,
+    /// The RETIRE record, where there is one, and the ordinal of its page.
+    pub(super) retired: Option<(Txid, u32)>,
+    /// Ordinal of the page with the records of the inode itself.
+    pub(super) own: u32,
+}
+
+/// Stores the records of the state, and fences.
 #[inline(never)]
 fn store_all<M: Medium, H: Host>(
     store: &Store<M, H>,
     state: &State,
     fresh: &mut Fresh<'_, M, H>,
     places: &mut Vec<(u64, u32)>,
-) -> Result<((u64, u32), u32)> {
+) -> Result<Said> {
     if let Kind::File(file) = &state.body {
         file.journal.flush(store, store.counters());
     }
@@ -288,16 +324,20 @@ fn store_all<M: Medium, H: Host>(
     let bytes = inline_bytes.max(fresh.spare.len() as u64 * (PAGE_BYTES + 8));
     let mut tx = store.begin(0, bytes)?;
     // (Asked again: from here on a snapshot waits.)
-    if store.sees_log(state.log.ino, state.log.born) {
+    let seen = store.log_seen_until(state.log.ino, state.log.born);
+    if seen != fresh.behind.map_or(0, |behind| behind.seen) {
         tx.abandon();
         return Err(Error::NoSpace);
     }
     fresh.epoch = tx.epoch();
-    let stored = store_records(store, state, fresh, places, &mut tx);
+    let stored = match fresh.behind {
+        None => store_records(store, state, fresh, places, &mut tx),
+        Some(behind) => store_behind(store, state, behind, fresh, places, &mut tx),
+    };
     match stored {
-        Ok(place) => {
+        Ok(said) => {
             tx.commit()?;
-            Ok(place)
+            Ok(said)
         }
         Err(error) => {
             tx.abandon();
@@ -313,31 +353,125 @@ fn store_records<M: Medium, H: Host>(
     fresh: &mut Fresh<'_, M, H>,
     places: &mut Vec<(u64, u32)>,
     tx: &mut Tx<'_, M, H>,
-) -> Result<((u64, u32), u32)> {
+) -> Result<Said> {
     let (first, text) = first_record(store, state)?;
     let place = fresh.record(tx, &first, text.get(..).unwrap_or_default())?;
     match &state.body {
         Kind::File(file) => store_extents(state, file, fresh, places, tx)?,
-        Kind::Directory(directory) => {
-            let mut name = [0u8; NAME_MAX];
-            for entry in directory.entries.iter() {
-                let (mut parsed, len) = load_name(store, state, &entry, &mut name)?;
-                let name = name.get(..len).unwrap_or_default();
-                if let Body::Add { replaces, .. } = &mut parsed.body {
-                    *replaces = false;
-                }
-                places.push(fresh.record(tx, &parsed.body, name)?);
+        Kind::Directory(_) => store_entries(store, state, 0, fresh, places, tx)?,
+        _ => {}
+    }
+    store_xattrs(store, state, 0, fresh, places, tx)?;
+    store_exempt(state, fresh, places, tx)?;
+    let own = fresh.store_own(tx, state)?;
+    fresh.erase_rest(tx);
+    Ok(Said { first: Some(place), retired: None, own })
+}
+
+/// What the log says behind the pages that stay: what these say is true but where a record here says else.
+#[inline(never)]
+fn store_behind<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    state: &State,
+    behind: &Behind,
+    fresh: &mut Fresh<'_, M, H>,
+    places: &mut Vec<(u64, u32)>,
+    tx: &mut Tx<'_, M, H>,
+) -> Result<Said> {
+    let mut said = Said::default();
+    fresh.room(tx, 1)?;
+    match &state.body {
+        Kind::File(file) => {
+            let (_, ordinal) = fresh.record(tx, &Body::Retire, &[])?;
+            said.retired = Some((tx.txid(), ordinal));
+            store_file_behind(state, file, behind, fresh, places, tx)?;
+        }
+        Kind::Directory(_) => {
+            for &(txid, part) in &behind.dels {
+                fresh.record(tx, &Body::Del { txid, part, time_ns: state.mtime_ns }, &[])?;
             }
+            store_entries(store, state, behind.first, fresh, places, tx)?;
         }
         _ => {}
     }
-    for xattr in state.xattrs.iter() {
+    if behind.whole {
+        let (file_page, pages) = (0, FILE_PAGES);
+        fresh.record(tx, &Body::Whole { file_page, pages }, &[])?;
+    }
+    for name in &behind.xdels {
+        let xdel = Body::Xdel { name_len: name.len() as u8, time_ns: state.ctime_ns };
+        fresh.record(tx, &xdel, name)?;
+    }
+    store_xattrs(store, state, behind.first, fresh, places, tx)?;
+    said.own = fresh.store_own(tx, state)?;
+    Ok(said)
+}
+
+/// The entries that pages from ordinal `first` on say.
+fn store_entries<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    state: &State,
+    first: u32,
+    fresh: &mut Fresh<'_, M, H>,
+    places: &mut Vec<(u64, u32)>,
+    tx: &mut Tx<'_, M, H>,
+) -> Result<()> {
+    let mut name = [0u8; NAME_MAX];
+    for entry in state.directory()?.entries.iter().filter(|entry| entry.origin >= first) {
+        let (mut parsed, len) = load_name(store, state, &entry, &mut name)?;
+        let name = name.get(..len).unwrap_or_default();
+        if let Body::Add { replaces, .. } = &mut parsed.body {
+            *replaces = false;
+        }
+        places.push(fresh.record(tx, &parsed.body, name)?);
+    }
+    Ok(())
+}
+
+/// The attributes that pages from ordinal `first` on say.
+fn store_xattrs<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    state: &State,
+    first: u32,
+    fresh: &mut Fresh<'_, M, H>,
+    places: &mut Vec<(u64, u32)>,
+    tx: &mut Tx<'_, M, H>,
+) -> Result<()> {
+    for xattr in state.xattrs.iter().filter(|xattr| xattr.origin >= first) {
         let (body, text) = load_xattr(store, state, xattr)?;
         places.push(fresh.record(tx, &body, &text)?);
     }
-    let last = fresh.store_own(tx, state)?;
-    fresh.erase_rest(tx);
-    Ok((place, last))
+    Ok(())
+}
+
+/// The holes of a file, and the pages that are mapped behind the pages of its log that stay.
+fn store_file_behind<M: Medium, H: Host>(
+    state: &State,
+    file: &File,
+    behind: &Behind,
+    fresh: &mut Fresh<'_, M, H>,
+    places: &mut Vec<(u64, u32)>,
+    tx: &mut Tx<'_, M, H>,
+) -> Result<()> {
+    let (time_ns, size) = (state.mtime_ns, state.size);
+    behind.for_each_hole(&file.extents, &mut |file_page, pages| {
+        fresh.record(tx, &Body::Unmap { file_page, pages, time_ns, size }, &[]).map(|_| ())
+    })?;
+    for extent in file.extents.iter().filter(|extent| extent.origin >= behind.first) {
+        places.push(fresh.record(tx, &map_record(state, &extent)?, &[])?);
+    }
+    Ok(())
+}
+
+fn map_record(state: &State, extent: &Extent) -> Result<Body> {
+    Ok(Body::Map {
+        class: extent.class,
+        pages: u32::try_from(extent.pages).map_err(|_| Error::NotSupported)?,
+        file_page: extent.file_page,
+        page: extent.page,
+        time_ns: state.mtime_ns,
+        size: state.size,
+    })
 }
 
 fn store_extents<M: Medium, H: Host>(
@@ -348,15 +482,21 @@ fn store_extents<M: Medium, H: Host>(
     tx: &mut Tx<'_, M, H>,
 ) -> Result<()> {
     for extent in file.extents.joined() {
-        let map = Body::Map {
-            class: extent.class,
-            pages: u32::try_from(extent.pages).map_err(|_| Error::NotSupported)?,
-            file_page: extent.file_page,
-            page: extent.page,
-            time_ns: state.mtime_ns,
-            size: state.size,
-        };
-        places.push(fresh.record(tx, &map, &[])?);
+        places.push(fresh.record(tx, &map_record(state, &extent)?, &[])?);
+    }
+    Ok(())
+}
+
+/// What is exempt stays so.
+fn store_exempt<M: Medium, H: Host>(
+    state: &State,
+    fresh: &mut Fresh<'_, M, H>,
+    places: &mut Vec<(u64, u32)>,
+    tx: &mut Tx<'_, M, H>,
+) -> Result<()> {
+    let Kind::File(File { exempt: Some(exempt), .. }) = &state.body else { return Ok(()) };
+    for Extent { file_page, pages, .. } in exempt.pages.joined() {
+        places.push(fresh.record(tx, &Body::Exempt { file_page, pages }, &[])?);
     }
     Ok(())
 }
@@ -396,85 +536,4 @@ fn first_record<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Resul
 /// Eight bytes of an INODE record's extra field.
 pub(crate) fn head_of_word(word: u64) -> [u8; 16] {
     Body::head_of(&word.to_le_bytes())
-}
-
-/// Makes extents those that the records at `places` make.
-fn move_extents(extents: &mut Extents, log: &mut Log, places: &[(u64, u32)], records: usize) {
-    let epoch = log.epoch;
-    if extents.len() == records {
-        let mut places = places.iter();
-        extents.for_each_origin_mut(&mut |pages, born, origin| {
-            *born = epoch;
-            if let Some((_, ordinal)) = places.next() {
-                *origin = *ordinal;
-                log.add_live(*ordinal, pages);
-            }
-        });
-        return;
-    }
-    let mut moved = Extents::default();
-    for (extent, (_, origin)) in extents.joined().zip(places) {
-        moved.insert(Extent { origin: *origin, epoch, ..extent });
-        log.add_live(*origin, extent.pages);
-    }
-    *extents = moved;
-}
-
-/// Swaps the head in one word, and makes memory speak of the new log.
-#[inline(never)]
-fn swap<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    slot: &Slot,
-    state: &mut State,
-    fresh: Fresh<'_, M, H>,
-    places: &[(u64, u32)],
-    ((first_at, first_ordinal), last_ordinal): ((u64, u32), u32),
-) -> Result<()> {
-    let epoch = fresh.epoch;
-    let link = fresh.pages.first().map(|head| Link::new(head.page, head.nonce, true));
-    store.store_link(slot_at(state.log.ino) + HEAD_AT, link);
-    let early = store.host.leaves_out(Rule::FreeAfterSwap);
-    if early {
-        give_pages(store, &state.log.pages);
-    }
-    store.door.fence(store.counters())?;
-    slot.set_tail(fresh.tail.last_seal);
-    let mut log = Log::at_tail(
-        &store.geometry,
-        (state.log.ino, state.log.nonce),
-        link.is_some(),
-        fresh.pages,
-        fresh.tail,
-    );
-    (log.born, log.epoch) = (epoch, epoch);
-    log.next_ordinal = log.next_ordinal.max(state.log.next_ordinal);
-    let old = core::mem::replace(&mut state.log, log);
-    if !early {
-        give_pages(store, &old.pages);
-    }
-    let of_body = places.len() - state.xattrs.len();
-    let of_xattrs = places.iter().skip(of_body);
-    for (xattr, (at, origin)) in state.xattrs.iter_mut().zip(of_xattrs) {
-        (xattr.at, xattr.origin, xattr.epoch) = (*at, *origin, epoch);
-        state.log.add_live(*origin, 1);
-    }
-    match &mut state.body {
-        Kind::File(file) => {
-            file.journal.forget(&mut |run| store.give(run));
-            move_extents(&mut file.extents, &mut state.log, places, of_body);
-        }
-        Kind::Directory(directory) => {
-            let mut places = places.iter();
-            directory.entries.for_each_mut(&mut |_, entry| {
-                let Some((at, ordinal)) = places.next() else { return };
-                (entry.at, entry.origin) = (*at, *ordinal);
-                state.log.add_live(*ordinal, 1);
-            });
-        }
-        Kind::Symlink(target) => (target.at, target.ordinal) = (first_at, first_ordinal),
-        Kind::Special => {}
-    }
-    state.log.add_live(first_ordinal, 1);
-    state.carry_all(last_ordinal);
-    Ok(())
 }

@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+use super::exempt::Exempt;
 use super::journal::Journal;
 use super::maps::Maps;
 use crate::index::{Entries, Entry, Extent, Extents, Xattr, Xattrs};
@@ -38,6 +39,8 @@ pub(crate) struct File {
     pub(crate) has_large: bool,
     /// What is kept while programs have pages of it mapped.
     pub(crate) maps: Option<Box<Maps>>,
+    /// Pages whose checksums mean nothing now.
+    pub(crate) exempt: Option<Box<Exempt>>,
 }
 
 /// The entries of a directory.
@@ -188,6 +191,7 @@ impl State {
                 memory.extents += file.extents.memory_bytes();
                 memory.inodes += file.journal.memory_bytes();
                 memory.inodes += file.maps.as_ref().map_or(0, |maps| maps.memory_bytes());
+                memory.extents += file.exempt.as_ref().map_or(0, |it| it.pages.memory_bytes());
             }
             Body::Directory(directory) => memory.entries += directory.entries.memory_bytes(),
             Body::Symlink(_) | Body::Special => {}
@@ -312,9 +316,12 @@ impl State {
         }
     }
 
-    /// All that was said of the inode itself is in page `ordinal` (a new log).
+    /// All that was said of the inode itself is in page `ordinal`, which is new. (What was said in a page that
+    /// is no more ends with it.)
     pub(crate) fn carry_all(&mut self, ordinal: u32) {
-        self.carriers = [ordinal; CARRIERS];
+        for before in core::mem::replace(&mut self.carriers, [ordinal; CARRIERS]) {
+            self.log.end_live(before, 1, before);
+        }
         self.log.add_live(ordinal, CARRIERS as u64);
     }
 
@@ -543,5 +550,8 @@ impl State {
             log.end_live(piece.origin, piece.pages, by);
             freed(Ended { run: Run { page: piece.page, pages: piece.pages }, born: piece.epoch });
         });
+        if file.exempt.is_some() || file.maps.is_some() {
+            file.show_no_more(log, by, (file_page, pages));
+        }
     }
 }

@@ -17,17 +17,20 @@ const TABLES: [CrcTable; 2] = [CrcTable::First, CrcTable::Second];
 
 impl<M: Medium, H: Host> Store<M, H> {
     /// Streams whole strips to `at`, where they wait, with their checksums, which are returned.
-    pub(crate) fn stream_strips(&self, at: u64, bytes: &[u8], counters: &Counters) -> Crcs {
+    ///
+    /// # Errors
+    /// [`Error::Media`] where there is no room for checksums that can be loaded.
+    pub(crate) fn stream_strips(&self, at: u64, bytes: &[u8], counters: &Counters) -> Result<Crcs> {
         let strip = self.geometry.strips.bytes() as usize;
         let crcs = crcs_of(bytes, strip);
         let stored = crcs.get(..bytes.len() / strip).unwrap_or_default();
         let len = bytes.len() + TABLES.len() * stored.as_flattened().len();
         let mut window = self.door.window(len as u64, counters);
         window.copy_nt(at, bytes);
-        for table in TABLES {
-            window.copy_nt(self.crcs_at(at, table), stored.as_flattened());
+        match self.keep_crcs(&mut window, at, stored) {
+            true => Ok(crcs),
+            false => Err(Error::Media { at }),
         }
-        crcs
     }
 
     /// Bytes that are stored where `len` bytes of one page are overwritten in place.
@@ -36,15 +39,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         if strips.are_kept() { 2 * len + 2 * strips.crc_bytes() } else { len }
     }
 
-    /// Asks for what is kept of the strips at `at`, which are about to be overwritten.
+    /// Asks for the strips at `at`, which are about to be overwritten, and for what is kept of them.
     pub(crate) fn prefetch_kept(&self, at: u64, len: u64) {
         for table in TABLES {
             self.door.prefetch(self.crcs_at(at, table));
         }
-        let parity = self.parity_of_byte(at);
-        for line in (parity..parity + len.min(self.geometry.strips.bytes())).step_by(LINE as usize)
-        {
-            self.door.prefetch(line);
+        let (parity, strip) = (self.parity_of_byte(at), self.geometry.strips.bytes());
+        for (first, len) in [(at, len.min(PAGE_BYTES)), (parity, len.min(strip))] {
+            (first..first + len).step_by(LINE as usize).for_each(|line| self.door.prefetch(line));
         }
     }
 

@@ -6,41 +6,123 @@
 use lode_pmem::{Counters, Medium, Window};
 
 use super::crcs::{Crc, crcs_of};
-use crate::layout::CrcTable;
+use crate::layout::{CrcTable, PAGE_STRIPS_MOST};
 use crate::store::Store;
-use crate::{Host, PAGE_BYTES, Rule};
+use crate::{Error, Host, PAGE_BYTES, Result, Rule};
 
 /// Bytes of parity that are computed at a time.
 pub(super) const COLUMN: usize = 256;
 const LINE: usize = lode_pmem::LINE_BYTES;
+/// Pages whose checksums are stored, or compared, together: they are on a few lines of each table.
+pub(super) const TOGETHER: usize = 8;
 
 impl<M: Medium, H: Host> Store<M, H> {
-    /// Streams checksums and parity of the whole pages `bytes`, which are being stored at `page` and behind it;
-    /// the fence that completes those completes these.
-    #[inline]
-    pub(crate) fn keep_strips(&self, page: u64, bytes: &[u8], counters: &Counters) {
-        if self.geometry.strips.are_kept() {
-            let pages = bytes.as_chunks::<{ PAGE_BYTES as usize }>().0;
-            for (page, bytes) in (page..).zip(pages) {
-                self.keep_page(page, bytes, counters);
+    /// Streams the whole pages `bytes` of file data to `page` and behind it, with what is kept of them, if anything is: the
+    /// fence that completes those completes these.
+    ///
+    /// # Errors
+    /// [`Error::Media`] where a page has no room for checksums that can be loaded: it is for nobody.
+    #[inline(never)]
+    pub(crate) fn stream_pages(&self, page: u64, bytes: &[u8], counters: &Counters) -> Result<()> {
+        if !self.geometry.strips.are_kept() {
+            self.door.window(bytes.len() as u64, counters).copy_nt(page * PAGE_BYTES, bytes);
+            return Ok(());
+        }
+        let plainly =
+            self.host.leaves_out(Rule::ParityKept) || self.host.leaves_out(Rule::StripsWrittenBack);
+        let (mut page, mut rest) = (page, bytes);
+        while !rest.is_empty() {
+            let few = self.geometry.strips.together(page).min(TOGETHER as u64);
+            let (bytes, more) = rest.split_at(rest.len().min((few * PAGE_BYTES) as usize));
+            let pages = bytes.as_chunks().0;
+            if plainly {
+                let mut window = self.door.window(bytes.len() as u64, counters);
+                window.copy_nt(page * PAGE_BYTES, bytes);
+                drop(window);
+                let mut each = (page..).zip(pages);
+                each.try_for_each(|(page, bytes)| self.keep_strips(page, bytes, counters))?;
+            } else if pages.len() == 1 {
+                self.stream_some::<PAGE_STRIPS_MOST>(page, pages, counters)?;
+            } else {
+                self.stream_some::<{ TOGETHER * PAGE_STRIPS_MOST }>(page, pages, counters)?;
             }
+            (page, rest) = (page + few, more);
+        }
+        Ok(())
+    }
+
+    /// The same of a few pages, of `N` strips at most and with all that is kept side by side, in one pass.
+    #[inline]
+    fn stream_some<const N: usize>(
+        &self,
+        page: u64,
+        pages: &[[u8; PAGE_BYTES as usize]],
+        counters: &Counters,
+    ) -> Result<()> {
+        let strips = self.geometry.strips;
+        let strip = strips.bytes();
+        for table in [CrcTable::First, CrcTable::Second] {
+            self.door.prefetch(strips.crcs_at(page, table));
+        }
+        let a_page = PAGE_BYTES + strip + 2 * strips.crc_bytes();
+        let mut window = self.door.window(pages.len() as u64 * a_page, counters);
+        let mut crcs = [Crc::default(); N];
+        let mut places = crcs.iter_mut();
+        for (page, bytes) in (page..).zip(pages) {
+            let to = (page * PAGE_BYTES, strips.parity_at(page));
+            window.copy_summed(to, bytes, strip as usize / LINE, |crc| {
+                if let Some(place) = places.next() {
+                    *place = crc.to_le_bytes();
+                }
+            });
+        }
+        let crcs = crcs.get(..pages.len() * strips.a_page()).unwrap_or_default();
+        match self.keep_pages(&mut window, page, crcs) {
+            Ok(()) => Ok(()),
+            Err(page) => Err(self.for_nobody(page)),
         }
     }
 
-    /// Streams a page of file data, with what is kept of it.
-    pub(crate) fn stream_page(&self, page: u64, bytes: &[u8], counters: &Counters) {
-        self.door.window(PAGE_BYTES, counters).copy_nt(page * PAGE_BYTES, bytes);
-        self.keep_strips(page, bytes, counters);
+    /// The page has no place for checksums: it is for nobody.
+    #[cold]
+    fn for_nobody(&self, page: u64) -> Error {
+        let at = page * PAGE_BYTES;
+        // (Given back, it is kept from use, until an opening finds it good.)
+        self.bad.lose(at).err().unwrap_or(Error::Media { at })
     }
 
+    /// Streams checksums and parity of bytes that are at `page` already, or on their way.
+    ///
+    /// # Errors
+    /// As [`Store::stream_pages`].
+    pub(crate) fn keep_strips(
+        &self,
+        page: u64,
+        bytes: &[u8; PAGE_BYTES as usize],
+        counters: &Counters,
+    ) -> Result<()> {
+        match self.has_kept(page, bytes, counters) {
+            true => Ok(()),
+            false => Err(self.for_nobody(page)),
+        }
+    }
+
+    /// The same, but for the end of the page where there is no room for its checksums; says whether there was.
     #[inline(never)]
-    fn keep_page(&self, page: u64, bytes: &[u8; PAGE_BYTES as usize], counters: &Counters) {
+    pub(super) fn has_kept(
+        &self,
+        page: u64,
+        bytes: &[u8; PAGE_BYTES as usize],
+        counters: &Counters,
+    ) -> bool {
         let strips = self.geometry.strips;
         let crcs = crcs_of(bytes, strips.bytes() as usize);
         let crcs = crcs.get(..strips.a_page()).unwrap_or_default();
         let stored = 2 * strips.crc_bytes() + strips.bytes();
         let mut window = self.door.window(stored, counters);
-        self.keep_crcs(&mut window, page, crcs);
+        if !self.keep_crcs(&mut window, page * PAGE_BYTES, crcs) {
+            return false;
+        }
         let mut parity = [0; COLUMN];
         let mut column = 0;
         let kept = !self.host.leaves_out(Rule::ParityKept);
@@ -49,13 +131,47 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.put(&mut window, strips.parity_at(page) + column as u64, &parity);
             column += COLUMN;
         }
+        true
     }
 
-    fn keep_crcs(&self, window: &mut Window<'_, M>, page: u64, crcs: &[Crc]) {
-        let once = self.host.leaves_out(Rule::SecondChecksum);
-        for table in [CrcTable::First, CrcTable::Second].into_iter().take(2 - usize::from(once)) {
-            self.put(window, self.geometry.strips.crcs_at(page, table), crcs.as_flattened());
+    /// Streams the checksums of whole pages from `page` on, whose places are side by side. `Err` has a page for which neither
+    /// table has room.
+    #[inline]
+    fn keep_pages(
+        &self,
+        window: &mut Window<'_, M>,
+        page: u64,
+        crcs: &[Crc],
+    ) -> core::result::Result<(), u64> {
+        let pages = || (page..).zip(crcs.chunks(self.geometry.strips.a_page()));
+        let tables = [CrcTable::First, CrcTable::Second];
+        let has_room = |page: u64| {
+            tables.iter().all(|table| self.load_crc(page * PAGE_BYTES, *table).is_some())
+        };
+        if pages().all(|(page, _)| has_room(page)) {
+            let once = self.host.leaves_out(Rule::SecondChecksum);
+            for table in tables.into_iter().take(2 - usize::from(once)) {
+                self.put(window, self.geometry.strips.crcs_at(page, table), crcs.as_flattened());
+            }
+            return Ok(());
         }
+        let mut each = pages();
+        let without = each.find(|(page, crcs)| !self.keep_crcs(window, page * PAGE_BYTES, crcs));
+        without.map_or(Ok(()), |(page, _)| Err(page))
+    }
+
+    /// Streams the checksums of strips from `at` on, of one page; says whether some table has them. (They are less
+    /// than a line, which must not be stored to memory that has gone bad. The other table is enough.)
+    pub(super) fn keep_crcs(&self, window: &mut Window<'_, M>, at: u64, crcs: &[Crc]) -> bool {
+        let once = self.host.leaves_out(Rule::SecondChecksum);
+        let mut kept = false;
+        for table in [CrcTable::First, CrcTable::Second].into_iter().take(2 - usize::from(once)) {
+            if self.load_crc(at, table).is_some() {
+                self.put(window, self.crcs_at(at, table), crcs.as_flattened());
+                kept = true;
+            }
+        }
+        kept
     }
 
     fn put(&self, window: &mut Window<'_, M>, at: u64, bytes: &[u8]) {

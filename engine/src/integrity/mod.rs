@@ -5,6 +5,7 @@
 
 mod at_rest;
 mod crcs;
+mod exempt;
 mod in_place;
 mod keep;
 mod repair;

@@ -5,13 +5,16 @@
 
 use lode_pmem::{MediaError, Medium, crc32c};
 
-use super::crcs::{Crc, Crcs, crcs_of};
-use crate::layout::{CRC_BYTES, CrcTable};
+use super::crcs::Crc;
+use super::keep::TOGETHER;
+use crate::layout::{CRC_BYTES, CrcTable, LINE, PAGE_STRIPS_MOST};
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// Bytes loaded at a time of strips that nobody asked for.
 const CHUNK: usize = 256;
+/// Strips that are loaded and compared together.
+const MOST: usize = TOGETHER * PAGE_STRIPS_MOST;
 
 /// Whose data is loaded.
 #[derive(Clone, Copy, Debug)]
@@ -30,22 +33,18 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn load_data(&self, of: Whose, at: u64, into: &mut [u8]) -> Result<()> {
         if self.geometry.strips.are_kept() {
-            self.prefetch_crcs(at);
+            return self.load_kept(of, at, into);
         }
         let loaded = self.door.load(at, into);
-        if loaded.is_ok() && !self.geometry.strips.are_kept() && !self.bad.any() {
+        if loaded.is_ok() && !self.bad.any() {
             return Ok(());
         }
         self.judge_loaded(of, at, into, loaded)
     }
 
-    /// Asks for what the bytes at `at` are compared with when they are there.
-    #[inline(never)]
-    fn prefetch_crcs(&self, at: u64) {
-        self.door.prefetch(self.crcs_at(at, CrcTable::First));
-    }
-
-    /// What has been loaded, or not, of bytes that have checksums, or in a pool with bad memory.
+    /// What has been loaded, or not, of bytes that nothing is compared with, in a pool with bad memory; and what could not
+    /// be loaded of others.
+    #[cold]
     #[inline(never)]
     fn judge_loaded(
         &self,
@@ -64,10 +63,47 @@ impl<M: Medium, H: Host> Store<M, H> {
             return lost.map_or(Ok(()), |at| Err(Error::Media { at }));
         }
         match loaded {
-            Ok(()) => self.verify(of, at, into),
             Err(MediaError::Poisoned { .. }) => self.load_strips(of, at, into),
-            Err(error) => Err(error.into()),
+            loaded => Ok(loaded?),
         }
+    }
+
+    /// Loads bytes that have checksums: page by page, and what is no whole strip by itself.
+    #[inline(never)]
+    fn load_kept(&self, of: Whose, at: u64, into: &mut [u8]) -> Result<()> {
+        if self.host.leaves_out(Rule::StripsVerified) {
+            let loaded = self.door.load(at, into);
+            return self.judge_loaded(of, at, into, loaded);
+        }
+        let strips = self.geometry.strips;
+        let strip = strips.bytes();
+        let (mut at, mut rest) = (at, into);
+        while !rest.is_empty() {
+            let skip = at % strip;
+            let whole = rest.len() as u64 / strip * strip;
+            let few = strips.together(at / PAGE_BYTES).min(TOGETHER as u64);
+            let (len, is_whole) = match (skip, whole) {
+                (0, 1..) => (whole.min(few * PAGE_BYTES - at % PAGE_BYTES), true),
+                _ => ((strip - skip).min(rest.len() as u64), false),
+            };
+            // What the bytes are compared with is asked for before they are.
+            let crcs = self.crcs_at(at, CrcTable::First);
+            let end = crcs + len / strip * CRC_BYTES;
+            (crcs..=end).step_by(LINE as usize).for_each(|line| self.door.prefetch(line));
+            let (part, more) = rest.split_at_mut(len as usize);
+            if is_whole && len <= PAGE_BYTES {
+                self.load_whole::<PAGE_STRIPS_MOST>(of, at, part)?;
+            } else if is_whole {
+                self.load_whole::<MOST>(of, at, part)?;
+            } else {
+                match self.door.load(at, part) {
+                    Ok(()) => self.verify_part(of, at, part)?,
+                    loaded => self.judge_loaded(of, at, part, loaded)?,
+                }
+            }
+            (at, rest) = (at + len, more);
+        }
+        Ok(())
     }
 
     /// Loads strip by strip, where some can't be loaded.
@@ -88,46 +124,46 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(())
     }
 
-    #[inline(never)]
-    fn verify(&self, of: Whose, at: u64, bytes: &mut [u8]) -> Result<()> {
-        let strip = self.geometry.strips.bytes();
-        let (mut at, mut rest) = (at, bytes);
-        while !rest.is_empty() {
-            let skip = at % strip;
-            let whole = rest.len() as u64 / strip * strip;
-            let in_page = PAGE_BYTES - at % PAGE_BYTES;
-            let (len, is_whole) = match (skip, whole) {
-                (0, 1..) => (whole.min(in_page), true),
-                _ => ((strip - skip).min(rest.len() as u64), false),
-            };
-            let (part, more) = rest.split_at_mut(len as usize);
-            if is_whole {
-                self.verify_strips(of, at, part)?;
-            } else {
-                self.verify_part(of, at, part)?;
-            }
-            (at, rest) = (at + len, more);
-        }
-        Ok(())
-    }
-
-    /// Whole strips of one page.
-    fn verify_strips(&self, of: Whose, at: u64, bytes: &mut [u8]) -> Result<()> {
+    /// Loads whole strips, `N` at most, of which the checksums lie side by side.
+    #[inline]
+    fn load_whole<const N: usize>(&self, of: Whose, at: u64, bytes: &mut [u8]) -> Result<()> {
         let strip = self.geometry.strips.bytes() as usize;
-        let mut wanted = Crcs::default();
         let count = bytes.len() / strip;
-        let crcs = wanted.get_mut(..count).unwrap_or_default();
-        let loaded = self.load_crcs(at, CrcTable::First, crcs);
-        let found = crcs_of(bytes, strip);
-        if loaded.is_ok() && crcs.iter().zip(&found).all(|(a, b)| a == b) {
+        let (mut found, mut wanted) = ([Crc::default(); N], [Crc::default(); N]);
+        let mut places = found.iter_mut();
+        let loaded = self.door.load_summed(at, bytes, strip, |crc| {
+            if let Some(place) = places.next() {
+                *place = crc.to_le_bytes();
+            }
+        });
+        if loaded.is_err() {
+            return self.judge_loaded(of, at, bytes, loaded);
+        }
+        let wanted = wanted.get_mut(..count).unwrap_or_default();
+        let found = found.get(..count).unwrap_or_default();
+        let told = self.load_crcs(at, CrcTable::First, wanted).is_ok();
+        if told && wanted == found {
             return Ok(());
         }
-        for (index, (strip, (wanted, found))) in
-            bytes.chunks_exact_mut(strip).zip(crcs.iter().zip(&found)).enumerate()
-        {
-            if loaded.is_err() || wanted != found {
-                let at = at + index as u64 * self.geometry.strips.bytes();
-                self.doubt(of, at, strip, Some(*found))?;
+        self.doubt_some(of, at, bytes, if told { wanted } else { &[] }, found)
+    }
+
+    /// Whole strips, not all of which are as the first table says, as far as it could be loaded.
+    #[cold]
+    #[inline(never)]
+    fn doubt_some(
+        &self,
+        of: Whose,
+        at: u64,
+        bytes: &mut [u8],
+        wanted: &[Crc],
+        found: &[Crc],
+    ) -> Result<()> {
+        let strip = self.geometry.strips.bytes();
+        let strips = bytes.chunks_exact_mut(strip as usize);
+        for (index, (strip_bytes, found)) in strips.zip(found).enumerate() {
+            if wanted.get(index) != Some(found) {
+                self.doubt(of, at + index as u64 * strip, strip_bytes, Some(*found))?;
             }
         }
         Ok(())
@@ -166,7 +202,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(crc)
     }
 
-    /// Loads the checksums of the strips from `at` on, of one page.
+    /// Loads the checksums of the strips from `at` on, which lie side by side.
     pub(super) fn load_crcs(
         &self,
         at: u64,

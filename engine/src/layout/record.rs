@@ -35,6 +35,8 @@ const RETIRE: u8 = 12;
 const PAD: u8 = 13;
 const XATTR: u8 = 14;
 const XDEL: u8 = 15;
+const EXEMPT: u8 = 16;
+const WHOLE: u8 = 17;
 
 /// A transaction: never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -115,6 +117,10 @@ pub enum Body {
     Xattr { name_len: u8, runs: u8, value_len: u32, crc: u32, time_ns: i64 },
     /// Ends the extended attribute whose name is its text.
     Xdel { name_len: u8, time_ns: i64 },
+    /// What these pages hold is not what their checksums and parity say: a program has them mapped.
+    Exempt { file_page: u64, pages: u64 },
+    /// It is again.
+    Whole { file_page: u64, pages: u64 },
 }
 
 /// A record line whose seal was right.
@@ -194,6 +200,8 @@ impl Body {
             Body::Pad => "PAD",
             Body::Xattr { .. } => "XATTR",
             Body::Xdel { .. } => "XDEL",
+            Body::Exempt { .. } => "EXEMPT",
+            Body::Whole { .. } => "WHOLE",
         }
     }
 
@@ -349,11 +357,25 @@ impl Body {
                 put_i64(raw, 24, time_ns);
                 (XDEL, name_len)
             }
+            Body::Exempt { file_page, pages } => {
+                put_pages(raw, file_page, pages);
+                (EXEMPT, 0)
+            }
+            Body::Whole { file_page, pages } => {
+                put_pages(raw, file_page, pages);
+                (WHOLE, 0)
+            }
             _ => (PAD, 0),
         };
         header.put(&mut line, kind, aux);
         line
     }
+}
+
+/// Pages of a file, where UNMAP has them, too.
+fn put_pages(raw: &mut [u8; 64], file_page: u64, pages: u64) {
+    put_u64(raw, 24, file_page);
+    put_u64(raw, 32, pages);
 }
 
 impl Parsed {
@@ -467,11 +489,24 @@ fn parse_file(line: &Line) -> Result<Body, &'static str> {
         }
         (RETIRE, _) => Body::Retire,
         (XATTR, _) => return parse_xattr(raw),
+        (EXEMPT | WHOLE, _) => return parse_exempt(raw),
         (XDEL, _) if raw[1] > 0 => Body::Xdel { name_len: raw[1], time_ns: get_i64(raw, 24) },
         (PAD, _) => Body::Pad,
         _ => return Err("record of an unknown kind"),
     };
     Ok(body)
+}
+
+fn parse_exempt(raw: &[u8; 64]) -> Result<Body, &'static str> {
+    let (file_page, pages) = (get_u64(raw, 24), get_u64(raw, 32));
+    let end = file_page.checked_add(pages);
+    if pages == 0 || end.is_none_or(|end| end > FILE_PAGES) {
+        return Err("EXEMPT or WHOLE record is impossible");
+    }
+    match raw[0] {
+        EXEMPT => Ok(Body::Exempt { file_page, pages }),
+        _ => Ok(Body::Whole { file_page, pages }),
+    }
 }
 
 fn parse_xattr(raw: &[u8; 64]) -> Result<Body, &'static str> {

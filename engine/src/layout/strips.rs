@@ -121,6 +121,14 @@ impl Strips {
         (tables + skip) * PAGE_BYTES + index * self.crc_bytes()
     }
 
+    /// How many pages from `page` on, which has some, have their checksums and parity side by side.
+    #[inline]
+    pub const fn together(&self, page: u64) -> u64 {
+        let within = page & (self.group() - 1);
+        let end = if within < self.before as u64 { self.before as u64 } else { self.group() };
+        end - within
+    }
+
     /// Offset of a page's parity.
     #[inline]
     pub const fn parity_at(&self, page: u64) -> u64 {
@@ -217,6 +225,16 @@ mod tests {
                 let end = (tables + strips.tables()) * PAGE_BYTES;
                 assert!((seconds..=end - strips.crc_bytes()).contains(&second));
                 assert_eq!(second - first, strips.apart());
+                let side_by_side = |step: u64| {
+                    let at = strips.crcs_at(page + step, CrcTable::First);
+                    at.wrapping_sub(first) == step * strips.crc_bytes()
+                };
+                let together = strips.together(page);
+                assert!(
+                    side_by_side(together - 1)
+                        && (page + together == tables || !side_by_side(together)),
+                    "{strips:?} {page}"
+                );
             }
             // 12.5 % for parity and twice 0.78 % for checksums of strips of 512 bytes, of the data.
             assert!(strips.bytes() > 512 || group < 4096 || strips.tables() * 1000 < group * 124);

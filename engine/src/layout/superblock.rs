@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use lode_pmem::crc32c;
+use core::num::NonZeroU32;
+
+use lode_pmem::{Losses, crc32c};
 
 use super::bad::{BAD_PAGES_MOST, BadPage, bad_crc};
 use super::bytes::{get_i64, get_u32, get_u64, put_i64, put_u32, put_u64};
@@ -17,6 +19,9 @@ use crate::{LABEL_MAX, PAGE_BYTES, PageClass, Protection, Unusable};
 pub const SUPERBLOCK_BYTES: usize = 512;
 /// Read-only compatible: the pool has, or had, snapshots. Who does not know them would use what they keep.
 pub const FEATURE_SNAPSHOTS: u64 = 1;
+/// Incompatible: the pool has, or had, files that were mapped for writing at level full. Who does not know that would take their
+/// pages for damaged ones.
+pub const FEATURE_EXEMPT: u64 = 1;
 /// The format this program writes.
 pub const FORMAT_VERSION: u32 = 1;
 /// Compatible features this program knows.
@@ -24,7 +29,7 @@ pub const FEATURES_COMPATIBLE: u64 = 0;
 /// Read-only compatible features this program knows.
 pub const FEATURES_READ_ONLY: u64 = FEATURE_SNAPSHOTS;
 /// Incompatible features this program knows.
-pub const FEATURES_INCOMPATIBLE: u64 = 0;
+pub const FEATURES_INCOMPATIBLE: u64 = FEATURE_EXEMPT;
 
 /// log2 of the most pages between twins: they lie in one GiB.
 pub const TWIN_LOG2_MOST: u8 = 17;
@@ -85,6 +90,8 @@ pub struct Superblock {
     pub snapshots: u64,
     /// Its nonce.
     pub snapshots_nonce: u64,
+    /// How often the memory had lost what was stored when the pool was opened for writing; `None` where it does not tell.
+    pub losses: Option<Losses>,
     /// Pages with memory that can't be loaded, in order: the list lies behind the superblock.
     pub bad: Vec<BadPage>,
 }
@@ -135,6 +142,10 @@ impl Superblock {
         put_u32(raw, 240, self.bad.len() as u32);
         put_u32(raw, 244, bad_crc(&self.bad));
         put_u32(raw, 248, self.group_before);
+        if let Some(losses) = self.losses {
+            put_u32(raw, 252, losses.of.get());
+            put_u64(raw, 256, losses.count);
+        }
         let crc = crc32c(0, &raw[..CRC_AT]);
         put_u32(raw, CRC_AT, crc);
     }
@@ -193,6 +204,8 @@ impl Superblock {
             rollback: get_u32(raw, 220),
             snapshots: get_u64(raw, 224),
             snapshots_nonce: get_u64(raw, 232),
+            losses: NonZeroU32::new(get_u32(raw, 252))
+                .map(|of| Losses { of, count: get_u64(raw, 256) }),
             bad: Vec::new(),
             group_before: get_u32(raw, 248),
         };

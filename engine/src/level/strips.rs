@@ -107,7 +107,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::Media { at });
         }
         self.store.door.load(at, bytes)?;
-        self.store.keep_strips(page, bytes, self.store.counters());
-        Ok(())
+        self.store.keep_strips(page, bytes, self.store.counters())
     }
 }

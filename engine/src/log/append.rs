@@ -74,6 +74,8 @@ pub(crate) struct Log {
     /// Record lines of each page.
     page_lines: u32,
     reserved: Vec<u64>,
+    /// Pages that it has when it is looked at again whether what snapshots do not see is worth writing anew.
+    pub(crate) look_at: u32,
 }
 
 /// What a set of records needs: lines (padding included) and new pages.
@@ -147,6 +149,7 @@ impl Log {
             epoch,
             page_lines,
             reserved,
+            look_at: 0,
         }
     }
 
@@ -296,8 +299,13 @@ impl Log {
 
     /// Offset of the word that links to the page after the last one.
     pub(crate) fn last_link_at(&self) -> u64 {
-        let anchor = self.pages.last().map_or(slot_at(self.ino), |last| last.page * PAGE_BYTES);
-        anchor + HEAD_AT
+        self.link_behind(self.pages.len())
+    }
+
+    /// Offset of the word that links to the page after the first `count` ones.
+    pub(crate) fn link_behind(&self, count: usize) -> u64 {
+        let last = count.checked_sub(1).and_then(|last| self.pages.get(last));
+        last.map_or(slot_at(self.ino), |last| last.page * PAGE_BYTES) + HEAD_AT
     }
 
     /// Record lines of each page.

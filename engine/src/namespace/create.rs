@@ -293,7 +293,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<Ready> {
         let store = &self.store;
         let in_page = birth.target.len() > TARGET_IN_LOG;
-        let target = in_page.then(|| self.stream_target(birth.target)).transpose()?;
+        let target = in_page.then(|| self.store.on_good_pages(|| self.stream_target(birth.target)));
+        let target = target.transpose()?;
         let staged = match self.stage_xattrs(state, birth.xattrs, self.now_ns()) {
             Ok(staged) => staged,
             Err(error) => {
@@ -404,7 +405,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Some((head, rest)) => {
                 head.copy_from_slice(target);
                 rest.fill(0);
-                self.store.stream_page(run.page, page, counters);
+                if let Err(error) = self.store.stream_pages(run.page, page, counters) {
+                    self.store.give(run);
+                    return Err(error);
+                }
             }
             None => {
                 let at = run.page * crate::PAGE_BYTES;

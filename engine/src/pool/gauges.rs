@@ -1,5 +1,7 @@
 //! What a pool says of itself to those who watch it.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use lode_pmem::{Medium, Wear};
 
 use super::Pool;
@@ -12,12 +14,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut memory = self.standing_memory();
         let (waiting_slots, _) = self.store.waiting();
         let (inodes_in_memory, inodes_busy) = self.nodes.weigh(&mut memory)?;
+        let (snapshots, [data, logs]) = self.store.snapshots.sums();
+        let twice = if self.store.geometry.twin_pages == 0 { 1 } else { 2 };
         Ok(Gauges {
+            snapshots,
+            snapshot_pages: data + twice * logs,
             space: self.space(),
             free_extents: self.store.space.extents(),
             waiting_pages: self.store.quarantined_pages(),
             waiting_slots,
             free_slots: self.store.table.free(),
+            exempt_pages: self.store.exempt.load(Relaxed),
             inodes_in_memory,
             inodes_busy,
             memory,

@@ -114,6 +114,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             created_ns: superblock.created_ns,
             clean: checkpointed && superblock.checkpoint_session == superblock.session,
             features: superblock.features,
+            losses: superblock.losses,
         })
     }
 

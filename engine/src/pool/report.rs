@@ -17,6 +17,9 @@ pub struct Opening {
     pub aborted: u64,
     /// Files without a name that were open: they end with the crash.
     pub orphans: u64,
+    /// Pages that programs had mapped to store into, at level `full`, when the pool was left: what is kept of them was
+    /// made again of what they hold. (Read-only: what they hold is compared with nothing.)
+    pub exempt_pages: u64,
     /// One superblock copy was damaged (and repaired, unless read-only).
     pub superblock_repaired: bool,
     /// Links to inode tables that were damaged, in a pool that was closed: its checkpoint knows them
@@ -26,6 +29,9 @@ pub struct Opening {
     /// a crash, and a log that lost its end since is not noticed. (A read-write session ends with
     /// a new one.)
     pub checkpoint_damage: Option<Corruption>,
+    /// How often the memory has lost what was stored since the pool was opened for writing before: all of it was
+    /// checked (read-only: it is still to be).
+    pub losses: u64,
     /// Damage found by recovery; only a read-only open goes on with any.
     pub damage: Vec<Corruption>,
 }

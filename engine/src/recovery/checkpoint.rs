@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use lode_pmem::{Medium, crc32c};
 
 use super::manifest::{Manifests, decode_all, encode_all};
-use crate::layout::{PieceHeader, SEGMENT_HEADER_BYTES, Segment, Superblock};
+use crate::layout::{LINE, PieceHeader, SEGMENT_HEADER_BYTES, Segment, Superblock};
 use crate::space::{Near, Run};
 use crate::store::{Piece, Store};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule};
@@ -291,10 +291,11 @@ fn store_segments<M: Medium, H: Host>(store: &Store<M, H>, runs: &[Run], stream:
             crc: crc32c(0, bytes),
         };
         let at = run.page * PAGE_BYTES;
-        let mut window = store.door.window(SEGMENT_HEADER_BYTES + here as u64, counters);
+        let stored = SEGMENT_HEADER_BYTES + (here as u64).next_multiple_of(LINE);
+        let mut window = store.door.window(stored, counters);
         // (Streamed like its bytes: it has no twin, being told by the logs again where it is damaged.)
         window.copy_nt(at, &segment.line(&store.seed, at).0);
-        window.copy_nt(at + SEGMENT_HEADER_BYTES, bytes);
+        window.copy_lines(at + SEGMENT_HEADER_BYTES, bytes);
     }
     debug_assert!(rest.is_empty());
 }

@@ -31,7 +31,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.space.end_keeping();
         let page = store_checkpoint(&self.store)?;
         self.store.set_writable(false);
-        let Some(page) = page else { return Ok(()) };
+        // (What is exempt still is found by a recovery.)
+        let Some(page) = page.filter(|_| !self.store.has_left_exempt()) else { return Ok(()) };
         // Otherwise a power failure could leave what looks like a damaged checkpoint.
         self.store.door.fence(self.store.counters())?;
         let mut superblock = self.store.superblock.lock();
@@ -62,6 +63,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.end_nameless(&node)?;
             self.bury_if_dead(&node);
             let Ok(mut state) = node.write(&self.store) else { continue };
+            self.end_exemption(&node, &mut state);
             if let Body::File(file) = &mut state.body {
                 file.end_all_maps(&mut |run| self.store.give(run));
                 file.journal.release_idle(&self.store)?;

@@ -40,7 +40,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         store_first(&door, &host, &superblock, &places, options);
         let counters = lode_pmem::Counters::new();
         door.fence(&counters)?;
-        crate::store::write_superblock(&door, &host, &superblock, &counters)?;
+        // (What was there was erased, and is not torn.)
+        crate::store::write_copies(&door, &host, &superblock, &counters)?;
         let pool = Self::open_door(door, host, &OpenOptions::default())?;
         pool.close()
     }
@@ -115,6 +116,7 @@ fn plan(
         rollback: 0,
         snapshots: 0,
         snapshots_nonce: 0,
+        losses: None,
         bad: Vec::new(),
     });
     // A piece of table lies on one side of the border between twins.

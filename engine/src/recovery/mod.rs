@@ -2,6 +2,7 @@
 //!
 //! Recovery follows the numbered order of PROTOCOL.md, and so do these files:
 //! `scan` (2, 3), `judge` (4, 5), `repair` (7, 8), `open` (the whole, 1 to 11).
+//! `losses` goes before all of them where memory did not keep its promise.
 //! `grow` changes what superblocks say; `sound` asks first whether a recovery would succeed.
 
 mod checkpoint;
@@ -9,6 +10,7 @@ mod close;
 pub(crate) mod format;
 mod grow;
 mod judge;
+mod losses;
 mod manifest;
 mod open;
 mod repair;

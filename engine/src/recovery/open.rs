@@ -1,5 +1,6 @@
 //! Opening a pool: by its checkpoint, or by recovery in the order of PROTOCOL.md.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -7,6 +8,7 @@ use lode_pmem::{Door, Medium};
 
 use super::checkpoint::{Ended, Loaded, load_checkpoint};
 use super::judge::judge;
+use super::losses::losses_since;
 use super::repair::erase;
 use super::scan::{DAMAGED_TAIL, Scan, Scanner};
 use crate::inode::load_for_scan;
@@ -19,7 +21,7 @@ use crate::store::{
     BadChain, Item, Kept, NO_WATERMARK, Piece, Store, read_superblock, read_watermark,
     repair_locator,
 };
-use crate::{Error, Host, OpenOptions, Pool, Result, Rule};
+use crate::{Error, Host, Ino, OpenOptions, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Opens a pool; recovers it when its last session did not end cleanly. A read-only
@@ -31,13 +33,25 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     pub(crate) fn open_door(door: Door<M>, host: H, options: &OpenOptions) -> Result<Self> {
-        let (mut superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
-        let mut store = Store::new(door, host, &superblock)?;
+        let (superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
+        let losses = losses_since(&door, &superblock);
+        let (door, host) = Self::heed_losses(losses, door, host, options)?;
+        let store = Store::new(door, host, &superblock)?;
+        Self::open_store(store, superblock, options, (one_bad, losses))
+    }
+
+    #[inline(never)]
+    fn open_store(
+        mut store: Box<Store<M, H>>,
+        mut superblock: Box<Superblock>,
+        options: &OpenOptions,
+        (superblock_repaired, losses): (bool, u64),
+    ) -> Result<Self> {
         let is_being_said = heed_receiving(&mut store, &mut superblock, options)?;
-        let mut opening = Opening { superblock_repaired: one_bad, ..Opening::default() };
+        let mut opening = Opening { superblock_repaired, losses, ..Opening::default() };
         let rollback = if is_being_said { superblock.rollback } else { 0 };
         let how = (options.read_only, rollback);
-        let checkpoint = find_state(&mut store, &superblock, how, &mut opening)?;
+        let Found { checkpoint, exempt } = find_state(&mut store, &superblock, how, &mut opening)?;
         if !options.read_only {
             store.space.keep_twins(store.kept_twins())?;
             store.set_writable(true);
@@ -46,26 +60,38 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if is_being_said {
             pool.say_abandoned()?;
         }
+        pool.make_sound(&exempt)?;
         Ok(pool)
     }
 }
 
-/// What the pool's state is: by its checkpoint, or by its logs. Returns the pages of the checkpoint.
+/// What is known of a pool besides what its store knows.
+struct Found {
+    /// The pages of the checkpoint that a read-only opening goes by.
+    checkpoint: Vec<Run>,
+    /// Files with pages that programs had mapped: they are not whole.
+    exempt: Vec<Ino>,
+}
+
+/// What the pool's state is: by its checkpoint, or by its logs.
 #[inline(never)]
 fn find_state<M: Medium, H: Host>(
     store: &mut Store<M, H>,
     superblock: &Superblock,
     (read_only, rollback): (bool, u32),
     opening: &mut Opening,
-) -> Result<Vec<Run>> {
+) -> Result<Found> {
     match load_checkpoint(store, superblock)? {
-        Ended::Closed(loaded) => from_checkpoint(store, superblock, loaded, read_only, opening),
+        Ended::Closed(loaded) => {
+            let checkpoint = from_checkpoint(store, superblock, loaded, read_only, opening)?;
+            Ok(Found { checkpoint, exempt: Vec::new() })
+        }
         ended => {
             if let Ended::Damaged(damage) = ended {
                 opening.checkpoint_damage = Some(damage);
             }
-            recover(store, superblock, (read_only, rollback), opening)?;
-            Ok(Vec::new())
+            let exempt = recover(store, superblock, (read_only, rollback), opening)?;
+            Ok(Found { checkpoint: Vec::new(), exempt })
         }
     }
 }
@@ -124,14 +150,14 @@ fn from_checkpoint<M: Medium, H: Host>(
 }
 
 /// Steps 2 to 10. Step 9 is done file by file when it is first touched (`inode::load`). The superblock names the epoch
-/// `rollback` then.
+/// `rollback` then. Returns the files with pages that are exempt from checksums.
 #[inline(never)]
 fn recover<M: Medium, H: Host>(
     store: &mut Store<M, H>,
     superblock: &Superblock,
     (read_only, rollback): (bool, u32),
     opening: &mut Opening,
-) -> Result<()> {
+) -> Result<Vec<Ino>> {
     let geometry = store.geometry;
     let claims = Claims::new(geometry.pages)?;
     store.compare_twins();
@@ -141,6 +167,7 @@ fn recover<M: Medium, H: Host>(
     opening.inodes = scan.inodes;
     opening.log_pages = scan.log_pages;
     opening.orphans = scan.nameless;
+    opening.exempt_pages = scan.exempt_pages;
     let damage = scan.damage.first().copied();
     opening.damage = core::mem::take(&mut scan.damage);
     if let Err(error) = listed {
@@ -185,7 +212,8 @@ fn recover<M: Medium, H: Host>(
     // Step 10.
     store.bad.forget_kept();
     let (first, end) = (geometry.first_page(), geometry.end_page());
-    claims.for_each_unclaimed(first, end, &mut |run| store.add_free(run))
+    claims.for_each_unclaimed(first, end, &mut |run| store.add_free(run))?;
+    Ok(scan.exempt)
 }
 
 /// Steps 2 to 5: what there is, and what of it happened.

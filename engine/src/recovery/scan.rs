@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use lock_api::Mutex;
 use lode_pmem::Medium;
 
-use crate::inode::{Scanned, load_for_scan};
+use crate::inode::{File, Scanned, load_for_scan};
 use crate::layout::{Body, DEATH_LINE, Header, Identity, LINE, Parsed, SEAL_AT, Txid, slot_at};
 use crate::log::{Holds, Step, Walk, read_death, read_identity};
 use crate::space::{Claims, Ended, Run};
@@ -63,6 +63,9 @@ pub(crate) struct Scan {
     pub(super) log_pages: u64,
     /// Files without a name, which end here.
     pub(super) nameless: u64,
+    /// Files with pages that are exempt from checksums, and how many pages.
+    pub(super) exempt: Vec<Ino>,
+    pub(super) exempt_pages: u64,
 }
 
 /// The ground of a scan.
@@ -80,6 +83,8 @@ impl Scan {
         append(&mut self.remains, other.remains)?;
         append(&mut self.lifeless, other.lifeless)?;
         append(&mut self.damage, other.damage)?;
+        append(&mut self.exempt, other.exempt)?;
+        self.exempt_pages += other.exempt_pages;
         self.inodes += other.inodes;
         self.log_pages += other.log_pages;
         self.nameless += other.nameless;
@@ -399,6 +404,11 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         self.keep_seen(core::mem::take(seen), ino)?;
         self.remains(&mut scan.remains, identity + DEATH_LINE * LINE, 1)?;
         self.behind_end(walk, scan)?;
+        if let Some(pages) = state.file().ok().map(File::exempt_pages).filter(|pages| *pages > 0) {
+            scan.exempt.try_reserve(1)?;
+            scan.exempt.push(ino);
+            scan.exempt_pages += pages;
+        }
         scan.log_pages += state.log.pages.len() as u64;
         piece.set_tail(index, walk.tail().last_seal);
         scan.inodes += 1;

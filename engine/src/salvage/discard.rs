@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use lode_pmem::{Door, Medium};
+use lode_pmem::{Door, Line, Medium};
 
 use super::listing::{Listing, Lost, UNKNOWN, read_listing};
 use super::{Salvage, report::Told, tables::find_tables};
@@ -168,7 +168,15 @@ fn lost<M: Medium, H: Host>(
 fn erase_identities<M: Medium, H: Host>(store: &Store<M, H>, lost: &[Corruption]) {
     let counters = store.counters();
     for damage in lost {
-        store.door.window(8, counters).store_word(slot_at(damage.ino) + SEAL_AT, 0);
+        let at = slot_at(damage.ino);
+        let mut window = store.door.window(LINE, counters);
+        // (Less than a line must not be stored to memory that has gone bad. Nothing of it is left there.)
+        let copies = [Some(at), store.door.twin_of(at)];
+        let is_bad = |at: &u64| store.door.load_line(*at).is_err();
+        match copies.iter().flatten().any(is_bad) {
+            true => window.store_line(at, &Line::ZERO),
+            false => window.store_word(at + SEAL_AT, 0),
+        }
     }
 }
 

@@ -33,14 +33,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let Body::File(file) = &state.body else { return Ok((done, None)) };
         let mut page = page;
         while let Some(extent) = file.extents.next_from(page) {
-            if done >= bytes {
-                return Ok((done, Some(page)));
-            }
             page = page.max(extent.file_page);
             let pages = (extent.end() - page).min(PIECE_BYTES / PAGE_BYTES);
             self.scrub_piece(scrub, &state, &extent, (page, pages))?;
             done += pages * PAGE_BYTES;
             page += pages;
+            // (Not before: attributes alone must not be all of each step.)
+            if done >= bytes {
+                return Ok((done, Some(page)));
+            }
         }
         Ok((done, None))
     }
@@ -57,7 +58,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Looks at pages of an extent.
-    fn scrub_piece(
+    pub(super) fn scrub_piece(
         &self,
         scrub: &mut Scrub,
         state: &State,
@@ -67,7 +68,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.store.geometry.strips.are_kept() {
             return self.scrub_lines(scrub, state, extent, (page, pages));
         }
-        (page..page + pages).try_for_each(|page| self.scrub_strips(scrub, state, extent, page))
+        (page..page + pages).try_for_each(|page| match state.file()?.is_exempt(page) {
+            true => {
+                scrub.exempt_pages += 1;
+                Ok(())
+            }
+            false => self.scrub_strips(scrub, state, extent, page),
+        })
     }
 
     /// Loads pages of an extent, and then line by line what can't be loaded at once.
@@ -117,7 +124,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
         }
         let mut found = found;
-        if found.left && found.lost == 0 && self.store.writable().is_ok() {
+        // (A page that only snapshots see stays where it is.)
+        let moves = state.view == 0 && self.store.writable().is_ok();
+        if found.left && found.lost == 0 && moves {
             // What is in bad memory is moved, and told of, when all of the inode has been looked at.
             self.store.take_met()?;
             found.left &= !self.store.bad.touches(at, PAGE_BYTES);
@@ -131,14 +140,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Notes bytes of a file, as far as they are in front of its end.
-    fn note_data(
+    pub(super) fn note_data(
         &self,
         scrub: &mut Scrub,
         state: &State,
         outcome: Outcome,
         (at, offset, bytes): (u64, u64, u64),
     ) -> Result<()> {
-        let (what, ino) = (What::Data, state.log.ino);
+        let (what, ino) = (What::Data, state.log.ino | state.view);
         match bytes.min(state.size.saturating_sub(offset)) {
             0 => Ok(()),
             bytes => scrub.note(Finding { what, outcome, ino, at, offset, bytes }),

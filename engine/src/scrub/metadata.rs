@@ -9,6 +9,7 @@ use crate::layout::{
     DEATH_LINE, HEAD_AT, INLINE_LINES, Identity, LINE, LogHeader, LogSeed, SLOT_BYTES, slot_at,
 };
 use crate::log::INLINE;
+use crate::snapshot::VIEW;
 use crate::store::{LinkWord, Owner, Shape, Store, read_superblock};
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
 
@@ -61,7 +62,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         });
         for (at, mended) in differing.into_iter().filter(|_| self.compares_copies()) {
             let ino = owner(at);
-            let in_log = slot_at(ino) / PAGE_BYTES != at / PAGE_BYTES;
+            // (What only snapshots see stays where it is.)
+            let in_log = ino < VIEW && slot_at(ino) / PAGE_BYTES != at / PAGE_BYTES;
             let leaves = self.store.writable().is_ok() && self.is_log_bad(at / PAGE_BYTES);
             if ino != 0 && in_log && !mended && leaves {
                 continue;
@@ -87,11 +89,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Ok(LINE);
             }
         };
+        self.scrub_log(scrub, &state, ino)
+    }
+
+    /// The slot and the log of an inode, which the caller holds, or one of the snapshot that sees it: then `ino` is its number in that.
+    #[inline(never)]
+    pub(super) fn scrub_log(&self, scrub: &mut Scrub, state: &State, ino: Ino) -> Result<u64> {
         let owner = if self.compares_copies() { Owner::Compared } else { Owner::Alive };
-        let log = LogLines { store: &self.store, state: &state, owner };
+        let log = LogLines { store: &self.store, state, owner };
         let looked = log.each(&mut |error| scrub.note_error(error, What::Metadata, ino))?;
         let is_its = |at: u64| {
-            let slot = slot_at(ino);
+            let slot = slot_at(state.log.ino);
             let is_in_log = state.log.pages.iter().any(|page| page.page == at / PAGE_BYTES);
             (slot..slot + SLOT_BYTES).contains(&at) || is_in_log
         };

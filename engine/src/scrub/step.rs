@@ -2,13 +2,16 @@
 //!
 //! What this file guarantees: a step holds no lock for longer than it takes to load about as many bytes as it was
 //! asked for, or one inode's log; it stores nothing but what has gone bad, and in a pool that is open
-//! read-only not even that. Inodes that are made after it has begun are not looked at.
+//! read-only not even that. Inodes that are made after it has begun are not looked at. What only snapshots see is looked
+//! at with its inode, those that are dead come last; a snapshot that is deleted meanwhile is passed over.
 
 use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
+use super::kept::Kept;
 use super::report::{Finding, Outcome, What};
+use crate::snapshot::VIEW;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
 
 /// Findings that are remembered.
@@ -25,6 +28,8 @@ enum Place {
     Inode(usize),
     /// At its data, from this page of the file on.
     Data(usize, u64),
+    /// At what only snapshots see of it: that is in [`Scrub::kept`].
+    Kept(usize),
     /// Done.
     End,
 }
@@ -33,12 +38,19 @@ enum Place {
 #[derive(Debug)]
 pub struct Scrub {
     place: Place,
+    /// Inodes, and behind them those that are dead, as the last snapshots have them that see them.
     inos: Vec<Ino>,
+    /// Those that are dead have been looked for.
+    has_dead: bool,
+    /// What only snapshots see of the inode that it is at.
+    pub(super) kept: Kept,
     /// Bytes of file data at a time.
     pub(super) piece: Vec<u8>,
     pub(super) findings: Vec<Finding>,
     /// Findings that were not remembered.
     forgotten: u64,
+    /// Pages that are exempt from checksums.
+    pub(super) exempt_pages: u64,
     done: u64,
     all: u64,
 }
@@ -62,6 +74,11 @@ impl Scrub {
     /// What was found since this was asked last (10,000 at most).
     pub fn take_findings(&mut self) -> Vec<Finding> {
         core::mem::take(&mut self.findings)
+    }
+
+    /// Pages that were passed over: programs have them mapped to store into, and nobody knows what they should hold.
+    pub fn exempt_pages(&self) -> u64 {
+        self.exempt_pages
     }
 
     /// Findings that were more than are remembered.
@@ -114,12 +131,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.take_differing();
         let space = self.space();
         let all = (space.pages - space.pages_free.min(space.pages)) * PAGE_BYTES;
-        let findings = Vec::new();
-        Ok(Scrub { place: Place::Tables, inos, piece, findings, forgotten: 0, done: 0, all })
+        let (has_dead, kept, findings) = (false, Kept::default(), Vec::new());
+        let (place, forgotten, exempt_pages, done) = (Place::Tables, 0, 0, 0);
+        Ok(Scrub {
+            place,
+            inos,
+            has_dead,
+            kept,
+            piece,
+            findings,
+            forgotten,
+            exempt_pages,
+            done,
+            all,
+        })
     }
 
     /// Looks at about `bytes` more bytes of the pool: loads both copies of metadata and makes them the same,
-    /// loads the data of files and attributes, and makes good what is kept of it. What is in bad memory and known goes elsewhere. The pool may be in use.
+    /// loads the data of files and attributes, and makes good what is kept of it, all that only snapshots see, too. What is in bad memory and known goes elsewhere. The pool may be in use.
     ///
     /// # Errors
     /// Those that are not about what was looked at: that is in the findings.
@@ -134,14 +163,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     scrub.done += self.scrub_tables(scrub)?;
                     scrub.place = Place::Inode(0);
                 }
-                Place::Inode(index) => {
-                    let Some(ino) = scrub.inos.get(index).copied() else {
+                Place::Inode(index) => match scrub.inos.get(index).copied() {
+                    Some(ino) if ino >= VIEW => {
+                        scrub.done += self.scrub_dead(scrub, ino)?;
+                        scrub.place = Place::Kept(index);
+                    }
+                    Some(ino) => {
+                        scrub.done += self.scrub_inode(scrub, ino)?;
+                        scrub.place = Place::Data(index, 0);
+                    }
+                    None if !scrub.has_dead => {
+                        self.list_dead(&mut scrub.inos)?;
+                        scrub.has_dead = true;
+                    }
+                    None => {
                         scrub.place = Place::End;
                         return self.store.keep_bad();
-                    };
-                    scrub.done += self.scrub_inode(scrub, ino)?;
-                    scrub.place = Place::Data(index, 0);
-                }
+                    }
+                },
                 Place::Data(index, page) => {
                     let ino = scrub.inos.get(index).copied().unwrap_or_default();
                     let (done, next) = self.scrub_data(scrub, ino, page, end - scrub.done)?;
@@ -150,9 +189,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
                         Some(page) => Place::Data(index, page),
                         None => {
                             self.leave_bad(scrub, ino)?;
-                            Place::Inode(index + 1)
+                            scrub.kept = self.kept_of(ino)?;
+                            Place::Kept(index)
                         }
                     };
+                }
+                Place::Kept(index) => {
+                    let (done, is_over) = self.scrub_kept(scrub, end - scrub.done)?;
+                    scrub.done += done;
+                    if is_over {
+                        scrub.place = Place::Inode(index + 1);
+                    }
                 }
                 Place::End => return Ok(()),
             }

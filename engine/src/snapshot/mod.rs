@@ -18,5 +18,6 @@ pub use entry::SnapshotId;
 pub use list::SnapshotInfo;
 pub(crate) use list::{read_list, received_over};
 pub use receive::Receiving;
+pub use rollback::Back;
 pub(crate) use view::VIEW;
 pub use view::ino_beside;

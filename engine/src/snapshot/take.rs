@@ -4,7 +4,7 @@
 //! waited for; later ones are not. Nobody waits for that. It is durable with the record that tells its name;
 //! a crash before leaves none, and an epoch more.
 
-use core::sync::atomic::Ordering::{Release, SeqCst};
+use core::sync::atomic::Ordering::Release;
 
 use lock_api::MutexGuard;
 use lode_pmem::Medium;
@@ -27,7 +27,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a snapshot of all that is in the pool, with a name of 1 to 128 bytes, without `/` and NUL.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::Busy`] while a program has a file mapped; [`Error::NoSpace`];
+    /// [`Error::Exists`]; [`Error::Busy`] while a program has a file mapped whose stores nobody can hold ([`Pool::map`]); [`Error::NoSpace`];
+    /// what [`Shown::protect`](crate::Shown::protect) says;
     /// [`Error::Invalid`] and [`Error::NameTooLong`] for names that can't be.
     pub fn create_snapshot(&self, name: &[u8]) -> Result<()> {
         let _changing = self.begin_change(name)?;
@@ -56,22 +57,31 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<()> {
         let store = &self.store;
         let home = self.home_of_snapshots()?;
-        // (Who maps a file waits until this is over.)
-        if store.snapshots.mapped.load(SeqCst) > 0 {
-            return Err(Error::Busy);
-        }
         let epoch = store.epoch();
         let value = entry(epoch)?.value()?;
         store.allow_epoch(epoch + 1)?;
-        // In this order: who sees the new epoch knows of the snapshot.
-        store.snapshots.add(epoch)?;
-        store.epoch.store(epoch + 1, Release);
+        self.make_shown_whole()?;
+        self.end_epoch(epoch)?;
         store.wait_for_lanes();
         let result = self.setxattr(home, &XattrChange { name, value: Some(&value), when });
         if result.is_err() {
             store.snapshots.remove(epoch);
         }
         result
+    }
+
+    /// The moment: what is stored through maps before it is in the snapshot, and programs that store later wait until it is
+    /// over. So of what each of them stores, in one file or many, the snapshot has a beginning.
+    fn end_epoch(&self, epoch: u32) -> Result<()> {
+        let store = &self.store;
+        let shows = store.snapshots.shows.write();
+        if !store.host.leaves_out(Rule::MapsProtected) {
+            shows.protect()?;
+        }
+        // In this order: who sees the new epoch knows of the snapshot.
+        store.snapshots.add(epoch)?;
+        store.epoch.store(epoch + 1, Release);
+        Ok(())
     }
 
     /// Deletes a snapshot. What it alone sees becomes free in the background ([`Pool::maintain`]), or when it is

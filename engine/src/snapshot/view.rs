@@ -5,6 +5,7 @@
 //! whatever would change something fails with [`Error::ReadOnly`]. These numbers hold for this opening only.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
@@ -35,11 +36,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// # Errors
     /// [`Error::NotFound`] if there is none of this name.
     pub fn snapshot_root(&self, name: &[u8]) -> Result<Ino> {
-        let epoch = self.epoch_of(name)?;
+        let view = self.view_of(self.epoch_of(name)?)?.ok_or(Error::NotFound)?;
+        Ok(self.root() | view)
+    }
+
+    /// What numbers of inodes in the snapshot of this epoch have besides; `None` where there is none, or none any more.
+    pub(crate) fn view_of(&self, epoch: u32) -> Result<Option<Ino>> {
         let mut views = self.store.snapshots.views.write();
-        // (Ended meanwhile.)
         if !self.store.snapshots.epochs()?.contains(&epoch) {
-            return Err(Error::NotFound);
+            return Ok(None);
         }
         let at = match views.iter().position(|view| *view == epoch) {
             Some(at) => at,
@@ -49,7 +54,25 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 views.len() - 1
             }
         };
-        Ok(self.root() | (at as u64 + 1) << VIEW_BITS)
+        Ok(Some((at as u64 + 1) << VIEW_BITS))
+    }
+
+    /// The name of the snapshot that an inode's number is in; `None` of one that is in none, or in one without a name.
+    ///
+    /// # Errors
+    /// Those of reading the list of snapshots.
+    pub fn snapshot_of(&self, ino: Ino) -> Result<Option<Vec<u8>>> {
+        let views = self.store.snapshots.views.read();
+        let epoch = index_of(ino).and_then(|at| views.get(at)).copied().filter(|it| *it != 0);
+        drop(views);
+        let Some(epoch) = epoch else { return Ok(None) };
+        let mut named = self.snapshot_names()?.into_iter();
+        Ok(named.find(|(_, ended)| *ended == epoch).map(|(name, _)| name))
+    }
+
+    /// Numbers of inodes that were given so far, those in snapshots too, are less than this.
+    pub fn ino_end(&self) -> Ino {
+        (self.store.snapshots.views.read().len() as u64 + 1) << VIEW_BITS
     }
 
     /// Whether this is the number of an inode in a snapshot.

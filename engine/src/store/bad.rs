@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use lock_api::Mutex;
-use lode_pmem::Medium;
+use lode_pmem::{MediaError, Medium};
 
 use super::Store;
 use crate::layout::{BAD_PAGES_MOST, BadPage, Geometry, LINE};
@@ -18,6 +18,15 @@ use crate::{Error, Host, PAGE_BYTES, Result};
 
 /// Lines of a page.
 const PAGE_LINES: u64 = PAGE_BYTES / LINE;
+
+/// Which lines are looked at of those that bytes lie in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Looked {
+    /// Each of them.
+    All,
+    /// Those of which they are a part.
+    Parts,
+}
 
 /// The bad pages that are known.
 pub(crate) struct Bad<H: Host> {
@@ -210,6 +219,67 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.bad.for_each_given(run, &mut |_| Ok(()))?;
         }
         Ok(())
+    }
+
+    /// Loads a word of each line that holds some of the bytes `at .. at + len`, or only of the first and the last where they
+    /// hold others, too: what of them is bad is known then. (Parts of those are about to be stored, and that must not
+    /// be done to bad memory.)
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    #[inline(never)]
+    pub(crate) fn look_ahead(&self, at: u64, len: u64, lines: Looked) -> Result<()> {
+        let (end, last) = (at + len, (at + len).saturating_sub(1) / LINE * LINE);
+        let mut line = at - at % LINE;
+        while line < end {
+            let is_part = line < at || line + LINE > end;
+            if (is_part || lines == Looked::All)
+                && let Err(MediaError::Poisoned { at }) = self.door.load_word(line)
+            {
+                self.met_bad(at)?;
+            }
+            line = if lines == Looked::All || line == last { line + LINE } else { last };
+        }
+        Ok(())
+    }
+
+    /// Takes in what the system knows to be bad before it is loaded.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    #[inline(never)]
+    pub(crate) fn take_listed_bad(&self) -> Result<()> {
+        let mut result = Ok(());
+        let bytes = self.geometry.pages * PAGE_BYTES;
+        self.door.for_each_listed_bad(&mut |at, len| {
+            let end = at.saturating_add(len).min(bytes);
+            let mut pages = at / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+            let taken = pages.try_for_each(|page| self.met_bad(page * PAGE_BYTES));
+            result = core::mem::replace(&mut result, Ok(())).and(taken);
+        });
+        result
+    }
+
+    /// Makes the list on the medium what it is in memory, if the system knew of something.
+    ///
+    /// # Errors
+    /// Those of a fence.
+    pub(crate) fn keep_listed_bad(&self) -> Result<()> {
+        let mut any = false;
+        self.door.for_each_listed_bad(&mut |_, _| any = true);
+        if any { self.keep_bad() } else { Ok(()) }
+    }
+
+    /// Does what takes fresh pages: again, as long as what fails is that some have turned out to be bad, which nobody gets
+    /// from then on.
+    pub(crate) fn on_good_pages<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            let known = self.bad.count.load(Relaxed);
+            match work() {
+                Err(Error::Media { .. }) if self.bad.count.load(Relaxed) > known => {}
+                result => return result,
+            }
+        }
     }
 
     /// Takes in what loads have met.

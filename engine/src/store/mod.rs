@@ -7,6 +7,7 @@ mod lanes;
 mod room;
 mod round;
 mod session;
+mod shows;
 mod snapshots;
 mod space;
 mod superblock;
@@ -14,20 +15,23 @@ mod table;
 mod twins;
 mod tx;
 
+pub(crate) use bad::Looked;
 pub(crate) use chain::BadChain;
 pub(crate) use lanes::{Held, Lanes};
 pub(crate) use room::Room;
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
+pub(crate) use shows::{Show, Shows, take as take_show};
 pub(crate) use snapshots::{Item, Kept, Snapshots};
 pub(crate) use space::Purpose;
 pub(crate) use superblock::{
-    read_superblock, repair_locator, write_copy, write_locator, write_superblock,
+    read_superblock, repair_locator, write_copies, write_copy, write_locator, write_superblock,
 };
 pub(crate) use table::{Piece, Slot, Table};
 pub(crate) use twins::{LinkWord, Owner, Shape};
 pub(crate) use tx::Tx;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
@@ -78,6 +82,10 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) aborted: Vec<Txid>,
     /// Bad memory that is known.
     pub(crate) bad: Box<bad::Bad<H>>,
+    /// Pages of files in memory that are exempt from checksums.
+    pub(crate) exempt: Arc<AtomicU64>,
+    /// Some could not be made whole: the next opening has to look for them.
+    exempt_left: AtomicBool,
     /// What became of damaged file data.
     pub(crate) repairs: Box<crate::integrity::Repairs>,
     mends: Box<twins::Mends<H>>,
@@ -113,6 +121,8 @@ impl<M: Medium, H: Host> Store<M, H> {
             )?,
             bad: Box::new(bad::Bad::new(&superblock.bad, &geometry)?),
             repairs: Box::default(),
+            exempt: Arc::default(),
+            exempt_left: AtomicBool::new(false),
             mends: Box::default(),
             table: Table::new(geometry.lanes as usize)?,
             lanes: Lanes::new(used, &geometry)?,
@@ -193,6 +203,17 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn writable(&self) -> Result<()> {
         if self.writable.load(Relaxed) { Ok(()) } else { Err(Error::ReadOnly) }
+    }
+
+    /// Notes that pages stay exempt which nobody has mapped.
+    #[cold]
+    pub(crate) fn leave_exempt(&self) {
+        self.exempt_left.store(true, Relaxed);
+    }
+
+    /// Whether there are such.
+    pub(crate) fn has_left_exempt(&self) -> bool {
+        self.exempt_left.load(Relaxed)
     }
 
     /// Lets changes in, or ends them.

@@ -94,6 +94,8 @@ impl<M: Medium, H: Host> Store<M, H> {
             superblock.session = session;
         }
         superblock.epoch = superblock.epoch.max(self.epoch());
+        // (What it has lost before was heeded by now.)
+        superblock.losses = self.door.losses().or(superblock.losses);
         superblock.update += 1;
         change(&mut superblock);
         let session = superblock.session;

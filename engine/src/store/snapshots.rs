@@ -16,7 +16,7 @@ use core::sync::atomic::{
 use lock_api::{Mutex, RwLock};
 use lode_pmem::Medium;
 
-use super::Store;
+use super::{Shows, Store};
 use crate::gauges::list_bytes;
 use crate::space::{Ended, Run};
 use crate::{Error, Host, Ino, Result, Rule};
@@ -107,6 +107,19 @@ const ROOM_PART: usize = 8;
 struct Snapshot {
     epoch: u32,
     manifest: Vec<Item>,
+    /// Pages of data, and of logs, in the manifest.
+    pages: [u64; 2],
+}
+
+impl Snapshot {
+    fn count(&mut self, item: &Item) {
+        let [data, logs] = &mut self.pages;
+        match item.kind() {
+            Kept::Data => *data += item.place().pages,
+            Kept::Log => *logs += item.place().pages,
+            Kept::Slot => {}
+        }
+    }
 }
 
 /// What is in memory of all snapshots.
@@ -125,8 +138,8 @@ pub(crate) struct Snapshots<H: Host> {
     pub(crate) changing: Mutex<H::Mutex, ()>,
     /// Epochs that are looked into, by the number that such inodes bear; 0 of what has ended.
     pub(crate) views: RwLock<H::RwLock, Vec<u32>>,
-    /// Files that programs have mapped.
-    pub(crate) mapped: AtomicU32,
+    /// Maps of files. Who holds it for reading keeps snapshots from being made.
+    pub(crate) shows: RwLock<H::RwLock, Shows>,
 }
 
 impl<H: Host> Default for Snapshots<H> {
@@ -139,7 +152,7 @@ impl<H: Host> Default for Snapshots<H> {
             home: AtomicU64::new(0),
             changing: Mutex::new(()),
             views: RwLock::new(Vec::new()),
-            mapped: AtomicU32::new(0),
+            shows: RwLock::new(Shows::default()),
         }
     }
 }
@@ -173,6 +186,29 @@ impl<H: Host> Snapshots<H> {
         self.latest() >= born && seer(&self.list.lock(), born, died).is_some()
     }
 
+    /// The epoch of the latest snapshot that sees what was born in `born` and ended in `died`.
+    pub(crate) fn last_to_see(&self, born: u32, died: u32) -> Option<u32> {
+        let list = self.list.lock();
+        seer(&list, born, died).and_then(|at| list.get(at)).map(|snapshot| snapshot.epoch)
+    }
+
+    /// Calls `each` with dead inodes, each with the epoch of the latest snapshot that sees it.
+    pub(crate) fn for_each_slot(&self, each: &mut dyn FnMut(u32, Ino) -> Result<()>) -> Result<()> {
+        let list = self.list.lock();
+        let is_slot = |item: &&Item| item.kind() == Kept::Slot;
+        for snapshot in list.iter() {
+            let mut slots = snapshot.manifest.iter().filter(is_slot);
+            slots.try_for_each(|item| each(snapshot.epoch, item.place().page))?;
+        }
+        // (Those of a snapshot that has ended are yet to go to an older one.)
+        for (item, ended) in self.ending.lock().iter().filter(|(item, _)| is_slot(&item)) {
+            if let Some(snapshot) = seer(&list, item.born(), *ended).and_then(|at| list.get(at)) {
+                each(snapshot.epoch, item.place().page)?;
+            }
+        }
+        Ok(())
+    }
+
     /// All epochs that are kept, in order.
     pub(crate) fn epochs(&self) -> Result<Vec<u32>> {
         let list = self.list.lock();
@@ -187,7 +223,7 @@ impl<H: Host> Snapshots<H> {
         let mut list = self.list.lock();
         list.try_reserve(1)?;
         let at = list.partition_point(|snapshot| snapshot.epoch < epoch);
-        list.insert(at, Snapshot { epoch, manifest: Vec::new() });
+        list.insert(at, Snapshot { epoch, manifest: Vec::new(), pages: [0; 2] });
         self.note_latest(&list);
         Ok(())
     }
@@ -205,6 +241,7 @@ impl<H: Host> Snapshots<H> {
         let Some(snapshot) = seer(&list, item.born(), died).and_then(|at| list.get_mut(at)) else {
             return false;
         };
+        snapshot.count(&item);
         let manifest = &mut snapshot.manifest;
         // (A file that was written piece by piece ends piece by piece.)
         if manifest.last_mut().is_some_and(|last| last.takes_in(&item)) {
@@ -225,6 +262,7 @@ impl<H: Host> Snapshots<H> {
         let mut list = self.list.lock();
         let at = list.partition_point(|snapshot| snapshot.epoch < epoch);
         if let Some(snapshot) = list.get_mut(at) {
+            items.iter().for_each(|item| snapshot.count(item));
             snapshot.manifest = items;
         }
     }
@@ -241,6 +279,16 @@ impl<H: Host> Snapshots<H> {
             Ok(()) => ending.extend(ended.manifest.into_iter().map(|item| (item, epoch))),
             Err(_) => self.lost.store(true, Relaxed),
         }
+    }
+
+    /// How many there are, and how many pages of data and of logs are kept for them. Slots of dead inodes are not in it.
+    pub(crate) fn sums(&self) -> (u64, [u64; 2]) {
+        let list = self.list.lock();
+        let sum = |[data, logs]: [u64; 2], one: &Snapshot| {
+            let [more_data, more_logs] = one.pages;
+            [data + more_data, logs + more_logs]
+        };
+        (list.len() as u64, list.iter().fold([0; 2], sum))
     }
 
     /// The items of each snapshot, in order of epochs.
@@ -291,12 +339,20 @@ impl<M: Medium, H: Host> Store<M, H> {
             && self.snapshots.keep(Item::new(Kept::Data, ended.run, ended.born), died)
     }
 
+    /// The epoch of the latest snapshot, if it sees the log of this inode; else 0.
+    #[inline]
+    pub(crate) fn log_seen_until(&self, ino: Ino, born: u32) -> u32 {
+        let latest = self.snapshots.latest();
+        let seen = born <= latest
+            && ino != self.snapshots.home()
+            && !self.host.leaves_out(Rule::SeenLogsKept);
+        if seen { latest } else { 0 }
+    }
+
     /// Whether a snapshot sees the log of this inode.
     #[inline]
     pub(crate) fn sees_log(&self, ino: Ino, born: u32) -> bool {
-        born <= self.snapshots.latest()
-            && ino != self.snapshots.home()
-            && !self.host.leaves_out(Rule::SeenLogsKept)
+        self.log_seen_until(ino, born) > 0
     }
 
     /// Frees what snapshots kept that have ended, as far as no other sees it. Says whether there was any.

@@ -189,9 +189,22 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 }
 
+/// Writes both copies, where a crash may have torn one.
+pub(crate) fn write_superblock<M: Medium, H: Host>(
+    door: &Door<M>,
+    host: &H,
+    superblock: &Superblock,
+    counters: &Counters,
+) -> Result<()> {
+    for at in Superblock::places(superblock.pages) {
+        forget_torn(door, host, at, counters)?;
+    }
+    write_copies(door, host, superblock, counters)
+}
+
 /// Writes both copies, each with its fence (PROTOCOL I20): first the one that does not
 /// count, so that a crash in the middle of either leaves the other.
-pub(crate) fn write_superblock<M: Medium, H: Host>(
+pub(crate) fn write_copies<M: Medium, H: Host>(
     door: &Door<M>,
     host: &H,
     superblock: &Superblock,
@@ -206,6 +219,23 @@ pub(crate) fn write_superblock<M: Medium, H: Host>(
         if !host.leaves_out(Rule::SuperblockFence) || at == places[1] {
             door.fence(counters)?;
         }
+    }
+    Ok(())
+}
+
+/// Makes sure that a copy which is not good never will be: one that a crash has torn lacks words that the next one may
+/// have, too, and that be torn as well.
+fn forget_torn<M: Medium, H: Host>(
+    door: &Door<M>,
+    host: &H,
+    at: u64,
+    counters: &Counters,
+) -> Result<()> {
+    if read_copy(door, host, at)?.is_err() {
+        // (A whole line, as the memory may be bad.)
+        let last = at + SUPERBLOCK_BYTES as u64 - LINE;
+        door.window(LINE, counters).zero_nt(last, LINE);
+        door.fence(counters)?;
     }
     Ok(())
 }

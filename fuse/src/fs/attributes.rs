@@ -5,7 +5,7 @@ use lode_engine::{Attr, Error, Host, NAME_MAX, PAGE_BYTES, SetAttr};
 use lode_pmem::Medium;
 use lode_posix::xattrs::{self, Brought};
 
-use super::LodeFs;
+use super::Work;
 use super::convert::{asked_time, attributes, attributes_with_birth};
 use crate::wire::{Answer, Changes, Errno, NodeId};
 
@@ -22,7 +22,7 @@ fn for_engine(asked: &Changes, now: i64) -> SetAttr {
     }
 }
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium, H: Host> Work<'_, M, H> {
     pub(super) fn do_getattr(&self, node: NodeId) -> Result<Answer<'static>, Errno> {
         self.answer_attr(node, || self.pool().getattr(self.ino(node)))
     }
@@ -50,8 +50,9 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         node: NodeId,
         work: impl FnOnce() -> Result<Attr, Error>,
     ) -> Result<Answer<'static>, Errno> {
-        let attr = work().map_err(|error| self.errno_in(self.ino(node), &error))?;
-        Ok(Answer::attr(attributes(&attr, node)?, self.attr_ttl(self.ino(node))))
+        let ino = self.ino(node);
+        let attr = work().map_err(|error| self.errno_in(ino, &error))?;
+        Ok(Answer::attr(attributes(&attr, self.served.shown(ino))?, self.attr_ttl(ino)))
     }
 
     /// Attributes for who wants to know the time of birth, too: it has no place among the
@@ -59,7 +60,8 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     pub(super) fn do_statx(&self, node: NodeId) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
         let attr = self.pool().getattr(ino).map_err(|error| self.errno_in(ino, &error))?;
-        Ok(Answer::statx(attributes_with_birth(&attr, node)?, self.attr_ttl(ino)))
+        let shown = self.served.shown(ino);
+        Ok(Answer::statx(attributes_with_birth(&attr, shown)?, self.attr_ttl(ino)))
     }
 
     pub(super) fn do_statfs(&self) -> Answer<'static> {

@@ -4,13 +4,13 @@ use lode_engine::{Error, Fallocate, Host, Ino};
 use lode_pmem::Medium;
 use lode_posix::write::{write_all, write_some};
 
-use super::{LodeFs, MAX_WRITE};
+use super::{MAX_WRITE, Work};
 use crate::wire::{Answer, Errno, NewData, NodeId, Scratch};
 
 /// Most bytes that one request copies: it must not keep a server thread for long.
 const MAX_COPY: u64 = 32 << 20;
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium, H: Host> Work<'_, M, H> {
     pub(super) fn do_read<'s>(
         &self,
         node: NodeId,

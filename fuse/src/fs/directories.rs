@@ -9,7 +9,7 @@ use fuse_abi::linux::fuse_entry_out;
 use lode_engine::{Attr, Error, Host, Ino, mode};
 use lode_pmem::Medium;
 
-use super::LodeFs;
+use super::Work;
 use super::convert::{attributes, is_type};
 use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Room, Scratch};
 
@@ -26,7 +26,7 @@ struct Held {
     name: Vec<u8>,
 }
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium, H: Host> Work<'_, M, H> {
     pub(super) fn do_readdir<'s>(
         &self,
         node: NodeId,
@@ -37,14 +37,16 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         let dir = self.ino(node);
         let mut list = Listing::new(scratch.room(size as usize)?);
         for (ino, behind, name) in self.dots(dir, position)? {
-            if list.add(self.node(ino), behind, mode::DIRECTORY, name.as_bytes()) == Room::Full {
+            if list.add(self.served.shown(ino), behind, mode::DIRECTORY, name.as_bytes())
+                == Room::Full
+            {
                 return Ok(list.finish());
             }
         }
         let mut wrong = None;
         let mut each = |entry: lode_engine::DirEntry<'_>| match position_of(entry.cookie) {
             Some(behind) if is_type(entry.kind) => {
-                list.add(self.node(entry.ino), behind, entry.kind, entry.name) == Room::Left
+                list.add(self.served.shown(entry.ino), behind, entry.kind, entry.name) == Room::Left
             }
             _ => {
                 wrong = Some(Errno::EIO);
@@ -156,11 +158,11 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
 
     /// Adds an entry whose attributes are not to be kept.
     fn add_plain(&self, held: &Held, list: &mut Listing<'_>) -> Room {
-        let Ok(attr) = attributes(&unknown(held), self.node(held.ino)) else {
+        let Ok(attr) = attributes(&unknown(held), self.served.shown(held.ino)) else {
             return Room::Left;
         };
-        let now = Duration::ZERO;
-        let entry = Entry { attr, generation: 0, attr_ttl: now, entry_ttl: now };
+        let (node, now) = (self.served.node(held.ino), Duration::ZERO);
+        let entry = Entry { node, attr, generation: 0, attr_ttl: now, entry_ttl: now };
         list.add_entry(&entry.into(), held.position, attr.mode, &held.name)
     }
 }

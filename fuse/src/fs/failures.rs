@@ -3,10 +3,10 @@
 use lode_engine::{Error, Host, Ino};
 use lode_pmem::Medium;
 
-use super::LodeFs;
+use super::Work;
 use crate::wire::Errno;
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium, H: Host> Work<'_, M, H> {
     /// The answer for an error that came up in the inode `ino`.
     pub(super) fn errno_in(&self, ino: Ino, error: &Error) -> Errno {
         self.state.damage.met(self.pool(), ino, None, error);

@@ -5,12 +5,13 @@ use fuse_abi::linux::{
     FUSE_DIRECT_IO_ALLOW_MMAP, FUSE_DO_READDIRPLUS, FUSE_DONT_MASK, FUSE_EXPLICIT_INVAL_DATA,
     FUSE_EXPORT_SUPPORT, FUSE_PARALLEL_DIROPS, FUSE_POSIX_ACL, FUSE_READDIRPLUS_AUTO,
 };
-use lode_engine::{Host, mode};
+use lode_engine::{Error, Host, mode};
 use lode_pmem::Medium;
 
 use super::gate::Pass;
+use super::served::Served;
 use super::views::is_view;
-use super::{LodeFs, MAX_WRITE};
+use super::{LodeFs, MAX_WRITE, Work};
 use crate::wire::{Answer, Errno, Handler, NodeId, Operation, Request, Scratch, Wish};
 
 /// What the kernel is asked to do, where it can.
@@ -47,18 +48,32 @@ pub fn wish(checked: bool) -> Wish {
 }
 
 impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
-    type Pass<'a> = Pass<'a>;
+    type Pass<'a> = Pass<'a, Served<M, H>>;
 
-    fn enter(&self) -> Result<Pass<'_>, Errno> {
+    fn enter(&self) -> Result<Self::Pass<'_>, Errno> {
         self.state.gate.enter().map_err(Errno::new)
     }
 
+    fn answer<'s>(
+        &self,
+        pass: &Self::Pass<'_>,
+        request: &Request<'_>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Answer<'s>, Errno> {
+        Work { fs: self, served: pass }.answer(request, scratch)
+    }
+}
+
+impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
     fn answer<'s>(
         &self,
         request: &Request<'_>,
         scratch: &'s mut Scratch,
     ) -> Result<Answer<'s>, Errno> {
         let Request { node, who, operation } = *request;
+        if request.nodes().iter().any(|node| self.served.is_of_before(*node)) {
+            return self.answer_of_before(operation);
+        }
         if is_view(request) {
             return self.answer_view(request, scratch);
         }
@@ -103,7 +118,7 @@ impl<M: Medium + 'static, H: Host> Handler for LodeFs<M, H> {
     }
 }
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
     /// Requests about names, and what the kernel knows of inodes.
     fn answer_names(
         &self,
@@ -134,6 +149,18 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             // Create: the kernel makes files by `mknod` from now on, and opens them without
             // asking. Access: it checks permissions by the attributes.
             _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    /// The answer about an inode of what was served before: it can be left, and no more.
+    fn answer_of_before(&self, operation: Operation<'_>) -> Result<Answer<'static>, Errno> {
+        match operation {
+            // (That is about no inode, or about many, which may be others.)
+            Operation::BatchForget(forgets) => Ok(self.forget(forgets.each())),
+            Operation::Forget { .. } | Operation::Release { .. } | Operation::Releasedir => {
+                Ok(Answer::Done)
+            }
+            _ => Err(Errno::new(Error::Stale.errno())),
         }
     }
 

@@ -22,6 +22,7 @@ pub(crate) mod gate;
 mod keeping;
 mod names;
 pub(crate) mod pins;
+pub(crate) mod served;
 mod snapshots;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use keeping::{FOREVER, Keeping, ROOT_TTL};
 pub use snapshots::PATH as SNAPSHOTS_PATH;
 pub use views::Views;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,26 +42,21 @@ use fuse_abi::linux::FUSE_POSIX_ACL;
 use lode_engine::{AccessTimes, Attr, Error, Host, Ino, Pool};
 use lode_pmem::Medium;
 
+use crate::answers::Desk;
 use crate::damage::Damage;
 use crate::scrub::Scrubs;
 use crate::snapshots::Changed;
 use crate::wire::{Agreed, Entry, Errno, NodeId, Notices};
 use gate::Gate;
-use pins::Pins;
+use served::Served;
 
 /// Largest write the kernel may send in one request, in bytes.
 pub const MAX_WRITE: u32 = 1 << 20;
 
 /// What the requests of a mount share.
 pub struct State<M: Medium, H: Host> {
-    /// The pool.
-    pub pool: Arc<Pool<M, H>>,
-    /// The directory that is the mount's root.
-    pub root: Ino,
-    /// What the kernel knows.
-    pub pins: Pins,
-    /// Whether requests are served.
-    pub gate: Gate,
+    /// Who has passed it may use the pool.
+    pub gate: Gate<Served<M, H>>,
     /// When snapshots were last made or deleted.
     pub snapshots: Arc<Changed>,
     /// The scrub that goes on.
@@ -70,19 +67,17 @@ pub struct State<M: Medium, H: Host> {
 
 impl<M: Medium, H: Host> State<M, H> {
     /// A mount of `pool`: of its root directory, or of the directory `root`.
-    pub fn new(pool: Arc<Pool<M, H>>, root: Option<Ino>) -> Self {
-        let root = root.unwrap_or_else(|| pool.root());
-        let (gate, snapshots) = (Gate::default(), Arc::default());
-        let (scrubs, damage) = (Scrubs::default(), Damage::default());
-        Self { pool, root, pins: Pins::new(), gate, snapshots, scrubs, damage }
+    pub fn new(pool: Pool<M, H>, root: Option<Ino>) -> Self {
+        let (gate, snapshots) = (Gate::new(Served::new(pool, root)), Arc::default());
+        Self { gate, snapshots, scrubs: Scrubs::default(), damage: Damage::default() }
     }
 
-    /// Serves no more requests; drops what only the kernel kept.
-    pub fn stop(&self) {
-        self.gate.close();
-        if !self.gate.failed() {
-            self.pins.clear(|ino| self.pool.release(ino));
-        }
+    /// Serves no more requests, and closes the pool, unless that was done or a request has panicked.
+    ///
+    /// # Errors
+    /// Those of closing it.
+    pub fn stop(&self) -> lode_engine::Result<()> {
+        self.gate.take().map_or(Ok(()), Served::end)
     }
 }
 
@@ -95,6 +90,8 @@ pub struct LodeFs<M: Medium, H: Host> {
     acls: bool,
     /// What the mount shows of itself.
     views: Views,
+    /// Who knows what that is.
+    desk: Arc<Desk<M, H>>,
     /// Where the kernel hears of what it did not ask.
     notices: Notices,
 }
@@ -106,55 +103,68 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
         agreed: &Agreed,
         atime: AccessTimes,
         views: Views,
+        desk: Arc<Desk<M, H>>,
         notices: Notices,
     ) -> Self {
         Self {
             state,
             views,
+            desk,
             notices,
             keeping: Keeping::new(agreed, atime),
             acls: agreed.flags & u64::from(FUSE_POSIX_ACL) != 0,
         }
     }
+}
 
+/// The file system at work on a request, and what it works on.
+struct Work<'a, M: Medium, H: Host> {
+    fs: &'a LodeFs<M, H>,
+    served: &'a Served<M, H>,
+}
+
+impl<M: Medium, H: Host> Deref for Work<'_, M, H> {
+    type Target = LodeFs<M, H>;
+
+    fn deref(&self) -> &LodeFs<M, H> {
+        self.fs
+    }
+}
+
+impl<M: Medium, H: Host> Work<'_, M, H> {
     fn pool(&self) -> &Pool<M, H> {
-        &self.state.pool
+        &self.served.pool
     }
 
     /// The pool's inode for the kernel's number.
     fn ino(&self, node: NodeId) -> Ino {
-        if node == NodeId::ROOT { self.state.root } else { node.0 }
-    }
-
-    /// The kernel's number for an inode of the pool.
-    fn node(&self, ino: Ino) -> NodeId {
-        if ino == self.state.root { NodeId::ROOT } else { NodeId(ino) }
+        self.served.ino(node)
     }
 
     fn attr_ttl(&self, ino: Ino) -> Duration {
-        if ino == self.state.root { ROOT_TTL } else { FOREVER }
+        if ino == self.served.root { ROOT_TTL } else { FOREVER }
     }
 
     /// What an answer that names an inode consists of: counts as a lookup of it. The name may
     /// be kept for ever.
     fn named(&self, attr: &Attr) -> Result<Entry, Errno> {
-        let named = convert::attributes(attr, self.node(attr.ino))?;
+        let named = convert::attributes(attr, self.served.shown(attr.ino))?;
         self.pin(attr).map_err(|error| match error {
             // It was found, and went away before it could be held.
             Error::Stale => Errno::ENOENT,
             other => self.errno_in(attr.ino, &other),
         })?;
         let attr_ttl = self.attr_ttl(attr.ino);
-        let generation = convert::generation(attr.generation);
-        Ok(Entry { attr: named, generation, attr_ttl, entry_ttl: FOREVER })
+        let (node, generation) = (self.served.node(attr.ino), convert::generation(attr.generation));
+        Ok(Entry { node, attr: named, generation, attr_ttl, entry_ttl: FOREVER })
     }
 
     fn pin(&self, attr: &Attr) -> Result<(), Error> {
-        if attr.ino == self.state.root {
+        if attr.ino == self.served.root {
             return Ok(());
         }
         let pool = self.pool();
-        self.state.pins.add(attr.ino, || {
+        self.served.pins.add(attr.ino, || {
             pool.acquire(attr.ino)?;
             // The number may have got another file before it was held.
             match pool.getattr(attr.ino) {
@@ -168,11 +178,13 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     }
 
     fn unpin(&self, node: NodeId, lookups: u64) {
-        if node == NodeId::ROOT {
+        // (What was served before is released already.)
+        if node == NodeId::ROOT || self.served.is_of_before(node) {
             return;
         }
-        if self.state.pins.forget(node.0, lookups) {
-            self.pool().release(node.0);
+        let ino = self.ino(node);
+        if self.served.pins.forget(ino, lookups) {
+            self.pool().release(ino);
         }
     }
 }

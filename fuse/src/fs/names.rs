@@ -6,10 +6,10 @@ use lode_posix::birth::{self, Maker};
 use lode_posix::xattrs::{Brought, changes};
 
 use super::convert::device_from_kernel;
-use super::{FOREVER, LodeFs};
+use super::{FOREVER, Work};
 use crate::wire::{Answer, Errno, NewFile, NodeId, Who};
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium, H: Host> Work<'_, M, H> {
     pub(super) fn do_lookup(&self, parent: NodeId, name: &[u8]) -> Result<Answer<'static>, Errno> {
         let dir = self.ino(parent);
         let found = match name {

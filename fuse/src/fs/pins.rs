@@ -60,6 +60,13 @@ impl Pins {
         true
     }
 
+    /// Calls `each` with each inode that is pinned.
+    pub fn for_each(&self, mut each: impl FnMut(Ino)) {
+        for shard in &self.shards {
+            shard.0.lock().keys().for_each(|ino| each(*ino));
+        }
+    }
+
     /// Forgets everything; calls `release` with each inode that was pinned.
     pub fn clear(&self, mut release: impl FnMut(Ino)) {
         for shard in &self.shards {

@@ -9,7 +9,7 @@ use fuse_abi::linux::{fuse_attr, fuse_entry_out};
 use lode_engine::{Error, Host, Ino, Pool, mode};
 use lode_pmem::Medium;
 
-use super::LodeFs;
+use super::Work;
 use super::views::{BEHIND_DOTS, DIRECTORY, NEVER};
 use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Room, Scratch};
 
@@ -20,12 +20,13 @@ pub(super) const NAME: &str = "snapshots";
 /// Its number, behind those of all files beside it.
 pub(super) const SNAPSHOTS: NodeId = NodeId(DIRECTORY + (1 << 32));
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
     /// Opens a file of the pool. One in a snapshot can't be opened for writing.
     pub(super) fn do_open(&self, node: NodeId, flags: u32) -> Result<Answer<'static>, Errno> {
         let reads_only = flags.cast_signed() & libc::O_ACCMODE == libc::O_RDONLY;
-        if !reads_only && Pool::<M, H>::is_in_snapshot(node.0) {
-            return Err(self.errno_in(node.0, &Error::ReadOnly));
+        let ino = self.ino(node);
+        if !reads_only && Pool::<M, H>::is_in_snapshot(ino) {
+            return Err(self.errno_in(ino, &Error::ReadOnly));
         }
         Ok(Answer::opened(self.keeping.open_flags(flags)))
     }
@@ -77,7 +78,7 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
     /// those of the views.
     fn root_of(&self, name: &[u8]) -> Result<Ino, Error> {
         let root = self.pool().snapshot_root(name)?;
-        if root < DIRECTORY { Ok(root) } else { Err(Error::NoMemory) }
+        if self.served.node(root).0 < DIRECTORY { Ok(root) } else { Err(Error::NoMemory) }
     }
 
     /// A listing from `position` on, which is behind an epoch. `plus` is the form that has attributes, too; those of

@@ -11,34 +11,34 @@ use crate::wire::{Answer, Handler, Operation, Reply, Scratch, parse, samples};
 const REQUESTS: u64 = 60_000;
 const VIEW: View = View { name: "view", text: |_| Ok("text\n".to_owned()) };
 
-fn mounted() -> (LodeFs<Memory, TestHost>, Arc<Pool<Memory, TestHost>>) {
+fn mounted() -> LodeFs<Memory, TestHost> {
     let memory = Memory::new(64 << 20);
     Pool::format(memory.clone(), TestHost::new(1), &FormatOptions::default()).unwrap();
     let pool = Pool::open(memory, TestHost::new(1), &OpenOptions::default()).unwrap();
-    let pool = Arc::new(pool);
     let flags = u64::from(FUSE_POSIX_ACL);
     let agreed = Agreed { minor: 40, flags, offered: flags };
-    let views = Views::new(&[VIEW], Arc::new(Box::new(|_, _| None)), Arc::default());
-    let state = Arc::new(State::new(Arc::clone(&pool), None));
-    (LodeFs::new(state, &agreed, AccessTimes::Relative, views, Notices::default()), pool)
+    let views = Views::new(&[VIEW], Arc::default());
+    let (state, notices) = (Arc::new(State::new(pool, None)), Notices::default());
+    let (point, options) = (Default::default(), Default::default());
+    let desk = Desk::new(Arc::clone(&state), point, options, None, notices.clone());
+    LodeFs::new(state, &agreed, AccessTimes::Relative, views, Arc::new(desk), notices)
 }
 
 #[test]
 fn without_views_their_numbers_are_nothing() {
-    let (mut fs, pool) = mounted();
-    fs.views = Views::new(&[], Arc::new(Box::new(|_, _| None)), Arc::default());
+    let mut fs = mounted();
+    fs.views = Views::new(&[], Arc::default());
     let mut scratch = Scratch::new(4096);
     for node in [views::DIRECTORY, views::DIRECTORY + 1, snapshots::SNAPSHOTS.0, u64::MAX] {
         for sample in samples::all() {
             let bytes = samples::request(sample.opcode as u32, node, &sample.body);
             let Ok(request) = parse(&bytes).unwrap().request else { continue };
-            let _pass = fs.enter().unwrap();
-            let answer = fs.answer(&request, &mut scratch);
+            let pass = fs.enter().unwrap();
+            let answer = fs.answer(&pass, &request, &mut scratch);
             assert!(!matches!(answer, Ok(Answer::Attr(_))), "{node}: {:?}", request.operation);
         }
     }
-    fs.state.stop();
-    pool.close().unwrap();
+    fs.state.stop().unwrap();
 }
 
 /// Numbers that are at the edge of something.
@@ -82,7 +82,9 @@ fn room(operation: &Operation<'_>) -> u32 {
 
 #[test]
 fn whatever_is_asked_the_answer_has_its_size_and_the_pool_stays_whole() {
-    let (fs, pool) = mounted();
+    let fs = mounted();
+    let pass = fs.enter().unwrap();
+    let pool = &pass.pool;
     let (mut rng, samples) = (Rng::new(7), samples::all());
     let (mut scratch, mut done) = (Scratch::new(MAX_WRITE as usize), 0);
     let new = lode_engine::NewInode { mode: 0o100_644, uid: 0, gid: 0, rdev: 0 };
@@ -95,8 +97,7 @@ fn whatever_is_asked_the_answer_has_its_size_and_the_pool_stays_whole() {
         let node = if edge { rng.pick(&EDGES) } else { rng.pick(&known) };
         let bytes = request(&mut rng, &samples, node);
         let Ok(request) = parse(&bytes).unwrap().request else { continue };
-        let _pass = fs.enter().unwrap();
-        let answer = fs.answer(&request, &mut scratch);
+        let answer = fs.answer(&pass, &request, &mut scratch);
         done += u64::from(answer.is_ok());
         if let Ok(Answer::Entry(entry)) = &answer
             && entry.nodeid != 0
@@ -112,7 +113,8 @@ fn whatever_is_asked_the_answer_has_its_size_and_the_pool_stays_whole() {
         assert!((-511..=0).contains(&error), "{error}");
     }
     assert!(done > REQUESTS / 4 && known.len() > 100, "{done} done, {} found", known.len());
-    fs.state.stop();
+    pass.pins.clear(|ino| pool.release(ino));
     assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
-    pool.close().unwrap();
+    drop(pass);
+    fs.state.stop().unwrap();
 }

@@ -13,13 +13,13 @@ use fuse_abi::linux::{FOPEN_DIRECT_IO, FOPEN_NOFLUSH, fuse_attr};
 use lode_engine::{Attr, Host, mode};
 use lode_pmem::Medium;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use super::convert::{attributes, attributes_with_birth};
 use super::snapshots::{NAME as SNAPSHOTS_NAME, SNAPSHOTS};
-use super::{FOREVER, LodeFs};
-use crate::control::listener::Answers;
+use super::{FOREVER, Work};
 use crate::snapshots::Changed;
-use crate::views::View;
+use crate::views::{Ask, View};
 use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Room, Scratch};
 
 /// Name of the directory.
@@ -38,7 +38,6 @@ pub(super) const BEHIND_DOTS: u64 = 2;
 /// What there is to see of a mount.
 pub struct Views {
     files: Vec<View>,
-    answers: Arc<Answers>,
     since_ns: i64,
     snapshots: Arc<Changed>,
     /// Lives of the directory: each ends when something of the pool takes its place, and the kernel takes
@@ -69,12 +68,12 @@ enum Place {
 }
 
 impl Views {
-    /// These files, written by what `answers` tells of the mount. Without any there is no
-    /// directory either. `snapshots` says when there were last other snapshots.
-    pub fn new(files: &[View], answers: Arc<Answers>, snapshots: Arc<Changed>) -> Self {
+    /// These files. Without any there is no directory either. `snapshots` says when there were last other
+    /// snapshots.
+    pub fn new(files: &[View], snapshots: Arc<Changed>) -> Self {
         let (files, since_ns) = (files.to_vec(), lode_host::now_ns());
         let lives = AtomicU64::new(1);
-        Self { files, answers, since_ns, snapshots, lives, open: Mutex::default() }
+        Self { files, since_ns, snapshots, lives, open: Mutex::default() }
     }
 
     /// Whether a name in a directory is theirs, if the pool has no such name.
@@ -138,7 +137,7 @@ impl Views {
         let attr = attributes(&self.attr(node)?, node)?;
         let generation = if node.0 == DIRECTORY { self.lives.load(Relaxed) } else { 0 };
         let ttl = keeps(node);
-        Ok(Entry { attr, generation, attr_ttl: ttl, entry_ttl: ttl })
+        Ok(Entry { node, attr, generation, attr_ttl: ttl, entry_ttl: ttl })
     }
 
     /// Names with their numbers and positions behind them.
@@ -181,7 +180,7 @@ impl Views {
             let added = if looked_up {
                 let attr = fuse_attr { ino: node.0, mode: kind, ..fuse_attr::default() };
                 // The kernel takes no inode from the first two.
-                let dots = Entry { attr, generation: 0, attr_ttl: NEVER, entry_ttl: NEVER };
+                let dots = Entry { node, attr, generation: 0, attr_ttl: NEVER, entry_ttl: NEVER };
                 let entry = if below { self.entry(node)? } else { dots };
                 list.add_entry(&entry.into(), behind, kind, name.as_bytes())
             } else {
@@ -194,15 +193,21 @@ impl Views {
         Ok(list.finish())
     }
 
-    /// Opens a file for reading: its text is written now.
-    fn open(&self, node: NodeId, flags: u32, uid: u32) -> Result<Answer<'static>, Errno> {
+    /// Opens a file for reading: its text is written now, by what `ask` tells.
+    fn open(
+        &self,
+        node: NodeId,
+        flags: u32,
+        uid: u32,
+        ask: &mut Ask<'_>,
+    ) -> Result<Answer<'static>, Errno> {
         let Place::File(file) = self.place(node)? else {
             return Err(Errno::new(libc::EISDIR));
         };
         if flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY {
             return Err(Errno::EPERM);
         }
-        let text = file.now(&self.answers).map_err(|error| {
+        let text = (file.text)(ask).map_err(|error| {
             tracing::warn!(name = file.name, error, "a view could not be written");
             Errno::EIO
         })?;
@@ -249,7 +254,7 @@ pub fn is_view(request: &Request<'_>) -> bool {
     request.nodes().iter().any(|node| node.0 >= DIRECTORY)
 }
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
     /// Requests about the directory and its files. Those that would change something are
     /// not permitted; none of the answers lets the kernel ask less of other files.
     pub(super) fn answer_view<'s>(
@@ -280,7 +285,10 @@ impl<M: Medium, H: Host> LodeFs<M, H> {
             Operation::Statx => {
                 Ok(Answer::statx(attributes_with_birth(&views.attr(node)?, node)?, keeps(node)))
             }
-            Operation::Open { flags } => views.open(node, flags, request.who.uid),
+            Operation::Open { flags } => {
+                let mut ask = |request: &Value| self.desk.ask(self.served, request);
+                views.open(node, flags, request.who.uid, &mut ask)
+            }
             Operation::Read { handle, offset, size, .. } => {
                 views.read(handle, offset, scratch.room(size as usize)?)
             }

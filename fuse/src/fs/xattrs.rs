@@ -5,10 +5,10 @@ use lode_pmem::Medium;
 use lode_posix::rights::{change_without_capability, set_ids};
 use lode_posix::xattrs::{self, TRUSTED, kind_of};
 
-use super::LodeFs;
+use super::Work;
 use crate::wire::{Answer, Errno, NodeId, Who};
 
-impl<M: Medium, H: Host> LodeFs<M, H> {
+impl<M: Medium, H: Host> Work<'_, M, H> {
     pub(super) fn do_setxattr(
         &self,
         who: Who,

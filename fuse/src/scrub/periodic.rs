@@ -127,10 +127,10 @@ impl<M: Medium + 'static, H: Host> Scrubber<M, H> {
     }
 
     fn attempt(&self) -> Result<Ended, Error> {
-        let (scrubs, pool) = (&self.state.scrubs, &self.state.pool);
+        let scrubs = &self.state.scrubs;
         let id = {
-            let Ok(_pass) = self.state.gate.enter() else { return Ok(Ended::Stopped) };
-            match scrubs.begin_own(pool)? {
+            let Ok(pass) = self.state.gate.enter() else { return Ok(Ended::Stopped) };
+            match scrubs.begin_own(&pass.pool)? {
                 Some(id) => id,
                 None => return Ok(Ended::GaveWay),
             }
@@ -149,8 +149,8 @@ impl<M: Medium + 'static, H: Host> Scrubber<M, H> {
         loop {
             let began = Instant::now();
             let step = {
-                let Ok(_pass) = self.state.gate.enter() else { return Ok(Ended::Stopped) };
-                match self.state.scrubs.step_own(&self.state.pool, id, bytes)? {
+                let Ok(pass) = self.state.gate.enter() else { return Ok(Ended::Stopped) };
+                match self.state.scrubs.step_own(&pass.pool, id, bytes)? {
                     Some(step) => step,
                     None => return Ok(Ended::GaveWay),
                 }

@@ -9,7 +9,6 @@ use lode_pmem::Medium;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::fs::State;
 use crate::stats;
 
 /// The most bytes of a step.
@@ -99,6 +98,8 @@ pub struct Step {
     pub over: bool,
     /// Findings that were too many, so far.
     pub forgotten: u64,
+    /// Pages that were passed over, so far: programs have them mapped to store into.
+    exempt_pages: u64,
     /// What the step has found.
     pub findings: Vec<Finding>,
 }
@@ -149,6 +150,11 @@ impl Scrubs {
         }
     }
 
+    /// Gives up whichever goes on: the pool becomes another one. Who has asked for it is told that it is over.
+    pub fn cut_off(&self) {
+        self.give_up(&mut self.going_on.lock());
+    }
+
     fn give_up(&self, going_on: &mut Option<Going>) {
         *going_on = None;
         self.facts.lock().running = false;
@@ -160,23 +166,21 @@ impl Scrubs {
     /// A sentence for who has asked.
     pub fn answer<M: Medium, H: Host>(
         &self,
-        state: &State<M, H>,
+        pool: &Pool<M, H>,
         request: &Value,
     ) -> Result<Value, String> {
         const ANOTHER: &str = "another scrub has begun, or none has";
         let failed = |error: lode_engine::Error| error.to_string();
-        // Not while the pool is being closed.
-        let _pass = state.gate.enter().map_err(|_| "the server is about to end")?;
         let bytes = request.get("bytes").and_then(Value::as_u64).unwrap_or(STEP_MAX);
         let mut going_on = self.going_on.lock();
         if request.get("start").and_then(Value::as_bool) == Some(true) {
-            self.begin(&state.pool, &mut going_on, true).map_err(failed)?;
+            self.begin(pool, &mut going_on, true).map_err(failed)?;
         } else {
             let id = request.get("scrub").and_then(Value::as_u64);
             going_on.as_ref().filter(|it| Some(it.id) == id).ok_or(ANOTHER)?;
         }
-        let step = self.take_on(&state.pool, &mut going_on, bytes.min(STEP_MAX)).map_err(failed)?;
-        step.ok_or(ANOTHER)?.answer(&state.pool).map_err(failed)
+        let step = self.take_on(pool, &mut going_on, bytes.min(STEP_MAX)).map_err(failed)?;
+        step.ok_or(ANOTHER)?.answer(pool).map_err(failed)
     }
 
     fn begin<M: Medium, H: Host>(
@@ -207,7 +211,8 @@ impl Scrubs {
         going.stepped = Instant::now();
         let scrub = &going.scrub;
         let (done, all, over) = (scrub.done(), scrub.all(), scrub.is_over());
-        let step = Step { id: going.id, done, all, over, forgotten: scrub.forgotten(), findings };
+        let (id, forgotten, exempt_pages) = (going.id, scrub.forgotten(), scrub.exempt_pages());
+        let step = Step { id, done, all, over, forgotten, exempt_pages, findings };
         let mut facts = self.facts.lock();
         *facts = Facts { running: !over, done, all, ..*facts };
         if over {
@@ -232,6 +237,7 @@ impl Step {
             "all": self.all,
             "over": self.over,
             "forgotten": self.forgotten + more,
+            "exempt_pages": self.exempt_pages,
             "findings": listed.map(finding).collect::<Vec<_>>(),
             "bad_memory": bad_memory,
             "kept": kept.map(|bad| (bad.page, bad.lines)).collect::<Vec<_>>(),

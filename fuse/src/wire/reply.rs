@@ -10,6 +10,7 @@ use fuse_abi::linux::{
 use zerocopy::IntoBytes;
 
 use super::errno::Errno;
+use super::request::NodeId;
 
 /// What a request that succeeds is answered with.
 #[derive(Clone, Debug)]
@@ -41,7 +42,9 @@ pub enum Answer<'a> {
 /// An inode that an answer names; the kernel counts it as one lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its attributes, with its number.
+    /// The number by which the kernel will call it.
+    pub node: NodeId,
+    /// Its attributes, with the number that users see.
     pub attr: fuse_attr,
     /// Differs between the lives of one number.
     pub generation: u64,
@@ -54,7 +57,7 @@ pub struct Entry {
 impl From<Entry> for fuse_entry_out {
     fn from(entry: Entry) -> Self {
         Self {
-            nodeid: entry.attr.ino,
+            nodeid: entry.node.0,
             generation: entry.generation,
             entry_valid: entry.entry_ttl.as_secs(),
             attr_valid: entry.attr_ttl.as_secs(),
@@ -79,7 +82,8 @@ impl<'a> Answer<'a> {
     /// There is no such name, and that may be kept for so long: an entry of inode number 0.
     pub fn absent(entry_ttl: Duration) -> Self {
         let attr = fuse_attr::default();
-        let nothing = Entry { attr, generation: 0, attr_ttl: Duration::ZERO, entry_ttl };
+        let (node, attr_ttl) = (NodeId(0), Duration::ZERO);
+        let nothing = Entry { node, attr, generation: 0, attr_ttl, entry_ttl };
         Self::entry(nothing)
     }
 
@@ -212,7 +216,7 @@ mod tests {
     fn each_kind_has_the_size_the_kernel_expects() {
         let attr = fuse_attr::default();
         let (attr_ttl, entry_ttl) = (Duration::ZERO, Duration::ZERO);
-        let entry = Entry { attr, generation: 1, attr_ttl, entry_ttl };
+        let entry = Entry { node: NodeId(1), attr, generation: 1, attr_ttl, entry_ttl };
         let kinds = [
             (Answer::Done, 0),
             (Answer::entry(entry), 128),
@@ -247,8 +251,9 @@ mod tests {
     fn times_to_live_keep_their_parts() {
         let attr = fuse_attr { ino: 9, ..fuse_attr::default() };
         let (attr_ttl, entry_ttl) = (Duration::new(3, 4), Duration::new(5, 6));
-        let entry = fuse_entry_out::from(Entry { attr, generation: 7, attr_ttl, entry_ttl });
-        assert_eq!((entry.nodeid, entry.generation), (9, 7));
+        let entry = Entry { node: NodeId(11), attr, generation: 7, attr_ttl, entry_ttl };
+        let entry = fuse_entry_out::from(entry);
+        assert_eq!((entry.nodeid, entry.attr.ino, entry.generation), (11, 9, 7));
         assert_eq!((entry.attr_valid, entry.attr_valid_nsec), (3, 4));
         assert_eq!((entry.entry_valid, entry.entry_valid_nsec), (5, 6));
     }

@@ -27,12 +27,13 @@ pub trait Handler: Send + Sync + 'static {
     /// Where no requests are served any more.
     fn enter(&self) -> Result<Self::Pass<'_>, Errno>;
 
-    /// Works on a request. Data of the answer may be in `scratch`.
+    /// Works on a request that was let in. Data of the answer may be in `scratch`.
     ///
     /// # Errors
     /// What the system call that it stands for is to fail with.
     fn answer<'s>(
         &self,
+        pass: &Self::Pass<'_>,
         request: &Request<'_>,
         scratch: &'s mut Scratch,
     ) -> Result<Answer<'s>, Errno>;
@@ -175,7 +176,7 @@ fn work<'h, H: Handler>(
     let worked = catch_unwind(AssertUnwindSafe(|| {
         let pass = handler.enter();
         let answer = match &pass {
-            Ok(_) => handler.answer(&request, scratch),
+            Ok(pass) => handler.answer(pass, &request, scratch),
             Err(error) => Err(*error),
         };
         send(&answer);

@@ -102,10 +102,12 @@ fn a_killed_server_leaves_a_mount_point_that_says_so_and_can_be_used_again() {
     let start = Instant::now();
     eventually(|| fs::metadata(&root).is_err());
     assert!(start.elapsed() < Duration::from_millis(500), "at once");
-    assert_eq!(errno(fs::metadata(&root)), libc::ENOTCONN);
-    assert_eq!(errno(fs::read_dir(&root)), libc::ENOTCONN);
-    assert_eq!(errno(fs::read(&file)), libc::ENOTCONN);
-    assert_eq!(errno(fs::write(root.join("new"), "")), libc::ENOTCONN);
+    // (By io_uring, the kernel ends what comes while it takes the queues apart in the other way.)
+    let gone = [libc::ENOTCONN, libc::ECONNABORTED];
+    assert!(gone.contains(&errno(fs::metadata(&root))));
+    assert!(gone.contains(&errno(fs::read_dir(&root))));
+    assert!(gone.contains(&errno(fs::read(&file))));
+    assert!(gone.contains(&errno(fs::write(root.join("new"), ""))));
     let mount = place.mount();
     assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "acknowledged");
     let here = mountpoint::mounts().unwrap().into_iter().filter(|m| m.point == mount.root);

@@ -19,6 +19,7 @@ mod names;
 mod one_file;
 mod rights;
 mod rings;
+mod rollback;
 mod snapshots;
 mod special;
 mod support;

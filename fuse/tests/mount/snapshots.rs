@@ -15,7 +15,7 @@ fn ask(mount: &Mount, op: &str, name: &str) -> Value {
 }
 
 /// Makes a snapshot; returns where it is to be seen.
-fn create(mount: &Mount, name: &str) -> PathBuf {
+pub fn create(mount: &Mount, name: &str) -> PathBuf {
     let made = ask(mount, "snapshot-create", name);
     assert!(made["refused"].is_null(), "{made}");
     mount.path(".lode/snapshots").join(name)
@@ -26,7 +26,7 @@ fn delete(mount: &Mount, name: &str) {
     assert!(deleted["refused"].is_null(), "{deleted}");
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub fn names(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();

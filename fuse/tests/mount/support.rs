@@ -4,7 +4,6 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lode_engine::{FormatOptions, Pool};
@@ -258,13 +257,9 @@ pub fn serve() {
     options.views = vec![VIEW];
     options.rings = Some(std::env::var_os(RINGS).is_some());
     options.region = [("medium".to_owned(), "file".to_owned())].into();
-    let served = Server::mount_with(
-        Arc::new(opened.unwrap()),
-        &dir.join("mnt"),
-        &options,
-        &dir.join("control"),
-    )
-    .and_then(Server::run);
+    let served =
+        Server::mount_with(opened.unwrap(), &dir.join("mnt"), &options, &dir.join("control"))
+            .and_then(Server::run);
     if let Err(error) = &served {
         eprintln!("server: {error}");
     }

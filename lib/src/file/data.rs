@@ -92,12 +92,35 @@ impl File {
 impl Open {
     #[inline]
     pub(super) fn read_some(&self, into: &mut [u8], offset: u64) -> Outcome<usize> {
+        // (While it is read the file is held, and who has to answer a store may need it.)
+        if lode_pmem::stores_may_wait(into) {
+            self.read_beside(into, offset)
+        } else {
+            self.read_straight(into, offset)
+        }
+    }
+
+    #[inline]
+    fn read_straight(&self, into: &mut [u8], offset: u64) -> Outcome<usize> {
         let pass = self.readable()?;
         let read = match self.quiet {
             true => pass.read_held_quietly(self.held()?, offset, into),
             false => pass.read_held(self.held()?, offset, into),
         };
         Ok(read?)
+    }
+
+    /// Reads to memory of its own first, as what it is for is a map.
+    #[cold]
+    fn read_beside(&self, into: &mut [u8], offset: u64) -> Outcome<usize> {
+        let mut beside = Vec::new();
+        beside.try_reserve_exact(into.len()).map_err(lode_engine::Error::from)?;
+        beside.resize(into.len(), 0);
+        let read = self.read_straight(&mut beside, offset)?;
+        for (to, from) in into.iter_mut().zip(&beside).take(read) {
+            *to = *from;
+        }
+        Ok(read)
     }
 
     /// Writes what there is room for; returns where, and how much.

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::access::Pass;
 use crate::error::{Cause, Error, Result};
 use crate::inner::Inner;
+use crate::map::Asked;
 use crate::metadata::Metadata;
 use crate::options::Wish;
 use crate::pin::link;
@@ -118,6 +119,11 @@ impl Open {
     #[inline]
     pub(crate) fn enter(&self) -> std::result::Result<Pass<'_>, Cause> {
         self.inner.enter()
+    }
+
+    /// Who answers the stores to maps of the pool.
+    pub(crate) fn stores(&self) -> std::result::Result<Arc<Asked>, Cause> {
+        self.inner.stores()
     }
 
     /// Number of the inode.

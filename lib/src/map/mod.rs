@@ -1,18 +1,23 @@
 //! Direct maps: the pages of a file as memory of the program.
 
 mod log;
+mod shows;
+mod stores;
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lode_engine::{MapExtent, Staging};
-use lode_pmem::{Durability, MediaError, View, ViewOptions};
+use lode_engine::{MapExtent, Shown, Staging};
+use lode_pmem::{Durability, MappedPages, MediaError, View, ViewOptions};
 use parking_lot::Mutex;
 
 use crate::access::Pass;
 use crate::error::{Cause, Result};
 use crate::file::{File, Open};
+use shows::Shows;
+
+pub(crate) use stores::{Asked, Stores};
 
 pub use log::{Entries, Log, Position};
 
@@ -57,7 +62,7 @@ impl MapOptions {
 /// After a crash, of stores that were not persisted some may be there and others not, each aligned word wholly.
 ///
 /// Rules, while a file is mapped:
-/// * Its pages stay where they are. A write to them goes to them, and is seen in the map at once. It is durable
+/// * Its pages stay where they are, to the program's eyes. A write to them goes to them, and is seen in the map at once. It is durable
 ///   when it returns, as always, but not atomic: a crash may leave a part of it. What atomic
 ///   changes need is staged ([`Map::stage`]).
 /// * Pages that the file gives up (it is truncated, punched, removed) stay as they are in the map and
@@ -65,29 +70,30 @@ impl MapOptions {
 ///   has at that place later is not in the map.
 /// * What is stored behind the end of the file in its last page is no part of it, also when it
 ///   grows later.
+/// * A snapshot has what was stored before it, and nothing that was stored later. From then on the first store to a page costs a fault and
+///   a copy; where there is no space for that, it is a SIGSEGV. System calls that store there fail with `EFAULT` until the program has.
+/// * At protection level `full`, what a map can be stored into is without checksums until the last map of the file ends: they are
+///   computed then, of what is there, and after a crash when the pool is opened. What is damaged is not mapped: that
+///   is an error. Loads through a map, one to read, too, are compared with nothing.
+///   So they are when a snapshot is made, which has them with their checksums; that takes as long as reading these pages.
 /// * Bad memory under the map is a SIGBUS by its pointer, an error of [`Map::load`].
 /// * A child by `fork` does not have it.
 pub struct Map {
     // In this order: nobody else gets the pages while the view is there.
-    view: View,
+    shows: Arc<Shows>,
     mapped: Mapped,
-    offset: u64,
     len: u64,
-    staging: Mutex<InDoubt>,
+    /// Held by who changes what is staged, until the view shows it.
+    staging: Mutex<()>,
 }
 
-/// Ranges of the file that are staged, of which the view may show the file's pages all the same: to be
-/// taken back, and not to be committed, which frees these pages. Its lock is held by who changes what is
-/// staged, until the view shows it.
-type InDoubt = Vec<(u64, u64)>;
-
-/// That the engine knows of a map.
-struct Mapped(Arc<Open>);
+/// That the engine knows of a map, by its number.
+struct Mapped(Arc<Open>, u64);
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         if let (Ok(pass), Ok(held)) = (self.0.enter(), self.0.held()) {
-            pass.unmap(held);
+            pass.unmap_shown(held, self.1);
         }
     }
 }
@@ -101,7 +107,8 @@ impl File {
     /// `EBADF` if the file is not open for reading, and for writing too for a map to store into; `EINVAL` for a range
     /// that is empty, begins inside a page or ends behind the file's last one; `EOPNOTSUPP` where the pool is not in
     /// a file or device, or this part of it can't be mapped by itself (small pages on a device that maps 2 MiB only); `EROFS`
-    /// in a pool that is open read-only, for a hole or what waits to be recovered; `ENOSPC`, `ENOMEM`.
+    /// in a pool that is open read-only, for a hole or what waits to be recovered; `EIO` at level `full`, for what is damaged of
+    /// a map to store into; `ENOSPC`, `ENOMEM`.
     pub fn map(&self, offset: u64, len: u64, options: &MapOptions) -> Result<Map> {
         Ok(Map::new(&self.open, offset, len, options)?)
     }
@@ -113,27 +120,53 @@ impl Map {
         if options.write {
             open.writable()?;
         }
-        let extents = pass.map(open.held()?, offset, len)?;
-        let mapped = Mapped(Arc::clone(open));
-        let backed: u64 = extents.iter().map(|extent| extent.bytes).sum();
-        if backed < len {
-            return Err(lode_engine::Error::ReadOnly.into());
-        }
+        let asked = if options.write { Some(open.stores()?) } else { None };
         let align = [GIANT, HUGE].into_iter().find(|size| len >= *size).unwrap_or(PAGE);
-        let options = ViewOptions {
-            writable: options.write,
-            populate: options.populate,
-            align,
-            phase: offset % align,
+        let (writable, phase) = (options.write, offset % align);
+        let how = ViewOptions { writable, align, phase };
+        let (mut made, mut refused) = (None, None);
+        let mut make = |extents: &[MapExtent]| -> lode_engine::Result<Arc<dyn Shown>> {
+            let backed: u64 = extents.iter().map(|extent| extent.bytes).sum();
+            if backed < len {
+                return Err(lode_engine::Error::ReadOnly);
+            }
+            let faults = asked.as_ref().map(|asked| &asked.faults);
+            let view = pass.medium().view(&parts(extents), &how, faults).map_err(|error| {
+                refused = Some(error);
+                lode_engine::Error::NotSupported
+            })?;
+            let shows = Arc::new(Shows::new(view, open.ino(), offset, extents));
+            made = Some(Arc::clone(&shows));
+            Ok(shows)
         };
-        let view = pass.medium().view(&parts(&extents), &options)?;
-        Ok(Self { view, mapped, offset, len, staging: Mutex::default() })
+        let number = pass.map_shown(open.held()?, (offset, len), writable, &mut make);
+        if let Some(error) = refused {
+            return Err(error.into());
+        }
+        let (number, Some(shows)) = (number?, made) else {
+            return Err(lode_engine::Error::Invalid.into());
+        };
+        let mapped = Mapped(Arc::clone(open), number);
+        let map = Self { shows, mapped, len, staging: Mutex::default() };
+        if let Some(asked) = asked {
+            asked.add(&map.shows);
+            pass.allow_stores(open.ino(), offset, map.view().bytes())?;
+        }
+        if options.populate {
+            map.view().populate()?;
+        }
+        Ok(map)
+    }
+
+    #[inline]
+    fn view(&self) -> &View {
+        &self.shows.view
     }
 
     /// Where the map is. For stores it must have been made so; bytes up to [`Map::len`] may be used, for
     /// as long as the map is there.
     pub fn as_ptr(&self) -> *mut u8 {
-        self.view.as_ptr()
+        self.view().as_ptr()
     }
 
     /// Bytes in the map.
@@ -148,7 +181,13 @@ impl Map {
 
     /// What a crash leaves of what was persisted.
     pub fn durability(&self) -> Durability {
-        self.view.durability()
+        self.view().durability()
+    }
+
+    /// By what pages the kernel has mapped what has been used of it so far: huge ones, or not. `None` where it does not tell
+    /// (before Linux 6.7).
+    pub fn mapped_pages(&self) -> Option<MappedPages> {
+        self.view().mapped_pages()
     }
 
     /// Loads bytes from `at` on.
@@ -158,7 +197,7 @@ impl Map {
     #[inline]
     pub fn load(&self, at: u64, into: &mut [u8]) -> Result<()> {
         self.inside(at, into.len() as u64)?;
-        Ok(self.view.load(at, into).map_err(cause)?)
+        Ok(self.view().load(at, into).map_err(cause)?)
     }
 
     /// Stores bytes at `at`, through the caches.
@@ -168,7 +207,7 @@ impl Map {
     #[inline]
     pub fn store(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.inside(at, bytes.len() as u64)?;
-        Ok(self.view.store(at, bytes).map_err(cause)?)
+        Ok(self.view().store(at, bytes).map_err(cause)?)
     }
 
     /// Streams bytes to `at`, past the caches: the fastest way for what is not read soon. They are
@@ -179,7 +218,7 @@ impl Map {
     #[inline]
     pub fn stream(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.inside(at, bytes.len() as u64)?;
-        Ok(self.view.stream(at, bytes).map_err(cause)?)
+        Ok(self.view().stream(at, bytes).map_err(cause)?)
     }
 
     /// Makes bytes durable, whoever stored them: writes back the lines they are in, and fences.
@@ -190,7 +229,7 @@ impl Map {
     #[inline]
     pub fn persist(&self, range: Range<u64>) -> Result<()> {
         let len = self.length(&range)?;
-        Ok(self.view.persist(range.start, len).map_err(cause)?)
+        Ok(self.view().persist(range.start, len).map_err(cause)?)
     }
 
     /// Starts the write-back of the lines that bytes are in; [`Map::fence`] by the same thread completes it,
@@ -201,7 +240,7 @@ impl Map {
     #[inline]
     pub fn write_back(&self, range: Range<u64>) -> Result<()> {
         let len = self.length(&range)?;
-        Ok(self.view.write_back(range.start, len).map_err(cause)?)
+        Ok(self.view().write_back(range.start, len).map_err(cause)?)
     }
 
     /// Completes what this thread has streamed to, and written back of, these bytes.
@@ -211,7 +250,7 @@ impl Map {
     #[inline]
     pub fn fence(&self, range: Range<u64>) -> Result<()> {
         let len = self.length(&range)?;
-        Ok(self.view.fence(range.start, len).map_err(cause)?)
+        Ok(self.view().fence(range.start, len).map_err(cause)?)
     }
 
     /// Puts pages of the map's own in the place of those of `range`, whole pages: from now on stores there are
@@ -224,16 +263,17 @@ impl Map {
     /// or staged in part already, or where the file is mapped more than once; `ENOSPC`, `ENOMEM`. What was
     /// staged before stays so.
     pub fn stage(&self, range: Range<u64>, how: Staging) -> Result<()> {
-        let mut in_doubt = self.staging.lock();
+        let _staging = self.staging.lock();
         let pass = self.storable()?;
         let (at, len) = self.pages(&range)?;
-        let held = self.mapped.0.held()?;
-        let extents = pass.stage(held, self.offset + at, len, how).map_err(Cause::from)?;
-        let shown = self.view.replace(pass.medium(), at, &parts(&extents));
+        let (held, from) = (self.mapped.0.held()?, self.shows.offset + at);
+        let extents = pass.stage(held, from, len, how).map_err(Cause::from)?;
+        let shown = self.shows.put(&extents).map_err(Cause::from);
+        let shown = shown.and_then(|()| Ok(pass.allow_stores(self.shows.ino, from, len)?));
         if let Err(error) = shown {
-            // What can't be taken back is in doubt.
-            let _ = self.take_back(&pass, &mut in_doubt, (self.offset + at, len));
-            return Err(Cause::from(error).into());
+            // (What can't be taken back is in doubt.)
+            let _ = self.take_back(&pass, (from, len));
+            return Err(error.into());
         }
         Ok(())
     }
@@ -247,19 +287,17 @@ impl Map {
     /// `EBADF` where the map can't be stored into; `EINVAL` where a page of a range is not staged; nothing has
     /// changed then. `ENOSPC`, `EIO`.
     pub fn commit(&self, ranges: &[Range<u64>]) -> Result<()> {
-        let in_doubt = self.staging.lock();
+        let _staging = self.staging.lock();
         let pass = self.storable()?;
         let mut placed = Vec::with_capacity(ranges.len());
         for range in ranges {
             let (at, len) = self.pages(range)?;
-            let from = self.offset + at;
-            let overlaps =
-                |&(doubt, bytes): &(u64, u64)| doubt < from + len && from < doubt + bytes;
-            if in_doubt.iter().any(overlaps) {
+            // (The view may show the file's own pages there, which would be nobody's.)
+            if self.shows.is_in_doubt(at, len) {
                 return Err(Cause::Number(libc::EINVAL).into());
             }
-            self.view.settle(at, len).map_err(cause)?;
-            placed.push((from, len));
+            self.view().settle(at, len).map_err(cause)?;
+            placed.push((self.shows.offset + at, len));
         }
         Ok(pass.commit_staged(self.mapped.0.held()?, &placed)?)
     }
@@ -270,52 +308,23 @@ impl Map {
     /// # Errors
     /// `ENOMEM`: some of it is forgotten, some is still staged and can be discarded again.
     pub fn discard(&self) -> Result<()> {
-        let mut in_doubt = self.staging.lock();
+        let _staging = self.staging.lock();
         let pass = self.mapped.0.enter()?;
         for staged in pass.staged(self.mapped.0.held()?).map_err(Cause::from)? {
-            self.take_back(&pass, &mut in_doubt, staged)?;
+            self.take_back(&pass, staged)?;
         }
-        in_doubt.clear();
         Ok(())
     }
 
     /// Shows the file again where this range of it is staged, and forgets that.
-    fn take_back(
-        &self,
-        pass: &Pass<'_>,
-        in_doubt: &mut InDoubt,
-        (mut from, len): (u64, u64),
-    ) -> Outcome<()> {
-        let end = from + len;
-        let done = self.show_file(pass, &mut from, end);
-        if done.is_err() {
-            in_doubt.push((from, end - from));
-        }
-        done
-    }
-
-    /// Does so from `from` on, which it moves to what is not done yet.
-    fn show_file(&self, pass: &Pass<'_>, from: &mut u64, end: u64) -> Outcome<()> {
-        let held = self.mapped.0.held()?;
-        for extent in pass.extents(held, *from, end - *from)? {
-            let at = extent.file_offset;
-            // The file has nothing to show here: what was staged stays, and is not free before the map ends.
-            pass.unstage_range(held, *from, at - *from, true)?;
-            *from = at;
-            // First nothing shows them, then they are free.
-            let part = (extent.pool_offset, extent.bytes);
-            self.view.replace(pass.medium(), at - self.offset, &[part])?;
-            pass.unstage_range(held, at, extent.bytes, false)?;
-            *from = at + extent.bytes;
-        }
-        pass.unstage_range(held, *from, end - *from, true)?;
-        *from = end;
-        Ok(())
+    fn take_back(&self, pass: &Pass<'_>, (from, len): (u64, u64)) -> Outcome<()> {
+        pass.discard_staged(self.mapped.0.held()?, from, len)?;
+        Ok(pass.allow_stores(self.shows.ino, from, len)?)
     }
 
     /// Lets a call in that changes the file.
     fn storable(&self) -> Outcome<Pass<'_>> {
-        if self.view.is_writable() {
+        if self.view().is_writable() {
             self.mapped.0.writable()
         } else {
             Err(Cause::Number(libc::EBADF))
@@ -336,7 +345,7 @@ impl Map {
     /// The whole pages of a range; one that ends with the map ends with its last page.
     fn pages(&self, range: &Range<u64>) -> Outcome<(u64, u64)> {
         let invalid = Cause::Number(libc::EINVAL);
-        let end = if range.end == self.len { self.view.bytes() } else { range.end };
+        let end = if range.end == self.len { self.view().bytes() } else { range.end };
         let whole = range.start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
         let len =
             end.checked_sub(range.start).filter(|&len| whole && len > 0 && range.end <= self.len);
@@ -348,7 +357,7 @@ impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_struct("Map");
         map.field("ino", &self.mapped.0.ino())
-            .field("offset", &self.offset)
+            .field("offset", &self.shows.offset)
             .field("len", &self.len);
         map.finish()
     }

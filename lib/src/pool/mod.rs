@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lode_engine::{Opening, PoolInfo, StatFs, Stats};
-use lode_pmem::Durability;
+use lode_pmem::{Durability, MappedPages};
 
 use crate::access::Pass;
 use crate::error::{Cause, Error, Result};
@@ -150,6 +150,14 @@ impl Pool {
     /// `EIO` after a panic.
     pub fn durability(&self) -> Result<Durability> {
         Ok(self.inner.enter()?.medium().durability())
+    }
+
+    /// By what pages the kernel has mapped what has been used of the pool so far. `None` where it does not tell.
+    ///
+    /// # Errors
+    /// `EIO` after a panic.
+    pub fn mapped_pages(&self) -> Result<Option<MappedPages>> {
+        Ok(self.inner.enter()?.medium().mapped_pages())
     }
 
     /// What the pool lies on: its kind, how stores reach it, what guards it, what a fence is worth,

@@ -1,5 +1,7 @@
 //! How to open a pool, and how to make one.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use lode_engine::{AccessTimes, PageClass, Protection};
@@ -222,6 +224,20 @@ impl PoolOptions {
             self.open_region(region)
         };
         make().map_err(Error::from)
+    }
+
+    /// Makes the pool at `path`, which nobody has open, what it was when the snapshot `name` was made, in one atomic
+    /// step. What came later is lost; later snapshots are deleted, before all else.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such snapshot; those of [`PoolOptions::open`].
+    pub fn rollback(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
+        let path = path.as_ref();
+        let region = RegionOptions { read_only: false, ..self.region };
+        let opened = Mapped::open(path, &region).map_err(Cause::from);
+        let name = name.as_ref().as_bytes();
+        let done = opened.and_then(|region| Ok(Engine::rollback(region, self.host(), name)?));
+        done.map_err(|cause| Error::at(cause, path))
     }
 
     fn open_region(&self, region: Mapped) -> std::result::Result<Pool, Cause> {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use lode_engine::{Ino, SnapshotInfo};
 
-use super::Pool;
 use super::look::target_of;
 use super::whole::read_all;
+use super::{Pool, PoolOptions};
 use crate::dir::ReadDir;
 use crate::error::{Error, Result};
 use crate::file::File;
@@ -18,10 +18,10 @@ use crate::walk::Walk;
 
 impl Pool {
     /// Keeps what is in the pool now, under a name of 1 to 128 bytes without `/`. It takes no time and no space: what
-    /// is changed or removed from then on is kept for it.
+    /// is changed or removed from then on is kept for it. Of what programs store through maps it has what was stored before.
     ///
     /// # Errors
-    /// `EEXIST` for a name that there is; `EBUSY` while a [`Map`](crate::Map) or a [`Log`](crate::Log) is open;
+    /// `EEXIST` for a name that there is; `ENOMEM` where the system can't keep stores out of a map;
     /// `EINVAL` and `ENAMETOOLONG` for names that can't be; `ENOSPC`, `EROFS`.
     pub fn create_snapshot(&self, name: impl AsRef<OsStr>) -> Result<()> {
         self.call(Path::new(&name), |pass, name| Ok(pass.create_snapshot(name)?))
@@ -34,6 +34,29 @@ impl Pool {
     /// `ENOENT` if there is none of this name; `EROFS`.
     pub fn delete_snapshot(&self, name: impl AsRef<OsStr>) -> Result<()> {
         self.call(Path::new(&name), |pass, name| Ok(pass.delete_snapshot(name)?))
+    }
+
+    /// Makes the pool at `path`, which nobody has open, what it was when the snapshot `name` was made, in one atomic
+    /// step. What came later is lost; later snapshots are deleted, before all else.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// let pool = lode::PoolOptions::new().create(&path, 16 << 20, &Default::default())?;
+    /// pool.create_snapshot("before")?;
+    /// pool.write("letter", "not meant")?;
+    /// pool.close()?;
+    /// lode::Pool::rollback(&path, "before")?;
+    /// assert!(!lode::Pool::open(&path)?.exists("letter"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`PoolOptions::rollback`].
+    pub fn rollback(path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
+        PoolOptions::new().rollback(path, name)
     }
 
     /// All snapshots, the oldest first.

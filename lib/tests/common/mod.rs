@@ -29,9 +29,13 @@ pub struct PoolFile {
 
 impl PoolFile {
     pub fn new(megabytes: u64) -> Self {
+        Self::with(megabytes, &FormatOptions::default())
+    }
+
+    pub fn with(megabytes: u64, format: &FormatOptions) -> Self {
         let dir = scratch();
         let path = dir.path().join("pool");
-        let made = PoolOptions::new().create(&path, megabytes << 20, &FormatOptions::default());
+        let made = PoolOptions::new().create(&path, megabytes << 20, format);
         made.unwrap().close().unwrap();
         Self { dir, path }
     }

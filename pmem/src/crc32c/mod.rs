@@ -5,7 +5,7 @@
 
 mod table;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
-mod wide;
+pub(crate) mod wide;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -30,12 +30,9 @@ pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
 #[inline]
 pub fn crc32c_pieces(bytes: &[u8], piece: usize, mut each: impl FnMut(u32)) {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
-    if piece.is_multiple_of(wide::BLOCK) && wide::available() {
-        for piece in bytes.chunks_exact(piece) {
-            // SAFETY: the CPU has the instructions, and there is a block at least, and no part of one.
-            each(unsafe { wide::crc(piece) });
-        }
-        return;
+    if wide::takes(piece) {
+        // SAFETY: it takes such pieces here.
+        return unsafe { wide::pieces(bytes, piece, each) };
     }
     let mut fours = bytes.chunks_exact(4 * piece);
     for four in fours.by_ref() {

@@ -1,24 +1,36 @@
-//! CRC32C of pieces of one length by carry-less multiplication in registers of 64 bytes.
+//! CRC32C of strips by carry-less multiplication in registers of 64 bytes.
 //!
 //! A CRC is what is left of the bytes, as a polynomial, divided by another one. What comes first can be moved behind what comes
-//! later by a multiplication with what is left of x^n (V. Gopal et al., Fast CRC Computation Using PCLMULQDQ, Intel 2009): so
-//! pieces are folded, 256 bytes at a time, until 16 bytes are left, of which the instruction `crc32` makes the end.
+//! later by a multiplication with what is left of x^n (V. Gopal et al., Fast CRC Computation Using PCLMULQDQ, Intel 2009). Here each
+//! 16 bytes of a part of 512 have a factor of their own, which moves them to the part's end, where all are added: so no
+//! multiplication waits for another, and how many the processor can start decides. Of the 16 bytes that are left the
+//! instruction `crc32` makes the end.
 //!
 //! Only where there is an operating system: a kernel would have to save these registers.
+// A table of factors that is made when this is compiled, by numbers.
+#![allow(clippy::indexing_slicing)]
 
 use core::arch::x86_64::{
-    __m128i, __m512i, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128,
-    _mm512_clmulepi64_epi128, _mm512_extracti32x4_epi32, _mm512_loadu_si512, _mm512_set_epi64,
-    _mm512_ternarylogic_epi64, _mm512_xor_si512,
+    __m128i, __m512i, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128, _mm256_castsi256_si128,
+    _mm256_extracti128_si256, _mm256_xor_si256, _mm512_castsi512_si256, _mm512_clmulepi64_epi128,
+    _mm512_extracti64x4_epi64, _mm512_loadu_si512, _mm512_set_epi64, _mm512_setzero_si512,
+    _mm512_ternarylogic_epi64,
 };
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use super::table;
 use super::x86::step_word;
 
 /// Bytes of a register.
-const WIDE: usize = 64;
-/// Bytes that are folded at a time; pieces are multiples of it.
-pub(super) const BLOCK: usize = 4 * WIDE;
+pub(crate) const WIDE: usize = 64;
+/// Registers of a part.
+pub(crate) const REGISTERS: usize = PART / WIDE;
+/// Bytes that are summed up at a time.
+pub(crate) const PART: usize = 512;
+/// Bytes of the strips that this is for, each of whole parts.
+const STRIPS: [usize; 3] = [PART, 2 * PART, 4 * PART];
+/// What the start from all ones, and the inversion at the end, make of the CRC of so many bytes.
+const INVERSIONS: [u32; 3] = [inversion(STRIPS[0]), inversion(STRIPS[1]), inversion(STRIPS[2])];
 
 const UNKNOWN: u8 = 0;
 const ABSENT: u8 = 1;
@@ -26,13 +38,15 @@ const PRESENT: u8 = 2;
 
 static INSTRUCTIONS: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Whether this CPU has the instructions, and the system saves their registers. Asked once.
+/// Whether strips of `piece` bytes can be summed up here: this CPU has the instructions, and the system saves their
+/// registers. Asked once.
 #[inline]
-pub(super) fn available() -> bool {
-    match INSTRUCTIONS.load(Relaxed) {
+pub(crate) fn takes(piece: usize) -> bool {
+    let available = match INSTRUCTIONS.load(Relaxed) {
         UNKNOWN => detect(),
         known => known == PRESENT,
-    }
+    };
+    available && STRIPS.contains(&piece)
 }
 
 #[cold]
@@ -45,73 +59,138 @@ fn detect() -> bool {
 }
 
 /// What is left of x^n, divided by the polynomial: bits reversed, as the instruction takes them.
-const fn power(n: u32) -> i64 {
+const fn power(n: i32) -> i64 {
     const POLYNOMIAL: u32 = 0x1edc_6f41;
     let (mut left, mut step) = (1u32, 0);
     while step < n {
         left = if left >> 31 == 1 { left << 1 ^ POLYNOMIAL } else { left << 1 };
         step += 1;
     }
+    while step > n {
+        left = if left & 1 == 1 { (left ^ POLYNOMIAL) >> 1 | 1 << 31 } else { left >> 1 };
+        step -= 1;
+    }
     (left.reverse_bits() as i64) << 1
 }
 
 /// Two factors that move 16 bytes by so many bits.
-const fn factors(bits: u32) -> [i64; 2] {
+const fn factors(bits: i32) -> [i64; 2] {
     [power(bits + 32), power(bits - 32)]
 }
 
-/// By four registers, three, two, one.
-const BY_BLOCK: [i64; 2] = factors(2048);
-const BY_THREE: [i64; 2] = factors(1536);
-const BY_TWO: [i64; 2] = factors(1024);
-const BY_ONE: [i64; 2] = factors(512);
-/// Within a register: by three lanes, two, one.
-const LANES: [[i64; 2]; 3] = [factors(384), factors(256), factors(128)];
+/// Factors that move each lane of 16 bytes of each register of a part to the part's end.
+#[repr(C, align(64))]
+pub(crate) struct Factors([[[i64; 2]; WIDE / 16]; REGISTERS]);
 
-/// The CRC of a piece of whole blocks, from 0.
-///
-/// # Safety
-/// [`available`] has returned true, and `piece` is of one block or more and has no rest.
-#[target_feature(enable = "avx512f,vpclmulqdq")]
-pub(super) unsafe fn crc(piece: &[u8]) -> u32 {
-    let load = |at: usize| {
-        // SAFETY: the caller promises whole blocks, and goes through them by `at`.
-        unsafe { _mm512_loadu_si512(piece.as_ptr().add(at).cast()) }
-    };
-    let inverted = _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, 0xffff_ffff);
-    let mut sums =
-        [_mm512_xor_si512(load(0), inverted), load(WIDE), load(2 * WIDE), load(3 * WIDE)];
-    let by_block = everywhere(BY_BLOCK);
-    for at in (BLOCK..piece.len()).step_by(BLOCK) {
-        for (number, sum) in sums.iter_mut().enumerate() {
-            *sum = fold(*sum, by_block, load(at + number * WIDE));
-        }
+/// These.
+pub(crate) static FACTORS: Factors = Factors({
+    let mut all = [[[0; 2]; WIDE / 16]; REGISTERS];
+    let mut lane = 0;
+    while lane < PART / 16 {
+        all[lane / 4][lane % 4] = factors(8 * (PART - 16 - lane * 16) as i32);
+        lane += 1;
     }
-    let [first, second, third, last] = sums;
-    let sum = fold(first, everywhere(BY_THREE), last);
-    let sum = fold(second, everywhere(BY_TWO), sum);
-    let sum = fold(third, everywhere(BY_ONE), sum);
-    let [[a, b], [c, d], [e, f]] = LANES;
-    let moved = fold(
-        sum,
-        _mm512_set_epi64(0, 0, f, e, d, c, b, a),
-        _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, 0),
-    );
-    let lanes = _mm_xor_si128(
-        _mm_xor_si128(_mm512_extracti32x4_epi32::<0>(moved), _mm512_extracti32x4_epi32::<1>(moved)),
-        _mm_xor_si128(_mm512_extracti32x4_epi32::<2>(moved), _mm512_extracti32x4_epi32::<3>(sum)),
-    );
-    // SAFETY: `available` asks for that instruction, too.
-    unsafe { last_16(lanes) }
+    all
+});
+
+/// By a whole part.
+const BY_PART: [i64; 2] = factors(8 * PART as i32);
+
+const fn inversion(len: usize) -> u32 {
+    let (mut crc, mut at) = (u32::MAX, 0);
+    while at < len {
+        crc = table::step(crc, 0);
+        at += 1;
+    }
+    !crc
 }
 
-/// The same factors for each lane.
-#[target_feature(enable = "avx512f")]
-fn everywhere([low, high]: [i64; 2]) -> __m512i {
-    _mm512_set_epi64(high, low, high, low, high, low, high, low)
+/// The sum of a part, as registers of it that were moved to its end.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Sum([u64; WIDE / 8]);
+
+impl Sum {
+    pub(crate) const ZERO: Self = Self([0; WIDE / 8]);
+}
+
+/// The CRC of each strip of `piece` bytes of `bytes`, from 0.
+///
+/// # Safety
+/// [`takes`] has returned true of `piece`.
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+pub(super) unsafe fn pieces(bytes: &[u8], piece: usize, mut each: impl FnMut(u32)) {
+    let inversion = inversion_of(piece);
+    for strip in bytes.chunks_exact(piece) {
+        let mut sum = _mm512_setzero_si512();
+        for (number, part) in strip.as_chunks::<PART>().0.iter().enumerate() {
+            // SAFETY: a part is so long.
+            let more = unsafe { sum_of(part.as_ptr(), |_, _| ()) };
+            sum = behind(number, sum, more);
+        }
+        // SAFETY: as the caller promises.
+        each(unsafe { crc_of(sum) } ^ inversion);
+    }
+}
+
+/// The CRC of each strip of `piece` bytes, of which these are the sums of all parts.
+///
+/// # Safety
+/// [`takes`] has returned true of `piece`.
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+pub(crate) unsafe fn ended(sums: &[Sum], piece: usize, mut each: impl FnMut(u32)) {
+    let inversion = inversion_of(piece);
+    for parts in sums.chunks_exact(piece / PART) {
+        let mut sum = _mm512_setzero_si512();
+        for (number, part) in parts.iter().enumerate() {
+            // SAFETY: a sum is a register.
+            let more = unsafe { _mm512_loadu_si512(part.0.as_ptr().cast()) };
+            sum = behind(number, sum, more);
+        }
+        // SAFETY: as the caller promises.
+        each(unsafe { crc_of(sum) } ^ inversion);
+    }
+}
+
+/// What has to be added to the CRC of strips of so many bytes.
+pub(crate) fn inversion_of(piece: usize) -> u32 {
+    let known = STRIPS.iter().zip(INVERSIONS).find(|(bytes, _)| **bytes == piece);
+    known.map_or(0, |(_, inversion)| inversion)
+}
+
+/// The sum of the part at `part`; `each` gets its registers, one by one, with their numbers.
+///
+/// # Safety
+/// There are as many bytes.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+pub(crate) unsafe fn sum_of(part: *const u8, mut each: impl FnMut(usize, __m512i)) -> __m512i {
+    let mut sum = _mm512_setzero_si512();
+    for (number, factors) in FACTORS.0.iter().enumerate() {
+        // SAFETY: the caller promises the bytes; factors are as long as a register.
+        let (bytes, factors) = unsafe {
+            let bytes = _mm512_loadu_si512(part.add(number * WIDE).cast());
+            (bytes, _mm512_loadu_si512(factors.as_ptr().cast()))
+        };
+        each(number, bytes);
+        sum = fold(bytes, factors, sum);
+    }
+    sum
+}
+
+/// The sum of a strip so far, and of its part with this number.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+pub(crate) fn behind(number: usize, sum: __m512i, part: __m512i) -> __m512i {
+    let [low, high] = BY_PART;
+    match number {
+        0 => part,
+        _ => fold(sum, _mm512_set_epi64(high, low, high, low, high, low, high, low), part),
+    }
 }
 
 /// `sum`, moved by these factors, and `more`.
+#[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn fold(sum: __m512i, factors: __m512i, more: __m512i) -> __m512i {
     const XOR_OF_THREE: i32 = 0x96;
@@ -120,12 +199,18 @@ fn fold(sum: __m512i, factors: __m512i, more: __m512i) -> __m512i {
     _mm512_ternarylogic_epi64::<XOR_OF_THREE>(low, high, more)
 }
 
+/// What is left of a sum.
+///
 /// # Safety
 /// The CPU has the instruction `crc32`.
-#[target_feature(enable = "avx512f,sse4.1")]
-unsafe fn last_16(left: __m128i) -> u32 {
+#[inline]
+#[target_feature(enable = "avx512f,avx2,sse4.1")]
+pub(crate) unsafe fn crc_of(sum: __m512i) -> u32 {
+    let half = _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum));
+    let left: __m128i =
+        _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half));
     let (low, high) = (_mm_cvtsi128_si64(left), _mm_extract_epi64::<1>(left));
     // SAFETY: as the caller promises.
     let crc = unsafe { step_word(step_word(0, low.cast_unsigned()), high.cast_unsigned()) };
-    !(crc as u32)
+    crc as u32
 }

@@ -16,9 +16,16 @@ pub(super) struct Clock {
     pub(super) ticks_per_ns: f64,
     /// A wait that is longer looks less often, and leaves more to the other half of the core.
     long_ticks: u64,
+    /// What is left of a wait when to look once more could take more than that: turns of an empty loop take it.
+    near_ticks: u64,
+    /// Of such turns, in [`TURN_TICKS`] ticks.
+    turns: u64,
     /// What a delay takes more than it is told to.
     surplus_ticks: u64,
 }
+
+/// A power of two.
+const TURN_TICKS: u64 = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
@@ -79,10 +86,35 @@ impl Clock {
             if now >= until {
                 return;
             }
-            if until - now > self.long_ticks {
+            let left = until - now;
+            if left > self.long_ticks {
                 core::hint::spin_loop();
+            } else if left <= self.near_ticks {
+                // (A little more, or another look would be needed for a tick or two.)
+                turn((left + left / 16 + 2) * self.turns / TURN_TICKS);
             }
         }
+    }
+
+    /// With what a look takes, and a turn.
+    fn knowing_its_looks(self) -> Self {
+        const ROUNDS: u64 = 40;
+        const LOOKS: u64 = 20;
+        const TURNS: u64 = 4000;
+        let least = |work: &dyn Fn()| {
+            let round = |_| {
+                let start = self.now_after_all();
+                work();
+                self.now_after_all().saturating_sub(start)
+            };
+            (0..ROUNDS).map(round).min().unwrap_or(0)
+        };
+        let look = |_| {
+            std::hint::black_box(self.now());
+        };
+        let look_ticks = least(&|| (0..LOOKS).for_each(look)) / LOOKS;
+        let turns = TURNS * TURN_TICKS / least(&|| turn(TURNS)).max(1);
+        Self { near_ticks: look_ticks * 3 / 2, turns, ..self }
     }
 
     fn calibrated(source: Source, ticks_per_ns: f64) -> Self {
@@ -91,7 +123,9 @@ impl Clock {
         const WAIT_NS: f64 = 200.0;
         const LONG_WAIT_NS: f64 = 1000.0;
         let long_ticks = (LONG_WAIT_NS * ticks_per_ns) as u64;
-        let clock = Self { source, ticks_per_ns, long_ticks, surplus_ticks: 0 };
+        let looking =
+            Self { source, ticks_per_ns, long_ticks, near_ticks: 0, turns: 0, surplus_ticks: 0 };
+        let clock = looking.knowing_its_looks();
         let wait_ticks = clock.ticks(WAIT_NS);
         let mut rounds = [0; ROUNDS];
         for round in &mut rounds {
@@ -105,6 +139,15 @@ impl Clock {
         // Among the rounds that nothing disturbed: on a busy machine they are the fewest.
         let typical = rounds.get(ROUNDS / 8).copied().unwrap_or(0);
         Self { surplus_ticks: typical.saturating_sub(wait_ticks), ..clock }
+    }
+}
+
+/// Does nothing so many times: takes about a cycle each.
+#[inline(never)]
+fn turn(turns: u64) {
+    // SAFETY: it touches nothing but its own register.
+    unsafe {
+        asm!("2: dec {n}", "jnz 2b", n = inout(reg) turns.max(1) => _, options(nostack, nomem));
     }
 }
 

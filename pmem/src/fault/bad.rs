@@ -2,14 +2,16 @@
 //!
 //! Why there are such: a store to a page that has failed is a SIGBUS, like a load. There is no error that it could
 //! end with, but it need not end: the page is mapped anew, and the store done again. What else is in that page is
-//! not to be believed then, until it is stored anew: so its bytes are noted here as bad. (Where the memory
-//! itself refuses the new mapping, too, the process dies, as it would have.)
+//! not to be believed then, until it is stored anew: so its bytes are noted here as bad. Where the kernel refuses that
+//! page, as it does with DAX until the memory was written by a system call, it is filled with zeros by one first. (Where
+//! that is of no use either, the process dies, as it would have.)
 //!
 //! What this file guarantees: all that the signal handler calls here is safe in one (atomics, and system
 //! calls). A page is noted before it is mapped anew: who has loaded what is there, and looks then, finds it noted.
 //! A byte that was stored is good again, so that a line that is stored in parts is. Nothing is to be looked at while no page was ever noted.
 
 use std::ffi::c_int;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
@@ -22,8 +24,10 @@ use crate::LINE_BYTES;
 const LINE: u64 = LINE_BYTES as u64;
 const PAGE: u64 = 4096;
 const PAGE_LINES: usize = (PAGE / LINE) as usize;
-/// Pages that can be noted, a power of two; a store to one more that fails kills, as all did.
+/// Pages that can be noted besides those that are known from the start; a store to one more that fails kills, as all did.
 const PAGES_MAX: usize = 1024;
+/// Pages that can be known from the start: 128 MiB, which is all that Linux lists of one device. Of more, loads tell.
+const LISTED_MAX: u64 = 1 << 15;
 /// How often a page is mapped anew, at most: who stores to what stays bad does not try for ever.
 const TRIES_MAX: u32 = 16;
 /// How many stores to a page may fail that is there again by then.
@@ -45,6 +49,7 @@ struct Page {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remapping {
     pub(crate) base: usize,
+    /// -1 where they are not.
     pub(crate) file: c_int,
     /// `MAP_SHARED`, or what goes with `MAP_SYNC`.
     pub(crate) kind: c_int,
@@ -67,9 +72,9 @@ impl std::fmt::Debug for BadBytes {
 }
 
 impl BadBytes {
-    /// None yet, of the region mapped as `remapping` says. It is known to the handler from now on until the
+    /// These, of the region mapped as `remapping` says. It is known to the handler from now on until the
     /// region is unmapped; only then it may be dropped.
-    pub(crate) fn attach(remapping: Remapping) -> Arc<Self> {
+    pub(crate) fn attach(remapping: Remapping, listed: &[Range<u64>]) -> Arc<Self> {
         let page = || Page {
             number: AtomicU64::new(0),
             lines: [const { AtomicU64::new(0) }; PAGE_LINES],
@@ -77,8 +82,20 @@ impl BadBytes {
             faults: AtomicU32::new(0),
             busy: AtomicBool::new(false),
         };
-        let pages = std::iter::repeat_with(page).take(PAGES_MAX).collect();
+        let pages_of = |piece: &Range<u64>| piece.end.div_ceil(PAGE) - piece.start / PAGE;
+        let listed_pages: u64 = listed.iter().map(pages_of).sum();
+        // (With room to spare: who looks for a page that is none of them finds a free place soon.)
+        let room = PAGES_MAX + listed_pages.min(LISTED_MAX) as usize * 5 / 4;
+        let pages = std::iter::repeat_with(page).take(room).collect();
         let bad = Arc::new(Self { count: AtomicUsize::new(0), pages, remapping });
+        let mut left = LISTED_MAX;
+        for piece in listed {
+            let end = piece.end.min((piece.start / PAGE + left) * PAGE);
+            if piece.start < end {
+                let _ = bad.note_range(piece.start, end - piece.start);
+            }
+            left = left.saturating_sub(pages_of(piece));
+        }
         places::attach(remapping.base, Arc::as_ptr(&bad).cast_mut());
         bad
     }
@@ -91,7 +108,7 @@ impl BadBytes {
 
     /// Where the entry of a page is, or could be, one behind the other.
     fn candidates(&self, page: u64) -> impl Iterator<Item = &Page> {
-        let start = (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % PAGES_MAX;
+        let start = (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % self.pages.len();
         let (before, after) = self.pages.split_at(start);
         after.iter().chain(before)
     }
@@ -123,7 +140,6 @@ impl BadBytes {
     }
 
     /// From now on the lines that `at .. at + len` touches are bad.
-    #[cfg(feature = "inject")]
     pub(crate) fn note_range(&self, at: u64, len: u64) -> bool {
         let (from, to) = (at / LINE * LINE, (at + len).next_multiple_of(LINE));
         pieces(from, to - from).all(|(page, from, len)| self.note(page, from, len))
@@ -170,12 +186,13 @@ impl BadBytes {
         let renewed = met && self.is_there(page)
             || entry.tries.fetch_add(1, SeqCst) < TRIES_MAX
                 && self.note(page, 0, PAGE)
-                && self.map_anew(page);
+                && self.map_anew(page)
+                && (self.is_there(page) || self.clear(page));
         entry.busy.store(false, SeqCst);
         renewed
     }
 
-    /// Whether the kernel finds something at a page.
+    /// Whether the kernel finds something at a page, or does not say that it finds nothing.
     fn is_there(&self, page: u64) -> bool {
         let mut byte = 0_u8;
         let from = (self.remapping.base + (page * PAGE) as usize) as *mut libc::c_void;
@@ -186,6 +203,22 @@ impl BadBytes {
         // SAFETY: the kernel copies one byte of this process to the stack, or says that there is none.
         unsafe {
             libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0) == 1
+                || *libc::__errno_location() != libc::EFAULT
+        }
+    }
+
+    /// Writes zeros to a page by a system call: the kernel has the memory forget its poison then. Says whether it could.
+    fn clear(&self, page: u64) -> bool {
+        static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+        let (file, at) = (self.remapping.file, page * PAGE);
+        // SAFETY: a zeroed stat is a valid value, which the call fills; the other reads a page that never changes.
+        unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            // (What somebody has cut off is not put there again.)
+            libc::fstat(file, &raw mut stat) == 0
+                && at + PAGE <= stat.st_size as u64
+                && libc::pwrite(file, ZEROS.as_ptr().cast(), PAGE as usize, at as libc::off_t)
+                    == PAGE as libc::ssize_t
         }
     }
 
@@ -194,6 +227,9 @@ impl BadBytes {
         let to = (self.remapping.base + (page * PAGE) as usize) as *mut libc::c_void;
         let (len, rights) = (PAGE as usize, libc::PROT_READ | libc::PROT_WRITE);
         let Remapping { file, kind, key, .. } = self.remapping;
+        if file < 0 {
+            return false;
+        }
         // SAFETY: a page of the region takes the place of itself: what it shows is the same part of the same file,
         // with the same rights and key. The calls are no more than system calls.
         unsafe {
@@ -244,7 +280,7 @@ mod tests {
 
     fn none() -> Arc<BadBytes> {
         let remapping = Remapping { base: 0, file: -1, kind: 0, key: -1 };
-        BadBytes::attach(remapping)
+        BadBytes::attach(remapping, &[])
     }
 
     #[test]
@@ -279,6 +315,20 @@ mod tests {
         assert_eq!((bad.first(4096, 128), bad.first(4096, 129)), (None, Some(4096 + 128)));
         bad.stored(0, 3 * 4096);
         assert_eq!(bad.first(0, 3 * 4096), None);
+    }
+
+    #[test]
+    fn what_is_listed_is_bad_from_the_start_however_much_it_is() {
+        let remapping = Remapping { base: 0, file: -1, kind: 0, key: -1 };
+        let most = LISTED_MAX * PAGE;
+        let bad = BadBytes::attach(remapping, &[512..1024, 3 * PAGE..2 * most]);
+        assert_eq!((bad.first(0, 512), bad.first(0, 4096)), (None, Some(512)));
+        assert_eq!((bad.first(1024, 2 * PAGE), bad.first(0, 1024)), (None, Some(512)));
+        assert_eq!(bad.first(most - PAGE, 64), Some(most - PAGE));
+        // Nobody looks for long for what is not there.
+        let start = std::time::Instant::now();
+        assert!((0..100_000).all(|page| bad.first(2 * most + page * PAGE, 64).is_none()));
+        assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 use std::arch::global_asm;
 
+use crate::crc32c::wide::{self, FACTORS, Factors, PART, Sum};
 use crate::flush::CpuFeatures;
 use crate::{LINE_BYTES, MediaError};
 
@@ -161,6 +162,77 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size lode_pmem_load_bytes, . - lode_pmem_load_bytes",
+    // (rdi: to, rsi: from, aligned, rdx: bytes, whole parts, rcx: factors, r8: sums of parts) -> rdx: address of a fault or 0
+    ".p2align 6",
+    ".globl lode_pmem_load_parts",
+    ".hidden lode_pmem_load_parts",
+    ".type lode_pmem_load_parts, @function",
+    "lode_pmem_load_parts:",
+    ".cfi_startproc",
+    "mov r10, r8",
+    "mov r11, rdx",
+    "mov r8, rsi",
+    "lea r9, [rsi + rdx]",
+    "xor edx, edx",
+    "vmovdqa64 zmm16, [rcx]",
+    "vmovdqa64 zmm17, [rcx + 64]",
+    "vmovdqa64 zmm18, [rcx + 128]",
+    "vmovdqa64 zmm19, [rcx + 192]",
+    "vmovdqa64 zmm20, [rcx + 256]",
+    "vmovdqa64 zmm21, [rcx + 320]",
+    "vmovdqa64 zmm22, [rcx + 384]",
+    "vmovdqa64 zmm23, [rcx + 448]",
+    // The sum of what is stored, from the register that it is stored from.
+    "2:",
+    "vmovdqa64 zmm24, [rsi]",
+    "vmovdqu64 [rdi], zmm24",
+    "vpclmulqdq zmm25, zmm24, zmm16, 0x00",
+    "vpclmulqdq zmm26, zmm24, zmm16, 0x11",
+    "vpxorq zmm30, zmm25, zmm26",
+    "vmovdqa64 zmm27, [rsi + 64]",
+    "vmovdqu64 [rdi + 64], zmm27",
+    "vpclmulqdq zmm28, zmm27, zmm17, 0x00",
+    "vpclmulqdq zmm29, zmm27, zmm17, 0x11",
+    "vpternlogq zmm30, zmm28, zmm29, 0x96",
+    "vmovdqa64 zmm24, [rsi + 128]",
+    "vmovdqu64 [rdi + 128], zmm24",
+    "vpclmulqdq zmm25, zmm24, zmm18, 0x00",
+    "vpclmulqdq zmm26, zmm24, zmm18, 0x11",
+    "vpternlogq zmm30, zmm25, zmm26, 0x96",
+    "vmovdqa64 zmm27, [rsi + 192]",
+    "vmovdqu64 [rdi + 192], zmm27",
+    "vpclmulqdq zmm28, zmm27, zmm19, 0x00",
+    "vpclmulqdq zmm29, zmm27, zmm19, 0x11",
+    "vpternlogq zmm30, zmm28, zmm29, 0x96",
+    "vmovdqa64 zmm24, [rsi + 256]",
+    "vmovdqu64 [rdi + 256], zmm24",
+    "vpclmulqdq zmm25, zmm24, zmm20, 0x00",
+    "vpclmulqdq zmm26, zmm24, zmm20, 0x11",
+    "vpternlogq zmm30, zmm25, zmm26, 0x96",
+    "vmovdqa64 zmm27, [rsi + 320]",
+    "vmovdqu64 [rdi + 320], zmm27",
+    "vpclmulqdq zmm28, zmm27, zmm21, 0x00",
+    "vpclmulqdq zmm29, zmm27, zmm21, 0x11",
+    "vpternlogq zmm30, zmm28, zmm29, 0x96",
+    "vmovdqa64 zmm24, [rsi + 384]",
+    "vmovdqu64 [rdi + 384], zmm24",
+    "vpclmulqdq zmm25, zmm24, zmm22, 0x00",
+    "vpclmulqdq zmm26, zmm24, zmm22, 0x11",
+    "vpternlogq zmm30, zmm25, zmm26, 0x96",
+    "vmovdqa64 zmm27, [rsi + 448]",
+    "vmovdqu64 [rdi + 448], zmm27",
+    "vpclmulqdq zmm28, zmm27, zmm23, 0x00",
+    "vpclmulqdq zmm29, zmm27, zmm23, 0x11",
+    "vpternlogq zmm30, zmm28, zmm29, 0x96",
+    "vmovdqa64 [r10], zmm30",
+    "add rsi, {part}",
+    "add rdi, {part}",
+    "add r10, 64",
+    "sub r11, {part}",
+    "ja 2b",
+    "ret",
+    ".cfi_endproc",
+    ".size lode_pmem_load_parts, . - lode_pmem_load_parts",
     ".globl lode_pmem_loads_end",
     ".hidden lode_pmem_loads_end",
     "lode_pmem_loads_end:",
@@ -168,6 +240,7 @@ global_asm!(
     "ret",
     ".popsection",
     bulk = const BULK_BYTES,
+    part = const PART,
 );
 
 /// What a load routine returns in two registers.
@@ -184,6 +257,13 @@ unsafe extern "C" {
     fn lode_pmem_load_word(from: *const u8) -> Loaded;
     fn lode_pmem_load_line(to: *mut u8, from: *const u8) -> Loaded;
     fn lode_pmem_load_bytes(to: *mut u8, from: *const u8, bytes: usize, avx512: bool) -> Loaded;
+    fn lode_pmem_load_parts(
+        to: *mut u8,
+        from: *const u8,
+        bytes: usize,
+        factors: *const Factors,
+        sums: *mut Sum,
+    ) -> Loaded;
 }
 
 /// Loads the aligned word at offset `at` of the region at `base`.
@@ -218,6 +298,48 @@ pub(crate) unsafe fn bytes(base: *const u8, at: u64, into: &mut [u8]) -> Result<
     };
     if loaded.fault != 0 {
         return Err(poisoned(base, at, loaded.fault));
+    }
+    Ok(())
+}
+
+/// Parts that are loaded at a time, with their sums.
+const PARTS: usize = 8;
+
+/// Loads strips of `piece` bytes from offset `at` of the region at `base`, and gives the CRC32C of each, of what has been
+/// stored to `into`.
+///
+/// # Safety
+/// The bytes lie in the mapped region, from a line's begin on, and the SIGBUS handler is installed; [`wide::takes`] has
+/// returned true of `piece`.
+pub(crate) unsafe fn summed(
+    base: *const u8,
+    at: u64,
+    into: &mut [u8],
+    piece: usize,
+    mut each: impl FnMut(u32),
+) -> Result<(), MediaError> {
+    let mut sums = [Sum::ZERO; PARTS];
+    let mut from = at;
+    for into in into.chunks_mut(PARTS * PART) {
+        let sums = &mut sums[..into.len() / PART];
+        // SAFETY: as the caller promises; strips are whole parts, each with a sum.
+        let loaded = unsafe {
+            let place = base.add(from as usize);
+            let to = into.as_mut_ptr();
+            lode_pmem_load_parts(
+                to,
+                place,
+                sums.len() * PART,
+                &raw const FACTORS,
+                sums.as_mut_ptr(),
+            )
+        };
+        if loaded.fault != 0 {
+            return Err(poisoned(base, at, loaded.fault));
+        }
+        // SAFETY: as the caller promises.
+        unsafe { wide::ended(sums, piece, &mut each) };
+        from += into.len() as u64;
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 //! What this file guarantees: a load made by [`load`](mod@load) from memory that
 //! raises SIGBUS (poison; a file cut short behind the mapping) ends with an error,
 //! not with a signal. A store there is done again after the page has been mapped anew (`bad`). A load by a thread whose rights to a region's protection key
-//! are still those it was born with is given the right to load and repeated. Any
+//! are still those it was born with is given the right to load and repeated. A store to a view that
+//! is protected waits until that is answered (`stores`). Any
 //! other fault, stray stores above all, goes to whoever handled the signal before,
 //! and kills the process if nobody did. Of a SIGBUS in a region that nothing helps against standard error is told.
 //!
@@ -18,6 +19,7 @@ mod inject;
 pub(crate) mod load;
 pub(crate) mod places;
 mod say;
+pub(crate) mod stores;
 
 use std::ffi::c_int;
 use std::io;
@@ -30,7 +32,7 @@ use crate::windows::key;
 pub(crate) enum Handled {
     /// Memory errors: every region.
     Bus,
-    /// Missing rights to a protection key: regions that have one.
+    /// Missing rights to a protection key, and stores that wait: regions that have one, views that are protected.
     Segv,
 }
 
@@ -83,7 +85,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     let handled = unsafe {
         match signal {
             libc::SIGBUS => end_load(&*info, &mut *context) || store_again(&*info, &*context),
-            libc::SIGSEGV => grant_load(&*info, context),
+            libc::SIGSEGV => grant_load(&*info, context) || stores::wait(&*info, &*context),
             _ => false,
         }
     };

@@ -4,6 +4,7 @@
 //! same strategy; one that the CPU lacks is never used.
 
 mod detect;
+pub(crate) mod summed;
 pub(crate) mod x86;
 
 use core::fmt;

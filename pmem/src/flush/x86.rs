@@ -36,7 +36,7 @@ fn each_line(to: *mut u8, lines: &[[u8; LINE_BYTES]], store: impl Fn(*mut u8, *c
 }
 
 #[inline(always)]
-unsafe fn movdir64b(to: *mut u8, from: *const u8) {
+pub(super) unsafe fn movdir64b(to: *mut u8, from: *const u8) {
     // SAFETY: as `stream_lines` was promised.
     unsafe {
         asm!("movdir64b {to}, [{from}]", to = in(reg) to, from = in(reg) from,
@@ -56,7 +56,7 @@ unsafe fn avx512(to: *mut u8, from: *const u8) {
 }
 
 #[inline(always)]
-unsafe fn sse2(to: *mut u8, from: *const u8) {
+pub(super) unsafe fn sse2(to: *mut u8, from: *const u8) {
     // SAFETY: as `stream_lines` was promised; a line holds four quarters.
     unsafe {
         let quarters = from.cast::<__m128i>();

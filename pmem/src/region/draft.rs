@@ -62,7 +62,7 @@ impl Draft {
             let file = draft.make(path)?;
             return Ok((map_new(file, path, bytes, options, guard)?, draft));
         };
-        let is_device = Source::of(old.file(), path)?.is_device;
+        let is_device = Source::of(old.file(), path, options.sysfs_root())?.is_device;
         let io = |source| RegionError::io("looking at", path, source);
         if is_device || old.file().metadata().map_err(io)?.nlink() == 0 {
             let draft = Self { path: path.to_owned(), target: None, old: None };

@@ -47,6 +47,15 @@ pub enum RegionError {
         /// Bytes it has to have.
         bytes_min: u64,
     },
+    /// A device is not mapped by parts of its pages, and is asked for one.
+    Misaligned {
+        /// The device.
+        path: PathBuf,
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes of its pages.
+        page_bytes: u64,
+    },
     /// It has, or is asked to have, too many bytes.
     TooLarge {
         /// What was to be opened.
@@ -60,6 +69,13 @@ pub enum RegionError {
     NotARegion {
         /// What was to be opened.
         path: PathBuf,
+    },
+    /// It is a device of which sysfs does not tell what it is, or how large.
+    NotInSysfs {
+        /// The device.
+        path: PathBuf,
+        /// Where sysfs was looked for.
+        sysfs: PathBuf,
     },
     /// A region can't be created read-only.
     CreateReadOnly,
@@ -131,6 +147,11 @@ impl fmt::Display for RegionError {
                 "{} is too small: {bytes} bytes, at least {bytes_min} are needed",
                 path.display()
             ),
+            Self::Misaligned { path, bytes, page_bytes } => write!(
+                f,
+                "{} is mapped by pages of {page_bytes} bytes: {bytes} bytes are no multiple of that",
+                path.display()
+            ),
             Self::TooLarge { path, bytes, bytes_max } => write!(
                 f,
                 "{} is too large: {bytes} bytes, at most {bytes_max} are possible",
@@ -138,6 +159,10 @@ impl fmt::Display for RegionError {
             ),
             Self::NotARegion { path } => {
                 write!(f, "{} is not a file or DAX device", path.display())
+            }
+            Self::NotInSysfs { path, sysfs } => {
+                let (path, sysfs) = (path.display(), sysfs.display());
+                write!(f, "{path}: nothing of this device is in {sysfs}; is sysfs mounted there?")
             }
             Self::CreateReadOnly => f.write_str("a region can't be created read-only"),
             Self::NoSuchInstruction { strategy, missing } => {

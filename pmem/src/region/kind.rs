@@ -5,9 +5,11 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::RegionError;
+use super::memory::Memory;
+use super::sysfs::{Class, Device};
+use super::{RegionError, extents, sysfs};
 
 /// What a region is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,26 +54,28 @@ pub(super) struct Source {
     pub(super) page_bytes: u64,
     /// Whether it is a device, whose size is what it is.
     pub(super) is_device: bool,
-    /// The device under it, in /sys.
-    device: PathBuf,
+    /// The file system reads and writes the memory itself, with no page cache between.
+    pub(super) is_dax: bool,
+    /// The device under it, where sysfs has it.
+    pub(super) device: Option<Device>,
 }
 
 impl Source {
-    pub(super) fn of(file: &File, path: &Path) -> Result<Self, RegionError> {
+    /// What `file`, opened at `path`, is; sysfs is at `sysfs`.
+    pub(super) fn of(file: &File, path: &Path, sysfs: &Path) -> Result<Self, RegionError> {
         let io = |source| RegionError::io("reading the attributes of", path, source);
         let metadata = file.metadata().map_err(io)?;
         let file_type = metadata.file_type();
         if file_type.is_file() {
-            Self::of_file(file, &metadata).map_err(io)
+            Self::of_file(file, &metadata, sysfs).map_err(io)
         } else if file_type.is_char_device() {
-            Self::of_dax_device(&metadata)
-                .ok_or_else(|| RegionError::NotARegion { path: path.to_owned() })
+            Self::of_device(&metadata, path, sysfs)
         } else {
             Err(RegionError::NotARegion { path: path.to_owned() })
         }
     }
 
-    fn of_file(file: &File, metadata: &Metadata) -> io::Result<Self> {
+    fn of_file(file: &File, metadata: &Metadata, sysfs: &Path) -> io::Result<Self> {
         // SAFETY: a zeroed statfs is a valid value, which the call fills.
         let statfs = unsafe {
             let mut statfs: libc::statfs = std::mem::zeroed();
@@ -90,48 +94,65 @@ impl Source {
             bytes: metadata.len(),
             page_bytes: page_bytes.max(PAGE_BYTES),
             is_device: false,
-            device: sysfs_device("block", metadata.dev()),
+            is_dax: is_dax(file),
+            device: Device::find(sysfs, Class::Block, metadata.dev()),
         })
     }
 
-    fn of_dax_device(metadata: &Metadata) -> Option<Self> {
-        let device = sysfs_device("char", metadata.rdev());
-        let subsystem = std::fs::canonicalize(device.join("subsystem")).ok()?;
-        if subsystem.file_name()? != "dax" {
-            return None;
+    fn of_device(metadata: &Metadata, path: &Path, sysfs: &Path) -> Result<Self, RegionError> {
+        let untold = || {
+            let (path, sysfs) = (path.to_owned(), sysfs.to_owned());
+            RegionError::NotInSysfs { path, sysfs }
+        };
+        let device = Device::find(sysfs, Class::Char, metadata.rdev()).ok_or_else(untold)?;
+        if !device.is_of("dax") {
+            return Err(RegionError::NotARegion { path: path.to_owned() });
         }
-        let number = |name: &str| {
-            let text = std::fs::read_to_string(device.join(name)).ok()?;
-            text.trim().parse::<u64>().ok()
-        };
         const ALIGN_USUAL: u64 = 2 << 20;
-        let align = number("align").unwrap_or(ALIGN_USUAL);
-        Some(Self {
+        let align = device.number("align").unwrap_or(ALIGN_USUAL);
+        let align = Some(align.max(PAGE_BYTES)).filter(|align| align.is_power_of_two());
+        Ok(Self {
             kind: RegionKind::DeviceDax,
-            bytes: number("size")?,
-            page_bytes: align.max(PAGE_BYTES),
+            bytes: device.number("size").ok_or_else(untold)?,
+            page_bytes: align.ok_or_else(untold)?,
             is_device: true,
-            device,
+            is_dax: true,
+            device: Some(device),
         })
     }
 
-    /// Whether the CPU's caches are written back when the power of the memory under
-    /// this fails, as far as the system knows.
-    pub(super) fn caches_survive(&self) -> bool {
-        let Ok(device) = std::fs::canonicalize(&self.device) else {
-            return false;
+    /// What is known of the memory below it, as a region of its first `bytes` bytes.
+    pub(super) fn memory(&self, file: &File, bytes: u64) -> Memory {
+        let Some(device) = &self.device else {
+            return Memory { is_dax: self.is_dax, ..Memory::default() };
         };
-        // .../ndbus0/region0/namespace0.0/block/pmem0 -> region0/persistence_domain
-        device.ancestors().any(|directory| {
-            std::fs::read_to_string(directory.join("persistence_domain"))
-                .is_ok_and(|domain| domain.trim() == "cpu_cache")
-        })
+        let bad = device.bad();
+        let listed_bad = match self.is_device {
+            true => bad,
+            // (Most have none, and a file may have many extents. Where they are not told, loads still tell what is bad.)
+            false if bad.is_empty() => Vec::new(),
+            false => extents::of_file_in(file, bytes, &bad).unwrap_or_default(),
+        };
+        Memory {
+            device: device.name(),
+            is_dax: self.is_dax,
+            persistence_domain: device.persistence_domain(),
+            losses: device.losses(),
+            listed_bad: sysfs::part_of(&listed_bad, 0, bytes),
+        }
+    }
+}
+
+/// Whether the file system says that a file has no page cache.
+fn is_dax(file: &File) -> bool {
+    const ATTRIBUTE_DAX: u64 = 0x0020_0000;
+    // SAFETY: a zeroed statx is a valid value, which the call fills; the empty path is the file itself.
+    unsafe {
+        let mut told: libc::statx = std::mem::zeroed();
+        let (fd, flags) = (file.as_raw_fd(), libc::AT_EMPTY_PATH);
+        libc::statx(fd, c"".as_ptr(), flags, 0, &raw mut told) == 0
+            && told.stx_attributes & ATTRIBUTE_DAX != 0
     }
 }
 
 const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
-
-fn sysfs_device(class: &str, number: u64) -> PathBuf {
-    let (major, minor) = (libc::major(number), libc::minor(number));
-    PathBuf::from(format!("/sys/dev/{class}/{major}:{minor}"))
-}

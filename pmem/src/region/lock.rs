@@ -3,7 +3,8 @@
 //! What this file guarantees: while a region is open for stores nobody else has it
 //! open, in this process or another, by any path; readers share it. The lock ends
 //! when the region is dropped. If the process dies instead it ends with the last copy
-//! of the file descriptor: a child of `fork` that lives on without `exec` keeps it.
+//! of the file descriptor: a child of `fork` that lives on without `exec` keeps it. (Two nodes of
+//! one device, as containers have their own, are two files to `flock`: who makes them keeps them apart.)
 
 use std::fs::File;
 use std::io;

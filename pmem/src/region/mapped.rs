@@ -11,13 +11,17 @@ use std::sync::Arc;
 use super::dirty::Dirty;
 use super::lock::Locked;
 use super::mapping::Mapping;
+use super::memory::Memory;
+use super::pages::{self, MappedPages};
 use super::{Durability, RegionKind};
+use crate::crc32c::wide;
 use crate::emulation::{Emulated, Emulation};
 use crate::fault::bad::BadBytes;
 use crate::fault::load;
-use crate::flush::{FlushStrategy, x86};
+use crate::flush::{FlushStrategy, summed, x86};
+use crate::medium::store_summed_plainly;
 use crate::windows::{Guard, MappedWindow, WindowMode};
-use crate::{LINE_BYTES, Line, MediaError, Medium};
+use crate::{LINE_BYTES, Line, Losses, MediaError, Medium, crc32c_pieces};
 
 const WORD_BYTES: u64 = 8;
 
@@ -45,15 +49,31 @@ pub struct Mapped {
     pub(super) emulation: Option<Arc<Emulation>>,
     pub(super) page_bytes: u64,
     pub(super) kind: RegionKind,
+    pub(super) memory: Memory,
     pub(super) durability: Durability,
     pub(super) path: Option<PathBuf>,
-    pub(super) _locked: Option<Locked>,
+    /// Of a view, that of its region.
+    pub(super) locked: Option<Arc<Locked>>,
 }
 
 impl Mapped {
     /// What it is made of.
     pub fn kind(&self) -> RegionKind {
         self.kind
+    }
+
+    /// What the system knows of the memory below it.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// By what pages the kernel has mapped what has been used of it so far; `None` where it does not tell.
+    pub fn mapped_pages(&self) -> Option<MappedPages> {
+        if self.page_bytes > super::kind::PAGE_BYTES {
+            // All of it, by these. (To ask the kernel would have it take apart what it has mapped by pages of 1 GiB.)
+            return Some(MappedPages { bytes: self.bytes, huge_bytes: self.bytes });
+        }
+        pages::mapped(self.as_ptr(), self.bytes).ok()
     }
 
     /// How stores reach the memory.
@@ -158,6 +178,16 @@ impl Medium for Mapped {
         self.bytes
     }
 
+    fn losses(&self) -> Option<Losses> {
+        self.memory.losses
+    }
+
+    fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
+        for piece in &self.memory.listed_bad {
+            each(piece.start, piece.end - piece.start);
+        }
+    }
+
     #[inline]
     fn open(&self) -> MappedWindow {
         let mut window = self.guard.open();
@@ -203,6 +233,33 @@ impl Medium for Mapped {
         }
         // SAFETY: the bytes are in the mapping; opening a region installs the handler.
         unsafe { load::bytes(self.mapping.base(), at, into) }?;
+        self.believed(at, len)
+    }
+
+    #[inline]
+    fn load_summed(
+        &self,
+        at: u64,
+        into: &mut [u8],
+        piece: usize,
+        each: impl FnMut(u32),
+    ) -> Result<(), MediaError> {
+        let len = into.len() as u64;
+        let whole = at.is_multiple_of(LINE_BYTES as u64) && into.len().is_multiple_of(piece);
+        if !(whole && wide::takes(piece)) {
+            self.load(at, into)?;
+            crc32c_pieces(into, piece, each);
+            return Ok(());
+        }
+        let end = at.checked_add(len);
+        if end.is_none_or(|end| end > self.bytes) {
+            return Err(MediaError::OutOfBounds { at, len });
+        }
+        if let Some(emulation) = &self.emulation {
+            emulation.before_load(len);
+        }
+        // SAFETY: the bytes are in the mapping, whole strips; opening a region installs the handler.
+        unsafe { load::summed(self.mapping.base(), at, into, piece, each) }?;
         self.believed(at, len)
     }
 
@@ -294,6 +351,38 @@ impl Medium for Mapped {
         // SAFETY: aligned lines of the mapping; the CPU was asked for the instruction.
         unsafe { x86::stream_lines(line_store, to, lines) };
         self.stored_bytes(at, len);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_summed(
+        &self,
+        window: &mut MappedWindow,
+        (at, parity_at): (u64, u64),
+        lines: &[[u8; LINE_BYTES]],
+        piece: usize,
+        each: impl FnMut(u32),
+    ) {
+        let (len, parity) = (lines.as_flattened().len(), piece * LINE_BYTES);
+        let whole = len.is_multiple_of(parity) && len / parity <= summed::STRIPS;
+        let FlushStrategy::Instructions { line_store, .. } = self.strategy else {
+            return store_summed_plainly(self, window, (at, parity_at), lines, piece, each);
+        };
+        if !(whole && wide::takes(parity)) {
+            return store_summed_plainly(self, window, (at, parity_at), lines, piece, each);
+        }
+        for (at, len) in [(at, len as u64), (parity_at, parity as u64)] {
+            assert!(at.is_multiple_of(LINE_BYTES as u64), "line store at unaligned offset {at:#x}");
+            self.target(window, at, len);
+            window.taken.add(len);
+        }
+        let base = self.mapping.base();
+        let to = [at, parity_at].map(|at| base.wrapping_add(at as usize));
+        // SAFETY: aligned lines of the mapping, whole strips and room for the sum of these; the CPU was asked for the
+        // instructions.
+        unsafe { summed::stream(line_store, to, lines, parity, each) };
+        self.stored_bytes(at, len as u64);
+        self.stored_bytes(parity_at, parity as u64);
     }
 
     #[inline]

@@ -153,11 +153,23 @@ impl Mapping {
         Ok(())
     }
 
-    /// Has all pages there at once.
+    /// Has all pages there at once, with the rights that there are.
     pub(super) fn populate(&self, writable: bool) -> io::Result<()> {
         let how = if writable { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
         // SAFETY: advice about a mapping of ours, which changes none of its bytes.
         match unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, how) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Changes what may be done with `len` bytes from page `at` on. When this returns, no thread stores by what was allowed
+    /// before, and what it has stored is in the memory.
+    pub(super) fn protect(&self, at: usize, len: usize, rights: libc::c_int) -> io::Result<()> {
+        assert!(at + len <= self.len, "protection outside a mapping");
+        let start = self.base.as_ptr().wrapping_add(at).cast();
+        // SAFETY: the range is in a mapping of ours.
+        match unsafe { libc::mprotect(start, len, rights) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

@@ -2,19 +2,24 @@
 //!
 //! * `kind`, `options`, `error`, `durability`: the words.
 //! * `open`: from a path to a mapping. `draft`: new files. `lock`: one user at a time. `space`: no holes.
+//! * `memory`: what the system knows of what is below: `sysfs`, `extents`; `pages`: how it has mapped it.
 //! * `mapping`: address space. `mapped`: the medium. `view`: parts of it as a program's memory. `dirty`: what `msync` must write.
 
 mod dirty;
 mod draft;
 mod durability;
 mod error;
+mod extents;
 mod kind;
 mod lock;
 mod mapped;
 mod mapping;
+mod memory;
 mod open;
 mod options;
+mod pages;
 mod space;
+mod sysfs;
 mod view;
 
 pub use draft::Draft;
@@ -22,5 +27,7 @@ pub use durability::Durability;
 pub use error::RegionError;
 pub use kind::RegionKind;
 pub use mapped::Mapped;
+pub use memory::Memory;
 pub use options::RegionOptions;
+pub use pages::MappedPages;
 pub use view::{View, ViewOptions};

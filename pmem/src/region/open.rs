@@ -11,6 +11,7 @@ use super::dirty::Dirty;
 use super::kind::{PAGE_BYTES, Source};
 use super::lock::Locked;
 use super::mapping::Mapping;
+use super::memory::Memory;
 use super::{Draft, Durability, Mapped, RegionError, RegionKind, RegionOptions, lock, space};
 use crate::emulation::{Emulation, Profile};
 use crate::fault::bad::{BadBytes, Remapping};
@@ -30,7 +31,7 @@ impl Mapped {
         let path = path.as_ref();
         let guard = check(options)?;
         let locked = open_locked(path, options.read_only)?;
-        let source = Source::of(locked.file(), path)?;
+        let source = Source::of(locked.file(), path, options.sysfs_root())?;
         let bytes = source.bytes - source.bytes % source.page_bytes;
         if bytes == 0 {
             return Err(RegionError::TooSmall {
@@ -79,12 +80,13 @@ impl Mapped {
             page_bytes: PAGE_BYTES,
             bytes_writable: if options.read_only { 0 } else { bytes },
             kind,
+            memory: Memory::default(),
             strategy,
             durability: Durability::of(kind, strategy, false),
             dirty: None,
             emulation: emulation(options.emulate, path)?,
             path: None,
-            _locked: None,
+            locked: None,
         })
     }
 }
@@ -124,19 +126,20 @@ pub(super) fn map_new(
     guard: ChosenGuard,
 ) -> Result<Mapped, RegionError> {
     let file = locked.file();
-    let source = Source::of(file, path)?;
+    let source = Source::of(file, path, options.sysfs_root())?;
     if source.is_device {
         let whole = source.bytes - source.bytes % source.page_bytes;
-        let bytes = match bytes {
-            0 => whole,
-            some => round_up(some, source.page_bytes, path)?,
-        };
-        if bytes == 0 || bytes > whole {
-            return Err(RegionError::TooSmall {
-                path: path.to_owned(),
-                bytes: source.bytes,
-                bytes_min: bytes.max(source.page_bytes),
-            });
+        let bytes = if bytes == 0 && whole > 0 { source.bytes } else { bytes };
+        if !bytes.is_multiple_of(source.page_bytes) {
+            let (path, page_bytes) = (path.to_owned(), source.page_bytes);
+            return Err(RegionError::Misaligned { path, bytes, page_bytes });
+        }
+        if bytes == 0 {
+            let (bytes, bytes_min) = (source.bytes, source.page_bytes);
+            return Err(RegionError::TooSmall { path: path.to_owned(), bytes, bytes_min });
+        }
+        if bytes > whole {
+            return Err(RegionError::TooLarge { path: path.to_owned(), bytes, bytes_max: whole });
         }
         return map_file(locked, path, &source, bytes, options, guard);
     }
@@ -171,7 +174,8 @@ fn map_file(
     if kind == RegionKind::Tmpfs {
         mapping.prefer_huge_pages();
     }
-    let caches_survive = source.caches_survive();
+    let memory = source.memory(locked.file(), bytes);
+    let caches_survive = memory.caches_survive();
     let strategy = choose_strategy(kind, options, caches_survive)?;
     let dirty = match strategy {
         FlushStrategy::Instructions { .. } => None,
@@ -182,11 +186,13 @@ fn map_file(
     };
     let guard = guard.attach(&mapping, source.page_bytes, path)?;
     let remapped = !options.read_only && source.page_bytes == PAGE_BYTES;
-    let bad = remapped.then(|| {
+    let bad = (remapped || !memory.listed_bad.is_empty()).then(|| {
         let sync = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;
-        let kind_flags = if is_sync { sync } else { libc::MAP_SHARED };
-        let (base, file) = (mapping.base() as usize, locked.file().as_raw_fd());
-        BadBytes::attach(Remapping { base, file, kind: kind_flags, key: guard.key_number() })
+        let kind = if is_sync { sync } else { libc::MAP_SHARED };
+        let file = if remapped { locked.file().as_raw_fd() } else { -1 };
+        let base = mapping.base() as usize;
+        let remapping = Remapping { base, file, kind, key: guard.key_number() };
+        BadBytes::attach(remapping, &memory.listed_bad)
     });
     Ok(Mapped {
         guard,
@@ -196,12 +202,13 @@ fn map_file(
         page_bytes: source.page_bytes,
         bytes_writable: if options.read_only { 0 } else { bytes },
         kind,
+        memory,
         strategy,
         durability: Durability::of(kind, strategy, caches_survive),
         dirty,
         emulation: emulation(options.emulate, path)?,
         path: Some(PathBuf::from(path)),
-        _locked: Some(locked),
+        locked: Some(Arc::new(locked)),
     })
 }
 

@@ -1,5 +1,8 @@
 //! How a region is to be opened.
 
+use std::path::Path;
+
+use super::sysfs::ROOT;
 use crate::emulation::Profile;
 use crate::flush::FlushStrategy;
 use crate::windows::WindowMode;
@@ -18,12 +21,14 @@ pub struct RegionOptions {
     /// Take as long as this slower medium would: for measuring. What the region is, and what its
     /// fences are worth, stays as it is.
     pub emulate: Option<Profile>,
+    /// Where sysfs is, which tells of the memory; `/sys` when `None`. (A test can show what this machine has not.)
+    pub sysfs: Option<&'static Path>,
 }
 
 impl RegionOptions {
     /// The defaults.
     pub const fn new() -> Self {
-        Self { read_only: false, windows: None, flush: None, emulate: None }
+        Self { read_only: false, windows: None, flush: None, emulate: None, sysfs: None }
     }
 
     /// With [`RegionOptions::read_only`] set to this.
@@ -42,6 +47,17 @@ impl RegionOptions {
     pub const fn flush(mut self, flush: FlushStrategy) -> Self {
         self.flush = Some(flush);
         self
+    }
+
+    /// With sysfs at this directory.
+    pub const fn sysfs(mut self, sysfs: Option<&'static Path>) -> Self {
+        self.sysfs = sysfs;
+        self
+    }
+
+    /// Where sysfs is.
+    pub(super) fn sysfs_root(&self) -> &'static Path {
+        self.sysfs.unwrap_or(Path::new(ROOT))
     }
 
     /// With the times of this medium.

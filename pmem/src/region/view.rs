@@ -1,13 +1,16 @@
 //! Views: parts of a region mapped once more, one behind the other, for a program to use as memory.
 //!
 //! What this file guarantees: a view shows exactly the parts it was made of, and is writable by the
-//! whole process where it was asked to be: it is what a program asks for by name, and no window
+//! whole process where that was allowed: it is what a program asks for by name, and no window
 //! guards it. Its memory goes to the program's own pages only; who makes it says which those are.
-//! No child of `fork` inherits it.
+//! No child of `fork` inherits it. Where stores are kept from it again, who stores waits for an answer (`fault::stores`).
 
 use super::dirty::{Dirty, Syncing};
 use super::mapping::{Mapping, Part, Place};
+use super::memory::Memory;
+use super::pages::MappedPages;
 use super::{Durability, Mapped, RegionError};
+use crate::fault::stores::{Guarded, StoreFaults};
 use crate::flush::FlushStrategy;
 use crate::windows::Guard;
 use crate::{Counters, Door, MediaError, Medium};
@@ -15,10 +18,8 @@ use crate::{Counters, Door, MediaError, Medium};
 /// How a view is to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ViewOptions {
-    /// The program may store into it.
+    /// The program may store into it, once [`View::allow`] was called.
     pub writable: bool,
-    /// All of it is there at once: no access has to wait for the system.
-    pub populate: bool,
     /// A power of two, of which the view's address is a multiple but for `phase`: pages of this size
     /// can be mapped whole then.
     pub align: u64,
@@ -32,10 +33,13 @@ pub struct ViewOptions {
 /// of [`View::load`], and a SIGBUS through the pointer.
 #[derive(Debug)]
 pub struct View {
+    // First: the handler forgets where it is before it is unmapped.
+    guarded: Option<Guarded>,
     door: Door<Mapped>,
     counters: Counters,
     /// What it shares with the region that it is of.
     syncing: Syncing,
+    region_bytes: u64,
 }
 
 impl View {
@@ -57,6 +61,11 @@ impl View {
     /// What survives which events of what was made durable.
     pub fn durability(&self) -> Durability {
         self.region().durability
+    }
+
+    /// By what pages the kernel has mapped what has been used of it so far; `None` where it does not tell.
+    pub fn mapped_pages(&self) -> Option<MappedPages> {
+        self.region().mapped_pages()
     }
 
     /// Whether it can be stored into.
@@ -138,25 +147,64 @@ impl View {
         self.fence(at, len)
     }
 
-    /// Shows other parts of `region`, the one that the view is of, from offset `at` on, with the view's
-    /// own rights. Other threads see the one or the other. If it fails, any of them may be shown.
-    pub fn replace(
-        &self,
-        region: &Mapped,
-        at: u64,
-        parts: &[(u64, u64)],
-    ) -> Result<(), RegionError> {
-        let parts = region.parts(parts)?;
+    /// Shows other parts of the region that the view is of, from offset `at` on; nobody can store there until
+    /// [`View::allow`]. Other threads see the one or the other. If it fails, any of them may be shown, or nothing.
+    pub fn replace(&self, at: u64, parts: &[(u64, u64)]) -> Result<(), RegionError> {
+        let view = self.region();
+        self.arm()?;
+        let parts = view.parts(parts, self.region_bytes)?;
         let bytes: u64 = parts.iter().map(|part| part.len as u64).sum();
-        let path = region.path.as_deref().unwrap_or("".as_ref());
         let end = at.checked_add(bytes).filter(|&end| end <= self.bytes());
-        let aligned = at.is_multiple_of(self.region().page_bytes);
-        let Some(file) = region.file().filter(|_| end.is_some() && aligned) else {
-            return Err(region.unviewable());
+        let aligned = at.is_multiple_of(view.page_bytes);
+        let Some(file) = view.file().filter(|_| end.is_some() && aligned) else {
+            return Err(view.unviewable());
         };
-        let (to, rights) = (&self.region().mapping, rights(self.is_writable()));
-        let put = to.put(file, at as usize, &parts, rights, region.is_sync());
-        put.map_err(|source| RegionError::io("mapping parts of", path, source))
+        let put = view.mapping.put(file, at as usize, &parts, libc::PROT_READ, view.is_sync());
+        put.map_err(|source| self.failed("mapping parts of", source))
+    }
+
+    /// Keeps all threads from storing into it. When this returns, what they have stored is there, and who stores waits until
+    /// that was answered, where it was made with somebody who does. Nothing is to be kept from what is not writable.
+    pub fn protect(&self) -> Result<(), RegionError> {
+        if !self.is_writable() {
+            return Ok(());
+        }
+        let view = self.region();
+        self.arm()?;
+        let protect = view.mapping.protect(0, view.bytes as usize, libc::PROT_READ);
+        protect.map_err(|source| self.failed("protecting a map of", source))?;
+        crate::fault::stores::drain();
+        Ok(())
+    }
+
+    /// From now on who stores where that is not allowed waits.
+    fn arm(&self) -> Result<(), RegionError> {
+        let armed = self.guarded.as_ref().map_or(Ok(()), Guarded::arm);
+        armed.map_err(|source| self.failed("guarding a map of", source))
+    }
+
+    /// Lets all threads store to bytes `at .. at + len`, whole pages, if it is writable.
+    pub fn allow(&self, at: u64, len: u64) -> Result<(), RegionError> {
+        let end = at.checked_add(len).filter(|&end| end <= self.bytes());
+        if end.is_none() {
+            return Err(self.region().unviewable());
+        }
+        if !self.is_writable() || len == 0 {
+            return Ok(());
+        }
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let allowed = self.region().mapping.protect(at as usize, len as usize, rights);
+        allowed.map_err(|source| self.failed("opening a map of", source))
+    }
+
+    /// Has all of it there at once: no access has to wait for the system. (For stores where they are allowed.)
+    pub fn populate(&self) -> Result<(), RegionError> {
+        let populated = self.region().mapping.populate(self.is_writable());
+        populated.map_err(|source| self.failed("populating a map of", source))
+    }
+
+    fn failed(&self, what: &'static str, source: std::io::Error) -> RegionError {
+        RegionError::io(what, self.region().path.as_deref().unwrap_or("".as_ref()), source)
     }
 
     fn end(&self, at: u64, len: u64) -> Result<u64, MediaError> {
@@ -165,34 +213,30 @@ impl View {
     }
 }
 
-/// What a view is mapped with.
-fn rights(writable: bool) -> libc::c_int {
-    libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 }
-}
-
 impl Mapped {
     /// A view of `parts` of the region, each an offset and a length in bytes, whole pages, one
-    /// behind the other.
+    /// behind the other. Nobody can store into it before [`View::allow`]. `faults` get the stores that wait where
+    /// [`View::protect`] keeps them out later.
     ///
     /// # Errors
     /// [`RegionError::Unviewable`] for memory that has no file, and where a part does not begin and end
     /// with pages in which the region can be mapped.
-    pub fn view(&self, parts: &[(u64, u64)], options: &ViewOptions) -> Result<View, RegionError> {
+    pub fn view(
+        &self,
+        parts: &[(u64, u64)],
+        options: &ViewOptions,
+        faults: Option<&StoreFaults>,
+    ) -> Result<View, RegionError> {
         let (Some(file), Some(path)) = (self.file(), self.path.as_deref()) else {
             return Err(self.unviewable());
         };
-        let parts = self.parts(parts)?;
+        let parts = self.parts(parts, self.bytes)?;
         let writable = options.writable && !self.is_read_only();
         let place = Place { align: options.align, phase: options.phase };
-        let mapping = Mapping::of_parts(file, &parts, rights(writable), self.is_sync(), &place)
+        let mapping = Mapping::of_parts(file, &parts, libc::PROT_READ, self.is_sync(), &place)
             .map_err(|source| RegionError::io("mapping parts of", path, source))?;
         if self.kind == super::RegionKind::Tmpfs {
             mapping.prefer_huge_pages();
-        }
-        if options.populate {
-            mapping
-                .populate(writable)
-                .map_err(|source| RegionError::io("populating a map of", path, source))?;
         }
         let bytes = mapping.len() as u64;
         let door = Door::new(Mapped {
@@ -205,18 +249,22 @@ impl Mapped {
             dirty: None,
             page_bytes: self.page_bytes,
             kind: self.kind,
+            memory: Memory::default(),
             durability: self.durability,
             path: self.path.clone(),
-            _locked: None,
+            locked: self.locked.clone(),
             emulation: self.emulation.clone(),
             mapping,
         });
         let syncing = self.dirty.as_ref().map(Dirty::syncing).cloned().unwrap_or_default();
-        Ok(View { door, counters: Counters::new(), syncing })
+        let base = door.medium().mapping.base() as usize;
+        let guarded = faults.filter(|_| writable).map(|it| it.guard(base, bytes as usize));
+        let counters = Counters::new();
+        Ok(View { guarded, door, counters, syncing, region_bytes: self.bytes })
     }
 
     fn file(&self) -> Option<&std::fs::File> {
-        self._locked.as_ref().map(super::lock::Locked::file)
+        self.locked.as_ref().map(|locked| locked.file())
     }
 
     /// Whether its mappings are `MAP_SYNC`.
@@ -228,11 +276,11 @@ impl Mapped {
         RegionError::Unviewable { kind: self.kind, page_bytes: self.page_bytes }
     }
 
-    /// Parts that can be mapped; those that go on in each other are one.
-    fn parts(&self, parts: &[(u64, u64)]) -> Result<Vec<Part>, RegionError> {
+    /// Parts of a region of so many bytes that can be mapped; those that go on in each other are one.
+    fn parts(&self, parts: &[(u64, u64)], of: u64) -> Result<Vec<Part>, RegionError> {
         let mut joined: Vec<Part> = Vec::new();
         for &(at, len) in parts {
-            let end = at.checked_add(len).filter(|&end| len > 0 && end <= self.bytes);
+            let end = at.checked_add(len).filter(|&end| len > 0 && end <= of);
             if end.is_none()
                 || !at.is_multiple_of(self.page_bytes)
                 || !len.is_multiple_of(self.page_bytes)

@@ -7,4 +7,4 @@ mod scratch;
 
 pub use compare::{Tree, askable, difference, model_tree, real_tree, same};
 pub use directory::{Can, Directory};
-pub use scratch::scratch;
+pub use scratch::{SCRATCH, scratch};

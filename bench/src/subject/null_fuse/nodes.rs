@@ -100,7 +100,7 @@ impl Nodes {
 
     fn entry(node: &Node) -> Entry {
         let (attr, attr_ttl) = (Self::attr(node), Self::attr_ttl(node));
-        Entry { attr, generation: 1, attr_ttl, entry_ttl: FOREVER }
+        Entry { node: NodeId(attr.ino), attr, generation: 1, attr_ttl, entry_ttl: FOREVER }
     }
 
     fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Answer<'static>, Errno> {
@@ -231,6 +231,7 @@ impl Handler for Nodes {
 
     fn answer<'s>(
         &self,
+        (): &(),
         request: &Request<'_>,
         scratch: &'s mut Scratch,
     ) -> Result<Answer<'s>, Errno> {

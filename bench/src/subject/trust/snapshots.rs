@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use lode_engine::{Error, FormatOptions, Ino, NewInode, OpenOptions, PAGE_BYTES, Pool, mode};
+use lode_engine::{FormatOptions, Ino, NewInode, OpenOptions, PAGE_BYTES, Pool, mode};
 use lode_host::StdHost;
 use lode_pmem::{Mapped, RegionOptions};
 
@@ -31,7 +31,6 @@ const USED_BY_THEM: &str = "of it what only snapshots see";
 const MANIFESTS_OF_THAT: &str = "manifests in memory, of what only snapshots see";
 const MAP_PAGE: &str = "mapping a file that no snapshot sees, a page";
 const MAP_PAGE_SEEN: &str = "mapping a file that a snapshot sees, a page";
-const REFUSED: &str = "snapshots that are refused while a file is mapped";
 
 const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
 const DIRECTORY: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 0, gid: 0, rdev: 0 };
@@ -82,12 +81,8 @@ pub(super) fn measure(bytes: u64, is_over: &dyn Fn() -> bool) -> io::Result<Opti
         told(MANIFESTS_OF_THAT, manifests.memory as f64 / only_seen, "part"),
         told(MANIFESTS_STORED, manifests.checkpoint as f64 / used, "part"),
     ];
-    let [unseen, seen, refused] = mapped()?;
-    figures.extend([
-        told(MAP_PAGE, unseen, "ns"),
-        told(MAP_PAGE_SEEN, seen, "ns"),
-        told(REFUSED, refused, "of 1"),
-    ]);
+    let [unseen, seen] = mapped()?;
+    figures.extend([told(MAP_PAGE, unseen, "ns"), told(MAP_PAGE_SEEN, seen, "ns")]);
     Ok(Some(Outcome { times: vec![first, last], figures, ..Outcome::default() }))
 }
 
@@ -171,31 +166,28 @@ impl Made<'_> {
     }
 }
 
-/// What mapping a file costs for each of its pages, where no snapshot sees them and where one does, in nanoseconds;
-/// and whether a snapshot is refused meanwhile.
-fn mapped() -> io::Result<[f64; 3]> {
+/// What mapping a file costs for each of its pages, where no snapshot sees them and where one does, in nanoseconds.
+fn mapped() -> io::Result<[f64; 2]> {
     let (pool, failed) = (empty(4 * FILE_PAGES * PAGE_BYTES)?, io::Error::other);
     let ino = pool.create(pool.root(), b"mapped", &FILE).map_err(failed)?.ino;
     let page = vec![0x42; PAGE_BYTES as usize];
     for at in 0..FILE_PAGES {
         pool.write(ino, at * PAGE_BYTES, &page).map_err(failed)?;
     }
-    let (unseen, _) = map(&pool, ino)?;
+    let unseen = map(&pool, ino)?;
     pool.create_snapshot(b"sees what is mapped").map_err(failed)?;
-    let (seen, refused) = map(&pool, ino)?;
-    Ok([unseen, seen, f64::from(u8::from(refused))])
+    Ok([unseen, map(&pool, ino)?])
 }
 
-fn map(pool: &Shared<Mapped>, ino: Ino) -> io::Result<(f64, bool)> {
+fn map(pool: &Shared<Mapped>, ino: Ino) -> io::Result<f64> {
     let held = pool.hold(ino).map_err(io::Error::other)?;
     let began = Instant::now();
     let extents = pool.map(&held, 0, FILE_PAGES * PAGE_BYTES);
     let took = began.elapsed();
-    let refused = pool.create_snapshot(b"of what is mapped") == Err(Error::Busy);
     pool.unmap(&held);
     pool.let_go(held);
     extents.map_err(io::Error::other)?;
-    Ok((took.as_nanos() as f64 / FILE_PAGES as f64, refused))
+    Ok(took.as_nanos() as f64 / FILE_PAGES as f64)
 }
 
 #[cfg(test)]
@@ -210,7 +202,6 @@ mod tests {
         assert!(value(MANIFESTS) > value(MANIFESTS_STORED) && value(MANIFESTS_STORED) > 0.0);
         assert!(value(MANIFESTS) < 0.01, "{:?}", found.figures);
         assert!(value(MAP_PAGE_SEEN) > value(MAP_PAGE), "{:?}", found.figures);
-        assert_eq!(value(REFUSED), 1.0);
         let [first, last] = &found.times[..] else { panic!("two rows") };
         assert_eq!((first.workload, last.workload), (CREATE_AT_0, CREATE_AT_MANY));
         assert!(first.ns_per_op.len() == PARTS && last.ns_per_op.iter().all(|ns| *ns > 100.0));

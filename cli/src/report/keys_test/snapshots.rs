@@ -23,7 +23,7 @@ pub(super) fn snapshots() -> [(&'static str, Value); 4] {
     let value = |report: &dyn erased::Json| report.json();
     [
         ("snapshot create", value(&SnapshotMade { target: target.clone(), snapshot: made })),
-        ("snapshot list", value(&SnapshotList { target: target.clone(), snapshots })),
+        ("snapshot list", value(&SnapshotList::new(target.clone(), snapshots))),
         ("snapshot delete", value(&SnapshotDeleted { target: target.clone(), name: name.clone() })),
         ("snapshot rollback", value(&SnapshotRolledBack { target, name, deleted })),
     ]

@@ -110,6 +110,7 @@ fn figures(report: &Report) -> String {
         ("Pruned", figure(report.pruned)),
         ("Schedules of two threads", figure(report.schedules as f64)),
         ("Bits flipped, one at a time", figure(report.flips as f64)),
+        ("States with memory that can't be loaded", figure(report.poisoned as f64)),
         ("Seconds", format!("{:.1}", report.seconds)),
         ("Judged in a second", figure(report.judged_per_second)),
     ];

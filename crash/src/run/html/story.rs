@@ -64,6 +64,10 @@ fn power_failure(number: usize, cut: &CutReport) -> String {
         let (place, bit) = (escape(&cut.place), escape(bit));
         return format!("<h3>One bit flips {place}</h3><p>{bit}</p>");
     }
+    if let Some(bad) = &cut.bad {
+        let (place, bad) = (escape(&cut.place), escape(bad));
+        return format!("<h3>Memory can't be loaded {place}</h3><p>{bad}</p>");
+    }
     let at = match cut.fence {
         Some(site) => format!("at the fence of <code>{}</code>", escape(&site.to_string())),
         None => "after its last fence".to_owned(),

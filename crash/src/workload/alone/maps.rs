@@ -1,7 +1,7 @@
 //! Mapped files: what programs and the engine store in place, and pages that are swapped in.
 
 use crate::case::{Case, Geometry};
-use crate::workload::build::{case, huge, small};
+use crate::workload::build::{FEW_LINES, case, huge, small};
 
 const FILE: &str = "create /a; write /a 0 10000 3";
 /// Its last overwrite waits in the journal.
@@ -11,6 +11,8 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = in_place();
     cases.extend(swapped());
     cases.extend(around());
+    cases.extend(seen());
+    cases.extend(at_full());
     cases
 }
 
@@ -70,6 +72,36 @@ fn swapped() -> Vec<Case> {
     cases
 }
 
+/// Where data has checksums: what is mapped is exempt, and made whole.
+fn at_full() -> Vec<Case> {
+    let full = || Geometry { dead_zone: Some(0), strip: Some(512), bytes: 512 << 10, ..small() };
+    let mapped = || Geometry { mapped: true, ..full() };
+    let in_place = [
+        (FILE, "map /a; poke /a 4000 200 9; poke /a 9990 10 8; unmap /a; write /a 4000 90 7"),
+        (JOURNALLED, "map /a; leave /a 1 9000 9; write /a 10 50 6; append /a 100 7"),
+        (FILE, "map /a; write /a 4090 17 9; write /a 0 4096 8; unmap /a"),
+        (FILE, "map /a; append /a 5000 9; poke /a 11000 90 8; leave /a 14000 100 7"),
+        (FILE, "map /a; poke /a 90 9 5; truncate /a 100; truncate /a 12288; leave /a 90 20 6"),
+        (FILE, "map /a; fallocate /a punch 4096 4096; poke /a 9 70 6; write /a 4100 9 7; unmap /a"),
+        (FILE, "map /a; poke /a 4000 90 9; crash; write /a 10 100 4; map /a; leave /a 0 9 5"),
+        (FILE, "map /a; poke /a 4000 90 9; remount; write /a 10 100 4"),
+    ];
+    let whole = [
+        (JOURNALLED, "map /a; unmap /a; write /a 4010 40 5"),
+        (FILE, "map /a; swap /a 0 8192 9; swap /a 4096 4096 8; unmap /a; write /a 0 4096 5"),
+        (FILE, "map /a; swap /a 0 4096 9; unlink /a; create /b; write /b 0 9000 7"),
+    ];
+    let logs = "map /a; chmod /a 0o611; chmod /a 0o612; chmod /a 0o613; chmod /a 0o614; chmod /a 0o615; \
+                chmod /a 0o616; chmod /a 0o617; unmap /a; chmod /a 0o621; chmod /a 0o622; chmod /a 0o623";
+    let named = |ops: &str| format!("at full: {ops}");
+    let mut cases: Vec<Case> = Vec::new();
+    cases.extend(in_place.map(|(before, ops)| case(named(ops), mapped(), before, ops)));
+    cases.extend(whole.map(|(before, ops)| case(named(ops), full(), before, ops)));
+    let short = Geometry { log_lines: FEW_LINES, ..full() };
+    cases.push(case("at full: logs that say what is exempt are written anew", short, FILE, logs));
+    cases
+}
+
 /// Before the first map and after the last one files are as any other.
 fn around() -> Vec<Case> {
     let all = [
@@ -83,4 +115,38 @@ fn around() -> Vec<Case> {
     ];
     let cases = all.map(|(before, ops)| case(format!("map: {ops}"), small(), before, ops));
     cases.into()
+}
+
+/// What a snapshot sees is moved before it is stored to, and the map shows that.
+fn seen() -> Vec<Case> {
+    let again = "poke /a 100 9 5; snapshot s; poke /a 100 9 6";
+    let changes = [
+        "poke /a 4090 17 7; snapshot t; poke /a 4090 17 8; drop s; drop t",
+        "write /a 90 40 7; poke /a 120 30 8",
+        "write /a 1 9000 7; poke /a 4096 30 8",
+        "append /a 5000 7; poke /a 9990 10 8",
+        "truncate /a 100; truncate /a 9000; poke /a 9 30 8",
+        "truncate /a 12000; poke /a 11000 30 8",
+        "fallocate /a punch 4096 4096; poke /a 90 30 8",
+        "fallocate /a zero 10 6000; poke /a 90 30 8; poke /a 8192 100 3",
+        "swap /a 0 4096 7; poke /a 90 30 8; poke /a 4096 30 8",
+        "map /a; poke /a 4096 30 8; unmap /a; unmap /a; write /a 10 10 3",
+        "unlink /a; create /b; write /b 0 9000 7",
+        "drop s; poke /a 4096 10 7; poke /a 100 9 8",
+    ];
+    let mut cases: Vec<Case> = (changes.iter())
+        .map(|ops| {
+            case(
+                format!("seen in a map: {ops}"),
+                mapped(),
+                FILE,
+                &format!("map /a; {again}; {ops}"),
+            )
+        })
+        .collect();
+    let large = Geometry { mapped: true, ..huge() };
+    let file = "create /a; fallocate /a allocate 0 2097152; write /a 0 9000 3";
+    let ops = "map /a; snapshot s; poke /a 100 90 9; write /a 50 9000 8; poke /a 4096 3 7";
+    cases.push(case("seen in a map: huge page", large, file, ops));
+    cases
 }

@@ -60,6 +60,7 @@ impl Handler for Arc<Notes> {
 
     fn answer<'s>(
         &self,
+        (): &(),
         request: &Request<'_>,
         scratch: &'s mut Scratch,
     ) -> Result<Answer<'s>, Errno> {

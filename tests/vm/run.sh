@@ -1,0 +1,228 @@
+#!/usr/bin/env bash
+# Runs scenarios in virtual machines with emulated persistent memory: `run.sh [NAME...]`, all if none is named.
+#
+# A scenario is a file in scenarios/: a line that says what it shows, lines `#: WORD VALUE` that say what machine it
+# needs, and what the machine runs (with guest.sh). Words: `nvdimm SIZE` (an NVDIMM, which a scenario of several boots
+# finds again), `virtio-pmem SIZE`, `reserved SIZE!START` (memory of the machine that is to be persistent; it forgets poison
+# that is written over), `memory SIZE`, `seconds N` (the longest that a boot may take), `pulls N` (the plug is
+# pulled so often; LODE_PULLS says another number), `fails WORDS` (it must fail, and say so).
+set -euo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=scripts/lib.sh
+source "$HERE/../../scripts/lib.sh"
+
+# What is under test: the command, and the examples `plug` and `mapping`.
+BUILT=$TARGET/${LODE_BUILT:-debug}
+# The longest that all may take together, unless LODE_PULLS says that plugs are to be pulled more often.
+SECONDS_MAX=300
+
+# word FILE WORD DEFAULT: what a scenario says of the machine it needs.
+word() {
+    local value
+    value=$(sed -n "s/^#: $2 *//p" "$1" | head -1)
+    echo "${value:-$3}"
+}
+
+# The first file system's second part: what is under test, and the scenarios.
+put_on_top() {
+    local root
+    root=$(mktemp -d)
+    mkdir -p "$root/bin" "$root/scenario" "$root/lib64"
+    for program in "$@"; do
+        strip -o "$root/bin/$(basename "$program")" "$program"
+        while read -r file; do
+            mkdir -p "$root$(dirname "$file")"
+            cp -Ln "$file" "$root$file"
+        done < <(ldd "$program" 2>/dev/null | grep -o '/[^ ]*' | sort -u)
+    done
+    cp "$HERE/init" "$root/init"
+    cp "$HERE/guest.sh" "$HERE"/scenarios/*.sh "$root/scenario/"
+    # shellcheck disable=SC2016
+    echo '. /scenario/guest.sh; . "/scenario/$1.sh"' >"$root/scenario/run"
+    chmod +x "$root/init"
+    { cat "$VM/base.cpio" && (cd "$root" && find . | cpio --quiet -o -H newc); } >"$WORK/first.cpio"
+    rm -r "$root"
+}
+
+# machine FILE NVDIMM CONSOLE [KERNEL-WORD...]: starts one in the background; its process is in QEMU.
+machine() {
+    local file=$1 nvdimm=$2 console=$3 memory size reserved
+    shift 3
+    memory=$(word "$file" memory 1G)
+    reserved=$(word "$file" reserved "")
+    local args=(-machine "q35,nvdimm=on" -m "$memory,slots=2,maxmem=8G" -accel tcg -cpu max -smp 1
+        -nographic -monitor none -serial stdio -no-reboot -nic none
+        -kernel "$VM/vmlinuz" -initrd "$WORK/first.cpio"
+        -append "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off no_timer_check lode.scenario=$(basename "$file" .sh) ${reserved:+memmap=$reserved} $*")
+    size=$(word "$file" nvdimm "")
+    if [ -n "$size" ]; then
+        args+=(-object "memory-backend-file,id=m1,share=on,mem-path=$nvdimm,size=$size"
+            -device "nvdimm,id=n1,memdev=m1")
+    fi
+    size=$(word "$file" virtio-pmem "")
+    if [ -n "$size" ]; then
+        args+=(-object "memory-backend-file,id=m2,share=on,mem-path=$nvdimm.virtio,size=$size"
+            -device "virtio-pmem-pci,memdev=m2,id=v1")
+    fi
+    qemu-system-x86_64 "${args[@]}" </dev/null >"$console" 2>&1 &
+    QEMU=$!
+}
+
+# Whether all has taken too long together.
+is_late() { [ -z "${LODE_PULLS:-}" ] && [ "$SECONDS" -gt "$SECONDS_MAX" ]; }
+
+# await SECONDS STORY: waits for a machine to end; kills it after so long, and says so.
+await() {
+    local left=$(($1 * 10))
+    while kill -0 "$QEMU" 2>/dev/null; do
+        if [ $((left--)) -le 0 ] || is_late; then
+            kill -9 "$QEMU"
+            wait "$QEMU" 2>/dev/null || true
+            echo "it did not end within $1 s" >>"$2"
+            return 1
+        fi
+        sleep 0.1
+    done
+    wait "$QEMU" || true
+}
+
+# Whether a scenario has come to a good end, by the last that its machine said of that.
+ended_well() { grep '^lode-vm: over ' "$1" | tail -1 | grep -q '^lode-vm: over 0'; }
+
+# once FILE: one boot, which must end well.
+once() {
+    local file=$1 name console
+    name=$(basename "$file" .sh)
+    console=$WORK/$name.console
+    machine "$file" "$WORK/$name.nvdimm" "$console"
+    if ! await "$(word "$file" seconds 90)" "$WORK/$name.story" || ! ended_well "$console"; then
+        return 1
+    fi
+}
+
+# pulled FILE: boots again and again with the same NVDIMM; the plug is pulled while the machine works, but the last time.
+# What it acknowledged before is what the next boot must find.
+pulled() {
+    local file=$1 pulls=$2 name console acked=0 new seed boot left
+    name=$(basename "$file" .sh) seed=$RANDOM
+    console=$WORK/$name.console
+    echo "seed $seed" >>"$WORK/$name.story"
+    for ((boot = 0; boot < pulls; boot++)); do
+        machine "$file" "$WORK/$name.nvdimm" "$console" "lode.boot=$boot lode.seed=$seed lode.acked=$acked"
+        left=$(($(word "$file" seconds 90) * 10))
+        until grep -q '^lode-vm: loading' "$console"; do
+            if ! kill -0 "$QEMU" 2>/dev/null; then
+                echo "it ended before it had begun to work" >>"$WORK/$name.story"
+                return 1
+            fi
+            if [ $((left--)) -le 0 ] || is_late; then
+                kill -9 "$QEMU" 2>/dev/null || true
+                echo "it had not begun to work in time" >>"$WORK/$name.story"
+                return 1
+            fi
+            sleep 0.1
+        done
+        sleep "$((RANDOM % 2)).$((100 + RANDOM % 900))"
+        # (Who has ended before did not bear the load.)
+        kill -9 "$QEMU" 2>/dev/null || return 1
+        wait "$QEMU" 2>/dev/null || true
+        ! grep -q '^lode-vm: FAILED' "$console" || return 1
+        new=$(sed -n 's/^ack \([0-9]*\)\r$/\1/p' "$console" | tail -1)
+        # (What was acknowledged once stays so, also if nothing was by this boot.)
+        acked=${new:-$acked}
+        grep '^lode-vm: state' "$console" >>"$WORK/$name.story"
+    done
+    if [ "$acked" -eq 0 ]; then
+        echo "nothing was ever acknowledged" >>"$WORK/$name.story"
+        return 1
+    fi
+    machine "$file" "$WORK/$name.nvdimm" "$console" "lode.boot=$boot lode.seed=$seed lode.acked=$acked lode.last=1"
+    await "$(word "$file" seconds 90)" "$WORK/$name.story" && ended_well "$console"
+}
+
+# rounds FILE PULLS: the same with a new NVDIMM now and then, as each boot does in its model all that was ever done.
+rounds() {
+    local file=$1 left=$2 name now most=10
+    name=$(basename "$file" .sh)
+    while [ "$left" -gt 0 ]; do
+        now=$((left < most ? left : most)) left=$((left - most))
+        pulled "$file" "$now" || return 1
+        rm -f "$WORK/$name.nvdimm"
+    done
+}
+
+# run FILE: whether it ended as it must.
+run() {
+    local file=$1 pulls fails console
+    pulls=$(word "$file" pulls 0) fails=$(word "$file" fails "")
+    console=$WORK/$(basename "$file" .sh).console
+    if [ "$pulls" -eq 0 ]; then
+        once "$file"
+    elif [ -n "$fails" ]; then
+        ! pulled "$file" "$pulls" && grep -qE "^lode-vm: FAILED: $fails" "$console"
+    else
+        rounds "$file" "${LODE_PULLS:-$pulls}"
+    fi
+}
+
+# Shows what a machine said of itself; all of its console where it failed.
+show() {
+    local lines=.
+    [ "$2" = all ] || lines='^lode-vm:'
+    { cat "${1%.console}.story" "$1" 2>/dev/null || true; } | tr -d '\r' | sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g; s/^\x1bc//' |
+        grep -v '^ack ' | grep "$lines" | sed 's/^/    /'
+}
+
+# Where there is room for NVDIMMs: in memory, if that has it.
+place() {
+    local free
+    free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)
+    if [ "${free:-0}" -gt $((4 << 20)) ]; then echo /dev/shm; else echo "${TMPDIR:-/tmp}"; fi
+}
+
+# tell FILE: runs a scenario, and says at once how that went.
+tell() {
+    local file=$1 name began=$SECONDS told
+    name=$(basename "$file" .sh)
+    # (What it started ends with it, be it cut off.)
+    trap '[ -z "${QEMU:-}" ] || kill -9 "$QEMU" 2>/dev/null || true' EXIT
+    if run "$file"; then
+        touch "$WORK/$name.ok"
+        told="ok      $name, $((SECONDS - began)) s
+$(show "$WORK/$name.console" some)"
+    else
+        told="FAILED  $name, $((SECONDS - began)) s; its console:
+$(show "$WORK/$name.console" all)"
+    fi
+    rm -f "$WORK/$name".nvdimm*
+    (flock 9 && echo "$told") 9>"$WORK/told"
+}
+
+main() {
+    local started=$SECONDS
+    VM=$(bash "$HERE/image.sh")
+    WORK=$(mktemp -d "$(place)/lode-vm.XXXXXX")
+    # What was started ends with this, be it cut off.
+    trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$WORK"' EXIT
+    trap 'exit 143' TERM INT
+    put_on_top "$BUILT/lode" "$BUILT/examples/plug" "$BUILT/examples/mapping"
+    local files=() file pids=() good
+    for name in "$@"; do
+        [ -f "$HERE/scenarios/$name.sh" ] || die "there is no scenario $name in tests/vm/scenarios"
+        files+=("$HERE/scenarios/$name.sh")
+    done
+    [ ${#files[@]} -gt 0 ] || files=("$HERE"/scenarios/*.sh)
+    # As many at a time as there are processors: each keeps one busy.
+    local left=${LODE_VMS:-$(nproc)}
+    for file in "${files[@]}"; do
+        if [ $((left--)) -le 0 ]; then wait -n || true; fi
+        tell "$file" &
+        pids+=($!)
+    done
+    wait "${pids[@]}" || true
+    good=$(find "$WORK" -name '*.ok' | wc -l)
+    echo "$good of ${#files[@]} scenarios are as they must be, $((SECONDS - started)) s"
+    [ "$good" -eq ${#files[@]} ]
+}
+
+main "$@"
