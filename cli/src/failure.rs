@@ -161,7 +161,7 @@ impl Failure {
         let text = error.to_string();
         let failure = match error {
             Error::NotAPool(why) => return Self::unusable(pool, *why),
-            Error::Corrupt(_) | Error::Media { .. } => Self::new(Kind::Corrupt, text)
+            Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } => Self::new(Kind::Corrupt, text)
                 .advise("`lode fsck -n POOL` lists all damage; `-o ro` mounts what can be read"),
             Error::NoSpace => Self::new(Kind::NoSpace, text)
                 .advise("delete files, or make a larger pool with `lode mkfs --size`"),

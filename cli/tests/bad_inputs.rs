@@ -7,9 +7,10 @@ mod common;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 use common::server::Server;
-use common::{Ran, Scratch, fsck, lode, text};
+use common::{Ran, Scratch, fsck, lode, run, text};
 
 const SUPERBLOCK_BYTES: u64 = 512;
 
@@ -98,6 +99,28 @@ fn what_is_not_there_is_called_so() {
     lode(&["stats", text(&scratch.dir("mnt"))]).expect(11);
     lode(&["info", text(&scratch.dir("mnt"))]).expect(11);
     lode(&["umount", "/proc"]).expect(11);
+}
+
+/// (Who opened such a pipe would wait for somebody at its other end.)
+#[test]
+fn a_pipe_is_called_so_by_each_command_at_once() {
+    let scratch = Scratch::new();
+    let pipe = scratch.path("pipe");
+    run(Command::new("mkfifo").arg(&pipe)).expect(0);
+    let dir = scratch.dir("mnt");
+    let commands: [&[&str]; 5] = [
+        &["info", text(&pipe)],
+        &["dump", text(&pipe)],
+        &["fsck", "-n", text(&pipe)],
+        &["mkfs", text(&pipe), "--force"],
+        &["mount", text(&pipe), text(&dir)],
+    ];
+    for args in commands {
+        let args = [&["10", common::LODE], args].concat();
+        let ran = run(Command::new("timeout").args(args));
+        assert!(![0, 124].contains(&ran.code), "{}: {}", ran.line, ran.code);
+        assert!(ran.err.contains("what to do: "), "{}: {}", ran.line, ran.err);
+    }
 }
 
 #[test]

@@ -106,7 +106,9 @@ fn a_dirty_shutdown_has_the_next_mount_check_the_whole_pool() {
     let said = with(&root, &["info", text(&pool)]).expect(0).out;
     assert!(said.contains("memory lost"), "{said}");
     let refused = with(&root, &["mount", text(&pool), text(&dir)]).expect(4);
-    assert!(refused.err.contains("lode fsck"), "{}", refused.err);
+    for part in ["lost some of what it had been given", "lode fsck"] {
+        assert!(refused.err.contains(part), "{}", refused.err);
+    }
     with(&root, &["fsck", "-n", text(&pool)]).expect(4);
     with(&root, &["fsck", "-y", text(&pool)]).expect(1);
     let (said, log) = mounted(&root, &pool, &dir);
@@ -169,4 +171,42 @@ fn blocks_that_the_system_lists_as_bad_are_poison() {
         assert_eq!(info["region"]["memory"]["listed_bad_bytes"], 512);
         fs::write(root.join(DISK).join("badblocks"), "\n").unwrap();
     }
+}
+
+#[test]
+fn a_pool_is_not_made_where_what_it_needs_is_bad() {
+    let scratch = Scratch::new();
+    let root = scratch.dir("sys");
+    let on_disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    sysfs(&root, on_disk.path());
+    let pool = on_disk.path().join("pool");
+    fs::write(&pool, [1; 4096]).unwrap();
+    run(Command::new("sync").arg(&pool)).expect(0);
+    if sector(&pool, 0).is_none() {
+        println!("skipped: this file system does not tell where files are");
+        return;
+    }
+    fs::remove_file(&pool).unwrap();
+    for (list, code) in [("0 2147483648\n", 1), ("\n", 0)] {
+        fs::write(root.join(DISK).join("badblocks"), list).unwrap();
+        let made = with(&root, &["mkfs", text(&pool), "--size", "16M"]).expect(code);
+        let is_refused = made.err.contains("the memory there is bad, by the system's list");
+        assert_eq!((is_refused, pool.exists()), (code != 0, code == 0), "{}", made.err);
+    }
+}
+
+#[test]
+fn where_sysfs_is_may_be_said_from_here() {
+    let scratch = Scratch::new();
+    let (root, pool, dir) = (scratch.dir("sys"), scratch.path("pool"), scratch.dir("mnt"));
+    sysfs(&root, &root);
+    let from_here = |args: &[&str]| {
+        let args = [&["--sysfs-root", "sys"], args].concat();
+        run(Command::new(common::LODE).current_dir(root.parent().unwrap()).args(args)).expect(0)
+    };
+    from_here(&["mkfs", text(&pool), "--size", "16M"]);
+    from_here(&["mount", text(&pool), text(&dir)]);
+    let info = lode(&["info", text(&dir), "--json"]).expect(0).json();
+    assert_eq!(info["region"]["memory"]["device"], "pmem0", "{info}");
+    lode(&["umount", text(&dir)]).expect(0);
 }

@@ -57,6 +57,8 @@ pub enum Error {
     Unwritten,
     /// Bytes on the medium are wrong.
     Corrupt(Corruption),
+    /// The pool's memory has lost what had been stored, and all of the pool was checked for it: this is wrong.
+    Lost(Corruption),
     /// This is not a pool, or one this version can't open.
     NotAPool(Unusable),
 }
@@ -108,7 +110,7 @@ impl Error {
             Self::DirectoryLink => 1,
             Self::NotFound => 2,
             Self::TooLong => 7,
-            Self::Media { .. } | Self::Unwritten | Self::Corrupt(_) => 5,
+            Self::Media { .. } | Self::Unwritten | Self::Corrupt(_) | Self::Lost(_) => 5,
             Self::NoMemory => 12,
             Self::Busy => 16,
             Self::Exists => 17,
@@ -131,7 +133,7 @@ impl Error {
     /// What of the medium is damaged, where that is what went wrong; other errors are handed on.
     pub(crate) fn into_damage(self) -> Result<Corruption> {
         match self {
-            Self::Corrupt(damage) => Ok(damage),
+            Self::Corrupt(damage) | Self::Lost(damage) => Ok(damage),
             Self::Media { at } => Ok(Corruption { what: "uncorrectable media error", at, ino: 0 }),
             other => Err(other),
         }
@@ -195,6 +197,9 @@ impl fmt::Display for Error {
             Self::Media { at } => return write!(f, "uncorrectable media error at offset {at:#x}"),
             Self::Unwritten => "what was written could not be made durable",
             Self::Corrupt(damage) => return damage.fmt(f),
+            Self::Lost(damage) => {
+                return write!(f, "the memory below lost some of what it had been given: {damage}");
+            }
             Self::NotAPool(why) => return why.fmt(f),
         };
         f.write_str(text)

@@ -98,7 +98,7 @@ fn a_pool_whose_memory_has_lost_some_of_it_is_not_opened_and_stays_as_it_is() {
     let before = memory.image();
     for _ in 0..2 {
         let failed = open(&memory, false).err();
-        assert!(matches!(failed, Some(Error::Corrupt(_))), "{failed:?}");
+        assert!(matches!(failed, Some(Error::Lost(_))), "{failed:?}");
         assert!(memory.image() == before);
     }
     assert_eq!(open(&memory, true).unwrap().opening().losses, 1);

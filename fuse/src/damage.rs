@@ -54,7 +54,7 @@ pub struct Damage {
 /// Where in the pool an error is, and in which inode, if it is one of the medium.
 fn place(error: &Error) -> Option<(u64, Ino)> {
     match error {
-        Error::Corrupt(damage) => Some((damage.at, damage.ino)),
+        Error::Corrupt(damage) | Error::Lost(damage) => Some((damage.at, damage.ino)),
         Error::Media { at } => Some((*at, 0)),
         _ => None,
     }

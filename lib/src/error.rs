@@ -170,7 +170,9 @@ impl Error {
     /// What is damaged, and where in the pool, if that is what is wrong.
     pub fn corruption(&self) -> Option<Corruption> {
         match &self.cause {
-            Cause::Engine(lode_engine::Error::Corrupt(damage)) => Some(*damage),
+            Cause::Engine(
+                lode_engine::Error::Corrupt(damage) | lode_engine::Error::Lost(damage),
+            ) => Some(*damage),
             _ => None,
         }
     }

@@ -26,8 +26,9 @@ use lode_testkit::run::{show, time_of};
 use lode_testkit::snapshot::{Times, snapshot};
 use lode_testkit::{real, run, snapshot};
 
-/// Operations that may have returned beyond the last acknowledgement that was seen: what a console holds back.
-const AHEAD: usize = 4096;
+/// Operations that may have returned beyond the last acknowledgement that was seen: what a console holds back, which
+/// is a page of lines of seven bytes or more.
+const AHEAD: usize = 640;
 /// Operations of one load, should nobody pull the plug.
 const MOST: usize = 100_000;
 
@@ -37,9 +38,10 @@ trait Subject {
     fn apply(&mut self, step: usize, op: &Op, model: &Model) -> Result<(), String>;
     /// The tree, to be compared.
     fn tree(&self) -> Result<Tree, String>;
-    /// Does what is left of an operation that is several calls, if that is all by which the tree is not `wanted`.
-    fn finish(&self, _op: &Op, _wanted: &Tree) -> Result<(), String> {
-        Ok(())
+    /// Does what is left of an operation that is several calls, if that is all by which the tree is not `wanted`;
+    /// whether there was something to do.
+    fn finish(&self, _op: &Op, _wanted: &Tree) -> Result<bool, String> {
+        Ok(false)
     }
 }
 
@@ -129,20 +131,20 @@ impl Subject for Mount {
     }
 
     /// A kernel makes an inode first, then it gets its owner, then its mode.
-    fn finish(&self, op: &Op, wanted: &Tree) -> Result<(), String> {
+    fn finish(&self, op: &Op, wanted: &Tree) -> Result<bool, String> {
         let path = match op {
             Op::Create { path, .. } | Op::Symlink { path, .. } => path,
-            _ => return Ok(()),
+            _ => return Ok(false),
         };
         let (Tree::Mount(wanted), Tree::Mount(mut found)) = (wanted, self.tree()?) else {
-            return Ok(());
+            return Ok(false);
         };
         let (Some(want), Some(have)) = (wanted.get(path), found.get_mut(path)) else {
-            return Ok(());
+            return Ok(false);
         };
         have.0 = want.0.clone();
         if real::difference(wanted, &found).is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let at = self.0.at(path);
         std::os::unix::fs::lchown(&at, Some(3), Some(5)).map_err(|error| error.to_string())?;
@@ -150,7 +152,7 @@ impl Subject for Mount {
             let permissions = PermissionsExt::from_mode(mode & 0o777);
             std::fs::set_permissions(&at, permissions).map_err(|error| error.to_string())?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -194,15 +196,15 @@ fn judge(subject: &dyn Subject, seed: u64, acked: usize) -> Result<Story, String
     while story.done < acked {
         story.skip();
     }
-    let wanted = found.of_model(&story.model);
+    let mut wanted = found.of_model(&story.model);
     let first = wanted.difference(&found).unwrap_or_default();
     for _ in 0..AHEAD {
-        if found.of_model(&story.model).difference(&found).is_none() {
+        if wanted.difference(&found).is_none() {
             return Ok(story);
         }
         let op = story.skip();
-        subject.finish(&op, &found.of_model(&story.model))?;
-        if matches!(op, Op::Create { .. } | Op::Symlink { .. }) {
+        wanted = found.of_model(&story.model);
+        if subject.finish(&op, &wanted)? {
             found = subject.tree()?;
         }
     }

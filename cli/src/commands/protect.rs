@@ -52,7 +52,7 @@ fn refused(args: &ProtectArgs, error: &Error) -> Failure {
             "inode tables, which can't be moved, are where second copies or checksums would go at any distance",
         )
         .advise("the pool is as it was: make one with `lode mkfs --protect`, and copy the files"),
-        Error::Corrupt(_) | Error::Media { .. } => Failure::engine(&args.pool, error)
+        Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } => Failure::engine(&args.pool, error)
             .advise("the pool keeps its level: `lode fsck -n POOL` lists all damage"),
         _ => Failure::engine(&args.pool, error),
     };

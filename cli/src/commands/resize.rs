@@ -73,7 +73,7 @@ fn check(path: &Path, output: &Output) -> Result<()> {
     checked.map_err(|error| {
         let failure = Failure::engine(path, &error);
         match error {
-            Error::Corrupt(_) | Error::Media { .. } => failure.advise(
+            Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } => failure.advise(
                 "the pool is as it was: `lode fsck -n POOL` lists all damage, `lode fsck -y POOL` \
                  gives it up, then it can grow",
             ),

@@ -33,7 +33,7 @@ pub(super) struct Look<'a> {
 
 /// Whether an error says that something is damaged.
 pub(super) fn is_damage(error: Error) -> bool {
-    matches!(error, Error::Corrupt(_) | Error::Media { .. })
+    matches!(error, Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. })
 }
 
 /// What should be there, and the inode that is.

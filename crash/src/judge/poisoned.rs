@@ -235,7 +235,7 @@ fn dumped(pool: &SimulatedPool, path: &Path) -> Option<InodeDump> {
 }
 
 fn is_damage(error: Error) -> bool {
-    matches!(error, Error::Corrupt(_) | Error::Media { .. } | Error::NotAPool(_))
+    matches!(error, Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } | Error::NotAPool(_))
 }
 
 /// Whether it is the value of an attribute that can't be loaded: no level keeps anything of these, where they have pages

@@ -22,7 +22,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Checks all of a pool that is about to be opened for writing, if its memory has lost anything.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the first damage; those of a read-only opening.
+    /// [`Error::Lost`] with the first damage; those of a read-only opening.
     #[inline(never)]
     pub(super) fn heed_losses(
         losses: u64,
@@ -36,7 +36,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let pool = Self::open_door(door, host, &OpenOptions { read_only: true, ..*options })?;
         let report = pool.check(&mut |_, _| ())?;
         if let Some(damage) = report.damage.first() {
-            return Err(Error::Corrupt(*damage));
+            return Err(Error::Lost(*damage));
         }
         let Store { door, host, .. } = *pool.store;
         Ok((door, host))

@@ -48,6 +48,28 @@ mounted
 dd if=/dev/urandom of=/mnt/pool/file bs=64k count=16 2>/dev/null
 unmounted
 
+# Where caches survive nothing is flushed, and it is as durable; else it is.
+for domain in cpu_cache memory_controller; do
+    echo $domain >"$REGION/persistence_domain"
+    told persistence "$domain"
+    mounted
+    for of in $POOL /mnt/pool; do
+        flush=$(lode --sysfs-root $TOLD info "$of" | sed -n 's/^flush  *//p')
+        class=$(lode --sysfs-root $TOLD info "$of" | sed -n 's/^durability  *//p')
+        case $domain/$flush in
+        cpu_cache/*+none* | memory_controller/*+clwb* | memory_controller/*+clflush*) ;;
+        *) die "$domain: $of is kept by «$flush»" ;;
+        esac
+        case $class in
+        power*) say "$domain: $of: $flush, durability $class" ;;
+        *) die "$domain: $of has the class «$class»" ;;
+        esac
+    done
+    cp /mnt/pool/file "/mnt/pool/$domain" || die "a file can't be copied"
+    unmounted
+    lode fsck -n $POOL >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"
+done
+
 # The device begins behind what the kernel keeps in its region.
 start=$(($(cat "$here/resource") - $(cat "$REGION/resource")))
 at=$(lode dump $POOL /file --json | tr -d '\n' | sed 's/.*"extents"//' | grep -o '"pool_offset": *[0-9]*' | head -1 | grep -o '[0-9]*$')
