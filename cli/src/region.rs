@@ -122,9 +122,10 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
         RegionError::Misaligned { bytes, page_bytes, .. } => (
             Kind::Usage,
             format!(
-                "the device is mapped by pages of {page_bytes} bytes: {bytes} bytes are no multiple of that"
+                "the device is mapped by pages of {page_bytes} bytes: {bytes} bytes are no multiple of that, {} are",
+                bytes - bytes % page_bytes
             ),
-            "choose a --size of whole pages, or leave it out: then the pool is as large as the device",
+            "choose a --size of whole pages, at most as large as the device",
         ),
         RegionError::TooLarge { bytes, bytes_max, .. } => (
             Kind::Usage,

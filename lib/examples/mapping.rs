@@ -2,15 +2,16 @@
 //!
 //!     cargo run --release -p lode --example mapping -- POOL [BYTES]
 //!
-//! The pool is one that `lode mkfs` has made, with room for a file of so many bytes (1 GiB). With a third word, a number,
+//! The pool is one that `lode mkfs` has made, with room for one more file of so many bytes (1 GiB), which is gone at the end. With a third word, a number,
 //! it ends with an error if the kernel has mapped file or pool by pages that are smaller than so many KiB.
 
 use std::error::Error;
 use std::time::Instant;
 
-use lode::{MapOptions, OpenOptions, Pool};
+use lode::{File, MapOptions, OpenOptions, Pool};
 
-const NAME: &str = "mapped";
+/// A file that is there for as long as this runs.
+const NAME: &str = ".lode-mapping-example";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
@@ -20,33 +21,45 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let (tables_before, start) = (page_tables_kib()?, Instant::now());
     let pool = Pool::open(&path)?;
-    let opened = start.elapsed();
-    let file = pool
-        .open_with(NAME, OpenOptions::new().read(true).write(true).create(true).truncate(true))?;
-    file.allocate(0, bytes, false)?;
-    println!("open: {:.1} ms", opened.as_secs_f64() * 1e3);
-    let (tables_open, start) = (page_tables_kib()?, Instant::now());
+    println!("open: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    // (Nobody else's file of that name is touched.)
+    let file = pool.open_with(NAME, OpenOptions::new().read(true).write(true).create_new(true))?;
+    let shown = allocate(&file, bytes).and_then(|()| {
+        println!("page tables (VmPTE) of the pool: {} KiB", since(tables_before)?);
+        show(&pool, &path, &file, bytes, least_kib)
+    });
+    drop(file);
+    pool.remove_file(NAME)?;
+    pool.close()?;
+    shown
+}
+
+/// Gives the file its pages.
+fn allocate(file: &File, bytes: u64) -> Result<(), Box<dyn Error>> {
+    let failed = |error| format!("a file of {bytes} bytes: {error}");
+    file.allocate(0, bytes, false).map_err(failed).map_err(Into::into)
+}
+
+/// Maps a file of so many bytes, and says how.
+fn show(
+    pool: &Pool,
+    path: &str,
+    file: &File,
+    bytes: u64,
+    least_kib: u64,
+) -> Result<(), Box<dyn Error>> {
+    let (tables_before, start) = (page_tables_kib()?, Instant::now());
     let map = file.map(0, bytes, MapOptions::new().write(true).populate(true))?;
-    let mapped = start.elapsed();
-    let tables_mapped = page_tables_kib()?;
-    println!("map {} MiB, all of it: {:.1} ms", bytes >> 20, mapped.as_secs_f64() * 1e3);
-    println!(
-        "page tables (VmPTE): pool {} KiB, map {} KiB",
-        tables_open.saturating_sub(tables_before),
-        tables_mapped.saturating_sub(tables_open)
-    );
+    println!("map {} MiB, all of it: {:.1} ms", bytes >> 20, start.elapsed().as_secs_f64() * 1e3);
+    println!("page tables (VmPTE) of the map: {} KiB", since(tables_before)?);
     let (of_map, of_pool) = (map.mapped_pages(), pool.mapped_pages()?);
     println!("pages of the map: {}", text(of_map));
     println!("pages of the pool: {}", text(of_pool));
     // (Last: of pages of 1 GiB smaps takes apart what it shows.)
-    let by_device = device_pages_kib(&path)?;
+    let by_device = device_pages_kib(path)?;
     println!("smaps, KernelPageSize of all that is mapped of it: {by_device:?} kB");
     let huge_bytes = |pages: Option<lode::MappedPages>| pages.map_or(0, |pages| pages.huge_bytes);
     let is_huge = huge_bytes(of_map) == bytes && huge_bytes(of_pool) >= bytes;
-    drop(map);
-    drop(file);
-    pool.remove_file(NAME)?;
-    pool.close()?;
     // Of a DAX device smaps tells; of a file it says 4 kB whatever the kernel has done.
     let is_right = match by_device.iter().min() {
         Some(&least) if least > 4 => least >= least_kib,
@@ -56,6 +69,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err(format!("not all is mapped by pages of {least_kib} KiB").into());
     }
     Ok(())
+}
+
+/// What the kernel takes more for page tables than it did.
+fn since(before_kib: u64) -> Result<u64, Box<dyn Error>> {
+    Ok(page_tables_kib()?.saturating_sub(before_kib))
 }
 
 fn text(pages: Option<lode::MappedPages>) -> String {

@@ -4,7 +4,8 @@
 # A scenario is a file in scenarios/: a line that says what it shows, lines `#: WORD VALUE` that say what machine it
 # needs, and what the machine runs (with guest.sh). Words: `nvdimm SIZE` (an NVDIMM, which a scenario of several boots
 # finds again), `virtio-pmem SIZE`, `reserved SIZE!START` (memory of the machine that is to be persistent; it forgets poison
-# that is written over), `memory SIZE`, `seconds N` (the longest that a boot may take), `pulls N` (the plug is
+# that is written over), `persistence cpu|mem-ctrl` (what of the CPU's stores it says that a power failure spares),
+# `memory SIZE`, `seconds N` (the longest that a boot may take), `pulls N` (the plug is
 # pulled so often; LODE_PULLS says another number), `fails WORDS` (it must fail, and say so).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,6 +14,7 @@ source "$HERE/../../scripts/lib.sh"
 
 # What is under test: the command, and the examples `plug` and `mapping`.
 BUILT=$TARGET/${LODE_BUILT:-debug}
+WORDS='nvdimm|virtio-pmem|reserved|persistence|memory|seconds|pulls|fails'
 # The longest that all may take together, unless LODE_PULLS says that plugs are to be pulled more often.
 SECONDS_MAX=300
 
@@ -26,7 +28,7 @@ word() {
 # The first file system's second part: what is under test, and the scenarios.
 put_on_top() {
     local root
-    root=$(mktemp -d)
+    root=$WORK/first
     mkdir -p "$root/bin" "$root/scenario" "$root/lib64"
     for program in "$@"; do
         strip -o "$root/bin/$(basename "$program")" "$program"
@@ -46,11 +48,12 @@ put_on_top() {
 
 # machine FILE NVDIMM CONSOLE [KERNEL-WORD...]: starts one in the background; its process is in QEMU.
 machine() {
-    local file=$1 nvdimm=$2 console=$3 memory size reserved
+    local file=$1 nvdimm=$2 console=$3 memory size reserved persistence
     shift 3
     memory=$(word "$file" memory 1G)
     reserved=$(word "$file" reserved "")
-    local args=(-machine "q35,nvdimm=on" -m "$memory,slots=2,maxmem=8G" -accel tcg -cpu max -smp 1
+    persistence=$(word "$file" persistence "")
+    local args=(-machine "q35,nvdimm=on${persistence:+,nvdimm-persistence=$persistence}" -m "$memory,slots=2,maxmem=8G" -accel tcg -cpu max -smp 1
         -nographic -monitor none -serial stdio -no-reboot -nic none
         -kernel "$VM/vmlinuz" -initrd "$WORK/first.cpio"
         -append "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off no_timer_check lode.scenario=$(basename "$file" .sh) ${reserved:+memmap=$reserved} $*")
@@ -64,8 +67,18 @@ machine() {
         args+=(-object "memory-backend-file,id=m2,share=on,mem-path=$nvdimm.virtio,size=$size"
             -device "virtio-pmem-pci,memdev=m2,id=v1")
     fi
-    qemu-system-x86_64 "${args[@]}" </dev/null >"$console" 2>&1 &
+    # (What an earlier boot has said is not this one's.)
+    : >"$console"
+    qemu-system-x86_64 "${args[@]}" </dev/null >>"$console" 2>&1 &
     QEMU=$!
+}
+
+# ended STORY: waits for a machine that ends, or was killed; says how qemu ended, where that is not as it should.
+ended() {
+    local status=0
+    wait "$QEMU" 2>/dev/null || status=$?
+    QEMU=
+    [ "$status" -eq 0 ] || [ "$status" -eq 137 ] || echo "qemu ended with $status" >>"$1"
 }
 
 # Whether all has taken too long together.
@@ -77,13 +90,13 @@ await() {
     while kill -0 "$QEMU" 2>/dev/null; do
         if [ $((left--)) -le 0 ] || is_late; then
             kill -9 "$QEMU"
-            wait "$QEMU" 2>/dev/null || true
+            ended "$2"
             echo "it did not end within $1 s" >>"$2"
             return 1
         fi
         sleep 0.1
     done
-    wait "$QEMU" || true
+    ended "$2"
 }
 
 # Whether a scenario has come to a good end, by the last that its machine said of that.
@@ -112,11 +125,13 @@ pulled() {
         left=$(($(word "$file" seconds 90) * 10))
         until grep -q '^lode-vm: loading' "$console"; do
             if ! kill -0 "$QEMU" 2>/dev/null; then
+                ended "$WORK/$name.story"
                 echo "it ended before it had begun to work" >>"$WORK/$name.story"
                 return 1
             fi
             if [ $((left--)) -le 0 ] || is_late; then
                 kill -9 "$QEMU" 2>/dev/null || true
+                ended "$WORK/$name.story"
                 echo "it had not begun to work in time" >>"$WORK/$name.story"
                 return 1
             fi
@@ -124,11 +139,15 @@ pulled() {
         done
         sleep "$((RANDOM % 2)).$((100 + RANDOM % 900))"
         # (Who has ended before did not bear the load.)
-        kill -9 "$QEMU" 2>/dev/null || return 1
-        wait "$QEMU" 2>/dev/null || true
-        ! grep -q '^lode-vm: FAILED' "$console" || return 1
-        new=$(sed -n 's/^ack \([0-9]*\)\r$/\1/p' "$console" | tail -1)
-        # (What was acknowledged once stays so, also if nothing was by this boot.)
+        if ! kill -9 "$QEMU" 2>/dev/null; then
+            ended "$WORK/$name.story"
+            echo "it ended before the plug was pulled" >>"$WORK/$name.story"
+            return 1
+        fi
+        ended "$WORK/$name.story"
+        ! grep -qE '^lode-vm: (FAILED|over)|panicked at' "$console" || return 1
+        # (What was acknowledged once stays so, also if nothing was by this boot; and what was seen to be there does.)
+        new=$(sed -nE 's/^(ack |lode-vm: state )([0-9]+)( of .*)?\r$/\2/p' "$console" | tail -1)
         acked=${new:-$acked}
         grep '^lode-vm: state' "$console" >>"$WORK/$name.story"
     done
@@ -151,17 +170,28 @@ rounds() {
     done
 }
 
-# run FILE: whether it ended as it must.
-run() {
-    local file=$1 pulls fails console
-    pulls=$(word "$file" pulls 0) fails=$(word "$file" fails "")
-    console=$WORK/$(basename "$file" .sh).console
+# work FILE: whether it comes to a good end. What must fail is not pulled more often.
+work() {
+    local file=$1 pulls
+    pulls=$(word "$file" pulls 0)
     if [ "$pulls" -eq 0 ]; then
         once "$file"
-    elif [ -n "$fails" ]; then
-        ! pulled "$file" "$pulls" && grep -qE "^lode-vm: FAILED: $fails" "$console"
+    elif [ -n "$(word "$file" fails "")" ]; then
+        pulled "$file" "$pulls"
     else
         rounds "$file" "${LODE_PULLS:-$pulls}"
+    fi
+}
+
+# run FILE: whether it ended as it must.
+run() {
+    local file=$1 name fails
+    name=$(basename "$file" .sh) fails=$(word "$file" fails "")
+    if work "$file"; then
+        [ -z "$fails" ] || echo "it was to fail, and did not" >>"$WORK/$name.story"
+        [ -z "$fails" ]
+    else
+        [ -n "$fails" ] && grep -qE "^lode-vm: FAILED: $fails" "$WORK/$name.console"
     fi
 }
 
@@ -170,7 +200,7 @@ show() {
     local lines=.
     [ "$2" = all ] || lines='^lode-vm:'
     { cat "${1%.console}.story" "$1" 2>/dev/null || true; } | tr -d '\r' | sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g; s/^\x1bc//' |
-        grep -v '^ack ' | grep "$lines" | sed 's/^/    /'
+        { grep -v '^ack ' | grep "$lines" || true; } | sed 's/^/    /'
 }
 
 # Where there is room for NVDIMMs: in memory, if that has it.
@@ -178,6 +208,14 @@ place() {
     local free
     free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)
     if [ "${free:-0}" -gt $((4 << 20)) ]; then echo /dev/shm; else echo "${TMPDIR:-/tmp}"; fi
+}
+
+# How many machines may run at a time: each keeps a processor busy, and may take 3 GiB with its NVDIMM.
+at_a_time() {
+    local free most
+    free=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / (3 << 20)))
+    most=$((free < $(nproc) ? free : $(nproc)))
+    echo "${LODE_VMS:-$((most > 1 ? most : 1))}"
 }
 
 # tell FILE: runs a scenario, and says at once how that went.
@@ -212,8 +250,11 @@ main() {
         files+=("$HERE/scenarios/$name.sh")
     done
     [ ${#files[@]} -gt 0 ] || files=("$HERE"/scenarios/*.sh)
-    # As many at a time as there are processors: each keeps one busy.
-    local left=${LODE_VMS:-$(nproc)}
+    local wrong
+    wrong=$(grep -hE '^#:' "${files[@]}" | grep -vE "^#: ($WORDS) +[^ ]" || true)
+    [ -z "$wrong" ] || die "a scenario says what nobody knows: $wrong"
+    local left
+    left=$(at_a_time)
     for file in "${files[@]}"; do
         if [ $((left--)) -le 0 ]; then wait -n || true; fi
         tell "$file" &

@@ -62,6 +62,8 @@ pub(crate) struct MemoryFacts {
     pub(crate) medium: Medium,
     /// The device below it.
     pub(crate) device: Option<String>,
+    /// It is part of a region of persistent memory.
+    pub(crate) persistent: bool,
     /// There is no page cache between.
     pub(crate) dax: bool,
     /// Bytes of the pages that it can be mapped by at least.
@@ -86,6 +88,7 @@ impl MemoryFacts {
         Self {
             medium: region.kind().into(),
             device: memory.device.clone(),
+            persistent: memory.is_persistent,
             dax: memory.is_dax || region.kind() == RegionKind::DaxFile,
             page_bytes: region.page_bytes(),
             mapped_bytes: pages.map(|pages| pages.bytes),
@@ -123,10 +126,10 @@ impl MemoryFacts {
     pub(crate) fn medium_text(&self) -> String {
         let medium = self.medium.kind();
         let device = self.device.as_ref().map_or_else(String::new, |name| format!(", on {name}"));
-        let how = if self.dax && self.medium == Medium::File {
-            "; DAX, but without MAP_SYNC: only msync makes it durable"
-        } else {
-            ""
+        let how = match self.medium {
+            Medium::File if self.dax => "; DAX, but without MAP_SYNC: only msync makes it durable",
+            Medium::DaxDevice if !self.persistent => "; nothing tells that it is persistent",
+            _ => "",
         };
         format!("{medium}{device}{how}")
     }

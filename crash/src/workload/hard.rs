@@ -5,7 +5,7 @@ use lode_engine::PageClass;
 use crate::case::{Case, Geometry, Trouble};
 use crate::scenarios::{SCENARIOS, Scenario};
 use crate::workload::build::{FEW_LINES, case, lanes, operations, repeated, roomy, small};
-use crate::workload::seen::seen_logs;
+use crate::workload::seen::{seen_logs, unseen_pages};
 
 /// A scenario as a case.
 pub fn case_of(scenario: &Scenario) -> Case {
@@ -53,6 +53,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend(strips());
     cases.extend(snapshots());
     cases.extend(seen_logs());
+    cases.extend(unseen_pages());
     cases.extend(losses());
     cases.push(pages_seen_in_maps_at_full());
     cases

@@ -12,7 +12,7 @@ struct Past {
     name: &'static str,
     before: &'static str,
     since: &'static str,
-    /// What gives that log more records, each of which ends another one.
+    /// What gives that log more records: one that stays true among some that others stand in the place of.
     again: &'static str,
 }
 
@@ -21,26 +21,26 @@ const PASTS: &[Past] = &[
         name: "a file that is overwritten",
         before: "create /f; append /f 9000 1",
         since: "write /f 0 4096 2; write /f 4096 4096 3",
-        again: "write /f 0 4096 #",
+        again: "write /f #0000 9 1; write /f 0 4096 #; write /f 0 4096 7#; write /f 0 4096 8#",
     },
     Past {
         name: "a file with a log of pages",
         before: "create /f; append /f 9000 1; chown /f 1 2; chown /f 2 2; chown /f 3 2; chown /f 4 2; chown /f 5 2; \
                  chown /f 6 2",
         since: "write /f 0 4096 2; append /f 3000 4",
-        again: "write /f 0 4096 #",
+        again: "write /f #0000 9 1; write /f 0 4096 #; write /f 0 4096 7#; write /f 0 4096 8#",
     },
     Past {
         name: "holes and ends",
         before: "create /f; append /f 20000 1",
         since: "punch /f 4096 4096; truncate /f 9000; append /f 3000 2",
-        again: "write /f 0 4096 #",
+        again: "write /f #0000 9 1; write /f 0 4096 #; write /f 0 4096 7#; write /f 0 4096 8#",
     },
     Past {
         name: "an overwrite on its way",
         before: "create /f; append /f 8192 1; write /f 9 9 2",
         since: "write /f 100 10 3; write /f 200 10 4",
-        again: "write /f 4096 4096 #; write /f 100 10 #",
+        again: "write /f #0000 9 1; write /f 4096 4096 #; write /f 4096 4096 7#; write /f 100 10 #",
     },
     Past {
         name: "entries",
@@ -52,7 +52,7 @@ const PASTS: &[Past] = &[
         name: "attributes",
         before: "create /f; setxattr /f user.x 30; setxattr /f user.y 5000; setxattr /f user.z 9",
         since: "removexattr /f user.z; setxattr /f user.y 20; setxattr /f user.n 20",
-        again: "setxattr /f user.x 9 #",
+        again: "write /f #0000 9 1; setxattr /f user.x 9 #; setxattr /f user.x 9 7#",
     },
 ];
 
@@ -91,11 +91,58 @@ pub(super) fn seen_logs() -> Vec<Case> {
     cases
 }
 
+/// Snapshots that come and go: pages in the middle of a log that none sees any more, several in a row and apart from each
+/// other, are unlinked.
+pub(super) fn unseen_pages() -> Vec<Case> {
+    let twins = Geometry { dead_zone: Some(0), bytes: 512 << 10, ..small() };
+    let roomy = Geometry { bytes: 160 << 10, ..small() };
+    let all = [
+        ("a file", "create /f; append /f 12288 1", "write /f 0 4096 #; write /f 4096 4096 #"),
+        (
+            "attributes",
+            "create /f; append /f 9000 1; setxattr /f user.x 9",
+            "setxattr /f user.x 9 #",
+        ),
+        (
+            "names",
+            "mkdir /d; create /d/x; create /d/y",
+            "link /d/x /d/l; link /d/x /d/m; link /d/x /d/n; link /d/x /d/o; link /d/x /d/p#; \
+             unlink /d/l; unlink /d/m; unlink /d/n; unlink /d/o; unlink /d/p#",
+        ),
+    ];
+    let rounds = |change: &str| {
+        let round = |times, then: &str| format!("{}; {then}", repeated(times, change));
+        let names = round(6, "snapshot b; drop a; maintain");
+        format!("{names}; {}", round(6, "snapshot c; drop b; maintain"))
+    };
+    let mut cases = Vec::new();
+    for (name, before, change) in all {
+        for geometry in [&roomy, &twins] {
+            let name =
+                format!("pages that no snapshot sees any more: {name}, {} bytes", geometry.bytes);
+            let with = |times| {
+                let more = if times > 0 {
+                    format!("; {}", repeated(times, change))
+                } else {
+                    String::new()
+                };
+                let before = format!("{before}; snapshot a; {}{more}", rounds(change));
+                let ops =
+                    format!("{}; snapshot d; drop c; maintain; rollback d", repeated(4, change));
+                case(name.clone(), geometry.clone(), &before, &ops)
+            };
+            let is_good = |times: &u64| outcome(&with(*times)).is_ok_and(|ran| ran.fast);
+            cases.extend((0..9).find(is_good).map(with));
+        }
+    }
+    cases
+}
+
 /// A log that one thread writes anew, and what the other does: name, set-up, and the two lists.
 pub(super) fn seen_beside() -> Vec<[String; 4]> {
     let writes = repeated(2, "write /k 0 4096 9#");
     let before = |times| {
-        let churn = repeated(times, "write /k 0 4096 #");
+        let churn = repeated(times, "write /k #0000 9 1; write /k 0 4096 #; write /k 0 4096 7#");
         format!("create /k; create /g; append /k 4096 1; snapshot a; {churn}")
     };
     let is_good = |times: &u64| {
@@ -126,7 +173,10 @@ mod tests {
     /// All that is written anew there is older than the snapshot.
     #[test]
     fn logs_are_written_anew_in_all_cases() {
-        assert_eq!(seen_logs().len(), 5 * PASTS.len());
+        let names: Vec<String> = seen_logs().into_iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), 5 * PASTS.len(), "{names:#?}");
         assert_eq!(seen_beside().len(), 3);
+        let names: Vec<String> = unseen_pages().into_iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), 6, "{names:#?}");
     }
 }

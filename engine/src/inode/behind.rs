@@ -18,7 +18,7 @@ use super::state::{Body as Kind, State};
 use super::xattrs::{find_xattr, load_xattr_name};
 use crate::index::Extents;
 use crate::layout::{Body, LINE, Parsed, Txid};
-use crate::log::Log;
+use crate::log::{INLINE, Log, LogPage};
 use crate::store::Store;
 use crate::{Error, FILE_MAX, Host, PAGE_BYTES, Result};
 
@@ -42,7 +42,9 @@ pub(super) struct Behind {
     unmapped: (u64, u64),
     /// Something of the file was exempt, and nothing is any more.
     pub(super) whole: bool,
-    /// Entries that pages that stay say, and that have ended.
+    /// The oldest page, by ordinal, of which a record was ended or replaced behind the pages that stay.
+    pub(super) ended_from: u32,
+    /// Entries that pages that stay say, or said, and that have ended.
     pub(super) dels: Vec<(Txid, u16)>,
     /// Names of attributes of which the same is true.
     pub(super) xdels: Vec<Vec<u8>>,
@@ -73,12 +75,15 @@ impl Behind {
         }
         let kept = pages_seen(log, seen);
         let Some(first) = log.pages.get(kept).map(|page| page.ordinal) else { return Ok(None) };
+        let ended = |page: &LogPage| page.ended_from.min(page.replaced_from);
+        let ended_from = log.pages.iter().skip(kept).map(ended).min();
         let mut behind = Self {
             seen,
             kept,
             first,
             unmapped: (0, 0),
             whole: false,
+            ended_from: ended_from.unwrap_or(INLINE),
             dels: Vec::new(),
             xdels: Vec::new(),
             lines: 0,
@@ -92,7 +97,7 @@ impl Behind {
             return Ok(None);
         }
         let asks = behind.read(store, log)?;
-        behind.lines += u64::from(behind.whole);
+        behind.lines += u64::from(behind.whole) + behind.dels.len() as u64;
         if let Kind::File(file) = &state.body {
             let mut holes = 0;
             behind.for_each_hole(&file.extents, &mut |_, _| {
@@ -144,7 +149,7 @@ impl Behind {
     }
 
     /// Reads what is said behind the pages that stay. Says whether something was ended that these may say, and
-    /// that no record says which is true.
+    /// no record says what.
     fn read<M: Medium, H: Host>(&mut self, store: &Store<M, H>, log: &Log) -> Result<bool> {
         let mut adds = HashMap::with_hasher(Mix::default());
         let mut asks = false;
@@ -167,7 +172,10 @@ impl Behind {
                         adds.insert((header.txid, header.part), ());
                         asks |= replaces;
                     }
-                    Body::Del { txid, part, .. } => asks |= adds.remove(&(txid, part)).is_none(),
+                    Body::Del { txid, part, .. } if adds.remove(&(txid, part)).is_none() => {
+                        self.dels.try_reserve(1)?;
+                        self.dels.push((txid, part));
+                    }
                     Body::Xdel { .. } => asks = true,
                     Body::Exempt { .. } | Body::Whole { .. } => self.whole = true,
                     _ => {}
@@ -208,6 +216,8 @@ impl Behind {
         let end = state.log.pages.get(self.kept).map_or(0, |page| page.page);
         let replay = load_pages(store, state.log.ino, end)?;
         let Some(then) = replay.so_far() else { return Ok(()) };
+        self.lines -= self.dels.len() as u64;
+        self.dels.clear();
         if let (Kind::Directory(then), Kind::Directory(now)) = (&then.body, &state.body) {
             for (add, cookie) in replay.adds() {
                 let entry = then.entries.get(cookie);

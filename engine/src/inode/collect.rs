@@ -1,12 +1,14 @@
 //! Log collection (NOVA 3.4; PROTOCOL I12 to I15).
 //!
-//! *Fast*: a log page whose records are all dead, and which ended nothing that an older
-//! page still says, is unlinked. *Thorough*: when less than half of a log is live, what
+//! *Fast*: log pages whose records are all dead, and which ended nothing that an older
+//! page still says, are unlinked. *Thorough*: when less than half of a log is live, what
 //! is live is written to fresh pages in order, and the head is swapped in one word.
 //! A rewritten log says what the index says, so no tombstone needs to be carried over:
 //! everything it ended is gone with the old pages. Of a log that snapshots see, the same is done with what comes
 //! behind the pages in which they see something: what it ended of these has to be said again (`behind`). *Inline*: what a log of one page says in few
 //! records is written where its inode is, and the page is given back.
+
+use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
@@ -62,10 +64,11 @@ pub(crate) fn tidy<M: Medium, H: Host>(
     let rolled = state.log.tail.left + FRESH_LINES >= state.log.page_lines();
     // Looking through all pages is spread over as many, but where each page counts.
     let due = || state.log.next_ordinal.is_multiple_of(1 + pages / 16) || store.is_short();
-    if rolled && due() && unlink_dead(store, &mut state.log).unwrap_or(false) {
-        return Some((Op::CollectFast, 1));
+    if !(rolled && due()) {
+        return None;
     }
-    None
+    let given = unlink_dead(store, &mut state.log).unwrap_or(0);
+    (given > 0).then_some((Op::CollectFast, given))
 }
 
 /// Rewrites what a log says behind the pages in which the snapshot of epoch `seen`, the latest, sees something, where
@@ -153,47 +156,64 @@ pub(crate) fn bring_inline<M: Medium, H: Host>(
     rewrite_inline(store, slot, state, live).ok()
 }
 
-/// Fast collection: round, fence; unlink, fence; free (I13). Says whether it did anything.
-fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result<bool> {
-    let Some(at) = first_dead(store, log) else { return Ok(false) };
+/// Fast collection: round, fence; unlink, fence; free (I13). Returns how many pages that gave back.
+fn unlink_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &mut Log) -> Result<u64> {
+    let dead = dead_pages(store, log)?;
+    if dead.is_empty() {
+        return Ok(0);
+    }
     if !store.host.leaves_out(Rule::RoundForFast) {
         store.round()?;
     }
-    let (Some(dead), Some(next)) = (log.pages.get(at).copied(), log.pages.get(at + 1).copied())
-    else {
-        return Ok(false);
-    };
-    let before = at.checked_sub(1).and_then(|before| log.pages.get(before));
-    let link_at = before.map_or(slot_at(log.ino), |page| page.page * PAGE_BYTES) + HEAD_AT;
-    let inline_dead = before.is_none() && log.inline_dead;
-    store.store_link(link_at, Some(Link::new(next.page, next.nonce, inline_dead)));
+    unlink(store, log, &dead);
     let early = store.host.leaves_out(Rule::FreeAfterUnlinked);
     if early {
-        store.give_log_page(dead.page);
+        dead.iter().for_each(|&page| store.give_log_page(page));
     }
     store.door.fence(store.counters())?;
-    log.pages.remove(at);
+    let mut gone = dead.iter().peekable();
+    log.pages.retain(|page| gone.next_if_eq(&&page.page).is_none());
     if !early {
-        store.give_log_page(dead.page);
+        dead.iter().for_each(|&page| store.give_log_page(page));
     }
-    Ok(true)
+    Ok(dead.len() as u64)
 }
 
-/// The first page, not the last, without live records, that ended nothing which a page
-/// still there says (I14), and says nothing that a snapshot sees.
-fn first_dead<M: Medium, H: Host>(store: &Store<M, H>, log: &Log) -> Option<usize> {
+/// Leads past pages that are dead: those in a row go by one word, none of them needs that those of another row are gone.
+fn unlink<M: Medium, H: Host>(store: &Store<M, H>, log: &Log, dead: &[u64]) {
+    let mut dead = dead.iter().peekable();
+    let mut skips = false;
+    let mut link_at = slot_at(log.ino) + HEAD_AT;
+    let mut inline_dead = log.inline_dead;
+    for page in &log.pages {
+        if dead.next_if_eq(&&page.page).is_some() {
+            skips = true;
+            continue;
+        }
+        if core::mem::take(&mut skips) {
+            store.store_link(link_at, Some(Link::new(page.page, page.nonce, inline_dead)));
+        }
+        (link_at, inline_dead) = (page.page * PAGE_BYTES + HEAD_AT, false);
+    }
+}
+
+/// The pages, not the last, without live records, that ended nothing which a page that stays
+/// says (I14), and say nothing that a snapshot sees; in their order.
+fn dead_pages<M: Medium, H: Host>(store: &Store<M, H>, log: &Log) -> Result<Vec<u64>> {
     let any = store.host.leaves_out(Rule::TombstoneKept);
     let seen = |page: &LogPage| {
         store.sees_log(log.ino, page.low) && store.snapshots.sees(page.low, page.ended)
     };
+    let mut dead = Vec::new();
     let mut before = if log.inline_dead { None } else { Some(crate::log::INLINE) };
-    let last = log.pages.len() - 1;
-    for (at, page) in log.pages.iter().enumerate().take(last) {
+    for page in log.pages.iter().take(log.pages.len() - 1) {
         let ended_all = any || before.is_none_or(|before| before < page.ended_from);
         if page.live == 0 && ended_all && !seen(page) {
-            return Some(at);
+            dead.try_reserve(1)?;
+            dead.push(page.page);
+        } else {
+            before = Some(page.ordinal);
         }
-        before = Some(page.ordinal);
     }
-    None
+    Ok(dead)
 }

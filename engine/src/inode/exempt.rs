@@ -115,7 +115,7 @@ impl State {
         let exempt = file.exempt.get_or_insert_with(|| Box::new(Exempt::default()));
         let before = exempt.pages.pages();
         put(&mut exempt.pages, range(file_page, pages, ordinal), &mut |piece| {
-            log.end_live(piece.origin, piece.pages, ordinal);
+            log.replace_live(piece.origin, piece.pages, ordinal);
         });
         exempt.changed(before);
         log.add_live(ordinal, pages);

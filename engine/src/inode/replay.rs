@@ -576,7 +576,7 @@ impl State {
         let Kind::File(file) = &mut self.body else { return };
         let log = &mut self.log;
         // Any record that retires does so for all that are before it.
-        if file.journal.retire(txid, &mut |origin| log.end_live(origin, 1, origin)) {
+        if file.journal.retire(txid, &mut |origin| log.outlive(origin)) {
             self.carry(Carrier::Horizon, ordinal);
         }
     }

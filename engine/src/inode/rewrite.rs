@@ -307,6 +307,8 @@ pub(super) struct Said {
     pub(super) retired: Option<(Txid, u32)>,
     /// Ordinal of the page with the records of the inode itself.
     pub(super) own: u32,
+    /// Ordinal of the last page that ends something which pages that stay say.
+    pub(super) last_end: u32,
 }
 
 /// Stores the records of the state, and fences.
@@ -365,7 +367,7 @@ fn store_records<M: Medium, H: Host>(
     store_exempt(state, fresh, places, tx)?;
     let own = fresh.store_own(tx, state)?;
     fresh.erase_rest(tx);
-    Ok(Said { first: Some(place), retired: None, own })
+    Ok(Said { first: Some(place), own, ..Said::default() })
 }
 
 /// What the log says behind the pages that stay: what these say is true but where a record here says else.
@@ -384,11 +386,14 @@ fn store_behind<M: Medium, H: Host>(
         Kind::File(file) => {
             let (_, ordinal) = fresh.record(tx, &Body::Retire, &[])?;
             said.retired = Some((tx.txid(), ordinal));
-            store_file_behind(state, file, behind, fresh, places, tx)?;
+            said.last_end = store_file_behind(state, file, behind, fresh, places, tx)?;
         }
         Kind::Directory(_) => {
             for &(txid, part) in &behind.dels {
                 fresh.record(tx, &Body::Del { txid, part, time_ns: state.mtime_ns }, &[])?;
+            }
+            if !behind.dels.is_empty() {
+                said.last_end = fresh.tail.ordinal;
             }
             store_entries(store, state, behind.first, fresh, places, tx)?;
         }
@@ -396,11 +401,11 @@ fn store_behind<M: Medium, H: Host>(
     }
     if behind.whole {
         let (file_page, pages) = (0, FILE_PAGES);
-        fresh.record(tx, &Body::Whole { file_page, pages }, &[])?;
+        (_, said.last_end) = fresh.record(tx, &Body::Whole { file_page, pages }, &[])?;
     }
     for name in &behind.xdels {
         let xdel = Body::Xdel { name_len: name.len() as u8, time_ns: state.ctime_ns };
-        fresh.record(tx, &xdel, name)?;
+        (_, said.last_end) = fresh.record(tx, &xdel, name)?;
     }
     store_xattrs(store, state, behind.first, fresh, places, tx)?;
     said.own = fresh.store_own(tx, state)?;
@@ -444,7 +449,8 @@ fn store_xattrs<M: Medium, H: Host>(
     Ok(())
 }
 
-/// The holes of a file, and the pages that are mapped behind the pages of its log that stay.
+/// The holes of a file, and the pages that are mapped behind the pages of its log that stay. Returns the ordinal of the
+/// last page that says of holes.
 fn store_file_behind<M: Medium, H: Host>(
     state: &State,
     file: &File,
@@ -452,15 +458,17 @@ fn store_file_behind<M: Medium, H: Host>(
     fresh: &mut Fresh<'_, M, H>,
     places: &mut Vec<(u64, u32)>,
     tx: &mut Tx<'_, M, H>,
-) -> Result<()> {
+) -> Result<u32> {
+    let mut last = INLINE;
     let (time_ns, size) = (state.mtime_ns, state.size);
     behind.for_each_hole(&file.extents, &mut |file_page, pages| {
-        fresh.record(tx, &Body::Unmap { file_page, pages, time_ns, size }, &[]).map(|_| ())
+        (_, last) = fresh.record(tx, &Body::Unmap { file_page, pages, time_ns, size }, &[])?;
+        Ok(())
     })?;
     for extent in file.extents.iter().filter(|extent| extent.origin >= behind.first) {
         places.push(fresh.record(tx, &map_record(state, &extent)?, &[])?);
     }
-    Ok(())
+    Ok(last)
 }
 
 fn map_record(state: &State, extent: &Extent) -> Result<Body> {

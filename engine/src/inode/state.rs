@@ -310,8 +310,7 @@ impl State {
         let last = &mut self.carriers[carrier as usize];
         if *last != ordinal {
             let before = core::mem::replace(last, ordinal);
-            // Later statements win whatever becomes of earlier ones: nothing is ended.
-            self.log.end_live(before, 1, before);
+            self.log.outlive(before);
             self.log.add_live(ordinal, 1);
         }
     }
@@ -320,7 +319,7 @@ impl State {
     /// is no more ends with it.)
     pub(crate) fn carry_all(&mut self, ordinal: u32) {
         for before in core::mem::replace(&mut self.carriers, [ordinal; CARRIERS]) {
-            self.log.end_live(before, 1, before);
+            self.log.outlive(before);
         }
         self.log.add_live(ordinal, CARRIERS as u64);
     }
@@ -405,7 +404,7 @@ impl State {
     ) {
         let ordinal = xattr.origin;
         if let Some(at) = replaced {
-            self.end_xattr(at, ordinal, freed);
+            self.end_xattr(at, freed, |log, origin| log.replace_live(origin, 1, ordinal));
         }
         self.log.add_live(ordinal, 1);
         self.xattrs.push(xattr);
@@ -422,15 +421,20 @@ impl State {
         freed: &mut dyn FnMut(Ended),
     ) {
         if let Some(at) = removed {
-            self.end_xattr(at, ordinal, freed);
+            self.end_xattr(at, freed, |log, origin| log.end_live(origin, 1, ordinal));
         }
         self.ctime_ns = time_ns;
         self.carry(Carrier::Xattr, ordinal);
     }
 
-    fn end_xattr(&mut self, at: u64, by: u32, freed: &mut dyn FnMut(Ended)) {
+    fn end_xattr(
+        &mut self,
+        at: u64,
+        freed: &mut dyn FnMut(Ended),
+        end: impl FnOnce(&mut Log, u32),
+    ) {
         if let Some(ended) = self.xattrs.remove(at) {
-            self.log.end_live(ended.origin, 1, by);
+            end(&mut self.log, ended.origin);
             let born = ended.epoch;
             ended.runs.iter().for_each(|run| freed(Ended { run: *run, born }));
         }
@@ -485,7 +489,7 @@ impl State {
             let log = &mut self.log;
             file.has_large |= extent.class > PageClass::Small;
             file.extents.replace(extent, around, &mut |piece: Extent| {
-                log.end_live(piece.origin, piece.pages, extent.origin);
+                log.replace_live(piece.origin, piece.pages, extent.origin);
                 freed(Ended {
                     run: Run { page: piece.page, pages: piece.pages },
                     born: piece.epoch,

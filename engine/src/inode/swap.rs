@@ -64,7 +64,7 @@ pub(super) fn swap<M: Medium, H: Host>(
     if !early {
         give_pages(store, state.log.pages.get(kept..).unwrap_or_default());
     }
-    go_on_in(store, state, fresh, kept, link.is_some());
+    go_on_in(store, state, fresh, kept, (link.is_some(), said.last_end));
     move_places(store, state, places, said, first);
     Ok(given as u64)
 }
@@ -75,16 +75,19 @@ fn go_on_in<M: Medium, H: Host>(
     state: &mut State,
     fresh: Fresh<'_, M, H>,
     kept: usize,
-    has_pages: bool,
+    (has_pages, last_end): (bool, u32),
 ) {
     let log = &mut state.log;
     log.epoch = fresh.epoch;
-    if fresh.behind.is_some() {
+    if let Some(behind) = fresh.behind {
         log.next_ordinal = log.next_ordinal.max(fresh.tail.ordinal + 1);
         log.tail = fresh.tail;
         log.pages.truncate(kept);
-        // What they end may be said anywhere before.
-        log.pages.extend(fresh.pages.iter().map(|page| LogPage { ended_from: INLINE, ..*page }));
+        let from = behind.ended_from;
+        log.pages.extend(fresh.pages.iter().map(|page| {
+            let ended_from = if page.ordinal <= last_end { from } else { u32::MAX };
+            LogPage { ended_from, replaced_from: from, ..*page }
+        }));
         log.look_at = 0;
         return;
     }

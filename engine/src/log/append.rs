@@ -28,8 +28,11 @@ pub(crate) struct LogPage {
     pub(crate) ordinal: u32,
     /// Records (for mappings: file pages) here that still say something.
     pub(crate) live: u32,
-    /// The oldest page, by ordinal, of which a record was ended by one here.
+    /// The oldest page, by ordinal, of which a record was ended by one here, that nothing stands in the place of.
     pub(crate) ended_from: u32,
+    /// The oldest page, by ordinal, of which a record was replaced by one here. (What replaces this in turn does so for all
+    /// that it had replaced.)
+    pub(crate) replaced_from: u32,
     /// Epoch of its first record, the lowest here; 0 before there is one.
     pub(crate) low: u32,
     /// The latest epoch in which something that is said here was ended.
@@ -39,7 +42,8 @@ pub(crate) struct LogPage {
 impl LogPage {
     /// A page in which nothing is said yet, its first record to be born in epoch `low`.
     pub(crate) fn new(page: u64, nonce: u64, ordinal: u32, low: u32) -> Self {
-        Self { page, nonce, ordinal, live: 0, ended_from: u32::MAX, low, ended: 0 }
+        let (ended_from, replaced_from) = (u32::MAX, u32::MAX);
+        Self { page, nonce, ordinal, live: 0, ended_from, replaced_from, low, ended: 0 }
     }
 }
 
@@ -351,20 +355,39 @@ impl Log {
         }
     }
 
-    /// Notes that the last record, in page `by`, ended `units` things said in page `ordinal`.
+    /// Notes that the last record, in page `by`, ended `units` things said in page `ordinal`, and stands in the place of
+    /// none of them.
     pub(crate) fn end_live(&mut self, ordinal: u32, units: u64, by: u32) {
+        let from = self.less_live(ordinal, units, by);
+        if let Some(page) = self.page_mut(by) {
+            page.ended_from = page.ended_from.min(from);
+        }
+    }
+
+    /// The same of one that stands in their place.
+    pub(crate) fn replace_live(&mut self, ordinal: u32, units: u64, by: u32) {
+        let from = self.less_live(ordinal, units, by);
+        if let Some(page) = self.page_mut(by) {
+            page.replaced_from = page.replaced_from.min(from);
+        }
+    }
+
+    /// Notes that later statements of the kind win, whatever becomes of this one in page `ordinal`: nothing is ended.
+    pub(crate) fn outlive(&mut self, ordinal: u32) {
+        self.less_live(ordinal, 1, ordinal);
+    }
+
+    /// Page `ordinal` says so many things less. Returns the oldest page with something that they had replaced, or they
+    /// themselves, if that is another page than `by`.
+    fn less_live(&mut self, ordinal: u32, units: u64, by: u32) -> u32 {
         let epoch = self.epoch;
-        if let Some(page) = self.page_mut(ordinal) {
-            page.ended = epoch;
-            if page.live != u32::MAX {
-                page.live = page.live.saturating_sub(u32::try_from(units).unwrap_or(u32::MAX));
-            }
+        let at = if ordinal == by { u32::MAX } else { ordinal };
+        let Some(page) = self.page_mut(ordinal) else { return at };
+        page.ended = epoch;
+        if page.live != u32::MAX {
+            page.live = page.live.saturating_sub(u32::try_from(units).unwrap_or(u32::MAX));
         }
-        if ordinal != by
-            && let Some(page) = self.page_mut(by)
-        {
-            page.ended_from = page.ended_from.min(ordinal);
-        }
+        at.min(page.replaced_from)
     }
 
     /// The log seed of the page with this ordinal.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::RegionKind;
+use super::{Memory, RegionKind};
 use crate::flush::{FlushStrategy, WriteBack};
 
 /// The worst event that what was fenced survives.
@@ -19,17 +19,19 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// The class of a region of `kind` that is stored to by `strategy`.
-    /// `caches_survive` says that the CPU's caches survive a power failure.
+    /// The class of a region of `kind` on this memory that is stored to by `strategy`.
     ///
     /// An ordinary file under `msync` is worth what the disk below it is.
-    pub(crate) fn of(kind: RegionKind, strategy: FlushStrategy, caches_survive: bool) -> Self {
+    pub(crate) fn of(kind: RegionKind, strategy: FlushStrategy, memory: &Memory) -> Self {
         let unflushed =
             matches!(strategy, FlushStrategy::Instructions { write_back: WriteBack::None, .. });
         match (kind, strategy) {
             (RegionKind::Anonymous, _) => Self::None,
             (RegionKind::Tmpfs | RegionKind::Hugetlb, _) => Self::ProcessCrash,
-            (RegionKind::DeviceDax | RegionKind::DaxFile, _) if unflushed && !caches_survive => {
+            (RegionKind::DeviceDax, _) if !memory.is_persistent => Self::ProcessCrash,
+            (RegionKind::DeviceDax | RegionKind::DaxFile, _)
+                if unflushed && !memory.caches_survive() =>
+            {
                 Self::KernelCrash
             }
             (RegionKind::DeviceDax | RegionKind::DaxFile, _) => Self::Power,
@@ -76,8 +78,15 @@ mod tests {
             (RegionKind::Anonymous, flushed, true, "none"),
         ];
         for (kind, strategy, caches_survive, text) in classes {
-            let class = Durability::of(kind, strategy, caches_survive);
+            let domain = if caches_survive { "cpu_cache" } else { "memory_controller" };
+            let persistence_domain = Some(domain.to_owned());
+            let memory = Memory { persistence_domain, is_persistent: true, ..Memory::default() };
+            let class = Durability::of(kind, strategy, &memory);
             assert_eq!(class.to_string(), text, "{kind} {strategy}");
+            let volatile = Memory { is_persistent: false, ..memory };
+            let class = Durability::of(kind, strategy, &volatile);
+            let text = if kind == RegionKind::DeviceDax { "process crash" } else { text };
+            assert_eq!(class.to_string(), text, "{kind} {strategy}, memory that forgets");
         }
         assert!(Durability::None < Durability::ProcessCrash);
         assert!(Durability::KernelCrash < Durability::Power);

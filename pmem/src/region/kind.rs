@@ -136,6 +136,7 @@ impl Source {
         Memory {
             device: device.name(),
             is_dax: self.is_dax,
+            is_persistent: device.is_persistent(),
             persistence_domain: device.persistence_domain(),
             losses: device.losses(),
             listed_bad: sysfs::part_of(&listed_bad, 0, bytes),

@@ -11,6 +11,9 @@ pub struct Memory {
     pub device: Option<String>,
     /// Loads and stores reach it with no page cache between.
     pub is_dax: bool,
+    /// It is part of a region of persistent memory. (Linux makes DAX devices of memory that forgets, too; of a file
+    /// MAP_SYNC tells.)
+    pub is_persistent: bool,
     /// What of the CPU's stores a power failure spares, in Linux's words: of `cpu_cache` nothing need be flushed.
     pub persistence_domain: Option<String>,
     /// How often it has lost what it had been given.

@@ -82,7 +82,7 @@ impl Mapped {
             kind,
             memory: Memory::default(),
             strategy,
-            durability: Durability::of(kind, strategy, false),
+            durability: Durability::of(kind, strategy, &Memory::default()),
             dirty: None,
             emulation: emulation(options.emulate, path)?,
             path: None,
@@ -175,8 +175,8 @@ fn map_file(
         mapping.prefer_huge_pages();
     }
     let memory = source.memory(locked.file(), bytes);
-    let caches_survive = memory.caches_survive();
-    let strategy = choose_strategy(kind, options, caches_survive)?;
+    let strategy = choose_strategy(kind, options, memory.caches_survive())?;
+    let durability = Durability::of(kind, strategy, &memory);
     let dirty = match strategy {
         FlushStrategy::Instructions { .. } => None,
         FlushStrategy::Msync => {
@@ -204,7 +204,7 @@ fn map_file(
         kind,
         memory,
         strategy,
-        durability: Durability::of(kind, strategy, caches_survive),
+        durability,
         dirty,
         emulation: emulation(options.emulate, path)?,
         path: Some(PathBuf::from(path)),

@@ -75,6 +75,11 @@ impl Device {
         })
     }
 
+    /// Whether it is a part of persistent memory.
+    pub(super) fn is_persistent(&self) -> bool {
+        self.region().is_some()
+    }
+
     /// What of the CPU's stores a power failure spares: `cpu_cache`, `memory_controller`, or nothing that is known.
     pub(super) fn persistence_domain(&self) -> Option<String> {
         let domain = text(self.region()?, "persistence_domain")?;
@@ -245,6 +250,7 @@ mod tests {
         let part = find(Class::Block, 259, 1).unwrap();
         let dax = find(Class::Char, 252, 0).unwrap();
         for device in [&disk, &part, &dax] {
+            assert!(device.is_persistent());
             assert_eq!(device.persistence_domain().unwrap(), "memory_controller");
             let of = crc32c(crc32c(0, b"8089-01"), b"8089-02");
             let of = NonZeroU32::new(of).unwrap();
@@ -269,6 +275,11 @@ mod tests {
         let region = root.join("devices/ndbus0/region0");
         fs::write(region.join("persistence_domain"), "a b/../c\n").unwrap();
         assert_eq!(device().persistence_domain(), None);
+        let hmem = root.join("devices/platform/hmem.0/dax1.0");
+        fs::create_dir_all(&hmem).unwrap();
+        std::os::unix::fs::symlink(&hmem, root.join("dev/char/252:2")).unwrap();
+        let hmem = Device::find(&root, Class::Char, libc::makedev(252, 2)).unwrap();
+        assert!(!hmem.is_persistent() && device().is_persistent());
         fs::write(region.join("../nmem0/nfit/dirty_shutdown"), "many\n").unwrap();
         assert_eq!(device().losses().unwrap().count, 4);
         fs::rename(region.join("../nmem1/nfit/id"), region.join("../nmem1/nfit/was")).unwrap();

@@ -1,5 +1,5 @@
-# What Linux tells of the memory below a DAX device is heeded: blocks that are bad, and how often it has lost what it was
-# given. (Emulated NVDIMMs tell neither of a device: the copy of sysfs does that is made here.)
+# What Linux tells of the memory below a DAX device is heeded: blocks that are bad, how often it has lost what it was
+# given, whether it is persistent at all. (Emulated NVDIMMs tell none of that: the copy of sysfs does that is made here.)
 # shellcheck shell=sh
 #: nvdimm 256M
 namespace devdax
@@ -40,8 +40,21 @@ told() {
 
 echo 1048576 >"$here/size"
 refused 2 "too small: 1048576 bytes, less than one of the pages of 2097152" lode --sysfs-root $TOLD mkfs $POOL
+echo $((3 * 1048576)) >"$here/size"
+refused 2 "3145728 bytes are no multiple of that, 2097152 are" lode --sysfs-root $TOLD mkfs $POOL
 cp "$device/size" "$here"
+# Linux makes DAX devices of memory that is not persistent, too: they are part of no region of such.
+hmem=$TOLD/devices/platform/hmem.0/dax0.0
+mkdir -p "$hmem"
+cp "$here/size" "$hmem"
+ln -s $TOLD/bus/dax "$hmem/subsystem"
+ln -sfn "$hmem" "$TOLD/dev/char/$(cat "$device/dev")"
 lode --sysfs-root $TOLD mkfs $POOL >/dev/null 2>&1 || die mkfs
+told durability "process crash"
+told medium "dax device, on dax0.0; nothing tells that it is persistent"
+ln -sfn "$here" "$TOLD/dev/char/$(cat "$device/dev")"
+lode --sysfs-root $TOLD mkfs $POOL --force >/dev/null 2>&1 || die mkfs
+told durability power
 told persistence "memory_controller: what was flushed survives"
 told "dirty shutdowns" "3 so far"
 mounted
