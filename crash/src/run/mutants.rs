@@ -224,6 +224,7 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::WatermarkFenced, "two threads: round and round, one lane"),
     (Rule::ValueAfterFence, "two threads: value freed and taken, two lanes"),
     (Rule::FreeAfterUnlinked, "two threads: a page of a fast collection is taken, one lane"),
+    (Rule::EndedFirst, "two threads: full: a snapshot ends, its pages are taken, one lane"),
     (Rule::FreeAfterFence, "two threads: full: freed and taken, two lanes"),
     (Rule::FreeAfterSwap, "two threads: pages of a thorough collection are taken, one lane"),
     (Rule::BatchBeforeFence, "two threads: round and round, two lanes"),

@@ -1,7 +1,8 @@
 //! Two threads on the same things, or on neighbours.
 
 use crate::case::{Case, Geometry, Trouble};
-use crate::workload::build::{ALL_LINES, lanes, operations, relaxed, repeated, roomy, small};
+use crate::workload::aged::outcome;
+use crate::workload::build::{ALL_LINES, case, lanes, operations, relaxed, repeated, roomy, small};
 use crate::workload::seen::{seen_beside, seen_pool};
 
 /// What there is before, what one thread does, what the other does.
@@ -396,8 +397,10 @@ fn nameless() -> Vec<Case> {
 /// Log pages that a collection frees, beside a thread that takes pages in the same lane.
 fn freed_by_collection() -> Vec<Case> {
     let links = repeated(6, "link /k /d/a#");
-    let churn = repeated(9, "link /k /d/l; unlink /d/l");
-    let fast = format!("create /a; create /k; mkdir /d; {links}; {churn}");
+    let churn = |times| {
+        let churn = repeated(times, "link /k /d/l; unlink /d/l");
+        format!("create /a; create /k; mkdir /d; {links}; {churn}")
+    };
     let modes = "chmod /k 0o610; chmod /k 0o620; chmod /k 0o630; chmod /k 0o640; chmod /k 0o650; \
                  chmod /k 0o660; chmod /k 0o670; chmod /k 0o601";
     let filled = repeated(4, "append /a 4096 #");
@@ -405,6 +408,10 @@ fn freed_by_collection() -> Vec<Case> {
     let roomy = Geometry { bytes: 160 << 10, ..small() };
     let tight = Geometry { bytes: 72 << 10, ..small() };
     let again = "link /k /d/l; unlink /d/l; link /k /d/l";
+    let is_good = |times: &u64| {
+        outcome(&case("", roomy.clone(), &churn(*times), again)).is_ok_and(|ran| ran.fast)
+    };
+    let Some(fast) = (1..18).find(is_good).map(churn) else { return Vec::new() };
     let takes = "append /a 4096 7; append /a 4096 8; append /a 4096 9";
     let all: [OnPool<'_>; 2] = [
         ("a page of a fast collection is taken", &roomy, &fast, again, "append /a 4096 2"),
@@ -504,17 +511,39 @@ fn sessions() -> Vec<Case> {
 fn full() -> Vec<Case> {
     let filled =
         format!("create /a; write /a 0 8192 1; create /b; {}", repeated(16, "append /b 4096"));
+    let kept = format!(
+        "create /a; write /a 0 8192 1; create /b; append /b 8192 1; snapshot a; truncate /b 0; {}",
+        repeated(16, "append /b 4096")
+    );
     let all = [
-        ("full: freed and taken", "truncate /b 4096", "append /a 8192 2"),
-        ("full: unlinked and taken", "unlink /b", "create /c; append /c 8192 2"),
-        ("full: both take the last", "append /a 4096 3", "create /c; append /c 4096 2"),
-        ("full: round and taken", "unlink /b; maintain", "write /a 0 8192 2"),
+        ("full: freed and taken", &filled, "truncate /b 4096", "append /a 8192 2"),
+        ("full: unlinked and taken", &filled, "unlink /b", "create /c; append /c 8192 2"),
+        ("full: both take the last", &filled, "append /a 4096 3", "create /c; append /c 4096 2"),
+        ("full: round and taken", &filled, "unlink /b; maintain", "write /a 0 8192 2"),
+        (
+            "full: a snapshot ends, its pages are taken",
+            &kept,
+            "drop a",
+            "append /a 4096 2; append /a 4096 3",
+        ),
     ];
     let mut cases = Vec::new();
     for (way, pool) in [("one lane", small()), ("two lanes", lanes(2))] {
         let pool = Geometry { bytes: 72 << 10, ..pool };
-        let texts = all.map(|(name, ops, beside)| (name, &pool, filled.as_str(), ops, beside));
+        let texts =
+            all.map(|(name, before, ops, beside)| (name, &pool, before.as_str(), ops, beside));
         cases.extend(texts.iter().map(|text| on_pool(text, way)));
     }
     cases
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_are_collected_beside_who_takes_pages() {
+        assert_eq!(freed_by_collection().len(), 2);
+    }
 }
