@@ -98,6 +98,9 @@ fn log_damage(opening: &Opening, read_only: bool) {
             "the memory has lost what was stored, by its dirty-shutdown count: {what}"
         );
     }
+    if opening.given_up {
+        tracing::info!("what was being received is given up, which had been cut off");
+    }
     if opening.superblock_repaired {
         tracing::warn!("one copy of the superblock is damaged");
     }

@@ -87,6 +87,15 @@ fn an_older_link_word_in_a_log_page_without_records_is_no_damage() {
     assert!(failure.what.contains("damaged line in the middle of a log"), "{failure}");
 }
 
+/// The same where a crash tore the last line in front of that page, too: only what the page before held was asked whether the
+/// link word of this one is to be believed.
+#[test]
+fn an_older_link_word_in_a_log_page_behind_the_logs_end_is_no_damage() {
+    let cases = lode_crash::workload::scenarios();
+    let case = cases.iter().find(|case| case.name == "a log gets a page again behind padding");
+    explored(case.unwrap(), &EACH_TEAR, None).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
 /// Two threads both came to raise the session: the second one only had its lanes begin anew, in the session
 /// that the first had begun, whose sequences were used twice.
 #[test]

@@ -91,7 +91,7 @@ fn salvaged(image: &Pages, after: Option<&Snapshot>) -> Result<[usize; 2], Strin
         let copy = Simulated::plain(left.seen());
         let pool = open(&copy, false, true);
         let mark = pool.as_ref().ok().and_then(|pool| pool.receiving().unwrap());
-        let goes_on = mark.is_some_and(|mark| !mark.is_abandoned);
+        let goes_on = mark.is_some();
         if goes_on
             && let Some(after) = after
             && let Some(what) = difference(after, &tree(&pool.unwrap()))

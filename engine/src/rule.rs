@@ -231,7 +231,7 @@ rules! {
     ReceivedInOne "received-in-one"
         "the mark of what is being received goes before the snapshot is there";
     AbandonSaid "abandon-said"
-        "who gives up what was received does not say so before the pool is what it was";
+        "the mark of what was received does not say that it is given up when the pool is what it was";
     ExemptSaid "exempt-said"
         "no record says which pages a program has mapped to store into, at level full";
     ExemptWhole "exempt-whole"

@@ -80,9 +80,6 @@ pub enum Error {
     /// Something else is being received.
     #[error("snapshot {0} is being received, and this is another stream")]
     OtherStream(String),
-    /// What was received is being given up.
-    #[error("snapshot {0} is being given up")]
-    Abandoned(String),
     /// The stream goes on from somewhere, and nothing is being received.
     #[error("the stream does not begin at its beginning, and nothing is being received")]
     NothingBegun,

@@ -169,7 +169,6 @@ fn status(args: &ReceiveArgs, path: &Path, output: &Output) -> Result<()> {
     let point = point_of(&pool).map_err(|error| engine_failure(path, &error))?;
     let found = match point {
         None => (ReceiveState::Idle, None, None),
-        Some(point) if point.is_abandoned => (ReceiveState::Abandoning, Some(point.name), None),
         Some(point) => (ReceiveState::Receiving, Some(point.name), Some(point.offset)),
     };
     print(args, found, output)
@@ -278,7 +277,6 @@ fn refused(pool: &Path, error: &Error, interrupt: &Interrupt) -> Failure {
             Kind::Busy,
             "go on with that one: `lode receive --status POOL` says where; or give it up with `--abandon`",
         ),
-        Error::Abandoned(_) => (Kind::Busy, "end that first: `lode receive --abandon POOL`"),
         Error::NothingBegun => {
             (Kind::Failed, "send it from its beginning: `lode send` without --from")
         }

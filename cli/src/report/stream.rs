@@ -37,8 +37,6 @@ pub(crate) enum ReceiveState {
     Abandoned,
     /// A snapshot is being received.
     Receiving,
-    /// What was received is being given up.
-    Abandoning,
     /// Nothing is being received.
     Idle,
 }
@@ -66,10 +64,6 @@ impl Report for ReceiveReport {
             ReceiveState::Abandoned => {
                 format!("{pool}: is what it was before snapshot {name} was received\n")
             }
-            ReceiveState::Abandoning => format!(
-                "{pool}: snapshot {name} is being given up\n\
-                 Go on with it: lode receive --abandon {pool}\n"
-            ),
             ReceiveState::Idle => format!("{pool}: nothing is being received\n"),
             ReceiveState::Receiving => {
                 let offset = self.offset.unwrap_or(0);

@@ -70,12 +70,6 @@ fn go_on_with(medium: &Simulated, setup: &Setup, allowed: &[Allowed<'_>]) -> Res
     let host = setup.lone_host();
     let pool = open(medium, &host, setup)?;
     let mark = pool.receiving().map_err(failed)?.ok_or("nothing is being received")?;
-    if mark.is_abandoned {
-        return match pool.finish_receiving() {
-            Err(Error::Receiving) => Ok(()),
-            other => Err(format!("what is being given up ends: {other:?}")),
-        };
-    }
     let [made, wholly] = mark.note.as_slice() else { return Err("another note".to_owned()) };
     if *made > 0 && pool.lookup(pool.root(), b"brought").is_err() {
         return Err("what was received is gone, and goes on".to_owned());

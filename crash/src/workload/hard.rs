@@ -44,6 +44,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(attributes_come_along());
     cases.extend(nameless());
     cases.push(page_used_again());
+    cases.push(page_used_again_behind_padding());
     cases.extend(inline());
     cases.push(pages_swapped_in());
     cases.push(pages_seen_in_maps());
@@ -255,6 +256,16 @@ fn page_used_again() -> Case {
     let before = "create /k; mkdir /d; link /k /d/a; link /k /d/b; link /k /d/%=0.90";
     let before = format!("{before}; {}", repeated(12, each));
     case("a log gets a page again", small(), &before, &repeated(3, "link /k /d/n#; unlink /d/n#"))
+}
+
+/// The same where the record does not fit into what is left of the page in front of it, whose last lines a crash may
+/// tear, too: then nothing that is known of that page says what the new one's link word is.
+fn page_used_again_behind_padding() -> Case {
+    let before = "create /k; mkdir /d; mkdir /e; create /m; link /k /d/%=0.100; unlink /d/%=0.100; link /k /e/%=2.130; \
+                  link /k /d/%=3.60; chmod /m 0o640; unlink /d/%=3.60; link /k /d/%=6.60; unlink /d/%=6.60; \
+                  link /k /d/%=8.130; unlink /e/%=2.130; unlink /d/%=8.130; link /k /e/%=11.100";
+    let pool = Geometry { bytes: 160 << 10, ..small() };
+    case("a log gets a page again behind padding", pool, before, "link /k /d/%=99.130")
 }
 
 /// A pool of 24 pages, in which a round is due after as many transactions: it comes in the middle

@@ -123,10 +123,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let end = size.div_ceil(PAGE_BYTES);
             size < state.size && state.file().is_ok_and(|it| it.extents.next_from(end).is_some())
         });
-        // (What was received is given up in a full pool, too.)
+        // (A snapshot, or what was received, ends in a full pool, too.)
         let says_end = state.log.ino == self.store.snapshots.home() && staged.only_replaces();
         let purpose = match (staged.only_removes(), cuts || staged.frees_pages()) {
-            (false, _) if says_end => Purpose::Frees,
+            _ if says_end => Purpose::Frees,
             (false, _) => Purpose::Grows,
             (true, true) => Purpose::Frees,
             (true, false) => Purpose::Changes,

@@ -58,7 +58,7 @@ impl Staged {
         self.changes.iter().all(|change| change.xattr.is_none())
     }
 
-    /// Whether each takes the place of one that is there.
+    /// Whether each ends one that is there, or takes its place.
     pub(crate) fn only_replaces(&self) -> bool {
         self.changes.iter().all(|change| change.replaced.is_some())
     }

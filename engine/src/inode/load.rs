@@ -9,7 +9,7 @@ use lode_pmem::Medium;
 use super::replay::Replay;
 use super::state::{Body, State};
 use crate::layout::{Header, Txid, slot_at};
-use crate::log::{Step, Walk, read_death, read_identity};
+use crate::log::{Holds, Step, Walk, read_death, read_identity};
 use crate::space::Ended;
 use crate::store::{Slot, Store};
 use crate::{Error, Host, Ino, Result, Rule};
@@ -78,8 +78,12 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
         // (Of one that has ended nobody remembers the end.)
         let known = if store.host.leaves_out(Rule::TailKnown) { 0 } else { slot.tail() };
         damaged |= known != 0 && known != walk.tail().last_seal;
+        // (For a reader, what a crash has left is there as it was.)
+        let reads_only = store.writable().is_err();
+        let may_be_torn = |holds| reads_only && !matches!(holds, Holds::Several);
         walk.beyond(&mut |line| {
-            damaged |= !line.is_void(store) && !store.aborted.contains(&line.header().txid);
+            let is_explained = line.is_void(store) || line.is_stale(may_be_torn);
+            damaged |= !is_explained && !store.aborted.contains(&line.header().txid);
         })?;
     }
     if damaged {

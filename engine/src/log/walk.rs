@@ -46,12 +46,20 @@ pub(crate) struct Beyond {
     pub(crate) line: Line,
     /// Its page has no valid header: that may be what its own transaction did not finish.
     pub(crate) in_ruin: bool,
+    /// What the log page holds whose link word led to its page; nothing is said of the inline log.
+    led_by: Option<Holds>,
 }
 
 impl Beyond {
     /// How it begins.
     pub(crate) fn header(&self) -> Header {
         Header::peek(&self.line)
+    }
+
+    /// Whether it may be nothing of this log: in a ruin, where a link led that an earlier life of its page left. That may be
+    /// so where a crash may have torn the anchor line of a page that holds what led there.
+    pub(crate) fn is_stale(&self, may_be_torn: impl FnOnce(Holds) -> bool) -> bool {
+        self.in_ruin && self.led_by.is_some_and(may_be_torn)
     }
 
     /// Whether it may be one that is rolled back. (An opening before this one may have erased some of these.)
@@ -81,6 +89,17 @@ pub(crate) enum Holds {
     Several,
 }
 
+impl Holds {
+    /// The same with one more line, which begins so.
+    fn and(self, header: Header) -> Self {
+        match self {
+            Holds::Nothing => Holds::One(header),
+            Holds::One(first) if first.txid == header.txid => self,
+            _ => Holds::Several,
+        }
+    }
+}
+
 /// A walk through one log.
 pub(crate) struct Walk<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
@@ -94,9 +113,8 @@ pub(crate) struct Walk<'s, M: Medium, H: Host> {
     tail: Tail,
     session: u32,
     epoch: u32,
-    /// The first transaction in this page (or the inline log), and whether there are more.
-    first: Option<Header>,
-    several: bool,
+    /// What this page (or the inline log) holds, as far as the walk has come.
+    holds: Holds,
     bad_link: Option<BadLink>,
     started: bool,
     ended: bool,
@@ -213,8 +231,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             tail,
             session: 0,
             epoch: 0,
-            first: None,
-            several: false,
+            holds: Holds::Nothing,
             bad_link: None,
             started: false,
             ended: false,
@@ -292,8 +309,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             return Err(self.damage("death record outside its slot", at));
         }
         self.session = header.txid.session;
-        self.several |= self.first.is_some_and(|first| first.txid != header.txid);
-        self.first = self.first.or(Some(header));
+        self.holds = self.holds.and(header);
         self.tail.last_seal = stored_seal(&line);
         self.tail.at += LINE;
         self.tail.left -= 1;
@@ -335,22 +351,14 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
     }
 
     /// What the log page holds that the walk is in; nothing is said of the inline log.
-    pub(crate) fn page_holds(&self) -> Option<Holds> {
-        (self.anchor_at != slot_at(self.ino)).then(|| self.holds())
-    }
-
-    fn holds(&self) -> Holds {
-        match self.first {
-            None => Holds::Nothing,
-            Some(first) if !self.several => Holds::One(first),
-            Some(_) => Holds::Several,
-        }
+    fn page_holds(&self) -> Option<Holds> {
+        (self.anchor_at != slot_at(self.ino)).then_some(self.holds)
     }
 
     /// Remembers that the link word of the page the walk is in is none.
     fn note_bad_link(&mut self, what: &'static str) {
         let at = self.anchor_at + HEAD_AT;
-        self.bad_link = Some(BadLink { what, at, holds: self.holds() });
+        self.bad_link = Some(BadLink { what, at, holds: self.holds });
     }
 
     /// A link word met on the way that is none. After the walk's end.
@@ -395,7 +403,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         }
         self.mend_header(&link, &header, &line)?;
         self.page_nonce = header.nonce;
-        (self.first, self.several) = (None, false);
+        self.holds = Holds::Nothing;
         self.anchor_at = link.page * PAGE_BYTES;
         self.tail = Tail {
             at: self.anchor_at + LINE,
@@ -441,10 +449,11 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         self.beyond_in_page(self.tail, each)?;
         let mut link = self.link()?;
         let mut nonce = self.page_nonce;
+        let mut led_by = self.page_holds();
         while let Some(next) = link {
             let at = next.page * PAGE_BYTES;
             let Some((header, line)) = self.header(&next)? else {
-                return self.beyond_in_ruin(&next, each);
+                return self.beyond_in_ruin(&next, led_by, each);
             };
             if self.is_older(&header, nonce) {
                 if nonce == self.page_nonce {
@@ -457,32 +466,40 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let left = self.store.geometry.log_lines;
             let last_seal = stored_seal(&line);
             let tail = Tail { at: at + LINE, left, seed, last_seal, ordinal: 0 };
-            self.beyond_in_page(tail, each)?;
+            led_by = Some(self.beyond_in_page(tail, each)?);
             let next = self.store.load_link_of(Owner::Dead, at + HEAD_AT, LinkWord::Next)?;
             link = next.unwrap_or(None);
         }
         Ok(())
     }
 
+    /// Shows the valid lines of a page from here on, and says what they are.
     #[inline(never)]
-    fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<()> {
-        let mut at = tail.at;
+    fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<Holds> {
+        let (mut at, mut holds) = (tail.at, Holds::Nothing);
         for _ in 0..tail.left {
             // (Nothing behind the end is mended: it is erased, or not of this log.)
             let is_valid = |line: &Line| tail.seed.holds(at, line);
             let line = self.store.load_line_of(Owner::Dead, at, Shape::Record, is_valid)?;
             if is_valid(&line) {
-                each(Beyond { at, line, in_ruin: false });
+                let beyond = Beyond { at, line, in_ruin: false, led_by: None };
+                holds = holds.and(beyond.header());
+                each(beyond);
             }
             at += LINE;
         }
-        Ok(())
+        Ok(holds)
     }
 
     /// A linked page whose header is not valid: either the header never became durable,
     /// or it was damaged. Its records tell their own tag, and hold for this inode's life only.
     #[inline(never)]
-    fn beyond_in_ruin(&self, link: &Link, each: &mut dyn FnMut(Beyond)) -> Result<()> {
+    fn beyond_in_ruin(
+        &self,
+        link: &Link,
+        led_by: Option<Holds>,
+        each: &mut dyn FnMut(Beyond),
+    ) -> Result<()> {
         let mut at = link.page * PAGE_BYTES + LINE;
         for _ in 0..self.store.geometry.log_lines {
             let is_valid = |line: &Line| {
@@ -492,7 +509,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             };
             let line = self.store.load_line_of(Owner::Dead, at, Shape::Record, is_valid)?;
             if is_valid(&line) {
-                each(Beyond { at, line, in_ruin: true });
+                each(Beyond { at, line, in_ruin: true, led_by });
             }
             at += LINE;
         }

@@ -32,6 +32,8 @@ pub struct Opening {
     /// How often the memory has lost what was stored since the pool was opened for writing before: all of it was
     /// checked (read-only: it is still to be).
     pub losses: u64,
+    /// What was being received is given up: what had begun that was cut off. (Read-only: that is still to be ended.)
+    pub given_up: bool,
     /// Damage found by recovery; only a read-only open goes on with any.
     pub damage: Vec<Corruption>,
 }

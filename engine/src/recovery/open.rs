@@ -47,9 +47,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         options: &OpenOptions,
         (superblock_repaired, losses): (bool, u64),
     ) -> Result<Self> {
-        let is_being_said = heed_receiving(&mut store, &mut superblock, options)?;
-        let mut opening = Opening { superblock_repaired, losses, ..Opening::default() };
-        let rollback = if is_being_said { superblock.rollback } else { 0 };
+        let given_up = heed_receiving(&mut store, &mut superblock, options)?;
+        let mut opening = Opening { superblock_repaired, losses, given_up, ..Opening::default() };
+        let rollback = if given_up { superblock.rollback } else { 0 };
         let how = (options.read_only, rollback);
         let Found { checkpoint, exempt } = find_state(&mut store, &superblock, how, &mut opening)?;
         if !options.read_only {
@@ -57,8 +57,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             store.set_writable(true);
         }
         let pool = Self::over(store, options, superblock.page_class, opening, checkpoint)?;
-        if is_being_said {
-            pool.say_abandoned()?;
+        if given_up && !options.read_only {
+            pool.end_given_up()?;
         }
         pool.make_sound(&exempt)?;
         Ok(pool)
@@ -96,22 +96,23 @@ fn find_state<M: Medium, H: Host>(
     }
 }
 
-/// Heeds what is being received into the pool. Says whether a salvage has begun to give that up: this stays so until the
-/// mark says it, too.
+/// Heeds what is being received into the pool. Says whether it is being given up: then the pool is to be what it was.
 #[inline(never)]
 fn heed_receiving<M: Medium, H: Host>(
     store: &mut Store<M, H>,
     superblock: &mut Superblock,
     options: &OpenOptions,
 ) -> Result<bool> {
-    let Some(over) = received_over(store, superblock)? else { return Ok(false) };
-    if !options.receiving {
-        if !options.read_only {
-            return Err(Error::Receiving);
+    match received_over(store, superblock)? {
+        Some(over) if over.is_abandoned || over.before == superblock.rollback => Ok(true),
+        None => Ok(false),
+        Some(_) if options.receiving => Ok(false),
+        Some(_) if !options.read_only => Err(Error::Receiving),
+        Some(over) => {
+            store.look_back(superblock, over.before);
+            Ok(false)
         }
-        store.look_back(superblock, over.before);
     }
-    Ok(!options.read_only && !over.is_abandoned && over.before == superblock.rollback)
 }
 
 /// Step 1: a checkpoint of the superblock's session is all there is to know.

@@ -307,8 +307,6 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         let (ino, end, list) = (walk.ino, walk.tail().at, self.store.snapshots.home());
         let mut result = Ok(());
         let believed = self.store.host.leaves_out(Rule::LinkDoubted);
-        let is_doubtful =
-            !believed && walk.page_holds().is_some_and(|holds| self.may_be_torn(holds));
         walk.beyond(&mut |beyond| {
             if ino != list && beyond.is_void(self.store) {
                 return;
@@ -321,8 +319,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
             let found = if may_be_cut_off {
                 // (Behind damage, too: else what happened to others would be taken for cut off.)
                 self.part(scan, header, beyond.at, ino, Found::Beyond { in_ruin: beyond.in_ruin })
-            } else if beyond.in_ruin && is_doubtful {
-                // The link word itself may be one that an earlier life of its page left.
+            } else if !believed && beyond.is_stale(|holds| self.may_be_torn(holds)) {
                 Ok(())
             } else {
                 let what = "damaged line in the middle of a log";
@@ -346,7 +343,6 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
     ) -> Result<()> {
         let walk = &mut scanned.walk;
         let (ino, end, list) = (walk.ino, walk.tail().at, self.store.snapshots.home());
-        let is_doubtful = walk.page_holds().is_some_and(|holds| self.may_be_torn(holds));
         // (What `judge` asks of the first walk.)
         let left_out = [Rule::LookBeyond, Rule::FinishedBehind];
         let looks = !left_out.iter().any(|rule| self.store.host.leaves_out(*rule));
@@ -355,7 +351,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         if looks {
             walk.beyond(&mut |beyond| {
                 let is_void = ino != list && beyond.is_void(self.store);
-                let is_explained = is_void || beyond.in_ruin && is_doubtful;
+                let is_explained = is_void || beyond.is_stale(|holds| self.may_be_torn(holds));
                 is_cut |= !is_explained && !self.store.aborted.contains(&beyond.header().txid);
             })?;
         }

@@ -109,8 +109,8 @@ pub(super) fn discard<M: Medium, H: Host>(
         }
         tails.clear();
     }
-    // What a checkpoint says of free space is not believed. What was to be rolled back is erased. (What was received is not given
-    // up before its mark says so: the opening that follows does.)
+    // What a checkpoint says of free space is not believed. What was to be rolled back is erased. (What was received is given up
+    // from here on: the opening that follows ends that.)
     let rollback = received.unwrap_or(0);
     store
         .raise_session(|superblock| (superblock.checkpoint, superblock.rollback) = (0, rollback))?;

@@ -39,13 +39,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// what was done by then stays.
     pub fn salvage(medium: M, host: H, told: &mut dyn FnMut(Salvage<'_>)) -> Result<()> {
         let (door, host, lost) = discard::discard(Door::new(medium), host, told)?;
-        let options = OpenOptions {
-            index_memory: Some(INDEX_MEMORY),
-            receiving: true,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions { index_memory: Some(INDEX_MEMORY), ..OpenOptions::default() };
         let pool = Self::open_door(door, host, &options)?;
-        pool.end_mark()?;
         let mut tree = tree::Tree::new(&pool);
         let mended = tree.mend(lost);
         // Of what was done before that failed, too.

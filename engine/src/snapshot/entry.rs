@@ -9,7 +9,7 @@ use crate::Result;
 
 /// The entry is of what is being received: its epoch is of what the pool was before.
 const RECEIVING: u32 = 1;
-/// What was received is being given up.
+/// What was received is given up.
 const ABANDONED: u32 = 2;
 /// Bytes of the form that a snapshot has which was made here.
 const OWN_BYTES: usize = 16;
@@ -64,7 +64,7 @@ impl Entry {
         Self { flags: RECEIVING, note, ..Self::received(epoch, id) }
     }
 
-    /// The same, from now on being given up: the note is wanted no more.
+    /// The same, which is given up: the note is wanted no more.
     pub(super) fn abandoned(self) -> Self {
         Self { flags: RECEIVING | ABANDONED, note: Vec::new(), ..self }
     }
@@ -74,12 +74,12 @@ impl Entry {
         Self { note, ..self }
     }
 
-    /// Whether it is of what is being received, or given up.
+    /// Whether it is of what is being received.
     pub(super) fn is_mark(&self) -> bool {
         self.flags & RECEIVING != 0
     }
 
-    /// Whether it is being given up.
+    /// Whether it is of what was received and is given up.
     pub(super) fn is_abandoned(&self) -> bool {
         self.flags & ABANDONED != 0
     }

@@ -100,12 +100,12 @@ fn load_list<M: Medium, H: Host>(
     all_in(store, &*scanned.state.ok_or(lost(home))?)
 }
 
-/// What is being received into a pool.
+/// What is being received into a pool, or given up.
 #[derive(Clone, Copy)]
 pub(crate) struct Over {
     /// The epoch of what the pool was before.
     pub(crate) before: u32,
-    /// It is being given up.
+    /// The pool is that again.
     pub(crate) is_abandoned: bool,
 }
 

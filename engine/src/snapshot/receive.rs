@@ -3,7 +3,8 @@
 //! An entry of the list is the *mark*: under the name that the snapshot will have, with the epoch of what the pool was
 //! before. While it is there, nobody else opens the pool for writing, and who opens it read-only sees what was
 //! before, by the means of a rollback. One record, which replaces that entry, makes it the snapshot: so the end is atomic. Giving it up is a
-//! rollback; the mark says so first, as nothing goes on from a pool that may be as it was already.
+//! rollback: that the superblock names the epoch of the mark is what begins it, in one step. Whoever opens such a pool for writing ends it: the mark
+//! says so before the superblock names that epoch no more, as nothing must go on from a pool that is as it was; then it goes.
 
 use alloc::vec::Vec;
 
@@ -24,17 +25,17 @@ pub struct Receiving {
     pub id: SnapshotId,
     /// What was noted last.
     pub note: Vec<u8>,
-    /// It is being given up.
-    pub is_abandoned: bool,
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// What is being received into the pool, if anything is.
     pub fn receiving(&self) -> Result<Option<Receiving>> {
+        if self.options.read_only && self.opening.given_up {
+            // Its mark is only still to be taken away.
+            return Ok(None);
+        }
         let Some(Listed { name, entry }) = self.mark()? else { return Ok(None) };
-        let id = entry.id([0; 16]);
-        let is_abandoned = entry.is_abandoned();
-        Ok(Some(Receiving { name, id, is_abandoned, note: entry.note }))
+        Ok(Some(Receiving { name, id: entry.id([0; 16]), note: entry.note }))
     }
 
     fn mark(&self) -> Result<Option<Listed>> {
@@ -74,14 +75,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Ends receiving: what is in the pool now is the snapshot, and there for all. One atomic step.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if nothing is being received; [`Error::Receiving`] if it is being given up.
+    /// [`Error::NotFound`] if nothing is being received.
     pub fn finish_receiving(&self) -> Result<()> {
         self.store.before_operation()?;
         let _changing = self.store.snapshots.changing.lock();
         let Listed { name, entry } = self.mark()?.ok_or(Error::NotFound)?;
-        if entry.is_abandoned() {
-            return Err(Error::Receiving);
-        }
         let (before, id) = (entry.epoch, entry.id([0; 16]));
         let home = self.store.snapshots.home();
         let in_two = self.store.host.leaves_out(Rule::ReceivedInOne);
@@ -101,37 +99,32 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn abandon_receiving(medium: M, host: H) -> Result<()> {
         let options = OpenOptions { receiving: true, ..OpenOptions::default() };
         let pool = Self::open_door(Door::new(medium).with_wear()?, host, &options)?;
-        let Some(Listed { name, entry }) = pool.mark()? else {
-            pool.close()?;
-            return Err(Error::NotFound);
-        };
-        let before = entry.epoch;
-        if !pool.store.host.leaves_out(Rule::AbandonSaid) {
-            pool.set_mark(&name, &entry.abandoned())?;
+        match pool.mark()? {
+            Some(Listed { entry, .. }) => pool.go_back(entry.epoch, &options)?.close(),
+            None => {
+                pool.close()?;
+                Err(Error::NotFound)
+            }
         }
-        let pool = pool.go_back(before, &options)?;
-        pool.end_mark()?;
-        pool.close()
     }
 
-    /// Says that what was received is given up, which a salvage has begun to do: the superblock has the epoch of what was
-    /// before until then.
+    /// Ends that what was received is given up, in a pool that is what it was again.
     #[cold]
     #[inline(never)]
-    pub(crate) fn say_abandoned(&self) -> Result<()> {
-        if let Some(Listed { name, entry }) = self.mark()? {
+    pub(crate) fn end_given_up(&self) -> Result<()> {
+        let Some(Listed { name, entry }) = self.mark()? else { return Ok(()) };
+        let before = entry.epoch;
+        let says = !entry.is_abandoned() && !self.store.host.leaves_out(Rule::AbandonSaid);
+        if says {
             self.set_mark(&name, &entry.abandoned())?;
         }
         let mut superblock = self.store.superblock.lock();
-        self.store.change_superblock(&mut superblock, |superblock| superblock.rollback = 0)
-    }
-
-    /// Takes the mark away, where there is one.
-    pub(crate) fn end_mark(&self) -> Result<()> {
-        if let Some(Listed { name, entry }) = self.mark()? {
-            self.setxattr(self.store.snapshots.home(), &removal_of(&name))?;
-            self.end_views_of(entry.epoch);
+        if superblock.rollback != 0 {
+            self.store.change_superblock(&mut superblock, |superblock| superblock.rollback = 0)?;
         }
+        drop(superblock);
+        self.setxattr(self.store.snapshots.home(), &removal_of(&name))?;
+        self.end_views_of(before);
         Ok(())
     }
 }

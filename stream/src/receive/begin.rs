@@ -31,9 +31,6 @@ impl<'p, M: Medium, H: Host> Receiver<'p, M, H> {
     /// [`Error::Pool`].
     pub fn begin(pool: &'p Pool<M, H>, start: &Start, force: bool) -> Result<Begun<'p, M, H>> {
         let mark = pool.receiving().doing("looking into", b"")?;
-        if let Some(mark) = mark.as_ref().filter(|mark| mark.is_abandoned) {
-            return Err(Error::Abandoned(name_shown(&mark.name)));
-        }
         match (mark, &start.header) {
             (Some(mark), Some(header)) => Self::again(pool, &mark, header),
             (Some(mark), None) => {

@@ -39,8 +39,6 @@ pub struct Point {
     pub older: Option<SnapshotId>,
     /// Where the stream is to go on, in bytes from its beginning.
     pub offset: u64,
-    /// It is being given up.
-    pub is_abandoned: bool,
 }
 
 /// What is being received into a pool that is open in whatever way, if anything is.
@@ -51,8 +49,7 @@ pub fn point_of<M: Medium, H: Host>(pool: &Pool<M, H>) -> Result<Option<Point>> 
     let Some(mark) = pool.receiving().doing("looking into", b"")? else { return Ok(None) };
     let note = Note::parse(&mark.note).unwrap_or_default();
     let (older, offset) = (note.older, note.offset);
-    let is_abandoned = mark.is_abandoned;
-    Ok(Some(Point { name: mark.name, id: mark.id, older, offset, is_abandoned }))
+    Ok(Some(Point { name: mark.name, id: mark.id, older, offset }))
 }
 
 /// How a stream, or a part of it, begins.
