@@ -1,0 +1,23 @@
+//! Volumes: files of a pool that are block devices (PMBD: persistent memory that any file system, database or virtual
+//! machine uses unchanged).
+//!
+//! * [`settings`]: what a volume is told to be, as text beside it
+//! * [`list`]: where volumes are in a pool; made, listed, resized, deleted
+//! * [`volume`]: one of them, read and written by sectors
+#![forbid(unsafe_code)]
+
+mod error;
+mod list;
+mod settings;
+mod volume;
+
+pub use error::Error;
+pub use list::{
+    DIRECTORY, NewVolume, PATH, VOLUMES, VolumeInfo, create, delete, home, info, list, make_home,
+    resize,
+};
+pub use settings::{Sector, Settings, XATTR};
+pub use volume::{Extent, Volume};
+
+/// Result of a call about volumes.
+pub type Result<T> = core::result::Result<T, Error>;

@@ -1,0 +1,187 @@
+//! A volume, read and written by sectors.
+//!
+//! Guarantees: a sector has what was written to it last, wholly, also after a crash in the middle of a write: none is ever torn, and
+//! what a call has returned of is durable. Each call of the engine is one atomic transaction; a long write is cut into several at bounds of sectors, as
+//! nobody was promised more.
+
+use std::sync::Arc;
+
+use lode_engine::{Error as EngineError, Fallocate, Handle, Host, Pool};
+use lode_pmem::Medium;
+
+use crate::list::info;
+use crate::{Error, Result, Settings};
+
+/// Bytes of a write that is one transaction, at most: whole sectors of both sizes.
+const AT_ONCE: usize = 1 << 20;
+
+/// A part of a volume that is all of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Bytes.
+    pub len: u64,
+    /// It has pages, or else it reads as zeros.
+    pub has_pages: bool,
+}
+
+/// A volume that is open.
+pub struct Volume<M: Medium, H: Host> {
+    pool: Arc<Pool<M, H>>,
+    file: Option<Handle<H>>,
+    settings: Settings,
+}
+
+impl<M: Medium, H: Host> Volume<M, H> {
+    /// Opens a volume of a pool by its name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotAVolume`], [`Error::Pool`].
+    pub fn open(pool: Arc<Pool<M, H>>, name: &[u8]) -> Result<Self> {
+        let found = info(&pool, name)?;
+        let file = pool.hold(found.ino)?;
+        Ok(Self { pool, file: Some(file), settings: found.settings })
+    }
+
+    fn file(&self) -> Result<&Handle<H>> {
+        self.file.as_ref().ok_or(Error::Pool(EngineError::Stale))
+    }
+
+    /// What it is told to be.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Whether nothing can be written.
+    pub fn is_read_only(&self) -> bool {
+        self.pool.is_read_only()
+    }
+
+    /// Its size in bytes: it may have another one since it was opened.
+    ///
+    /// # Errors
+    /// [`Error::Pool`].
+    pub fn bytes(&self) -> Result<u64> {
+        let size = self.pool.getattr_held(self.file()?)?.size;
+        Ok(size - size % self.settings.sector.bytes())
+    }
+
+    /// Whether these are whole sectors that it has.
+    fn check(&self, at: u64, len: u64) -> Result<()> {
+        let sector = self.settings.sector.bytes();
+        let end = at.checked_add(len);
+        let is_whole = at.is_multiple_of(sector) && len.is_multiple_of(sector);
+        let bytes = self.bytes()?;
+        match end.filter(|end| is_whole && *end <= bytes) {
+            Some(_) => Ok(()),
+            None => Err(Error::Outside { at, len }),
+        }
+    }
+
+    /// Reads sectors.
+    ///
+    /// # Errors
+    /// [`Error::Outside`], [`Error::Pool`].
+    pub fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        self.check(at, into.len() as u64)?;
+        let mut done = 0;
+        while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let read = self.pool.read_held_quietly(self.file()?, at + done as u64, rest)?;
+            if read == 0 {
+                // It has become smaller meanwhile.
+                return Err(Error::Outside { at, len: into.len() as u64 });
+            }
+            done += read;
+        }
+        Ok(())
+    }
+
+    /// Writes sectors: each of them wholly, durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Outside`], [`Error::Pool`]: then sectors from some on are not written.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.check(at, bytes.len() as u64)?;
+        for (number, part) in bytes.chunks(AT_ONCE).enumerate() {
+            let at = at + (number * AT_ONCE) as u64;
+            self.pool.write_held(self.file()?, at, part)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was written is durable: it is.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: `Unwritten` where the memory has failed.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.pool.fsync(self.file()?.ino())?)
+    }
+
+    /// Says that nobody wants these sectors any more. A thin volume gives their pages back, and they read as zeros; of another one
+    /// nothing changes.
+    ///
+    /// # Errors
+    /// [`Error::Outside`], [`Error::Pool`].
+    pub fn discard(&self, at: u64, len: u64) -> Result<()> {
+        self.check(at, len)?;
+        match self.settings.is_thin {
+            true => self.allocate(Fallocate::Punch, at, len),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes sectors read as zeros; a thin volume gives their pages back, unless they are to stay.
+    ///
+    /// # Errors
+    /// [`Error::Outside`], [`Error::Pool`].
+    pub fn zero(&self, at: u64, len: u64, keeps_pages: bool) -> Result<()> {
+        self.check(at, len)?;
+        match self.settings.is_thin && !keeps_pages {
+            true => self.allocate(Fallocate::Punch, at, len),
+            false => self.allocate(Fallocate::Zero { keep_size: true }, at, len),
+        }
+    }
+
+    fn allocate(&self, how: Fallocate, at: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        Ok(self.pool.fallocate(self.file()?.ino(), how, at, len)?)
+    }
+
+    /// Tells of which kinds the bytes from `at` on are, until `each` wants no more or all `len` are told.
+    ///
+    /// # Errors
+    /// [`Error::Outside`], [`Error::Pool`].
+    pub fn extents(&self, at: u64, len: u64, each: &mut dyn FnMut(Extent) -> bool) -> Result<()> {
+        self.check(at, len)?;
+        let (mut at, end) = (at, at + len);
+        while at < end {
+            let data = self.seek(at, true, end)?;
+            let (next, has_pages) =
+                if data > at { (data, false) } else { (self.seek(at, false, end)?, true) };
+            // (What changes meanwhile must not keep this from its end.)
+            let next = next.max(at + 1).min(end);
+            if !each(Extent { len: next - at, has_pages }) {
+                return Ok(());
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    fn seek(&self, at: u64, data: bool, end: u64) -> Result<u64> {
+        match self.pool.seek(self.file()?.ino(), at, data) {
+            // Nothing more of it.
+            Err(EngineError::NotFound) => Ok(end),
+            found => Ok(found?.min(end)),
+        }
+    }
+}
+
+impl<M: Medium, H: Host> Drop for Volume<M, H> {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            self.pool.let_go(file);
+        }
+    }
+}
