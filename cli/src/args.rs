@@ -14,6 +14,7 @@ use lode_crash::run::ReplayId;
 use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
+use crate::commands::block::BlockCommand;
 use crate::commands::fsck::FsckArgs;
 use crate::commands::receive::ReceiveArgs;
 use crate::commands::resize::ResizeArgs;
@@ -86,6 +87,9 @@ pub(crate) enum Command {
     /// Keep what a pool is now, look at what is kept, return to it
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Volumes: block devices in a pool, made, listed, resized, deleted, given to the kernel
+    #[command(subcommand)]
+    Block(BlockCommand),
     /// Write a snapshot, or what differs between two, as a stream to standard output
     Send(SendArgs),
     /// Apply a stream from standard input to a pool that is not mounted, wholly or not at all
@@ -123,6 +127,7 @@ impl Command {
             Command::Fsck(_) => "fsck",
             Command::Scrub(_) => "scrub",
             Command::Snapshot(command) => command.name(),
+            Command::Block(command) => command.name(),
             Command::Send(_) => "send",
             Command::Receive(_) => "receive",
             Command::Info(_) => "info",

@@ -84,6 +84,7 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Fsck(args) => return commands::fsck::run(args, output),
         Command::Scrub(args) => return commands::scrub::run(args, output),
         Command::Snapshot(command) => commands::snapshot::run(command, output)?,
+        Command::Block(command) => commands::block::run(command, output)?,
         Command::Send(args) => commands::send::run(args, output)?,
         Command::Receive(args) => commands::receive::run(args, output)?,
         Command::Info(args) => commands::info::run(args, output)?,
@@ -118,7 +119,7 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 25] = [
+    const COMMANDS: [&str; 32] = [
         "mkfs",
         "mount",
         "umount",
@@ -129,6 +130,13 @@ fn command_of(args: &[OsString]) -> &'static str {
         "snapshot delete",
         "snapshot rollback",
         "snapshot",
+        "block create",
+        "block list",
+        "block resize",
+        "block delete",
+        "block attach",
+        "block detach",
+        "block",
         "send",
         "receive",
         "info",

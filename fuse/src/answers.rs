@@ -16,6 +16,7 @@ use crate::paths;
 use crate::rollback;
 use crate::snapshots::{self, is_read_only};
 use crate::stats;
+use crate::volumes;
 use crate::wire::Notices;
 
 /// Who answers about a mount.
@@ -92,7 +93,11 @@ impl<M: Medium + 'static, H: Host> Desk<M, H> {
             }),
             _ => {
                 let changed = &state.snapshots;
-                return snapshots::answer(&served.pool, changed, &self.point, (op, request));
+                let of_snapshots =
+                    snapshots::answer(&served.pool, changed, &self.point, (op, request));
+                return of_snapshots.or_else(|| {
+                    volumes::answer(served, &self.point, &self.notices, (op, request))
+                });
             }
         })
     }

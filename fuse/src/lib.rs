@@ -10,7 +10,7 @@
 //! * [`wire`]: the protocol of the device; `fs`: the kernel's requests: names, attributes,
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
-//!   says, `scrub`, `snapshots`, `rollback`, `send`: what it does when asked, `views`: the same as files; [`notify`]: readiness
+//!   says, `scrub`, `snapshots`, `rollback`, `volumes`, `send`: what it does when asked, `views`: the same as files; [`notify`]: readiness
 //! * `damage`: what the log says of damage that requests meet; `paths`: where in the mount it is
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -39,6 +39,7 @@ mod snapshots;
 mod stats;
 mod unmount;
 mod views;
+mod volumes;
 pub mod wire;
 
 pub use error::{MountError, Result};

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod bench;
+pub(crate) mod block;
 pub(crate) mod crash;
 pub(crate) mod dump;
 pub(crate) mod fsck;

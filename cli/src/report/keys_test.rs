@@ -2,6 +2,7 @@
 
 mod bench;
 mod snapshots;
+mod volumes;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,6 +157,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
     samples.insert("scrub", value(&scrub::tests::report()));
     samples.extend(snapshots::snapshots());
     samples.extend(snapshots::streams());
+    samples.extend(volumes::volumes());
     let mount = MountFacts {
         dir: "/d".into(),
         pid: 1,

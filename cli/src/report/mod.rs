@@ -3,6 +3,7 @@
 //! Guarantee: every key is always there; what is unknown or absent is `null`.
 
 mod bench;
+mod block;
 mod corrupt;
 mod crash;
 mod dump;
@@ -26,6 +27,10 @@ use crate::output::Report;
 use crate::sizes::human;
 
 pub(crate) use bench::{BenchListReport, BenchReport, CleanedReport};
+pub(crate) use block::{
+    VolumeAttached, VolumeDeleted, VolumeDetached, VolumeFacts, VolumeList, VolumeMade,
+    VolumeResized,
+};
 pub(crate) use corrupt::{CorruptReport, InjectionReport};
 pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};

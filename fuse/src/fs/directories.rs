@@ -26,7 +26,7 @@ struct Held {
     name: Vec<u8>,
 }
 
-impl<M: Medium, H: Host> Work<'_, M, H> {
+impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
     pub(super) fn do_readdir<'s>(
         &self,
         node: NodeId,
@@ -43,8 +43,9 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
                 return Ok(list.finish());
             }
         }
-        let mut wrong = None;
+        let (mut wrong, hidden) = (None, self.hidden_in(node)?);
         let mut each = |entry: lode_engine::DirEntry<'_>| match position_of(entry.cookie) {
+            Some(_) if Some(entry.ino) == hidden => true,
             Some(behind) if is_type(entry.kind) => {
                 list.add(self.served.shown(entry.ino), behind, entry.kind, entry.name) == Room::Left
             }
@@ -75,9 +76,9 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
             }
         }
         let mut position = position;
-        let mut some = position < BEHIND_DOT_DOT;
+        let (mut some, hidden) = (position < BEHIND_DOT_DOT, self.hidden_in(node)?);
         loop {
-            let batch = self.batch(dir, position)?;
+            let batch = self.batch((dir, hidden), position)?;
             let Some(last) = batch.last() else {
                 return Ok(list.finish());
             };
@@ -109,14 +110,28 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
         Ok(all.into_iter().filter(move |(_, behind, _)| *behind > position))
     }
 
-    /// Some entries behind `position`: held, because the engine is not to be asked
+    /// What is not listed here: the directory that volumes are in, which has the name of the one that shows what there is to see
+    /// of a mount.
+    fn hidden_in(&self, node: NodeId) -> Result<Option<Ino>, Errno> {
+        if node != NodeId::ROOT || !self.views.are_shown() {
+            return Ok(None);
+        }
+        let Some(volumes) = self.volumes()? else { return Ok(None) };
+        let parent = self.pool().parent(self.ino(volumes));
+        parent.map(Some).map_err(|error| self.errno_in(0, &error))
+    }
+
+    /// Some entries behind `position`, but for what is hidden: held, because the engine is not to be asked
     /// for attributes while it lists.
-    fn batch(&self, dir: Ino, position: u64) -> Result<Vec<Held>, Errno> {
+    fn batch(&self, (dir, hidden): (Ino, Option<Ino>), position: u64) -> Result<Vec<Held>, Errno> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut wrong = None;
         let mut each = |entry: lode_engine::DirEntry<'_>| {
             if batch.len() == BATCH {
                 return false;
+            }
+            if Some(entry.ino) == hidden {
+                return true;
             }
             let Some(position) = position_of(entry.cookie) else {
                 wrong = Some(Errno::EIO);

@@ -32,7 +32,7 @@ mod xattrs;
 pub use filesystem::wish;
 pub use keeping::{FOREVER, Keeping, ROOT_TTL};
 pub use snapshots::PATH as SNAPSHOTS_PATH;
-pub use views::Views;
+pub use views::{DIRECTORY as VIEWS, Views};
 
 use std::ops::Deref;
 use std::sync::Arc;

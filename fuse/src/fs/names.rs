@@ -9,7 +9,7 @@ use super::convert::device_from_kernel;
 use super::{FOREVER, Work};
 use crate::wire::{Answer, Errno, NewFile, NodeId, Who};
 
-impl<M: Medium, H: Host> Work<'_, M, H> {
+impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
     pub(super) fn do_lookup(&self, parent: NodeId, name: &[u8]) -> Result<Answer<'static>, Errno> {
         let dir = self.ino(parent);
         let found = match name {
@@ -18,6 +18,10 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
             name => self.pool().lookup(dir, name),
         };
         match found {
+            // (What is in there besides is seen without views.)
+            Ok(_) if self.views.is_meant(parent, name) && self.volumes()?.is_some() => {
+                Ok(Answer::entry(self.views.directory()?))
+            }
             Ok(attr) => Ok(Answer::entry(self.named(&attr)?)),
             Err(Error::NotFound) if self.views.is_meant(parent, name) => {
                 Ok(Answer::entry(self.views.directory()?))

@@ -1,6 +1,7 @@
 //! The directory `.lode` in the root: what a mount shows of itself, as files.
 //!
-//! It is in no listing. Whatever of the pool has that name is there in its place. What is in it can be
+//! It is in no listing. Whatever of the pool has that name is there in its place, but for the directory with volumes: of that
+//! only `volumes` is seen, in this one. What is in it else can be
 //! read and not changed; an open file keeps the text of the time when it was opened. The directory
 //! `snapshots` in it is in a file of its own, [`super::snapshots`].
 
@@ -9,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use fuse_abi::linux::{FOPEN_DIRECT_IO, FOPEN_NOFLUSH, fuse_attr};
+use fuse_abi::linux::{FOPEN_DIRECT_IO, FOPEN_NOFLUSH, fuse_attr, fuse_entry_out};
+use lode_block::VOLUMES;
 use lode_engine::{Attr, Host, mode};
 use lode_pmem::Medium;
 use parking_lot::Mutex;
@@ -25,7 +27,7 @@ use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Roo
 /// Name of the directory.
 const NAME: &[u8] = b".lode";
 /// Number of the directory; its files have the next ones. A pool's inodes have smaller numbers.
-pub(super) const DIRECTORY: u64 = 1 << 62;
+pub const DIRECTORY: u64 = 1 << 62;
 /// Files that a user may have open at a time: each keeps its text.
 const OPEN_MAX: usize = 64;
 /// Bytes of all texts that are kept.
@@ -79,6 +81,11 @@ impl Views {
     /// Whether a name in a directory is theirs, if the pool has no such name.
     pub fn is_meant(&self, parent: NodeId, name: &[u8]) -> bool {
         parent == NodeId::ROOT && name == NAME && !self.files.is_empty()
+    }
+
+    /// Whether there is a directory.
+    pub fn are_shown(&self) -> bool {
+        !self.files.is_empty()
     }
 
     /// Something of the pool was put in the directory's place.
@@ -168,11 +175,12 @@ impl Views {
     /// A listing from `position` on; with what a lookup of each name would answer, if `looked_up`.
     fn list<'s>(
         &self,
-        position: u64,
+        (position, volumes): (u64, Option<NodeId>),
         looked_up: bool,
         room: &'s mut [u8],
     ) -> Result<Answer<'s>, Errno> {
         let mut list = Listing::new(room);
+        let last = BEHIND_DOTS + 2 + self.files.len() as u64;
         for (node, behind, name) in self.names().filter(|(_, behind, _)| *behind > position) {
             let below = behind > BEHIND_DOTS;
             let file = below && node != SNAPSHOTS;
@@ -187,8 +195,17 @@ impl Views {
                 list.add(node, behind, kind, name.as_bytes())
             };
             if added == Room::Full {
-                break;
+                return Ok(list.finish());
             }
+        }
+        if let Some(node) = volumes.filter(|_| position < last) {
+            // (Of this one the kernel takes no attributes.)
+            let attr = fuse_attr { ino: node.0, mode: mode::DIRECTORY, ..fuse_attr::default() };
+            let unknown = fuse_entry_out { attr, ..fuse_entry_out::default() };
+            let _ = match looked_up {
+                true => list.add_entry(&unknown, last, mode::DIRECTORY, VOLUMES),
+                false => list.add(node, last, mode::DIRECTORY, VOLUMES),
+            };
         }
         Ok(list.finish())
     }
@@ -268,6 +285,21 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         self.answer_any_view(request, scratch)
     }
 
+    /// The directory that volumes are in, if there is one.
+    pub(super) fn volumes(&self) -> Result<Option<NodeId>, Errno> {
+        let found = lode_block::home(self.pool(), self.ino(NodeId::ROOT));
+        let failed = |error: lode_block::Error| Errno::new(error.errno());
+        Ok(found.map_err(failed)?.map(|ino| self.served.node(ino)))
+    }
+
+    /// It is an inode as others are; but its name here comes and goes without the kernel.
+    fn lookup_volumes(&self) -> Result<Answer<'static>, Errno> {
+        let Some(node) = self.volumes()? else { return Ok(Answer::absent(NEVER)) };
+        let ino = self.ino(node);
+        let attr = self.pool().getattr(ino).map_err(|error| self.errno_in(ino, &error))?;
+        Ok(Answer::entry(Entry { entry_ttl: NEVER, ..self.named(&attr)? }))
+    }
+
     /// The same, as far as it is the same for all of them.
     pub(super) fn answer_any_view<'s>(
         &self,
@@ -277,6 +309,7 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         let (node, views) = (request.node, &self.views);
         match request.operation {
             Operation::Lookup { name: b".." } => self.do_lookup(NodeId::ROOT, b"."),
+            Operation::Lookup { name: VOLUMES } if node.0 == DIRECTORY => self.lookup_volumes(),
             Operation::Lookup { name } => views.lookup(node, name),
             Operation::Forget { .. } | Operation::BatchForget(_) => Ok(Answer::Done),
             Operation::Getattr => {
@@ -295,10 +328,10 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
             Operation::Release { handle } => Ok(views.close(handle)),
             Operation::Opendir => self.keeping.opendir(),
             Operation::Readdir { position, size } => {
-                views.list(position, false, scratch.room(size as usize)?)
+                views.list((position, self.volumes()?), false, scratch.room(size as usize)?)
             }
             Operation::Readdirplus { position, size } => {
-                views.list(position, true, scratch.room(size as usize)?)
+                views.list((position, self.volumes()?), true, scratch.room(size as usize)?)
             }
             Operation::Releasedir | Operation::Fsync | Operation::Fsyncdir => Ok(Answer::Done),
             Operation::Statfs => Ok(self.do_statfs()),

@@ -1,0 +1,76 @@
+//! `lode block attach` and `detach`: volumes of a mount as loop devices, by losetup(8) of util-linux.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::volumes::with;
+use super::{AttachArgs, DetachArgs, refused};
+use crate::commands::snapshot::mount_of;
+use crate::failure::{Failure, Kind, Result};
+use crate::human::printable;
+use crate::mounts;
+use crate::output::Output;
+use crate::report::{VolumeAttached, VolumeDetached};
+
+/// The program.
+const LOSETUP: &str = "losetup";
+
+/// The file of a volume in a mount, and bytes of its sectors.
+fn file_of(dir: &Path, name: &OsStr, output: &Output) -> Result<(PathBuf, u64)> {
+    let clean = mounts::clean_path(dir)?;
+    let Some(mount) = mount_of(dir, &clean)? else {
+        return Err(Failure::new(Kind::NotMounted, "the pool is not mounted")
+            .at(dir)
+            .advise("mount it first: the kernel's loop devices are of files"));
+    };
+    let shown = printable(std::os::unix::ffi::OsStrExt::as_bytes(name));
+    let all = with(dir, true, output, |volumes| volumes.list())?;
+    let found = all.into_iter().find(|one| one.name == shown);
+    let found = found.ok_or_else(|| refused(dir, name, &lode_block::Error::NotFound))?;
+    Ok((mount.point.join(lode_block::PATH).join(name), found.sector))
+}
+
+/// What losetup prints.
+fn losetup(dir: &Path, args: &[&OsStr]) -> Result<String> {
+    let ran = Command::new(LOSETUP).args(args).output().map_err(|error| {
+        Failure::io("running losetup", dir, &error)
+            .advise("it is in Debian's package mount, and part of util-linux")
+    })?;
+    if ran.status.success() {
+        return Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned());
+    }
+    let said = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
+    let (kind, advice) = match rustix::process::geteuid().is_root() {
+        true => (Kind::Failed, "`losetup --list` shows which loop devices there are"),
+        false => (Kind::Denied, "only root may make and end loop devices"),
+    };
+    Err(Failure::new(kind, said).at(dir).advise(advice))
+}
+
+pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
+    let AttachArgs { dir, name, read_only, partscan } = args;
+    let (file, sector) = file_of(dir, name, output)?;
+    let sector = sector.to_string();
+    let mut words = ["--find", "--show", "--sector-size", sector.as_str()].map(OsStr::new).to_vec();
+    words.extend(read_only.then_some(OsStr::new("--read-only")));
+    words.extend(partscan.then_some(OsStr::new("--partscan")));
+    words.push(file.as_os_str());
+    let device = losetup(dir, &words)?;
+    output.print(&VolumeAttached { file: file.display().to_string(), device })
+}
+
+pub(super) fn detach(args: &DetachArgs, output: &Output) -> Result<()> {
+    let DetachArgs { dir, name } = args;
+    let (file, _) = file_of(dir, name, output)?;
+    let names = ["--noheadings", "--output", "NAME", "--associated"].map(OsStr::new);
+    let listed = losetup(dir, &[&names[..], &[file.as_os_str()]].concat())?;
+    let devices: Vec<String> = listed.lines().map(|line| line.trim().to_owned()).collect();
+    if devices.is_empty() {
+        return Err(Failure::new(Kind::NotFound, "no loop device is of this volume").at(&file));
+    }
+    for device in &devices {
+        losetup(dir, &["--detach", device].map(OsStr::new))?;
+    }
+    output.print(&VolumeDetached { file: file.display().to_string(), devices })
+}

@@ -1,0 +1,42 @@
+//! `lode block create`, `list`, `resize` and `delete`.
+
+use std::os::unix::ffi::OsStrExt;
+
+use lode_block::Settings;
+
+use super::volumes::with;
+use super::{CreateArgs, ListArgs, NameArgs, ResizeArgs};
+use crate::failure::Result;
+use crate::human::printable;
+use crate::output::Output;
+use crate::progress::while_working;
+use crate::report::{VolumeDeleted, VolumeList, VolumeMade, VolumeResized};
+
+pub(super) fn create(args: &CreateArgs, output: &Output) -> Result<()> {
+    let CreateArgs { target, name, size, thin, sector } = args;
+    let settings = Settings { sector: *sector, is_thin: *thin };
+    let volume = with(target, false, output, |volumes| {
+        while_working("making a volume", output.progress, || volumes.create(name, *size, settings))
+    })?;
+    output.print(&VolumeMade { target: target.display().to_string(), volume })
+}
+
+pub(super) fn list(args: &ListArgs, output: &Output) -> Result<()> {
+    let volumes = with(&args.target, true, output, |volumes| volumes.list())?;
+    output.print(&VolumeList { target: args.target.display().to_string(), volumes })
+}
+
+pub(super) fn resize(args: &ResizeArgs, output: &Output) -> Result<()> {
+    let ResizeArgs { target, name, size, shrink } = args;
+    let volume = with(target, false, output, |volumes| {
+        while_working("resizing", output.progress, || volumes.resize(name, *size, *shrink))
+    })?;
+    output.print(&VolumeResized { target: target.display().to_string(), volume })
+}
+
+pub(super) fn delete(args: &NameArgs, output: &Output) -> Result<()> {
+    let NameArgs { target, name } = args;
+    with(target, false, output, |volumes| volumes.delete(name))?;
+    let name = printable(name.as_bytes());
+    output.print(&VolumeDeleted { target: target.display().to_string(), name })
+}

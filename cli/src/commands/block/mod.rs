@@ -1,0 +1,178 @@
+//! `lode block`: volumes of a pool, mounted or not, and what becomes of them.
+
+mod loops;
+mod manage;
+mod volumes;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use lode_block::{Error, Sector};
+
+use crate::failure::{Failure, Kind, Result};
+use crate::human::printable;
+use crate::output::Output;
+use crate::sizes::parse_size;
+
+/// `lode block`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum BlockCommand {
+    /// Make a volume: a block device in a pool, mounted or not
+    Create(CreateArgs),
+    /// Show which volumes a pool has
+    List(ListArgs),
+    /// Give a volume another size
+    Resize(ResizeArgs),
+    /// Delete a volume, with all that it holds
+    Delete(NameArgs),
+    /// Make a volume of a mounted pool a loop device of the kernel, and print its name
+    Attach(AttachArgs),
+    /// End the loop devices of a volume
+    Detach(DetachArgs),
+}
+
+impl BlockCommand {
+    /// The name, for messages and JSON.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "block create",
+            Self::List(_) => "block list",
+            Self::Resize(_) => "block resize",
+            Self::Delete(_) => "block delete",
+            Self::Attach(_) => "block attach",
+            Self::Detach(_) => "block detach",
+        }
+    }
+}
+
+/// `lode block create`.
+#[derive(Args, Debug)]
+pub(crate) struct CreateArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+    /// Name of the volume, at most 128 bytes
+    pub(crate) name: OsString,
+    /// Its size: K, M, G and T are powers of 1024
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: u64,
+    /// Take space only for what is written; what is discarded gives it back
+    #[arg(long)]
+    pub(crate) thin: bool,
+    /// Bytes that are written wholly or not at all: 512 or 4096
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = parse_sector)]
+    pub(crate) sector: Sector,
+}
+
+/// `lode block list`.
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+}
+
+/// `lode block resize`.
+#[derive(Args, Debug)]
+pub(crate) struct ResizeArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+    /// Name of the volume
+    pub(crate) name: OsString,
+    /// Its new size: K, M, G and T are powers of 1024
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: u64,
+    /// Make it smaller, too: what is behind its new end is lost
+    #[arg(long)]
+    pub(crate) shrink: bool,
+}
+
+/// `lode block delete`.
+#[derive(Args, Debug)]
+pub(crate) struct NameArgs {
+    /// The pool, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) target: PathBuf,
+    /// Name of the volume
+    pub(crate) name: OsString,
+}
+
+/// `lode block attach`.
+#[derive(Args, Debug)]
+pub(crate) struct AttachArgs {
+    /// The pool, which is mounted, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) dir: PathBuf,
+    /// Name of the volume
+    pub(crate) name: OsString,
+    /// Nothing can be written to it
+    #[arg(long, short)]
+    pub(crate) read_only: bool,
+    /// Look for partitions on it
+    #[arg(long, short = 'P')]
+    pub(crate) partscan: bool,
+}
+
+/// `lode block detach`.
+#[derive(Args, Debug)]
+pub(crate) struct DetachArgs {
+    /// The pool, which is mounted, or the directory it is mounted at
+    #[arg(value_name = "POOL|DIR")]
+    pub(crate) dir: PathBuf,
+    /// Name of the volume
+    pub(crate) name: OsString,
+}
+
+fn parse_sector(text: &str) -> std::result::Result<Sector, String> {
+    let bytes = parse_size(text)?;
+    Sector::of(bytes).ok_or_else(|| format!("`{text}` is not a sector size: choose 512 or 4096"))
+}
+
+/// Runs it.
+///
+/// # Errors
+/// `Exists` and `NotFound` for names, `NoSpace`, `Denied` where it is mounted read-only, and what opening, or asking the
+/// server, gives.
+pub(crate) fn run(command: &BlockCommand, output: &Output) -> Result<()> {
+    match command {
+        BlockCommand::Create(args) => manage::create(args, output),
+        BlockCommand::List(args) => manage::list(args, output),
+        BlockCommand::Resize(args) => manage::resize(args, output),
+        BlockCommand::Delete(args) => manage::delete(args, output),
+        BlockCommand::Attach(args) => loops::attach(args, output),
+        BlockCommand::Detach(args) => loops::detach(args, output),
+    }
+}
+
+/// Why nothing was done with this volume, for the user.
+fn refused(target: &Path, name: &OsStr, error: &Error) -> Failure {
+    let shown = printable(std::os::unix::ffi::OsStrExt::as_bytes(name));
+    let failure = match error {
+        Error::NotFound => Failure::new(Kind::NotFound, format!("there is no volume {shown}"))
+            .advise("`lode block list` shows which there are"),
+        Error::Exists => Failure::new(Kind::Exists, format!("there is a volume {shown} already"))
+            .advise("choose another name, or delete that one with `lode block delete`"),
+        Error::BadName => Failure::usage(format!("`{shown}` can't be the name of a volume"))
+            .advise("choose one of 1 to 128 bytes without / and control characters, which is not `.` or `..`"),
+        Error::BadSize { .. } => Failure::usage(error.to_string())
+            .advise("choose a size that is a multiple of --sector, 4096 bytes without it"),
+        Error::Shrinks { .. } => Failure::usage(format!("{shown} is larger than that: {error}"))
+            .advise("--shrink makes it smaller: what is behind its new end is lost"),
+        Error::NotAVolume => Failure::new(Kind::Failed, format!("{shown}: {error}")).advise(
+            "the file was put there by hand, or its extended attribute user.lode.volume was changed: in a mount it is in .lode/volumes",
+        ),
+        Error::Outside { .. } => Failure::new(Kind::Failed, error.to_string()),
+        Error::Pool(lode_engine::Error::NoSpace) => {
+            Failure::new(Kind::NoSpace, "no space left in the pool")
+                .advise("choose a smaller size, make it --thin, or delete files or snapshots first")
+        }
+        Error::Pool(lode_engine::Error::ReadOnly) => {
+            Failure::new(Kind::Denied, "the pool is mounted read-only")
+                .advise("mount it read-write to make, resize or delete volumes")
+        }
+        Error::Pool(error) => return Failure::engine(target, error),
+    };
+    failure.at(target)
+}

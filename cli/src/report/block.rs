@@ -1,0 +1,173 @@
+//! Volumes, for people and for programs.
+
+use lode_block::VolumeInfo;
+use serde::Serialize;
+
+use crate::human::printable;
+use crate::output::Report;
+use crate::sizes::human;
+
+/// A volume.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct VolumeFacts {
+    /// Its name, printable.
+    pub(crate) name: String,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+    /// Bytes of the pool that it takes, second copies and checksums apart.
+    pub(crate) allocated_bytes: u64,
+    /// Bytes of a sector.
+    pub(crate) sector: u64,
+    /// It takes space only for what is written.
+    pub(crate) thin: bool,
+}
+
+impl From<&VolumeInfo> for VolumeFacts {
+    fn from(info: &VolumeInfo) -> Self {
+        Self {
+            name: printable(&info.name),
+            bytes: info.bytes,
+            allocated_bytes: info.allocated_bytes,
+            sector: info.settings.sector.bytes(),
+            thin: info.settings.is_thin,
+        }
+    }
+}
+
+impl VolumeFacts {
+    fn text(&self) -> String {
+        let Self { name, bytes, sector, thin, .. } = self;
+        let thin = if *thin { ", thin" } else { "" };
+        format!("volume {name}, {}, sectors of {sector} bytes{thin}", human(*bytes))
+    }
+}
+
+/// `lode block create`.
+#[derive(Serialize)]
+pub(crate) struct VolumeMade {
+    /// The pool, or the directory it is mounted at.
+    pub(crate) target: String,
+    /// The new one.
+    pub(crate) volume: VolumeFacts,
+}
+
+impl Report for VolumeMade {
+    fn text(&self) -> String {
+        format!("{}: {}\n", self.target, self.volume.text())
+    }
+}
+
+/// `lode block resize`.
+#[derive(Serialize)]
+pub(crate) struct VolumeResized {
+    /// The pool, or the directory it is mounted at.
+    pub(crate) target: String,
+    /// As it is now.
+    pub(crate) volume: VolumeFacts,
+}
+
+impl Report for VolumeResized {
+    fn text(&self) -> String {
+        format!("{}: {}\n", self.target, self.volume.text())
+    }
+}
+
+/// `lode block list`.
+#[derive(Serialize)]
+pub(crate) struct VolumeList {
+    /// The pool, or the directory it is mounted at.
+    pub(crate) target: String,
+    /// All, by name.
+    pub(crate) volumes: Vec<VolumeFacts>,
+}
+
+impl Report for VolumeList {
+    fn text(&self) -> String {
+        if self.volumes.is_empty() {
+            return format!("{}: no volumes\n", self.target);
+        }
+        const NAME: &str = "name";
+        let names = self.volumes.iter().map(|one| one.name.chars().count());
+        let width = names.max().unwrap_or(0).max(NAME.len());
+        let row = |name: &str, size: &str, taken: &str, sector: &str, kind: &str| {
+            format!("{name:width$}  {size:>12}  {taken:>12}  {sector:>6}  {kind}\n")
+        };
+        let mut text = row(NAME, "size", "takes", "sector", "kind");
+        for VolumeFacts { name, bytes, allocated_bytes, sector, thin } in &self.volumes {
+            let (size, taken) = (human(*bytes), human(*allocated_bytes));
+            let kind = if *thin { "thin" } else { "whole" };
+            text.push_str(&row(name, &size, &taken, &sector.to_string(), kind));
+        }
+        text
+    }
+}
+
+/// `lode block delete`.
+#[derive(Serialize)]
+pub(crate) struct VolumeDeleted {
+    /// The pool, or the directory it is mounted at.
+    pub(crate) target: String,
+    /// What is no more.
+    pub(crate) name: String,
+}
+
+impl Report for VolumeDeleted {
+    fn text(&self) -> String {
+        format!("{}: volume {} is deleted\n", self.target, self.name)
+    }
+}
+
+/// `lode block attach`.
+#[derive(Serialize)]
+pub(crate) struct VolumeAttached {
+    /// The volume's file.
+    pub(crate) file: String,
+    /// The loop device.
+    pub(crate) device: String,
+}
+
+impl Report for VolumeAttached {
+    // What scripts use.
+    fn text(&self) -> String {
+        format!("{}\n", self.device)
+    }
+}
+
+/// `lode block detach`.
+#[derive(Serialize)]
+pub(crate) struct VolumeDetached {
+    /// The volume's file.
+    pub(crate) file: String,
+    /// Loop devices that were ended.
+    pub(crate) devices: Vec<String>,
+}
+
+impl Report for VolumeDetached {
+    fn text(&self) -> String {
+        self.devices.iter().map(|device| format!("{device}: {} is detached\n", self.file)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_a_table_in_which_names_of_any_length_are_aligned() {
+        let one = |name: &str, bytes: u64, thin| VolumeFacts {
+            name: name.into(),
+            bytes,
+            allocated_bytes: bytes / 2,
+            sector: 512,
+            thin,
+        };
+        let volumes = vec![one("a", 2 << 30, true), one("database", 1 << 20, false)];
+        let text = VolumeList { target: "/p".into(), volumes }.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("name ") && lines[0].ends_with("  kind"), "{text}");
+        assert!(lines[1].contains(" 2 GiB ") && lines[1].ends_with("  512  thin"), "{text}");
+        assert!(lines[2].contains(" 512 KiB ") && lines[2].ends_with("  whole"), "{text}");
+        let none = VolumeList { target: "/p".into(), volumes: Vec::new() };
+        assert_eq!(none.text(), "/p: no volumes\n");
+    }
+}

@@ -1,0 +1,33 @@
+//! Samples of what the commands tell of volumes.
+
+use serde_json::Value;
+
+use super::erased;
+use crate::report::{
+    VolumeAttached, VolumeDeleted, VolumeDetached, VolumeFacts, VolumeList, VolumeMade,
+    VolumeResized,
+};
+
+pub(super) fn volumes() -> [(&'static str, Value); 6] {
+    let (target, name) = ("/d".to_owned(), "v".to_owned());
+    let facts = VolumeFacts {
+        name: name.clone(),
+        bytes: 8192,
+        allocated_bytes: 4096,
+        sector: 512,
+        thin: true,
+    };
+    let file = "/d/.lode/volumes/v".to_owned();
+    let device = "/dev/loop0".to_owned();
+    let devices = vec![device.clone()];
+    let value = |report: &dyn erased::Json| report.json();
+    let volumes = vec![facts.clone()];
+    [
+        ("block create", value(&VolumeMade { target: target.clone(), volume: facts.clone() })),
+        ("block list", value(&VolumeList { target: target.clone(), volumes })),
+        ("block resize", value(&VolumeResized { target: target.clone(), volume: facts })),
+        ("block delete", value(&VolumeDeleted { target, name })),
+        ("block attach", value(&VolumeAttached { file: file.clone(), device })),
+        ("block detach", value(&VolumeDetached { file, devices })),
+    ]
+}
