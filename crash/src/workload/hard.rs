@@ -56,6 +56,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend(seen_logs());
     cases.extend(unseen_pages());
     cases.extend(losses());
+    cases.push(volume());
     cases.push(pages_seen_in_maps_at_full());
     cases
 }
@@ -227,6 +228,14 @@ fn losses() -> Vec<Case> {
         case(named(", and metadata has copies"), twins, before, ops),
         case(named(", and data has checksums"), full, before, ops),
     ]
+}
+
+/// A volume is made, as `lode-block` does, written, grown and deleted.
+fn volume() -> Case {
+    let pool = Geometry { bytes: 256 << 10, ..small() };
+    let ops = "tmpfile /d/e 0 0o600 user.lode.volume 11; allocate @0 0 16K; link @0 /d/e/v; close 0; \
+               write /d/e/v 512 1024 1; allocate /d/e/v 16K 8K; unlink /d/e/v";
+    case("a volume", pool, "mkdir /d; mkdir /d/e; create /d/e/w", ops)
 }
 
 /// What two logs say goes back to where their inodes are, of one of them twice; others take their pages.
