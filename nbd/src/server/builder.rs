@@ -31,9 +31,7 @@ pub enum ServerError {
     #[error("a server needs a socket to listen at, and an export")]
     Nothing,
     /// Others could read along.
-    #[error(
-        "{0} can be reached from other machines, and connections are not encrypted: only a loopback address can be listened at"
-    )]
+    #[error("nothing is encrypted, so only loopback addresses can be listened at, and {0} is none")]
     NotLoopback(SocketAddr),
     /// A server lives there.
     #[error("{0} is served already")]

@@ -173,7 +173,7 @@ impl Access {
             return refuse(errno, "behind the end of the export");
         };
         let min = self.sizes.min();
-        if request.at % u64::from(min) != 0 || request.len % min != 0 {
+        if !request.at.is_multiple_of(u64::from(min)) || !request.len.is_multiple_of(min) {
             return refuse(Errno::EINVAL, "not in whole blocks");
         }
         Ok(span)
