@@ -6,6 +6,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::memory::{Call, Memory};
@@ -100,7 +101,7 @@ fn a_handshake_that_does_not_end_is_ended() {
             break;
         }
         assert!(began.elapsed() < Duration::from_secs(10));
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
     assert!(began.elapsed() >= Duration::from_millis(500));
     silent.take(18);
@@ -110,8 +111,22 @@ fn a_handshake_that_does_not_end_is_ended() {
 }
 
 #[test]
+fn who_has_said_all_and_takes_nothing_is_left() {
+    let limits = Limits { workers: 1, handshake: Duration::from_millis(700), ..Limits::default() };
+    let serving = Serving::with(Memory::new(SIZE), |builder| builder.limits(limits));
+    let mut client = serving.simple();
+    client.send_request(READ, 0, 0, 250_000, b"");
+    client.send_request(DISC, 0, 0, 0, b"");
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(serving.server().clients(), 1, "its reply waits");
+    eventually("the client is forgotten", || serving.server().clients() == 0);
+}
+
+#[test]
 fn who_does_not_read_is_not_read_from() {
-    let serving = Serving::of(Memory::recording(SIZE));
+    // One thread: it does not turn round and round for this client either.
+    let limits = Limits { workers: 1, ..Limits::default() };
+    let serving = Serving::with(Memory::recording(SIZE), |builder| builder.limits(limits));
     serving.disk.write(0, &vec![7; 1 << 20], false).unwrap();
     let mut other = serving.simple();
     let mut client = serving.simple();
@@ -123,7 +138,7 @@ fn who_does_not_read_is_not_read_from() {
     eventually("a first read", || !serving.disk.calls().is_empty());
     for _ in 0..20 {
         round_trip(&mut other);
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     let reads = serving.disk.calls().iter().filter(|call| **call == Call::Read(0, 1 << 20)).count();
     assert!(reads < 8, "{reads} MiB were read for who takes none");

@@ -125,7 +125,7 @@ fn nothing_is_done_with_nothing() {
     let mut client = serving.simple();
     for command in [READ, WRITE, TRIM, CACHE, ZERO] {
         assert_eq!(client.simple(command, 0, SIZE, 0, b"").0, 0, "{command}");
-        assert_eq!(client.simple(command, 0, SIZE + 1, 0, b"").0 != 0, true, "{command}");
+        assert_ne!(client.simple(command, 0, SIZE + 1, 0, b"").0, 0, "{command}");
     }
     assert_eq!(serving.disk.calls(), []);
     let mut client = serving.structured();
@@ -235,8 +235,7 @@ fn errors_of_the_device_are_told() {
     assert!(client.is_closed());
     let mut client = serving.structured();
     let chunks = client.chunks(READ, 0, bad - 4096, 8192, b"");
-    let error = chunks.last().unwrap();
-    assert_eq!((error.error(), error.1), (EIO, 0x8002));
+    assert_eq!((chunks.len(), chunks[0].error(), chunks[0].1), (1, EIO, 0x8002), "nothing of it");
     assert_eq!(client.error(WRITE, 0, bad, 1, b"x"), EIO);
     assert_eq!(client.chunks(READ, DF, bad - 4096, 8192, b"").len(), 1, "before it is announced");
     let chunks = client.chunks(READ, DF, 0, 8 << 20, b"");

@@ -72,7 +72,7 @@ pub struct Limits {
     pub workers: usize,
     /// Clients at a time; others are refused. Each holds about 2.5 MiB at most.
     pub max_clients: usize,
-    /// How long a client may take until it has chosen an export.
+    /// How long a client may take until it has chosen an export; and, when all is said, to take the last replies.
     pub handshake: Duration,
 }
 

@@ -34,6 +34,8 @@ pub struct Connection {
     input: Buffer,
     output: Buffer,
     began: Instant,
+    /// When its conversation was over; replies may still wait.
+    ended: Option<Instant>,
     moved: bool,
 }
 
@@ -43,7 +45,7 @@ impl Connection {
         let mut output = Buffer::default();
         let session = Session::new(exports, &mut output);
         let input = Buffer::default();
-        Self { stream, session, input, output, began: Instant::now(), moved: true }
+        Self { stream, session, input, output, began: Instant::now(), ended: None, moved: true }
     }
 
     /// Serves it as far as a turn reaches.
@@ -52,6 +54,9 @@ impl Connection {
         let mut turn = Turn::new(TURN_BYTES);
         loop {
             let step = self.session.advance(&mut self.input, &mut self.output, &mut turn, closing);
+            if self.ended.is_none() && self.session.is_over() {
+                self.ended = Some(Instant::now());
+            }
             match self.send() {
                 Moved::Gone => return Wants::Nothing,
                 Moved::Blocked if step != Step::Turn => return Wants::Output,
@@ -97,16 +102,14 @@ impl Connection {
         Moved::Bytes(sent)
     }
 
-    /// When it came, if it has chosen no export yet.
-    pub fn haggling_since(&self) -> Option<Instant> {
-        self.session.is_haggling().then_some(self.began)
+    /// Since when it is expected to hurry: to choose an export when it has come, or to go when all is said.
+    pub fn is_urged_since(&self) -> Option<Instant> {
+        if self.session.is_haggling() { Some(self.began) } else { self.ended }
     }
 
-    /// Whether no request of it is under way, not even in part.
+    /// Whether no request of it is under way.
     pub fn is_idle(&self) -> bool {
-        self.session.is_idle()
-            && self.output.is_empty()
-            && (self.input.is_empty() || self.session.is_haggling())
+        self.session.is_idle() && self.output.is_empty()
     }
 
     /// Gives back memory if there was no turn since this was last called.

@@ -5,13 +5,12 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
-    sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with, sockopt,
 };
 
 use super::builder::ServerError;
@@ -127,11 +126,21 @@ fn make_room(path: &Path) -> Result<(), ServerError> {
     if !found.file_type().is_socket() {
         return Err(ServerError::NotASocket(path.into()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(failed)
-        }
-        Ok(_) => Err(ServerError::Served(path.into())),
-        Err(error) => Err(failed(error)),
+    match is_alive(path) {
+        Ok(true) => Err(ServerError::Served(path.into())),
+        Ok(false) => fs::remove_file(path).map_err(failed),
+        Err(code) => Err(failed(code.into())),
+    }
+}
+
+/// Whether somebody listens at a socket; not waiting for somebody who is too busy to answer.
+fn is_alive(path: &Path) -> rustix::io::Result<bool> {
+    use rustix::io::Errno as Code;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Ok(()) | Err(Code::AGAIN) => Ok(true),
+        Err(Code::CONNREFUSED) => Ok(false),
+        Err(code) => Err(code),
     }
 }

@@ -82,7 +82,7 @@ impl Shared {
     /// this.
     pub fn give(&self, stream: Stream) {
         if self.clients() >= self.limits.max_clients {
-            tracing::warn!(max = self.limits.max_clients, "too many clients: one is refused");
+            tracing::debug!(max = self.limits.max_clients, "too many clients: one is refused");
             return;
         }
         let fewest = self.mailboxes.iter().min_by_key(|one| one.clients.load(Ordering::Relaxed));

@@ -261,7 +261,7 @@ impl Worker {
         }
         let patience = self.shared.limits.handshake;
         self.forget_where(|connection| {
-            let since = connection.haggling_since();
+            let since = connection.is_urged_since();
             since.is_some_and(|since| now.duration_since(since) >= patience)
         });
         self.clients.values_mut().for_each(|client| client.connection.rest());

@@ -88,6 +88,11 @@ impl Session {
         matches!(self.0, Phase::Haggle(_))
     }
 
+    /// Whether nothing more will be said.
+    pub fn is_over(&self) -> bool {
+        matches!(self.0, Phase::Ended)
+    }
+
     /// Whether nothing is under way but what may stand in the input.
     pub fn is_idle(&self) -> bool {
         match &self.0 {

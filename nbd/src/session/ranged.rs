@@ -42,6 +42,7 @@ impl Work {
             return Ok(true);
         }
         turn.charge(piece.len() as usize);
+        turn.charge_change();
         let (device, at, len) = (&*export.device, piece.at(), u64::from(piece.len()));
         match self.what {
             Ranged::Trim { fua } => device.trim(at, len, fua)?,

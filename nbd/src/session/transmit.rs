@@ -87,7 +87,12 @@ impl Transmit {
                 input.consume(REQUEST_BYTES);
                 turn.charge_request();
                 match parsed {
-                    Ok(request) => self.begin(&request, output, closing),
+                    Ok(request) => {
+                        if request.command == Command::Flush {
+                            turn.charge_change();
+                        }
+                        self.begin(&request, output, closing)
+                    }
                     Err(_) => {
                         tracing::debug!(export = self.export.name, "a client lost its way");
                         Next::End

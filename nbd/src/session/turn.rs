@@ -2,6 +2,8 @@
 
 /// What a request costs besides its bytes.
 const REQUEST_COST: usize = 2 << 10;
+/// The same of one that changes more than the bytes it brings, or waits until all is durable.
+const CHANGE_COST: usize = 64 << 10;
 
 /// What is left of a client's turn, in bytes.
 #[derive(Debug)]
@@ -21,6 +23,11 @@ impl Turn {
     /// Something was asked.
     pub fn charge_request(&mut self) {
         self.charge(REQUEST_COST);
+    }
+
+    /// Something was done that may take longer than its bytes do.
+    pub fn charge_change(&mut self) {
+        self.charge(CHANGE_COST);
     }
 
     /// Whether others are to come.
