@@ -113,7 +113,7 @@ fn who_does_nothing_is_left_soon() {
     let mut haggling = serving.connect();
     haggling.option(LIST, b"");
     let began = Instant::now();
-    serving.server.take().unwrap().shutdown(Duration::from_secs(20));
+    serving.server.take().unwrap().shutdown(Duration::MAX);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert!(chosen.is_closed() && haggling.is_closed());
     assert!(UnixStream::connect(&serving.socket).is_err() && !serving.socket.exists());

@@ -16,6 +16,8 @@ use crate::export::Exports;
 /// How long clients that do nothing are listened to when the server ends: what they have sent by then is answered.
 const LINGER: Duration = Duration::from_millis(250);
 
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+
 /// When a server that ends is to have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Closing {
@@ -96,6 +98,8 @@ impl Shared {
     /// Ends it, within `limit`.
     pub fn close(&self, limit: Duration) {
         let now = Instant::now();
+        // Longer than anybody waits, and a time that there is.
+        let limit = limit.min(FOREVER);
         let after = |time| now.checked_add(time).unwrap_or(now);
         let closing = Closing { linger: after(LINGER.min(limit / 2)), end: after(limit) };
         // The first who says so does.
