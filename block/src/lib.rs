@@ -3,9 +3,10 @@
 //!
 //! * [`settings`]: what a volume is told to be, as text beside it
 //! * [`list`]: where volumes are in a pool; made, listed, resized, deleted
-//! * [`volume`]: one of them, read and written by sectors
+//! * [`volume`]: one of them, read and written by sectors; `device`: as it is served by NBD
 #![forbid(unsafe_code)]
 
+mod device;
 mod error;
 mod list;
 mod settings;

@@ -1,0 +1,24 @@
+//! Block devices over sockets: the NBD protocol (docs/nbd.md), and a server for it.
+//!
+//! * [`Device`]: what is served; its errors are those that the protocol knows
+//! * `buffer`: bytes on their way, in memory that is used again
+//! * `wire`: the structures and numbers of the protocol, from bytes and to bytes
+//! * [`Export`]: a device with its name, and how much was asked of it
+//! * `session`: one client's conversation, without any socket: bytes in, calls of the device, bytes out
+//! * [`Server`]: listens, and carries many clients' bytes on few threads
+//!
+//! A module uses only those above it in this list.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod buffer;
+mod device;
+mod export;
+mod server;
+mod session;
+mod wire;
+
+pub use device::{BlockSizes, Device, Extent, WriteZeroes};
+pub use export::{Export, Statistics};
+pub use server::{Builder, Limits, Server, ServerError};
+pub use wire::Errno;

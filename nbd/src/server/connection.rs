@@ -1,0 +1,129 @@
+//! A client: its socket, its conversation, and bounded buffers between.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::stream::{Moved, Stream};
+use crate::buffer::Buffer;
+use crate::export::Exports;
+use crate::session::{Session, Step, Turn};
+
+/// Bytes of one turn: what a client may move before others come.
+const TURN_BYTES: usize = 4 << 20;
+/// Room for what comes in beyond what is needed at once. Requests come many at a time.
+const INPUT_BYTES: usize = 64 << 10;
+
+/// What a client waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wants {
+    /// Its next turn.
+    Turn,
+    /// Bytes from it.
+    Input,
+    /// That it takes bytes. Until then, none are taken from it.
+    Output,
+    /// Nothing: it is to be forgotten.
+    Nothing,
+}
+
+/// A client.
+pub struct Connection {
+    stream: Stream,
+    session: Session,
+    input: Buffer,
+    output: Buffer,
+    began: Instant,
+    /// When its conversation was over; replies may still wait.
+    ended: Option<Instant>,
+    moved: bool,
+}
+
+impl Connection {
+    /// One that has just come.
+    pub fn new(stream: Stream, exports: Arc<Exports>) -> Self {
+        let mut output = Buffer::default();
+        let session = Session::new(exports, &mut output);
+        let input = Buffer::default();
+        Self { stream, session, input, output, began: Instant::now(), ended: None, moved: true }
+    }
+
+    /// Serves it as far as a turn reaches.
+    pub fn turn(&mut self, closing: bool) -> Wants {
+        self.moved = true;
+        let mut turn = Turn::new(TURN_BYTES);
+        loop {
+            let step = self.session.advance(&mut self.input, &mut self.output, &mut turn, closing);
+            if self.ended.is_none() && self.session.is_over() {
+                self.ended = Some(Instant::now());
+            }
+            match self.send() {
+                Moved::Gone => return Wants::Nothing,
+                Moved::Blocked if step != Step::Turn => return Wants::Output,
+                _ => {}
+            }
+            match step {
+                Step::Turn => return Wants::Turn,
+                Step::Output => {}
+                Step::End => {
+                    self.stream.finish();
+                    return Wants::Nothing;
+                }
+                Step::Input(bytes) => {
+                    let missing = bytes.saturating_sub(self.input.len()).max(1);
+                    // Not much more: what comes behind the data of a write is moved to the front.
+                    let wanted = missing.saturating_add(INPUT_BYTES);
+                    let room = self.input.space(wanted).get_mut(..wanted).unwrap_or_default();
+                    match self.stream.receive(room) {
+                        Moved::Bytes(bytes) => {
+                            self.input.commit(bytes);
+                            turn.charge(bytes);
+                        }
+                        Moved::Blocked => return Wants::Input,
+                        Moved::Gone => return Wants::Nothing,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends all that waits, if the client takes it.
+    fn send(&mut self) -> Moved {
+        let mut sent = 0;
+        while !self.output.is_empty() {
+            match self.stream.send(self.output.filled()) {
+                Moved::Bytes(bytes) => {
+                    self.output.consume(bytes);
+                    sent += bytes;
+                }
+                other => return other,
+            }
+        }
+        Moved::Bytes(sent)
+    }
+
+    /// Since when it is expected to hurry: to choose an export when it has come, or to go when all is said.
+    pub fn is_urged_since(&self) -> Option<Instant> {
+        if self.session.is_haggling() { Some(self.began) } else { self.ended }
+    }
+
+    /// Whether no request of it is under way.
+    pub fn is_idle(&self) -> bool {
+        self.session.is_idle() && self.output.is_empty()
+    }
+
+    /// Gives back memory if there was no turn since this was last called.
+    pub fn rest(&mut self) {
+        if !std::mem::take(&mut self.moved) {
+            self.input.release();
+            self.output.release();
+            self.session.rest();
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

@@ -1,0 +1,146 @@
+//! Sockets that clients come to: on this machine, for its owner (a Unix socket) or for anyone on it (TCP).
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with, sockopt,
+};
+
+use super::builder::ServerError;
+use super::stream::Stream;
+
+/// Clients that have come and were not taken yet.
+const BACKLOG: i32 = 128;
+
+/// A socket that clients come to. A Unix socket's file goes when this does.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    /// Where it is, of TCP.
+    address: Option<SocketAddr>,
+    /// Held for what it does when it goes.
+    _file: Option<SocketFile>,
+}
+
+/// A socket's file: this one, and no other that took its name.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity)
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "a socket could not be removed");
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+impl Listener {
+    /// A socket at `path` that only its owner can connect to. One that a dead server left is replaced.
+    pub fn unix(path: &Path) -> Result<Self, ServerError> {
+        let failed = |source| ServerError::Socket { path: path.into(), source };
+        make_room(path)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let address = SocketAddrUnix::new(path).map_err(|code| failed(code.into()))?;
+        let bound = (|| {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            // Before there is a file: it never has other permissions.
+            fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+            bind(&socket, &address)?;
+            Ok(socket)
+        })();
+        let socket = bound.map_err(|code: rustix::io::Errno| failed(code.into()))?;
+        let identity = identity(path).map_err(failed)?;
+        let file = SocketFile { path: path.into(), identity };
+        listen(&socket, BACKLOG).map_err(|code| failed(code.into()))?;
+        Ok(Self { socket, address: None, _file: Some(file) })
+    }
+
+    /// A socket at `address`, which only programs of this machine reach: nothing is encrypted.
+    pub fn tcp(address: SocketAddr) -> Result<Self, ServerError> {
+        if !address.ip().is_loopback() {
+            return Err(ServerError::NotLoopback(address));
+        }
+        let failed = |source| ServerError::Address { address, source };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        Ok(Self { socket: listener.into(), address: Some(bound), _file: None })
+    }
+
+    /// Its address, if it has one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// A client that has come; `None` if there is none.
+    pub fn accept(&self) -> io::Result<Option<Stream>> {
+        use rustix::io::Errno as Code;
+        loop {
+            return match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => {
+                    if self.address.is_some() {
+                        // Who can't be told does without.
+                        let _ = sockopt::set_tcp_nodelay(&socket, true);
+                        let _ = sockopt::set_socket_keepalive(&socket, true);
+                    }
+                    Ok(Some(Stream::new(socket)))
+                }
+                Err(Code::INTR | Code::CONNABORTED) => continue,
+                Err(Code::AGAIN) => Ok(None),
+                Err(code) => Err(code.into()),
+            };
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Removes the socket of a server that is dead.
+fn make_room(path: &Path) -> Result<(), ServerError> {
+    let failed = |source| ServerError::Socket { path: path.into(), source };
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    if !found.file_type().is_socket() {
+        return Err(ServerError::NotASocket(path.into()));
+    }
+    match is_alive(path) {
+        Ok(true) => Err(ServerError::Served(path.into())),
+        Ok(false) => fs::remove_file(path).map_err(failed),
+        Err(code) => Err(failed(code.into())),
+    }
+}
+
+/// Whether somebody listens at a socket; not waiting for somebody who is too busy to answer.
+fn is_alive(path: &Path) -> rustix::io::Result<bool> {
+    use rustix::io::Errno as Code;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Ok(()) | Err(Code::AGAIN) => Ok(true),
+        Err(Code::CONNREFUSED) => Ok(false),
+        Err(code) => Err(code),
+    }
+}

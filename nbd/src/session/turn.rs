@@ -1,0 +1,37 @@
+//! How much one client may ask for before others come.
+
+/// What a request costs besides its bytes.
+const REQUEST_COST: usize = 2 << 10;
+/// The same of one that changes more than the bytes it brings, or waits until all is durable.
+const CHANGE_COST: usize = 64 << 10;
+
+/// What is left of a client's turn, in bytes.
+#[derive(Debug)]
+pub struct Turn(usize);
+
+impl Turn {
+    /// A turn of so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self(bytes)
+    }
+
+    /// Bytes were moved.
+    pub fn charge(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_sub(bytes);
+    }
+
+    /// Something was asked.
+    pub fn charge_request(&mut self) {
+        self.charge(REQUEST_COST);
+    }
+
+    /// Something was done that may take longer than its bytes do.
+    pub fn charge_change(&mut self) {
+        self.charge(CHANGE_COST);
+    }
+
+    /// Whether others are to come.
+    pub fn is_over(&self) -> bool {
+        self.0 == 0
+    }
+}

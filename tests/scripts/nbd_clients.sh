@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# The server of block devices as other people's clients see it: libnbd's, QEMU's and fio. Memory is served, copied to and
+# from, compared, and written with patterns that are verified, in blocks of any size and of 4 KiB.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=scripts/lib.sh
+source "$root/scripts/lib.sh"
+size=$((96 << 20))
+
+need_cargo
+# Where they can't be had, there is nothing to ask.
+(install_missing nbdinfo:libnbd-bin nbdsh:python3-libnbd qemu-img:qemu-utils fio:fio) >/dev/null 2>&1 || true
+for program in nbdinfo nbdcopy qemu-img qemu-io fio; do
+    command -v "$program" >/dev/null 2>&1 || {
+        echo "skipped: $program is missing"
+        exit 0
+    }
+done
+cargo build --quiet -p lode-nbd --example memory
+memory=$TARGET/debug/examples/memory
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-nbd.XXXXXX")
+server=
+stop() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    wait 2>/dev/null || true
+}
+trap 'stop; rm -rf "$scratch"' EXIT
+socket=$scratch/nbd.sock
+
+# serve MIN_BLOCK
+serve() {
+    "$memory" "$socket" "$size" "$1" >"$scratch/served" &
+    server=$!
+    local tries=0
+    until grep -q serving "$scratch/served"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || die "the server does not serve"
+        sleep 0.05
+    done
+}
+# end: the server says how much was asked of it, and goes with its socket.
+end() {
+    kill "$server"
+    wait "$server" || die "the server failed: $?"
+    server=
+    [ ! -e "$socket" ] || die "the socket is still there"
+    grep -q ' errors: 0,' "$scratch/served" || die "requests failed: $(cat "$scratch/served")"
+}
+# quietly COMMAND...: what it says only counts if it fails.
+quietly() {
+    timeout 300 "$@" >"$scratch/out" 2>&1 || {
+        tail -40 "$scratch/out" >&2
+        die "failed: $*"
+    }
+}
+
+check_info() {
+    quietly nbdinfo --json "$uri"
+    local wanted
+    for wanted in '"export-size": '"$size" '"can_fast_zero": true' '"can_multi_conn": true' \
+        '"can_df": true' '"block_size_minimum": '"$1" '"base:allocation"'; do
+        grep -qF -- "$wanted" "$scratch/out" || die "nbdinfo does not know $wanted"
+    done
+    quietly nbdinfo --list "$uri"
+    grep -q 'export="frozen"' "$scratch/out" || die "an export is not listed"
+    quietly nbdinfo --map "$uri"
+    grep -q 'hole,zero' "$scratch/out" || die "memory that was never written is no hole"
+}
+
+# There and back; what is a hole stays one.
+check_copies() {
+    quietly nbdcopy "$scratch/image" "$uri"
+    quietly nbdcopy "$uri" "$scratch/back"
+    cmp "$scratch/image" "$scratch/back"
+    quietly nbdcopy --connections=4 --requests=64 "$uri" "$scratch/back"
+    cmp "$scratch/image" "$scratch/back"
+    quietly nbdcopy --synchronous --request-size=4194304 "$scratch/image" "$uri"
+    quietly qemu-img compare -f raw -F raw "$scratch/image" "$uri"
+    quietly nbdinfo --map --totals "$uri"
+    grep -q 'hole,zero' "$scratch/out" || die "holes were filled"
+    rm "$scratch/back"
+    quietly qemu-img convert -f raw -O raw "$uri" "$scratch/back"
+    cmp "$scratch/image" "$scratch/back"
+    quietly qemu-img convert -n -f raw -O raw "$scratch/back" "$uri"
+    quietly qemu-img compare -f raw -F raw "$scratch/image" "$uri"
+}
+
+check_patterns() {
+    quietly qemu-io -f raw "$uri" -c 'write -P 0xa5 1M 3M' -c 'read -P 0xa5 1M 3M' \
+        -c 'write -f -P 0x5a 4k 8k' -c 'read -P 0x5a 4k 8k' -c 'write -z 2M 64k' -c 'read -P 0 2M 64k' \
+        -c 'write -z -u 2M 128k' -c 'read -P 0 2M 128k' -c 'discard 1M 512k' -c flush \
+        -c 'read -P 0xa5 3M 1M' -c 'write -P 1 16M 33M' -c 'read -P 1 16M 33M'
+    if grep -qiE 'verification failed|error' "$scratch/out"; then
+        cat "$scratch/out" >&2
+        die "qemu-io read something else"
+    fi
+}
+
+check_fio() {
+    local bytes
+    # Each length by itself: where writes of several overlap, fio verifies wrongly, on a plain file, too.
+    for bytes in 4k 100k 1m; do
+        quietly fio --name=verify --ioengine=nbd --uri="$uri" --rw=randrw --bs="$bytes" --size="$size" \
+            --iodepth=32 --verify=crc32c --verify_fatal=1 --verify_state_save=0 --fsync=64 --randseed="$RANDOM"
+    done
+    quietly fio --name=trim --ioengine=nbd --uri="$uri" --rw=randtrim --bs=64k --size="$size" --iodepth=8 \
+        --randseed="$RANDOM"
+}
+
+# By hand, what no program above asks for.
+check_shell() {
+    # Its module is one of the system's Python, which may not be the first in PATH.
+    local shell=(env "PATH=/usr/bin:$PATH" nbdsh)
+    if ! "${shell[@]}" -c 'pass' >/dev/null 2>&1; then
+        echo "skipped: nbdsh is missing"
+        return 0
+    fi
+    quietly "${shell[@]}" --base-allocation -u "$uri" -c '
+data = bytes(range(256)) * 32
+h.pwrite(data, 8192, nbd.CMD_FLAG_FUA)
+assert h.pread(8192, 8192) == data
+h.zero(4096, 8192, nbd.CMD_FLAG_NO_HOLE | nbd.CMD_FLAG_FUA)
+assert h.pread(8192, 8192) == bytes(4096) + data[4096:]
+h.zero(4096, 8192, nbd.CMD_FLAG_FAST_ZERO)
+h.trim(4096, 8192)
+h.cache(4096, 8192)
+h.flush()
+seen = []
+h.block_status(1 << 20, 0, lambda context, at, entries, error: seen.append((context, entries)) or 0,
+    nbd.CMD_FLAG_REQ_ONE)
+assert len(seen) == 1 and seen[0][0] == "base:allocation" and len(seen[0][1]) == 2, seen
+chunks = []
+h.pread_structured(1 << 20, 0, lambda data, at, kind, error: chunks.append(kind) or 0, nbd.CMD_FLAG_DF)
+assert chunks == [nbd.READ_DATA], chunks
+try:
+    h.set_strict_mode(0)
+    h.pread(4096, h.get_size())
+    raise SystemExit("a read behind the end was answered")
+except nbd.Error as error:
+    assert error.errnum == 22, error
+h.shutdown()
+'
+}
+
+head -c $((16 << 20)) /dev/urandom >"$scratch/image"
+truncate -s $((40 << 20)) "$scratch/image"
+head -c $((8 << 20)) /dev/urandom >>"$scratch/image"
+truncate -s "$size" "$scratch/image"
+
+uri="nbd+unix:///memory?socket=$socket"
+for block in 1 4096; do
+    serve "$block"
+    check_info "$block"
+    check_copies
+    check_patterns
+    check_fio
+    end
+    echo "nbd: libnbd, QEMU and fio agree, in blocks of $block bytes: $(sed 's/^Statistics //; 1d' "$scratch/served")"
+done
+serve 1
+check_shell
+if timeout 60 nbdcopy "$scratch/image" "nbd+unix:///frozen?socket=$socket" >"$scratch/out" 2>&1; then
+    die "a read-only export was written to"
+fi
+stop
+echo "nbd: what is read-only stays so"
