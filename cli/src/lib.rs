@@ -119,7 +119,7 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 32] = [
+    const COMMANDS: [&str; 33] = [
         "mkfs",
         "mount",
         "umount",
@@ -134,6 +134,7 @@ fn command_of(args: &[OsString]) -> &'static str {
         "block list",
         "block resize",
         "block delete",
+        "block serve",
         "block attach",
         "block detach",
         "block",

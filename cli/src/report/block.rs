@@ -1,5 +1,9 @@
 //! Volumes, for people and for programs.
 
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use lode_block::VolumeInfo;
 use serde::Serialize;
 
@@ -117,6 +121,65 @@ impl Report for VolumeDeleted {
     }
 }
 
+/// A volume that is served.
+#[derive(Serialize)]
+pub(crate) struct ServedFacts {
+    /// The volume.
+    pub(crate) volume: VolumeFacts,
+    /// Where clients find it.
+    pub(crate) uris: Vec<String>,
+}
+
+impl ServedFacts {
+    /// At a Unix socket and an address, as far as there are such.
+    pub(crate) fn new(
+        volume: VolumeFacts,
+        name: &str,
+        (socket, address): (Option<&Path>, Option<SocketAddr>),
+    ) -> Self {
+        let name = escaped(name.as_bytes());
+        let unix = socket.map(|socket| {
+            let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+            format!("nbd+unix:///{name}?socket={}", escaped(socket.as_os_str().as_bytes()))
+        });
+        let tcp = address.map(|address| format!("nbd://{address}/{name}"));
+        Self { volume, uris: unix.into_iter().chain(tcp).collect() }
+    }
+}
+
+/// As a part of a URI: all but what may stand there as it is, and `/`, by its number.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'~' => text.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => text.push(char::from(*byte)),
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+/// `lode block serve`, once clients can come.
+#[derive(Serialize)]
+pub(crate) struct VolumesServed {
+    /// The pool.
+    pub(crate) pool: String,
+    /// What is served.
+    pub(crate) exports: Vec<ServedFacts>,
+}
+
+impl Report for VolumesServed {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for ServedFacts { volume, uris } in &self.exports {
+            text.push_str(&format!("{}: {}\n", self.pool, volume.text()));
+            uris.iter().for_each(|uri| text.push_str(&format!("  {uri}\n")));
+        }
+        text
+    }
+}
+
 /// `lode block attach`.
 #[derive(Serialize)]
 pub(crate) struct VolumeAttached {
@@ -151,6 +214,27 @@ impl Report for VolumeDetached {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_volume_is_served_is_told_as_uris() {
+        let volume = VolumeFacts {
+            name: "my disk#1".into(),
+            bytes: 1,
+            allocated_bytes: 1,
+            sector: 512,
+            thin: false,
+        };
+        let address = "127.0.0.1:10809".parse().ok();
+        let served =
+            ServedFacts::new(volume, "my disk#1", (Some(Path::new("/run/a b.sock")), address));
+        assert_eq!(
+            served.uris,
+            [
+                "nbd+unix:///my%20disk%231?socket=/run/a%20b.sock",
+                "nbd://127.0.0.1:10809/my%20disk%231"
+            ]
+        );
+    }
 
     #[test]
     fn a_list_is_a_table_in_which_names_of_any_length_are_aligned() {

@@ -2,12 +2,14 @@
 
 mod loops;
 mod manage;
+mod serve;
 mod volumes;
 
 use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use lode_block::{Error, Sector};
 
 use crate::failure::{Failure, Kind, Result};
@@ -26,6 +28,8 @@ pub(crate) enum BlockCommand {
     Resize(ResizeArgs),
     /// Delete a volume, with all that it holds
     Delete(NameArgs),
+    /// Serve volumes of a pool by NBD, until SIGTERM or SIGINT
+    Serve(ServeArgs),
     /// Make a volume of a mounted pool a loop device of the kernel, and print its name
     Attach(AttachArgs),
     /// End the loop devices of a volume
@@ -40,6 +44,7 @@ impl BlockCommand {
             Self::List(_) => "block list",
             Self::Resize(_) => "block resize",
             Self::Delete(_) => "block delete",
+            Self::Serve(_) => "block serve",
             Self::Attach(_) => "block attach",
             Self::Detach(_) => "block detach",
         }
@@ -99,6 +104,26 @@ pub(crate) struct NameArgs {
     pub(crate) name: OsString,
 }
 
+/// `lode block serve`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("where").args(["socket", "listen"]).required(true).multiple(true))]
+pub(crate) struct ServeArgs {
+    /// The pool, which is not mounted
+    pub(crate) pool: PathBuf,
+    /// Names of volumes; all of them if there are none
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<OsString>,
+    /// A Unix socket, which is made, for its owner alone
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// A loopback address and a port (0: any that is free), as 127.0.0.1:10809: for all users of this machine
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Nothing can be written
+    #[arg(long, short)]
+    pub(crate) read_only: bool,
+}
+
 /// `lode block attach`.
 #[derive(Args, Debug)]
 pub(crate) struct AttachArgs {
@@ -141,6 +166,7 @@ pub(crate) fn run(command: &BlockCommand, output: &Output) -> Result<()> {
         BlockCommand::List(args) => manage::list(args, output),
         BlockCommand::Resize(args) => manage::resize(args, output),
         BlockCommand::Delete(args) => manage::delete(args, output),
+        BlockCommand::Serve(args) => serve::serve(args, output),
         BlockCommand::Attach(args) => loops::attach(args, output),
         BlockCommand::Detach(args) => loops::detach(args, output),
     }

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::erased;
 use crate::report::{
-    VolumeAttached, VolumeDeleted, VolumeDetached, VolumeFacts, VolumeList, VolumeMade,
-    VolumeResized,
+    ServedFacts, VolumeAttached, VolumeDeleted, VolumeDetached, VolumeFacts, VolumeList,
+    VolumeMade, VolumeResized, VolumesServed,
 };
 
-pub(super) fn volumes() -> [(&'static str, Value); 6] {
+pub(super) fn volumes() -> [(&'static str, Value); 7] {
     let (target, name) = ("/d".to_owned(), "v".to_owned());
     let facts = VolumeFacts {
         name: name.clone(),
@@ -22,11 +22,13 @@ pub(super) fn volumes() -> [(&'static str, Value); 6] {
     let devices = vec![device.clone()];
     let value = |report: &dyn erased::Json| report.json();
     let volumes = vec![facts.clone()];
+    let served = ServedFacts::new(facts.clone(), "v", (Some(std::path::Path::new("/s")), None));
     [
         ("block create", value(&VolumeMade { target: target.clone(), volume: facts.clone() })),
         ("block list", value(&VolumeList { target: target.clone(), volumes })),
         ("block resize", value(&VolumeResized { target: target.clone(), volume: facts })),
         ("block delete", value(&VolumeDeleted { target, name })),
+        ("block serve", value(&VolumesServed { pool: "/p".into(), exports: vec![served] })),
         ("block attach", value(&VolumeAttached { file: file.clone(), device })),
         ("block detach", value(&VolumeDetached { file, devices })),
     ]

@@ -1,0 +1,140 @@
+//! `lode block serve`: volumes of a pool for whoever speaks NBD, until a signal ends it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lode_block::Volume;
+use lode_host::StdHost;
+use lode_nbd::{Device, Export, Server, ServerError};
+use lode_pmem::Mapped;
+
+use super::{ServeArgs, refused};
+use crate::commands::snapshot::mount_of;
+use crate::failure::{Failure, Kind, Result};
+use crate::interrupt::Interrupt;
+use crate::mounts;
+use crate::output::Output;
+use crate::region::{self, MappedPool};
+use crate::report::{ServedFacts, VolumeFacts, VolumesServed};
+
+/// How often it is looked whether a signal came.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often work of the pool is done that waits for a quiet moment.
+const MAINTAIN: Duration = Duration::from_secs(1);
+/// How long clients may take to hear the end of what they have asked for.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+pub(super) fn serve(args: &ServeArgs, output: &Output) -> Result<()> {
+    let clean = mounts::clean_path(&args.pool)?;
+    if let Some(mount) = mount_of(&args.pool, &clean)? {
+        return Err(Failure::new(Kind::Busy, "the pool is mounted")
+            .at(&mount.point)
+            .advise("`lode block attach` makes a volume of a mounted pool a loop device; or unmount the pool and serve it"));
+    }
+    let interrupt = Interrupt::by_signals()?;
+    let pool = Arc::new(region::open_pool(&clean, args.read_only, output)?);
+    let served = serve_volumes(args, &clean, &pool, output, &interrupt);
+    // (Nobody has a volume any more.)
+    let closed = match Arc::try_unwrap(pool) {
+        Ok(pool) if !args.read_only => {
+            pool.close().map_err(|error| Failure::engine(&clean, &error))
+        }
+        _ => Ok(()),
+    };
+    // What went wrong first is what to tell.
+    served.and(closed)
+}
+
+/// Serves, and does the pool's own work, until a signal comes.
+fn serve_volumes(
+    args: &ServeArgs,
+    path: &Path,
+    pool: &Arc<MappedPool>,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let volumes = volumes_of(args, path, pool)?;
+    let mut builder = Server::builder();
+    for Open { name, facts, volume } in &volumes {
+        let device: Arc<dyn Device> = Arc::clone(volume) as Arc<dyn Device>;
+        let text = format!("volume {} of {}", facts.name, path.display());
+        builder = builder.export(Export::new(name, device).described(text));
+    }
+    if let Some(socket) = &args.socket {
+        builder = builder.unix(socket);
+    }
+    if let Some(address) = args.listen {
+        builder = builder.tcp(address);
+    }
+    let server = builder.start().map_err(|error| explained(path, &error))?;
+    let at = (args.socket.as_deref(), server.addresses().first().copied());
+    let exports = volumes.into_iter();
+    let exports = exports.map(|one| ServedFacts::new(one.facts, &one.name, at)).collect();
+    output.print(&VolumesServed { pool: path.display().to_string(), exports })?;
+    let mut maintained = Instant::now();
+    while !interrupt.came() {
+        std::thread::sleep(LOOK);
+        if maintained.elapsed() >= MAINTAIN && !pool.is_read_only() {
+            pool.maintain().map_err(|error| Failure::engine(path, &error))?;
+            maintained = Instant::now();
+        }
+    }
+    server.shutdown(FAREWELL);
+    Ok(())
+}
+
+/// A volume that is open.
+struct Open {
+    name: String,
+    facts: VolumeFacts,
+    volume: Arc<Volume<Mapped, StdHost>>,
+}
+
+/// The volumes that are asked for, all of them if none is.
+fn volumes_of(args: &ServeArgs, path: &Path, pool: &Arc<MappedPool>) -> Result<Vec<Open>> {
+    let all = lode_block::list(pool).map_err(|error| refused(path, OsStr::new(""), &error))?;
+    let names = match args.names.as_slice() {
+        [] => all.iter().map(|one| OsStr::from_bytes(&one.name).to_owned()).collect(),
+        names => names.to_vec(),
+    };
+    if names.is_empty() {
+        return Err(Failure::new(Kind::NotFound, "the pool has no volumes")
+            .at(path)
+            .advise("make one with `lode block create`"));
+    }
+    let mut volumes = Vec::new();
+    for name in names {
+        let failed = |error| refused(path, &name, &error);
+        let info = lode_block::info(pool, name.as_bytes()).map_err(failed)?;
+        let facts = VolumeFacts::from(&info);
+        let Some(export) = name.to_str() else {
+            let what = format!("{}: the protocol has only names in UTF-8", facts.name);
+            return Err(Failure::usage(what).at(path));
+        };
+        let volume = Volume::open(Arc::clone(pool), name.as_bytes()).map_err(failed)?;
+        volumes.push(Open { name: export.to_owned(), facts, volume: Arc::new(volume) });
+    }
+    Ok(volumes)
+}
+
+/// Why nothing is served, for the user.
+fn explained(path: &Path, error: &ServerError) -> Failure {
+    let (kind, advice) = match error {
+        ServerError::Served(_) => (Kind::Busy, "choose another socket, or end that server"),
+        ServerError::NotASocket(_) => (Kind::Exists, "choose another path for the socket"),
+        ServerError::TwoExports(_) => (Kind::Usage, "name each volume once"),
+        ServerError::NotLoopback(_) => (
+            Kind::Usage,
+            "listen at 127.0.0.1 or [::1], or at a Unix socket, and reach that from elsewhere through ssh -L",
+        ),
+        ServerError::Address { .. } | ServerError::Socket { .. } => {
+            (Kind::Failed, "choose another address or path")
+        }
+        _ => (Kind::Failed, ""),
+    };
+    let failure = Failure::new(kind, error.to_string()).at(path);
+    if advice.is_empty() { failure } else { failure.advise(advice) }
+}
