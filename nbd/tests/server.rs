@@ -61,6 +61,22 @@ fn a_dead_servers_socket_is_replaced_and_a_living_ones_is_not() {
 }
 
 #[test]
+fn of_many_that_begin_at_once_one_serves() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nbd.sock");
+    for turn in 0..20 {
+        drop(UnixListener::bind(&socket).unwrap());
+        let start = || Server::builder().export(disk()).unix(&socket).start();
+        let started: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(start)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(started.iter().filter(|one| one.is_ok()).count(), 1, "turn {turn}");
+        Client::greeted(UnixStream::connect(&socket).unwrap()).go();
+    }
+}
+
+#[test]
 fn only_this_machine_comes_by_tcp() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
         let refused = error(Server::builder().export(disk()).tcp(address.parse().unwrap()));
