@@ -2,14 +2,16 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::device::{Device, WriteZeroes};
 use crate::export::Export;
 use crate::wire::Errno;
 
-/// Takes anything, and reads as ones.
-struct Ones;
+/// Takes anything, and reads as ones; how often zeros are written is known.
+#[derive(Default)]
+struct Ones(AtomicUsize);
 
 impl Device for Ones {
     fn size(&self) -> u64 {
@@ -35,13 +37,15 @@ impl Device for Ones {
     }
 
     fn write_zeroes(&self, _: u64, _: u64, _: WriteZeroes) -> Result<(), Errno> {
+        self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }
 
 /// A client of the old option, and its end.
-fn client() -> (Connection, UnixStream) {
-    let exports = Exports::new(vec![Export::new("ones", Arc::new(Ones))], Some("ones".into()));
+fn client(ones: &Arc<Ones>) -> (Connection, UnixStream) {
+    let device: Arc<dyn Device> = Arc::<Ones>::clone(ones);
+    let exports = Exports::new(vec![Export::new("ones", device)], Some("ones".into()));
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
     theirs.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
@@ -63,14 +67,14 @@ fn held(connection: &Connection) -> usize {
 
 #[test]
 fn a_client_holds_what_it_needs_and_gives_it_back() {
-    let (mut connection, mut theirs) = client();
+    let (mut connection, mut theirs) = client(&Arc::default());
     let mut most = 0;
     // Writes as long as they may be, one behind the other, and the replies not taken at once.
     for _ in 0..2 {
-        let mut all = [request(1, 32 << 20), vec![7; 32 << 20]].concat();
-        while !all.is_empty() {
-            let sent = theirs.write(&all).unwrap_or(0);
-            all.drain(..sent);
+        let all = [request(1, 32 << 20), vec![7; 32 << 20]].concat();
+        let mut sent = 0;
+        while sent < all.len() {
+            sent += theirs.write(&all[sent..]).unwrap_or(0);
             connection.turn(false);
             most = most.max(held(&connection));
         }
@@ -103,9 +107,19 @@ fn a_client_holds_what_it_needs_and_gives_it_back() {
 
 #[test]
 fn a_turn_ends() {
-    let (mut connection, mut theirs) = client();
+    let ones = Arc::default();
+    let (mut connection, mut theirs) = client(&ones);
     let many: Vec<u8> = (0..2000).flat_map(|_| request(6, u32::MAX)).collect();
     theirs.write_all(&many).unwrap();
+    for turn in 1..5 {
+        assert_eq!(connection.turn(false), Wants::Turn);
+        assert_eq!(ones.0.load(Ordering::Relaxed), turn, "16 MiB are a turn");
+    }
+    // Many requests for little are one as well.
+    let ones = Arc::default();
+    let (mut connection, mut theirs) = client(&ones);
+    let many: Vec<u8> = (0..2000).flat_map(|_| request(6, 1)).collect();
+    theirs.write_all(&many).unwrap();
     assert_eq!(connection.turn(false), Wants::Turn);
-    assert!(theirs.read(&mut [0; 16]).is_err(), "not one of them is done");
+    assert!(ones.0.load(Ordering::Relaxed) < 100);
 }
