@@ -48,9 +48,12 @@ fn an_export_is_told_about_and_used() {
 
 #[test]
 fn only_what_was_asked_is_told() {
-    let serving = Serving::of(Memory::new(SIZE));
+    let second = Export::new("second", Arc::new(Memory::new(5)));
+    let serving = Serving::with(Memory::new(SIZE), |builder| builder.export(second));
     let mut client = serving.connect();
     assert_eq!(client.option(INFO, &choice("", &[])).kinds(), [3, ACK]);
+    let silent = client.option(INFO, &choice("second", &[1, 2]));
+    assert_eq!(silent.kinds(), [3, 3, ACK], "it has no description");
     assert_eq!(client.option(INFO, &choice("", &[1])).0[1].1, b"\0\x01disk");
     assert_eq!(client.option(INFO, &choice("nowhere", &[])).kinds(), [ERR_UNKNOWN]);
     assert_eq!(client.option(GO, &choice("nowhere", &[])).kinds(), [ERR_UNKNOWN]);

@@ -61,6 +61,22 @@ fn a_dead_servers_socket_is_replaced_and_a_living_ones_is_not() {
 }
 
 #[test]
+fn of_many_that_begin_at_once_one_serves() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nbd.sock");
+    for turn in 0..20 {
+        drop(UnixListener::bind(&socket).unwrap());
+        let start = || Server::builder().export(disk()).unix(&socket).start();
+        let started: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(start)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(started.iter().filter(|one| one.is_ok()).count(), 1, "turn {turn}");
+        Client::greeted(UnixStream::connect(&socket).unwrap()).go();
+    }
+}
+
+#[test]
 fn only_this_machine_comes_by_tcp() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
         let refused = error(Server::builder().export(disk()).tcp(address.parse().unwrap()));
@@ -122,23 +138,21 @@ fn who_does_nothing_is_left_soon() {
 #[test]
 fn what_is_under_way_is_answered_and_what_comes_later_refused() {
     let mut serving = Serving::of(Memory::new(SIZE));
-    let mut writing = serving.simple();
-    let mut later = serving.simple();
-    let mut haggling = serving.connect();
-    let cookie = writing.send_request(WRITE, 0, 0, 6, b"abc");
-    // It has been seen when a reply behind it would have been: by the same thread, soon.
-    thread::sleep(Duration::from_millis(100));
+    let mut client = serving.simple();
+    let cookie = client.send_request(WRITE, 0, 0, 6, b"abc");
+    let writes = || serving.server().statistics("disk").unwrap().writes;
+    eventually("the write is under way", || writes() == 1);
     let server = serving.server.take().unwrap();
     let ending = thread::spawn(move || server.shutdown(Duration::from_secs(20)));
-    thread::sleep(Duration::from_millis(50));
-    assert_eq!(haggling.option(LIST, b"").kinds(), [ERR_SHUTDOWN]);
-    assert_eq!(later.simple(READ, 0, 0, 6, b"").0, ESHUTDOWN);
-    assert_eq!(later.simple(WRITE, 0, 0, 3, b"xyz").0, ESHUTDOWN);
+    eventually("nobody is let in", || UnixStream::connect(&serving.socket).is_err());
     // Longer than anybody is listened to who does nothing.
     thread::sleep(Duration::from_millis(500));
-    writing.send(b"def");
-    assert_eq!(writing.simple_reply(cookie), 0);
-    assert!(writing.is_closed());
+    let later = [request(WRITE, 0, 7, 0, 3, b"xyz"), request(READ, 0, 8, 0, 3, b"")].concat();
+    client.send(&[&b"def"[..], &later].concat());
+    assert_eq!(client.simple_reply(cookie), 0);
+    assert_eq!(client.simple_reply(7), ESHUTDOWN);
+    assert_eq!(client.simple_reply(8), ESHUTDOWN);
+    assert!(client.is_closed());
     ending.join().unwrap();
     let mut stored = [0; 6];
     serving.disk.read(0, &mut stored).unwrap();
@@ -152,7 +166,8 @@ fn an_end_is_in_time_whoever_does_not_finish() {
     half.send_request(WRITE, 0, 0, 6, b"abc");
     let mut slow = serving.simple();
     slow.send_request(READ, 0, 0, 32 << 20, b"");
-    thread::sleep(Duration::from_millis(100));
+    let asked = || serving.server().statistics("disk").unwrap();
+    eventually("both are under way", || (asked().writes, asked().reads) == (1, 1));
     let began = Instant::now();
     serving.server.take().unwrap().shutdown(Duration::from_millis(700));
     let took = began.elapsed();

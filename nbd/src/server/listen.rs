@@ -6,8 +6,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     socket_with, sockopt,
@@ -18,6 +20,9 @@ use super::stream::Stream;
 
 /// Clients that have come and were not taken yet.
 const BACKLOG: i32 = 128;
+/// How long a server waits for others that begin in the same directory, and how often it looks.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// A socket that clients come to. A Unix socket's file goes when this does.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ impl Listener {
     /// A socket at `path` that only its owner can connect to. One that a dead server left is replaced.
     pub fn unix(path: &Path) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Socket { path: path.into(), source };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let _lock = lock(directory.unwrap_or(Path::new("."))).map_err(failed)?;
         make_room(path)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let address = SocketAddrUnix::new(path).map_err(|code| failed(code.into()))?;
@@ -112,6 +119,22 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Makes servers that begin in one directory at a time do so one after the other: each would take the other's socket,
+/// which does not listen yet, for a dead one's.
+fn lock(directory: &Path) -> io::Result<fs::File> {
+    let locked = fs::File::open(directory)?;
+    let began = Instant::now();
+    loop {
+        match flock(&locked, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(locked),
+            Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < LOCK_PATIENCE => {
+                thread::sleep(LOCK_PAUSE);
+            }
+            Err(code) => return Err(code.into()),
+        }
     }
 }
 

@@ -81,8 +81,8 @@ impl Worker {
         let mut events = Vec::with_capacity(EVENTS);
         let mut last = false;
         loop {
+            self.wait(&mut events);
             let closing = self.shared.closing();
-            self.wait(&mut events, closing.is_some());
             for event in events.drain(..) {
                 let data = event.data;
                 self.notice(data.u64());
@@ -108,10 +108,10 @@ impl Worker {
         }
     }
 
-    fn wait(&self, events: &mut Vec<Event>, closing: bool) {
+    fn wait(&self, events: &mut Vec<Event>) {
         let most = match () {
             () if !self.ready.is_empty() => Some(Duration::ZERO),
-            () if closing => Some(CLOSING_TICK),
+            () if self.shared.closing().is_some() => Some(CLOSING_TICK),
             () if self.clients.is_empty() && self.accepting => None,
             () => Some(TICK),
         };

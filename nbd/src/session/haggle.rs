@@ -193,7 +193,7 @@ impl Haggle {
         if choice.wants_name {
             replies.info(Info::Name(&served.name));
         }
-        if choice.wants_description {
+        if choice.wants_description && !served.description.is_empty() {
             replies.info(Info::Description(&served.description));
         }
         if choice.wants_block_sizes {
