@@ -15,7 +15,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use super::builder::ServerError;
+use super::error::ServerError;
 use super::stream::Stream;
 
 /// Clients that have come and were not taken yet.

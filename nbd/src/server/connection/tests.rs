@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::device::{Device, WriteZeroes};
+use crate::errno::Errno;
 use crate::export::Export;
-use crate::wire::Errno;
 
 /// Takes anything, and reads as ones; how often zeros are written or all is flushed is known.
 #[derive(Default)]

@@ -9,10 +9,11 @@ use proptest::prelude::*;
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::{U16, U32, U64};
 
+use super::super::turn::PIECE_BYTES;
 use super::*;
 use crate::device::{BlockSizes, Device, Extent, WriteZeroes};
+use crate::errno::Errno;
 use crate::export::Export;
-use crate::wire::Errno;
 
 const SIZE: usize = 3 << 20;
 
