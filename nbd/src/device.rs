@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::wire::Errno;
+use crate::errno::Errno;
 
 /// How a device wants to be accessed, all in bytes; such sizes as the protocol allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

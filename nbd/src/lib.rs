@@ -1,6 +1,7 @@
 //! Block devices over sockets: the NBD protocol (docs/nbd.md), and a server for it.
 //!
-//! * [`Device`]: what is served; its errors are those that the protocol knows
+//! * [`Errno`]: why a request fails
+//! * [`Device`]: what is served
 //! * `buffer`: bytes on their way, in memory that is used again
 //! * `wire`: the structures and numbers of the protocol, from bytes and to bytes
 //! * [`Export`]: a device with its name, and how much was asked of it
@@ -13,12 +14,13 @@
 
 mod buffer;
 mod device;
+mod errno;
 mod export;
 mod server;
 mod session;
 mod wire;
 
 pub use device::{BlockSizes, Device, Extent, WriteZeroes};
+pub use errno::Errno;
 pub use export::{Export, Statistics};
 pub use server::{Builder, Limits, Server, ServerError};
-pub use wire::Errno;

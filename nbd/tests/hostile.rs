@@ -115,8 +115,9 @@ fn who_has_said_all_and_takes_nothing_is_left() {
     let limits = Limits { workers: 1, handshake: Duration::from_millis(700), ..Limits::default() };
     let serving = Serving::with(Memory::new(SIZE), |builder| builder.limits(limits));
     let mut client = serving.simple();
-    client.send_request(READ, 0, 0, 250_000, b"");
-    client.send_request(DISC, 0, 0, 0, b"");
+    // At once: what comes behind a reply that nobody takes is not read.
+    let all = [request(READ, 0, 1, 0, 250_000, b""), request(DISC, 0, 2, 0, 0, b"")].concat();
+    client.send(&all);
     thread::sleep(Duration::from_millis(200));
     assert_eq!(serving.server().clients(), 1, "its reply waits");
     eventually("the client is forgotten", || serving.server().clients() == 0);

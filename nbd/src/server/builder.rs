@@ -1,4 +1,4 @@
-//! What a server is made of, and why it can't be.
+//! What a server is made of.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,81 +6,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
-use super::THREAD;
+use super::error::ServerError;
+use super::limits::Limits;
 use super::listen::Listener;
 use super::running::Server;
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::export::{Export, Exports};
 
-/// Why a server can't be started.
-#[derive(thiserror::Error, Debug)]
-pub enum ServerError {
-    /// A name or a description is none that the protocol has.
-    #[error("an export can't be named or described so: {0:?}")]
-    Name(String),
-    /// Two have one name.
-    #[error("there are two exports {0:?}")]
-    TwoExports(String),
-    /// The one that is meant where no name is given is not there.
-    #[error("there is no export {0:?}")]
-    NoDefault(String),
-    /// Nobody could connect.
-    #[error("a server needs a socket to listen at, and an export")]
-    Nothing,
-    /// Others could read along.
-    #[error("nothing is encrypted, so only loopback addresses can be listened at, and {0} is none")]
-    NotLoopback(SocketAddr),
-    /// A server lives there.
-    #[error("{0} is served already")]
-    Served(PathBuf),
-    /// Something else is there.
-    #[error("{0} is there, and is no socket")]
-    NotASocket(PathBuf),
-    /// The system can't listen there.
-    #[error("can't listen at {path}: {source}")]
-    Socket {
-        /// Where.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The system can't listen there.
-    #[error("can't listen at {address}: {source}")]
-    Address {
-        /// Where.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The system has no means.
-    #[error("can't {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
-}
-
-/// How much a server does at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Threads; one at least.
-    pub workers: usize,
-    /// Clients at a time; others are refused. Each holds about 2.5 MiB at most.
-    pub max_clients: usize,
-    /// How long a client may take until it has chosen an export; and, when all is said, to take the last replies.
-    pub handshake: Duration,
-}
-
-impl Default for Limits {
-    /// A thread for each processor up to four, 256 clients, 10 s.
-    fn default() -> Self {
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        Self { workers: cpus.min(4), max_clients: 256, handshake: Duration::from_secs(10) }
+impl Server {
+    /// One that is not started yet.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }
 
@@ -151,7 +89,7 @@ impl Builder {
             let listeners = listeners.take().unwrap_or_default();
             let worker = Worker::new(Arc::clone(&shared), number, listeners);
             let worker = worker.map_err(|code| system("wait for events")(code.into()))?;
-            let thread = thread::Builder::new().name(THREAD.into());
+            let thread = thread::Builder::new().name("lode-nbd".into());
             let started = thread.spawn(move || worker.run());
             server.add(started.map_err(system("start a server's thread"))?);
         }

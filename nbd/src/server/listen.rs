@@ -15,7 +15,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use super::builder::ServerError;
+use super::error::ServerError;
 use super::stream::Stream;
 
 /// Clients that have come and were not taken yet.
@@ -123,17 +123,20 @@ impl AsFd for Listener {
 }
 
 /// Makes servers that begin in one directory at a time do so one after the other: each would take the other's socket,
-/// which does not listen yet, for a dead one's.
-fn lock(directory: &Path) -> io::Result<fs::File> {
-    let locked = fs::File::open(directory)?;
+/// which does not listen yet, for a dead one's. `None` where the directory can't be locked, and nothing is done.
+fn lock(directory: &Path) -> io::Result<Option<fs::File>> {
+    let Ok(locked) = fs::File::open(directory) else {
+        return Ok(None);
+    };
     let began = Instant::now();
     loop {
         match flock(&locked, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(locked),
+            Ok(()) => return Ok(Some(locked)),
             Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < LOCK_PATIENCE => {
                 thread::sleep(LOCK_PAUSE);
             }
-            Err(code) => return Err(code.into()),
+            Err(code @ rustix::io::Errno::WOULDBLOCK) => return Err(code.into()),
+            Err(_) => return Ok(None),
         }
     }
 }

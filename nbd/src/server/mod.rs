@@ -1,22 +1,24 @@
 //! A server: listens on sockets, and carries many clients' bytes on few threads.
 //!
+//! * [`ServerError`], [`Limits`]: why it can't be, and how much it does
 //! * `stream`: bytes from and to a socket, without waiting
 //! * `listen`: sockets that clients come to
 //! * `connection`: a client: its socket, its conversation, and bounded buffers between
 //! * `shared`: what the threads have together
 //! * `worker`: a thread and its clients
-//! * [`Builder`], [`Server`]: how it begins and ends
+//! * [`Server`], [`Builder`]: how it ends and begins
 
 mod builder;
 mod connection;
+mod error;
+mod limits;
 mod listen;
 mod running;
 mod shared;
 mod stream;
 mod worker;
 
-pub use builder::{Builder, Limits, ServerError};
+pub use builder::Builder;
+pub use error::ServerError;
+pub use limits::Limits;
 pub use running::Server;
-
-/// Name of a server's threads.
-const THREAD: &str = "lode-nbd";

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::builder::Builder;
 use super::shared::Shared;
 use crate::export::Statistics;
 
@@ -17,11 +16,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that is not started yet.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(super) fn new(shared: Arc<Shared>, addresses: Vec<SocketAddr>) -> Self {
         Self { shared, addresses, threads: Vec::new() }
     }

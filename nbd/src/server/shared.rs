@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use zerocopy::IntoBytes;
 
-use super::builder::Limits;
+use super::limits::Limits;
 use super::stream::Stream;
 use crate::export::Exports;
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -79,7 +80,7 @@ impl Worker {
     /// Serves until the server ends.
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS);
-        let mut last = false;
+        let mut noticed = false;
         loop {
             self.wait(&mut events);
             let closing = self.shared.closing();
@@ -88,9 +89,7 @@ impl Worker {
                 self.notice(data.u64());
             }
             if let Some(closing) = closing {
-                // Who came before the end is served, whoever noticed first.
-                if !last {
-                    last = true;
+                if !std::mem::replace(&mut noticed, true) {
                     self.stop_listening();
                     self.wake_all();
                 }
@@ -123,7 +122,7 @@ impl Worker {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
                 tracing::error!(%error, "events can't be waited for");
-                std::thread::sleep(CLOSING_TICK);
+                thread::sleep(CLOSING_TICK);
             }
         }
     }

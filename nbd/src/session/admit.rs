@@ -2,7 +2,8 @@
 //! Nothing else touches it.
 
 use crate::device::{BlockSizes, WriteZeroes};
-use crate::wire::{Command, Errno, Flags, Refusal, Request};
+use crate::errno::Errno;
+use crate::wire::{Command, Flags, Refusal, Request};
 
 /// A range of the device. It was not behind its end, and so its own end is a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::admit::Span;
 use crate::device::{Device, Extent};
-use crate::wire::Errno;
+use crate::errno::Errno;
 
 /// Appends what lies in `span`, until all is told or there would be more than `most` extents. Returns whether all is.
 ///

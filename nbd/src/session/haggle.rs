@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::transmit::{Agreed, Transmit};
+use super::next::Next;
 use super::turn::Turn;
 use crate::buffer::Buffer;
-use crate::export::{Exports, InUse, Served};
+use crate::export::{Exports, Served};
 use crate::wire::{
     ALLOCATION, CLIENT_FLAGS_BYTES, Choice, ClientFlags, Info, MAX_OPTION_BYTES, MAX_SKIPPED_BYTES,
     MetaQuery, OPTION_HEADER_BYTES, Opt, OptionHeader, Refused, Replies, Terms,
@@ -14,16 +14,21 @@ use crate::wire::{
 /// Blocks that a client which was told nothing about them keeps to, in bytes.
 const USUAL_BLOCK: u32 = 512;
 
-/// How it goes on.
-pub enum Next {
-    /// At once.
-    Again,
-    /// With so many bytes in the input.
-    Input(usize),
-    /// With requests.
-    Transmit(Box<Transmit>),
-    /// Not at all.
-    End,
+/// What was agreed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// Replies may have several chunks.
+    pub structured: bool,
+    /// There is block status.
+    pub allocation: bool,
+}
+
+/// What came of a step.
+pub enum Haggled {
+    /// It goes on.
+    Next(Next),
+    /// An export was chosen: requests come.
+    Chosen(Arc<Served>, Agreed),
 }
 
 /// What comes next from the client.
@@ -63,7 +68,7 @@ impl Haggle {
         output: &mut Buffer,
         turn: &mut Turn,
         closing: bool,
-    ) -> Next {
+    ) -> Haggled {
         let needed = match &self.stage {
             Stage::Flags => CLIENT_FLAGS_BYTES,
             Stage::Header => OPTION_HEADER_BYTES,
@@ -71,23 +76,23 @@ impl Haggle {
             Stage::Skip { left, .. } => usize::from(*left > 0),
         };
         let Some(bytes) = input.filled().get(..needed) else {
-            return Next::Input(needed);
+            return Haggled::Next(Next::Input(needed));
         };
         match &mut self.stage {
             Stage::Flags => {
                 let Some(flags) = ClientFlags::parse(bytes) else {
-                    return Next::End;
+                    return Haggled::Next(Next::End);
                 };
                 self.flags = flags;
                 self.stage = Stage::Header;
                 input.consume(needed);
-                Next::Again
+                Haggled::Next(Next::Again)
             }
             Stage::Header => {
                 turn.charge_request();
                 let header = OptionHeader::parse(bytes);
                 input.consume(needed);
-                header.map_or(Next::End, |header| self.begin(header, output))
+                header.map_or(Haggled::Next(Next::End), |header| self.begin(header, output))
             }
             Stage::Data(header) => {
                 let header = *header;
@@ -104,24 +109,24 @@ impl Haggle {
                     Replies::new(*option, output).refuse(*refused);
                     self.stage = Stage::Header;
                 }
-                Next::Again
+                Haggled::Next(Next::Again)
             }
         }
     }
 
     /// Decides whether an option's data are looked at.
-    fn begin(&mut self, header: OptionHeader, output: &mut Buffer) -> Next {
+    fn begin(&mut self, header: OptionHeader, output: &mut Buffer) -> Haggled {
         let without_reply = header.option == Opt::ExportName;
         if !without_reply && !self.flags.fixed_newstyle {
-            return Next::End;
+            return Haggled::Next(Next::End);
         }
         let too_big = header.len > MAX_OPTION_BYTES;
         if too_big && without_reply {
-            return Next::End;
+            return Haggled::Next(Next::End);
         }
         if header.len > MAX_SKIPPED_BYTES {
             Replies::new(header.number, output).refuse(Refused::TooBig);
-            return Next::End;
+            return Haggled::Next(Next::End);
         }
         self.stage = if header.option == Opt::Unknown || too_big {
             let unknown = header.option == Opt::Unknown;
@@ -130,7 +135,7 @@ impl Haggle {
         } else {
             Stage::Data(header)
         };
-        Next::Again
+        Haggled::Next(Next::Again)
     }
 
     fn answer(
@@ -139,13 +144,13 @@ impl Haggle {
         data: &[u8],
         output: &mut Buffer,
         closing: bool,
-    ) -> Next {
+    ) -> Haggled {
         let mut replies = Replies::new(header.number, output);
         let answered = match header.option {
             Opt::ExportName => return self.enter_without_reply(data, output, closing),
             Opt::Abort => {
                 replies.acknowledge();
-                return Next::End;
+                return Haggled::Next(Next::End);
             }
             _ if closing => Err(Refused::Shutdown),
             Opt::Go => match self.tell(data, &mut replies) {
@@ -171,7 +176,7 @@ impl Haggle {
             Ok(()) => replies.acknowledge(),
             Err(refused) => replies.refuse(refused),
         }
-        Next::Again
+        Haggled::Next(Next::Again)
     }
 
     fn list(&self, data: &[u8], replies: &mut Replies<'_>) -> Result<(), Refused> {
@@ -207,22 +212,22 @@ impl Haggle {
         Terms { size: served.size(), read_only, structured: self.structured }
     }
 
-    fn enter_without_reply(&self, data: &[u8], output: &mut Buffer, closing: bool) -> Next {
+    fn enter_without_reply(&self, data: &[u8], output: &mut Buffer, closing: bool) -> Haggled {
         let name = Choice::parse_name(data).map(|choice| choice.name);
         match name.and_then(|name| self.exports.find(name)) {
             Some(served) if !closing && served.block_sizes().min() <= USUAL_BLOCK => {
                 self.terms(served).start(self.flags.no_zeroes, output);
                 self.enter(Arc::clone(served))
             }
-            _ => Next::End,
+            _ => Haggled::Next(Next::End),
         }
     }
 
-    fn enter(&self, served: Arc<Served>) -> Next {
+    fn enter(&self, served: Arc<Served>) -> Haggled {
         // What was agreed on about one export does not hold for another.
         let allocation = self.allocation.as_ref().is_some_and(|of| Arc::ptr_eq(of, &served));
         let agreed = Agreed { structured: self.structured, allocation };
-        Next::Transmit(Box::new(Transmit::new(InUse::of(served), agreed)))
+        Haggled::Chosen(served, agreed)
     }
 
     fn query<'a>(&self, data: &'a [u8]) -> Result<(MetaQuery<'a>, &Arc<Served>), Refused> {

@@ -4,8 +4,8 @@ use super::admit::{Ranged, Span};
 use super::extents::collect;
 use super::turn::Turn;
 use crate::device::Extent;
+use crate::errno::Errno;
 use crate::export::Served;
-use crate::wire::Errno;
 
 /// Most bytes that one call of the device is about; such calls begin at multiples of it, but for the first.
 const RANGE_BYTES: u32 = 16 << 20;

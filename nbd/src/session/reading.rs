@@ -2,15 +2,15 @@
 //!
 //! A piece that can't be read leaves nothing in the output but what the client needs to know of it.
 
-use super::PIECE_BYTES;
 use super::admit::Span;
 use super::extents::collect;
-use super::turn::Turn;
+use super::turn::{PIECE_BYTES, Turn};
 use crate::buffer::Buffer;
 use crate::device::Extent;
+use crate::errno::Errno;
 use crate::export::Served;
 use crate::wire::{
-    Chunk, Errno, data_header, patch_done, reply_error, reply_hole, reply_nothing, simple_header,
+    Chunk, data_header, patch_done, reply_error, reply_hole, reply_nothing, simple_header,
 };
 
 /// Shorter zeros go out as bytes.

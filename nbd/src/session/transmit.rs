@@ -1,27 +1,19 @@
 //! Requests and replies to them, one after the other.
 
-use super::PIECE_BYTES;
 use super::admit::{Access, Action, Span};
-use super::haggle::Next;
+use super::haggle::Agreed;
+use super::next::Next;
 use super::ranged::Work;
 use super::reading::{Read, Reading, Style};
-use super::turn::Turn;
+use super::turn::{PIECE_BYTES, Turn};
 use crate::buffer::Buffer;
 use crate::device::{BlockSizes, Extent};
+use crate::errno::Errno;
 use crate::export::InUse;
 use crate::wire::{
-    ALLOCATION, Command, Errno, REQUEST_BYTES, Refusal, Request, reply_error, reply_ok,
-    reply_status, simple_header,
+    ALLOCATION, Command, REQUEST_BYTES, Refusal, Request, reply_error, reply_ok, reply_status,
+    simple_header,
 };
-
-/// What was agreed on in the handshake.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Agreed {
-    /// Replies may have several chunks.
-    pub structured: bool,
-    /// There is block status.
-    pub allocation: bool,
-}
 
 /// What comes next.
 enum State {

@@ -1,5 +1,8 @@
-//! How much one client may ask for before others come.
+//! How much is done at a time, and how much one client may ask for before others come.
 
+/// Most bytes that are read or written by one call of the device. A read or write up to here happens wholly or not
+/// at all; it is a multiple of every smallest block.
+pub const PIECE_BYTES: u32 = 1 << 20;
 /// What a request costs besides its bytes.
 const REQUEST_COST: usize = 2 << 10;
 /// The same of one that changes more than the bytes it brings, or waits until all is durable.

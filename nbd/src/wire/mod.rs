@@ -1,14 +1,12 @@
 //! The structures and numbers of the protocol: all that comes from a client is parsed here, once, and all that goes to
 //! one is laid out here.
 
-mod errno;
 mod greeting;
 mod options;
 mod replies;
 mod reply;
 mod request;
 
-pub use errno::Errno;
 pub use greeting::{CLIENT_FLAGS_BYTES, ClientFlags, Terms, greet};
 pub use options::{
     Choice, MAX_OPTION_BYTES, MAX_SKIPPED_BYTES, MetaQuery, OPTION_HEADER_BYTES, Opt, OptionHeader,

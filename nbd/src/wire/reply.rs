@@ -3,9 +3,9 @@
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned};
 
-use super::errno::Errno;
 use crate::buffer::Buffer;
 use crate::device::Extent;
+use crate::errno::Errno;
 
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 const CHUNK_MAGIC: u32 = 0x668e_33ef;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::device::{Device, WriteZeroes};
+use crate::errno::Errno;
 use crate::export::Export;
-use crate::wire::Errno;
 
-/// Takes anything, and reads as ones; how often zeros are written is known.
+/// Takes anything, and reads as ones; how often zeros are written or all is flushed is known.
 #[derive(Default)]
 struct Ones(AtomicUsize);
 
@@ -29,6 +29,7 @@ impl Device for Ones {
     }
 
     fn flush(&self) -> Result<(), Errno> {
+        self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -116,10 +117,12 @@ fn a_turn_ends() {
         assert_eq!(ones.0.load(Ordering::Relaxed), turn, "16 MiB are a turn");
     }
     // Many requests for little are one as well.
-    let ones = Arc::default();
-    let (mut connection, mut theirs) = client(&ones);
-    let many: Vec<u8> = (0..2000).flat_map(|_| request(6, 1)).collect();
-    theirs.write_all(&many).unwrap();
-    assert_eq!(connection.turn(false), Wants::Turn);
-    assert!(ones.0.load(Ordering::Relaxed) < 100);
+    for (command, len) in [(6, 1), (3, 0)] {
+        let ones = Arc::default();
+        let (mut connection, mut theirs) = client(&ones);
+        let many: Vec<u8> = (0..2000).flat_map(|_| request(command, len)).collect();
+        theirs.write_all(&many).unwrap();
+        assert_eq!(connection.turn(false), Wants::Turn);
+        assert!(ones.0.load(Ordering::Relaxed) < 100);
+    }
 }

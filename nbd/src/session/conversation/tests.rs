@@ -1,18 +1,19 @@
-//! Conversations cut at any byte, and of any bytes: nothing panics, nothing grows, and it does not matter where they are
-//! cut.
+//! Conversations cut at any byte, and of any bytes: nothing panics, nothing grows, and it does not matter where they
+//! are cut.
 
 use std::ops::ControlFlow;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::{U16, U32, U64};
 
+use super::super::turn::PIECE_BYTES;
 use super::*;
 use crate::device::{BlockSizes, Device, Extent, WriteZeroes};
+use crate::errno::Errno;
 use crate::export::Export;
-use crate::wire::Errno;
 
 const SIZE: usize = 3 << 20;
 
@@ -83,9 +84,8 @@ impl Device for Bytes {
 }
 
 fn exports(bad: bool) -> Arc<Exports> {
-    let mut bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
-    bytes.chunks_mut(8192).skip(1).step_by(2).for_each(|hole| hole.fill(0));
-    let device = Bytes { bytes: Mutex::new(bytes), bad };
+    static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| (0..SIZE as u64).map(byte_at).collect());
+    let device = Bytes { bytes: Mutex::new(BYTES.clone()), bad };
     Arc::new(Exports::new(vec![Export::new("e", Arc::new(device))], Some("e".into())))
 }
 
@@ -192,8 +192,9 @@ fn it_does_not_matter_where_bytes_are_cut() {
 #[test]
 fn a_conversation_that_is_cut_off_stops_there() {
     let input = [handshake(true), requests()].concat();
+    let exports = exports(false);
     for end in (0..input.len() - 1).step_by(13) {
-        let (_, step) = converse(&exports(false), &input[..end], &[usize::MAX]);
+        let (_, step) = converse(&exports, &input[..end], &[usize::MAX]);
         assert!(matches!(step, Step::Input(_)), "cut off at {end}");
     }
 }
