@@ -466,29 +466,31 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             let left = self.store.geometry.log_lines;
             let last_seal = stored_seal(&line);
             let tail = Tail { at: at + LINE, left, seed, last_seal, ordinal: 0 };
-            led_by = Some(self.beyond_in_page(tail, each)?);
+            let mut holds = Holds::Nothing;
+            self.beyond_in_page(tail, &mut |beyond| {
+                holds = holds.and(beyond.header());
+                each(beyond);
+            })?;
+            led_by = Some(holds);
             let next = self.store.load_link_of(Owner::Dead, at + HEAD_AT, LinkWord::Next)?;
             link = next.unwrap_or(None);
         }
         Ok(())
     }
 
-    /// Shows the valid lines of a page from here on, and says what they are.
     #[inline(never)]
-    fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<Holds> {
-        let (mut at, mut holds) = (tail.at, Holds::Nothing);
+    fn beyond_in_page(&self, tail: Tail, each: &mut dyn FnMut(Beyond)) -> Result<()> {
+        let mut at = tail.at;
         for _ in 0..tail.left {
             // (Nothing behind the end is mended: it is erased, or not of this log.)
             let is_valid = |line: &Line| tail.seed.holds(at, line);
             let line = self.store.load_line_of(Owner::Dead, at, Shape::Record, is_valid)?;
             if is_valid(&line) {
-                let beyond = Beyond { at, line, in_ruin: false, led_by: None };
-                holds = holds.and(beyond.header());
-                each(beyond);
+                each(Beyond { at, line, in_ruin: false, led_by: None });
             }
             at += LINE;
         }
-        Ok(holds)
+        Ok(())
     }
 
     /// A linked page whose header is not valid: either the header never became durable,
