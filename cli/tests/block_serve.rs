@@ -31,22 +31,24 @@ struct Serving {
 
 impl Serving {
     fn start(pool: &Path, more: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lode"))
+        let child = Command::new(env!("CARGO_BIN_EXE_lode"))
             .args(["block", "serve", text(pool)])
             .args(more)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = Vec::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        loop {
+        let mut serving = Self { child, lines: Vec::new() };
+        let mut out = BufReader::new(serving.child.stdout.take().unwrap());
+        while !serving.lines.last().is_some_and(|line| line.contains("nbd+unix:")) {
             let mut line = String::new();
-            assert!(out.read_line(&mut line).unwrap() > 0, "it serves nothing: {lines:?}");
-            lines.push(line.trim().to_owned());
-            if line.contains("nbd+unix:") {
-                return Self { child, lines };
-            }
+            assert!(
+                out.read_line(&mut line).unwrap() > 0,
+                "it serves nothing: {:?}",
+                serving.lines
+            );
+            serving.lines.push(line.trim().to_owned());
         }
+        serving
     }
 
     fn signal(&mut self, signal: Signal) -> i32 {
