@@ -269,7 +269,7 @@ impl Stamps {
     }
 }
 
-/// The version that a sector has gone back to must not be taken for a later one: versions only rise.
+/// Kills a server again and again while sectors are written, and looks at each of them before the next one.
 fn stamped_sectors_survive(sector: usize, kind: &[&str], protection: &str) {
     let scratch = Scratch::new();
     let (pool, socket) = (scratch.path("pool"), scratch.path("socket"));
@@ -292,7 +292,7 @@ fn stamped_sectors_survive(sector: usize, kind: &[&str], protection: &str) {
             serving.signal(Signal::KILL);
         });
     }
-    fsck(&pool);
+    fsck(&pool).expect(0);
     let mut serving = Serving::start(&pool, &["--socket", text(&socket)]);
     stamps.judge(&socket);
     assert!(stamps.answered.iter().any(|version| *version > 1));

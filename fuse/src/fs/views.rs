@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use fuse_abi::linux::{FOPEN_DIRECT_IO, FOPEN_NOFLUSH, fuse_attr, fuse_entry_out};
-use lode_block::VOLUMES;
+use lode_block::{DIRECTORY as NAME, VOLUMES};
 use lode_engine::{Attr, Host, mode};
 use lode_pmem::Medium;
 use parking_lot::Mutex;
@@ -24,8 +24,6 @@ use crate::snapshots::Changed;
 use crate::views::{Ask, View};
 use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Room, Scratch};
 
-/// Name of the directory.
-const NAME: &[u8] = b".lode";
 /// Number of the directory; its files have the next ones. A pool's inodes have smaller numbers.
 pub const DIRECTORY: u64 = 1 << 62;
 /// Files that a user may have open at a time: each keeps its text.
@@ -80,7 +78,7 @@ impl Views {
 
     /// Whether a name in a directory is theirs, if the pool has no such name.
     pub fn is_meant(&self, parent: NodeId, name: &[u8]) -> bool {
-        parent == NodeId::ROOT && name == NAME && !self.files.is_empty()
+        parent == NodeId::ROOT && name == NAME && self.are_shown()
     }
 
     /// Whether there is a directory.
@@ -100,8 +98,8 @@ impl Views {
 
     fn place(&self, node: NodeId) -> Result<Place, Errno> {
         match node.0.checked_sub(DIRECTORY) {
-            Some(0) if !self.files.is_empty() => Ok(Place::Directory),
-            Some(_) if node == SNAPSHOTS && !self.files.is_empty() => Ok(Place::Snapshots),
+            Some(0) if self.are_shown() => Ok(Place::Directory),
+            Some(_) if node == SNAPSHOTS && self.are_shown() => Ok(Place::Snapshots),
             Some(number) => {
                 let at = number.checked_sub(1).and_then(|at| usize::try_from(at).ok());
                 let file = at.and_then(|at| self.files.get(at));
