@@ -4,11 +4,13 @@
 //! * [`settings`]: what a volume is told to be, as text beside it
 //! * [`list`]: where volumes are in a pool; made, listed, resized, deleted
 //! * [`volume`]: one of them, read and written by sectors; `device`: as it is served by NBD
+//! * `raw`: a whole region as one device, without a file system
 #![forbid(unsafe_code)]
 
 mod device;
 mod error;
 mod list;
+mod raw;
 mod settings;
 mod volume;
 
@@ -17,6 +19,7 @@ pub use list::{
     DIRECTORY, NewVolume, PATH, VOLUMES, VolumeInfo, create, delete, home, info, list, make_home,
     resize,
 };
+pub use raw::{Batching, BatchingError, Protection, RawDevice, RawSettings, UnknownProtection};
 pub use settings::{Sector, Settings, XATTR};
 pub use volume::{Extent, Volume};
 

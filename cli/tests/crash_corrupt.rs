@@ -1,4 +1,4 @@
-//! `lode crash corrupt`: what it prints, and an injection again by its name. (`crash/tests/corrupt.rs` has more of them.)
+//! `lode crash corrupt`: what it prints, and an injection again by its name. (`crash/tests/suite/corrupt.rs` has more of them.)
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

@@ -14,7 +14,7 @@
 //!
 //! * `region`: what can be mapped, by whom, and what its fences are worth.
 //! * `flush`: the instructions that bring stores to the memory, and which to take.
-//! * `windows`: what keeps stray stores out.
+//! * `windows`: what keeps stray stores out. `raw`: a region as a device of blocks.
 //! * `emulation`: the times of slower media, for measuring.
 //! * `fault`: loads from bad memory that end in an error, not in a signal.
 //!
@@ -44,6 +44,9 @@ mod region;
 #[cfg(feature = "std")]
 mod windows;
 
+#[cfg(feature = "std")]
+mod raw;
+
 #[cfg(all(feature = "std", not(all(target_arch = "x86_64", target_os = "linux"))))]
 compile_error!("the feature `std`, which maps regions, is for Linux on x86-64");
 
@@ -61,6 +64,11 @@ pub use emulation::{Bandwidth, Emulated, NoBandwidth, Profile, UnknownProfile};
 pub use fault::stores::{StoreFault, StoreFaults, stores_may_wait};
 #[cfg(feature = "std")]
 pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};
+#[cfg(feature = "std")]
+pub use raw::{
+    NoSlowdown, ProtectIo, RawError, RawOptions, RawRegion, Slowdown, UnknownProtectIo,
+    UnknownScheme, WriteScheme,
+};
 #[cfg(feature = "std")]
 pub use region::{
     Draft, Durability, Mapped, MappedPages, Memory, RegionError, RegionKind, RegionOptions, View,

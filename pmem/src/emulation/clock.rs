@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Counts ticks: the time-stamp counter where it goes evenly and alike on all processors, else nanoseconds of
 /// the system's monotonic clock.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     source: Source,
     pub(super) ticks_per_ns: f64,
     /// A wait that is longer looks less often, and leaves more to the other half of the core.
@@ -35,7 +35,7 @@ enum Source {
 
 impl Clock {
     /// The best that this machine has; measured once, for some milliseconds.
-    pub(super) fn get() -> Self {
+    pub(crate) fn get() -> Self {
         static CLOCK: OnceLock<Clock> = OnceLock::new();
         *CLOCK.get_or_init(|| match counter_is_steady() {
             true => Self::calibrated(Source::TimeStampCounter, counter_ticks_per_ns()),
@@ -57,7 +57,7 @@ impl Clock {
 
     /// Now, more or less: the processor may look while instructions before this are under way.
     #[inline]
-    pub(super) fn now(self) -> u64 {
+    pub(crate) fn now(self) -> u64 {
         match self.source {
             Source::TimeStampCounter => counter(),
             Source::System => system_ns(),
@@ -80,7 +80,7 @@ impl Clock {
 
     /// Returns at `until`, or at once if that was before.
     #[inline]
-    pub(super) fn wait(self, until: u64) {
+    pub(crate) fn wait(self, until: u64) {
         loop {
             let now = self.now();
             if now >= until {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::LINE_BYTES;
 use crate::flush::{CpuFeatures, FlushStrategy, LineStore};
 
-use clock::Clock;
+pub(crate) use clock::Clock;
 pub use profile::{Bandwidth, Emulated, NoBandwidth, Profile, UnknownProfile};
 
 /// Lines that a CPU loads at the same time.

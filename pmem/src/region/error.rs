@@ -117,7 +117,7 @@ pub enum RegionError {
 }
 
 impl RegionError {
-    pub(super) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { doing, path: path.to_owned(), source }
     }
 }

@@ -45,13 +45,13 @@ impl fmt::Display for RegionKind {
 pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// What an opened file turns out to be.
-pub(super) struct Source {
+pub(crate) struct Source {
     /// `File` stands for "perhaps a DAX file" until it is mapped.
-    pub(super) kind: RegionKind,
+    pub(crate) kind: RegionKind,
     /// Bytes it has.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Bytes of the pieces it is mapped in.
-    pub(super) page_bytes: u64,
+    pub(crate) page_bytes: u64,
     /// Whether it is a device, whose size is what it is.
     pub(super) is_device: bool,
     /// The file system reads and writes the memory itself, with no page cache between.

@@ -16,14 +16,14 @@ use super::RegionError;
 
 /// A locked file.
 #[derive(Debug)]
-pub(super) struct Locked {
+pub(crate) struct Locked {
     file: File,
     /// Who locked it: not a child that has inherited it.
     process: u32,
 }
 
 impl Locked {
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 }

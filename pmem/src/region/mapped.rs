@@ -136,6 +136,30 @@ impl Mapped {
         self.mapping.base().wrapping_add(at as usize)
     }
 
+    /// Opens the region for stores to `at .. at + len`, whose address `store` is given, and closes it again.
+    #[inline]
+    pub(crate) fn store_by<R>(&self, at: u64, len: u64, store: impl FnOnce(*mut u8) -> R) -> R {
+        let mut window = self.guard.open();
+        let done = store(self.target(&mut window, at, len));
+        self.guard.close(&mut window);
+        self.stored_bytes(at, len);
+        done
+    }
+
+    /// Does what needs the region to be open, though it stores nothing.
+    #[inline]
+    pub(crate) fn in_window<R>(&self, load: impl FnOnce() -> R) -> R {
+        let mut window = self.guard.open();
+        let done = load();
+        self.guard.close(&mut window);
+        done
+    }
+
+    /// Has the system write the file below it.
+    pub(crate) fn sync_file(&self) -> std::io::Result<()> {
+        self.locked.as_ref().map_or(Ok(()), |locked| locked.file().sync_data())
+    }
+
     #[inline(always)]
     fn stored(&self, at: u64) {
         if let Some(dirty) = &self.dirty {

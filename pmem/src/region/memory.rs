@@ -24,7 +24,7 @@ pub struct Memory {
 
 impl Memory {
     /// Whether the CPU's caches are written back when the power fails, as far as the system knows.
-    pub(super) fn caches_survive(&self) -> bool {
+    pub(crate) fn caches_survive(&self) -> bool {
         self.persistence_domain.as_deref() == Some("cpu_cache")
     }
 }

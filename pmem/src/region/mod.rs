@@ -22,6 +22,10 @@ mod space;
 mod sysfs;
 mod view;
 
+pub(crate) use kind::Source;
+pub(crate) use lock::Locked;
+pub(crate) use open::ChosenGuard;
+
 pub use draft::Draft;
 pub use durability::Durability;
 pub use error::RegionError;

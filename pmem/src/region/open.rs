@@ -17,7 +17,7 @@ use crate::emulation::{Emulation, Profile};
 use crate::fault::bad::{BadBytes, Remapping};
 use crate::fault::{self, Handled};
 use crate::flush::{CpuFeatures, FlushStrategy};
-use crate::windows::key::{Key, NoKey};
+use crate::windows::key::{Closed, Key, NoKey};
 use crate::windows::protect::Protect;
 use crate::windows::{Guard, WindowMode};
 
@@ -29,20 +29,17 @@ impl Mapped {
     /// Holes of the file are allocated, so that no store finds the disk full.
     pub fn open(path: impl AsRef<Path>, options: &RegionOptions) -> Result<Self, RegionError> {
         let path = path.as_ref();
-        let guard = check(options)?;
-        let locked = open_locked(path, options.read_only)?;
-        let source = Source::of(locked.file(), path, options.sysfs_root())?;
+        Self::open_guarded(path, options, check(options)?)
+    }
+
+    /// [`Mapped::open`] with this guard.
+    pub(crate) fn open_guarded(
+        path: &Path,
+        options: &RegionOptions,
+        guard: ChosenGuard,
+    ) -> Result<Self, RegionError> {
+        let (locked, source) = Source::open(path, options)?;
         let bytes = source.bytes - source.bytes % source.page_bytes;
-        if bytes == 0 {
-            return Err(RegionError::TooSmall {
-                path: path.to_owned(),
-                bytes: source.bytes,
-                bytes_min: source.page_bytes,
-            });
-        }
-        if !options.read_only && !source.is_device {
-            space::allocate(locked.file(), path, bytes)?;
-        }
         map_file(locked, path, &source, bytes, options, guard)
     }
 
@@ -73,7 +70,7 @@ impl Mapped {
             .map_err(|source| RegionError::io("mapping", path, source))?;
         mapping.prefer_huge_pages();
         Ok(Mapped {
-            guard: guard.attach(&mapping, PAGE_BYTES, path)?,
+            guard: guard.attach(&mapping, (PAGE_BYTES, options.read_only), path)?,
             mapping,
             bad: None,
             bytes,
@@ -88,6 +85,29 @@ impl Mapped {
             path: None,
             locked: None,
         })
+    }
+}
+
+impl Source {
+    /// What is at `path`, locked, with all of its space.
+    pub(crate) fn open(
+        path: &Path,
+        options: &RegionOptions,
+    ) -> Result<(Locked, Self), RegionError> {
+        let locked = open_locked(path, options.read_only)?;
+        let source = Self::of(locked.file(), path, options.sysfs_root())?;
+        let bytes = source.bytes - source.bytes % source.page_bytes;
+        if bytes == 0 {
+            return Err(RegionError::TooSmall {
+                path: path.to_owned(),
+                bytes: source.bytes,
+                bytes_min: source.page_bytes,
+            });
+        }
+        if !options.read_only && !source.is_device {
+            space::allocate(locked.file(), path, bytes)?;
+        }
+        Ok((locked, source))
     }
 }
 
@@ -184,7 +204,7 @@ fn map_file(
             Some(dirty.ok_or_else(|| too_large(bytes, path))?)
         }
     };
-    let guard = guard.attach(&mapping, source.page_bytes, path)?;
+    let guard = guard.attach(&mapping, (source.page_bytes, options.read_only), path)?;
     let remapped = !options.read_only && source.page_bytes == PAGE_BYTES;
     let bad = (remapped || !memory.listed_bad.is_empty()).then(|| {
         let sync = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;
@@ -258,7 +278,7 @@ fn choose_strategy(
 }
 
 /// A [`Guard`] before there is a mapping.
-pub(super) enum ChosenGuard {
+pub(crate) enum ChosenGuard {
     Key(Key),
     Mprotect,
     None,
@@ -271,20 +291,31 @@ impl ChosenGuard {
             return Ok(Self::None);
         }
         match options.windows {
-            Some(WindowMode::Key) => match Key::allocate() {
-                Ok(key) => Ok(Self::Key(key)),
-                Err(why) => Err(RegionError::NoWindows {
-                    mode: WindowMode::Key,
-                    why: match why {
-                        NoKey::Unsupported => "this CPU or kernel has no protection keys",
-                        NoKey::AllInUse => "all protection keys of this process are in use",
-                    },
-                }),
-            },
+            Some(WindowMode::Key) => Self::key(),
             Some(WindowMode::Mprotect) => Ok(Self::Mprotect),
             Some(WindowMode::None) => Ok(Self::None),
-            None => Ok(Key::allocate().map_or(Self::None, Self::Key)),
+            None => Ok(Self::key().unwrap_or(Self::None)),
         }
+    }
+
+    /// A key that keeps stores out.
+    pub(crate) fn key() -> Result<Self, RegionError> {
+        Self::of_key(Closed::Stores)
+    }
+
+    /// A key that keeps loads out as well: of who loads without a window.
+    pub(crate) fn key_for_loads() -> Result<Self, RegionError> {
+        Self::of_key(Closed::StoresAndLoads)
+    }
+
+    fn of_key(closed: Closed) -> Result<Self, RegionError> {
+        Key::allocate(closed).map(Self::Key).map_err(|why| RegionError::NoWindows {
+            mode: WindowMode::Key,
+            why: match why {
+                NoKey::Unsupported => "this CPU or kernel has no protection keys",
+                NoKey::AllInUse => "all protection keys of this process are in use",
+            },
+        })
     }
 
     /// The rights to map with: closed from the start where there is a guard.
@@ -295,11 +326,16 @@ impl ChosenGuard {
         }
     }
 
-    fn attach(self, mapping: &Mapping, page_bytes: u64, path: &Path) -> Result<Guard, RegionError> {
+    fn attach(
+        self,
+        mapping: &Mapping,
+        (page_bytes, read_only): (u64, bool),
+        path: &Path,
+    ) -> Result<Guard, RegionError> {
         match self {
             Self::Key(key) => {
                 // SAFETY: the mapping is ours.
-                let guarded = unsafe { key.guard(mapping.base(), mapping.len()) };
+                let guarded = unsafe { key.guard(mapping.base(), mapping.len(), !read_only) };
                 guarded.map_err(|source| RegionError::io("guarding", path, source))?;
                 Ok(Guard::Key(key))
             }

@@ -23,20 +23,28 @@ const NO_ACCESS: u32 = 1;
 const NO_STORE: u32 = 2;
 const BOTH: u32 = NO_ACCESS | NO_STORE;
 
-const PKEY_DISABLE_WRITE: libc::c_long = 2;
-
 /// The component of PKRU in an XSAVE area.
 const XSAVE_PKRU: u32 = 9;
 
-/// The keys of regions, a bit each.
+/// The keys of regions that anybody may load from, a bit each.
 static OURS: AtomicU32 = AtomicU32::new(0);
 /// Where PKRU is in the XSAVE area of a signal frame.
 static PKRU_AT: AtomicU32 = AtomicU32::new(0);
+
+/// What a key keeps out of a region outside windows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Closed {
+    /// Stores. Whoever can't load yet is given the right to when it does.
+    Stores,
+    /// Loads as well.
+    StoresAndLoads,
+}
 
 /// A protection key of the process, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Key {
     number: u32,
+    closed: Closed,
 }
 
 /// Why a region can't have a key.
@@ -46,9 +54,18 @@ pub(crate) enum NoKey {
     AllInUse,
 }
 
+impl Closed {
+    fn bits(self) -> u32 {
+        match self {
+            Self::Stores => NO_STORE,
+            Self::StoresAndLoads => BOTH,
+        }
+    }
+}
+
 impl Key {
-    /// Takes a free key; this thread may load by it.
-    pub(crate) fn allocate() -> Result<Self, NoKey> {
+    /// Takes a free key, closed for this thread.
+    pub(crate) fn allocate(closed: Closed) -> Result<Self, NoKey> {
         if !CpuFeatures::get().protection_keys {
             return Err(NoKey::Unsupported);
         }
@@ -57,11 +74,13 @@ impl Key {
         let area = unsafe { std::arch::x86_64::__cpuid_count(0xd, XSAVE_PKRU) };
         PKRU_AT.store(area.ebx, Relaxed);
         // SAFETY: takes two numbers.
-        let number = unsafe { libc::syscall(libc::SYS_pkey_alloc, 0, PKEY_DISABLE_WRITE) };
+        let number = unsafe { libc::syscall(libc::SYS_pkey_alloc, 0, closed.bits()) };
         match u32::try_from(number) {
             Ok(number) => {
-                OURS.fetch_or(1 << number, Relaxed);
-                Ok(Self { number })
+                if closed == Closed::Stores {
+                    OURS.fetch_or(1 << number, Relaxed);
+                }
+                Ok(Self { number, closed })
             }
             Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSPC) => {
                 Err(NoKey::AllInUse)
@@ -75,12 +94,12 @@ impl Key {
         self.number as core::ffi::c_int
     }
 
-    /// Puts a mapping under this key: readable, writable in windows only.
+    /// Puts a mapping under this key; it may be stored to at all where it is writable.
     ///
     /// # Safety
     /// `base` is a mapping of `len` bytes that is ours.
-    pub(crate) unsafe fn guard(&self, base: *mut u8, len: usize) -> io::Result<()> {
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
+    pub(crate) unsafe fn guard(&self, base: *mut u8, len: usize, writable: bool) -> io::Result<()> {
+        let rights = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         // SAFETY: only the rights of a mapping of ours change.
         let outcome =
             unsafe { libc::syscall(libc::SYS_pkey_mprotect, base, len, rights, self.number) };
@@ -105,7 +124,7 @@ impl Key {
     #[inline]
     pub(crate) fn close(&self, was_open: bool) {
         if !was_open {
-            write_pkru(read_pkru() & !self.bits(BOTH) | self.bits(NO_STORE));
+            write_pkru(read_pkru() & !self.bits(BOTH) | self.bits(self.closed.bits()));
         }
     }
 

@@ -29,42 +29,83 @@ impl Protect {
         if len == 0 {
             return;
         }
-        for page in at / self.page_bytes..=(at + len - 1) / self.page_bytes {
-            // Stores mostly go on where the last one was.
-            if held.last() == Some(&page) || held.contains(&page) {
-                continue;
-            }
-            held.push(page);
-            let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = holders.entry(page).or_insert(0);
-            *count += 1;
-            if *count == 1 {
-                let opened = self.set(page, libc::PROT_READ | libc::PROT_WRITE);
-                assert!(opened, "mprotect can't open page {page} of a region");
+        let lacked = held.len();
+        let wanted = at / self.page_bytes..=(at + len - 1) / self.page_bytes;
+        // Stores mostly go on where the last one was.
+        if held.last().is_some_and(|last| wanted.start() == last && wanted.end() == last) {
+            return;
+        }
+        for page in wanted {
+            if !held.get(..lacked).is_some_and(|held| held.contains(&page)) {
+                held.push(page);
             }
         }
+        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = held.iter().skip(lacked).copied().filter(|page| {
+            let count = holders.entry(*page).or_insert(0);
+            *count += 1;
+            *count == 1
+        });
+        for_each_run(new, |page, pages| {
+            let opened = self.set(page, pages, libc::PROT_READ | libc::PROT_WRITE);
+            assert!(opened, "mprotect can't open {pages} pages from {page} of a region");
+        });
     }
 
     /// Gives back the pages that a window holds.
     #[cold]
     pub(crate) fn close(&self, held: &mut Vec<u64>) {
+        held.sort_unstable();
         let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        for page in held.drain(..) {
-            if let Some(count) = holders.get_mut(&page) {
+        let last = held.drain(..).filter(|page| match holders.get_mut(page) {
+            Some(1) => holders.remove(page).is_some(),
+            Some(count) => {
                 *count -= 1;
-                if *count == 0 {
-                    holders.remove(&page);
-                    // A page that can't be closed (the kernel is out of memory for
-                    // its bookkeeping) stays open: less guarded, not wrong.
-                    self.set(page, libc::PROT_READ);
-                }
+                false
             }
-        }
+            None => false,
+        });
+        // Pages that can't be closed (the kernel is out of memory for
+        // its bookkeeping) stay open: less guarded, not wrong.
+        for_each_run(last, |page, pages| {
+            self.set(page, pages, libc::PROT_READ);
+        });
     }
 
-    fn set(&self, page: u64, rights: libc::c_int) -> bool {
+    fn set(&self, page: u64, pages: u64, rights: libc::c_int) -> bool {
         let start = self.base + (page * self.page_bytes) as usize;
-        // SAFETY: the page is one of the mapping, as `new` was promised; only rights change.
-        unsafe { libc::mprotect(start as *mut _, self.page_bytes as usize, rights) == 0 }
+        let bytes = (pages * self.page_bytes) as usize;
+        // SAFETY: the pages are of the mapping, as `new` was promised; only rights change.
+        unsafe { libc::mprotect(start as *mut _, bytes, rights) == 0 }
+    }
+}
+
+/// Calls `each` with the first and the number of pages that follow each other: the system is asked once for all of them.
+fn for_each_run(pages: impl Iterator<Item = u64>, mut each: impl FnMut(u64, u64)) {
+    let mut run: Option<(u64, u64)> = None;
+    for page in pages {
+        run = match run {
+            Some((first, count)) if first + count == page => Some((first, count + 1)),
+            Some((first, count)) => {
+                each(first, count);
+                Some((page, 1))
+            }
+            None => Some((page, 1)),
+        };
+    }
+    if let Some((first, count)) = run {
+        each(first, count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_follow_each_other_are_one_run() {
+        let mut runs = Vec::new();
+        for_each_run([3, 4, 5, 9, 7, 8].into_iter(), |first, count| runs.push((first, count)));
+        assert_eq!(runs, [(3, 3), (9, 1), (7, 2)]);
     }
 }

@@ -1,0 +1,176 @@
+//! A whole region as one block device.
+//!
+//! Guarantees: a read gives what was written last; [`RawDevice::flush`] returns when all writes that ended before it are
+//! durable. A sector that is written when the power fails may be torn: volumes of a pool are for those who can't bear that.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lode_pmem::{RawError, RawRegion, RegionError};
+
+use super::batch::Batch;
+use super::gate::Gate;
+use super::settings::{PAGE, Protection, RawSettings};
+use super::store::Store;
+use crate::Sector;
+
+/// A region that is written in place, sector by sector.
+pub struct RawDevice {
+    // First: its threads end before the region goes.
+    batch: Option<Batch>,
+    store: Arc<Store>,
+    gate: Gate,
+    sector: Sector,
+    protection: Protection,
+    path: PathBuf,
+}
+
+/// Zeros that are written into buffers at a time.
+const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+impl RawDevice {
+    /// Opens a file or DAX device, all of it.
+    ///
+    /// # Errors
+    /// Those of [`RawRegion::open`]; threads can't be started.
+    pub fn open(path: impl AsRef<Path>, settings: &RawSettings) -> Result<Self, RegionError> {
+        let path = path.as_ref();
+        let region = RawRegion::open(path, &settings.options())?;
+        let each = Protection::Each(region.protect());
+        let store = Arc::new(Store::new(region));
+        let (batch, protection) = match settings.protection {
+            Some(Protection::Batch(batching)) if !settings.read_only => {
+                let started = Batch::start(Arc::clone(&store), batching);
+                let doing = "starting the syncers of";
+                let path = path.to_owned();
+                let started = started.map_err(|source| RegionError::Io { doing, path, source })?;
+                (Some(started), Protection::Batch(batching))
+            }
+            _ => (None, each),
+        };
+        let (gate, sector) = (Gate::default(), settings.sector);
+        Ok(Self { batch, store, gate, sector, protection, path: path.to_owned() })
+    }
+
+    /// The file or device.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The region that it is of.
+    pub fn region(&self) -> &RawRegion {
+        self.store.region()
+    }
+
+    /// What keeps strays out.
+    pub fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    /// Its blocks.
+    pub fn sector(&self) -> Sector {
+        self.sector
+    }
+
+    /// Bytes in it, whole sectors and pages.
+    pub fn bytes(&self) -> u64 {
+        let bytes = self.region().bytes();
+        bytes - bytes % PAGE
+    }
+
+    /// Whether what was written is durable when the call returns: or else at the next [`RawDevice::flush`].
+    pub fn is_durable_when_written(&self) -> bool {
+        self.batch.is_none() && self.region().is_durable_when_written()
+    }
+
+    fn check(&self, at: u64, len: u64) -> Result<(), RawError> {
+        let sector = self.sector.bytes();
+        let is_whole = at.is_multiple_of(sector) && len.is_multiple_of(sector);
+        match at.checked_add(len) {
+            Some(end) if is_whole && end <= self.bytes() => Ok(()),
+            _ => Err(RawError::Outside { at, len }),
+        }
+    }
+
+    fn check_write(&self, at: u64, len: u64) -> Result<(), RawError> {
+        self.check(at, len)?;
+        match self.region().is_read_only() {
+            true => Err(RawError::ReadOnly),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads sectors.
+    ///
+    /// # Errors
+    /// [`RawError::Outside`], [`RawError::Media`], [`RawError::Mapping`].
+    pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
+        self.check(at, into.len() as u64)?;
+        match &self.batch {
+            Some(batch) => batch.read(at, into),
+            None => self.region().read(at, into),
+        }
+    }
+
+    /// Writes sectors.
+    ///
+    /// # Errors
+    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Mapping`], [`RawError::Unwritten`].
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
+        self.check_write(at, bytes.len() as u64)?;
+        let _pass = self.gate.enter();
+        match &self.batch {
+            Some(batch) => batch.write(at, bytes),
+            None => self.store.write(at, bytes),
+        }
+    }
+
+    /// Makes sectors zeros.
+    ///
+    /// # Errors
+    /// As of [`RawDevice::write`].
+    pub fn zero(&self, at: u64, len: u64) -> Result<(), RawError> {
+        self.check_write(at, len)?;
+        let _pass = self.gate.enter();
+        let Some(batch) = &self.batch else { return self.store.zero(at, len) };
+        for done in (0..len).step_by(ZEROS.len()) {
+            let part = ZEROS.get(..(len - done) as usize).unwrap_or(&ZEROS);
+            batch.write(at + done, part)?;
+        }
+        Ok(())
+    }
+
+    /// The barrier: waits for what is in flight, holds what comes, and makes all durable that was written before.
+    ///
+    /// # Errors
+    /// [`RawError::Unwritten`], [`RawError::Mapping`].
+    pub fn flush(&self) -> Result<(), RawError> {
+        let _closed = self.gate.close();
+        if let Some(batch) = &self.batch {
+            batch.drain()?;
+        }
+        self.store.sync()
+    }
+
+    /// Writes sectors that are durable when this returns.
+    ///
+    /// # Errors
+    /// As of [`RawDevice::write`] and [`RawDevice::flush`].
+    pub fn write_durably(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
+        self.write(at, bytes)?;
+        self.settle()
+    }
+
+    /// A flush, where what was written needs one.
+    pub(super) fn settle(&self) -> Result<(), RawError> {
+        if self.is_durable_when_written() { Ok(()) } else { self.flush() }
+    }
+
+    /// All durable, and nobody uses it any more.
+    ///
+    /// # Errors
+    /// As of [`RawDevice::flush`].
+    pub fn close(self) -> Result<(), RawError> {
+        if self.region().is_read_only() { Ok(()) } else { self.flush() }
+    }
+}

@@ -1,0 +1,59 @@
+//! A raw device as it is served by NBD.
+
+use lode_nbd::{BlockSizes, Device, Errno, WriteZeroes};
+use lode_pmem::RawError;
+
+use super::RawDevice;
+use super::settings::PAGE;
+
+/// What a client is told.
+fn told(error: RawError) -> Errno {
+    tracing::warn!(%error, "a client's request of a raw device failed");
+    match error {
+        RawError::Outside { .. } => Errno::EINVAL,
+        RawError::ReadOnly => Errno::EPERM,
+        _ => Errno::EIO,
+    }
+}
+
+impl Device for RawDevice {
+    fn size(&self) -> u64 {
+        self.bytes()
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        let sector = self.sector().bytes() as u32;
+        BlockSizes::new(sector, PAGE as u32, BlockSizes::MAX).unwrap_or_default()
+    }
+
+    fn read_only(&self) -> bool {
+        self.region().is_read_only()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Errno> {
+        RawDevice::read(self, at, into).map_err(told)
+    }
+
+    fn write(&self, at: u64, from: &[u8], fua: bool) -> Result<(), Errno> {
+        let written = if fua { self.write_durably(at, from) } else { self.write(at, from) };
+        written.map_err(told)
+    }
+
+    fn flush(&self) -> Result<(), Errno> {
+        RawDevice::flush(self).map_err(told)
+    }
+
+    /// (There is nothing to give back.)
+    fn trim(&self, _at: u64, _len: u64, _fua: bool) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn write_zeroes(&self, at: u64, len: u64, how: WriteZeroes) -> Result<(), Errno> {
+        if how.fast_zero {
+            // Zeros are written as all else is.
+            return Err(Errno::ENOTSUP);
+        }
+        self.zero(at, len).map_err(told)?;
+        if how.fua { self.settle().map_err(told) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,66 @@
+//! The region of a raw device, with what of it is still in the caches.
+
+use lode_pmem::{RawError, RawRegion, WriteScheme};
+
+use super::dirty::Dirty;
+
+/// The region.
+pub(super) struct Store {
+    region: RawRegion,
+    /// Where stores wait in the caches for a barrier.
+    dirty: Option<Dirty>,
+}
+
+impl Store {
+    pub(super) fn new(region: RawRegion) -> Self {
+        let waits = region.scheme() == WriteScheme::Cached && !region.is_read_only();
+        let dirty = waits.then(|| Dirty::new(region.bytes()));
+        Self { region, dirty }
+    }
+
+    pub(super) fn region(&self) -> &RawRegion {
+        &self.region
+    }
+
+    #[inline]
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
+        self.region.write(at, bytes)?;
+        self.stored(at, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Parts one behind the other, `len` bytes together.
+    pub(super) fn write_run<'b>(
+        &self,
+        at: u64,
+        len: u64,
+        parts: impl Iterator<Item = &'b [u8]>,
+    ) -> Result<(), RawError> {
+        let written = self.region.write_run(at, len, parts);
+        // (Some of it may have been.)
+        self.stored(at, len);
+        written
+    }
+
+    pub(super) fn zero(&self, at: u64, len: u64) -> Result<(), RawError> {
+        self.region.zero(at, len)?;
+        self.stored(at, len);
+        Ok(())
+    }
+
+    #[inline]
+    fn stored(&self, at: u64, len: u64) {
+        if let Some(dirty) = &self.dirty {
+            dirty.mark(at, len);
+        }
+    }
+
+    /// Makes all durable that was written before; nobody writes meanwhile.
+    pub(super) fn sync(&self) -> Result<(), RawError> {
+        if let Some(dirty) = &self.dirty {
+            let bytes = self.region.bytes();
+            dirty.take(|at, len| self.region.write_back(at, len.min(bytes - at)))?;
+        }
+        self.region.sync()
+    }
+}

@@ -1,0 +1,21 @@
+//! What the explorer shows, in one program: to build one takes a compiler most of a minute.
+//! (`explore.rs` is apart, as it takes all processors.)
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod corrupt;
+mod exempt;
+mod history;
+mod interleavings;
+mod maps;
+mod older_links;
+mod pages;
+mod pointed;
+mod poison;
+mod properties;
+mod random_sequences;
+mod salvage_receiving;
+mod schedule;
+mod stop;
+mod strips;
+mod support;
+mod workload;

@@ -1,0 +1,229 @@
+//! At level `metadata` no scribble that is shorter than the dead zone loses anything but file data, wherever it
+//! lies, and whenever it happens: in a pool that is closed, that crashed, or that is in use.
+
+use std::collections::BTreeMap;
+
+use lode_engine::{AccessTimes, FormatOptions, NewInode, OpenOptions, Pool, Protection, mode};
+use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::op::Op;
+use lode_testkit::rng::Rng;
+use lode_testkit::run::{Rules, run};
+use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
+use lode_testkit::system::PoolSystem;
+use lode_testkit::{Memory, TestHost};
+
+type TestPool = Pool<Memory, TestHost>;
+
+const BYTES: u64 = 8 << 20;
+const PAGE: u64 = 4096;
+const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+
+fn format(dead_zone: u64, log_lines: u8) -> FormatOptions {
+    let protection = Protection::Metadata;
+    FormatOptions { lanes: 2, log_lines, protection, dead_zone, ..FormatOptions::default() }
+}
+
+/// Nothing stays in memory that is not in use, so that all is loaded again.
+fn options(read_only: bool) -> OpenOptions {
+    let (atime, index_memory) = (AccessTimes::Never, Some(0));
+    OpenOptions { read_only, atime, index_memory, ..OpenOptions::default() }
+}
+
+/// Whether an operation keeps metadata where only file data is kept: values and targets of several pages.
+fn is_long(op: &Op) -> bool {
+    match op {
+        Op::Symlink { target, .. } => target.len() > 100,
+        Op::CreateWith { .. } | Op::Tmpfile { xattr: Some(_), .. } => true,
+        Op::SetAttrWith { .. } | Op::SetXattr { value: Some(_), .. } => true,
+        _ => false,
+    }
+}
+
+fn operations(seed: u64) -> Vec<Op> {
+    let shape = Shape { remount_every: 90, maintain_every: 60, ..Shape::default() };
+    Generator::new(seed, shape).take(260).into_iter().filter(|op| !is_long(op)).collect()
+}
+
+/// What is seen, but for the contents of files.
+fn metadata(pool: &TestPool) -> Result<Snapshot, String> {
+    let mut seen = snapshot(pool, Times::ALL, None)?;
+    seen.0.values_mut().for_each(|one| one.pages = BTreeMap::new());
+    Ok(seen)
+}
+
+/// Bytes that a stray store may leave.
+fn rubbish(rng: &mut Rng, memory: &Memory, len: usize) -> Vec<u8> {
+    match rng.below(4) {
+        0 => vec![0; len],
+        1 => vec![0xff; len],
+        // What was somewhere else in the pool.
+        2 => memory.get(rng.below(BYTES - len as u64) & !63, len),
+        _ => (0..len).map(|_| rng.below(256) as u8).collect(),
+    }
+}
+
+/// A scribble of up to `most` bytes; half of them are short.
+fn scribble(rng: &mut Rng, memory: &Memory, most: u64) -> String {
+    let longest = if rng.below(2) == 0 { most } else { most.min(300) };
+    let len = 1 + rng.below(longest);
+    let at = rng.below(BYTES - len + 1);
+    memory.put(at, &rubbish(rng, memory, len as usize));
+    format!("{len} bytes at {at:#x}")
+}
+
+fn open(memory: &Memory, read_only: bool) -> TestPool {
+    match Pool::open(memory.clone(), TestHost::new(9), &options(read_only)) {
+        Ok(pool) => pool,
+        Err(error) => panic!("open: {error:?}"),
+    }
+}
+
+/// All that is seen is as it was, now and when the pool is opened again and nothing is scribbled any more.
+fn same(wanted: &Snapshot, memory: &Memory, case: &str) {
+    let reader = open(&memory.copy(), true);
+    let found = metadata(&reader).unwrap_or_else(|what| panic!("{case}, read-only: {what}"));
+    assert_eq!(difference(wanted, &found), None, "{case}, read-only");
+    let pool = open(memory, false);
+    let found = metadata(&pool).unwrap_or_else(|what| panic!("{case}: {what}"));
+    assert_eq!(difference(wanted, &found), None, "{case}");
+    let report = pool.check(&mut |_, _| ()).unwrap();
+    assert_eq!((report.damage, report.differing), (vec![], vec![]), "{case}");
+    pool.close().unwrap();
+}
+
+#[test]
+fn a_short_scribble_loses_no_metadata_of_a_pool_at_rest() {
+    for (seed, dead_zone, log_lines) in
+        (0..60).flat_map(|seed| [(seed, 60_000, 9), (seed, 1 << 20, 63)])
+    {
+        let mut rng = Rng::new(seed + 7000);
+        let format = format(dead_zone, log_lines);
+        let mut system =
+            PoolSystem::new(BYTES, TestHost::new(seed), &format, options(false)).unwrap();
+        run(&mut system, &operations(seed), &Rules::default()).unwrap();
+        let wanted = metadata(system.pool()).unwrap();
+        let is_closed = rng.below(2) == 0;
+        if is_closed {
+            system.pool().close().unwrap();
+        }
+        let made = system.memory().copy();
+        for _ in 0..4 {
+            let memory = made.copy();
+            let what = scribble(&mut rng, &memory, dead_zone);
+            same(&wanted, &memory, &format!("seed {seed}, closed {is_closed}, {what}"));
+        }
+    }
+}
+
+#[test]
+fn a_short_scribble_loses_no_metadata_of_a_pool_that_got_its_copies_later() {
+    for (seed, dead_zone) in (0..40).flat_map(|seed| [(seed, 60_000), (seed, 1 << 20)]) {
+        let mut rng = Rng::new(seed + 9000);
+        let none = FormatOptions { protection: Protection::None, ..format(0, 9) };
+        let mut system =
+            PoolSystem::new(BYTES, TestHost::new(seed), &none, options(false)).unwrap();
+        run(&mut system, &operations(seed), &Rules::default()).unwrap();
+        let wanted = metadata(system.pool()).unwrap();
+        let made = system.memory().copy();
+        let host = TestHost::new(seed);
+        let level = Protection::Metadata;
+        assert_eq!(Pool::protect(made.clone(), host, level, dead_zone, &mut |_, _| ()), Ok(true));
+        for _ in 0..4 {
+            let memory = made.copy();
+            let what = scribble(&mut rng, &memory, dead_zone);
+            same(&wanted, &memory, &format!("seed {seed}, {what}"));
+        }
+    }
+}
+
+#[test]
+fn a_short_scribble_loses_no_metadata_of_a_pool_in_use() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed + 8000);
+        let dead_zone = 60_000;
+        let mut system =
+            PoolSystem::new(BYTES, TestHost::new(seed), &format(dead_zone, 9), options(false))
+                .unwrap();
+        run(&mut system, &operations(seed), &Rules::default()).unwrap();
+        let wanted = metadata(system.pool()).unwrap();
+        let (pool, memory) = (system.pool(), system.memory());
+        for round in 0..6 {
+            let what = scribble(&mut rng, memory, dead_zone);
+            let case = format!("seed {seed}, round {round}, {what}");
+            let found = metadata(pool).unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!(difference(&wanted, &found), None, "{case}");
+            // What was looked at is whole again: both copies are. The rest is when it is looked at.
+            assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, [], "{case}");
+        }
+    }
+}
+
+#[test]
+fn metadata_is_whole_again_where_it_was_mended() {
+    let memory = Memory::new(BYTES);
+    Pool::format(memory.clone(), TestHost::new(1), &format(60_000, 63)).unwrap();
+    let pool = open(&memory, false);
+    let root = pool.root();
+    for number in 0..200 {
+        pool.create(root, format!("file {number}").as_bytes(), &FILE).unwrap();
+    }
+    pool.close().unwrap();
+    drop(pool);
+    let before = memory.image();
+    // The first copy of all there is in the first half of a group.
+    let rubbish = vec![0xA5; 60_000];
+    memory.put(PAGE, &rubbish);
+    let pool = open(&memory, false);
+    metadata(&pool).unwrap();
+    assert!(pool.mended() > 50, "{} lines were mended", pool.mended());
+    drop(pool);
+    // Without its twins, too, all is there.
+    memory.put(PAGE + 16 * PAGE, &rubbish);
+    assert_eq!(metadata(&open(&memory, false)).unwrap().0.len(), 201);
+    assert_ne!(memory.image(), before);
+}
+
+#[test]
+fn without_twins_the_same_scribbles_do_harm() {
+    let format = FormatOptions { protection: Protection::None, ..format(0, 63) };
+    let memory = Memory::new(BYTES);
+    Pool::format(memory.clone(), TestHost::new(1), &format).unwrap();
+    let pool = open(&memory, false);
+    pool.create(pool.root(), b"file", &FILE).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    memory.put(2 * PAGE, &[0xA5; 60_000]);
+    let found = Pool::open(memory, TestHost::new(9), &options(false));
+    assert!(found.is_err() || metadata(&found.unwrap()).is_err());
+}
+
+/// No seal is over the word: what a scribble left there was taken for the time once the line around it was mended.
+#[test]
+fn a_lost_access_time_comes_from_the_other_copy() {
+    let memory = Memory::new(BYTES);
+    Pool::format(memory.clone(), TestHost::new(1), &format(60_000, 63)).unwrap();
+    let open = |now_ns| {
+        let host = TestHost::new(9);
+        host.set_now(now_ns);
+        let options = OpenOptions { atime: AccessTimes::Always, ..OpenOptions::default() };
+        Pool::open(memory.clone(), host, &options).unwrap()
+    };
+    let pool = open(1000);
+    let ino = pool.create(pool.root(), b"file", &FILE).unwrap().ino;
+    pool.write(ino, 0, b"text").unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    let pool = open(2000);
+    pool.read(ino, 0, &mut [0; 4]).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    // Rubbish that is an earlier time than the right one, and later than the record's.
+    let mut rubbish = [0u8; 64];
+    rubbish[48..56].copy_from_slice(&1500u64.to_le_bytes());
+    memory.put(ino * 512, &rubbish);
+    for _ in 0..2 {
+        let pool = open(3000);
+        assert_eq!(pool.getattr(ino).unwrap().atime_ns, 2000);
+        pool.close().unwrap();
+    }
+}

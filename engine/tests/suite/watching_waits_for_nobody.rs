@@ -1,0 +1,109 @@
+//! Who watches a pool waits for no operation, and none waits for ever because of him.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::Duration;
+
+use lode_engine::{FormatOptions, Host, NewInode, OpenOptions, Pool, mode};
+use lode_testkit::{Memory, TestHost};
+
+const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid: 1, rdev: 0 };
+
+fn formatted() -> Memory {
+    let memory = Memory::new(64 << 20);
+    Pool::format(memory.clone(), TestHost::new(1), &FormatOptions::default()).unwrap();
+    memory
+}
+
+/// A host whose clock can stand still: the operation that asks for the time waits at the barrier,
+/// twice, with all that it holds.
+struct Slow {
+    armed: Arc<AtomicBool>,
+    barrier: Arc<Barrier>,
+    random: AtomicU64,
+}
+
+impl Host for Slow {
+    type Mutex = parking_lot::RawMutex;
+    type RwLock = parking_lot::RawRwLock;
+
+    fn now_ns(&self) -> i64 {
+        if self.armed.swap(false, SeqCst) {
+            self.barrier.wait();
+            self.barrier.wait();
+        }
+        1
+    }
+
+    fn cpu(&self) -> usize {
+        0
+    }
+
+    fn cpus(&self) -> usize {
+        1
+    }
+
+    fn random(&self) -> u64 {
+        self.random.fetch_add(1, SeqCst)
+    }
+
+    fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync)) {
+        (0..jobs).for_each(job);
+    }
+}
+
+#[test]
+fn an_inode_in_use_is_counted_and_not_waited_for() {
+    let (armed, barrier) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
+    let host = Slow { armed: armed.clone(), barrier: barrier.clone(), random: AtomicU64::new(1) };
+    let pool = Pool::open(formatted(), host, &OpenOptions::default()).unwrap();
+    pool.create(pool.root(), b"first", &NEW).unwrap();
+    let (say, hear) = mpsc::channel();
+    let found = std::thread::scope(|scope| {
+        armed.store(true, SeqCst);
+        scope.spawn(|| pool.create(pool.root(), b"second", &NEW).unwrap());
+        barrier.wait();
+        // The directory is locked now.
+        scope.spawn(|| say.send(pool.gauges().unwrap()).unwrap());
+        let found = hear.recv_timeout(Duration::from_secs(20));
+        barrier.wait();
+        found
+    });
+    let found = found.expect("it waited for the directory");
+    assert_eq!((found.inodes_in_memory, found.inodes_busy), (2, 1));
+    let after = pool.gauges().unwrap();
+    assert_eq!((after.inodes_in_memory, after.inodes_busy), (3, 0));
+    assert_eq!(found.memory.entries, 0, "those of the only directory are not known");
+    assert!(after.memory.entries > 0 && after.memory.inodes > found.memory.inodes);
+}
+
+#[test]
+fn many_work_while_one_watches() {
+    const FILES: u64 = 4000;
+    const LIVE: u64 = 100;
+    let pool = Pool::open(formatted(), TestHost::with_cpus(1, 2), &OpenOptions::default()).unwrap();
+    let working = AtomicU64::new(2);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (pool, working) = (&pool, &working);
+            let name = format!("dir{thread}");
+            let dir = pool.create(pool.root(), name.as_bytes(), &NEW_DIR).unwrap().ino;
+            scope.spawn(move || {
+                for number in 0..FILES {
+                    pool.create(dir, number.to_string().as_bytes(), &NEW).unwrap();
+                    if number >= LIVE {
+                        pool.unlink(dir, (number - LIVE).to_string().as_bytes()).unwrap();
+                    }
+                }
+                working.fetch_sub(1, SeqCst);
+            });
+        }
+        while working.load(SeqCst) > 0 {
+            pool.gauges().unwrap();
+        }
+    });
+    let after = pool.gauges().unwrap();
+    assert_eq!((after.inodes_in_memory, after.inodes_busy), (2 * (LIVE + 1) + 1, 0));
+    assert_eq!(after.space, pool.statfs());
+}
