@@ -8,6 +8,7 @@
 //! * [`workload`]: one file a family: what is done; [`subject`]: one file each: to what
 //! * `place`: the run's own mounts, loop devices and files, taken away whatever happens
 //! * [`plan`]: which cells there are; [`run`]: measures them, subjects taking turns
+//! * [`block`]: the same of block devices
 //! * [`breakdown`]: what the time of an operation goes into; [`risk`]: what scribbles can take
 //! * [`targets`]: what must hold, judged from the rows; [`html`]: the report as a page
 //!
@@ -17,6 +18,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod block;
 pub mod breakdown;
 pub mod calls;
 mod error;

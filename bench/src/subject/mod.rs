@@ -9,7 +9,7 @@ mod levels;
 mod library;
 mod limit;
 mod lode_mount;
-mod mapped;
+pub(crate) mod mapped;
 mod million;
 mod null_fuse;
 mod posix;

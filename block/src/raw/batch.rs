@@ -309,3 +309,36 @@ impl Shared {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use lode_pmem::{RawOptions, RawRegion};
+
+    #[test]
+    fn what_is_being_written_is_read_and_kept_by_what_is_written_after() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("region");
+        std::fs::write(&path, vec![1; 16 * PAGE as usize]).unwrap();
+        let region = RawRegion::open(&path, &RawOptions::default()).unwrap();
+        let batch = Batch::start(Arc::new(Store::new(region)), Batching::DEFAULT).unwrap();
+        let buffer = &batch.shared.buffers[0];
+        let under_way = BTreeMap::from([(3, Box::new([7; PAGE as usize]))]);
+        buffer.lock().under_way = Arc::new(under_way);
+        // From a page before to a page after.
+        let mut read = vec![0; 3 * PAGE as usize];
+        batch.read(2 * PAGE, &mut read).unwrap();
+        let page = PAGE as usize;
+        assert!(read[..page].iter().chain(&read[2 * page..]).all(|byte| *byte == 1));
+        assert!(read[page..2 * page].iter().all(|byte| *byte == 7));
+        batch.write(3 * PAGE + 512, &[9; 512]).unwrap();
+        batch.read(2 * PAGE, &mut read).unwrap();
+        assert_eq!((read[page], read[page + 512], read[page + 1024]), (7, 9, 7));
+        buffer.lock().under_way = Arc::default();
+        batch.drain().unwrap();
+        drop(batch);
+        let file = std::fs::read(&path).unwrap();
+        assert_eq!((file[3 * page], file[3 * page + 512], file[3 * page + 1024]), (7, 9, 7));
+    }
+}

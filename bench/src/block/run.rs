@@ -1,0 +1,247 @@
+//! A run: subjects take turns in each workload, so that whatever drifts on the machine drifts for all of them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::cell::Cell;
+use super::measure::round;
+use super::remote::{self, Asked, Running, Server};
+use super::slower::{FACTORS, Shape, Slowed};
+use super::subject::{Blocks, Subject, every};
+use super::{targets, windows};
+use crate::error::Result;
+use crate::machine;
+use crate::place::Place;
+use crate::report::{LeftOut, Report, Row};
+use crate::run::Watch;
+use crate::stats::{median, spread};
+
+/// What to measure.
+pub struct Settings {
+    /// Be done in 90 seconds.
+    pub quick: bool,
+    /// Subjects by their names; all where there are none.
+    pub subjects: Vec<String>,
+    /// Where the run makes its directory; where memory is, if not said.
+    pub dir: Option<PathBuf>,
+    /// This program, for servers.
+    pub lode: PathBuf,
+}
+
+/// How much of everything.
+struct Extent {
+    bytes: u64,
+    rounds: usize,
+    slice: Duration,
+    remote: Duration,
+    regions: &'static [u64],
+}
+
+const QUICK: Extent = Extent {
+    bytes: 32 << 20,
+    rounds: 5,
+    slice: Duration::from_millis(12),
+    remote: Duration::from_millis(150),
+    regions: &[16 << 20, 64 << 20],
+};
+const FULL: Extent = Extent {
+    bytes: 128 << 20,
+    rounds: 9,
+    slice: Duration::from_millis(40),
+    remote: Duration::from_millis(500),
+    regions: &[64 << 20, 256 << 20, 1 << 30],
+};
+/// Memory that a run takes at most.
+const BYTES_MAX: u64 = 8 << 30;
+/// Rounds by NBD: a client is started for each.
+const REMOTE_ROUNDS: usize = 5;
+
+struct Run<'a> {
+    extent: &'static Extent,
+    watch: &'a dyn Watch,
+    place: &'a Place,
+    report: Report,
+    done: u64,
+    all: u64,
+}
+
+/// What was measured side by side, by subject.
+type Rates = Vec<(String, Vec<f64>, Vec<f64>)>;
+
+/// Runs it all.
+///
+/// # Errors
+/// Where nothing can be measured: no place, no memory.
+pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
+    let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
+    let report = Report { machine: machine::here(&place, None)?, ..Report::default() };
+    let extent = if settings.quick { &QUICK } else { &FULL };
+    let subjects: Vec<Subject> = every()
+        .into_iter()
+        .filter(|one| {
+            settings.subjects.is_empty() || settings.subjects.iter().any(|id| id == one.id)
+        })
+        .collect();
+    let cells = Cell::all().len() * extent.rounds * subjects.len();
+    let asked = Asked::all().len() * REMOTE_ROUNDS * Server::ALL.len();
+    let is_whole = settings.subjects.is_empty();
+    let others = FACTORS.len() * Shape::ALL.len() * extent.rounds + asked;
+    let all = (cells + if is_whole { others } else { 0 }) as u64;
+    let mut run = Run { extent, watch, place: &place, report, done: 0, all };
+    run.cells(&subjects);
+    if is_whole && !watch.is_over() {
+        run.slower();
+        run.windows();
+        run.remote(&settings.lode);
+    }
+    run.report.targets = targets::judge(&run.report.rows);
+    Ok(run.report)
+}
+
+impl Run<'_> {
+    fn leave_out(&mut self, what: impl Into<String>, why: &io::Error) {
+        self.report.left_out.push(LeftOut { what: what.into(), why: why.to_string() });
+    }
+
+    fn step(&mut self, what: &str) {
+        self.watch.progress(self.done, self.all, what);
+        self.done += 1;
+    }
+
+    fn cells(&mut self, subjects: &[Subject]) {
+        let mut started: Vec<(&'static str, Box<dyn Blocks>)> = Vec::new();
+        for subject in subjects {
+            let path = self.place.pools().join(subject.id);
+            match subject.start(&path, self.extent.bytes) {
+                Ok(device) => started.push((subject.id, device)),
+                Err(error) => self.leave_out(subject.id, &error),
+            }
+        }
+        for cell in Cell::all() {
+            if self.watch.is_over() {
+                return;
+            }
+            self.cell(&cell, &mut started);
+        }
+    }
+
+    fn cell(&mut self, cell: &Cell, started: &mut Vec<(&'static str, Box<dyn Blocks>)>) {
+        let mut rates: Rates =
+            started.iter().map(|(id, _)| ((*id).to_owned(), Vec::new(), Vec::new())).collect();
+        let mut failed = Vec::new();
+        for _ in 0..self.extent.rounds {
+            for ((id, device), (_, ns, ops)) in started.iter().zip(&mut rates) {
+                self.step(&format!("{}, {id}", cell.short()));
+                match round(&**device, self.extent.bytes, cell, self.extent.slice) {
+                    Ok(round) => {
+                        ns.push(round.ns_per_op);
+                        ops.push(round.ops_per_s);
+                    }
+                    Err(error) => failed.push((*id, error)),
+                }
+            }
+        }
+        for (id, error) in failed {
+            self.leave_out(format!("{id}: {}", cell.short()), &error);
+            rates.retain(|(of, ..)| of != id);
+        }
+        let (workload, mode) = (cell.workload(), cell.order.name());
+        self.rows(&workload, mode, (cell.depth, cell.bytes), rates);
+    }
+
+    fn rows(&mut self, workload: &str, mode: &str, (threads, size): (usize, u64), rates: Rates) {
+        for (subject, ns, ops) in rates.into_iter().filter(|(_, ns, _)| !ns.is_empty()) {
+            self.report.rows.push(Row {
+                workload: workload.to_owned(),
+                subject,
+                threads,
+                size,
+                mode: mode.to_owned(),
+                ns_per_op: median(&ns),
+                ops_per_s: median(&ops),
+                p50_ns: None,
+                p99_ns: None,
+                repetitions: ns.len(),
+                spread: spread(&ns),
+                emulated: false,
+            });
+        }
+    }
+
+    fn slower(&mut self) {
+        let mut programs = Vec::new();
+        for slower in FACTORS {
+            let path = self.place.pools().join(slower.name());
+            match Slowed::new(&path, self.extent.bytes, slower) {
+                Ok(slowed) => programs.push((slower.name(), slowed)),
+                Err(error) => self.leave_out(slower.name(), &error),
+            }
+        }
+        for shape in Shape::ALL {
+            let mut rates: Rates =
+                programs.iter().map(|(name, _)| (name.clone(), Vec::new(), Vec::new())).collect();
+            for _ in 0..self.extent.rounds {
+                for ((name, slowed), (_, ns, ops)) in programs.iter_mut().zip(&mut rates) {
+                    self.step(&format!("{}, {name}", shape.name()));
+                    match slowed.round(shape, self.extent.slice) {
+                        Ok(of_unit) => {
+                            ns.push(of_unit);
+                            ops.push(1e9 / of_unit);
+                        }
+                        Err(error) => self.leave_out(name.clone(), &error),
+                    }
+                }
+            }
+            self.rows(shape.name(), "slower", (1, 0), rates);
+        }
+    }
+
+    fn windows(&mut self) {
+        match windows::measure(self.place.pools(), self.extent.regions) {
+            Ok(figures) => self.report.figures.extend(figures),
+            Err(error) => self.leave_out("windows", &error),
+        }
+    }
+
+    fn remote(&mut self, lode: &Path) {
+        if let Some(why) = remote::missing() {
+            return self.leave_out("nbd", &io::Error::other(why));
+        }
+        let mut servers: Vec<(Server, Running)> = Vec::new();
+        for server in Server::ALL {
+            match server.start(lode, self.place.pools()) {
+                Ok(running) => servers.push((server, running)),
+                Err(error) => self.leave_out(server.id(), &error),
+            }
+        }
+        // What is read is there before it is.
+        for (_, running) in &servers {
+            let fill = Asked { writes: true, bytes: 1 << 20, depth: 16 };
+            if let Err(error) = running.ask(fill, self.extent.remote) {
+                self.leave_out("nbd", &error);
+            }
+        }
+        for asked in Asked::all() {
+            if self.watch.is_over() {
+                return;
+            }
+            let mut rates: Rates = Vec::new();
+            rates
+                .extend(servers.iter().map(|(of, _)| (of.id().to_owned(), Vec::new(), Vec::new())));
+            for _ in 0..REMOTE_ROUNDS {
+                for ((server, running), (_, ns, ops)) in servers.iter().zip(&mut rates) {
+                    self.step(&format!("{}, {}", asked.workload(), server.id()));
+                    match running.ask(asked, self.extent.remote) {
+                        Ok(per_s) => {
+                            ns.push(asked.depth as f64 * 1e9 / per_s.max(1e-9));
+                            ops.push(per_s);
+                        }
+                        Err(error) => self.leave_out(server.id(), &error),
+                    }
+                }
+            }
+            self.rows(&asked.workload(), "random", (asked.depth, asked.bytes), rates);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Block devices that are measured: regions in every way, volumes, and what physics asks for.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use lode_block::{
+    Batching, NewVolume, Protection, RawDevice, RawSettings, Sector, Settings, Volume,
+};
+use lode_engine::{FormatOptions, OpenOptions, Pool};
+use lode_host::StdHost;
+use lode_pmem::{
+    Counters, Door, LINE_BYTES, Line, Mapped, ProtectIo, RegionOptions, WindowMode, WriteScheme,
+};
+
+use crate::subject::mapped::failed;
+
+/// What a device does.
+pub trait Blocks: Send + Sync {
+    /// Reads.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Writes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes all durable that was written.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn flush(&self) -> io::Result<()>;
+}
+
+/// What a subject is.
+#[derive(Clone, Copy, Debug)]
+enum Made {
+    /// A copy, and a fence: nothing else.
+    Limit,
+    /// The same, and a line and a fence after each write: what tells that it happened.
+    VolumeLimit,
+    /// A whole region.
+    Raw(Protection, WriteScheme),
+    /// A volume of a pool.
+    Volume(Sector),
+}
+
+/// A subject.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// Its name.
+    pub id: &'static str,
+    made: Made,
+}
+
+const fn raw(id: &'static str, protect: ProtectIo) -> Subject {
+    Subject { id, made: Made::Raw(Protection::Each(protect), WriteScheme::Nt) }
+}
+
+const fn scheme(id: &'static str, scheme: WriteScheme) -> Subject {
+    Subject { id, made: Made::Raw(Protection::Each(ProtectIo::None), scheme) }
+}
+
+const fn made(id: &'static str, made: Made) -> Subject {
+    Subject { id, made }
+}
+
+/// All of them.
+pub fn every() -> Vec<Subject> {
+    let batch = |id, batching| made(id, Made::Raw(Protection::Batch(batching), WriteScheme::Nt));
+    let mut all = vec![
+        made("limit", Made::Limit),
+        raw("none", ProtectIo::None),
+        raw("key", ProtectIo::Key),
+        raw("key-rw", ProtectIo::KeyRw),
+        raw("mprotect", ProtectIo::Mprotect),
+        batch("mprotect-buffer", Batching::DEFAULT.without_merging()),
+        batch("mprotect-batch", Batching::DEFAULT),
+    ];
+    // As much memory as one buffer has.
+    all.extend(Batching::new(16, 1 << 20, 50, 16).ok().map(|it| batch("mprotect-batch-16", it)));
+    all.extend([
+        raw("private-map", ProtectIo::PrivateMap),
+        scheme("cached", WriteScheme::Cached),
+        scheme("clwb", WriteScheme::Clwb),
+        scheme("clflush", WriteScheme::Clflush),
+        made("volume-limit", Made::VolumeLimit),
+        made("volume-512", Made::Volume(Sector::Small)),
+        made("volume-4096", Made::Volume(Sector::Large)),
+    ]);
+    all
+}
+
+/// A region file of zeros, all of it there.
+pub(super) fn region_file(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = File::create(path)?;
+    file.set_len(bytes)?;
+    drop(file);
+    // (Its pages are made now, not while it is measured.)
+    let zeros = vec![0; 1 << 20];
+    let mut file = File::options().write(true).open(path)?;
+    for _ in 0..bytes >> 20 {
+        io::Write::write_all(&mut file, &zeros)?;
+    }
+    Ok(())
+}
+
+impl Subject {
+    /// A device of so many bytes at `path`, which it makes.
+    ///
+    /// # Errors
+    /// What it needs is not to be had here.
+    pub fn start(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn Blocks>> {
+        Ok(match self.made {
+            Made::Limit => Box::new(Bare::new(path, bytes, false)?),
+            Made::VolumeLimit => Box::new(Bare::new(path, bytes, true)?),
+            Made::Raw(protection, scheme) => {
+                let protection = Some(protection);
+                let settings = RawSettings { protection, scheme, ..RawSettings::default() };
+                region_file(path, bytes)?;
+                Box::new(RawDevice::open(path, &settings).map_err(io::Error::other)?)
+            }
+            Made::Volume(sector) => Box::new(volume(path, bytes, sector)?),
+        })
+    }
+}
+
+impl Blocks for RawDevice {
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        RawDevice::read(self, at, into).map_err(io::Error::other)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        RawDevice::write(self, at, bytes).map_err(io::Error::other)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        RawDevice::flush(self).map_err(io::Error::other)
+    }
+}
+
+/// A volume that fills most of a pool of its own; all of it is written once.
+fn volume(path: &Path, bytes: u64, sector: Sector) -> io::Result<Volume<Mapped, StdHost>> {
+    let options = RegionOptions::new().windows(WindowMode::None);
+    let region =
+        Mapped::create(path, bytes + bytes / 2, &options, false).map_err(io::Error::other)?;
+    Pool::format(&region, StdHost::new(), &FormatOptions::default()).map_err(io::Error::other)?;
+    let pool = Pool::open(region, StdHost::new(), &OpenOptions::default());
+    let pool = Arc::new(pool.map_err(io::Error::other)?);
+    let settings = Settings { sector, is_thin: false };
+    let new = NewVolume { bytes, settings, owner: (0, 0) };
+    lode_block::create(&pool, b"volume", &new).map_err(io::Error::other)?;
+    let volume = Volume::open(pool, b"volume").map_err(io::Error::other)?;
+    let zeros = vec![0; 1 << 20];
+    for at in (0..bytes).step_by(zeros.len()) {
+        volume.write(at, &zeros).map_err(io::Error::other)?;
+    }
+    Ok(volume)
+}
+
+impl Blocks for Volume<Mapped, StdHost> {
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        Volume::read(self, at, into).map_err(io::Error::other)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        Volume::write(self, at, bytes).map_err(io::Error::other)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Volume::flush(self).map_err(io::Error::other)
+    }
+}
+
+/// Copies and fences.
+struct Bare {
+    door: Door<Mapped>,
+    /// Behind what is written, a line for each thread's accesses.
+    lines_at: u64,
+    tells: bool,
+}
+
+/// Lines that tell of writes.
+const LINES: u64 = 1 << 14;
+
+impl Bare {
+    fn new(path: &Path, bytes: u64, tells: bool) -> io::Result<Self> {
+        let options = RegionOptions::new().windows(WindowMode::None);
+        let all = bytes + LINES * LINE_BYTES as u64;
+        let region = Mapped::create(path, all, &options, false).map_err(io::Error::other)?;
+        let (door, counters) = (Door::new(region), Counters::new());
+        for at in (0..all).step_by(4096) {
+            door.window(4096, &counters).zero_nt(at, 4096);
+        }
+        Ok(Self { door, lines_at: bytes, tells })
+    }
+}
+
+thread_local! {
+    static COUNTERS: Counters = Counters::new();
+}
+
+impl Blocks for Bare {
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.door.load(at, into).map_err(failed)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        COUNTERS.with(|counters| {
+            self.door.window(bytes.len() as u64, counters).copy_nt(at, bytes);
+            self.door.fence(counters).map_err(failed)?;
+            if !self.tells {
+                return Ok(());
+            }
+            let line = self.lines_at + at / 4096 % LINES * LINE_BYTES as u64;
+            let mut window = self.door.window(LINE_BYTES as u64, counters);
+            window.store_line(line, &Line([0x11; LINE_BYTES]));
+            drop(window);
+            self.door.fence(counters).map_err(failed)
+        })
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subject_holds_what_is_written() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        for subject in every() {
+            let path = dir.path().join(subject.id);
+            let device = match subject.start(&path, 4 << 20) {
+                Ok(device) => device,
+                // (Keys, and some instructions, are not everywhere.)
+                Err(error) => {
+                    eprintln!("skipped: {}: {error}", subject.id);
+                    continue;
+                }
+            };
+            let mut read = vec![0; 8192];
+            device.write(4096, &[7; 8192]).unwrap();
+            device.flush().unwrap();
+            device.read(4096, &mut read).unwrap();
+            assert_eq!(read, [7; 8192], "{}", subject.id);
+        }
+    }
+}
