@@ -139,7 +139,13 @@ impl<'a> Stack<'a> {
     fn make_pool(&self, dir: &Path) -> Result<()> {
         let Ground { programs, sizes, .. } = self.ground;
         let plain = Programs { mount_options: Vec::new(), ..(*programs).clone() };
-        make_pool(&self.ground.pool(), sizes.pool, "none", programs)?;
+        // There is room for one: that of the last run goes first.
+        match fs::remove_file(self.ground.pool()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(BenchError::io("removing", &self.ground.pool(), error));
+            }
+            _ => make_pool(&self.ground.pool(), sizes.pool, "none", programs)?,
+        }
         mount_pool(&self.ground.pool(), dir, &[], &plain)?;
         drop(touched(dir, sizes.pool)?);
         self.unmount_pool(dir)

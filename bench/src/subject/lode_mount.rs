@@ -57,10 +57,10 @@ impl Subject for LodeMount {
     }
 }
 
-/// Makes a pool; one that is there is overwritten.
+/// Makes a pool where there is nothing.
 pub(crate) fn make_pool(pool: &Path, bytes: u64, level: &str, programs: &Programs) -> Result<()> {
     let mut mkfs = Command::new(&programs.lode);
-    mkfs.args(["mkfs", "--force"]).arg(pool).args(["--size", &bytes.to_string()]);
+    mkfs.arg("mkfs").arg(pool).args(["--size", &bytes.to_string()]);
     run_program(mkfs.args(["--protect", level]))
 }
 

@@ -274,8 +274,9 @@ impl Report for BenchListReport {
             }
         }
         text += "Subjects:\n";
+        let width = self.subjects.iter().map(|subject| subject.id.len()).fold(14, usize::max);
         for Listed { id, about } in &self.subjects {
-            let _ = writeln!(text, "  {id:<14} {about}");
+            let _ = writeln!(text, "  {id:<width$} {about}");
         }
         text
     }
