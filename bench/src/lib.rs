@@ -10,6 +10,7 @@
 //! * [`plan`]: which cells there are; [`run`]: measures them, subjects taking turns
 //! * [`block`]: the same of block devices
 //! * [`breakdown`]: what the time of an operation goes into; [`risk`]: what scribbles can take
+//! * `file_system`: the kernel's, for block devices; [`programs`]: whole programs on them
 //! * [`targets`]: what must hold, judged from the rows; [`html`]: the report as a page
 //!
 //! A new workload is an entry of [`workload::ALL`] and a file beside it; a new subject is one of
@@ -22,12 +23,14 @@ pub mod block;
 pub mod breakdown;
 pub mod calls;
 mod error;
+mod file_system;
 pub mod html;
 pub mod machine;
 mod medium;
 mod name;
 pub mod place;
 pub mod plan;
+pub mod programs;
 mod random;
 pub mod report;
 pub mod risk;

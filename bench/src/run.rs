@@ -195,7 +195,7 @@ fn choose(
 }
 
 /// An error unless there is so much memory to be had.
-fn enough_for(needed: u64) -> Result<()> {
+pub(crate) fn enough_for(needed: u64) -> Result<()> {
     let free = machine::available().unwrap_or(BYTES_MAX) / FREE_PART * (FREE_PART - 1);
     let free = free.min(BYTES_MAX);
     if needed > free { Err(BenchError::NoMemory { needed, free }) } else { Ok(()) }

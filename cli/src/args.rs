@@ -14,6 +14,7 @@ use lode_crash::run::ReplayId;
 use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
+use crate::commands::bench::ProgramsArgs;
 use crate::commands::block::BlockCommand;
 use crate::commands::fsck::FsckArgs;
 use crate::commands::receive::ReceiveArgs;
@@ -136,6 +137,7 @@ impl Command {
             Command::Protect(_) => "protect",
             Command::Stats(_) => "stats",
             Command::Dump(_) => "dump",
+            Command::Bench(BenchArgs { what: Some(command), .. }) => command.name(),
             Command::Bench(_) => "bench",
             Command::Man(_) => "man",
             Command::Completions(_) => "completions",
@@ -318,8 +320,10 @@ Ends with 0 whatever the figures are, and with 130 when it was interrupted: then
 
 /// `lode bench`.
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_BENCH_HELP)]
+#[command(after_help = AFTER_BENCH_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) what: Option<BenchCommand>,
     /// Be done in 90 seconds: short rounds, and two threads only where scaling is judged
     #[arg(long)]
     pub(crate) quick: bool,
@@ -364,6 +368,22 @@ pub(crate) struct BenchArgs {
     /// Tell what memory this pool takes
     #[arg(long, hide = true, value_name = "POOL")]
     pub(crate) weigh: Option<PathBuf>,
+}
+
+/// What else `lode bench` measures.
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchCommand {
+    /// Run whole programs on file systems on volumes, beside memory and RAM disks
+    Programs(ProgramsArgs),
+}
+
+impl BenchCommand {
+    /// The name, for messages and JSON.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Programs(_) => "bench programs",
+        }
+    }
 }
 
 /// `lode man`.

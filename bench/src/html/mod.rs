@@ -1,6 +1,7 @@
 //! A report as one page: nothing is loaded from anywhere, light or dark as the reader has it.
 
 mod plots;
+mod programs;
 mod risks;
 
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ const STYLE: &str = include_str!("style.css");
 pub fn page(report: &Report) -> String {
     let mut body = machine(&report.machine);
     body += &targets(&report.targets);
+    body += &programs::figures(&report.rows);
     body += "<h2>Time of an operation</h2><p class=\"faint\">One thread. From one grey line to the \
              next it is ten times as long; thin lines span the middle half of the rounds.</p>";
     body += &plots::times(&report.rows);

@@ -26,11 +26,11 @@ pub fn take_away(dir: &Path) -> Result<()> {
     let whole = fs::canonicalize(dir).map_err(failed)?;
     // The last one that was mounted first: it may cover others.
     for point in mounted_below(&whole).map_err(failed)?.into_iter().rev() {
+        // Devices of files in it are users of it; what was mounted from them is off already.
+        end_loops(&point)?;
         take_off(&point).map_err(|error| BenchError::io("unmounting", &point, error))?;
     }
-    for device in loops_below(&whole) {
-        run_program(Command::new("losetup").arg("-d").arg(&device))?;
-    }
+    end_loops(&whole)?;
     if let Some(point) = mounted_below(&whole).map_err(failed)?.first() {
         let busy = io::Error::from_raw_os_error(libc::EBUSY);
         return Err(BenchError::io("unmounting", point, busy));
@@ -43,17 +43,38 @@ fn mounted_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(points.filter(|point| point.starts_with(dir)).collect())
 }
 
-/// A server that is about to end, or a look from outside, may use it for a moment.
+fn end_loops(dir: &Path) -> Result<()> {
+    for device in loops_below(dir) {
+        run_program(Command::new("losetup").arg("-d").arg(&device))?;
+    }
+    Ok(())
+}
+
+/// Takes it off, and cuts its users off where they don't leave.
 fn take_off(point: &Path) -> io::Result<()> {
-    for _ in 0..TRIES {
+    match take_off_unused(point) {
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => cut_off(point),
+        other => other,
+    }
+}
+
+/// Takes a mount off. A server that is about to end, or a look from outside, may use it for a moment.
+///
+/// # Errors
+/// `EBUSY` where it stays in use, and those of the system.
+pub(crate) fn take_off_unused(point: &Path) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
         match unmount(point) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => thread::sleep(PAUSE),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < TRIES => {
+                tries += 1;
+                thread::sleep(PAUSE);
+            }
             // Gone in the meantime.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(()),
             other => return other,
         }
     }
-    cut_off(point)
 }
 
 /// Loop devices of images that lie below `dir`. (Most end with their mounts.)

@@ -21,6 +21,7 @@ use rustix::mount::{MountFlags, mount};
 use crate::error::{BenchError, Result};
 
 pub use clean::take_away;
+pub(crate) use clean::take_off_unused;
 
 /// What the directories of runs begin with.
 const PREFIX: &str = "lode-bench-";
@@ -207,13 +208,21 @@ fn left_over(dir: &Path) -> Option<LeftOver> {
 /// # Errors
 /// Where it can't be started, or ends with another status than 0.
 pub(crate) fn run_program(command: &mut Command) -> Result<()> {
+    told_by(command, 0).map(drop)
+}
+
+/// The same, of a program that is to end with `status`; returns what it prints.
+///
+/// # Errors
+/// Where it can't be started, or ends with another status.
+pub(crate) fn told_by(command: &mut Command, status: i32) -> Result<String> {
     let program = Path::new(command.get_program()).display().to_string();
     let arguments: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
     let line = format!("{program} {}", arguments.join(" "));
     let failed = |said: String| BenchError::Program { program: line.clone(), said };
     let done = command.stdin(Stdio::null()).output().map_err(|error| failed(error.to_string()))?;
-    if done.status.success() {
-        return Ok(());
+    if done.status.code() == Some(status) {
+        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
     let said = [done.stderr, done.stdout].concat();
     Err(failed(format!("{}: {}", done.status, String::from_utf8_lossy(&said).trim())))

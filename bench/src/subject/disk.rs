@@ -2,12 +2,12 @@
 //! promises once `fsync` has returned, so that is part of what is timed.
 
 use std::fs::File;
-use std::process::Command;
 
 use super::posix::Posix;
-use super::{Programs, Ready, Subject, needs_program, needs_root};
+use super::{Programs, Ready, Subject, needs_root};
 use crate::error::{BenchError, Result};
-use crate::place::{Place, run_program};
+use crate::file_system::{self, FileSystem};
+use crate::place::Place;
 use crate::plan::Cell;
 use crate::workload::Stage;
 
@@ -16,14 +16,11 @@ const IMAGE_BYTES: u64 = 1536 << 20;
 /// Bytes of it that are written at most, and of the kernel's cache of them.
 const BYTES_MAX: u64 = 640 << 20;
 
-/// A file system that is made by a program and mounted from an image.
+/// A file system that is mounted from an image.
 pub struct Disk {
     id: &'static str,
     about: &'static str,
-    fs_type: &'static str,
-    /// Makes it, without a word.
-    mkfs: &'static [&'static str],
-    package: &'static str,
+    file_system: &'static FileSystem,
     options: &'static str,
 }
 
@@ -31,9 +28,7 @@ pub struct Disk {
 pub const EXT4: Disk = Disk {
     id: "ext4",
     about: "ext4 on a loop device over memory, with fsync of the file and of its directory",
-    fs_type: "ext4",
-    mkfs: &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-    package: "e2fsprogs",
+    file_system: &file_system::EXT4,
     options: "loop",
 };
 
@@ -49,9 +44,7 @@ pub const EXT4_JOURNAL: Disk = Disk {
 pub const XFS: Disk = Disk {
     id: "xfs",
     about: "XFS on a loop device over memory, with fsync of the file and of its directory",
-    fs_type: "xfs",
-    mkfs: &["mkfs.xfs", "-q", "-f"],
-    package: "xfsprogs",
+    file_system: &file_system::XFS,
     options: "loop",
 };
 
@@ -59,9 +52,7 @@ pub const XFS: Disk = Disk {
 pub const BTRFS: Disk = Disk {
     id: "btrfs",
     about: "Btrfs on a loop device over memory, with fsync of the file and of its directory",
-    fs_type: "btrfs",
-    mkfs: &["mkfs.btrfs", "-q", "-f"],
-    package: "btrfs-progs",
+    file_system: &file_system::BTRFS,
     options: "loop",
 };
 
@@ -79,8 +70,7 @@ impl Subject for Disk {
     }
 
     fn missing(&self, place: &Place) -> Option<String> {
-        let program = self.mkfs.first().copied().unwrap_or_default();
-        needs_root(place).or_else(|| needs_program(program, self.package))
+        needs_root(place).or_else(|| self.file_system.missing())
     }
 
     fn start(&self, place: &Place, _programs: &Programs) -> Result<Box<dyn Ready>> {
@@ -89,17 +79,11 @@ impl Subject for Disk {
         let image = images.join("image");
         let made = File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES));
         made.map_err(|error| BenchError::io("making the image", &image, error))?;
-        let (program, options) = self.mkfs.split_first().unwrap_or((&"false", &[]));
-        run_program(Command::new(program).args(options).arg(&image).env("PATH", PATH))?;
+        self.file_system.make(&image, &[])?;
         let dir = place.new_dir(self.id)?;
-        let mut mount = Command::new("mount");
-        mount.args(["-t", self.fs_type, "-o", self.options]).arg(&image).arg(&dir);
-        run_program(mount.env("PATH", PATH))?;
+        self.file_system.mount(&image, &dir, self.options)?;
         let posix =
             Posix::new(&dir, true).map_err(|error| BenchError::io("opening", &dir, error))?;
         Ok(Box::new(Stage::new(posix)))
     }
 }
-
-/// Where programs for file systems are, whatever the user's path is.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

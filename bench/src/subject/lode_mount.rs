@@ -1,5 +1,6 @@
 //! `lode-mount`: a pool, mounted by a server of its own as any user would. (`-none`, `-full`: of this protection level.)
 
+use std::path::Path;
 use std::process::Command;
 
 use super::posix::Posix;
@@ -50,21 +51,40 @@ impl Subject for LodeMount {
 
     fn start(&self, place: &Place, programs: &Programs) -> Result<Box<dyn Ready>> {
         let (pool, dir) = (place.pools().join(self.id), place.new_dir(self.id)?);
-        let lode = || Command::new(&programs.lode);
-        let mut mkfs = lode();
-        mkfs.arg("mkfs").arg(&pool).args(["--size", &POOL.to_string(), "--protect", self.level]);
-        run_program(&mut mkfs)?;
-        let mut mount = lode();
-        mount.arg("mount").arg(&pool).arg(&dir);
-        for option in &programs.mount_options {
-            mount.args(["-o", option]);
-        }
-        run_program(&mut mount)?;
-        let posix =
-            Posix::new(&dir, false).map_err(|error| BenchError::io("opening", &dir, error))?;
-        touch(&posix, POOL).map_err(|error| BenchError::io("filling", &dir, error))?;
-        Ok(Box::new(Stage::new(posix)))
+        make_pool(&pool, POOL, self.level, programs)?;
+        mount_pool(&pool, &dir, &[], programs)?;
+        Ok(Box::new(Stage::new(touched(&dir, POOL)?)))
     }
+}
+
+/// Makes a pool where there is nothing.
+pub(crate) fn make_pool(pool: &Path, bytes: u64, level: &str, programs: &Programs) -> Result<()> {
+    let mut mkfs = Command::new(&programs.lode);
+    mkfs.arg("mkfs").arg(pool).args(["--size", &bytes.to_string()]);
+    run_program(mkfs.args(["--protect", level]))
+}
+
+/// Mounts it, with `options` besides those of the run.
+pub(crate) fn mount_pool(
+    pool: &Path,
+    dir: &Path,
+    options: &[&str],
+    programs: &Programs,
+) -> Result<()> {
+    let mut mount = Command::new(&programs.lode);
+    mount.arg("mount").arg(pool).arg(dir);
+    let of_run = programs.mount_options.iter().map(String::as_str);
+    for option in of_run.chain(options.iter().copied()) {
+        mount.args(["-o", option]);
+    }
+    run_program(&mut mount)
+}
+
+/// A mounted pool of so many bytes, the memory of which is there.
+pub(crate) fn touched(dir: &Path, bytes: u64) -> Result<Posix> {
+    let posix = Posix::new(dir, false).map_err(|error| BenchError::io("opening", dir, error))?;
+    touch(&posix, bytes).map_err(|error| BenchError::io("filling", dir, error))?;
+    Ok(posix)
 }
 
 /// Why nothing is mounted through FUSE.

@@ -8,7 +8,7 @@ mod in_engine;
 mod levels;
 mod library;
 mod limit;
-mod lode_mount;
+pub(crate) mod lode_mount;
 pub(crate) mod mapped;
 mod million;
 mod null_fuse;
@@ -33,6 +33,7 @@ use crate::workload::{Stage, Workload, workers};
 pub use aging::{HUGE as FREE_HUGE, REACHED};
 pub(crate) use in_engine::InEngine;
 pub use levels::{BARE, BARE_MOUNT, FULL, FULL_MOUNT, LEVELS, METADATA, SNAPSHOTS};
+pub(crate) use lode_mount::needs_fuse;
 pub use million::{COUNT as FILE_COUNT, FILES, IDLE, TOUCHED, weigh};
 pub use null_fuse::serve as serve_null_fuse;
 #[cfg(test)]
@@ -199,15 +200,6 @@ fn needs_root(place: &Place) -> Option<String> {
     (!place.is_root()).then(|| "only root may mount it".to_owned())
 }
 
-/// Why a program is not used.
-fn needs_program(program: &str, package: &str) -> Option<String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Users' paths often lack these.
-    let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    let mut found = dirs.map(|dir: PathBuf| dir.join(program)).filter(|path| path.is_file());
-    found.next().is_none().then(|| format!("{program} is missing (package {package})"))
-}
-
 /// A file that goes when this does.
 struct Gone(PathBuf);
 
@@ -271,12 +263,5 @@ mod tests {
             assert_eq!(bytes(subject, "append-4k", 64), 0, "{workload}");
         }
         assert!(bytes("limit", "append-4k", 64) > 0);
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_missed_by_its_package() {
-        assert_eq!(needs_program("sh", "dash"), None);
-        let said = needs_program("mkfs.nothing", "nothing-progs").unwrap();
-        assert!(said.contains("mkfs.nothing") && said.contains("nothing-progs"), "{said}");
     }
 }

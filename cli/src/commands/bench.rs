@@ -1,5 +1,7 @@
 //! `lode bench`: Lode beside others, and beside what physics asks for.
 
+mod programs;
+
 use std::cell::RefCell;
 use std::io::{Write as _, stdout};
 
@@ -8,13 +10,16 @@ use lode_bench::run::{self, Settings, Watch};
 use lode_bench::subject::{Programs, serve_null_fuse};
 use lode_bench::{BenchError, html, subject, workload};
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, BenchCommand};
+use crate::emulation::EmulationArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::page;
 use crate::progress::Progress;
 use crate::report::{BenchListReport, BenchReport, CleanedReport};
+
+pub(crate) use programs::ProgramsArgs;
 
 /// The operations of `--protect`: those of the dissertation's Figure 4.9.
 const PROTECT: [&str; 5] = ["create", "append-4k", "overwrite-4k", "overwrite-512", "read-4k"];
@@ -31,6 +36,10 @@ const TRUST: [&str; 3] = ["risk", "space", "snapshots"];
 /// # Errors
 /// Where nothing can be measured.
 pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<u8> {
+    match &args.what {
+        Some(BenchCommand::Programs(args)) => return programs::run(args, output),
+        None => {}
+    }
     if let Some(dir) = &args.serve_null_fuse {
         return serve_null_fuse(dir).map(|()| 0).map_err(|error| explain(&error));
     }
@@ -59,10 +68,16 @@ pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<u8> {
     Ok(interrupt.status())
 }
 
-fn settings(args: &BenchArgs) -> Result<Settings> {
+/// What subjects are made of.
+fn made_of(emulation: &EmulationArgs, quick: bool) -> Result<Programs> {
     let lode = std::env::current_exe().map_err(|error| {
         Failure::new(Kind::Failed, format!("finding this program failed: {error}"))
     })?;
+    let (emulate, mount_options) = (emulation.profile(), emulation.words());
+    Ok(Programs { lode, emulate, mount_options, quick })
+}
+
+fn settings(args: &BenchArgs) -> Result<Settings> {
     let mut threads: Vec<_> = args.threads.iter().copied().map(usize::from).collect();
     threads.sort_unstable();
     threads.dedup();
@@ -91,12 +106,7 @@ fn settings(args: &BenchArgs) -> Result<Settings> {
         breakdown: args.breakdown,
         levels: args.protect,
         dir: args.dir.clone(),
-        programs: Programs {
-            lode,
-            emulate: args.emulation.profile(),
-            mount_options: args.emulation.words(),
-            quick: args.quick,
-        },
+        programs: made_of(&args.emulation, args.quick)?,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use lode_bench::programs::{all_programs, all_subjects};
 use lode_bench::report::{Breakdown, Figure, LeftOut, Report as Run, Risk, Row, Target};
 use lode_bench::run::steps;
 use lode_bench::subject::Subject;
@@ -247,6 +248,22 @@ impl BenchListReport {
     }
 }
 
+impl BenchListReport {
+    /// Of `lode bench programs`.
+    pub(crate) fn of_programs() -> Self {
+        let workloads = all_programs().iter().map(|program| ListedWorkload {
+            id: program.id().to_owned(),
+            about: program.about().to_owned(),
+            size: program.size(),
+            limit: None,
+        });
+        let subjects = all_subjects()
+            .iter()
+            .map(|subject| Listed { id: subject.id.to_owned(), about: subject.about.to_owned() });
+        Self { workloads: workloads.collect(), subjects: subjects.collect() }
+    }
+}
+
 impl Report for BenchListReport {
     fn text(&self) -> String {
         let mut text = "Workloads:\n".to_owned();
@@ -257,8 +274,9 @@ impl Report for BenchListReport {
             }
         }
         text += "Subjects:\n";
+        let width = self.subjects.iter().map(|subject| subject.id.len()).fold(14, usize::max);
         for Listed { id, about } in &self.subjects {
-            let _ = writeln!(text, "  {id:<14} {about}");
+            let _ = writeln!(text, "  {id:<width$} {about}");
         }
         text
     }

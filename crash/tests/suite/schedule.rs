@@ -133,7 +133,7 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
         for part in ["thread 0 waits for mutex #0", "thread 1 waits for mutex #1"] {
             assert!(text.contains(part), "{schedule}: {text}");
         }
-        for part in ["held by thread 0", "held by thread 1", "tests/schedule.rs"] {
+        for part in ["held by thread 0", "held by thread 1", "suite/schedule.rs"] {
             assert!(text.contains(part), "{schedule}: {text}");
         }
     }
