@@ -22,13 +22,15 @@ pub struct Records {
     /// What came in and was not looked at.
     incoming: Buffer,
     finished: bool,
+    /// The handshake has failed, and the client was told why.
+    failed: bool,
 }
 
 impl Records {
     /// Before the first message of the handshake.
     pub fn new(shared: Arc<Shared>) -> Result<Self, rustls::Error> {
         let tls = shared.accept()?;
-        Ok(Self { tls, shared, incoming: Buffer::default(), finished: false })
+        Ok(Self { tls, shared, incoming: Buffer::default(), finished: false, failed: false })
     }
 
     /// Takes bytes that have come, or a piece of the records that they come in.
@@ -42,25 +44,38 @@ impl Records {
         if self.incoming.is_empty() {
             let room = self.incoming.space(INCOMING_BYTES).get_mut(..INCOMING_BYTES);
             match socket.receive(room.unwrap_or_default()) {
+                Moved::Bytes(bytes) if self.failed => {
+                    return Moved::Records { bytes, handshake: true };
+                }
                 Moved::Bytes(bytes) => self.incoming.commit(bytes),
                 other => return other,
             }
         }
-        let taken = match self.tls.read_tls(&mut self.incoming.filled()) {
+        self.open(socket)
+    }
+
+    /// Opens a piece of what came in.
+    fn open(&mut self, socket: &Socket) -> Moved {
+        let bytes = match self.tls.read_tls(&mut self.incoming.filled()) {
             Ok(0) | Err(_) => return Moved::Gone,
             Ok(bytes) => bytes,
         };
-        self.incoming.consume(taken);
-        let handshaking = self.tls.is_handshaking();
-        match self.tls.process_new_packets() {
-            Ok(_) => Moved::Records { bytes: taken, handshake: handshaking },
-            Err(error) => {
-                self.complain(socket, &error);
-                // It says why; who does not listen need not hear it.
-                let _ = self.flush(socket);
+        self.incoming.consume(bytes);
+        let handshake = self.tls.is_handshaking();
+        let Err(error) = self.tls.process_new_packets() else {
+            return Moved::Records { bytes, handshake };
+        };
+        self.complain(socket, &error);
+        match self.flush(socket) {
+            // A connection that is closed while bytes come takes with it what was said. So they are taken, for as long as
+            // a handshake may last.
+            Moved::Bytes(_) if handshake => {
                 socket.finish();
-                Moved::Gone
+                self.incoming.consume(usize::MAX);
+                self.failed = true;
+                Moved::Records { bytes, handshake }
             }
+            _ => Moved::Gone,
         }
     }
 
