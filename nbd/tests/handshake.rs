@@ -173,15 +173,30 @@ fn contexts_are_listed_and_chosen() {
 }
 
 #[test]
-fn large_blocks_are_only_for_who_knows_of_them() {
+fn large_blocks_are_told_to_anybody_and_kept_to() {
     let sizes = BlockSizes::new(4096, 4096, 1 << 20).unwrap();
     let serving = Serving::of(Memory { sizes, ..Memory::new(SIZE + 4095) });
-    let mut client = serving.connect();
-    for option in [INFO, GO] {
-        assert_eq!(client.option(option, &choice("", &[])).kinds(), [ERR_BLOCK_SIZE]);
+    let expected = [wire(3, 2), wire(4096, 4), wire(4096, 4), wire(1 << 20, 4)].concat();
+    for wishes in [&[][..], &[3]] {
+        let mut client = serving.connect();
+        for option in [INFO, GO] {
+            let told = client.option(option, &choice("", wishes));
+            assert_eq!(told.kinds(), [3, 3, ACK]);
+            assert_eq!(told.0[0].1[2..10], wire(SIZE, 8), "whole blocks are served");
+            assert_eq!(told.0[1].1, expected);
+        }
     }
-    let told = client.option(INFO, &choice("", &[3]));
-    assert_eq!(told.0[0].1[2..10], wire(SIZE, 8), "whole blocks are served");
-    client.send_option(EXPORT_NAME, b"");
-    assert!(client.is_closed());
+    // Who knows of no sizes is served as well: what it asks for in whole blocks.
+    let mut old = serving.connect();
+    old.send_option(EXPORT_NAME, b"");
+    assert_eq!(old.take(10)[..8], wire(SIZE, 8));
+    old.write(4096, &[7; 8192]);
+    assert_eq!(old.simple(READ, 0, 4096, 8192, b""), (0, vec![7; 8192]));
+    for (at, len) in [(512, 4096), (4096, 512), (4096, 1), (1, 8192)] {
+        assert_eq!(old.simple(READ, 0, at, len, b"").0, EINVAL);
+        assert_eq!(old.simple(WRITE, 0, at, len, &vec![9; len as usize]).0, EINVAL);
+        assert_eq!(old.simple(TRIM, 0, at, len, b"").0, EINVAL);
+        assert_eq!(old.simple(ZERO, 0, at, len, b"").0, EINVAL);
+    }
+    assert_eq!(old.simple(READ, 0, 4096, 8192, b""), (0, vec![7; 8192]), "none of it was stored");
 }

@@ -12,6 +12,7 @@ use super::limits::Limits;
 use super::listen::Listener;
 use super::running::Server;
 use super::shared::Shared;
+use super::tls::Tls;
 use super::worker::Worker;
 use crate::export::{Export, Exports};
 
@@ -29,6 +30,7 @@ pub struct Builder {
     default: Option<String>,
     unix: Vec<PathBuf>,
     tcp: Vec<SocketAddr>,
+    tls: Option<Tls>,
     limits: Limits,
 }
 
@@ -54,10 +56,18 @@ impl Builder {
         self
     }
 
-    /// Listens at `address`, too, which has to be a loopback address. Port 0 is any that is free.
+    /// Listens at `address`, too, which has to be a loopback address where there is no [`Self::tls`]. Port 0 is any that
+    /// is free.
     #[must_use]
     pub fn tcp(mut self, address: SocketAddr) -> Self {
         self.tcp.push(address);
+        self
+    }
+
+    /// Offers clients TLS, without which those of other machines get nothing.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -74,10 +84,11 @@ impl Builder {
     /// Why it can't be; nothing is left of it then.
     pub fn start(self) -> Result<Server, ServerError> {
         let exports = self.exports()?;
-        let Self { unix, tcp, mut limits, .. } = self;
+        let Self { unix, tcp, tls, mut limits, .. } = self;
+        let tls = tls.as_ref();
         limits.workers = limits.workers.max(1);
-        let unix = unix.iter().map(|path| Listener::unix(path));
-        let tcp = tcp.into_iter().map(Listener::tcp);
+        let unix = unix.iter().map(|path| Listener::unix(path, tls));
+        let tcp = tcp.into_iter().map(|address| Listener::tcp(address, tls));
         let listeners = unix.chain(tcp).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let system = |what| move |source| ServerError::System { what, source };

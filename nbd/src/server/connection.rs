@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::stream::{Moved, Stream};
+use super::socket::Moved;
+use super::stream::Stream;
 use crate::buffer::Buffer;
 use crate::export::Exports;
 use crate::session::{Session, Step, Turn};
@@ -43,7 +44,7 @@ impl Connection {
     /// One that has just come.
     pub fn new(stream: Stream, exports: Arc<Exports>) -> Self {
         let mut output = Buffer::default();
-        let session = Session::new(exports, &mut output);
+        let session = Session::new(exports, stream.encryption(), &mut output);
         let input = Buffer::default();
         Self { stream, session, input, output, began: Instant::now(), ended: None, moved: true }
     }
@@ -65,9 +66,15 @@ impl Connection {
             match step {
                 Step::Turn => return Wants::Turn,
                 Step::Output => {}
+                Step::Encrypt => {
+                    if !self.stream.encrypt() {
+                        return Wants::Nothing;
+                    }
+                    self.session.encrypted();
+                }
                 Step::End => {
-                    self.stream.finish();
-                    return Wants::Nothing;
+                    let said = self.stream.finish();
+                    return if said == Moved::Blocked { Wants::Output } else { Wants::Nothing };
                 }
                 Step::Input(bytes) => {
                     let missing = bytes.saturating_sub(self.input.len()).max(1);
@@ -78,6 +85,12 @@ impl Connection {
                         Moved::Bytes(bytes) => {
                             self.input.commit(bytes);
                             turn.charge(bytes);
+                        }
+                        Moved::Records { bytes, handshake } => {
+                            turn.charge(bytes);
+                            if handshake {
+                                turn.charge_change();
+                            }
                         }
                         Moved::Blocked => return Wants::Input,
                         Moved::Gone => return Wants::Nothing,
@@ -99,7 +112,10 @@ impl Connection {
                 other => return other,
             }
         }
-        Moved::Bytes(sent)
+        match self.stream.flush() {
+            Moved::Bytes(_) => Moved::Bytes(sent),
+            other => other,
+        }
     }
 
     /// Since when it is expected to hurry: to choose an export when it has come, or to go when all is said.
@@ -109,7 +125,7 @@ impl Connection {
 
     /// Whether no request of it is under way.
     pub fn is_idle(&self) -> bool {
-        self.session.is_idle() && self.output.is_empty()
+        self.session.is_idle() && self.output.is_empty() && !self.stream.is_waiting()
     }
 
     /// Gives back memory if there was no turn since this was last called.
@@ -117,6 +133,7 @@ impl Connection {
         if !std::mem::take(&mut self.moved) {
             self.input.release();
             self.output.release();
+            self.stream.rest();
             self.session.rest();
         }
     }

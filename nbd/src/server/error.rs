@@ -20,7 +20,9 @@ pub enum ServerError {
     #[error("a server needs a socket to listen at, and an export")]
     Nothing,
     /// Others could read along.
-    #[error("nothing is encrypted, so only loopback addresses can be listened at, and {0} is none")]
+    #[error(
+        "{0} is no loopback address: it can't be listened at without TLS, for which there is no certificate"
+    )]
     NotLoopback(SocketAddr),
     /// A server lives there.
     #[error("{0} is served already")]

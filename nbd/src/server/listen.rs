@@ -1,4 +1,5 @@
-//! Sockets that clients come to: on this machine, for its owner (a Unix socket) or for anyone on it (TCP).
+//! Sockets that clients come to: for the owner (a Unix socket), for anyone on this machine (TCP on a loopback address),
+//! or for whoever encrypts.
 
 use std::fs;
 use std::io;
@@ -17,6 +18,7 @@ use rustix::net::{
 
 use super::error::ServerError;
 use super::stream::Stream;
+use super::tls::{Offer, Tls};
 
 /// Clients that have come and were not taken yet.
 const BACKLOG: i32 = 128;
@@ -28,6 +30,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
+    /// Clients are offered it.
+    offer: Offer,
     /// Where it is, of TCP.
     address: Option<SocketAddr>,
     /// Held for what it does when it goes.
@@ -57,7 +61,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 impl Listener {
     /// A socket at `path` that only its owner can connect to. One that a dead server left is replaced.
-    pub fn unix(path: &Path) -> Result<Self, ServerError> {
+    pub fn unix(path: &Path, tls: Option<&Tls>) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Socket { path: path.into(), source };
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let _lock = lock(directory.unwrap_or(Path::new("."))).map_err(failed)?;
@@ -75,19 +79,21 @@ impl Listener {
         let identity = identity(path).map_err(failed)?;
         let file = SocketFile { path: path.into(), identity };
         listen(&socket, BACKLOG).map_err(|code| failed(code.into()))?;
-        Ok(Self { socket, address: None, _file: Some(file) })
+        Ok(Self { socket, offer: Tls::offer(tls, true), address: None, _file: Some(file) })
     }
 
-    /// A socket at `address`, which only programs of this machine reach: nothing is encrypted.
-    pub fn tcp(address: SocketAddr) -> Result<Self, ServerError> {
-        if !address.ip().is_loopback() {
+    /// A socket at `address`. One that other machines reach is only for who encrypts.
+    pub fn tcp(address: SocketAddr, tls: Option<&Tls>) -> Result<Self, ServerError> {
+        let is_local = address.ip().is_loopback();
+        if !is_local && tls.is_none() {
             return Err(ServerError::NotLoopback(address));
         }
+        let offer = Tls::offer(tls, is_local);
         let failed = |source| ServerError::Address { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
-        Ok(Self { socket: listener.into(), address: Some(bound), _file: None })
+        Ok(Self { socket: listener.into(), offer, address: Some(bound), _file: None })
     }
 
     /// Its address, if it has one.
@@ -106,7 +112,7 @@ impl Listener {
                         let _ = sockopt::set_tcp_nodelay(&socket, true);
                         let _ = sockopt::set_socket_keepalive(&socket, true);
                     }
-                    Ok(Some(Stream::new(socket)))
+                    Ok(Some(Stream::new(socket, self.offer.clone())))
                 }
                 Err(Code::INTR | Code::CONNABORTED) => continue,
                 Err(Code::AGAIN) => Ok(None),

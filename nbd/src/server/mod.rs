@@ -1,7 +1,10 @@
 //! A server: listens on sockets, and carries many clients' bytes on few threads.
 //!
 //! * [`ServerError`], [`Limits`]: why it can't be, and how much it does
-//! * `stream`: bytes from and to a socket, without waiting
+//! * [`Tls`]: certificates, and what clients are offered with them
+//! * `socket`: bytes from and to a socket, without waiting
+//! * `records`: the same in the records of an encrypted connection
+//! * `stream`: a client's bytes, in either way
 //! * `listen`: sockets that clients come to
 //! * `connection`: a client: its socket, its conversation, and bounded buffers between
 //! * `shared`: what the threads have together
@@ -13,12 +16,16 @@ mod connection;
 mod error;
 mod limits;
 mod listen;
+mod records;
 mod running;
 mod shared;
+mod socket;
 mod stream;
+mod tls;
 mod worker;
 
 pub use builder::Builder;
 pub use error::ServerError;
 pub use limits::Limits;
 pub use running::Server;
+pub use tls::{Tls, TlsError};

@@ -1,63 +1,101 @@
-//! Bytes from and to a socket, without waiting. Encryption would have its place here, and nowhere else.
+//! A client's bytes: as they are, or in the records of an encrypted connection.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use rustix::io::Errno as Code;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use super::records::Records;
+use super::socket::{Moved, Socket};
+use super::tls::Offer;
+use crate::session::Encryption;
 
-/// What came of a transfer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Moved {
-    /// So many bytes.
-    Bytes(usize),
-    /// None can be moved now.
-    Blocked,
-    /// None will ever be: the other end is gone.
-    Gone,
+/// A client's bytes.
+pub struct Stream {
+    socket: Socket,
+    offer: Offer,
+    /// Once it is encrypted.
+    records: Option<Box<Records>>,
 }
 
-/// A client's socket.
-#[derive(Debug)]
-pub struct Stream(OwnedFd);
-
 impl Stream {
-    /// Through this socket.
-    pub fn new(socket: OwnedFd) -> Self {
-        Self(socket)
+    /// Through this socket, not encrypted yet.
+    pub fn new(socket: OwnedFd, offer: Offer) -> Self {
+        Self { socket: Socket::new(socket), offer, records: None }
     }
 
-    /// Takes what has come, as far as there is room `into`.
-    pub fn receive(&self, into: &mut [u8]) -> Moved {
-        Self::moved(|| recv(&self.0, &mut *into, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes))
-    }
-
-    /// Sends what there is room for.
-    pub fn send(&self, from: &[u8]) -> Moved {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        Self::moved(|| send(&self.0, from, flags))
-    }
-
-    fn moved(mut call: impl FnMut() -> rustix::io::Result<usize>) -> Moved {
-        loop {
-            return match call() {
-                Ok(0) => Moved::Gone,
-                Ok(bytes) => Moved::Bytes(bytes),
-                Err(Code::INTR) => continue,
-                Err(Code::AGAIN) => Moved::Blocked,
-                Err(_) => Moved::Gone,
-            };
+    /// Whether it is encrypted, or can be.
+    pub fn encryption(&self) -> Encryption {
+        match &self.records {
+            Some(_) => Encryption::Begun,
+            None => self.offer.encryption(),
         }
     }
 
-    /// Says that nothing more will be sent.
-    pub fn finish(&self) {
-        // Who is gone already needs not be told.
-        let _ = shutdown(&self.0, Shutdown::Write);
+    /// Whatever is received and sent from here on is encrypted; false where that can't be.
+    pub fn encrypt(&mut self) -> bool {
+        let Some(shared) = self.offer.shared() else {
+            return false;
+        };
+        match Records::new(Arc::clone(shared)) {
+            Ok(records) => self.records = Some(Box::new(records)),
+            Err(error) => {
+                tracing::error!(%error, "a connection can't be encrypted");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes what has come, as far as there is room `into`.
+    pub fn receive(&mut self, into: &mut [u8]) -> Moved {
+        match &mut self.records {
+            Some(records) => records.receive(&self.socket, into),
+            None => self.socket.receive(into),
+        }
+    }
+
+    /// Takes what there is room for. It is sent when it is [flushed](Self::flush).
+    pub fn send(&mut self, from: &[u8]) -> Moved {
+        match &mut self.records {
+            Some(records) => records.send(&self.socket, from),
+            None => self.socket.send(from),
+        }
+    }
+
+    /// Sends all that was taken.
+    pub fn flush(&mut self) -> Moved {
+        match &mut self.records {
+            Some(records) => records.flush(&self.socket),
+            None => Moved::Bytes(0),
+        }
+    }
+
+    /// Whether something that was taken waits to be sent.
+    pub fn is_waiting(&self) -> bool {
+        self.records.as_ref().is_some_and(|records| records.is_waiting())
+    }
+
+    /// Says that nothing more will be sent; blocked where that can't be said yet.
+    pub fn finish(&mut self) -> Moved {
+        let said = match &mut self.records {
+            Some(records) => records.finish(&self.socket),
+            None => Moved::Bytes(0),
+        };
+        if said != Moved::Blocked {
+            self.socket.finish();
+        }
+        said
+    }
+
+    /// Gives back memory that only a busy client needs.
+    pub fn rest(&mut self) {
+        if let Some(records) = &mut self.records {
+            records.rest();
+        }
     }
 }
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }

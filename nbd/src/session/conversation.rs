@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::encryption::Encryption;
 use super::haggle::{Haggle, Haggled};
 use super::next::Next;
 use super::transmit::Transmit;
@@ -24,6 +25,8 @@ pub enum Step {
     Output,
     /// It has had its turn.
     Turn,
+    /// What waits is to go out; what comes from then on is encrypted, and this is to be [told](Session::encrypted).
+    Encrypt,
     /// It is over, when what waits has gone out.
     End,
 }
@@ -39,9 +42,16 @@ enum Phase {
 
 impl Session {
     /// Begins one: the greeting is in `output`.
-    pub fn new(exports: Arc<Exports>, output: &mut Buffer) -> Self {
+    pub fn new(exports: Arc<Exports>, encryption: Encryption, output: &mut Buffer) -> Self {
         crate::wire::greet(output);
-        Self(Phase::Haggle(Haggle::new(exports)))
+        Self(Phase::Haggle(Haggle::new(exports, encryption)))
+    }
+
+    /// What comes in and goes out is encrypted from here on.
+    pub fn encrypted(&mut self) {
+        if let Phase::Haggle(haggle) = &mut self.0 {
+            haggle.encrypted();
+        }
     }
 
     /// Goes on as far as it can. With `closing`, the server is about to end: what is not under way is refused.
@@ -73,6 +83,7 @@ impl Session {
             match next {
                 Next::Again => {}
                 Next::Input(bytes) => return Step::Input(bytes),
+                Next::Encrypt => return Step::Encrypt,
                 Next::End => self.0 = Phase::Ended,
             }
         }

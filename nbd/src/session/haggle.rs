@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::encryption::Encryption;
 use super::next::Next;
 use super::turn::Turn;
 use crate::buffer::Buffer;
@@ -42,6 +43,8 @@ enum Stage {
         left: usize,
         refused: Refused,
     },
+    /// The beginning of encryption, which was agreed on.
+    Encrypt,
 }
 
 /// The handshake as far as it has come.
@@ -49,6 +52,7 @@ pub struct Haggle {
     exports: Arc<Exports>,
     flags: ClientFlags,
     stage: Stage,
+    encryption: Encryption,
     structured: bool,
     /// The export whose allocation the client wants to know.
     allocation: Option<Arc<Served>>,
@@ -56,9 +60,17 @@ pub struct Haggle {
 
 impl Haggle {
     /// At its beginning.
-    pub fn new(exports: Arc<Exports>) -> Self {
+    pub fn new(exports: Arc<Exports>, encryption: Encryption) -> Self {
         let flags = ClientFlags { fixed_newstyle: false, no_zeroes: false };
-        Self { exports, flags, stage: Stage::Flags, structured: false, allocation: None }
+        let stage = Stage::Flags;
+        Self { exports, flags, stage, encryption, structured: false, allocation: None }
+    }
+
+    /// It is encrypted from here on. What was agreed on before, anybody may have said.
+    pub fn encrypted(&mut self) {
+        self.encryption = Encryption::Begun;
+        self.stage = Stage::Header;
+        (self.structured, self.allocation) = (false, None);
     }
 
     /// Does one thing.
@@ -74,6 +86,7 @@ impl Haggle {
             Stage::Header => OPTION_HEADER_BYTES,
             Stage::Data(header) => header.len as usize,
             Stage::Skip { left, .. } => usize::from(*left > 0),
+            Stage::Encrypt => return Haggled::Next(Next::Encrypt),
         };
         let Some(bytes) = input.filled().get(..needed) else {
             return Haggled::Next(Next::Input(needed));
@@ -97,7 +110,8 @@ impl Haggle {
             Stage::Data(header) => {
                 let header = *header;
                 self.stage = Stage::Header;
-                let next = self.answer(header, bytes, output, closing);
+                let is_last = input.len() == needed;
+                let next = self.answer(header, bytes, is_last, output, closing);
                 input.consume(needed);
                 next
             }
@@ -111,6 +125,7 @@ impl Haggle {
                 }
                 Haggled::Next(Next::Again)
             }
+            Stage::Encrypt => Haggled::Next(Next::Encrypt),
         }
     }
 
@@ -121,19 +136,24 @@ impl Haggle {
             return Haggled::Next(Next::End);
         }
         let too_big = header.len > MAX_OPTION_BYTES;
-        if too_big && without_reply {
+        let admitted = self.encryption.admits(header.option);
+        if without_reply && (too_big || !admitted) {
             return Haggled::Next(Next::End);
         }
         if header.len > MAX_SKIPPED_BYTES {
             Replies::new(header.number, output).refuse(Refused::TooBig);
             return Haggled::Next(Next::End);
         }
-        self.stage = if header.option == Opt::Unknown || too_big {
-            let unknown = header.option == Opt::Unknown;
-            let refused = if unknown { Refused::Unsupported } else { Refused::TooBig };
-            Stage::Skip { option: header.number, left: header.len as usize, refused }
-        } else {
-            Stage::Data(header)
+        let refused = match header.option {
+            _ if !admitted => Some(Refused::TlsRequired),
+            Opt::Unknown => Some(Refused::Unsupported),
+            _ => too_big.then_some(Refused::TooBig),
+        };
+        self.stage = match refused {
+            Some(refused) => {
+                Stage::Skip { option: header.number, left: header.len as usize, refused }
+            }
+            None => Stage::Data(header),
         };
         Haggled::Next(Next::Again)
     }
@@ -142,6 +162,7 @@ impl Haggle {
         &mut self,
         header: OptionHeader,
         data: &[u8],
+        is_last: bool,
         output: &mut Buffer,
         closing: bool,
     ) -> Haggled {
@@ -169,7 +190,19 @@ impl Haggle {
             }
             Opt::ListMetaContext => self.list_contexts(data, &mut replies),
             Opt::SetMetaContext => self.set_contexts(data, &mut replies),
-            Opt::StartTls => start_tls(data),
+            Opt::StartTls => match self.start_tls(data) {
+                // What stands behind was sent by anybody, and must not count as what an encrypted client says.
+                Ok(()) if !is_last => {
+                    tracing::debug!("a client sent more behind STARTTLS; it is left");
+                    return Haggled::Next(Next::End);
+                }
+                Ok(()) => {
+                    replies.acknowledge();
+                    self.stage = Stage::Encrypt;
+                    return Haggled::Next(Next::Again);
+                }
+                Err(refused) => Err(refused),
+            },
             Opt::Unknown => Err(Refused::Unsupported),
         };
         match answered {
@@ -177,6 +210,10 @@ impl Haggle {
             Err(refused) => replies.refuse(refused),
         }
         Haggled::Next(Next::Again)
+    }
+
+    fn start_tls(&self, data: &[u8]) -> Result<(), Refused> {
+        if data.is_empty() { self.encryption.begin() } else { Err(Refused::Invalid) }
     }
 
     fn list(&self, data: &[u8], replies: &mut Replies<'_>) -> Result<(), Refused> {
@@ -191,9 +228,6 @@ impl Haggle {
     fn tell(&self, data: &[u8], replies: &mut Replies<'_>) -> Result<Arc<Served>, Refused> {
         let choice = Choice::parse(data).ok_or(Refused::Invalid)?;
         let served = self.exports.find(choice.name).ok_or(Refused::Unknown)?;
-        if !choice.wants_block_sizes && served.block_sizes().min() > USUAL_BLOCK {
-            return Err(Refused::BlockSizeRequired);
-        }
         replies.info(Info::Export(self.terms(served)));
         if choice.wants_name {
             replies.info(Info::Name(&served.name));
@@ -201,7 +235,8 @@ impl Haggle {
         if choice.wants_description && !served.description.is_empty() {
             replies.info(Info::Description(&served.description));
         }
-        if choice.wants_block_sizes {
+        // Who does not ask may still listen: what else than whole blocks it asks for is refused.
+        if choice.wants_block_sizes || served.block_sizes().min() > USUAL_BLOCK {
             replies.info(Info::BlockSizes(served.block_sizes()));
         }
         Ok(Arc::clone(served))
@@ -215,7 +250,7 @@ impl Haggle {
     fn enter_without_reply(&self, data: &[u8], output: &mut Buffer, closing: bool) -> Haggled {
         let name = Choice::parse_name(data).map(|choice| choice.name);
         match name.and_then(|name| self.exports.find(name)) {
-            Some(served) if !closing && served.block_sizes().min() <= USUAL_BLOCK => {
+            Some(served) if !closing => {
                 self.terms(served).start(self.flags.no_zeroes, output);
                 self.enter(Arc::clone(served))
             }
@@ -259,10 +294,4 @@ impl Haggle {
         }
         Ok(())
     }
-}
-
-/// Encryption would begin here: acknowledged, all that was agreed on forgotten, and the records of it taken where bytes
-/// are received and sent (`server::stream`).
-fn start_tls(data: &[u8]) -> Result<(), Refused> {
-    Err(if data.is_empty() { Refused::Unsupported } else { Refused::Invalid })
 }

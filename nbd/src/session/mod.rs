@@ -2,6 +2,7 @@
 //!
 //! * `turn`: how much is done at a time
 //! * `next`: how it goes on
+//! * [`Encryption`]: whether it is encrypted
 //! * `haggle`: the handshake
 //! * `admit`: which requests are served
 //! * `extents`: what lies where
@@ -11,6 +12,7 @@
 
 mod admit;
 mod conversation;
+mod encryption;
 mod extents;
 mod haggle;
 mod next;
@@ -20,4 +22,5 @@ mod transmit;
 mod turn;
 
 pub use conversation::{Session, Step};
+pub use encryption::Encryption;
 pub use turn::Turn;

@@ -7,6 +7,8 @@ pub enum Next {
     Again,
     /// With so many bytes in the input.
     Input(usize),
+    /// Encrypted, once what waits has gone out.
+    Encrypt,
     /// Not at all.
     End,
 }

@@ -19,12 +19,12 @@ pub enum Refused {
     Unsupported = (1 << 31) + 1,
     /// Malformed, or out of place.
     Invalid = (1 << 31) + 3,
+    /// Not before all is encrypted.
+    TlsRequired = (1 << 31) + 5,
     /// No such export.
     Unknown = (1 << 31) + 6,
     /// The server is about to end.
     Shutdown = (1 << 31) + 7,
-    /// Who does not keep to block sizes can't use this export.
-    BlockSizeRequired = (1 << 31) + 8,
     /// Too much data.
     TooBig = (1 << 31) + 9,
 }
@@ -34,9 +34,9 @@ impl Refused {
         match self {
             Self::Unsupported => "this option is not known here",
             Self::Invalid => "this option is malformed, or out of place",
+            Self::TlsRequired => "this server is only for clients that use TLS",
             Self::Unknown => "there is no such export",
             Self::Shutdown => "the server is being shut down",
-            Self::BlockSizeRequired => "this export needs a client that keeps to its block sizes",
             Self::TooBig => "this option is too long",
         }
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
 
 pub mod memory;
+pub mod tls;
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,9 +27,9 @@ pub const SET_META: u32 = 10;
 pub const ACK: u32 = 1;
 pub const ERR_UNSUP: u32 = 0x8000_0001;
 pub const ERR_INVALID: u32 = 0x8000_0003;
+pub const ERR_TLS_REQD: u32 = 0x8000_0005;
 pub const ERR_UNKNOWN: u32 = 0x8000_0006;
 pub const ERR_SHUTDOWN: u32 = 0x8000_0007;
-pub const ERR_BLOCK_SIZE: u32 = 0x8000_0008;
 pub const ERR_TOO_BIG: u32 = 0x8000_0009;
 
 pub const READ: u16 = 0;
@@ -151,24 +152,33 @@ impl Chunk {
     }
 }
 
-pub struct Client {
-    pub stream: UnixStream,
+pub struct Client<S = UnixStream> {
+    pub stream: S,
     next: u64,
 }
 
 impl Client {
-    /// Reads the greeting and answers it.
-    pub fn greeted(stream: UnixStream) -> Self {
-        let mut client = Self::silent(stream);
-        assert_eq!(client.take(18), b"NBDMAGICIHAVEOPT\x00\x03");
-        client.send(&wire(3, 4));
-        client
-    }
-
     pub fn silent(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+        Self::of(stream)
+    }
+
+    /// Reads the greeting and answers it.
+    pub fn greeted(stream: UnixStream) -> Self {
+        Self::silent(stream).greet()
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn of(stream: S) -> Self {
         Self { stream, next: 1 }
+    }
+
+    pub fn greet(mut self) -> Self {
+        assert_eq!(self.take(18), b"NBDMAGICIHAVEOPT\x00\x03");
+        self.send(&wire(3, 4));
+        self
     }
 
     pub fn send(&mut self, bytes: &[u8]) {

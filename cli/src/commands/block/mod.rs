@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use lode_block::{Error, Sector};
 
 use crate::failure::{Failure, Kind, Result};
@@ -116,12 +116,40 @@ pub(crate) struct ServeArgs {
     /// A Unix socket, which is made, for its owner alone
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// A loopback address and a port (0: any that is free), as 127.0.0.1:10809: for all users of this machine
+    /// An address and a port (0: any that is free), as 127.0.0.1:10809: a loopback address for all users of this machine,
+    /// any other with a certificate for clients that use TLS
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
+    /// The server's certificate for TLS, in PEM, and those that lead to who signed it
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Let only clients use TLS that show a certificate which one of these, in PEM, has signed
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Whether clients on the Unix socket or a loopback address have to use TLS, too
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "optional",
+        requires = "tls_cert"
+    )]
+    pub(crate) tls: TlsUse,
     /// Nothing can be written
     #[arg(long, short)]
     pub(crate) read_only: bool,
+}
+
+/// Whether clients of this machine use TLS.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TlsUse {
+    /// As they like
+    Optional,
+    /// They have to
+    Required,
 }
 
 /// `lode block attach`.

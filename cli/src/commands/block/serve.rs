@@ -1,6 +1,8 @@
 //! `lode block serve`: volumes of a pool for whoever speaks NBD, until a signal ends it.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use lode_block::Volume;
 use lode_host::StdHost;
-use lode_nbd::{Device, Export, Server, ServerError};
+use lode_nbd::{Device, Export, Server, ServerError, Tls, TlsError};
 use lode_pmem::Mapped;
 
-use super::{ServeArgs, refused};
+use super::{ServeArgs, TlsUse, refused};
 use crate::commands::snapshot::mount_of;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
@@ -34,9 +36,11 @@ pub(super) fn serve(args: &ServeArgs, output: &Output) -> Result<()> {
             .at(&mount.point)
             .advise("`lode block attach` makes a volume of a mounted pool a loop device; or unmount the pool and serve it"));
     }
+    // (Before the pool is opened: it has nothing to do with what is wrong there.)
+    let tls = tls_of(args)?;
     let interrupt = Interrupt::by_signals()?;
     let pool = Arc::new(region::open_pool(&clean, args.read_only, output)?);
-    let served = serve_volumes(args, &clean, &pool, output, &interrupt);
+    let served = serve_volumes(args, tls, &clean, &pool, output, &interrupt);
     // (Nobody has a volume any more.)
     let closed = match Arc::try_unwrap(pool) {
         Ok(pool) if !args.read_only => {
@@ -51,6 +55,7 @@ pub(super) fn serve(args: &ServeArgs, output: &Output) -> Result<()> {
 /// Serves, and does the pool's own work, until a signal comes.
 fn serve_volumes(
     args: &ServeArgs,
+    tls: Option<Tls>,
     path: &Path,
     pool: &Arc<MappedPool>,
     output: &Output,
@@ -69,10 +74,14 @@ fn serve_volumes(
     if let Some(address) = args.listen {
         builder = builder.tcp(address);
     }
+    if let Some(tls) = tls {
+        builder = builder.tls(tls);
+    }
     let server = builder.start().map_err(|error| explained(path, &error))?;
     let at = (args.socket.as_deref(), server.addresses().first().copied());
     let exports = volumes.into_iter();
-    let exports = exports.map(|one| ServedFacts::new(one.facts, &one.name, at)).collect();
+    let exports =
+        exports.map(|one| with_schemes(args, ServedFacts::new(one.facts, &one.name, at))).collect();
     output.print(&VolumesServed { pool: path.display().to_string(), exports })?;
     let mut maintained = Instant::now();
     while !interrupt.came() {
@@ -84,6 +93,47 @@ fn serve_volumes(
     }
     server.shutdown(FAREWELL);
     Ok(())
+}
+
+/// The certificates that are to be used.
+fn tls_of(args: &ServeArgs) -> Result<Option<Tls>> {
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
+        return match args.listen {
+            Some(address) if !address.ip().is_loopback() => Err(far(address)),
+            _ => Ok(None),
+        };
+    };
+    let tls = Tls::from_files(certificate, key, args.tls_ca.as_deref()).map_err(|error| {
+        let (kind, advice) = match &error {
+            TlsError::File { source, .. } if source.kind() == ErrorKind::NotFound => {
+                (Kind::NotFound, "name files in PEM that are there")
+            }
+            TlsError::File { .. } => (Kind::Denied, "make them readable to who serves"),
+            TlsError::Pair { .. } => (Kind::Usage, "--tls-key is to be the key that the certificate of --tls-cert is for"),
+            _ => (Kind::Usage, "--tls-cert and --tls-ca are certificates and --tls-key is a key that no passphrase protects, all in PEM: the guide shows how to make some"),
+        };
+        Failure::new(kind, error.to_string()).advise(advice)
+    })?;
+    Ok(Some(if args.tls == TlsUse::Required { tls.required() } else { tls }))
+}
+
+/// Why this address is not listened at without TLS.
+fn far(address: SocketAddr) -> Failure {
+    Failure::usage(ServerError::NotLoopback(address).to_string()).advise(
+        "give --tls-cert and --tls-key (and --tls-ca, so that not everybody may come); or listen at 127.0.0.1, [::1] or a Unix socket, and reach that from elsewhere through ssh -L",
+    )
+}
+
+/// URIs say where TLS has to be used.
+fn with_schemes(args: &ServeArgs, mut served: ServedFacts) -> ServedFacts {
+    let required = args.tls == TlsUse::Required;
+    let far = args.listen.is_some_and(|address| !address.ip().is_loopback());
+    for uri in &mut served.uris {
+        if required || (far && uri.starts_with("nbd:")) {
+            uri.insert(3, 's');
+        }
+    }
+    served
 }
 
 /// A volume that is open.
@@ -126,10 +176,7 @@ fn explained(path: &Path, error: &ServerError) -> Failure {
         ServerError::Served(_) => (Kind::Busy, "choose another socket, or end that server"),
         ServerError::NotASocket(_) => (Kind::Exists, "choose another path for the socket"),
         ServerError::TwoExports(_) => (Kind::Usage, "name each volume once"),
-        ServerError::NotLoopback(_) => (
-            Kind::Usage,
-            "listen at 127.0.0.1 or [::1], or at a Unix socket, and reach that from elsewhere through ssh -L",
-        ),
+        ServerError::NotLoopback(address) => return far(*address).at(path),
         ServerError::Address { .. } | ServerError::Socket { .. } => {
             (Kind::Failed, "choose another address or path")
         }

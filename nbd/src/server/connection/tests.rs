@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::super::tls::Offer;
 use super::*;
 use crate::device::{Device, WriteZeroes};
 use crate::errno::Errno;
@@ -50,7 +51,8 @@ fn client(ones: &Arc<Ones>) -> (Connection, UnixStream) {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
     theirs.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-    let mut connection = Connection::new(Stream::new(ours.into()), Arc::new(exports));
+    let mut connection =
+        Connection::new(Stream::new(ours.into(), Offer::Nothing), Arc::new(exports));
     assert_eq!(connection.turn(false), Wants::Input);
     let mut told = [0; 28];
     theirs.read_exact(&mut told).unwrap();

@@ -92,7 +92,7 @@ fn exports(bad: bool) -> Arc<Exports> {
 /// What goes out when `input` comes in pieces of these sizes, over and over.
 fn converse(exports: &Arc<Exports>, input: &[u8], pieces: &[usize]) -> (Vec<u8>, Step) {
     let (mut incoming, mut outgoing) = (Buffer::default(), Buffer::default());
-    let mut session = Session::new(Arc::clone(exports), &mut outgoing);
+    let mut session = Session::new(Arc::clone(exports), Encryption::Impossible, &mut outgoing);
     let mut all = Vec::new();
     let (mut rest, mut pieces) = (input, pieces.iter().copied().cycle());
     loop {
@@ -112,6 +112,7 @@ fn converse(exports: &Arc<Exports>, input: &[u8], pieces: &[usize]) -> (Vec<u8>,
                 rest = &rest[piece..];
             }
             Step::Output | Step::Turn => {}
+            Step::Encrypt => panic!("there is no encryption"),
         }
     }
 }
@@ -298,7 +299,7 @@ fn who_closes_takes_nobody_in() {
         [(option(3, b""), Some(7)), (option(2, b""), None), (option(1, b""), None)]
     {
         let (mut incoming, mut outgoing) = (Buffer::default(), Buffer::default());
-        let mut session = Session::new(exports(false), &mut outgoing);
+        let mut session = Session::new(exports(false), Encryption::Impossible, &mut outgoing);
         incoming.append(&[&[0, 0, 0, 3][..], &asked].concat());
         let mut turn = Turn::new(1 << 20);
         let step = session.advance(&mut incoming, &mut outgoing, &mut turn, true);
@@ -314,7 +315,7 @@ fn who_closes_takes_nobody_in() {
 fn who_closes_refuses_what_is_not_under_way() {
     let exports = exports(false);
     let (mut incoming, mut outgoing) = (Buffer::default(), Buffer::default());
-    let mut session = Session::new(Arc::clone(&exports), &mut outgoing);
+    let mut session = Session::new(Arc::clone(&exports), Encryption::Impossible, &mut outgoing);
     incoming.append(&handshake(false));
     incoming.append(&request(1, 0, 0, 4, b"ab"));
     let mut advance = |incoming: &mut Buffer, closing| {

@@ -1,0 +1,89 @@
+//! Bytes from and to a socket, without waiting.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno as Code;
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, recv, send, sendmsg, shutdown,
+};
+
+/// What came of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// So many bytes.
+    Bytes(usize),
+    /// So many bytes of records, which may hold none for the conversation.
+    Records {
+        /// How many.
+        bytes: usize,
+        /// They are part of a handshake, which costs more than its bytes.
+        handshake: bool,
+    },
+    /// None can be moved now.
+    Blocked,
+    /// None will ever be: the other end is gone.
+    Gone,
+}
+
+const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+/// A client's socket.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+impl Socket {
+    /// This one.
+    pub fn new(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
+    /// Takes what has come, as far as there is room `into`.
+    pub fn receive(&self, into: &mut [u8]) -> Moved {
+        moved(|| recv(&self.0, &mut *into, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes))
+    }
+
+    /// Sends what there is room for.
+    pub fn send(&self, from: &[u8]) -> Moved {
+        moved(|| send(&self.0, from, SEND_FLAGS))
+    }
+
+    /// Sends what there is room for of all of these.
+    pub fn send_all_of(&self, from: &[IoSlice<'_>]) -> Moved {
+        moved(|| sendmsg(&self.0, from, &mut SendAncillaryBuffer::default(), SEND_FLAGS))
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish(&self) {
+        // Who is gone already needs not be told.
+        let _ = shutdown(&self.0, Shutdown::Write);
+    }
+
+    /// Who is at the other end, for people.
+    pub fn peer(&self) -> String {
+        let peer = getpeername(&self.0).ok().flatten();
+        match peer.map(SocketAddr::try_from) {
+            Some(Ok(address)) => address.to_string(),
+            _ => "of this machine".into(),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn moved(mut call: impl FnMut() -> rustix::io::Result<usize>) -> Moved {
+    loop {
+        return match call() {
+            Ok(0) => Moved::Gone,
+            Ok(bytes) => Moved::Bytes(bytes),
+            Err(Code::INTR) => continue,
+            Err(Code::AGAIN) => Moved::Blocked,
+            Err(_) => Moved::Gone,
+        };
+    }
+}
