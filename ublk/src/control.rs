@@ -12,8 +12,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::error::Error;
 use crate::parameters::DATA_BYTES;
 use crate::wire::{
-    ADD, ANY_DEVICE, CONTROL, ControlCommand, DEAD, DELETE, GET_INFO, IOCTL_ENCODED, Info,
-    NO_QUEUE, Parameters, SET_PARAMETERS, START, STOP,
+    ADD, ANY_DEVICE, CONTROL, ControlCommand, DEAD, DELETE, DELETE_ASYNC, GET_INFO, IOCTL_ENCODED,
+    Info, NO_QUEUE, Parameters, SET_PARAMETERS, START, STOP,
 };
 
 /// What a device of Lode is known by, in the upper half of the number that the driver keeps; the lower half is the process.
@@ -97,12 +97,14 @@ impl Control {
         Ok(())
     }
 
-    /// Deletes it; returns when nobody has its file open any more.
+    /// Deletes it. Its number is that of no device any more once nobody has it open, or mounted: that is waited for only by
+    /// kernels that can't leave it out.
     ///
     /// # Errors
     /// [`Error::Command`].
     pub fn delete(&mut self, device: u32) -> Result<(), Error> {
-        self.call("delete", DELETE, device, 0, &[])?;
+        let deleted = self.call("delete", DELETE_ASYNC, device, 0, &[]);
+        deleted.or_else(|_| self.call("delete", DELETE, device, 0, &[]))?;
         Ok(())
     }
 

@@ -40,8 +40,10 @@ const fn request(number: u32) -> u32 {
 pub const GET_INFO: u32 = encoded(2, 0x02, size_of::<ControlCommand>());
 /// Makes one.
 pub const ADD: u32 = control(0x04);
-/// Deletes it; waits until nobody has it open.
+/// Deletes it; waits until nobody has it open, or mounted.
 pub const DELETE: u32 = control(0x05);
+/// Deletes it, and waits for nobody; not known before Linux 6.7.
+pub const DELETE_ASYNC: u32 = encoded(2, 0x14, size_of::<ControlCommand>());
 /// Makes it a block device; waits until all queues have their commands.
 pub const START: u32 = control(0x06);
 /// Makes it none any more; waits until what was written to its cache is written to it.
@@ -217,7 +219,7 @@ mod tests {
     #[test]
     fn commands_have_the_numbers_that_the_kernels_header_makes() {
         // As `_IOR('u', …)` and `_IOWR('u', …)` come out of it by a C compiler.
-        assert_eq!(GET_INFO, 0x8020_7502);
+        assert_eq!([GET_INFO, DELETE_ASYNC], [0x8020_7502, 0x8020_7514]);
         assert_eq!([ADD, DELETE, START], [0xc020_7504, 0xc020_7505, 0xc020_7506]);
         assert_eq!([STOP, SET_PARAMETERS], [0xc020_7507, 0xc020_7508]);
         assert_eq!([FETCH, COMMIT_AND_FETCH], [0xc010_7520, 0xc010_7521]);

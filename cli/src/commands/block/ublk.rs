@@ -58,7 +58,7 @@ fn explained(error: &Error) -> Failure {
     let is = |error: &io::Error, kind| error.kind() == kind;
     let (kind, advice) = match error {
         Error::NoDriver => (
-            Kind::Unsupported,
+            Kind::Failed,
             "`modprobe ublk_drv` as root loads it, if the kernel has it (Linux 6.4 or later, CONFIG_BLK_DEV_UBLK); or serve volumes by NBD, with --socket",
         ),
         Error::Open { error, .. } | Error::Command { error, .. }
@@ -75,12 +75,10 @@ fn explained(error: &Error) -> Failure {
             "see /proc/sys/kernel/io_uring_disabled, and what the container lets its processes do",
         ),
         Error::Command { what: "make", .. } => (
-            Kind::Unsupported,
+            Kind::Failed,
             "use Linux 6.4 or later, whose driver has the commands that are given here",
         ),
-        Error::Shape => {
-            (Kind::Unsupported, "give the volume another size with `lode block resize`")
-        }
+        Error::Shape => (Kind::Failed, "give the volume another size with `lode block resize`"),
         _ => (Kind::Failed, "see what the kernel says, by `dmesg`"),
     };
     Failure::new(kind, error.to_string()).advise(advice)
@@ -93,7 +91,7 @@ mod tests {
     #[test]
     fn who_has_no_driver_is_told_how_to_have_it() {
         let failure = explained(&Error::NoDriver);
-        assert_eq!(failure.kind, Kind::Unsupported);
+        assert_eq!(failure.kind, Kind::Failed);
         assert!(failure.what.contains("/dev/ublk-control"), "{}", failure.what);
         assert!(failure.advice.is_some_and(|advice| advice.contains("modprobe ublk_drv")));
     }
