@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use lode_nbd::Device;
+use rustix::process::configure_io_flusher_behavior;
 
 use crate::descriptors::Descriptors;
 use crate::parameters::{DATA_BYTES, Shape};
@@ -34,6 +35,10 @@ impl Queue {
     /// # Errors
     /// Where the kernel does not take the commands, or stops to serve them.
     pub fn run(self, ready: Sender<io::Result<()>>, go: &Receiver<()>) -> io::Result<()> {
+        // The kernel must not wait for this device to find memory for who answers for it.
+        if let Err(error) = configure_io_flusher_behavior(true) {
+            tracing::debug!(%error, "a queue's thread may wait for its own device");
+        }
         let (descriptors, mut tags) = match self.begin() {
             Ok(begun) => begun,
             Err(error) => {

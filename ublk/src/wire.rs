@@ -42,7 +42,7 @@ pub const GET_INFO: u32 = encoded(2, 0x02, size_of::<ControlCommand>());
 pub const ADD: u32 = control(0x04);
 /// Deletes it; waits until nobody has it open, or mounted.
 pub const DELETE: u32 = control(0x05);
-/// Deletes it, and waits for nobody; not known before Linux 6.7.
+/// Deletes it, and waits for nobody; the first drivers do not know it.
 pub const DELETE_ASYNC: u32 = encoded(2, 0x14, size_of::<ControlCommand>());
 /// Makes it a block device; waits until all queues have their commands.
 pub const START: u32 = control(0x06);
