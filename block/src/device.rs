@@ -41,6 +41,10 @@ impl<M: Medium, H: Host> Device for Volume<M, H> {
         self.is_read_only()
     }
 
+    fn is_write_through(&self) -> bool {
+        true
+    }
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Errno> {
         Volume::read(self, at, into).map_err(told)
     }

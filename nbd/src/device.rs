@@ -99,6 +99,11 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Whether what a call has returned of is durable, without `fua` and without a flush; always the same.
+    fn is_write_through(&self) -> bool {
+        false
+    }
+
     /// Fills `into` with what is at `at`.
     ///
     /// # Errors

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds what a virtual machine starts from: Debian's kernel, and a first file system of busybox, a few programs and
-# the modules that persistent memory needs. Kept below the target directory until a package changes.
+# the modules that persistent memory, and devices of volumes, need. Kept below the target directory until a package changes.
 # Prints the directory: `vmlinuz`, `base.cpio`.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 
 VM=$TARGET/vm
-MODULES=(nfit nd_e820 nd_pmem dax_pmem device_dax virtio_pmem ext4 xfs crc32c_generic)
-PROGRAMS=(ndctl mkfs.ext4 mkfs.xfs filefrag sqlite3)
+MODULES=(nfit nd_e820 nd_pmem dax_pmem device_dax virtio_pmem ext4 xfs crc32c_generic ublk_drv)
+PROGRAMS=(ndctl mkfs.ext4 e2fsck mkfs.xfs filefrag sqlite3)
 
 # The newest kernel that Debian has for this release, of those with all modules.
 kernel_package() {

@@ -5,7 +5,7 @@
 # needs, and what the machine runs (with guest.sh). Words: `nvdimm SIZE` (an NVDIMM, which a scenario of several boots
 # finds again), `virtio-pmem SIZE`, `reserved SIZE!START` (memory of the machine that is to be persistent; it forgets poison
 # that is written over), `persistence cpu|mem-ctrl` (what of the CPU's stores it says that a power failure spares),
-# `memory SIZE`, `seconds N` (the longest that a boot may take), `pulls N` (the plug is
+# `memory SIZE`, `cpus N`, `seconds N` (the longest that a boot may take), `pulls N` (the plug is
 # pulled so often; LODE_PULLS says another number), `fails WORDS` (it must fail, and say so).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,7 +14,7 @@ source "$HERE/../../scripts/lib.sh"
 
 # What is under test: the command, and the examples `plug` and `mapping`.
 BUILT=$TARGET/${LODE_BUILT:-debug}
-WORDS='nvdimm|virtio-pmem|reserved|persistence|memory|seconds|pulls|fails'
+WORDS='nvdimm|virtio-pmem|reserved|persistence|memory|cpus|seconds|pulls|fails'
 # The longest that all may take together, unless LODE_PULLS says that plugs are to be pulled more often.
 SECONDS_MAX=300
 
@@ -53,7 +53,7 @@ machine() {
     memory=$(word "$file" memory 1G)
     reserved=$(word "$file" reserved "")
     persistence=$(word "$file" persistence "")
-    local args=(-machine "q35,nvdimm=on${persistence:+,nvdimm-persistence=$persistence}" -m "$memory,slots=2,maxmem=8G" -accel tcg -cpu max -smp 1
+    local args=(-machine "q35,nvdimm=on${persistence:+,nvdimm-persistence=$persistence}" -m "$memory,slots=2,maxmem=8G" -accel tcg -cpu max -smp "$(word "$file" cpus 1)"
         -nographic -monitor none -serial stdio -no-reboot -nic none
         -kernel "$VM/vmlinuz" -initrd "$WORK/first.cpio"
         -append "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off no_timer_check lode.scenario=$(basename "$file" .sh) ${reserved:+memmap=$reserved} $*")

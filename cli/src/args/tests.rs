@@ -48,6 +48,21 @@ fn stats_are_watched_in_every_usual_way() {
 }
 
 #[test]
+fn volumes_are_served_to_clients_or_to_the_kernel() {
+    for (line, is_right) in [
+        ("lode block serve /p v --socket /s", true),
+        ("lode block serve /p v --socket /s --listen 127.0.0.1:0", true),
+        ("lode block serve /p v --ublk", true),
+        ("lode block serve /p --ublk --read-only", true),
+        ("lode block serve /p v", false),
+        ("lode block serve /p v --ublk --socket /s", false),
+        ("lode block serve /p v --listen 127.0.0.1:0 --ublk", false),
+    ] {
+        assert_eq!(Cli::try_parse_from(words(line)).is_ok(), is_right, "{line}");
+    }
+}
+
+#[test]
 fn labels_can_be_shown() {
     assert!(parse_label("H\u{e4}user \"1\"").is_ok() && parse_label("").is_ok());
     for label in ["a\nb", "\u{1b}[2J", "tab\t", "\u{7f}", "\u{85}"] {

@@ -128,6 +128,8 @@ pub(crate) struct ServedFacts {
     pub(crate) volume: VolumeFacts,
     /// Where clients find it.
     pub(crate) uris: Vec<String>,
+    /// The device of the kernel, if it is served as one.
+    pub(crate) device: Option<String>,
 }
 
 impl ServedFacts {
@@ -143,7 +145,12 @@ impl ServedFacts {
             format!("nbd+unix:///{name}?socket={}", escaped(socket.as_os_str().as_bytes()))
         });
         let tcp = address.map(|address| format!("nbd://{address}/{name}"));
-        Self { volume, uris: unix.into_iter().chain(tcp).collect() }
+        Self { volume, uris: unix.into_iter().chain(tcp).collect(), device: None }
+    }
+
+    /// As a device of the kernel.
+    pub(crate) fn on_device(volume: VolumeFacts, device: &Path) -> Self {
+        Self { volume, uris: Vec::new(), device: Some(device.display().to_string()) }
     }
 }
 
@@ -172,7 +179,12 @@ pub(crate) struct VolumesServed {
 impl Report for VolumesServed {
     fn text(&self) -> String {
         let mut text = String::new();
-        for ServedFacts { volume, uris } in &self.exports {
+        for ServedFacts { volume, uris, device } in &self.exports {
+            if let Some(device) = device {
+                // What scripts use.
+                text.push_str(&format!("{device}\n"));
+                continue;
+            }
             text.push_str(&format!("{}: {}\n", self.pool, volume.text()));
             uris.iter().for_each(|uri| text.push_str(&format!("  {uri}\n")));
         }

@@ -3,6 +3,7 @@
 mod loops;
 mod manage;
 mod serve;
+mod ublk;
 mod volumes;
 
 use std::ffi::{OsStr, OsString};
@@ -28,7 +29,7 @@ pub(crate) enum BlockCommand {
     Resize(ResizeArgs),
     /// Delete a volume, with all that it holds
     Delete(NameArgs),
-    /// Serve volumes of a pool by NBD, until SIGTERM or SIGINT
+    /// Serve volumes of a pool by NBD, or as devices of the kernel, until SIGTERM or SIGINT
     Serve(ServeArgs),
     /// Make a volume of a mounted pool a loop device of the kernel, and print its name
     Attach(AttachArgs),
@@ -106,7 +107,7 @@ pub(crate) struct NameArgs {
 
 /// `lode block serve`.
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("where").args(["socket", "listen"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("where").args(["socket", "listen", "ublk"]).required(true).multiple(true))]
 pub(crate) struct ServeArgs {
     /// The pool, which is not mounted
     pub(crate) pool: PathBuf,
@@ -138,6 +139,9 @@ pub(crate) struct ServeArgs {
         requires = "tls_cert"
     )]
     pub(crate) tls: TlsUse,
+    /// As devices /dev/ublkbN of the kernel, whose names are printed: for root, with the driver ublk_drv of Linux 6.4
+    #[arg(long, conflicts_with_all = ["socket", "listen"])]
+    pub(crate) ublk: bool,
     /// Nothing can be written
     #[arg(long, short)]
     pub(crate) read_only: bool,

@@ -1,4 +1,4 @@
-//! `lode block serve`: volumes of a pool for whoever speaks NBD, until a signal ends it.
+//! `lode block serve`: volumes of a pool for whoever speaks NBD, or (`ublk`) for the kernel, until a signal ends it.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use lode_host::StdHost;
 use lode_nbd::{Device, Export, Server, ServerError, Tls, TlsError};
 use lode_pmem::Mapped;
 
-use super::{ServeArgs, TlsUse, refused};
+use super::{ServeArgs, TlsUse, refused, ublk};
 use crate::commands::snapshot::mount_of;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
@@ -38,9 +38,15 @@ pub(super) fn serve(args: &ServeArgs, output: &Output) -> Result<()> {
     }
     // (Before the pool is opened: it has nothing to do with what is wrong there.)
     let tls = tls_of(args)?;
+    if args.ublk {
+        ublk::must_be_there()?;
+    }
     let interrupt = Interrupt::by_signals()?;
     let pool = Arc::new(region::open_pool(&clean, args.read_only, output)?);
-    let served = serve_volumes(args, tls, &clean, &pool, output, &interrupt);
+    let served = match args.ublk {
+        true => ublk::serve(args, &clean, &pool, output, &interrupt),
+        false => serve_volumes(args, tls, &clean, &pool, output, &interrupt),
+    };
     // (Nobody has a volume any more.)
     let closed = match Arc::try_unwrap(pool) {
         Ok(pool) if !args.read_only => {
@@ -83,15 +89,25 @@ fn serve_volumes(
     let exports =
         exports.map(|one| with_schemes(args, ServedFacts::new(one.facts, &one.name, at))).collect();
     output.print(&VolumesServed { pool: path.display().to_string(), exports })?;
+    until_interrupted(path, pool, || interrupt.came())?;
+    server.shutdown(FAREWELL);
+    Ok(())
+}
+
+/// Does the pool's own work until there is an end.
+pub(super) fn until_interrupted(
+    path: &Path,
+    pool: &MappedPool,
+    mut is_over: impl FnMut() -> bool,
+) -> Result<()> {
     let mut maintained = Instant::now();
-    while !interrupt.came() {
+    while !is_over() {
         std::thread::sleep(LOOK);
         if maintained.elapsed() >= MAINTAIN && !pool.is_read_only() {
             pool.maintain().map_err(|error| Failure::engine(path, &error))?;
             maintained = Instant::now();
         }
     }
-    server.shutdown(FAREWELL);
     Ok(())
 }
 
@@ -137,14 +153,18 @@ fn with_schemes(args: &ServeArgs, mut served: ServedFacts) -> ServedFacts {
 }
 
 /// A volume that is open.
-struct Open {
-    name: String,
-    facts: VolumeFacts,
-    volume: Arc<Volume<Mapped, StdHost>>,
+pub(super) struct Open {
+    pub(super) name: String,
+    pub(super) facts: VolumeFacts,
+    pub(super) volume: Arc<Volume<Mapped, StdHost>>,
 }
 
 /// The volumes that are asked for, all of them if none is.
-fn volumes_of(args: &ServeArgs, path: &Path, pool: &Arc<MappedPool>) -> Result<Vec<Open>> {
+pub(super) fn volumes_of(
+    args: &ServeArgs,
+    path: &Path,
+    pool: &Arc<MappedPool>,
+) -> Result<Vec<Open>> {
     let all = lode_block::list(pool).map_err(|error| refused(path, OsStr::new(""), &error))?;
     let names = match args.names.as_slice() {
         [] => all.iter().map(|one| OsStr::from_bytes(&one.name).to_owned()).collect(),
