@@ -3,6 +3,7 @@
 //!
 //! * [`settings`]: what a volume is told to be, as text beside it
 //! * [`list`]: where volumes are in a pool; made, listed, resized, deleted
+//! * `space`: zeroed where it is, or given back, as a volume's settings say
 //! * [`volume`]: one of them, read and written by sectors; `device`: as it is served by NBD
 #![forbid(unsafe_code)]
 
@@ -10,6 +11,7 @@ mod device;
 mod error;
 mod list;
 mod settings;
+mod space;
 mod volume;
 
 pub use error::Error;
@@ -18,6 +20,7 @@ pub use list::{
     resize,
 };
 pub use settings::{Sector, Settings, XATTR};
+pub use space::fallocate;
 pub use volume::{Extent, Volume};
 
 /// Result of a call about volumes.
