@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 need_cargo
 say "Building"
 cargo build --profile test --package lode-cli --bin lode
-cargo build --profile test --package lode-testkit --features real --example plug
+cargo build --profile test --package lode-testkit --features real --example plug --example stamps
 cargo build --profile test --package lode --example mapping
 say "Virtual machines"
 bash tests/vm/run.sh "$@"

@@ -3,6 +3,7 @@
 //!
 //! * [`settings`]: what a volume is told to be, as text beside it
 //! * [`list`]: where volumes are in a pool; made, listed, resized, deleted
+//! * `space`: zeroed where it is, or given back, as a volume's settings say
 //! * [`volume`]: one of them, read and written by sectors; `device`: as it is served by NBD
 //! * `raw`: a whole region as one device, without a file system
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@ mod error;
 mod list;
 mod raw;
 mod settings;
+mod space;
 mod volume;
 
 pub use error::Error;
@@ -21,6 +23,7 @@ pub use list::{
 };
 pub use raw::{Batching, BatchingError, Protection, RawDevice, RawSettings, UnknownProtection};
 pub use settings::{Sector, Settings, XATTR};
+pub use space::fallocate;
 pub use volume::{Extent, Volume};
 
 /// Result of a call about volumes.

@@ -13,6 +13,7 @@ use lode_engine::{
 use lode_pmem::Medium;
 
 use crate::settings::{Settings, XATTR};
+use crate::space::settings_of;
 use crate::{Error, Result};
 
 /// Name of the directory in the root.
@@ -179,11 +180,7 @@ fn info_in<M: Medium, H: Host>(pool: &Pool<M, H>, dir: Ino, name: &[u8]) -> Resu
     if attr.mode & mode::TYPE != mode::FILE {
         return Err(Error::NotAVolume);
     }
-    let text = match pool.getxattr(attr.ino, XATTR) {
-        Err(EngineError::NoAttribute) => return Err(Error::NotAVolume),
-        text => text?,
-    };
-    let settings = Settings::parse(&text).ok_or(Error::NotAVolume)?;
+    let settings = settings_of(pool, attr.ino)?.ok_or(Error::NotAVolume)?;
     // (Somebody may have changed the file's size: what is no whole sector is not there.)
     let bytes = attr.size - attr.size % settings.sector.bytes();
     let allocated_bytes = attr.pages * PAGE_BYTES;

@@ -10,10 +10,8 @@ use lode_engine::{Error as EngineError, Fallocate, Handle, Host, Pool};
 use lode_pmem::Medium;
 
 use crate::list::info;
+use crate::space::{self, AT_ONCE};
 use crate::{Error, Result, Settings};
-
-/// Bytes of a write that is one transaction, at most: whole sectors of both sizes.
-const AT_ONCE: usize = 1 << 20;
 
 /// A part of a volume that is all of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,8 +99,8 @@ impl<M: Medium, H: Host> Volume<M, H> {
     /// [`Error::Outside`], [`Error::Pool`]: then sectors from some on are not written.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.check(at, bytes.len() as u64)?;
-        for (number, part) in bytes.chunks(AT_ONCE).enumerate() {
-            let at = at + (number * AT_ONCE) as u64;
+        for (number, part) in bytes.chunks(AT_ONCE as usize).enumerate() {
+            let at = at + number as u64 * AT_ONCE;
             self.pool.write_held(self.file()?, at, part)?;
         }
         Ok(())
@@ -123,10 +121,7 @@ impl<M: Medium, H: Host> Volume<M, H> {
     /// [`Error::Outside`], [`Error::Pool`].
     pub fn discard(&self, at: u64, len: u64) -> Result<()> {
         self.check(at, len)?;
-        match self.settings.is_thin {
-            true => self.allocate(Fallocate::Punch, at, len),
-            false => Ok(()),
-        }
+        if self.settings.is_thin { self.punch(at, len) } else { Ok(()) }
     }
 
     /// Makes sectors read as zeros; a thin volume gives their pages back, unless they are to stay.
@@ -136,16 +131,16 @@ impl<M: Medium, H: Host> Volume<M, H> {
     pub fn zero(&self, at: u64, len: u64, keeps_pages: bool) -> Result<()> {
         self.check(at, len)?;
         match self.settings.is_thin && !keeps_pages {
-            true => self.allocate(Fallocate::Punch, at, len),
-            false => self.allocate(Fallocate::Zero { keep_size: true }, at, len),
+            true => self.punch(at, len),
+            false => Ok(space::zero(&self.pool, self.file()?.ino(), (at, at + len))?),
         }
     }
 
-    fn allocate(&self, how: Fallocate, at: u64, len: u64) -> Result<()> {
+    fn punch(&self, at: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());
         }
-        Ok(self.pool.fallocate(self.file()?.ino(), how, at, len)?)
+        Ok(self.pool.fallocate(self.file()?.ino(), Fallocate::Punch, at, len)?)
     }
 
     /// Tells of which kinds the bytes from `at` on are, until `each` wants no more or all `len` are told.

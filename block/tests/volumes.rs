@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use lode_block::{
-    Error, Extent, NewVolume, Sector, Settings, Volume, XATTR, create, delete, info, list, resize,
+    Error, Extent, NewVolume, Sector, Settings, Volume, XATTR, create, delete, fallocate, info,
+    list, resize,
 };
 use lode_engine::{
-    Error as EngineError, FormatOptions, OpenOptions, Pool, Protection, XattrChange, XattrWhen,
+    Error as EngineError, FILE_MAX, Fallocate, FormatOptions, OpenOptions, Pool, Protection,
+    XattrChange, XattrWhen,
 };
 use lode_testkit::fs::TestPool;
 use lode_testkit::rng::Rng;
@@ -263,4 +265,43 @@ fn snapshots_have_volumes_and_keep_what_they_held() {
     assert_eq!(bytes, [1; 1024]);
     volume.read(512, &mut bytes).unwrap();
     assert_eq!((bytes[0], bytes[512]), (1, 2));
+}
+
+/// What is discarded as a mount is asked to by a loop device.
+#[test]
+fn a_hole_is_punched_into_a_thin_volume_and_zeroed_in_another_though_the_pool_be_full() {
+    for protection in [Protection::None, Protection::Full] {
+        let pool = open(&format(32 * MIB, protection));
+        let thin = create(&pool, b"thin", &new(4 * MIB, Sector::Large, true)).unwrap();
+        // As large a one as there is room for.
+        let volume = |bytes| create(&pool, b"v", &new(bytes, Sector::Small, false)).ok();
+        let found = (1..32).rev().find_map(|mib| volume(mib * MIB)).unwrap();
+        let filled = Volume::open(Arc::clone(&pool), b"v").unwrap();
+        let whole = vec![7; found.bytes as usize];
+        filled.write(0, &whole).unwrap();
+        let punch = |ino, at, len| fallocate(&pool, ino, Fallocate::Punch, at, len);
+        punch(found.ino, 512, 3 * MIB).unwrap();
+        let mut bytes = vec![1; found.bytes as usize];
+        filled.read(0, &mut bytes).unwrap();
+        let (before, rest) = bytes.split_at(512);
+        let (zeros, after) = rest.split_at(3 * MIB as usize);
+        assert!(before.iter().chain(after).all(|byte| *byte == 7));
+        assert!(zeros.iter().all(|byte| *byte == 0));
+        for all in [Fallocate::Punch, Fallocate::Zero { keep_size: true }] {
+            filled.write(0, &whole).unwrap();
+            fallocate(&pool, found.ino, all, 0, FILE_MAX).unwrap();
+            filled.read(0, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 0));
+        }
+        filled.write(0, &whole).unwrap();
+        filled.zero(0, found.bytes, false).unwrap();
+        let after = info(&pool, b"v").unwrap();
+        assert_eq!(after, found, "it keeps its size and pages");
+        for (at, len) in [(0, 0), (1, FILE_MAX)] {
+            assert!(punch(found.ino, at, len).is_err());
+        }
+        punch(thin.ino, 0, 4 * MIB).unwrap();
+        assert_eq!(info(&pool, b"thin").unwrap().allocated_bytes, 0);
+        assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
+    }
 }

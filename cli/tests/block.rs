@@ -10,6 +10,7 @@ use std::process::Command;
 
 use common::server::Server;
 use common::{Ran, Scratch, fsck, lode, text};
+use rustix::fs::{FallocateFlags, fallocate};
 
 const MIB: u64 = 1 << 20;
 
@@ -190,4 +191,32 @@ fn a_loop_device_of_a_volume_has_its_sectors_and_holds_a_file_system() {
         block("delete", &dir, &["v"]).expect(0);
         server.umount();
     }
+}
+
+/// What the kernel makes of a discard of a loop device.
+#[test]
+fn what_is_discarded_through_a_mount_is_zeroed_and_its_space_is_a_thin_volumes_to_give() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    // More than half of the pool: there is no room to write it a second time at once.
+    for (name, more, keeps) in [("v", None, 20 * MIB), ("t", Some("--thin"), 0)] {
+        let create = [name, "--size", "20M", "--sector", "512"];
+        block("create", &dir, &create.into_iter().chain(more).collect::<Vec<_>>()).expect(0);
+        let path = dir.join(".lode/volumes").join(name);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        file.write_all_at(&vec![7; 20 << 20], 0).unwrap();
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&file, punch, 512, 20 * MIB - 1024).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert!(bytes[512..(20 << 20) - 512].iter().all(|byte| *byte == 0), "{name}");
+        assert_eq!((bytes[511], bytes[(20 << 20) - 512], bytes.len()), (7, 7, 20 << 20));
+        let list = block("list", &dir, &["--json"]).expect(0).json();
+        let allocated = list["volumes"][0]["allocated_bytes"].as_u64().unwrap();
+        assert!(allocated >= keeps && (keeps > 0 || allocated <= 4 * MIB), "{name}: {allocated}");
+        drop(file);
+        block("delete", &dir, &[name]).expect(0);
+    }
+    server.umount();
+    fsck(&pool).expect(0);
 }

@@ -1,11 +1,9 @@
 //! Volumes served by NBD: what a user is told, and that no sector is ever torn or lost, whenever the server is killed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![allow(clippy::big_endian_bytes)] // The protocol's.
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -13,15 +11,11 @@ use std::time::Duration;
 
 use common::random::{Random, seed};
 use common::{Scratch, fsck, lode, text};
+use lode_testkit::nbd::Client;
+use lode_testkit::stamps::{Flush, Stamps};
 use rustix::process::{Pid, Signal, kill_process};
 
 const MIB: u64 = 1 << 20;
-const READ: u16 = 0;
-const WRITE: u16 = 1;
-/// The option that chooses an export, and replies to it.
-const GO: u32 = 7;
-const ACK: u32 = 1;
-const INFO: u32 = 3;
 
 /// A server of volumes, and where it is to be found.
 struct Serving {
@@ -61,75 +55,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// A client, no more of one than this needs.
-struct Client {
-    stream: UnixStream,
-    size: u64,
-}
-
-impl Client {
-    fn connect(socket: &Path, export: &str) -> std::io::Result<Self> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting)?;
-        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
-        // Both flags; then the export by its name, and whatever its blocks are.
-        stream.write_all(&3u32.to_be_bytes())?;
-        let mut data = (export.len() as u32).to_be_bytes().to_vec();
-        data.extend(export.as_bytes());
-        data.extend([0, 1, 0, 3]);
-        stream.write_all(b"IHAVEOPT")?;
-        stream.write_all(&GO.to_be_bytes())?;
-        stream.write_all(&(data.len() as u32).to_be_bytes())?;
-        stream.write_all(&data)?;
-        let mut size = 0;
-        loop {
-            let mut head = [0; 20];
-            stream.read_exact(&mut head)?;
-            let word = |at: usize| u32::from_be_bytes(*head[at..].first_chunk().unwrap());
-            let mut told = vec![0; word(16) as usize];
-            stream.read_exact(&mut told)?;
-            match (word(12), told.first_chunk()) {
-                (ACK, _) => break,
-                (INFO, Some([0, 0])) => {
-                    size = u64::from_be_bytes(*told[2..].first_chunk().unwrap())
-                }
-                (INFO, _) => {}
-                _ => return Err(std::io::Error::other("there is no such export")),
-            }
-        }
-        Ok(Self { stream, size })
-    }
-
-    fn ask(&mut self, kind: u16, cookie: u64, at: u64, len: u32) -> std::io::Result<()> {
-        let mut request = Vec::new();
-        request.extend(0x2560_9513_u32.to_be_bytes());
-        request.extend([0, 0]);
-        request.extend(kind.to_be_bytes());
-        request.extend(cookie.to_be_bytes());
-        request.extend(at.to_be_bytes());
-        request.extend(len.to_be_bytes());
-        self.stream.write_all(&request)
-    }
-
-    /// The cookie of what was answered, which was done.
-    fn answer(&mut self) -> std::io::Result<u64> {
-        let mut reply = [0; 16];
-        self.stream.read_exact(&mut reply)?;
-        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
-        Ok(u64::from_be_bytes(*reply.last_chunk().unwrap()))
-    }
-
-    fn read(&mut self, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
-        self.ask(READ, 0, at, len as u32)?;
-        self.answer()?;
-        let mut bytes = vec![0; len];
-        self.stream.read_exact(&mut bytes)?;
-        Ok(bytes)
     }
 }
 
@@ -174,8 +99,7 @@ fn a_volume_that_is_served_to_be_read_is_not_written() {
     lode(&["block", "create", text(&pool), "v", "--size", "2M"]).expect(0);
     let mut serving = Serving::start(&pool, &["--socket", text(&socket), "--read-only"]);
     let mut client = Client::connect(&socket, "v").unwrap();
-    client.ask(WRITE, 7, 0, 4096).unwrap();
-    client.stream.write_all(&[1; 4096]).unwrap();
+    client.write(7, 0, &[1; 4096], false).unwrap();
     let mut reply = [0; 16];
     client.stream.read_exact(&mut reply).unwrap();
     assert_eq!(reply[4..8], [0, 0, 0, 1], "EPERM");
@@ -183,130 +107,118 @@ fn a_volume_that_is_served_to_be_read_is_not_written() {
     assert_eq!(serving.signal(Signal::INT), 0);
 }
 
-/// Sectors that somebody stamps, and what each may hold.
-struct Stamps {
-    sector: usize,
-    /// Of each sector, the version that was written last, and the last one of which that was answered.
-    sent: Vec<u32>,
-    answered: Vec<u32>,
+/// What a request under way is.
+enum UnderWay {
+    Write { first: u64, count: u64, fua: bool },
+    Flush(Flush),
 }
 
-impl Stamps {
-    /// A sector: its number, a version, and bytes that follow from both.
-    fn stamped(&self, number: u64, version: u32) -> Vec<u8> {
-        let mut bytes = number.to_le_bytes().to_vec();
-        bytes.extend(u64::from(version).to_le_bytes());
-        let mut random = Random::new(number << 32 | u64::from(version));
-        while bytes.len() < self.sector {
-            bytes.extend(random.next().to_le_bytes());
-        }
-        bytes
-    }
+/// How often each kind of promise was made.
+#[derive(Default, Debug)]
+struct Made {
+    writes: u64,
+    fua: u64,
+    flushes: u64,
+}
 
-    /// What is wrong with what a sector holds.
-    fn wrong(&self, number: usize, bytes: &[u8]) -> Option<String> {
-        let (sent, answered) = (self.sent[number], self.answered[number]);
-        let version = u32::from_le_bytes(*bytes[8..].first_chunk().unwrap());
-        if bytes.iter().all(|byte| *byte == 0) {
-            return (answered > 0)
-                .then(|| format!("sector {number}: {answered} was answered, nothing is there"));
-        }
-        if !(answered..=sent).contains(&version) {
-            return Some(format!("sector {number}: {version}, not {answered} to {sent}"));
-        }
-        let whole = self.stamped(number as u64, version);
-        (whole != bytes).then(|| format!("sector {number} is torn"))
-    }
-
-    /// Writes until the server is gone: runs of sectors, several requests at a time.
-    fn write(&mut self, socket: &Path, random: &mut Random) {
-        const DEPTH: usize = 8;
-        let Ok(mut client) = Client::connect(socket, "v") else { return };
-        let sectors = self.sent.len() as u64;
-        let mut under_way: Vec<(u64, u64, u64)> = Vec::new();
-        for cookie in 0.. {
-            let first = random.below(sectors);
-            let count = (1 + random.below(24)).min(sectors - first);
-            let is_free =
-                |(_, at, len): &(u64, u64, u64)| first + count <= *at || at + len <= first;
+/// Writes until the server is gone: runs of sectors, several requests at a time, some with FUA, now and then a FLUSH.
+fn write(stamps: &mut Stamps, sector: u64, socket: &Path, random: &mut Random, made: &mut Made) {
+    const DEPTH: usize = 8;
+    let Ok(mut client) = Client::connect(socket, "v") else { return };
+    let mut under_way: Vec<(u64, UnderWay)> = Vec::new();
+    for cookie in 0.. {
+        let first = random.below(stamps.count());
+        let count = (1 + random.below(24)).min(stamps.count() - first);
+        let is_free = |(_, one): &(u64, UnderWay)| match one {
+            UnderWay::Write { first: at, count: len, .. } => {
+                first + count <= *at || at + len <= first
+            }
+            UnderWay::Flush(_) => true,
+        };
+        if random.below(12) == 0 {
+            under_way.push((cookie, UnderWay::Flush(stamps.flush())));
+            if client.flush(cookie).is_err() {
+                return;
+            }
+        } else if under_way.iter().all(is_free) {
             // (Who writes a sector twice at a time is promised nothing of their order.)
-            if under_way.iter().all(is_free) {
-                let mut bytes = Vec::new();
-                for number in first..first + count {
-                    self.sent[number as usize] += 1;
-                    bytes.extend(self.stamped(number, self.sent[number as usize]));
-                }
-                let at = first * self.sector as u64;
-                let asked = client.ask(WRITE, cookie, at, bytes.len() as u32);
-                under_way.push((cookie, first, count));
-                if asked.and_then(|()| client.stream.write_all(&bytes)).is_err() {
-                    return;
-                }
+            let mut bytes = Vec::new();
+            for number in first..first + count {
+                stamps.begin(number, stamps.begun(number) + 1);
+                bytes.extend(stamps.stamped(number, stamps.begun(number)));
             }
-            if under_way.len() >= DEPTH {
-                let Ok(answered) = client.answer() else { return };
-                let at = under_way.iter().position(|(cookie, ..)| *cookie == answered).unwrap();
-                let (_, first, count) = under_way.swap_remove(at);
-                for number in first as usize..(first + count) as usize {
-                    self.answered[number] = self.sent[number];
+            let fua = random.below(4) == 0;
+            under_way.push((cookie, UnderWay::Write { first, count, fua }));
+            if client.write(cookie, first * sector, &bytes, fua).is_err() {
+                return;
+            }
+        }
+        if under_way.len() >= DEPTH {
+            let Ok(answered) = client.answer() else { return };
+            let at = under_way.iter().position(|(cookie, _)| *cookie == answered).unwrap();
+            match under_way.swap_remove(at).1 {
+                UnderWay::Write { first, count, fua } => {
+                    for number in first..first + count {
+                        stamps.answer(number, stamps.begun(number), fua);
+                    }
+                    *if fua { &mut made.fua } else { &mut made.writes } += 1;
+                }
+                UnderWay::Flush(flush) => {
+                    stamps.flushed(flush);
+                    made.flushes += 1;
                 }
             }
         }
     }
+}
 
-    fn judge(&mut self, socket: &Path) {
-        let mut client = Client::connect(socket, "v").unwrap();
-        for number in 0..self.sent.len() {
-            let bytes = client.read((number * self.sector) as u64, self.sector).unwrap();
-            if let Some(wrong) = self.wrong(number, &bytes) {
-                panic!("{wrong}");
-            }
-            // From here on it has what it has.
-            let version = u32::from_le_bytes(*bytes[8..].first_chunk().unwrap());
-            self.answered[number] = version;
-            self.sent[number] = self.sent[number].max(version);
-        }
+/// Looks at every sector: what it has, it has from here on.
+fn judge(stamps: &mut Stamps, sector: u64, socket: &Path) {
+    let mut client = Client::connect(socket, "v").unwrap();
+    for number in 0..stamps.count() {
+        let bytes = client.read(number * sector, sector as usize).unwrap();
+        stamps.found(number, &bytes).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }
 
 /// Kills a server again and again while sectors are written, and looks at each of them before the next one.
-fn stamped_sectors_survive(sector: usize, kind: &[&str], protection: &str) {
+fn stamped_sectors_survive(sector: u64, kind: &[&str], protection: &str) {
     let scratch = Scratch::new();
     let (pool, socket) = (scratch.path("pool"), scratch.path("socket"));
     lode(&["mkfs", text(&pool), "--size", "64M", "--protect", protection]).expect(0);
     let size = sector.to_string();
     let create = ["block", "create", text(&pool), "v", "--size", "3M", "--sector", &size];
     lode(&[&create[..], kind].concat()).expect(0);
-    let sectors = 3 * MIB as usize / sector;
-    let mut stamps = Stamps { sector, sent: vec![0; sectors], answered: vec![0; sectors] };
-    let mut random = Random::new(seed("stamped sectors") + sector as u64);
+    let mut stamps = Stamps::new(sector as usize, (3 * MIB / sector) as usize);
+    let (mut random, mut made) = (Random::new(seed("stamped sectors") + sector), Made::default());
     let kills: u64 =
         std::env::var("LODE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
     for _ in 0..(kills / 8).max(4) {
         let mut serving = Serving::start(&pool, &["--socket", text(&socket)]);
-        stamps.judge(&socket);
+        judge(&mut stamps, sector, &socket);
         let wait = Duration::from_micros(3000 + random.below(60_000));
         thread::scope(|scope| {
-            scope.spawn(|| stamps.write(&socket, &mut random));
+            scope.spawn(|| write(&mut stamps, sector, &socket, &mut random, &mut made));
             thread::sleep(wait);
             serving.signal(Signal::KILL);
         });
     }
     fsck(&pool).expect(0);
     let mut serving = Serving::start(&pool, &["--socket", text(&socket)]);
-    stamps.judge(&socket);
-    assert!(stamps.answered.iter().any(|version| *version > 1));
+    judge(&mut stamps, sector, &socket);
+    assert!((0..stamps.count()).any(|number| stamps.promised(number) > 1));
+    assert!(made.writes > 0 && made.fua > 0 && made.flushes > 0, "{made:?}");
     assert_eq!(serving.signal(Signal::TERM), 0);
     fsck(&pool).expect(0);
 }
 
 #[test]
-fn stamped_sectors_of_512_bytes_are_whole_and_not_older_than_was_answered() {
+fn stamped_sectors_of_512_bytes_are_whole_and_not_older_than_was_promised() {
     stamped_sectors_survive(512, &[], "none");
 }
 
 #[test]
-fn stamped_sectors_of_4096_bytes_are_whole_and_not_older_than_was_answered() {
+fn stamped_sectors_of_4096_bytes_are_whole_and_not_older_than_was_promised() {
     stamped_sectors_survive(4096, &["--thin"], "none");
 }
 

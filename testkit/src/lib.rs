@@ -4,6 +4,7 @@
 //! * [`op`], [`parse`], [`generate`]: operations as values, printed, replayed, random
 //! * [`fs`], [`mod@execute`], [`mod@snapshot`], [`system`], [`mod@run`]: the same operations on a pool
 //!   and on the model, compared step by step, failures shrunk
+//! * [`stamps`], [`nbd`]: sectors stamped with versions, and a client that writes them
 //! * `real`, a feature: the same operations in a directory of a real file system
 //! * [`format`], [`damage`], [`trial`]: images that are wrong, sealed or not, and what an
 //!   engine may make of them
@@ -17,6 +18,7 @@ pub mod generate;
 mod host;
 mod maps;
 mod memory;
+pub mod nbd;
 pub mod op;
 pub mod parse;
 mod poison;
@@ -27,6 +29,7 @@ pub mod rng;
 pub mod run;
 mod shown;
 pub mod snapshot;
+pub mod stamps;
 pub mod system;
 pub mod trial;
 

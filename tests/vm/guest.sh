@@ -142,3 +142,24 @@ pulled_mount() {
     lode umount /mnt/pool
     lode fsck -n /mnt/dax/pool >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"
 }
+
+# Sectors of a volume are stamped by NBD, until the plug is pulled, or but judged.
+pulled_volume() {
+    new_pool /mnt/dax/pool
+    if [ "$boot" = 0 ]; then
+        lode block create /mnt/dax/pool v --size 1M --sector 512 >/dev/null || die "lode block create"
+        sync
+    fi
+    as_left_by_a_pull /mnt/dax/pool
+    lode block serve /mnt/dax/pool v --socket /tmp/nbd >/tmp/served 2>&1 &
+    server=$! tries=0
+    until grep -q nbd+unix: /tmp/served; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || die "nothing is served: $(cat /tmp/served)"
+        sleep 0.05
+    done
+    stamps /tmp/nbd v 512 "$seed" "$acked" /mnt/dax/notes ${last:+--check}
+    kill $server
+    wait $server || die "the server ends with $?: $(cat /tmp/served)"
+    lode fsck -n /mnt/dax/pool >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"
+}

@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 
 VM=$TARGET/vm
-MODULES=(nfit nd_e820 nd_pmem dax_pmem device_dax virtio_pmem ext4 xfs crc32c_generic ublk_drv)
+MODULES=(nfit nd_e820 nd_pmem dax_pmem device_dax virtio_pmem virtio_pci virtio_blk ext4 xfs crc32c_generic ublk_drv)
 PROGRAMS=(ndctl mkfs.ext4 e2fsck mkfs.xfs filefrag sqlite3)
 
 # The newest kernel that Debian has for this release, of those with all modules.

@@ -5,16 +5,19 @@
 # needs, and what the machine runs (with guest.sh). Words: `nvdimm SIZE` (an NVDIMM, which a scenario of several boots
 # finds again), `virtio-pmem SIZE`, `reserved SIZE!START` (memory of the machine that is to be persistent; it forgets poison
 # that is written over), `persistence cpu|mem-ctrl` (what of the CPU's stores it says that a power failure spares),
-# `memory SIZE`, `cpus N`, `seconds N` (the longest that a boot may take), `pulls N` (the plug is
+# `volume SIZE` (it boots from a volume of that size, see volume.sh, and from nothing else), `memory SIZE`, `cpus N`,
+# `seconds N` (the longest that a boot may take), `pulls N` (the plug is
 # pulled so often; LODE_PULLS says another number), `fails WORDS` (it must fail, and say so).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/lib.sh
 source "$HERE/../../scripts/lib.sh"
+# shellcheck source=tests/vm/volume.sh
+source "$HERE/volume.sh"
 
-# What is under test: the command, and the examples `plug` and `mapping`.
+# What is under test: the command, and the examples `plug`, `stamps` and `mapping`.
 BUILT=$TARGET/${LODE_BUILT:-debug}
-WORDS='nvdimm|virtio-pmem|reserved|persistence|memory|cpus|seconds|pulls|fails'
+WORDS='nvdimm|virtio-pmem|reserved|persistence|volume|memory|cpus|seconds|pulls|fails'
 # The longest that all may take together, unless LODE_PULLS says that plugs are to be pulled more often.
 SECONDS_MAX=300
 
@@ -23,6 +26,20 @@ word() {
     local value
     value=$(sed -n "s/^#: $2 *//p" "$1" | head -1)
     echo "${value:-$3}"
+}
+
+# How a scenario is run, by its name.
+scenario_start() {
+    # shellcheck disable=SC2016
+    echo '. /scenario/guest.sh; . "/scenario/$1.sh"'
+}
+
+# kernel_words FILE [WORD...]: the kernel's command line.
+kernel_words() {
+    local reserved
+    reserved=$(word "$1" reserved "")
+    echo "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off no_timer_check lode.scenario=$(basename "$1" .sh)" \
+        "${reserved:+memmap=$reserved}" "${@:2}"
 }
 
 # The first file system's second part: what is under test, and the scenarios.
@@ -39,8 +56,7 @@ put_on_top() {
     done
     cp "$HERE/init" "$root/init"
     cp "$HERE/guest.sh" "$HERE"/scenarios/*.sh "$root/scenario/"
-    # shellcheck disable=SC2016
-    echo '. /scenario/guest.sh; . "/scenario/$1.sh"' >"$root/scenario/run"
+    scenario_start >"$root/scenario/run"
     chmod +x "$root/init"
     { cat "$VM/base.cpio" && (cd "$root" && find . | cpio --quiet -o -H newc); } >"$WORK/first.cpio"
     rm -r "$root"
@@ -48,15 +64,17 @@ put_on_top() {
 
 # machine FILE NVDIMM CONSOLE [KERNEL-WORD...]: starts one in the background; its process is in QEMU.
 machine() {
-    local file=$1 nvdimm=$2 console=$3 memory size reserved persistence
+    local file=$1 nvdimm=$2 console=$3 memory size persistence
     shift 3
     memory=$(word "$file" memory 1G)
-    reserved=$(word "$file" reserved "")
     persistence=$(word "$file" persistence "")
     local args=(-machine "q35,nvdimm=on${persistence:+,nvdimm-persistence=$persistence}" -m "$memory,slots=2,maxmem=8G" -accel tcg -cpu max -smp "$(word "$file" cpus 1)"
-        -nographic -monitor none -serial stdio -no-reboot -nic none
-        -kernel "$VM/vmlinuz" -initrd "$WORK/first.cpio"
-        -append "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off no_timer_check lode.scenario=$(basename "$file" .sh) ${reserved:+memmap=$reserved} $*")
+        -nographic -monitor none -serial stdio -no-reboot -nic none)
+    if [ -n "$(word "$file" volume "")" ]; then
+        args+=(-blockdev "$(volume_node d1 "$nvdimm.pool")" -device "virtio-blk-pci,drive=d1,bootindex=1")
+    else
+        args+=(-kernel "$VM/vmlinuz" -initrd "$WORK/first.cpio" -append "$(kernel_words "$file" "$@")")
+    fi
     size=$(word "$file" nvdimm "")
     if [ -n "$size" ]; then
         args+=(-object "memory-backend-file,id=m1,share=on,mem-path=$nvdimm,size=$size"
@@ -111,6 +129,15 @@ once() {
     if ! await "$(word "$file" seconds 90)" "$WORK/$name.story" || ! ended_well "$console"; then
         return 1
     fi
+}
+
+# from_volume FILE: the same from a volume, which must have what the machine has written.
+from_volume() {
+    local file=$1 name pool
+    name=$(basename "$file" .sh)
+    pool=$WORK/$name.nvdimm.pool
+    volume_up "$file" "$pool" >>"$WORK/$name.story" && once "$file" &&
+        volume_down "$pool" "$WORK/$name.console" >>"$WORK/$name.story"
 }
 
 # pulled FILE: boots again and again with the same NVDIMM; the plug is pulled while the machine works, but the last time.
@@ -174,7 +201,9 @@ rounds() {
 work() {
     local file=$1 pulls
     pulls=$(word "$file" pulls 0)
-    if [ "$pulls" -eq 0 ]; then
+    if [ -n "$(word "$file" volume "")" ]; then
+        from_volume "$file"
+    elif [ "$pulls" -eq 0 ]; then
         once "$file"
     elif [ -n "$(word "$file" fails "")" ]; then
         pulled "$file" "$pulls"
@@ -223,7 +252,8 @@ tell() {
     local file=$1 name began=$SECONDS told
     name=$(basename "$file" .sh)
     # (What it started ends with it, be it cut off.)
-    trap '[ -z "${QEMU:-}" ] || kill -9 "$QEMU" 2>/dev/null || true' EXIT
+    trap '[ -z "${QEMU:-}" ] || kill -9 "$QEMU" 2>/dev/null || true
+        [ -z "${SERVER:-}" ] || kill -9 "$SERVER" 2>/dev/null || true' EXIT
     if run "$file"; then
         touch "$WORK/$name.ok"
         told="ok      $name, $((SECONDS - began)) s
@@ -236,6 +266,19 @@ $(show "$WORK/$name.console" all)"
     (flock 9 && echo "$told") 9>"$WORK/told"
 }
 
+# Leaves out of `files` what can't be done here.
+leave_out() {
+    local file left=()
+    for file in "${files[@]}"; do
+        if [ -n "$(word "$file" volume "")" ] && ! (volume_programs); then
+            echo "skipped: $(basename "$file" .sh): no disk to boot from can be made here"
+        else
+            left+=("$file")
+        fi
+    done
+    files=("${left[@]}")
+}
+
 main() {
     local started=$SECONDS
     VM=$(bash "$HERE/image.sh")
@@ -243,7 +286,7 @@ main() {
     # What was started ends with this, be it cut off.
     trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$WORK"' EXIT
     trap 'exit 143' TERM INT
-    put_on_top "$BUILT/lode" "$BUILT/examples/plug" "$BUILT/examples/mapping"
+    put_on_top "$BUILT/lode" "$BUILT"/examples/{plug,stamps,mapping}
     local files=() file pids=() good
     for name in "$@"; do
         [ -f "$HERE/scenarios/$name.sh" ] || die "there is no scenario $name in tests/vm/scenarios"
@@ -253,6 +296,7 @@ main() {
     local wrong
     wrong=$(grep -hE '^#:' "${files[@]}" | grep -vE "^#: ($WORDS) +[^ ]" || true)
     [ -z "$wrong" ] || die "a scenario says what nobody knows: $wrong"
+    leave_out
     local left
     left=$(at_a_time)
     for file in "${files[@]}"; do

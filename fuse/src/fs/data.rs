@@ -60,7 +60,8 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let how = fallocate_mode(mode.cast_signed()).ok_or(Errno::EOPNOTSUPP)?;
         let ino = self.ino(node);
-        let done = self.pool().fallocate(ino, how, offset, len);
+        // (What a loop device discards of a volume is such a call.)
+        let done = lode_block::fallocate(self.pool(), ino, how, offset, len);
         done.map(|()| Answer::Done).map_err(|error| self.errno_in(ino, &error))
     }
 
