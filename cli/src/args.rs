@@ -14,7 +14,7 @@ use lode_crash::run::ReplayId;
 use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
-use crate::commands::bench::ProgramsArgs;
+use crate::commands::bench::{BlockBenchArgs, ProgramsArgs};
 use crate::commands::block::BlockCommand;
 use crate::commands::fsck::FsckArgs;
 use crate::commands::receive::ReceiveArgs;
@@ -375,6 +375,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Run whole programs on file systems on volumes, beside memory and RAM disks
     Programs(ProgramsArgs),
+    /// Draw what the paper on PMBD draws of block devices: protection, write schemes, depths, slower memory; volumes, and NBD
+    Block(BlockBenchArgs),
 }
 
 impl BenchCommand {
@@ -382,6 +384,7 @@ impl BenchCommand {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Programs(_) => "bench programs",
+            Self::Block(_) => "bench block",
         }
     }
 }

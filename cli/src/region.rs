@@ -78,7 +78,19 @@ pub(crate) fn open_to_receive(path: &Path, output: &Output) -> Result<MappedPool
 /// # Errors
 /// `Busy` where it is mounted, `NotAPool`, `Corrupt`, `Unsupported`, and those of the system.
 pub(crate) fn open_pool(path: &Path, read_only: bool, output: &Output) -> Result<MappedPool> {
-    let region = open(path, &RegionOptions { read_only, ..RegionOptions::new() })?;
+    open_pool_by(path, &RegionOptions { read_only, ..RegionOptions::new() }, output)
+}
+
+/// The same, in a region that is opened so.
+///
+/// # Errors
+/// Those of [`open_pool`].
+pub(crate) fn open_pool_by(
+    path: &Path,
+    options: &RegionOptions,
+    output: &Output,
+) -> Result<MappedPool> {
+    let (region, read_only) = (open(path, options)?, options.read_only);
     let index_memory = lode_host::index_memory(None);
     let options = OpenOptions { read_only, index_memory, ..OpenOptions::default() };
     while_working("reading the pool", output.progress, || {

@@ -1,5 +1,6 @@
 //! A report as one page: nothing is loaded from anywhere, light or dark as the reader has it.
 
+mod blocks;
 mod plots;
 mod programs;
 mod risks;
@@ -15,15 +16,8 @@ pub fn page(report: &Report) -> String {
     let mut body = machine(&report.machine);
     body += &targets(&report.targets);
     body += &programs::figures(&report.rows);
-    body += "<h2>Time of an operation</h2><p class=\"faint\">One thread. From one grey line to the \
-             next it is ten times as long; thin lines span the middle half of the rounds.</p>";
-    body += &plots::times(&report.rows);
-    let scaling = plots::scaling(&report.rows);
-    if !scaling.is_empty() {
-        body += "<h2>More threads</h2><p class=\"faint\">Operations a second of all threads together, \
-                 as a multiple of what one does.</p>";
-        body += &scaling;
-    }
+    body += &blocks::figures(&report.rows);
+    body += &operations(&report.rows);
     body += &steps(&report.limits);
     body += &breakdown(&report.breakdown);
     body += &risk(&report.risk);
@@ -35,6 +29,24 @@ pub fn page(report: &Report) -> String {
          <meta name=\"viewport\" content=\"width=device-width\"><title>Lode bench</title>\
          <style>{STYLE}</style></head><body><h1>Lode beside others</h1>\n{body}</body></html>\n"
     )
+}
+
+/// Times of operations of one thread, and what more threads do.
+fn operations(rows: &[Row]) -> String {
+    let rows: Vec<Row> = rows.iter().filter(|row| !blocks::is_of(row)).cloned().collect();
+    let (times, scaling) = (plots::times(&rows), plots::scaling(&rows));
+    let mut text = String::new();
+    if !times.is_empty() {
+        text += "<h2>Time of an operation</h2><p class=\"faint\">One thread. From one grey line to the \
+                 next it is ten times as long; thin lines span the middle half of the rounds.</p>";
+        text += &times;
+    }
+    if !scaling.is_empty() {
+        text += "<h2>More threads</h2><p class=\"faint\">Operations a second of all threads together, \
+                 as a multiple of what one does.</p>";
+        text += &scaling;
+    }
+    text
 }
 
 /// Text inside a page.

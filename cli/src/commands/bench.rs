@@ -1,5 +1,6 @@
 //! `lode bench`: Lode beside others, and beside what physics asks for.
 
+mod block;
 mod programs;
 
 use std::cell::RefCell;
@@ -19,6 +20,7 @@ use crate::page;
 use crate::progress::Progress;
 use crate::report::{BenchListReport, BenchReport, CleanedReport};
 
+pub(crate) use block::BlockBenchArgs;
 pub(crate) use programs::ProgramsArgs;
 
 /// The operations of `--protect`: those of the dissertation's Figure 4.9.
@@ -38,6 +40,7 @@ const TRUST: [&str; 3] = ["risk", "space", "snapshots"];
 pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<u8> {
     match &args.what {
         Some(BenchCommand::Programs(args)) => return programs::run(args, output),
+        Some(BenchCommand::Block(args)) => return block::run(args, output),
         None => {}
     }
     if let Some(dir) = &args.serve_null_fuse {

@@ -121,36 +121,85 @@ impl Report for VolumeDeleted {
     }
 }
 
-/// A volume that is served.
-#[derive(Serialize)]
-pub(crate) struct ServedFacts {
-    /// The volume.
-    pub(crate) volume: VolumeFacts,
+/// Where something is served.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ServedAt {
     /// Where clients find it.
     pub(crate) uris: Vec<String>,
     /// The device of the kernel, if it is served as one.
     pub(crate) device: Option<String>,
 }
 
-impl ServedFacts {
-    /// At a Unix socket and an address, as far as there are such.
-    pub(crate) fn new(
-        volume: VolumeFacts,
-        name: &str,
-        (socket, address): (Option<&Path>, Option<SocketAddr>),
-    ) -> Self {
+impl ServedAt {
+    /// By this name, at a Unix socket and an address, as far as there are such.
+    pub(crate) fn new(name: &str, (socket, address): (Option<&Path>, Option<SocketAddr>)) -> Self {
         let name = escaped(name.as_bytes());
         let unix = socket.map(|socket| {
             let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
             format!("nbd+unix:///{name}?socket={}", escaped(socket.as_os_str().as_bytes()))
         });
         let tcp = address.map(|address| format!("nbd://{address}/{name}"));
-        Self { volume, uris: unix.into_iter().chain(tcp).collect(), device: None }
+        Self { uris: unix.into_iter().chain(tcp).collect(), device: None }
     }
 
     /// As a device of the kernel.
-    pub(crate) fn on_device(volume: VolumeFacts, device: &Path) -> Self {
-        Self { volume, uris: Vec::new(), device: Some(device.display().to_string()) }
+    pub(crate) fn device(device: &Path) -> Self {
+        Self { uris: Vec::new(), device: Some(device.display().to_string()) }
+    }
+
+    /// What scripts use of a device, or what it is and where.
+    fn text(&self, what: &str) -> String {
+        match &self.device {
+            Some(device) => format!("{device}\n"),
+            None => {
+                let uris: String = self.uris.iter().map(|uri| format!("  {uri}\n")).collect();
+                format!("{what}\n{uris}")
+            }
+        }
+    }
+}
+
+/// A volume that is served.
+#[derive(Serialize)]
+pub(crate) struct ServedFacts {
+    /// The volume.
+    pub(crate) volume: VolumeFacts,
+    /// Where.
+    #[serde(flatten)]
+    pub(crate) at: ServedAt,
+}
+
+/// `lode block serve --raw`, once clients can come.
+#[derive(Serialize)]
+pub(crate) struct RawServed {
+    /// The file or device.
+    pub(crate) region: String,
+    /// What it is made of.
+    pub(crate) kind: String,
+    /// Bytes in it.
+    pub(crate) bytes: u64,
+    /// Bytes of a sector.
+    pub(crate) sector: u64,
+    /// What keeps stray stores out.
+    pub(crate) protect_io: String,
+    /// How what is written reaches the memory.
+    pub(crate) write_scheme: String,
+    /// What is written is durable when the request is answered; or else with the next flush.
+    pub(crate) durable_when_written: bool,
+    /// Where.
+    #[serde(flatten)]
+    pub(crate) at: ServedAt,
+}
+
+impl Report for RawServed {
+    fn text(&self) -> String {
+        let Self { region, kind, bytes, sector, protect_io, write_scheme, .. } = self;
+        let size = human(*bytes);
+        let durable = if self.durable_when_written { "when written" } else { "when flushed" };
+        self.at.text(&format!(
+            "{region}: {kind}, {size}, sectors of {sector} bytes, not atomic, durable {durable}, \
+             {write_scheme}, protected by {protect_io}"
+        ))
     }
 }
 
@@ -178,17 +227,10 @@ pub(crate) struct VolumesServed {
 
 impl Report for VolumesServed {
     fn text(&self) -> String {
-        let mut text = String::new();
-        for ServedFacts { volume, uris, device } in &self.exports {
-            if let Some(device) = device {
-                // What scripts use.
-                text.push_str(&format!("{device}\n"));
-                continue;
-            }
-            text.push_str(&format!("{}: {}\n", self.pool, volume.text()));
-            uris.iter().for_each(|uri| text.push_str(&format!("  {uri}\n")));
-        }
-        text
+        let text = |ServedFacts { volume, at }: &ServedFacts| {
+            at.text(&format!("{}: {}", self.pool, volume.text()))
+        };
+        self.exports.iter().map(text).collect()
     }
 }
 
@@ -229,16 +271,8 @@ mod tests {
 
     #[test]
     fn where_a_volume_is_served_is_told_as_uris() {
-        let volume = VolumeFacts {
-            name: "my disk#1".into(),
-            bytes: 1,
-            allocated_bytes: 1,
-            sector: 512,
-            thin: false,
-        };
         let address = "127.0.0.1:10809".parse().ok();
-        let served =
-            ServedFacts::new(volume, "my disk#1", (Some(Path::new("/run/a b.sock")), address));
+        let served = ServedAt::new("my disk#1", (Some(Path::new("/run/a b.sock")), address));
         assert_eq!(
             served.uris,
             [

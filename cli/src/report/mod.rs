@@ -28,8 +28,8 @@ use crate::sizes::human;
 
 pub(crate) use bench::{BenchListReport, BenchReport, CleanedReport};
 pub(crate) use block::{
-    ServedFacts, VolumeAttached, VolumeDeleted, VolumeDetached, VolumeFacts, VolumeList,
-    VolumeMade, VolumeResized, VolumesServed,
+    RawServed, ServedAt, ServedFacts, VolumeAttached, VolumeDeleted, VolumeDetached, VolumeFacts,
+    VolumeList, VolumeMade, VolumeResized, VolumesServed,
 };
 pub(crate) use corrupt::{CorruptReport, InjectionReport};
 pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};

@@ -2,7 +2,11 @@
 
 mod loops;
 mod manage;
+mod mounted;
+mod outlet;
+mod raw;
 mod serve;
+mod tls;
 mod ublk;
 mod volumes;
 
@@ -12,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use lode_block::{Error, Sector};
+
+use raw::RawArgs;
 
 use crate::failure::{Failure, Kind, Result};
 use crate::human::printable;
@@ -109,7 +115,8 @@ pub(crate) struct NameArgs {
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("where").args(["socket", "listen", "ublk"]).required(true).multiple(true))]
 pub(crate) struct ServeArgs {
-    /// The pool, which is not mounted
+    /// The pool, or the directory it is mounted at; with --raw a file or DAX device that is no pool
+    #[arg(value_name = "POOL|DIR|REGION")]
     pub(crate) pool: PathBuf,
     /// Names of volumes; all of them if there are none
     #[arg(value_name = "NAME")]
@@ -145,6 +152,8 @@ pub(crate) struct ServeArgs {
     /// Nothing can be written
     #[arg(long, short)]
     pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) raw: RawArgs,
 }
 
 /// Whether clients of this machine use TLS.

@@ -1,19 +1,11 @@
-//! `lode block serve --ublk`: volumes of a pool as devices of the kernel.
+//! `lode block serve --ublk`: whether the kernel has such devices, and why it has none.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use lode_nbd::Device;
-use lode_ublk::{CONTROL, Disk, Error, Settings};
+use lode_ublk::{CONTROL, Error};
 
-use super::ServeArgs;
-use super::serve::{Open, until_interrupted, volumes_of};
 use crate::failure::{Failure, Kind, Result};
-use crate::interrupt::Interrupt;
-use crate::output::Output;
-use crate::region::MappedPool;
-use crate::report::{ServedFacts, VolumesServed};
 
 /// Fails where the kernel has no such devices.
 pub(super) fn must_be_there() -> Result<()> {
@@ -23,38 +15,8 @@ pub(super) fn must_be_there() -> Result<()> {
     }
 }
 
-/// Serves, and does the pool's own work, until a signal comes, or a device is over.
-pub(super) fn serve(
-    args: &ServeArgs,
-    path: &Path,
-    pool: &Arc<MappedPool>,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<()> {
-    let (mut disks, mut exports) = (Vec::new(), Vec::new());
-    for Open { facts, volume, .. } in volumes_of(args, path, pool)? {
-        let device: Arc<dyn Device> = volume;
-        let disk = Disk::start(device, Settings::default());
-        let disk = disk.map_err(|error| explained(&error).at(path))?;
-        exports.push(ServedFacts::on_device(facts, disk.path()));
-        disks.push(disk);
-    }
-    output.print(&VolumesServed { pool: path.display().to_string(), exports })?;
-    let is_over = || interrupt.came() || disks.iter().any(Disk::is_over);
-    let mut done = until_interrupted(path, pool, is_over);
-    if !interrupt.came() && done.is_ok() {
-        done = Err(Failure::new(Kind::Failed, "somebody else has ended a device").at(path));
-    }
-    for disk in disks {
-        let stopped = disk.stop().map_err(|error| explained(&error).at(path));
-        // What went wrong itself tells more than that something is over.
-        done = if interrupt.came() { done.and(stopped) } else { stopped.and(done) };
-    }
-    done
-}
-
 /// Why there is no device, for the user.
-fn explained(error: &Error) -> Failure {
+pub(super) fn explained(error: &Error) -> Failure {
     let is = |error: &io::Error, kind| error.kind() == kind;
     let (kind, advice) = match error {
         Error::NoDriver => (

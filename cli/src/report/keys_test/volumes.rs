@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::erased;
 use crate::report::{
-    ServedFacts, VolumeAttached, VolumeDeleted, VolumeDetached, VolumeFacts, VolumeList,
-    VolumeMade, VolumeResized, VolumesServed,
+    RawServed, ServedAt, ServedFacts, VolumeAttached, VolumeDeleted, VolumeDetached, VolumeFacts,
+    VolumeList, VolumeMade, VolumeResized, VolumesServed,
 };
 
-pub(super) fn volumes() -> [(&'static str, Value); 7] {
+pub(super) fn volumes() -> [(&'static str, Value); 8] {
     let (target, name) = ("/d".to_owned(), "v".to_owned());
     let facts = VolumeFacts {
         name: name.clone(),
@@ -24,15 +24,26 @@ pub(super) fn volumes() -> [(&'static str, Value); 7] {
     let volumes = vec![facts.clone()];
     let place = std::path::Path::new("/s");
     let exports = vec![
-        ServedFacts::new(facts.clone(), "v", (Some(place), None)),
-        ServedFacts::on_device(facts.clone(), place),
+        ServedFacts { volume: facts.clone(), at: ServedAt::new("v", (Some(place), None)) },
+        ServedFacts { volume: facts.clone(), at: ServedAt::device(place) },
     ];
+    let raw = RawServed {
+        region: "/r".to_owned(),
+        kind: "tmpfs file".to_owned(),
+        bytes: 8192,
+        sector: 512,
+        protect_io: "key".to_owned(),
+        write_scheme: "nt".to_owned(),
+        durable_when_written: true,
+        at: ServedAt::new("raw", (Some(place), None)),
+    };
     [
         ("block create", value(&VolumeMade { target: target.clone(), volume: facts.clone() })),
         ("block list", value(&VolumeList { target: target.clone(), volumes })),
         ("block resize", value(&VolumeResized { target: target.clone(), volume: facts })),
         ("block delete", value(&VolumeDeleted { target, name })),
         ("block serve", value(&VolumesServed { pool: "/p".into(), exports })),
+        ("block serve --raw", value(&raw)),
         ("block attach", value(&VolumeAttached { file: file.clone(), device })),
         ("block detach", value(&VolumeDetached { file, devices })),
     ]

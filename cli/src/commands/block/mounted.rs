@@ -1,0 +1,174 @@
+//! `lode block serve DIR`: volumes of a mounted pool, by their files in the mount: what is written is in the server, which stores it
+//! as it does all else, and every other way to the volume sees it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use lode_nbd::{BlockSizes, Device, Errno, Extent, Tls, WriteZeroes};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+
+use super::outlet::{Offer, Outlet};
+use super::volumes::with;
+use super::{ServeArgs, refused};
+use crate::failure::{Failure, Kind, Result};
+use crate::human::printable;
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::report::{ServedFacts, VolumeFacts, VolumesServed};
+use lode_fuse::mountpoint::Mounted;
+
+pub(super) fn serve(
+    args: &ServeArgs,
+    tls: Option<Tls>,
+    mount: &Mounted,
+    output: &Output,
+) -> Result<()> {
+    args.raw.of_mount()?;
+    let interrupt = Interrupt::by_signals()?;
+    let (mut facts, mut offers) = (Vec::new(), Vec::new());
+    for of in volumes_of(args, mount, output)? {
+        let file = mount.point.join(lode_block::PATH).join(&of.name);
+        let opened = File::options().read(true).write(!args.read_only).open(&file);
+        let opened = opened.map_err(|error| Failure::io("opening the volume", &file, &error))?;
+        let device =
+            Mounts { file: opened, sector: of.sector, thin: of.thin, read_only: args.read_only };
+        let text = format!("volume {} of {}", of.name, mount.point.display());
+        offers.push(Offer { name: of.name.clone(), text, device: Arc::new(device) });
+        facts.push(of);
+    }
+    let (outlet, places) = Outlet::open(args, tls, &mount.point, offers)?;
+    let exports = facts.into_iter().zip(places);
+    let exports = exports.map(|(volume, at)| ServedFacts { volume, at }).collect();
+    output.print(&VolumesServed { pool: mount.point.display().to_string(), exports })?;
+    outlet.serve(&mount.point, &interrupt, || Ok(()))
+}
+
+/// The volumes that are asked for, all of them if none is.
+fn volumes_of(args: &ServeArgs, mount: &Mounted, output: &Output) -> Result<Vec<VolumeFacts>> {
+    let all = with(&mount.point, true, output, |volumes| volumes.list())?;
+    if args.names.is_empty() && all.is_empty() {
+        return Err(Failure::new(Kind::NotFound, "the pool has no volumes")
+            .at(&mount.point)
+            .advise("make one with `lode block create`"));
+    }
+    if args.names.is_empty() {
+        return Ok(all);
+    }
+    let named = |name: &std::ffi::OsString| {
+        let shown = printable(OsStr::as_bytes(name));
+        let found = all.iter().find(|one| one.name == shown).cloned();
+        found.ok_or_else(|| refused(&mount.point, name, &lode_block::Error::NotFound))
+    };
+    args.names.iter().map(named).collect()
+}
+
+/// A volume's file in a mount.
+struct Mounts {
+    file: File,
+    sector: u64,
+    thin: bool,
+    read_only: bool,
+}
+
+fn told(error: io::Error) -> Errno {
+    tracing::debug!(%error, "a client's request of a mounted volume failed");
+    match error.raw_os_error() {
+        Some(code) if code == rustix::io::Errno::NOSPC.raw_os_error() => Errno::ENOSPC,
+        Some(code) if code == rustix::io::Errno::NOMEM.raw_os_error() => Errno::ENOMEM,
+        Some(code) if code == rustix::io::Errno::ROFS.raw_os_error() => Errno::EPERM,
+        _ if error.kind() == io::ErrorKind::UnexpectedEof => Errno::EINVAL,
+        _ => Errno::EIO,
+    }
+}
+
+impl Mounts {
+    fn allocate(&self, how: FallocateFlags, at: u64, len: u64) -> std::result::Result<(), Errno> {
+        let how = how | FallocateFlags::KEEP_SIZE;
+        fallocate(self.file.as_fd(), how, at, len).map_err(|error| told(error.into()))
+    }
+
+    /// Durable, where the mount does not do that at once.
+    fn settle(&self, fua: bool) -> std::result::Result<(), Errno> {
+        if fua { self.flush() } else { Ok(()) }
+    }
+}
+
+impl Device for Mounts {
+    fn size(&self) -> u64 {
+        let size = self.file.metadata().map(|metadata| metadata.len());
+        let size = size.map_err(told).unwrap_or_default();
+        size - size % self.sector
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        BlockSizes::new(self.sector as u32, 4096, BlockSizes::MAX).unwrap_or_default()
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> std::result::Result<(), Errno> {
+        self.file.read_exact_at(into, at).map_err(told)
+    }
+
+    fn write(&self, at: u64, from: &[u8], fua: bool) -> std::result::Result<(), Errno> {
+        self.file.write_all_at(from, at).map_err(told)?;
+        self.settle(fua)
+    }
+
+    fn flush(&self) -> std::result::Result<(), Errno> {
+        self.file.sync_data().map_err(told)
+    }
+
+    fn trim(&self, at: u64, len: u64, fua: bool) -> std::result::Result<(), Errno> {
+        if self.thin {
+            self.allocate(FallocateFlags::PUNCH_HOLE, at, len)?;
+        }
+        self.settle(fua)
+    }
+
+    fn write_zeroes(&self, at: u64, len: u64, how: WriteZeroes) -> std::result::Result<(), Errno> {
+        let gives_back = self.thin && !how.no_hole;
+        if how.fast_zero && !gives_back {
+            // Zeros are written as all else is.
+            return Err(Errno::ENOTSUP);
+        }
+        let flag = if gives_back { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
+        self.allocate(flag, at, len)?;
+        self.settle(how.fua)
+    }
+
+    fn status(
+        &self,
+        at: u64,
+        len: u64,
+        found: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> std::result::Result<(), Errno> {
+        let (mut at, end) = (at, at + len);
+        let next = |from: SeekFrom| match seek(self.file.as_fd(), from) {
+            Ok(place) => Ok(place.min(end)),
+            // Nothing more of it.
+            Err(rustix::io::Errno::NXIO) => Ok(end),
+            Err(error) => Err(told(error.into())),
+        };
+        while at < end {
+            let data = next(SeekFrom::Data(at))?;
+            let hole = data > at;
+            let until = if hole { data } else { next(SeekFrom::Hole(at))? };
+            // (What changes meanwhile must not keep this from its end.)
+            let until = until.max(at + 1).min(end);
+            if found(Extent { len: until - at, hole, zero: hole }).is_break() {
+                return Ok(());
+            }
+            at = until;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! Certificates for those who come from elsewhere.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use lode_nbd::{ServerError, Tls, TlsError};
+
+use super::{ServeArgs, TlsUse};
+use crate::failure::{Failure, Kind, Result};
+
+/// The certificates that are to be used.
+pub(super) fn tls_of(args: &ServeArgs) -> Result<Option<Tls>> {
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
+        return match args.listen {
+            Some(address) if !address.ip().is_loopback() => Err(far(address)),
+            _ => Ok(None),
+        };
+    };
+    let tls = Tls::from_files(certificate, key, args.tls_ca.as_deref()).map_err(|error| {
+        let (kind, advice) = match &error {
+            TlsError::File { source, .. } if source.kind() == ErrorKind::NotFound => {
+                (Kind::NotFound, "name files in PEM that are there")
+            }
+            TlsError::File { .. } => (Kind::Denied, "make them readable to who serves"),
+            TlsError::Pair { .. } => (Kind::Usage, "--tls-key is to be the key that the certificate of --tls-cert is for"),
+            _ => (Kind::Usage, "--tls-cert and --tls-ca are certificates and --tls-key is a key that no passphrase protects, all in PEM: the guide shows how to make some"),
+        };
+        Failure::new(kind, error.to_string()).advise(advice)
+    })?;
+    Ok(Some(if args.tls == TlsUse::Required { tls.required() } else { tls }))
+}
+
+/// Why this address is not listened at without TLS.
+pub(super) fn far(address: SocketAddr) -> Failure {
+    Failure::usage(ServerError::NotLoopback(address).to_string()).advise(
+        "give --tls-cert and --tls-key (and --tls-ca, so that not everybody may come); or listen at 127.0.0.1, [::1] or a Unix socket, and reach that from elsewhere through ssh -L",
+    )
+}
