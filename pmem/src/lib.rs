@@ -66,7 +66,7 @@ pub use fault::stores::{StoreFault, StoreFaults, stores_may_wait};
 pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};
 #[cfg(feature = "std")]
 pub use raw::{
-    NoSlowdown, ProtectIo, RawError, RawOptions, RawRegion, Slowdown, UnknownProtectIo,
+    NoSlowdown, ProtectIo, RawError, RawOptions, RawRegion, Slowdown, Stray, UnknownProtectIo,
     UnknownScheme, WriteScheme,
 };
 #[cfg(feature = "std")]

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use common::{End, PAGE, disk, in_other_process, noise, shm};
 use lode_pmem::{
-    ProtectIo, RawError, RawOptions, RawRegion, RegionError, RegionKind, Slowdown, WriteScheme,
+    ProtectIo, RawError, RawOptions, RawRegion, RegionError, RegionKind, Slowdown, Stray,
+    WriteScheme,
 };
 
 const BYTES: u64 = 64 * PAGE;
@@ -186,7 +187,7 @@ fn private_maps_are_gone_after_each_access() {
     let is_mapped =
         || fs::read_to_string("/proc/self/maps").unwrap().contains("nowhere-to-be-found");
     let region = protected(&path, ProtectIo::PrivateMap).unwrap();
-    assert!(region.as_ptr().is_none() && !is_mapped());
+    assert!(!is_mapped());
     region.write(PAGE, &noise(PAGE as usize, 1)).unwrap();
     region.read(0, &mut vec![0; BYTES as usize]).unwrap();
     assert!(!is_mapped());
@@ -199,24 +200,8 @@ fn private_maps_are_gone_after_each_access() {
     assert!(was_mapped && !is_mapped());
 }
 
-/// A store that bypasses the device.
-fn stray_store(region: &RawRegion) {
-    let target = region.as_ptr().unwrap();
-    // SAFETY: not safe at all: that is what the tests are about.
-    unsafe { std::arch::asm!("mov byte ptr [{target}], 1", target = in(reg) target) };
-}
-
-/// A load that does.
-fn stray_load(region: &RawRegion) {
-    let target = region.as_ptr().unwrap();
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("mov {to}, byte ptr [{target}]", target = in(reg) target, to = out(reg_byte) _)
-    };
-}
-
 /// What this thread does with a region, alone or while another thread is in the middle of a write.
-fn ends(name: &str, protect: ProtectIo, beside: bool, stray: fn(&RawRegion)) -> End {
+fn ends(name: &str, protect: ProtectIo, beside: bool, stray: Stray) -> End {
     in_other_process(name, || {
         let dir = shm();
         let Some(region) = protected(&dir.path().join("region"), protect) else { return false };
@@ -224,12 +209,12 @@ fn ends(name: &str, protect: ProtectIo, beside: bool, stray: fn(&RawRegion)) -> 
         region.write(0, &[1; 64]).unwrap();
         region.read(0, &mut [0; 64]).unwrap();
         if !beside {
-            stray(&region);
+            region.stray(stray);
             return true;
         }
         std::thread::scope(|scope| {
             let parts = std::iter::once_with(|| {
-                scope.spawn(|| stray(&region)).join().unwrap();
+                scope.spawn(|| region.stray(stray)).join().unwrap();
                 &[1; 64][..]
             });
             // (Of another page than the stray one.)
@@ -239,63 +224,63 @@ fn ends(name: &str, protect: ProtectIo, beside: bool, stray: fn(&RawRegion)) -> 
     })
 }
 
-fn dies(name: &str, protect: ProtectIo, beside: bool, stray: fn(&RawRegion)) {
+fn dies(name: &str, protect: ProtectIo, beside: bool, stray: Stray) {
     let end = ends(name, protect, beside, stray);
     assert!([End::Signal(libc::SIGSEGV), End::Skipped].contains(&end), "{end:?}");
 }
 
-fn lives(name: &str, protect: ProtectIo, beside: bool, stray: fn(&RawRegion)) {
+fn lives(name: &str, protect: ProtectIo, beside: bool, stray: Stray) {
     let end = ends(name, protect, beside, stray);
     assert!([End::Code(0), End::Skipped].contains(&end), "{end:?}");
 }
 
 #[test]
 fn none_keeps_nothing_out() {
-    lives("none_keeps_nothing_out", ProtectIo::None, true, stray_store);
+    lives("none_keeps_nothing_out", ProtectIo::None, true, Stray::Store);
 }
 
 #[test]
 fn key_keeps_stores_out() {
-    dies("key_keeps_stores_out", ProtectIo::Key, false, stray_store);
+    dies("key_keeps_stores_out", ProtectIo::Key, false, Stray::Store);
 }
 
 #[test]
 fn key_keeps_stores_of_others_out_during_a_write() {
-    dies("key_keeps_stores_of_others_out_during_a_write", ProtectIo::Key, true, stray_store);
+    dies("key_keeps_stores_of_others_out_during_a_write", ProtectIo::Key, true, Stray::Store);
 }
 
 #[test]
 fn key_lets_anybody_load() {
-    lives("key_lets_anybody_load", ProtectIo::Key, true, stray_load);
+    lives("key_lets_anybody_load", ProtectIo::Key, true, Stray::Load);
 }
 
 #[test]
 fn key_rw_keeps_stores_out() {
-    dies("key_rw_keeps_stores_out", ProtectIo::KeyRw, false, stray_store);
+    dies("key_rw_keeps_stores_out", ProtectIo::KeyRw, false, Stray::Store);
 }
 
 #[test]
 fn key_rw_keeps_stores_of_others_out_during_a_write() {
-    dies("key_rw_keeps_stores_of_others_out_during_a_write", ProtectIo::KeyRw, true, stray_store);
+    dies("key_rw_keeps_stores_of_others_out_during_a_write", ProtectIo::KeyRw, true, Stray::Store);
 }
 
 #[test]
 fn key_rw_keeps_loads_out() {
-    dies("key_rw_keeps_loads_out", ProtectIo::KeyRw, false, stray_load);
+    dies("key_rw_keeps_loads_out", ProtectIo::KeyRw, false, Stray::Load);
 }
 
 #[test]
 fn key_rw_keeps_loads_of_others_out_during_a_write() {
-    dies("key_rw_keeps_loads_of_others_out_during_a_write", ProtectIo::KeyRw, true, stray_load);
+    dies("key_rw_keeps_loads_of_others_out_during_a_write", ProtectIo::KeyRw, true, Stray::Load);
 }
 
 #[test]
 fn mprotect_keeps_stores_out() {
-    dies("mprotect_keeps_stores_out", ProtectIo::Mprotect, false, stray_store);
+    dies("mprotect_keeps_stores_out", ProtectIo::Mprotect, false, Stray::Store);
 }
 
 #[test]
 fn mprotect_keeps_stores_to_other_pages_out_during_a_write() {
     let name = "mprotect_keeps_stores_to_other_pages_out_during_a_write";
-    dies(name, ProtectIo::Mprotect, true, stray_store);
+    dies(name, ProtectIo::Mprotect, true, Stray::Store);
 }

@@ -9,7 +9,7 @@ use super::measure::round;
 use super::remote::{self, Asked, Running, Server};
 use super::slower::{FACTORS, Shape, Slowed};
 use super::subject::{Blocks, Subject, every};
-use super::{targets, windows};
+use super::{strays, targets, windows};
 use crate::error::Result;
 use crate::machine;
 use crate::place::Place;
@@ -25,6 +25,8 @@ pub struct Settings {
     pub subjects: Vec<String>,
     /// Where the run makes its directory; where memory is, if not said.
     pub dir: Option<PathBuf>,
+    /// Only show what strays do.
+    pub only_strays: bool,
     /// This program, for servers.
     pub lode: PathBuf,
 }
@@ -89,10 +91,15 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let others = FACTORS.len() * Shape::ALL.len() * extent.rounds + asked;
     let all = (cells + if is_whole { others } else { 0 }) as u64;
     let mut run = Run { extent, watch, place: &place, report, done: 0, all };
+    if settings.only_strays {
+        run.strays(&settings.lode);
+        return Ok(run.report);
+    }
     run.cells(&subjects);
     if is_whole && !watch.is_over() {
         run.slower();
         run.windows();
+        run.strays(&settings.lode);
         run.remote(&settings.lode);
     }
     run.report.targets = targets::judge(&run.report.rows);
@@ -201,6 +208,13 @@ impl Run<'_> {
         match windows::measure(self.place.pools(), self.extent.regions) {
             Ok(figures) => self.report.figures.extend(figures),
             Err(error) => self.leave_out("windows", &error),
+        }
+    }
+
+    fn strays(&mut self, lode: &Path) {
+        match strays::measure(lode) {
+            Ok(figures) => self.report.figures.extend(figures),
+            Err(error) => self.leave_out("strays", &error),
         }
     }
 

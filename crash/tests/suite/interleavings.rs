@@ -3,10 +3,10 @@
 //! power in such schedules; here there is none of that, but threads are stopped between stores, too,
 //! and walk their paths themselves.
 
-
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use crate::pointed::Pointed;
 use lode_crash::schedule::{Chooser, Job, Outcome, Plan, SchedHost, Schedules, Threads};
 use lode_engine::{Error, FormatOptions, OpenOptions, Pool, Result as EngineResult};
 use lode_model::Model;
@@ -16,7 +16,6 @@ use lode_testkit::op::Op;
 use lode_testkit::parse::parse;
 use lode_testkit::run::{same, time_of};
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
-use crate::pointed::Pointed;
 
 type SchedPool = Pool<Pointed, SchedHost>;
 type Results = Vec<EngineResult<Value>>;

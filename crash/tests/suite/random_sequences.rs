@@ -1,13 +1,12 @@
 //! Random sequences, and how failing ones get short.
 
-
+use crate::support::sequences::holds_for_all;
 use lode_crash::case::Case;
 use lode_crash::explore::{Limits, Memo, Setup, explore};
 use lode_crash::region::Rules;
 use lode_crash::states::Budget;
 use lode_engine::Rule;
 use lode_testkit::op::{Op, print};
-use crate::support::sequences::holds_for_all;
 
 /// Fails where `second` comes behind `first`, anywhere in the sequence.
 fn never_behind(

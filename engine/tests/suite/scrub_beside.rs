@@ -1,14 +1,12 @@
 //! Scrubs of pools with snapshots after random changes, and beside them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
+use crate::scrub_seen::{CountedPool, LEVELS, Made, PAGE, made, open};
 use lode_engine::{Error, NewInode, PagesUsed, SetAttr, Use, XattrChange, XattrWhen, mode};
 use lode_testkit::rng::Rng;
-use crate::scrub_seen::{CountedPool, LEVELS, Made, PAGE, made, open};
 
 /// Changes a file in one of the ways that end something, or makes or deletes a snapshot.
 /// By whole pages, or not.

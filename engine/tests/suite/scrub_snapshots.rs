@@ -1,14 +1,12 @@
 //! A scrub looks at what only snapshots see, too: once, under the latest snapshot that sees it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-
-
-use lode_engine::layout::CrcTable;
-use lode_engine::{Finding, Outcome, Protection, SetAttr, What};
-use lode_testkit::Healing;
 use crate::scrub_seen::{
     LEVELS, Made, PAGE, PAGES, SLOT, create, data, made, made_in, open, pages_of, set_attribute,
 };
+use lode_engine::layout::CrcTable;
+use lode_engine::{Finding, Outcome, Protection, SetAttr, What};
+use lode_testkit::Healing;
 
 #[test]
 fn a_page_that_only_a_snapshot_sees_is_made_right_from_what_is_kept_of_it() {

@@ -11,6 +11,6 @@ mod slow;
 mod stores;
 
 pub use protect::{ProtectIo, UnknownProtectIo};
-pub use region::{RawError, RawOptions, RawRegion};
+pub use region::{RawError, RawOptions, RawRegion, Stray};
 pub use scheme::{UnknownScheme, WriteScheme};
 pub use slow::{NoSlowdown, Slowdown};

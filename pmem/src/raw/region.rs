@@ -4,6 +4,7 @@
 //! was written is durable when the call returns, unless [`RawRegion::is_durable_when_written`] says that it waits for a
 //! barrier. Nothing is atomic beyond aligned words.
 
+use core::arch::asm;
 use core::fmt;
 use std::io;
 use std::path::Path;
@@ -40,6 +41,15 @@ impl Default for RawOptions {
         let (slow_read, slow_write) = (Slowdown::NONE, Slowdown::NONE);
         Self { read_only: false, protect: None, scheme: WriteScheme::Nt, slow_read, slow_write }
     }
+}
+
+/// What a wrong pointer does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stray {
+    /// It stores.
+    Store,
+    /// It loads.
+    Load,
 }
 
 /// Why a raw region can't be read or written.
@@ -160,12 +170,19 @@ impl RawRegion {
         self.scheme() != WriteScheme::Cached && self.kind() != RegionKind::File
     }
 
-    /// Where the region is in this process's address space, if it is there all the time: for showing that a stray load
-    /// or store dies.
-    pub fn as_ptr(&self) -> Option<*const u8> {
-        match &self.access {
-            Access::Whole(region) => Some(region.as_ptr()),
-            Access::Private(_) => None,
+    /// Does what a wrong pointer does: a load or a store at the region's first byte, past all that is here. The process dies of it where
+    /// that is kept out. Where nothing is mapped, nothing can be hit.
+    pub fn stray(&self, stray: Stray) {
+        let Access::Whole(region) = &self.access else { return };
+        let target = region.as_ptr();
+        // SAFETY: a byte of the mapping, which no reference of the language is to; to die by a signal is what it is for.
+        unsafe {
+            match stray {
+                Stray::Store => asm!("mov byte ptr [{to}], 1", to = in(reg) target),
+                Stray::Load => {
+                    asm!("mov {byte}, byte ptr [{from}]", from = in(reg) target, byte = out(reg_byte) _);
+                }
+            }
         }
     }
 

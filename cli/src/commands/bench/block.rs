@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lode_bench::block::subject::every;
-use lode_bench::block::{self, Settings};
+use lode_bench::block::{self, Settings, strays};
 use lode_bench::html;
 
 use super::{Bar, explain};
@@ -34,6 +34,12 @@ pub(crate) struct BlockBenchArgs {
     /// Only these ways to protect, to store, or to be a device, separated by commas; then nothing else is measured
     #[arg(long = "subject", value_name = "ID,..", value_delimiter = ',', value_parser = SUBJECTS)]
     subjects: Vec<String>,
+    /// Only show what strays do: stores and loads by a wrong pointer, in the middle of a write
+    #[arg(long, conflicts_with = "subjects")]
+    strays: bool,
+    /// Do a stray, and perhaps die of it
+    #[arg(long, hide = true, value_name = "PROTECTION:KIND")]
+    stray: Option<String>,
     /// Write a page for a browser, too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -54,6 +60,9 @@ fn parse_subject(text: &str) -> std::result::Result<String, String> {
 /// # Errors
 /// Where nothing can be measured.
 pub(crate) fn run(args: &BlockBenchArgs, output: &Output) -> Result<u8> {
+    if let Some(what) = &args.stray {
+        return Ok(strays::commit(what) as u8);
+    }
     if let Some(page) = &args.html {
         page::check(page)?;
     }
@@ -63,6 +72,7 @@ pub(crate) fn run(args: &BlockBenchArgs, output: &Output) -> Result<u8> {
     let settings = Settings {
         quick: args.quick,
         subjects: args.subjects.clone(),
+        only_strays: args.strays,
         dir: args.dir.clone(),
         lode,
     };
