@@ -38,16 +38,15 @@ impl Program for Tpcc {
     }
 
     fn missing(&self) -> Option<String> {
-        let needs = [("setpriv", "util-linux"), ("timeout", "coreutils")];
-        missing(&needs)
-            .or_else(|| {
-                Server::programs().is_none().then(|| {
-                    "initdb, postgres and pgbench are missing: apt install postgresql".to_owned()
-                })
-            })
-            .or_else(|| {
-                user().is_none().then(|| format!("there is no user {}", USERS.join(" and no ")))
-            })
+        let no_server = || {
+            let said = "initdb, postgres and pgbench are missing: apt install postgresql";
+            Server::programs().is_none().then(|| said.to_owned())
+        };
+        let no_user = || {
+            let said = format!("there is no user {}", USERS.join(" and no "));
+            user().is_none().then_some(said)
+        };
+        missing(&[]).or_else(no_server).or_else(no_user)
     }
 
     fn prepare(&self, work: &Work<'_>) -> Result<()> {
