@@ -42,8 +42,8 @@ pub trait Program: Sync {
         0
     }
 
-    /// Why it can't be run here.
-    fn missing(&self) -> Option<String>;
+    /// Why it can't be run here, below the directory `dir`.
+    fn missing(&self, dir: &Path) -> Option<String>;
 
     /// Makes ready what it works on. Not timed; what the kernel caches of it is gone when it runs.
     ///
