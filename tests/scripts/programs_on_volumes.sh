@@ -33,13 +33,8 @@ trap finish EXIT
 what_is_there() {
     { grep -F " $scratch/run/" /proc/self/mountinfo || true; } | awk '{ print "mount", $5 }'
     { grep -HF "$scratch/run/" /sys/block/loop*/loop/backing_file 2>/dev/null || true; }
-    local process
-    for process in /proc/[0-9]*; do
-        # (A process may be gone by now.)
-        if tr '\0' ' ' 2>/dev/null <"$process/cmdline" | grep -qF "$scratch/run/"; then
-            echo "process ${process#/proc/} $(tr '\0' ' ' 2>/dev/null <"$process/cmdline")"
-        fi
-    done
+    # (Processes come and go.)
+    grep -aslF "$scratch/run/" /proc/[0-9]*/cmdline || true
     ls -A "$scratch/run"
 }
 # nothing_stays WHEN: devices and servers end a moment after their mounts.
@@ -100,7 +95,8 @@ check others build,clamav,tpcc ext4-volume
     >/dev/null 2>&1 &
 victim=$!
 tries=0
-until what_is_there | grep -q 'process .*dbench '; do
+until mount_point=$(what_is_there | awk '/^mount .*\/root$/ { print $2 }') && [ -n "$mount_point" ] &&
+    compgen -G "$mount_point/clients/clients/client*" >/dev/null; do
     tries=$((tries + 1))
     [ "$tries" -lt 300 ] || die "a program was waited for in vain"
     sleep 0.1
