@@ -42,6 +42,84 @@ fn wrong_command_lines_are_told() {
     }
 }
 
+#[test]
+fn wrong_command_lines_of_programs_are_told() {
+    for args in [
+        &["--workload", "tpch"][..],
+        &["--workload", "create"],
+        &["--subject", "ext4"],
+        &["--rounds", "0"],
+        &["--threads", "1"],
+        &["--list", "--quick"],
+        &["somewhere"],
+    ] {
+        let all: Vec<&str> = ["bench", "programs", "--json"].iter().chain(args).copied().collect();
+        let error = lode(&all).expect(2).error_json();
+        assert_eq!(error["error"]["kind"], "usage", "{args:?}");
+        assert_eq!(error["command"], "bench programs", "{args:?}");
+    }
+    // Flags of the one are not the other's.
+    lode(&["bench", "--quick", "programs"]).expect(2);
+}
+
+#[test]
+fn programs_are_listed_with_what_they_do() {
+    let listed = lode(&["bench", "programs", "--list", "--json"]).expect(0).json();
+    let ids = |key: &str| -> BTreeSet<String> {
+        let all = listed[key].as_array().unwrap().iter();
+        all.map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        ids("workloads"),
+        ["untar", "tar", "build", "sfs", "clamav", "tpcc"].map(str::to_owned).into()
+    );
+    assert!(ids("subjects").contains("ext4-volume"));
+    let text = lode(&["bench", "programs", "--list"]).expect(0).out;
+    assert!(text.contains("ext4-volume") && text.contains("clamscan"), "{text}");
+}
+
+#[test]
+fn programs_have_rows_like_those_of_other_runs_and_nothing_stays() {
+    let scratch = Scratch::new();
+    let (dir, page) = (scratch.dir("run"), scratch.path("page.html"));
+    let args = [
+        "bench",
+        "programs",
+        "--quick",
+        "--json",
+        "--rounds",
+        "2",
+        "--workload",
+        "untar",
+        "--subject",
+        "tmpfs,ramfs",
+        "--dir",
+        text(&dir),
+        "--html",
+        text(&page),
+    ];
+    if !rustix::process::geteuid().is_root() {
+        let error = lode(&args).expect(1).error_json();
+        assert!(error["error"]["what"].as_str().unwrap().contains("only root"), "{error}");
+        return;
+    }
+    let report = lode(&args).expect(0).json();
+    assert_eq!((&report["schema"], &report["command"]), (&1.into(), &"bench programs".into()));
+    let rows = report["rows"].as_array().unwrap();
+    let subjects: Vec<_> = rows.iter().map(|row| row["subject"].as_str().unwrap()).collect();
+    assert_eq!(subjects, ["tmpfs", "ramfs"]);
+    for row in rows {
+        assert_eq!((&row["workload"], &row["repetitions"]), (&"untar".into(), &2.into()), "{row}");
+        assert!(row["ns_per_op"].as_f64().unwrap() > 1e5 && row["p50_ns"].is_null(), "{row}");
+    }
+    assert_eq!(
+        (&report["targets"][0]["met"], &report["left_out"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+    assert!(fs::read_to_string(page).unwrap().contains("Memory, RAM disks and volumes"));
+    nothing_is_left(&dir);
+}
+
 fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }

@@ -1,6 +1,7 @@
 //! `sfs`: dbench, with the list of calls of its package.
 
 use std::fs;
+use std::path::Path;
 
 use super::program::{Program, Work, bounded, missing, timed, wrong};
 use crate::error::{BenchError, Result};
@@ -31,7 +32,7 @@ impl Program for Sfs {
         MB
     }
 
-    fn missing(&self) -> Option<String> {
+    fn missing(&self, _dir: &Path) -> Option<String> {
         missing(&[("dbench", "dbench")])
     }
 

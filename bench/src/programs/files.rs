@@ -1,6 +1,7 @@
 //! Programs that go through trees of files: tar, make and a compiler, a scanner.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use super::program::{Program, Work, bounded, missing, timed, wrong};
@@ -30,7 +31,7 @@ impl Program for Untar {
         true
     }
 
-    fn missing(&self) -> Option<String> {
+    fn missing(&self, _dir: &Path) -> Option<String> {
         missing(&[("tar", "tar")])
     }
 
@@ -65,7 +66,7 @@ impl Program for Tar {
         true
     }
 
-    fn missing(&self) -> Option<String> {
+    fn missing(&self, _dir: &Path) -> Option<String> {
         missing(&[("tar", "tar")])
     }
 
@@ -107,7 +108,7 @@ impl Program for Build {
         "make -j2 of a program of many small C files (the paper's devel has untar, patch, tar and diff)"
     }
 
-    fn missing(&self) -> Option<String> {
+    fn missing(&self, _dir: &Path) -> Option<String> {
         missing(&[("make", "make"), ("cc", "gcc"), ("tar", "tar")])
     }
 
@@ -147,7 +148,7 @@ impl Program for Clamav {
         "clamscan of a tree of sources, with a small database of its own"
     }
 
-    fn missing(&self) -> Option<String> {
+    fn missing(&self, _dir: &Path) -> Option<String> {
         missing(&[("clamscan", "clamav"), ("tar", "tar")])
     }
 

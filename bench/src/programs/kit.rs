@@ -32,7 +32,7 @@ impl Load {
         if quick {
             Self { files: 1000, units: 40, seconds: 2, transactions: 50 }
         } else {
-            Self { files: 4000, units: 200, seconds: 4, transactions: 250 }
+            Self { files: 3000, units: 100, seconds: 4, transactions: 200 }
         }
     }
 }

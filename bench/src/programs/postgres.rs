@@ -37,17 +37,16 @@ impl Program for Tpcc {
         "a transaction of pgbench, of four clients of PostgreSQL (TPC-B's; the paper's are TPC-C's)"
     }
 
-    fn missing(&self) -> Option<String> {
-        let needs = [("setpriv", "util-linux"), ("timeout", "coreutils")];
-        missing(&needs)
-            .or_else(|| {
-                Server::programs().is_none().then(|| {
-                    "initdb, postgres and pgbench are missing: apt install postgresql".to_owned()
-                })
-            })
-            .or_else(|| {
-                user().is_none().then(|| format!("there is no user {}", USERS.join(" and no ")))
-            })
+    fn missing(&self, dir: &Path) -> Option<String> {
+        let no_server = || {
+            let said = "initdb, postgres and pgbench are missing: apt install postgresql";
+            Server::programs().is_none().then(|| said.to_owned())
+        };
+        let no_user = || {
+            let said = format!("there is no user {}", USERS.join(" and no "));
+            user().is_none().then_some(said)
+        };
+        missing(&[]).or_else(no_server).or_else(no_user).or_else(|| closed_above(dir))
     }
 
     fn prepare(&self, work: &Work<'_>) -> Result<()> {
@@ -234,6 +233,15 @@ fn numbers(passwd: &str, user: &str) -> Option<(u32, u32)> {
     (user != 0).then_some((user, group))
 }
 
+/// Why PostgreSQL's user can't reach what is below `dir`: a directory above lets nobody else through.
+fn closed_above(dir: &Path) -> Option<String> {
+    let is_closed = |above: &&Path| {
+        fs::metadata(above).is_ok_and(|found| found.permissions().mode() & 0o001 == 0)
+    };
+    let above = dir.ancestors().skip(1).find(is_closed)?;
+    Some(format!("PostgreSQL's user can't get through {}: chmod o+x it", above.display()))
+}
+
 /// Lets other users reach what lies below a directory by its name; they can't list it.
 pub(super) fn let_through(dir: &Path) -> Result<()> {
     let set = fs::set_permissions(dir, Permissions::from_mode(0o711));
@@ -252,6 +260,27 @@ mod tests {
         for none in ["toor", "nobody", "post", ""] {
             assert_eq!(numbers(passwd, none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_lets_nobody_through_is_told() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("a/b/c");
+        fs::create_dir_all(&dir).unwrap();
+        for (closed, mode, is_told) in
+            [("a", 0o700, true), ("a", 0o711, false), ("a/b/c", 0o700, false)]
+        {
+            fs::set_permissions(base.path(), Permissions::from_mode(0o755)).unwrap();
+            fs::set_permissions(base.path().join(closed), Permissions::from_mode(mode)).unwrap();
+            let told = closed_above(&dir);
+            assert_eq!(
+                told.is_some_and(|told| told.contains("/a: chmod")),
+                is_told,
+                "{closed} {mode:o}"
+            );
+        }
+        let_through(&dir).unwrap();
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o711);
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub trait Program: Sync {
         0
     }
 
-    /// Why it can't be run here.
-    fn missing(&self) -> Option<String>;
+    /// Why it can't be run here, below the directory `dir`.
+    fn missing(&self, dir: &Path) -> Option<String>;
 
     /// Makes ready what it works on. Not timed; what the kernel caches of it is gone when it runs.
     ///
@@ -73,11 +73,12 @@ pub fn by_id(id: &str) -> Option<&'static dyn Program> {
     ALL.iter().find(|program| program.id() == id).copied()
 }
 
-/// A command that is ended where it gets stuck.
+/// A command that is ended where it gets stuck, and when this process ends: what goes on keeps mounts in use.
 pub(super) fn bounded(program: &str) -> Command {
     let found = find_program(program).unwrap_or_else(|| PathBuf::from(program));
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", SECONDS_MAX]).arg(found).env("LC_ALL", "C");
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "timeout", "--kill-after=5", SECONDS_MAX]);
+    command.arg(found).env("LC_ALL", "C");
     command
 }
 
@@ -96,11 +97,15 @@ pub(super) fn wrong(program: &str, said: String) -> BenchError {
     BenchError::Program { program: program.to_owned(), said }
 }
 
-/// Why none of these programs, with their packages, can be run.
+/// Why these programs can't be run: the first that is not here, with its package.
 pub(super) fn missing(needed: &[(&str, &str)]) -> Option<String> {
-    let (program, package) = needed.iter().find(|(program, _)| find_program(program).is_none())?;
+    let mut all = STARTED_BY.iter().chain(needed);
+    let (program, package) = all.find(|(program, _)| find_program(program).is_none())?;
     Some(format!("{program} is missing: apt install {package}"))
 }
+
+/// What all programs are started by.
+const STARTED_BY: [(&str, &str); 2] = [("setpriv", "util-linux"), ("timeout", "coreutils")];
 
 #[cfg(test)]
 mod tests {
@@ -122,6 +127,35 @@ mod tests {
         assert_eq!(missing(&[("sh", "dash")]), None);
         let said = missing(&[("sh", "dash"), ("nosuchprogram", "nothing")]).unwrap();
         assert_eq!(said, "nosuchprogram is missing: apt install nothing");
+    }
+
+    #[test]
+    fn a_program_ends_with_whoever_started_it() {
+        // Who starts it is killed before it says anything, and what it has started with it.
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = bounded("sh");
+        command.args(["-c", "echo $$ >pid; exec sleep 60"]).current_dir(dir.path());
+        let words: Vec<_> =
+            std::iter::once(command.get_program()).chain(command.get_args()).collect();
+        let mut parent = Command::new("sh");
+        parent.args(["-c", "\"$@\"; :", "sh"]).args(words).current_dir(dir.path());
+        let mut parent = parent.spawn().unwrap();
+        let wait = |is_so: &dyn Fn() -> bool| {
+            (0..500).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                is_so()
+            })
+        };
+        let pid = || {
+            std::fs::read_to_string(dir.path().join("pid")).ok().filter(|pid| pid.ends_with('\n'))
+        };
+        assert!(wait(&|| pid().is_some()));
+        let stat = Path::new("/proc").join(pid().unwrap().trim()).join("stat");
+        assert!(stat.exists());
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        let is_over = || std::fs::read_to_string(&stat).map_or(true, |text| text.contains(") Z "));
+        assert!(wait(&is_over));
     }
 
     #[test]

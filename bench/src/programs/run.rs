@@ -20,7 +20,7 @@ use crate::workload::Mode;
 /// Rounds, as long as there is time.
 const ROUNDS: usize = 5;
 /// Time for all of them, where nobody says how many rounds there are to be; there is always one.
-const TIME: Duration = Duration::from_secs(400);
+const TIME: Duration = Duration::from_secs(360);
 const TIME_QUICK: Duration = Duration::from_secs(40);
 /// Of pools, devices and memory.
 const SIZES: Sizes = Sizes { pool: 896 << 20, device: 640 << 20 };
@@ -56,7 +56,7 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let machine = machine::here(&place, settings.made_of.emulate)?;
     let mut report = Report { machine, ..Report::default() };
     let subjects = chosen_subjects(settings, &place, &mut report.left_out)?;
-    let programs = chosen_programs(settings, &mut report.left_out)?;
+    let programs = chosen_programs(settings, &place, &mut report.left_out)?;
     enough_for(room + 2 * sizes.device + BYTES_MORE)?;
     let_through(place.dir())?;
     let kit = Kit::new(&place, Load::new(settings.quick))?;
@@ -106,13 +106,14 @@ fn chosen_subjects(
 
 fn chosen_programs(
     settings: &Settings,
+    place: &Place,
     left_out: &mut Vec<LeftOut>,
 ) -> Result<Vec<&'static dyn Program>> {
     let mut chosen: Vec<&dyn Program> = match settings.programs.as_slice() {
         [] => ALL.iter().copied().filter(|one| one.quick() || !settings.quick).collect(),
         some => some.to_vec(),
     };
-    chosen.retain(|program| match program.missing() {
+    chosen.retain(|program| match program.missing(place.dir()) {
         None => true,
         Some(why) => {
             left_out.push(LeftOut { what: program.id().to_owned(), why });

@@ -1,4 +1,5 @@
 use std::cell::Cell;
+use std::path::Path;
 
 use super::super::subject::by_id;
 use super::*;
@@ -16,7 +17,7 @@ impl Watch for Patience {
     }
 }
 
-fn settings(base: &std::path::Path) -> Settings {
+fn settings(base: &Path) -> Settings {
     Settings {
         programs: vec![],
         subjects: vec![],
@@ -58,7 +59,7 @@ impl Program for Trial {
     fn about(&self) -> &'static str {
         "nothing"
     }
-    fn missing(&self) -> Option<String> {
+    fn missing(&self, _dir: &Path) -> Option<String> {
         None
     }
     fn prepare(&self, work: &Work<'_>) -> Result<()> {
