@@ -18,6 +18,9 @@ const MODES: [(&str, u8); 8] = [
     ("bad", 32 | 128),
 ];
 
+/// Size of the device that the fuzzer serves where it is small.
+const FUZZED: u64 = (96 << 10) + 77;
+
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// The bytes that say how a client's come: at once or in pieces.
@@ -32,6 +35,20 @@ fn aligned_requests() -> Vec<u8> {
         request(command, flags, at, len, if command == 1 { &data } else { b"" })
     });
     bytes.concat()
+}
+
+/// Ranges that end at the end, before and behind it.
+fn edges() -> Vec<u8> {
+    let mut all = Vec::new();
+    for command in [0, 1, 4, 5, 6, 7] {
+        for (at, len) in
+            [(FUZZED - 4, 4), (FUZZED - 4, 5), (FUZZED, 1), (u64::MAX, 1), (FUZZED + 9, 0)]
+        {
+            let data = &[7; 9][..if command == 1 { len as usize } else { 0 }];
+            all.extend(request(command, 0, at, len, data));
+        }
+    }
+    all
 }
 
 fn conversations() -> Files {
@@ -49,6 +66,14 @@ fn conversations() -> Files {
         }
         files.insert(format!("{name}-old"), with_setup(mode, 0, &old));
     }
+    for structured in [false, true] {
+        let all = [handshake(structured), edges()].concat();
+        files.insert(format!("edges-{structured}"), with_setup(0, 0, &all));
+    }
+    // What was agreed on before encryption is not asked for again.
+    let forgets = [&[0, 0, 0, 3][..], &option(8, b""), &option(5, b""), &handshake(false)[4..]];
+    let forgets = [&forgets.concat()[..], &requests()].concat();
+    files.insert("tls-forgets".into(), with_setup(4, 0, &forgets));
     let closing = [handshake(true), aligned_requests()].concat();
     files.insert("closing".into(), [&[0, 200, 9, 13][..], &closing].concat());
     let long =
