@@ -157,17 +157,17 @@ h.shutdown()
 # sign DIR WHO EXTENSIONS: a key and a certificate of WHO, as the directory's authority signs it.
 sign() {
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$2" -keyout "$1/$2-key.pem" \
-        -out "$1/$2.csr"
-    openssl x509 -req -in "$1/$2.csr" -CA "$1/ca-cert.pem" -CAkey "$1/ca-key.pem" -CAcreateserial -days 2 \
-        -extfile <(printf '%s\n' "$3") -out "$1/$2-cert.pem"
+        -out "$1/$2.csr" &&
+        openssl x509 -req -in "$1/$2.csr" -CA "$1/ca-cert.pem" -CAkey "$1/ca-key.pem" -CAcreateserial -days 2 \
+            -extfile <(printf '%s\n' "$3") -out "$1/$2-cert.pem"
 }
 # authority DIR: one who signs, a server's certificate and a client's, named as libnbd and QEMU name them.
 authority() {
-    mkdir "$1"
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$1" \
-        -keyout "$1/ca-key.pem" -out "$1/ca-cert.pem"
-    sign "$1" server "subjectAltName=DNS:localhost,IP:127.0.0.1"
-    sign "$1" client "extendedKeyUsage=clientAuth"
+    mkdir "$1" &&
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=authority" \
+            -keyout "$1/ca-key.pem" -out "$1/ca-cert.pem" &&
+        sign "$1" server "subjectAltName=DNS:localhost,IP:127.0.0.1" &&
+        sign "$1" client "extendedKeyUsage=clientAuth"
 }
 
 # Whoever has no certificate, one of somebody else, or does not encrypt is refused, and says why.
@@ -176,8 +176,9 @@ check_refusals() {
     mkdir "$scratch/nobody" "$scratch/mixed"
     cp "$scratch/tls/ca-cert.pem" "$scratch/nobody"
     cp "$scratch/tls/ca-cert.pem" "$scratch/other"/client-*.pem "$scratch/mixed"
-    refused 'requires TLS|TLS_REQD|policy' nbdinfo "$plain"
-    refused 'TLS' nbdinfo --list "nbd://localhost:$port"
+    refused 'TLS' nbdinfo "$plain"
+    # (What the server says, some versions of libnbd only tell who debugs.)
+    refused 'only for clients that use TLS' env LIBNBD_DEBUG=1 nbdinfo --list "nbd://localhost:$port"
     refused 'TLS' qemu-img info -f raw "$plain"
     refused 'certificate|verif' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/other"
     refused 'certificate|alert' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/nobody"
@@ -187,8 +188,10 @@ check_refusals() {
 }
 
 check_tls() {
-    quietly authority "$scratch/tls"
-    quietly authority "$scratch/other"
+    local who
+    for who in tls other; do
+        authority "$scratch/$who" >"$scratch/out" 2>&1 || die "no certificates: $(cat "$scratch/out")"
+    done
     serve 1 "$scratch/tls" 127.0.0.1:0
     local port qemu
     port=$(sed -n 's/^port //p' "$scratch/served")
