@@ -154,6 +154,25 @@ h.shutdown()
 '
 }
 
+# A client that knows of no block sizes, as old ones: what is in whole blocks is done, and nothing else.
+check_old() {
+    env "PATH=/usr/bin:$PATH" nbdsh -c 'pass' >/dev/null 2>&1 || return 0
+    quietly env "PATH=/usr/bin:$PATH" nbdsh -c '
+import sys
+h.set_request_block_size(False)
+h.set_strict_mode(0)
+h.connect_uri(sys.argv[1])
+h.pwrite(b"x" * 4096, 8192)
+assert h.pread(4096, 8192) == b"x" * 4096
+for at, count in ((512, 4096), (4096, 512)):
+    try:
+        h.pwrite(b"y" * count, at)
+        raise SystemExit("half a block was written")
+    except nbd.Error as error:
+        assert error.errnum == 22, error
+' "$uri"
+}
+
 # sign DIR WHO EXTENSIONS: a key and a certificate of WHO, as the directory's authority signs it.
 sign() {
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$2" -keyout "$1/$2-key.pem" \
@@ -179,11 +198,11 @@ check_refusals() {
     refused 'TLS' nbdinfo "$plain"
     # (What the server says, some versions of libnbd only tell who debugs.)
     refused 'only for clients that use TLS' env LIBNBD_DEBUG=1 nbdinfo --list "nbd://localhost:$port"
-    refused 'TLS' qemu-img info -f raw "$plain"
-    refused 'certificate|verif' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/other"
-    refused 'certificate|alert' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/nobody"
-    refused 'certificate|alert|CA' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/mixed"
-    refused 'TLS|certificate' qemu-img info --object "tls-creds-x509,id=tls,dir=$scratch/nobody,endpoint=client" \
+    refused 'only for clients that use TLS' qemu-img info -f raw "$plain"
+    refused 'verification' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/other"
+    refused 'fatal alert' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/nobody"
+    refused 'fatal alert' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/mixed"
+    refused 'TLS channel' qemu-img info --object "tls-creds-x509,id=tls,dir=$scratch/nobody,endpoint=client" \
         --image-opts "driver=nbd,host=localhost,port=$port,export=memory,tls-creds=tls"
 }
 
@@ -211,6 +230,35 @@ check_tls() {
     echo "nbd: libnbd and QEMU agree by TLS, and who may not come is told why"
 }
 
+# The command itself: a volume for other machines.
+check_command() {
+    local lode=$TARGET/${LODE_BUILT:-debug}/lode port uri
+    [ -x "$lode" ] || cargo build --quiet --profile test -p lode-cli
+    quietly "$lode" mkfs "$scratch/pool" --size 128M
+    quietly "$lode" block create "$scratch/pool" disk --size "$size" --thin
+    refused 'tls-cert' "$lode" block serve "$scratch/pool" --listen 0.0.0.0:0
+    "$lode" block serve "$scratch/pool" --listen 0.0.0.0:0 --tls-cert "$scratch/tls/server-cert.pem" \
+        --tls-key "$scratch/tls/server-key.pem" --tls-ca "$scratch/tls/ca-cert.pem" >"$scratch/served" &
+    server=$!
+    local tries=0
+    until grep -q nbds: "$scratch/served"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || die "lode does not serve: $(cat "$scratch/served")"
+        sleep 0.05
+    done
+    port=$(sed -n 's|.*nbds://0.0.0.0:\([0-9]*\)/disk.*|\1|p' "$scratch/served")
+    uri="nbds://localhost:$port/disk?tls-certificates=$scratch/tls"
+    quietly nbdcopy "$scratch/image" "$uri"
+    quietly nbdcopy "$uri" "$scratch/back"
+    cmp "$scratch/image" "$scratch/back"
+    refused 'TLS' qemu-img info -f raw "nbd://localhost:$port/disk"
+    kill "$server"
+    wait "$server" || die "lode block serve failed: $?"
+    server=
+    quietly "$lode" fsck "$scratch/pool"
+    echo "nbd: lode block serve serves a volume by TLS"
+}
+
 head -c $((16 << 20)) /dev/urandom >"$scratch/image"
 truncate -s $((40 << 20)) "$scratch/image"
 head -c $((8 << 20)) /dev/urandom >>"$scratch/image"
@@ -232,6 +280,11 @@ if timeout 60 nbdcopy "$scratch/image" "nbd+unix:///frozen?socket=$socket" >"$sc
     die "a read-only export was written to"
 fi
 stop
+server=
 echo "nbd: what is read-only stays so"
+serve 4096
+check_old
+stop
 server=
 check_tls
+check_command
