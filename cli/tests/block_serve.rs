@@ -77,6 +77,18 @@ fn what_is_served_is_told_and_ends_by_a_signal_as_a_pool_that_was_closed() {
     }
     let far = lode(&["block", "serve", text(&pool), "--listen", "192.0.2.1:0"]);
     assert!(far.code == 2 && far.err.contains("loopback"), "{}", far.err);
+    assert!(far.err.contains("--tls-cert"), "{}", far.err);
+    let tls: [(&[&str], i32, &str); 4] = [
+        (&["--tls-cert", "/nowhere/cert.pem"], 2, "--tls-key"),
+        (&["--tls", "required"], 2, "--tls-cert"),
+        (&["--tls-cert", "/nowhere/cert.pem", "--tls-key", "key.pem"], 8, "/nowhere/cert.pem"),
+        (&["--tls-cert", "/proc/self/status", "--tls-key", "key.pem"], 2, "PEM"),
+    ];
+    for (more, code, says) in tls {
+        let at = ["block", "serve", text(&pool), "--listen", "192.0.2.1:0"];
+        let ran = lode(&[&at[..], more].concat());
+        assert!(ran.code == code && ran.err.contains(says), "{more:?}: {}: {}", ran.code, ran.err);
+    }
     let mut serving = Serving::start(&pool, &["v", "--socket", text(&socket)]);
     assert!(serving.lines[0].contains("volume v, 2 MiB"), "{:?}", serving.lines);
     assert!(serving.lines[1].ends_with("/a%20socket"), "{:?}", serving.lines);

@@ -30,7 +30,7 @@ impl Buffer {
     }
 
     /// Memory that it holds, in bytes.
-    #[cfg(test)]
+    #[cfg_attr(not(test), allow(dead_code))] // Only who tests it asks.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }

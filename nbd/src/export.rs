@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::complaints::Complaints;
 use crate::device::{BlockSizes, Device};
 
 /// A device under a name.
@@ -108,6 +109,8 @@ pub struct Served {
     pub description: String,
     pub device: Arc<dyn Device>,
     pub counters: Counters,
+    /// About requests that the device fails.
+    pub complaints: Complaints,
 }
 
 impl Served {
@@ -175,8 +178,8 @@ impl Exports {
     /// These, and the one that is meant where no name is given.
     pub fn new(exports: Vec<Export>, default: Option<String>) -> Self {
         let served = exports.into_iter().map(|Export { name, description, device }| {
-            let counters = Counters::default();
-            (name.clone(), Arc::new(Served { name, description, device, counters }))
+            let (counters, complaints) = (Counters::default(), Complaints::default());
+            (name.clone(), Arc::new(Served { name, description, device, counters, complaints }))
         });
         Self { by_name: served.collect(), default }
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use common::memory::Memory;
 use common::*;
 use lode_nbd::{Builder, Device, Errno, Export, Server, ServerError, WriteZeroes};
+use rustix::fs::{FlockOperation, flock};
 
 const SIZE: u64 = 1 << 20;
 
@@ -74,6 +75,24 @@ fn of_many_that_begin_at_once_one_serves() {
         assert_eq!(started.iter().filter(|one| one.is_ok()).count(), 1, "turn {turn}");
         Client::greeted(UnixStream::connect(&socket).unwrap()).go();
     }
+}
+
+#[test]
+fn who_begins_waits_for_others_in_its_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nbd.sock");
+    let other = std::fs::File::open(directory.path()).unwrap();
+    flock(&other, FlockOperation::LockExclusive).unwrap();
+    thread::scope(|scope| {
+        let starting =
+            scope.spawn(|| Server::builder().export(disk()).unix(&socket).start().unwrap());
+        thread::sleep(Duration::from_millis(400));
+        assert!(!starting.is_finished() && !socket.exists(), "it did not wait");
+        drop(other);
+        let server = starting.join().unwrap();
+        Client::greeted(UnixStream::connect(&socket).unwrap()).go();
+        drop(server);
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The server of block devices as other people's clients see it: libnbd's, QEMU's and fio. Memory is served, copied to and
-# from, compared, and written with patterns that are verified, in blocks of any size and of 4 KiB.
+# from, compared, and written with patterns that are verified, in blocks of any size and of 4 KiB; and all of it by TLS.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/lib.sh
@@ -9,8 +9,9 @@ size=$((96 << 20))
 
 need_cargo
 # Where they can't be had, there is nothing to ask.
-(install_missing nbdinfo:libnbd-bin nbdsh:python3-libnbd qemu-img:qemu-utils fio:fio) >/dev/null 2>&1 || true
-for program in nbdinfo nbdcopy qemu-img qemu-io fio; do
+(install_missing nbdinfo:libnbd-bin nbdsh:python3-libnbd qemu-img:qemu-utils fio:fio \
+    openssl:openssl) >/dev/null 2>&1 || true
+for program in nbdinfo nbdcopy qemu-img qemu-io fio openssl; do
     command -v "$program" >/dev/null 2>&1 || {
         echo "skipped: $program is missing"
         exit 0
@@ -28,9 +29,10 @@ stop() {
 trap 'stop; rm -rf "$scratch"' EXIT
 socket=$scratch/nbd.sock
 
-# serve MIN_BLOCK
+# serve MIN_BLOCK [CERTIFICATES ADDRESS:PORT]
 serve() {
-    "$memory" "$socket" "$size" "$1" >"$scratch/served" &
+    : >"$scratch/served"
+    "$memory" "$socket" "$size" "$@" >"$scratch/served" &
     server=$!
     local tries=0
     until grep -q serving "$scratch/served"; do
@@ -46,6 +48,15 @@ end() {
     server=
     [ ! -e "$socket" ] || die "the socket is still there"
     grep -q ' errors: 0,' "$scratch/served" || die "requests failed: $(cat "$scratch/served")"
+}
+# refused WORDS COMMAND...: it fails, and says why.
+refused() {
+    local words=$1
+    shift
+    if timeout 60 "$@" >"$scratch/out" 2>&1; then
+        die "it should have been refused: $*"
+    fi
+    grep -qiE -- "$words" "$scratch/out" || die "no clear word ($words) of $*: $(cat "$scratch/out")"
 }
 # quietly COMMAND...: what it says only counts if it fails.
 quietly() {
@@ -143,6 +154,111 @@ h.shutdown()
 '
 }
 
+# A client that knows of no block sizes, as old ones: what is in whole blocks is done, and nothing else.
+check_old() {
+    env "PATH=/usr/bin:$PATH" nbdsh -c 'pass' >/dev/null 2>&1 || return 0
+    quietly env "PATH=/usr/bin:$PATH" "NBD_URI=$uri" nbdsh -c '
+import os
+h.set_request_block_size(False)
+h.set_strict_mode(0)
+h.connect_uri(os.environ["NBD_URI"])
+h.pwrite(b"x" * 4096, 8192)
+assert h.pread(4096, 8192) == b"x" * 4096
+for at, count in ((512, 4096), (4096, 512)):
+    try:
+        h.pwrite(b"y" * count, at)
+        raise SystemExit("half a block was written")
+    except nbd.Error as error:
+        assert error.errnum == 22, error
+'
+}
+
+# sign DIR WHO EXTENSIONS: a key and a certificate of WHO, as the directory's authority signs it.
+sign() {
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$2" -keyout "$1/$2-key.pem" \
+        -out "$1/$2.csr" &&
+        openssl x509 -req -in "$1/$2.csr" -CA "$1/ca-cert.pem" -CAkey "$1/ca-key.pem" -CAcreateserial -days 2 \
+            -extfile <(printf '%s\n' "$3") -out "$1/$2-cert.pem"
+}
+# authority DIR: one who signs, a server's certificate and a client's, named as libnbd and QEMU name them.
+authority() {
+    mkdir "$1" &&
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=authority" \
+            -keyout "$1/ca-key.pem" -out "$1/ca-cert.pem" &&
+        sign "$1" server "subjectAltName=DNS:localhost,IP:127.0.0.1" &&
+        sign "$1" client "extendedKeyUsage=clientAuth"
+}
+
+# Whoever has no certificate, one of somebody else, or does not encrypt is refused, and says why.
+check_refusals() {
+    local port=$1 plain="nbd://localhost:$1/memory"
+    mkdir "$scratch/nobody" "$scratch/mixed"
+    cp "$scratch/tls/ca-cert.pem" "$scratch/nobody"
+    cp "$scratch/tls/ca-cert.pem" "$scratch/other"/client-*.pem "$scratch/mixed"
+    refused 'TLS' nbdinfo "$plain"
+    # (What the server says, some versions of libnbd only tell who debugs.)
+    refused 'only for clients that use TLS' env LIBNBD_DEBUG=1 nbdinfo --list "nbd://localhost:$port"
+    refused 'only for clients that use TLS' qemu-img info -f raw "$plain"
+    refused 'verification' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/other"
+    refused 'fatal alert' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/nobody"
+    refused 'fatal alert' nbdinfo "nbds://localhost:$port/memory?tls-certificates=$scratch/mixed"
+    refused 'TLS channel' qemu-img info --object "tls-creds-x509,id=tls,dir=$scratch/nobody,endpoint=client" \
+        --image-opts "driver=nbd,host=localhost,port=$port,export=memory,tls-creds=tls"
+}
+
+check_tls() {
+    local who
+    for who in tls other; do
+        authority "$scratch/$who" >"$scratch/out" 2>&1 || die "no certificates: $(cat "$scratch/out")"
+    done
+    serve 1 "$scratch/tls" 127.0.0.1:0
+    local port qemu
+    port=$(sed -n 's/^port //p' "$scratch/served")
+    uri="nbds://localhost:$port/memory?tls-certificates=$scratch/tls"
+    check_refusals "$port"
+    quietly nbdinfo --json "$uri"
+    grep -q '"TLS": true' "$scratch/out" || die "nbdinfo does not see TLS: $(cat "$scratch/out")"
+    quietly nbdcopy "$scratch/image" "$uri"
+    quietly nbdcopy --connections=4 --requests=64 "$uri" "$scratch/back"
+    cmp "$scratch/image" "$scratch/back"
+    quietly nbdcopy "nbds+unix://localhost/memory?socket=$socket&tls-certificates=$scratch/tls" "$scratch/back"
+    cmp "$scratch/image" "$scratch/back"
+    qemu="driver=nbd,host=localhost,port=$port,export=memory,tls-creds=tls"
+    quietly qemu-img compare --object "tls-creds-x509,id=tls,dir=$scratch/tls,endpoint=client" --image-opts \
+        "driver=raw,file.driver=file,file.filename=$scratch/image" "$qemu"
+    end
+    echo "nbd: libnbd and QEMU agree by TLS, and who may not come is told why"
+}
+
+# The command itself: a volume for other machines.
+check_command() {
+    local lode=$TARGET/${LODE_BUILT:-debug}/lode port uri
+    [ -x "$lode" ] || cargo build --quiet --profile test -p lode-cli
+    quietly "$lode" mkfs "$scratch/pool" --size 128M
+    quietly "$lode" block create "$scratch/pool" disk --size "$size" --thin
+    refused 'tls-cert' "$lode" block serve "$scratch/pool" --listen 0.0.0.0:0
+    "$lode" block serve "$scratch/pool" --listen 0.0.0.0:0 --tls-cert "$scratch/tls/server-cert.pem" \
+        --tls-key "$scratch/tls/server-key.pem" --tls-ca "$scratch/tls/ca-cert.pem" >"$scratch/served" &
+    server=$!
+    local tries=0
+    until grep -q nbds: "$scratch/served"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || die "lode does not serve: $(cat "$scratch/served")"
+        sleep 0.05
+    done
+    port=$(sed -n 's|.*nbds://0.0.0.0:\([0-9]*\)/disk.*|\1|p' "$scratch/served")
+    uri="nbds://localhost:$port/disk?tls-certificates=$scratch/tls"
+    quietly nbdcopy "$scratch/image" "$uri"
+    quietly nbdcopy "$uri" "$scratch/back"
+    cmp "$scratch/image" "$scratch/back"
+    refused 'TLS' qemu-img info -f raw "nbd://localhost:$port/disk"
+    kill "$server"
+    wait "$server" || die "lode block serve failed: $?"
+    server=
+    quietly "$lode" fsck "$scratch/pool"
+    echo "nbd: lode block serve serves a volume by TLS"
+}
+
 head -c $((16 << 20)) /dev/urandom >"$scratch/image"
 truncate -s $((40 << 20)) "$scratch/image"
 head -c $((8 << 20)) /dev/urandom >>"$scratch/image"
@@ -164,4 +280,11 @@ if timeout 60 nbdcopy "$scratch/image" "nbd+unix:///frozen?socket=$socket" >"$sc
     die "a read-only export was written to"
 fi
 stop
+server=
 echo "nbd: what is read-only stays so"
+serve 4096
+check_old
+stop
+server=
+check_tls
+check_command

@@ -13,6 +13,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use super::connection::{Connection, Wants};
 use super::listen::Listener;
 use super::shared::{Closing, Mailbox, Shared};
+use crate::complaints::Complaints;
 
 /// How often is looked for clients that take too long, or rest.
 const TICK: Duration = Duration::from_millis(500);
@@ -35,6 +36,7 @@ pub struct Worker {
     listeners: Vec<Listener>,
     /// Whether clients are let in: not for a while when the system can't.
     accepting: bool,
+    complaints: Complaints,
     clients: HashMap<u64, Client>,
     /// Whose turn is next.
     ready: VecDeque<u64>,
@@ -70,6 +72,7 @@ impl Worker {
             epoll,
             listeners,
             accepting: true,
+            complaints: Complaints::default(),
             clients: HashMap::new(),
             ready: VecDeque::new(),
             next,
@@ -153,7 +156,9 @@ impl Worker {
                 Ok(Some(stream)) => self.shared.give(stream),
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "clients can't be let in for a while");
+                    if let Some(count) = self.complaints.due() {
+                        tracing::warn!(%error, count, "clients can't be let in for a while");
+                    }
                     self.listen(false);
                     return;
                 }

@@ -106,9 +106,9 @@ impl Transmit {
                 match reading.step(&self.export, &mut self.extents, output, turn) {
                     Read::More => return Next::Again,
                     Read::Done => {}
-                    Read::Failed => self.export.counters.errors.add(1),
+                    Read::Failed => self.failed("read"),
                     Read::Lost => {
-                        self.export.counters.errors.add(1);
+                        self.failed("read");
                         return Next::End;
                     }
                 }
@@ -123,7 +123,13 @@ impl Transmit {
                         reply_status(cookie, ALLOCATION.1, &work.extents, output);
                     }
                     Ok(true) => reply_ok(cookie, output),
-                    Err(errno) => return self.fail(cookie, errno.into(), output),
+                    Err(errno) => {
+                        // (That zeros are not fast is no failure.)
+                        if errno != Errno::ENOTSUP {
+                            self.complain("range");
+                        }
+                        return self.fail(cookie, errno.into(), output);
+                    }
                 }
                 self.state = State::Request;
                 Next::Again
@@ -154,7 +160,10 @@ impl Transmit {
                     reply_ok(cookie, output);
                     State::Request
                 }
-                Err(errno) => return self.fail(cookie, errno.into(), output),
+                Err(errno) => {
+                    self.complain("flush");
+                    return self.fail(cookie, errno.into(), output);
+                }
             },
             Ok(Action::Disconnect) => return Next::End,
             Err(refusal) if request.command != Command::Write => {
@@ -198,10 +207,25 @@ impl Transmit {
             }
             Err(errno) => {
                 let left = behind.len() as usize;
+                self.complain("write");
                 self.state = State::Skip { cookie, left, refusal: errno.into() };
             }
         }
         Next::Again
+    }
+
+    fn failed(&self, what: &str) {
+        self.complain(what);
+        self.export.counters.errors.add(1);
+    }
+
+    /// The device has failed. A client can ask for that again and again.
+    fn complain(&self, what: &str) {
+        let export = &*self.export.name;
+        match self.export.complaints.due() {
+            Some(count) => tracing::warn!(export, count, "requests fail, the last one a {what}"),
+            None => tracing::debug!(export, "a {what} has failed"),
+        }
     }
 
     fn fail(&mut self, cookie: u64, refusal: Refusal, output: &mut Buffer) -> Next {

@@ -15,6 +15,8 @@ use crate::device::{BlockSizes, Device, Extent, WriteZeroes};
 use crate::errno::Errno;
 use crate::export::Export;
 
+mod corpus;
+
 const SIZE: usize = 3 << 20;
 
 /// Bytes, of which the second MiB can't be read and the second half of a page is a hole.
