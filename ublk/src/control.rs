@@ -12,8 +12,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::error::Error;
 use crate::parameters::DATA_BYTES;
 use crate::wire::{
-    ADD, ANY_DEVICE, CONTROL, ControlCommand, DEAD, DELETE, DELETE_ASYNC, GET_INFO, IOCTL_ENCODED,
-    Info, NO_QUEUE, Parameters, SET_PARAMETERS, START, STOP,
+    ADD, ANY_DEVICE, CONTROL, ControlCommand, DEAD, DELETE, DELETE_ASYNC, GET_CPUS, GET_INFO,
+    IOCTL_ENCODED, Info, NO_QUEUE, Parameters, SET_PARAMETERS, START, STOP,
 };
 
 /// What a device of Lode is known by, in the upper half of the number that the driver keeps; the lower half is the process.
@@ -22,6 +22,8 @@ const MARK: u64 = 0x4c6f_6465 << 32;
 const DEVICES: &str = "/sys/class/ublk-char";
 /// What their names begin with there.
 const PREFIX: &str = "ublkc";
+/// Bytes of a set of CPUs: more than kernels have.
+const CPUS_BYTES: usize = 1024;
 
 /// The driver's control file.
 pub struct Control {
@@ -77,6 +79,16 @@ impl Control {
     pub fn set(&mut self, device: u32, parameters: &Parameters) -> Result<(), Error> {
         self.call("take the parameters of", SET_PARAMETERS, device, 0, parameters.as_bytes())?;
         Ok(())
+    }
+
+    /// The CPUs whose requests a queue has, by their numbers.
+    ///
+    /// # Errors
+    /// [`Error::Command`].
+    pub fn cpus(&mut self, device: u32, queue: u16) -> Result<Vec<usize>, Error> {
+        let none = [0; CPUS_BYTES];
+        let set = self.call("tell the CPUs of", GET_CPUS, device, queue.into(), &none)?;
+        Ok(members(&set))
     }
 
     /// Makes it a block device: from then on the kernel asks, of the partitions on it first.
@@ -185,6 +197,12 @@ fn devices() -> Vec<u32> {
     entries.flatten().filter_map(number).collect()
 }
 
+/// What is in a set of the kernel's: bits of words, of which x86 has the lowest first.
+fn members(set: &[u8]) -> Vec<usize> {
+    let is_in = |bit: &usize| set.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+    (0..set.len() * 8).filter(is_in).collect()
+}
+
 /// Whether it is a device of Lode that is over, and whose process is no more.
 fn is_left(info: &Info) -> bool {
     let process = i32::try_from(info.mark & u64::from(u32::MAX)).ok().and_then(Pid::from_raw);
@@ -195,6 +213,12 @@ fn is_left(info: &Info) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_of_cpus_are_read_as_the_kernel_writes_them() {
+        assert_eq!(members(&[0b101, 0, 0b1000_0000, 0]), [0, 2, 23]);
+        assert_eq!(members(&[0; 16]), []);
+    }
 
     #[test]
     fn only_devices_of_lode_whose_process_is_gone_are_left_ones() {

@@ -79,7 +79,7 @@ impl Disk {
     }
 
     /// Starts the threads, and returns when all have what they need.
-    fn begin(&self, device: Arc<dyn Device>, shape: Shape) -> Result<Queues, Error> {
+    fn begin(&mut self, device: Arc<dyn Device>, shape: Shape) -> Result<Queues, Error> {
         let file = Arc::new(opened(self.info.device)?);
         let (ready, all): (_, Receiver<io::Result<()>>) = mpsc::channel();
         let mut begun = Queues { threads: Vec::new(), go: Vec::new() };
@@ -90,6 +90,7 @@ impl Disk {
                 shape,
                 number,
                 depth: self.info.depth,
+                cpus: self.control.cpus(self.info.device, number)?,
             };
             let (go, wait) = mpsc::channel();
             let ready = ready.clone();

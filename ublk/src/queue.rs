@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use lode_nbd::Device;
 use rustix::process::configure_io_flusher_behavior;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::descriptors::Descriptors;
 use crate::parameters::{DATA_BYTES, Shape};
@@ -26,6 +27,8 @@ pub struct Queue {
     pub number: u16,
     /// Requests at a time.
     pub depth: u16,
+    /// The CPUs whose requests it has.
+    pub cpus: Vec<usize>,
 }
 
 impl Queue {
@@ -35,6 +38,7 @@ impl Queue {
     /// # Errors
     /// Where the kernel does not take the commands, or stops to serve them.
     pub fn run(self, ready: Sender<io::Result<()>>, go: &Receiver<()>) -> io::Result<()> {
+        self.stay();
         // The kernel must not wait for this device to find memory for who answers for it.
         if let Err(error) = configure_io_flusher_behavior(true) {
             tracing::debug!(%error, "a queue's thread may wait for its own device");
@@ -51,6 +55,17 @@ impl Queue {
         match go.recv() {
             Ok(()) => self.serve(&descriptors, &mut tags),
             Err(_) => Ok(()),
+        }
+    }
+
+    /// Keeps this thread where its requests come from, so that who asks and who answers take turns without waking another CPU. Where it
+    /// may not be there, it stays where it is.
+    fn stay(&self) {
+        let mut set = CpuSet::new();
+        let known = self.cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU);
+        known.for_each(|cpu| set.set(*cpu));
+        if let Err(error) = sched_setaffinity(None, &set) {
+            tracing::debug!(queue = self.number, %error, "a queue's thread can't stay on its CPUs");
         }
     }
 

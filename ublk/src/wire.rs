@@ -36,6 +36,8 @@ const fn request(number: u32) -> u32 {
     encoded(3, number, size_of::<RequestCommand>())
 }
 
+/// Tells which CPUs' requests a queue has.
+pub const GET_CPUS: u32 = encoded(2, 0x01, size_of::<ControlCommand>());
 /// Tells of a device.
 pub const GET_INFO: u32 = encoded(2, 0x02, size_of::<ControlCommand>());
 /// Makes one.
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn commands_have_the_numbers_that_the_kernels_header_makes() {
         // As `_IOR('u', …)` and `_IOWR('u', …)` come out of it by a C compiler.
-        assert_eq!([GET_INFO, DELETE_ASYNC], [0x8020_7502, 0x8020_7514]);
+        assert_eq!([GET_CPUS, GET_INFO, DELETE_ASYNC], [0x8020_7501, 0x8020_7502, 0x8020_7514]);
         assert_eq!([ADD, DELETE, START], [0xc020_7504, 0xc020_7505, 0xc020_7506]);
         assert_eq!([STOP, SET_PARAMETERS], [0xc020_7507, 0xc020_7508]);
         assert_eq!([FETCH, COMMIT_AND_FETCH], [0xc010_7520, 0xc010_7521]);

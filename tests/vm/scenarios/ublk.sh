@@ -49,13 +49,13 @@ told logical_block_size 4096
 told write_cache "write through"
 told discard_max_bytes $((16 << 20))
 [ "$(blockdev --getsize64 "$DEVICE")" -eq $((96 << 20)) ] || die "$DEVICE has $(blockdev --getsize64 "$DEVICE") bytes"
-dd if=/dev/urandom of=/tmp/random bs=1M count=8 2>/dev/null
+dd if=/dev/urandom of=/tmp/random bs=1M count=4 2>/dev/null
 [ "$(find "/sys/block/${DEVICE#/dev/}/mq" -mindepth 1 -maxdepth 1 | wc -l)" -eq 2 ] || die "there is no queue for each CPU"
 dd if=/tmp/random of="$DEVICE" bs=4k seek=100 oflag=direct 2>/tmp/dd.small &
 dd if=/tmp/random of="$DEVICE" bs=1M seek=16 oflag=direct 2>/tmp/dd.log || die "direct writes: $(cat /tmp/dd.log)"
 wait $! || die "direct writes: $(cat /tmp/dd.small)"
-dd if="$DEVICE" of=/tmp/small bs=4k skip=100 count=2048 iflag=direct 2>/dev/null
-dd if="$DEVICE" of=/tmp/large bs=1M skip=16 count=8 iflag=direct 2>/dev/null
+dd if="$DEVICE" of=/tmp/small bs=4k skip=100 count=1024 iflag=direct 2>/dev/null
+dd if="$DEVICE" of=/tmp/large bs=1M skip=16 count=4 iflag=direct 2>/dev/null
 cmp /tmp/random /tmp/small || die "direct reads of a block give other bytes back"
 cmp /tmp/random /tmp/large || die "direct reads of 1 MiB give other bytes back"
 say "direct I/O: what is written is read"
@@ -77,7 +77,7 @@ say "a file system: worked on, its server ended while it was mounted, and all is
     n=0
     while dd if=/tmp/random of=/mnt/disk/file.$n bs=8k count=1 skip=$n conv=fsync 2>/dev/null; do
         echo $n >/tmp/acked
-        n=$(((n + 1) % 1000))
+        n=$(((n + 1) % 500))
     done
 } 2>/dev/null &
 load=$!
@@ -107,8 +107,8 @@ e2fsck -f -n "$DEVICE" >/tmp/e2fsck.log 2>&1 || die "e2fsck: $(cat /tmp/e2fsck.l
 say "killed after $((acked + 1)) files were made durable: the device goes away, all of them are there"
 
 blkdiscard "$DEVICE" || die "it can't be discarded"
-dd if="$DEVICE" of=/tmp/large bs=1M skip=16 count=8 iflag=direct 2>/dev/null
-dd if=/dev/zero bs=1M count=8 2>/dev/null | cmp - /tmp/large || die "what is discarded is no zeros"
+dd if="$DEVICE" of=/tmp/large bs=1M skip=16 count=4 iflag=direct 2>/dev/null
+dd if=/dev/zero bs=1M count=4 2>/dev/null | cmp - /tmp/large || die "what is discarded is no zeros"
 ended
 [ "$(taken)" -le $((2 << 20)) ] || die "$(taken) bytes are taken by what was discarded"
 say "discarded: $(taken) bytes are taken"
