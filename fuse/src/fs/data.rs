@@ -41,8 +41,7 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
         let safe = self.take_off_rights(node, new.unprivileged);
-        let write = |at, data: &[u8]| self.pool().write(ino, at, data);
-        let written = safe.and_then(|()| match write(new.offset, new.data) {
+        let written = safe.and_then(|()| match self.pool().write(ino, new.offset, new.data) {
             Err(Error::NoSpace) => self.write_short_of_space(ino, &new),
             done => done.map(|()| new.data.len()),
         });
