@@ -3,7 +3,7 @@
 //!
 //! * [`settings`]: what a volume is told to be, as text beside it
 //! * [`list`]: where volumes are in a pool; made, listed, resized, deleted
-//! * `space`: zeroed where it is, or given back, as a volume's settings say
+//! * `space`: written and zeroed where it is, or given back, as a volume's settings say
 //! * [`volume`]: one of them, read and written by sectors; `device`: as it is served by NBD
 //! * `raw`: a whole region as one device, without a file system
 #![forbid(unsafe_code)]
@@ -23,7 +23,7 @@ pub use list::{
 };
 pub use raw::{Batching, BatchingError, Protection, RawDevice, RawSettings, UnknownProtection};
 pub use settings::{Sector, Settings, XATTR};
-pub use space::fallocate;
+pub use space::{fallocate, write_short_of_space};
 pub use volume::{Extent, Volume};
 
 /// Result of a call about volumes.

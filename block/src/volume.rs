@@ -10,7 +10,7 @@ use lode_engine::{Error as EngineError, Fallocate, Handle, Host, Pool};
 use lode_pmem::Medium;
 
 use crate::list::info;
-use crate::space::{self, AT_ONCE};
+use crate::space;
 use crate::{Error, Result, Settings};
 
 /// A part of a volume that is all of one kind.
@@ -99,11 +99,10 @@ impl<M: Medium, H: Host> Volume<M, H> {
     /// [`Error::Outside`], [`Error::Pool`]: then sectors from some on are not written.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.check(at, bytes.len() as u64)?;
-        for (number, part) in bytes.chunks(AT_ONCE as usize).enumerate() {
-            let at = at + number as u64 * AT_ONCE;
-            self.pool.write_held(self.file()?, at, part)?;
-        }
-        Ok(())
+        let (file, sector) = (self.file()?, self.settings.sector.bytes());
+        Ok(space::in_parts((at, at + bytes.len() as u64), sector, |part, len| {
+            self.pool.write_held(file, part, space::part_of(bytes, part - at, len))
+        })?)
     }
 
     /// Waits until all that was written is durable: it is.
@@ -132,7 +131,9 @@ impl<M: Medium, H: Host> Volume<M, H> {
         self.check(at, len)?;
         match self.settings.is_thin && !keeps_pages {
             true => self.punch(at, len),
-            false => Ok(space::zero(&self.pool, self.file()?.ino(), (at, at + len))?),
+            false => {
+                Ok(space::zero(&self.pool, self.file()?.ino(), (at, at + len), self.settings)?)
+            }
         }
     }
 

@@ -176,7 +176,12 @@ fn a_loop_device_of_a_volume_has_its_sectors_and_holds_a_file_system() {
         runs("mkfs.ext4", &["-q", &device]);
         runs("mount", &[&device, text(&at)]);
         fs::write(at.join("file"), vec![9; 5 << 20]).unwrap();
+        let busy = block("detach", &dir, &["v"]);
+        assert!(busy.code == 6 && busy.err.contains("in use"), "{}: {}", busy.code, busy.err);
+        // (From then on it ends by itself.)
         runs("umount", &[text(&at)]);
+        assert_eq!(block("detach", &dir, &["v"]).code, 8);
+        let device = block("attach", &dir, &["v"]).expect(0).out.trim().to_owned();
         let detached = block("detach", &dir, &["v", "--json"]).expect(0).json();
         assert_eq!(detached["devices"][0], device.as_str());
         server.umount();
@@ -217,6 +222,44 @@ fn what_is_discarded_through_a_mount_is_zeroed_and_its_space_is_a_thin_volumes_t
         drop(file);
         block("delete", &dir, &[name]).expect(0);
     }
+    server.umount();
+    fsck(&pool).expect(0);
+}
+
+/// A loop device takes a part of a write for all of it: so it is all, or an error.
+#[test]
+fn of_a_volume_in_a_full_pool_all_is_written_or_an_error_comes() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    block("create", &dir, &["thin", "--size", "20M", "--thin"]).expect(0);
+    // As large a one as there is room for.
+    let made = (2..32).rev().find(|mib| {
+        let size = format!("{mib}M");
+        block("create", &dir, &["v", "--size", &size, "--sector", "512"]).code == 0
+    });
+    let volumes = dir.join(".lode/volumes");
+    let file =
+        |name: &str| File::options().read(true).write(true).open(volumes.join(name)).unwrap();
+    let (whole, thin) = (file("v"), file("thin"));
+    let mut written = 0;
+    for mib in 0..20 {
+        match thin.write_at(&vec![3; 1 << 20], mib * MIB) {
+            Ok(bytes) => {
+                assert_eq!(bytes, 1 << 20);
+                written += 1;
+            }
+            Err(error) => assert_eq!(error.raw_os_error(), Some(28), "{error}"),
+        }
+    }
+    assert!(written < 20, "it is full");
+    for round in 1..4 {
+        for mib in 0..made.unwrap() {
+            let wrote = whole.write_at(&vec![round; 1 << 20], mib * MIB);
+            assert_eq!(wrote.unwrap(), 1 << 20, "round {round}, MiB {mib}");
+        }
+    }
+    drop((whole, thin));
     server.umount();
     fsck(&pool).expect(0);
 }

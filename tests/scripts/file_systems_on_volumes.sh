@@ -140,7 +140,7 @@ attach() {
     [ "$(blockdev --getss "$device")" = "$2" ] || die "$device has other blocks than sectors of $2 bytes"
 }
 
-detach() { patiently "$LODE" block detach "$dir" "$1"; }
+detach() { quietly "$LODE" block detach "$dir" "$1"; }
 
 # keeps_space NAME: what is discarded of a volume that is not thin does not go.
 keeps_space() {
@@ -242,7 +242,33 @@ size=+"
     down
 }
 
+# A pool that gets full: what a loop device says it has written is there, the rest is an error.
+full_pool() {
+    local piece errors=0 bytes=1536K
+    quietly "$LODE" mkfs "$pool" --force --size 32M
+    up
+    quietly "$LODE" block create "$dir" thin --size 48M --thin --sector 512
+    attach thin 512
+    head -c 48M /dev/urandom >"$medium/random"
+    for piece in {0..31}; do
+        if dd if="$medium/random" of="$device" bs=$bytes skip="$piece" seek="$piece" count=1 oflag=direct \
+            status=none 2>"$scratch/out"; then
+            dd if="$device" bs=$bytes skip="$piece" count=1 iflag=direct status=none |
+                cmp - <(dd if="$medium/random" bs=$bytes skip="$piece" count=1 status=none) ||
+                die "piece $piece is not what was written, and nobody has said so"
+        else
+            grep -q 'No space left' "$scratch/out" || die "piece $piece: $(cat "$scratch/out")"
+            errors=$((errors + 1))
+        fi
+    done
+    [ $errors -gt 0 ] || die "48 MiB fit into a pool of 32 MiB"
+    detach thin
+    down
+    echo "a thin volume in a full pool: $errors pieces of 32 are errors, the others are there"
+}
+
 gather
+full_pool
 cases=() full=()
 if has ext2; then cases+=("one ext2 120M 512"); fi
 if has ext4; then cases+=("two ext4 160M 4096 --thin") full+=("two ext4 120M 512"); fi

@@ -2,13 +2,17 @@
 # machine is made of is read from it: boot sector, boot loader, kernel, first and second file system. Sourced by run.sh.
 # shellcheck shell=bash
 
+BOOT_SECTOR=/usr/lib/syslinux/mbr/mbr.bin
 # What such a disk is made and looked at with.
 volume_programs() {
     install_missing sfdisk:fdisk syslinux:syslinux mcopy:mtools mkfs.vfat:dosfstools mke2fs:e2fsprogs \
         debugfs:e2fsprogs nbdcopy:libnbd-bin >&2
+    # (That is no command.)
+    if [ ! -e "$BOOT_SECTOR" ] && is_root; then
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq syslinux-common >/dev/null 2>&1 || true
+    fi
     [ -e "$BOOT_SECTOR" ]
 }
-BOOT_SECTOR=/usr/lib/syslinux/mbr/mbr.bin
 # MiB at which the partitions begin, and of the first one.
 BOOT_AT=1
 BOOT_SIZE=32

@@ -41,14 +41,27 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
         let safe = self.take_off_rights(node, new.unprivileged);
-        let write = |at, data: &[u8]| self.pool().write(ino, at, data);
-        let written = safe.and_then(|()| match new.mapped {
-            true => write_all(new.offset, new.data, write),
-            false => write_some(new.offset, new.data, write),
+        let written = safe.and_then(|()| match self.pool().write(ino, new.offset, new.data) {
+            Err(Error::NoSpace) => self.write_short_of_space(ino, &new),
+            done => done.map(|()| new.data.len()),
         });
         let place = (new.offset, new.data.len() as u64);
         let written = written.map_err(|error| self.errno_at(ino, place, &error))?;
         Ok(Answer::written(written as u32))
+    }
+
+    /// As much as there is room for; all of what was mapped, or of a volume: loop devices take a part for all.
+    #[cold]
+    fn write_short_of_space(&self, ino: Ino, new: &NewData<'_>) -> Result<usize, Error> {
+        let pool = self.pool();
+        if let Some(done) = lode_block::write_short_of_space(pool, ino, new.offset, new.data) {
+            return done.map(|()| new.data.len());
+        }
+        let write = |at, data: &[u8]| pool.write(ino, at, data);
+        match new.mapped {
+            true => write_all(new.offset, new.data, write),
+            false => write_some(new.offset, new.data, write),
+        }
     }
 
     pub(super) fn do_fallocate(

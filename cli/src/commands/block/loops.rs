@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::volumes::with;
 use super::{AttachArgs, DetachArgs, refused};
@@ -15,6 +16,10 @@ use crate::report::{VolumeAttached, VolumeDetached};
 
 /// The program.
 const LOSETUP: &str = "losetup";
+/// Half of what a request to a mount may hold, as it need not begin with a page.
+const REQUEST_KIB: &str = "512";
+/// How long those who look into every device of the machine may take to be done with one.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The file of a volume in a mount, and bytes of its sectors.
 fn file_of(dir: &Path, name: &OsStr, output: &Output) -> Result<(PathBuf, u64)> {
@@ -48,6 +53,19 @@ fn losetup(dir: &Path, args: &[&OsStr]) -> Result<String> {
     Err(Failure::new(kind, said).at(dir).advise(advice))
 }
 
+/// What a loop device is asked for at once must be one request to the mount: of several it takes those that were done for all, though
+/// the pool be full before the last one.
+fn one_request_at_a_time(device: &str) {
+    let name = device.trim_start_matches("/dev/");
+    let limit = Path::new("/sys/block").join(name).join("queue/max_sectors_kb");
+    if let Err(error) = std::fs::write(&limit, REQUEST_KIB) {
+        eprintln!(
+            "lode block attach: {}: {error}: where the pool gets full, a write of more than {REQUEST_KIB} KiB may be lost without an error",
+            limit.display()
+        );
+    }
+}
+
 pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
     let AttachArgs { dir, name, read_only, partscan } = args;
     let (file, sector) = file_of(dir, name, output)?;
@@ -57,20 +75,43 @@ pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
     words.extend(partscan.then_some(OsStr::new("--partscan")));
     words.push(file.as_os_str());
     let device = losetup(dir, &words)?;
+    one_request_at_a_time(&device);
     output.print(&VolumeAttached { file: file.display().to_string(), device })
 }
 
 pub(super) fn detach(args: &DetachArgs, output: &Output) -> Result<()> {
     let DetachArgs { dir, name } = args;
     let (file, _) = file_of(dir, name, output)?;
-    let names = ["--noheadings", "--output", "NAME", "--associated"].map(OsStr::new);
-    let listed = losetup(dir, &[&names[..], &[file.as_os_str()]].concat())?;
-    let devices: Vec<String> = listed.lines().map(|line| line.trim().to_owned()).collect();
+    let devices = loops_of(dir, &file)?;
     if devices.is_empty() {
         return Err(Failure::new(Kind::NotFound, "no loop device is of this volume").at(&file));
     }
     for device in &devices {
         losetup(dir, &["--detach", device].map(OsStr::new))?;
     }
+    ended(dir, &file, &devices)?;
     output.print(&VolumeDetached { file: file.display().to_string(), devices })
+}
+
+/// The loop devices of a file.
+fn loops_of(dir: &Path, file: &Path) -> Result<Vec<String>> {
+    let names = ["--noheadings", "--output", "NAME", "--associated"].map(OsStr::new);
+    let listed = losetup(dir, &[&names[..], &[file.as_os_str()]].concat())?;
+    Ok(listed.lines().map(|line| line.trim().to_owned()).collect())
+}
+
+/// Waits a moment for these loop devices to end: the kernel says that they do, and ends them with their last user.
+fn ended(dir: &Path, file: &Path, devices: &[String]) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let left = loops_of(dir, file)?;
+        let Some(busy) = left.iter().find(|one| devices.contains(one)) else { return Ok(()) };
+        if began.elapsed() > PATIENCE {
+            let what = format!("{busy} is in use, and ends when nobody uses it any more");
+            return Err(Failure::new(Kind::Busy, what)
+                .at(file)
+                .advise("unmount what is mounted of it: `findmnt --source DEVICE` shows where"));
+        }
+        std::thread::sleep(PATIENCE / 20);
+    }
 }
