@@ -44,8 +44,10 @@ enum Made {
     VolumeLimit,
     /// A whole region.
     Raw(Protection, WriteScheme),
-    /// A volume of a pool.
+    /// A volume of a pool, in pages of 2 MiB, which are written home from a journal.
     Volume(Sector),
+    /// A volume in pages of 4 KiB, which are written beside the old ones.
+    Redirected,
 }
 
 /// A subject.
@@ -90,6 +92,7 @@ pub fn every() -> Vec<Subject> {
         made("volume-limit", Made::VolumeLimit),
         made("volume-512", Made::Volume(Sector::Small)),
         made("volume-4096", Made::Volume(Sector::Large)),
+        made("volume-redirected", Made::Redirected),
     ]);
     all
 }
@@ -123,7 +126,9 @@ impl Subject {
                 region_file(path, bytes)?;
                 Box::new(RawDevice::open(path, &settings).map_err(io::Error::other)?)
             }
-            Made::Volume(sector) => Box::new(volume(path, bytes, sector)?),
+            Made::Volume(sector) => Box::new(volume(path, bytes, (sector, bytes))?),
+            // (So small a file begins with small pages, and keeps to them.)
+            Made::Redirected => Box::new(volume(path, bytes, (Sector::Large, 1 << 20))?),
         })
     }
 }
@@ -143,16 +148,25 @@ impl Blocks for RawDevice {
 }
 
 /// A volume that fills most of a pool of its own; all of it is written once.
-fn volume(path: &Path, bytes: u64, sector: Sector) -> io::Result<Volume<Mapped, StdHost>> {
+fn volume(
+    path: &Path,
+    bytes: u64,
+    (sector, begins_with): (Sector, u64),
+) -> io::Result<Volume<Mapped, StdHost>> {
     let options = RegionOptions::new().windows(WindowMode::None);
     let region =
         Mapped::create(path, bytes + bytes / 2, &options, false).map_err(io::Error::other)?;
     Pool::format(&region, StdHost::new(), &FormatOptions::default()).map_err(io::Error::other)?;
     let pool = Pool::open(region, StdHost::new(), &OpenOptions::default());
     let pool = Arc::new(pool.map_err(io::Error::other)?);
-    let settings = Settings { sector, is_thin: false };
-    let new = NewVolume { bytes, settings, owner: (0, 0) };
+    let settings = Settings { sector, is_thin: begins_with < bytes };
+    let new = NewVolume { bytes: begins_with, settings, owner: (0, 0) };
     lode_block::create(&pool, b"volume", &new).map_err(io::Error::other)?;
+    if begins_with < bytes {
+        let begin = Volume::open(Arc::clone(&pool), b"volume").map_err(io::Error::other)?;
+        begin.write(0, &vec![0; begins_with as usize]).map_err(io::Error::other)?;
+        lode_block::resize(&pool, b"volume", bytes, false).map_err(io::Error::other)?;
+    }
     let volume = Volume::open(pool, b"volume").map_err(io::Error::other)?;
     let zeros = vec![0; 1 << 20];
     for at in (0..bytes).step_by(zeros.len()) {
