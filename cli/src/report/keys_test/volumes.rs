@@ -22,17 +22,13 @@ pub(super) fn volumes() -> [(&'static str, Value); 7] {
     let devices = vec![device.clone()];
     let value = |report: &dyn erased::Json| report.json();
     let volumes = vec![facts.clone()];
-    let place = std::path::Path::new("/s");
-    let exports = vec![
-        ServedFacts::new(facts.clone(), "v", (Some(place), None)),
-        ServedFacts::on_device(facts.clone(), place),
-    ];
+    let served = ServedFacts::new(facts.clone(), "v", (Some(std::path::Path::new("/s")), None));
     [
         ("block create", value(&VolumeMade { target: target.clone(), volume: facts.clone() })),
         ("block list", value(&VolumeList { target: target.clone(), volumes })),
         ("block resize", value(&VolumeResized { target: target.clone(), volume: facts })),
         ("block delete", value(&VolumeDeleted { target, name })),
-        ("block serve", value(&VolumesServed { pool: "/p".into(), exports })),
+        ("block serve", value(&VolumesServed { pool: "/p".into(), exports: vec![served] })),
         ("block attach", value(&VolumeAttached { file: file.clone(), device })),
         ("block detach", value(&VolumeDetached { file, devices })),
     ]
