@@ -129,7 +129,7 @@ fn what_makes_no_sense_together_is_refused() {
     let (socket, nothing) = (scratch.path("socket"), scratch.path("nothing"));
     let at = ["--socket", text(&socket)];
     let refusals: [(&[&str], i32, &str); 10] = [
-        (&["--raw", text(&pool)], 4, "--force"),
+        (&["--raw", text(&pool)], 10, "--force"),
         (&["--raw", text(&file), "volume"], 2, "no volumes"),
         (&[text(&pool), "--protect-io", "private-map"], 2, "--raw"),
         (&[text(&pool), "--protect-io", "keys"], 2, "mprotect-batch"),

@@ -32,7 +32,8 @@ impl Drop for Tags {
 }
 
 impl Tags {
-    /// Those of a queue, for `depth` requests of so many bytes of data at most; the thread that makes it is the only one to use it.
+    /// Those of a queue, for `depth` requests of so many bytes of data at most, as the device was made; the thread that makes
+    /// it is the only one to use it.
     ///
     /// # Errors
     /// Those of io_uring: a kernel without it, or one that does not let this process use it.
@@ -96,9 +97,9 @@ impl Tags {
         let submitted = opcode::UringCmd16::new(device, number).cmd(words).build();
         let submitted = submitted.user_data(tag.into());
         let mut queue = self.ring.submission();
-        // SAFETY: the memory that the command names is owned by `self`, as long as the device says that requests are, and not used by
-        // anybody else while the kernel may use it: `data` is asked for only after the command has completed. It is
-        // freed only when all commands have.
+        // SAFETY: the memory that the command names is owned by `self`, is as long as the longest request that the device was
+        // made for, and is not used by anybody else while the kernel may use it: `data` is asked for only after the
+        // command has completed. It is freed only when all commands have.
         let pushed = unsafe { queue.push(&submitted) };
         drop(queue);
         let full = "a ring has no room for as many commands as it has tags";

@@ -283,6 +283,24 @@ mod tests {
     }
 
     #[test]
+    fn devices_are_told_by_their_names_alone() {
+        let volume = VolumeFacts {
+            name: "v".into(),
+            bytes: 1,
+            allocated_bytes: 1,
+            sector: 512,
+            thin: false,
+        };
+        let on = |device| ServedFacts {
+            volume: volume.clone(),
+            at: ServedAt::device(Path::new(device)),
+        };
+        let exports = vec![on("/dev/ublkb0"), on("/dev/ublkb12")];
+        let text = VolumesServed { pool: "/p".into(), exports }.text();
+        assert_eq!(text, "/dev/ublkb0\n/dev/ublkb12\n");
+    }
+
+    #[test]
     fn a_list_is_a_table_in_which_names_of_any_length_are_aligned() {
         let one = |name: &str, bytes: u64, thin| VolumeFacts {
             name: name.into(),
