@@ -138,7 +138,7 @@ fn what_makes_no_sense_together_is_refused() {
         (&["--raw", text(&file), "--protect-io", "mprotect-batch", "--buffers", "17"], 2, "16"),
         (&["--raw", text(&file), "--slow-read", "0"], 2, "1 to 1000"),
         (&["--raw", text(&file), "--write-scheme", "wbinvd"], 2, "clflush"),
-        (&["--raw", text(&nothing)], 3, "nothing"),
+        (&["--raw", text(&nothing)], 8, "nothing"),
     ];
     for (words, code, says) in refusals {
         let ran = lode(&[&["block", "serve"], words, &at].concat());
