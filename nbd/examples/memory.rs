@@ -2,8 +2,8 @@
 //!
 //!     memory SOCKET BYTES [MIN_BLOCK [CERTIFICATES [ADDRESS:PORT]]]
 //!
-//! With a directory of certificates (server-cert.pem, server-key.pem, and perhaps ca-cert.pem, by which clients are
-//! signed then) they have to use TLS.
+//! With a directory of certificates (server-cert.pem, server-key.pem, and perhaps ca-cert.pem, by which clients are then
+//! signed) they have to use TLS.
 //! The export `memory` can be written, `frozen` can't. Says `serving` when clients can come, and on SIGTERM how much was
 //! asked of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]

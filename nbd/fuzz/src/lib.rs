@@ -1,5 +1,5 @@
-//! The server's conversations and parsers as they are, in a crate of their own: compiled once more, so that every branch
-//! of them is seen and nothing else of the server has to be built.
+//! The server's conversations and parsers as they are, in a crate of their own: compiled once more, so that every
+//! branch of them is seen and nothing else of the server has to be built.
 //!
 //! * [`conversation`]: bytes of a whole connection, over a device that is checked
 //! * [`parsers`]: bytes of single structures

@@ -1,5 +1,5 @@
-//! A client that goes through what it has said and what it has heard, side by side: each option and request has its reply
-//! and no other, errors are those of the protocol, and what is read is what was written.
+//! A client that goes through what it has said and what it has heard, side by side: each option and request has its
+//! reply and no other, errors are those of the protocol, and what is read is what was written.
 
 use crate::bytes::Bytes;
 use crate::disk::fresh;

@@ -56,8 +56,8 @@ impl Builder {
         self
     }
 
-    /// Listens at `address`, too, which has to be a loopback address where there is no [`Self::tls`]. Port 0 is any that
-    /// is free.
+    /// Listens at `address`, too, which has to be a loopback address where there is no [`Self::tls`]. Port 0 is any
+    /// that is free.
     #[must_use]
     pub fn tcp(mut self, address: SocketAddr) -> Self {
         self.tcp.push(address);

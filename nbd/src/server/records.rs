@@ -67,8 +67,8 @@ impl Records {
         };
         self.complain(socket, &error);
         match self.flush(socket) {
-            // A connection that is closed while bytes come takes with it what was said. So they are taken, for as long as
-            // a handshake may last.
+            // A connection that is closed while bytes come takes with it what was said. So they are taken, for as long
+            // as a handshake may last.
             Moved::Bytes(_) if handshake => {
                 socket.finish();
                 self.incoming.consume(usize::MAX);

@@ -104,7 +104,7 @@ impl Tls {
             }
         };
         let mut config = builder.with_single_cert(chain, secret).map_err(paired)?;
-        // Nobody comes back with what an earlier connection was given: connections last, and each shows its certificate.
+        // Nobody comes back with what an earlier connection was given: they last, and each shows its certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let shared = Shared { config: Arc::new(config), complaints: Complaints::default() };

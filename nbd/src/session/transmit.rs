@@ -123,13 +123,7 @@ impl Transmit {
                         reply_status(cookie, ALLOCATION.1, &work.extents, output);
                     }
                     Ok(true) => reply_ok(cookie, output),
-                    Err(errno) => {
-                        // (That zeros are not fast is no failure.)
-                        if errno != Errno::ENOTSUP {
-                            self.complain("range");
-                        }
-                        return self.fail(cookie, errno.into(), output);
-                    }
+                    Err(errno) => return self.fail_by_device("range", cookie, errno, output),
                 }
                 self.state = State::Request;
                 Next::Again
@@ -160,10 +154,7 @@ impl Transmit {
                     reply_ok(cookie, output);
                     State::Request
                 }
-                Err(errno) => {
-                    self.complain("flush");
-                    return self.fail(cookie, errno.into(), output);
-                }
+                Err(errno) => return self.fail_by_device("flush", cookie, errno, output),
             },
             Ok(Action::Disconnect) => return Next::End,
             Err(refusal) if request.command != Command::Write => {
@@ -226,6 +217,20 @@ impl Transmit {
             Some(count) => tracing::warn!(export, count, "requests fail, the last one a {what}"),
             None => tracing::debug!(export, "a {what} has failed"),
         }
+    }
+
+    fn fail_by_device(
+        &mut self,
+        what: &str,
+        cookie: u64,
+        errno: Errno,
+        output: &mut Buffer,
+    ) -> Next {
+        // (That zeros are not fast is no failure.)
+        if errno != Errno::ENOTSUP {
+            self.complain(what);
+        }
+        self.fail(cookie, errno.into(), output)
     }
 
     fn fail(&mut self, cookie: u64, refusal: Refusal, output: &mut Buffer) -> Next {

@@ -124,8 +124,8 @@ pub(crate) struct ServeArgs {
     /// A Unix socket, which is made, for its owner alone
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// An address and a port (0: any that is free), as 127.0.0.1:10809: a loopback address for all users of this machine,
-    /// any other with a certificate for clients that use TLS
+    /// An address and a port (0: any that is free), as 127.0.0.1:10809: a loopback address for all users of this
+    /// machine, any other with a certificate for clients that use TLS
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// The server's certificate for TLS, in PEM, and those that lead to who signed it
