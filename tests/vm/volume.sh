@@ -63,7 +63,8 @@ disk() {
 # serve_volume POOL [WORD...]: its process is in SERVER, its socket is POOL.socket.
 serve_volume() {
     local pool=$1 left=200
-    "$BUILT/lode" block serve "$pool" disk --socket "$pool.socket" "${@:2}" >"$pool.served" 2>&1 &
+    : >"$pool.served"
+    "$BUILT/lode" block serve "$pool" disk --socket "$pool.socket" "${@:2}" >>"$pool.served" 2>&1 &
     SERVER=$!
     until grep -q nbd+unix: "$pool.served"; do
         if [ $((left--)) -le 0 ]; then

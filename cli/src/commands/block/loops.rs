@@ -16,8 +16,6 @@ use crate::report::{VolumeAttached, VolumeDetached};
 
 /// The program.
 const LOSETUP: &str = "losetup";
-/// Half of what a request to a mount may hold, as it need not begin with a page.
-const REQUEST_KIB: &str = "512";
 /// How long those who look into every device of the machine may take to be done with one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -53,19 +51,6 @@ fn losetup(dir: &Path, args: &[&OsStr]) -> Result<String> {
     Err(Failure::new(kind, said).at(dir).advise(advice))
 }
 
-/// What a loop device is asked for at once must be one request to the mount: of several it takes those that were done for all, though
-/// the pool be full before the last one.
-fn one_request_at_a_time(device: &str) {
-    let name = device.trim_start_matches("/dev/");
-    let limit = Path::new("/sys/block").join(name).join("queue/max_sectors_kb");
-    if let Err(error) = std::fs::write(&limit, REQUEST_KIB) {
-        eprintln!(
-            "lode block attach: {}: {error}: where the pool gets full, a write of more than {REQUEST_KIB} KiB may be lost without an error",
-            limit.display()
-        );
-    }
-}
-
 pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
     let AttachArgs { dir, name, read_only, partscan } = args;
     let (file, sector) = file_of(dir, name, output)?;
@@ -75,7 +60,6 @@ pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
     words.extend(partscan.then_some(OsStr::new("--partscan")));
     words.push(file.as_os_str());
     let device = losetup(dir, &words)?;
-    one_request_at_a_time(&device);
     output.print(&VolumeAttached { file: file.display().to_string(), device })
 }
 
