@@ -13,7 +13,7 @@ const PREFERRED: u32 = 4096;
 
 /// What a client is told.
 fn told(error: Error) -> Errno {
-    tracing::warn!(%error, "a client's request of a volume failed");
+    tracing::debug!(%error, "a client's request of a volume failed");
     match error {
         Error::Outside { .. } => Errno::EINVAL,
         Error::Pool(EngineError::NoSpace) => Errno::ENOSPC,

@@ -8,7 +8,7 @@ use super::settings::PAGE;
 
 /// What a client is told.
 fn told(error: RawError) -> Errno {
-    tracing::warn!(%error, "a client's request of a raw device failed");
+    tracing::debug!(%error, "a client's request of a raw device failed");
     match error {
         RawError::Outside { .. } => Errno::EINVAL,
         RawError::ReadOnly => Errno::EPERM,
