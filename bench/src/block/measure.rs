@@ -122,7 +122,10 @@ mod tests {
                 let mut places = Places::new(&cell, bytes, thread);
                 for _ in 0..1000 {
                     let at = places.next();
-                    assert!(at % cell.bytes == 0 && at + cell.bytes <= bytes, "{cell:?} {at}");
+                    assert!(
+                        at.is_multiple_of(cell.bytes) && at + cell.bytes <= bytes,
+                        "{cell:?} {at}"
+                    );
                     seen.push(at);
                 }
             }

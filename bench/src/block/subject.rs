@@ -214,7 +214,7 @@ impl Bare {
 }
 
 thread_local! {
-    static COUNTERS: Counters = Counters::new();
+    static COUNTERS: Counters = const { Counters::new() };
 }
 
 impl Blocks for Bare {

@@ -9,14 +9,14 @@ use crate::random::Random;
 
 /// Files in a directory.
 const FILES: usize = 40;
-/// Smallest and largest number of lines: a quarter of the files is half as long at most as the next quarter.
+/// The fewest lines of a file, and how often that is doubled, at random.
 const LINES: u64 = 24;
 const DOUBLINGS: u64 = 7;
 
 /// Text that is found in one file, and nowhere else: to a scanner it is a virus.
 pub(super) const INFECTED: &str = "LODE-BENCH-INFECTED-8c0f2e71b9d34a56";
 
-/// Makes a tree of so many files at `dir`, of 11 KiB on average. Returns the bytes of all files.
+/// Makes a tree of so many files at `dir`, of 20 KiB on average. Returns the bytes of all files.
 pub(super) fn make_tree(dir: &Path, files: usize) -> io::Result<u64> {
     let mut random = Random::new(1);
     let mut bytes = 0;

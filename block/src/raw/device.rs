@@ -26,7 +26,7 @@ pub struct RawDevice {
 }
 
 /// Zeros that are written into buffers at a time.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 impl RawDevice {
     /// Opens a file or DAX device, all of it.

@@ -5,7 +5,7 @@ use crate::LINE_BYTES;
 use crate::flush::{LineStore, WriteBack, x86};
 use crate::region::RegionError;
 
-const ZEROS: [[u8; LINE_BYTES]; 64] = [[0; LINE_BYTES]; 64];
+static ZEROS: [[u8; LINE_BYTES]; 64] = [[0; LINE_BYTES]; 64];
 
 /// A write scheme and the instructions that it is done by.
 #[derive(Clone, Copy, Debug)]
