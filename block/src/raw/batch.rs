@@ -276,6 +276,8 @@ impl Shared {
         let pages = Arc::new(state.pages.drain().collect::<BTreeMap<u64, Page>>());
         state.under_way = Arc::clone(&pages);
         drop(state);
+        // (There is room.)
+        buffer.changed.notify_all();
         let written = self.write_pages(&pages);
         let mut state = buffer.lock();
         match written {

@@ -26,6 +26,10 @@ impl Device for RawDevice {
         BlockSizes::new(sector, PAGE as u32, BlockSizes::MAX).unwrap_or_default()
     }
 
+    fn is_write_through(&self) -> bool {
+        self.is_durable_when_written()
+    }
+
     fn read_only(&self) -> bool {
         self.region().is_read_only()
     }

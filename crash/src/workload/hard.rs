@@ -4,7 +4,7 @@ use lode_engine::PageClass;
 
 use crate::case::{Case, Geometry, Trouble};
 use crate::scenarios::{SCENARIOS, Scenario};
-use crate::workload::build::{FEW_LINES, case, lanes, operations, repeated, roomy, small};
+use crate::workload::build::{FEW_LINES, case, huge, lanes, operations, repeated, roomy, small};
 use crate::workload::seen::{seen_logs, unseen_pages};
 
 /// A scenario as a case.
@@ -56,7 +56,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend(seen_logs());
     cases.extend(unseen_pages());
     cases.extend(losses());
-    cases.push(volume());
+    cases.extend(volumes());
     cases.push(pages_seen_in_maps_at_full());
     cases
 }
@@ -230,12 +230,18 @@ fn losses() -> Vec<Case> {
     ]
 }
 
-/// A volume is made, as `lode-block` does, written, grown and deleted.
-fn volume() -> Case {
+/// Volumes are made, as `lode-block` does, written, given back in parts, grown and deleted; one is thin, of pages of 2 MiB.
+fn volumes() -> [Case; 2] {
     let pool = Geometry { bytes: 256 << 10, ..small() };
     let ops = "tmpfile /d/e 0 0o600 user.lode.volume 11; allocate @0 0 16K; link @0 /d/e/v; close 0; \
                write /d/e/v 512 1024 1; allocate /d/e/v 16K 8K; unlink /d/e/v";
-    case("a volume", pool, "mkdir /d; mkdir /d/e; create /d/e/w", ops)
+    let thin = "tmpfile /d/e 0 0o600 user.lode.volume 16; allocate @0 0 2M; setattr @0 size=4M; link @0 /d/e/v; \
+                close 0; write /d/e/v 512 512 1; write /d/e/v 2M 4K 2; zero /d/e/v 4K 4K; punch /d/e/v 2M 2M; \
+                truncate /d/e/v 6M";
+    [
+        case("a volume", pool, "mkdir /d; mkdir /d/e; create /d/e/w", ops),
+        case("a thin volume", huge(), "mkdir /d; mkdir /d/e", thin),
+    ]
 }
 
 /// What two logs say goes back to where their inodes are, of one of them twice; others take their pages.
