@@ -37,7 +37,7 @@ pub unsafe extern "C" fn lode_snapshot_delete(pool: *mut lode_pool, name: *const
 }
 
 /// Makes the pool in a file or device of the system, which nobody has open, what it was when a snapshot was made, in one
-/// atomic step. What came later is lost; later snapshots are deleted, before all else. Of `options`, which may be
+/// atomic step. What came later is lost; later snapshots go as well. Of `options`, which may be
 /// NULL, the flush strategy and the windows count.
 ///
 /// Fails with ENOENT if there is no such snapshot, with EBUSY and so on as lode_pool_open().

@@ -232,6 +232,8 @@ rules! {
         "the mark of what is being received goes before the snapshot is there";
     AbandonSaid "abandon-said"
         "the mark of what was received does not say that it is given up when the pool is what it was";
+    LaterEnded "later-ended"
+        "snapshots later than what a pool is rolled back to stay on the list";
     ExemptSaid "exempt-said"
         "no record says which pages a program has mapped to store into, at level full";
     ExemptWhole "exempt-whole"

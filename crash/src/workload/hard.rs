@@ -73,6 +73,8 @@ fn snapshots() -> Vec<Case> {
                 snapshot c; unlink /f; maintain";
     let back = "create /f; append /f 5000; write /f 9 9; snapshot a; write /f 100 10; append /f 5000; \
                 create /g; append /g 100; mkdir /d; rename /f /d/f; unlink /g";
+    let later =
+        format!("{back}; snapshot b; write /d/f 0 4096 7; chmod /d 0o700; snapshot c; unlink /d/f");
     let grown = format!("create /k; snapshot a; {}", repeated(14, "chmod /k 0o61#"));
     let grown = grown.replace("0o618", "0o620").replace("0o619", "0o621");
     vec![
@@ -94,6 +96,7 @@ fn snapshots() -> Vec<Case> {
             "write /f 100 50 9; snapshot a; truncate /f 9000",
         ),
         case("a rollback", small(), back, "rollback a; create /n"),
+        case("a rollback behind later snapshots", roomy(), &later, "rollback a; create /n; drop a"),
         case("a snapshot is received", small(), back, "receive b; create /n"),
         case("a snapshot is received where metadata has copies", twins(), back, "receive b"),
         case("what was received is given up", small(), back, "abandon b; create /n"),

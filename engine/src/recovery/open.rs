@@ -49,16 +49,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<Self> {
         let given_up = heed_receiving(&mut store, &mut superblock, options)?;
         let mut opening = Opening { superblock_repaired, losses, given_up, ..Opening::default() };
-        let rollback = if given_up { superblock.rollback } else { 0 };
-        let how = (options.read_only, rollback);
-        let Found { checkpoint, exempt } = find_state(&mut store, &superblock, how, &mut opening)?;
+        let Found { checkpoint, exempt } =
+            find_state(&mut store, &superblock, options.read_only, &mut opening)?;
         if !options.read_only {
             store.space.keep_twins(store.kept_twins())?;
             store.set_writable(true);
         }
         let pool = Self::over(store, options, superblock.page_class, opening, checkpoint)?;
-        if given_up && !options.read_only {
-            pool.end_given_up()?;
+        match given_up {
+            _ if options.read_only => {}
+            true => pool.end_given_up()?,
+            false if superblock.rollback != 0 => pool.end_rollback()?,
+            false => {}
         }
         pool.make_sound(&exempt)?;
         Ok(pool)
@@ -78,7 +80,7 @@ struct Found {
 fn find_state<M: Medium, H: Host>(
     store: &mut Store<M, H>,
     superblock: &Superblock,
-    (read_only, rollback): (bool, u32),
+    read_only: bool,
     opening: &mut Opening,
 ) -> Result<Found> {
     match load_checkpoint(store, superblock)? {
@@ -90,7 +92,7 @@ fn find_state<M: Medium, H: Host>(
             if let Ended::Damaged(damage) = ended {
                 opening.checkpoint_damage = Some(damage);
             }
-            let exempt = recover(store, superblock, (read_only, rollback), opening)?;
+            let exempt = recover(store, superblock, read_only, opening)?;
             Ok(Found { checkpoint: Vec::new(), exempt })
         }
     }
@@ -150,13 +152,13 @@ fn from_checkpoint<M: Medium, H: Host>(
     Ok(Vec::new())
 }
 
-/// Steps 2 to 10. Step 9 is done file by file when it is first touched (`inode::load`). The superblock names the epoch
-/// `rollback` then. Returns the files with pages that are exempt from checksums.
+/// Steps 2 to 10. Step 9 is done file by file when it is first touched (`inode::load`). A rollback is ended later: until then the
+/// superblock says so. Returns the files with pages that are exempt from checksums.
 #[inline(never)]
 fn recover<M: Medium, H: Host>(
     store: &mut Store<M, H>,
     superblock: &Superblock,
-    (read_only, rollback): (bool, u32),
+    read_only: bool,
     opening: &mut Opening,
 ) -> Result<Vec<Ino>> {
     let geometry = store.geometry;
@@ -193,10 +195,8 @@ fn recover<M: Medium, H: Host>(
         if !too_late {
             erase(store, &scan)?;
         }
-        store.raise_session(|superblock| {
-            superblock.checkpoint = no_checkpoint(store, superblock);
-            superblock.rollback = rollback;
-        })?;
+        store
+            .raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
         if too_late {
             erase(store, &scan)?;
         }

@@ -109,13 +109,14 @@ pub(super) fn discard<M: Medium, H: Host>(
         }
         tails.clear();
     }
-    // What a checkpoint says of free space is not believed. What was to be rolled back is erased. (What was received is given up
-    // from here on: the opening that follows ends that.)
-    let rollback = received.unwrap_or(0);
+    // What a checkpoint says of free space is not believed. What was to be rolled back is erased, and what was received is given
+    // up: the opening that follows ends both, and until then only what is born in that epoch counts.
+    let back = received.or(Some(store.superblock.lock().rollback).filter(|epoch| *epoch != 0));
+    let rollback = back.unwrap_or(0);
     store
         .raise_session(|superblock| (superblock.checkpoint, superblock.rollback) = (0, rollback))?;
     store.counted = u32::MAX;
-    let epoch = received.unwrap_or(store.epoch());
+    let epoch = back.unwrap_or(store.epoch());
     make_root(&store, epoch, all.listings.iter().find(|listing| listing.ino == store.root), told)?;
     all.inos.sort_unstable();
     let Store { door, host, .. } = *store;

@@ -9,6 +9,7 @@ use super::entry::{Entry, Listed, SnapshotId};
 use crate::inode::{State, load_for_scan, load_xattr_name, load_xattr_value};
 use crate::layout::{FEATURE_SNAPSHOTS, Superblock, slot_at};
 use crate::log::{Walk, read_identity};
+use crate::rule::Rule;
 use crate::store::{Item, Store};
 use crate::{Error, Host, Ino, NewInode, Pool, Result, mode};
 
@@ -30,18 +31,22 @@ pub struct SnapshotInfo {
     pub pages_alone: u64,
 }
 
-/// All that the list says.
+/// All that the list says of what counts.
 fn all_in<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> Result<Vec<Listed>> {
     let (mut all, mut order) = (Vec::new(), Vec::new());
     all.try_reserve_exact(state.xattrs.len())?;
     order.try_reserve_exact(state.xattrs.len())?;
-    for (number, xattr) in (0u64..).zip(state.xattrs.iter()) {
+    for xattr in state.xattrs.iter() {
         let name = load_xattr_name(store, state, xattr)?;
         let entry = Entry::parse(&load_xattr_value(store, state, xattr)?);
         let entry = entry.filter(|entry| entry.epoch > 0 && entry.epoch < store.epoch());
         let impossible = Error::corrupt_inode("snapshot that can not be", xattr.at, state.log.ino);
         let entry = entry.ok_or(impossible)?;
-        order.push(u64::from(entry.epoch) << 32 | number);
+        // (Snapshots later than what a pool is rolled back to are no more: whoever opens it for writing ends them.)
+        if entry.epoch > store.counted && !store.host.leaves_out(Rule::LaterEnded) {
+            continue;
+        }
+        order.push(u64::from(entry.epoch) << 32 | all.len() as u64);
         all.push(Listed { name, entry });
     }
     // (By numbers: sorting the names themselves would take a large frame of the stack.)

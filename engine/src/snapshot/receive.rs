@@ -129,7 +129,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 }
 
-fn removal_of(name: &[u8]) -> XattrChange<'_> {
+pub(super) fn removal_of(name: &[u8]) -> XattrChange<'_> {
     XattrChange { name, value: None, when: XattrWhen::Present }
 }
 

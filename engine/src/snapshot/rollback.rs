@@ -1,22 +1,24 @@
 //! Making a pool what it was.
 //!
 //! The superblock says the epoch that counts. The opening that follows takes later records for ones that did not
-//! happen, as it does with transactions that a crash cut off: it erases them, and ends with a superblock that says
-//! no more of it. Until that one is durable each opening begins anew. Before the first was, nothing has changed but
-//! that later snapshots are deleted: that comes first.
+//! happen, as it does with transactions that a crash cut off: it erases them, takes later snapshots off the list, and ends with a
+//! superblock that says no more of it. Until that one is durable each opening begins anew; before the first was, nothing has
+//! changed. So it is one step.
 
 use lode_pmem::{Door, Medium};
 
+use super::receive::removal_of;
+use crate::rule::Rule;
 use crate::store::Store;
 use crate::{Host, OpenOptions, Pool, Result};
 
-/// A snapshot that a pool is about to become. Later ones are deleted already.
+/// A snapshot that a pool is about to become.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Back(u32);
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Makes a pool that nobody has open what it was when this snapshot was made, and leaves it closed. Later
-    /// snapshots are deleted, before all else; this one and older ones stay.
+    /// Makes a pool that nobody has open what it was when this snapshot was made, and leaves it closed: in one step, in which later
+    /// snapshots go as well. This one and older ones stay.
     ///
     /// # Errors
     /// [`crate::Error::NotFound`] if there is none of this name. Those of [`Pool::open`] and [`Pool::close`].
@@ -32,23 +34,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// The first step of the same for a pool that is open, which nobody else uses from here on: deletes the
-    /// snapshots later than this one. The pool is not changed in any other way yet.
+    /// The first half of the same for a pool that is open, which changes nothing yet.
     ///
     /// # Errors
     /// [`crate::Error::NotFound`] if there is none of this name; [`crate::Error::ReadOnly`].
     pub fn begin_rollback(&self, name: &[u8]) -> Result<Back> {
         self.store.before_operation()?;
-        let epoch = self.epoch_of(name)?;
-        for later in self.snapshots_said()?.into_iter().rev() {
-            if later.entry.epoch > epoch {
-                self.delete_snapshot(&later.name)?;
-            }
-        }
-        Ok(Back(epoch))
+        Ok(Back(self.epoch_of(name)?))
     }
 
-    /// The second and last step: gives the pool as the snapshot has it, opened as this one was. No number of an inode
+    /// The second half: gives the pool as the snapshot has it, opened as this one was. No number of an inode
     /// in a snapshot, and nothing else that this one has given, means anything to it. Where this fails the medium has the pool as
     /// it was before or as the snapshot has it, and whoever opens it next finds it so.
     ///
@@ -59,7 +54,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.go_back(back.0, &options)
     }
 
-    /// Closes the pool, and opens it again as the latest snapshot has it, which is of this epoch.
+    /// Closes the pool, and opens it again as the snapshot of this epoch has it.
     pub(super) fn go_back(self, epoch: u32, options: &OpenOptions) -> Result<Self> {
         self.close()?;
         let store: Store<M, H> = *self.store;
@@ -70,5 +65,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         crate::store::write_superblock(&store.door, &store.host, &superblock, store.counters())?;
         let Store { door, host, .. } = store;
         Self::open_door(door, host, options)
+    }
+
+    /// Ends a rollback, in a pool that is what it was: later snapshots are taken off the list (what they alone had is nobody's already).
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_rollback(&self) -> Result<()> {
+        let epoch = self.store.superblock.lock().rollback;
+        for later in self.snapshots_said()? {
+            if later.entry.epoch > epoch && !self.store.host.leaves_out(Rule::LaterEnded) {
+                self.setxattr(self.store.snapshots.home(), &removal_of(&later.name))?;
+            }
+        }
+        let mut superblock = self.store.superblock.lock();
+        self.store.change_superblock(&mut superblock, |superblock| superblock.rollback = 0)
     }
 }

@@ -227,7 +227,7 @@ impl PoolOptions {
     }
 
     /// Makes the pool at `path`, which nobody has open, what it was when the snapshot `name` was made, in one atomic
-    /// step. What came later is lost; later snapshots are deleted, before all else.
+    /// step. What came later is lost; later snapshots go as well.
     ///
     /// # Errors
     /// `ENOENT` if there is no such snapshot; those of [`PoolOptions::open`].

@@ -37,7 +37,7 @@ impl Pool {
     }
 
     /// Makes the pool at `path`, which nobody has open, what it was when the snapshot `name` was made, in one atomic
-    /// step. What came later is lost; later snapshots are deleted, before all else.
+    /// step. What came later is lost; later snapshots go as well.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
