@@ -156,7 +156,7 @@ impl<M: Medium, H: Host> Volume<M, H> {
             let (next, has_pages) =
                 if data > at { (data, false) } else { (self.seek(at, false, end)?, true) };
             // (What changes meanwhile must not keep this from its end.)
-            let next = next.max(at + 1).min(end);
+            let next = next.max(at + self.settings.sector.bytes()).min(end);
             if !each(Extent { len: next - at, has_pages }) {
                 return Ok(());
             }

@@ -165,7 +165,7 @@ fn who_stalls_while_encryption_begins_stalls_nobody_and_is_left() {
         Serving::with(Memory::new(SIZE), |builder| builder.limits(limits).tls(authority.tls(None)));
     let mut other = serving.connect().encrypt(authority.client(None)).go();
     let began = Instant::now();
-    // Nothing, half a record's head, half a record, and records without end that begin no handshake's message.
+    // Nothing, half a record's head, and half a record.
     let starts = [&b""[..], b"\x16\x03", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"];
     let mut stalled: Vec<Client> = starts
         .iter()

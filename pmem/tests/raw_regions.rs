@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc::channel;
 
 use common::{End, PAGE, disk, in_other_process, noise, shm};
 use lode_pmem::{
@@ -213,8 +214,13 @@ fn ends(name: &str, protect: ProtectIo, beside: bool, stray: Stray) -> End {
             return true;
         }
         std::thread::scope(|scope| {
+            // (A thread is born with the rights of its maker: so it is there before the write.)
+            let (say, said) = channel::<()>();
+            let region = &region;
+            let other = scope.spawn(move || said.recv().is_ok().then(|| region.stray(stray)));
             let parts = std::iter::once_with(|| {
-                scope.spawn(|| region.stray(stray)).join().unwrap();
+                say.send(()).unwrap();
+                other.join().unwrap();
                 &[1; 64][..]
             });
             // (Of another page than the stray one.)

@@ -3,9 +3,10 @@
 # by its own fsck, and has the same tree when pool and volume were away in between. Volumes of both sizes of sectors, thin
 # ones and others, one with partitions, and a pool whose data has checksums.
 set -euo pipefail
+self=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
 # shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
-LODE=${LODE:-$TARGET/debug/lode}
+source "$(dirname "$self")/../../scripts/lib.sh"
+LODE=${LODE:-$TARGET/${LODE_BUILT:-debug}/lode}
 
 skip() {
     echo "skipped: $*"
@@ -18,13 +19,13 @@ is_root || skip "file systems on volumes: only root makes loop devices and mount
     mkfs.btrfs:btrfs-progs partx:util-linux python3:python3) || skip "file systems on volumes: their programs can't be installed here"
 # Mounts of its own, where that is possible: nobody else looks into them, and keeps them busy.
 if [ "${1:-}" != inside ] && unshare --mount --propagation private true 2>/dev/null; then
-    exec unshare --mount --propagation private bash "${BASH_SOURCE[0]}" inside
+    exec unshare --mount --propagation private bash "$self" inside
 fi
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-volumes.XXXXXX")
 medium=$scratch
 [ ! -w /dev/shm ] || medium=$(mktemp -d /dev/shm/lode-volumes.XXXXXX)
-pool=$medium/pool dir=$scratch/pool at=$scratch/at
+pool=$medium/pool dir=$scratch/mnt at=$scratch/at
 mkdir "$dir" "$at" "$medium/tree"
 
 finish() {

@@ -5,7 +5,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/lib.sh
 source "$root/scripts/lib.sh"
-lode=${LODE:-$TARGET/debug/lode}
+lode=${LODE:-$TARGET/${LODE_BUILT:-debug}/lode}
 version=0.2.2
 
 if ! is_root; then

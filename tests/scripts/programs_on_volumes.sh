@@ -4,7 +4,7 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
-lode=${LODE:-$TARGET/debug/lode}
+lode=${LODE:-$TARGET/${LODE_BUILT:-debug}/lode}
 
 skip() {
     echo "skipped: $*"

@@ -2,7 +2,7 @@
 # What the independent reader finds in a pool equals what its mount showed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-lode=${LODE:-${CARGO_TARGET_DIR:-$root/target}/debug/lode}
+lode=${LODE:-${CARGO_TARGET_DIR:-$root/target}/${LODE_BUILT:-debug}/lode}
 where=/tmp
 [ -w /dev/shm ] && where=/dev/shm
 scratch=$(mktemp -d "$where/lode-reader.XXXXXX")

@@ -6,7 +6,7 @@ BOOT_SECTOR=/usr/lib/syslinux/mbr/mbr.bin
 # What such a disk is made and looked at with.
 volume_programs() {
     install_missing sfdisk:fdisk syslinux:syslinux mcopy:mtools mkfs.vfat:dosfstools mke2fs:e2fsprogs \
-        debugfs:e2fsprogs nbdcopy:libnbd-bin >&2
+        debugfs:e2fsprogs nbdcopy:libnbd-bin >&2 || return 1
     # (That is no command.)
     if [ ! -e "$BOOT_SECTOR" ] && is_root; then
         DEBIAN_FRONTEND=noninteractive apt-get install -y -qq syslinux-common >/dev/null 2>&1 || true

@@ -29,6 +29,8 @@ const CPUS_BYTES: usize = 1024;
 pub struct Control {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     file: OwnedFd,
+    /// Nobody knows when a command ends.
+    is_lost: bool,
 }
 
 impl Control {
@@ -50,7 +52,7 @@ impl Control {
         let mut builder = IoUring::builder();
         builder.dontfork();
         let ring = builder.build(1).map_err(Error::Ring)?;
-        Ok(Self { ring, file: file.into() })
+        Ok(Self { ring, file: file.into(), is_lost: false })
     }
 
     /// Makes a device of so many queues, or fewer, of so many requests, or fewer.
@@ -143,6 +145,9 @@ impl Control {
         memory: &[u8],
     ) -> Result<Vec<u8>, Error> {
         let failed = |error| Error::Command { what, error };
+        if self.is_lost {
+            return Err(failed(io::Error::other("a command before it was lost")));
+        }
         let mut memory = memory.to_vec();
         let bytes = u16::try_from(memory.len()).map_err(|_| Error::Shape)?;
         let address = if memory.is_empty() { 0 } else { memory.as_mut_ptr().expose_provenance() };
@@ -168,6 +173,8 @@ impl Control {
             Ok(0..) => Ok(memory),
             Ok(code) => Err(failed(io::Error::from_raw_os_error(-code))),
             Err(error) => {
+                // (What completes later would be taken for the end of another command.)
+                self.is_lost = true;
                 std::mem::forget(memory);
                 Err(failed(error))
             }

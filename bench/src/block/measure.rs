@@ -76,6 +76,7 @@ pub(super) fn round(
                     let mut buffer = vec![thread as u8; cell.bytes as usize];
                     let batch = (BYTES_PER_LOOK / cell.bytes).max(1);
                     barrier.wait();
+                    let begin = Instant::now();
                     let mut ops = 0;
                     while !is_over.load(Relaxed) {
                         for _ in 0..batch {
@@ -87,25 +88,27 @@ pub(super) fn round(
                         }
                         ops += batch;
                     }
-                    Ok::<u64, io::Error>(ops)
+                    Ok::<(u64, Instant), io::Error>((ops, begin))
                 })
             })
             .collect();
         barrier.wait();
-        let begin = Instant::now();
         std::thread::sleep(time);
         is_over.store(true, Relaxed);
-        let mut ops = 0;
+        // (This thread may have begun later than those that it has let go.)
+        let (mut ops, mut first) = (0, None);
         for thread in threads {
             let died = |_| io::Error::other("a thread panicked");
-            ops += thread.join().map_err(died)??;
+            let (of_thread, begin) = thread.join().map_err(died)??;
+            ops += of_thread;
+            first = Some(first.map_or(begin, |first: Instant| first.min(begin)));
         }
         if cell.writes {
             device.flush()?;
         }
-        Ok::<_, io::Error>((ops, begin.elapsed()))
+        Ok::<_, io::Error>((ops, first.map_or(Duration::ZERO, |first| first.elapsed())))
     })?;
-    let ops_per_s = ops as f64 / taken.as_secs_f64();
+    let ops_per_s = ops as f64 / taken.as_secs_f64().max(1e-9);
     Ok(Round { ns_per_op: cell.depth as f64 * 1e9 / ops_per_s.max(1e-9), ops_per_s })
 }
 

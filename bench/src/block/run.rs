@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::cell::Cell;
 use super::measure::round;
@@ -59,6 +59,9 @@ const BYTES_MAX: u64 = 8 << 30;
 /// Rounds by NBD: a client is started for each.
 const REMOTE_ROUNDS: usize = 5;
 
+/// After so long a quick run begins nothing new.
+const QUICK_MAX: Duration = Duration::from_secs(80);
+
 struct Run<'a> {
     extent: &'static Extent,
     watch: &'a dyn Watch,
@@ -66,6 +69,8 @@ struct Run<'a> {
     report: Report,
     done: u64,
     all: u64,
+    /// Nothing is begun after this.
+    last: Option<Instant>,
 }
 
 /// What was measured side by side, by subject.
@@ -76,6 +81,7 @@ type Rates = Vec<(String, Vec<f64>, Vec<f64>)>;
 /// # Errors
 /// Where nothing can be measured: no place, no memory.
 pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
+    let last = settings.quick.then(|| Instant::now() + QUICK_MAX);
     let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
     let report = Report { machine: machine::here(&place, None)?, ..Report::default() };
     let extent = if settings.quick { &QUICK } else { &FULL };
@@ -90,13 +96,13 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let is_whole = settings.subjects.is_empty();
     let others = FACTORS.len() * Shape::ALL.len() * extent.rounds + asked;
     let all = (cells + if is_whole { others } else { 0 }) as u64;
-    let mut run = Run { extent, watch, place: &place, report, done: 0, all };
+    let mut run = Run { extent, watch, place: &place, report, done: 0, all, last };
     if settings.only_strays {
         run.strays(&settings.lode);
         return Ok(run.report);
     }
     run.cells(&subjects);
-    if is_whole && !watch.is_over() {
+    if is_whole {
         run.slower();
         run.windows();
         run.strays(&settings.lode);
@@ -109,6 +115,15 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
 impl Run<'_> {
     fn leave_out(&mut self, what: impl Into<String>, why: &io::Error) {
         self.report.left_out.push(LeftOut { what: what.into(), why: why.to_string() });
+    }
+
+    /// Whether no more is wanted, or there is no more time: then that is told.
+    fn is_over(&mut self, what: &str) -> bool {
+        let is_late = self.last.is_some_and(|last| Instant::now() > last);
+        if is_late {
+            self.leave_out(what, &io::Error::other("90 seconds were over"));
+        }
+        is_late || self.watch.is_over()
     }
 
     fn step(&mut self, what: &str) {
@@ -126,7 +141,7 @@ impl Run<'_> {
             }
         }
         for cell in Cell::all() {
-            if self.watch.is_over() {
+            if self.is_over(&cell.short()) {
                 return;
             }
             self.cell(&cell, &mut started);
@@ -186,6 +201,9 @@ impl Run<'_> {
             }
         }
         for shape in Shape::ALL {
+            if self.is_over(shape.name()) {
+                return;
+            }
             let mut rates: Rates =
                 programs.iter().map(|(name, _)| (name.clone(), Vec::new(), Vec::new())).collect();
             for _ in 0..self.extent.rounds {
@@ -205,6 +223,9 @@ impl Run<'_> {
     }
 
     fn windows(&mut self) {
+        if self.is_over("windows") {
+            return;
+        }
         match windows::measure(self.place.pools(), self.extent.regions) {
             Ok(figures) => self.report.figures.extend(figures),
             Err(error) => self.leave_out("windows", &error),
@@ -212,6 +233,9 @@ impl Run<'_> {
     }
 
     fn strays(&mut self, lode: &Path) {
+        if self.is_over("strays") {
+            return;
+        }
         match strays::measure(lode) {
             Ok(figures) => self.report.figures.extend(figures),
             Err(error) => self.leave_out("strays", &error),
@@ -237,7 +261,7 @@ impl Run<'_> {
             }
         }
         for asked in Asked::all() {
-            if self.watch.is_over() {
+            if self.is_over(&asked.workload()) {
                 return;
             }
             let mut rates: Rates = Vec::new();

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 
 use lode_pmem::{ProtectIo, RawOptions, RawRegion, Stray};
 
@@ -37,6 +38,7 @@ fn done(what: &str) -> io::Result<i32> {
     let protect: ProtectIo = protect.parse().map_err(io::Error::other)?;
     let stray = [Stray::Store, Stray::Load].into_iter().find(|one| name(*one) == stray);
     let stray = stray.ok_or_else(wrong)?;
+    // (Only a file that is not there yet: the directory may be anybody's.)
     let path = std::env::temp_dir().join(format!("lode-stray-{}", std::process::id()));
     region_file(&path, BYTES)?;
     let options = RawOptions { protect: Some(protect), ..RawOptions::default() };
@@ -45,10 +47,15 @@ fn done(what: &str) -> io::Result<i32> {
     std::fs::remove_file(&path)?;
     let region = region.map_err(io::Error::other)?;
     std::thread::scope(|scope| {
+        // (A thread is born with the rights of its maker: so it is there before the write.)
+        let (say, said) = channel::<()>();
+        let region = &region;
+        let other = scope.spawn(move || said.recv().is_ok().then(|| region.stray(stray)));
         let parts = std::iter::once_with(|| {
             // In the middle of a write of another page.
-            let died = scope.spawn(|| region.stray(stray)).join();
-            died.map_or(&[0; 64][..], |()| &[1; 64][..])
+            let sent = say.send(());
+            let done = other.join();
+            if sent.is_ok() && done.is_ok() { &[1; 64][..] } else { &[0; 64][..] }
         });
         region.write_run(PAGE, 64, parts).map_err(io::Error::other)
     })?;
@@ -63,12 +70,10 @@ pub fn measure(lode: &Path) -> io::Result<Vec<Figure>> {
     let mut all = Vec::new();
     for stray in [Stray::Store, Stray::Load] {
         for protect in ProtectIo::ALL {
-            // Where nothing is mapped, there is no address that could be hit.
-            let is_kept_out = match protect {
-                ProtectIo::PrivateMap => Some(true),
-                _ => is_kept_out(lode, protect, stray)?,
-            };
-            let Some(is_kept_out) = is_kept_out else { continue };
+            // (Where nothing is mapped between accesses, there is no address to be hit: nothing to be shown.)
+            let may_be_hit = protect != ProtectIo::PrivateMap;
+            let outcome = if may_be_hit { is_kept_out(lode, protect, stray)? } else { None };
+            let Some(is_kept_out) = outcome else { continue };
             all.push(Figure {
                 workload: format!("stray {} beside a write", name(stray)),
                 subject: protect.to_string(),

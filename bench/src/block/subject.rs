@@ -99,12 +99,9 @@ pub fn every() -> Vec<Subject> {
 
 /// A region file of zeros, all of it there.
 pub(super) fn region_file(path: &Path, bytes: u64) -> io::Result<()> {
-    let file = File::create(path)?;
-    file.set_len(bytes)?;
-    drop(file);
+    let mut file = File::create_new(path)?;
     // (Its pages are made now, not while it is measured.)
     let zeros = vec![0; 1 << 20];
-    let mut file = File::options().write(true).open(path)?;
     for _ in 0..bytes >> 20 {
         io::Write::write_all(&mut file, &zeros)?;
     }

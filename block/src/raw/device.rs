@@ -115,7 +115,8 @@ impl RawDevice {
     /// Writes sectors.
     ///
     /// # Errors
-    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Mapping`], [`RawError::Unwritten`].
+    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Mapping`], [`RawError::Unwritten`]; [`RawError::Media`] where what else is in
+    /// a page that waits in a buffer can't be loaded.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
         self.check_write(at, bytes.len() as u64)?;
         let _pass = self.gate.enter();

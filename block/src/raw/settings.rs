@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
+use std::path::Path;
 
 use lode_pmem::{ProtectIo, RawOptions, Slowdown, WriteScheme};
 
@@ -153,25 +154,27 @@ pub struct RawSettings {
     pub slow_read: Slowdown,
     /// How much slower to write.
     pub slow_write: Slowdown,
+    /// Where sysfs is, which tells of the memory; `/sys` when `None`.
+    pub sysfs: Option<&'static Path>,
 }
 
 impl Default for RawSettings {
     fn default() -> Self {
         let RawOptions { read_only, scheme, slow_read, slow_write, .. } = RawOptions::default();
         let sector = Sector::Small;
-        Self { sector, read_only, protection: None, scheme, slow_read, slow_write }
+        Self { sector, read_only, protection: None, scheme, slow_read, slow_write, sysfs: None }
     }
 }
 
 impl RawSettings {
     /// What the region is opened with.
     pub(crate) fn options(&self) -> RawOptions {
-        let Self { read_only, scheme, slow_read, slow_write, .. } = *self;
+        let Self { read_only, scheme, slow_read, slow_write, sysfs, .. } = *self;
         let protect = self.protection.map(|protection| match protection {
             Protection::Each(protect) => protect,
             Protection::Batch(_) => ProtectIo::Mprotect,
         });
-        RawOptions { read_only, protect, scheme, slow_read, slow_write }
+        RawOptions { read_only, protect, scheme, slow_read, slow_write, sysfs }
     }
 }
 

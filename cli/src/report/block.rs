@@ -16,6 +16,9 @@ use crate::sizes::human;
 pub(crate) struct VolumeFacts {
     /// Its name, printable.
     pub(crate) name: String,
+    /// Its name.
+    #[serde(skip)]
+    pub(crate) name_bytes: Vec<u8>,
     /// Its size in bytes.
     pub(crate) bytes: u64,
     /// Bytes of the pool that it takes, second copies and checksums apart.
@@ -30,6 +33,7 @@ impl From<&VolumeInfo> for VolumeFacts {
     fn from(info: &VolumeInfo) -> Self {
         Self {
             name: printable(&info.name),
+            name_bytes: info.name.clone(),
             bytes: info.bytes,
             allocated_bytes: info.allocated_bytes,
             sector: info.settings.sector.bytes(),
@@ -97,7 +101,7 @@ impl Report for VolumeList {
             format!("{name:width$}  {size:>12}  {taken:>12}  {sector:>6}  {kind}\n")
         };
         let mut text = row(NAME, "size", "takes", "sector", "kind");
-        for VolumeFacts { name, bytes, allocated_bytes, sector, thin } in &self.volumes {
+        for VolumeFacts { name, bytes, allocated_bytes, sector, thin, .. } in &self.volumes {
             let (size, taken) = (human(*bytes), human(*allocated_bytes));
             let kind = if *thin { "thin" } else { "whole" };
             text.push_str(&row(name, &size, &taken, &sector.to_string(), kind));
@@ -286,6 +290,7 @@ mod tests {
     fn devices_are_told_by_their_names_alone() {
         let volume = VolumeFacts {
             name: "v".into(),
+            name_bytes: b"v".into(),
             bytes: 1,
             allocated_bytes: 1,
             sector: 512,
@@ -304,6 +309,7 @@ mod tests {
     fn a_list_is_a_table_in_which_names_of_any_length_are_aligned() {
         let one = |name: &str, bytes: u64, thin| VolumeFacts {
             name: name.into(),
+            name_bytes: name.into(),
             bytes,
             allocated_bytes: bytes / 2,
             sector: 512,

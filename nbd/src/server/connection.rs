@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::socket::Moved;
+use super::socket::{Cost, Moved};
 use super::stream::Stream;
 use crate::buffer::Buffer;
 use crate::export::Exports;
@@ -86,10 +86,12 @@ impl Connection {
                             self.input.commit(bytes);
                             turn.charge(bytes);
                         }
-                        Moved::Records { bytes, handshake } => {
+                        Moved::Records { bytes, cost } => {
                             turn.charge(bytes);
-                            if handshake {
-                                turn.charge_change();
+                            match cost {
+                                Cost::Bytes => {}
+                                Cost::Change => turn.charge_change(),
+                                Cost::Turn => turn.end(),
                             }
                         }
                         Moved::Blocked => return Wants::Input,

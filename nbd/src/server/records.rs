@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustls::ServerConnection;
 
-use super::socket::{Moved, Socket};
+use super::socket::{Cost, Moved, Socket};
 use super::tls::Shared;
 use crate::buffer::Buffer;
 
@@ -24,13 +24,34 @@ pub struct Records {
     finished: bool,
     /// The handshake has failed, and the client was told why.
     failed: bool,
+    overhead: Overhead,
+}
+
+/// Bytes of records that have brought nothing: keys that are changed again and again, empty records. They cost more than they weigh.
+#[derive(Debug, Default)]
+struct Overhead(usize);
+
+/// A record, and a little more: the largest may come in parts.
+const OVERHEAD_MAX: usize = 17 << 10;
+
+impl Overhead {
+    /// So many bytes came, and so many were in them. Says whether too many have brought nothing since this was said last.
+    fn took(&mut self, bytes: usize, brought: usize) -> bool {
+        self.0 = (self.0 + bytes).saturating_sub(brought.saturating_mul(2));
+        let too_many = self.0 > OVERHEAD_MAX;
+        if too_many {
+            self.0 = 0;
+        }
+        too_many
+    }
 }
 
 impl Records {
     /// Before the first message of the handshake.
     pub fn new(shared: Arc<Shared>) -> Result<Self, rustls::Error> {
         let tls = shared.accept()?;
-        Ok(Self { tls, shared, incoming: Buffer::default(), finished: false, failed: false })
+        let (incoming, overhead) = (Buffer::default(), Overhead::default());
+        Ok(Self { tls, shared, incoming, finished: false, failed: false, overhead })
     }
 
     /// Takes bytes that have come, or a piece of the records that they come in.
@@ -45,7 +66,7 @@ impl Records {
             let room = self.incoming.space(INCOMING_BYTES).get_mut(..INCOMING_BYTES);
             match socket.receive(room.unwrap_or_default()) {
                 Moved::Bytes(bytes) if self.failed => {
-                    return Moved::Records { bytes, handshake: true };
+                    return Moved::Records { bytes, cost: Cost::Change };
                 }
                 Moved::Bytes(bytes) => self.incoming.commit(bytes),
                 other => return other,
@@ -62,8 +83,18 @@ impl Records {
         };
         self.incoming.consume(bytes);
         let handshake = self.tls.is_handshaking();
-        let Err(error) = self.tls.process_new_packets() else {
-            return Moved::Records { bytes, handshake };
+        let error = match self.tls.process_new_packets() {
+            Ok(state) => {
+                // (All that was there before has been taken.)
+                let brought = state.plaintext_bytes_to_read();
+                let cost = match self.overhead.took(bytes, brought) {
+                    _ if handshake => Cost::Change,
+                    true => Cost::Turn,
+                    false => Cost::Bytes,
+                };
+                return Moved::Records { bytes, cost };
+            }
+            Err(error) => error,
         };
         self.complain(socket, &error);
         match self.flush(socket) {
@@ -73,7 +104,7 @@ impl Records {
                 socket.finish();
                 self.incoming.consume(usize::MAX);
                 self.failed = true;
-                Moved::Records { bytes, handshake }
+                Moved::Records { bytes, cost: Cost::Change }
             }
             _ => Moved::Gone,
         }
@@ -156,5 +187,23 @@ impl Write for Out<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_large_writes_are_no_overhead_and_records_that_bring_nothing_are() {
+        let mut overhead = Overhead::default();
+        for _ in 0..10_000 {
+            // A request in a record of its own; a record of 16 KiB, which comes in parts.
+            assert!(!overhead.took(28 + 22, 28));
+            assert!((0..4).all(|_| !overhead.took(4096, 0)) && !overhead.took(22, 16 << 10));
+        }
+        // A byte after each 32 changes of the key.
+        let costly = (0..1000).filter(|_| overhead.took(32 * 27 + 23, 1)).count();
+        assert!((45..60).contains(&costly), "{costly}");
     }
 }

@@ -9,6 +9,17 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, recv, send, sendmsg, shutdown,
 };
 
+/// What records cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cost {
+    /// Their bytes.
+    Bytes,
+    /// More than their bytes: they are part of a handshake.
+    Change,
+    /// So much that others are to come: they have brought nothing.
+    Turn,
+}
+
 /// What came of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moved {
@@ -18,8 +29,8 @@ pub enum Moved {
     Records {
         /// How many.
         bytes: usize,
-        /// They are part of a handshake, which costs more than its bytes.
-        handshake: bool,
+        /// What they cost.
+        cost: Cost,
     },
     /// None can be moved now.
     Blocked,

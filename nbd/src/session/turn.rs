@@ -1,7 +1,6 @@
 //! How much is done at a time, and how much one client may ask for before others come.
 
-/// Most bytes that are read or written by one call of the device. A read or write up to here happens wholly or not
-/// at all; it is a multiple of every smallest block.
+/// Most bytes that are read or written by one call of the device: a multiple of every smallest block.
 pub const PIECE_BYTES: u32 = 1 << 20;
 /// What a request costs besides its bytes.
 const REQUEST_COST: usize = 2 << 10;
@@ -31,6 +30,11 @@ impl Turn {
     /// Something was done that may take longer than its bytes do.
     pub fn charge_change(&mut self) {
         self.charge(CHANGE_COST);
+    }
+
+    /// Others come.
+    pub fn end(&mut self) {
+        self.0 = 0;
     }
 
     /// Whether others are to come.

@@ -34,12 +34,21 @@ pub struct RawOptions {
     pub slow_read: Slowdown,
     /// How much slower to write.
     pub slow_write: Slowdown,
+    /// Where sysfs is, which tells of the memory; `/sys` when `None`.
+    pub sysfs: Option<&'static Path>,
 }
 
 impl Default for RawOptions {
     fn default() -> Self {
         let (slow_read, slow_write) = (Slowdown::NONE, Slowdown::NONE);
-        Self { read_only: false, protect: None, scheme: WriteScheme::Nt, slow_read, slow_write }
+        Self {
+            read_only: false,
+            protect: None,
+            scheme: WriteScheme::Nt,
+            slow_read,
+            slow_write,
+            sysfs: None,
+        }
     }
 }
 
@@ -192,6 +201,9 @@ impl RawRegion {
     /// [`RawError::Outside`], [`RawError::Media`], [`RawError::Mapping`].
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
         self.check(at, into.len() as u64)?;
+        if into.is_empty() {
+            return Ok(());
+        }
         self.options.slow_read.of(|| match &self.access {
             Access::Whole(region) if self.protect == ProtectIo::KeyRw => {
                 region.in_window(|| region.load(at, into)).map_err(RawError::Media)
@@ -212,7 +224,7 @@ impl RawRegion {
     /// Writes parts one behind the other, `len` bytes together, and opens the region once for all of them.
     ///
     /// # Errors
-    /// As of [`RawRegion::write`]. Parts that are not whole lines, or longer than was said, are [`RawError::Outside`].
+    /// As of [`RawRegion::write`]. Parts that are not whole lines, or not as long as was said, are [`RawError::Outside`].
     pub fn write_run<'b>(
         &self,
         at: u64,
@@ -230,7 +242,10 @@ impl RawRegion {
                 unsafe { self.stores.store(to.wrapping_add(done as usize), part) };
                 done = end;
             }
-            Ok(())
+            match done == len {
+                true => Ok(()),
+                false => Err(RawError::Outside { at: at + done, len: len - done }),
+            }
         })
     }
 
@@ -246,19 +261,20 @@ impl RawRegion {
         })
     }
 
-    /// Writes bytes, and tells for how long the region was open for that.
+    /// Writes bytes, and tells for how long the region was open for that: from before it is opened until it is closed.
     ///
     /// # Errors
     /// As of [`RawRegion::write`].
     pub fn write_watched(&self, at: u64, bytes: &[u8]) -> Result<Duration, RawError> {
-        let mut open = Duration::ZERO;
-        self.store(at, bytes.len() as u64, |to| {
-            let begin = Instant::now();
+        self.check_store(at, bytes.len() as u64)?;
+        let begin = Instant::now();
+        self.in_open(at, bytes.len() as u64, |to| {
             // SAFETY: what was opened for stores.
             unsafe { self.stores.store(to, bytes) };
-            open = begin.elapsed();
             Ok(())
         })?;
+        let open = begin.elapsed();
+        x86::fence();
         Ok(open)
     }
 
@@ -269,24 +285,36 @@ impl RawRegion {
         len: u64,
         store: impl FnOnce(*mut u8) -> Result<(), RawError>,
     ) -> Result<(), RawError> {
-        self.check(at, len)?;
-        if self.is_read_only() {
-            return Err(RawError::ReadOnly);
-        }
+        self.check_store(at, len)?;
         self.options.slow_write.of(|| {
-            match &self.access {
-                Access::Whole(region) => region.store_by(at, len, store),
-                Access::Private(private) => {
-                    let rights = libc::PROT_READ | libc::PROT_WRITE;
-                    let window = private.map(at, len, rights)?;
-                    store(window.at())
-                }
-            }?;
+            self.in_open(at, len, store)?;
             if self.scheme() != WriteScheme::Cached {
                 x86::fence();
             }
             Ok(())
         })
+    }
+
+    /// Opens the region for stores there, and closes it again.
+    #[inline]
+    fn in_open(
+        &self,
+        at: u64,
+        len: u64,
+        store: impl FnOnce(*mut u8) -> Result<(), RawError>,
+    ) -> Result<(), RawError> {
+        match &self.access {
+            Access::Whole(region) => region.store_by(at, len, store).map_err(RawError::Mapping)?,
+            Access::Private(private) => {
+                let window = private.map(at, len, libc::PROT_READ | libc::PROT_WRITE)?;
+                store(window.at())
+            }
+        }
+    }
+
+    fn check_store(&self, at: u64, len: u64) -> Result<(), RawError> {
+        self.check(at, len)?;
+        if self.is_read_only() { Err(RawError::ReadOnly) } else { Ok(()) }
     }
 
     /// Starts the write-back of what was written through the cache: [`RawRegion::sync`] of the same thread completes it.
@@ -373,7 +401,8 @@ fn open_whole(
     // (Barriers see to an ordinary file themselves.)
     let (line_store, write_back) = options.scheme.instructions(false)?;
     let flush = FlushStrategy::Instructions { line_store, write_back };
-    let region = RegionOptions::new().read_only(options.read_only).flush(flush);
+    let region =
+        RegionOptions::new().read_only(options.read_only).flush(flush).sysfs(options.sysfs);
     Mapped::open_guarded(path, &region, guard)
 }
 
@@ -381,8 +410,10 @@ impl Private {
     fn open(path: &Path, options: &RawOptions) -> Result<Self, RegionError> {
         let io = |source| RegionError::io("mapping", path, source);
         fault::install(Handled::Bus).map_err(io)?;
-        let (locked, source) =
-            Source::open(path, &RegionOptions::new().read_only(options.read_only))?;
+        let (locked, source) = Source::open(
+            path,
+            &RegionOptions::new().read_only(options.read_only).sysfs(options.sysfs),
+        )?;
         let page_bytes = source.page_bytes;
         let bytes = source.bytes - source.bytes % page_bytes;
         let sync = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;

@@ -136,13 +136,27 @@ impl Mapped {
         self.mapping.base().wrapping_add(at as usize)
     }
 
-    /// Opens the region for stores to `at .. at + len`, whose address `store` is given, and closes it again.
+    /// Opens the region for stores to `at .. at + len`, whose address `store` is given, and closes it again. What it has stored
+    /// is all of that, unless it fails.
+    ///
+    /// # Errors
+    /// The pages can't be opened.
     #[inline]
-    pub(crate) fn store_by<R>(&self, at: u64, len: u64, store: impl FnOnce(*mut u8) -> R) -> R {
+    pub(crate) fn store_by<E>(
+        &self,
+        at: u64,
+        len: u64,
+        store: impl FnOnce(*mut u8) -> Result<(), E>,
+    ) -> std::io::Result<Result<(), E>> {
+        let end = at.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.bytes_writable), "stores outside the region");
         let mut window = self.guard.open();
-        let done = store(self.target(&mut window, at, len));
+        let opened = self.guard.try_before_store(&mut window, at, len);
+        let done = opened.map(|()| store(self.mapping.base().wrapping_add(at as usize)));
         self.guard.close(&mut window);
-        self.stored_bytes(at, len);
+        if matches!(done, Ok(Ok(()))) {
+            self.stored_bytes(at, len);
+        }
         done
     }
 

@@ -1,7 +1,7 @@
 //! Windows by memory protection keys.
 //!
 //! A region's pages carry a key; the register PKRU says what the running thread
-//! may do with each key. Closed means: it may load and not store.
+//! may do with each key. Closed means: it may load and not store, or neither ([`Closed`]).
 //!
 //! Threads are born with the rights of the thread that made them, so most can
 //! load at once. Two kinds can't: threads older than the key, and signal handlers,
@@ -64,7 +64,8 @@ impl Closed {
 }
 
 impl Key {
-    /// Takes a free key, closed for this thread.
+    /// Takes a free key, closed for this thread. (A number that a region had before may be left open to loads in threads of then: who is
+    /// to keep loads out as well is to take its key before the process has regions that come and go.)
     pub(crate) fn allocate(closed: Closed) -> Result<Self, NoKey> {
         if !CpuFeatures::get().protection_keys {
             return Err(NoKey::Unsupported);

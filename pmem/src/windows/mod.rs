@@ -140,8 +140,24 @@ impl Guard {
     /// Makes `at .. at + len` ready for stores of this window.
     #[inline]
     pub(crate) fn before_store(&self, window: &mut MappedWindow, at: u64, len: u64) {
-        if let Self::Mprotect(protect) = self {
-            protect.open(&mut window.pages, at, len);
+        let opened = self.try_before_store(window, at, len);
+        assert!(opened.is_ok(), "pages of a region can't be opened: {opened:?}");
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// The system can't open the pages: they are closed, as before.
+    #[inline]
+    pub(crate) fn try_before_store(
+        &self,
+        window: &mut MappedWindow,
+        at: u64,
+        len: u64,
+    ) -> std::io::Result<()> {
+        match self {
+            Self::Mprotect(protect) => protect.open(&mut window.pages, at, len),
+            Self::Key(_) | Self::None => Ok(()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! has stored into it is open, whichever threads the windows belong to.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 /// Counts the windows that hold each page open.
@@ -24,16 +25,19 @@ impl Protect {
     }
 
     /// Opens the pages of `at .. at + len` that a window with `held` pages lacks.
+    ///
+    /// # Errors
+    /// The system can't. What it could is closed with the window.
     #[cold]
-    pub(crate) fn open(&self, held: &mut Vec<u64>, at: u64, len: u64) {
+    pub(crate) fn open(&self, held: &mut Vec<u64>, at: u64, len: u64) -> io::Result<()> {
         if len == 0 {
-            return;
+            return Ok(());
         }
         let lacked = held.len();
         let wanted = at / self.page_bytes..=(at + len - 1) / self.page_bytes;
         // Stores mostly go on where the last one was.
         if held.last().is_some_and(|last| wanted.start() == last && wanted.end() == last) {
-            return;
+            return Ok(());
         }
         for page in wanted {
             if !held.get(..lacked).is_some_and(|held| held.contains(&page)) {
@@ -46,10 +50,13 @@ impl Protect {
             *count += 1;
             *count == 1
         });
+        let mut opened = Ok(());
         for_each_run(new, |page, pages| {
-            let opened = self.set(page, pages, libc::PROT_READ | libc::PROT_WRITE);
-            assert!(opened, "mprotect can't open {pages} pages from {page} of a region");
+            if opened.is_ok() && !self.set(page, pages, libc::PROT_READ | libc::PROT_WRITE) {
+                opened = Err(io::Error::last_os_error());
+            }
         });
+        opened
     }
 
     /// Gives back the pages that a window holds.

@@ -1,6 +1,7 @@
 //! `lode block attach` and `detach`: volumes of a mount as loop devices, by losetup(8) of util-linux.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,7 +10,6 @@ use super::volumes::with;
 use super::{AttachArgs, DetachArgs, refused};
 use crate::commands::snapshot::mount_of;
 use crate::failure::{Failure, Kind, Result};
-use crate::human::printable;
 use crate::mounts;
 use crate::output::Output;
 use crate::report::{VolumeAttached, VolumeDetached};
@@ -27,9 +27,8 @@ fn file_of(dir: &Path, name: &OsStr, output: &Output) -> Result<(PathBuf, u64)> 
             .at(dir)
             .advise("mount it first: the kernel's loop devices are of files"));
     };
-    let shown = printable(std::os::unix::ffi::OsStrExt::as_bytes(name));
     let all = with(dir, true, output, |volumes| volumes.list())?;
-    let found = all.into_iter().find(|one| one.name == shown);
+    let found = all.into_iter().find(|one| one.name_bytes == name.as_bytes());
     let found = found.ok_or_else(|| refused(dir, name, &lode_block::Error::NotFound))?;
     Ok((mount.point.join(lode_block::PATH).join(name), found.sector))
 }

@@ -17,7 +17,6 @@ use super::outlet::{Offer, Outlet};
 use super::volumes::with;
 use super::{ServeArgs, refused};
 use crate::failure::{Failure, Kind, Result};
-use crate::human::printable;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::report::{ServedFacts, VolumeFacts, VolumesServed};
@@ -33,13 +32,18 @@ pub(super) fn serve(
     let interrupt = Interrupt::by_signals()?;
     let (mut facts, mut offers) = (Vec::new(), Vec::new());
     for of in volumes_of(args, mount, output)? {
-        let file = mount.point.join(lode_block::PATH).join(&of.name);
+        let name = OsStr::from_bytes(&of.name_bytes);
+        let Some(export) = name.to_str() else {
+            let what = format!("{}: the protocol has only names in UTF-8", of.name);
+            return Err(Failure::usage(what).at(&mount.point));
+        };
+        let file = mount.point.join(lode_block::PATH).join(name);
         let opened = File::options().read(true).write(!args.read_only).open(&file);
         let opened = opened.map_err(|error| Failure::io("opening the volume", &file, &error))?;
         let device =
             Mounts { file: opened, sector: of.sector, thin: of.thin, read_only: args.read_only };
         let text = format!("volume {} of {}", of.name, mount.point.display());
-        offers.push(Offer { name: of.name.clone(), text, device: Arc::new(device) });
+        offers.push(Offer { name: export.to_owned(), text, device: Arc::new(device) });
         facts.push(of);
     }
     let (outlet, places) = Outlet::open(args, tls, &mount.point, offers)?;
@@ -61,8 +65,7 @@ fn volumes_of(args: &ServeArgs, mount: &Mounted, output: &Output) -> Result<Vec<
         return Ok(all);
     }
     let named = |name: &std::ffi::OsString| {
-        let shown = printable(OsStr::as_bytes(name));
-        let found = all.iter().find(|one| one.name == shown).cloned();
+        let found = all.iter().find(|one| one.name_bytes == name.as_bytes()).cloned();
         found.ok_or_else(|| refused(&mount.point, name, &lode_block::Error::NotFound))
     };
     args.names.iter().map(named).collect()
@@ -119,6 +122,10 @@ impl Device for Mounts {
     }
 
     fn write(&self, at: u64, from: &[u8], fua: bool) -> std::result::Result<(), Errno> {
+        // (A file would become larger; the volume may have become smaller since the request came.)
+        if at + from.len() as u64 > self.size() {
+            return Err(Errno::ENOSPC);
+        }
         self.file.write_all_at(from, at).map_err(told)?;
         self.settle(fua)
     }
@@ -163,7 +170,7 @@ impl Device for Mounts {
             let hole = data > at;
             let until = if hole { data } else { next(SeekFrom::Hole(at))? };
             // (What changes meanwhile must not keep this from its end.)
-            let until = until.max(at + 1).min(end);
+            let until = until.max(at + self.sector).min(end);
             if found(Extent { len: until - at, hole, zero: hole }).is_break() {
                 return Ok(());
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use lode_block::{Batching, Protection, RawDevice, RawSettings, Sector};
 use lode_nbd::{Device, Tls};
-use lode_pmem::{ProtectIo, Slowdown, WindowMode, WriteScheme};
+use lode_pmem::{ProtectIo, RegionError, Slowdown, WindowMode, WriteScheme};
 
 use super::outlet::{Offer, Outlet};
 use super::{ServeArgs, parse_sector};
@@ -18,7 +18,7 @@ use crate::raw::Raw;
 use crate::region;
 use crate::report::RawServed;
 use crate::sizes::parse_size;
-use crate::superblock::MAGIC;
+use crate::superblock::read_copies;
 
 /// Name of the export.
 const EXPORT: &str = "raw";
@@ -32,9 +32,9 @@ pub(crate) struct RawArgs {
     /// With --raw: though it holds a pool
     #[arg(long, requires = "raw")]
     pub(crate) force: bool,
-    /// With --raw: bytes of a sector, 512 or 4096
-    #[arg(long, value_name = "BYTES", default_value = "512", value_parser = parse_sector)]
-    pub(crate) sector: Sector,
+    /// With --raw: bytes of a sector, 512 or 4096 [default: 512]
+    #[arg(long, value_name = "BYTES", requires = "raw", value_parser = parse_sector)]
+    pub(crate) sector: Option<Sector>,
     /// What keeps stray stores out: none, key or mprotect; with --raw also key-rw (loads as well), mprotect-batch (writes wait
     /// in buffers) and private-map (only what is accessed is mapped) [default: key where the CPU has it, else none]
     #[arg(long, value_name = "MODE")]
@@ -140,18 +140,19 @@ pub(super) fn serve(
         );
     }
     let settings = RawSettings {
-        sector: args.raw.sector,
+        sector: args.raw.sector.unwrap_or(Sector::Small),
         read_only: args.read_only,
         protection: args.raw.protection()?,
         scheme: args.raw.write_scheme.unwrap_or(WriteScheme::Nt),
         slow_read: args.raw.slow_read.unwrap_or_default(),
         slow_write: args.raw.slow_write.unwrap_or_default(),
+        sysfs: region::sysfs_root(),
     };
     if !args.raw.force && !args.read_only {
         no_pool(path)?;
     }
     let interrupt = Interrupt::by_signals()?;
-    let device = RawDevice::open(path, &settings).map_err(|error| region::explain(path, &error))?;
+    let device = RawDevice::open(path, &settings).map_err(|error| explained(path, &error))?;
     let device = Arc::new(device);
     let text = format!("all of {}", path.display());
     let offered = Arc::clone(&device) as Arc<dyn Device>;
@@ -178,13 +179,32 @@ pub(super) fn serve(
 
 /// Fails where a pool is, which clients would destroy.
 fn no_pool(path: &Path) -> Result<()> {
-    let raw = Raw::open(path).map_err(|error| region::explain(path, &error))?;
-    let mut start = [0; MAGIC.len()];
-    // (What is too short is told when it is opened.)
-    match raw.read_exact_at(&mut start, 0) {
-        Ok(()) if start == *MAGIC => Err(Failure::new(Kind::Exists, "it holds a pool")
+    let io = |error| Failure::io("looking for a pool", path, &error);
+    let raw = Raw::open(path).map_err(|error| explained(path, &error))?;
+    let copies = read_copies(&raw, raw.bytes().map_err(io)?).map_err(io)?;
+    match copies.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(Kind::Exists, "it holds a pool")
             .at(path)
             .advise("serve its volumes, without --raw; --force gives all of it away, and clients destroy the pool")),
-        _ => Ok(()),
     }
+}
+
+/// Why a region can't be served, for the user.
+fn explained(path: &Path, error: &RegionError) -> Failure {
+    let (kind, advice) = match error {
+        RegionError::NoWindows { .. } => {
+            (Kind::Usage, "choose another --protect-io, such as mprotect or private-map")
+        }
+        RegionError::NoSuchInstruction { .. } => (Kind::Usage, "choose another --write-scheme"),
+        RegionError::TooSmall { .. } => (Kind::Usage, "`truncate -s 1G FILE` makes a larger file"),
+        RegionError::NotARegion { .. } => {
+            (Kind::Usage, "name a file or a DAX device (/dev/dax0.0)")
+        }
+        RegionError::NoSpace { .. } => {
+            (Kind::NoSpace, "free space there, or make the file smaller")
+        }
+        _ => return region::explain(path, error),
+    };
+    Failure::new(kind, error.to_string()).at(path).advise(advice)
 }

@@ -128,7 +128,7 @@ struct One {
 impl From<Told> for VolumeFacts {
     fn from(told: Told) -> Self {
         let Told { name, bytes, allocated_bytes, sector, thin } = told;
-        Self { name: printable(&name), bytes, allocated_bytes, sector, thin }
+        Self { name: printable(&name), name_bytes: name, bytes, allocated_bytes, sector, thin }
     }
 }
 

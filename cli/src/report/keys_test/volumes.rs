@@ -12,6 +12,7 @@ pub(super) fn volumes() -> [(&'static str, Value); 8] {
     let (target, name) = ("/d".to_owned(), "v".to_owned());
     let facts = VolumeFacts {
         name: name.clone(),
+        name_bytes: name.clone().into(),
         bytes: 8192,
         allocated_bytes: 4096,
         sector: 512,
