@@ -155,7 +155,7 @@ mod tests {
             (Shape::Transactions, Slower { read: 1, write: 1000 }),
         ] {
             let of = |slower: Slower| {
-                let path = dir.path().join(slower.name());
+                let path = dir.path().join(format!("{shape:?} {}", slower.name()));
                 let mut slowed = Slowed::new(&path, 8 << 20, slower).unwrap();
                 slowed.round(shape, time).unwrap()
             };
