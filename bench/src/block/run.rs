@@ -226,7 +226,8 @@ impl Run<'_> {
         if self.is_over("windows") {
             return;
         }
-        match windows::measure(self.place.pools(), self.extent.regions) {
+        // (Not where memory is mapped by large pages, which need hardly any page tables.)
+        match windows::measure(self.place.dir(), self.extent.regions) {
             Ok(figures) => self.report.figures.extend(figures),
             Err(error) => self.leave_out("windows", &error),
         }
