@@ -119,7 +119,7 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 34] = [
+    const COMMANDS: [&str; 35] = [
         "mkfs",
         "mount",
         "umount",
@@ -147,6 +147,7 @@ fn command_of(args: &[OsString]) -> &'static str {
         "stats",
         "dump",
         "bench programs",
+        "bench block",
         "bench",
         "crash run",
         "crash replay",
