@@ -455,3 +455,47 @@ fn who_is_not_root_is_told_what_is_left_out() {
     assert_eq!(report["rows"][0]["subject"], "limit");
     assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
 }
+
+#[test]
+fn block_devices_have_rows_in_each_workload_and_a_page_and_nothing_stays() {
+    let scratch = Scratch::new();
+    let (dir, page) = (scratch.dir("run"), scratch.path("page.html"));
+    let args = ["bench", "block", "--quick", "--json", "--subject", "none,mprotect-batch", "--dir"];
+    let args = [&args[..], &[text(&dir), "--html", text(&page)]].concat();
+    let report = lode(&args).expect(0).json();
+    assert_eq!((&report["schema"], &report["command"]), (&1.into(), &"bench block".into()));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 16, "{rows:?}");
+    for row in rows {
+        assert!(row["ops_per_s"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("Figure 5") && page.contains("WR-SEQ-sz256-Q32"));
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "something stayed");
+    let error = lode(&["bench", "block", "--subject", "limits", "--json"]).expect(2).error_json();
+    assert_eq!(error["command"], "bench block");
+}
+
+#[test]
+fn what_strays_do_is_shown() {
+    let report = lode(&["bench", "block", "--strays", "--json"]).expect(0).json();
+    let figures = report["figures"].as_array().unwrap();
+    let kept_out = |subject: &str, workload: &str| {
+        let same = |one: &&serde_json::Value| {
+            one["subject"] == subject && one["workload"].as_str().unwrap().starts_with(workload)
+        };
+        figures.iter().find(same).map(|one| one["value"].as_f64().unwrap())
+    };
+    assert_eq!(kept_out("none", "stray store"), Some(0.0));
+    assert_eq!(kept_out("mprotect", "stray store"), Some(1.0));
+    assert_eq!(kept_out("mprotect", "stray load"), Some(0.0));
+    // (Where there are keys.)
+    for (subject, workload, wanted) in
+        [("key", "stray store", 1.0), ("key", "stray load", 0.0), ("key-rw", "stray load", 1.0)]
+    {
+        match kept_out(subject, workload) {
+            Some(found) => assert_eq!(found, wanted, "{subject}, {workload}"),
+            None => eprintln!("skipped: this machine has no protection keys"),
+        }
+    }
+}
