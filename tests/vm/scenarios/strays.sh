@@ -7,7 +7,7 @@ cat /tmp/strays
 
 # Whether a stray is kept out: `kept KIND PROTECTION PERCENT`.
 kept() {
-    grep -Eq "stray $1 beside a write +$2 .* $3 %" /tmp/strays || die "a stray $1 with $2 is not «$3 %» kept out"
+    grep -A1 "^stray $1 beside a write, $2\$" /tmp/strays | grep -q " $3 %" || die "a stray $1 with $2 is not «$3 %» kept out"
 }
 kept store none 0.000
 kept store key 100.0
