@@ -24,10 +24,9 @@ pub(super) fn volumes() -> [(&'static str, Value); 8] {
     let value = |report: &dyn erased::Json| report.json();
     let volumes = vec![facts.clone()];
     let place = std::path::Path::new("/s");
-    let exports = vec![
-        ServedFacts { volume: facts.clone(), at: ServedAt::new("v", (Some(place), None)) },
-        ServedFacts { volume: facts.clone(), at: ServedAt::device(place) },
-    ];
+    let uris = ServedAt::new("v", (Some(place), None)).uris;
+    let at = ServedAt { uris, device: Some("/dev/ublkb0".to_owned()) };
+    let exports = vec![ServedFacts { volume: facts.clone(), at }];
     let raw = RawServed {
         region: "/r".to_owned(),
         kind: "tmpfs file".to_owned(),
