@@ -8,7 +8,6 @@ use core::arch::asm;
 use core::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use super::private::Window;
@@ -16,7 +15,7 @@ use super::stores::Stores;
 use super::{ProtectIo, Slowdown, WriteScheme};
 use crate::fault::{self, Handled, load};
 use crate::flush::x86;
-use crate::region::{ChosenGuard, Locked, Source};
+use crate::region::{ChosenGuard, Locked, Source, Syncing};
 use crate::{
     FlushStrategy, LINE_BYTES, Mapped, MediaError, Medium, RegionError, RegionKind, RegionOptions,
 };
@@ -118,8 +117,8 @@ pub struct RawRegion {
     stores: Stores,
     protect: ProtectIo,
     options: RawOptions,
-    /// The system could not write once: nothing is said to be durable any more.
-    has_failed: AtomicBool,
+    /// Of an ordinary file.
+    syncing: Syncing,
 }
 
 impl RawRegion {
@@ -139,7 +138,7 @@ impl RawRegion {
             Access::Private(_) => false,
         };
         let stores = Stores::new(options.scheme, caches_survive)?;
-        Ok(Self { access, stores, protect, options: *options, has_failed: AtomicBool::new(false) })
+        Ok(Self { access, stores, protect, options: *options, syncing: Syncing::default() })
     }
 
     /// Bytes in it.
@@ -343,17 +342,11 @@ impl RawRegion {
         if self.kind() != RegionKind::File || self.is_read_only() {
             return Ok(());
         }
-        if self.has_failed.load(SeqCst) {
-            return Err(RawError::Unwritten(io::Error::other("it could not once before")));
-        }
-        let synced = match &self.access {
+        let synced = self.syncing.call(|| match &self.access {
             Access::Whole(region) => region.sync_file(),
             Access::Private(private) => private.locked.file().sync_data(),
-        };
-        synced.map_err(|error| {
-            self.has_failed.store(true, SeqCst);
-            RawError::Unwritten(error)
-        })
+        });
+        synced.map_err(RawError::Unwritten)
     }
 
     #[inline]

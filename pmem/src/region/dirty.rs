@@ -25,7 +25,7 @@ const fn unpack(span: u64) -> (u32, u32) {
     ((span >> 32) as u32, span as u32)
 }
 
-/// Whoever calls `msync` for one open file, the region and its views: one at a time, and nobody after
+/// Whoever calls `msync`, or `fdatasync`, for one open file, the region and its views: one at a time, and nobody after
 /// a call that has failed. The kernel tells a failure once, to whichever of them asks first, and
 /// may have dropped what it could not write.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl Syncing {
     pub(crate) fn call(&self, msync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *failed {
-            return Err(io::Error::other("an earlier msync has failed"));
+            return Err(io::Error::other("an earlier call has failed"));
         }
         let outcome = msync();
         *failed = outcome.is_err();

@@ -22,6 +22,7 @@ mod space;
 mod sysfs;
 mod view;
 
+pub(crate) use dirty::Syncing;
 pub(crate) use kind::Source;
 pub(crate) use lock::Locked;
 pub(crate) use open::ChosenGuard;
