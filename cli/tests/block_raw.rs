@@ -4,52 +4,15 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
+use common::nbd::Serving;
 use common::server::Server;
 use common::{Scratch, lode, text};
 use lode_testkit::nbd::Client;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
-
-/// A server, and what it has said until clients could come.
-struct Serving {
-    child: Child,
-    said: String,
-}
-
-impl Serving {
-    fn start(words: &[&str]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_lode"))
-            .args(["block", "serve"])
-            .args(words)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut serving = Self { child, said: String::new() };
-        let mut out = BufReader::new(serving.child.stdout.take().unwrap());
-        while !serving.said.contains("nbd+unix:") {
-            let read = out.read_line(&mut serving.said).unwrap();
-            assert!(read > 0, "it serves nothing: {}", serving.said);
-        }
-        serving
-    }
-
-    fn end(&mut self, signal: Signal) -> i32 {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-        self.child.wait().unwrap().code().unwrap_or(-1)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn region(path: &Path) {
     fs::write(path, vec![0; 4 * MIB as usize]).unwrap();
@@ -93,7 +56,7 @@ fn a_region_is_served_in_each_way_and_has_what_was_flushed_though_the_server_is_
         client.write(3, 3 * MIB, &[9; 4096], true).unwrap();
         client.answer().unwrap();
         assert_eq!(client.read(4096, 8192).unwrap(), vec![7; 8192], "{way:?}");
-        assert_eq!(serving.end(Signal::KILL), -1);
+        assert_eq!(serving.signal(Signal::KILL), -1);
         let held = fs::read(&file).unwrap();
         assert!(held[4096..12288].iter().all(|byte| *byte == 7), "{way:?}: what was flushed");
         let fua = &held[3 * MIB as usize..3 * MIB as usize + 4096];
@@ -110,14 +73,14 @@ fn what_waits_in_buffers_is_written_when_the_server_ends() {
     let words = ["--raw", text(&file), "--socket", text(&socket), "--protect-io", "mprotect-batch"];
     let mut serving = Serving::start(&words);
     assert!(
-        serving.said.contains("mprotect-batch") && serving.said.contains("when flushed"),
-        "{}",
-        serving.said
+        serving.lines[0].contains("mprotect-batch") && serving.lines[0].contains("when flushed"),
+        "{:?}",
+        serving.lines
     );
     let mut client = Client::connect(&socket, "raw").unwrap();
     client.write(1, 0, &[5; 4096], false).unwrap();
     client.answer().unwrap();
-    assert_eq!(serving.end(Signal::TERM), 0);
+    assert_eq!(serving.signal(Signal::TERM), 0);
     assert_eq!(fs::read(&file).unwrap()[..4096], [5; 4096]);
 }
 
@@ -171,7 +134,7 @@ fn a_volume_of_a_mounted_pool_is_served_and_is_the_same_as_its_file() {
         opened.write_all_at(&[9; 512], 512).unwrap();
     }
     assert_eq!(client.read(512, 1024).unwrap(), [[9; 512], [7; 512]].concat());
-    assert_eq!(serving.end(Signal::TERM), 0);
+    assert_eq!(serving.signal(Signal::TERM), 0);
     let refused = lode(&[
         "block",
         "serve",

@@ -3,60 +3,19 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use common::nbd::Serving;
 use common::random::{Random, seed};
 use common::{Scratch, fsck, lode, text};
 use lode_testkit::nbd::Client;
 use lode_testkit::stamps::{Flush, Stamps};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
-
-/// A server of volumes, and where it is to be found.
-struct Serving {
-    child: Child,
-    lines: Vec<String>,
-}
-
-impl Serving {
-    fn start(pool: &Path, more: &[&str]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_lode"))
-            .args(["block", "serve", text(pool)])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut serving = Self { child, lines: Vec::new() };
-        let mut out = BufReader::new(serving.child.stdout.take().unwrap());
-        while !serving.lines.last().is_some_and(|line| line.contains("nbd+unix:")) {
-            let mut line = String::new();
-            assert!(
-                out.read_line(&mut line).unwrap() > 0,
-                "it serves nothing: {:?}",
-                serving.lines
-            );
-            serving.lines.push(line.trim().to_owned());
-        }
-        serving
-    }
-
-    fn signal(&mut self, signal: Signal) -> i32 {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-        self.child.wait().unwrap().code().unwrap_or(-1)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn what_is_served_is_told_and_ends_by_a_signal_as_a_pool_that_was_closed() {
@@ -89,7 +48,7 @@ fn what_is_served_is_told_and_ends_by_a_signal_as_a_pool_that_was_closed() {
         let ran = lode(&[&at[..], more].concat());
         assert!(ran.code == code && ran.err.contains(says), "{more:?}: {}: {}", ran.code, ran.err);
     }
-    let mut serving = Serving::start(&pool, &["v", "--socket", text(&socket)]);
+    let mut serving = Serving::start(&[text(&pool), "v", "--socket", text(&socket)]);
     assert!(serving.lines[0].contains("volume v, 2 MiB"), "{:?}", serving.lines);
     assert!(serving.lines[1].ends_with("/a%20socket"), "{:?}", serving.lines);
     let mut client = Client::connect(&socket, "v").unwrap();
@@ -109,7 +68,7 @@ fn a_volume_that_is_served_to_be_read_is_not_written() {
     let scratch = Scratch::new();
     let (pool, socket) = (scratch.pool("pool", "32M"), scratch.path("socket"));
     lode(&["block", "create", text(&pool), "v", "--size", "2M"]).expect(0);
-    let mut serving = Serving::start(&pool, &["--socket", text(&socket), "--read-only"]);
+    let mut serving = Serving::start(&[text(&pool), "--socket", text(&socket), "--read-only"]);
     let mut client = Client::connect(&socket, "v").unwrap();
     client.write(7, 0, &[1; 4096], false).unwrap();
     let mut reply = [0; 16];
@@ -206,7 +165,7 @@ fn stamped_sectors_survive(sector: u64, kind: &[&str], protection: &str) {
     let kills: u64 =
         std::env::var("LODE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
     for _ in 0..(kills / 8).max(4) {
-        let mut serving = Serving::start(&pool, &["--socket", text(&socket)]);
+        let mut serving = Serving::start(&[text(&pool), "--socket", text(&socket)]);
         judge(&mut stamps, sector, &socket);
         let wait = Duration::from_micros(3000 + random.below(60_000));
         thread::scope(|scope| {
@@ -216,7 +175,7 @@ fn stamped_sectors_survive(sector: u64, kind: &[&str], protection: &str) {
         });
     }
     fsck(&pool).expect(0);
-    let mut serving = Serving::start(&pool, &["--socket", text(&socket)]);
+    let mut serving = Serving::start(&[text(&pool), "--socket", text(&socket)]);
     judge(&mut stamps, sector, &socket);
     assert!((0..stamps.count()).any(|number| stamps.promised(number) > 1));
     assert!(made.writes > 0 && made.fua > 0 && made.flushes > 0, "{made:?}");

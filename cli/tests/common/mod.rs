@@ -4,6 +4,7 @@
 
 pub mod load;
 pub mod model;
+pub mod nbd;
 pub mod prometheus;
 pub mod random;
 pub mod server;
