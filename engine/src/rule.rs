@@ -242,6 +242,8 @@ rules! {
         "a checkpoint says nothing of memory that was lent: its pages are neither free nor anybody's";
     LentApart "lent-apart"
         "pages that a program has are given to files as well";
+    LentOwed "lent-owed"
+        "what a file gives up of memory that a program has is free before the program has given it back";
     HeldKept "held-kept"
         "recovery asks nobody which memory programs hold on to whose owner is gone";
     RelaxedWriteBack "relaxed-write-back"

@@ -112,6 +112,12 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
             fs.release(handles.remove(slot).ok_or(Error::Invalid)?);
             Ok(Value::Done)
         }
+        Op::Lend => fs.lend().map(|()| Value::Done),
+        Op::LendPart { of, offset } => {
+            fs.lend_part(find(fs, handles, of)?, *offset).map(|()| Value::Done)
+        }
+        Op::GiveBack(number) => fs.give_back(*number).map(|()| Value::Done),
+        Op::Scribble(fill) => fs.scribble(*fill).map(|()| Value::Done),
         Op::Maintain => fs.maintain().map(|()| Value::Done),
         Op::Snapshot(name) => fs.create_snapshot(name).map(|()| Value::Done),
         Op::Drop(name) => fs.delete_snapshot(name).map(|()| Value::Done),

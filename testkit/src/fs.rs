@@ -7,7 +7,7 @@ use lode_engine::{Error, Host, Pool};
 use lode_model::{Loose, Model};
 use lode_pmem::Medium;
 
-use crate::{Memory, TestHost, maps};
+use crate::{Memory, TestHost, lend, maps};
 
 /// A pool as tests use it.
 pub type TestPool = Pool<Memory, TestHost>;
@@ -72,6 +72,22 @@ pub trait Fs: Sync {
     fn pages_free(&self) -> Option<u64>;
     /// Inodes in use.
     fn inodes(&self) -> u64;
+    /// Lends memory, where there is any to lend: nothing of it is seen in files.
+    fn lend(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Lends a part of a file without a name.
+    fn lend_part(&self, _ino: Ino, _offset: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Takes back one of the chunks that are lent.
+    fn give_back(&self, _number: usize) -> Result<()> {
+        Ok(())
+    }
+    /// Stores into what is lent.
+    fn scribble(&self, _fill: u64) -> Result<()> {
+        Ok(())
+    }
     fn create_snapshot(&self, _name: &[u8]) -> Result<()> {
         Err(Error::NotSupported)
     }
@@ -206,6 +222,22 @@ impl<M: Medium, H: Host> Fs for Pool<M, H> {
 
     fn swap(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
         maps::swap(self, ino, offset, bytes)
+    }
+
+    fn lend(&self) -> Result<()> {
+        lend::lend(self)
+    }
+
+    fn lend_part(&self, ino: Ino, offset: u64) -> Result<()> {
+        lend::lend_part(self, ino, offset)
+    }
+
+    fn give_back(&self, number: usize) -> Result<()> {
+        lend::give_back(self, number)
+    }
+
+    fn scribble(&self, fill: u64) -> Result<()> {
+        lend::scribble(self, fill)
     }
 
     fn maintain(&self) -> Result<()> {

@@ -16,6 +16,7 @@ pub mod format;
 pub mod fs;
 pub mod generate;
 mod host;
+mod lend;
 mod maps;
 mod memory;
 pub mod nbd;

@@ -32,6 +32,7 @@ struct Inner {
 struct Told {
     losses: Option<Losses>,
     bad: Vec<(u64, u64)>,
+    held: Vec<(u64, u64)>,
 }
 
 impl Memory {
@@ -68,6 +69,16 @@ impl Memory {
     /// From now on the system lists these bytes as bad.
     pub fn list_bad(&self, at: u64, len: u64) {
         self.inner.told.lock().bad.push((at, len));
+    }
+
+    /// From now on somebody else holds a lock on these bytes.
+    pub fn hold(&self, at: u64, len: u64) {
+        self.inner.told.lock().held.push((at, len));
+    }
+
+    /// Nobody holds any lock any more.
+    pub fn hold_nothing(&self) {
+        self.inner.told.lock().held.clear();
     }
 
     /// The contents as bytes.
@@ -185,6 +196,12 @@ impl Medium for Memory {
 
     fn losses(&self) -> Option<Losses> {
         self.inner.told.lock().losses
+    }
+
+    fn for_each_held(&self, each: &mut dyn FnMut(u64, u64)) {
+        for (at, len) in self.inner.told.lock().held.clone() {
+            each(at, len);
+        }
     }
 
     fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {

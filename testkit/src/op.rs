@@ -171,6 +171,17 @@ pub enum Op {
     Fsync {
         of: Target,
     },
+    /// Memory is lent, where there is any.
+    Lend,
+    /// The memory that is this part of a file is lent, if it is a chunk.
+    LendPart {
+        of: Target,
+        offset: u64,
+    },
+    /// One of the chunks that are lent, by number, comes back.
+    GiveBack(usize),
+    /// Stores into all that is lent.
+    Scribble(u64),
     /// Background work.
     Maintain,
     /// Clean unmount and mount.
@@ -237,6 +248,7 @@ impl Op {
             | Self::Append { to: Target::Path(path), .. }
             | Self::Map { of: Target::Path(path) }
             | Self::Unmap { of: Target::Path(path) }
+            | Self::LendPart { of: Target::Path(path), .. }
             | Self::Poke { to: Target::Path(path), .. }
             | Self::Leave { to: Target::Path(path), .. }
             | Self::Swap { to: Target::Path(path), .. }
@@ -422,6 +434,10 @@ impl fmt::Display for Op {
             Op::Open { path, slot } => write!(f, "open {path} {slot}"),
             Op::Close { slot } => write!(f, "close {slot}"),
             Op::Fsync { of } => write!(f, "fsync {of}"),
+            Op::Lend => f.write_str("lend"),
+            Op::LendPart { of, offset } => write!(f, "lend-part {of} {offset}"),
+            Op::GiveBack(number) => write!(f, "give-back {number}"),
+            Op::Scribble(fill) => write!(f, "scribble {fill}"),
             Op::Maintain => f.write_str("maintain"),
             Op::Remount => f.write_str("remount"),
             Op::Crash => f.write_str("crash"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lode_engine::{AccessTimes, FormatOptions, OpenOptions, PAGE_BYTES, Pool, Rule};
+use lode_engine::{AccessTimes, FormatOptions, LENT_BYTES, OpenOptions, PAGE_BYTES, Pool, Rule};
 use lode_pmem::Medium;
 use lode_testkit::snapshot::Times;
 use lode_testkit::{Asked, TestHost};
@@ -137,6 +137,14 @@ impl Setup {
         if self.geometry.lossy {
             medium.tell_losses(1);
         }
+        self.held(medium)
+    }
+
+    /// A program outlives whoever has the pool open.
+    fn held(&self, medium: Simulated) -> Simulated {
+        if self.geometry.held {
+            medium.hold(LENT_BYTES, LENT_BYTES);
+        }
         medium
     }
 
@@ -146,7 +154,7 @@ impl Setup {
             medium.tell_losses(2);
             medium.list_bad(self.geometry.bytes * 5 / 8 / PAGE_BYTES * PAGE_BYTES);
         }
-        medium
+        self.held(medium)
     }
 
     /// What a crash has left, for whoever looks at it.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lode_engine::{Error, OpenOptions, Opening, PAGE_BYTES, Pool, mode};
+use lode_engine::{Error, LENT_BYTES, OpenOptions, Opening, PAGE_BYTES, Pool, mode};
 use lode_model::Model;
 use lode_pmem::Medium;
 use lode_testkit::execute::{resolve, resolve_from};
@@ -86,6 +86,7 @@ impl Look<'_> {
         let seen = self.read_only(image)?;
         let medium = self.setup.left(image);
         let pool = self.open(&medium, "open")?;
+        nothing_is_lent(&pool)?;
         let (which, tree) = self.allowed_tree(&pool)?;
         if let Some(what) = difference(&seen, &tree) {
             return Err(format!("read-only and recovered trees differ: {what}"));
@@ -264,6 +265,15 @@ impl Look<'_> {
                 })
             })
         })
+    }
+}
+
+/// Nobody has memory of the pool, but a program that holds on to some.
+fn nothing_is_lent(pool: &SimulatedPool) -> Result<(), String> {
+    let held: Vec<u64> = pool.medium().held().map(|(at, _)| at / LENT_BYTES).into_iter().collect();
+    match pool.lent() {
+        Ok(lent) if lent == held => Ok(()),
+        lent => Err(format!("chunks that are lent: {lent:?}, where programs hold {held:?}")),
     }
 }
 

@@ -78,6 +78,8 @@ struct Told {
     losses: Option<Losses>,
     /// A page that is bad: its offset.
     bad: Option<u64>,
+    /// What a program holds a lock on: offset and length.
+    held: Option<(u64, u64)>,
 }
 
 /// The memory that there is.
@@ -158,6 +160,16 @@ impl Simulated {
     pub fn list_bad(&self, at: u64) {
         self.poison(at, PAGE / LINE);
         self.state.lock().told.bad = Some(at);
+    }
+
+    /// From now on a program that is not part of this holds a lock on these bytes: who stores there is stopped.
+    pub fn hold(&self, at: u64, len: u64) {
+        self.state.lock().told.held = Some((at, len));
+    }
+
+    /// What of the region a program holds a lock on.
+    pub fn held(&self) -> Option<(u64, u64)> {
+        self.state.lock().told.held
     }
 
     /// What is bad is not told any more.
@@ -245,6 +257,11 @@ impl Simulated {
         let line = at - at % LINE;
         let mask = (u64::MAX >> (64 - bytes.len())) << from;
         let mut state = self.state.lock();
+        let held = state.told.held.is_some_and(|(start, len)| (start..start + len).contains(&at));
+        if held {
+            drop(state);
+            panic!("store at {at:#x}, in memory that a program holds");
+        }
         state.stores += 1;
         state.stored_to_bad(line, mask);
         state.seen.store(line, mask, &content, site.stores());
@@ -329,6 +346,12 @@ impl Medium for Simulated {
     fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
         if let Some(at) = self.listed_bad() {
             each(at, PAGE);
+        }
+    }
+
+    fn for_each_held(&self, each: &mut dyn FnMut(u64, u64)) {
+        if let Some((at, len)) = self.held() {
+            each(at, len);
         }
     }
 

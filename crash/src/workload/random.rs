@@ -52,6 +52,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         dead_zone: twins.then_some(0),
         strip: strips.then(|| rng.pick(&[512, 512, 1024, 2048])),
         nonces: None,
+        held: false,
         lossy: false,
     }
 }

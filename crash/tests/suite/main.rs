@@ -6,6 +6,7 @@ mod corrupt;
 mod exempt;
 mod history;
 mod interleavings;
+mod lent;
 mod maps;
 mod older_links;
 mod pages;

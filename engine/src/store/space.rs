@@ -4,7 +4,7 @@ use lode_pmem::Medium;
 
 use super::Store;
 use crate::space::{Near, Run, Sparing, Use};
-use crate::{Error, Host, PageClass, Result};
+use crate::{Error, Host, PageClass, Result, Rule};
 
 /// How often programs are asked for one taking: each time some pages have come.
 const ASKS_MOST: u32 = 64;
@@ -265,7 +265,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Gives back what of a run can be loaded, and is not in memory that is lent; the rest is for nobody.
     #[inline]
     pub(super) fn give_good(&self, run: Run, of: Use) -> Result<()> {
-        if self.lent.is_partial() {
+        if self.lent.is_partial() && !self.host.leaves_out(Rule::LentOwed) {
             return self.lent.keep(run, &mut |run| self.give_loaded(run, of));
         }
         self.give_loaded(run, of)

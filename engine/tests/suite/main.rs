@@ -16,6 +16,7 @@ mod full_pool;
 mod giant_pages;
 mod index_limit;
 mod inline_logs;
+mod lent;
 mod levels;
 mod log_damage;
 mod losses;

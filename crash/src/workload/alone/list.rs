@@ -1,6 +1,6 @@
 //! All of them.
 
-use super::{data, lives, logs, maps, names, renames, sizes, xattrs};
+use super::{data, lent, lives, logs, maps, names, renames, sizes, xattrs};
 use crate::case::Case;
 
 /// Every operation and every shape of its arguments alone, each with a set-up that matters.
@@ -13,5 +13,6 @@ pub fn seq1() -> Vec<Case> {
     cases.extend(logs::cases());
     cases.extend(xattrs::cases());
     cases.extend(maps::cases());
+    cases.extend(lent::cases());
     cases
 }

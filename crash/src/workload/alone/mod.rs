@@ -2,6 +2,7 @@
 
 mod data;
 mod list;
+mod lent;
 mod lives;
 mod logs;
 mod maps;
