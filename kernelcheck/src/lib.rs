@@ -175,6 +175,9 @@ instances! {
     parent(dir: Ino) -> Result<Ino>;
     fsync(ino: Ino) -> Result<()>;
     maintain() -> Result<()>;
+    lend(spared: u64) -> Result<u64>;
+    give_back(chunk: u64) -> Result<()>;
+    lent() -> Result<Vec<u64>>;
     check(progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport>;
     dump_inode(ino: Ino) -> Result<InodeDump>;
     for_each_inode(each: &mut dyn FnMut(Ino) -> bool) -> Result<()>;

@@ -5,6 +5,7 @@
 //! leaves the pages free, and who opens the pool beside programs that still have some takes them in as lent
 //! before anything is free.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lode_pmem::Medium;
@@ -76,7 +77,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// This opening of the pool: what a [`Handle`] means anything in.
     pub fn life(&self) -> Life {
-        self.life.clone()
+        Life(Arc::clone(&self.store.lent.life))
     }
 
     /// The world around it.

@@ -30,7 +30,7 @@ use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, Stat
 
 /// One opening of a pool: equal to itself, and to no other. (A pool that is rolled back is opened anew.)
 #[derive(Clone, Debug)]
-pub struct Life(Arc<()>);
+pub struct Life(pub(crate) Arc<()>);
 
 impl PartialEq for Life {
     fn eq(&self, other: &Self) -> bool {
@@ -53,7 +53,6 @@ pub struct Pool<M: Medium, H: Host> {
     /// Held by a rename that moves a directory to another one: the tree's shape is still.
     pub(crate) tree: Mutex<H::Mutex, ()>,
     pub(crate) counts: OpCounts,
-    life: Life,
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -75,7 +74,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
             checkpoint,
             tree: Mutex::new(()),
             counts: OpCounts::new(store.lanes.used())?,
-            life: Life(Arc::new(())),
             store,
         };
         pool.share_memory();

@@ -36,12 +36,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// [`Error::Lent`] while programs have memory of the pool that is there.
     pub fn format(medium: M, host: H, options: &FormatOptions) -> Result<()> {
         let mut door = Door::new(medium);
-        let mut is_held = false;
-        door.for_each_held(&mut |_, _| is_held = true);
-        if is_held {
-            return Err(Error::Lent);
-        }
-        let superblock = plan(door.bytes(), &|| random(&host), host.now_ns(), options)?;
+        let superblock = plan_here(&door, &host, options)?;
         let places = place(&superblock);
         door.set_twins(superblock.geometry().twin_pages * PAGE_BYTES);
         erase_superblocks(&door, superblock.pages)?;
@@ -53,6 +48,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let pool = Self::open_door(door, host, &OpenOptions::default())?;
         pool.close()
     }
+}
+
+/// The superblock of a new pool, where no program has memory of an old one.
+#[inline(never)]
+fn plan_here<M: Medium, H: Host>(
+    door: &Door<M>,
+    host: &H,
+    options: &FormatOptions,
+) -> Result<Box<Superblock>> {
+    let mut is_held = false;
+    door.for_each_held(&mut |_, _| is_held = true);
+    if is_held {
+        return Err(Error::Lent);
+    }
+    plan(door.bytes(), &|| random(host), host.now_ns(), options)
 }
 
 /// Whether [`Pool::format`] can make a pool so in a region of `bytes` bytes, asked before

@@ -38,6 +38,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// The same, beside programs that have these chunks as memory, or are about to have them, besides those that the medium
     /// tells of.
+    #[inline(never)]
     pub(crate) fn open_beside(
         door: Door<M>,
         host: H,

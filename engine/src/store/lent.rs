@@ -7,6 +7,7 @@
 //! Order of locks: the one here, then those of free space. Nobody else's are taken under it.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -46,11 +47,7 @@ impl Owed {
     }
 
     /// Calls `each` with the longest runs of them; the chunk begins at `page`.
-    fn for_each_run(
-        &self,
-        page: u64,
-        each: &mut dyn FnMut(Run) -> Result<()>,
-    ) -> Result<()> {
+    fn for_each_run(&self, page: u64, each: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
         let mut from = 0;
         while from < PAGES {
             if !self.holds(from) {
@@ -73,12 +70,15 @@ pub(crate) struct Lent<H: Host> {
     count: AtomicU64,
     /// Those of which not all pages are owed: others may still give some.
     partial: AtomicU64,
+    /// Of this opening.
+    pub(crate) life: Arc<()>,
 }
 
 impl<H: Host> Lent<H> {
     pub(super) fn new() -> Self {
         let chunks = Mutex::new(BTreeMap::new());
-        Self { chunks, count: AtomicU64::new(0), partial: AtomicU64::new(0) }
+        let (count, partial) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { chunks, count, partial, life: Arc::new(()) }
     }
 
     /// Takes in a chunk that nothing is owed of yet; says whether it is new.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use lode_engine::{
-    AccessTimes, Error, Fallocate, FormatOptions, Host, LENT_BYTES, NewInode, OpenOptions, PAGE_BYTES, Pool,
-    Protection, Rule, mode,
+    AccessTimes, Error, Fallocate, FormatOptions, Host, LENT_BYTES, NewInode, OpenOptions,
+    PAGE_BYTES, Pool, Protection, Rule, mode,
 };
 use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::op::Op;
@@ -58,7 +58,10 @@ fn a_chunk_is_lent_once_and_given_back_once() {
     assert!(all.len() >= 12 && distinct.len() == all.len(), "{all:?}");
     assert_eq!(pool.lent().unwrap(), distinct.iter().copied().collect::<Vec<_>>());
     assert_eq!(pool.space().pages_free, free - PAGES * all.len() as u64);
-    assert!(pool.space().pages_available < 2 * PAGES, "files have what is no chunk, and the reserve");
+    assert!(
+        pool.space().pages_available < 2 * PAGES,
+        "files have what is no chunk, and the reserve"
+    );
     assert!(pool.space().pages_free > pool.space().pages_available);
     sound(&pool);
     pool.give_back(all[3]).unwrap();

@@ -10,7 +10,11 @@ const ONE_CHUNK: u64 = 6 << 20;
 /// What is lent, by each method, before the power may fail; and how it is given back.
 const METHODS: [(&str, &str, &str); 3] = [
     ("direct", "lend", "give-back 0"),
-    ("indirect", "tmpfile / 7; fallocate @7 allocate 0 2097152; lend-part @7 0", "close 7; give-back 0"),
+    (
+        "indirect",
+        "tmpfile / 7; fallocate @7 allocate 0 2097152; lend-part @7 0",
+        "close 7; give-back 0",
+    ),
     (
         "mmap",
         "tmpfile / 7; fallocate @7 allocate 0 2097152; lend-part @7 0",

@@ -1,8 +1,8 @@
 //! Every operation and every shape of its arguments, alone.
 
 mod data;
-mod list;
 mod lent;
+mod list;
 mod lives;
 mod logs;
 mod maps;
