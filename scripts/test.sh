@@ -149,6 +149,7 @@ echo "Seconds"
 { grep $'\tlode' "$LODE_TIMES" || true; } | table "programs of Rust tests, the slowest" 25
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'FAILED: %s\n' "${failed[@]}"
+    [ ${#not_run[@]} -eq 0 ] || printf 'not run, as there was no time left: %s\n' "${not_run[@]}"
     # Which ones: who reads only the end of a long log needs the names, and what each said last.
     awk '
         /^ +Running |^ +Doc-tests / { where = $0; sub(/^ +/, "", where) }

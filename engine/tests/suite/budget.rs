@@ -1,6 +1,5 @@
 //! What each operation costs in fences, persisted lines and streamed bytes equals the
 //! budget of the design, counted at the door.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,5 @@
 //! Large and extreme shapes: a million files in one directory, a file of 1 TiB, names of
 //! every length, deep trees, listings that go on while the directory changes.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -78,6 +77,7 @@ fn first_and_last(large: &TestPool, dir: Ino, number: u32) -> (Duration, Duratio
 
 #[test]
 fn a_million_files_fit_one_directory_and_the_last_are_as_quick_as_the_first() {
+    let _quiet = crate::alone();
     let (pool, dir) = pool_with_dir(2048);
     let mut files = FILES - TURNS * PART;
     println!("{files} creates: {:?}", create_many(&pool, dir, 0, files));
@@ -118,6 +118,7 @@ fn a_million_files_fit_one_directory_and_the_last_are_as_quick_as_the_first() {
 
 #[test]
 fn a_sparse_file_of_one_tebibyte_holds_what_was_written() {
+    let _quiet = crate::beside_others();
     const SIZE: u64 = 1 << 40;
     let mut pool = pool_in(Memory::new(64 << 20));
     let ino = pool.create(pool.root(), b"sparse", &NEW).unwrap().ino;
@@ -160,6 +161,7 @@ fn a_sparse_file_of_one_tebibyte_holds_what_was_written() {
 
 #[test]
 fn names_of_every_length_and_any_bytes_are_kept() {
+    let _quiet = crate::beside_others();
     let mut pool = pool_in(Memory::new(64 << 20));
     let dir = pool.create(pool.root(), b"names", &NEW_DIR).unwrap().ino;
     let mut wanted = BTreeSet::new();
@@ -199,6 +201,7 @@ fn names_of_every_length_and_any_bytes_are_kept() {
 
 #[test]
 fn directories_nest_two_hundred_deep() {
+    let _quiet = crate::beside_others();
     let mut pool = pool_in(Memory::new(64 << 20));
     let mut path = vec![pool.root()];
     for _ in 0..200 {
@@ -244,6 +247,7 @@ fn some(pool: &TestPool, dir: Ino, cookie: u64, most: usize) -> (Vec<Vec<u8>>, u
 
 #[test]
 fn a_listing_shows_what_stays_exactly_once_while_others_come_and_go() {
+    let _quiet = crate::beside_others();
     let pool = pool_in(Memory::new(128 << 20));
     for seed in 0..6 {
         let mut rng = Rng::new(seed);
@@ -288,6 +292,7 @@ fn a_listing_shows_what_stays_exactly_once_while_others_come_and_go() {
 
 #[test]
 fn cookies_go_on_at_the_same_place_after_mounting_again() {
+    let _quiet = crate::beside_others();
     let mut pool = pool_in(Memory::new(64 << 20));
     let dir = pool.create(pool.root(), b"dir", &NEW_DIR).unwrap().ino;
     for number in 0..300 {

@@ -1,5 +1,4 @@
 //! A region as one block device: it holds what was written, in every way to protect and to store.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::fs;
 use std::path::Path;

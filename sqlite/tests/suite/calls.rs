@@ -1,13 +1,10 @@
 //! What SQLite asks of a VFS, call by call, without SQLite in between.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod common;
 
 use std::ffi::{CStr, CString, c_int};
 use std::ptr::null_mut;
 
-use common::raw::{DATABASE, JOURNAL, MADE, Raw, vfs};
-use common::{Place, PoolFile};
+use crate::common::raw::{DATABASE, JOURNAL, MADE, Raw, vfs};
+use crate::common::{Place, PoolFile};
 use libsqlite3_sys as ffi;
 use lode::PoolOptions;
 
@@ -373,7 +370,7 @@ fn the_clock_and_random_bits_are_the_systems() {
 #[test]
 fn a_pool_whose_overwrites_may_be_torn_is_refused() {
     let pool = lode::PoolOptions::new().relaxed(true).in_memory(16 << 20).unwrap();
-    let refused = lode_sqlite::register(&pool, &common::fresh_name()).unwrap_err();
+    let refused = lode_sqlite::register(&pool, &crate::common::fresh_name()).unwrap_err();
     assert!(matches!(refused, lode_sqlite::Error::Relaxed), "{refused}");
 }
 
@@ -406,9 +403,9 @@ fn names_of_vfss_are_their_own_and_a_pool_is_free_when_its_vfs_is_gone() {
     other.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (2)").unwrap();
     assert!(db.execute_batch("PRAGMA busy_timeout = 0; INSERT INTO t VALUES (3)").is_err());
     other.execute_batch("COMMIT").unwrap();
-    assert_eq!(common::value::<i64>(&db, "SELECT sum(x) FROM t"), 3);
+    assert_eq!(crate::common::value::<i64>(&db, "SELECT sum(x) FROM t"), 3);
     drop((other, again));
-    assert_eq!(common::value::<i64>(&db, "SELECT count(*) FROM t"), 2);
+    assert_eq!(crate::common::value::<i64>(&db, "SELECT count(*) FROM t"), 2);
     drop(db);
     pool.close().unwrap();
 }

@@ -1,28 +1,18 @@
 //! Images of a pool as a power failure would leave it where the CPU's caches survive: copies that are made
 //! while its process is stopped, at any instruction. Each is a pool whose databases are whole, with all
 //! that had been said to be committed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod common;
 
 use std::fs;
 use std::time::Duration;
 
-use common::bank::WAYS;
-use common::worker::{self, Worker};
-use common::{Place, PoolFile};
+use crate::common::bank::WAYS;
+use crate::common::worker::{self, Worker};
+use crate::common::{Place, PoolFile};
 use lode::Pool;
 use lode_testkit::rng::Rng;
 
 /// Copies of each way.
 const COPIES: usize = 6;
-
-/// Not a test of its own: what is stopped.
-#[test]
-#[ignore = "started by the others"]
-fn worker() {
-    worker::work();
-}
 
 #[test]
 fn a_copy_of_a_stopped_pool_has_all_that_was_committed() {

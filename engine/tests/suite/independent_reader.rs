@@ -1,7 +1,6 @@
 //! The independent reader in `tests/reader`, which knows nothing of the engine but what
 //! `docs/format.md` says, sees the same tree in a pool's bytes as the pool itself shows:
 //! in pools that were closed, and in pools that a crash left.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,7 @@
 //! A mixed load has the same results, row by row, in a pool and with SQLite's own VFS on files of the
 //! system.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::{Place, scratch};
+use crate::common::{Place, scratch};
 use lode_testkit::rng::Rng;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;

@@ -1,8 +1,7 @@
 //! What a million files take in main memory: after the pool was opened, when all have been touched, and
 //! with a limit. Takes minutes and 5 GiB in `/dev/shm`, so it is run by hand:
 //!
-//!     cargo test --release -p lode-engine --test million_files -- --ignored --nocapture
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//!     cargo test --release -p lode-engine --test measures million_files -- --ignored --nocapture
 
 use std::fs;
 use std::path::Path;
@@ -132,6 +131,7 @@ fn measure(path: &Path, in_each: u32, limit: Option<u64>) {
 #[test]
 #[ignore = "takes minutes and 5 GiB of main memory"]
 fn a_million_files_take_what_they_may() {
+    let _quiet = crate::alone();
     if let Ok(work) = std::env::var(WORK) {
         let words: Vec<&str> = work.split(' ').collect();
         let [path, in_each, what] = words[..] else { panic!("{work}") };
@@ -149,7 +149,7 @@ fn a_million_files_take_what_they_may() {
         for what in ["make", "endless", "100000000"] {
             println!("\n{in_each} files in each directory: {what}");
             let status = Command::new(std::env::current_exe().unwrap())
-                .args(["--ignored", "--nocapture", "--test-threads=1"])
+                .args(["million_files", "--ignored", "--nocapture", "--test-threads=1"])
                 .env(WORK, format!("{} {in_each} {what}", path.display()))
                 .status();
             assert!(status.unwrap().success(), "{in_each} {what}");

@@ -1,6 +1,5 @@
 //! A salvage makes any damaged pool sound that has its tables, and loses nothing but what can't
 //! be read.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,8 @@
 //! What SQLite makes of what the VFS promises, and databases in their different lives.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod common;
 
 use std::fs;
 
-use common::{Place, PoolFile, check_integrity, value};
+use crate::common::{Place, PoolFile, check_integrity, value};
 use lode::{Pool, PoolOptions};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 

@@ -1,5 +1,4 @@
 //! Volumes: made, listed, resized and deleted; and what they hold, against a plain list of bytes.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
 

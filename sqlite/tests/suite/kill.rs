@@ -1,26 +1,16 @@
 //! A process that works on databases in a pool is killed at any moment: each transaction that it had said
 //! was committed is there, each is there wholly or not at all, with every journal that SQLite keeps
 //! and every `synchronous`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::PoolFile;
-use common::bank::WAYS;
-use common::worker::{self, Worker};
+use crate::common::PoolFile;
+use crate::common::bank::WAYS;
+use crate::common::worker::{self, Worker};
 use lode_testkit::rng::Rng;
 
 /// Kills of each way.
 const KILLS: usize = 12;
-
-/// Not a test of its own: what is killed.
-#[test]
-#[ignore = "started by the others"]
-fn worker() {
-    worker::work();
-}
 
 #[test]
 fn what_was_committed_is_there_after_a_kill() {

@@ -1,6 +1,5 @@
 //! Whatever bytes are opened as a pool: an error or a sound pool, never a panic, a hang or
 //! a wrong answer.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,5 @@
 //! The engine could be part of a kernel: it builds without an operating system, calls no
 //! helper that a kernel does not have, and no function of it takes more than 1 KiB of stack.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

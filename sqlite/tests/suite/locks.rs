@@ -1,15 +1,12 @@
 //! Who has to undo what a crash cut off, where several connections come to it at once.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod common;
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use common::raw::Raw;
-use common::{Place, check_integrity};
+use crate::common::raw::Raw;
+use crate::common::{Place, check_integrity};
 use libsqlite3_sys::{
     SQLITE_BUSY, SQLITE_FCNTL_LOCKSTATE, SQLITE_LOCK_EXCLUSIVE, SQLITE_LOCK_NONE,
     SQLITE_LOCK_SHARED, SQLITE_OK,

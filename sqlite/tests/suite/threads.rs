@@ -1,13 +1,10 @@
 //! Connections of many threads to one database.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use common::bank::{self, Kind, Way};
-use common::{Place, value};
+use crate::common::bank::{self, Kind, Way};
+use crate::common::{Place, value};
 use rusqlite::{ErrorCode, TransactionBehavior};
 
 const WRITERS: u64 = 3;
