@@ -87,7 +87,7 @@ await() {
     step=${running[$pid]}
     unset "running[$pid]"
     printf '\n-- %s\n' "$step"
-    [[ $step == cargo* ]] || printf -- '---- %s stdout ----\n' "$step" >>"$log"
+    printf -- '---- %s stdout ----\n' "${step// /-}" >>"$log"
     tee -a "$log" <"$work/$pid"
     rm "$work/$pid"
     case $status in
@@ -154,7 +154,9 @@ if [ ${#failed[@]} -gt 0 ]; then
     awk '
         /^ +Running |^ +Doc-tests / { where = $0; sub(/^ +/, "", where) }
         /^test .* \.\.\. FAILED$/ { printf "  %s: %s\n", where, $2; failed[$2] }
-        / took longer than [0-9]+ s\. |^not run, as there is no time left: / { print "  " $0 }
+        /^ +Running / { slow = "" }
+        / has been running for over 60 seconds$/ { slow = slow " " $2 }
+        / took longer than [0-9]+ s\. |^not run, as there is no time left: / { print "  " $0 slow }
         /^---- .* stdout ----$/ { test = $2; n = 0 }
         /panicked at/ && test in failed && n == 0 { n = 4 }
         n > 0 && test in failed { print "      " substr($0, 1, 400); n-- }' "$log"
