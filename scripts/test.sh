@@ -36,12 +36,13 @@ need_fuse
 work=$(mktemp -d)
 log=$work/log
 export LODE_TIMES=$work/times
-declare -A running=()
+# By process: the step, and the file of what it says.
+declare -A running=() said=()
 finish() {
     local pid
     for pid in "${!running[@]}"; do
         printf '\n-- %s is ended; its last lines:\n' "${running[$pid]}"
-        tail -30 "$work/$pid"
+        tail -30 "${said[$pid]}"
         # (It ends what it has started, and itself, within half a minute.)
         kill "$pid" 2>/dev/null || true
     done
@@ -76,8 +77,7 @@ begin() {
     command_of "$1"
     printf -- '-- %s: begins after %d s\n' "$1" "$SECONDS"
     "${command[@]}" >"$file" 2>&1 &
-    running[$!]=$1
-    mv "$file" "$work/$!"
+    running[$!]=$1 said[$!]=$file
 }
 
 # await: waits until one of those that run has ended, and shows what it said.
@@ -88,8 +88,8 @@ await() {
     unset "running[$pid]"
     printf '\n-- %s\n' "$step"
     printf -- '---- %s stdout ----\n' "${step// /-}" >>"$log"
-    tee -a "$log" <"$work/$pid"
-    rm "$work/$pid"
+    tee -a "$log" <"${said[$pid]}"
+    rm "${said[$pid]}"
     case $status in
     0) [[ $step == cargo* ]] || passed=$((passed + 1)) ;;
     125) not_run+=("$step") failed+=("$step") ;;
