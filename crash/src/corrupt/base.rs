@@ -65,6 +65,8 @@ pub(super) struct Base {
     /// Generations of the pool's inodes.
     pub(super) generations: HashMap<Ino, u64>,
     pub(super) session: u32,
+    /// What of its metadata there is when it has been opened, in a pool that was not unmounted: an opening stores records, too.
+    pub(super) opened: Option<(Places, u32)>,
     /// Inode of the list of snapshots, 0 for none.
     pub(super) list: Ino,
     /// Which of the two superblocks are valid.
@@ -169,6 +171,7 @@ impl Base {
             exempt: HashSet::new(),
             generations: HashMap::new(),
             session: 0,
+            opened: None,
             list: 0,
             superblocks,
             twin_bytes: geometry.twin_pages * 4096,
@@ -231,6 +234,13 @@ impl Base {
             self.generations.insert(*ino, attr.generation);
         }
         self.trees = trees;
+        if self.left != Left::Closed {
+            let medium = Simulated::plain(self.pages.clone());
+            let pool = Pool::open(medium.clone(), TestHost::new(3), &options(false, false));
+            pool.map_err(|error| format!("the undamaged pool: {error:?}"))?;
+            let image = medium.seen().image();
+            self.opened = Some((Places::of_image(&image, &[]), session_and_list(&image).0));
+        }
         Ok(())
     }
 

@@ -138,6 +138,42 @@ fn fresh_pages_get_whole_lines() {
     }
 }
 
+/// A hole, or old bytes, that end in the midst of a line of a page that becomes a fresh one, in front of what is new.
+#[test]
+fn what_a_file_has_in_front_of_a_fresh_piece_ends_in_a_whole_line() {
+    for level in Protection::ALL {
+        for (size, is_hole) in
+            [1, 63, 64, 100, 700, 2999].into_iter().flat_map(|size| [(size, true), (size, false)])
+        {
+            let (memory, pool) = made(level, Healing::ByLines);
+            let ino = file(&pool, "file");
+            let mut model = Model::default();
+            let mut write = |offset: u64, bytes: &[u8]| {
+                pool.write(ino, offset, bytes).unwrap();
+                model.write(offset, bytes);
+            };
+            write(0, &[1; 10]);
+            if is_hole {
+                pool.setattr(ino, &SetAttr { size: Some(PAGE + size), ..SetAttr::default() })
+                    .unwrap();
+            } else {
+                write(PAGE, &vec![2; size as usize]);
+                // (What it sees is not overwritten in place.)
+                pool.create_snapshot(b"kept").unwrap();
+            }
+            let apart =
+                if level == Protection::None { 0 } else { 1 << memory.inner().get(92, 1)[0] };
+            for page in freed(&pool).into_iter().filter(|page| page & apart == 0) {
+                memory.poison(page * PAGE, PAGE);
+            }
+            write(PAGE + 3010, &[3; 200]);
+            let story = format!("{level:?}, {size} bytes, a hole: {is_hole}");
+            assert_eq!(read(&pool, ino).unwrap(), model.0, "{story}");
+            assert_eq!(memory.machine_checks(), 0, "{story}");
+        }
+    }
+}
+
 #[test]
 fn what_is_changed_in_place_is_looked_at_first() {
     let mut refused = 0;
