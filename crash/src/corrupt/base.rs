@@ -3,7 +3,7 @@
 //! What this file guarantees: a level, a seed and a number decide all of a base, and undamaged it shows what the
 //! model has.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use lode_engine::layout::{Strips, Superblock};
@@ -62,6 +62,9 @@ pub(super) struct Base {
     pub(super) strips: Strips,
     /// Pages of the pool that programs had mapped when it was left, at level `full`: nothing is known of what they hold.
     pub(super) exempt: HashSet<u64>,
+    /// Those with the ones that a recovery which was cut off was making whole, by file: the records that say that they are
+    /// may be in one copy alone.
+    pub(super) exempt_once: HashSet<(Ino, u64)>,
     /// Generations of the pool's inodes.
     pub(super) generations: HashMap<Ino, u64>,
     pub(super) session: u32,
@@ -169,6 +172,7 @@ impl Base {
             tails: HashMap::new(),
             strips: geometry.strips,
             exempt: HashSet::new(),
+            exempt_once: HashSet::new(),
             generations: HashMap::new(),
             session: 0,
             opened: None,
@@ -221,7 +225,7 @@ impl Base {
         }
         if self.strips.are_kept() {
             let pages = |one: &(u64, u64, u64)| one.1 / 4096..(one.1 + one.2).div_ceil(4096);
-            let pages: HashSet<u64> = self.sources.values().flatten().flat_map(pages).collect();
+            let pages: BTreeSet<u64> = self.sources.values().flatten().flat_map(pages).collect();
             for page in pages {
                 let first = self.strips.crcs_at(page, lode_engine::layout::CrcTable::First);
                 self.places.add(super::Kind::Crc, first, self.strips.crc_bytes(), 0);
@@ -246,21 +250,27 @@ impl Base {
 
     /// Notes where pages of a file lie that its records say are exempt.
     fn note_exempt(&mut self, dump: &InodeDump) {
-        let mut pages = HashSet::new();
+        let (mut pages, mut once) = (HashSet::new(), HashSet::new());
         for record in &dump.records {
             let field = |name: &str| record.fields.iter().find(|(one, _)| *one == name);
             let field = |name: &str| field(name).map_or(0, |(_, value)| *value);
             let range = field("file_page")..field("file_page") + field("pages");
             match record.kind {
-                "EXEMPT" => pages.extend(range),
+                "EXEMPT" => {
+                    pages.extend(range.clone());
+                    once.extend(range);
+                }
                 "WHOLE" => pages.retain(|page| !range.contains(page)),
                 _ => {}
             }
         }
         for one in &dump.extents {
             for offset in (0..one.bytes).step_by(4096) {
+                let at = one.pool_offset + offset;
+                if once.contains(&((one.file_offset + offset) / 4096)) {
+                    self.exempt_once.insert((dump.attr.ino, at / 4096));
+                }
                 if pages.contains(&((one.file_offset + offset) / 4096)) {
-                    let at = one.pool_offset + offset;
                     self.exempt.insert(at / 4096);
                     self.places.add(super::Kind::Mapped, at, 4096, dump.attr.ino);
                 }

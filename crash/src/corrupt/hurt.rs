@@ -19,6 +19,8 @@ use lode_testkit::Healing;
 const NUMBER: Ino = (1 << 40) - 1;
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
+/// Kind of the records that say that pages are exempt no more.
+const WHOLE: u8 = 17;
 
 /// What may be wrong, and how.
 #[derive(Clone, Debug, Default)]
@@ -310,15 +312,29 @@ impl Hurt {
     /// programs had it mapped when the pool was left, until it is opened.
     pub(super) fn may_differ(&self, base: &Base, ino: Ino, offset: u64) -> bool {
         match base.level {
-            Protection::Full if self.later || base.exempt.is_empty() => false,
+            Protection::Full if self.later || base.exempt_once.is_empty() => false,
             Protection::Full => {
-                let is_exempt = |range: &&Range<u64>| base.exempt.contains(&(range.start / PAGE));
+                let is_exempt =
+                    |range: &&Range<u64>| self.may_be_exempt(base, ino, range.start / PAGE);
                 let pages: Vec<Range<u64>> = self.by_pages();
                 let exempt: Vec<Range<u64>> = pages.iter().filter(is_exempt).cloned().collect();
                 base.lies_in(ino, offset, &exempt)
             }
             _ => base.lies_in(ino, offset, &self.ranges),
         }
+    }
+
+    /// Whether programs had a page of a file mapped when the pool was left; or a recovery that was cut off had said that they
+    /// have not, and that was hit where it may be in that copy alone.
+    fn may_be_exempt(&self, base: &Base, ino: Ino, page: u64) -> bool {
+        if base.exempt.contains(&page) {
+            return true;
+        }
+        let said = [Kind::Record(WHOLE), Kind::Tail, Kind::LogPage];
+        let mut said = said.iter().flat_map(|kind| base.places.of(*kind));
+        base.left == Left::Recovering
+            && base.exempt_once.contains(&(ino, page))
+            && said.any(|place| place.ino == ino & NUMBER && self.hits_some(base, place))
     }
 
     /// The bytes that were damaged, no range of them in more than one page.
@@ -361,7 +377,7 @@ impl Hurt {
             self.hits(strip_at, bytes.min(end.saturating_sub(strip_at)))
         };
         let strip_at = page * PAGE + index * bytes;
-        if !self.later && base.exempt.contains(&page) && self.poisons(strip_at, bytes) {
+        if !self.later && self.may_be_exempt(base, ino, page) && self.poisons(strip_at, bytes) {
             return true;
         }
         if !hits(index) {
