@@ -8,6 +8,7 @@ mod history;
 mod interleavings;
 mod lent;
 mod maps;
+mod mended;
 mod older_links;
 mod pages;
 mod pointed;
