@@ -47,7 +47,6 @@ fn next(state: &mut State) -> Option<Method> {
 
 /// Makes one chunk ready that was booked; false where there is none.
 fn make_ready(shared: &Shared, method: Method) -> bool {
-    let _at_work = shared.at_work.read();
     let taken = shared.sources.source(method).and_then(|source| Ok((source.take()?, source)));
     let Ok((chunk, source)) = taken else {
         shared.state.lock().ledger.unbook(1);

@@ -38,7 +38,6 @@ struct Entry {
     /// None for a chunk whose program has no session: it is locked still, by somebody.
     holder: Option<SessionId>,
     source: Arc<dyn Source>,
-    direct: bool,
 }
 
 /// What is kept zeroed.
@@ -75,7 +74,7 @@ impl Ledger {
 
     /// A chunk that somebody had before there was a ledger.
     pub(crate) fn was_held(&mut self, chunk: u64, source: Arc<dyn Source>) {
-        self.entries.insert(chunk, Entry { holder: None, source, direct: true });
+        self.entries.insert(chunk, Entry { holder: None, source });
     }
 
     /// A session begins.
@@ -203,8 +202,8 @@ impl Ledger {
                 taken.push(*chunk);
                 continue;
             }
-            let (source, direct) = (Arc::clone(source), program.method == Method::Direct);
-            self.entries.insert(*chunk, Entry { holder: Some(id), source, direct });
+            let source = Arc::clone(source);
+            self.entries.insert(*chunk, Entry { holder: Some(id), source });
             program.chunks.insert(*chunk);
         }
         program.most = program.most.max(program.chunks.len() as u64);
@@ -268,21 +267,5 @@ impl Ledger {
     pub(crate) fn remove(&mut self, chunk: u64) -> Option<Arc<dyn Source>> {
         self.entries.get(&chunk).filter(|entry| entry.holder.is_none())?;
         self.entries.remove(&chunk).map(|entry| entry.source)
-    }
-
-    /// Chunks that came from files.
-    pub(crate) fn of_files(&self) -> Vec<u64> {
-        let of_files = self.entries.iter().filter(|(_, entry)| !entry.direct);
-        of_files.map(|(chunk, _)| *chunk).collect()
-    }
-
-    /// From now on all that is lent comes from `direct`. Returns where it came from.
-    pub(crate) fn redirect(&mut self, direct: &Arc<dyn Source>) -> Vec<Arc<dyn Source>> {
-        let mut before = Vec::new();
-        for entry in self.entries.values_mut() {
-            before.push(std::mem::replace(&mut entry.source, Arc::clone(direct)));
-            entry.direct = true;
-        }
-        before
     }
 }

@@ -48,7 +48,6 @@ pub(crate) struct Lender {
     shared: Arc<Shared>,
     epoll: OwnedFd,
     sessions: HashMap<SessionId, Session>,
-    generation: u64,
     look_at: Option<(Instant, Duration)>,
     looked_to: usize,
 }
@@ -59,7 +58,7 @@ impl Lender {
         let data = epoll::EventData::new_u64(WAKE);
         epoll::add(&epoll, &shared.wake, data, epoll::EventFlags::IN)?;
         let look_at = Some((Instant::now() + LOOK, LOOK));
-        Ok(Self { shared, epoll, sessions: HashMap::new(), generation: 0, look_at, looked_to: 0 })
+        Ok(Self { shared, epoll, sessions: HashMap::new(), look_at, looked_to: 0 })
     }
 
     /// Goes on until the service ends.
@@ -77,8 +76,6 @@ impl Lender {
             if self.news() {
                 return self.end();
             }
-            let shared = Arc::clone(&self.shared);
-            let _at_work = shared.at_work.read();
             for event in events.drain(..) {
                 let id = event.data.u64();
                 if id != WAKE {
@@ -108,7 +105,6 @@ impl Lender {
         }
         let newcomers = std::mem::take(&mut state.newcomers);
         let wish = state.wish_to_tell.take();
-        let renewed = std::mem::replace(&mut self.generation, state.generation) != state.generation;
         let wish = wish.and_then(|tag| {
             let round = state.wishes.round.as_ref().filter(|round| round.tag == tag)?;
             Some((tag, round.wanted, round.asked.clone()))
@@ -120,13 +116,6 @@ impl Lender {
             self.sessions.insert(id, session);
             if added.is_err() {
                 self.leave(id);
-            }
-        }
-        if renewed {
-            for session in self.sessions.values_mut() {
-                if let Ok(source) = self.shared.sources.source(session.method) {
-                    session.source = source;
-                }
             }
         }
         if let Some((tag, wanted, asked)) = wish {
@@ -375,7 +364,6 @@ impl Lender {
 
     fn end(mut self) {
         let shared = Arc::clone(&self.shared);
-        let _at_work = shared.at_work.read();
         let newcomers = std::mem::take(&mut shared.state.lock().newcomers);
         self.sessions.extend(newcomers.into_iter().map(|session| (session.id, session)));
         let ids: Vec<SessionId> = self.sessions.keys().copied().collect();

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use lode_loan::{CHUNK_BYTES, Method, Refusal, VERSION};
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -44,9 +44,6 @@ pub trait Sources: Send + Sync {
     /// # Errors
     /// [`Refusal::Ending`] where there is none any more.
     fn source(&self, method: Method) -> Result<Arc<dyn Source>, Refusal>;
-
-    /// The pool is another one now, and has none of the files that chunks came from.
-    fn renew(&self) {}
 }
 
 /// What the threads of a service share. Nobody who has the lock of `state` asks a source for anything: that may
@@ -55,8 +52,6 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     /// Something of it is other than it was.
     pub(crate) changed: Condvar,
-    /// Held to read by who asks sources, to write by who exchanges the pool.
-    pub(crate) at_work: RwLock<()>,
     /// Wakes the thread that lends.
     pub(crate) wake: OwnedFd,
     pub(crate) sources: Box<dyn Sources>,
@@ -73,8 +68,6 @@ pub(crate) struct State {
     /// What programs are to be told.
     pub(crate) wish_to_tell: Option<u64>,
     pub(crate) ending: bool,
-    /// How often the pool became another one.
-    pub(crate) generation: u64,
 }
 
 impl Shared {
@@ -153,12 +146,10 @@ impl Service {
             newcomers: Vec::new(),
             wish_to_tell: None,
             ending: false,
-            generation: 0,
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             changed: Condvar::new(),
-            at_work: RwLock::new(()),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             sources,
             counts: Counts::default(),
@@ -291,30 +282,6 @@ impl Service {
     /// What is lent, and to whom.
     pub fn facts(&self) -> Facts {
         Facts::of(&self.shared.state.lock().ledger, &self.shared.counts)
-    }
-
-    /// Exchanges the pool while nobody asks a source for anything. `change` is told which chunks are lent that came
-    /// from files, which the other pool does not have: it is to take them as lent. If it succeeds all that is lent
-    /// is of the source for [`Method::Direct`] from then on.
-    ///
-    /// # Errors
-    /// Those of `change`.
-    pub fn across<T, E>(&self, change: impl FnOnce(&[u64]) -> Result<T, E>) -> Result<T, E> {
-        let shared = &self.shared;
-        let _nobody = shared.at_work.write();
-        let ready = shared.state.lock().ledger.drain_ready();
-        shared.give(ready);
-        let of_files = shared.state.lock().ledger.of_files();
-        let done = change(&of_files)?;
-        shared.sources.renew();
-        let mut state = shared.state.lock();
-        state.generation += 1;
-        if let Ok(direct) = shared.sources.source(Method::Direct) {
-            let before = state.ledger.redirect(&direct);
-            drop(state);
-            drop(before);
-        }
-        Ok(done)
     }
 
     /// Ends all sessions; gives back all that nobody has locked. What is left stays lent to the end of the pool's
