@@ -2,10 +2,26 @@
 //!
 //! A chunk is [`lode_loan::CHUNK_BYTES`] of the region; its number is its offset in it divided by that.
 
+//!
+//! * [`Direct`], [`Indirect`], [`Mmap`]: the three methods (Oikawa 2014, section 3), each over an [`Owner`] of a pool whose
+//!   memory is a [`Region`].
+
+mod common;
+mod direct;
+mod indirect;
+mod mmap;
+mod owner;
+
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use lode_loan::Refusal;
+use lode_loan::{Method, Refusal};
+
+pub use direct::Direct;
+pub use indirect::Indirect;
+pub use mmap::Mmap;
+pub use owner::{Owner, Region};
 
 /// One of the methods by which memory comes from a pool. All may be called from many threads.
 ///
@@ -34,4 +50,14 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// Those of opening it; [`io::ErrorKind::Unsupported`] for memory that is no file.
     fn descriptor(&self) -> io::Result<OwnedFd>;
+}
+
+/// Memory of the pool of `owner` by this method; `spared` pages besides the pool's reserve are left to files. By
+/// [`Method::Mmap`] it is one session's, by the others everybody's.
+pub fn of<O: Owner + 'static>(method: Method, owner: O, spared: u64) -> Arc<dyn Source> {
+    match method {
+        Method::Direct => Arc::new(Direct::new(owner, spared)),
+        Method::Indirect => Arc::new(Indirect::new(owner, spared)),
+        Method::Mmap => Arc::new(Mmap::new(owner, spared)),
+    }
 }
