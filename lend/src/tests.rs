@@ -216,7 +216,10 @@ fn limits_are_exact_ready_chunks_or_not() {
     let (mut one, mut two) = (owner.program(), owner.program());
     one.take_all(2);
     assert_eq!(two.take(5).unwrap().len(), 1);
-    assert_eq!((one.take(1), two.take(1)), (Err(Refusal::ProgramLimit), Err(Refusal::ProgramLimit)));
+    assert_eq!(
+        (one.take(1), two.take(1)),
+        (Err(Refusal::ProgramLimit), Err(Refusal::ProgramLimit))
+    );
 }
 
 #[test]
@@ -241,7 +244,8 @@ fn what_no_program_says_is_refused_and_nothing_is_lost() {
     let (held, list) = bad.list(Kind::Hold, &[its[1], mine[0], its[0], 1, 1]);
     assert_eq!((held.kind, list), (Kind::Held, vec![]));
     // Out of order, and not frames at all: the connection ends.
-    for kind in [Kind::Granted, Kind::Refused, Kind::Returned, Kind::Held, Kind::Wish, Kind::Spared] {
+    for kind in [Kind::Granted, Kind::Refused, Kind::Returned, Kind::Held, Kind::Wish, Kind::Spared]
+    {
         let mut other = owner.program();
         other.take_all(2);
         other.say(kind, 0, 1, &[]);
