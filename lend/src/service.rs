@@ -72,8 +72,8 @@ pub(crate) struct State {
 
 impl Shared {
     pub(crate) fn wake(&self) {
-        // (A full counter wakes, too.)
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        // (A full counter wakes, too; any number does, in any order of bytes.)
+        let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
     }
 
     /// Gives chunks back that nobody has.
