@@ -1,7 +1,4 @@
 //! Memory of a pool, lent to programs: served alone, and by mounts.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,9 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::program::{Program, socket};
-use common::server::Server;
-use common::{LODE, Scratch, fsck, lode, text};
+use crate::common::program::{Program, socket};
+use crate::common::server::Server;
+use crate::common::{LODE, Scratch, fsck, lode, text};
 use lode_loan::{CHUNK_BYTES, Head, Kind, Method, Refusal};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
