@@ -10,6 +10,7 @@ mod dump;
 mod facts;
 mod generate;
 mod health;
+pub(crate) mod heap;
 #[cfg(test)]
 mod keys_test;
 mod memory;
@@ -37,6 +38,7 @@ pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 pub(crate) use generate::{CompletionsReport, ManReport};
 pub(crate) use health::{BadMemoryFacts, HealthFacts, KeptFacts, ScrubsFacts};
+pub(crate) use heap::{HeapFacts, HeapServeReport, HeapStatsReport};
 pub(crate) use memory::MemoryFacts;
 pub(crate) use prometheus::{StoredGroups, exposition};
 pub(crate) use repairs::{RepairFacts, Repairs};

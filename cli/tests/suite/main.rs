@@ -17,6 +17,7 @@ mod emulation;
 mod exit_codes;
 mod full_pool;
 mod generate;
+mod heap;
 mod label_and_resize;
 mod making_pools;
 mod messages;
