@@ -17,6 +17,7 @@ use lode_pmem::{FlushStrategy, WindowMode};
 use crate::commands::bench::{BlockBenchArgs, ProgramsArgs};
 use crate::commands::block::BlockCommand;
 use crate::commands::fsck::FsckArgs;
+use crate::commands::heap::HeapCommand;
 use crate::commands::receive::ReceiveArgs;
 use crate::commands::resize::ResizeArgs;
 use crate::commands::scrub::ScrubArgs;
@@ -91,6 +92,9 @@ pub(crate) enum Command {
     /// Volumes: block devices in a pool, made, listed, resized, deleted, given to the kernel
     #[command(subcommand)]
     Block(BlockCommand),
+    /// Main memory from the pool: lent to programs while no file needs it
+    #[command(subcommand)]
+    Heap(HeapCommand),
     /// Write a snapshot, or what differs between two, as a stream to standard output
     Send(SendArgs),
     /// Apply a stream from standard input to a pool that is not mounted, wholly or not at all
@@ -129,6 +133,7 @@ impl Command {
             Command::Scrub(_) => "scrub",
             Command::Snapshot(command) => command.name(),
             Command::Block(command) => command.name(),
+            Command::Heap(command) => command.name(),
             Command::Send(_) => "send",
             Command::Receive(_) => "receive",
             Command::Info(_) => "info",
@@ -511,7 +516,7 @@ pub(crate) struct EffortArgs {
 }
 
 /// Seconds, with decimals if need be.
-fn parse_interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     const LEAST: f64 = 0.1;
     const MOST: f64 = 86_400.0;
     match text.parse::<f64>() {

@@ -85,6 +85,7 @@ fn run(command: &Command, output: &Output) -> failure::Result<u8> {
         Command::Scrub(args) => return commands::scrub::run(args, output),
         Command::Snapshot(command) => commands::snapshot::run(command, output)?,
         Command::Block(command) => commands::block::run(command, output)?,
+        Command::Heap(command) => return commands::heap::run(command, output),
         Command::Send(args) => commands::send::run(args, output)?,
         Command::Receive(args) => commands::receive::run(args, output)?,
         Command::Info(args) => commands::info::run(args, output)?,
@@ -119,7 +120,7 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 35] = [
+    const COMMANDS: [&str; 38] = [
         "mkfs",
         "mount",
         "umount",
@@ -138,6 +139,9 @@ fn command_of(args: &[OsString]) -> &'static str {
         "block attach",
         "block detach",
         "block",
+        "heap serve",
+        "heap stats",
+        "heap",
         "send",
         "receive",
         "info",

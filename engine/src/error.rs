@@ -23,6 +23,10 @@ pub enum Error {
     NotEmpty,
     /// Somebody uses it.
     Busy,
+    /// Programs have memory of the pool: what is asked for can't be done beside them.
+    Lent,
+    /// This chunk is not lent.
+    NotLent,
     /// An argument makes no sense.
     Invalid,
     /// The name is longer than 255 bytes, or a symbolic link longer than 4095.
@@ -112,11 +116,11 @@ impl Error {
             Self::TooLong => 7,
             Self::Media { .. } | Self::Unwritten | Self::Corrupt(_) | Self::Lost(_) => 5,
             Self::NoMemory => 12,
-            Self::Busy => 16,
+            Self::Busy | Self::Lent => 16,
             Self::Exists => 17,
             Self::NotDirectory => 20,
             Self::IsDirectory => 21,
-            Self::Invalid | Self::NotAPool(_) => 22,
+            Self::Invalid | Self::NotLent | Self::NotAPool(_) => 22,
             Self::FileTooLarge => 27,
             Self::NoSpace => 28,
             Self::ReadOnly => 30,
@@ -181,6 +185,8 @@ impl fmt::Display for Error {
             Self::IsDirectory => "is a directory",
             Self::DirectoryLink => "a directory can't have another name",
             Self::Busy => "in use",
+            Self::Lent => "memory of the pool is lent to programs",
+            Self::NotLent => "that memory is not lent",
             Self::NotEmpty => "directory not empty",
             Self::Invalid => "invalid argument",
             Self::NameTooLong => "name too long (255 bytes at most)",

@@ -33,6 +33,15 @@ pub trait Host: Send + Sync + 'static {
     /// threads, and returns when all have ended.
     fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync));
 
+    /// Has programs that memory is lent to ([`Pool::lend`](crate::Pool::lend)) give back about `pages` pages, as far as they
+    /// have them unused: files are short of them. Whoever gets them gives them back to the pool, from other threads, before
+    /// this returns; whether any have come is what it returns. It has to return soon: inodes are locked meanwhile, though
+    /// nothing that [`Pool::give_back`](crate::Pool::give_back) needs.
+    fn spare(&self, pages: u64) -> bool {
+        let _ = pages;
+        false
+    }
+
     /// How often who has to wait to write to an inode looks whether it is free before sleeping: a small
     /// write holds it for less time than it takes to fall asleep and to be woken. None where the locks do so themselves.
     #[inline(always)]

@@ -47,7 +47,7 @@ pub use gauges::{EXTENT_SIZES, FreeExtents, Gauges, IndexMemory};
 pub use host::{Host, NONCES_MAX};
 pub use layout::BadPage;
 pub use pool::{
-    CheckReport, ExtentDump, Found, Handle, InodeDump, Opening, Pool, RecordDump, Seen,
+    CheckReport, ExtentDump, Found, Handle, InodeDump, Life, Opening, Pool, RecordDump, Seen,
 };
 pub use recovery::ManifestBytes;
 pub use recovery::format::check_format;

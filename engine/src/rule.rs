@@ -238,6 +238,12 @@ rules! {
         "no record says which pages a program has mapped to store into, at level full";
     ExemptWhole "exempt-whole"
         "what is kept of pages is not made again before they are exempt no more";
+    LentFree "lent-free"
+        "a checkpoint says nothing of memory that was lent: its pages are neither free nor anybody's";
+    LentApart "lent-apart"
+        "pages that a program has are given to files as well";
+    HeldKept "held-kept"
+        "recovery asks nobody which memory programs hold on to whose owner is gone";
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }

@@ -6,6 +6,8 @@ use lode_pmem::Losses;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = 4096;
+/// Bytes of a chunk, which memory is lent by: a huge page.
+pub const LENT_BYTES: u64 = 2 << 20;
 /// Bytes of each half of a file's journal page. An overwrite of no more, inside of one page, takes
 /// no pages for its data, so that it is possible in a full pool.
 pub const JOURNAL_HALF: u64 = PAGE_BYTES / 2;

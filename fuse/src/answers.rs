@@ -52,6 +52,8 @@ impl<M: Medium + 'static, H: Host> Desk<M, H> {
         let answer = match op {
             "ping" => Ok(json!({ "pid": std::process::id() })),
             "paths" => paths::answer(state, request),
+            // (Who waits for the pool with a session is told all the same.)
+            "heap-stats" => state.lending.answer(),
             "snapshot-rollback" => rollback::answer(state, &self.point, &self.notices, request),
             _ => match state.gate.enter() {
                 Ok(pass) => self.answer_inside(&pass, op, request)?,

@@ -11,6 +11,7 @@
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
 //!   says, `scrub`, `snapshots`, `rollback`, `volumes`, `send`: what it does when asked, `views`: the same as files; [`notify`]: readiness
+//! * `heap`: a pool that is served without a mount, `lending`: its memory, lent to programs
 //! * `damage`: what the log says of damage that requests meet; `paths`: where in the mount it is
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -24,9 +25,11 @@ mod damage;
 mod device;
 mod error;
 mod fs;
+mod heap;
 #[cfg(feature = "inject")]
 mod inject;
 mod introduction;
+mod lending;
 pub mod mountpoint;
 pub mod notify;
 pub mod options;
@@ -44,6 +47,8 @@ pub mod wire;
 
 pub use error::{MountError, Result};
 pub use fs::MAX_WRITE;
+pub use heap::HeapServer;
+pub use lending::HeapOptions;
 pub use options::MountOptions;
 pub use scrub::RATE as SCRUB_RATE;
 pub use server::Server;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lode_engine::{AccessTimes, Ino};
 
+use crate::lending::HeapOptions;
 use crate::views::View;
 
 /// Options of a mount. What concerns the region and the engine (`relaxed`, windows,
@@ -43,6 +44,8 @@ pub struct MountOptions {
     /// Whether requests come by io_uring. Where nothing is said they do if the kernel allows it and
     /// no number of threads is asked for.
     pub rings: Option<bool>,
+    /// How much memory is lent to programs.
+    pub heap: HeapOptions,
     /// What the region says of itself (medium, durability, flush strategy, windows), for
     /// the control socket.
     pub region: BTreeMap<String, String>,

@@ -9,20 +9,22 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lode_engine::{Host, Pool};
-use lode_host::Maintenance;
+use lode_host::{Maintenance, StdHost};
+use lode_lend::source::Region;
 use lode_pmem::Medium;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::answers::Desk;
 use crate::apart::within;
-use crate::control::listener::{Answers, Bound, Listener};
+use crate::control::listener::{Answers, Bound, Listener, Sessions};
 use crate::control::place;
 use crate::damage::Teller;
 use crate::device::mount_fuse;
 use crate::error::{MountError, Result};
 use crate::fs::{LodeFs, MAX_WRITE, State, Views};
 use crate::introduction::introduce;
+use crate::lending::{self, HeapOptions};
 use crate::mountpoint;
 use crate::notify::{tell_manager, wait_while};
 use crate::options::MountOptions;
@@ -59,7 +61,7 @@ struct Mount<M: Medium + 'static, H: Host> {
 }
 
 /// Why serving may end.
-enum Event {
+pub(crate) enum Event {
     /// The connection to the kernel ended: unmounted, or broken.
     Session(io::Result<()>),
     /// A signal asks to end.
@@ -128,6 +130,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let scrubs =
             options.scrub_period.map(|period| (period, options.scrub_rate.unwrap_or(RATE)));
         let served = queues.as_ref().map(Queues::threads);
+        let lends = Arc::clone(&state);
         let (for_desk, notices) = (Arc::clone(&state), channel.notices());
         let desk = Desk::new(for_desk, point.clone(), options, served, notices.clone());
         let desk = Arc::new(desk);
@@ -136,7 +139,8 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let session = Session::new(channel, fs, MAX_WRITE).with_queues(queues);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
         let answers: Answers = Box::new(move |op, request| desk.answer(op, request));
-        let listener = bound.serve(Arc::new(answers))?;
+        let sessions: Sessions = Box::new(move |stream, line| lends.lending.admit(stream, line));
+        let listener = bound.serve(Arc::new(answers), sessions)?;
         Ok(Self {
             session: Some(session),
             threads,
@@ -173,7 +177,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let watcher = Watcher::start(signals, tell.clone())?;
         let teller = tell_of_damage(&self.mount)?;
         let serving = serve(session, self.threads, tell.clone())?;
-        let maintenance = maintain(&self.mount, tell)?;
+        let maintenance = maintain(&self.mount.state, self.mount.read_only, tell)?;
         let scrubber = scrub(&self.mount, self.scrubs)?;
         let served = self.mount.serve_until_end(&events, ready);
         drop(scrubber);
@@ -186,6 +190,16 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
             control.end(ended.as_ref().copied().map_err(ToString::to_string));
         }
         ended
+    }
+}
+
+impl<M: Region + 'static> Server<M, StdHost> {
+    /// Lends what files leave of the pool's memory to programs from now on, unless the pool can't be changed.
+    ///
+    /// # Errors
+    /// Those of starting threads.
+    pub fn lend(&self, options: &HeapOptions) -> Result<()> {
+        lending::lend(&self.mount.state, options)
     }
 }
 
@@ -321,13 +335,13 @@ impl<M: Medium + 'static, H: Host> Drop for Mount<M, H> {
 }
 
 /// Turns signals into events, until it is dropped.
-struct Watcher {
+pub(crate) struct Watcher {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
-    fn start(mut signals: Signals, tell: Sender<Event>) -> Result<Self> {
+    pub(crate) fn start(mut signals: Signals, tell: Sender<Event>) -> Result<Self> {
         let handle = signals.handle();
         let builder = thread::Builder::new().name("lode-signals".into());
         let thread = builder
@@ -353,11 +367,12 @@ impl Drop for Watcher {
 }
 
 /// Gives the pool time for its background work, and looks whether a request has panicked.
-fn maintain<M: Medium + 'static, H: Host>(
-    mount: &Mount<M, H>,
+pub(crate) fn maintain<M: Medium + 'static, H: Host>(
+    state: &Arc<State<M, H>>,
+    read_only: bool,
     tell: Sender<Event>,
 ) -> Result<Maintenance> {
-    let (state, read_only) = (Arc::clone(&mount.state), mount.read_only);
+    let state = Arc::clone(state);
     let work = move || {
         let pass = if read_only { None } else { state.gate.enter().ok() };
         let done = pass.map_or(Ok(()), |pass| pass.pool.maintain());

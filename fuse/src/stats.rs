@@ -54,6 +54,7 @@ pub fn stats<M: Medium, H: Host>(
         "wear": wear_in_buckets(pool.wear()),
         "health": health(pool)?,
         "scrub": scrub(&state.scrubs.facts(), scrub_period),
+        "heap": state.lending.stats(),
     });
     if let Value::Object(more) = more {
         values.extend(more);

@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod maintain;
+mod spare;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
@@ -20,11 +21,15 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
 pub use maintain::Maintenance;
+use spare::Asked;
+pub use spare::{Answer, without_asking};
 
 /// [`Host`] on std and Linux.
+/// Clones share who is asked for memory ([`StdHost::ask`]).
 #[derive(Clone, Debug)]
 pub struct StdHost {
     cpus: usize,
+    asked: Asked,
 }
 
 /// Some microseconds of looks.
@@ -39,7 +44,12 @@ impl StdHost {
     /// A host that claims to have `cpus` CPUs (at least one): bounds lanes in use and
     /// threads of [`Host::parallel`].
     pub fn with_cpus(cpus: usize) -> Self {
-        Self { cpus: cpus.max(1) }
+        Self { cpus: cpus.max(1), asked: Asked::default() }
+    }
+
+    /// From now on `answer` is asked where files are short of pages, as [`Host::spare`] says; nobody is where there is none.
+    pub fn ask(&self, answer: Option<Answer>) {
+        self.asked.set(answer);
     }
 }
 
@@ -83,6 +93,10 @@ impl Host for StdHost {
     #[inline]
     fn spins(&self) -> u32 {
         if self.cpus > 1 { SPINS } else { 0 }
+    }
+
+    fn spare(&self, pages: u64) -> bool {
+        self.asked.ask(pages)
     }
 
     fn random(&self) -> u64 {

@@ -138,6 +138,11 @@ impl<M: Medium> Door<M> {
         self.medium.for_each_listed_bad(each);
     }
 
+    /// Calls `each` with start and length of what others have locked of the region.
+    pub fn for_each_held(&self, each: &mut dyn FnMut(u64, u64)) {
+        self.medium.for_each_held(each);
+    }
+
     /// Calls `each` with the offset of each line at which a load has met bad memory since this was asked last. (Of very
     /// many at a time some are left out; the next load meets them again.)
     pub fn take_bad(&self, each: &mut dyn FnMut(u64)) {

@@ -70,6 +70,8 @@ pub use raw::{
     UnknownScheme, WriteScheme,
 };
 #[cfg(feature = "std")]
+pub use region::loan;
+#[cfg(feature = "std")]
 pub use region::{
     Draft, Durability, Mapped, MappedPages, Memory, RegionError, RegionKind, RegionOptions, View,
     ViewOptions,

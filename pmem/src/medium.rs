@@ -74,6 +74,12 @@ pub trait Medium: Send + Sync {
         let _ = each;
     }
 
+    /// Calls `each` with the start and the length of each piece of the region that somebody else has a lock on: a program that
+    /// was lent it as memory, and has it still though its lender may be gone.
+    fn for_each_held(&self, each: &mut dyn FnMut(u64, u64)) {
+        let _ = each;
+    }
+
     /// Opens the region for stores by this thread.
     fn open(&self) -> Self::Window;
 
@@ -242,6 +248,10 @@ impl<M: Medium> Medium for &M {
 
     fn for_each_listed_bad(&self, each: &mut dyn FnMut(u64, u64)) {
         (**self).for_each_listed_bad(each);
+    }
+
+    fn for_each_held(&self, each: &mut dyn FnMut(u64, u64)) {
+        (**self).for_each_held(each);
     }
 
     #[inline]

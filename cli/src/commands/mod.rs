@@ -6,6 +6,7 @@ pub(crate) mod crash;
 pub(crate) mod dump;
 pub(crate) mod fsck;
 pub(crate) mod generate;
+pub(crate) mod heap;
 pub(crate) mod info;
 pub(crate) mod label;
 mod manual;

@@ -365,6 +365,15 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         for bad in store.bad.list()?.iter().filter(|bad| !bad.in_use) {
             self.claim(Run { page: bad.page, pages: 1 }, 0)?;
         }
+        let mut lent = Vec::new();
+        store.lent.for_each_owed(&mut |run| {
+            lent.try_reserve(1)?;
+            lent.push(run);
+            Ok(())
+        })?;
+        for run in lent {
+            self.claim(run, 0)?;
+        }
         let mut free = Vec::new();
         store.space.for_each_free(&mut |run| {
             free.try_reserve(1)?;

@@ -26,13 +26,15 @@ pub enum Use {
     /// Nothing of its own, and nobody can have it: bad memory, a last group of pages that is too short for its
     /// tables, and the page that is kept for a copy of a line of the first.
     Unusable,
+    /// Memory of programs.
+    Lent,
     /// Nothing.
     Free,
 }
 
 impl Use {
     /// All of them, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Superblocks,
         Self::Lanes,
         Self::Tables,
@@ -41,6 +43,7 @@ impl Use {
         Self::Checksums,
         Self::Parity,
         Self::Unusable,
+        Self::Lent,
         Self::Free,
     ];
 
@@ -55,6 +58,7 @@ impl Use {
             Self::Checksums => "checksums",
             Self::Parity => "parity",
             Self::Unusable => "unusable",
+            Self::Lent => "lent",
             Self::Free => "free",
         }
     }
@@ -103,6 +107,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for bad in self.store.bad.list()?.iter().filter(|bad| !bad.in_use) {
             alone(Run { page: bad.page, pages: 1 }, Use::Unusable, each);
         }
+        self.store.lent.for_each_owed(&mut |run| {
+            alone(run, Use::Lent, each);
+            Ok(())
+        })?;
         self.store.space.for_each_free(&mut |run| {
             alone(run, Use::Free, each);
             Ok(())

@@ -76,8 +76,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             page = extent.map_or(end_page, |extent| extent.end());
         }
         // Zeroing what there is room for would be in vain.
-        let free = self.store.space.free_pages() + self.store.quarantined_pages();
-        if wanted > free {
+        let free = || self.store.space.free_pages() + self.store.quarantined_pages();
+        let all = wanted.saturating_add(self.store.reserve());
+        if wanted > free() && !(self.store.ask_until(all, &|| wanted <= free())) {
             return Err(Error::NoSpace);
         }
         Ok(())

@@ -27,7 +27,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for damage: then nothing was written but what opening a pool writes.
-    /// [`Error::Busy`] where there are snapshots,
+    /// [`Error::Busy`] where there are snapshots, [`Error::Lent`] while programs have memory of the pool,
     /// [`Error::NoSpace`] where there is no room for second copies, or for checksums and parity, `NotAPool(TooSmall)` where the
     /// pool is too small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way. Then the
     /// pool is at the level that it had; on the way from `none` to `full` it may be at `metadata`. Those of [`Pool::open`] and
@@ -45,6 +45,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             // What they see can't be moved.
             pool.close()?;
             return Err(Error::Busy);
+        }
+        if pool.store.lent.any() {
+            // Nor can what programs have.
+            pool.close()?;
+            return Err(Error::Lent);
         }
         let before = pool.info()?.protection;
         if before == protection {

@@ -4,6 +4,7 @@ mod count;
 mod found;
 mod gauges;
 mod handle;
+mod lend;
 mod locks;
 mod report;
 
@@ -27,6 +28,18 @@ use crate::space::Run;
 use crate::store::{Room, Store};
 use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats};
 
+/// One opening of a pool: equal to itself, and to no other. (A pool that is rolled back is opened anew.)
+#[derive(Clone, Debug)]
+pub struct Life(Arc<()>);
+
+impl PartialEq for Life {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Life {}
+
 /// An open pool. All methods may be called from many threads.
 pub struct Pool<M: Medium, H: Host> {
     pub(crate) store: Box<Store<M, H>>,
@@ -40,6 +53,7 @@ pub struct Pool<M: Medium, H: Host> {
     /// Held by a rename that moves a directory to another one: the tree's shape is still.
     pub(crate) tree: Mutex<H::Mutex, ()>,
     pub(crate) counts: OpCounts,
+    life: Life,
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -61,6 +75,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             checkpoint,
             tree: Mutex::new(()),
             counts: OpCounts::new(store.lanes.used())?,
+            life: Life(Arc::new(())),
             store,
         };
         pool.share_memory();

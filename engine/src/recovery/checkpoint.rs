@@ -186,6 +186,11 @@ pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Resul
         words += 2;
         Ok(())
     })?;
+    // Lent pages are free for who opens the pool next.
+    store.lent.for_each_owed(&mut |_| {
+        words += 2;
+        Ok(())
+    })?;
     words += 2 * EXTENTS_SLACK;
     let manifests = encode_all(store)?;
     words += (manifests.len() / WORD) as u64;
@@ -194,6 +199,8 @@ pub(super) fn store_checkpoint<M: Medium, H: Host>(store: &Store<M, H>) -> Resul
         Err(Error::NoSpace) => return Ok(None),
         Err(error) => return Err(error),
     };
+    // Only now: where the checkpoint goes nobody else stores.
+    store.end_lending()?;
     let stream = stream_of(store, words, &manifests)?;
     let capacity: u64 = runs.iter().map(segment_room).sum();
     if stream.len() as u64 > capacity {

@@ -31,8 +31,16 @@ struct Places {
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a new, empty pool in the region; what was in it is lost.
+    ///
+    /// # Errors
+    /// [`Error::Lent`] while programs have memory of the pool that is there.
     pub fn format(medium: M, host: H, options: &FormatOptions) -> Result<()> {
         let mut door = Door::new(medium);
+        let mut is_held = false;
+        door.for_each_held(&mut |_, _| is_held = true);
+        if is_held {
+            return Err(Error::Lent);
+        }
         let superblock = plan(door.bytes(), &|| random(&host), host.now_ns(), options)?;
         let places = place(&superblock);
         door.set_twins(superblock.geometry().twin_pages * PAGE_BYTES);

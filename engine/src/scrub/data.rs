@@ -8,6 +8,7 @@ use crate::index::Extent;
 use crate::inode::{Body, State, load_xattr_value};
 use crate::integrity::Whose;
 use crate::layout::LINE;
+use crate::space::Run;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -68,7 +69,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.store.geometry.strips.are_kept() {
             return self.scrub_lines(scrub, state, extent, (page, pages));
         }
+        let is_lent = |page: u64| {
+            let page = extent.page + (page - extent.file_page);
+            self.store.lent.touches(Run { page, pages: 1 })
+        };
         (page..page + pages).try_for_each(|page| match state.file()?.is_exempt(page) {
+            // What a program has as memory is compared with nothing.
+            false if is_lent(page) => Ok(()),
             true => {
                 scrub.exempt_pages += 1;
                 Ok(())

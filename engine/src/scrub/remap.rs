@@ -71,7 +71,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.store.geometry.strips.are_kept() || file.is_mapped() {
             return Ok(found);
         }
-        for bad in self.store.bad.list()?.into_iter().filter(|bad| bad.in_use) {
+        // (A program has its memory where it is.)
+        let stays = |page| self.store.lent.touches(Run { page, pages: 1 });
+        for bad in self.store.bad.list()?.into_iter().filter(|bad| bad.in_use && !stays(bad.page)) {
             let mut extents = file.extents.iter();
             let holds = extents.find(|one| (one.page..one.page + one.pages).contains(&bad.page));
             if let Some(extent) = holds {

@@ -58,13 +58,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn go_back(self, epoch: u32, options: &OpenOptions) -> Result<Self> {
         self.close()?;
         let store: Store<M, H> = *self.store;
+        // Whoever has memory of this pool has it of that one.
+        let lent = store.lent.list()?;
         let mut superblock = store.superblock.lock().clone();
         superblock.rollback = epoch;
         superblock.checkpoint = 0;
         superblock.update += 1;
         crate::store::write_superblock(&store.door, &store.host, &superblock, store.counters())?;
         let Store { door, host, .. } = store;
-        Self::open_door(door, host, options)
+        Self::open_beside(door, host, options, &lent)
     }
 
     /// Ends a rollback, in a pool that is what it was: later snapshots are taken off the list (what they alone had is nobody's already).

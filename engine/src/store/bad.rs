@@ -347,6 +347,6 @@ impl<M: Medium, H: Host> Store<M, H> {
         // Nobody gets one of which the medium says that it is bad.
         self.store_bad()?;
         let mut given = good.into_iter().map(|bad| Run { page: bad.page, pages: 1 });
-        given.try_for_each(|run| self.space.give(self.lane(), run, Use::Data))
+        given.try_for_each(|run| self.give_good(run, Use::Data))
     }
 }

@@ -4,6 +4,7 @@
 mod bad;
 mod chain;
 mod lanes;
+mod lent;
 mod room;
 mod round;
 mod session;
@@ -18,6 +19,7 @@ mod tx;
 pub(crate) use bad::Looked;
 pub(crate) use chain::BadChain;
 pub(crate) use lanes::{Held, Lanes};
+pub(crate) use lent::Lent;
 pub(crate) use room::Room;
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
 pub(crate) use shows::{Show, Shows, take as take_show};
@@ -82,6 +84,8 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) aborted: Vec<Txid>,
     /// Bad memory that is known.
     pub(crate) bad: Box<bad::Bad<H>>,
+    /// What programs have.
+    pub(crate) lent: Box<Lent<H>>,
     /// Pages of files in memory that are exempt from checksums.
     pub(crate) exempt: Arc<AtomicU64>,
     /// Some could not be made whole: the next opening has to look for them.
@@ -108,7 +112,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let seed = superblock.seed();
         let rounds = round::Rounds::read(&door, &host, &seed, &geometry)?;
         let words = |from: usize| crate::layout::secret_word(&superblock.secret, from);
-        Ok(Box::new(Self {
+        let store = Box::new(Self {
             seed,
             secret: [words(0), words(8)],
             root: superblock.root,
@@ -120,6 +124,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 geometry.twin_pages,
             )?,
             bad: Box::new(bad::Bad::new(&superblock.bad, &geometry)?),
+            lent: Box::new(Lent::new()),
             repairs: Box::default(),
             exempt: Arc::default(),
             exempt_left: AtomicBool::new(false),
@@ -142,7 +147,9 @@ impl<M: Medium, H: Host> Store<M, H> {
             geometry,
             door,
             host,
-        }))
+        });
+        store.hold_locked();
+        Ok(store)
     }
 
     /// From now on, and by this superblock, records that are born after `epoch` did not happen. (A checkpoint knows

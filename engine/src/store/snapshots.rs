@@ -335,7 +335,9 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     #[inline(never)]
     fn is_kept(&self, ended: Ended, died: u32) -> bool {
+        // (What a program has as memory is in no snapshot.)
         !self.host.leaves_out(Rule::ManifestsKept)
+            && !self.lent.touches(ended.run)
             && self.snapshots.keep(Item::new(Kept::Data, ended.run, ended.born), died)
     }
 

@@ -6,6 +6,8 @@ use super::Store;
 use crate::space::{Near, Run, Sparing, Use};
 use crate::{Error, Host, PageClass, Result};
 
+/// How often programs are asked for one taking: each time some pages have come.
+const ASKS_MOST: u32 = 64;
 /// One page of so many is kept for operations that free space.
 const RESERVE_PART: u64 = 64;
 /// In a small pool so many pages are kept, ...
@@ -31,7 +33,7 @@ pub(crate) enum Purpose {
 
 /// Whether pages are taken with their twins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Taken {
+pub(super) enum Taken {
     Alone,
     WithTwins,
 }
@@ -69,7 +71,8 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Takes a page.
     pub(crate) fn take_page(&self, purpose: Purpose, of: Use) -> Result<u64> {
-        let run = self.take_by(purpose, Taken::Alone, |lane, _| self.space.take_one(lane, of));
+        let take = |lane, _| self.space.take_one(lane, of);
+        let run = self.take_by((purpose, 1), Taken::Alone, take);
         run.map(|run| run.page)
     }
 
@@ -83,7 +86,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             Purpose::Replaces | Purpose::Changes => Sparing::Half,
             Purpose::Frees => Sparing::Nothing,
         };
-        let run = self.take_by(purpose, Taken::WithTwins, |lane, most| match most {
+        let run = self.take_by((purpose, 2), Taken::WithTwins, |lane, most| match most {
             1 => Err(Error::NoSpace),
             _ => self.space.take_page_twins(lane, sparing).map(|page| Run { page, pages: 1 }),
         });
@@ -126,7 +129,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// The same, if possible where they are best for a file.
     pub(crate) fn take_near(&self, pages: u64, purpose: Purpose, near: Near) -> Result<Run> {
         let take = |lane, most| self.space.take_some(lane, pages.min(most), near);
-        self.take_by(purpose, Taken::Alone, take)
+        self.take_by((purpose, pages), Taken::Alone, take)
     }
 
     /// Takes a whole aligned chunk of `class`, unless space is so short that the rest of it
@@ -140,12 +143,12 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.is_good(run, Taken::Alone).ok()?.then_some(run)
     }
 
-    /// Takes what leaves the reserve alone, after reclaiming where that is needed. `take` gets the
-    /// lane and how many pages there are.
+    /// Takes what leaves the reserve alone, after reclaiming, and asking programs, where that is needed. `take` gets the
+    /// lane and how many pages there are; so many are wanted.
     #[inline]
     fn take_by(
         &self,
-        purpose: Purpose,
+        (purpose, wanted): (Purpose, u64),
         of: Taken,
         take: impl Fn(usize, u64) -> Result<Run>,
     ) -> Result<Run> {
@@ -154,14 +157,53 @@ impl<M: Medium, H: Host> Store<M, H> {
             most => take(self.lane(), most),
         };
         self.take_good(of, || match taken() {
-            Err(Error::NoSpace) if self.reclaim()? => taken(),
+            Err(Error::NoSpace) => self.take_short(self.kept_from(purpose) + wanted, &taken),
             result => result,
         })
     }
 
+    /// Takes, so that `wanted` pages have to be there, after what can be done for it.
+    #[cold]
+    #[inline(never)]
+    fn take_short(&self, wanted: u64, taken: &dyn Fn() -> Result<Run>) -> Result<Run> {
+        let first = if self.reclaim()? { taken() } else { Err(Error::NoSpace) };
+        self.again(first, wanted, taken)
+    }
+
+    /// What `taken` gives, where it had no space, after asking programs until `wanted` pages are free.
+    #[cold]
+    pub(super) fn again<T>(
+        &self,
+        first: Result<T>,
+        wanted: u64,
+        taken: &dyn Fn() -> Result<T>,
+    ) -> Result<T> {
+        let mut result = first;
+        for _ in 0..ASKS_MOST {
+            if !matches!(result, Err(Error::NoSpace)) || !self.ask_for(wanted) {
+                break;
+            }
+            result = taken();
+        }
+        result
+    }
+
+    /// Asks programs for what is missing to `wanted` free pages until enough are there; says whether they are.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn ask_until(&self, wanted: u64, enough: &dyn Fn() -> bool) -> bool {
+        (0..ASKS_MOST).any(|_| enough() || !self.ask_for(wanted)) && enough()
+    }
+
+    /// Asks programs for what is missing to `wanted` free pages. Says whether some have come.
+    #[cold]
+    pub(crate) fn ask_for(&self, wanted: u64) -> bool {
+        self.ask(wanted.saturating_sub(self.space.free_pages()))
+    }
+
     /// Takes until nothing of it is known to be bad.
     #[inline]
-    fn take_good(&self, of: Taken, take: impl Fn() -> Result<Run>) -> Result<Run> {
+    pub(super) fn take_good(&self, of: Taken, take: impl Fn() -> Result<Run>) -> Result<Run> {
         loop {
             let run = take()?;
             if self.is_good(run, of)? {
@@ -180,8 +222,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         if !self.bad.touches_run(run) && !twin.is_some_and(|twin| self.bad.touches_run(twin)) {
             return Ok(true);
         }
+        // (What was free a moment ago is not lent.)
         for run in twin.into_iter().chain([run]) {
-            self.give_good(run, Use::Data)?;
+            self.give_loaded(run, Use::Data)?;
         }
         Ok(false)
     }
@@ -210,22 +253,33 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// [`Error::Corrupt`] for a page that was free already.
     pub(crate) fn try_give_metadata(&self, run: Run) -> Result<()> {
         let Some(twin) = self.twin_run(run) else { return self.give_good(run, Use::Log) };
-        if self.bad.touches_run(run) || self.bad.touches_run(twin) {
+        let is_lent = |run| self.lent.is_partial() && self.lent.touches(run);
+        let is_odd = |run| self.bad.touches_run(run) || is_lent(run);
+        if is_odd(run) || is_odd(twin) {
             self.give_good(run, Use::Data)?;
             return self.give_good(twin, Use::Data);
         }
         self.space.give_twins(self.lane(), run)
     }
 
-    /// Gives back what of a run can be loaded; the rest is for nobody.
+    /// Gives back what of a run can be loaded, and is not in memory that is lent; the rest is for nobody.
     #[inline]
-    fn give_good(&self, run: Run, of: Use) -> Result<()> {
+    pub(super) fn give_good(&self, run: Run, of: Use) -> Result<()> {
+        if self.lent.is_partial() {
+            return self.lent.keep(run, &mut |run| self.give_loaded(run, of));
+        }
+        self.give_loaded(run, of)
+    }
+
+    #[inline]
+    pub(super) fn give_loaded(&self, run: Run, of: Use) -> Result<()> {
         self.bad.for_each_given(run, &mut |run| self.space.give(self.lane(), run, of))
     }
 
-    /// Makes a run free while the pool is opened, but for what can't be loaded.
+    /// Makes a run free while the pool is opened, but for what can't be loaded, and what is lent.
     pub(crate) fn add_free(&self, run: Run) -> Result<()> {
-        self.bad.for_each_given(run, &mut |run| self.space.add_free(run))
+        let mut add = |run| self.bad.for_each_given(run, &mut |run| self.space.add_free(run));
+        if self.lent.any() { self.lent.keep(run, &mut add) } else { add(run) }
     }
 
     /// The same of a log page.

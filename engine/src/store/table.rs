@@ -339,7 +339,10 @@ impl<M: Medium, H: Host> Store<M, H> {
                 return Ok(slot);
             }
         }
-        if self.reclaim()? { self.take_grown(lane) } else { Err(full) }
+        let grown = if self.reclaim()? { self.take_grown(lane) } else { Err(full) };
+        // (Of the smallest piece.)
+        let pages = if self.geometry.twin_pages == 0 { 1 } else { 2 };
+        self.again(grown, self.reserve() + pages, &|| self.take_grown(lane))
     }
 
     /// Adds a piece to a lane's chain: zeroed and fenced, then linked and fenced (I22). Takes a

@@ -31,6 +31,9 @@ const MAX_REQUEST: usize = 64 << 10;
 pub type Answers =
     Box<dyn Fn(&str, &Value) -> Option<std::result::Result<Value, String>> + Send + Sync>;
 
+/// Makes a connection that began with this request a session of its own, and answers it; or says why not, and does not.
+pub type Sessions = Box<dyn Fn(&UnixStream, &Value) -> std::result::Result<(), String> + Send + Sync>;
+
 /// A control socket that is being served.
 pub struct Listener {
     shared: Arc<Shared>,
@@ -40,6 +43,7 @@ pub struct Listener {
 struct Shared {
     socket: Files,
     answers: Arc<Answers>,
+    sessions: Sessions,
     connections: AtomicUsize,
     stopping: AtomicBool,
     /// How the server ended, once it has.
@@ -83,12 +87,13 @@ impl Bound {
         Ok(bound)
     }
 
-    /// Serves it.
-    pub fn serve(self, answers: Arc<Answers>) -> Result<Listener> {
+    /// Serves it; `sessions` gets connections that ask for memory.
+    pub fn serve(self, answers: Arc<Answers>, sessions: Sessions) -> Result<Listener> {
         let Self { listener, socket } = self;
         let shared = Arc::new(Shared {
             socket,
             answers,
+            sessions,
             connections: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             ended: Mutex::new(None),
@@ -217,6 +222,12 @@ impl Shared {
             if op == "wait" {
                 return self.wait(stream);
             }
+            if op == "heap" {
+                return match self.session(stream, &request, &pending) {
+                    Ok(()) => Ok(()),
+                    Err(error) => send(stream, &refusal(&error)),
+                };
+            }
             let answer = match (self.answers)(op, &request) {
                 Some(Ok(answer)) => answer,
                 Some(Err(error)) => refusal(&error),
@@ -224,6 +235,19 @@ impl Shared {
             };
             send(stream, &answer)?;
         }
+    }
+
+    /// Hands the connection on, to be a session.
+    fn session(
+        &self,
+        stream: &UnixStream,
+        request: &Value,
+        behind: &[u8],
+    ) -> std::result::Result<(), String> {
+        if !behind.is_empty() {
+            return Err("nothing may be sent before the answer to \"heap\"".into());
+        }
+        (self.sessions)(stream, request)
     }
 
     /// Answers when the server has ended, unless the peer goes away before.

@@ -2,7 +2,8 @@
 //!
 //! A line of JSON is a request, a line of JSON its answer. Requests are
 //! `{"op":"ping"}`, `{"op":"info"}`, `{"op":"stats"}`, `{"op":"wear","from":N,"group":N}` and
-//! `{"op":"wait"}`, which is answered when the server has closed the pool. Every answer has `schema` and `ok`;
+//! `{"op":"wait"}`, which is answered when the server has closed the pool. `{"op":"heap",...}` makes the connection a
+//! session of a program that is lent memory, and `{"op":"heap-stats"}` tells of those. Every answer has `schema` and `ok`;
 //! one that is not `ok` has `error`.
 
 mod client;

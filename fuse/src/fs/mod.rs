@@ -44,6 +44,7 @@ use lode_pmem::Medium;
 
 use crate::answers::Desk;
 use crate::damage::Damage;
+use crate::lending::Lending;
 use crate::scrub::Scrubs;
 use crate::snapshots::Changed;
 use crate::wire::{Agreed, Entry, Errno, NodeId, Notices};
@@ -63,13 +64,16 @@ pub struct State<M: Medium, H: Host> {
     pub scrubs: Scrubs,
     /// Damage that requests have met.
     pub damage: Damage,
+    /// The pool's memory, lent to programs.
+    pub lending: Lending,
 }
 
 impl<M: Medium, H: Host> State<M, H> {
     /// A mount of `pool`: of its root directory, or of the directory `root`.
     pub fn new(pool: Pool<M, H>, root: Option<Ino>) -> Self {
         let (gate, snapshots) = (Gate::new(Served::new(pool, root)), Arc::default());
-        Self { gate, snapshots, scrubs: Scrubs::default(), damage: Damage::default() }
+        let (scrubs, damage, lending) = Default::default();
+        Self { gate, snapshots, scrubs, damage, lending }
     }
 
     /// Serves no more requests, and closes the pool, unless that was done or a request has panicked.
@@ -77,6 +81,7 @@ impl<M: Medium, H: Host> State<M, H> {
     /// # Errors
     /// Those of closing it.
     pub fn stop(&self) -> lode_engine::Result<()> {
+        self.lending.stop();
         self.gate.take().map_or(Ok(()), Served::end)
     }
 }

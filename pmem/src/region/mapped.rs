@@ -226,6 +226,11 @@ impl Medium for Mapped {
         }
     }
 
+    fn for_each_held(&self, each: &mut dyn FnMut(u64, u64)) {
+        // (Where the system has no such locks nobody holds any; nor does anybody of memory without a file.)
+        let _ = self.for_each_locked((0, self.bytes), each);
+    }
+
     #[inline]
     fn open(&self) -> MappedWindow {
         let mut window = self.guard.open();

@@ -3,7 +3,7 @@
 //! * `kind`, `options`, `error`, `durability`: the words.
 //! * `open`: from a path to a mapping. `draft`: new files. `lock`: one user at a time. `space`: no holes.
 //! * `memory`: what the system knows of what is below: `sysfs`, `extents`; `pages`: how it has mapped it.
-//! * `mapping`: address space. `mapped`: the medium. `view`: parts of it as a program's memory. `dirty`: what `msync` must write.
+//! * `mapping`: address space. `mapped`: the medium. `view`: parts of it as a program's memory. [`loan`]: parts as another program's. `dirty`: what `msync` must write.
 
 mod dirty;
 mod draft;
@@ -11,6 +11,7 @@ mod durability;
 mod error;
 mod extents;
 mod kind;
+pub mod loan;
 mod lock;
 mod mapped;
 mod mapping;

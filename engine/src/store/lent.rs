@@ -1,0 +1,252 @@
+//! Memory that is lent: chunks of free pages that programs have for themselves.
+//!
+//! Guarantees: a chunk is lent once, and given back once. No page of it is free, or anybody's anew, until it is given
+//! back; what of it was a file's stays the file's, and waits for that when the file gives it up. The medium says nothing
+//! of it: to who opens it after a crash, lent pages are free.
+//!
+//! Order of locks: the one here, then those of free space. Nobody else's are taken under it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lock_api::Mutex;
+use lode_pmem::Medium;
+
+use super::Store;
+use super::space::Taken;
+use crate::space::{Run, Use};
+use crate::{Error, Host, LENT_BYTES, PAGE_BYTES, PageClass, Result, Rule};
+
+/// Pages of a chunk.
+const PAGES: u64 = LENT_BYTES / PAGE_BYTES;
+const _: () = assert!(PAGES == PageClass::Huge.pages());
+/// Words of a bit for each.
+const WORDS: usize = (PAGES / u64::BITS as u64) as usize;
+
+/// The pages of a chunk that become free when it is given back, a bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Owed([u64; WORDS]);
+
+impl Owed {
+    const ALL: Self = Self([u64::MAX; WORDS]);
+
+    fn holds(&self, page: u64) -> bool {
+        let (word, bit) = ((page / 64) as usize, page % 64);
+        self.0.get(word).is_some_and(|word| word >> bit & 1 != 0)
+    }
+
+    /// Adds a page; says whether it was not there.
+    fn add(&mut self, page: u64) -> bool {
+        let is_new = !self.holds(page);
+        if let Some(word) = self.0.get_mut((page / 64) as usize) {
+            *word |= 1 << (page % 64);
+        }
+        is_new
+    }
+
+    /// Calls `each` with the longest runs of them; the chunk begins at `page`.
+    fn for_each_run(
+        &self,
+        page: u64,
+        each: &mut dyn FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        let mut from = 0;
+        while from < PAGES {
+            if !self.holds(from) {
+                from += 1;
+                continue;
+            }
+            let end = (from..PAGES).find(|page| !self.holds(*page)).unwrap_or(PAGES);
+            each(Run { page: page + from, pages: end - from })?;
+            from = end;
+        }
+        Ok(())
+    }
+}
+
+/// The chunks that are lent.
+pub(crate) struct Lent<H: Host> {
+    /// By number: offset in the region, in chunks.
+    chunks: Mutex<H::Mutex, BTreeMap<u64, Owed>>,
+    /// How many.
+    count: AtomicU64,
+    /// Those of which not all pages are owed: others may still give some.
+    partial: AtomicU64,
+}
+
+impl<H: Host> Lent<H> {
+    pub(super) fn new() -> Self {
+        let chunks = Mutex::new(BTreeMap::new());
+        Self { chunks, count: AtomicU64::new(0), partial: AtomicU64::new(0) }
+    }
+
+    /// Takes in a chunk that nothing is owed of yet; says whether it is new.
+    pub(crate) fn hold(&self, chunk: u64) -> bool {
+        let mut chunks = self.chunks.lock();
+        let is_new = !chunks.contains_key(&chunk);
+        if is_new {
+            chunks.insert(chunk, Owed::default());
+            self.count.fetch_add(1, Relaxed);
+            self.partial.fetch_add(1, Relaxed);
+        }
+        is_new
+    }
+
+    /// Whether anything is lent.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
+    /// Whether pages of a lent chunk may be given by others.
+    #[inline]
+    pub(crate) fn is_partial(&self) -> bool {
+        self.partial.load(Relaxed) > 0
+    }
+
+    /// Whether a page of this run is in a lent chunk.
+    pub(crate) fn touches(&self, run: Run) -> bool {
+        if !self.any() || run.pages == 0 {
+            return false;
+        }
+        let last = (run.end() - 1) / PAGES;
+        self.chunks.lock().range(run.page / PAGES..=last).next().is_some()
+    }
+
+    /// The chunks, in order.
+    pub(crate) fn list(&self) -> Result<Vec<u64>> {
+        let chunks = self.chunks.lock();
+        let mut list = Vec::new();
+        list.try_reserve_exact(chunks.len())?;
+        list.extend(chunks.keys());
+        Ok(list)
+    }
+
+    /// Calls `each` with the runs that are owed, in order.
+    pub(crate) fn for_each_owed(&self, each: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
+        let chunks = self.chunks.lock();
+        chunks.iter().try_for_each(|(chunk, owed)| owed.for_each_run(chunk * PAGES, each))
+    }
+
+    /// Takes in what of a run that nobody has any more is in lent chunks; calls `each` with the rest.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a page that is owed already, and those of `each`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn keep(&self, run: Run, each: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
+        let mut page = run.page;
+        while page < run.end() {
+            let chunk = page / PAGES;
+            let end = run.end().min((chunk + 1) * PAGES);
+            let part = Run { page, pages: end - page };
+            if !self.owe(chunk, part)? {
+                each(part)?;
+            }
+            page = end;
+        }
+        Ok(())
+    }
+
+    /// Adds pages to what is owed of a chunk; says whether it is lent.
+    fn owe(&self, chunk: u64, part: Run) -> Result<bool> {
+        let mut chunks = self.chunks.lock();
+        let Some(owed) = chunks.get_mut(&chunk) else { return Ok(false) };
+        for page in part.page..part.end() {
+            if !owed.add(page % PAGES) {
+                return Err(Error::corrupt("page freed twice", page * PAGE_BYTES));
+            }
+        }
+        if *owed == Owed::ALL {
+            self.partial.fetch_sub(1, Relaxed);
+        }
+        Ok(true)
+    }
+}
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Takes in the chunks that others hold locks on.
+    pub(super) fn hold_locked(&self) {
+        if self.host.leaves_out(Rule::HeldKept) {
+            return;
+        }
+        let end = self.geometry.pages.div_ceil(PAGES);
+        self.door.for_each_held(&mut |at, len| {
+            let first = at / LENT_BYTES;
+            let behind = at.saturating_add(len).div_ceil(LENT_BYTES).min(end);
+            for chunk in first..behind {
+                self.lent.hold(chunk);
+            }
+        });
+    }
+
+    /// Takes a chunk of free pages, if `spared` pages are left besides the reserve.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    pub(crate) fn lend(&self, spared: u64) -> Result<u64> {
+        match self.lend_once(spared) {
+            Err(Error::NoSpace) if self.reclaim()? => self.lend_once(spared),
+            result => result,
+        }
+    }
+
+    /// (One at a time: what is left is looked at and taken in one step.)
+    #[inline(never)]
+    fn lend_once(&self, spared: u64) -> Result<u64> {
+        let mut chunks = self.lent.chunks.lock();
+        let kept = spared.saturating_add(self.reserve()).saturating_add(PAGES);
+        let run = self.take_good(Taken::Alone, || match self.space.free_pages() >= kept {
+            true => self.space.take(self.lane(), PAGES, PageClass::Huge),
+            false => Err(Error::NoSpace),
+        })?;
+        let chunk = run.page / PAGES;
+        if self.host.leaves_out(Rule::LentApart) {
+            self.give_loaded(run, Use::Data)?;
+            chunks.insert(chunk, Owed::default());
+            self.lent.partial.fetch_add(1, Relaxed);
+            self.lent.count.fetch_add(1, Relaxed);
+            return Ok(chunk);
+        }
+        chunks.insert(chunk, Owed::ALL);
+        self.lent.count.fetch_add(1, Relaxed);
+        Ok(chunk)
+    }
+
+    /// Takes back a chunk.
+    ///
+    /// # Errors
+    /// [`Error::NotLent`]; [`Error::Corrupt`] for a page of it that is free: the pool takes no more changes then.
+    pub(crate) fn give_back(&self, chunk: u64) -> Result<()> {
+        let mut chunks = self.lent.chunks.lock();
+        let owed = chunks.remove(&chunk).ok_or(Error::NotLent)?;
+        self.lent.count.fetch_sub(1, Relaxed);
+        if owed != Owed::ALL {
+            self.lent.partial.fetch_sub(1, Relaxed);
+        }
+        let mut give = |run| self.give_loaded(run, Use::Data);
+        let given = owed.for_each_run(chunk * PAGES, &mut give);
+        if given.is_err() {
+            self.set_writable(false);
+        }
+        given
+    }
+
+    /// Makes all free that is lent, for the checkpoint of a session that changes nothing any more: whoever has memory then has
+    /// it still. Which chunks that was is known still.
+    pub(crate) fn end_lending(&self) -> Result<()> {
+        if !self.lent.any() || self.host.leaves_out(Rule::LentFree) {
+            return Ok(());
+        }
+        self.set_writable(false);
+        self.lent.for_each_owed(&mut |run| self.give_loaded(run, Use::Data))
+    }
+
+    /// Asks programs for pages, if there is any hope. Says whether some have come.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn ask(&self, pages: u64) -> bool {
+        self.lent.any() && self.host.spare(pages.max(1))
+    }
+}

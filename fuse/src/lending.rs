@@ -1,0 +1,202 @@
+//! The pool's memory, lent to programs: what `heap` and `heap-stats` on the control socket are answered.
+//!
+//! It is lent beside all requests: who takes or gives back a chunk passes the gate for it, as requests do.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, OnceLock, Weak};
+
+use lode_engine::{Host, PAGE_BYTES, Pool};
+use lode_host::StdHost;
+use lode_lend::source::{self, Owner, Region, Source};
+use lode_lend::{Facts, Limits, Service, Sources};
+use lode_loan::{CHUNK_BYTES, Method, Refusal, VERSION};
+use lode_pmem::Medium;
+use serde_json::{Value, json};
+
+use crate::error::{MountError, Result};
+use crate::fs::State;
+
+/// Programs that an answer names, at most: those that have most.
+const NAMED: usize = 2048;
+
+/// What is asked for of the memory that is lent, in bytes; the pool's own limits hold for what is not said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeapOptions {
+    /// What all programs have together.
+    pub limit: Option<u64>,
+    /// What one program has.
+    pub program_limit: Option<u64>,
+    /// What is left to files.
+    pub reserve: Option<u64>,
+    /// Chunks that are kept zeroed.
+    pub ready: Option<u64>,
+}
+
+impl HeapOptions {
+    /// The limits for a pool of so many bytes.
+    fn limits(&self, pool_bytes: u64) -> Limits {
+        let usual = Limits::of_pool(pool_bytes);
+        Limits {
+            heap: self.limit,
+            program: self.program_limit,
+            reserve: self.reserve.unwrap_or(usual.reserve),
+            ready: self.ready.unwrap_or(usual.ready),
+        }
+    }
+}
+
+/// Who lends, if somebody does.
+#[derive(Default)]
+pub struct Lending(OnceLock<Service>);
+
+impl Lending {
+    /// Makes a connection a session, of which `request` was the first line.
+    ///
+    /// # Errors
+    /// A sentence for who has asked; nothing was answered then.
+    pub fn admit(&self, stream: &UnixStream, request: &Value) -> std::result::Result<(), String> {
+        let Some(service) = self.0.get() else {
+            return Err("this server lends no memory: the pool can't be changed".into());
+        };
+        let version = request.get("version").and_then(Value::as_u64);
+        if version != Some(VERSION.into()) {
+            return Err(format!("memory is lent by version {VERSION} of the protocol alone"));
+        }
+        let method = request.get("method").and_then(Value::as_str).and_then(Method::of_name);
+        let methods = "\"method\" is none of direct, indirect and mmap";
+        service.admit(stream, method.ok_or(methods)?)
+    }
+
+    /// The part of `stats`: null where nothing is lent.
+    pub fn stats(&self) -> Value {
+        self.0.get().map_or(Value::Null, |service| Value::Object(stats(&service.facts())))
+    }
+
+    /// The answer to `heap-stats`.
+    ///
+    /// # Errors
+    /// A sentence, where nothing is lent.
+    pub fn answer(&self) -> std::result::Result<Value, String> {
+        let service = self.0.get().ok_or("this server lends no memory: the pool can't be changed")?;
+        let facts = service.facts();
+        let programs = facts.programs.iter().take(NAMED).map(|program| {
+            json!({
+                "pid": program.pid,
+                "uid": program.uid,
+                "name": program.name,
+                "method": program.method.name(),
+                "chunks": program.chunks,
+                "bytes": program.chunks.saturating_mul(CHUNK_BYTES),
+                "most_bytes": program.chunks_most.saturating_mul(CHUNK_BYTES),
+                "since_ns": program.since_ns,
+            })
+        });
+        let programs: Vec<Value> = programs.collect();
+        let mut values = stats(&facts);
+        values.insert("pid".into(), json!(std::process::id()));
+        values.insert("programs".into(), Value::Array(programs));
+        Ok(Value::Object(values))
+    }
+
+    /// Ends all sessions.
+    pub fn stop(&self) {
+        if let Some(service) = self.0.get() {
+            service.stop();
+        }
+    }
+}
+
+fn stats(facts: &Facts) -> serde_json::Map<String, Value> {
+    let values = json!({
+        "limit_bytes": facts.limits.heap,
+        "program_limit_bytes": facts.limits.program,
+        "reserve_bytes": facts.limits.reserve,
+        "sessions": facts.programs.len(),
+        "sessions_begun": facts.sessions,
+        "lent_bytes": facts.lent,
+        "apart_bytes": facts.apart,
+        "ready_bytes": facts.ready,
+        "granted_bytes": facts.granted,
+        "returned_bytes": facts.returned,
+        "refused": facts.refused,
+        "wishes": facts.wishes,
+        "wished_bytes": facts.wished,
+        "hostile": facts.hostile,
+    });
+    match values {
+        Value::Object(values) => values,
+        _ => serde_json::Map::new(),
+    }
+}
+
+/// Lends the memory of the pool behind the gate from now on, unless it can't be changed.
+///
+/// # Errors
+/// Those of starting threads.
+pub fn lend<M: Region + 'static>(
+    state: &Arc<State<M, StdHost>>,
+    options: &HeapOptions,
+) -> Result<()> {
+    let failed = |source| MountError::System { what: "lend memory", source };
+    let gated = Gated(Arc::downgrade(state));
+    let pool_facts = gated.with(|pool| {
+        let facts = (pool.medium().bytes(), pool.lent());
+        (!pool.is_read_only()).then_some(facts)
+    });
+    let Some(Some((bytes, held))) = pool_facts else { return Ok(()) };
+    let held = held.map_err(|error| failed(io::Error::other(error)))?;
+    let limits = options.limits(bytes);
+    let spared = limits.reserve / PAGE_BYTES;
+    let shared = |method| source::of(method, gated.clone(), spared);
+    let (direct, indirect) = (shared(Method::Direct), shared(Method::Indirect));
+    let from = From { gated: gated.clone(), spared, direct, indirect };
+    let service = Service::start(Box::new(from), limits, bytes, &held).map_err(failed)?;
+    if state.lending.0.set(service).is_ok() {
+        let state = Arc::downgrade(state);
+        let spare = move |pages| {
+            let state = state.upgrade();
+            state.and_then(|state| Some(state.lending.0.get()?.spare(pages))).unwrap_or(false)
+        };
+        gated.with(|pool| pool.host().ask(Some(Arc::new(spare))));
+    }
+    Ok(())
+}
+
+/// The pool behind the gate, whichever it is.
+struct Gated<M: Medium, H: Host>(Weak<State<M, H>>);
+
+impl<M: Medium, H: Host> Clone for Gated<M, H> {
+    fn clone(&self) -> Self {
+        Self(Weak::clone(&self.0))
+    }
+}
+
+impl<M: Region + 'static, H: Host> Owner for Gated<M, H> {
+    type Medium = M;
+    type Host = H;
+
+    fn with<R>(&self, work: impl FnOnce(&Pool<M, H>) -> R) -> Option<R> {
+        let state = self.0.upgrade()?;
+        let pass = state.gate.enter().ok()?;
+        Some(work(&pass.pool))
+    }
+}
+
+/// Where memory comes from.
+struct From<M: Medium, H: Host> {
+    gated: Gated<M, H>,
+    spared: u64,
+    direct: Arc<dyn Source>,
+    indirect: Arc<dyn Source>,
+}
+
+impl<M: Region + 'static, H: Host> Sources for From<M, H> {
+    fn source(&self, method: Method) -> std::result::Result<Arc<dyn Source>, Refusal> {
+        Ok(match method {
+            Method::Direct => Arc::clone(&self.direct),
+            Method::Indirect => Arc::clone(&self.indirect),
+            Method::Mmap => source::of(method, self.gated.clone(), self.spared),
+        })
+    }
+}

@@ -1,0 +1,400 @@
+//! The thread that speaks with all programs.
+//!
+//! A session gets one frame's turn, then the others: who sends much waits for itself. What is asked of a session that
+//! does not take its answers waits, unread.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lode_loan::{CHUNKS_MOST, Head, Kind, Refusal};
+use rustix::event::{Timespec, epoll};
+
+use crate::facts::add;
+use crate::ledger::{Lent, SessionId};
+use crate::service::{Shared, State};
+use crate::session::{FRAME_WITHIN, Frame, Read, Session};
+
+/// The number that is no session's.
+const WAKE: u64 = 0;
+/// Chunks that are zeroed for a request, where none are ready: who wants more asks again, the others wait for so many.
+const BATCH: u64 = 8;
+/// How often it is looked whether chunks without a session are still locked: soon at first.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LOOK: Duration = Duration::from_millis(100);
+/// How many of them at a time.
+const LOOKED_AT: usize = 1024;
+/// How often it is looked for frames that do not come to their end.
+const OVERDUE: Duration = Duration::from_secs(1);
+/// Events that are taken at a time.
+const EVENTS: usize = 64;
+
+/// Why a session ends.
+enum End {
+    Gone,
+    Hostile(String),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Gone
+    }
+}
+
+/// The thread's own.
+pub(crate) struct Lender {
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+    sessions: HashMap<SessionId, Session>,
+    look_at: Option<(Instant, Duration)>,
+    looked_to: usize,
+}
+
+impl Lender {
+    pub(crate) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(WAKE);
+        epoll::add(&epoll, &shared.wake, data, epoll::EventFlags::IN)?;
+        let look_at = Some((Instant::now() + LOOK, LOOK));
+        Ok(Self { shared, epoll, sessions: HashMap::new(), look_at, looked_to: 0 })
+    }
+
+    /// Goes on until the service ends.
+    pub(crate) fn run(mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        loop {
+            let timeout = self.timeout();
+            let timeout = Timespec::try_from(timeout).ok();
+            events.clear();
+            let room = rustix::buffer::spare_capacity(&mut events);
+            if epoll::wait(&self.epoll, room, timeout.as_ref()).is_err() {
+                // (A signal; anything else must not take all time.)
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if self.news() {
+                return self.end();
+            }
+            for event in events.drain(..) {
+                let id = event.data.u64();
+                if id != WAKE {
+                    self.serve(id);
+                }
+            }
+            self.look();
+            self.end_overdue();
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        const IDLE: Duration = Duration::from_secs(3600);
+        let look = self.look_at.map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let partly = self.sessions.values().any(|session| session.frame_began().is_some());
+        let overdue = partly.then_some(OVERDUE);
+        look.into_iter().chain(overdue).min().unwrap_or(IDLE)
+    }
+
+    /// Takes what others have for this thread; true if it is to end.
+    fn news(&mut self) -> bool {
+        let mut counter = [0_u8; 8];
+        let _ = rustix::io::read(&self.shared.wake, &mut counter);
+        let mut state = self.shared.state.lock();
+        if state.ending {
+            return true;
+        }
+        let newcomers = std::mem::take(&mut state.newcomers);
+        let wish = state.wish_to_tell.take();
+        let wish = wish.and_then(|tag| {
+            let round = state.wishes.round.as_ref().filter(|round| round.tag == tag)?;
+            Some((tag, round.wanted, round.asked.clone()))
+        });
+        drop(state);
+        for session in newcomers {
+            let (id, data) = (session.id, epoll::EventData::new_u64(session.id));
+            let added = epoll::add(&self.epoll, &session, data, epoll::EventFlags::IN);
+            self.sessions.insert(id, session);
+            if added.is_err() {
+                self.leave(id);
+            }
+        }
+        if let Some((tag, wanted, asked)) = wish {
+            for id in asked {
+                self.tell_wish(id, tag, wanted);
+            }
+        }
+        false
+    }
+
+    fn tell_wish(&mut self, id: SessionId, tag: u64, wanted: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let count = u32::try_from(wanted).unwrap_or(u32::MAX);
+        session.wish = tag;
+        if session.say_count(Kind::Wish, count, tag).is_err() {
+            self.leave(id);
+        } else {
+            self.arm(id);
+        }
+    }
+
+    /// A session can be read, or written to, or has broken.
+    fn serve(&mut self, id: SessionId) {
+        let Some(mut session) = self.sessions.remove(&id) else { return };
+        let served = self.turn(&mut session);
+        let pid = session.pid;
+        self.sessions.insert(id, session);
+        match served {
+            Ok(()) => self.arm(id),
+            Err(End::Gone) => self.leave(id),
+            Err(End::Hostile(what)) => {
+                self.note_hostile(pid, &what);
+                self.leave(id);
+            }
+        }
+    }
+
+    fn note_hostile(&self, pid: u32, what: &dyn std::fmt::Display) {
+        add(&self.shared.counts.hostile, 1);
+        self.shared.complaints.note(pid, what);
+    }
+
+    fn turn(&self, session: &mut Session) -> Result<(), End> {
+        session.flush()?;
+        if session.has_output() {
+            return Ok(());
+        }
+        match session.read() {
+            Read::Part => Ok(()),
+            Read::Gone => Err(End::Gone),
+            Read::Malformed(malformed) => {
+                // (It gets the answer if it can.)
+                let _ = session.say_count(Kind::Refused, Refusal::Invalid as u32, 0);
+                Err(End::Hostile(malformed.to_string()))
+            }
+            Read::Frame(frame) => self.answer(session, &frame),
+        }
+    }
+
+    fn answer(&self, session: &mut Session, frame: &Frame) -> Result<(), End> {
+        let Head { kind, count, tag } = frame.head;
+        let answered = match kind {
+            Kind::Take => return self.take(session, count, tag),
+            Kind::Return => self.take_back(session, &frame.chunks).map(|returned| {
+                session.say_count(Kind::Returned, returned, tag)
+            }),
+            Kind::Hold => Ok(self.hold(session, &frame.chunks, tag)),
+            Kind::Spared => return self.spared(session, tag),
+            _ => {
+                let _ = session.say_count(Kind::Refused, Refusal::Invalid as u32, tag);
+                return Err(End::Hostile(format!("a program does not say {kind:?}")));
+            }
+        };
+        match answered {
+            Ok(said) => Ok(said?),
+            Err(refusal) => {
+                self.note_hostile(session.pid, &refusal.words());
+                Ok(session.say_count(Kind::Refused, refusal as u32, tag)?)
+            }
+        }
+    }
+
+    fn take(&self, session: &mut Session, count: u32, tag: u64) -> Result<(), End> {
+        if count == 0 {
+            self.note_hostile(session.pid, &"it wants no chunk at all");
+            return Ok(session.say_count(Kind::Refused, Refusal::Invalid as u32, tag)?);
+        }
+        match self.chunks_for(session, u64::from(count.min(CHUNKS_MOST))) {
+            Ok(chunks) => {
+                add(&self.shared.counts.granted, chunks.len() as u64);
+                let count = chunks.len() as u32;
+                Ok(session.say(Head { kind: Kind::Granted, count, tag }, &chunks)?)
+            }
+            Err(refusal) => {
+                add(&self.shared.counts.refused, 1);
+                Ok(session.say_count(Kind::Refused, refusal as u32, tag)?)
+            }
+        }
+    }
+
+    /// Some of so many chunks, zeroed, the session's from now on: those that are ready, or else a few.
+    fn chunks_for(&self, session: &Session, count: u64) -> Result<Vec<u64>, Refusal> {
+        let (shared, id) = (&self.shared, session.id);
+        let mut state = shared.state.lock();
+        let booked = state.ledger.book(id, count)?;
+        let mut chunks = state.ledger.take_ready(session.method, booked);
+        let surplus = state.ledger.surplus();
+        drop(state);
+        shared.give(surplus);
+        if chunks.is_empty() {
+            let taken = take_some(session, booked.min(BATCH)).or_else(|refusal| {
+                // What is ready for others is space, too.
+                let ready = shared.state.lock().ledger.drain_ready();
+                if ready.is_empty() {
+                    return Err(refusal);
+                }
+                shared.give(ready);
+                take_some(session, booked.min(BATCH))
+            });
+            match taken {
+                Ok(taken) => chunks = taken,
+                Err(refusal) => {
+                    shared.state.lock().ledger.unbook(booked);
+                    return Err(refusal);
+                }
+            }
+        }
+        let mut state = shared.state.lock();
+        let refused = state.ledger.grant(id, booked, &chunks);
+        shared.changed.notify_all();
+        drop(state);
+        if !refused.is_empty() {
+            // It stays whose it is. Nobody hears of it but who reads the log.
+            tracing::error!(?refused, "memory was taken that somebody has: it is not lent again");
+        }
+        let granted = chunks.iter().map(|(chunk, _)| *chunk);
+        let granted: Vec<u64> = granted.filter(|chunk| !refused.contains(chunk)).collect();
+        if granted.is_empty() { Err(Refusal::NoSpace) } else { Ok(granted) }
+    }
+
+    fn take_back(&self, session: &Session, chunks: &[u64]) -> Result<u32, Refusal> {
+        if chunks.is_empty() {
+            return Err(Refusal::Invalid);
+        }
+        self.shared.state.lock().ledger.take_back(session.id, chunks)?;
+        self.shared.release(chunks);
+        Ok(chunks.len() as u32)
+    }
+
+    fn hold(&self, session: &mut Session, chunks: &[u64], tag: u64) -> io::Result<()> {
+        let mut held: Vec<u64> = Vec::new();
+        for chunk in chunks {
+            // What nobody has locked may be somebody else's by the time it is answered.
+            let source = self.shared.state.lock().ledger.source_of(*chunk);
+            if source.is_some_and(|source| source.locked(*chunk))
+                && self.shared.state.lock().ledger.claim(session.id, *chunk)
+            {
+                held.push(*chunk);
+            }
+        }
+        if held.len() < chunks.len() {
+            let what = format!("{} chunks that it says it holds are not its", chunks.len() - held.len());
+            self.note_hostile(session.pid, &what);
+        }
+        let count = held.len() as u32;
+        session.say(Head { kind: Kind::Held, count, tag }, &held)
+    }
+
+    fn spared(&self, session: &mut Session, tag: u64) -> Result<(), End> {
+        if tag <= session.spared || tag > session.wish {
+            return Err(End::Hostile("it answers what it was not asked".to_owned()));
+        }
+        session.spared = tag;
+        if tag == session.wish {
+            let mut state = self.shared.state.lock();
+            if let Some(program) = state.ledger.program(session.id) {
+                program.owes_answer = false;
+            }
+            if state.wishes.answered(session.id) {
+                self.shared.changed.notify_all();
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a session waited for as it is now: to be read, or to take what waits for it.
+    fn arm(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let waits = session.has_output();
+        if std::mem::replace(&mut session.waits_to_send, waits) == waits {
+            return;
+        }
+        let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        let data = epoll::EventData::new_u64(id);
+        if epoll::modify(&self.epoll, &*session, data, flags).is_err() {
+            self.leave(id);
+        }
+    }
+
+    /// A session is over: what it had comes back, unless somebody has it locked.
+    fn leave(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.remove(&id) {
+            let _ = epoll::delete(&self.epoll, &session);
+            // Closed before its chunks are looked at: the connection is one of those who could still speak for them.
+            drop(session);
+        }
+        let mut state = self.shared.state.lock();
+        let chunks = state.ledger.leave(id);
+        let surplus = state.ledger.surplus();
+        if state.wishes.answered(id) {
+            self.shared.changed.notify_all();
+        }
+        drop(state);
+        self.shared.give(surplus);
+        let released = self.shared.release(&chunks);
+        if released < chunks.len() as u64 {
+            self.look_at = Some((Instant::now() + FIRST_LOOK, FIRST_LOOK));
+        }
+    }
+
+    /// Gives back what has no session, and is locked no more.
+    fn look(&mut self) {
+        let Some((at, pause)) = self.look_at else { return };
+        if Instant::now() < at {
+            return;
+        }
+        let mut apart = self.shared.state.lock().ledger.apart();
+        apart.sort_unstable();
+        let from = if self.looked_to < apart.len() { self.looked_to } else { 0 };
+        let some = apart.iter().skip(from).take(LOOKED_AT).copied().collect::<Vec<u64>>();
+        let released = self.shared.release(&some);
+        self.looked_to = from + some.len() - released.min(some.len() as u64) as usize;
+        let pause = (2 * pause).min(LOOK);
+        let is_left = apart.len() as u64 > released;
+        self.look_at = is_left.then(|| (Instant::now() + pause, pause));
+    }
+
+    fn end_overdue(&mut self) {
+        let overdue = |session: &&Session| session.frame_began() > Some(FRAME_WITHIN);
+        let overdue: Vec<_> = self.sessions.values().filter(overdue).map(|it| (it.id, it.pid)).collect();
+        for (id, pid) in overdue {
+            self.note_hostile(pid, &"a frame did not come to its end");
+            self.leave(id);
+        }
+    }
+
+    fn end(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let newcomers = std::mem::take(&mut shared.state.lock().newcomers);
+        self.sessions.extend(newcomers.into_iter().map(|session| (session.id, session)));
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                let _ = session.say_count(Kind::Refused, Refusal::Ending as u32, 0);
+            }
+            self.leave(id);
+        }
+        let mut state = shared.state.lock();
+        let State { ledger, wishes, .. } = &mut *state;
+        let ready = ledger.drain_ready();
+        wishes.end();
+        shared.changed.notify_all();
+        drop(state);
+        shared.give(ready);
+    }
+}
+
+/// Takes up to `count` chunks, zeroed.
+fn take_some(session: &Session, count: u64) -> Result<Vec<Lent>, Refusal> {
+    let mut taken = Vec::new();
+    for _ in 0..count {
+        match session.source.take() {
+            Ok(chunk) => {
+                session.source.zero(chunk);
+                taken.push((chunk, Arc::clone(&session.source)));
+            }
+            Err(refusal) if taken.is_empty() => return Err(refusal),
+            Err(_) => break,
+        }
+    }
+    Ok(taken)
+}

@@ -1,0 +1,109 @@
+//! Asking programs for what they hold unused, when files are short.
+//!
+//! What this guarantees: who asks waits [`PATIENCE`] at most. A program that says nothing is waited for once, until
+//! it has answered; and where nothing came back nobody is asked again for as long.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::ledger::{Ledger, SessionId};
+
+/// How long programs have to give back something, in all.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Programs that are asked.
+pub(crate) struct Round {
+    pub(crate) tag: u64,
+    /// Chunks that files want.
+    pub(crate) wanted: u64,
+    pub(crate) until: Instant,
+    /// Who has not answered yet.
+    pub(crate) asked: BTreeSet<SessionId>,
+    /// What came back meanwhile.
+    pub(crate) returned: u64,
+}
+
+/// What was asked, and what came of it.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    pub(crate) round: Option<Round>,
+    /// The last round that is over, and what came back in it.
+    ended: (u64, u64),
+    not_before: Option<Instant>,
+    /// Nothing is made ready while files are short.
+    short_until: Option<Instant>,
+}
+
+impl Wishes {
+    /// Files are short now.
+    pub(crate) fn note_short(&mut self) {
+        self.short_until = Some(Instant::now() + 2 * PATIENCE);
+    }
+
+    /// Whether they were just now.
+    pub(crate) fn are_short(&self) -> bool {
+        self.short_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The round to wait for, one that goes on or a new one; none where nobody is to be asked. A new one is to be
+    /// told to programs: then the second value is true.
+    pub(crate) fn begin(&mut self, ledger: &mut Ledger, wanted: u64) -> Option<(u64, bool)> {
+        if let Some(round) = &self.round {
+            return Some((round.tag, false));
+        }
+        let now = Instant::now();
+        if self.not_before.is_some_and(|before| now < before) {
+            return None;
+        }
+        let may_have = ledger.programs().filter(|(_, it)| !it.owes_answer && !it.chunks.is_empty());
+        let asked: BTreeSet<SessionId> = may_have.map(|(id, _)| id).collect();
+        if asked.is_empty() {
+            return None;
+        }
+        for id in &asked {
+            if let Some(program) = ledger.program(*id) {
+                program.owes_answer = true;
+            }
+        }
+        let tag = self.ended.0 + 1;
+        self.round = Some(Round { tag, wanted, until: now + PATIENCE, asked, returned: 0 });
+        Some((tag, true))
+    }
+
+    /// A session has answered, or is gone. True if the round is over by that.
+    pub(crate) fn answered(&mut self, id: SessionId) -> bool {
+        self.change(|round| {
+            round.asked.remove(&id);
+        })
+    }
+
+    /// So many chunks are free again. True if the round is over by that.
+    pub(crate) fn came_back(&mut self, chunks: u64) -> bool {
+        self.change(|round| round.returned += chunks)
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Round)) -> bool {
+        let Some(round) = &mut self.round else { return false };
+        change(round);
+        let is_over = round.asked.is_empty() || round.returned >= round.wanted;
+        if is_over {
+            self.end();
+        }
+        is_over
+    }
+
+    /// Ends the round.
+    pub(crate) fn end(&mut self) {
+        let Some(round) = self.round.take() else { return };
+        self.ended = (round.tag, round.returned);
+        if round.returned == 0 {
+            self.not_before = Some(Instant::now() + PATIENCE);
+        }
+    }
+
+    /// What came back in a round that is over; none while it goes on.
+    pub(crate) fn outcome(&self, tag: u64) -> Option<u64> {
+        // (A later one may be over, too: that something came back then is as good.)
+        (self.ended.0 >= tag).then_some(self.ended.1)
+    }
+}
