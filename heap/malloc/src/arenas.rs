@@ -149,9 +149,21 @@ fn arrange() -> Option<()> {
         }
     }
     OTHER_COUNT.store(others_count, Ordering::Relaxed);
+    use_up_foreign();
+    lode_heap::forget_dram();
     hooks::STARTING.store(false, Ordering::Release);
     lode_heap::set_allocator(purge_all, decay_all);
     Some(())
+}
+
+/// Takes what jemalloc has mapped for itself before it had hooks, and not used: no block is to come from there.
+fn use_up_foreign() {
+    hooks::CLOSED.store(true, Ordering::Relaxed);
+    for bytes in [256 << 10, 16 << 10, 4 << 10] {
+        // SAFETY: a size that is more than 0. The blocks stay unused, and so have no pages.
+        while !unsafe { je::mallocx(bytes, je::MALLOCX_ARENA(0) | je::MALLOCX_TCACHE_NONE) }.is_null() {}
+    }
+    hooks::CLOSED.store(false, Ordering::Relaxed);
 }
 
 /// Tells jemalloc its options; it reads them when it is first called.

@@ -13,6 +13,8 @@ type c_bool = bool;
 
 /// While arenas are made, what they keep of themselves lies in DRAM.
 pub(crate) static STARTING: AtomicBool = AtomicBool::new(true);
+/// There is nothing.
+pub(crate) static CLOSED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) static POOL: extent_hooks_t = with(alloc_pool);
 pub(crate) static DRAM: extent_hooks_t = with(alloc_dram);
@@ -77,7 +79,7 @@ unsafe fn extent(
     zero: *mut c_bool,
     wanted: *mut c_bool,
 ) -> *mut c_void {
-    if !at.is_null() {
+    if !at.is_null() || CLOSED.load(Ordering::Relaxed) {
         return core::ptr::null_mut();
     }
     let Some(found) = lode_heap::cut(area, bytes, align) else {

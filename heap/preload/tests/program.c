@@ -114,6 +114,24 @@ static void forks(void) {
     malloc_trim(0);
 }
 
+/* A child that asks for nothing has all that its parent has. */
+static void copies(void) {
+    size_t n = 20 * MIB, m = 100000;
+    unsigned char *large = malloc(n), *small = malloc(m);
+    fill(large, n, 1); fill(small, m, 2);
+    pid_t child = fork();
+    if (!child) {
+        MUST(is(large, n, 1) && is(small, m, 2));
+        fill(large, n, 3); fill(small, m, 4);
+        MUST(is(large, n, 3) && is(small, m, 4));
+        free(large); free(small);
+        _exit(0);
+    }
+    MUST(wait_for(child) == 0);
+    MUST(is(large, n, 1) && is(small, m, 2));
+    free(large); free(small);
+}
+
 /* Children, while other threads allocate, and while one is in stdio. */
 static _Atomic int stop;
 static void *busy(void *arg) {
@@ -376,6 +394,7 @@ int main(int argc, char **argv) {
     alarm(100);
     if (!strcmp(what, "threads")) threads();
     else if (!strcmp(what, "forks")) forks();
+    else if (!strcmp(what, "copies")) copies();
     else if (!strcmp(what, "fork_storm")) fork_storm();
     else if (!strcmp(what, "grows")) grows();
     else if (!strcmp(what, "limited")) limited();

@@ -55,7 +55,7 @@ fn children_get_dram_where_the_owner_lends_no_more() {
     let mut place = place(200);
     let file = place.owner.kill();
     place.owner = Owner::new(&place.dir.path().join("socket"), file, 14);
-    place.runs(place.command("forks"));
+    place.runs(place.command("copies"));
     assert!(place.owner.books(|books| books.most) <= 14);
 }
 
@@ -96,7 +96,7 @@ fn what_may_not_be_had_is_not_had() {
 fn small_blocks_are_drams_where_it_is_said_so() {
     for below in [0, 100, 4096, 20000, 6 << 20, 10 << 20] {
         let place = place(200);
-        let mut command = place.command("sources");
+    let mut command = place.command("sources");
         command.arg(below.to_string()).env("LODE_HEAP_DRAM_BELOW", below.to_string());
         place.runs(command);
     }

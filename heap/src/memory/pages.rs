@@ -18,17 +18,10 @@ impl Memory {
     /// Backs whole pages of what was cut; they are zeros.
     pub(crate) fn commit(&mut self, start: usize, bytes: usize) -> Result<(), i32> {
         let (first, last) = self.slots_of(start, bytes).ok_or(libc::EINVAL)?;
-        for slot in first..=last {
-            let new = self.space.look(slot).backing == Backing::None;
-            if !new {
-                continue;
-            }
-            // One call for all that are missing.
-            if let Err(error) = self.back(slot..last + 1) {
-                self.drop_unused(slot..last + 1);
-                return Err(error);
-            }
-            break;
+        // (All of the range at once: what is idle in it must not go to where something is missing.)
+        if let Err(error) = self.back(first..last + 1) {
+            self.drop_unused(first..last + 1);
+            return Err(error);
         }
         for slot in first..=last {
             let (from, to) = self.pages_of(slot, start, bytes);
