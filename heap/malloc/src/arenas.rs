@@ -159,9 +159,16 @@ fn arrange() -> Option<()> {
 /// Takes what jemalloc has mapped for itself before it had hooks, and not used: no block is to come from there.
 fn use_up_foreign() {
     hooks::CLOSED.store(true, Ordering::Relaxed);
-    for bytes in [256 << 10, 16 << 10, 4 << 10] {
+    let flags = je::MALLOCX_ARENA(0) | je::MALLOCX_TCACHE_NONE;
+    // Whole pages first, then what is left of pages that are cut already.
+    let mut bytes = 256 << 10;
+    while bytes > 0 {
         // SAFETY: a size that is more than 0. The blocks stay unused, and so have no pages.
-        while !unsafe { je::mallocx(bytes, je::MALLOCX_ARENA(0) | je::MALLOCX_TCACHE_NONE) }.is_null() {}
+        while !unsafe { je::mallocx(bytes, flags) }.is_null() {}
+        bytes = match bytes {
+            0..=128 => bytes - 8,
+            _ => bytes / 16 * 15 / 8 * 8,
+        };
     }
     hooks::CLOSED.store(false, Ordering::Relaxed);
 }
