@@ -13,19 +13,19 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use lode_fuse::control::place;
 use lode_fuse::mountpoint::path_hash;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::mount_failure;
 use crate::failure::{Failure, Kind, Result};
-use crate::report::MountReport;
 
 /// The one line a server sends to the command that started it.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Message {
-    /// The mount answers.
-    Mounted(Box<MountReport>),
-    /// It could not be mounted.
+enum Message<R> {
+    /// It answers.
+    Ready(Box<R>),
+    /// It does not.
     Failed(Failure),
 }
 
@@ -74,8 +74,13 @@ fn log_name(dir: &Path) -> String {
 /// In the server, at its end: removes its log if that says no more than that there was a
 /// mount, and nothing bad in it.
 pub(crate) fn remove_quiet_log(path: &Path) {
-    const QUIET: [&str; 3] =
-        [" INFO mounted point=", " INFO unmounting signal=", " INFO scrubbed: nothing is bad"];
+    const QUIET: [&str; 5] = [
+        " INFO mounted point=",
+        " INFO unmounting signal=",
+        " INFO scrubbed: nothing is bad",
+        " INFO memory can be had pool=",
+        " INFO ending signal=",
+    ];
     let is_quiet = |log: &str| log.lines().all(|line| QUIET.iter().any(|it| line.contains(it)));
     let is_own = || {
         let (own, found) = (rustix::fs::fstat(rustix::stdio::stderr()).ok()?, fs::metadata(path));
@@ -91,7 +96,11 @@ pub(crate) fn remove_quiet_log(path: &Path) {
 ///
 /// # Errors
 /// The server's own, or what its log ends with if it died without a word.
-pub(crate) fn start(mut server: Command, log_path: &Path, log: File) -> Result<MountReport> {
+pub(crate) fn start<R: DeserializeOwned>(
+    mut server: Command,
+    log_path: &Path,
+    log: File,
+) -> Result<R> {
     server.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     server.current_dir("/");
     let mut child = server.spawn().map_err(|error| {
@@ -103,7 +112,7 @@ pub(crate) fn start(mut server: Command, log_path: &Path, log: File) -> Result<M
         let _ = BufReader::new(stdout).read_line(&mut line);
     }
     match serde_json::from_str(&line) {
-        Ok(Message::Mounted(report)) => Ok(*report),
+        Ok(Message::Ready(report)) => Ok(*report),
         Ok(Message::Failed(failure)) => {
             let _ = child.wait();
             Err(failure)
@@ -118,7 +127,7 @@ fn died(child: &mut Child, log_path: &Path) -> Failure {
         .map_or_else(|error| error.to_string(), |status: ExitStatus| status.to_string());
     let log = fs::read_to_string(log_path).unwrap_or_default();
     let tail: Vec<&str> = log.lines().rev().take(5).collect();
-    let mut what = format!("the server ended before the mount answered ({status})");
+    let mut what = format!("the server ended before it answered ({status})");
     for line in tail.iter().rev() {
         what.push_str("\n  log: ");
         what.push_str(line);
@@ -132,12 +141,12 @@ pub(crate) fn detach() {
     let _ = rustix::process::setsid();
 }
 
-/// In the server: tells the command that started it that the mount answers, and lets it go.
+/// In the server: tells the command that started it that it answers, and lets it go.
 ///
 /// # Errors
 /// When standard output can't be turned away from the pipe.
-pub(crate) fn tell_mounted(report: MountReport) -> Result<()> {
-    tell(&Message::Mounted(Box::new(report)));
+pub(crate) fn tell_ready<R: Serialize>(report: R) -> Result<()> {
+    tell(&Message::Ready(Box::new(report)));
     let failed = |error: std::io::Error| {
         Failure::io("closing standard output", Path::new("/dev/null"), &error)
     };
@@ -147,10 +156,10 @@ pub(crate) fn tell_mounted(report: MountReport) -> Result<()> {
 
 /// In the server: tells the command that started it why there is no mount.
 pub(crate) fn tell_failed(failure: &Failure) {
-    tell(&Message::Failed(failure.clone()));
+    tell(&Message::<()>::Failed(failure.clone()));
 }
 
-fn tell(message: &Message) {
+fn tell<R: Serialize>(message: &Message<R>) {
     let line = serde_json::to_string(message).unwrap_or_default();
     // The command may have been interrupted meanwhile; the server goes on.
     let _ = writeln!(std::io::stdout(), "{line}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use lode_engine::{AccessTimes, PageClass};
+use lode_fuse::HeapOptions;
 use lode_pmem::{FlushStrategy, WindowMode};
 
 use crate::emulation::EmulationArgs;
@@ -49,12 +50,14 @@ pub(crate) struct MountOptions {
     pub(crate) scrub: Option<Duration>,
     /// `scrub-rate=`: bytes a second that it looks at then.
     pub(crate) scrub_rate: Option<u64>,
+    /// `heap_limit=`, `heap_program_limit=` and `heap_reserve=`: how much memory is lent to programs.
+    pub(crate) heap: HeapOptions,
     /// `emulate=` and its like.
     pub(crate) emulation: EmulationArgs,
 }
 
 /// The options that mean something, and what.
-pub(crate) const MEANINGS: [(&str, &str); 20] = [
+pub(crate) const MEANINGS: [(&str, &str); 23] = [
     (
         "ro, rw",
         "Read-only: not a byte of the pool changes, not even by recovery. Read-write is the default.",
@@ -114,6 +117,15 @@ pub(crate) const MEANINGS: [(&str, &str); 20] = [
         "Scrub the pool every so often, such as 24h (s, m, h, d), for the first time so long after the mount; what is found is in the log and in lode stats. 0 is never, and the default.",
     ),
     ("scrub-rate=", "Bytes a second that such a scrub looks at, at most. The default is 100M."),
+    (
+        "heap_limit=",
+        "Memory of the pool that all programs are lent together, such as 4G, in whole 2M; 0 is none. The default is all that files leave.",
+    ),
+    ("heap_program_limit=", "The most that one program is lent of it. There is no such limit where nothing is said."),
+    (
+        "heap_reserve=",
+        "Space that stays free for files when programs are lent memory. The default is a sixteenth of the pool.",
+    ),
     (
         "emulate=",
         "For measuring: take the times of this slower medium, pcm, stt-ram, nvdimm-n or cxl. What the kernel's cache answers, and mappings of programs, are not slowed.",
@@ -251,6 +263,12 @@ impl MountOptions {
                 }
                 self.scrub_rate = Some(rate);
             }
+            Some((name, value)) if heap_option(&mut self.heap, name).is_some() => {
+                let bytes = parse_size(value).map_err(in_word)?;
+                if let Some(place) = heap_option(&mut self.heap, name) {
+                    *place = Some(bytes);
+                }
+            }
             Some(("snapshot", "")) => return Err(format!("option `{word}`: which snapshot?")),
             Some(("snapshot", value)) => self.snapshot = Some(value.to_owned()),
             Some((name, value)) if self.emulation.set(name, value).map_err(in_word)? => {}
@@ -286,6 +304,12 @@ impl MountOptions {
             snapshot: next.snapshot.clone().or(all.snapshot),
             scrub: next.scrub.or(all.scrub),
             scrub_rate: next.scrub_rate.or(all.scrub_rate),
+            heap: HeapOptions {
+                limit: next.heap.limit.or(all.heap.limit),
+                program_limit: next.heap.program_limit.or(all.heap.program_limit),
+                reserve: next.heap.reserve.or(all.heap.reserve),
+                ready: next.heap.ready.or(all.heap.ready),
+            },
             emulation: all.emulation.join(&next.emulation),
         })
     }
@@ -318,8 +342,26 @@ impl MountOptions {
         words.extend(self.snapshot.as_ref().map(|name| format!("snapshot={}", escaped(name))));
         words.extend(self.scrub.map(|period| format!("scrub={}", period_text(period))));
         words.extend(self.scrub_rate.map(|bytes| format!("scrub-rate={bytes}")));
+        for name in HEAP {
+            let value = heap_option(&mut self.heap.clone(), name).and_then(|it| *it);
+            words.extend(value.map(|value| format!("{name}={value}")));
+        }
         words.extend(self.emulation.words());
         words.join(",")
+    }
+}
+
+/// Options of the memory that is lent to programs. The last is for measuring: chunks that are kept zeroed.
+const HEAP: [&str; 4] = ["heap_limit", "heap_program_limit", "heap_reserve", "heap_ready"];
+
+/// Where the value of one of them is.
+fn heap_option<'a>(heap: &'a mut HeapOptions, name: &str) -> Option<&'a mut Option<u64>> {
+    match name.replace('-', "_").as_str() {
+        "heap_limit" => Some(&mut heap.limit),
+        "heap_program_limit" => Some(&mut heap.program_limit),
+        "heap_reserve" => Some(&mut heap.reserve),
+        "heap_ready" => Some(&mut heap.ready),
+        _ => None,
     }
 }
 
@@ -350,7 +392,7 @@ mod tests {
     #[test]
     fn options_survive_the_way_through_text() {
         let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,io_uring,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,snapshot=before the change,\
-                    scrub=36h,scrub-rate=1048576,emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
+                    scrub=36h,scrub-rate=1048576,heap_limit=4194304,heap_program_limit=2097152,heap_reserve=0,heap_ready=0,emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);
         assert_eq!(MountOptions::parse(&options.text()), Ok(options));
@@ -406,6 +448,9 @@ mod tests {
             "scrub=1000000d",
             "scrub-rate=0",
             "scrub-rate=fast",
+            "heap_limit=",
+            "heap_reserve=some",
+            "heap_limits=1M",
             "emulate=optane",
             "read-ns=soon",
             "write-gbps=1/8",

@@ -190,7 +190,16 @@ fn busy(path: &Path, holder: Option<u32>) -> Failure {
         let records = place::records_of_pool(&place::directory(), &clean);
         records.into_iter().find(|record| holder.is_none_or(|pid| pid == record.pid))
     });
-    if let Some(server) = server.filter(|server| mounts::is_running(server.pid)) {
+    let server = server.filter(|server| mounts::is_running(server.pid));
+    if let Some(server) = server.as_ref().filter(|server| server.mount == server.pool) {
+        let what = format!("its memory is lent to programs by process {} (lode heap serve)", server.pid);
+        return Failure::new(Kind::Busy, what).at(path).advise(format!(
+            "`lode heap stats {}` shows to whom; `kill {}` ends it",
+            path.display(),
+            server.pid
+        ));
+    }
+    if let Some(server) = server {
         let what = format!(
             "the pool is no longer mounted at {}, but detached and still in use by its server, \
              process {}",

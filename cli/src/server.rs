@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lode_engine::{Error, Ino, OpenOptions, Opening, Pool};
-use lode_fuse::Server;
+use lode_fuse::{HeapServer, Server};
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Kind, Result};
 use crate::human::printable;
 use crate::options::MountOptions;
 use crate::region::{self, MappedPool};
-use crate::report::{MountReport, OpeningFacts, PoolFacts, RegionFacts};
+use crate::report::{HeapServeReport, MountReport, OpeningFacts, PoolFacts, RegionFacts};
 use crate::views::views;
 
 /// What to serve, and where.
@@ -41,6 +41,26 @@ pub(crate) fn serve(
     let options = lode_fuse::MountOptions { root, ..mount_options(settings, &report.region) };
     let failed = |error| mount_failure(&settings.dir, &error);
     let server = Server::mount(pool, &settings.dir, &options).map_err(failed)?;
+    server.lend(&settings.options.heap).map_err(failed)?;
+    let mut told = Ok(());
+    server.run_with(|| told = ready(report)).map_err(failed)?;
+    told
+}
+
+/// Lends the memory of the pool to programs, without a mount, until a signal comes; calls `ready` once it can be had.
+///
+/// # Errors
+/// As of [`serve`].
+pub(crate) fn serve_heap(
+    settings: &Settings,
+    ready: impl FnOnce(HeapServeReport) -> Result<()>,
+) -> Result<()> {
+    let pool = open(settings)?;
+    let MountReport { pid, pool: facts, region, opening, .. } = report(settings, &pool)?;
+    let options = mount_options(settings, &region);
+    let report = HeapServeReport { pid, log: None, pool: facts, region, opening };
+    let failed = |error| mount_failure(&settings.pool, &error);
+    let server = HeapServer::start(pool, &options).map_err(failed)?;
     let mut told = Ok(());
     server.run_with(|| told = ready(report)).map_err(failed)?;
     told
@@ -166,6 +186,7 @@ fn mount_options(settings: &Settings, region_facts: &RegionFacts) -> lode_fuse::
         scrub_period: said.scrub.filter(|period| !period.is_zero()),
         scrub_rate: said.scrub_rate,
         views: if said.noviews { Vec::new() } else { views() },
+        heap: said.heap,
         region,
         ..lode_fuse::MountOptions::new(&settings.pool)
     }

@@ -1,1 +1,416 @@
+//! Programs of every kind, and a source that knows what it has given.
 
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use lode_loan::{CHUNK_BYTES, HEAD_BYTES, Head, Kind, Method, Refusal};
+use parking_lot::Mutex;
+
+use crate::source::Source;
+use crate::{Limits, Service, Sources};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Chunks 100 and up, so many.
+struct Fake {
+    free: Mutex<BTreeSet<u64>>,
+    locked: Mutex<BTreeSet<u64>>,
+    zeroed: AtomicU64,
+    wrong: AtomicU64,
+}
+
+impl Source for Fake {
+    fn take(&self) -> Result<u64, Refusal> {
+        self.free.lock().pop_first().ok_or(Refusal::NoSpace)
+    }
+
+    fn give(&self, chunk: u64) {
+        if self.locked.lock().contains(&chunk) || !self.free.lock().insert(chunk) {
+            self.wrong.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn zero(&self, _: u64) {
+        self.zeroed.fetch_add(1, SeqCst);
+    }
+
+    fn locked(&self, chunk: u64) -> bool {
+        self.locked.lock().contains(&chunk)
+    }
+
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(std::fs::File::open("/dev/null")?.into())
+    }
+}
+
+struct Fakes(Arc<Fake>);
+
+impl Sources for Fakes {
+    fn source(&self, _: Method) -> Result<Arc<dyn Source>, Refusal> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Source>)
+    }
+}
+
+struct Owner {
+    fake: Arc<Fake>,
+    service: Arc<Service>,
+    chunks: u64,
+}
+
+impl Owner {
+    fn new(chunks: u64, limits: impl FnOnce(&mut Limits)) -> Self {
+        Self::beside(chunks, &[], limits)
+    }
+
+    fn beside(chunks: u64, held: &[u64], change: impl FnOnce(&mut Limits)) -> Self {
+        let free = (100..100 + chunks).filter(|chunk| !held.contains(chunk)).collect();
+        let fake = Arc::new(Fake {
+            free: Mutex::new(free),
+            locked: Mutex::new(held.iter().copied().collect()),
+            zeroed: AtomicU64::new(0),
+            wrong: AtomicU64::new(0),
+        });
+        let mut limits = Limits { ready: 0, ..Limits::of_pool(0) };
+        change(&mut limits);
+        let sources = Box::new(Fakes(Arc::clone(&fake)));
+        let service = Service::start(sources, limits, chunks * CHUNK_BYTES, held).unwrap();
+        Self { fake, service: Arc::new(service), chunks }
+    }
+
+    fn program(&self) -> Program {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        self.service.admit(&theirs, Method::Direct).unwrap();
+        drop(theirs);
+        ours.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut program = Program { stream: ours };
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            line.push(program.bytes::<1>()[0]);
+        }
+        assert!(String::from_utf8(line).unwrap().contains("\"ok\":true"));
+        program
+    }
+
+    /// Waits until all is back, and nothing was given twice.
+    #[track_caller]
+    fn all_is_back(&self) {
+        self.free_becomes(self.chunks);
+        let facts = self.service.facts();
+        assert_eq!((facts.lent, facts.apart), (0, 0));
+    }
+
+    #[track_caller]
+    fn free_becomes(&self, chunks: u64) {
+        until(|| self.fake.free.lock().len() as u64 == chunks);
+        assert_eq!(self.fake.wrong.load(SeqCst), 0);
+    }
+}
+
+#[track_caller]
+fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < end, "it never came so");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+struct Program {
+    stream: UnixStream,
+}
+
+impl Program {
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn say(&mut self, kind: Kind, count: u32, tag: u64, list: &[u64]) {
+        let mut bytes = Head { kind, count, tag }.bytes().to_vec();
+        bytes.extend(list.iter().flat_map(|chunk| chunk.to_le_bytes()));
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn hear(&mut self) -> (Head, Vec<u64>) {
+        let head = Head::parse(&self.bytes::<HEAD_BYTES>()).unwrap();
+        let list = (0..head.list_bytes() / 8).map(|_| u64::from_le_bytes(self.bytes()));
+        let list = list.collect();
+        (head, list)
+    }
+
+    fn take(&mut self, count: u32) -> Result<Vec<u64>, Refusal> {
+        self.say(Kind::Take, count, 7, &[]);
+        let (head, list) = self.hear();
+        assert_eq!(head.tag, 7);
+        match head.kind {
+            Kind::Granted => Ok(list),
+            _ => Err(Refusal::of_number(head.count).unwrap()),
+        }
+    }
+
+    fn take_all(&mut self, count: usize) -> Vec<u64> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            all.extend(self.take((count - all.len()) as u32).unwrap());
+        }
+        all
+    }
+
+    fn list(&mut self, kind: Kind, list: &[u64]) -> (Head, Vec<u64>) {
+        self.say(kind, list.len() as u32, 9, list);
+        self.hear()
+    }
+
+    fn is_closed(&mut self) -> bool {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Ok(_) => true,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+#[test]
+fn what_is_taken_comes_back_by_returning_and_by_ending() {
+    let owner = Owner::new(40, |_| ());
+    let (mut one, mut two) = (owner.program(), owner.program());
+    let (first, second) = (one.take_all(20), two.take_all(20));
+    let all: BTreeSet<u64> = first.iter().chain(&second).copied().collect();
+    assert_eq!((all.len(), one.take(1)), (40, Err(Refusal::NoSpace)));
+    assert_eq!(owner.fake.zeroed.load(SeqCst), 40);
+    let (head, _) = one.list(Kind::Return, &first[..5]);
+    assert_eq!((head.kind, head.count, head.tag), (Kind::Returned, 5, 9));
+    owner.free_becomes(5);
+    drop(one);
+    owner.free_becomes(20);
+    let facts = owner.service.facts();
+    assert_eq!((facts.programs.len(), facts.lent), (1, 20 * CHUNK_BYTES));
+    assert_eq!((facts.programs[0].chunks, facts.programs[0].pid), (20, std::process::id()));
+    drop(two);
+    owner.all_is_back();
+}
+
+#[test]
+fn limits_are_exact_ready_chunks_or_not() {
+    for ready in [0, 3, 100] {
+        let owner = Owner::new(64, |limits| {
+            limits.heap = Some(10 * CHUNK_BYTES + 1);
+            limits.ready = ready;
+        });
+        let (mut one, mut two) = (owner.program(), owner.program());
+        one.take_all(6);
+        two.take_all(4);
+        assert_eq!((one.take(1), two.take(9)), (Err(Refusal::HeapLimit), Err(Refusal::HeapLimit)));
+        assert!(owner.service.facts().lent == 10 * CHUNK_BYTES);
+        drop((one, two));
+        owner.all_is_back();
+    }
+    // (Both are sessions of one process.)
+    let owner = Owner::new(64, |limits| limits.program = Some(3 * CHUNK_BYTES));
+    let (mut one, mut two) = (owner.program(), owner.program());
+    one.take_all(2);
+    assert_eq!(two.take(5).unwrap().len(), 1);
+    assert_eq!((one.take(1), two.take(1)), (Err(Refusal::ProgramLimit), Err(Refusal::ProgramLimit)));
+}
+
+#[test]
+fn what_no_program_says_is_refused_and_nothing_is_lost() {
+    let owner = Owner::new(40, |_| ());
+    let mut good = owner.program();
+    let mine = good.take_all(8);
+    let mut bad = owner.program();
+    let its = bad.take_all(4);
+    let refused = |heard: (Head, Vec<u64>), refusal: Refusal| {
+        assert_eq!((heard.0.kind, heard.0.count), (Kind::Refused, refusal as u32));
+    };
+    // Another's, nobody's, one of both, one twice, none; then what was returned already.
+    for list in [&mine[..2], &[5, u64::MAX], &[its[0], mine[0]], &[its[0], its[0]]] {
+        refused(bad.list(Kind::Return, list), Refusal::NotYours);
+    }
+    refused(bad.list(Kind::Return, &[]), Refusal::Invalid);
+    assert_eq!(bad.list(Kind::Return, &its[..1]).0.kind, Kind::Returned);
+    refused(bad.list(Kind::Return, &its[..1]), Refusal::NotYours);
+    assert_eq!(bad.take(0), Err(Refusal::Invalid));
+    // To hold what is its own already, another's, or nobody's.
+    let (held, list) = bad.list(Kind::Hold, &[its[1], mine[0], its[0], 1, 1]);
+    assert_eq!((held.kind, list), (Kind::Held, vec![]));
+    // Out of order, and not frames at all: the connection ends.
+    for kind in [Kind::Granted, Kind::Refused, Kind::Returned, Kind::Held, Kind::Wish, Kind::Spared] {
+        let mut other = owner.program();
+        other.take_all(2);
+        other.say(kind, 0, 1, &[]);
+        assert!(other.is_closed(), "{kind:?}");
+    }
+    let too_many = Head { kind: Kind::Return, count: 513, tag: 0 }.bytes();
+    for bytes in [[0xff; 16], [1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], too_many] {
+        let mut other = owner.program();
+        other.take_all(2);
+        other.stream.write_all(&bytes).unwrap();
+        assert!(other.is_closed());
+    }
+    assert!(owner.service.facts().hostile >= 16);
+    owner.free_becomes(40 - 8 - 3);
+    good.take_all(29);
+    drop((good, bad));
+    owner.all_is_back();
+}
+
+#[test]
+fn who_says_half_a_frame_or_does_not_listen_keeps_nobody_waiting() {
+    let owner = Owner::new(2000, |_| ());
+    let mut half = owner.program();
+    half.stream.write_all(&Head { kind: Kind::Return, count: 9, tag: 0 }.bytes()[..7]).unwrap();
+    let flood = owner.program();
+    flood.stream.set_nonblocking(true).unwrap();
+    let frame = Head { kind: Kind::Take, count: 512, tag: 0 }.bytes().repeat(64);
+    let mut sent = 0;
+    while let Ok(bytes) = (&flood.stream).write(&frame) {
+        sent += bytes;
+        assert!(sent < 64 << 20, "it takes whatever comes");
+    }
+    let mut good = owner.program();
+    for _ in 0..100 {
+        // (The flood may have taken all there is.)
+        if let Ok(chunks) = good.take(1) {
+            assert_eq!(good.list(Kind::Return, &chunks).0.kind, Kind::Returned);
+        }
+    }
+    drop((half, flood, good));
+    owner.all_is_back();
+}
+
+#[test]
+fn a_thousand_sessions_are_served_by_one_thread() {
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let owner = Owner::new(1000, |_| ());
+    let before = threads();
+    let mut programs: Vec<Program> = (0..1000).map(|_| owner.program()).collect();
+    for program in &mut programs {
+        program.take_all(1);
+    }
+    // (Those of other tests come and go.)
+    assert!(threads() < before + 100);
+    assert_eq!(owner.service.facts().lent, 1000 * CHUNK_BYTES);
+    drop(programs);
+    owner.all_is_back();
+}
+
+#[test]
+fn what_is_locked_comes_back_later() {
+    let owner = Owner::new(10, |_| ());
+    let mut one = owner.program();
+    let chunks = one.take_all(6);
+    owner.fake.locked.lock().extend(&chunks[..2]);
+    // Returned while it is locked, and left behind while it is locked.
+    assert_eq!(one.list(Kind::Return, &chunks[..1]).0.kind, Kind::Returned);
+    drop(one);
+    owner.free_becomes(8);
+    assert_eq!(owner.service.facts().apart, 2 * CHUNK_BYTES);
+    let mut other = owner.program();
+    assert_eq!(other.take_all(8).len(), 8);
+    assert_eq!(other.take(1), Err(Refusal::NoSpace));
+    owner.fake.locked.lock().clear();
+    owner.free_becomes(2);
+    drop(other);
+    owner.all_is_back();
+}
+
+#[test]
+fn what_programs_of_a_former_owner_have_is_theirs_once() {
+    let owner = Owner::beside(10, &[100, 101, 102], |_| ());
+    let (mut one, mut two) = (owner.program(), owner.program());
+    assert_eq!(one.list(Kind::Hold, &[100, 101, 100, 105, 1 << 60]).1, [100, 101]);
+    assert_eq!(two.list(Kind::Hold, &[101, 102]).1, [102]);
+    assert_eq!(owner.service.facts().apart, 0);
+    assert_eq!(two.list(Kind::Return, &[101]).0.kind, Kind::Refused);
+    owner.fake.locked.lock().clear();
+    assert_eq!(two.list(Kind::Return, &[102]).0.kind, Kind::Returned);
+    drop((one, two));
+    owner.all_is_back();
+    // Nobody says anything, and the lock ends.
+    let owner = Owner::beside(10, &[107], |_| ());
+    assert_eq!(owner.service.facts().lent, CHUNK_BYTES);
+    owner.fake.locked.lock().clear();
+    owner.all_is_back();
+}
+
+#[test]
+fn files_get_what_programs_spare_and_a_silent_one_is_waited_for_once() {
+    let owner = Owner::new(10, |_| ());
+    assert!(!owner.service.spare(1), "nobody has anything");
+    let mut good = owner.program();
+    let chunks = good.take_all(6);
+    let wait = |pages| {
+        let service = Arc::clone(&owner.service);
+        std::thread::spawn(move || {
+            let began = Instant::now();
+            (service.spare(pages), began.elapsed())
+        })
+    };
+    let spared = wait(513);
+    let (wish, _) = good.hear();
+    assert_eq!((wish.kind, wish.count), (Kind::Wish, 2));
+    good.list(Kind::Return, &chunks[..3]);
+    assert!(spared.join().unwrap().0);
+    good.say(Kind::Spared, 3, wish.tag, &[]);
+    // (What is answered after it.)
+    good.list(Kind::Hold, &[]);
+    // One that says at once that it has nothing.
+    let asked = wait(1);
+    let (wish, _) = good.hear();
+    good.say(Kind::Spared, 0, wish.tag, &[]);
+    let (got, took) = asked.join().unwrap();
+    assert!(!got && took < Duration::from_millis(450), "{took:?}");
+    // Nobody is asked again so soon.
+    let (got, took) = wait(1).join().unwrap();
+    assert!(!got && took < Duration::from_millis(100), "{took:?}");
+    std::thread::sleep(Duration::from_millis(550));
+    // Silence costs half a second, and no more the next time.
+    let (got, took) = wait(1).join().unwrap();
+    let half = Duration::from_millis(450)..Duration::from_millis(2000);
+    assert!(!got && half.contains(&took), "{took:?}");
+    std::thread::sleep(Duration::from_millis(550));
+    let (got, took) = wait(1).join().unwrap();
+    assert!(!got && took < Duration::from_millis(100), "{took:?}");
+    assert_eq!(owner.service.facts().wishes, 3);
+    // It may answer late.
+    let (late, _) = good.hear();
+    good.say(Kind::Spared, 0, late.tag, &[]);
+    assert!(good.take(1).is_ok());
+    drop(good);
+    owner.all_is_back();
+}
+
+#[test]
+fn what_is_ready_is_the_first_that_files_get() {
+    let owner = Owner::new(10, |limits| limits.ready = 4);
+    let program = owner.program();
+    owner.free_becomes(6);
+    assert_eq!(owner.service.facts().ready, 4 * CHUNK_BYTES);
+    assert!(owner.service.spare(1));
+    owner.free_becomes(10);
+    drop(program);
+    owner.all_is_back();
+}
+
+#[test]
+fn stopping_ends_sessions_soon_and_leaves_alone_what_is_locked() {
+    let owner = Owner::new(10, |limits| limits.ready = 2);
+    let mut one = owner.program();
+    let chunks = one.take_all(5);
+    owner.fake.locked.lock().extend(&chunks[..2]);
+    let began = Instant::now();
+    owner.service.stop();
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(one.is_closed());
+    owner.free_becomes(8);
+    assert!(!owner.service.spare(1));
+    let (_ours, theirs) = UnixStream::pair().unwrap();
+    assert!(owner.service.admit(&theirs, Method::Direct).is_err());
+}

@@ -128,7 +128,7 @@ fn start_server(args: &MountArgs, output: &Output) -> Result<()> {
     if !options.is_empty() {
         server.args(["-o", &options]);
     }
-    let report =
+    let report: MountReport =
         while_working("mounting", output.progress, || daemon::start(server, &log_path, log))?;
     output.print(&report)
 }
@@ -146,7 +146,7 @@ fn serve_for_another(args: &MountArgs, log: &std::path::Path) -> Result<()> {
     let served = settings(args).and_then(|settings| {
         server::serve(&settings, |facts| {
             mounted = true;
-            daemon::tell_mounted(MountReport { log: Some(log.display().to_string()), ..facts })
+            daemon::tell_ready(MountReport { log: Some(log.display().to_string()), ..facts })
         })
     });
     if let (Err(failure), false) = (&served, mounted) {
@@ -158,7 +158,7 @@ fn serve_for_another(args: &MountArgs, log: &std::path::Path) -> Result<()> {
     served
 }
 
-fn log_to_stderr(colours: bool) {
+pub(crate) fn log_to_stderr(colours: bool) {
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_ansi(colours)

@@ -96,6 +96,13 @@ fn unchangeable(
         ),
         (differs(windows.map(|it| it.to_string()), region.windows.clone()), "write windows"),
         (differs(flush.map(|it| it.to_string()), region.flush.clone()), "how stores are flushed"),
+        (
+            [asked.heap.limit, asked.heap.program_limit, asked.heap.reserve, asked.heap.ready]
+                .into_iter()
+                .zip([was.heap.limit, was.heap.program_limit, was.heap.reserve, was.heap.ready])
+                .any(|(asked, was)| asked.is_some() && asked != was),
+            "how much memory is lent to programs (heap_limit=, heap_program_limit=, heap_reserve=)",
+        ),
         (was.emulation.join(&asked.emulation) != was.emulation, "what medium is emulated"),
         (asked.allow_other && !others, "who may use the mount (allow_other)"),
         (differs(asked.io_uring, before.io_uring), "how requests come (io_uring, noio_uring)"),

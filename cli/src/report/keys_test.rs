@@ -158,6 +158,8 @@ fn samples() -> BTreeMap<&'static str, Value> {
     samples.extend(snapshots::snapshots());
     samples.extend(snapshots::streams());
     samples.extend(volumes::volumes());
+    samples.insert("heap serve", value(&heap::tests::served(pool(), region(), opening())));
+    samples.insert("heap stats", value(&heap::tests::report()));
     let mount = MountFacts {
         dir: "/d".into(),
         pid: 1,
@@ -375,6 +377,7 @@ fn stats() -> StatsReport {
             "bucket_regions": 1,
             "buckets": [64, 0, 0, 128],
         },
+        "heap": heap::tests::facts(),
         "health": health::tests::health(),
         "scrub": health::tests::scrubs(),
     });

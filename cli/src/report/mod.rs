@@ -9,6 +9,7 @@ mod crash;
 mod dump;
 mod facts;
 mod generate;
+pub(crate) mod heap;
 mod health;
 #[cfg(test)]
 mod keys_test;
@@ -36,6 +37,7 @@ pub(crate) use crash::{MutantsReport, ReplayReport, RunReport};
 pub(crate) use dump::{DumpReport, InodeReport, UnreadableReport, superblock_text};
 pub(crate) use facts::{DamageFacts, Features, OpeningFacts, PoolFacts, RegionFacts, SpaceFacts};
 pub(crate) use generate::{CompletionsReport, ManReport};
+pub(crate) use heap::{HeapFacts, HeapServeReport, HeapStatsReport};
 pub(crate) use health::{BadMemoryFacts, HealthFacts, KeptFacts, ScrubsFacts};
 pub(crate) use memory::MemoryFacts;
 pub(crate) use prometheus::{StoredGroups, exposition};

@@ -98,6 +98,7 @@ pub(crate) fn exposition(report: &StatsReport, wear: &StoredGroups) -> String {
     counters(&mut text, &report.counted);
     space(&mut text, &report.counted, report.pool.bytes);
     memory(&mut text, &report.counted);
+    heap(&mut text, &report.counted);
     stored(&mut text, &report.counted, wear);
     text.text
 }
@@ -226,6 +227,34 @@ fn memory(text: &mut Text, counted: &Counted) {
     text.one("lode_inodes_dropped_total", Kind::Counter, help, counted.dropped_inodes);
     let inodes = counted.inodes_in_memory;
     text.one("lode_inodes_in_memory", Kind::Gauge, "Inodes in memory.", inodes);
+}
+
+fn heap(text: &mut Text, counted: &Counted) {
+    use Kind::{Counter, Gauge};
+    let Some(heap) = &counted.heap else { return };
+    let help = "Memory of the pool that programs are lent.";
+    text.one("lode_heap_lent_bytes", Gauge, help, heap.lent_bytes);
+    let help = "What of it no session has: its program holds it locked.";
+    text.one("lode_heap_apart_bytes", Gauge, help, heap.apart_bytes);
+    let help = "Memory that is kept zeroed for programs.";
+    text.one("lode_heap_ready_bytes", Gauge, help, heap.ready_bytes);
+    if let Some(limit) = heap.limit_bytes {
+        let help = "What programs are lent together, at most.";
+        text.one("lode_heap_limit_bytes", Gauge, help, limit);
+    }
+    let help = "Space that lending leaves to files.";
+    text.one("lode_heap_reserve_bytes", Gauge, help, heap.reserve_bytes);
+    text.one("lode_heap_sessions", Gauge, "Programs that have a session.", heap.sessions);
+    let help = "Memory that programs were lent.";
+    text.one("lode_heap_granted_bytes_total", Counter, help, heap.granted_bytes);
+    let help = "Memory that came back.";
+    text.one("lode_heap_returned_bytes_total", Counter, help, heap.returned_bytes);
+    let help = "Requests for memory that were refused for want of it, or by a limit.";
+    text.one("lode_heap_refused_total", Counter, help, heap.refused);
+    let help = "Times that programs were asked for what they can spare.";
+    text.one("lode_heap_wishes_total", Counter, help, heap.wishes);
+    let help = "Messages and connections that were refused for what they are.";
+    text.one("lode_heap_hostile_total", Counter, help, heap.hostile);
 }
 
 fn stored(text: &mut Text, counted: &Counted, wear: &StoredGroups) {

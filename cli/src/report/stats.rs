@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{HealthFacts, PoolFacts, ScrubsFacts, SpaceFacts};
+use super::{HealthFacts, HeapFacts, PoolFacts, ScrubsFacts, SpaceFacts};
 use crate::draw::{self, Table};
 use crate::human::Lines;
 use crate::output::Report;
@@ -82,6 +82,9 @@ pub(crate) struct Counted {
     pub(crate) memory: MemoryFacts,
     /// Where it was stored to.
     pub(crate) wear: WearFacts,
+    /// Memory that is lent to programs; `null` where none is.
+    #[serde(default)]
+    pub(crate) heap: Option<HeapFacts>,
     /// What has gone bad. (A server of an older version does not tell these two.)
     #[serde(default)]
     pub(crate) health: HealthFacts,

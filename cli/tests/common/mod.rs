@@ -5,6 +5,7 @@
 pub mod load;
 pub mod model;
 pub mod nbd;
+pub mod program;
 pub mod prometheus;
 pub mod random;
 pub mod server;

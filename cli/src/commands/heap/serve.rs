@@ -1,9 +1,101 @@
 //! `lode heap serve`: a pool whose memory programs use, without a mount.
 
-use super::ServeArgs;
-use crate::failure::{Failure, Kind, Result};
-use crate::output::Output;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::Command;
 
-pub(super) fn serve(_: &ServeArgs, _: &Output) -> Result<()> {
-    Err(Failure::new(Kind::Failed, "nothing is served yet"))
+use super::ServeArgs;
+use crate::commands::mount::log_to_stderr;
+use crate::daemon;
+use crate::failure::{Failure, Kind, Result};
+use crate::options::MountOptions;
+use crate::output::Output;
+use crate::progress::while_working;
+use crate::region;
+use crate::report::HeapServeReport;
+use crate::server::{self, Settings};
+
+pub(super) fn serve(args: &ServeArgs, output: &Output) -> Result<()> {
+    match &args.serve_with_log {
+        Some(log) => serve_for_another(args, log),
+        None if args.foreground => {
+            log_to_stderr(io::stderr().is_terminal());
+            server::serve_heap(&settings(args)?, |report| output.print(&report))
+        }
+        None => start_server(args, output),
+    }
+}
+
+/// What the command line says, the path made absolute and all of it checked.
+fn settings(args: &ServeArgs) -> Result<Settings> {
+    let pool = args
+        .pool
+        .canonicalize()
+        .map_err(|error| Failure::io("opening the pool", &args.pool, &error))?;
+    if pool.is_dir() {
+        return Err(Failure::usage("a directory is no pool").at(&args.pool).advise(
+            "give the path of a pool; a pool that is mounted lends its memory already (lode heap stats DIR)",
+        ));
+    }
+    let given = MountOptions {
+        windows: args.region.windows,
+        flush: args.region.flush,
+        emulation: args.emulation,
+        ..MountOptions::default()
+    };
+    let options: Vec<MountOptions> = args.options.iter().cloned().chain([given]).collect();
+    let options = MountOptions::join(&options);
+    let of_mounts = MountOptions {
+        heap: Default::default(),
+        index_memory: None,
+        windows: None,
+        flush: None,
+        emulation: Default::default(),
+        ..options.clone()
+    };
+    if of_mounts != MountOptions::default() {
+        let what = format!("`{}` is for mounts: without one it means nothing", of_mounts.text());
+        return Err(Failure::usage(what).at(&args.pool).advise("leave it out"));
+    }
+    Ok(Settings { dir: pool.clone(), pool, options })
+}
+
+fn start_server(args: &ServeArgs, output: &Output) -> Result<()> {
+    let settings = settings(args)?;
+    let (log_path, log) = daemon::new_log(&settings.pool)?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(Kind::Failed, format!("finding this program failed: {error}"))
+    })?;
+    let mut server = Command::new(program);
+    server.args(["heap", "serve"]).arg(&settings.pool).arg("--serve-with-log").arg(&log_path);
+    if let Some(root) = region::sysfs_root() {
+        server.arg("--sysfs-root").arg(root);
+    }
+    let options = settings.options.text();
+    if !options.is_empty() {
+        server.args(["-o", &options]);
+    }
+    let started = || daemon::start(server, &log_path, log);
+    let report: HeapServeReport = while_working("opening the pool", output.progress, started)?;
+    output.print(&report)
+}
+
+fn serve_for_another(args: &ServeArgs, log: &Path) -> Result<()> {
+    daemon::detach();
+    log_to_stderr(false);
+    let mut is_ready = false;
+    let served = settings(args).and_then(|settings| {
+        server::serve_heap(&settings, |report| {
+            is_ready = true;
+            let log = Some(log.display().to_string());
+            daemon::tell_ready(HeapServeReport { log, ..report })
+        })
+    });
+    if let (Err(failure), false) = (&served, is_ready) {
+        daemon::tell_failed(failure);
+    }
+    if served.is_ok() || !is_ready {
+        daemon::remove_quiet_log(log);
+    }
+    served
 }

@@ -1,0 +1,272 @@
+//! Memory of a pool, lent to programs: served alone, and by mounts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::program::{Program, socket};
+use common::server::Server;
+use common::{LODE, Scratch, fsck, lode, text};
+use lode_loan::{CHUNK_BYTES, Head, Kind, Method, Refusal};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// `lode heap serve` in the foreground. Killed on drop.
+struct Serving(Child);
+
+impl Serving {
+    fn start(pool: &Path, options: &str) -> Self {
+        let mut child = Command::new(LODE)
+            .args(["heap", "serve", text(pool), "--foreground", "-o", options])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("Programs can have"), "{line}");
+        Self(child)
+    }
+
+    fn signal(&mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+        let end = Instant::now() + DEADLINE;
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn stats(target: &Path) -> Value {
+    lode(&["heap", "stats", text(target), "--json"]).expect(0).json()["pools"][0].clone()
+}
+
+#[track_caller]
+fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < end, "it never came so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn free_pages(pool: &Path) -> u64 {
+    lode(&["info", text(pool), "--json"]).expect(0).json()["space"]["pages_free"].as_u64().unwrap()
+}
+
+#[test]
+fn memory_is_served_shown_limited_and_the_pool_closed_by_a_signal() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "64M");
+    let free = free_pages(&pool);
+    let mut serving = Serving::start(&pool, "heap_limit=16M,heap_program_limit=8M");
+    for method in Method::ALL {
+        let mut program = Program::connect(&pool, method);
+        assert!(program.line.contains("\"region_bytes\":67108864"), "{}", program.line);
+        let chunks = program.take(4).unwrap();
+        assert_eq!(program.take(1), Err(Refusal::ProgramLimit), "{method:?}");
+        let mut bytes = vec![1; CHUNK_BYTES as usize];
+        program.pool.read_exact_at(&mut bytes, chunks[0] * CHUNK_BYTES).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "{method:?}: not zeroed");
+        bytes.fill(0xaa);
+        for chunk in &chunks {
+            program.pool.write_all_at(&bytes, chunk * CHUNK_BYTES).unwrap();
+        }
+        let shown = stats(&pool);
+        assert_eq!((&shown["lent_bytes"], &shown["dir"]), (&(8 << 20).into(), &Value::Null));
+        let one = &shown["programs"][0];
+        assert_eq!((&one["pid"], &one["chunks"]), (&std::process::id().into(), &4.into()));
+        assert_eq!(one["method"], method.name());
+        chunks.iter().for_each(|chunk| program.unlock(*chunk));
+        program.say(Kind::Return, 4, &chunks);
+        assert_eq!(program.hear().0.kind, Kind::Returned);
+        drop(program);
+        until(|| stats(&pool)["lent_bytes"] == 0);
+    }
+    let all = lode(&["heap", "stats"]).expect(0);
+    assert!(all.out.contains(text(&pool)) && all.out.contains("served by process"), "{}", all.out);
+    let busy = lode(&["heap", "serve", text(&pool)]).expect(6);
+    assert!(busy.err.contains("lent to programs by process"), "{}", busy.err);
+    assert_eq!(serving.signal(Signal::TERM), Some(0));
+    fsck(&pool).expect(0);
+    assert_eq!(free_pages(&pool), free);
+    let gone = lode(&["heap", "stats", text(&pool), "--json"]).expect(11).error_json();
+    assert_eq!(gone["error"]["kind"], "not_mounted");
+    lode(&["heap", "serve", text(&pool), "-o", "ro"]).expect(2);
+    lode(&["heap", "serve", text(&scratch.path("none"))]).expect(8);
+    lode(&["heap", "serve", text(&pool), "-o", "heap_limit=many"]).expect(2);
+}
+
+#[test]
+fn a_server_in_the_background_is_told_of_and_ended() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "64M");
+    let report = lode(&["heap", "serve", text(&pool), "--json"]).expect(0).json();
+    let pid = report["pid"].as_u64().unwrap();
+    assert_eq!(stats(&pool)["pid"], pid);
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::TERM).unwrap();
+    until(|| lode(&["heap", "stats", text(&pool)]).code == 11);
+    until(|| lode(&["info", text(&pool)]).code == 0);
+    assert_eq!(lode(&["info", text(&pool), "--json"]).expect(0).json()["pool"]["clean"], true);
+}
+
+#[test]
+fn what_a_living_program_has_stays_its_own_when_its_owner_dies() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "64M");
+    let free = free_pages(&pool);
+    for (method, signal) in
+        [(Method::Direct, Signal::KILL), (Method::Indirect, Signal::KILL), (Method::Mmap, Signal::KILL),
+         (Method::Direct, Signal::TERM), (Method::Indirect, Signal::TERM), (Method::Mmap, Signal::TERM)]
+    {
+        let mut serving = Serving::start(&pool, "heap_reserve=0");
+        let mut program = Program::connect(&pool, method);
+        let mine = program.take(5).unwrap();
+        let bytes = vec![0xbb; CHUNK_BYTES as usize];
+        mine.iter().for_each(|at| program.pool.write_all_at(&bytes, at * CHUNK_BYTES).unwrap());
+        serving.signal(signal);
+        let mut serving = Serving::start(&pool, "heap_reserve=0");
+        assert_eq!(stats(&pool)["apart_bytes"], 5 * CHUNK_BYTES, "{method:?} {signal:?}");
+        // Another takes all that can be had.
+        let mut other = Program::connect(&pool, Method::Direct);
+        while let Ok(chunk) = other.take(1) {
+            assert!(!mine.contains(&chunk[0]));
+            other.pool.write_all_at(&vec![1; CHUNK_BYTES as usize], chunk[0] * CHUNK_BYTES).unwrap();
+        }
+        for at in &mine {
+            let mut now = vec![0; CHUNK_BYTES as usize];
+            program.pool.read_exact_at(&mut now, at * CHUNK_BYTES).unwrap();
+            assert!(now == bytes, "{method:?} {signal:?}: chunk {at} was written to");
+        }
+        // Its new session says what it holds.
+        let Program { pool: held, .. } = program;
+        let mut program = Program::connect(&pool, method);
+        program.say(Kind::Hold, 5, &mine);
+        assert_eq!(program.hear().1, mine);
+        assert_eq!(stats(&pool)["apart_bytes"], 0);
+        drop((held, program, other));
+        until(|| stats(&pool)["lent_bytes"] == 0);
+        assert_eq!(serving.signal(Signal::TERM), Some(0));
+        fsck(&pool).expect(0);
+        assert_eq!(free_pages(&pool), free);
+    }
+}
+
+#[test]
+fn hostile_clients_lose_nothing_of_others_and_all_comes_back() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "128M");
+    let dir = scratch.dir("mnt");
+    let log = scratch.path("log");
+    let server = Server::mount_with(&pool, &dir, &log, "heap_limit=64M");
+    let mut good = Program::connect(&dir, Method::Direct);
+    let mine = good.take(4).unwrap();
+    for line in [
+        "{\"op\":\"heap\",\"version\":2,\"method\":\"direct\"}\n",
+        "{\"op\":\"heap\",\"version\":1,\"method\":\"stolen\"}\n",
+        "{\"op\":\"heap\"}\n",
+        "{\"op\":\"heap\",\"version\":1,\"method\":\"direct\"}\n\x01\0\0\0",
+    ] {
+        let mut stream = UnixStream::connect(socket(&dir)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(&stream).read_line(&mut answer).unwrap();
+        assert!(answer.contains("\"ok\":false"), "{line}: {answer}");
+    }
+    for bytes in [vec![0xff; 4096], Head { kind: Kind::Return, count: 9999, tag: 0 }.bytes().to_vec()] {
+        let mut bad = Program::connect(&dir, Method::Indirect);
+        bad.take(2).unwrap();
+        bad.stream.write_all(&bytes).unwrap();
+        let mut rest = Vec::new();
+        // (The rest may be unread when it is closed.)
+        let _ = bad.stream.read_to_end(&mut rest);
+    }
+    let mut bad = Program::connect(&dir, Method::Direct);
+    bad.say(Kind::Return, 4, &mine);
+    assert_eq!(bad.hear().0.kind, Kind::Refused);
+    bad.say(Kind::Hold, 4, &mine);
+    assert_eq!(bad.hear().1, [0; 0]);
+    // Half a frame, for as long as it likes; files are served meanwhile.
+    bad.stream.write_all(&[1, 0, 0]).unwrap();
+    fs::write(dir.join("file"), vec![7; 1 << 20]).unwrap();
+    let more = good.take(2).unwrap();
+    until(|| stats(&dir)["lent_bytes"] == 6 * CHUNK_BYTES);
+    assert!(stats(&dir)["hostile"].as_u64() >= Some(4));
+    let counted = lode(&["stats", text(&dir), "--json"]).expect(0).json();
+    assert_eq!(counted["heap"]["lent_bytes"], 6 * CHUNK_BYTES);
+    let metrics = lode(&["stats", text(&dir), "--prometheus"]).expect(0).out;
+    assert!(metrics.contains("lode_heap_lent_bytes{"), "{metrics}");
+    drop((good, bad, more));
+    until(|| stats(&dir)["lent_bytes"] == 0);
+    lode(&["umount", text(&dir)]).expect(0);
+    server.wait();
+    fsck(&pool).expect(0);
+}
+
+#[test]
+fn files_get_back_what_programs_spare_before_there_is_no_space() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "64M");
+    let dir = scratch.dir("mnt");
+    let server = Server::mount_with(&pool, &dir, &scratch.path("log"), "heap_reserve=0");
+    let mut program = Program::connect(&dir, Method::Direct);
+    let mut mine = Vec::new();
+    while let Ok(chunk) = program.take(1) {
+        mine.extend(chunk);
+    }
+    let file = dir.join("file");
+    let writer = std::thread::spawn(move || fs::write(file, vec![7; 4 << 20]));
+    let (wish, _) = program.hear();
+    assert_eq!(wish.kind, Kind::Wish);
+    let back = mine.split_off(mine.len() - 5);
+    back.iter().for_each(|chunk| program.unlock(*chunk));
+    program.say(Kind::Return, 5, &back);
+    writer.join().unwrap().unwrap();
+    // A program that says nothing: no space, soon.
+    let began = Instant::now();
+    assert!(fs::write(dir.join("large"), vec![7; 32 << 20]).is_err());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // A snapshot, and back to it, with memory lent.
+    drop(program);
+    until(|| stats(&dir)["lent_bytes"] == 0);
+    lode(&["snapshot", "create", text(&dir), "s"]).expect(0);
+    for method in Method::ALL {
+        let mut program = Program::connect(&dir, method);
+        let mine = program.take(3).unwrap();
+        let bytes = vec![0xcc; CHUNK_BYTES as usize];
+        mine.iter().for_each(|at| program.pool.write_all_at(&bytes, at * CHUNK_BYTES).unwrap());
+        lode(&["snapshot", "rollback", text(&dir), "s"]).expect(0);
+        fs::write(dir.join("after"), vec![1; 6 << 20]).unwrap();
+        for at in &mine {
+            let mut now = vec![0; CHUNK_BYTES as usize];
+            program.pool.read_exact_at(&mut now, at * CHUNK_BYTES).unwrap();
+            assert!(now == bytes, "{method:?}: chunk {at} was written to");
+        }
+        program.take(1).unwrap();
+        assert_eq!(stats(&dir)["lent_bytes"], 4 * CHUNK_BYTES);
+        drop(program);
+        until(|| stats(&dir)["lent_bytes"] == 0);
+    }
+    lode(&["umount", text(&dir)]).expect(0);
+    server.wait();
+    fsck(&pool).expect(0);
+}
