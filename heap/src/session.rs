@@ -163,8 +163,16 @@ impl Session {
 
     /// Gives back chunks, 512 at most, which are neither mapped nor locked any more.
     pub(crate) fn give(&mut self, chunks: &[u32]) {
-        if self.is_open() && self.ask(Kind::Return, chunks.len() as u32, chunks).is_err() {
-            self.close();
+        if !self.is_open() {
+            return;
+        }
+        match self.ask(Kind::Return, chunks.len() as u32, chunks) {
+            // One of them is none of this session's, as a new owner sees it: that is no reason to keep the others.
+            Ok(Head { kind: Kind::Refused, .. }) if chunks.len() > 1 => {
+                chunks.chunks(1).for_each(|chunk| self.give(chunk));
+            }
+            Ok(_) => {}
+            Err(Lost) => self.close(),
         }
     }
 

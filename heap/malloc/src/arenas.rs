@@ -87,13 +87,23 @@ pub fn start() {
     are_there();
 }
 
-/// Before jemalloc's own, so that the handlers of forks are registered in the right order (see `lode-heap`'s).
+/// Before jemalloc's own, which sets jemalloc up: so that the handlers of forks are registered in the right order (see
+/// `lode-heap`'s), and that it knows its options. Nothing else is done for programs that may never want memory.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static FIRST: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    are_there();
+    lode_heap::install_fork_handlers();
+    if STATE.load(Ordering::Acquire) == 0 {
+        say_options(arenas_wanted());
+    }
+}
+
+fn arenas_wanted() -> u32 {
+    // SAFETY: tells a number.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    cpus.clamp(1, OTHERS as i64) as u32
 }
 
 #[cold]
@@ -131,9 +141,7 @@ fn arrange() -> Option<()> {
     END.store(end, Ordering::Release);
     let below = settings.dram_limit();
     DRAM_BELOW.store(below, Ordering::Relaxed);
-    // SAFETY: tells a number.
-    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    let arenas = cpus.clamp(1, OTHERS as i64) as u32;
+    let arenas = arenas_wanted();
     say_options(arenas);
     let (main, others) = if below == 0 { (&hooks::POOL, &hooks::DRAM) } else { (&hooks::DRAM, &hooks::POOL) };
     for arena in 0..arenas {

@@ -23,5 +23,5 @@ pub use family::{
     LARGE, Source, aligned, calloc, free, malloc, purge, realloc, usable_bytes,
 };
 pub use lode_heap::{
-    Error, Method, Settings, Stats, configure, environment_is_there, stats, write_ledger,
+    Error, Method, Provider, Settings, Stats, configure, environment_is_there, stats, write_ledger,
 };

@@ -25,9 +25,7 @@ const LIBRARY_VARIABLE: &str = "LODE_HEAP_LIBRARY";
 /// Exit codes for a command that can't be run, and one that is not there: as those of `env` and shells.
 const CANT_RUN: u8 = 126;
 const NOT_THERE: u8 = 127;
-/// How long a server may take to open a pool, which may have to be recovered.
-const OPENING: Duration = Duration::from_secs(120);
-/// How long it may take to close it.
+/// How long a server may take to close a pool.
 const CLOSING: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -101,58 +99,52 @@ fn cant_start(args: &HeapRunArgs, error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { NOT_THERE } else { CANT_RUN }
 }
 
-/// A server for the command and what it starts.
-struct Server(Child);
+/// The process of a server for the command and what it starts; ends with this value.
+struct Server(Option<Pid>);
 
 impl Server {
+    /// Has the pool served. What goes wrong is said by the command that is run for it.
     fn start(pool: &Path) -> Result<Self> {
         let failed = |error: io::Error| Failure::new(Kind::Failed, format!("starting a server failed: {error}"));
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(["heap", "serve", "--foreground"]).arg(pool);
-        // What a terminal sends is the command's; what the server has to say goes to standard error.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
-        let mut server = Self(command.spawn().map_err(failed)?);
-        let end = Instant::now() + OPENING;
-        while server_of(pool).is_none_or(|record| lent_of(&record).is_err()) {
-            if !server.lives() {
-                return Err(Failure::new(Kind::Failed, "the pool can't be served").at(pool));
+        command.args(["heap", "serve"]).arg(pool).stdin(Stdio::null()).stdout(Stdio::null());
+        let status = command.status().map_err(failed)?;
+        let record = server_of(pool);
+        match record {
+            Some(record) if status.success() => {
+                Ok(Self(i32::try_from(record.pid).ok().and_then(Pid::from_raw)))
             }
-            if Instant::now() > end {
-                return Err(Failure::new(Kind::Failed, "the pool's server does not answer").at(pool));
-            }
-            thread::sleep(PAUSE);
+            // Another command may have come first: it is that one's server.
+            Some(_) => Ok(Self(None)),
+            None => Err(Failure::new(Kind::Failed, "the pool can't be served").at(pool)),
         }
-        Ok(server)
     }
 
-    fn lives(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(None))
+    /// Whether there is a server to be ended.
+    fn lives(&self) -> bool {
+        self.0.is_some_and(|pid| mounts::is_running(pid.as_raw_nonzero().get() as u32))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        let Some(pid) = self.0 else {
+            return;
+        };
         let end = Instant::now() + CLOSING;
-        send(&self.0, Signal::TERM);
+        let _ = kill_process(pid, Signal::TERM);
         while self.lives() && Instant::now() < end {
             thread::sleep(PAUSE);
-        }
-        if self.lives() {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
         }
     }
 }
 
 fn send(child: &Child, signal: Signal) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        let _ = kill_process(pid, signal);
-    }
+    let _ = kill_process(Pid::from_child(child), signal);
 }
 
 /// Runs the command, passes signals on, and ends the server when nobody has memory of it any more.
-fn attend(args: &HeapRunArgs, mut command: Command, mut server: Server, record: &Record) -> Result<u8> {
+fn attend(args: &HeapRunArgs, mut command: Command, server: Server, record: &Record) -> Result<u8> {
     let failed = |error: io::Error| Failure::new(Kind::Failed, format!("waiting for the command failed: {error}"));
     let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]).map_err(failed)?;
     let mut child = match command.spawn() {
