@@ -289,7 +289,7 @@ Wear is what was stored since the mount, in whole lines of 64 bytes.";
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_STATS_HELP)]
 pub(crate) struct StatsArgs {
-    /// The mount point
+    /// The mount point, or a pool that `lode heap serve` serves
     pub(crate) dir: PathBuf,
     /// Show it again and again, every so many seconds, like iostat and vmstat
     #[arg(value_name = "SECONDS", value_parser = parse_interval)]

@@ -47,6 +47,12 @@ pub(crate) fn of_pool(pool: &Path) -> Result<Option<Mounted>> {
     Ok(all.into_iter().rfind(|mount| mount.fs_type == FS_TYPE && mount.source == pool))
 }
 
+/// Whether the pool at `pool`, a clean path, is served without a mount, by this user.
+pub(crate) fn is_served(pool: &Path) -> bool {
+    let record = place::read_record(&place::socket(&place::directory(), pool));
+    record.is_some_and(|record| record.mount == record.pool && is_running(record.pid))
+}
+
 /// Where else the same mount is to be seen: `mount --bind` has put it there, all or part of it.
 ///
 /// # Errors

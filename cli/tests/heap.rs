@@ -101,6 +101,10 @@ fn memory_is_served_shown_limited_and_the_pool_closed_by_a_signal() {
         drop(program);
         until(|| stats(&pool)["lent_bytes"] == 0);
     }
+    let counted = lode(&["stats", text(&pool), "--json"]).expect(0).json();
+    assert_eq!(counted["heap"]["granted_bytes"], 12 * CHUNK_BYTES);
+    assert!(lode(&["stats", text(&pool), "--prometheus"]).expect(0).out.contains("lode_heap_lent"));
+    assert_eq!(lode(&["info", text(&pool), "--json"]).expect(0).json()["mount"], Value::Null);
     let all = lode(&["heap", "stats"]).expect(0);
     assert!(all.out.contains(text(&pool)) && all.out.contains("served by process"), "{}", all.out);
     let busy = lode(&["heap", "serve", text(&pool)]).expect(6);

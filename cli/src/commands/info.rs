@@ -32,6 +32,10 @@ pub(crate) fn run(args: &InfoArgs, output: &Output) -> Result<()> {
             mounts::must_answer(&mount)?;
             output.print(&Asked::at(&mount.point)?.info()?.report(&mount.point))
         }
+        None if mounts::is_served(&target) => {
+            let report = Asked::at(&target)?.info()?.report(&target);
+            output.print(&InfoReport { mount: None, ..report })
+        }
         None => output.print(&unmounted(&target, output)?),
     }
 }
