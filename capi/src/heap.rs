@@ -73,7 +73,8 @@ pub unsafe extern "C" fn lode_heap_open(
         } else {
             // SAFETY: a string, by C's promise.
             let path = unsafe { text(socket) }?;
-            Settings::new(path.as_bytes(), method).ok_or(wrong("the path of a socket is shorter"))?
+            Settings::new(path.as_bytes(), method)
+                .ok_or(wrong("the path of a socket is shorter"))?
         };
         let provider = Provider::open(&settings).map_err(failure)?;
         Ok(Box::into_raw(Box::new(lode_heap { provider })))
@@ -157,7 +158,8 @@ pub unsafe extern "C" fn lode_heap_stats(
             return Err(Failure::Argument(libc::EFAULT, "there is no place for the figures"));
         }
         let (held, idle, pool, dram) = (now.held, now.idle, now.pool, now.dram);
-        let figures = lode_heap_stats { held, idle, pool, dram, lent: now.lent, returned: now.returned };
+        let figures =
+            lode_heap_stats { held, idle, pool, dram, lent: now.lent, returned: now.returned };
         // SAFETY: a place of this type, by C's promise.
         unsafe { stats.write(figures) };
         Ok(0)

@@ -16,7 +16,15 @@ fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--offline", "--profile", "test", "--package", "lode-preload"]);
+        cargo.args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--profile",
+            "test",
+            "--package",
+            "lode-preload",
+        ]);
         let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         Path::new(LODE).with_file_name("liblode_malloc.so")
@@ -63,7 +71,8 @@ fn real_programs_give_the_same_results_by_each_method() {
     for method in ["direct", "indirect", "mmap"] {
         let ledger = dir.path().join(method);
         std::fs::create_dir(&ledger).unwrap();
-        let arguments = ["--pool", text(&pool), "--method", method, "--ledger", text(&ledger), "--"];
+        let arguments =
+            ["--pool", text(&pool), "--method", method, "--ledger", text(&ledger), "--"];
         assert_eq!(run(heap_run(&arguments)), plain, "{method}");
         let lines = std::fs::read_to_string(ledger.join("ledger")).unwrap();
         let figure = |line: &str, key: &str| -> u64 {

@@ -56,7 +56,9 @@ unsafe extern "C" fn child() {
     }
     let (read, write) = core::mem::replace(&mut memory.pipe, (sys::NONE, sys::NONE));
     if read == sys::NONE && memory.stats.held > 0 {
-        sys::die(b"lode: no pipe could be made for a fork: its child can't have memory of its own\n");
+        sys::die(
+            b"lode: no pipe could be made for a fork: its child can't have memory of its own\n",
+        );
     }
     let files = memory.disinherit();
     if read != sys::NONE {

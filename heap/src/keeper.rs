@@ -80,8 +80,7 @@ fn start() {
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         libc::pthread_attr_setstacksize(&raw mut attributes, 256 << 10);
         let none = core::ptr::null_mut();
-        let started =
-            libc::pthread_create(&raw mut thread, &raw const attributes, keep, none);
+        let started = libc::pthread_create(&raw mut thread, &raw const attributes, keep, none);
         libc::pthread_attr_destroy(&raw mut attributes);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
         started
@@ -94,7 +93,7 @@ fn start() {
 /// Wishes came while something else was waited for: the keeper sees to them, or who has come across them.
 pub(crate) fn poke(memory: &mut Memory) {
     if STATE.load(Ordering::Relaxed) == RUNS && memory.wake != sys::NONE {
-        let _ = sys::write(memory.wake, &1_u64.to_ne_bytes());
+        let _ = sys::write(memory.wake, &[1; 8]);
         return;
     }
     while let Some(wish) = memory.session.next_wish() {

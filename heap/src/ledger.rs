@@ -58,9 +58,9 @@ pub fn write() {
         let plain = byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
         line.push(&[if plain { byte } else { b'_' }]);
     }
-    let _ = write!(
+    let _ = writeln!(
         line,
-        "\",\"pool_peak\":{},\"pool_touched\":{},\"dram_peak\":{},\"lent\":{},\"returned\":{},\"moved\":{},\"refused\":{}}}\n",
+        "\",\"pool_peak\":{},\"pool_touched\":{},\"dram_peak\":{},\"lent\":{},\"returned\":{},\"moved\":{},\"refused\":{}}}",
         stats.held_peak,
         stats.pool_peak,
         stats.dram_peak,

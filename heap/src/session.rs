@@ -113,7 +113,7 @@ impl Session {
             match self.fill(end) {
                 Ok(descriptor) => pool = pool.or(descriptor),
                 Err(lost) => {
-                    pool.map(sys::close);
+                    pool.into_iter().for_each(sys::close);
                     return Err(lost);
                 }
             }
@@ -124,7 +124,7 @@ impl Session {
         match pool {
             Some(pool) if good => Ok(pool),
             pool => {
-                pool.map(sys::close);
+                pool.into_iter().for_each(sys::close);
                 self.next_try = sys::now() + LONG_PAUSE;
                 Err(Lost)
             }
@@ -251,10 +251,8 @@ impl Session {
         self.send(frame.get(..bytes).ok_or(Lost)?, end)?;
         loop {
             let head = self.frame(end)?;
-            let answer = matches!(
-                head.kind,
-                Kind::Granted | Kind::Refused | Kind::Returned | Kind::Held
-            );
+            let answer =
+                matches!(head.kind, Kind::Granted | Kind::Refused | Kind::Returned | Kind::Held);
             if answer && head.tag == tag {
                 return Ok(head);
             }

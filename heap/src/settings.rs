@@ -44,12 +44,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub(crate) const NONE: Self = Self {
-        socket: Path::NONE,
-        method: Method::Direct,
-        dram_below: 0,
-        ledger: Path::NONE,
-    };
+    pub(crate) const NONE: Self =
+        Self { socket: Path::NONE, method: Method::Direct, dram_below: 0, ledger: Path::NONE };
 
     /// Memory of the owner that listens at `socket`, by `method`. None where the path is too long for a
     /// socket's.

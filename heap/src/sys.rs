@@ -151,7 +151,8 @@ pub(crate) fn write(descriptor: i32, bytes: &[u8]) -> Outcome<usize> {
 pub(crate) fn append_to(path: &CStr) -> Outcome<i32> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
     let at = libc::AT_FDCWD as usize;
-    again(libc::SYS_openat, at, path.as_ptr() as usize, flags as usize, 0o600).map(|file| file as i32)
+    again(libc::SYS_openat, at, path.as_ptr() as usize, flags as usize, 0o600)
+        .map(|file| file as i32)
 }
 
 /// The name of the program that runs, as the kernel shortens it; ended by zeros.
@@ -199,8 +200,7 @@ pub(crate) fn receive(socket: i32, bytes: &mut [u8]) -> Outcome<(usize, Option<i
     #[repr(align(8))]
     struct Room([u8; 64]);
     let mut room = Room([0; 64]);
-    let mut part =
-        libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: a structure of numbers and pointers, for which zeros are values.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = &raw mut part;
@@ -231,7 +231,11 @@ pub(crate) fn receive(socket: i32, bytes: &mut [u8]) -> Outcome<(usize, Option<i
 
 /// Waits until one of the descriptors can be read, or can be written where `write` says so; at most
 /// `milliseconds`. Whether each can (or is closed at the other end).
-pub(crate) fn poll<const N: usize>(descriptors: [i32; N], write: bool, milliseconds: u64) -> [bool; N] {
+pub(crate) fn poll<const N: usize>(
+    descriptors: [i32; N],
+    write: bool,
+    milliseconds: u64,
+) -> [bool; N] {
     let events = if write { libc::POLLOUT } else { libc::POLLIN };
     let mut polls = descriptors.map(|fd| libc::pollfd { fd, events, revents: 0 });
     let time = libc::timespec {
@@ -273,7 +277,14 @@ pub(crate) fn die(words: &[u8]) -> ! {
 
 const ALL: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
 
-fn mmap(at: usize, bytes: usize, rights: usize, flags: i32, file: i32, from: u64) -> Outcome<usize> {
+fn mmap(
+    at: usize,
+    bytes: usize,
+    rights: usize,
+    flags: i32,
+    file: i32,
+    from: u64,
+) -> Outcome<usize> {
     let arguments = [at, bytes, rights, flags as usize, file as usize, from as usize];
     call6(libc::SYS_mmap, arguments)
 }

@@ -143,7 +143,8 @@ fn arrange() -> Option<()> {
     DRAM_BELOW.store(below, Ordering::Relaxed);
     let arenas = arenas_wanted();
     say_options(arenas);
-    let (main, others) = if below == 0 { (&hooks::POOL, &hooks::DRAM) } else { (&hooks::DRAM, &hooks::POOL) };
+    let (main, others) =
+        if below == 0 { (&hooks::POOL, &hooks::DRAM) } else { (&hooks::DRAM, &hooks::POOL) };
     for arena in 0..arenas {
         set(arena, c"extent_hooks", core::ptr::from_ref(main))?;
         set(arena, c"retain_grow_limit", GROWTH)?;
@@ -193,13 +194,13 @@ fn say_options(arenas: u32) {
     let tens = (arenas / 10 % 10) as u8;
     let digits = [b'0' + tens, b'0' + (arenas % 10) as u8];
     let digits = if tens == 0 { digits.get(1..) } else { digits.get(..) }.unwrap_or_default();
-    let filled = OPTIONS.iter().flat_map(|byte| {
-        if *byte == b'%' { digits } else { core::slice::from_ref(byte) }
-    });
+    let filled = OPTIONS
+        .iter()
+        .flat_map(|byte| if *byte == b'%' { digits } else { core::slice::from_ref(byte) });
     text.iter_mut().zip(filled).for_each(|(to, from)| *to = *from);
     for (word, bytes) in TEXT.iter().zip(text.chunks_exact(8)) {
         let bytes = bytes.first_chunk().copied().unwrap_or_default();
-        word.store(u64::from_ne_bytes(bytes) as usize as *mut (), Ordering::Relaxed);
+        word.store(u64::from_le_bytes(bytes) as usize as *mut (), Ordering::Relaxed);
     }
     // SAFETY: jemalloc's variable, which it reads when it is first called: that is after this, in this thread.
     unsafe { OPTIONS_PLACE = TEXT.as_ptr().cast() };

@@ -19,9 +19,7 @@ mod hooks;
 
 pub use alloc::LodeAlloc;
 pub use arenas::start;
-pub use family::{
-    LARGE, Source, aligned, calloc, free, malloc, purge, realloc, usable_bytes,
-};
+pub use family::{LARGE, Source, aligned, calloc, free, malloc, purge, realloc, usable_bytes};
 pub use lode_heap::{
     Error, Method, Provider, Settings, Stats, configure, environment_is_there, stats, write_ledger,
 };

@@ -24,15 +24,14 @@ pub(crate) fn find() {
     unsafe { libc::dl_iterate_phdr(Some(look), core::ptr::null_mut()) };
 }
 
-unsafe extern "C" fn look(
-    info: *mut libc::dl_phdr_info,
-    _: usize,
-    _: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
     // SAFETY: libc's description of an object that is loaded.
     let (base, heads) = unsafe {
         let info = &*info;
-        (info.dlpi_addr as usize, core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()))
+        (
+            info.dlpi_addr as usize,
+            core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()),
+        )
     };
     let loaded = heads.iter().filter(|head| head.p_type == libc::PT_LOAD);
     let ends = |head: &libc::Elf64_Phdr| {

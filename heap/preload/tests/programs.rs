@@ -96,7 +96,7 @@ fn what_may_not_be_had_is_not_had() {
 fn small_blocks_are_drams_where_it_is_said_so() {
     for below in [0, 100, 4096, 20000, 6 << 20, 10 << 20] {
         let place = place(200);
-    let mut command = place.command("sources");
+        let mut command = place.command("sources");
         command.arg(below.to_string()).env("LODE_HEAP_DRAM_BELOW", below.to_string());
         place.runs(command);
     }
@@ -177,7 +177,8 @@ fn without_an_owner_memory_is_dram() {
 #[test]
 fn real_programs_give_the_same_results() {
     let place = place(800);
-    let text: String = (0..200_000_u32).map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761))).collect();
+    let text: String =
+        (0..200_000_u32).map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761))).collect();
     std::fs::write(place.dir.path().join("numbers"), text).unwrap();
     std::fs::write(place.dir.path().join("a.c"), "int f(int x) { return x * 3; }\n").unwrap();
     let commands = [

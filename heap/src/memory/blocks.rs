@@ -38,7 +38,8 @@ impl Memory {
     }
 
     fn block(&self, first: usize, slots: usize, old: usize) -> Block {
-        let all_pool = (first + old..first + slots).all(|at| self.space.look(at).backing == Backing::Pool);
+        let all_pool =
+            (first + old..first + slots).all(|at| self.space.look(at).backing == Backing::Pool);
         let populate = if all_pool { self.maps_by_reading(first + old) } else { None };
         let address = self.space.address(first);
         Block { address, bytes: slots * SLOT, old: old * SLOT, populate }
@@ -53,7 +54,8 @@ impl Memory {
             };
             if zeros {
                 // SAFETY: the slot is mapped, and nobody has it yet.
-                let zero = |from, to| unsafe { sys::zero(address + from * PAGE, (to - from) * PAGE) };
+                let zero =
+                    |from, to| unsafe { sys::zero(address + from * PAGE, (to - from) * PAGE) };
                 runs(&slot.dirty, zero);
             }
             slot.dirty = [u64::MAX; PAGES / 64];
@@ -112,16 +114,15 @@ impl Memory {
         let more = new - old;
         let in_place = self.space.is_for_blocks(first, new)
             && self.space.first_taken(first + old, more).is_none();
-        let to = if in_place { first } else { self.space.find_run(new, SLOT).ok_or(libc::ENOMEM)? };
+        let to =
+            if in_place { first } else { self.space.find_run(new, SLOT).ok_or(libc::ENOMEM)? };
         self.space.set_taken(to + old, more, true);
         if let Err(error) = self.back(to + old..to + new) {
             self.space.set_taken(to + old, more, false);
             self.drop_unused(to + old..to + new);
             return Err(error);
         }
-        if !in_place
-            && let Err(error) = self.carry(first, to, old)
-        {
+        if !in_place && let Err(error) = self.carry(first, to, old) {
             self.space.set_taken(to + old, more, false);
             self.drop_unused(to + old..to + new);
             return Err(error);

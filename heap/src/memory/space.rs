@@ -296,7 +296,10 @@ impl Space {
             if let Some(slot) = self.slot(from) {
                 slot.run = slots as u32;
             }
-            self.blocks_end = self.blocks_end.max((from + slots).next_multiple_of(64)).min(self.end(Area::Blocks));
+            self.blocks_end = self
+                .blocks_end
+                .max((from + slots).next_multiple_of(64))
+                .min(self.end(Area::Blocks));
         }
     }
 

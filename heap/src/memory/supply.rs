@@ -121,7 +121,9 @@ impl Memory {
                 break;
             };
             let start = u64::from(chunk) * SLOT as u64;
-            if !file.is_there() || sys::lock_bytes(file.descriptor, start, SLOT as u64, true).is_err() {
+            if !file.is_there()
+                || sys::lock_bytes(file.descriptor, start, SLOT as u64, true).is_err()
+            {
                 self.session.give(&[chunk]);
                 continue;
             }
@@ -217,7 +219,12 @@ impl Memory {
     fn back_by_dram(&mut self, slot: usize) -> Result<(), i32> {
         sys::anonymous_at(self.space.address(slot), SLOT)?;
         if let Some(slot) = self.space.slot(slot) {
-            *slot = Slot { backing: Backing::Dram, run: slot.run, taken: slot.taken, ..Slot::default() };
+            *slot = Slot {
+                backing: Backing::Dram,
+                run: slot.run,
+                taken: slot.taken,
+                ..Slot::default()
+            };
         }
         Ok(())
     }

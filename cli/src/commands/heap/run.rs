@@ -37,7 +37,8 @@ pub(super) fn run(args: &HeapRunArgs) -> Result<u8> {
     let server = match &found {
         Some(_) => None,
         None if target.is_dir() => {
-            return Err(Failure::new(Kind::NotMounted, "no pool is mounted there by this user").at(&args.pool));
+            return Err(Failure::new(Kind::NotMounted, "no pool is mounted there by this user")
+                .at(&args.pool));
         }
         None => Some(Server::start(&target)?),
     };
@@ -61,8 +62,9 @@ fn library() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(LIBRARY_VARIABLE) {
         return Ok(path.into());
     }
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(Kind::Failed, format!("finding this program failed: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(Kind::Failed, format!("finding this program failed: {error}"))
+    })?;
     let beside = program.parent().unwrap_or(Path::new("/"));
     let places = ["", "../lib/lode", "../lib", ".."].map(|place| beside.join(place).join(LIBRARY));
     let found = places.into_iter().find_map(|path| path.canonicalize().ok());
@@ -86,7 +88,9 @@ fn command(args: &HeapRunArgs, library: &Path, record: &Record) -> Result<Comman
     command.env("LODE_HEAP_METHOD", args.method.name());
     command.env("LODE_HEAP_DRAM_BELOW", args.dram_below.unwrap_or(0).to_string());
     if let Some(ledger) = &args.ledger {
-        let path = ledger.canonicalize().map_err(|error| Failure::io("finding the ledger's directory", ledger, &error))?;
+        let path = ledger
+            .canonicalize()
+            .map_err(|error| Failure::io("finding the ledger's directory", ledger, &error))?;
         command.env("LODE_HEAP_LEDGER", path);
     }
     Ok(command)
@@ -95,7 +99,10 @@ fn command(args: &HeapRunArgs, library: &Path, record: &Record) -> Result<Comman
 /// Says why the command could not be started; the exit code that says so, too.
 fn cant_start(args: &HeapRunArgs, error: &io::Error) -> u8 {
     let program = args.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    eprintln!("lode heap run: starting {} failed: {error}", crate::human::printable(program.as_bytes()));
+    eprintln!(
+        "lode heap run: starting {} failed: {error}",
+        crate::human::printable(program.as_bytes())
+    );
     if error.kind() == io::ErrorKind::NotFound { NOT_THERE } else { CANT_RUN }
 }
 
@@ -105,7 +112,9 @@ struct Server(Option<Pid>);
 impl Server {
     /// Has the pool served. What goes wrong is said by the command that is run for it.
     fn start(pool: &Path) -> Result<Self> {
-        let failed = |error: io::Error| Failure::new(Kind::Failed, format!("starting a server failed: {error}"));
+        let failed = |error: io::Error| {
+            Failure::new(Kind::Failed, format!("starting a server failed: {error}"))
+        };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command.args(["heap", "serve"]).arg(pool).stdin(Stdio::null()).stdout(Stdio::null());
         let status = command.status().map_err(failed)?;
@@ -145,8 +154,11 @@ fn send(child: &Child, signal: Signal) {
 
 /// Runs the command, passes signals on, and ends the server when nobody has memory of it any more.
 fn attend(args: &HeapRunArgs, mut command: Command, server: Server, record: &Record) -> Result<u8> {
-    let failed = |error: io::Error| Failure::new(Kind::Failed, format!("waiting for the command failed: {error}"));
-    let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]).map_err(failed)?;
+    let failed = |error: io::Error| {
+        Failure::new(Kind::Failed, format!("waiting for the command failed: {error}"))
+    };
+    let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
+        .map_err(failed)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(cant_start(args, &error)),
@@ -158,7 +170,9 @@ fn attend(args: &HeapRunArgs, mut command: Command, server: Server, record: &Rec
         for signal in signals.wait() {
             // A terminal has sent these to the command itself.
             let from_terminal = [SIGINT, SIGQUIT].contains(&signal) && io::stdin().is_terminal();
-            if let Some(signal) = Signal::from_named_raw(signal).filter(|_| signal != SIGCHLD && !from_terminal) {
+            if let Some(signal) =
+                Signal::from_named_raw(signal).filter(|_| signal != SIGCHLD && !from_terminal)
+            {
                 send(&child, signal);
             }
         }
@@ -166,7 +180,9 @@ fn attend(args: &HeapRunArgs, mut command: Command, server: Server, record: &Rec
     let ends = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
     while server.lives() && !signals.pending().any(|signal| ends.contains(&signal)) {
         match lent_of(record) {
-            Ok(pool) if pool.lent.facts.sessions > 0 || pool.lent.facts.apart_bytes > 0 => thread::sleep(PAUSE),
+            Ok(pool) if pool.lent.facts.sessions > 0 || pool.lent.facts.apart_bytes > 0 => {
+                thread::sleep(PAUSE)
+            }
             _ => break,
         }
     }

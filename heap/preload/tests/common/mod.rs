@@ -14,7 +14,15 @@ pub fn library() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--offline", "--profile", "test", "--package", "lode-preload"]);
+        cargo.args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--profile",
+            "test",
+            "--package",
+            "lode-preload",
+        ]);
         let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let mut dir = std::env::current_exe().unwrap();

@@ -198,7 +198,8 @@ fn serve(stream: UnixStream, file: &File, books: &Mutex<Books>) {
     }
     let mut books = books.lock().unwrap();
     books.streams.remove(&id);
-    let its: Vec<u64> = books.lent.iter().filter(|lent| *lent.1 == id).map(|lent| *lent.0).collect();
+    let its: Vec<u64> =
+        books.lent.iter().filter(|lent| *lent.1 == id).map(|lent| *lent.0).collect();
     for chunk in its {
         books.lent.remove(&chunk);
         let side = if is_locked(file, chunk) { &mut books.orphans } else { &mut books.free };
