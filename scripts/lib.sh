@@ -30,8 +30,13 @@ install_missing() {
   sudo apt-get install -y ${missing[*]}"
     fi
     say "Installing ${missing[*]}"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+    # (One script after the other: dpkg lets only one in.)
+    (
+        flock 9
+        # (What a package starts does not keep the lock.)
+        apt-get update -qq 9>&-
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null 9>&-
+    ) 9>/run/lock/lode-packages
 }
 
 # Rust itself is not installed: where from is the user's choice.

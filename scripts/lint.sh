@@ -14,7 +14,8 @@ done
 say "rustfmt"
 cargo fmt --all --check
 say "clippy"
-cargo clippy --workspace --all-targets --quiet -- -D warnings
+# (In the tests' profile: what it builds to be run, such as C sources of crates, tests need as well.)
+cargo clippy --workspace --all-targets --profile test --quiet -- -D warnings
 say "shell scripts"
 mapfile -t scripts < <(find scripts tests .ci -type f \( -name '*.sh' -o -path '.ci/run' \) 2>/dev/null | sort)
 for script in "${scripts[@]}"; do

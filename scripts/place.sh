@@ -13,9 +13,10 @@ has_room() {
 }
 
 POOL_DIR=${TMPDIR:-/tmp}
-if has_room /dev/shm; then
-    POOL_DIR=/dev/shm
+if has_room "${LODE_TEST_SCRATCH:-/dev/shm}"; then
+    POOL_DIR=${LODE_TEST_SCRATCH:-/dev/shm}
 fi
 POOL=${LODE_RUN_POOL:-$POOL_DIR/lode-run-$PLACE_ID.pool}
 MNT=${LODE_RUN_MNT:-$LODE_ROOT/mnt}
-LODE=$TARGET/release/lode
+# (Tests take what they have built.)
+LODE=$TARGET/${LODE_BUILT:-release}/lode

@@ -145,8 +145,10 @@ need_cargo
 install_missing cc:build-essential sqlite3:sqlite3 diff:diffutils
 need_fuse
 
-say "Building"
-cargo build --release --package lode-cli --bin lode
+if [ -z "${LODE_BUILT:-}" ]; then
+    say "Building"
+    cargo build --release --package lode-cli --bin lode
+fi
 
 start_afresh
 say "A pool of 1 GiB"

@@ -35,7 +35,10 @@ prepare() {
     (install_missing "${@:3}" mkfs.ext4:e2fsprogs python3:python3) ||
         skip "$NAME: these can't be installed here: ${*:3}"
     need_fuse
-    if [ -z "${LODE:-}" ]; then
+    local memory
+    if [ -n "${LODE_BUILT:-}" ]; then
+        LODE=${LODE:-$TARGET/$LODE_BUILT/lode}
+    elif [ -z "${LODE:-}" ]; then
         need_cargo
         cargo build --release --quiet --package lode-cli --bin lode
         LODE=$TARGET/release/lode
@@ -45,7 +48,8 @@ prepare() {
     trap finish EXIT
     set -o errtrace
     trap 'FAILED_AT="line $LINENO: $BASH_COMMAND"' ERR
-    [ ! -w /dev/shm ] || MEDIUM=$(mktemp -d "/dev/shm/lode-$NAME.XXXXXX")
+    memory=${LODE_TEST_SCRATCH:-/dev/shm}
+    [ ! -w "$memory" ] || MEDIUM=$(mktemp -d "$memory/lode-$NAME.XXXXXX")
     # Servers with users of their own come by here.
     chmod 755 "$SCRATCH"
     WORK=$SCRATCH/work

@@ -24,7 +24,8 @@ fi
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-volumes.XXXXXX")
 medium=$scratch
-[ ! -w /dev/shm ] || medium=$(mktemp -d /dev/shm/lode-volumes.XXXXXX)
+memory=${LODE_TEST_SCRATCH:-/dev/shm}
+[ ! -w "$memory" ] || medium=$(mktemp -d "$memory/lode-volumes.XXXXXX")
 pool=$medium/pool dir=$scratch/mnt at=$scratch/at
 mkdir "$dir" "$at" "$medium/tree"
 

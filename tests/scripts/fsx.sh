@@ -12,8 +12,8 @@ read -ra seeds <<<"${LODE_FSX_SEEDS:-$RANDOM}"
 
 need_cargo
 cargo install --quiet --locked --root "$TARGET/tools" "fsx@$version"
-where=/tmp
-[ -w /dev/shm ] && where=/dev/shm
+where=${LODE_TEST_SCRATCH:-/dev/shm}
+[ -w "$where" ] || where=/tmp
 scratch=$(mktemp -d "$where/lode-fsx.XXXXXX")
 trap '"$lode" umount "$scratch/mnt" >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
 cat >"$scratch/fsx.toml" <<'TOML'

@@ -17,8 +17,8 @@ for program in nbdinfo nbdcopy qemu-img qemu-io fio openssl; do
         exit 0
     }
 done
-cargo build --quiet -p lode-nbd --example memory
-memory=$TARGET/debug/examples/memory
+memory=$TARGET/${LODE_BUILT:-debug}/examples/memory
+[ -n "${LODE_BUILT:-}" ] || cargo build --quiet -p lode-nbd --example memory
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-nbd.XXXXXX")
 server=

@@ -3,8 +3,8 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 lode=${LODE:-${CARGO_TARGET_DIR:-$root/target}/${LODE_BUILT:-debug}/lode}
-where=/tmp
-[ -w /dev/shm ] && where=/dev/shm
+where=${LODE_TEST_SCRATCH:-/dev/shm}
+[ -w "$where" ] || where=/tmp
 scratch=$(mktemp -d "$where/lode-reader.XXXXXX")
 trap '"$lode" umount "$scratch/mnt" >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
 

@@ -83,7 +83,7 @@ NOT_HERE=77
 command -v qemu-system-x86_64 ndctl cpio >/dev/null || exit $NOT_HERE
 package=$(kernel_package)
 if [ -z "$package" ] && is_root; then
-    apt-get update -qq >&2 || true
+    flock -o /run/lock/lode-packages apt-get update -qq >&2 || true
     package=$(kernel_package)
 fi
 # What was made before is good enough where nothing can be had.

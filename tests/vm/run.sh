@@ -234,9 +234,9 @@ show() {
 
 # Where there is room for NVDIMMs: in memory, if that has it.
 place() {
-    local free
-    free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)
-    if [ "${free:-0}" -gt $((4 << 20)) ]; then echo /dev/shm; else echo "${TMPDIR:-/tmp}"; fi
+    local free memory=${LODE_TEST_SCRATCH:-/dev/shm}
+    free=$(df --output=avail -k "$memory" 2>/dev/null | tail -1)
+    if [ "${free:-0}" -gt $((4 << 20)) ]; then echo "$memory"; else echo "${TMPDIR:-/tmp}"; fi
 }
 
 # How many machines may run at a time: each keeps a processor busy, and may take 3 GiB with its NVDIMM.

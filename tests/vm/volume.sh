@@ -9,7 +9,7 @@ volume_programs() {
         debugfs:e2fsprogs nbdcopy:libnbd-bin >&2 || return 1
     # (That is no command.)
     if [ ! -e "$BOOT_SECTOR" ] && is_root; then
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq syslinux-common >/dev/null 2>&1 || true
+        DEBIAN_FRONTEND=noninteractive flock -o /run/lock/lode-packages apt-get install -y -qq syslinux-common >/dev/null 2>&1 || true
     fi
     [ -e "$BOOT_SECTOR" ]
 }

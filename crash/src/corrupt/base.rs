@@ -3,7 +3,7 @@
 //! What this file guarantees: a level, a seed and a number decide all of a base, and undamaged it shows what the
 //! model has.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use lode_engine::layout::{Strips, Superblock};
@@ -62,9 +62,14 @@ pub(super) struct Base {
     pub(super) strips: Strips,
     /// Pages of the pool that programs had mapped when it was left, at level `full`: nothing is known of what they hold.
     pub(super) exempt: HashSet<u64>,
+    /// Those with the ones that a recovery which was cut off was making whole, by file: the records that say that they are
+    /// may be in one copy alone.
+    pub(super) exempt_once: HashSet<(Ino, u64)>,
     /// Generations of the pool's inodes.
     pub(super) generations: HashMap<Ino, u64>,
     pub(super) session: u32,
+    /// What of its metadata there is when it has been opened, in a pool that was not unmounted: an opening stores records, too.
+    pub(super) opened: Option<(Places, u32)>,
     /// Inode of the list of snapshots, 0 for none.
     pub(super) list: Ino,
     /// Which of the two superblocks are valid.
@@ -167,8 +172,10 @@ impl Base {
             tails: HashMap::new(),
             strips: geometry.strips,
             exempt: HashSet::new(),
+            exempt_once: HashSet::new(),
             generations: HashMap::new(),
             session: 0,
+            opened: None,
             list: 0,
             superblocks,
             twin_bytes: geometry.twin_pages * 4096,
@@ -218,7 +225,7 @@ impl Base {
         }
         if self.strips.are_kept() {
             let pages = |one: &(u64, u64, u64)| one.1 / 4096..(one.1 + one.2).div_ceil(4096);
-            let pages: HashSet<u64> = self.sources.values().flatten().flat_map(pages).collect();
+            let pages: BTreeSet<u64> = self.sources.values().flatten().flat_map(pages).collect();
             for page in pages {
                 let first = self.strips.crcs_at(page, lode_engine::layout::CrcTable::First);
                 self.places.add(super::Kind::Crc, first, self.strips.crc_bytes(), 0);
@@ -231,26 +238,39 @@ impl Base {
             self.generations.insert(*ino, attr.generation);
         }
         self.trees = trees;
+        if self.left != Left::Closed {
+            let medium = Simulated::plain(self.pages.clone());
+            let pool = Pool::open(medium.clone(), TestHost::new(3), &options(false, false));
+            pool.map_err(|error| format!("the undamaged pool: {error:?}"))?;
+            let image = medium.seen().image();
+            self.opened = Some((Places::of_image(&image, &[]), session_and_list(&image).0));
+        }
         Ok(())
     }
 
     /// Notes where pages of a file lie that its records say are exempt.
     fn note_exempt(&mut self, dump: &InodeDump) {
-        let mut pages = HashSet::new();
+        let (mut pages, mut once) = (HashSet::new(), HashSet::new());
         for record in &dump.records {
             let field = |name: &str| record.fields.iter().find(|(one, _)| *one == name);
             let field = |name: &str| field(name).map_or(0, |(_, value)| *value);
             let range = field("file_page")..field("file_page") + field("pages");
             match record.kind {
-                "EXEMPT" => pages.extend(range),
+                "EXEMPT" => {
+                    pages.extend(range.clone());
+                    once.extend(range);
+                }
                 "WHOLE" => pages.retain(|page| !range.contains(page)),
                 _ => {}
             }
         }
         for one in &dump.extents {
             for offset in (0..one.bytes).step_by(4096) {
+                let at = one.pool_offset + offset;
+                if once.contains(&((one.file_offset + offset) / 4096)) {
+                    self.exempt_once.insert((dump.attr.ino, at / 4096));
+                }
                 if pages.contains(&((one.file_offset + offset) / 4096)) {
-                    let at = one.pool_offset + offset;
                     self.exempt.insert(at / 4096);
                     self.places.add(super::Kind::Mapped, at, 4096, dump.attr.ino);
                 }

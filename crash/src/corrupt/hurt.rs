@@ -11,7 +11,7 @@ use lode_engine::layout::CrcTable;
 use lode_engine::{Ino, Protection};
 
 use super::base::{Base, Left};
-use super::damage::{Damage, Form};
+use super::damage::{Damage, Form, Phase};
 use super::place::{Kind, Line, Place, Txid};
 use lode_testkit::Healing;
 
@@ -19,6 +19,8 @@ use lode_testkit::Healing;
 const NUMBER: Ino = (1 << 40) - 1;
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
+/// Kind of the records that say that pages are exempt no more.
+const WHOLE: u8 = 17;
 
 /// What may be wrong, and how.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +84,9 @@ impl Hurt {
         let mut bad = hurt.poisoned.iter();
         hurt.bad_room = bad.any(|one| hurt.lost(base, one.start, one.end - one.start));
         hurt.look_at(base, opened);
+        if damage.phase != Phase::Rest {
+            hurt.look_at_opened(base, opened);
+        }
         hurt.is_mendable = !hurt.metadata && !hurt.superblocks;
         hurt
     }
@@ -100,11 +105,27 @@ impl Hurt {
             self.note(base, &place, crashed);
         }
         if crashed {
-            self.note_lines(base);
+            self.note_lines(base, &base.places.lines, base.session);
         }
+        // (Of an operation that was cut off, too.)
+        let mut data = base.sources.values().flatten();
+        self.data |= data.any(|(_, at, len)| self.hits(*at, *len));
         // Bytes that a truncation left behind the end of a file are in checksums, too.
         let mut left = base.tails.values().filter(|(_, is_zero)| !is_zero);
         self.data |= left.any(|(behind, _)| self.hits(behind.start, behind.end - behind.start));
+    }
+
+    /// The same of records that an opening has stored.
+    fn look_at_opened(&mut self, base: &Base, opened: Opened) {
+        let Some((places, session)) = &base.opened else { return };
+        let crashed = opened == Opened::Crashed;
+        let is_record = |kind| matches!(kind, Kind::Record(_) | Kind::LogPage);
+        let hit = places.all().filter(|place| is_record(place.kind) && self.hits_some(base, place));
+        let hit: Vec<Place> = hit.copied().collect();
+        hit.iter().for_each(|place| self.note(base, place, crashed));
+        if crashed {
+            self.note_lines(base, &places.lines, *session);
+        }
     }
 
     /// Whether a place or its twin is hit.
@@ -165,8 +186,7 @@ impl Hurt {
     /// Lines that are lost take others of their transactions with them. Not missed are the last ones of a log, also in front
     /// of those of one transaction of the session; log pages of which nothing is left, with all that is behind them; and
     /// all of an inode without its identity.
-    fn note_lines(&mut self, base: &Base) {
-        let lines = &base.places.lines;
+    fn note_lines(&mut self, base: &Base, lines: &[Line], current: u32) {
         let is_lost =
             |line: &&Line| self.lost(base, line.at, LINE) || self.lost(base, line.ino * 512, LINE);
         let left: HashSet<u64> =
@@ -182,10 +202,16 @@ impl Hurt {
                 .position(|line| line.anchor.is_multiple_of(PAGE) && !left.contains(&line.anchor));
             let mut doubted = None;
             let mut from = log.len();
+            // (Nobody reads as far as a page behind the last record, where that is lost.)
+            let last = log.iter().rposition(|line| line.txid.is_some()).unwrap_or(0);
             for (index, line) in log.iter().enumerate().rev() {
                 if is_lost(&line) {
                     from = index;
-                } else if line.txid.is_none_or(|(session, _)| session != base.session)
+                    continue;
+                } else if index > last {
+                    continue;
+                }
+                if line.txid.is_none_or(|(session, _)| session != current)
                     || doubted.is_some_and(|txid| Some(txid) != line.txid)
                 {
                     break;
@@ -201,7 +227,7 @@ impl Hurt {
             }
         }
         self.metadata |= !cut.is_empty();
-        let in_doubt = cut.iter().filter(|(session, _)| *session == base.session);
+        let in_doubt = cut.iter().filter(|(session, _)| *session == current);
         ends.extend(in_doubt.copied().collect::<Vec<Txid>>());
         let of = |txids: &HashSet<Txid>| -> Vec<Ino> {
             let is_of = |line: &&Line| line.txid.is_some_and(|txid| txids.contains(&txid));
@@ -286,15 +312,29 @@ impl Hurt {
     /// programs had it mapped when the pool was left, until it is opened.
     pub(super) fn may_differ(&self, base: &Base, ino: Ino, offset: u64) -> bool {
         match base.level {
-            Protection::Full if self.later || base.exempt.is_empty() => false,
+            Protection::Full if self.later || base.exempt_once.is_empty() => false,
             Protection::Full => {
-                let is_exempt = |range: &&Range<u64>| base.exempt.contains(&(range.start / PAGE));
+                let is_exempt =
+                    |range: &&Range<u64>| self.may_be_exempt(base, ino, range.start / PAGE);
                 let pages: Vec<Range<u64>> = self.by_pages();
                 let exempt: Vec<Range<u64>> = pages.iter().filter(is_exempt).cloned().collect();
                 base.lies_in(ino, offset, &exempt)
             }
             _ => base.lies_in(ino, offset, &self.ranges),
         }
+    }
+
+    /// Whether programs had a page of a file mapped when the pool was left; or a recovery that was cut off had said that they
+    /// have not, and that was hit where it may be in that copy alone.
+    fn may_be_exempt(&self, base: &Base, ino: Ino, page: u64) -> bool {
+        if base.exempt.contains(&page) {
+            return true;
+        }
+        let said = [Kind::Record(WHOLE), Kind::Tail, Kind::LogPage];
+        let mut said = said.iter().flat_map(|kind| base.places.of(*kind));
+        base.left == Left::Recovering
+            && base.exempt_once.contains(&(ino, page))
+            && said.any(|place| place.ino == ino & NUMBER && self.hits_some(base, place))
     }
 
     /// The bytes that were damaged, no range of them in more than one page.
@@ -337,7 +377,7 @@ impl Hurt {
             self.hits(strip_at, bytes.min(end.saturating_sub(strip_at)))
         };
         let strip_at = page * PAGE + index * bytes;
-        if !self.later && base.exempt.contains(&page) && self.poisons(strip_at, bytes) {
+        if !self.later && self.may_be_exempt(base, ino, page) && self.poisons(strip_at, bytes) {
             return true;
         }
         if !hits(index) {

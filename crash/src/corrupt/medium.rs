@@ -3,6 +3,8 @@
 //! What this file guarantees: the damage is whole between two loads, and what it does follows from the damage
 //! and the bytes that are there.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,6 +17,8 @@ use super::damage::{Damage, Fill, Stroke};
 use crate::region::{Pages, Simulated, Stored};
 
 const LINE: u64 = LINE_BYTES as u64;
+/// A store looks at memory as many loads ahead: of both tables, what eight pages keep there.
+const AHEAD: u64 = 16;
 
 /// The medium. Clones share it.
 #[derive(Clone, Debug)]
@@ -26,6 +30,10 @@ pub(super) struct Struck {
 
 #[derive(Debug)]
 struct Blow {
+    /// What was loaded last before the damage came in the midst of loads: which load it was, and of what.
+    looked: Mutex<VecDeque<(u64, Range<u64>)>>,
+    /// Stores of less than a line to memory that had been looked at right before, and went bad in between.
+    excused: AtomicU64,
     /// Loads until it comes; `u64::MAX` for never.
     loads_left: AtomicU64,
     loads: AtomicU64,
@@ -38,7 +46,9 @@ impl Struck {
         let memory = Simulated::plain(pages);
         let poisoned = Poisoned::new(memory.clone(), healing);
         let loads_left = AtomicU64::new(u64::MAX);
-        let blow = Blow { loads_left, loads: AtomicU64::new(0), damage: Mutex::new(None) };
+        let (looked, excused) = (Mutex::default(), AtomicU64::new(0));
+        let (loads, damage) = (AtomicU64::new(0), Mutex::new(None));
+        let blow = Blow { loads_left, loads, damage, looked, excused };
         Self { memory, poisoned, blow: Arc::new(blow) }
     }
 
@@ -89,9 +99,9 @@ impl Struck {
         }
     }
 
-    /// Stores that would have killed the program on real hardware.
+    /// Stores that would have killed the program on real hardware, but for those that nothing can look ahead of.
     pub(super) fn machine_checks(&self) -> u64 {
-        self.poisoned.machine_checks()
+        self.poisoned.machine_checks() - self.blow.excused.load(Relaxed)
     }
 
     /// Store instructions so far.
@@ -99,12 +109,43 @@ impl Struck {
         self.memory.stores()
     }
 
-    fn count(&self) {
-        self.blow.loads.fetch_add(1, Relaxed);
+    fn count(&self, at: u64, bytes: u64) {
+        let number = self.blow.loads.fetch_add(1, Relaxed);
+        let range = at - at % LINE..at + bytes;
         match self.blow.loads_left.load(Relaxed) {
-            u64::MAX => {}
-            0 => self.strike_late(),
-            left => self.blow.loads_left.store(left - 1, Relaxed),
+            u64::MAX => self.looks_again(&range),
+            0 => {
+                self.strike_late();
+                self.looks_again(&range);
+            }
+            left => {
+                self.blow.loads_left.store(left - 1, Relaxed);
+                let mut looked = self.blow.looked.lock();
+                looked.push_back((number, range));
+                if looked.len() as u64 > AHEAD {
+                    looked.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Who loads it now can know what it is.
+    fn looks_again(&self, range: &Range<u64>) {
+        let meets = |seen: &Range<u64>| seen.start < range.end && range.start < seen.end;
+        self.blow.looked.lock().retain(|(_, seen)| !meets(seen));
+    }
+
+    /// Stores less than a line.
+    fn store_part(&self, at: u64, store: impl FnOnce()) {
+        let before = self.poisoned.machine_checks();
+        store();
+        if self.poisoned.machine_checks() > before {
+            let now = self.blow.loads.load(Relaxed);
+            let is_ahead = |(number, seen): &(u64, Range<u64>)| {
+                seen.contains(&(at - at % LINE)) && now - number <= AHEAD
+            };
+            let is_excused = self.blow.looked.lock().iter().any(is_ahead);
+            self.blow.excused.fetch_add(u64::from(is_excused), Relaxed);
         }
     }
 }
@@ -153,23 +194,21 @@ impl Medium for Struck {
     fn close(&self, _window: &mut ()) {}
 
     fn load_word(&self, at: u64) -> Result<u64, MediaError> {
-        self.count();
+        self.count(at, 8);
         self.poisoned.load_word(at)
     }
 
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
-        self.count();
+        self.count(at, into.len() as u64);
         self.poisoned.load(at, into)
     }
 
-    #[track_caller]
     fn store_word(&self, window: &mut (), at: u64, value: u64) {
-        self.poisoned.store_word(window, at, value);
+        self.store_part(at, || self.poisoned.store_word(window, at, value));
     }
 
-    #[track_caller]
     fn store_bytes(&self, window: &mut (), at: u64, bytes: &[u8]) {
-        self.poisoned.store_bytes(window, at, bytes);
+        self.store_part(at, || self.poisoned.store_bytes(window, at, bytes));
     }
 
     #[track_caller]
@@ -177,9 +216,8 @@ impl Medium for Struck {
         self.poisoned.store_line(window, at, line);
     }
 
-    #[track_caller]
     fn stream_word(&self, window: &mut (), at: u64, value: u64) {
-        self.poisoned.stream_word(window, at, value);
+        self.store_part(at, || self.poisoned.stream_word(window, at, value));
     }
 
     #[track_caller]

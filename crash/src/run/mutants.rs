@@ -228,6 +228,7 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::FreeAfterFence, "two threads: full: freed and taken, two lanes"),
     (Rule::FreeAfterSwap, "two threads: pages of a thorough collection are taken, one lane"),
     (Rule::BatchBeforeFence, "two threads: round and round, two lanes"),
+    (Rule::HomeFenced, "huge pages with journalled writes"),
     (Rule::JournalHalves, "two threads: overwrites of two pages, two lanes"),
     (Rule::LinkDoubted, "a log gets a page again"),
     (Rule::TailZeroed, "overwrites, then truncate and extend"),

@@ -149,6 +149,31 @@ fn what_went_wrong_once_does_not_again() {
         "metadata-8-85-226",
         // A rename was undone of which one part was in a log page that was lost; what its new name led to had its old one.
         "none-8-51-118",
+        // Ones over a strip, both of its checksums and its parity were taken for data.
+        "full-1-191-176",
+        "full-1-191-282",
+        // A log that ended in a page without records lost its last record.
+        "full-1-446-290",
+        "none-1-1242-18",
+        "none-1-1242-183",
+        "none-1-2370-75",
+        // What was lost was a record that the opening had stored.
+        "full-1-689-308",
+        // What was lost was data of the operation that was cut off.
+        "full-1-839-27",
+        "full-1-839-95",
+        // Copies of which one went bad between the look of a recovery and its store.
+        "metadata-1-34-39",
+        "full-1-95-324",
+        "full-1-740-368",
+        "full-1-821-352",
+        // Old bytes beside a fresh piece ended in less than a line, in bad memory.
+        "metadata-1-190-247",
+        "metadata-1-874-190",
+        // A log that has no other copy went on in bad memory.
+        "none-1-1449-111",
+        "none-1-2025-399",
+        "none-1-2310-72",
     ] {
         let injected = inject(id.parse().unwrap()).unwrap();
         assert!(injected.verdict < Verdict::Open, "{id}: {}: {:?}", injected.damage, injected.what);

@@ -7,6 +7,7 @@ mod exempt;
 mod history;
 mod interleavings;
 mod maps;
+mod mended;
 mod older_links;
 mod pages;
 mod pointed;

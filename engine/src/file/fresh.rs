@@ -283,7 +283,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    /// Copies bytes `from .. to` of the file as it is to `at`; zeros behind its size.
+    /// Copies bytes `from .. to` of the file as it is to `at`; zeros behind its size. (All four begin and end lines, and what
+    /// is stored does: the memory may be bad, and be good again.)
     fn keep_old(
         &self,
         state: &State,
@@ -298,19 +299,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let file = state.file()?;
         let (mut from, mut at) = (from, at);
         let below = to.min(state.size);
+        let lines = |end: u64| end.next_multiple_of(LINE).min(to);
         let chunk = held.page();
         while from < below {
             let extent = file.extents.next_from(from / PAGE_BYTES);
             let mapped_from = extent.map_or(u64::MAX, |extent| extent.file_page * PAGE_BYTES);
             if mapped_from > from {
-                break_to_hole(&mut from, &mut at, below.min(mapped_from), &mut |at, len| {
+                break_to_hole(&mut from, &mut at, lines(below.min(mapped_from)), &mut |at, len| {
                     self.store.door.window(len, counters).zero_nt(at, len);
                 });
                 continue;
             }
-            let len = (below - from).min(PAGE_BYTES - from % PAGE_BYTES);
+            let old = (below - from).min(PAGE_BYTES - from % PAGE_BYTES);
+            let len = lines(from + old) - from;
             let bytes = chunk.get_mut(..len as usize).unwrap_or_default();
-            self.read_pages(state, from, bytes)?;
+            let (there, behind) = bytes.split_at_mut_checked(old as usize).unwrap_or_default();
+            self.read_pages(state, from, there)?;
+            behind.fill(0);
             self.store.door.window(len, counters).copy_nt(at, bytes);
             from += len;
             at += len;

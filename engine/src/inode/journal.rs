@@ -1,7 +1,7 @@
 //! Journalled overwrites of a file (PROTOCOL I16).
 //!
 //! The new bytes are streamed to a journal place and fenced; the record is fenced;
-//! only then are they stored in their home, through the cache. They count as home
+//! only then are they stored in their home, through the cache; much of it is streamed there, and fenced at once. They count as home
 //! when a later transaction of this file has flushed them before its own data fence:
 //! its record then retires all earlier JOURNAL records. Until that, whoever loads the
 //! file stores them again. So at most one transaction's overwrites wait in each log.
@@ -58,6 +58,8 @@ struct Waits {
     records: Vec<u32>,
     /// That transaction.
     txid: Txid,
+    /// They are durable in their homes, and only their records wait.
+    home: bool,
     /// Pages of larger overwrites, and those that snapshots see, given up when these are retired.
     runs: Vec<Ended>,
 }
@@ -138,11 +140,22 @@ impl Journal {
     pub(crate) fn note(&mut self, txid: Txid, piece: JournalPiece) {
         let waits = self.waits_mut();
         waits.txid = txid;
+        waits.home = false;
         waits.pending.push(piece);
         waits.records.push(piece.origin);
         if piece.journal_at / PAGE_BYTES == self.page {
             self.page_born = piece.born;
         }
+    }
+
+    /// What is noted has been streamed to its home, and fenced.
+    pub(crate) fn came_home(&mut self) {
+        self.waits_mut().home = true;
+    }
+
+    /// Whether all that is noted is durable in its home.
+    pub(crate) fn is_home(&self) -> bool {
+        self.waits.as_ref().is_some_and(|waits| waits.home)
     }
 
     /// Notes pages of a larger overwrite, whose records are of this epoch.
@@ -234,10 +247,10 @@ impl Journal {
         }
     }
 
-    /// Starts the write-back of everything pending; the caller's next fence ends it.
+    /// Starts the write-back of everything pending that is not home; the caller's next fence ends it.
     #[track_caller]
     pub(crate) fn flush<M: Medium, H: Host>(&self, store: &Store<M, H>, counters: &Counters) {
-        if self.pending().is_empty() {
+        if self.pending().is_empty() || self.is_home() {
             return;
         }
         let mut window = store.door.window(0, counters);

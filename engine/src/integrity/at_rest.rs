@@ -3,7 +3,7 @@
 
 use lode_pmem::{Medium, crc32c};
 
-use super::crcs::Crc;
+use super::crcs::{Crc, kept};
 use super::keep::{COLUMN, parity_of};
 use super::verify::Whose;
 use crate::layout::CrcTable;
@@ -46,7 +46,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     fn look_at_strip(&self, of: Whose, at: u64, strip: &mut [u8], found: &mut PageFound) {
         let loaded = self.door.load(at, strip).is_ok();
-        let crc: Option<Crc> = loaded.then(|| crc32c(0, strip).to_le_bytes());
+        let crc: Option<Crc> = loaded.then(|| kept(crc32c(0, strip)));
         let told = [CrcTable::First, CrcTable::Second].map(|table| self.load_crc(at, table));
         if crc.is_some() && told == [crc, crc] {
             return;

@@ -5,7 +5,7 @@
 
 use lode_pmem::{MediaError, Medium};
 
-use super::crcs::{Crc, crcs_of};
+use super::crcs::{Crc, complement, crcs_of};
 use super::keep::{COLUMN, parity_of};
 use crate::store::Store;
 use crate::{Error, Host, PAGE_BYTES, Result};
@@ -66,7 +66,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             crcs.iter_mut().enumerate().filter(|(number, _)| lost >> number & 1 == 1)
         {
             debug_assert!(number < strips.a_page());
-            *crc = (!u32::from_le_bytes(*crc)).to_le_bytes();
+            *crc = complement(*crc);
         }
         let crcs: &[Crc] = crcs.get(..strips.a_page()).unwrap_or_default();
         let stored = 2 * strips.crc_bytes() + strips.bytes();

@@ -6,7 +6,7 @@
 
 use lode_pmem::{Counters, Medium, Window};
 
-use super::crcs::{Crc, Crcs, crcs_of};
+use super::crcs::{Crc, Crcs, complement, crcs_of, kept};
 use super::keep::COLUMN;
 use super::verify::Whose;
 use crate::layout::{CrcTable, LINE};
@@ -122,14 +122,14 @@ impl<M: Medium, H: Host> Store<M, H> {
             };
             let start = at - at % strip;
             let sum = match self.crc_on(0, start, start + strip) {
-                Ok(sum) if has_come => Some(sum),
-                Ok(sum) => Some(!sum),
+                Ok(sum) if has_come => Some(kept(sum)),
+                Ok(sum) => Some(complement(kept(sum))),
                 // What is there can't be told, and must not be rebuilt as what was.
-                Err(_) => self
-                    .load_crc(journal_at + done - (at - start), CrcTable::First)
-                    .map(|crc| !u32::from_le_bytes(crc)),
+                Err(_) => {
+                    self.load_crc(journal_at + done - (at - start), CrcTable::First).map(complement)
+                }
             };
-            if let Some(crc) = sum.map(u32::to_le_bytes) {
+            if let Some(crc) = sum {
                 let stored = (TABLES.len() * crc.len()) as u64;
                 let mut window = self.door.window(stored, self.counters());
                 for table in TABLES {
@@ -170,7 +170,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             return false;
         }
         let start = home_at - home_at % strips.bytes();
-        let found = self.crc_on(0, start, start + strips.bytes()).ok().map(u32::to_le_bytes);
+        let found = self.crc_on(0, start, start + strips.bytes()).ok().map(kept);
         let waits = journal_at - journal_at % strips.bytes();
         found.is_some() && TABLES.iter().any(|table| self.load_crc(waits, *table) == found)
     }

@@ -5,7 +5,7 @@
 
 use lode_pmem::{Counters, Medium, Window};
 
-use super::crcs::{Crc, crcs_of};
+use super::crcs::{Crc, crcs_of, kept};
 use crate::layout::{CrcTable, PAGE_STRIPS_MOST};
 use crate::store::Store;
 use crate::{Error, Host, PAGE_BYTES, Result, Rule};
@@ -72,7 +72,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             let to = (page * PAGE_BYTES, strips.parity_at(page));
             window.copy_summed(to, bytes, strip as usize / LINE, |crc| {
                 if let Some(place) = places.next() {
-                    *place = crc.to_le_bytes();
+                    *place = kept(crc);
                 }
             });
         }

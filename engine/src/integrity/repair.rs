@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lode_pmem::{MediaError, Medium, crc32c};
 
-use super::crcs::Crc;
+use super::crcs::{Crc, kept};
 use super::verify::Whose;
 use crate::layout::CrcTable;
 use crate::store::Store;
@@ -118,7 +118,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 into.copy_from_slice(new);
             }
         }
-        Ok(crc.to_le_bytes())
+        Ok(kept(crc))
     }
 
     /// What the bytes at `at` are by a guess, where the file ends at `end`.

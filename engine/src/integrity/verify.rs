@@ -5,7 +5,7 @@
 
 use lode_pmem::{MediaError, Medium, crc32c};
 
-use super::crcs::Crc;
+use super::crcs::{Crc, kept};
 use super::keep::TOGETHER;
 use crate::layout::{CRC_BYTES, CrcTable, LINE, PAGE_STRIPS_MOST};
 use crate::store::Store;
@@ -133,7 +133,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut places = found.iter_mut();
         let loaded = self.door.load_summed(at, bytes, strip, |crc| {
             if let Some(place) = places.next() {
-                *place = crc.to_le_bytes();
+                *place = kept(crc);
             }
         });
         if loaded.is_err() {
@@ -175,7 +175,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let (start, end) = (at - at % strip, at + bytes.len() as u64);
         let before = self.crc_on(0, start, at);
         let crc = before.and_then(|crc| self.crc_on(crc32c(crc, bytes), end, start + strip));
-        let found = crc.ok().map(u32::to_le_bytes);
+        let found = crc.ok().map(kept);
         let mut wanted = [Crc::default()];
         match self.load_crcs(start, CrcTable::First, &mut wanted) {
             Ok(()) if found.is_some_and(|found| wanted == [found]) => Ok(()),

@@ -9,7 +9,7 @@ use lode_pmem::{Door, Medium};
 use super::checkpoint::{Ended, Loaded, load_checkpoint};
 use super::judge::judge;
 use super::losses::losses_since;
-use super::repair::erase;
+use super::repair::settle;
 use super::scan::{DAMAGED_TAIL, Scan, Scanner};
 use crate::inode::load_for_scan;
 use crate::layout::Superblock;
@@ -158,7 +158,7 @@ fn from_checkpoint<M: Medium, H: Host>(
     repair_locator(store)?;
     store.mend_watermarks();
     store.mend_chains(&bad_chains)?;
-    store.raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
+    raise(store)?;
     for run in loaded.own {
         store.add_free(run)?;
     }
@@ -199,20 +199,7 @@ fn recover<M: Medium, H: Host>(
     check_root(store, superblock, read_only, opening)?;
     // Step 6: a read-only opening keeps the verdicts in memory.
     if !read_only {
-        // Step 7, step 8.
-        let too_late = store.host.leaves_out(Rule::EraseBeforeRaise);
-        repair_locator(store)?;
-        store.end_comparing(!store.host.leaves_out(Rule::TwinsMended));
-        store.aborted.clear();
-        store.mend_watermarks();
-        if !too_late {
-            erase(store, &scan)?;
-        }
-        store
-            .raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))?;
-        if too_late {
-            erase(store, &scan)?;
-        }
+        settle(store, &scan, &raise)?;
         store.counted = u32::MAX;
     }
     store.end_comparing(false);
@@ -280,6 +267,11 @@ fn watermarks<M: Medium, H: Host>(store: &Store<M, H>, scan: &mut Scan) -> Resul
         watermarks.push(ours.map_or(0, |watermark| watermark.sequence));
     }
     Ok(watermarks)
+}
+
+/// Begins the session that no checkpoint speaks of.
+fn raise<M: Medium, H: Host>(store: &Store<M, H>) -> Result<()> {
+    store.raise_session(|superblock| superblock.checkpoint = no_checkpoint(store, superblock))
 }
 
 /// What a superblock says of its checkpoint when the session after it begins.

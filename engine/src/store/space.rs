@@ -2,9 +2,9 @@
 
 use lode_pmem::Medium;
 
-use super::Store;
+use super::{Looked, Store};
 use crate::space::{Near, Run, Sparing, Use};
-use crate::{Error, Host, PageClass, Result};
+use crate::{Error, Host, PAGE_BYTES, PageClass, Result};
 
 /// How often programs are asked for one taking: each time some pages have come.
 const ASKS_MOST: u32 = 64;
@@ -79,7 +79,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Takes a page for a log, with its twin where metadata has such.
     pub(crate) fn take_log_page(&self, purpose: Purpose) -> Result<u64> {
         if self.geometry.twin_pages == 0 {
-            return self.take_page(purpose, Use::Log);
+            return self.take_readable(&|| self.take_page(purpose, Use::Log));
         }
         let sparing = match purpose {
             Purpose::Grows => Sparing::All,
@@ -95,14 +95,30 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Takes a page for the log of a collection: what it frees is more.
     pub(crate) fn take_spare_page(&self) -> Result<u64> {
-        let run = self.take_good(self.taken_metadata(), || {
-            if self.geometry.twin_pages == 0 {
-                return self.space.take_one(self.lane(), Use::Log);
-            }
+        if self.geometry.twin_pages == 0 {
+            return self.take_readable(&|| Ok(self.space.take_one(self.lane(), Use::Log)?.page));
+        }
+        let run = self.take_good(Taken::WithTwins, || {
             let page = self.space.take_page_twins(self.lane(), Sparing::Nothing)?;
             Ok(Run { page, pages: 1 })
         });
         run.map(|run| run.page)
+    }
+
+    /// Takes a page for a log, of which there is no other copy: one that can be loaded. (The lines of bad memory become good one
+    /// by one, as they are stored; a log that went on there could not be read before the last one was.)
+    #[inline(never)]
+    fn take_readable(&self, take: &dyn Fn() -> Result<u64>) -> Result<u64> {
+        loop {
+            let run = Run { page: take()?, pages: 1 };
+            if let Err(error) = self.look_ahead(run.page * PAGE_BYTES, PAGE_BYTES, Looked::All) {
+                self.give(run);
+                return Err(error);
+            }
+            if self.is_good(run, Taken::Alone)? {
+                return Ok(run.page);
+            }
+        }
     }
 
     /// How metadata is taken.

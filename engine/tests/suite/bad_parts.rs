@@ -47,6 +47,16 @@ fn freed(pool: &BadPool) -> Vec<u64> {
     pages
 }
 
+/// All pages that are free now and that file data may have.
+fn free(pool: &BadPool) -> Vec<u64> {
+    let ino = file(pool, "all");
+    while pool.append(ino, &[9; PAGE as usize]).is_ok() {}
+    let pages = pages_of(pool, ino);
+    pool.unlink(pool.root(), b"all").unwrap();
+    pool.maintain().unwrap();
+    pages
+}
+
 fn pages_of(pool: &BadPool, ino: Ino) -> Vec<u64> {
     let extents = pool.dump_inode(ino).unwrap().extents;
     extents
@@ -136,6 +146,72 @@ fn fresh_pages_get_whole_lines() {
         assert_eq!(read(&pool, ino).unwrap(), model.0, "seed {seed}, {level:?}");
         assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "seed {seed}, {level:?}");
     }
+}
+
+/// A hole, or old bytes, that end in the midst of a line of a page that becomes a fresh one, beside what is new.
+#[test]
+fn what_a_file_has_in_front_of_a_fresh_piece_ends_in_a_whole_line() {
+    let sizes = [1, 63, 64, 100, 700, 2999, 4000];
+    let both = |size| [(size, true), (size, false)];
+    let places = [(64, 20), (0, 2500), (100, 2400), (3010, 200), (3010, 3000)];
+    for level in Protection::ALL {
+        for ((size, is_hole), (at, len)) in
+            sizes.into_iter().flat_map(both).flat_map(|one| places.map(|place| (one, place)))
+        {
+            let (memory, pool) = made(level, Healing::ByLines);
+            let ino = file(&pool, "file");
+            let mut model = Model::default();
+            let write = |model: &mut Model, offset: u64, bytes: &[u8]| {
+                pool.write(ino, offset, bytes).unwrap();
+                model.write(offset, bytes);
+            };
+            write(&mut model, 0, &[1; 10]);
+            if is_hole {
+                let size = Some(PAGE + size);
+                pool.setattr(ino, &SetAttr { size, ..SetAttr::default() }).unwrap();
+                model.resize(size.unwrap() as usize);
+            } else {
+                write(&mut model, PAGE, &vec![2; size as usize]);
+                // (What it sees is not overwritten in place.)
+                pool.create_snapshot(b"kept").unwrap();
+            }
+            let twins = level != Protection::None;
+            let apart = if twins { 1 << memory.inner().get(92, 1)[0] } else { 0 };
+            for page in free(&pool).into_iter().filter(|page| page & apart == 0) {
+                memory.poison(page * PAGE, PAGE);
+            }
+            write(&mut model, PAGE + at, &vec![3; len]);
+            let story = format!("{level:?}, {size} bytes, a hole: {is_hole}, {len} bytes at {at}");
+            assert_eq!(read(&pool, ino).unwrap(), model.0, "{story}");
+            assert_eq!(memory.machine_checks(), 0, "{story}");
+        }
+    }
+}
+
+/// At level `none`, where a log has no other copy: it goes on where all of it can be read.
+#[test]
+fn a_log_does_not_go_on_in_bad_memory() {
+    let (memory, pool) = made(Protection::None, Healing::ByLines);
+    let new = NewInode { mode: mode::DIRECTORY | 0o755, ..NEW };
+    let dirs: Vec<Ino> = (0..100)
+        .map(|number: u32| {
+            pool.create(pool.root(), number.to_string().as_bytes(), &new).unwrap().ino
+        })
+        .collect();
+    let one = file(&pool, "one");
+    for page in free(&pool).into_iter().filter(|page| page % 8 != 0) {
+        memory.poison(page * PAGE + 2 * 64, PAGE - 2 * 64);
+    }
+    for (name, dir) in (0..20u32).flat_map(|name| dirs.iter().map(move |dir| (name, *dir))) {
+        let linked = pool.link(one, dir, name.to_string().as_bytes());
+        linked.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    }
+    pool.close().unwrap();
+    let pool = open(&memory);
+    for (name, dir) in (0..20u32).flat_map(|name| dirs.iter().map(move |dir| (name, *dir))) {
+        assert_eq!(pool.lookup(dir, name.to_string().as_bytes()).map(|attr| attr.ino), Ok(one));
+    }
+    assert_eq!(memory.machine_checks(), 0);
 }
 
 #[test]

@@ -286,3 +286,51 @@ fn damage_behind_the_end_of_a_file_costs_nothing_in_front_of_it() {
         }
     }
 }
+
+/// Zeros or ones over strips, their checksums and their parity: these are the right checksums and parity of nothing, wherever a
+/// file ends. (The CRC32C of four bytes of ones with zeros behind them is ones.)
+#[test]
+fn ones_everywhere_are_not_taken_for_data() {
+    for strip_bytes in [512u32, 1024, 2048] {
+        let memory = Memory::new(16 * MIB);
+        let host = || TestHost::new(1);
+        Pool::format(memory.clone(), host(), &format(strip_bytes, PageClass::Small)).unwrap();
+        let pool = Pool::open(memory.clone(), host(), &OpenOptions::default()).unwrap();
+        let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+        let few = (1..=u64::from(strip_bytes)).filter(|size| *size < 600 || size % 64 == 4);
+        let files: Vec<(Ino, u64)> = few
+            .chain([PAGE_BYTES - 1, PAGE_BYTES])
+            .map(|size| {
+                let ino = pool.create(pool.root(), size.to_string().as_bytes(), &new).unwrap().ino;
+                pool.write(ino, 0, &vec![0x5a; size as usize]).unwrap();
+                (ino, size)
+            })
+            .collect();
+        let pages: Vec<u64> = files
+            .iter()
+            .map(|(ino, _)| pool.dump_inode(*ino).unwrap().extents[0].pool_offset)
+            .collect();
+        pool.close().unwrap();
+        let image = memory.image();
+        let superblock = Superblock::parse(image[..512].try_into().unwrap()).unwrap();
+        let strips = superblock.geometry().strips;
+        for fill in [0, 0xff] {
+            let mut image = image.clone();
+            for at in &pages {
+                let page = at / PAGE_BYTES;
+                let crcs = [CrcTable::First, CrcTable::Second].map(|it| strips.crcs_at(page, it));
+                let crcs = crcs.map(|at| (at, strips.crc_bytes()));
+                let parity = (strips.parity_at(page), strips.bytes());
+                for (at, len) in [(*at, PAGE_BYTES), parity].into_iter().chain(crcs) {
+                    image[at as usize..(at + len) as usize].fill(fill);
+                }
+            }
+            let memory = Memory::from_image(&image);
+            let pool = Pool::open(memory, TestHost::new(2), &OpenOptions::default()).unwrap();
+            for (ino, size) in &files {
+                let read = pool.read(*ino, 0, &mut vec![0; *size as usize]);
+                assert!(matches!(read, Err(Error::Corrupt(_))), "{size} of {fill:#x}: {read:?}");
+            }
+        }
+    }
+}

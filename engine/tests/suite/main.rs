@@ -1,10 +1,12 @@
 //! Tests of the engine, in one program: each is compiled with all of the engine. Apart from it are those that
-//! measure times or memory, and those that documents name.
+//! measure times (`measures`), and those with an allocator of their own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access_times;
+mod bad_input;
 mod bad_list;
 mod bad_parts;
+mod budget;
 mod collection;
 mod equals_model;
 mod failing_fence;
@@ -14,8 +16,10 @@ mod full_level;
 mod full_maps;
 mod full_pool;
 mod giant_pages;
+mod independent_reader;
 mod index_limit;
 mod inline_logs;
+mod kernel_ready;
 mod levels;
 mod log_damage;
 mod losses;
@@ -25,6 +29,7 @@ mod media_errors;
 mod nameless;
 mod receiving;
 mod rotating_snapshots;
+mod salvage;
 mod scrub_beside;
 mod scrub_full;
 mod scrub_seen;

@@ -265,7 +265,7 @@ fn a_scrub_makes_every_bad_copy_of_metadata_good() {
         let in_use: Vec<u64> = in_use(&image);
         let bad = memory.bad();
         let left: Vec<u64> = bad.into_iter().filter(|at| in_use.contains(at)).collect();
-        assert_eq!(left, [], "{case}");
+        assert_eq!(left, [0; 0], "{case}");
         assert_eq!(scrubbed(&pool), [], "{case}");
         same(wanted, &pool, &case);
     });

@@ -101,9 +101,7 @@ impl Place {
 
     /// A new pool of so many bytes.
     pub fn of_bytes(bytes: u64) -> Self {
-        let shm = Path::new("/dev/shm");
-        let base = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-        let dir = tempfile::Builder::new().prefix("lode-mount-").tempdir_in(base).unwrap();
+        let dir = lode_testkit::real::scratch("lode-mount-");
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(dir.path().join("mnt")).unwrap();
         let place = Self { dir };

@@ -1,0 +1,148 @@
+//! Whole regions and volumes of mounted pools, served by NBD.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::nbd::Serving;
+use crate::common::server::Server;
+use crate::common::{Scratch, lode, text};
+use lode_testkit::nbd::Client;
+use rustix::process::Signal;
+
+const MIB: u64 = 1 << 20;
+
+fn region(path: &Path) {
+    fs::write(path, vec![0; 4 * MIB as usize]).unwrap();
+}
+
+#[test]
+fn a_region_is_served_in_each_way_and_has_what_was_flushed_though_the_server_is_killed() {
+    let scratch = Scratch::new();
+    let (file, socket) = (scratch.path("region"), scratch.path("socket"));
+    let ways: [&[&str]; 8] = [
+        &[],
+        &["--protect-io", "none", "--write-scheme", "clflush"],
+        &["--protect-io", "mprotect"],
+        &["--protect-io", "mprotect-batch"],
+        &[
+            "--protect-io",
+            "mprotect-batch",
+            "--buffers",
+            "16",
+            "--buffer-size",
+            "64K",
+            "--watermark",
+            "100",
+            "--syncers",
+            "2",
+        ],
+        &["--protect-io", "private-map", "--write-scheme", "cached"],
+        &["--write-scheme", "cached", "--slow-read", "2", "--slow-write", "10"],
+        &["--sector", "4096"],
+    ];
+    for way in ways {
+        region(&file);
+        let words = [&["--raw", text(&file), "--socket", text(&socket)][..], way].concat();
+        let mut serving = Serving::start(&words);
+        let mut client = Client::connect(&socket, "").unwrap();
+        assert_eq!(client.size, 4 * MIB);
+        client.write(1, 4096, &[7; 8192], false).unwrap();
+        client.answer().unwrap();
+        client.flush(2).unwrap();
+        client.answer().unwrap();
+        client.write(3, 3 * MIB, &[9; 4096], true).unwrap();
+        client.answer().unwrap();
+        assert_eq!(client.read(4096, 8192).unwrap(), vec![7; 8192], "{way:?}");
+        assert_eq!(serving.signal(Signal::KILL), -1);
+        let held = fs::read(&file).unwrap();
+        assert!(held[4096..12288].iter().all(|byte| *byte == 7), "{way:?}: what was flushed");
+        let fua = &held[3 * MIB as usize..3 * MIB as usize + 4096];
+        assert!(fua.iter().all(|byte| *byte == 9), "{way:?}: what was written with FUA");
+        fs::remove_file(&socket).unwrap();
+    }
+}
+
+#[test]
+fn what_waits_in_buffers_is_written_when_the_server_ends() {
+    let scratch = Scratch::new();
+    let (file, socket) = (scratch.path("region"), scratch.path("socket"));
+    region(&file);
+    let words = ["--raw", text(&file), "--socket", text(&socket), "--protect-io", "mprotect-batch"];
+    let mut serving = Serving::start(&words);
+    assert!(
+        serving.lines[0].contains("mprotect-batch") && serving.lines[0].contains("when flushed"),
+        "{:?}",
+        serving.lines
+    );
+    let mut client = Client::connect(&socket, "raw").unwrap();
+    client.write(1, 0, &[5; 4096], false).unwrap();
+    client.answer().unwrap();
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    assert_eq!(fs::read(&file).unwrap()[..4096], [5; 4096]);
+}
+
+#[test]
+fn what_makes_no_sense_together_is_refused() {
+    let scratch = Scratch::new();
+    let (pool, file) = (scratch.pool("pool", "32M"), scratch.path("region"));
+    region(&file);
+    let (socket, nothing) = (scratch.path("socket"), scratch.path("nothing"));
+    let at = ["--socket", text(&socket)];
+    let refusals: [(&[&str], i32, &str); 10] = [
+        (&["--raw", text(&pool)], 10, "--force"),
+        (&["--raw", text(&file), "volume"], 2, "no volumes"),
+        (&[text(&pool), "--protect-io", "private-map"], 2, "--raw"),
+        (&[text(&pool), "--protect-io", "keys"], 2, "mprotect-batch"),
+        (&[text(&pool), "--write-scheme", "nt"], 2, "--raw"),
+        (&["--raw", text(&file), "--protect-io", "none", "--buffers", "2"], 2, "mprotect-batch"),
+        (&["--raw", text(&file), "--protect-io", "mprotect-batch", "--buffers", "17"], 2, "16"),
+        (&["--raw", text(&file), "--slow-read", "0"], 2, "1 to 1000"),
+        (&["--raw", text(&file), "--write-scheme", "wbinvd"], 2, "clflush"),
+        (&["--raw", text(&nothing)], 8, "nothing"),
+    ];
+    for (words, code, says) in refusals {
+        let ran = lode(&[&["block", "serve"], words, &at].concat());
+        let is_so = ran.code == code && ran.err.contains(says);
+        assert!(is_so, "{words:?}: {}: {}", ran.code, ran.err);
+    }
+    assert!(!socket.exists());
+    lode(&["fsck", text(&pool)]).expect(0);
+}
+
+/// The server of the mount has it: what an NBD client writes is in the mount's file at once, and the other way round.
+#[test]
+fn a_volume_of_a_mounted_pool_is_served_and_is_the_same_as_its_file() {
+    let scratch = Scratch::new();
+    let socket = scratch.path("socket");
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    let _mount = Server::mount(&pool, &dir, &scratch.path("log"));
+    lode(&["block", "create", text(&dir), "v", "--size", "2M", "--thin", "--sector", "512"])
+        .expect(0);
+    let mut serving = Serving::start(&[text(&dir), "v", "--socket", text(&socket)]);
+    let mut client = Client::connect(&socket, "v").unwrap();
+    assert_eq!(client.size, 2 * MIB);
+    client.write(1, 512, &[7; 1024], true).unwrap();
+    client.answer().unwrap();
+    let file = dir.join(".lode/volumes/v");
+    assert_eq!(fs::read(&file).unwrap()[512..1536], [7; 1024]);
+    {
+        use std::os::unix::fs::FileExt;
+        let opened = fs::File::options().write(true).open(&file).unwrap();
+        opened.write_all_at(&[9; 512], 512).unwrap();
+    }
+    assert_eq!(client.read(512, 1024).unwrap(), [[9; 512], [7; 512]].concat());
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    let refused = lode(&[
+        "block",
+        "serve",
+        text(&dir),
+        "v",
+        "--protect-io",
+        "none",
+        "--socket",
+        text(&socket),
+    ]);
+    assert!(refused.code == 2 && refused.err.contains("-o windows="), "{}", refused.err);
+    let missing = lode(&["block", "serve", text(&dir), "w", "--socket", text(&socket)]);
+    assert!(missing.code == 8 && missing.err.contains("no volume w"), "{}", missing.err);
+}

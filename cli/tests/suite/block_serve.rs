@@ -1,0 +1,196 @@
+//! Volumes served by NBD: what a user is told, and that no sector is ever torn or lost, whenever the server is killed.
+
+use std::io::Read;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::nbd::Serving;
+use crate::common::random::{Random, seed};
+use crate::common::{Scratch, fsck, lode, text};
+use lode_testkit::nbd::Client;
+use lode_testkit::stamps::{Flush, Stamps};
+use rustix::process::Signal;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn what_is_served_is_told_and_ends_by_a_signal_as_a_pool_that_was_closed() {
+    let scratch = Scratch::new();
+    let (pool, socket) = (scratch.pool("pool", "64M"), scratch.path("a socket"));
+    let refusals: [(&[&str], i32, &str); 4] = [
+        (&["--socket", text(&socket)], 8, "lode block create"),
+        (&["v", "--socket", text(&socket)], 8, "lode block list"),
+        (&[], 2, "--socket"),
+        (&["--listen", "here"], 2, "--listen"),
+    ];
+    for (more, code, says) in refusals {
+        let ran = lode(&[&["block", "serve", text(&pool)], more].concat());
+        assert!(ran.code == code && ran.err.contains(says), "{more:?}: {}: {}", ran.code, ran.err);
+    }
+    for name in ["v", "w"] {
+        lode(&["block", "create", text(&pool), name, "--size", "2M"]).expect(0);
+    }
+    let far = lode(&["block", "serve", text(&pool), "--listen", "192.0.2.1:0"]);
+    assert!(far.code == 2 && far.err.contains("loopback"), "{}", far.err);
+    assert!(far.err.contains("--tls-cert"), "{}", far.err);
+    let tls: [(&[&str], i32, &str); 4] = [
+        (&["--tls-cert", "/nowhere/cert.pem"], 2, "--tls-key"),
+        (&["--tls", "required"], 2, "--tls-cert"),
+        (&["--tls-cert", "/nowhere/cert.pem", "--tls-key", "key.pem"], 8, "/nowhere/cert.pem"),
+        (&["--tls-cert", "/proc/self/status", "--tls-key", "key.pem"], 2, "PEM"),
+    ];
+    for (more, code, says) in tls {
+        let at = ["block", "serve", text(&pool), "--listen", "192.0.2.1:0"];
+        let ran = lode(&[&at[..], more].concat());
+        assert!(ran.code == code && ran.err.contains(says), "{more:?}: {}: {}", ran.code, ran.err);
+    }
+    let mut serving = Serving::start(&[text(&pool), "v", "--socket", text(&socket)]);
+    assert!(serving.lines[0].contains("volume v, 2 MiB"), "{:?}", serving.lines);
+    assert!(serving.lines[1].ends_with("/a%20socket"), "{:?}", serving.lines);
+    let mut client = Client::connect(&socket, "v").unwrap();
+    assert_eq!(client.size, 2 * MIB);
+    assert_eq!(client.read(4096, 8192).unwrap(), vec![0; 8192]);
+    assert!(Client::connect(&socket, "w").is_err(), "nobody has asked to serve it");
+    let busy = lode(&["block", "list", text(&pool)]);
+    assert_eq!(busy.code, 6, "{}", busy.err);
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    assert!(!socket.exists());
+    fsck(&pool).expect(0);
+    assert_eq!(lode(&["info", text(&pool), "--json"]).expect(0).json()["pool"]["clean"], true);
+}
+
+#[test]
+fn a_volume_that_is_served_to_be_read_is_not_written() {
+    let scratch = Scratch::new();
+    let (pool, socket) = (scratch.pool("pool", "32M"), scratch.path("socket"));
+    lode(&["block", "create", text(&pool), "v", "--size", "2M"]).expect(0);
+    let mut serving = Serving::start(&[text(&pool), "--socket", text(&socket), "--read-only"]);
+    let mut client = Client::connect(&socket, "v").unwrap();
+    client.write(7, 0, &[1; 4096], false).unwrap();
+    let mut reply = [0; 16];
+    client.stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[4..8], [0, 0, 0, 1], "EPERM");
+    assert_eq!(client.read(0, 4096).unwrap(), vec![0; 4096]);
+    assert_eq!(serving.signal(Signal::INT), 0);
+}
+
+/// What a request under way is.
+enum UnderWay {
+    Write { first: u64, count: u64, fua: bool },
+    Flush(Flush),
+}
+
+/// How often each kind of promise was made.
+#[derive(Default, Debug)]
+struct Made {
+    writes: u64,
+    fua: u64,
+    flushes: u64,
+}
+
+/// Writes until the server is gone: runs of sectors, several requests at a time, some with FUA, now and then a FLUSH.
+fn write(stamps: &mut Stamps, sector: u64, socket: &Path, random: &mut Random, made: &mut Made) {
+    const DEPTH: usize = 8;
+    let Ok(mut client) = Client::connect(socket, "v") else { return };
+    let mut under_way: Vec<(u64, UnderWay)> = Vec::new();
+    for cookie in 0.. {
+        let first = random.below(stamps.count());
+        let count = (1 + random.below(24)).min(stamps.count() - first);
+        let is_free = |(_, one): &(u64, UnderWay)| match one {
+            UnderWay::Write { first: at, count: len, .. } => {
+                first + count <= *at || at + len <= first
+            }
+            UnderWay::Flush(_) => true,
+        };
+        if random.below(12) == 0 {
+            under_way.push((cookie, UnderWay::Flush(stamps.flush())));
+            if client.flush(cookie).is_err() {
+                return;
+            }
+        } else if under_way.iter().all(is_free) {
+            // (Who writes a sector twice at a time is promised nothing of their order.)
+            let mut bytes = Vec::new();
+            for number in first..first + count {
+                stamps.begin(number, stamps.begun(number) + 1);
+                bytes.extend(stamps.stamped(number, stamps.begun(number)));
+            }
+            let fua = random.below(4) == 0;
+            under_way.push((cookie, UnderWay::Write { first, count, fua }));
+            if client.write(cookie, first * sector, &bytes, fua).is_err() {
+                return;
+            }
+        }
+        if under_way.len() >= DEPTH {
+            let Ok(answered) = client.answer() else { return };
+            let at = under_way.iter().position(|(cookie, _)| *cookie == answered).unwrap();
+            match under_way.swap_remove(at).1 {
+                UnderWay::Write { first, count, fua } => {
+                    for number in first..first + count {
+                        stamps.answer(number, stamps.begun(number), fua);
+                    }
+                    *if fua { &mut made.fua } else { &mut made.writes } += 1;
+                }
+                UnderWay::Flush(flush) => {
+                    stamps.flushed(flush);
+                    made.flushes += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Looks at every sector: what it has, it has from here on.
+fn judge(stamps: &mut Stamps, sector: u64, socket: &Path) {
+    let mut client = Client::connect(socket, "v").unwrap();
+    for number in 0..stamps.count() {
+        let bytes = client.read(number * sector, sector as usize).unwrap();
+        stamps.found(number, &bytes).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
+
+/// Kills a server again and again while sectors are written, and looks at each of them before the next one.
+fn stamped_sectors_survive(sector: u64, kind: &[&str], protection: &str) {
+    let scratch = Scratch::new();
+    let (pool, socket) = (scratch.path("pool"), scratch.path("socket"));
+    lode(&["mkfs", text(&pool), "--size", "64M", "--protect", protection]).expect(0);
+    let size = sector.to_string();
+    let create = ["block", "create", text(&pool), "v", "--size", "3M", "--sector", &size];
+    lode(&[&create[..], kind].concat()).expect(0);
+    let mut stamps = Stamps::new(sector as usize, (3 * MIB / sector) as usize);
+    let (mut random, mut made) = (Random::new(seed("stamped sectors") + sector), Made::default());
+    let kills: u64 =
+        std::env::var("LODE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+    for _ in 0..(kills / 8).max(4) {
+        let mut serving = Serving::start(&[text(&pool), "--socket", text(&socket)]);
+        judge(&mut stamps, sector, &socket);
+        let wait = Duration::from_micros(3000 + random.below(60_000));
+        thread::scope(|scope| {
+            scope.spawn(|| write(&mut stamps, sector, &socket, &mut random, &mut made));
+            thread::sleep(wait);
+            serving.signal(Signal::KILL);
+        });
+    }
+    fsck(&pool).expect(0);
+    let mut serving = Serving::start(&[text(&pool), "--socket", text(&socket)]);
+    judge(&mut stamps, sector, &socket);
+    assert!((0..stamps.count()).any(|number| stamps.promised(number) > 1));
+    assert!(made.writes > 0 && made.fua > 0 && made.flushes > 0, "{made:?}");
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    fsck(&pool).expect(0);
+}
+
+#[test]
+fn stamped_sectors_of_512_bytes_are_whole_and_not_older_than_was_promised() {
+    stamped_sectors_survive(512, &[], "none");
+}
+
+#[test]
+fn stamped_sectors_of_4096_bytes_are_whole_and_not_older_than_was_promised() {
+    stamped_sectors_survive(4096, &["--thin"], "none");
+}
+
+#[test]
+fn stamped_sectors_are_whole_where_data_has_checksums() {
+    stamped_sectors_survive(512, &["--thin"], "full");
+}

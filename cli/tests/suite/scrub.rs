@@ -1,0 +1,123 @@
+//! `lode scrub`: what has gone bad is repaired or told, of a pool that is mounted and of one that is not.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::common::server::Server;
+use crate::common::{Scratch, lode, text};
+
+/// Changes bytes of the pool that have a copy elsewhere, behind its back.
+fn scribbled(pool: &Path, at: u64) {
+    let file = fs::OpenOptions::new().write(true).open(pool).unwrap();
+    file.write_all_at(&[0x5a; 32], at).unwrap();
+}
+
+/// Offset of the identity of the root directory.
+fn root_at(pool: &Path) -> u64 {
+    let image = fs::read(pool).unwrap();
+    u64::from_le_bytes(image[96..104].try_into().unwrap()) * 512
+}
+
+fn made(scratch: &Scratch) -> PathBuf {
+    let pool = scratch.path("pool");
+    lode(&["mkfs", text(&pool), "--size", "16M", "--protect", "metadata"]).expect(0);
+    pool
+}
+
+#[test]
+fn of_a_pool_that_is_not_mounted() {
+    let scratch = Scratch::new();
+    let pool = made(&scratch);
+    let path = text(&pool);
+    let clean = lode(&["scrub", path, "--json"]).expect(0).json();
+    assert_eq!(
+        (clean["status"].as_u64(), clean["findings"].as_array().map(Vec::len)),
+        (Some(0), Some(0))
+    );
+    assert!(clean["bytes"].as_u64().unwrap() > 4096);
+    scribbled(&pool, root_at(&pool));
+    let told = lode(&["scrub", path, "-n", "--json"]).expect(4).json();
+    assert_eq!((told["left"].as_u64(), told["repaired"].as_u64()), (Some(1), Some(0)));
+    let repaired = lode(&["scrub", path, "--json"]).expect(1).json();
+    let finding = &repaired["findings"][0];
+    assert_eq!(
+        (finding["what"].as_str(), finding["outcome"].as_str()),
+        (Some("metadata"), Some("repaired"))
+    );
+    assert_eq!(finding["at"].as_u64(), Some(root_at(&pool)));
+    lode(&["scrub", path, "-n"]).expect(0);
+    lode(&["fsck", path]).expect(0);
+}
+
+#[test]
+fn of_a_pool_that_is_mounted_and_in_use() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (made(&scratch), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fs::write(dir.join("file"), vec![7; 1 << 20]).unwrap();
+    lode(&["scrub", text(&dir)]).expect(0);
+    scribbled(&pool, root_at(&pool));
+    // By the name of the pool, too.
+    let report = lode(&["scrub", text(&pool), "--json"]).expect(1).json();
+    assert_eq!((report["repaired"].as_u64(), report["lost"].as_u64()), (Some(1), Some(0)));
+    assert!(report["bytes"].as_u64().unwrap() > 1 << 20);
+    lode(&["scrub", text(&dir), "-n"]).expect(16);
+    lode(&["scrub", text(&dir)]).expect(0);
+    assert_eq!(fs::read(dir.join("file")).unwrap(), vec![7; 1 << 20]);
+    server.umount();
+    lode(&["fsck", text(&pool)]).expect(0);
+}
+
+/// What only a snapshot has is named as one gets at it.
+#[test]
+fn of_what_only_a_snapshot_sees() {
+    const PATH: &str = ".lode/snapshots/kept/dir/file";
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.path("pool"), scratch.dir("mnt"));
+    lode(&["mkfs", text(&pool), "--size", "16M", "--protect", "full"]).expect(0);
+    let bytes: Vec<u8> = (0..20_000u32).map(|at| (at / 97) as u8 ^ 0x5c).collect();
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fs::create_dir(dir.join("dir")).unwrap();
+    fs::write(dir.join("dir/file"), &bytes).unwrap();
+    lode(&["snapshot", "create", text(&dir), "kept"]).expect(0);
+    fs::remove_file(dir.join("dir/file")).unwrap();
+    let image = fs::read(&pool).unwrap();
+    let at = image.windows(4096).position(|window| *window == bytes[4096..8192]).unwrap() as u64;
+    scribbled(&pool, at + 700);
+    let report = lode(&["scrub", text(&dir), "--json"]).expect(1).json();
+    let finding = &report["findings"][0];
+    assert_eq!((report["repaired"].as_u64(), finding["path"].as_str()), (Some(1), Some(PATH)));
+    assert_eq!(finding["offset"].as_u64(), Some(4096));
+    assert_eq!(fs::read(dir.join(PATH)).unwrap(), bytes);
+    lode(&["scrub", text(&dir)]).expect(0);
+    server.umount();
+    // Of two strips parity knows nothing.
+    for strip in [1, 3] {
+        scribbled(&pool, at + strip * 520);
+    }
+    let lost = lode(&["scrub", text(&pool), "-n"]).expect(4);
+    let told = lost.out;
+    for offset in [4096 + 512, 4096 + 3 * 512] {
+        let line = format!("512 bytes at offset {offset} of /{PATH}, at ");
+        assert!(told.lines().any(|it| it.contains(&line) && it.ends_with("lost")), "{told}");
+    }
+    assert!(told.contains("0 repaired, 0 left, 2 lost"), "{told}");
+}
+
+#[test]
+fn no_faster_than_it_may() {
+    let scratch = Scratch::new();
+    let pool = made(&scratch);
+    let began = std::time::Instant::now();
+    let report = lode(&["scrub", text(&pool), "--rate", "64K", "--json"]).expect(0).json();
+    let seconds = report["bytes"].as_u64().unwrap() as f64 / 65_536.0;
+    assert!(began.elapsed().as_secs_f64() >= seconds - 1.1, "{seconds} s");
+}
+
+#[test]
+fn what_is_no_pool_can_not_be_scrubbed() {
+    lode(&["scrub", "/dev/null"]).expect(8);
+    lode(&["scrub"]).expect(16);
+    lode(&["scrub", "/no/such/pool"]).expect(8);
+}
