@@ -121,7 +121,10 @@ pub(crate) const MEANINGS: [(&str, &str); 23] = [
         "heap_limit=",
         "Memory of the pool that all programs are lent together, such as 4G, in whole 2M; 0 is none. The default is all that files leave.",
     ),
-    ("heap_program_limit=", "The most that one program is lent of it. There is no such limit where nothing is said."),
+    (
+        "heap_program_limit=",
+        "The most that one program is lent of it. There is no such limit where nothing is said.",
+    ),
     (
         "heap_reserve=",
         "Space that stays free for files when programs are lent memory. The default is a sixteenth of the pool.",

@@ -192,7 +192,8 @@ fn busy(path: &Path, holder: Option<u32>) -> Failure {
     });
     let server = server.filter(|server| mounts::is_running(server.pid));
     if let Some(server) = server.as_ref().filter(|server| server.mount == server.pool) {
-        let what = format!("its memory is lent to programs by process {} (lode heap serve)", server.pid);
+        let what =
+            format!("its memory is lent to programs by process {} (lode heap serve)", server.pid);
         return Failure::new(Kind::Busy, what).at(path).advise(format!(
             "`lode heap stats {}` shows to whom; `kill {}` ends it",
             path.display(),

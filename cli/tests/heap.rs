@@ -137,10 +137,14 @@ fn what_a_living_program_has_stays_its_own_when_its_owner_dies() {
     let scratch = Scratch::new();
     let pool = scratch.pool("pool", "64M");
     let free = free_pages(&pool);
-    for (method, signal) in
-        [(Method::Direct, Signal::KILL), (Method::Indirect, Signal::KILL), (Method::Mmap, Signal::KILL),
-         (Method::Direct, Signal::TERM), (Method::Indirect, Signal::TERM), (Method::Mmap, Signal::TERM)]
-    {
+    for (method, signal) in [
+        (Method::Direct, Signal::KILL),
+        (Method::Indirect, Signal::KILL),
+        (Method::Mmap, Signal::KILL),
+        (Method::Direct, Signal::TERM),
+        (Method::Indirect, Signal::TERM),
+        (Method::Mmap, Signal::TERM),
+    ] {
         let mut serving = Serving::start(&pool, "heap_reserve=0");
         let mut program = Program::connect(&pool, method);
         let mine = program.take(5).unwrap();
@@ -153,7 +157,10 @@ fn what_a_living_program_has_stays_its_own_when_its_owner_dies() {
         let mut other = Program::connect(&pool, Method::Direct);
         while let Ok(chunk) = other.take(1) {
             assert!(!mine.contains(&chunk[0]));
-            other.pool.write_all_at(&vec![1; CHUNK_BYTES as usize], chunk[0] * CHUNK_BYTES).unwrap();
+            other
+                .pool
+                .write_all_at(&vec![1; CHUNK_BYTES as usize], chunk[0] * CHUNK_BYTES)
+                .unwrap();
         }
         for at in &mine {
             let mut now = vec![0; CHUNK_BYTES as usize];
@@ -196,7 +203,9 @@ fn hostile_clients_lose_nothing_of_others_and_all_comes_back() {
         BufReader::new(&stream).read_line(&mut answer).unwrap();
         assert!(answer.contains("\"ok\":false"), "{line}: {answer}");
     }
-    for bytes in [vec![0xff; 4096], Head { kind: Kind::Return, count: 9999, tag: 0 }.bytes().to_vec()] {
+    for bytes in
+        [vec![0xff; 4096], Head { kind: Kind::Return, count: 9999, tag: 0 }.bytes().to_vec()]
+    {
         let mut bad = Program::connect(&dir, Method::Indirect);
         bad.take(2).unwrap();
         bad.stream.write_all(&bytes).unwrap();

@@ -78,7 +78,8 @@ impl Lending {
     /// # Errors
     /// A sentence, where nothing is lent.
     pub fn answer(&self) -> std::result::Result<Value, String> {
-        let service = self.0.get().ok_or("this server lends no memory: the pool can't be changed")?;
+        let service =
+            self.0.get().ok_or("this server lends no memory: the pool can't be changed")?;
         let facts = service.facts();
         let programs = facts.programs.iter().take(NAMED).map(|program| {
             json!({

@@ -244,7 +244,8 @@ impl Ledger {
 
     /// A session says that it holds a chunk: it is its own if it is lent and no other session's.
     pub(crate) fn claim(&mut self, id: SessionId, chunk: u64) -> bool {
-        let (Some(program), Some(entry)) = (self.programs.get_mut(&id), self.entries.get_mut(&chunk))
+        let (Some(program), Some(entry)) =
+            (self.programs.get_mut(&id), self.entries.get_mut(&chunk))
         else {
             return false;
         };

@@ -179,9 +179,9 @@ impl Lender {
         let Head { kind, count, tag } = frame.head;
         let answered = match kind {
             Kind::Take => return self.take(session, count, tag),
-            Kind::Return => self.take_back(session, &frame.chunks).map(|returned| {
-                session.say_count(Kind::Returned, returned, tag)
-            }),
+            Kind::Return => self
+                .take_back(session, &frame.chunks)
+                .map(|returned| session.say_count(Kind::Returned, returned, tag)),
             Kind::Hold => Ok(self.hold(session, &frame.chunks, tag)),
             Kind::Spared => return self.spared(session, tag),
             _ => {
@@ -277,7 +277,8 @@ impl Lender {
             }
         }
         if held.len() < chunks.len() {
-            let what = format!("{} chunks that it says it holds are not its", chunks.len() - held.len());
+            let what =
+                format!("{} chunks that it says it holds are not its", chunks.len() - held.len());
             self.note_hostile(session.pid, &what);
         }
         let count = held.len() as u32;
@@ -355,7 +356,8 @@ impl Lender {
 
     fn end_overdue(&mut self) {
         let overdue = |session: &&Session| session.frame_began() > Some(FRAME_WITHIN);
-        let overdue: Vec<_> = self.sessions.values().filter(overdue).map(|it| (it.id, it.pid)).collect();
+        let overdue: Vec<_> =
+            self.sessions.values().filter(overdue).map(|it| (it.id, it.pid)).collect();
         for (id, pid) in overdue {
             self.note_hostile(pid, &"a frame did not come to its end");
             self.leave(id);

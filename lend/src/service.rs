@@ -72,8 +72,8 @@ pub(crate) struct State {
 
 impl Shared {
     pub(crate) fn wake(&self) {
-        // (A full counter wakes, too.)
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        // (A full counter wakes, too; any number does, in any order of bytes.)
+        let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
     }
 
     /// Gives chunks back that nobody has.
@@ -191,9 +191,9 @@ impl Service {
             return Err(what.to_owned());
         }
         let source = shared.sources.source(method).map_err(|refusal| refusal.words().to_owned())?;
-        let descriptor = source.descriptor().map_err(|error| {
-            format!("the pool can't be passed to another process: {error}")
-        })?;
+        let descriptor = source
+            .descriptor()
+            .map_err(|error| format!("the pool can't be passed to another process: {error}"))?;
         let stream = stream.try_clone().map_err(|error| error.to_string())?;
         let id = shared.next.fetch_add(1, Relaxed);
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -332,5 +332,17 @@ fn allow_files() {
         limit.current = Some(most);
         // (Who comes when there are no more waits.)
         let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_for_the_owner_and_root_alone() {
+        let own = rustix::process::geteuid().as_raw();
+        assert!(may(own) && may(0));
+        assert!(!may(own + 1) && !may(u32::MAX));
     }
 }

@@ -64,7 +64,19 @@ impl Session {
     ) -> Self {
         let (input, output) = (Vec::new(), Vec::new());
         let (wish, spared, waits_to_send) = (0, 0, false);
-        Self { id, pid, method, source, stream, input, began: None, output, wish, spared, waits_to_send }
+        Self {
+            id,
+            pid,
+            method,
+            source,
+            stream,
+            input,
+            began: None,
+            output,
+            wish,
+            spared,
+            waits_to_send,
+        }
     }
 
     /// Reads as much as belongs to the next frame, so that what is behind it stays where it is.

@@ -271,7 +271,9 @@ mod tests {
         for method in Method::ALL {
             assert_eq!(Method::of_name(method.name()), Some(method));
             let line = hello(method);
-            assert!(line.contains(&format!("\"version\":{VERSION},\"method\":\"{}\"", method.name())));
+            assert!(
+                line.contains(&format!("\"version\":{VERSION},\"method\":\"{}\"", method.name()))
+            );
         }
         assert_eq!(Method::of_name("Direct"), None);
     }

@@ -144,7 +144,10 @@ impl HeapPool {
             0 => String::new(),
             bytes => format!(", {} of it without a session", human(bytes)),
         };
-        lines.add("lent", format!("{}{}{apart}", human(facts.lent_bytes), limit.unwrap_or_default()));
+        lines.add(
+            "lent",
+            format!("{}{}{apart}", human(facts.lent_bytes), limit.unwrap_or_default()),
+        );
         lines.add("ready", human(facts.ready_bytes));
         lines.add("left to files", human(facts.reserve_bytes));
         lines.add(
@@ -211,7 +214,9 @@ pub(crate) mod tests {
             since_ns: 1,
         };
         let lent = HeapAnswer { pid: 1, facts: facts(), programs: vec![program] };
-        HeapStatsReport { pools: vec![HeapPool { pool: "/p".into(), dir: Some("/d".into()), lent }] }
+        HeapStatsReport {
+            pools: vec![HeapPool { pool: "/p".into(), dir: Some("/d".into()), lent }],
+        }
     }
 
     #[test]

@@ -46,11 +46,7 @@ impl Owed {
     }
 
     /// Calls `each` with the longest runs of them; the chunk begins at `page`.
-    fn for_each_run(
-        &self,
-        page: u64,
-        each: &mut dyn FnMut(Run) -> Result<()>,
-    ) -> Result<()> {
+    fn for_each_run(&self, page: u64, each: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
         let mut from = 0;
         while from < PAGES {
             if !self.holds(from) {

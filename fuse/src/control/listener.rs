@@ -32,7 +32,8 @@ pub type Answers =
     Box<dyn Fn(&str, &Value) -> Option<std::result::Result<Value, String>> + Send + Sync>;
 
 /// Makes a connection that began with this request a session of its own, and answers it; or says why not, and does not.
-pub type Sessions = Box<dyn Fn(&UnixStream, &Value) -> std::result::Result<(), String> + Send + Sync>;
+pub type Sessions =
+    Box<dyn Fn(&UnixStream, &Value) -> std::result::Result<(), String> + Send + Sync>;
 
 /// A control socket that is being served.
 pub struct Listener {

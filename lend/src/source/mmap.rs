@@ -84,7 +84,9 @@ impl<O: Owner> Source for Mmap<O> {
             if let (Some(file), Some(place)) = (&session.file, place) {
                 let offset = place as u64 * CHUNK_BYTES;
                 let punched = self.owner.with(|pool| match file.life == pool.life() {
-                    true => pool.fallocate(file.handle.ino(), Fallocate::Punch, offset, CHUNK_BYTES),
+                    true => {
+                        pool.fallocate(file.handle.ino(), Fallocate::Punch, offset, CHUNK_BYTES)
+                    }
                     false => Ok(()),
                 });
                 if let Some(Err(error)) = punched {

@@ -20,11 +20,7 @@ pub trait Region: Medium {
     ///
     /// # Errors
     /// As there.
-    fn for_each_locked(
-        &self,
-        part: (u64, u64),
-        each: &mut dyn FnMut(u64, u64),
-    ) -> io::Result<()>;
+    fn for_each_locked(&self, part: (u64, u64), each: &mut dyn FnMut(u64, u64)) -> io::Result<()>;
 
     /// See [`Mapped::descriptor`].
     ///

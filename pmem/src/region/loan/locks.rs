@@ -41,7 +41,9 @@ fn of(kind: libc::c_int, part: &Range<u64>) -> io::Result<libc::flock> {
 pub fn lock(file: BorrowedFd<'_>, part: Range<u64>) -> io::Result<bool> {
     match fcntl(file, libc::F_OFD_SETLK, &mut of(libc::F_WRLCK, &part)?) {
         Ok(()) => Ok(true),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }

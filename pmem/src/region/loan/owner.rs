@@ -36,7 +36,9 @@ impl Mapped {
     ) -> io::Result<()> {
         let file = self.lent_file().ok_or(io::ErrorKind::Unsupported)?;
         let part = at..at.saturating_add(len).min(self.bytes());
-        locked_by_others(file.as_fd(), part, &mut |found| each(found.start, found.end - found.start))
+        locked_by_others(file.as_fd(), part, &mut |found| {
+            each(found.start, found.end - found.start)
+        })
     }
 
     /// Fills bytes `at .. at + len`, whole lines, which are about to be lent, with zeros, past the caches. Who maps them
