@@ -87,7 +87,12 @@ pub(crate) struct HeapRunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) ledger: Option<PathBuf>,
     /// The command and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     pub(crate) command: Vec<OsString>,
 }
 
