@@ -39,7 +39,7 @@ fn blocks_come_from_the_pool_and_go_back() {
         assert_eq!(errno(), libc::EBUSY);
 
         let small = lode_heap_alloc(heap, 100, 64).cast::<u8>();
-        assert!(small.is_aligned_to_(64));
+        assert!(!small.is_null() && small.addr().is_multiple_of(64));
         small.write_bytes(1, 100);
         let large = lode_heap_alloc(heap, 20 << 20, 0).cast::<u8>();
         large.write_bytes(2, 20 << 20);
@@ -59,15 +59,5 @@ fn blocks_come_from_the_pool_and_go_back() {
         assert!(lode_heap_purge(heap) >= 30 << 20);
         assert!(owner.out() <= 2, "{}", owner.out());
         assert_eq!(lode_heap_close(heap), 0);
-    }
-}
-
-trait Aligned {
-    fn is_aligned_to_(self, bytes: usize) -> bool;
-}
-
-impl Aligned for *mut u8 {
-    fn is_aligned_to_(self, bytes: usize) -> bool {
-        !self.is_null() && self.addr().is_multiple_of(bytes)
     }
 }
