@@ -38,6 +38,7 @@ typedef struct lode_log lode_log;
 typedef struct lode_entries lode_entries;
 typedef struct lode_snapshot lode_snapshot;
 typedef struct lode_snapshots lode_snapshots;
+typedef struct lode_heap lode_heap;
 
 
 // The first number of the version that this header is of.
@@ -205,6 +206,9 @@ struct lode_entries;
 
 // An open file, or directory. It keeps its contents, named or not, and the pool open.
 struct lode_file;
+
+// Main memory that a pool's owner lends.
+struct lode_heap;
 
 // A log in a file of a pool. It keeps the pool open.
 struct lode_log;
@@ -402,6 +406,22 @@ struct lode_snapshot_info {
     uint64_t bytes;
     // Bytes of these that it alone sees: free when it is deleted.
     uint64_t bytes_alone;
+};
+
+// Figures of a process's memory, in bytes.
+struct lode_heap_stats {
+    // Lent by the pool's owner now.
+    uint64_t held;
+    // Of these, in use by nobody.
+    uint64_t idle;
+    // In use, from the pool.
+    uint64_t pool;
+    // In use, from DRAM: while there is no owner.
+    uint64_t dram;
+    // Lent since the process began.
+    uint64_t lent;
+    // Given back since then.
+    uint64_t returned;
 };
 
 #ifdef __cplusplus
@@ -848,6 +868,37 @@ int64_t lode_snapshot_readlink(struct lode_snapshot *snapshot,
                                const char *name,
                                char *buffer,
                                size_t size);
+
+// Memory of the pool whose owner (a mount, or `lode heap serve`) has its control socket at `socket`; NULL is what
+// LODE_HEAP_SOCKET says. `method` is "direct", "indirect" or "mmap"; NULL is the first. A process has memory of one owner: EBUSY for
+// another one, ENOENT where none answers. NULL if it fails.
+//
+// Memory of a heap may be used by a child of fork(), which gets its own copy.
+struct lode_heap *lode_heap_open(const char *socket,
+                                 const char *method);
+
+// A block of `size` bytes at a multiple of `alignment`, a power of two, or 0; NULL with ENOMEM where the owner lends no more. Any
+// thread may free it.
+void *lode_heap_alloc(struct lode_heap *heap,
+                      size_t size,
+                      size_t alignment);
+
+// Makes a block larger or smaller, as realloc(3): one of 8 MiB or more is moved by its pages. NULL leaves it as it was.
+void *lode_heap_realloc(struct lode_heap *heap,
+                        void *block,
+                        size_t size);
+
+// Takes a block back; NULL is none.
+int lode_heap_free(struct lode_heap *heap, void *block);
+
+// Gives back to the owner what nobody uses; returns its bytes.
+int64_t lode_heap_purge(struct lode_heap *heap);
+
+// Figures of now.
+int lode_heap_stats(struct lode_heap *heap, struct lode_heap_stats *stats);
+
+// Closes a heap, and gives back what nobody uses. Its blocks stay.
+int lode_heap_close(struct lode_heap *heap);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -42,12 +42,15 @@ mod xattrs;
 
 mod snapshots;
 
+mod heap;
+
 mod pointers;
 
 pub use attributes::*;
 pub use border::lode_last_error;
 pub use data::*;
 pub use dir::*;
+pub use heap::*;
 pub use log::*;
 pub use map::*;
 pub use names::*;

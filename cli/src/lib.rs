@@ -113,6 +113,8 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
     match called_as {
         CalledAs::MountHelper => kind.mount_code(),
         _ if ["fsck", "scrub"].contains(&command) => kind.fsck_code(),
+        // As programs that run others have it: the other codes are the command's.
+        _ if command == "heap run" => 125,
         _ => kind.code(),
     }
 }
@@ -120,7 +122,7 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 38] = [
+    const COMMANDS: [&str; 39] = [
         "mkfs",
         "mount",
         "umount",
@@ -140,6 +142,7 @@ fn command_of(args: &[OsString]) -> &'static str {
         "block detach",
         "block",
         "heap serve",
+        "heap run",
         "heap stats",
         "heap",
         "send",

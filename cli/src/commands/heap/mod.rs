@@ -1,24 +1,30 @@
 //! `lode heap`: memory of a pool that no file needs, for programs.
 
+mod run;
 mod serve;
 mod stats;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use lode_loan::Method;
 
 use crate::args::{RegionArgs, parse_interval};
 use crate::emulation::EmulationArgs;
 use crate::failure::Result;
 use crate::options::{MountOptions, OptionList};
 use crate::output::Output;
+use crate::sizes::parse_size;
 
 /// `lode heap`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum HeapCommand {
     /// Lend a pool's memory to programs, without a mount; returns once it can be had
     Serve(ServeArgs),
+    /// Run a command with main memory of a pool
+    Run(HeapRunArgs),
     /// Show who has how much memory of a pool, mounted or served
     Stats(HeapStatsArgs),
 }
@@ -28,6 +34,7 @@ impl HeapCommand {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Serve(_) => "heap serve",
+            Self::Run(_) => "heap run",
             Self::Stats(_) => "heap stats",
         }
     }
@@ -59,6 +66,40 @@ pub(crate) struct ServeArgs {
     pub(crate) serve_with_log: Option<PathBuf>,
 }
 
+const AFTER_RUN_HELP: &str = "\
+The exit code is the command's, 128 and the signal's number where one ended it; 125 where this fails, 126 where
+the command can't be run, 127 where it is not there. While the pool has no owner, memory is DRAM.";
+
+/// `lode heap run`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_RUN_HELP)]
+pub(crate) struct HeapRunArgs {
+    /// The pool, which is served meanwhile where nobody does, or the directory it is mounted at
+    #[arg(long, value_name = "POOL|DIR")]
+    pub(crate) pool: PathBuf,
+    /// Where memory comes from: `direct` (free pages), `indirect` (files that are set aside), `mmap` (a file of each program)
+    #[arg(long, value_name = "METHOD", default_value = "direct", value_parser = parse_method)]
+    pub(crate) method: Method,
+    /// Keep blocks below this size in DRAM
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) dram_below: Option<u64>,
+    /// Have each process write into DIR/ledger, when it ends, how much memory it had from where
+    #[arg(long, value_name = "DIR")]
+    pub(crate) ledger: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn parse_method(text: &str) -> std::result::Result<Method, String> {
+    Method::of_name(text).ok_or_else(|| "one of: direct, indirect, mmap".to_owned())
+}
+
 const AFTER_STATS_HELP: &str = "\
 Watching ends with 0 at SIGINT or SIGTERM, with 11 when the server goes away.";
 
@@ -82,6 +123,7 @@ pub(crate) struct HeapStatsArgs {
 pub(crate) fn run(command: &HeapCommand, output: &Output) -> Result<u8> {
     match command {
         HeapCommand::Serve(args) => serve::serve(args, output)?,
+        HeapCommand::Run(args) => return run::run(args),
         HeapCommand::Stats(args) => stats::stats(args, output)?,
     }
     Ok(0)

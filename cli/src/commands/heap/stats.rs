@@ -48,14 +48,19 @@ fn report(target: Option<&Path>) -> Result<HeapStatsReport> {
     let records = match target {
         Some(target) => {
             let clean = mounts::clean_path(target)?;
-            let record = servers().into_iter().find(|record| is_of(record, &clean));
+            let record = server_of(&clean);
             vec![record.ok_or_else(|| nobody(target))?]
         }
         None => servers(),
     };
     let named = target.is_some();
-    let asked = records.iter().map(of).filter(|pool| named || pool.is_ok());
+    let asked = records.iter().map(lent_of).filter(|pool| named || pool.is_ok());
     Ok(HeapStatsReport { pools: asked.collect::<Result<_>>()? })
+}
+
+/// The server of a pool, or mount.
+pub(super) fn server_of(clean: &Path) -> Option<Record> {
+    servers().into_iter().find(|record| is_of(record, clean))
 }
 
 fn is_of(record: &Record, path: &Path) -> bool {
@@ -85,7 +90,8 @@ fn servers() -> Vec<Record> {
         .collect()
 }
 
-fn of(record: &Record) -> Result<HeapPool> {
+/// What is lent by a server.
+pub(super) fn lent_of(record: &Record) -> Result<HeapPool> {
     let point = Path::new(&record.mount);
     let failed = |error| mount_failure(point, &error);
     let answer = Client::for_mount(point).map_err(failed)?.ask("heap-stats").map_err(failed)?;

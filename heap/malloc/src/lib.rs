@@ -1,0 +1,25 @@
+//! An allocator over main memory that a pool's owner lends.
+//!
+//! jemalloc cuts the memory into blocks; where its memory comes from, and goes to, its hooks say (`hooks`). Blocks of
+//! [`LARGE`] bytes and more are `lode-heap`'s: they are whole chunks, and `realloc` moves their pages. There are two sources, the
+//! pool and DRAM: blocks of the one are never mixed with blocks of the other, so what is freed, by
+//! whichever thread, goes back to its own.
+//!
+//! * `arenas`: jemalloc's set-up. `family`: malloc, free and the rest. `early`: blocks from before there is anything.
+//!   [`LodeAlloc`]: Rust's allocator.
+#![deny(clippy::undocumented_unsafe_blocks)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod alloc;
+mod arenas;
+mod early;
+mod family;
+mod hooks;
+
+pub use alloc::LodeAlloc;
+pub use arenas::start;
+pub use family::{LARGE, Source, aligned, calloc, free, malloc, purge, realloc, usable_bytes};
+pub use lode_heap::{
+    Error, Method, Provider, Settings, Stats, configure, environment_is_there, stats, write_ledger,
+};

@@ -1,0 +1,116 @@
+//! Programs with memory of a test's owner.
+#![allow(dead_code)]
+
+pub mod owner;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The library that is preloaded: built here, since nothing that is linked needs it.
+pub fn library() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--profile",
+            "test",
+            "--package",
+            "lode-preload",
+        ]);
+        let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let mut dir = std::env::current_exe().unwrap();
+        dir.pop();
+        dir.join("../liblode_malloc.so").canonicalize().unwrap()
+    });
+    built.clone()
+}
+
+/// The program of `program.c`.
+pub fn program() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program.c");
+        let made = std::env::temp_dir().join(format!("lode-heap-program-{}", std::process::id()));
+        let flags = ["-O1", "-g", "-Wall", "-Wno-use-after-free", "-fno-builtin", "-pthread", "-o"];
+        let mut command = Command::new("cc");
+        command.args(flags).arg(&made).arg(source);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        made
+    });
+    made.clone()
+}
+
+/// A command with memory of the owner at `socket`.
+pub fn with_memory(mut command: Command, socket: &std::path::Path) -> Command {
+    command.env("LD_PRELOAD", library()).env("LODE_HEAP_SOCKET", socket);
+    command
+}
+
+/// Runs a command to its end, for two minutes at most; what it printed, where it ended well.
+pub fn run(mut command: Command) -> String {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    finish(child)
+}
+
+pub fn finish(mut child: Child) -> String {
+    let (mut out, mut error) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let read = std::thread::spawn(move || {
+        let mut text = String::new();
+        out.read_to_string(&mut text).unwrap();
+        text
+    });
+    let errors = std::thread::spawn(move || {
+        let mut text = String::new();
+        error.read_to_string(&mut text).unwrap();
+        text
+    });
+    let end = Instant::now() + Duration::from_secs(120);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("not in time");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let (text, errors) = (read.join().unwrap(), errors.join().unwrap());
+    assert!(status.success(), "{status}: {errors}{text}");
+    text
+}
+
+/// A program that is talked to by lines.
+pub struct Talking(Child, BufReader<std::process::ChildStdout>);
+
+impl Talking {
+    pub fn new(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Self(child, out)
+    }
+
+    /// The next line has to be this one. (Programs end by themselves after 100 s.)
+    pub fn says(&mut self, line: &str) {
+        let mut said = String::new();
+        self.1.read_line(&mut said).unwrap();
+        assert_eq!(said.trim(), line);
+    }
+
+    pub fn go_on(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    pub fn ends_well(mut self) {
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}

@@ -1,0 +1,206 @@
+//! Programs that know nothing of it, with memory that an owner lends.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::process::Command;
+use std::sync::Arc;
+
+use common::owner::{Owner, pool};
+use common::{Talking, library, program, run, with_memory};
+
+struct Place {
+    owner: Owner,
+    dir: tempfile::TempDir,
+}
+
+/// An owner of so many chunks.
+fn place(chunks: u64) -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let owner = Owner::new(&dir.path().join("socket"), pool(chunks), usize::MAX);
+    Place { owner, dir }
+}
+
+impl Place {
+    fn command(&self, what: &str) -> Command {
+        let mut command = Command::new(program());
+        command.arg(what);
+        with_memory(command, &self.dir.path().join("socket"))
+    }
+
+    /// Runs it; all that it had is back then.
+    fn runs(&self, command: Command) -> String {
+        let text = run(command);
+        assert!(self.owner.books(|books| books.granted) > 0, "nothing was lent");
+        self.owner.until("all is back", |owner| owner.out() == 0);
+        text
+    }
+}
+
+#[test]
+fn threads_free_what_others_have_allocated() {
+    let place = place(600);
+    place.runs(place.command("threads"));
+}
+
+#[test]
+fn a_child_sees_its_parents_memory_and_writes_to_its_own() {
+    let place = place(200);
+    place.runs(place.command("forks"));
+    assert!(place.owner.books(|books| books.sessions) >= 3);
+}
+
+#[test]
+fn children_get_dram_where_the_owner_lends_no_more() {
+    let mut place = place(200);
+    let file = place.owner.kill();
+    place.owner = Owner::new(&place.dir.path().join("socket"), file, 14);
+    place.runs(place.command("copies"));
+    assert!(place.owner.books(|books| books.most) <= 14);
+}
+
+#[test]
+fn a_fork_is_whole_while_other_threads_allocate() {
+    let place = place(600);
+    place.runs(place.command("fork_storm"));
+}
+
+#[test]
+fn programs_are_begun_in_all_ways() {
+    let place = place(200);
+    place.runs(place.command("spawns"));
+}
+
+#[test]
+fn large_blocks_grow_by_their_pages() {
+    let place = place(600);
+    let mut command = place.command("grows");
+    command.env("LODE_HEAP_LEDGER", place.dir.path());
+    place.runs(command);
+    let ledger = std::fs::read_to_string(place.dir.path().join("ledger")).unwrap();
+    let moved = ledger.split("\"moved\":").nth(1).unwrap().split(',').next().unwrap();
+    let moved: u64 = moved.parse().unwrap();
+    assert!(moved >= 64 << 20, "{ledger}");
+}
+
+#[test]
+fn what_may_not_be_had_is_not_had() {
+    let mut place = place(200);
+    let file = place.owner.kill();
+    place.owner = Owner::new(&place.dir.path().join("socket"), file, 30);
+    place.runs(place.command("limited"));
+    assert!(place.owner.books(|books| books.most) <= 30);
+}
+
+#[test]
+fn small_blocks_are_drams_where_it_is_said_so() {
+    for below in [0, 100, 4096, 20000, 6 << 20, 10 << 20] {
+        let place = place(200);
+        let mut command = place.command("sources");
+        command.arg(below.to_string()).env("LODE_HEAP_DRAM_BELOW", below.to_string());
+        place.runs(command);
+    }
+}
+
+#[test]
+fn a_programs_memory_outlives_its_owner() {
+    let mut place = place(200);
+    let mut program = Talking::new(place.command("orphaned"));
+    program.says("owner");
+    let before = place.owner.out();
+    assert!(before >= 10, "{before}");
+    let file = place.owner.kill();
+    program.go_on();
+    program.says("orphan");
+    place.owner = Owner::new(&place.dir.path().join("socket"), Arc::clone(&file), usize::MAX);
+    assert_eq!(place.owner.out(), before);
+    // (The program looks for an owner five times a second, when it wants memory.)
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    program.go_on();
+    program.says("again");
+    let after = place.owner.out();
+    assert!(after >= before + 20, "{after}");
+    assert_eq!(place.owner.books(|books| books.held), before);
+    program.go_on();
+    program.says("freed");
+    place.owner.until("all but a little is back", |owner| owner.out() <= 2);
+    program.go_on();
+    program.ends_well();
+    place.owner.until("all is back", |owner| owner.out() == 0);
+}
+
+#[test]
+fn what_a_sleeping_program_does_not_use_goes_back_by_itself() {
+    let place = place(200);
+    let mut program = Talking::new(place.command("idles"));
+    program.says("has");
+    let before = place.owner.out();
+    assert!(before >= 28, "{before}");
+    program.go_on();
+    program.says("freed");
+    place.owner.until("most is back", |owner| owner.out() <= 4);
+    program.go_on();
+    program.ends_well();
+    place.owner.until("all is back", |owner| owner.out() == 0);
+}
+
+#[test]
+fn what_a_sleeping_program_does_not_use_goes_back_on_wish() {
+    let place = place(200);
+    let mut program = Talking::new(place.command("idles"));
+    program.says("has");
+    program.go_on();
+    program.says("freed");
+    place.owner.wish(1000);
+    place.owner.until("it has answered", |owner| owner.books(|books| books.spared >= 20));
+    assert!(place.owner.out() <= 6, "{}", place.owner.out());
+    program.go_on();
+    program.ends_well();
+}
+
+#[test]
+fn programs_that_close_all_descriptors_go_on() {
+    let place = place(200);
+    place.runs(place.command("closes"));
+}
+
+#[test]
+fn without_an_owner_memory_is_dram() {
+    let dir = tempfile::tempdir().unwrap();
+    for what in ["threads", "forks", "grows", "closes", "spawns"] {
+        let mut command = Command::new(program());
+        command.arg(what);
+        run(with_memory(command, &dir.path().join("none")));
+    }
+}
+
+#[test]
+fn real_programs_give_the_same_results() {
+    let place = place(800);
+    let text: String =
+        (0..200_000_u32).map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761))).collect();
+    std::fs::write(place.dir.path().join("numbers"), text).unwrap();
+    std::fs::write(place.dir.path().join("a.c"), "int f(int x) { return x * 3; }\n").unwrap();
+    let commands = [
+        "for i in 1 2 3; do echo $(echo $i | sed s/2/x/); done",
+        "sort -n numbers | md5sum; sort -rn -S 1M --parallel=2 numbers | md5sum",
+        "python3 -c 'import subprocess, json; d = {i: str(i) * 20 for i in range(200000)}; print(len(json.dumps(d)), subprocess.run([\"echo\", \"a\"], capture_output=True).stdout)'",
+        "python3 -c 'import multiprocessing as m; print(m.get_context(\"fork\").Pool(3).map(abs, range(-50, 0)))'",
+        "sqlite3 :memory: 'with recursive n(i) as (select 1 union all select i + 1 from n where i < 300000) select count(*), sum(length(t)) from (select hex(i * 7) as t from n order by t)'",
+        "gcc -O2 -S -o - a.c",
+    ];
+    for text in commands {
+        let shell = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", text]).current_dir(place.dir.path());
+            command
+        };
+        let plain = run(shell());
+        let ours = run(with_memory(shell(), &place.dir.path().join("socket")));
+        assert_eq!(plain, ours, "{text}");
+        assert!(!plain.is_empty());
+    }
+    assert!(place.owner.books(|books| books.granted) > 20);
+    place.owner.until("all is back", |owner| owner.out() == 0);
+    assert!(library().exists());
+}
