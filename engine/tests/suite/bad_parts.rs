@@ -167,9 +167,10 @@ fn what_a_file_has_in_front_of_a_fresh_piece_ends_in_a_whole_line() {
             };
             write(&mut model, 0, &[1; 10]);
             if is_hole {
-                let size = Some(PAGE + size);
-                pool.setattr(ino, &SetAttr { size, ..SetAttr::default() }).unwrap();
-                model.resize(size.unwrap() as usize);
+                let bytes = PAGE + size;
+                let change = SetAttr { size: Some(bytes), ..SetAttr::default() };
+                pool.setattr(ino, &change).unwrap();
+                model.resize(bytes as usize);
             } else {
                 write(&mut model, PAGE, &vec![2; size as usize]);
                 // (What it sees is not overwritten in place.)
