@@ -267,6 +267,7 @@ fn packages_are_made_below_another_directory() {
         "./usr/lib64/liblode.so",
         "./usr/lib64/liblode.so.0",
         &version,
+        "./usr/lib64/liblode_malloc.so",
         "./usr/lib64/pkgconfig/lode.pc",
     ];
     assert_eq!(files, expected);
