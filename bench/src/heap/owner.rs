@@ -18,8 +18,9 @@ use crate::place::run_program;
 /// How long a server may take to be there, and then to have zeroed what it keeps ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(2);
-/// Space of a pool besides what is lent.
-const BESIDE: u64 = 64 << 20;
+/// Space of a pool besides what is lent; and of the one whose memory a build has, some of each method kept ready.
+const BESIDE: u64 = 96 << 20;
+const BESIDE_BUILD: u64 = 384 << 20;
 /// Chunks that a server keeps ready where nothing is said.
 const USUAL: u64 = lode_lend::READY;
 
@@ -33,8 +34,9 @@ pub(super) struct Owner {
 }
 
 /// Bytes of a pool that lends so many.
-pub(super) fn pool_bytes(bytes: u64) -> u64 {
-    (bytes + bytes / 4 + BESIDE).next_multiple_of(CHUNK_BYTES)
+pub(super) fn pool_bytes(lender: Lender, bytes: u64) -> u64 {
+    let beside = if lender == Lender::Usual { BESIDE_BUILD } else { BESIDE };
+    (bytes + bytes / 4 + beside).next_multiple_of(CHUNK_BYTES)
 }
 
 impl Owner {
@@ -51,7 +53,7 @@ impl Owner {
             Lender::Slow(ns) => (0, format!(",heap_ready=0,read-ns={ns},fence-ns={ns}")),
             Lender::Bitmap => return Self::bitmap(command, pool, log, bytes),
         };
-        let size = pool_bytes(bytes).to_string();
+        let size = pool_bytes(lender, bytes).to_string();
         let made = run_program(Command::new(lode).arg("mkfs").arg(&pool).args(["--size", &size]));
         made.map_err(|error| io::Error::other(error.to_string()))?;
         fill(&pool)?;
@@ -62,7 +64,7 @@ impl Owner {
 
     fn bitmap(mut command: Command, pool: PathBuf, log: PathBuf, bytes: u64) -> io::Result<Self> {
         let socket = pool.with_extension("sock");
-        let size = pool_bytes(bytes).to_string();
+        let size = pool_bytes(Lender::Bitmap, bytes).to_string();
         command.arg("bitmap").arg(&pool).arg(&size).arg(&socket);
         Self::serving(command, (pool, socket), log, None)
     }

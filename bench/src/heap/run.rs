@@ -83,7 +83,7 @@ type Owners = Vec<(Lender, Owner)>;
 pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let last = settings.quick.then(|| Instant::now() + QUICK_MAX);
     let extent = extent(settings);
-    let pools = Lender::ALL.len() as u64 * pool_bytes(extent.bytes);
+    let pools: u64 = Lender::ALL.iter().map(|one| pool_bytes(*one, extent.bytes)).sum();
     // (Beside the pools: who touches, and what is swapped to.)
     let needed = pools + 3 * extent.bytes;
     let place = Place::new(settings.dir.as_deref(), needed)?;
@@ -244,8 +244,12 @@ impl Run<'_> {
         for subject in ALL {
             let of = touchers.iter().find(|toucher| toucher.subject.id == subject.id);
             if let Some(toucher) = of {
-                let ns = std::mem::take(&mut toucher.ns.clone());
-                self.row((&pages.workload(), subject.id), PAGE as u64, subject.is_emulated(), &ns);
+                self.row(
+                    (&pages.workload(), subject.id),
+                    PAGE as u64,
+                    subject.is_emulated(),
+                    &toucher.ns,
+                );
             }
         }
     }
@@ -281,10 +285,10 @@ impl Run<'_> {
         let name = |way: &Option<(&Path, Method)>| way.map_or("malloc", |(_, of)| of.name());
         let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
         // (The first round warms up.)
-        for round in 0..=self.extent.builds {
+        'rounds: for round in 0..=self.extent.builds {
             for (way, times) in ways.iter().zip(&mut times) {
                 if self.is_over("build") {
-                    break;
+                    break 'rounds;
                 }
                 self.step(&format!("build, {}", name(way)));
                 match build.once(self.lode, *way) {
@@ -322,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_run_has_enough_rounds_and_takes_whole_chunks() {
-        assert!(QUICK.rounds >= 5 && FULL.rounds >= 7);
+        const { assert!(QUICK.rounds >= 5 && FULL.rounds >= 7) };
         let settings =
             |bytes| Settings { quick: true, bytes, dir: None, lode: PathBuf::from("lode") };
         assert_eq!(extent(&settings(None)).bytes, 128 << 20);

@@ -90,10 +90,13 @@ pub(super) fn bars_of(
     })
 }
 
+/// How long a bar is, as a part of the room, and the text behind it.
+type Shown<'a> = (&'a dyn Fn(&Row) -> f64, &'a dyn Fn(&Row) -> String);
+
 fn bars(
     area: &Area<'_>,
     rows: &[&Row],
-    (part, text): (&dyn Fn(&Row) -> f64, &dyn Fn(&Row) -> String),
+    (part, text): Shown<'_>,
     colour: fn(&str) -> RGBColor,
 ) -> Drawn {
     let room = f64::from(WIDTH as i32 - NAMES - TEXT);
