@@ -41,6 +41,8 @@ impl Build {
             command.args(["--", "make"]);
         }
         command.arg("-s").arg("-C").arg(&self.dir);
+        // (What a make above this run has said is not for this one.)
+        command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
         let begin = Instant::now();
         let mut made = Helper::start(&mut command, self.dir.join("build.log"))?;
         let status = made.wait(PATIENCE)?;

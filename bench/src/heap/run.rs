@@ -202,13 +202,15 @@ impl Run<'_> {
         if let Some(owner) = owner {
             owner.settle()?;
         }
-        self.report.figures.push(Figure {
-            workload: pages.workload(),
-            subject: subject.id.to_owned(),
-            what: targets::HUGE_PART.to_owned(),
-            value: part,
-            unit: "part".to_owned(),
-        });
+        if pages == Pages::Huge || part > 0.0 {
+            self.report.figures.push(Figure {
+                workload: pages.workload(),
+                subject: subject.id.to_owned(),
+                what: targets::HUGE_PART.to_owned(),
+                value: part,
+                unit: "part".to_owned(),
+            });
+        }
         Ok(Some(Toucher { subject, helper, ns: Vec::new() }))
     }
 
