@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the C library and installs it: header, shared and static library, file for pkg-config.
+# Builds the C library and installs it: header, shared and static library, file for pkg-config; and the malloc that
+# `lode heap run` preloads.
 #   PREFIX (/usr/local), LIBDIR (its lib): where it will be; DESTDIR: put before, to make packages
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -17,8 +18,9 @@ done
 
 need_cargo
 install_missing cc:build-essential
-cargo build --quiet -p lode-capi --lib --profile "$profile"
-built=$TARGET/${profile/#dev/debug}
+cargo build --quiet -p lode-capi -p lode-preload --lib --profile "$profile"
+built=$TARGET/$profile
+case $profile in dev | test) built=$TARGET/debug ;; esac
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 soname=liblode.so.0
@@ -29,6 +31,7 @@ install -m 644 "$built/liblode_c.a" "${DESTDIR:-}$libdir/liblode.a"
 install -m 755 "$built/liblode_c.so" "${DESTDIR:-}$libdir/liblode.so.$version"
 ln -sfn "liblode.so.$version" "${DESTDIR:-}$libdir/$soname"
 ln -sfn "$soname" "${DESTDIR:-}$libdir/liblode.so"
+install -m 755 "$built/liblode_malloc.so" "${DESTDIR:-}$libdir/liblode_malloc.so"
 pc=$(<capi/lode.pc.in)
 pc=${pc//@PREFIX@/"$prefix"}
 pc=${pc//@LIBDIR@/"$libdir"}

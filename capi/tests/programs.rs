@@ -42,7 +42,7 @@ fn installer(prefix: &Path) -> Command {
     let mut command = Command::new("bash");
     command.arg(here("../scripts/install-lib.sh")).env("PREFIX", prefix);
     command.env_remove("LIBDIR").env_remove("DESTDIR");
-    command.env("PROFILE", if cfg!(debug_assertions) { "dev" } else { "release" });
+    command.env("PROFILE", if cfg!(debug_assertions) { "test" } else { "release" });
     command
 }
 
