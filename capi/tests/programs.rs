@@ -9,8 +9,12 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
+#[path = "../../heap/preload/tests/common/owner.rs"]
+#[allow(dead_code)]
+mod owner;
+
 /// Programs of `tests/c` that use all that there is.
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 11] = [
     "pools",
     "files",
     "open_flags",
@@ -21,6 +25,7 @@ const PROGRAMS: [&str; 10] = [
     "snapshots",
     "hostile",
     "threads",
+    "heap",
 ];
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
@@ -96,6 +101,18 @@ fn each_call_is_as_posix_has_it_in_the_shared_library() {
     for name in PROGRAMS {
         ends_well(&built(&format!("tests/c/{name}.c"), &dir, &[], &["--cflags", "--libs"]));
     }
+}
+
+#[test]
+fn a_program_in_c_has_memory_of_a_pool() {
+    let dir = scratch();
+    let program = built("tests/c/heap.c", &dir, &[], &["--cflags", "--libs"]);
+    let place = scratch();
+    let owner = owner::Owner::new(&place.path().join("socket"), owner::pool(40), usize::MAX);
+    let mut command = Command::new(program);
+    let said = run(command.arg(place.path()).env("LD_LIBRARY_PATH", installed().join("lib")));
+    assert!(said.contains("came from the pool"), "{said}");
+    owner.until("all of it is back", |owner| owner.out() == 0);
 }
 
 #[test]

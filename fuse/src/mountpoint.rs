@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount_remount};
 
@@ -17,6 +18,8 @@ use crate::error::{MountError, Result};
 pub const FS_TYPE: &str = "fuse.lode";
 /// How long a mount may take to say that it lives.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long what is written out may be on its way.
+const WRITTEN_OUT_IN: Duration = Duration::from_secs(1);
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -197,8 +200,28 @@ pub fn detach(point: &Path) -> io::Result<()> {
 }
 
 /// Has the kernel write out what was stored through mappings of the mount at `point`.
+///
+/// The kernel sends all of it, but does not wait for the server to have taken it, as it does with other file systems (a server may never
+/// answer). So this waits until nothing is on its way, of this mount or another file system, for a second at most.
 pub fn sync(point: &Path) -> io::Result<()> {
-    apart::sync(point)
+    apart::sync(point)?;
+    let end = Instant::now() + WRITTEN_OUT_IN;
+    while fs::read_to_string("/proc/vmstat").is_ok_and(|counts| is_writing(&counts))
+        && Instant::now() < end
+    {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Whether pages are being written out, by the counts of the kernel's memory.
+fn is_writing(counts: &str) -> bool {
+    let of = |name: &str| {
+        let line = counts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    // (The second is of FUSE alone, in kernels before 6.16.)
+    of("nr_writeback") + of("nr_writeback_temp") > 0
 }
 
 /// Takes a mount out of the tree if nobody uses it.
@@ -270,6 +293,13 @@ pub fn path_hash(path: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_out_is_known_by_the_kernels_counts() {
+        assert!(!is_writing("nr_dirty 7\nnr_writeback 0\nnr_writeback_temp 0\n"));
+        assert!(is_writing("nr_writeback 3\n") && is_writing("nr_writeback_temp 1\n"));
+        assert!(!is_writing("") && !is_writing("nr_writeback_temp x\n"));
+    }
 
     #[test]
     fn a_line_of_mountinfo_is_understood() {

@@ -50,6 +50,7 @@ fn make_ready(shared: &Shared, method: Method) -> bool {
     let taken = shared.sources.source(method).and_then(|source| Ok((source.take()?, source)));
     let Ok((chunk, source)) = taken else {
         shared.state.lock().ledger.unbook(1);
+        shared.changed.notify_all();
         return false;
     };
     source.zero(chunk);
@@ -62,6 +63,7 @@ fn make_ready(shared: &Shared, method: Method) -> bool {
         state.ledger.surplus()
     };
     drop(state);
+    shared.changed.notify_all();
     shared.give(too_many);
     true
 }

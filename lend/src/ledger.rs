@@ -111,6 +111,11 @@ impl Ledger {
         self.ready.len() as u64
     }
 
+    /// Chunks that are being taken, for somebody or to be ready.
+    pub(crate) fn on_the_way(&self) -> u64 {
+        self.on_the_way
+    }
+
     fn counted(&self) -> u64 {
         self.lent() + self.on_the_way
     }

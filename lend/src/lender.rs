@@ -19,6 +19,8 @@ use crate::session::{FRAME_WITHIN, Frame, Read, Session};
 
 /// The number that is no session's.
 const WAKE: u64 = 0;
+/// How long a chunk may take to be made ready before a request is refused.
+const ZEROED_IN: Duration = Duration::from_millis(200);
 /// Chunks that are zeroed for a request, where none are ready: who wants more asks again, the others wait for so many.
 const BATCH: u64 = 8;
 /// How often it is looked whether chunks without a session are still locked: soon at first.
@@ -218,6 +220,28 @@ impl Lender {
 
     /// Some of so many chunks, zeroed, the session's from now on: those that are ready, or else a few.
     fn chunks_for(&self, session: &Session, count: u64) -> Result<Vec<u64>, Refusal> {
+        match self.try_chunks(session, count) {
+            Err(Refusal::NoSpace | Refusal::HeapLimit) if self.one_comes() => {
+                self.try_chunks(session, count)
+            }
+            result => result,
+        }
+    }
+
+    /// Waits for the chunk that is just being made ready, which is space, too. Whether there is something.
+    fn one_comes(&self) -> bool {
+        let end = Instant::now() + ZEROED_IN;
+        let mut state = self.shared.state.lock();
+        let comes = state.ledger.on_the_way() > 0;
+        while state.ledger.on_the_way() > 0 && state.ledger.ready() == 0 {
+            if self.shared.changed.wait_until(&mut state, end).timed_out() {
+                return false;
+            }
+        }
+        comes || state.ledger.ready() > 0
+    }
+
+    fn try_chunks(&self, session: &Session, count: u64) -> Result<Vec<u64>, Refusal> {
         let (shared, id) = (&self.shared, session.id);
         let mut state = shared.state.lock();
         let booked = state.ledger.book(id, count)?;

@@ -22,6 +22,8 @@ struct Fake {
     locked: Mutex<BTreeSet<u64>>,
     zeroed: AtomicU64,
     wrong: AtomicU64,
+    /// How long it takes to zero a chunk.
+    zeroes_in_ms: AtomicU64,
 }
 
 impl Source for Fake {
@@ -36,6 +38,7 @@ impl Source for Fake {
     }
 
     fn zero(&self, _: u64) {
+        std::thread::sleep(Duration::from_millis(self.zeroes_in_ms.load(SeqCst)));
         self.zeroed.fetch_add(1, SeqCst);
     }
 
@@ -74,6 +77,7 @@ impl Owner {
             locked: Mutex::new(held.iter().copied().collect()),
             zeroed: AtomicU64::new(0),
             wrong: AtomicU64::new(0),
+            zeroes_in_ms: AtomicU64::new(0),
         });
         let mut limits = Limits { ready: 0, ..Limits::of_pool(0) };
         change(&mut limits);
@@ -394,6 +398,22 @@ fn files_get_what_programs_spare_and_a_silent_one_is_waited_for_once() {
     assert!(good.take(1).is_ok());
     drop(good);
     owner.all_is_back();
+}
+
+#[test]
+fn a_chunk_that_is_just_being_made_ready_is_no_reason_to_refuse() {
+    for limit in [None, Some(CHUNK_BYTES)] {
+        let owner = Owner::new(1, |limits| (limits.ready, limits.heap) = (1, limit));
+        owner.fake.zeroes_in_ms.store(50, SeqCst);
+        // (The first session of a method is what chunks are made ready for.)
+        let mut program = owner.program();
+        until(|| owner.fake.free.lock().is_empty());
+        program.say(Kind::Take, 1, 1, &[]);
+        let (head, chunks) = program.hear();
+        assert_eq!((head.kind, &chunks[..]), (Kind::Granted, &[100][..]), "{limit:?}");
+        drop(program);
+        until(|| owner.service.facts().lent == 0);
+    }
 }
 
 #[test]

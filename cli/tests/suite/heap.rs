@@ -237,7 +237,8 @@ fn files_get_back_what_programs_spare_before_there_is_no_space() {
     let scratch = Scratch::new();
     let pool = scratch.pool("pool", "64M");
     let dir = scratch.dir("mnt");
-    let server = Server::mount_with(&pool, &dir, &scratch.path("log"), "heap_reserve=0");
+    let options = "heap_reserve=0,heap_ready=0";
+    let server = Server::mount_with(&pool, &dir, &scratch.path("log"), options);
     let mut program = Program::connect(&dir, Method::Direct);
     let mut mine = Vec::new();
     while let Ok(chunk) = program.take(1) {

@@ -190,10 +190,12 @@ fn tries<'j>(
     let alone: Vec<&Job> = small.iter().copied().filter(|job| job.case.beside.is_empty()).collect();
     let torn = Limits { points: Limits::DEEP.points, inside_every: 0, then_every: 0, ..quick };
     let woven = Limits { schedules: SOME_SCHEDULES, ..quick };
-    let of_rule: Vec<&Job> = small.iter().copied().filter(|job| is_hinted(mutant, job)).collect();
+    let of_rule: Vec<&Job> =
+        order.iter().map(|job| &jobs[*job]).filter(|job| is_hinted(mutant, job)).collect();
     let of_file: Vec<&Job> =
         order.iter().map(|job| &jobs[*job]).filter(|job| is_of_file(mutant, job)).collect();
     [
+        with(&of_rule, Limits::GLANCE),
         with(&of_rule, woven),
         with(&of_rule, Limits::DEEP),
         with(&small, Limits::GLANCE),
@@ -229,6 +231,10 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::FreeAfterSwap, "two threads: pages of a thorough collection are taken, one lane"),
     (Rule::BatchBeforeFence, "two threads: round and round, two lanes"),
     (Rule::HomeFenced, "huge pages with journalled writes"),
+    (Rule::LentFree, "lent, direct: a session ends meanwhile"),
+    (Rule::LentApart, "lent, direct: files are written beside it"),
+    (Rule::LentOwed, "lent, indirect: its file ends first"),
+    (Rule::HeldKept, "held: an owner is gone, and its program is not"),
     (Rule::JournalHalves, "two threads: overwrites of two pages, two lanes"),
     (Rule::LinkDoubted, "a log gets a page again"),
     (Rule::TailZeroed, "overwrites, then truncate and extend"),

@@ -52,7 +52,7 @@ pub fn select(what: &What, profiles: &[Profile], seed: u64, stop: &Stop) -> Vec<
         What::Usual => {
             [hard(), threads(), bits(), alone(), some_pairs(SHARE, stop), random(RANDOM)].concat()
         }
-        What::ForMutants => [hard(), threads(), bits()].concat(),
+        What::ForMutants => [hard(), threads(), bits(), of_lending(alone())].concat(),
         What::Full => {
             [hard(), threads(), bits(), alone(), all_pairs(stop), random(RANDOM_FULL)].concat()
         }
@@ -97,6 +97,12 @@ type Numbered = ((Set, usize), Case);
 /// Those without huge pages: a state of a large pool takes long.
 fn small(mut cases: Vec<Numbered>) -> Vec<Numbered> {
     cases.retain(|(_, case)| case.geometry.class == PageClass::Small);
+    cases
+}
+
+/// Those in which memory is lent: what is left out of that shows nowhere else.
+fn of_lending(mut cases: Vec<Numbered>) -> Vec<Numbered> {
+    cases.retain(|(_, case)| case.name.starts_with("lent, ") || case.name.starts_with("held: "));
     cases
 }
 
