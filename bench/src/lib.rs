@@ -8,7 +8,7 @@
 //! * [`workload`]: one file a family: what is done; [`subject`]: one file each: to what
 //! * `place`: the run's own mounts, loop devices and files, taken away whatever happens
 //! * [`plan`]: which cells there are; [`run`]: measures them, subjects taking turns
-//! * [`block`]: the same of block devices
+//! * [`block`]: the same of block devices; [`heap`]: of main memory from a pool
 //! * [`breakdown`]: what the time of an operation goes into; [`risk`]: what scribbles can take
 //! * `file_system`: the kernel's, for block devices; [`programs`]: whole programs on them
 //! * [`targets`]: what must hold, judged from the rows; [`html`]: the report as a page
@@ -24,6 +24,7 @@ pub mod breakdown;
 pub mod calls;
 mod error;
 mod file_system;
+pub mod heap;
 pub mod html;
 pub mod machine;
 mod medium;

@@ -14,7 +14,7 @@ use lode_crash::run::ReplayId;
 use lode_engine::{DEAD_ZONE_MOST, LABEL_MAX, PageClass, Protection};
 use lode_pmem::{FlushStrategy, WindowMode};
 
-use crate::commands::bench::{BlockBenchArgs, ProgramsArgs};
+use crate::commands::bench::{BlockBenchArgs, HeapBenchArgs, ProgramsArgs};
 use crate::commands::block::BlockCommand;
 use crate::commands::fsck::FsckArgs;
 use crate::commands::heap::HeapCommand;
@@ -382,6 +382,8 @@ pub(crate) enum BenchCommand {
     Programs(ProgramsArgs),
     /// Draw what the paper on PMBD draws of block devices: protection, write schemes, depths, slower memory; volumes, and NBD
     Block(BlockBenchArgs),
+    /// Draw what the paper by Oikawa draws of main memory from a pool: its methods, anonymous memory, swapping, a build
+    Heap(HeapBenchArgs),
 }
 
 impl BenchCommand {
@@ -390,6 +392,7 @@ impl BenchCommand {
         match self {
             Self::Programs(_) => "bench programs",
             Self::Block(_) => "bench block",
+            Self::Heap(_) => "bench heap",
         }
     }
 }

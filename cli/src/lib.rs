@@ -122,7 +122,7 @@ fn exit_code(called_as: CalledAs, command: &str, kind: Kind) -> u8 {
 /// The command that a command line names: its first word, or two, that are no options; the options
 /// before them have no values.
 fn command_of(args: &[OsString]) -> &'static str {
-    const COMMANDS: [&str; 39] = [
+    const COMMANDS: [&str; 40] = [
         "mkfs",
         "mount",
         "umount",
@@ -155,6 +155,7 @@ fn command_of(args: &[OsString]) -> &'static str {
         "dump",
         "bench programs",
         "bench block",
+        "bench heap",
         "bench",
         "crash run",
         "crash replay",

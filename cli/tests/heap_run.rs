@@ -145,3 +145,68 @@ fn signals_are_passed_on_and_children_keep_the_server() {
     assert_eq!(status.code(), Some(9));
     lode(&["heap", "stats", text(&pool)]).expect(11);
 }
+
+/// The smallest run there is: what it says is not judged here, but that it says it.
+#[test]
+fn a_measurement_has_its_rows_and_targets_and_nothing_of_it_stays() {
+    let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (dir, page) = (scratch.path().join("run"), scratch.path().join("page.html"));
+    std::fs::create_dir(&dir).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["-s", "TERM", "-k", "30", "180", LODE, "bench", "heap", "--quick", "--json"]);
+    command.args(["--bytes", "16M", "--dir", text(&dir), "--html", text(&page)]);
+    let done = command.env("LODE_HEAP_LIBRARY", library()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(report["command"], "bench heap");
+    let all = |key: &str| report[key].as_array().unwrap().clone();
+    let rows = all("rows");
+    let has = |workload: &str, subject: &str| {
+        let of =
+            |row: &&serde_json::Value| row["workload"] == workload && row["subject"] == subject;
+        let row =
+            rows.iter().find(of).unwrap_or_else(|| panic!("{workload}, {subject}: {report:#}"));
+        let least = if workload == "build" { 3 } else { 5 };
+        assert!(row["repetitions"].as_u64() >= Some(least), "{row}");
+        assert!(row["ns_per_op"].as_f64().unwrap() > 1.0 && row["mode"] == "heap", "{row}");
+    };
+    let subjects =
+        ["anonymous", "direct", "direct-ready", "direct-bare", "indirect", "mmap", "bitmap"];
+    let is_root = rustix::process::geteuid().is_root();
+    for workload in ["touch-4k", "touch-2m"].iter().filter(|one| is_root || **one == "touch-4k") {
+        subjects.iter().for_each(|subject| has(workload, subject));
+    }
+    ["direct-150ns", "direct-1000ns"].iter().for_each(|subject| has("touch-4k", subject));
+    ["malloc", "direct", "indirect", "mmap"].iter().for_each(|subject| has("build", subject));
+    let targets: Vec<_> = all("targets").iter().map(|one| one["what"].clone()).collect();
+    for what in [
+        "direct, touch-4k",
+        "direct-ready, touch-4k",
+        "indirect, touch-4k",
+        "mmap, touch-4k",
+        "swap, touch-4k",
+        "direct, build",
+        "indirect, build",
+        "mmap, build",
+    ] {
+        assert!(targets.contains(&what.into()), "{what}: {targets:?}");
+    }
+    assert!(std::fs::read_to_string(&page).unwrap().contains("Main memory from a pool"));
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(text(&dir)), "{mounts}");
+    // None of its servers is left.
+    let shown = lode(&["heap", "stats", "--json"]).expect(0).out;
+    assert!(!shown.contains(text(&dir)), "{shown}");
+}
+
+#[test]
+fn words_that_mean_nothing_to_a_measurement_are_told() {
+    for args in [&["--quick", "somewhere"][..], &["--bytes", "many"], &["--subject", "direct"]] {
+        let all: Vec<&str> = ["bench", "heap", "--json"].iter().chain(args).copied().collect();
+        let error = lode(&all).expect(2).error_json();
+        assert_eq!(error["command"], "bench heap", "{error}");
+    }
+    assert!(lode(&["bench", "heap", "--child", "touch"]).expect(1).err.contains("mean nothing"));
+}

@@ -46,7 +46,7 @@ pub(super) fn figures(rows: &[Row]) -> String {
     let slower = Shape::ALL.iter().map(|shape| shape.name());
     let slower = all(slower.filter_map(|name| {
         let bars: Vec<&Row> = rows.iter().filter(|row| row.workload == name).copied().collect();
-        bars_of(name, &bars, |row| row.ns_per_op, |row| time(row.ns_per_op))
+        bars_of(name, &bars, (|row| row.ns_per_op, |row| time(row.ns_per_op)), colour)
     }));
     let about = "Time of one unit of a program's work, on memory that takes so many times as long: shorter is faster.";
     section(&mut text, "Figure 15: slower memory", about, &slower);
@@ -60,7 +60,7 @@ pub(super) fn figures(rows: &[Row]) -> String {
     text
 }
 
-fn section(text: &mut String, title: &str, about: &str, plots: &str) {
+pub(super) fn section(text: &mut String, title: &str, about: &str, plots: &str) {
     if !plots.is_empty() {
         *text += &format!("<h2>{}</h2><p class=\"faint\">{about}</p>{plots}", escape(title));
     }
@@ -68,32 +68,36 @@ fn section(text: &mut String, title: &str, about: &str, plots: &str) {
 
 fn rates(title: &str, rows: &[&Row]) -> Option<String> {
     let rate = |row: &Row| row.ops_per_s * row.size as f64;
-    bars_of(title, rows, rate, |row| match rate(row) {
+    let text = |row: &Row| match rate(row) {
         rate if rate < 1e9 => format!("{:.0} MB/s", rate / 1e6),
         rate => format!("{:.2} GB/s", rate / 1e9),
-    })
+    };
+    bars_of(title, rows, (rate, text), colour)
 }
 
-/// A plot of bars; none of no rows.
-fn bars_of(
+/// A plot of bars, as long as the value of each row and told by a text, each in its subject's colour; none of no rows.
+pub(super) fn bars_of(
     title: &str,
     rows: &[&Row],
-    value: impl Fn(&Row) -> f64,
-    text: impl Fn(&Row) -> String,
+    (value, text): (impl Fn(&Row) -> f64, impl Fn(&Row) -> String),
+    colour: fn(&str) -> RGBColor,
 ) -> Option<String> {
     let most = rows.iter().map(|row| value(row)).fold(0.0, f64::max);
     let height = rows.len() as i32 * BAR + 4;
     (most > 0.0).then(|| {
-        let draw = |area: &Area<'_>| bars(area, rows, &|row| value(row) / most, &text);
+        let draw = |area: &Area<'_>| bars(area, rows, (&|row| value(row) / most, &text), colour);
         figure(title, &drawn(height as u32, draw))
     })
 }
 
+/// How long a bar is, as a part of the room, and the text behind it.
+type Shown<'a> = (&'a dyn Fn(&Row) -> f64, &'a dyn Fn(&Row) -> String);
+
 fn bars(
     area: &Area<'_>,
     rows: &[&Row],
-    part: &dyn Fn(&Row) -> f64,
-    text: &dyn Fn(&Row) -> String,
+    (part, text): Shown<'_>,
+    colour: fn(&str) -> RGBColor,
 ) -> Drawn {
     let room = f64::from(WIDTH as i32 - NAMES - TEXT);
     for (row, top) in rows.iter().zip((0..).step_by(BAR as usize)) {

@@ -1,6 +1,7 @@
 //! A report as one page: nothing is loaded from anywhere, light or dark as the reader has it.
 
 mod blocks;
+mod heap;
 mod plots;
 mod programs;
 mod risks;
@@ -17,6 +18,7 @@ pub fn page(report: &Report) -> String {
     body += &targets(&report.targets);
     body += &programs::figures(&report.rows);
     body += &blocks::figures(&report.rows);
+    body += &heap::figures(&report.rows);
     body += &operations(&report.rows);
     body += &steps(&report.limits);
     body += &breakdown(&report.breakdown);
@@ -33,7 +35,8 @@ pub fn page(report: &Report) -> String {
 
 /// Times of operations of one thread, and what more threads do.
 fn operations(rows: &[Row]) -> String {
-    let rows: Vec<Row> = rows.iter().filter(|row| !blocks::is_of(row)).cloned().collect();
+    let is_drawn = |row: &&Row| blocks::is_of(row) || heap::is_of(row);
+    let rows: Vec<Row> = rows.iter().filter(|row| !is_drawn(row)).cloned().collect();
     let (times, scaling) = (plots::times(&rows), plots::scaling(&rows));
     let mut text = String::new();
     if !times.is_empty() {

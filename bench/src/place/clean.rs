@@ -44,7 +44,12 @@ fn mounted_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn end_loops(dir: &Path) -> Result<()> {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     for device in loops_below(dir) {
+        let is_swap = |line: &str| line.split_whitespace().next().map(Path::new) == Some(&device);
+        if swaps.lines().any(is_swap) {
+            run_program(Command::new("swapoff").arg(&device))?;
+        }
         run_program(Command::new("losetup").arg("-d").arg(&device))?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! `lode bench`: Lode beside others, and beside what physics asks for.
 
 mod block;
+mod heap;
 mod programs;
 
 use std::cell::RefCell;
@@ -21,6 +22,7 @@ use crate::progress::Progress;
 use crate::report::{BenchListReport, BenchReport, CleanedReport};
 
 pub(crate) use block::BlockBenchArgs;
+pub(crate) use heap::HeapBenchArgs;
 pub(crate) use programs::ProgramsArgs;
 
 /// The operations of `--protect`: those of the dissertation's Figure 4.9.
@@ -41,6 +43,7 @@ pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<u8> {
     match &args.what {
         Some(BenchCommand::Programs(args)) => return programs::run(args, output),
         Some(BenchCommand::Block(args)) => return block::run(args, output),
+        Some(BenchCommand::Heap(args)) => return heap::run(args, output),
         None => {}
     }
     if let Some(dir) = &args.serve_null_fuse {
