@@ -196,8 +196,6 @@ rules! {
         "journalled overwrites are stored again where a truncation took the bytes away; PROTOCOL I16";
     JournalHalves "journal-halves"
         "the next overwrite is journalled where the last one still waits; PROTOCOL I16";
-    HomeFenced "home-fenced"
-        "overwrites that were streamed to their homes are retired before a fence; PROTOCOL I16";
     CopyTail "copy-tail"
         "the last bytes of an unaligned copy are not written; seen in NOVA, PMFS and WineFS";
     TargetTail "target-tail"

@@ -45,7 +45,8 @@ pub(crate) fn give_back<M: Medium, H: Host>(pool: &Pool<M, H>, number: usize) ->
     }
 }
 
-/// Stores into all chunks; nothing is fenced, and most is not even written back.
+/// Stores into all chunks, every other page through the cache, the others past it; nothing is fenced, nor written back: a
+/// program's stores promise nothing.
 pub(crate) fn scribble<M: Medium, H: Host>(pool: &Pool<M, H>, fill: u64) -> Result<()> {
     let (door, counters) = (Door::new(pool.medium()), Counters::new());
     let mut held = Vec::new();
@@ -56,9 +57,9 @@ pub(crate) fn scribble<M: Medium, H: Host>(pool: &Pool<M, H>, fill: u64) -> Resu
             let at = chunk * LENT_BYTES + page * PAGE_BYTES;
             let bytes = Fill { len: LINE_BYTES as u64, fill: fill + page }.bytes();
             let mut window = door.window(bytes.len() as u64, &counters);
-            window.store(at, &bytes);
-            if page % 2 == 0 {
-                window.flush(at, bytes.len() as u64);
+            match page / STEP % 2 {
+                0 => window.copy_nt(at, &bytes),
+                _ => window.store(at, &bytes),
             }
         }
     }

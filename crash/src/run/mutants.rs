@@ -230,7 +230,6 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::FreeAfterFence, "two threads: full: freed and taken, two lanes"),
     (Rule::FreeAfterSwap, "two threads: pages of a thorough collection are taken, one lane"),
     (Rule::BatchBeforeFence, "two threads: round and round, two lanes"),
-    (Rule::HomeFenced, "huge pages with journalled writes"),
     (Rule::LentFree, "lent, direct: a session ends meanwhile"),
     (Rule::LentApart, "lent, direct: files are written beside it"),
     (Rule::LentOwed, "lent, indirect: its file ends first"),

@@ -171,9 +171,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 Source::Zeros => window.zero_nt(home_at, to - from),
             }
         }
-        if !self.store.host.leaves_out(Rule::HomeFenced) {
-            door.fence(counters)?;
-        }
+        door.fence(counters)?;
         state.file_mut()?.journal.came_home();
         Ok(())
     }
