@@ -281,10 +281,17 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Gives back what of a run can be loaded, and is not in memory that is lent; the rest is for nobody.
     #[inline]
     pub(super) fn give_good(&self, run: Run, of: Use) -> Result<()> {
-        if self.lent.is_partial() && !self.host.leaves_out(Rule::LentOwed) {
-            return self.lent.keep(run, &mut |run| self.give_loaded(run, of));
+        if self.lent.is_partial() { self.give_beside(run, of) } else { self.give_loaded(run, of) }
+    }
+
+    /// The same, where other memory is lent.
+    #[cold]
+    #[inline(never)]
+    fn give_beside(&self, run: Run, of: Use) -> Result<()> {
+        if self.host.leaves_out(Rule::LentOwed) {
+            return self.give_loaded(run, of);
         }
-        self.give_loaded(run, of)
+        self.lent.keep(run, &mut |run| self.give_loaded(run, of))
     }
 
     #[inline]

@@ -19,6 +19,8 @@ kept load key-rw 100.0
 
 namespace devdax
 for way in "--protect-io key" "--protect-io key-rw" "--protect-io private-map" "--protect-io mprotect-batch" "--write-scheme cached"; do
+    # (A server's own words: its file is begun anew only after the shell has gone on.)
+    rm -f /tmp/served
     # (Words, one by one.)
     # shellcheck disable=SC2086
     lode block serve --raw /dev/dax0.0 --socket /tmp/raw.sock $way >/tmp/served 2>/tmp/serve.log &
