@@ -153,7 +153,7 @@ fn arrange() -> Option<()> {
     }
     OTHER_COUNT.store(others_count, Ordering::Relaxed);
     use_up_foreign();
-    lode_heap::count_dram_from(crate::early::used() as u64);
+    lode_heap::count_dram_from(crate::early::most() as u64);
     hooks::STARTING.store(false, Ordering::Release);
     lode_heap::set_allocator(purge_all, decay_all);
     Some(())

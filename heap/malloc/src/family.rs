@@ -60,7 +60,7 @@ fn kind_of(block: usize) -> Kind {
 /// A block at a multiple of `align`, a power of two; null where there is no memory.
 fn take(bytes: usize, align: usize, zeros: bool, source: Source) -> *mut c_void {
     if !arenas::are_there()
-        && let Some(block) = take_early(bytes, align)
+        && let Some(block) = take_early(bytes, align, zeros)
     {
         return block;
     }
@@ -83,15 +83,15 @@ fn take(bytes: usize, align: usize, zeros: bool, source: Source) -> *mut c_void 
 
 /// A block from before the allocator is there; none where it has been set up for this one.
 #[cold]
-fn take_early(bytes: usize, align: usize) -> Option<*mut c_void> {
-    let first = if arenas::may_wait() { early::first(bytes, align) } else { 0 };
+fn take_early(bytes: usize, align: usize, zeros: bool) -> Option<*mut c_void> {
+    let first = if arenas::may_wait() { early::first(bytes, align, zeros) } else { 0 };
     if first != 0 {
         return Some(first as *mut c_void);
     }
     if arenas::set_up() {
         return None;
     }
-    let block = early::alloc(bytes, align);
+    let block = early::alloc(bytes, align, zeros);
     Some(if block == 0 { no_memory() } else { block as *mut c_void })
 }
 
@@ -167,7 +167,7 @@ pub unsafe fn free(block: *mut c_void) {
             Kind::Large => {
                 lode_heap::free(block as usize);
             }
-            Kind::Other if early::has(block as usize) => {}
+            Kind::Other if early::has(block as usize) => early::free(block as usize),
             Kind::Other => je::dallocx(block, je::MALLOCX_TCACHE_NONE),
         }
     }

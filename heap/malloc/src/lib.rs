@@ -32,7 +32,7 @@ pub fn write_ledger() {
     if !arenas::are_there() {
         // What the program has had then are its first blocks.
         let _ = configure(&Settings::from_environment());
-        lode_heap::count_dram_from(early::used() as u64);
+        lode_heap::count_dram_from(early::most() as u64);
     }
     lode_heap::write_ledger();
 }

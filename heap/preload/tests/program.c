@@ -413,9 +413,16 @@ static void small(void) {
     }
     for (int i = 0; i < 200; i++) {
         p[i] = i % 2 ? calloc(1, 1000) : aligned_alloc(64, 1000);
-        MUST(p[i] && malloc_usable_size(p[i]) >= 1000 && !in_pool(p[i]));
+        MUST(p[i] && malloc_usable_size(p[i]) >= 1000);
         if (i % 2) for (int k = 0; k < 1000; k++) MUST(p[i][k] == 0);
         fill(p[i], 1000, i);
+    }
+    /* What is freed in order can be had again, as zeros where that is asked for. */
+    for (int i = 0; i < 2000; i++) {
+        unsigned char *q = i % 2 ? calloc(1, 5000) : malloc(5001);
+        if (i % 2) for (int k = 0; k < 5000; k++) MUST(q[k] == 0);
+        fill(q, 5000, i + 1);
+        free(q);
     }
     pid_t child = fork();
     if (!child) {
