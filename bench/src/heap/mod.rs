@@ -22,5 +22,8 @@ mod targets;
 
 pub use run::{Settings, run};
 
+/// What rows call a build as a whole, and its phases.
+pub const BUILDS: [&str; 3] = build::WORKLOADS;
+
 /// What rows of this run have as their mode.
 pub const MODE: &str = "heap";

@@ -12,7 +12,7 @@ use lode_fuse::control::{Client, place};
 use lode_loan::CHUNK_BYTES;
 
 use super::helper::Helper;
-use super::subject::Lender;
+use super::subject::{Lender, Step};
 use crate::place::run_program;
 
 /// How long a server may take to be there, and then to have zeroed what it keeps ready.
@@ -50,8 +50,8 @@ impl Owner {
             Lender::Usual => (USUAL, String::new()),
             Lender::Ready => (chunks, format!(",heap_ready={chunks}")),
             Lender::Bare => (0, ",heap_ready=0".to_owned()),
-            Lender::Slow(ns) => (0, format!(",heap_ready=0,read-ns={ns},fence-ns={ns}")),
-            Lender::Bitmap => return Self::bitmap(command, pool, log, bytes),
+            Lender::Slow(ns) => (0, format!(",heap_ready=0,{}", slow(ns))),
+            Lender::Bitmap(step) => return Self::bitmap(command, pool, log, (bytes, step)),
         };
         let size = pool_bytes(lender, bytes).to_string();
         let made = run_program(Command::new(lode).arg("mkfs").arg(&pool).args(["--size", &size]));
@@ -62,10 +62,15 @@ impl Owner {
         Self::serving(command, (pool, socket), log, Some(ready * CHUNK_BYTES))
     }
 
-    fn bitmap(mut command: Command, pool: PathBuf, log: PathBuf, bytes: u64) -> io::Result<Self> {
+    fn bitmap(
+        mut command: Command,
+        pool: PathBuf,
+        log: PathBuf,
+        (bytes, step): (u64, Step),
+    ) -> io::Result<Self> {
         let socket = pool.with_extension("sock");
-        let size = pool_bytes(Lender::Bitmap, bytes).to_string();
-        command.arg("bitmap").arg(&pool).arg(&size).arg(&socket);
+        let size = pool_bytes(Lender::Bitmap(step), bytes).to_string();
+        command.arg("bitmap").arg(&pool).arg(&size).arg(&socket).arg(step.pages().to_string());
         Self::serving(command, (pool, socket), log, None)
     }
 
@@ -114,6 +119,13 @@ impl Owner {
     }
 }
 
+/// Options for memory that takes so long for a line that is written, as the paper has it; loads take what they take. A CPU has so
+/// many lines under way at once, so it takes the bytes of these in that time.
+fn slow(ns: u32) -> String {
+    const LINES_UNDER_WAY: f64 = 16.0;
+    format!("write-gbps={:.3},fence-ns={ns}", 64.0 * LINES_UNDER_WAY / f64::from(ns))
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
         drop(self.helper.take());
@@ -144,6 +156,12 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn a_slow_medium_takes_sixteen_lines_in_the_time_of_one() {
+        assert_eq!(slow(1000), "write-gbps=1.024,fence-ns=1000");
+        assert_eq!(slow(150), "write-gbps=6.827,fence-ns=150");
+    }
 
     #[test]
     fn a_file_is_filled_and_stays_as_it_is() {
