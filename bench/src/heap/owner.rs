@@ -47,7 +47,7 @@ impl Owner {
         command.args(["bench", "heap", "--child"]);
         let chunks = bytes / CHUNK_BYTES;
         let (ready, options) = match lender {
-            Lender::Usual => (USUAL, String::new()),
+            Lender::Usual => (USUAL.min(chunks), String::new()),
             Lender::Ready => (chunks, format!(",heap_ready={chunks}")),
             Lender::Bare => (0, ",heap_ready=0".to_owned()),
             Lender::Slow(ns) => (0, format!(",heap_ready=0,{}", slow(ns))),
@@ -97,16 +97,24 @@ impl Owner {
         &self.pool
     }
 
-    /// Waits until nothing is lent, and all that is to be ready is.
+    /// Waits until nothing is lent, and all that is to be ready for who had memory is.
     pub(super) fn settle(&self) -> io::Result<()> {
         let Some(wanted) = self.ready else { return Ok(()) };
+        self.until(|bytes| bytes("lent_bytes") == Some(0) && bytes("ready_bytes") >= Some(wanted))
+    }
+
+    /// Waits until nothing is lent, and nobody is there that could be.
+    pub(super) fn rest(&self) -> io::Result<()> {
+        self.until(|count| count("lent_bytes") == Some(0) && count("sessions") == Some(0))
+    }
+
+    fn until(&self, holds: impl Fn(&dyn Fn(&str) -> Option<u64>) -> bool) -> io::Result<()> {
         let failed = |error: lode_fuse::MountError| io::Error::other(error.to_string());
         let mut client = Client::for_mount(&self.pool).map_err(failed)?;
         let end = Instant::now() + PATIENCE;
         loop {
             let answer = client.ask("heap-stats").map_err(failed)?;
-            let bytes = |key: &str| answer.get(key).and_then(serde_json::Value::as_u64);
-            if bytes("lent_bytes") == Some(0) && bytes("ready_bytes") >= Some(wanted) {
+            if holds(&|key| answer.get(key).and_then(serde_json::Value::as_u64)) {
                 return Ok(());
             }
             if Instant::now() > end {

@@ -302,7 +302,7 @@ impl Run<'_> {
                 }
                 self.step(&format!("build, {}", name(way)));
                 // (What a server still does for the build before is not for this one.)
-                match owner.settle().and_then(|()| build.once(self.lode, *way)) {
+                match owner.rest().and_then(|()| build.once(self.lode, *way)) {
                     Ok(all) if round > 0 => times
                         .iter_mut()
                         .zip(all)
