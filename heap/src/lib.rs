@@ -29,7 +29,7 @@ pub use ledger::write as write_ledger;
 pub use lode_loan::Method;
 pub use memory::{Area, PAGE, SLOT, Stats};
 pub use provider::{
-    Borders, Error, Provider, alloc, block_bytes, commit, configure, cut, decommit, forget_dram,
-    free, purge, reserve, resize, stats,
+    Borders, Error, Provider, alloc, block_bytes, commit, configure, count_dram_from, cut,
+    decommit, free, purge, reserve, resize, stats,
 };
 pub use settings::{DRAM_BELOW, LEDGER, METHOD, SOCKET, Settings, environment_is_there};

@@ -190,8 +190,8 @@ pub unsafe fn decommit(start: usize, bytes: usize) -> bool {
     memory::lock().decommit(start, bytes).is_ok()
 }
 
-/// What is in use of DRAM by now is the allocator's own, and is not counted.
-pub fn forget_dram() {
+/// What is in use of DRAM by now is the allocator's own, and is not counted; `bytes` from elsewhere are.
+pub fn count_dram_from(bytes: u64) {
     let mut memory = memory::lock();
-    (memory.stats.dram, memory.stats.dram_peak) = (0, 0);
+    (memory.stats.dram, memory.stats.dram_peak) = (bytes, bytes);
 }

@@ -11,6 +11,9 @@ use lode_loan::{Method, Refusal};
 use crate::limits::Limits;
 use crate::source::Source;
 
+/// From so many chunks on that a program has had, others are made ready for it.
+pub(crate) const READY_FROM: u64 = 4;
+
 /// The number of a session, never used again.
 pub(crate) type SessionId = u64;
 /// A chunk, and where it came from.
@@ -90,11 +93,6 @@ impl Ledger {
         self.programs.get_mut(&id)
     }
 
-    /// Whether a program that uses this method has a session.
-    pub(crate) fn uses(&self, method: Method) -> bool {
-        self.programs.values().any(|program| program.method == method)
-    }
-
     /// Chunks that programs have, with a session or without.
     pub(crate) fn lent(&self) -> u64 {
         self.entries.len() as u64
@@ -144,11 +142,22 @@ impl Ledger {
 
     /// Whether one more chunk of this method is to be made ready; it counts from then on.
     pub(crate) fn book_ready(&mut self, method: Method) -> bool {
-        let of_method = self.ready.iter().filter(|ready| ready.method == method).count() as u64;
         let all = self.counted() + self.ready();
-        let wanted = of_method < self.limits.ready && all < self.limits.heap_chunks();
-        self.on_the_way += u64::from(wanted && self.uses(method));
-        wanted && self.uses(method)
+        let wanted = self.ready_of(method) < self.worth(method) && all < self.limits.heap_chunks();
+        self.on_the_way += u64::from(wanted);
+        wanted
+    }
+
+    fn ready_of(&self, method: Method) -> u64 {
+        self.ready.iter().filter(|ready| ready.method == method).count() as u64
+    }
+
+    /// Chunks of this method that are worth being ready: as many as a program had that may want them again. For one that wanted few it would be
+    /// in vain, and a build or a script is many of these.
+    fn worth(&self, method: Method) -> u64 {
+        let of_method = self.programs.values().filter(|program| program.method == method);
+        let most = of_method.map(|program| program.most).max().unwrap_or(0);
+        if most < READY_FROM { 0 } else { most.min(self.limits.ready) }
     }
 
     /// So many of what was booked are not on their way any more.
@@ -174,14 +183,13 @@ impl Ledger {
         taken
     }
 
-    /// What is ready and would exceed the limit with all that is lent or on its way; or is of a method nobody uses.
+    /// What is ready and would exceed the limit with all that is lent or on its way; or is more than it is worth.
     pub(crate) fn surplus(&mut self) -> Vec<Lent> {
         let most = self.limits.heap_chunks().saturating_sub(self.counted());
         let mut surplus = Vec::new();
         for method in Method::ALL {
-            if !self.uses(method) {
-                surplus.extend(self.take_ready(method, u64::MAX));
-            }
+            let in_vain = self.ready_of(method).saturating_sub(self.worth(method));
+            surplus.extend(self.take_ready(method, in_vain));
         }
         while self.ready() > most {
             surplus.extend(self.ready.pop().map(|Ready { chunk, source, .. }| (chunk, source)));

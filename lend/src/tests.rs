@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use lode_loan::{CHUNK_BYTES, HEAD_BYTES, Head, Kind, Method, Refusal};
 use parking_lot::Mutex;
 
+use crate::ledger::READY_FROM;
 use crate::source::Source;
 use crate::{Limits, Service, Sources};
 
@@ -402,15 +403,16 @@ fn files_get_what_programs_spare_and_a_silent_one_is_waited_for_once() {
 
 #[test]
 fn a_chunk_that_is_just_being_made_ready_is_no_reason_to_refuse() {
-    for limit in [None, Some(CHUNK_BYTES)] {
-        let owner = Owner::new(1, |limits| (limits.ready, limits.heap) = (1, limit));
-        owner.fake.zeroes_in_ms.store(50, SeqCst);
-        // (The first session of a method is what chunks are made ready for.)
+    for limit in [None, Some(4 * CHUNK_BYTES)] {
+        let owner = Owner::new(4, |limits| (limits.ready, limits.heap) = (1, limit));
         let mut program = owner.program();
+        let all = program.take_all(4);
+        owner.fake.zeroes_in_ms.store(50, SeqCst);
+        assert_eq!(program.list(Kind::Return, &all[..1]).0.kind, Kind::Returned);
         until(|| owner.fake.free.lock().is_empty());
         program.say(Kind::Take, 1, 1, &[]);
         let (head, chunks) = program.hear();
-        assert_eq!((head.kind, &chunks[..]), (Kind::Granted, &[100][..]), "{limit:?}");
+        assert_eq!((head.kind, &chunks[..]), (Kind::Granted, &all[..1]), "{limit:?}");
         drop(program);
         until(|| owner.service.facts().lent == 0);
     }
@@ -419,12 +421,36 @@ fn a_chunk_that_is_just_being_made_ready_is_no_reason_to_refuse() {
 #[test]
 fn what_is_ready_is_the_first_that_files_get() {
     let owner = Owner::new(10, |limits| limits.ready = 4);
-    let program = owner.program();
+    let mut program = owner.program();
+    let all = program.take_all(6);
+    program.list(Kind::Return, &all);
     owner.free_becomes(6);
     assert_eq!(owner.service.facts().ready, 4 * CHUNK_BYTES);
     assert!(owner.service.spare(1));
     owner.free_becomes(10);
     drop(program);
+    owner.all_is_back();
+}
+
+#[test]
+fn for_a_program_that_wants_little_nothing_is_made_ready() {
+    let owner = Owner::new(40, |limits| limits.ready = 32);
+    let mut small = owner.program();
+    let some = small.take_all(READY_FROM as usize - 1);
+    small.list(Kind::Return, &some);
+    owner.free_becomes(40);
+    assert_eq!(owner.fake.zeroed.load(SeqCst), READY_FROM - 1);
+    // For one that has had more, as much as that, while it is there.
+    let mut large = owner.program();
+    let all = large.take_all(12);
+    owner.free_becomes(40 - 24);
+    assert_eq!(owner.service.facts().ready, 12 * CHUNK_BYTES);
+    large.list(Kind::Return, &all);
+    owner.free_becomes(40 - 12);
+    drop(large);
+    owner.free_becomes(40);
+    assert_eq!(owner.service.facts().ready, 0);
+    drop(small);
     owner.all_is_back();
 }
 

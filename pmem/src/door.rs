@@ -18,7 +18,7 @@ const WORD_BYTES: u64 = 8;
 const LINE: u64 = LINE_BYTES as u64;
 
 /// What [`Window::zero_nt`] streams, some lines at a time.
-static ZERO_LINES: [[u8; LINE_BYTES]; 16] = [Line::ZERO.0; 16];
+static ZERO_LINES: [[u8; LINE_BYTES]; 64] = [Line::ZERO.0; 64];
 
 /// The way to a region: loads, fences, and windows for stores.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use lode_pmem::loan::{Populate, Span, lock, locked_by_others, unlock};
-use lode_pmem::{Counters, Door, Mapped, Medium, RegionOptions};
+use lode_pmem::{Counters, Door, Mapped, Medium, Profile, RegionOptions};
 
 const CHUNK: u64 = 2 << 20;
 
@@ -86,6 +86,19 @@ fn a_chunk_is_zeroed_and_nothing_else() {
     assert!(zeroed.iter().all(|byte| *byte == 0));
     for (at, len) in [(2 * CHUNK, CHUNK + 64), (1, 64), (0, 63), (u64::MAX - 63, 64)] {
         assert!(door.medium().zero_lent(at, len).is_err(), "{at} {len}");
+    }
+}
+
+#[test]
+fn a_slower_medium_takes_its_time_for_zeros() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let write = Some("0.1".parse().unwrap());
+    let options = RegionOptions::new().emulate(Profile { write, ..Profile::default() });
+    let region = Mapped::create(dir.path().join("region"), CHUNK, &options, true).unwrap();
+    for _ in 0..2 {
+        let begin = std::time::Instant::now();
+        region.zero_lent(0, CHUNK).unwrap();
+        assert!(begin.elapsed().as_millis() >= 20, "{:?}", begin.elapsed());
     }
 }
 

@@ -1,5 +1,5 @@
-//! A server that finds free pages in a bitmap, as the file systems of the paper do: a bit a page, looked at from the first one on. All else of it
-//! is what `lode heap serve` lends memory by.
+//! A server that finds free pages in a bitmap, as the file systems of the paper do: a bit a page, each page looked for from the first one on, or a
+//! word's at a time, as the paper's block preallocation does. All else of it is what `lode heap serve` lends memory by.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -14,48 +14,72 @@ use lode_loan::{CHUNK_BYTES, Method, Refusal};
 use lode_pmem::{Mapped, RegionOptions};
 use parking_lot::Mutex;
 
+use super::subject::Step;
+
 /// Pages of a chunk.
 const PAGES: usize = (CHUNK_BYTES / 4096) as usize;
 /// How long a program may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A bit a page.
-struct Bits(Vec<u64>);
+/// A bit a page; set where it is taken.
+struct Bits {
+    words: Vec<u64>,
+    step: Step,
+}
 
 impl Bits {
-    fn new(pages: usize) -> Self {
-        Self(vec![0; pages / 64])
+    fn new(pages: usize, step: Step) -> Self {
+        Self { words: vec![0; pages / 64], step }
     }
 
-    fn is_set(&self, page: usize) -> bool {
-        self.0.get(page / 64).is_none_or(|word| word & (1 << (page % 64)) != 0)
-    }
-
-    fn set(&mut self, page: usize, value: bool) {
-        if let Some(word) = self.0.get_mut(page / 64) {
-            *word = *word & !(1 << (page % 64)) | (u64::from(value) << (page % 64));
-        }
-    }
-
-    /// Takes the first chunk all of whose pages are free: each is looked for from the first page on, bit by bit.
-    fn take(&mut self) -> Option<usize> {
-        let pages = self.0.len() * 64;
-        let mut from = 0;
-        loop {
-            let free = (from..pages).find(|page| !self.is_set(*page))?;
-            let start = free.next_multiple_of(PAGES);
-            match (start..start + PAGES).find(|page| self.is_set(*page)) {
-                None => {
-                    (start..start + PAGES).for_each(|page| self.set(page, true));
-                    return Some(start / PAGES);
-                }
-                Some(taken) => from = taken + 1,
+    /// Takes the first pages that are free: one, or as many as a word has bits.
+    fn take_step(&mut self) -> Option<usize> {
+        let fits = |word: &u64| match self.step {
+            Step::Page => *word != u64::MAX,
+            Step::Word => *word == 0,
+        };
+        let at = self.words.iter().position(fits)?;
+        let word = self.words.get_mut(at)?;
+        match self.step {
+            Step::Page => {
+                let bit = word.trailing_ones();
+                *word |= 1 << bit;
+                Some(at * 64 + bit as usize)
+            }
+            Step::Word => {
+                *word = u64::MAX;
+                Some(at * 64)
             }
         }
     }
 
+    /// Takes the pages of a chunk, one step behind the other: what was given back was whole chunks, so they are one.
+    fn take(&mut self) -> Option<usize> {
+        let first = self.take_step()?;
+        let mut next = first + self.step.pages();
+        while next < first + PAGES {
+            match self.take_step() {
+                Some(page) if page == next => next += self.step.pages(),
+                other => {
+                    let others = other.map(|page| page..page + self.step.pages());
+                    (first..next)
+                        .chain(others.into_iter().flatten())
+                        .for_each(|page| self.clear(page));
+                    return None;
+                }
+            }
+        }
+        first.is_multiple_of(PAGES).then_some(first / PAGES)
+    }
+
+    fn clear(&mut self, page: usize) {
+        if let Some(word) = self.words.get_mut(page / 64) {
+            *word &= !(1 << (page % 64));
+        }
+    }
+
     fn give(&mut self, chunk: usize) {
-        (chunk * PAGES..(chunk + 1) * PAGES).for_each(|page| self.set(page, false));
+        (chunk * PAGES..(chunk + 1) * PAGES).for_each(|page| self.clear(page));
     }
 }
 
@@ -100,12 +124,12 @@ impl Sources for All {
 }
 
 /// Makes a region of so many bytes and lends it to whoever connects to `socket`, until this process is ended; tells on a line when that is so.
-pub(super) fn serve(region: &Path, bytes: u64, socket: &Path) -> io::Result<()> {
+pub(super) fn serve(region: &Path, bytes: u64, socket: &Path, step: Step) -> io::Result<()> {
     let region = Mapped::create(region, bytes, &RegionOptions::new(), true);
     let region = region.map_err(|error| io::Error::other(error.to_string()))?;
     // Its memory is there before it is lent, as that of a pool is.
     region.zero_lent(0, bytes)?;
-    let bits = Mutex::new(Bits::new((bytes / 4096) as usize));
+    let bits = Mutex::new(Bits::new((bytes / 4096) as usize, step));
     let sources = Box::new(All(Arc::new(Bitmap { region, bits })));
     let limits = Limits { heap: None, program: None, reserve: 0, ready: 0 };
     let service = Service::start(sources, limits, bytes, &[])?;
@@ -140,12 +164,21 @@ mod tests {
 
     #[test]
     fn a_chunk_is_taken_once_and_the_first_that_is_free() {
-        let mut bits = Bits::new(4 * PAGES);
-        assert_eq!([(); 5].map(|()| bits.take()), [Some(0), Some(1), Some(2), Some(3), None]);
-        bits.give(1);
-        bits.give(2);
-        // One page of it is in use.
-        bits.set(PAGES + 7, true);
-        assert_eq!((bits.take(), bits.take()), (Some(2), None));
+        for step in [Step::Page, Step::Word] {
+            let mut bits = Bits::new(4 * PAGES, step);
+            assert_eq!([(); 5].map(|()| bits.take()), [Some(0), Some(1), Some(2), Some(3), None]);
+            assert!(bits.words.iter().all(|word| *word == u64::MAX));
+            bits.give(2);
+            bits.give(1);
+            assert_eq!((bits.take(), bits.take(), bits.take()), (Some(1), Some(2), None));
+        }
+    }
+
+    #[test]
+    fn pages_are_taken_in_the_step_that_is_said() {
+        let mut bits = Bits::new(2 * PAGES, Step::Page);
+        assert_eq!([(); 65].map(|()| bits.take_step().unwrap())[63..], [63, 64]);
+        let mut bits = Bits::new(2 * PAGES, Step::Word);
+        assert_eq!([(); 3].map(|()| bits.take_step().unwrap()), [0, 64, 128]);
     }
 }

@@ -3,7 +3,7 @@
 //! * `touch HOW PAGES BYTES SOCKET`: touches memory, once to warm up, which it tells on a line (the part of it that huge pages map), and then once
 //!   for each line it is told, answered by a line with the nanoseconds that took
 //! * `serve LODE POOL OPTIONS`: becomes `lode heap serve`
-//! * `bitmap REGION BYTES SOCKET`: lends memory, free pages looked for in a bitmap
+//! * `bitmap REGION BYTES SOCKET STEP`: lends memory, so many free pages at a time looked for in a bitmap
 //!
 //! All of them end when the run does.
 
@@ -20,7 +20,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::bitmap;
 use super::block::Block;
-use super::subject::Pages;
+use super::subject::{Pages, Step};
 
 /// Does it, until nobody wants more.
 ///
@@ -36,8 +36,12 @@ pub fn run(words: &[String]) -> io::Result<()> {
             command.args(["heap", "serve", pool, "--foreground", "-o", options]);
             Err(command.exec())
         }
-        ["bitmap", region, bytes, socket] => {
-            bitmap::serve(Path::new(region), number(bytes)? as u64, Path::new(socket))
+        ["bitmap", region, bytes, socket, step] => {
+            let step = [Step::Page, Step::Word]
+                .into_iter()
+                .find(|one| number(step).ok() == Some(one.pages()));
+            let step = step.ok_or_else(means_nothing)?;
+            bitmap::serve(Path::new(region), number(bytes)? as u64, Path::new(socket), step)
         }
         _ => Err(means_nothing()),
     }

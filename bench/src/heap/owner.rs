@@ -12,7 +12,7 @@ use lode_fuse::control::{Client, place};
 use lode_loan::CHUNK_BYTES;
 
 use super::helper::Helper;
-use super::subject::Lender;
+use super::subject::{Lender, Step};
 use crate::place::run_program;
 
 /// How long a server may take to be there, and then to have zeroed what it keeps ready.
@@ -47,11 +47,11 @@ impl Owner {
         command.args(["bench", "heap", "--child"]);
         let chunks = bytes / CHUNK_BYTES;
         let (ready, options) = match lender {
-            Lender::Usual => (USUAL, String::new()),
+            Lender::Usual => (USUAL.min(chunks), String::new()),
             Lender::Ready => (chunks, format!(",heap_ready={chunks}")),
             Lender::Bare => (0, ",heap_ready=0".to_owned()),
-            Lender::Slow(ns) => (0, format!(",heap_ready=0,read-ns={ns},fence-ns={ns}")),
-            Lender::Bitmap => return Self::bitmap(command, pool, log, bytes),
+            Lender::Slow(ns) => (0, format!(",heap_ready=0,{}", slow(ns))),
+            Lender::Bitmap(step) => return Self::bitmap(command, pool, log, (bytes, step)),
         };
         let size = pool_bytes(lender, bytes).to_string();
         let made = run_program(Command::new(lode).arg("mkfs").arg(&pool).args(["--size", &size]));
@@ -62,10 +62,15 @@ impl Owner {
         Self::serving(command, (pool, socket), log, Some(ready * CHUNK_BYTES))
     }
 
-    fn bitmap(mut command: Command, pool: PathBuf, log: PathBuf, bytes: u64) -> io::Result<Self> {
+    fn bitmap(
+        mut command: Command,
+        pool: PathBuf,
+        log: PathBuf,
+        (bytes, step): (u64, Step),
+    ) -> io::Result<Self> {
         let socket = pool.with_extension("sock");
-        let size = pool_bytes(Lender::Bitmap, bytes).to_string();
-        command.arg("bitmap").arg(&pool).arg(&size).arg(&socket);
+        let size = pool_bytes(Lender::Bitmap(step), bytes).to_string();
+        command.arg("bitmap").arg(&pool).arg(&size).arg(&socket).arg(step.pages().to_string());
         Self::serving(command, (pool, socket), log, None)
     }
 
@@ -92,16 +97,24 @@ impl Owner {
         &self.pool
     }
 
-    /// Waits until nothing is lent, and all that is to be ready is.
+    /// Waits until nothing is lent, and all that is to be ready for who had memory is.
     pub(super) fn settle(&self) -> io::Result<()> {
         let Some(wanted) = self.ready else { return Ok(()) };
+        self.until(|bytes| bytes("lent_bytes") == Some(0) && bytes("ready_bytes") >= Some(wanted))
+    }
+
+    /// Waits until nothing is lent, and nobody is there that could be.
+    pub(super) fn rest(&self) -> io::Result<()> {
+        self.until(|count| count("lent_bytes") == Some(0) && count("sessions") == Some(0))
+    }
+
+    fn until(&self, holds: impl Fn(&dyn Fn(&str) -> Option<u64>) -> bool) -> io::Result<()> {
         let failed = |error: lode_fuse::MountError| io::Error::other(error.to_string());
         let mut client = Client::for_mount(&self.pool).map_err(failed)?;
         let end = Instant::now() + PATIENCE;
         loop {
             let answer = client.ask("heap-stats").map_err(failed)?;
-            let bytes = |key: &str| answer.get(key).and_then(serde_json::Value::as_u64);
-            if bytes("lent_bytes") == Some(0) && bytes("ready_bytes") >= Some(wanted) {
+            if holds(&|key| answer.get(key).and_then(serde_json::Value::as_u64)) {
                 return Ok(());
             }
             if Instant::now() > end {
@@ -112,6 +125,13 @@ impl Owner {
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// Options for memory that takes so long for a line that is written, as the paper has it; loads take what they take. A CPU has so
+/// many lines under way at once, so it takes the bytes of these in that time.
+fn slow(ns: u32) -> String {
+    const LINES_UNDER_WAY: f64 = 16.0;
+    format!("write-gbps={:.3},fence-ns={ns}", 64.0 * LINES_UNDER_WAY / f64::from(ns))
 }
 
 impl Drop for Owner {
@@ -144,6 +164,12 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn a_slow_medium_takes_sixteen_lines_in_the_time_of_one() {
+        assert_eq!(slow(1000), "write-gbps=1.024,fence-ns=1000");
+        assert_eq!(slow(150), "write-gbps=6.827,fence-ns=150");
+    }
 
     #[test]
     fn a_file_is_filled_and_stays_as_it_is() {

@@ -43,10 +43,29 @@ pub enum Lender {
     Ready,
     /// Nothing is.
     Bare,
-    /// The same on memory whose loads and fences take so many nanoseconds more.
+    /// The same on memory that takes so many nanoseconds for a line that is written.
     Slow(u32),
     /// The bench's own, which looks for free pages in a bitmap; nothing is kept zeroed.
-    Bitmap,
+    Bitmap(Step),
+}
+
+/// How many pages are looked for in a bitmap at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// One: the first that is free.
+    Page,
+    /// As many as a word has bits: the first word all of whose pages are free. That is the paper's block preallocation.
+    Word,
+}
+
+impl Step {
+    /// Pages.
+    pub fn pages(self) -> usize {
+        match self {
+            Self::Page => 1,
+            Self::Word => 64,
+        }
+    }
 }
 
 /// Where memory comes from.
@@ -82,7 +101,7 @@ const fn small(id: &'static str, from: From) -> Subject {
 }
 
 /// All of them.
-pub const ALL: [Subject; 11] = [
+pub const ALL: [Subject; 16] = [
     both("anonymous", From::Anonymous),
     both("anonymous-populated", From::Populated),
     both("direct", From::Lent(Lender::Usual, Method::Direct)),
@@ -90,16 +109,28 @@ pub const ALL: [Subject; 11] = [
     both("direct-bare", From::Lent(Lender::Bare, Method::Direct)),
     both("indirect", From::Lent(Lender::Bare, Method::Indirect)),
     both("mmap", From::Lent(Lender::Bare, Method::Mmap)),
-    both("bitmap", From::Lent(Lender::Bitmap, Method::Direct)),
+    both("bitmap", From::Lent(Lender::Bitmap(Step::Page), Method::Direct)),
+    both("bitmap-64", From::Lent(Lender::Bitmap(Step::Word), Method::Direct)),
     small("direct-150ns", From::Lent(Lender::Slow(150), Method::Direct)),
+    small("indirect-150ns", From::Lent(Lender::Slow(150), Method::Indirect)),
+    small("mmap-150ns", From::Lent(Lender::Slow(150), Method::Mmap)),
     small("direct-1000ns", From::Lent(Lender::Slow(1000), Method::Direct)),
+    small("indirect-1000ns", From::Lent(Lender::Slow(1000), Method::Indirect)),
+    small("mmap-1000ns", From::Lent(Lender::Slow(1000), Method::Mmap)),
     small("swap", From::Swap),
 ];
 
 impl Lender {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Usual, Self::Ready, Self::Bare, Self::Bitmap, Self::Slow(150), Self::Slow(1000)];
+    pub const ALL: [Self; 7] = [
+        Self::Usual,
+        Self::Ready,
+        Self::Bare,
+        Self::Bitmap(Step::Page),
+        Self::Bitmap(Step::Word),
+        Self::Slow(150),
+        Self::Slow(1000),
+    ];
 
     /// What its pool is called.
     pub fn name(self) -> String {
@@ -108,7 +139,7 @@ impl Lender {
             Self::Ready => "ready".to_owned(),
             Self::Bare => "bare".to_owned(),
             Self::Slow(ns) => format!("slow-{ns}"),
-            Self::Bitmap => "bitmap".to_owned(),
+            Self::Bitmap(step) => format!("bitmap-{}", step.pages()),
         }
     }
 }

@@ -23,7 +23,6 @@ pub use run::{Settings, run};
 pub(crate) use schemes::tests::rows_of;
 pub(crate) use schemes::{Bar, Comparison, comparisons};
 pub use subject::{Subject, by_id as subject_by_id};
-pub(crate) use tree::make_sources;
 
 /// All programs, in the order they are run.
 pub fn all_programs() -> &'static [&'static dyn Program] {

@@ -42,7 +42,7 @@ pub(super) fn make_tree(dir: &Path, files: usize) -> io::Result<u64> {
 }
 
 /// Makes a program of so many C files at `dir`, with a makefile. Returns what it prints when it is run.
-pub(crate) fn make_sources(dir: &Path, files: usize) -> io::Result<String> {
+pub(super) fn make_sources(dir: &Path, files: usize) -> io::Result<String> {
     fs::create_dir_all(dir)?;
     let (mut header, mut calls, mut sum) =
         ("#include <stdint.h>\n".to_owned(), String::new(), 0_u32);

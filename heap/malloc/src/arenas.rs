@@ -75,29 +75,21 @@ pub(crate) fn other() -> c_int {
     (first + (cpu.max(0) as u32) % count) as c_int
 }
 
-/// Whether the allocator is there; sets it up where it isn't. It is not while it is being set up, and before libc
-/// knows the environment.
+/// Whether the allocator is there.
 #[inline]
 pub(crate) fn are_there() -> bool {
-    STATE.load(Ordering::Acquire) == THERE || set_up()
+    STATE.load(Ordering::Acquire) == THERE
 }
 
-/// Sets the allocator up, where the program has not allocated anything yet.
+/// Sets the allocator up before it is wanted.
 pub fn start() {
-    are_there();
+    let _ = are_there() || set_up();
 }
 
-/// Before jemalloc's own, which sets jemalloc up: so that the handlers of forks are registered in the right order (see
-/// `lode-heap`'s), and that it knows its options. Nothing else is done for programs that may never want memory.
-#[used]
-#[unsafe(link_section = ".init_array.00101")]
-static FIRST: extern "C" fn() = at_start;
-
-extern "C" fn at_start() {
-    lode_heap::install_fork_handlers();
-    if STATE.load(Ordering::Acquire) == 0 {
-        say_options(arenas_wanted());
-    }
+/// Whether a program may still do without: nothing has set the allocator up, and there is one thread, so that no fork
+/// can come in the midst of its being set up. (A thread that begins allocates when libc knows of it already, and before it runs.)
+pub(crate) fn may_wait() -> bool {
+    STATE.load(Ordering::Relaxed) == 0 && crate::start::has_one_thread()
 }
 
 fn arenas_wanted() -> u32 {
@@ -106,8 +98,9 @@ fn arenas_wanted() -> u32 {
     cpus.clamp(1, OTHERS as i64) as u32
 }
 
+/// Sets the allocator up, where nobody has. It is not there while that is done, nor before libc knows the environment.
 #[cold]
-fn set_up() -> bool {
+pub(crate) fn set_up() -> bool {
     // SAFETY: tells a number.
     let me = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     if !lode_heap::environment_is_there() {
@@ -143,6 +136,7 @@ fn arrange() -> Option<()> {
     DRAM_BELOW.store(below, Ordering::Relaxed);
     let arenas = arenas_wanted();
     say_options(arenas);
+    crate::start::let_jemalloc_begin();
     let (main, others) =
         if below == 0 { (&hooks::POOL, &hooks::DRAM) } else { (&hooks::DRAM, &hooks::POOL) };
     for arena in 0..arenas {
@@ -159,7 +153,7 @@ fn arrange() -> Option<()> {
     }
     OTHER_COUNT.store(others_count, Ordering::Relaxed);
     use_up_foreign();
-    lode_heap::forget_dram();
+    lode_heap::count_dram_from(crate::early::most() as u64);
     hooks::STARTING.store(false, Ordering::Release);
     lode_heap::set_allocator(purge_all, decay_all);
     Some(())

@@ -59,8 +59,10 @@ fn kind_of(block: usize) -> Kind {
 
 /// A block at a multiple of `align`, a power of two; null where there is no memory.
 fn take(bytes: usize, align: usize, zeros: bool, source: Source) -> *mut c_void {
-    if !arenas::are_there() {
-        return early::alloc(bytes, align) as *mut c_void;
+    if !arenas::are_there()
+        && let Some(block) = take_early(bytes, align, zeros)
+    {
+        return block;
     }
     let found = take_once(bytes, align, zeros, source);
     if !found.is_null() {
@@ -77,6 +79,20 @@ fn take(bytes: usize, align: usize, zeros: bool, source: Source) -> *mut c_void 
         }
     }
     no_memory()
+}
+
+/// A block from before the allocator is there; none where it has been set up for this one.
+#[cold]
+fn take_early(bytes: usize, align: usize, zeros: bool) -> Option<*mut c_void> {
+    let first = if arenas::may_wait() { early::first(bytes, align, zeros) } else { 0 };
+    if first != 0 {
+        return Some(first as *mut c_void);
+    }
+    if arenas::set_up() {
+        return None;
+    }
+    let block = early::alloc(bytes, align, zeros);
+    Some(if block == 0 { no_memory() } else { block as *mut c_void })
 }
 
 #[cold]
@@ -151,7 +167,7 @@ pub unsafe fn free(block: *mut c_void) {
             Kind::Large => {
                 lode_heap::free(block as usize);
             }
-            Kind::Other if early::has(block as usize) => {}
+            Kind::Other if early::has(block as usize) => early::free(block as usize),
             Kind::Other => je::dallocx(block, je::MALLOCX_TCACHE_NONE),
         }
     }
@@ -188,6 +204,9 @@ pub unsafe fn realloc(block: *mut c_void, bytes: usize, source: Source) -> *mut 
     }
     let was = kind_of(block as usize);
     let early = was == Kind::Other && early::has(block as usize);
+    if early && early::extend(block as usize, bytes) {
+        return block;
+    }
     // What was DRAM's because of who asked for it stays so.
     let source = if arenas::place(block as usize) == Place::Dram && arenas::dram_below() == 0 {
         Source::Dram

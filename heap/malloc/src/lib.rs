@@ -5,7 +5,9 @@
 //! pool and DRAM: blocks of the one are never mixed with blocks of the other, so what is freed, by
 //! whichever thread, goes back to its own.
 //!
-//! * `arenas`: jemalloc's set-up. `family`: malloc, free and the rest. `early`: blocks from before there is anything.
+//! A program's first blocks are in room that is there without all this: many programs never want more.
+//!
+//! * `start`: until then. `arenas`: jemalloc's set-up. `family`: malloc, free and the rest. `early`: blocks from before.
 //!   [`LodeAlloc`]: Rust's allocator.
 #![deny(clippy::undocumented_unsafe_blocks)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -16,10 +18,21 @@ mod arenas;
 mod early;
 mod family;
 mod hooks;
+mod start;
 
 pub use alloc::LodeAlloc;
 pub use arenas::start;
 pub use family::{LARGE, Source, aligned, calloc, free, malloc, purge, realloc, usable_bytes};
 pub use lode_heap::{
-    Error, Method, Provider, Settings, Stats, configure, environment_is_there, stats, write_ledger,
+    Error, Method, Provider, Settings, Stats, configure, environment_is_there, stats,
 };
+
+/// Writes this process's line, where a ledger is kept.
+pub fn write_ledger() {
+    if !arenas::are_there() {
+        // What the program has had then are its first blocks.
+        let _ = configure(&Settings::from_environment());
+        lode_heap::count_dram_from(early::most() as u64);
+    }
+    lode_heap::write_ledger();
+}

@@ -377,6 +377,16 @@ static int in_pool(void *p) {
 }
 static void sources(char **argv) {
     size_t below = strtoul(argv[2], 0, 10);
+    /* A program's first blocks are DRAM, and stay so until they are made larger. */
+    unsigned char *first = malloc(1000), *large;
+    fill(first, 1000, 7);
+    MUST(!in_pool(first));
+    free(large = malloc(MIB));
+    MUST(in_pool(large) == (MIB >= below));
+    MUST(!in_pool(first) && is(first, 1000, 7));
+    large = realloc(first, 6 * MIB);
+    MUST(in_pool(large) == (6 * MIB >= below) && is(large, 1000, 7));
+    free(large);
     size_t sizes[] = {1, 16, 100, 1000, 3000, 4095, 4096, 4097, 10000, 20000, 100000, MIB, 5 * MIB, 9 * MIB, 30 * MIB};
     for (int round = 0; round < 3; round++)
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -393,6 +403,58 @@ static void sources(char **argv) {
     malloc_trim(0);
 }
 
+/* What asks for little, as most that a build starts does: nobody is asked for memory. */
+static void small(void) {
+    unsigned char *p[200], *last = malloc(1);
+    for (size_t n = 1; n < 10000; n += 100) {
+        unsigned char *was = last;
+        MUST((last = realloc(last, n)) == was);
+        last[n - 1] = 3;
+    }
+    for (int i = 0; i < 200; i++) {
+        p[i] = i % 2 ? calloc(1, 1000) : aligned_alloc(64, 1000);
+        MUST(p[i] && malloc_usable_size(p[i]) >= 1000);
+        if (i % 2) for (int k = 0; k < 1000; k++) MUST(p[i][k] == 0);
+        fill(p[i], 1000, i);
+    }
+    /* What is freed in order can be had again, as zeros where that is asked for. */
+    for (int i = 0; i < 2000; i++) {
+        unsigned char *q = i % 2 ? calloc(1, 5000) : malloc(5001);
+        if (i % 2) for (int k = 0; k < 5000; k++) MUST(q[k] == 0);
+        fill(q, 5000, i + 1);
+        free(q);
+    }
+    pid_t child = fork();
+    if (!child) {
+        for (int i = 0; i < 200; i++) MUST(is(p[i], 1000, i));
+        for (int i = 0; i < 200; i++) free(p[i]);
+        exit(0);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0) == child && status == 0);
+    for (int i = 0; i < 200; i++) MUST(is(p[i], 1000, i));
+}
+
+/* A program whose handlers of forks allocate, and were registered while it was small. */
+static void allocate(void) { for (size_t n = 16; n < 2 * MIB; n *= 2) free(malloc(n)); }
+static void *allocates(void *arg) {
+    for (;;) { free(malloc(100000)); free(malloc(100)); pthread_testcancel(); }
+    return arg;
+}
+static void handlers(void) {
+    MUST(!pthread_atfork(allocate, allocate, allocate));
+    pthread_t thread;
+    for (int i = 0; i < 40; i++) {
+        if (i == 10) { unsigned char *p = malloc(3 * MIB); fill(p, 3 * MIB, 1); }
+        if (i == 20) MUST(!pthread_create(&thread, 0, allocates, 0));
+        pid_t child = fork();
+        if (!child) { allocate(); exit(0); }
+        int status;
+        MUST(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    MUST(!pthread_cancel(thread) && !pthread_join(thread, 0));
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     alarm(100);
@@ -407,6 +469,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "closes")) closes();
     else if (!strcmp(what, "spawns")) spawns();
     else if (!strcmp(what, "sources")) sources(argv);
+    else if (!strcmp(what, "small")) small();
+    else if (!strcmp(what, "handlers")) handlers();
     else return 2;
     return 0;
 }

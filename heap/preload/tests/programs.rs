@@ -66,6 +66,42 @@ fn a_fork_is_whole_while_other_threads_allocate() {
 }
 
 #[test]
+fn handlers_of_forks_may_allocate_whenever_they_were_registered() {
+    let place = place(200);
+    place.runs(place.command("handlers"));
+}
+
+#[test]
+fn a_small_program_asks_nobody_and_says_so_in_the_ledger() {
+    let place = place(200);
+    let mut command = place.command("small");
+    command.env("LODE_HEAP_LEDGER", place.dir.path());
+    run(command);
+    assert_eq!(place.owner.books(|books| books.sessions), 0);
+    let ledger = std::fs::read_to_string(place.dir.path().join("ledger")).unwrap();
+    assert_eq!(ledger.lines().count(), 2, "{ledger}");
+    for line in ledger.lines() {
+        let figure = |key: &str| {
+            let rest = line.split(&format!("\"{key}\":")).nth(1).unwrap();
+            rest.split(',').next().unwrap().parse::<u64>().unwrap()
+        };
+        assert!((200_000..300_000).contains(&figure("dram_peak")), "{line}");
+        assert_eq!((figure("pool_peak"), figure("pool_touched")), (0, 0), "{line}");
+    }
+}
+
+#[test]
+fn a_programs_start_loads_no_other_library() {
+    let mut command = Command::new(program());
+    command.env("LD_TRACE_LOADED_OBJECTS", "1");
+    let names = |text: String| text.lines().count();
+    let alone = names(run(command));
+    let mut command = Command::new(program());
+    command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_PRELOAD", library());
+    assert_eq!(names(run(command)), alone + 1);
+}
+
+#[test]
 fn programs_are_begun_in_all_ways() {
     let place = place(200);
     place.runs(place.command("spawns"));

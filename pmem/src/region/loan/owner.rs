@@ -42,7 +42,8 @@ impl Mapped {
     }
 
     /// Fills bytes `at .. at + len`, whole lines, which are about to be lent, with zeros, past the caches. Who maps them
-    /// afterwards sees zeros. Nothing is made durable by it, and no later fence writes it to a disk.
+    /// afterwards sees zeros. Nothing is made durable by it, and no later fence writes it to a disk. A slower medium that is emulated
+    /// takes the time for it that it needs.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] outside of the region, and where it is read-only or the part not of whole lines;
@@ -57,6 +58,7 @@ impl Mapped {
             FlushStrategy::Instructions { line_store, .. } => line_store,
             FlushStrategy::Msync => LineStore::Sse2,
         };
+        let mut taken = self.emulation.as_ref().map(|emulation| emulation.opened());
         let zeroed = self.store_by(at, len, |to| {
             for done in (0..len as usize).step_by(ZEROS.as_flattened().len()) {
                 let lines = ((len as usize - done) / LINE_BYTES).min(ZEROS.len());
@@ -67,7 +69,13 @@ impl Mapped {
             x86::fence();
             Ok::<(), std::convert::Infallible>(())
         });
-        zeroed.map(|_| ())
+        zeroed?;
+        if let (Some(emulation), Some(taken)) = (&self.emulation, &mut taken) {
+            taken.add(len);
+            emulation.closed(taken);
+            emulation.fenced();
+        }
+        Ok(())
     }
 
     fn lent_file(&self) -> Option<&File> {
