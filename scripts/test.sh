@@ -110,6 +110,11 @@ at_a_time() {
 
 say "Building"
 python3 scripts/limited.py "$(limit_of building)" building cargo test "${cargo_args[@]}" --no-run
+# (Programs' malloc, which nothing that is linked needs.)
+profile=test
+[ "$LODE_BUILT" = debug ] || profile=$LODE_BUILT
+python3 scripts/limited.py "$(limit_of building)" "building programs' malloc" \
+    cargo build --profile "$profile" -p lode-preload
 
 # What runs beside others, and what runs by itself then.
 beside=("cargo test beside") alone=("cargo test alone")

@@ -11,23 +11,20 @@ use std::time::{Duration, Instant};
 
 use common::{LODE, fsck, lode, text};
 
-/// The library that programs get: built here, since nothing that is linked needs it.
+/// The library that programs get: built here, since nothing that is linked needs it, unless all is built already.
 fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "build",
-            "--quiet",
-            "--offline",
-            "--profile",
-            "test",
-            "--package",
-            "lode-preload",
-        ]);
-        let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        Path::new(LODE).with_file_name("liblode_malloc.so")
+        let dir = Path::new(LODE).parent().unwrap();
+        if std::env::var_os("LODE_BUILT").is_none() {
+            let profile = if dir.ends_with("release") { "release" } else { "test" };
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["build", "--quiet", "--offline", "--package", "lode-preload"]);
+            cargo.args(["--profile", profile]).current_dir(env!("CARGO_MANIFEST_DIR"));
+            let done = cargo.output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        dir.join("liblode_malloc.so")
     })
 }
 
