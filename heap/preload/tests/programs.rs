@@ -66,9 +66,9 @@ fn a_fork_is_whole_while_other_threads_allocate() {
 }
 
 /// A program that has memory, whose owner will not answer the child that it forks next.
-fn with_a_silent_owner(what: &str, place: &Place) -> Talking {
+fn with_a_silent_owner(what: &str, place: &Place, fork_seconds: &str) -> Talking {
     let mut command = place.command(what);
-    command.env("LODE_HEAP_FORK_SECONDS", "3");
+    command.env("LODE_HEAP_FORK_SECONDS", fork_seconds);
     let mut program = Talking::new(command);
     program.says("has");
     place.owner.books(|books| books.silent_from = 0);
@@ -81,20 +81,36 @@ fn unanswered(place: &Place) -> libc::pid_t {
     place.owner.books(|books| books.unanswered[0]).cast_signed()
 }
 
+/// A child of a program of this test's. It is stopped; killed where the test fails.
+struct Stopped(libc::pid_t);
+
+impl Stopped {
+    fn new(pid: libc::pid_t) -> Self {
+        signal(pid, libc::SIGSTOP);
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal(self.0, if std::thread::panicking() { libc::SIGKILL } else { libc::SIGCONT });
+    }
+}
+
 fn signal(pid: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: a child of a program of this test's.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    // SAFETY: a child of a program of this test's, which has not waited for it yet.
+    unsafe { libc::kill(pid, signal) };
 }
 
 #[test]
 fn a_child_that_hangs_in_its_fork_is_not_waited_for_and_ends() {
     let place = place(200);
-    let mut program = with_a_silent_owner("late_child", &place);
+    let mut program = with_a_silent_owner("late_child", &place, "3");
     program.go_on();
     let child = unanswered(&place);
-    signal(child, libc::SIGSTOP);
+    let stopped = Stopped::new(child);
     program.says(&format!("goes on without {child}"));
-    signal(child, libc::SIGCONT);
+    drop(stopped);
     program.go_on();
     program.says("alone");
     place.owner.books(|books| books.silent_from = usize::MAX);
@@ -108,7 +124,7 @@ fn a_child_that_hangs_in_its_fork_is_not_waited_for_and_ends() {
 #[test]
 fn a_child_that_dies_in_its_fork_is_not_waited_for() {
     let place = place(200);
-    let mut program = with_a_silent_owner("killed_child", &place);
+    let mut program = with_a_silent_owner("killed_child", &place, "60");
     program.go_on();
     signal(unanswered(&place), libc::SIGKILL);
     program.says("end");
