@@ -42,6 +42,7 @@ impl HeapOptions {
             program: self.program_limit,
             reserve: self.reserve.unwrap_or(usual.reserve),
             ready: self.ready.unwrap_or(usual.ready),
+            ..usual
         }
     }
 }
