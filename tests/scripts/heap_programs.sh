@@ -2,37 +2,44 @@
 # Real programs with main memory of a pool, by each method: a C project built by make -j2, compiling and linking apart, numpy,
 # SQLite in memory, sort of more than it may have, Redis. What they give is what they give without; and what they have
 # in use is the pool's, at least nine tenths of it, by their own ledger.
+# LODE_HEAP_VALUES_MIB: of Redis' values; 1024, where there is the memory. LODE_HEAP_LINES: to be sorted.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/lib.sh
-source "$root/scripts/lib.sh"
-# Bytes of Redis' values, and lines to be sorted.
-values_mib=${LODE_HEAP_VALUES_MIB:-1024}
-lines=${LODE_HEAP_LINES:-1500000}
+source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
+lines=${LODE_HEAP_LINES:-1000000}
 
-need_cargo
 install_missing python3:python3 cc:build-essential make:build-essential sqlite3:sqlite3
 (install_missing redis-server:redis-server) >/dev/null 2>&1 || true
-profile="test"
-[ "${LODE_BUILT:-debug}" = debug ] || profile=release
-cargo build --quiet --profile "$profile" -p lode-cli -p lode-preload
+if [ -z "${LODE_BUILT:-}" ]; then
+    need_cargo
+    cargo build --quiet --profile test -p lode-cli -p lode-preload
+fi
 LODE=$TARGET/${LODE_BUILT:-debug}/lode
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-heap.XXXXXX")
-# The pool is memory where there is some.
+# The pool is memory where there is enough for it and for what else runs.
+available_mib=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024))
+usual_mib=1024
+[ "$available_mib" -ge 5000 ] || usual_mib=128
+values_mib=${LODE_HEAP_VALUES_MIB:-$usual_mib}
+[ "$values_mib" -ge 1024 ] || echo "skipped: Redis with 1 GiB of values: $available_mib MiB of memory are free"
+pool_mib=$((values_mib + values_mib / 8 + 640))
+memory=${LODE_TEST_SCRATCH:-/dev/shm}
 pool=$scratch/pool
-[ ! -d /dev/shm ] || pool=$(mktemp -u /dev/shm/lode-heap.XXXXXX)
+if [ -w "$memory" ] && [ "$(df --output=avail -m "$memory" | tail -1)" -gt "$pool_mib" ]; then
+    pool=$(mktemp -u "$memory/lode-heap.XXXXXX")
+fi
 server=""
 redis=""
 end_all() {
     local pid
-    for pid in $redis $server; do kill "$pid" 2>/dev/null || true; done
+    for pid in $redis $server; do kill -9 "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
     rm -rf "$scratch" "$pool"
 }
 trap end_all EXIT
 
-"$LODE" mkfs "$pool" --size 2G >/dev/null
+"$LODE" mkfs "$pool" --size "${pool_mib}M" >/dev/null
 "$LODE" heap serve "$pool" --foreground >"$scratch/served" 2>&1 &
 server=$!
 tries=0
@@ -70,16 +77,23 @@ PY
     rm -f "$scratch/ledger"
 }
 
+# told WHAT: how long it took since the last time.
+last=0
+told() {
+    echo "($1: $((SECONDS - last)) s)"
+    last=$SECONDS
+}
+
 # A C project: ten files of many functions, and the program that they make.
 mkdir "$scratch/project"
 python3 - "$scratch/project" <<'PY'
 import sys
 where = sys.argv[1]
-files = 10
+files = 8
 for number in range(files):
     with open(f"{where}/part{number}.c", "w") as out:
         out.write("#include <stdio.h>\n#include <string.h>\n")
-        for f in range(250):
+        for f in range(120):
             out.write(f"""
 int part{number}_{f}(int n) {{
     int sums[16] = {{0}}, i;
@@ -87,7 +101,7 @@ int part{number}_{f}(int n) {{
     switch (n % 5) {{ case 0: return sums[0] + sums[5]; case 1: return sums[1] ^ sums[7]; case 2: return sums[2] * 3; default: return (int)strlen("{f}") + sums[9]; }}
 }}
 """)
-        out.write(f"int part{number}(int n) {{ int sum = 0;\n" + "".join(f"sum += part{number}_{f}(n + {f});\n" for f in range(250)) + "return sum; }\n")
+        out.write(f"int part{number}(int n) {{ int sum = 0;\n" + "".join(f"sum += part{number}_{f}(n + {f});\n" for f in range(120)) + "return sum; }\n")
 with open(f"{where}/main.c", "w") as out:
     out.write("#include <stdio.h>\n" + "".join(f"int part{n}(int);\n" for n in range(files)))
     out.write("int main(void) { int sum = 0;\n" + "".join(f"sum ^= part{n}({n + 40});\n" for n in range(files)) + 'printf("%d\\n", sum); return 0; }\n')
@@ -109,6 +123,8 @@ for method in direct indirect mmap; do
     cmp <("$scratch/project/program") "$scratch/wanted" || die "$method: the program says something else"
 done
 
+told "a C project"
+
 # sort, with less memory than its input takes.
 python3 -c 'import random, sys
 pick = random.Random(1)
@@ -116,6 +132,8 @@ for _ in range(int(sys.argv[1])): print(pick.getrandbits(150))' "$lines" >"$scra
 LC_ALL=C sort -S 24M -T "$scratch" "$scratch/lines" | sha256sum >"$scratch/wanted"
 LC_ALL=C with direct sort -S 24M -T "$scratch" "$scratch/lines" | sha256sum | cmp - "$scratch/wanted" || die "sort gives something else"
 is_the_pools "sort of $(du -m "$scratch/lines" | cut -f1) MiB in 24"
+
+told sort
 
 # SQLite in memory.
 cat >"$scratch/queries" <<'SQL'
@@ -129,6 +147,8 @@ SQL
 sqlite3 :memory: <"$scratch/queries" >"$scratch/wanted"
 with indirect sqlite3 :memory: <"$scratch/queries" | cmp - "$scratch/wanted" || die "SQLite says something else"
 is_the_pools "SQLite in memory"
+
+told SQLite
 
 # numpy, where it is to be had.
 python=/usr/bin/python3
@@ -147,6 +167,8 @@ PY
 else
     echo "skipped: numpy is missing"
 fi
+
+told numpy
 
 # Redis, with so much in values, and what it has in the end read back.
 if command -v redis-server >/dev/null 2>&1 && command -v redis-cli >/dev/null 2>&1; then
@@ -174,6 +196,8 @@ if command -v redis-server >/dev/null 2>&1 && command -v redis-cli >/dev/null 2>
 else
     echo "skipped: redis-server is missing"
 fi
+
+told Redis
 
 # All is back.
 tries=0
