@@ -53,9 +53,7 @@ unsafe extern "C" fn child() {
     }
     let page = core::mem::replace(&mut memory.fork, ForkPage::NONE).of_child();
     if !page.is_there() && memory.stats.held > 0 {
-        sys::die(
-            b"lode: no page was left for a fork: its child can't have memory of its own\n",
-        );
+        sys::die(b"lode: no page was left for a fork: its child can't have memory of its own\n");
     }
     let files = memory.disinherit();
     if page.is_there() {

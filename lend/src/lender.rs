@@ -156,11 +156,7 @@ impl Lender {
     }
 
     /// Does something for a session, and has it waited for, or ended, as it is then.
-    fn with(
-        &mut self,
-        id: SessionId,
-        work: impl FnOnce(&Self, &mut Session) -> Result<(), End>,
-    ) {
+    fn with(&mut self, id: SessionId, work: impl FnOnce(&Self, &mut Session) -> Result<(), End>) {
         let Some(mut session) = self.sessions.remove(&id) else { return };
         let served = work(self, &mut session);
         let pid = session.pid;
