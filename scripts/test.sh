@@ -111,7 +111,7 @@ at_a_time() {
 say "Building"
 python3 scripts/limited.py "$(limit_of building)" building cargo test "${cargo_args[@]}" --no-run
 # (Programs' malloc, which nothing that is linked needs.)
-profile=test
+profile="test"
 [ "$LODE_BUILT" = debug ] || profile=$LODE_BUILT
 python3 scripts/limited.py "$(limit_of building)" "building programs' malloc" \
     cargo build --profile "$profile" -p lode-preload
