@@ -57,7 +57,7 @@ fn stats(target: &Path) -> Value {
 }
 
 #[track_caller]
-fn until(is_so: impl Fn() -> bool) {
+fn until(mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !is_so() {
         assert!(Instant::now() < end, "it never came so");
@@ -288,7 +288,7 @@ struct Watch(Child, std::sync::mpsc::Receiver<String>);
 impl Watch {
     fn start(pool: &Path, more: &[&str]) -> Self {
         let mut command = Command::new(LODE);
-        command.args(["heap", "stats", text(pool), "--watch=0.05"]).args(more);
+        command.args(["heap", "stats", text(pool), "--watch=0.1"]).args(more);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (said, lines) = std::sync::mpsc::channel();
