@@ -14,6 +14,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod fork;
+mod fork_page;
 mod keeper;
 mod ledger;
 mod lock;
@@ -32,4 +33,6 @@ pub use provider::{
     Borders, Error, Provider, alloc, block_bytes, commit, configure, count_dram_from, cut,
     decommit, free, purge, reserve, resize, stats,
 };
-pub use settings::{DRAM_BELOW, LEDGER, METHOD, SOCKET, Settings, environment_is_there};
+pub use settings::{
+    DRAM_BELOW, FORK_SECONDS, LEDGER, METHOD, SOCKET, Settings, environment_is_there,
+};

@@ -9,6 +9,10 @@ pub const SOCKET: &CStr = c"LODE_HEAP_SOCKET";
 pub const METHOD: &CStr = c"LODE_HEAP_METHOD";
 /// Blocks below this many bytes stay in DRAM; `K`, `M` and `G` may follow the number.
 pub const DRAM_BELOW: &CStr = c"LODE_HEAP_DRAM_BELOW";
+/// How many seconds a fork waits for a child that gets no further with its copy.
+pub const FORK_SECONDS: &CStr = c"LODE_HEAP_FORK_SECONDS";
+/// The same where nothing is said: longer than an owner may take for its answers.
+const FORK_SECONDS_USUAL: u32 = 60;
 /// A directory whose file `ledger` gets a line from each process that ends.
 pub const LEDGER: &CStr = c"LODE_HEAP_LEDGER";
 
@@ -41,11 +45,17 @@ pub struct Settings {
     pub(crate) method: Method,
     pub(crate) dram_below: usize,
     pub(crate) ledger: Path<1024>,
+    pub(crate) fork_seconds: u32,
 }
 
 impl Settings {
-    pub(crate) const NONE: Self =
-        Self { socket: Path::NONE, method: Method::Direct, dram_below: 0, ledger: Path::NONE };
+    pub(crate) const NONE: Self = Self {
+        socket: Path::NONE,
+        method: Method::Direct,
+        dram_below: 0,
+        ledger: Path::NONE,
+        fork_seconds: FORK_SECONDS_USUAL,
+    };
 
     /// Memory of the owner that listens at `socket`, by `method`. None where the path is too long for a
     /// socket's.
@@ -63,11 +73,13 @@ impl Settings {
     pub fn from_environment() -> Self {
         let text = |name| variable(name).unwrap_or_default();
         let method = core::str::from_utf8(text(METHOD)).ok().and_then(Method::of_name);
+        let seconds = core::str::from_utf8(text(FORK_SECONDS)).ok().and_then(|it| it.parse().ok());
         Self {
             socket: Path::of(text(SOCKET)).unwrap_or(Path::NONE),
             method: method.unwrap_or_default(),
             dram_below: bytes_of(text(DRAM_BELOW)).unwrap_or(0),
             ledger: Path::of(text(LEDGER)).unwrap_or(Path::NONE),
+            fork_seconds: seconds.unwrap_or(FORK_SECONDS_USUAL),
         }
     }
 

@@ -87,6 +87,25 @@ pub(crate) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     let _ = call(libc::SYS_futex, word.as_ptr() as usize, op as usize, 1, 0);
 }
 
+/// Waits while `word`, in memory that processes share, is `value`, for at most so long; may come back earlier.
+pub(crate) fn futex_wait_shared(word: &core::sync::atomic::AtomicU32, value: u32, ms: u64) {
+    let time = timespec(ms);
+    let (place, op) = (word.as_ptr() as usize, libc::FUTEX_WAIT as usize);
+    let _ = call(libc::SYS_futex, place, op, value as usize, (&raw const time) as usize);
+}
+
+/// Wakes another process that waits.
+pub(crate) fn futex_wake_shared(word: &core::sync::atomic::AtomicU32) {
+    let _ = call(libc::SYS_futex, word.as_ptr() as usize, libc::FUTEX_WAKE as usize, 1, 0);
+}
+
+fn timespec(milliseconds: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (milliseconds / 1000) as libc::time_t,
+        tv_nsec: (milliseconds % 1000 * 1_000_000) as libc::c_long,
+    }
+}
+
 // Descriptors.
 
 pub(crate) fn close(descriptor: i32) {
@@ -188,6 +207,16 @@ pub(crate) fn connect(path: &[u8]) -> Outcome<i32> {
     }
 }
 
+/// The process at the other end of a connected socket: the one that made it listen, where it was connected to.
+pub(crate) fn peer(socket: i32) -> Option<u32> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET as usize, libc::SO_PEERCRED as usize);
+    let (place, length) = ((&raw mut found) as usize, (&raw mut bytes) as usize);
+    call6(libc::SYS_getsockopt, [socket as usize, level, option, place, length, 0]).ok()?;
+    u32::try_from(found.pid).ok()
+}
+
 /// Sends what it can; nobody gets a signal for it.
 pub(crate) fn send(socket: i32, bytes: &[u8]) -> Outcome<usize> {
     let place = bytes.as_ptr() as usize;
@@ -238,10 +267,7 @@ pub(crate) fn poll<const N: usize>(
 ) -> [bool; N] {
     let events = if write { libc::POLLOUT } else { libc::POLLIN };
     let mut polls = descriptors.map(|fd| libc::pollfd { fd, events, revents: 0 });
-    let time = libc::timespec {
-        tv_sec: (milliseconds / 1000) as libc::time_t,
-        tv_nsec: (milliseconds % 1000 * 1_000_000) as libc::c_long,
-    };
+    let time = timespec(milliseconds);
     let place = (&raw const time) as usize;
     // Who waits looks at its clock, so a signal's cutting it off does no harm.
     let _ = call(libc::SYS_ppoll, polls.as_mut_ptr() as usize, N, place, 0);
@@ -305,6 +331,16 @@ pub(crate) fn vacate(at: usize, bytes: usize) -> Outcome<()> {
 pub(crate) fn anonymous(bytes: usize) -> Outcome<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     mmap(0, bytes, ALL, flags, NONE, 0)
+}
+
+/// A page of zeros that children share.
+pub(crate) fn shared_page() -> Outcome<usize> {
+    mmap(0, 4096, ALL, libc::MAP_SHARED | libc::MAP_ANONYMOUS, NONE, 0)
+}
+
+/// Takes a mapping away.
+pub(crate) fn unmap(at: usize, bytes: usize) {
+    let _ = call(libc::SYS_munmap, at, bytes, 0, 0);
 }
 
 /// Anonymous memory in the place of what is mapped there; zeros.

@@ -15,6 +15,7 @@ mod trim;
 pub use space::{Area, PAGE, SLOT};
 pub(crate) use space::{Backing, PAGES, Slot, Space, runs};
 
+use crate::fork_page::ForkPage;
 use crate::lock::{Guard, Lock};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -87,8 +88,8 @@ pub(crate) struct Memory {
     pub(crate) stats: Stats,
     /// Wakes the keeper.
     pub(crate) wake: i32,
-    /// A fork's pipe: to read, to write.
-    pub(crate) pipe: (i32, i32),
+    /// What a fork's two sides say to each other.
+    pub(crate) fork: ForkPage,
 }
 
 // SAFETY: numbers and addresses, none of them a thread's own.
@@ -117,7 +118,7 @@ static MEMORY: Lock<Memory> = Lock::new(Memory {
         owners: 0,
     },
     wake: sys::NONE,
-    pipe: (sys::NONE, sys::NONE),
+    fork: ForkPage::NONE,
 });
 
 /// The lock on it.
