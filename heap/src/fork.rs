@@ -9,7 +9,7 @@
 //! No other thread is waited for: whatever lock another thread had is one that was taken before the fork.
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::memory::{self, Backing, Memory, PAGE, PAGES, SLOT, Stats, runs};
+use crate::memory::{self, Backing, Memory, PAGE, PAGES, Stats, runs};
 use crate::session::Session;
 use crate::{keeper, sys};
 
@@ -60,6 +60,7 @@ unsafe extern "C" fn child() {
             b"lode: no pipe could be made for a fork: its child can't have memory of its own\n",
         );
     }
+    memory.forget_unforked();
     let files = memory.disinherit();
     if read != sys::NONE {
         sys::close(read);
@@ -89,7 +90,7 @@ impl Memory {
             }
             if found.used == 0 {
                 self.set_idle(slot, false);
-                let _ = sys::vacate(self.space.address(slot), SLOT);
+                let _ = self.vacate_slot(slot);
             }
             if let Some(slot) = self.space.slot(slot) {
                 slot.backing = if found.used == 0 { Backing::None } else { Backing::Inherited };
@@ -112,6 +113,10 @@ impl Memory {
             }
             let wanted = if from_pool { self.inherited_from(slot) } else { 0 };
             from_pool = self.back_scratch(wanted)?;
+            if self.is_mapped(slot) {
+                self.settle_mapped(scratch, slot)?;
+                continue;
+            }
             let (source, target) = (self.space.address(slot), self.space.address(scratch));
             // SAFETY: both slots are mapped; there is no other thread.
             runs(&found.dirty, |from, to| unsafe {

@@ -17,6 +17,7 @@ mod fork;
 mod keeper;
 mod ledger;
 mod lock;
+pub mod maps;
 mod memory;
 mod provider;
 mod session;
@@ -32,4 +33,4 @@ pub use provider::{
     Borders, Error, Provider, alloc, block_bytes, commit, configure, cut, decommit, forget_dram,
     free, purge, reserve, resize, stats,
 };
-pub use settings::{DRAM_BELOW, LEDGER, METHOD, SOCKET, Settings, environment_is_there};
+pub use settings::{DRAM_BELOW, LEDGER, MAP_FROM, METHOD, SOCKET, Settings, environment_is_there};

@@ -336,6 +336,70 @@ pub(crate) fn move_pages(from: usize, to: usize, bytes: usize) -> Outcome<()> {
     call6(libc::SYS_mremap, [from, bytes, bytes, flags as usize, to, 0]).map(|_| ())
 }
 
+/// `mmap` as it is asked for.
+pub(crate) fn mmap_as(
+    at: usize,
+    bytes: usize,
+    rights: i32,
+    flags: i32,
+    file: i32,
+    from: usize,
+) -> Outcome<usize> {
+    mmap(at, bytes, rights as usize, flags, file, from as u64)
+}
+
+/// Unmaps what is mapped there.
+pub(crate) fn unmap(at: usize, bytes: usize) -> Outcome<()> {
+    call(libc::SYS_munmap, at, bytes, 0, 0).map(|_| ())
+}
+
+/// Says what may be done with memory.
+pub(crate) fn protect(at: usize, bytes: usize, rights: i32) -> Outcome<()> {
+    call(libc::SYS_mprotect, at, bytes, rights as usize, 0).map(|_| ())
+}
+
+/// `madvise`.
+pub(crate) fn advise(at: usize, bytes: usize, advice: i32) -> Outcome<()> {
+    call(libc::SYS_madvise, at, bytes, advice as usize, 0).map(|_| ())
+}
+
+/// `msync`.
+pub(crate) fn msync(at: usize, bytes: usize, flags: i32) -> Outcome<()> {
+    call(libc::SYS_msync, at, bytes, flags as usize, 0).map(|_| ())
+}
+
+/// `mremap`.
+pub(crate) fn remap(at: usize, old: usize, new: usize, flags: i32, to: usize) -> Outcome<usize> {
+    call6(libc::SYS_mremap, [at, old, new, flags as usize, to, 0])
+}
+
+/// Moves anonymous memory to `to`, over what is mapped there; nothing is left at `from`.
+pub(crate) fn move_away(from: usize, to: usize, bytes: usize) -> Outcome<()> {
+    remap(from, bytes, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to).map(|_| ())
+}
+
+/// Maps the pages of a file that are mapped at `from` at `to`, too, readable and writable; over what is mapped there.
+pub(crate) fn twin(from: usize, to: usize, bytes: usize) -> Outcome<()> {
+    remap(from, 0, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to)?;
+    protect(to, bytes, libc::PROT_READ | libc::PROT_WRITE)
+}
+
+/// Has this thread take no signals; what it took before.
+pub(crate) fn block_signals() -> u64 {
+    let (all, mut before) = (u64::MAX, 0_u64);
+    let places = ((&raw const all) as usize, (&raw mut before) as usize);
+    let how = libc::SIG_SETMASK as usize;
+    let _ = call(libc::SYS_rt_sigprocmask, how, places.0, places.1, size_of::<u64>());
+    before
+}
+
+/// Has it take the signals again that it took.
+pub(crate) fn restore_signals(before: u64) {
+    let how = libc::SIG_SETMASK as usize;
+    let place = (&raw const before) as usize;
+    let _ = call(libc::SYS_rt_sigprocmask, how, place, 0, size_of::<u64>());
+}
+
 /// Fills memory with zeros.
 ///
 /// # Safety

@@ -21,5 +21,6 @@ pub use alloc::LodeAlloc;
 pub use arenas::start;
 pub use family::{LARGE, Source, aligned, calloc, free, malloc, purge, realloc, usable_bytes};
 pub use lode_heap::{
-    Error, Method, Provider, Settings, Stats, configure, environment_is_there, stats, write_ledger,
+    Error, Method, Provider, Settings, Stats, configure, environment_is_there, maps, stats,
+    write_ledger,
 };
