@@ -26,6 +26,9 @@ pub fn install() {
 unsafe extern "C" fn prepare() {
     let _errno = sys::KeepErrno::new();
     let mut memory = memory::lock();
+    if memory.leave_stack().is_err() {
+        sys::die(b"lode: no memory for the stack of a thread that forks\n");
+    }
     if memory.stats.held > 0 {
         memory.pipe = sys::pipe().unwrap_or((sys::NONE, sys::NONE));
     }
@@ -113,7 +116,7 @@ impl Memory {
             }
             let wanted = if from_pool { self.inherited_from(slot) } else { 0 };
             from_pool = self.back_scratch(wanted)?;
-            if self.is_mapped(slot) {
+            if self.space.is_for_maps(slot) {
                 self.settle_mapped(scratch, slot)?;
                 continue;
             }

@@ -24,7 +24,11 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(FREE), signals: UnsafeCell::new(0), value: UnsafeCell::new(value) }
+        Self {
+            word: AtomicU32::new(FREE),
+            signals: UnsafeCell::new(0),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits for the lock.

@@ -130,8 +130,7 @@ pub unsafe extern "C" fn mremap(
         return address(maps::remap(asked));
     }
     // SAFETY: as libc has it.
-    let found =
-        unsafe { libc::syscall(libc::SYS_mremap, at, old, new, flags, to) } as *mut c_void;
+    let found = unsafe { libc::syscall(libc::SYS_mremap, at, old, new, flags, to) } as *mut c_void;
     if found != libc::MAP_FAILED && FROM.load(Ordering::Relaxed) != NEVER {
         maps::remapped(asked, found as usize);
     }

@@ -115,7 +115,7 @@ static void errors(void) {
     SAY(mremap(p, MIB, MIB, MREMAP_FIXED, p + 8 * MIB));
     SAY(mremap(p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, p + PAGE));
     SAY(mremap(p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, p + 10));
-    SAY(mremap(p, MIB, 2 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP));
+    SAY(mremap(p, MIB, 2 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0));
     SAY(mremap(p, 0, MIB, MREMAP_MAYMOVE));
     errno = 77;
     unsigned char *q = map(MIB);
@@ -229,7 +229,7 @@ static void moves(void) {
     /* The old place stays, and is zeros. */
     p = map(MIB);
     fill(p, MIB, 7);
-    q = mremap(p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    q = mremap(p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0);
     SAY(q != MAP_FAILED && q != p); SAY(is(q, MIB, 7)); SAY(zero(p, MIB)); SAY(put(p, 1));
     SAY(munmap(p, MIB)); SAY(munmap(q, MIB));
     /* What may be done with it stays. */
@@ -375,6 +375,26 @@ static void forks(void) {
     SAY(is(p, 20 * MIB, 1)); SAY(is(q, MIB, 2)); SAY(is(read, MIB, 4)); SAY(is(wiped, 3 * MIB, 5)); SAY(is(gone, MIB, 6));
     SAY(get(none)); SAY(mprotect(none, 3 * MIB, RW)); SAY(is(none, 3 * MIB, 3)); SAY(put(read, 1)); SAY(other[MIB]);
     SAY(munmap(p, 20 * MIB));
+}
+
+/* A child that asks for nothing has all that its parent has. */
+static void copies(void) {
+    unsigned char *p = map(20 * MIB), *q = map(MIB), *read = map(MIB);
+    fill(p, 20 * MIB, 1); fill(q, MIB, 2); fill(read, MIB, 3);
+    SAY(mprotect(read, MIB, PROT_READ));
+    fflush(stdout);
+    pid_t child = fork();
+    MUST(child >= 0);
+    if (!child) {
+        MUST(is(p, 20 * MIB, 1) && is(q, MIB, 2) && is(read, MIB, 3) && put(read, 1) == -1);
+        fill(p, 20 * MIB, 11); fill(q, MIB, 12);
+        MUST(is(p, 20 * MIB, 11) && is(q, MIB, 12) && is(read, MIB, 3));
+        MUST(madvise(p, MIB, MADV_DONTNEED) == 0 && zero(p, MIB) && munmap(p, 20 * MIB) == 0 && get(p) == -1);
+        _exit(0);
+    }
+    SAY(wait_for(child));
+    SAY(is(p, 20 * MIB, 1)); SAY(is(q, MIB, 2)); SAY(is(read, MIB, 3));
+    SAY(munmap(p, 20 * MIB)); SAY(munmap(q, MIB));
 }
 
 /* A fork on a stack that the program has mapped itself. */
@@ -624,7 +644,7 @@ static void closes(void) {
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*what)(void); } all[] = {
         { "zeros", zeros }, { "errors", errors }, { "parts", parts }, { "moves", moves }, { "rights", rights }, { "advice", advice },
-        { "forks", forks }, { "stacks", stacks }, { "handlers", handlers }, { "threads", threads }, { "places", places }, { "closes", closes },
+        { "forks", forks }, { "copies", copies }, { "stacks", stacks }, { "handlers", handlers }, { "threads", threads }, { "places", places }, { "closes", closes },
     };
     struct sigaction a = { .sa_handler = on_fault };
     MUST(argc == 2 && sigaction(SIGSEGV, &a, 0) == 0 && sigaction(SIGBUS, &a, 0) == 0);

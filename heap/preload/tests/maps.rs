@@ -125,8 +125,8 @@ fn threads_map_and_unmap_at_random() {
 #[test]
 fn children_have_dram_where_the_owner_lends_no_more() {
     let place = place(200, 24);
-    let plain = run(program("forks"));
-    assert_eq!(plain, place.runs(program("forks")));
+    let plain = run(program("copies"));
+    assert_eq!(plain, place.runs(program("copies")));
     assert!(place.owner.books(|books| books.most) <= 24);
 }
 

@@ -75,7 +75,8 @@ impl Memory {
     /// Whether a mapping that begins there is counted.
     pub(super) fn is_counted(&mut self, at: usize) -> bool {
         let counted = &mut self.counted;
-        counted.count > 0 && counted.near(at).is_some_and(|mut near| near.any(|place| place.0 == at))
+        counted.count > 0
+            && counted.near(at).is_some_and(|mut near| near.any(|place| place.0 == at))
     }
 }
 

@@ -31,11 +31,6 @@ impl Memory {
         }
     }
 
-    /// Whether a slot is for mappings.
-    pub(crate) fn is_mapped(&self, slot: usize) -> bool {
-        self.space.area(slot) == Area::Maps
-    }
-
     /// Copies what a slot has inherited into what backs the slot in no area, and puts that in its place, with the same rights.
     pub(crate) fn settle_mapped(&mut self, scratch: usize, slot: usize) -> Result<(), i32> {
         let (first, _) = self.space.bounds(Area::Maps);

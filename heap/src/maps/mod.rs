@@ -8,12 +8,13 @@
 //! They may be called from a handler of signals: signals wait while the lock is held, and no allocator is called.
 //!
 //! * `table`: the pages. `pages`: their memory. `calls`: the calls. `moves`: `mremap`. `counted`: DRAM that the program has mapped.
-//!   `forked`: a child's copy.
+//!   `forked`: a child's copy. `stack`: the stack that a fork is called on.
 mod calls;
 mod counted;
 mod forked;
 mod moves;
 mod pages;
+mod stack;
 mod table;
 
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -40,6 +40,9 @@ pub fn remap(asked: Moved) -> Outcome<usize> {
     if keeps && new != end - asked.at {
         return Err(EINVAL);
     }
+    if keeps && !asked.to.is_multiple_of(PAGE) {
+        return Err(EINVAL);
+    }
     if fixed {
         let to_end = whole(asked.to, new).ok_or(EINVAL)?;
         if asked.to < end && asked.at < to_end {

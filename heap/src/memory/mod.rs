@@ -168,10 +168,10 @@ impl Memory {
 
     /// Takes what backs a slot out of the address space. (Of mappings nothing is left there when nobody has any of it.)
     pub(crate) fn vacate_slot(&self, slot: usize) -> sys::Outcome<()> {
-        match self.space.area(slot) {
-            Area::Maps => Ok(()),
-            _ => sys::vacate(self.space.address(slot), SLOT),
+        if self.space.is_for_maps(slot) {
+            return Ok(());
         }
+        sys::vacate(self.space.address(slot), SLOT)
     }
 
     pub(crate) fn set_idle(&mut self, slot: usize, idle: bool) {

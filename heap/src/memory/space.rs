@@ -167,8 +167,7 @@ impl Space {
 
     /// Slots of [`Area::Maps`] are used up to this one.
     pub(crate) fn used_maps(&mut self, end: usize) {
-        self.maps_end =
-            self.maps_end.max(end.next_multiple_of(64)).min(self.end(Area::Maps));
+        self.maps_end = self.maps_end.max(end.next_multiple_of(64)).min(self.end(Area::Maps));
     }
 
     /// A slot that is in no area.
@@ -325,6 +324,11 @@ impl Space {
                 .max((from + slots).next_multiple_of(64))
                 .min(self.end(Area::Blocks));
         }
+    }
+
+    /// Whether a slot is for mappings of programs: what nobody has of it is not mapped.
+    pub(crate) const fn is_for_maps(&self, slot: usize) -> bool {
+        slot >= self.start(Area::Maps) && slot < self.end(Area::Maps)
     }
 
     /// Whether a range of slots lies among those for blocks.

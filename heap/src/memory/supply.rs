@@ -219,11 +219,11 @@ impl Memory {
     /// Whether a chunk can be mapped elsewhere: what is not mapped needs its file for that.
     fn can_move(&self, slot: usize) -> bool {
         let file = self.file(self.space.look(slot).file);
-        self.space.area(slot) != Area::Maps || file.is_there()
+        !self.space.is_for_maps(slot) || file.is_there()
     }
 
     fn back_by_dram(&mut self, slot: usize) -> Result<(), i32> {
-        if self.space.area(slot) != Area::Maps {
+        if !self.space.is_for_maps(slot) {
             sys::anonymous_at(self.space.address(slot), SLOT)?;
         }
         if let Some(slot) = self.space.slot(slot) {
@@ -246,7 +246,7 @@ impl Memory {
             return Err(libc::ENOMEM);
         }
         let address = self.space.address(slot);
-        if self.space.area(slot) != Area::Maps {
+        if !self.space.is_for_maps(slot) {
             sys::file_at(address, SLOT, file.descriptor, u64::from(chunk) * SLOT as u64)?;
         }
         self.ready_count = last;
@@ -300,8 +300,8 @@ impl Memory {
     pub(crate) fn move_slot(&mut self, from: usize, to: usize) -> Result<(), i32> {
         let (source, target) = (self.space.address(from), self.space.address(to));
         let found = self.space.look(from);
-        let mapped = self.space.area(from) != Area::Maps;
-        if self.space.area(to) == Area::Maps {
+        let mapped = !self.space.is_for_maps(from);
+        if self.space.is_for_maps(to) {
             // Its pages are mapped when somebody wants them.
         } else if !mapped || sys::move_pages(source, target, SLOT).is_err() {
             let file = self.file(found.file);
