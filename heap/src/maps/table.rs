@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn the_first_pages_that_are_enough_are_found() {
         let mut table = table();
-        let mut take = |table: &mut Table, count| {
+        let take = |table: &mut Table, count| {
             let at = table.find(count).unwrap();
             assert!(table.all(at, at + count, |state| state == FREE));
             table.set(at, at + count, MINE | 3);
