@@ -9,13 +9,13 @@ use lode_malloc::maps::{self, Moved, Wanted};
 
 use crate::callers;
 
-/// Mappings of so many bytes and more come from the pool. None do until the library has started.
-static FROM: AtomicUsize = AtomicUsize::new(NEVER);
-const NEVER: usize = usize::MAX;
+/// Mappings of so many bytes and more come from the pool; 0 until the library has started.
+static FROM: AtomicUsize = AtomicUsize::new(NOT_YET);
+const NOT_YET: usize = 0;
 
 /// Begins to take mappings, of so many bytes and more.
 pub(crate) fn start(from: Option<usize>) {
-    FROM.store(from.unwrap_or(NEVER).max(1), Ordering::Release);
+    FROM.store(from.unwrap_or(usize::MAX).max(1), Ordering::Release);
 }
 
 fn fail(error: c_int) {
@@ -89,7 +89,7 @@ unsafe extern "C" fn mmap_for(
     caller: usize,
 ) -> *mut c_void {
     let from = FROM.load(Ordering::Acquire);
-    if from == NEVER || callers::is_own(caller) {
+    if from == NOT_YET || callers::is_own(caller) {
         // SAFETY: as libc has it.
         return unsafe {
             libc::syscall(libc::SYS_mmap, at, bytes, rights, flags, file, offset) as *mut c_void
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn mremap(
     }
     // SAFETY: as libc has it.
     let found = unsafe { libc::syscall(libc::SYS_mremap, at, old, new, flags, to) } as *mut c_void;
-    if found != libc::MAP_FAILED && FROM.load(Ordering::Relaxed) != NEVER {
+    if found != libc::MAP_FAILED && FROM.load(Ordering::Relaxed) != NOT_YET {
         maps::remapped(asked, found as usize);
     }
     found

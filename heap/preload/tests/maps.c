@@ -287,6 +287,16 @@ static void rights(void) {
     p = map(MIB);
     SAY(zero(p, MIB)); SAY(put(p, 1));
     SAY(munmap(p, MIB));
+    /* With a key. */
+    p = map(MIB);
+    fill(p, MIB, 2);
+    SAY(mprotect(p + PAGE, PAGE, PROT_NONE));
+    SAY(pkey_mprotect(p, 4 * PAGE, PROT_READ, -1)); SAY(put(p + PAGE, 1)); SAY(is(p, MIB, 2));
+    SAY(mprotect(p + PAGE, PAGE, PROT_NONE));
+    SAY(pkey_mprotect(p, 8 * PAGE, PROT_READ, 0)); SAY(put(p, 1)); SAY(is(p + 8 * PAGE, PAGE, 2) || p[8 * PAGE]);
+    SAY(mprotect(p, MIB, RW)); SAY(is(p, MIB, 2)); SAY(put(p + PAGE, 9));
+    SAY(madvise(p, MIB, MADV_DONTNEED)); SAY(zero(p, MIB));
+    SAY(munmap(p, MIB)); SAY(get(p)); SAY(get(p + MIB - 1));
     /* Code that is written first, then run. */
     static const unsigned char code[] = { 0xb8, 42, 0, 0, 0, 0xc3 };
     p = map(MIB);

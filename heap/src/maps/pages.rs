@@ -208,12 +208,13 @@ impl Memory {
         Ok(())
     }
 
-    /// Puts anonymous memory with the same contents, readable and writable, in the place of pages that are the program's.
+    /// Puts anonymous memory with the same contents in the place of pages that are the program's, and all of one kind.
     pub(crate) fn make_foreign(&mut self, from: usize, to: usize) -> Result<(), i32> {
         let bytes = (to - from) * PAGE;
         let other = sys::anonymous(bytes)?;
         let moved = self
             .copy_pages(from, to, other)
+            .and_then(|()| sys::protect(other, bytes, i32::from(self.maps.state(from) & RIGHTS)))
             .and_then(|()| sys::move_away(other, self.maps.address(from), bytes));
         if let Err(error) = moved {
             let _ = sys::unmap(other, bytes);
