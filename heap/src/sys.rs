@@ -115,6 +115,15 @@ pub(crate) fn identity(descriptor: i32) -> Option<(u64, u64)> {
     Some((found.st_dev, found.st_ino))
 }
 
+/// Whether it is a device that is read by characters, as device DAX is.
+pub(crate) fn is_device(descriptor: i32) -> bool {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut found: libc::stat = unsafe { core::mem::zeroed() };
+    let place = (&raw mut found) as usize;
+    call(libc::SYS_fstat, descriptor as usize, place, 0, 0).is_ok()
+        && found.st_mode & libc::S_IFMT == libc::S_IFCHR
+}
+
 /// Whether the file lies in memory (tmpfs).
 pub(crate) fn in_memory(descriptor: i32) -> bool {
     // SAFETY: a structure of numbers, for which zeros are values.

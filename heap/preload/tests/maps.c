@@ -224,6 +224,8 @@ static void moves(void) {
     /* From elsewhere over ours. */
     SAY(mremap(q, 3 * MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, p) == p);
     SAY(is(p, MIB, 4)); SAY(get(q)); SAY(is(p + MIB, MIB / 2, 6));
+    /* What has come there is no more what was there before. */
+    SAY(mprotect(p + MIB, MIB / 2, PROT_READ)); SAY(madvise(p + MIB, MIB / 2, MADV_DONTNEED)); SAY(zero(p + MIB, MIB / 2)); SAY(put(p + MIB, 1));
     SAY(munmap(p, 2 * MIB)); SAY(get(p)); SAY(get(p + MIB));
     SAY(munmap(place, 8 * MIB));
     /* The old place stays, and is zeros. */
@@ -632,9 +634,14 @@ static void places(void) {
 
 /* Programs close descriptors that aren't theirs. */
 static void closes(void) {
-    unsigned char *p = map(MIB), *q;
+    unsigned char *p = map(MIB), *q, *unused = map(8 * MIB);
     fill(p, MIB, 1);
+    memset(unused, 5, 8 * MIB);
     for (int i = 3; i < 2000; i++) close(i);
+    /* ... and have their own there. */
+    int f = a_file();
+    for (int i = 500; i < 600; i++) MUST(dup2(f, i) == i);
+    MUST(munmap(unused, 8 * MIB) == 0);
     for (int i = 0; i < 20; i++) {
         q = map(MIB);
         MUST(zero(q, MIB));
@@ -649,6 +656,8 @@ static void closes(void) {
     MUST(block);
     fill(block, 30 * MIB, 3);
     MUST(is(p, MIB, 1) && is(block, 30 * MIB, 3));
+    unsigned char c;
+    for (int i = 0; i < 256; i++) MUST(pread(f, &c, 1, i * (long)PAGE) == 1 && c == 200);
 }
 
 int main(int argc, char **argv) {

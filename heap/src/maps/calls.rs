@@ -89,7 +89,12 @@ impl Memory {
 
     /// Free pages with memory in them; the first of them.
     pub(super) fn map_new(&mut self, bytes: usize) -> Outcome<usize> {
-        self.open_maps()?;
+        self.open_maps().map_err(|_| libc::EAGAIN)?;
+        // (Whether a pool's memory can be mapped by pages is known when there is an owner.)
+        let _ = self.meet();
+        if self.maps_whole_chunks() {
+            return Err(libc::EAGAIN);
+        }
         let count = bytes.div_ceil(PAGE);
         let first = self.maps.find(count).ok_or(libc::EAGAIN)?;
         self.map_pages(first, first + count)?;
@@ -171,6 +176,11 @@ fn map_over(mut wanted: Wanted) -> Outcome<usize> {
 /// As the call has them.
 pub fn unmap(at: usize, bytes: usize) -> Outcome<()> {
     let _errno = sys::KeepErrno::new();
+    if !meets(at, bytes) {
+        // (Counted no more before it is gone: another thread's may be there right after.)
+        memory::lock().uncount_foreign(at, bytes);
+        return sys::unmap(at, bytes);
+    }
     let end = whole(at, bytes).filter(|end| *end > at).ok_or(EINVAL)?;
     let mut memory = memory::lock();
     memory.pieces(at, end, |memory, piece| {

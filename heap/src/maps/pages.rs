@@ -56,7 +56,8 @@ impl Memory {
         let mut done = self.back(slots.clone());
         while done.is_ok() && at < to {
             let part = self.part(at, to);
-            done = self.map_part(part);
+            // (It is DRAM then: a refusal is the owner's alone.)
+            done = self.map_part(part).map_err(|_| libc::EAGAIN);
             if done.is_ok() {
                 self.maps.set(at, at + part.to - part.from, MINE | ALL);
                 at += part.to - part.from;

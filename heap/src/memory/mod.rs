@@ -32,13 +32,20 @@ pub(crate) struct File {
     pub(crate) descriptor: i32,
     identity: (u64, u64),
     in_memory: bool,
+    /// It is a device, not a file.
+    device: bool,
     /// Chunks locked under it.
     locked: u32,
 }
 
 impl File {
-    const NONE: Self =
-        Self { descriptor: sys::NONE, identity: (0, 0), in_memory: false, locked: 0 };
+    const NONE: Self = Self {
+        descriptor: sys::NONE,
+        identity: (0, 0),
+        in_memory: false,
+        device: false,
+        locked: 0,
+    };
 
     /// Whether both are of one pool.
     pub(crate) fn is_same(&self, other: &Self) -> bool {

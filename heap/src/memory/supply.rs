@@ -55,7 +55,8 @@ impl Memory {
                 sys::close(file.descriptor);
             }
             let in_memory = sys::in_memory(pool);
-            *file = File { descriptor: pool, identity, in_memory, locked: 0 };
+            let device = sys::is_device(pool);
+            *file = File { descriptor: pool, identity, in_memory, device, locked: 0 };
         }
         self.file = at as u8;
         Ok(())
@@ -89,6 +90,11 @@ impl Memory {
 
     pub(crate) fn file(&self, at: u8) -> File {
         self.files.get(usize::from(at)).copied().unwrap_or(File::NONE)
+    }
+
+    /// Whether the owner's memory is a device's, whose pieces may have to be as large as chunks.
+    pub(crate) fn maps_whole_chunks(&self) -> bool {
+        self.file(self.file).device
     }
 
     /// Asks for so many chunks, 512 at most at a time; locks what comes.
