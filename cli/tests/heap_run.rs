@@ -96,6 +96,29 @@ fn real_programs_give_the_same_results_by_each_method() {
 }
 
 #[test]
+fn mappings_are_taken_from_the_size_that_is_said() {
+    let (dir, pool) = pool();
+    let dram = |from: &[&str], name: &str| -> u64 {
+        let ledger = dir.path().join(name);
+        std::fs::create_dir(&ledger).unwrap();
+        let rest = ["--ledger", text(&ledger), "--", "python3", "-c"];
+        let program = "a = [str(i) for i in range(300000)]";
+        let arguments = [&["--pool", text(&pool)], from, &rest, &[program]].concat();
+        assert!(heap_run(&arguments).status().unwrap().success());
+        let line = std::fs::read_to_string(ledger.join("ledger")).unwrap();
+        let figure = line.split("\"dram_peak\":").nth(1).unwrap();
+        figure.split(',').next().unwrap().parse().unwrap()
+    };
+    let least = 10 << 20;
+    assert!(dram(&[], "default") < least);
+    assert!(dram(&["--map-from", "none"], "none") > least);
+    assert!(dram(&["--map-from", "1G"], "large") > least);
+    assert!(dram(&["--map-from", "4K"], "small") < least);
+    let done = heap_run(&["--pool", text(&pool), "--map-from", "much", "--", "true"]).output();
+    assert!(!done.unwrap().status.success());
+}
+
+#[test]
 fn exit_codes_are_the_commands() {
     let (_dir, pool) = pool();
     let code = |rest: &[&str]| {

@@ -11,7 +11,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fork_page::ForkPage;
-use crate::memory::{self, Backing, Memory, PAGE, PAGES, SLOT, Stats, runs};
+use crate::memory::{self, Backing, Memory, PAGE, PAGES, Stats, runs};
 use crate::session::Session;
 use crate::{keeper, sys};
 
@@ -28,6 +28,9 @@ pub fn install() {
 unsafe extern "C" fn prepare() {
     let _errno = sys::KeepErrno::new();
     let mut memory = memory::lock();
+    if memory.leave_stack().is_err() {
+        sys::die(b"lode: no memory for the stack of a thread that forks\n");
+    }
     if memory.stats.held > 0 {
         memory.fork = ForkPage::new();
     }
@@ -55,6 +58,7 @@ unsafe extern "C" fn child() {
     if !page.is_there() && memory.stats.held > 0 {
         sys::die(b"lode: no page was left for a fork: its child can't have memory of its own\n");
     }
+    memory.forget_unforked();
     let files = memory.disinherit();
     if page.is_there() {
         if memory.copy_inherited(&page).is_err() {
@@ -85,7 +89,7 @@ impl Memory {
             }
             if found.used == 0 {
                 self.set_idle(slot, false);
-                let _ = sys::vacate(self.space.address(slot), SLOT);
+                let _ = self.vacate_slot(slot);
             }
             if let Some(slot) = self.space.slot(slot) {
                 slot.backing = if found.used == 0 { Backing::None } else { Backing::Inherited };
@@ -108,6 +112,10 @@ impl Memory {
             }
             let wanted = if from_pool { self.inherited_from(slot) } else { 0 };
             from_pool = self.back_scratch(wanted)?;
+            if self.space.is_for_maps(slot) {
+                self.settle_mapped(scratch, slot)?;
+                continue;
+            }
             let (source, target) = (self.space.address(slot), self.space.address(scratch));
             // SAFETY: both slots are mapped; there is no other thread.
             runs(&found.dirty, |from, to| unsafe {

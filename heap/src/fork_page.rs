@@ -116,7 +116,7 @@ impl Drop for ForkPage {
         close(&mut self.read);
         close(&mut self.write);
         if self.is_there() {
-            sys::unmap(self.address, 4096);
+            let _ = sys::unmap(self.address, 4096);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! or `lode heap serve`) lends, and by anonymous memory while there is no owner. An allocator cuts it smaller
 //! (`lode-malloc`); large blocks are whole chunks, which grow and move by their pages.
 //!
-//! * `session`: the conversation with the owner. `memory`: what backs which address. `keeper`: the thread that
+//! * `maps`: what a program maps by itself. `session`: the conversation with the owner. `memory`: what backs which address. `keeper`: the thread that
 //!   listens. `fork`: a child's memory of its own. `ledger`: what is left of a process's figures.
 //!
 //! What this crate guarantees: nothing in it allocates, so an allocator can be built on it; it uses no place that is a thread's own,
@@ -18,6 +18,7 @@ mod fork_page;
 mod keeper;
 mod ledger;
 mod lock;
+pub mod maps;
 mod memory;
 mod provider;
 mod session;
@@ -34,5 +35,5 @@ pub use provider::{
     decommit, free, purge, reserve, resize, stats,
 };
 pub use settings::{
-    DRAM_BELOW, FORK_SECONDS, LEDGER, METHOD, SOCKET, Settings, environment_is_there,
+    DRAM_BELOW, FORK_SECONDS, LEDGER, MAP_FROM, METHOD, SOCKET, Settings, environment_is_there,
 };

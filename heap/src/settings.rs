@@ -13,6 +13,10 @@ pub const DRAM_BELOW: &CStr = c"LODE_HEAP_DRAM_BELOW";
 pub const FORK_SECONDS: &CStr = c"LODE_HEAP_FORK_SECONDS";
 /// The same where nothing is said: longer than an owner may take for its answers.
 const FORK_SECONDS_USUAL: u32 = 60;
+/// What a program maps by itself, of this many bytes and more, comes from the pool; `none` for nothing of it.
+pub const MAP_FROM: &CStr = c"LODE_HEAP_MAP_FROM";
+/// The same where nothing is said.
+const MAP_FROM_BYTES: usize = 64 << 10;
 /// A directory whose file `ledger` gets a line from each process that ends.
 pub const LEDGER: &CStr = c"LODE_HEAP_LEDGER";
 
@@ -44,6 +48,7 @@ pub struct Settings {
     pub(crate) socket: Path<108>,
     pub(crate) method: Method,
     pub(crate) dram_below: usize,
+    map_from: Option<usize>,
     pub(crate) ledger: Path<1024>,
     pub(crate) fork_seconds: u32,
 }
@@ -53,6 +58,7 @@ impl Settings {
         socket: Path::NONE,
         method: Method::Direct,
         dram_below: 0,
+        map_from: None,
         ledger: Path::NONE,
         fork_seconds: FORK_SECONDS_USUAL,
     };
@@ -78,6 +84,7 @@ impl Settings {
             socket: Path::of(text(SOCKET)).unwrap_or(Path::NONE),
             method: method.unwrap_or_default(),
             dram_below: bytes_of(text(DRAM_BELOW)).unwrap_or(0),
+            map_from: map_from(text(MAP_FROM)),
             ledger: Path::of(text(LEDGER)).unwrap_or(Path::NONE),
             fork_seconds: seconds.unwrap_or(FORK_SECONDS_USUAL),
         }
@@ -86,6 +93,11 @@ impl Settings {
     /// Blocks below this many bytes are to come from DRAM.
     pub const fn dram_limit(&self) -> usize {
         self.dram_below
+    }
+
+    /// Mappings of so many bytes and more are to come from the pool; none are, where there is no number.
+    pub const fn map_limit(&self) -> Option<usize> {
+        self.map_from
     }
 }
 
@@ -106,6 +118,10 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
     }
     // SAFETY: variables' values end.
     Some(unsafe { CStr::from_ptr(found) }.to_bytes())
+}
+
+fn map_from(text: &[u8]) -> Option<usize> {
+    if text == b"none" { None } else { Some(bytes_of(text).unwrap_or(MAP_FROM_BYTES)) }
 }
 
 /// A number of bytes: `4096`, `4K`, `2M`, `1G`.
@@ -132,6 +148,14 @@ mod tests {
         for wrong in [&b""[..], b"K", b"1T", b"-1", b"99999999999G"] {
             assert_eq!(bytes_of(wrong), None);
         }
+    }
+
+    #[test]
+    fn mappings_are_taken_from_a_size_on_or_not_at_all() {
+        assert_eq!(map_from(b""), Some(64 << 10));
+        assert_eq!(map_from(b"nonsense"), Some(64 << 10));
+        assert_eq!(map_from(b"4K"), Some(4096));
+        assert_eq!(map_from(b"none"), None);
     }
 
     #[test]

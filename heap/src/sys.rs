@@ -134,6 +134,15 @@ pub(crate) fn identity(descriptor: i32) -> Option<(u64, u64)> {
     Some((found.st_dev, found.st_ino))
 }
 
+/// Whether it is a device that is read by characters, as device DAX is.
+pub(crate) fn is_device(descriptor: i32) -> bool {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut found: libc::stat = unsafe { core::mem::zeroed() };
+    let place = (&raw mut found) as usize;
+    call(libc::SYS_fstat, descriptor as usize, place, 0, 0).is_ok()
+        && found.st_mode & libc::S_IFMT == libc::S_IFCHR
+}
+
 /// Whether the file lies in memory (tmpfs).
 pub(crate) fn in_memory(descriptor: i32) -> bool {
     // SAFETY: a structure of numbers, for which zeros are values.
@@ -338,11 +347,6 @@ pub(crate) fn shared_page() -> Outcome<usize> {
     mmap(0, 4096, ALL, libc::MAP_SHARED | libc::MAP_ANONYMOUS, NONE, 0)
 }
 
-/// Takes a mapping away.
-pub(crate) fn unmap(at: usize, bytes: usize) {
-    let _ = call(libc::SYS_munmap, at, bytes, 0, 0);
-}
-
 /// Anonymous memory in the place of what is mapped there; zeros.
 pub(crate) fn anonymous_at(at: usize, bytes: usize) -> Outcome<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -370,6 +374,70 @@ pub(crate) fn discard(at: usize, bytes: usize) -> Outcome<()> {
 pub(crate) fn move_pages(from: usize, to: usize, bytes: usize) -> Outcome<()> {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
     call6(libc::SYS_mremap, [from, bytes, bytes, flags as usize, to, 0]).map(|_| ())
+}
+
+/// `mmap` as it is asked for.
+pub(crate) fn mmap_as(
+    at: usize,
+    bytes: usize,
+    rights: i32,
+    flags: i32,
+    file: i32,
+    from: usize,
+) -> Outcome<usize> {
+    mmap(at, bytes, rights as usize, flags, file, from as u64)
+}
+
+/// Unmaps what is mapped there.
+pub(crate) fn unmap(at: usize, bytes: usize) -> Outcome<()> {
+    call(libc::SYS_munmap, at, bytes, 0, 0).map(|_| ())
+}
+
+/// Says what may be done with memory.
+pub(crate) fn protect(at: usize, bytes: usize, rights: i32) -> Outcome<()> {
+    call(libc::SYS_mprotect, at, bytes, rights as usize, 0).map(|_| ())
+}
+
+/// `madvise`.
+pub(crate) fn advise(at: usize, bytes: usize, advice: i32) -> Outcome<()> {
+    call(libc::SYS_madvise, at, bytes, advice as usize, 0).map(|_| ())
+}
+
+/// `msync`.
+pub(crate) fn msync(at: usize, bytes: usize, flags: i32) -> Outcome<()> {
+    call(libc::SYS_msync, at, bytes, flags as usize, 0).map(|_| ())
+}
+
+/// `mremap`.
+pub(crate) fn remap(at: usize, old: usize, new: usize, flags: i32, to: usize) -> Outcome<usize> {
+    call6(libc::SYS_mremap, [at, old, new, flags as usize, to, 0])
+}
+
+/// Moves anonymous memory to `to`, over what is mapped there; nothing is left at `from`.
+pub(crate) fn move_away(from: usize, to: usize, bytes: usize) -> Outcome<()> {
+    remap(from, bytes, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to).map(|_| ())
+}
+
+/// Maps the pages of a file that are mapped at `from` at `to`, too, readable and writable; over what is mapped there.
+pub(crate) fn twin(from: usize, to: usize, bytes: usize) -> Outcome<()> {
+    remap(from, 0, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to)?;
+    protect(to, bytes, libc::PROT_READ | libc::PROT_WRITE)
+}
+
+/// Has this thread take no signals; what it took before.
+pub(crate) fn block_signals() -> u64 {
+    let (all, mut before) = (u64::MAX, 0_u64);
+    let places = ((&raw const all) as usize, (&raw mut before) as usize);
+    let how = libc::SIG_SETMASK as usize;
+    let _ = call(libc::SYS_rt_sigprocmask, how, places.0, places.1, size_of::<u64>());
+    before
+}
+
+/// Has it take the signals again that it took.
+pub(crate) fn restore_signals(before: u64) {
+    let how = libc::SIG_SETMASK as usize;
+    let place = (&raw const before) as usize;
+    let _ = call(libc::SYS_rt_sigprocmask, how, place, 0, size_of::<u64>());
 }
 
 /// Fills memory with zeros.
