@@ -4,7 +4,7 @@ use super::Ground;
 
 /// A step. Places are words of the root block; number [`Step::ROOT`] is the root itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub(super) enum Step {
     /// Makes a heap, over what may be there.
     Create,
     /// A block, which holds this byte when it is published, or whatever it does.
@@ -25,7 +25,7 @@ pub enum Step {
 
 impl Step {
     /// The root.
-    pub const ROOT: u64 = u64::MAX;
+    pub(super) const ROOT: u64 = u64::MAX;
 }
 
 /// Steps on a heap whose every crash is explored.
@@ -36,11 +36,11 @@ pub struct KeptCase {
     /// What the heap lies in.
     pub ground: Ground,
     /// Bytes that are not zero where the heap is to be.
-    pub dirty: bool,
+    pub(super) dirty: bool,
     /// Done without a power cut.
-    pub before: Vec<Step>,
+    pub(super) before: Vec<Step>,
     /// Cut off.
-    pub steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
 }
 
 fn alloc(place: u64, bytes: u64) -> Step {

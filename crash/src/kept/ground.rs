@@ -120,11 +120,6 @@ impl Lies {
         }
         Ok(())
     }
-
-    /// Ends it; what is left of it is the medium.
-    pub(super) fn crash(self) -> Simulated {
-        self.medium
-    }
 }
 
 impl Memory for Lies {

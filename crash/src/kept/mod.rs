@@ -11,6 +11,7 @@ mod ground;
 mod judge;
 mod run;
 
-pub use cases::{KeptCase, Step, cases};
+use cases::Step;
+pub use cases::{KeptCase, cases};
 pub use explore::{KeptFailure, KeptTally, explore_kept};
 pub use ground::Ground;

@@ -44,7 +44,12 @@ impl<M: Memory> Heap<M> {
     }
 
     fn finish(&self) -> core::result::Result<(), M::Error> {
-        self.memory.store(0, &self.shape.header())?;
+        // Its first word last: a line's stores become durable in their order.
+        let header = self.shape.header();
+        let (magic, rest) =
+            header.split_first_chunk::<{ WORD as usize }>().unwrap_or((&[0; 8], &[]));
+        self.memory.store(WORD, rest)?;
+        self.memory.store(0, magic)?;
         self.memory.write_back(0, LINE)?;
         self.memory.fence(&[(0, LINE)])
     }
