@@ -150,6 +150,17 @@ pub fn cases() -> Vec<KeptCase> {
             ],
         ),
         (
+            "the program stores over words that an opening has stored",
+            vec![Create, root(), filled(0, 64, 1), alloc(1, 64)],
+            vec![
+                Open,
+                MoveByHand { from: 1, to: 2 },
+                alloc(1, 64),
+                Open,
+                MoveByHand { from: 1, to: 3 },
+            ],
+        ),
+        (
             "it is opened again and again",
             vec![Create, root(), alloc(0, 100)],
             vec![

@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lode_testkit::rng::{Rng, mix};
 use lode_testkit::run::panic_text;
 
-use super::KeptCase;
 use super::judge::{Allowed, judge};
-use super::run::{Loose, Run, open};
+use super::run::{Known, Loose, Run, open};
+use super::{KeptCase, Step};
 use crate::region::{LeftOut, Pages, Point, Profile, Rules, Simulated, Watch};
 use crate::states::{Budget, Choice, Judged, explore_point, units_of};
 
@@ -98,11 +98,15 @@ impl Explorer<'_> {
                 points.push(medium.point());
                 in_flight += 1;
             }
-            let all = [&before, &run.known];
+            // (Who makes a heap over another may be left without any.)
+            let none = Known::default();
+            let is_made = *step == Step::Create;
+            let between: &[&Known] = if is_made { &[&none] } else { &[] };
+            let all = [between, &[&before, &run.known]].concat();
             for (at, point) in points.iter().enumerate() {
                 let place =
                     format!("step {number}, {step:?}, point {} of {}", at + 1, points.len());
-                let known = if at < in_flight { &all[..] } else { &all[1..] };
+                let known = if at < in_flight { &all[..] } else { &all[all.len() - 1..] };
                 let loose = if at < in_flight { loose.clone() } else { Loose::Nothing };
                 self.point(point, &place, &Allowed { known, loose }, true)?;
             }

@@ -132,7 +132,8 @@ impl Run {
             Step::Settle => self.heap()?.settle().map_err(said)?,
             Step::Open => {
                 self.heap = None;
-                self.heap = Some(open(self.ground, self.medium.clone()).map_err(said)?);
+                let (ground, medium) = (self.ground, self.medium.clone());
+                self.heap = Some(elsewhere(|| open(ground, medium)).map_err(said)?);
             }
         }
         Ok(())
@@ -143,7 +144,8 @@ impl Run {
         let said = |error: Trouble| format!("{error:?}");
         let (heap, len) = (self.heap()?, bytes.len() as u64);
         heap.memory().store(at, bytes).map_err(said)?;
-        heap.before_persist(at, len).map_err(|error| format!("{error:?}"))?;
+        // (Of a thread's own: what it fences is to be enough.)
+        elsewhere(|| heap.before_persist(at, len)).map_err(|error| format!("{error:?}"))?;
         heap.memory().write_back(at, len).map_err(said)?;
         heap.memory().fence(&[(at, len)]).map_err(said)
     }
@@ -172,6 +174,12 @@ impl Run {
             self.known.words.insert(place, block);
         }
     }
+}
+
+/// Does something in another thread: what that has written back and not fenced nobody else's fence makes durable.
+fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join())
+        .unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
 /// Opens the heap that is in a memory, as it was left. (A file without one is none, as an empty memory is.)

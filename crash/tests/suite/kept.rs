@@ -6,6 +6,7 @@ use lode_crash::kept::{Ground, KeptCase, KeptTally, cases, explore_kept};
 use lode_crash::region::{LeftOut, Profile, Rules};
 use lode_crash::states::Budget;
 
+const GLANCE: Budget = Budget { whole: 12, torn: 3 };
 const QUICK: Budget = Budget { whole: 40, torn: 10 };
 const DEEP: Budget = Budget { whole: 240, torn: 160 };
 
@@ -30,7 +31,7 @@ fn explored(profile: Profile, ground: Ground, budget: Budget, inside_every: u64)
 #[test]
 fn a_heap_is_whole_after_every_crash() {
     for profile in Profile::ALL {
-        let tally = explored(profile, Ground::Bare, DEEP, 4);
+        let tally = explored(profile, Ground::Bare, QUICK, 16);
         assert!(tally.judged > 1000 && tally.inside > 300, "{profile}: {tally:?}");
     }
 }
@@ -44,11 +45,11 @@ fn a_heap_in_a_mapped_file_is_whole_after_every_crash() {
 }
 
 fn is_noticed(left_out: LeftOut, cases: &[KeptCase]) -> Option<String> {
-    for budget in [QUICK, DEEP] {
+    for (budget, inside_every) in [(GLANCE, 16), (QUICK, 4), (DEEP, 4)] {
         for profile in [Profile::Adr, Profile::File] {
             let rules = Rules { profile, left_out: Some(left_out), ..Rules::default() };
             for case in cases {
-                if let Err(failure) = explore_kept(case, rules, budget, 4) {
+                if let Err(failure) = explore_kept(case, rules, budget, inside_every) {
                     return Some(failure.to_string());
                 }
             }
@@ -59,7 +60,7 @@ fn is_noticed(left_out: LeftOut, cases: &[KeptCase]) -> Option<String> {
 
 #[test]
 fn each_fence_and_write_back_of_the_heap_that_is_left_out_is_noticed() {
-    let sites = explored(Profile::Adr, Ground::Bare, QUICK, 4).sites;
+    let sites = explored(Profile::Adr, Ground::Bare, GLANCE, 16).sites;
     let is_ours = |site: &&LeftOut| site.site().file.starts_with("heap/kept/");
     let ours: BTreeSet<&LeftOut> = sites.iter().filter(is_ours).collect();
     let kinds = |kind: &str| ours.iter().filter(|site| site.kind() == kind).count();
