@@ -218,7 +218,7 @@ fn touch<C: Calls>(calls: &C, bytes: u64) -> io::Result<()> {
     let piece = vec![0; TOUCH_BYTES];
     for at in (0..bytes - bytes / 8).step_by(TOUCH_BYTES) {
         match calls.write_at(&file, at, &piece) {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
+            Err(error) if NO_ROOM.contains(&error.kind()) => break,
             written => written?,
         }
     }
@@ -226,6 +226,8 @@ fn touch<C: Calls>(calls: &C, bytes: u64) -> io::Result<()> {
     calls.unlink(&name)
 }
 
+/// What a full pool says: to a write of which nothing fits, and to one of which a part does.
+const NO_ROOM: [io::ErrorKind; 2] = [io::ErrorKind::StorageFull, io::ErrorKind::WriteZero];
 /// Bytes that a pool is touched by.
 const TOUCH_BYTES: usize = 1 << 20;
 

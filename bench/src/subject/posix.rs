@@ -139,5 +139,7 @@ fn whole(done: usize, asked: usize, what: &str) -> io::Result<()> {
     if done == asked {
         return Ok(());
     }
-    Err(io::Error::other(format!("only {done} of {asked} bytes were {what}")))
+    let said = format!("only {done} of {asked} bytes were {what}");
+    // (What is full takes a part, and says so only to the next one.)
+    Err(io::Error::new(io::ErrorKind::WriteZero, said))
 }
