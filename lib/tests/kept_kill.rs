@@ -21,10 +21,15 @@ const KILLS: u64 = 12;
 /// Words that a thread has in the root: its list, what it takes out of that, and a large block.
 const EACH: u64 = 24;
 
-/// Step `number` of a thread, whose list has the numbers of its steps: two are added, one is taken away; and a block of pages comes and goes.
+/// A list has 32 blocks added to it, and as many taken away.
+fn takes_away(number: u64) -> bool {
+    number % 64 >= 32
+}
+
+/// Step `number` of a thread, whose list has the numbers of its steps; and now and then a block of pages comes and goes.
 /// (A step that was done and not said to be is found as done.)
 fn step(heap: &KeptHeap, head: u64, number: u64) {
-    if number % 3 == 2 {
+    if takes_away(number) {
         let first = heap.word(head).unwrap();
         heap.change(&[(head, heap.word(first).unwrap()), (head + 8, first)]).unwrap();
         heap.free_from(head + 8).unwrap();
@@ -43,9 +48,9 @@ fn step(heap: &KeptHeap, head: u64, number: u64) {
 fn expected(steps: u64) -> Vec<u64> {
     let mut numbers = Vec::new();
     for number in 0..steps {
-        match number % 3 {
-            2 => drop(numbers.pop()),
-            _ => numbers.push(number),
+        match takes_away(number) {
+            true => drop(numbers.pop()),
+            false => numbers.push(number),
         }
     }
     numbers.reverse();
