@@ -242,7 +242,7 @@ fn a_full_memory_is_an_error_and_everything_can_be_given_back() {
     let mut places = (0..252).map(|word| root + 8 * word);
     let mut taken = Vec::new();
     for bytes in [5 * CHUNK, 4096, 1000, 16] {
-        while let Some(place) = places.next() {
+        for place in places.by_ref() {
             match heap.alloc_into(place, bytes, Content::Zeros) {
                 Ok(_) => taken.push(place),
                 Err(error) => {
