@@ -38,7 +38,7 @@ fn step(heap: &KeptHeap, head: u64, number: u64) {
         let bytes = 16 + number * 131 % 6000;
         heap.alloc_into(head, bytes, Content::Bytes(words.as_flattened())).unwrap();
     }
-    if number % 5 == 0 {
+    if number.is_multiple_of(5) {
         heap.alloc_into(head + 16, 3_000_000, Content::Stale).unwrap();
         heap.free_from(head + 16).unwrap();
     }
