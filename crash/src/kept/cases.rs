@@ -58,11 +58,35 @@ fn free(place: u64) -> Step {
 /// More than a chunk has room for.
 const LONG: u64 = 5 << 12;
 
+/// A name, what is done before, and what is cut off.
+type List = (&'static str, Vec<Step>, Vec<Step>);
+
+fn root() -> Step {
+    filled(Step::ROOT, 128, 0)
+}
+
 /// Every kind of change, and what they do to each other.
 pub fn cases() -> Vec<KeptCase> {
-    use Step::{Create, Fill, Move, MoveByHand, Open, Settle};
-    let root = || filled(Step::ROOT, 128, 0);
-    let lists: Vec<(&'static str, Vec<Step>, Vec<Step>)> = vec![
+    let mut cases = Vec::new();
+    for (name, before, steps) in [making(), growing(), changing()].concat() {
+        for ground in [Ground::Bare, Ground::File] {
+            let dirty = name == "a heap is made" && ground == Ground::Bare;
+            cases.push(KeptCase {
+                name,
+                ground,
+                dirty,
+                before: before.clone(),
+                steps: steps.clone(),
+            });
+        }
+    }
+    cases
+}
+
+/// A heap is made, and blocks come and go.
+fn making() -> Vec<List> {
+    use Step::Create;
+    vec![
         ("a heap is made", vec![], vec![Create, root(), alloc(0, 40)]),
         ("a heap is made over one", vec![Create, root(), filled(0, 5000, 3)], vec![Create, root()]),
         (
@@ -80,6 +104,13 @@ pub fn cases() -> Vec<KeptCase> {
             vec![Create, root()],
             vec![filled(0, 4096, 1), alloc(1, 9000), free(0), filled(2, 4000, 7), free(1), free(2)],
         ),
+    ]
+}
+
+/// A heap grows, and blocks are longer than a chunk.
+fn growing() -> Vec<List> {
+    use Step::{Create, Fill, Settle};
+    vec![
         (
             "the heap grows",
             vec![Create, root()],
@@ -108,6 +139,13 @@ pub fn cases() -> Vec<KeptCase> {
                 filled(0, LONG, 5),
             ],
         ),
+    ]
+}
+
+/// Words are changed, by the heap and by the program.
+fn changing() -> Vec<List> {
+    use Step::{Create, Fill, Move, MoveByHand, Open, Settle};
+    vec![
         (
             "words are changed together",
             vec![Create, root(), filled(0, 64, 1), filled(1, 64, 2)],
@@ -175,19 +213,5 @@ pub fn cases() -> Vec<KeptCase> {
                 Open,
             ],
         ),
-    ];
-    let mut cases = Vec::new();
-    for (name, before, steps) in lists {
-        for ground in [Ground::Bare, Ground::File] {
-            let dirty = name == "a heap is made" && ground == Ground::Bare;
-            cases.push(KeptCase {
-                name,
-                ground,
-                dirty,
-                before: before.clone(),
-                steps: steps.clone(),
-            });
-        }
-    }
-    cases
+    ]
 }
