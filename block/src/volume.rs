@@ -101,7 +101,7 @@ impl<M: Medium, H: Host> Volume<M, H> {
         self.check(at, bytes.len() as u64)?;
         let (file, sector) = (self.file()?, self.settings.sector.bytes());
         Ok(space::in_parts((at, at + bytes.len() as u64), sector, |part, len| {
-            self.pool.write_held(file, part, space::part_of(bytes, part - at, len))
+            self.pool.write_sectors_held(file, part, space::part_of(bytes, part - at, len))
         })?)
     }
 

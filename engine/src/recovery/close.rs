@@ -24,6 +24,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.end_open_files()?;
         }
         self.store.end_snapshots();
+        self.store.end_sectors()?;
         self.store.round()?;
         self.store.release_empty_pieces()?;
         // What was freed just now may be bad.
