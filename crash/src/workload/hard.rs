@@ -4,8 +4,8 @@ use lode_engine::PageClass;
 
 use crate::case::{Case, Geometry, Trouble};
 use crate::scenarios::{SCENARIOS, Scenario};
-use crate::workload::sectors;
 use crate::workload::build::{FEW_LINES, case, huge, lanes, operations, repeated, roomy, small};
+use crate::workload::sectors;
 use crate::workload::seen::{seen_logs, unseen_pages};
 
 /// A scenario as a case.

@@ -302,9 +302,11 @@ pub fn two_threads() -> Vec<Case> {
     for (count, way) in WAYS {
         cases.extend(sectors::BESIDE.iter().map(|text| both(text, way, sectors::pool(count))));
     }
-    cases.extend(sectors::MAPPED.iter().map(|text| {
-        both(text, "mapped", Geometry { mapped: true, ..sectors::pool(2) })
-    }));
+    cases.extend(
+        sectors::MAPPED
+            .iter()
+            .map(|text| both(text, "mapped", Geometry { mapped: true, ..sectors::pool(2) })),
+    );
     cases
 }
 

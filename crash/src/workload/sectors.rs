@@ -92,7 +92,9 @@ pub(super) const BESIDE: [(&str, &str, &str, &str); 8] = [
         "sectors /v 0 1024 2; sectors /v 512 512 3",
         "sectors /v 512 1024 4; sectors /v 0 512 5",
     ),
-    ("sectors of two files", "create /v; write /v 0 8192 1; create /w; write /w 0 8192 1",
+    (
+        "sectors of two files",
+        "create /v; write /v 0 8192 1; create /w; write /w 0 8192 1",
         "sectors /v 0 1024 2; sectors /v 512 512 3",
         "sectors /w 0 1024 4; sectors /v 0 512 5",
     ),
@@ -109,9 +111,24 @@ pub(super) const BESIDE: [(&str, &str, &str, &str); 8] = [
         "sectors /v 4096 512 2; sectors /v 0 512 3",
         "truncate /v 4096; create /w; append /w 12K 4",
     ),
-    ("sectors and snapshot", "snapshot z; create /v; write /v 0 8192 1", "sectors /v 0 512 2; sectors /v 0 512 3", "snapshot a"),
-    ("sectors and reads", FILE, "sectors /v 0 1024 2; sectors /v 0 512 3", "read /v 0 4096; read /v 0 4096"),
-    ("sectors and unlink", FILE, "sectors /v 0 512 2; sectors /v 0 512 3", "unlink /v; create /w; append /w 8192 4"),
+    (
+        "sectors and snapshot",
+        "snapshot z; create /v; write /v 0 8192 1",
+        "sectors /v 0 512 2; sectors /v 0 512 3",
+        "snapshot a",
+    ),
+    (
+        "sectors and reads",
+        FILE,
+        "sectors /v 0 1024 2; sectors /v 0 512 3",
+        "read /v 0 4096; read /v 0 4096",
+    ),
+    (
+        "sectors and unlink",
+        FILE,
+        "sectors /v 0 512 2; sectors /v 0 512 3",
+        "unlink /v; create /w; append /w 8192 4",
+    ),
 ];
 
 /// The same where stores through maps may be there in part.

@@ -168,7 +168,8 @@ mod tests {
     #[test]
     fn a_line_is_what_was_sealed_and_only_there() {
         let seed = PoolSeed::new(&[1; 16], &[2; 16]);
-        let said = SectorLine { ino: 9, nonce: 8, offset: 512, home_at: 4608, len: 512, sequence: 3 };
+        let said =
+            SectorLine { ino: 9, nonce: 8, offset: 512, home_at: 4608, len: 512, sequence: 3 };
         let line = said.line(&seed, 4096);
         assert_eq!(SectorLine::parse(&line, &seed, 4096, true), Some(said));
         assert_eq!(SectorLine::parse(&line, &seed, 4160, true), None);

@@ -24,8 +24,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.end_open_files()?;
         }
         self.store.end_snapshots();
-        self.store.end_sectors()?;
         self.store.round()?;
+        self.store.end_sectors()?;
         self.store.release_empty_pieces()?;
         // What was freed just now may be bad.
         self.store.keep_bad()?;

@@ -70,7 +70,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             store.set_writable(true);
         }
         if options.read_only {
-            store.sectors.left = store.sector_lines()?;
+            match store.sector_lines() {
+                Ok(left) => store.sectors.left = left,
+                Err(error) => note_damage(&mut opening, error)?,
+            }
         }
         let pool = Self::over(store, options, superblock.page_class, opening, checkpoint)?;
         if !options.read_only {

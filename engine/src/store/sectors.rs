@@ -22,8 +22,10 @@ use lode_pmem::{Counters, Line, MediaError, Medium};
 use super::{Held, Purpose, Store};
 use crate::layout::{LINE, SECTOR_PAGES_MOST, SectorArea, SectorLine};
 use crate::space::{Near, Run};
-use crate::{Error, Host, Ino, PAGE_BYTES, Protection, Result, Rule};
+use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Protection, Result, Rule};
 
+/// What is said of a line that can't be loaded.
+const LINE_LOST: &str = "line of the sector journal can't be read";
 /// Stripes of a pool: what has the same one waits for each other.
 const STRIPES: usize = 256;
 /// Stripes of a write, at most: as many as pages it lies in.
@@ -258,7 +260,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// anything, but that their data is in the journal, and their home in the pool.
     ///
     /// # Errors
-    /// Those of the medium. (A line that can't be loaded is none.)
+    /// [`Error::Corrupt`] for a line that can't be loaded: nobody knows of which bytes it told. Those of the medium.
     #[cold]
     pub(crate) fn sector_lines(&self) -> Result<Vec<(SectorLine, u64)>> {
         let mut lines = Vec::new();
@@ -268,7 +270,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         for lane in 0..area.lanes {
             let at = area.line_at(lane);
             let line = match self.door.load_line(at) {
-                Err(MediaError::Poisoned { .. }) => continue,
+                Err(MediaError::Poisoned { .. }) => return Err(Error::corrupt(LINE_LOST, at)),
                 line => line?,
             };
             let Some(said) = SectorLine::parse(&line, &self.seed, at, sealed) else { continue };
@@ -279,6 +281,20 @@ impl<M: Medium, H: Host> Store<M, H> {
             }
         }
         Ok(lines)
+    }
+
+    /// Gives lines up that can't be loaded, and calls `each` with their damage. What they told of may be torn.
+    #[cold]
+    pub(crate) fn give_up_sector_lines(&self, each: &mut dyn FnMut(Corruption)) -> Result<()> {
+        let Some(area) = self.sectors.area() else { return Ok(()) };
+        for at in (0..area.lanes).map(|lane| area.line_at(lane)) {
+            if let Err(MediaError::Poisoned { .. }) = self.door.load_line(at) {
+                each(Corruption { what: LINE_LOST, at, ino: 0 });
+                self.door.window(LINE, self.counters()).store_line(at, &Line::ZERO);
+                self.door.fence(self.counters())?;
+            }
+        }
+        Ok(())
     }
 
     fn slot_at(&self, area: &SectorArea, lane: u32, sequence: u64) -> u64 {

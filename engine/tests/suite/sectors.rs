@@ -50,9 +50,18 @@ fn file(pool: &TestPool, name: &[u8], len: usize) -> Ino {
 
 /// Where the journal is, by the superblock: page, lanes, pages of a place for data.
 fn journal(image: &[u8]) -> Option<(usize, u32, u32)> {
-    let at = if word(image, 192) >= word(image, image.len() - 4096 + 192) { 0 } else { image.len() - 4096 };
-    (word(image, at + 32) & 2 != 0)
-        .then(|| (word(image, at + 264) as usize, word(image, at + 272) as u32, (word(image, at + 272) >> 32) as u32))
+    let at = if word(image, 192) >= word(image, image.len() - 4096 + 192) {
+        0
+    } else {
+        image.len() - 4096
+    };
+    (word(image, at + 32) & 2 != 0).then(|| {
+        (
+            word(image, at + 264) as usize,
+            word(image, at + 272) as u32,
+            (word(image, at + 272) >> 32) as u32,
+        )
+    })
 }
 
 #[test]
@@ -87,9 +96,11 @@ fn what_is_written_by_sectors_is_there_and_the_journal_goes_with_the_session() {
 #[test]
 fn where_there_is_no_journal_sectors_go_the_way_of_other_writes() {
     // At levels where metadata has copies; in a pool with no room; and where overwrites may be torn anyway.
-    for (bytes, protection) in
-        [(8 << 20, Protection::Metadata), (8 << 20, Protection::Full), (128 << 10, Protection::None)]
-    {
+    for (bytes, protection) in [
+        (8 << 20, Protection::Metadata),
+        (8 << 20, Protection::Full),
+        (128 << 10, Protection::None),
+    ] {
         let pool = pool_of(bytes, 2, protection);
         let ino = file(&pool, b"v", 16 << 10);
         pool.write_sectors(ino, 512, &[2; 4096]).unwrap();
@@ -117,8 +128,15 @@ impl May {
     fn judge(&self, bytes: &[u8], what: &str) {
         assert_eq!(bytes.len(), self.sectors.len() * SECTOR, "{what}");
         for (number, (sector, may)) in bytes.chunks(SECTOR).zip(&self.sectors).enumerate() {
-            assert!(sector.iter().all(|byte| *byte == sector[0]), "{what}: sector {number} is torn");
-            assert!(may.contains(&sector[0]), "{what}: sector {number} is {} of {may:?}", sector[0]);
+            assert!(
+                sector.iter().all(|byte| *byte == sector[0]),
+                "{what}: sector {number} is torn"
+            );
+            assert!(
+                may.contains(&sector[0]),
+                "{what}: sector {number} is {} of {may:?}",
+                sector[0]
+            );
         }
     }
 }
@@ -144,7 +162,8 @@ fn sectors_are_whole_wherever_a_write_ends_in_either_of_two_lanes() {
                 0 => pool.write(ino, from as u64, &vec![value; to - from]).unwrap(),
                 1 => {
                     let punch = (from as u64, (to - from) as u64);
-                    pool.fallocate(ino, Fallocate::Zero { keep_size: true }, punch.0, punch.1).unwrap();
+                    pool.fallocate(ino, Fallocate::Zero { keep_size: true }, punch.0, punch.1)
+                        .unwrap();
                     now[from..to].fill(0);
                     continue;
                 }
@@ -201,21 +220,26 @@ fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
     // A thread owns each fourth sector: it writes only these, one by one; and nobody's, several at once.
     std::thread::scope(|scope| {
         let (pool, newest, start, stop) = (&pool, &newest, &start, &stop);
-        let writers: Vec<_> = (0..THREADS).map(|thread| {
-            scope.spawn(move || {
-                let mut random = Rng::new(thread as u64);
-                start.wait();
-                for version in 1..400u64 {
-                    let sector = random.below((SECTORS / THREADS) as u64) as usize * THREADS + thread;
-                    pool.write_sectors(ino, (sector * SECTOR) as u64, &stamp(sector, version)).unwrap();
-                    newest[sector].store(version, SeqCst);
-                    if version % 64 == 0 {
-                        // What takes the file for itself between.
-                        pool.setattr(ino, &SetAttr { mode: Some(0o600), ..SetAttr::default() }).unwrap();
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut random = Rng::new(thread as u64);
+                    start.wait();
+                    for version in 1..400u64 {
+                        let sector =
+                            random.below((SECTORS / THREADS) as u64) as usize * THREADS + thread;
+                        pool.write_sectors(ino, (sector * SECTOR) as u64, &stamp(sector, version))
+                            .unwrap();
+                        newest[sector].store(version, SeqCst);
+                        if version % 64 == 0 {
+                            // What takes the file for itself between.
+                            pool.setattr(ino, &SetAttr { mode: Some(0o600), ..SetAttr::default() })
+                                .unwrap();
+                        }
                     }
-                }
+                })
             })
-        }).collect();
+            .collect();
         for reader in 0..2u64 {
             scope.spawn(move || {
                 let mut random = Rng::new(100 + reader);
@@ -327,16 +351,23 @@ fn a_journal_that_can_not_be_where_it_is_said_to_be_is_refused() {
     pool.write_sectors(ino, 0, &[2; 512]).unwrap();
     let image = pool.medium().image();
     let pages = (image.len() / 4096) as u64;
-    for (page, shape) in
-        [(0, 1 << 32 | 2), (pages - 2, 1 << 32 | 2), (u64::MAX, 1 << 32 | 2), (9, 2), (9, 1 << 32), (9, 17 << 32 | 2), (9, 1 << 32 | 257)]
-    {
+    for (page, shape) in [
+        (0, 1 << 32 | 2),
+        (pages - 2, 1 << 32 | 2),
+        (u64::MAX, 1 << 32 | 2),
+        (9, 2),
+        (9, 1 << 32),
+        (9, 17 << 32 | 2),
+        (9, 1 << 32 | 257),
+    ] {
         let mut image = image.clone();
         for at in [0, image.len() - 4096] {
             set_word(&mut image, at + 264, page);
             set_word(&mut image, at + 272, shape);
             lode_testkit::format::seal_superblock(&mut image, at);
         }
-        let opened = Pool::open(Memory::from_image(&image), TestHost::new(4), &OpenOptions::default());
+        let opened =
+            Pool::open(Memory::from_image(&image), TestHost::new(4), &OpenOptions::default());
         assert!(matches!(opened, Err(Error::NotAPool(_))), "{page} {shape:#x}");
     }
 }
