@@ -17,7 +17,7 @@ if [ "${1:-}" = --all ]; then
     export LODE_KILLS=${LODE_KILLS:-1000} LODE_COPIES=${LODE_COPIES:-300}
     export LODE_FSX_OPS=${LODE_FSX_OPS:-1000000} LODE_FSX_SEEDS=${LODE_FSX_SEEDS:-1 2 3}
     export LODE_STRESS_SECONDS=${LODE_STRESS_SECONDS:-600} LODE_MEMORY_SECONDS=${LODE_MEMORY_SECONDS:-3600}
-    export LODE_FILE_OPS=${LODE_FILE_OPS:-1000000}
+    export LODE_FILE_OPS=${LODE_FILE_OPS:-1000000} LODE_STORM_SECONDS=${LODE_STORM_SECONDS:-900}
     export LODE_PROGRAMS=${LODE_PROGRAMS:-all}
     export LODE_LIMIT_TIMES=${LODE_LIMIT_TIMES:-24}
     LODE_BUILT=release
@@ -110,6 +110,11 @@ at_a_time() {
 
 say "Building"
 python3 scripts/limited.py "$(limit_of building)" building cargo test "${cargo_args[@]}" --no-run
+# (Programs' malloc, which nothing that is linked needs.)
+profile="test"
+[ "$LODE_BUILT" = debug ] || profile=$LODE_BUILT
+python3 scripts/limited.py "$(limit_of building)" "building programs' malloc" \
+    cargo build --profile "$profile" -p lode-preload
 
 # What runs beside others, and what runs by itself then.
 beside=("cargo test beside") alone=("cargo test alone")

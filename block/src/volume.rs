@@ -1,8 +1,8 @@
 //! A volume, read and written by sectors.
 //!
 //! Guarantees: a sector has what was written to it last, wholly, also after a crash in the middle of a write: none is ever torn, and
-//! what a call has returned of is durable. Each call of the engine is one atomic transaction; a long write is cut into several at bounds of sectors, as
-//! nobody was promised more.
+//! what a call has returned of is durable. A write goes through the pool's journal of sectors where that is to be had; a long one is cut into several at bounds of
+//! sectors, as nobody was promised more.
 
 use std::sync::Arc;
 
@@ -59,20 +59,21 @@ impl<M: Medium, H: Host> Volume<M, H> {
     /// # Errors
     /// [`Error::Pool`].
     pub fn bytes(&self) -> Result<u64> {
-        let size = self.pool.getattr_held(self.file()?)?.size;
+        let size = self.pool.size_held(self.file()?)?;
         Ok(size - size % self.settings.sector.bytes())
     }
 
     /// Whether these are whole sectors that it has.
     fn check(&self, at: u64, len: u64) -> Result<()> {
+        let end = self.check_whole(at, len)?;
+        if end <= self.bytes()? { Ok(()) } else { Err(Error::Outside { at, len }) }
+    }
+
+    /// Whether these are whole sectors of a volume that is large enough; where they end.
+    fn check_whole(&self, at: u64, len: u64) -> Result<u64> {
         let sector = self.settings.sector.bytes();
-        let end = at.checked_add(len);
         let is_whole = at.is_multiple_of(sector) && len.is_multiple_of(sector);
-        let bytes = self.bytes()?;
-        match end.filter(|end| is_whole && *end <= bytes) {
-            Some(_) => Ok(()),
-            None => Err(Error::Outside { at, len }),
-        }
+        at.checked_add(len).filter(|_| is_whole).ok_or(Error::Outside { at, len })
     }
 
     /// Reads sectors.
@@ -80,7 +81,8 @@ impl<M: Medium, H: Host> Volume<M, H> {
     /// # Errors
     /// [`Error::Outside`], [`Error::Pool`].
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
-        self.check(at, into.len() as u64)?;
+        // (Where it ends the reading tells: what is behind its last whole sector is never all of one.)
+        self.check_whole(at, into.len() as u64)?;
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let read = self.pool.read_held_quietly(self.file()?, at + done as u64, rest)?;
@@ -101,7 +103,7 @@ impl<M: Medium, H: Host> Volume<M, H> {
         self.check(at, bytes.len() as u64)?;
         let (file, sector) = (self.file()?, self.settings.sector.bytes());
         Ok(space::in_parts((at, at + bytes.len() as u64), sector, |part, len| {
-            self.pool.write_held(file, part, space::part_of(bytes, part - at, len))
+            self.pool.write_sectors_held(file, part, space::part_of(bytes, part - at, len))
         })?)
     }
 

@@ -39,6 +39,7 @@ typedef struct lode_entries lode_entries;
 typedef struct lode_snapshot lode_snapshot;
 typedef struct lode_snapshots lode_snapshots;
 typedef struct lode_heap lode_heap;
+typedef struct lode_kept lode_kept;
 
 
 // The first number of the version that this header is of.
@@ -174,6 +175,12 @@ typedef struct lode_heap lode_heap;
 // Staged pages hold zeros: for who stores all of them.
 #define LODE_STAGE_ZEROED 1
 
+// The root of a kept heap: a place to name a block in, as a word of a block is.
+#define LODE_KEPT_ROOT 64
+
+// The block holds zeros when it is named.
+#define LODE_KEPT_ZEROED 1
+
 // Fail with EEXIST where something has the new name: RENAME_NOREPLACE.
 #define LODE_RENAME_NOREPLACE 1
 
@@ -209,6 +216,9 @@ struct lode_file;
 
 // Main memory that a pool's owner lends.
 struct lode_heap;
+
+// A heap in a file of a pool, whose blocks outlive the program. It keeps the pool open.
+struct lode_kept;
 
 // A log in a file of a pool. It keeps the pool open.
 struct lode_log;
@@ -332,6 +342,26 @@ struct lode_entry {
     const void *data;
     // How many.
     size_t size;
+};
+
+// A word of a kept heap, and what it becomes.
+struct lode_kept_word {
+    // Where it is: LODE_KEPT_ROOT, or an aligned word of a block.
+    int64_t place;
+    // What it becomes: the offset of a block, or any number.
+    uint64_t value;
+};
+
+// Figures of a kept heap, in bytes. All blocks are counted for it.
+struct lode_kept_stats {
+    // Of the file, in use.
+    uint64_t bytes;
+    // How many blocks there are.
+    uint64_t blocks;
+    // Of blocks.
+    uint64_t used;
+    // Of pages without a block.
+    uint64_t free;
 };
 
 // A time since 1970.
@@ -684,6 +714,75 @@ const struct lode_entry *lode_entries_next(struct lode_entries *entries);
 
 // Ends reading. `entries` can't be used any more, whatever is returned.
 int lode_entries_close(struct lode_entries *entries);
+
+// Opens the heap in a file of a pool, or makes it, in one atomic step. What a crash has cut off is done or undone by that.
+//
+// A block has an offset, which stays its name, and an address, which is another one at each opening: what is stored in blocks are
+// offsets. An address is good until the heap is closed. Calls may come from any thread; those that change the heap take turns.
+//
+// Returns NULL with errno as lode_open() and lode_mmap() of the file; EBUSY while it is open already, EINVAL for a file that holds something
+// else, EIO for a heap that is damaged or cut short, which lode_last_error() tells.
+struct lode_kept *lode_kept_open(struct lode_pool *pool,
+                                 const char *name);
+
+// Closes a heap. `kept` and addresses of its blocks can't be used any more, whatever is returned.
+int lode_kept_close(struct lode_kept *kept);
+
+// Allocates a block of `size` bytes at least and names it in the word at `place`: LODE_KEPT_ROOT, or an aligned word of a block. Both,
+// durably when this returns; after a crash, both or neither. What the word held is overwritten. `flags` are LODE_KEPT_...; without
+// LODE_KEPT_ZEROED the block holds anything. Returns its offset, a multiple of 16; of 4096 for more than 2016 bytes.
+//
+// Fails with EFAULT for what is no place, EFBIG, and where the heap has to grow with ENOSPC or ENOMEM: nothing has changed then. After EIO
+// it may be done or not, and the heap has to be opened again.
+int64_t lode_kept_alloc_into(struct lode_kept *kept,
+                             int64_t place,
+                             uint64_t size,
+                             int flags);
+
+// The same for a block that holds `size` bytes from `data` when it is named.
+int64_t lode_kept_copy_into(struct lode_kept *kept, int64_t place, const void *data, size_t size);
+
+// Frees the block that the word at `place` names, which is 0 then: both, or neither. Returns the offset that it had.
+//
+// Fails with EFAULT for what is no place, EINVAL where it names no block, EIO.
+int64_t lode_kept_free_from(struct lode_kept *kept,
+                            int64_t place);
+
+// Changes up to 15 words in one atomic step, durable when this returns: so blocks are moved from one place to another, or a list is
+// linked at both ends.
+//
+// Fails with EFAULT for what is no place, EINVAL for a root that is no block, EFBIG for more words, EIO.
+int lode_kept_change(struct lode_kept *kept,
+                     const struct lode_kept_word *words,
+                     size_t count);
+
+// The word at `place`: the offset of the block that it names, as a rule. 0 is none; -1 with an errno if it fails, with EFAULT outside of the heap.
+int64_t lode_kept_named(struct lode_kept *kept,
+                        int64_t place);
+
+// Bytes that may be used of the block at an offset; EINVAL where none begins.
+int64_t lode_kept_usable_size(struct lode_kept *kept, int64_t block);
+
+// The first block that begins behind an offset: from 0 on, all of them in turn. 0 behind the last one.
+int64_t lode_kept_next(struct lode_kept *kept,
+                       int64_t at);
+
+// Where the byte at an offset is, until the heap is closed. The bytes of a block are one behind the other; those of two blocks may be apart. NULL
+// with errno EFAULT outside of the heap.
+void *lode_kept_address(struct lode_kept *kept,
+                        int64_t at);
+
+// The offset of what is at an address; EFAULT where that is not in the heap.
+int64_t lode_kept_offset(struct lode_kept *kept, const void *address);
+
+// Makes `size` bytes of a block durable, whoever stored them. Of stores by addresses for which this has not returned a crash leaves some,
+// each aligned word wholly. (It has to be this call: a change of the heap that was of the same words would come again after a crash otherwise.)
+int lode_kept_persist(struct lode_kept *kept,
+                      const void *address,
+                      size_t size);
+
+// Figures of now.
+int lode_kept_get_stats(struct lode_kept *kept, struct lode_kept_stats *stats);
 
 // Stores what is known of what a path leads to, as stat(2).
 int lode_stat(struct lode_pool *pool, const char *name, struct lode_stat *buffer);

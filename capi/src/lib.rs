@@ -31,6 +31,8 @@ mod map;
 
 mod log;
 
+mod kept;
+
 mod stat;
 
 mod names;
@@ -51,6 +53,7 @@ pub use border::lode_last_error;
 pub use data::*;
 pub use dir::*;
 pub use heap::*;
+pub use kept::*;
 pub use log::*;
 pub use map::*;
 pub use names::*;

@@ -40,7 +40,7 @@ fn each_function_works_inside_the_border() {
             let (name, _) = part.split_once('(').unwrap();
             let (body, _) = part.split_once("\n}\n").unwrap();
             functions += 1;
-            let guards = ["(", "_path(", "_file(", "_map(", "_log(", "_snapshot("];
+            let guards = ["(", "_path(", "_file(", "_map(", "_log(", "_kept(", "_snapshot("];
             let guards = guards.map(|guard| format!(" with{guard}")).into_iter();
             let mut guards = guards.chain([" call(".to_owned()]);
             let guarded = guards.any(|guard| body.contains(&guard));

@@ -14,12 +14,13 @@ use tempfile::TempDir;
 mod owner;
 
 /// Programs of `tests/c` that use all that there is.
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
     "pools",
     "files",
     "open_flags",
     "maps",
     "logs",
+    "kept",
     "names",
     "attributes",
     "snapshots",

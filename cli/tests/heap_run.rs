@@ -3,31 +3,33 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use common::server::Server;
 use common::{LODE, fsck, lode, text};
+use rustix::process::{Pid, Signal, kill_process};
 
-/// The library that programs get: built here, since nothing that is linked needs it.
+/// The library that programs get: built here, since nothing that is linked needs it, unless all is built already.
 fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "build",
-            "--quiet",
-            "--offline",
-            "--profile",
-            "test",
-            "--package",
-            "lode-preload",
-        ]);
-        let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        Path::new(LODE).with_file_name("liblode_malloc.so")
+        let dir = Path::new(LODE).parent().unwrap();
+        if std::env::var_os("LODE_BUILT").is_none() {
+            let profile = if dir.ends_with("release") { "release" } else { "test" };
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["build", "--quiet", "--offline", "--package", "lode-preload"]);
+            cargo.args(["--profile", profile]).current_dir(env!("CARGO_MANIFEST_DIR"));
+            let done = cargo.output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        dir.join("liblode_malloc.so")
     })
 }
 
@@ -94,6 +96,29 @@ fn real_programs_give_the_same_results_by_each_method() {
 }
 
 #[test]
+fn mappings_are_taken_from_the_size_that_is_said() {
+    let (dir, pool) = pool();
+    let dram = |from: &[&str], name: &str| -> u64 {
+        let ledger = dir.path().join(name);
+        std::fs::create_dir(&ledger).unwrap();
+        let rest = ["--ledger", text(&ledger), "--", "python3", "-c"];
+        let program = "a = [str(i) for i in range(300000)]";
+        let arguments = [&["--pool", text(&pool)], from, &rest, &[program]].concat();
+        assert!(heap_run(&arguments).status().unwrap().success());
+        let line = std::fs::read_to_string(ledger.join("ledger")).unwrap();
+        let figure = line.split("\"dram_peak\":").nth(1).unwrap();
+        figure.split(',').next().unwrap().parse().unwrap()
+    };
+    let least = 10 << 20;
+    assert!(dram(&[], "default") < least);
+    assert!(dram(&["--map-from", "none"], "none") > least);
+    assert!(dram(&["--map-from", "1G"], "large") > least);
+    assert!(dram(&["--map-from", "4K"], "small") < least);
+    let done = heap_run(&["--pool", text(&pool), "--map-from", "much", "--", "true"]).output();
+    assert!(!done.unwrap().status.success());
+}
+
+#[test]
 fn exit_codes_are_the_commands() {
     let (_dir, pool) = pool();
     let code = |rest: &[&str]| {
@@ -129,11 +154,7 @@ fn signals_are_passed_on_and_children_keep_the_server() {
     while !ready.exists() {
         wait("the child is there");
     }
-    rustix::process::kill_process(
-        rustix::process::Pid::from_child(&running),
-        rustix::process::Signal::TERM,
-    )
-    .unwrap();
+    kill_process(Pid::from_child(&running), Signal::TERM).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     assert!(running.try_wait().unwrap().is_none(), "its child has memory still");
     lode(&["heap", "stats", text(&pool)]).expect(0);
@@ -146,6 +167,146 @@ fn signals_are_passed_on_and_children_keep_the_server() {
     };
     assert_eq!(status.code(), Some(9));
     lode(&["heap", "stats", text(&pool)]).expect(11);
+}
+
+/// A program of Python with memory of a mounted pool, which is talked to by lines. Killed on drop.
+struct Told {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+impl Told {
+    fn start(dir: &Path, method: &str, script: &str) -> Self {
+        let mut command = Command::new(LODE);
+        command.args(["heap", "run", "--pool", text(dir), "--method", method, "--"]);
+        command.args(["python3", "-c", script]).env("LODE_HEAP_LIBRARY", library());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (said, lines) = channel();
+        std::thread::spawn(move || {
+            out.lines().map_while(Result::ok).try_for_each(|it| said.send(it))
+        });
+        Self { child, lines }
+    }
+
+    #[track_caller]
+    fn says(&self, line: &str) {
+        assert_eq!(self.lines.recv_timeout(DEADLINE).as_deref(), Ok(line));
+    }
+
+    fn go_on(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// Bytes of its anonymous memory.
+    fn anonymous(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lent(dir: &Path) -> u64 {
+    let stats = lode(&["heap", "stats", text(dir), "--json"]).expect(0).json();
+    stats["pools"][0]["lent_bytes"].as_u64().unwrap()
+}
+
+/// Bytes of the pool's file that somebody has locked.
+fn locked(pool: &Path) -> u64 {
+    let (file, mut bytes) = (std::fs::File::open(pool).unwrap(), 0);
+    // (Locks of the region's last byte and behind it are a server's.)
+    let all = 0..file.metadata().unwrap().len();
+    let mut add = |part: std::ops::Range<u64>| bytes += part.end - part.start;
+    lode_pmem::loan::locked_by_others(file.as_fd(), all, &mut add).unwrap();
+    bytes
+}
+
+#[track_caller]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+const HOLDS: &str = "
+import sys
+blocks = [bytes([i]) * (3 << 20) for i in range(1, 9)]
+def whole(): assert all(block.count(block[0]) == 3 << 20 for block in blocks)
+def say(word): print(word, flush=True); sys.stdin.readline(); whole()
+say('has')
+blocks += [bytes([i]) * (3 << 20) for i in range(20, 30)]
+say('alone')
+blocks += [bytes([i]) * (3 << 20) for i in range(40, 50)]
+say('again')
+blocks.clear()
+";
+
+#[test]
+fn what_a_killed_process_had_is_back_and_locked_no_more() {
+    let (dir, pool) = pool();
+    let (mount, log) = (dir.path().join("mnt"), dir.path().join("log"));
+    std::fs::create_dir(&mount).unwrap();
+    let server = Server::mount(&pool, &mount, &log);
+    for method in ["direct", "indirect", "mmap"] {
+        let before = locked(&pool);
+        let mut program = Told::start(&mount, method, HOLDS);
+        program.says("has");
+        let had = lent(&mount);
+        assert!(had >= 24 << 20, "{method}: {had}");
+        assert_eq!(locked(&pool) - before, had, "{method}");
+        program.child.kill().unwrap();
+        assert_eq!(program.child.wait().unwrap().signal(), Some(9));
+        until("it is back", || lent(&mount) == 0);
+        assert_eq!(locked(&pool), before, "{method}");
+    }
+    server.umount();
+    fsck(&pool).expect(0);
+}
+
+#[test]
+fn a_program_outlives_its_owner_has_dram_and_then_memory_of_the_next() {
+    let (dir, pool) = pool();
+    let (mount, log) = (dir.path().join("mnt"), dir.path().join("log"));
+    std::fs::create_dir(&mount).unwrap();
+    for method in ["direct", "indirect", "mmap"] {
+        let server = Server::mount(&pool, &mount, &log);
+        let mut program = Told::start(&mount, method, HOLDS);
+        program.says("has");
+        let (had, anonymous) = (lent(&mount), program.anonymous());
+        assert!(had >= 24 << 20, "{method}: {had}");
+        server.kill();
+        program.go_on();
+        program.says("alone");
+        assert!(program.anonymous() >= anonymous + (30 << 20), "{method}: from DRAM");
+        // The next one has files, which take all that there is.
+        let server = Server::mount_with(&pool, &mount, &log, "heap_reserve=0");
+        assert_eq!(lent(&mount), had, "{method}");
+        let file = mount.join("file");
+        let full = std::fs::write(&file, vec![0xee; 600 << 20]).unwrap_err();
+        assert_eq!(full.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()));
+        std::fs::remove_file(&file).unwrap();
+        let anonymous = program.anonymous();
+        program.go_on();
+        program.says("again");
+        assert!(lent(&mount) >= had + (30 << 20), "{method}: of the new owner's");
+        assert!(program.anonymous() < anonymous + (8 << 20), "{method}");
+        program.go_on();
+        until("it has ended", || lent(&mount) == 0);
+        assert!(program.child.wait().unwrap().success(), "{method}");
+        server.umount();
+        fsck(&pool).expect(0);
+    }
 }
 
 /// The smallest run there is: what it says is not judged here, but that it says it.

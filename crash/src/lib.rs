@@ -6,6 +6,7 @@ pub mod case;
 pub mod corrupt;
 pub mod explore;
 pub mod judge;
+pub mod kept;
 pub mod region;
 pub mod run;
 pub mod scenarios;

@@ -246,6 +246,16 @@ rules! {
         "what a file gives up of memory that a program has is free before the program has given it back";
     HeldKept "held-kept"
         "recovery asks nobody which memory programs hold on to whose owner is gone";
+    SectorsReplayed "sectors-replayed"
+        "writes in the sector journal are not stored again after a crash";
+    SectorsSeal "sectors-seal"
+        "the checksum of a line of the sector journal is not looked at";
+    SectorsPlaces "sectors-places"
+        "the next write of a lane of the sector journal goes where the data of the last one is";
+    SectorsApart "sectors-apart"
+        "a line of another lane stays that tells of the bytes that are written";
+    SectorsEnded "sectors-ended"
+        "who changes a file leaves the lines of the sector journal that tell of it";
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }

@@ -5,6 +5,8 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lode_engine::{Host, PAGE_BYTES, Pool};
 use lode_host::StdHost;
@@ -19,6 +21,9 @@ use crate::fs::State;
 
 /// Programs that an answer names, at most: those that have most.
 const NAMED: usize = 2048;
+
+/// How long it may take from a mount's first answers to its first loan: who asks in between waits.
+const SETTLES_WITHIN: Duration = Duration::from_secs(2);
 
 /// What is asked for of the memory that is lent, in bytes; the pool's own limits hold for what is not said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,21 +47,35 @@ impl HeapOptions {
             program: self.program_limit,
             reserve: self.reserve.unwrap_or(usual.reserve),
             ready: self.ready.unwrap_or(usual.ready),
+            ..usual
         }
     }
 }
 
-/// Who lends, if somebody does.
+/// Who lends, if somebody does: it is settled when a mount begins.
 #[derive(Default)]
-pub struct Lending(OnceLock<Service>);
+pub struct Lending(OnceLock<Option<Service>>);
 
 impl Lending {
+    fn service(&self) -> Option<&Service> {
+        self.0.get()?.as_ref()
+    }
+
+    /// The same, once it is settled.
+    fn settled(&self) -> Option<&Service> {
+        let end = Instant::now() + SETTLES_WITHIN;
+        while self.0.get().is_none() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.service()
+    }
+
     /// Makes a connection a session, of which `request` was the first line.
     ///
     /// # Errors
     /// A sentence for who has asked; nothing was answered then.
     pub fn admit(&self, stream: &UnixStream, request: &Value) -> std::result::Result<(), String> {
-        let Some(service) = self.0.get() else {
+        let Some(service) = self.settled() else {
             return Err("this server lends no memory: the pool can't be changed".into());
         };
         let version = request.get("version").and_then(Value::as_u64);
@@ -70,7 +89,7 @@ impl Lending {
 
     /// The part of `stats`: null where nothing is lent.
     pub fn stats(&self) -> Value {
-        self.0.get().map_or(Value::Null, |service| Value::Object(stats(&service.facts())))
+        self.service().map_or(Value::Null, |service| Value::Object(stats(&service.facts())))
     }
 
     /// The answer to `heap-stats`.
@@ -79,7 +98,7 @@ impl Lending {
     /// A sentence, where nothing is lent.
     pub fn answer(&self) -> std::result::Result<Value, String> {
         let service =
-            self.0.get().ok_or("this server lends no memory: the pool can't be changed")?;
+            self.settled().ok_or("this server lends no memory: the pool can't be changed")?;
         let facts = service.facts();
         let programs = facts.programs.iter().take(NAMED).map(|program| {
             json!({
@@ -102,7 +121,7 @@ impl Lending {
 
     /// Ends all sessions.
     pub fn stop(&self) {
-        if let Some(service) = self.0.get() {
+        if let Some(service) = self.service() {
             service.stop();
         }
     }
@@ -145,7 +164,10 @@ pub fn lend<M: Region + 'static>(
         let facts = (pool.medium().bytes(), pool.lent());
         (!pool.is_read_only()).then_some(facts)
     });
-    let Some(Some((bytes, held))) = pool_facts else { return Ok(()) };
+    let Some(Some((bytes, held))) = pool_facts else {
+        let _ = state.lending.0.set(None);
+        return Ok(());
+    };
     let held = held.map_err(|error| failed(io::Error::other(error)))?;
     let limits = options.limits(bytes);
     let spared = limits.reserve / PAGE_BYTES;
@@ -153,11 +175,11 @@ pub fn lend<M: Region + 'static>(
     let (direct, indirect) = (shared(Method::Direct), shared(Method::Indirect));
     let from = From { gated: gated.clone(), spared, direct, indirect };
     let service = Service::start(Box::new(from), limits, bytes, &held).map_err(failed)?;
-    if state.lending.0.set(service).is_ok() {
+    if state.lending.0.set(Some(service)).is_ok() {
         let state = Arc::downgrade(state);
         let spare = move |pages| {
             let state = state.upgrade();
-            state.and_then(|state| Some(state.lending.0.get()?.spare(pages))).unwrap_or(false)
+            state.and_then(|state| Some(state.lending.service()?.spare(pages))).unwrap_or(false)
         };
         gated.with(|pool| pool.host().ask(Some(Arc::new(spare))));
     }

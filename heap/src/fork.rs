@@ -2,14 +2,16 @@
 //!
 //! The pool's pages are shared with a child by the kernel, as all pages of a file are. So the child, before
 //! anything else of it runs, asks for chunks of its own (or takes DRAM), copies into them what it has inherited, and
-//! puts them in its place; the parent's forking thread waits meanwhile, and has all of the allocator's locks.
+//! puts them in its place; the parent's forking thread waits meanwhile, and has all of the allocator's locks. A child that
+//! gets no further is not waited for: `fork_page` says how it is told.
 //!
 //! These handlers have to be registered before the allocator's: then they run after its own before a fork, and before
 //! its own behind it, in the child too, where the allocator's locks may lie in shared pages until then.
 //! No other thread is waited for: whatever lock another thread had is one that was taken before the fork.
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::memory::{self, Backing, Memory, PAGE, PAGES, SLOT, Stats, runs};
+use crate::fork_page::ForkPage;
+use crate::memory::{self, Backing, Memory, PAGE, PAGES, Stats, runs};
 use crate::session::Session;
 use crate::{keeper, sys};
 
@@ -26,8 +28,11 @@ pub fn install() {
 unsafe extern "C" fn prepare() {
     let _errno = sys::KeepErrno::new();
     let mut memory = memory::lock();
+    if memory.leave_stack().is_err() {
+        sys::die(b"lode: no memory for the stack of a thread that forks\n");
+    }
     if memory.stats.held > 0 {
-        memory.pipe = sys::pipe().unwrap_or((sys::NONE, sys::NONE));
+        memory.fork = ForkPage::new();
     }
     core::mem::forget(memory);
 }
@@ -36,13 +41,8 @@ unsafe extern "C" fn parent() {
     let _errno = sys::KeepErrno::new();
     // SAFETY: `prepare` has locked it in this thread.
     let mut memory = unsafe { memory::locked_before() };
-    let (read, write) = core::mem::replace(&mut memory.pipe, (sys::NONE, sys::NONE));
-    if read != sys::NONE {
-        sys::close(write);
-        // A byte, or the end: the child has what it needs, or is no more. (Or there is none: the fork has failed.)
-        let _ = sys::read(read, &mut [0]);
-        sys::close(read);
-    }
+    let seconds = memory.settings.fork_seconds;
+    core::mem::replace(&mut memory.fork, ForkPage::NONE).await_child(seconds);
 }
 
 unsafe extern "C" fn child() {
@@ -54,20 +54,20 @@ unsafe extern "C" fn child() {
     if wake != sys::NONE {
         sys::close(wake);
     }
-    let (read, write) = core::mem::replace(&mut memory.pipe, (sys::NONE, sys::NONE));
-    if read == sys::NONE && memory.stats.held > 0 {
-        sys::die(
-            b"lode: no pipe could be made for a fork: its child can't have memory of its own\n",
-        );
+    let page = core::mem::replace(&mut memory.fork, ForkPage::NONE).of_child();
+    if !page.is_there() && memory.stats.held > 0 {
+        sys::die(b"lode: no page was left for a fork: its child can't have memory of its own\n");
     }
+    memory.forget_unforked();
     let files = memory.disinherit();
-    if read != sys::NONE {
-        sys::close(read);
-        if memory.copy_inherited().is_err() {
+    if page.is_there() {
+        if memory.copy_inherited(&page).is_err() {
             sys::die(b"lode: no memory for a fork's child\n");
         }
-        let _ = sys::write(write, &[1]);
-        sys::close(write);
+        if !page.is_done() {
+            // What was copied may be of different moments by now.
+            sys::die(b"lode: a fork's child was too late with its copy of its parent's memory\n");
+        }
     }
     for file in files.into_iter().filter(memory::File::is_there) {
         sys::close(file.descriptor);
@@ -89,7 +89,7 @@ impl Memory {
             }
             if found.used == 0 {
                 self.set_idle(slot, false);
-                let _ = sys::vacate(self.space.address(slot), SLOT);
+                let _ = self.vacate_slot(slot);
             }
             if let Some(slot) = self.space.slot(slot) {
                 slot.backing = if found.used == 0 { Backing::None } else { Backing::Inherited };
@@ -101,7 +101,7 @@ impl Memory {
         self.take_files()
     }
 
-    fn copy_inherited(&mut self) -> Result<(), i32> {
+    fn copy_inherited(&mut self, page: &ForkPage) -> Result<(), i32> {
         let (mut at, mut from_pool) = (0, true);
         let scratch = self.space.scratch_slot();
         while let Some(slot) = self.space.skip_unused(at) {
@@ -112,12 +112,17 @@ impl Memory {
             }
             let wanted = if from_pool { self.inherited_from(slot) } else { 0 };
             from_pool = self.back_scratch(wanted)?;
+            if self.space.is_for_maps(slot) {
+                self.settle_mapped(scratch, slot)?;
+                continue;
+            }
             let (source, target) = (self.space.address(slot), self.space.address(scratch));
             // SAFETY: both slots are mapped; there is no other thread.
             runs(&found.dirty, |from, to| unsafe {
                 sys::copy(source + from * PAGE, target + from * PAGE, (to - from) * PAGE);
             });
             self.settle(scratch, slot)?;
+            page.has_copied();
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! or `lode heap serve`) lends, and by anonymous memory while there is no owner. An allocator cuts it smaller
 //! (`lode-malloc`); large blocks are whole chunks, which grow and move by their pages.
 //!
-//! * `session`: the conversation with the owner. `memory`: what backs which address. `keeper`: the thread that
+//! * `maps`: what a program maps by itself. `session`: the conversation with the owner. `memory`: what backs which address. `keeper`: the thread that
 //!   listens. `fork`: a child's memory of its own. `ledger`: what is left of a process's figures.
 //!
 //! What this crate guarantees: nothing in it allocates, so an allocator can be built on it; it uses no place that is a thread's own,
@@ -14,9 +14,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod fork;
+mod fork_page;
 mod keeper;
 mod ledger;
 mod lock;
+pub mod maps;
 mod memory;
 mod provider;
 mod session;
@@ -32,4 +34,6 @@ pub use provider::{
     Borders, Error, Provider, alloc, block_bytes, commit, configure, count_dram_from, cut,
     decommit, free, purge, reserve, resize, stats,
 };
-pub use settings::{DRAM_BELOW, LEDGER, METHOD, SOCKET, Settings, environment_is_there};
+pub use settings::{
+    DRAM_BELOW, FORK_SECONDS, LEDGER, MAP_FROM, METHOD, SOCKET, Settings, environment_is_there,
+};

@@ -1,4 +1,6 @@
 //! A lock that allocates nothing, and that a fork can carry over: it is taken before, and let go on both sides.
+//!
+//! Who has it takes no signals: a handler may want it, too.
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +14,8 @@ const AWAITED: u32 = 2;
 /// A value behind a lock.
 pub(crate) struct Lock<T> {
     word: AtomicU32,
+    /// What signals wait for who has the lock: what it took before.
+    signals: UnsafeCell<u64>,
     value: UnsafeCell<T>,
 }
 
@@ -20,15 +24,22 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        Self {
+            word: AtomicU32::new(FREE),
+            signals: UnsafeCell::new(0),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits for the lock.
     pub(crate) fn lock(&self) -> Guard<'_, T> {
+        let signals = sys::block_signals();
         let taken = self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() {
             self.wait();
         }
+        // SAFETY: the lock is held.
+        unsafe { *self.signals.get() = signals };
         Guard(self)
     }
 
@@ -74,8 +85,11 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
+        // SAFETY: the lock is held until the next line.
+        let signals = unsafe { *self.0.signals.get() };
         if self.0.word.swap(FREE, Ordering::Release) == AWAITED {
             sys::futex_wake(&self.0.word);
         }
+        sys::restore_signals(signals);
     }
 }

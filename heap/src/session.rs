@@ -92,6 +92,12 @@ impl Session {
         self.close();
         self.next_try = sys::now() + PAUSE;
         let socket = sys::connect(settings.socket.bytes()).map_err(|_| Lost)?;
+        if sys::peer(socket) == Some(sys::pid()) {
+            // It would wait for itself.
+            sys::close(socket);
+            self.next_try = sys::now() + LONG_PAUSE;
+            return Err(Lost);
+        }
         (self.socket, self.identity) = (socket, sys::identity(socket).unwrap_or_default());
         (self.filled, self.read, self.wishes_kept) = (0, 0, 0);
         let greeted = self.greet(settings);

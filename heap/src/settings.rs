@@ -9,6 +9,14 @@ pub const SOCKET: &CStr = c"LODE_HEAP_SOCKET";
 pub const METHOD: &CStr = c"LODE_HEAP_METHOD";
 /// Blocks below this many bytes stay in DRAM; `K`, `M` and `G` may follow the number.
 pub const DRAM_BELOW: &CStr = c"LODE_HEAP_DRAM_BELOW";
+/// How many seconds a fork waits for a child that gets no further with its copy.
+pub const FORK_SECONDS: &CStr = c"LODE_HEAP_FORK_SECONDS";
+/// The same where nothing is said: longer than an owner may take for its answers.
+const FORK_SECONDS_USUAL: u32 = 60;
+/// What a program maps by itself, of this many bytes and more, comes from the pool; `none` for nothing of it.
+pub const MAP_FROM: &CStr = c"LODE_HEAP_MAP_FROM";
+/// The same where nothing is said.
+const MAP_FROM_BYTES: usize = 64 << 10;
 /// A directory whose file `ledger` gets a line from each process that ends.
 pub const LEDGER: &CStr = c"LODE_HEAP_LEDGER";
 
@@ -40,12 +48,20 @@ pub struct Settings {
     pub(crate) socket: Path<108>,
     pub(crate) method: Method,
     pub(crate) dram_below: usize,
+    map_from: Option<usize>,
     pub(crate) ledger: Path<1024>,
+    pub(crate) fork_seconds: u32,
 }
 
 impl Settings {
-    pub(crate) const NONE: Self =
-        Self { socket: Path::NONE, method: Method::Direct, dram_below: 0, ledger: Path::NONE };
+    pub(crate) const NONE: Self = Self {
+        socket: Path::NONE,
+        method: Method::Direct,
+        dram_below: 0,
+        map_from: None,
+        ledger: Path::NONE,
+        fork_seconds: FORK_SECONDS_USUAL,
+    };
 
     /// Memory of the owner that listens at `socket`, by `method`. None where the path is too long for a
     /// socket's.
@@ -63,17 +79,25 @@ impl Settings {
     pub fn from_environment() -> Self {
         let text = |name| variable(name).unwrap_or_default();
         let method = core::str::from_utf8(text(METHOD)).ok().and_then(Method::of_name);
+        let seconds = core::str::from_utf8(text(FORK_SECONDS)).ok().and_then(|it| it.parse().ok());
         Self {
             socket: Path::of(text(SOCKET)).unwrap_or(Path::NONE),
             method: method.unwrap_or_default(),
             dram_below: bytes_of(text(DRAM_BELOW)).unwrap_or(0),
+            map_from: map_from(text(MAP_FROM)),
             ledger: Path::of(text(LEDGER)).unwrap_or(Path::NONE),
+            fork_seconds: seconds.unwrap_or(FORK_SECONDS_USUAL),
         }
     }
 
     /// Blocks below this many bytes are to come from DRAM.
     pub const fn dram_limit(&self) -> usize {
         self.dram_below
+    }
+
+    /// Mappings of so many bytes and more are to come from the pool; none are, where there is no number.
+    pub const fn map_limit(&self) -> Option<usize> {
+        self.map_from
     }
 }
 
@@ -94,6 +118,10 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
     }
     // SAFETY: variables' values end.
     Some(unsafe { CStr::from_ptr(found) }.to_bytes())
+}
+
+fn map_from(text: &[u8]) -> Option<usize> {
+    if text == b"none" { None } else { Some(bytes_of(text).unwrap_or(MAP_FROM_BYTES)) }
 }
 
 /// A number of bytes: `4096`, `4K`, `2M`, `1G`.
@@ -120,6 +148,14 @@ mod tests {
         for wrong in [&b""[..], b"K", b"1T", b"-1", b"99999999999G"] {
             assert_eq!(bytes_of(wrong), None);
         }
+    }
+
+    #[test]
+    fn mappings_are_taken_from_a_size_on_or_not_at_all() {
+        assert_eq!(map_from(b""), Some(64 << 10));
+        assert_eq!(map_from(b"nonsense"), Some(64 << 10));
+        assert_eq!(map_from(b"4K"), Some(4096));
+        assert_eq!(map_from(b"none"), None);
     }
 
     #[test]

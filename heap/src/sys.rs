@@ -87,6 +87,25 @@ pub(crate) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     let _ = call(libc::SYS_futex, word.as_ptr() as usize, op as usize, 1, 0);
 }
 
+/// Waits while `word`, in memory that processes share, is `value`, for at most so long; may come back earlier.
+pub(crate) fn futex_wait_shared(word: &core::sync::atomic::AtomicU32, value: u32, ms: u64) {
+    let time = timespec(ms);
+    let (place, op) = (word.as_ptr() as usize, libc::FUTEX_WAIT as usize);
+    let _ = call(libc::SYS_futex, place, op, value as usize, (&raw const time) as usize);
+}
+
+/// Wakes another process that waits.
+pub(crate) fn futex_wake_shared(word: &core::sync::atomic::AtomicU32) {
+    let _ = call(libc::SYS_futex, word.as_ptr() as usize, libc::FUTEX_WAKE as usize, 1, 0);
+}
+
+fn timespec(milliseconds: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (milliseconds / 1000) as libc::time_t,
+        tv_nsec: (milliseconds % 1000 * 1_000_000) as libc::c_long,
+    }
+}
+
 // Descriptors.
 
 pub(crate) fn close(descriptor: i32) {
@@ -113,6 +132,15 @@ pub(crate) fn identity(descriptor: i32) -> Option<(u64, u64)> {
     let place = (&raw mut found) as usize;
     call(libc::SYS_fstat, descriptor as usize, place, 0, 0).ok()?;
     Some((found.st_dev, found.st_ino))
+}
+
+/// Whether it is a device that is read by characters, as device DAX is.
+pub(crate) fn is_device(descriptor: i32) -> bool {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut found: libc::stat = unsafe { core::mem::zeroed() };
+    let place = (&raw mut found) as usize;
+    call(libc::SYS_fstat, descriptor as usize, place, 0, 0).is_ok()
+        && found.st_mode & libc::S_IFMT == libc::S_IFCHR
 }
 
 /// Whether the file lies in memory (tmpfs).
@@ -188,6 +216,16 @@ pub(crate) fn connect(path: &[u8]) -> Outcome<i32> {
     }
 }
 
+/// The process at the other end of a connected socket: the one that made it listen, where it was connected to.
+pub(crate) fn peer(socket: i32) -> Option<u32> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET as usize, libc::SO_PEERCRED as usize);
+    let (place, length) = ((&raw mut found) as usize, (&raw mut bytes) as usize);
+    call6(libc::SYS_getsockopt, [socket as usize, level, option, place, length, 0]).ok()?;
+    u32::try_from(found.pid).ok()
+}
+
 /// Sends what it can; nobody gets a signal for it.
 pub(crate) fn send(socket: i32, bytes: &[u8]) -> Outcome<usize> {
     let place = bytes.as_ptr() as usize;
@@ -238,10 +276,7 @@ pub(crate) fn poll<const N: usize>(
 ) -> [bool; N] {
     let events = if write { libc::POLLOUT } else { libc::POLLIN };
     let mut polls = descriptors.map(|fd| libc::pollfd { fd, events, revents: 0 });
-    let time = libc::timespec {
-        tv_sec: (milliseconds / 1000) as libc::time_t,
-        tv_nsec: (milliseconds % 1000 * 1_000_000) as libc::c_long,
-    };
+    let time = timespec(milliseconds);
     let place = (&raw const time) as usize;
     // Who waits looks at its clock, so a signal's cutting it off does no harm.
     let _ = call(libc::SYS_ppoll, polls.as_mut_ptr() as usize, N, place, 0);
@@ -307,6 +342,11 @@ pub(crate) fn anonymous(bytes: usize) -> Outcome<usize> {
     mmap(0, bytes, ALL, flags, NONE, 0)
 }
 
+/// A page of zeros that children share.
+pub(crate) fn shared_page() -> Outcome<usize> {
+    mmap(0, 4096, ALL, libc::MAP_SHARED | libc::MAP_ANONYMOUS, NONE, 0)
+}
+
 /// Anonymous memory in the place of what is mapped there; zeros.
 pub(crate) fn anonymous_at(at: usize, bytes: usize) -> Outcome<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -334,6 +374,70 @@ pub(crate) fn discard(at: usize, bytes: usize) -> Outcome<()> {
 pub(crate) fn move_pages(from: usize, to: usize, bytes: usize) -> Outcome<()> {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
     call6(libc::SYS_mremap, [from, bytes, bytes, flags as usize, to, 0]).map(|_| ())
+}
+
+/// `mmap` as it is asked for.
+pub(crate) fn mmap_as(
+    at: usize,
+    bytes: usize,
+    rights: i32,
+    flags: i32,
+    file: i32,
+    from: usize,
+) -> Outcome<usize> {
+    mmap(at, bytes, rights as usize, flags, file, from as u64)
+}
+
+/// Unmaps what is mapped there.
+pub(crate) fn unmap(at: usize, bytes: usize) -> Outcome<()> {
+    call(libc::SYS_munmap, at, bytes, 0, 0).map(|_| ())
+}
+
+/// Says what may be done with memory.
+pub(crate) fn protect(at: usize, bytes: usize, rights: i32) -> Outcome<()> {
+    call(libc::SYS_mprotect, at, bytes, rights as usize, 0).map(|_| ())
+}
+
+/// `madvise`.
+pub(crate) fn advise(at: usize, bytes: usize, advice: i32) -> Outcome<()> {
+    call(libc::SYS_madvise, at, bytes, advice as usize, 0).map(|_| ())
+}
+
+/// `msync`.
+pub(crate) fn msync(at: usize, bytes: usize, flags: i32) -> Outcome<()> {
+    call(libc::SYS_msync, at, bytes, flags as usize, 0).map(|_| ())
+}
+
+/// `mremap`.
+pub(crate) fn remap(at: usize, old: usize, new: usize, flags: i32, to: usize) -> Outcome<usize> {
+    call6(libc::SYS_mremap, [at, old, new, flags as usize, to, 0])
+}
+
+/// Moves anonymous memory to `to`, over what is mapped there; nothing is left at `from`.
+pub(crate) fn move_away(from: usize, to: usize, bytes: usize) -> Outcome<()> {
+    remap(from, bytes, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to).map(|_| ())
+}
+
+/// Maps the pages of a file that are mapped at `from` at `to`, too, readable and writable; over what is mapped there.
+pub(crate) fn twin(from: usize, to: usize, bytes: usize) -> Outcome<()> {
+    remap(from, 0, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to)?;
+    protect(to, bytes, libc::PROT_READ | libc::PROT_WRITE)
+}
+
+/// Has this thread take no signals; what it took before.
+pub(crate) fn block_signals() -> u64 {
+    let (all, mut before) = (u64::MAX, 0_u64);
+    let places = ((&raw const all) as usize, (&raw mut before) as usize);
+    let how = libc::SIG_SETMASK as usize;
+    let _ = call(libc::SYS_rt_sigprocmask, how, places.0, places.1, size_of::<u64>());
+    before
+}
+
+/// Has it take the signals again that it took.
+pub(crate) fn restore_signals(before: u64) {
+    let how = libc::SIG_SETMASK as usize;
+    let place = (&raw const before) as usize;
+    let _ = call(libc::SYS_rt_sigprocmask, how, place, 0, size_of::<u64>());
 }
 
 /// Fills memory with zeros.

@@ -49,8 +49,9 @@ fn next(state: &mut State) -> Option<Method> {
 fn make_ready(shared: &Shared, method: Method) -> bool {
     let taken = shared.sources.source(method).and_then(|source| Ok((source.take()?, source)));
     let Ok((chunk, source)) = taken else {
-        shared.state.lock().ledger.unbook(1);
-        shared.changed.notify_all();
+        let mut state = shared.state.lock();
+        state.ledger.unbook(1);
+        shared.tell(&state);
         return false;
     };
     source.zero(chunk);
@@ -62,8 +63,8 @@ fn make_ready(shared: &Shared, method: Method) -> bool {
     } else {
         state.ledger.surplus()
     };
+    shared.tell(&state);
     drop(state);
-    shared.changed.notify_all();
     shared.give(too_many);
     true
 }

@@ -1,7 +1,8 @@
 //! The thread that speaks with all programs.
 //!
 //! A session gets one frame's turn, then the others: who sends much waits for itself. What is asked of a session that
-//! does not take its answers waits, unread.
+//! does not take its answers waits, unread. So does what is behind a request that is answered later, as a chunk is just
+//! being made ready: the others are not to wait for that.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,12 +16,12 @@ use rustix::event::{Timespec, epoll};
 use crate::facts::add;
 use crate::ledger::{Lent, SessionId};
 use crate::service::{Shared, State};
-use crate::session::{FRAME_WITHIN, Frame, Read, Session};
+use crate::session::{Frame, Pending, Read, Session, WaitsFor};
 
 /// The number that is no session's.
 const WAKE: u64 = 0;
 /// How long a chunk may take to be made ready before a request is refused.
-const ZEROED_IN: Duration = Duration::from_millis(200);
+const ZEROED_IN: Duration = Duration::from_millis(if cfg!(test) { 2000 } else { 200 });
 /// Chunks that are zeroed for a request, where none are ready: who wants more asks again, the others wait for so many.
 const BATCH: u64 = 8;
 /// How often it is looked whether chunks without a session are still locked: soon at first.
@@ -28,7 +29,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(100);
 /// How many of them at a time.
 const LOOKED_AT: usize = 1024;
-/// How often it is looked for frames that do not come to their end.
+/// How often it is looked for frames that do not come to their end, at most.
 const OVERDUE: Duration = Duration::from_secs(1);
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
@@ -52,6 +53,7 @@ pub(crate) struct Lender {
     sessions: HashMap<SessionId, Session>,
     look_at: Option<(Instant, Duration)>,
     looked_to: usize,
+    frame_within: Duration,
 }
 
 impl Lender {
@@ -60,7 +62,9 @@ impl Lender {
         let data = epoll::EventData::new_u64(WAKE);
         epoll::add(&epoll, &shared.wake, data, epoll::EventFlags::IN)?;
         let look_at = Some((Instant::now() + LOOK, LOOK));
-        Ok(Self { shared, epoll, sessions: HashMap::new(), look_at, looked_to: 0 })
+        let frame_within = shared.state.lock().ledger.limits().frame_within;
+        let sessions = HashMap::new();
+        Ok(Self { shared, epoll, sessions, look_at, looked_to: 0, frame_within })
     }
 
     /// Goes on until the service ends.
@@ -81,9 +85,10 @@ impl Lender {
             for event in events.drain(..) {
                 let id = event.data.u64();
                 if id != WAKE {
-                    self.serve(id);
+                    self.serve(id, event.flags);
                 }
             }
+            self.answer_pending();
             self.look();
             self.end_overdue();
         }
@@ -93,8 +98,10 @@ impl Lender {
         const IDLE: Duration = Duration::from_secs(3600);
         let look = self.look_at.map(|(at, _)| at.saturating_duration_since(Instant::now()));
         let partly = self.sessions.values().any(|session| session.frame_began().is_some());
-        let overdue = partly.then_some(OVERDUE);
-        look.into_iter().chain(overdue).min().unwrap_or(IDLE)
+        let overdue = partly.then(|| OVERDUE.min(self.frame_within / 4));
+        let pending = self.sessions.values().filter_map(|session| session.pending);
+        let pending = pending.map(|it| it.until.saturating_duration_since(Instant::now())).min();
+        look.into_iter().chain(overdue).chain(pending).min().unwrap_or(IDLE)
     }
 
     /// Takes what others have for this thread; true if it is to end.
@@ -140,9 +147,18 @@ impl Lender {
     }
 
     /// A session can be read, or written to, or has broken.
-    fn serve(&mut self, id: SessionId) {
+    fn serve(&mut self, id: SessionId, flags: epoll::EventFlags) {
+        let broken = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+        self.with(id, |lender, session| match session.pending {
+            Some(_) if broken => Err(End::Gone),
+            _ => lender.turn(session),
+        });
+    }
+
+    /// Does something for a session, and has it waited for, or ended, as it is then.
+    fn with(&mut self, id: SessionId, work: impl FnOnce(&Self, &mut Session) -> Result<(), End>) {
         let Some(mut session) = self.sessions.remove(&id) else { return };
-        let served = self.turn(&mut session);
+        let served = work(self, &mut session);
         let pid = session.pid;
         self.sessions.insert(id, session);
         match served {
@@ -162,7 +178,7 @@ impl Lender {
 
     fn turn(&self, session: &mut Session) -> Result<(), End> {
         session.flush()?;
-        if session.has_output() {
+        if session.waits_for() != WaitsFor::Frame {
             return Ok(());
         }
         match session.read() {
@@ -205,11 +221,26 @@ impl Lender {
             self.note_hostile(session.pid, &"it wants no chunk at all");
             return Ok(session.say_count(Kind::Refused, Refusal::Invalid as u32, tag)?);
         }
-        match self.chunks_for(session, u64::from(count.min(CHUNKS_MOST))) {
+        let until = Instant::now() + ZEROED_IN;
+        self.supply(session, Pending { count: count.min(CHUNKS_MOST), tag, until })
+    }
+
+    /// Answers a request with some of so many chunks, zeroed, the session's from now on: those that are ready, or else a
+    /// few. Where there are none but one is just being made ready, which is space, too, it is answered later.
+    fn supply(&self, session: &mut Session, wanted: Pending) -> Result<(), End> {
+        session.pending = None;
+        let Pending { count, tag, until } = wanted;
+        match self.try_chunks(session, u64::from(count)) {
             Ok(chunks) => {
                 add(&self.shared.counts.granted, chunks.len() as u64);
                 let count = chunks.len() as u32;
                 Ok(session.say(Head { kind: Kind::Granted, count, tag }, &chunks)?)
+            }
+            Err(Refusal::NoSpace | Refusal::HeapLimit)
+                if Instant::now() < until && self.something_comes() =>
+            {
+                session.pending = Some(wanted);
+                Ok(())
             }
             Err(refusal) => {
                 add(&self.shared.counts.refused, 1);
@@ -218,27 +249,33 @@ impl Lender {
         }
     }
 
-    /// Some of so many chunks, zeroed, the session's from now on: those that are ready, or else a few.
-    fn chunks_for(&self, session: &Session, count: u64) -> Result<Vec<u64>, Refusal> {
-        match self.try_chunks(session, count) {
-            Err(Refusal::NoSpace | Refusal::HeapLimit) if self.one_comes() => {
-                self.try_chunks(session, count)
-            }
-            result => result,
-        }
+    /// Whether there is, or may soon be, what can be had: this thread is told then.
+    fn something_comes(&self) -> bool {
+        let mut state = self.shared.state.lock();
+        let comes = state.ledger.on_the_way() > 0 || state.ledger.ready() > 0;
+        state.takes_wait |= comes;
+        comes
     }
 
-    /// Waits for the chunk that is just being made ready, which is space, too. Whether there is something.
-    fn one_comes(&self) -> bool {
-        let end = Instant::now() + ZEROED_IN;
-        let mut state = self.shared.state.lock();
-        let comes = state.ledger.on_the_way() > 0;
-        while state.ledger.on_the_way() > 0 && state.ledger.ready() == 0 {
-            if self.shared.changed.wait_until(&mut state, end).timed_out() {
-                return false;
+    /// Answers requests that waited, the oldest first, where there is something by now, or nothing comes.
+    fn answer_pending(&mut self) {
+        let pending = self.sessions.values().filter_map(|it| Some((it.pending?.until, it.id)));
+        let mut pending: Vec<(Instant, SessionId)> = pending.collect();
+        pending.sort_unstable();
+        for (until, id) in &pending {
+            let state = self.shared.state.lock();
+            let comes = state.ledger.ready() == 0 && state.ledger.on_the_way() > 0;
+            drop(state);
+            if !comes || Instant::now() >= *until {
+                self.with(*id, |lender, session| match session.pending {
+                    Some(wanted) => lender.supply(session, wanted),
+                    None => Ok(()),
+                });
             }
         }
-        comes || state.ledger.ready() > 0
+        if !pending.is_empty() && self.sessions.values().all(|it| it.pending.is_none()) {
+            self.shared.state.lock().takes_wait = false;
+        }
     }
 
     fn try_chunks(&self, session: &Session, count: u64) -> Result<Vec<u64>, Refusal> {
@@ -329,11 +366,16 @@ impl Lender {
     /// Has a session waited for as it is now: to be read, or to take what waits for it.
     fn arm(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let waits = session.has_output();
-        if std::mem::replace(&mut session.waits_to_send, waits) == waits {
+        let waits = session.waits_for();
+        if std::mem::replace(&mut session.registered, waits) == waits {
             return;
         }
-        let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        let flags = match waits {
+            WaitsFor::Frame => epoll::EventFlags::IN,
+            WaitsFor::Room => epoll::EventFlags::OUT,
+            // (It is always told.)
+            WaitsFor::End => epoll::EventFlags::empty(),
+        };
         let data = epoll::EventData::new_u64(id);
         if epoll::modify(&self.epoll, &*session, data, flags).is_err() {
             self.leave(id);
@@ -379,7 +421,8 @@ impl Lender {
     }
 
     fn end_overdue(&mut self) {
-        let overdue = |session: &&Session| session.frame_began() > Some(FRAME_WITHIN);
+        let within = Some(self.frame_within);
+        let overdue = |session: &&Session| session.frame_began() > within;
         let overdue: Vec<_> =
             self.sessions.values().filter(overdue).map(|it| (it.id, it.pid)).collect();
         for (id, pid) in overdue {

@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) ledger: Ledger,
     pub(crate) wishes: Wishes,
     pub(crate) newcomers: Vec<Session>,
+    /// Programs wait for what is being made ready: the thread that lends is to be woken by it.
+    pub(crate) takes_wait: bool,
     /// What programs are to be told.
     pub(crate) wish_to_tell: Option<u64>,
     pub(crate) ending: bool,
@@ -74,6 +76,14 @@ impl Shared {
     pub(crate) fn wake(&self) {
         // (A full counter wakes, too; any number does, in any order of bytes.)
         let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
+    }
+
+    /// Tells those who wait for it that something is, or is not, ready by now.
+    pub(crate) fn tell(&self, state: &State) {
+        self.changed.notify_all();
+        if state.takes_wait {
+            self.wake();
+        }
     }
 
     /// Gives chunks back that nobody has.
@@ -144,6 +154,7 @@ impl Service {
             ledger,
             wishes: Wishes::default(),
             newcomers: Vec::new(),
+            takes_wait: false,
             wish_to_tell: None,
             ending: false,
         };
@@ -253,6 +264,7 @@ impl Service {
         state.wishes.note_short();
         let ready = state.ledger.drain_ready();
         if !ready.is_empty() {
+            shared.changed.notify_all();
             drop(state);
             shared.give(ready);
             return true;

@@ -18,8 +18,25 @@ use rustix::net::{
 use crate::ledger::SessionId;
 use crate::source::Source;
 
-/// How long a frame may take to come, once it has begun.
-pub(crate) const FRAME_WITHIN: Duration = Duration::from_secs(10);
+/// Chunks that a session wants, and is to be told of later: it is not read until then.
+#[derive(Clone, Copy)]
+pub(crate) struct Pending {
+    pub(crate) count: u32,
+    pub(crate) tag: u64,
+    /// When it is told that there are none, at the latest.
+    pub(crate) until: Instant,
+}
+
+/// What a session is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// A frame that comes.
+    Frame,
+    /// That it takes what is for it.
+    Room,
+    /// Nothing that it does, but its end.
+    End,
+}
 
 /// A connection of a program.
 pub(crate) struct Session {
@@ -35,8 +52,9 @@ pub(crate) struct Session {
     /// The last wish it was sent, and the last that it has answered.
     pub(crate) wish: u64,
     pub(crate) spared: u64,
-    /// It is registered for being written to.
-    pub(crate) waits_to_send: bool,
+    pub(crate) pending: Option<Pending>,
+    /// What it is registered for.
+    pub(crate) registered: WaitsFor,
 }
 
 /// A frame that came in.
@@ -63,7 +81,7 @@ impl Session {
         stream: UnixStream,
     ) -> Self {
         let (input, output) = (Vec::new(), Vec::new());
-        let (wish, spared, waits_to_send) = (0, 0, false);
+        let (wish, spared, pending, registered) = (0, 0, None, WaitsFor::Frame);
         Self {
             id,
             pid,
@@ -75,7 +93,8 @@ impl Session {
             output,
             wish,
             spared,
-            waits_to_send,
+            pending,
+            registered,
         }
     }
 
@@ -157,6 +176,15 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// What comes next, as things are.
+    pub(crate) fn waits_for(&self) -> WaitsFor {
+        match self.pending {
+            _ if self.has_output() => WaitsFor::Room,
+            Some(_) => WaitsFor::End,
+            None => WaitsFor::Frame,
+        }
     }
 
     /// Whether something waits to be sent: nothing more is read until it is.

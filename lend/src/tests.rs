@@ -25,6 +25,8 @@ struct Fake {
     wrong: AtomicU64,
     /// How long it takes to zero a chunk.
     zeroes_in_ms: AtomicU64,
+    /// Who zeroes a chunk waits while this is locked.
+    gate: Mutex<()>,
 }
 
 impl Source for Fake {
@@ -40,6 +42,7 @@ impl Source for Fake {
 
     fn zero(&self, _: u64) {
         std::thread::sleep(Duration::from_millis(self.zeroes_in_ms.load(SeqCst)));
+        drop(self.gate.lock());
         self.zeroed.fetch_add(1, SeqCst);
     }
 
@@ -79,6 +82,7 @@ impl Owner {
             zeroed: AtomicU64::new(0),
             wrong: AtomicU64::new(0),
             zeroes_in_ms: AtomicU64::new(0),
+            gate: Mutex::new(()),
         });
         let mut limits = Limits { ready: 0, ..Limits::of_pool(0) };
         change(&mut limits);
@@ -283,10 +287,14 @@ fn who_says_half_a_frame_or_does_not_listen_keeps_nobody_waiting() {
     let flood = owner.program();
     flood.stream.set_nonblocking(true).unwrap();
     let frame = Head { kind: Kind::Take, count: 512, tag: 0 }.bytes().repeat(64);
-    let mut sent = 0;
-    while let Ok(bytes) = (&flood.stream).write(&frame) {
-        sent += bytes;
-        assert!(sent < 64 << 20, "it takes whatever comes");
+    let (mut sent, mut last) = (0, Instant::now());
+    // (What is sent and not read is the kernel's, which takes some.)
+    while last.elapsed() < Duration::from_millis(500) {
+        match (&flood.stream).write(&frame) {
+            Ok(bytes) => (sent, last) = (sent + bytes, Instant::now()),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+        assert!(sent < 4 << 20, "it takes whatever comes");
     }
     let mut good = owner.program();
     for _ in 0..100 {
@@ -419,6 +427,102 @@ fn a_chunk_that_is_just_being_made_ready_is_no_reason_to_refuse() {
 }
 
 #[test]
+fn who_waits_for_a_chunk_that_is_made_ready_keeps_nobody_waiting() {
+    let owner = Owner::new(READY_FROM, |limits| limits.ready = 1);
+    let (mut one, mut two) = (owner.program(), owner.program());
+    let all = one.take_all(READY_FROM as usize);
+    // The only one that is left is being made ready, and is not until it may be.
+    let shut = owner.fake.gate.lock();
+    assert_eq!(one.list(Kind::Return, &all[..1]).0.kind, Kind::Returned);
+    until(|| owner.fake.free.lock().is_empty());
+    two.say(Kind::Take, 1, 1, &[]);
+    let began = Instant::now();
+    // (Behind it: not before it is answered.)
+    two.say(Kind::Hold, 0, 2, &[]);
+    let (head, _) = one.list(Kind::Hold, &[]);
+    assert!(head.kind == Kind::Held && began.elapsed() < Duration::from_millis(1500));
+    // A third one goes while it waits.
+    let mut three = owner.program();
+    three.say(Kind::Take, 1, 1, &[]);
+    until(|| owner.service.facts().programs.len() == 3);
+    drop(three);
+    until(|| owner.service.facts().programs.len() == 2);
+    assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
+    drop(shut);
+    let opened = Instant::now();
+    let (head, chunks) = two.hear();
+    assert!(opened.elapsed() < Duration::from_secs(1), "as soon as it is there");
+    assert_eq!((head.kind, head.tag, &chunks[..]), (Kind::Granted, 1, &all[..1]));
+    assert_eq!(two.hear().0.tag, 2);
+    // What does not come is refused in time.
+    let shut = owner.fake.gate.lock();
+    assert_eq!(two.list(Kind::Return, &chunks).0.kind, Kind::Returned);
+    until(|| owner.fake.free.lock().is_empty());
+    let began = Instant::now();
+    assert_eq!(two.take(1), Err(Refusal::NoSpace));
+    assert!(began.elapsed() < Duration::from_secs(10));
+    drop(shut);
+    drop((one, two));
+    owner.all_is_back();
+}
+
+#[test]
+fn a_frame_that_does_not_come_to_its_end_ends_its_session() {
+    let owner = Owner::new(10, |limits| limits.frame_within = Duration::from_millis(400));
+    let mut programs = [(); 3].map(|()| owner.program());
+    let [half, list, good] = &mut programs;
+    for program in [&mut *half, list, good] {
+        program.take_all(2);
+    }
+    // Of a head, and of a list.
+    half.stream.write_all(&[1, 0, 0]).unwrap();
+    let head = Head { kind: Kind::Return, count: 2, tag: 0 }.bytes();
+    list.stream.write_all(&[&head[..], &[0; 9]].concat()).unwrap();
+    assert!(half.is_closed() && list.is_closed());
+    owner.free_becomes(8);
+    assert_eq!(owner.service.facts().hostile, 2);
+    // Who says nothing, or all of a frame in parts in time, stays.
+    std::thread::sleep(Duration::from_millis(500));
+    let whole = Head { kind: Kind::Take, count: 1, tag: 7 }.bytes();
+    for bytes in whole.chunks(4) {
+        good.stream.write_all(bytes).unwrap();
+    }
+    assert_eq!(good.hear().0.kind, Kind::Granted);
+    drop(programs);
+    owner.all_is_back();
+}
+
+/// A pair of sockets whose peer is a process of this user, as far as can be told by it; none where only root could.
+fn pair_of_user(uid: u32) -> Option<(UnixStream, UnixStream)> {
+    let user = rustix::process::Uid::from_raw(uid);
+    let own = rustix::process::getuid();
+    // (By the system call, for the one thread: libc's function is for all.)
+    let made = std::thread::spawn(move || {
+        rustix::thread::set_thread_res_uid(own, user, own).ok()?;
+        UnixStream::pair().ok()
+    });
+    made.join().unwrap()
+}
+
+#[test]
+fn another_users_program_is_refused_and_logged() {
+    let Some((mut ours, theirs)) = pair_of_user(65_534) else {
+        println!("skipped: only root can be another user");
+        return;
+    };
+    let owner = Owner::new(10, |_| ());
+    let refused = owner.service.admit(&theirs, Method::Direct).unwrap_err();
+    assert!(refused.contains("the pool's user alone"), "{refused}");
+    let facts = owner.service.facts();
+    assert_eq!((facts.hostile, facts.sessions, facts.programs.len()), (1, 0, 0));
+    // Nothing was said to it, and no descriptor sent.
+    ours.set_nonblocking(true).unwrap();
+    let none = ours.read(&mut [0]).unwrap_err();
+    assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+    assert!(owner.program().take(1).is_ok());
+}
+
+#[test]
 fn what_is_ready_is_the_first_that_files_get() {
     let owner = Owner::new(10, |limits| limits.ready = 4);
     let mut program = owner.program();
@@ -428,6 +532,8 @@ fn what_is_ready_is_the_first_that_files_get() {
     assert_eq!(owner.service.facts().ready, 4 * CHUNK_BYTES);
     assert!(owner.service.spare(1));
     owner.free_becomes(10);
+    // A while after that some is made ready again.
+    owner.free_becomes(6);
     drop(program);
     owner.all_is_back();
 }

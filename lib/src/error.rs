@@ -47,8 +47,47 @@ pub(crate) enum Cause {
     LogInUse,
     /// The log has an entry that is not as it was appended.
     LogDamaged,
+    /// The heap is open already, or a log in its file.
+    HeapInUse,
+    /// The heap said so.
+    Heap(HeapError),
     /// A call panicked before: the pool is left as after a crash.
     Failed,
+}
+
+/// What is wrong with a heap or with what was asked of it; its memory is never named by it.
+pub type HeapError = lode_kept::Error<std::convert::Infallible>;
+
+impl From<lode_kept::Error<Cause>> for Cause {
+    fn from(error: lode_kept::Error<Cause>) -> Self {
+        use lode_kept::Error::{
+            CutShort, Damaged, Failed, Memory, NoBlock, NoPlace, NotAHeap, TooLarge, Version,
+        };
+        Self::Heap(match error {
+            Memory(cause) => return cause,
+            NotAHeap => NotAHeap,
+            Version(version) => Version(version),
+            CutShort { bytes, wanted } => CutShort { bytes, wanted },
+            Damaged { at, what } => Damaged { at, what },
+            NoPlace(at) => NoPlace(at),
+            NoBlock(at) => NoBlock(at),
+            TooLarge => TooLarge,
+            Failed => Failed,
+        })
+    }
+}
+
+fn heap_errno(error: &HeapError) -> i32 {
+    use lode_kept::Error::{
+        CutShort, Damaged, Failed, Memory, NoBlock, NoPlace, NotAHeap, TooLarge, Version,
+    };
+    match error {
+        NotAHeap | Version(_) | NoBlock(_) => libc::EINVAL,
+        NoPlace(_) => libc::EFAULT,
+        TooLarge => libc::EFBIG,
+        CutShort { .. } | Damaged { .. } | Failed => libc::EIO,
+        Memory(never) => match *never {},
+    }
 }
 
 impl From<lode_engine::Error> for Cause {
@@ -82,7 +121,8 @@ impl Cause {
             Self::System { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
             Self::Ended | Self::LogDamaged | Self::Failed => libc::EIO,
             Self::NotText => libc::EILSEQ,
-            Self::InUse | Self::LogInUse => libc::EBUSY,
+            Self::InUse | Self::LogInUse | Self::HeapInUse => libc::EBUSY,
+            Self::Heap(error) => heap_errno(error),
         }
     }
 
@@ -177,6 +217,14 @@ impl Error {
         }
     }
 
+    /// What is wrong with a [`crate::KeptHeap`] or with what was asked of it, if that is.
+    pub fn heap(&self) -> Option<HeapError> {
+        match &self.cause {
+            Cause::Heap(error) => Some(*error),
+            _ => None,
+        }
+    }
+
     /// Why the pool's file or device can't be used, if that is what is wrong.
     pub fn region(&self) -> Option<&RegionError> {
         match &self.cause {
@@ -224,6 +272,8 @@ impl fmt::Display for Cause {
                 "the pool has other clones or open files: it is closed when the last of them is dropped",
             ),
             Self::LogInUse => f.write_str("the log is open already"),
+            Self::HeapInUse => f.write_str("the heap is open already"),
+            Self::Heap(error) => error.fmt(f),
             Self::LogDamaged => f.write_str("an entry of the log is damaged"),
             Self::Failed => f.write_str(
                 "a call on this pool panicked: it is left as after a crash, open it again",

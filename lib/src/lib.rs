@@ -62,17 +62,20 @@ mod walk;
 mod ways;
 
 pub use dir::{DirEntry, ReadDir};
-pub use error::{Error, Result};
+pub use error::{Error, HeapError, Result};
 pub use file::File;
 pub use lode_engine::{
     AccessTimes, Corruption, Opening, PageClass as PageSize, PoolInfo, Protection, RenameMode,
     SnapshotInfo, Staging, StatFs, Stats, XattrWhen,
 };
+pub use lode_kept::{
+    Block, Content, Damage, Error as HeapFault, ROOT, Stats as HeapStats, WORDS_MOST,
+};
 pub use lode_pmem::{
     Bandwidth, Durability, FlushStrategy, LineStore, MappedPages, Profile, RegionError, WindowMode,
     WriteBack,
 };
-pub use map::{Entries, Log, Map, MapOptions, Position};
+pub use map::{Entries, KeptHeap, Log, Map, MapOptions, Position};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::OpenOptions;
 pub use pool::{FormatOptions, Pool, PoolOptions, Snapshot};

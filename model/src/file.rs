@@ -23,6 +23,22 @@ impl Model {
         write_at(state.node_mut(ino)?, Some(offset), bytes, now).map(|_| ())
     }
 
+    /// Writes whole sectors; the times may stay, or move.
+    pub fn write_sectors(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut state = self.lock();
+        let now = state.now;
+        if !offset.is_multiple_of(512) || !bytes.len().is_multiple_of(512) {
+            return Err(Error::Invalid);
+        }
+        let node = state.node_mut(ino)?;
+        let grows = offset + bytes.len() as u64 > file(node)?.size();
+        write_at(node, Some(offset), bytes, now)?;
+        if !grows {
+            node.perhaps_modified(now);
+        }
+        Ok(())
+    }
+
     /// Writes all of `bytes` at the end; returns where that was.
     pub fn append(&self, ino: Ino, bytes: &[u8]) -> Result<u64> {
         let mut state = self.lock();

@@ -219,6 +219,11 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
             let ino = find(fs, handles, to)?;
             data_result(fs, ino, fs.append(ino, &data.bytes()).map(Value::Offset))
         }
+        Op::Sectors { to, offset, data } => {
+            let ino = find(fs, handles, to)?;
+            let written = fs.write_sectors(ino, *offset, &data.bytes());
+            data_result(fs, ino, written.map(|()| Value::Done))
+        }
         Op::Map { of } => mapped(fs, find(fs, handles, of)?, |ino| fs.map(ino)),
         Op::Unmap { of } => mapped(fs, find(fs, handles, of)?, |ino| fs.unmap(ino)),
         Op::Poke { to, offset, data } => {

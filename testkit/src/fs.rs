@@ -32,6 +32,8 @@ pub trait Fs: Sync {
     fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize>;
     fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()>;
     fn append(&self, ino: Ino, data: &[u8]) -> Result<u64>;
+    /// Writes whole sectors.
+    fn write_sectors(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()>;
     fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()>;
     /// Maps all of a file.
     fn map(&self, ino: Ino) -> Result<()>;
@@ -131,6 +133,8 @@ macro_rules! forward_calls {
             fn read(ino: $crate::fs::Ino, offset: u64, into: &mut [u8]) -> $crate::fs::Result<usize>;
             fn write(ino: $crate::fs::Ino, offset: u64, data: &[u8]) -> $crate::fs::Result<()>;
             fn append(ino: $crate::fs::Ino, data: &[u8]) -> $crate::fs::Result<u64>;
+            fn write_sectors(ino: $crate::fs::Ino, offset: u64, data: &[u8])
+                -> $crate::fs::Result<()>;
             fn fallocate(
                 ino: $crate::fs::Ino,
                 how: $crate::fs::Fallocate,

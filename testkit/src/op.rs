@@ -116,6 +116,12 @@ pub enum Op {
         to: Target,
         data: Fill,
     },
+    /// Writes whole sectors, as volumes are written.
+    Sectors {
+        to: Target,
+        offset: u64,
+        data: Fill,
+    },
     Read {
         from: Target,
         offset: u64,
@@ -246,6 +252,7 @@ impl Op {
             | Self::GetXattr { of: Target::Path(path), .. }
             | Self::Write { to: Target::Path(path), .. }
             | Self::Append { to: Target::Path(path), .. }
+            | Self::Sectors { to: Target::Path(path), .. }
             | Self::Map { of: Target::Path(path) }
             | Self::Unmap { of: Target::Path(path) }
             | Self::LendPart { of: Target::Path(path), .. }
@@ -413,6 +420,9 @@ impl fmt::Display for Op {
                 write!(f, "write {to} {offset} {} {}", data.len, data.fill)
             }
             Op::Append { to, data } => write!(f, "append {to} {} {}", data.len, data.fill),
+            Op::Sectors { to, offset, data } => {
+                write!(f, "sectors {to} {offset} {} {}", data.len, data.fill)
+            }
             Op::Map { of } => write!(f, "map {of}"),
             Op::Unmap { of } => write!(f, "unmap {of}"),
             Op::Poke { to, offset, data } => {

@@ -317,6 +317,7 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
         "getxattr" => Op::GetXattr { of: w.target()?, name: w.xattr_name()? },
         "write" => Op::Write { to: w.target()?, offset: w.number()?, data: w.fill()? },
         "append" => Op::Append { to: w.target()?, data: w.fill()? },
+        "sectors" => Op::Sectors { to: w.target()?, offset: w.number()?, data: w.fill()? },
         "map" => Op::Map { of: w.target()? },
         "unmap" => Op::Unmap { of: w.target()? },
         "poke" => Op::Poke { to: w.target()?, offset: w.number()?, data: w.fill()? },

@@ -116,7 +116,7 @@ impl Pair<'_> {
     /// The pool says that it is full: it must be, and nothing may have happened.
     fn no_space(&mut self, op: &Op) -> std::result::Result<(), String> {
         let asked = match op {
-            Op::Write { data, .. } | Op::Append { data, .. } => data.len,
+            Op::Write { data, .. } | Op::Append { data, .. } | Op::Sectors { data, .. } => data.len,
             Op::Fallocate { len, .. } => *len,
             _ => 0,
         };

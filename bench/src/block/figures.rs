@@ -46,7 +46,13 @@ pub const FIGURES: [Figure; 7] = [
     },
     Figure {
         title: "Volumes, whose sectors are atomic",
-        subjects: &["volume-limit", "volume-512", "volume-4096", "volume-redirected"],
+        subjects: &[
+            "volume-once",
+            "volume-limit",
+            "volume-512",
+            "volume-4096",
+            "volume-redirected",
+        ],
         has: |_| true,
     },
 ];

@@ -1,9 +1,11 @@
 //! Block devices that are measured: regions in every way, volumes, and what physics asks for.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lode_block::{
     Batching, NewVolume, Protection, RawDevice, RawSettings, Sector, Settings, Volume,
@@ -40,8 +42,10 @@ pub trait Blocks: Send + Sync {
 enum Made {
     /// A copy, and a fence: nothing else.
     Limit,
-    /// The same, and a line and a fence after each write: what tells that it happened.
+    /// What the journal of sectors does for a write, and nothing else: a copy to the journal and a fence, a line and a fence, a copy home and a fence.
     VolumeLimit,
+    /// A copy, a fence, a line that tells of it, a fence: what a write would take that needed no journal.
+    VolumeOnce,
     /// A whole region.
     Raw(Protection, WriteScheme),
     /// A volume of a pool, in pages of 2 MiB, which are written home from a journal.
@@ -90,6 +94,7 @@ pub fn every() -> Vec<Subject> {
         scheme("clwb", WriteScheme::Clwb),
         scheme("clflush", WriteScheme::Clflush),
         made("volume-limit", Made::VolumeLimit),
+        made("volume-once", Made::VolumeOnce),
         made("volume-512", Made::Volume(Sector::Small)),
         made("volume-4096", Made::Volume(Sector::Large)),
         made("volume-redirected", Made::Redirected),
@@ -115,8 +120,9 @@ impl Subject {
     /// What it needs is not to be had here.
     pub fn start(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn Blocks>> {
         Ok(match self.made {
-            Made::Limit => Box::new(Bare::new(path, bytes, false)?),
-            Made::VolumeLimit => Box::new(Bare::new(path, bytes, true)?),
+            Made::Limit => Box::new(Bare::new(path, bytes, Budget::Copy)?),
+            Made::VolumeLimit => Box::new(Bare::new(path, bytes, Budget::Journal)?),
+            Made::VolumeOnce => Box::new(Bare::new(path, bytes, Budget::CopyAndLine)?),
             Made::Raw(protection, scheme) => {
                 let protection = Some(protection);
                 let settings = RawSettings { protection, scheme, ..RawSettings::default() };
@@ -186,32 +192,78 @@ impl Blocks for Volume<Mapped, StdHost> {
     }
 }
 
+/// What a bare write does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Budget {
+    /// A copy, a fence.
+    Copy,
+    /// The same, and a line, a fence.
+    CopyAndLine,
+    /// A copy to a journal, a fence, a line, a fence, a copy home, a fence; 64 KiB at a time, in the two places of a lane in turn.
+    Journal,
+}
+
 /// Copies and fences.
 struct Bare {
     door: Door<Mapped>,
-    /// Behind what is written, a line for each thread's accesses.
+    /// Behind what is written, a line for each thread's accesses; behind these, the lanes of a journal.
     lines_at: u64,
-    tells: bool,
+    budget: Budget,
 }
 
 /// Lines that tell of writes.
 const LINES: u64 = 1 << 14;
+/// Lanes of a journal: threads have them in turn.
+const LANES: u64 = 64;
+/// Bytes of one of the two places of a lane.
+const PLACE: u64 = 64 << 10;
 
 impl Bare {
-    fn new(path: &Path, bytes: u64, tells: bool) -> io::Result<Self> {
+    fn new(path: &Path, bytes: u64, budget: Budget) -> io::Result<Self> {
         let options = RegionOptions::new().windows(WindowMode::None);
-        let all = bytes + LINES * LINE_BYTES as u64;
+        let journal = if budget == Budget::Journal { LANES * 2 * PLACE } else { 0 };
+        let all = bytes + LINES * LINE_BYTES as u64 + journal;
         let region = Mapped::create(path, all, &options, false).map_err(io::Error::other)?;
         let (door, counters) = (Door::new(region), Counters::new());
         for at in (0..all).step_by(4096) {
             door.window(4096, &counters).zero_nt(at, 4096);
         }
-        Ok(Self { door, lines_at: bytes, tells })
+        Ok(Self { door, lines_at: bytes, budget })
+    }
+
+    fn copy(&self, at: u64, bytes: &[u8], counters: &Counters) -> io::Result<()> {
+        self.door.window(bytes.len() as u64, counters).copy_nt(at, bytes);
+        self.door.fence(counters).map_err(failed)
+    }
+
+    fn line(&self, number: u64, counters: &Counters) -> io::Result<()> {
+        let line = self.lines_at + number % LINES * LINE_BYTES as u64;
+        self.door.window(LINE_BYTES as u64, counters).store_line(line, &Line([0x11; LINE_BYTES]));
+        self.door.fence(counters).map_err(failed)
+    }
+
+    /// In the lane of this thread.
+    fn journalled(&self, at: u64, bytes: &[u8], counters: &Counters) -> io::Result<()> {
+        let (lane, mut turn) = LANE.get();
+        let journal = self.lines_at + LINES * LINE_BYTES as u64;
+        for (part, at) in bytes.chunks(PLACE as usize).zip((at..).step_by(PLACE as usize)) {
+            self.copy(journal + (2 * lane + turn) * PLACE, part, counters)?;
+            self.line(lane, counters)?;
+            self.copy(at, part, counters)?;
+            turn = 1 - turn;
+        }
+        LANE.set((lane, turn));
+        Ok(())
     }
 }
 
+/// The next thread's lane.
+static NEXT_LANE: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     static COUNTERS: Counters = const { Counters::new() };
+    /// The lane of a thread, and which of its places is next.
+    static LANE: Cell<(u64, u64)> = Cell::new((NEXT_LANE.fetch_add(1, Relaxed) % LANES, 0));
 }
 
 impl Blocks for Bare {
@@ -220,17 +272,13 @@ impl Blocks for Bare {
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        COUNTERS.with(|counters| {
-            self.door.window(bytes.len() as u64, counters).copy_nt(at, bytes);
-            self.door.fence(counters).map_err(failed)?;
-            if !self.tells {
-                return Ok(());
+        COUNTERS.with(|counters| match self.budget {
+            Budget::Copy => self.copy(at, bytes, counters),
+            Budget::CopyAndLine => {
+                self.copy(at, bytes, counters)?;
+                self.line(at / 4096, counters)
             }
-            let line = self.lines_at + at / 4096 % LINES * LINE_BYTES as u64;
-            let mut window = self.door.window(LINE_BYTES as u64, counters);
-            window.store_line(line, &Line([0x11; LINE_BYTES]));
-            drop(window);
-            self.door.fence(counters).map_err(failed)
+            Budget::Journal => self.journalled(at, bytes, counters),
         })
     }
 

@@ -131,7 +131,7 @@ pub(super) fn serve(region: &Path, bytes: u64, socket: &Path, step: Step) -> io:
     region.zero_lent(0, bytes)?;
     let bits = Mutex::new(Bits::new((bytes / 4096) as usize, step));
     let sources = Box::new(All(Arc::new(Bitmap { region, bits })));
-    let limits = Limits { heap: None, program: None, reserve: 0, ready: 0 };
+    let limits = Limits { ready: 0, ..Limits::of_pool(0) };
     let service = Service::start(sources, limits, bytes, &[])?;
     let listener = UnixListener::bind(socket)?;
     writeln!(io::stdout(), "serving")?;

@@ -13,7 +13,7 @@ const OWNERS_ALONE: &str = "its rights are its owner's alone now";
 pub(crate) struct RepairFacts {
     /// What was done: `lost`, `made_again`, `named_again`, `attached`, `entry_removed`, `links_set`,
     /// `attribute_removed`, `root_made`, `chain_mended`, `tables_found`, `checkpoint_lost`,
-    /// `snapshots_lost` or `watermark_reset`.
+    /// `snapshots_lost`, `sectors_lost` or `watermark_reset`.
     pub(crate) done: &'static str,
     /// The inode (as the damaged pool numbered it), `null` for none.
     pub(crate) inode: Option<u64>,
@@ -106,6 +106,10 @@ impl Repairs {
                 let what = format!("{} at offset {:#x}", damage.what, damage.at);
                 fact("snapshots_lost", None, None, what)
             }
+            Salvage::SectorsLost { damage } => {
+                let what = format!("{} at offset {:#x}", damage.what, damage.at);
+                fact("sectors_lost", None, None, what)
+            }
             Salvage::WatermarkReset { lane } => {
                 fact("watermark_reset", None, None, format!("of lane {lane}: both were damaged"))
             }
@@ -139,6 +143,7 @@ impl RepairFacts {
             "tables_found" => "inode tables searched for",
             "checkpoint_lost" => "checkpoint given up",
             "snapshots_lost" => "snapshots given up",
+            "sectors_lost" => "sectors may be torn",
             _ => "watermark reset",
         };
         let path = self.path.as_ref().map(|path| format!(" {path}")).unwrap_or_default();

@@ -57,7 +57,7 @@ fn stats(target: &Path) -> Value {
 }
 
 #[track_caller]
-fn until(is_so: impl Fn() -> bool) {
+fn until(mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !is_so() {
         assert!(Instant::now() < end, "it never came so");
@@ -280,4 +280,121 @@ fn files_get_back_what_programs_spare_before_there_is_no_space() {
     lode(&["umount", text(&dir)]).expect(0);
     server.wait();
     fsck(&pool).expect(0);
+}
+
+/// `lode heap stats --watch`, its lines as they come. Killed on drop.
+struct Watch(Child, std::sync::mpsc::Receiver<String>);
+
+impl Watch {
+    fn start(pool: &Path, more: &[&str]) -> Self {
+        let mut command = Command::new(LODE);
+        command.args(["heap", "stats", text(pool), "--watch=0.1"]).args(more);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (said, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            out.lines().map_while(Result::ok).try_for_each(|line| said.send(line))
+        });
+        Self(child, lines)
+    }
+
+    /// Reads on until a line is as it is said; an end comes too early.
+    #[track_caller]
+    fn until(&self, is_it: impl Fn(&str) -> bool) {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let line = self.1.recv_timeout(DEADLINE).expect("one more line");
+            if is_it(&line) {
+                return;
+            }
+            assert!(Instant::now() < end, "it never says so: {line}");
+        }
+    }
+
+    fn ends(mut self) -> Option<i32> {
+        until(|| self.0.try_wait().unwrap().is_some());
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_has_how_much_can_be_watched_until_a_signal_or_the_end() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "64M");
+    let mut serving = Serving::start(&pool, "heap_ready=0");
+    let json = Watch::start(&pool, &["--json"]);
+    let people = Watch::start(&pool, &[]);
+    let lent = |chunks: u64| {
+        move |line: &str| {
+            let said: Value = serde_json::from_str(line).unwrap();
+            said["pools"][0]["lent_bytes"] == chunks * CHUNK_BYTES
+        }
+    };
+    json.until(lent(0));
+    let mut program = Program::connect(&pool, Method::Indirect);
+    program.take(3).unwrap();
+    json.until(lent(3));
+    people.until(|line| line.contains("indirect") && line.contains("6 MiB"));
+    drop(program);
+    json.until(lent(0));
+    kill_process(Pid::from_child(&json.0), Signal::INT).unwrap();
+    assert_eq!(json.ends(), Some(0));
+    assert_eq!(serving.signal(Signal::TERM), Some(0));
+    assert_eq!(people.ends(), Some(11), "nobody serves the pool any more");
+}
+
+/// Does something as another user, in a thread of its own; none where only root could.
+fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    let (own, nobody) = (rustix::process::getuid(), rustix::process::Uid::from_raw(65_534));
+    // (By the system call, for the one thread: libc's function is for all.)
+    let other = move || rustix::thread::set_thread_res_uid(own, nobody, own).ok().map(|()| work());
+    std::thread::scope(|scope| scope.spawn(other).join().unwrap())
+}
+
+#[test]
+fn another_users_programs_get_no_memory_whatever_the_sockets_permissions() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "64M");
+    let (dir, log) = (scratch.dir("mnt"), scratch.path("log"));
+    let server = Server::mount_with(&pool, &dir, &log, "rw");
+    let path = socket(&dir);
+    let Some(refused) = as_nobody(|| UnixStream::connect(&path).map(drop)) else {
+        println!("skipped: only root can be another user");
+        return;
+    };
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    // The same socket where everybody comes to it.
+    let open = tempfile::tempdir_in(path.parent().unwrap().parent().unwrap()).unwrap();
+    let everybody = |path: &Path, mode| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let there = open.path().join("socket");
+    fs::hard_link(&path, &there).unwrap();
+    everybody(open.path(), 0o755);
+    everybody(&there, 0o666);
+    let answer = as_nobody(|| {
+        let mut stream = UnixStream::connect(&there).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(lode_loan::hello(Method::Direct).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = answer.unwrap();
+    assert!(answer.contains("\"ok\":false") && answer.contains("pool's user alone"), "{answer}");
+    let shown = stats(&dir);
+    assert_eq!((&shown["hostile"], &shown["sessions"]), (&1.into(), &0.into()), "{shown}");
+    let said = server.log_tail();
+    assert!(said.contains("not to user 65534") && said.contains("memory is not lent"), "{said}");
+    // Its own user's have some still.
+    assert!(Program::connect(&dir, Method::Direct).take(1).is_ok());
+    server.umount();
 }

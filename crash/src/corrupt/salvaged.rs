@@ -61,6 +61,7 @@ impl Told {
             }
             Salvage::WatermarkReset { .. }
             | Salvage::ChainMended { .. }
+            | Salvage::SectorsLost { .. }
             | Salvage::CheckpointLost { .. } => {}
         }
     }

@@ -255,7 +255,7 @@ pub(super) fn pages_for(op: &Op, geometry: &Geometry) -> u64 {
             let pieces = geometry.has_short_pages() && value.len > PAGE_BYTES;
             if pieces { u64::MAX / 8 } else { value.len }
         }
-        Op::Write { data, .. } | Op::Append { data, .. } => data.len,
+        Op::Write { data, .. } | Op::Append { data, .. } | Op::Sectors { data, .. } => data.len,
         Op::Fallocate { len, .. } => *len,
         Op::SetAttr { .. } => PAGE_BYTES,
         Op::Symlink { target, .. } => target.len() as u64,

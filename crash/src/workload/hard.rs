@@ -5,6 +5,7 @@ use lode_engine::PageClass;
 use crate::case::{Case, Geometry, Trouble};
 use crate::scenarios::{SCENARIOS, Scenario};
 use crate::workload::build::{FEW_LINES, case, huge, lanes, operations, repeated, roomy, small};
+use crate::workload::sectors;
 use crate::workload::seen::{seen_logs, unseen_pages};
 
 /// A scenario as a case.
@@ -58,6 +59,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend(losses());
     cases.extend(volumes());
     cases.push(pages_seen_in_maps_at_full());
+    cases.extend(sectors::alone());
     cases
 }
 

@@ -11,6 +11,7 @@ mod pairs;
 mod random;
 mod refused;
 mod script;
+mod sectors;
 mod seen;
 mod seq2;
 

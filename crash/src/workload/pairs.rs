@@ -3,6 +3,7 @@
 use crate::case::{Case, Geometry, Trouble};
 use crate::workload::aged::outcome;
 use crate::workload::build::{ALL_LINES, case, lanes, operations, relaxed, repeated, roomy, small};
+use crate::workload::sectors;
 use crate::workload::seen::{seen_beside, seen_pool};
 
 /// What there is before, what one thread does, what the other does.
@@ -298,6 +299,14 @@ pub fn two_threads() -> Vec<Case> {
     cases.extend(full());
     cases.extend(collections());
     cases.extend(sessions());
+    for (count, way) in WAYS {
+        cases.extend(sectors::BESIDE.iter().map(|text| both(text, way, sectors::pool(count))));
+    }
+    cases.extend(
+        sectors::MAPPED
+            .iter()
+            .map(|text| both(text, "mapped", Geometry { mapped: true, ..sectors::pool(2) })),
+    );
     cases
 }
 

@@ -346,6 +346,7 @@ const FORMS: &[&str] = &[
     "rename PATH NEW-PATH [replace|noreplace|exchange]",
     "write PATH-OR-SLOT OFFSET LENGTH [FILL]",
     "append PATH-OR-SLOT LENGTH [FILL]",
+    "sectors PATH-OR-SLOT OFFSET LENGTH [FILL]",
     "truncate PATH-OR-SLOT SIZE",
     "allocate PATH-OR-SLOT OFFSET LENGTH",
     "punch PATH-OR-SLOT OFFSET LENGTH",

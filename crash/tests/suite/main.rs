@@ -6,6 +6,7 @@ mod corrupt;
 mod exempt;
 mod history;
 mod interleavings;
+mod kept;
 mod lent;
 mod maps;
 mod mended;

@@ -129,6 +129,9 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             self.claim(Run { page, pages }, 0)?;
         }
         self.claim(Run { page: geometry.end_page(), pages: 1 }, 0)?;
+        if let Some(run) = self.pool.store.sector_run() {
+            self.claim(run, 0)?;
+        }
         let mut runs = Vec::new();
         self.pool.store.table.for_each_piece(&mut |piece| {
             runs.try_reserve(1)?;

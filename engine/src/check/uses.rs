@@ -88,6 +88,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Those of an inode that can't be read.
     pub fn for_each_use(&self, each: &mut Each<'_>) -> Result<()> {
         self.fixed_uses(each);
+        if let Some(run) = self.store.sector_run() {
+            alone(run, Use::Logs, each);
+        }
         self.store.table.for_each_piece(&mut |piece| {
             self.metadata(piece.run(), Use::Tables, each);
             Ok(())

@@ -15,6 +15,7 @@ mod map;
 mod ordinals;
 mod read;
 mod relocate;
+mod sectors;
 mod segment;
 mod shown;
 mod whole;

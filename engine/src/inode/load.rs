@@ -47,6 +47,9 @@ pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Resu
             file.journal.apply(ino, store)?;
         }
     }
+    if !store.sectors.left.is_empty() {
+        state.take_sectors(&store.sectors.left)?;
+    }
     Ok(state)
 }
 
@@ -99,6 +102,10 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
             directory.entries.for_each_mut(&mut |_, entry| entry.ino |= view);
         }
         _ => {}
+    }
+    // (Of one that was made just when power failed, its pages may be those of the file still.)
+    if !store.sectors.left.is_empty() {
+        state.take_sectors(&store.sectors.left)?;
     }
     Ok(state)
 }

@@ -201,7 +201,12 @@ impl<H: Host> Node<H> {
             Life::Live(state) => Some(&mut **state),
             _ => None,
         });
-        let state = state.map_err(|_| Error::Stale)?;
+        let mut state = state.map_err(|_| Error::Stale)?;
+        if let Body::File(file) = &mut state.body
+            && *file.sector_lines.get_mut()
+        {
+            file.end_sector_lines(store, self.slot.ino())?;
+        }
         // From the beginning: who changes two inodes gives back the right to one before the other.
         advance(&self.version);
         Ok(Exclusive { state, room: &store.room, version: &self.version })
@@ -252,7 +257,11 @@ impl<H: Host> Node<H> {
             return false;
         }
         match &mut state.body {
-            Body::File(file) => !file.is_mapped() && file.journal.release_idle(store).is_ok(),
+            Body::File(file) => {
+                !file.is_mapped()
+                    && file.end_sector_lines(store, self.slot.ino()).is_ok()
+                    && file.journal.release_idle(store).is_ok()
+            }
             _ => true,
         }
     }

@@ -4,7 +4,7 @@
 //! in memory after an operation is what a later replay will find.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use super::exempt::Exempt;
 use super::journal::Journal;
@@ -41,6 +41,10 @@ pub(crate) struct File {
     pub(crate) maps: Option<Box<Maps>>,
     /// Pages whose checksums mean nothing now.
     pub(crate) exempt: Option<Box<Exempt>>,
+    /// It is written by sectors: who reads heeds who writes.
+    pub(crate) by_sectors: bool,
+    /// Lines of the sector journal may tell of it.
+    pub(crate) sector_lines: AtomicBool,
 }
 
 /// The entries of a directory.

@@ -13,6 +13,7 @@ mod link;
 mod locator;
 mod record;
 mod seal;
+mod sector;
 mod strips;
 mod superblock;
 
@@ -33,12 +34,13 @@ pub use record::{
     text_lines,
 };
 pub use seal::{LogSeed, PoolSeed, SEAL_AT, put_seal, stored_seal, tag_of};
+pub use sector::{SECTOR_PAGES_MOST, SectorArea, SectorLine};
 pub use strips::{
     CRC_BYTES, CrcTable, GROUP_LOG2_LEAST, GROUP_LOG2_MOST, PAGE_STRIPS_MOST, STRIP_LOG2_LEAST,
     STRIP_LOG2_MOST, Strips,
 };
 pub(crate) use superblock::secret_word;
 pub use superblock::{
-    FEATURE_EXEMPT, FEATURE_SNAPSHOTS, FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE,
+    FEATURE_EXEMPT, FEATURE_SECTORS, FEATURE_SNAPSHOTS, FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE,
     FEATURES_READ_ONLY, FORMAT_VERSION, SUPERBLOCK_BYTES, Superblock, TWIN_LOG2_MOST,
 };

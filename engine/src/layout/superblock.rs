@@ -12,6 +12,7 @@ use super::geometry::{
     Geometry, LOG_LINES_LEAST, LOG_LINES_MOST, POOL_PAGES_LEAST, POOL_PAGES_MOST,
 };
 use super::seal::PoolSeed;
+use super::sector::SectorArea;
 use super::strips::{GROUP_LOG2_LEAST, GROUP_LOG2_MOST, STRIP_LOG2_LEAST, STRIP_LOG2_MOST, Strips};
 use crate::{LABEL_MAX, PAGE_BYTES, PageClass, Protection, Unusable};
 
@@ -22,6 +23,8 @@ pub const FEATURE_SNAPSHOTS: u64 = 1;
 /// Incompatible: the pool has, or had, files that were mapped for writing at level full. Who does not know that would take their
 /// pages for damaged ones.
 pub const FEATURE_EXEMPT: u64 = 1;
+/// Incompatible: there is a sector journal. Who does not know that would use its pages, and leave torn what it tells of.
+pub const FEATURE_SECTORS: u64 = 2;
 /// The format this program writes.
 pub const FORMAT_VERSION: u32 = 1;
 /// Compatible features this program knows.
@@ -29,7 +32,7 @@ pub const FEATURES_COMPATIBLE: u64 = 0;
 /// Read-only compatible features this program knows.
 pub const FEATURES_READ_ONLY: u64 = FEATURE_SNAPSHOTS;
 /// Incompatible features this program knows.
-pub const FEATURES_INCOMPATIBLE: u64 = FEATURE_EXEMPT;
+pub const FEATURES_INCOMPATIBLE: u64 = FEATURE_EXEMPT | FEATURE_SECTORS;
 
 /// log2 of the most pages between twins: they lie in one GiB.
 pub const TWIN_LOG2_MOST: u8 = 17;
@@ -92,6 +95,8 @@ pub struct Superblock {
     pub snapshots_nonce: u64,
     /// How often the memory had lost what was stored when the pool was opened for writing; `None` where it does not tell.
     pub losses: Option<Losses>,
+    /// The sector journal, if there is one.
+    pub sectors: Option<SectorArea>,
     /// Pages with memory that can't be loaded, in order: the list lies behind the superblock.
     pub bad: Vec<BadPage>,
 }
@@ -145,6 +150,11 @@ impl Superblock {
         if let Some(losses) = self.losses {
             put_u32(raw, 252, losses.of.get());
             put_u64(raw, 256, losses.count);
+        }
+        if let Some(sectors) = self.sectors {
+            put_u64(raw, 264, sectors.page);
+            put_u32(raw, 272, sectors.lanes);
+            put_u32(raw, 276, sectors.slot_pages);
         }
         let crc = crc32c(0, &raw[..CRC_AT]);
         put_u32(raw, CRC_AT, crc);
@@ -206,6 +216,11 @@ impl Superblock {
             snapshots_nonce: get_u64(raw, 232),
             losses: NonZeroU32::new(get_u32(raw, 252))
                 .map(|of| Losses { of, count: get_u64(raw, 256) }),
+            sectors: (get_u64(raw, 32) & FEATURE_SECTORS != 0).then(|| SectorArea {
+                page: get_u64(raw, 264),
+                lanes: get_u32(raw, 272),
+                slot_pages: get_u32(raw, 276),
+            }),
             bad: Vec::new(),
             group_before: get_u32(raw, 248),
         };
@@ -256,10 +271,22 @@ impl Superblock {
         if self.snapshots != 0 && !geometry.holds_metadata(self.snapshots / 8, 1) {
             return Err(Unusable::Geometry("place of the list of snapshots"));
         }
+        if self.sectors.is_some_and(|sectors| !sectors.is_possible(&geometry)) {
+            return Err(Unusable::Geometry("place of the sector journal"));
+        }
         if self.rollback >= self.epoch || self.rollback != 0 && self.snapshots == 0 {
             return Err(Unusable::Geometry("epoch to roll back to"));
         }
         Ok(())
+    }
+
+    /// Says that there is this sector journal, or none.
+    pub(crate) fn set_sectors(&mut self, sectors: Option<SectorArea>) {
+        self.features[2] &= !FEATURE_SECTORS;
+        if sectors.is_some() {
+            self.features[2] |= FEATURE_SECTORS;
+        }
+        self.sectors = sectors;
     }
 
     /// Whether the distance of twins suits level and pool: the lane table and its twin do not

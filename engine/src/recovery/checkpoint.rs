@@ -57,7 +57,8 @@ pub(crate) fn load_checkpoint<M: Medium, H: Host>(
 ) -> Result<Ended> {
     let any_session = store.host.leaves_out(Rule::CheckpointSession);
     let ended = superblock.checkpoint_session == superblock.session || any_session;
-    if !ended || superblock.checkpoint == 0 {
+    // (Who ends a session has given the sector journal up before.)
+    if !ended || superblock.checkpoint == 0 || superblock.sectors.is_some() {
         return Ok(Ended::Not);
     }
     match load(store, superblock.checkpoint) {

@@ -25,6 +25,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         self.store.end_snapshots();
         self.store.round()?;
+        self.store.end_sectors()?;
         self.store.release_empty_pieces()?;
         // What was freed just now may be bad.
         self.store.keep_bad()?;

@@ -135,6 +135,7 @@ fn plan(
         snapshots: 0,
         snapshots_nonce: 0,
         losses: None,
+        sectors: None,
         bad: Vec::new(),
     });
     // A piece of table lies on one side of the border between twins.

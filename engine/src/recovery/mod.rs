@@ -15,6 +15,7 @@ mod manifest;
 mod open;
 mod repair;
 mod scan;
+mod sectors;
 mod sound;
 #[cfg(test)]
 mod tests;

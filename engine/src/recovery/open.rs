@@ -69,7 +69,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
             store.space.keep_twins(store.kept_twins())?;
             store.set_writable(true);
         }
+        if options.read_only {
+            match store.sector_lines() {
+                Ok(left) => store.sectors.left = left,
+                Err(error) => note_damage(&mut opening, error)?,
+            }
+        }
         let pool = Self::over(store, options, superblock.page_class, opening, checkpoint)?;
+        if !options.read_only {
+            pool.bring_sectors_home()?;
+        }
         match given_up {
             _ if options.read_only => {}
             true => pool.end_given_up()?,
@@ -228,6 +237,9 @@ pub(crate) fn survey<M: Medium, H: Host>(
     for (page, pages) in store.geometry.reserved() {
         // (Nothing else is claimed yet.)
         let _ = claims.claim(Run { page, pages });
+    }
+    if let Some(run) = store.sector_run() {
+        let _ = claims.claim(run);
     }
     let watermarks = watermarks(store, &mut scan)?;
     let scanner = Scanner { store, claims, watermarks: &watermarks };

@@ -36,6 +36,11 @@ pub enum Salvage<'a> {
         /// What is damaged, and where.
         damage: Corruption,
     },
+    /// A line of the sector journal can't be read: a write that it told of may be torn.
+    SectorsLost {
+        /// Where it is.
+        damage: Corruption,
+    },
     /// An inode can't be read: it is given up, with its contents. Of a directory, the
     /// entries that could be read are kept.
     Discarded {

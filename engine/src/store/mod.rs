@@ -7,6 +7,7 @@ mod lanes;
 mod lent;
 mod room;
 mod round;
+mod sectors;
 mod session;
 mod shows;
 mod snapshots;
@@ -22,6 +23,7 @@ pub(crate) use lanes::{Held, Lanes};
 pub(crate) use lent::Lent;
 pub(crate) use room::Room;
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
+pub(crate) use sectors::Sectors;
 pub(crate) use shows::{Show, Shows, take as take_show};
 pub(crate) use snapshots::{Item, Kept, Snapshots};
 pub(crate) use space::Purpose;
@@ -90,6 +92,8 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) exempt: Arc<AtomicU64>,
     /// Some could not be made whole: the next opening has to look for them.
     exempt_left: AtomicBool,
+    /// The sector journal.
+    pub(crate) sectors: Box<Sectors<H>>,
     /// What became of damaged file data.
     pub(crate) repairs: Box<crate::integrity::Repairs>,
     mends: Box<twins::Mends<H>>,
@@ -131,6 +135,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             mends: Box::default(),
             table: Table::new(geometry.lanes as usize)?,
             lanes: Lanes::new(used, &geometry)?,
+            sectors: Box::new(Sectors::new(superblock.sectors, used)?),
             room: Box::new(Room::of(None)),
             superblock: held::<H>(superblock),
             epoch: AtomicU32::new(superblock.epoch),

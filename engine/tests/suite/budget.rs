@@ -248,6 +248,16 @@ fn data_rows(table: &mut Table) {
     table.measure(pool, "overwrite 512 B", cost(2, 1..=9).bytes(512..=512), |p| {
         p.write(h, 4096 + 512, &[4; 512]).unwrap();
     });
+    // Through the sector journal: the new bytes twice, and the line that tells of them. (The first makes the journal.)
+    let by_sectors = file(b"sectors");
+    pool.write(by_sectors, 0, &vec![3; 16_384]).unwrap();
+    pool.write_sectors(by_sectors, 0, &[6; 512]).unwrap();
+    for (bytes, at) in [(4096, 4096), (512, 8192)] {
+        let name = format!("write {bytes} B by sectors");
+        table.measure(pool, &name, cost(3, 1..=1).bytes(2 * bytes..=2 * bytes), |p| {
+            p.write_sectors(by_sectors, at, &vec![6; bytes as usize]).unwrap();
+        });
+    }
     table.measure(pool, "read 16 KiB", cost(0, 0..=0), |p| {
         assert_eq!(p.read(h, 0, &mut vec![0; 16_384]).unwrap(), 16_384);
     });

@@ -36,6 +36,7 @@ mod scrub_full;
 mod scrub_seen;
 mod scrub_snapshots;
 mod second_copies;
+mod sectors;
 mod seen_logs;
 mod snapshot_damage;
 mod snapshots;

@@ -24,7 +24,7 @@ pub use alloc::LodeAlloc;
 pub use arenas::start;
 pub use family::{LARGE, Source, aligned, calloc, free, malloc, purge, realloc, usable_bytes};
 pub use lode_heap::{
-    Error, Method, Provider, Settings, Stats, configure, environment_is_there, stats,
+    Error, Method, Provider, Settings, Stats, configure, environment_is_there, maps, stats,
 };
 
 /// Writes this process's line, where a ledger is kept.

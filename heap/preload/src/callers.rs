@@ -4,8 +4,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use lode_malloc::Source;
 
-/// Where libc and the dynamic linker lie: start and end of each.
+/// Where libc, this library and the dynamic linker lie: start and end of each.
 static LIBC: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+static OWN: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 static LINKER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 fn is_in([start, end]: &[AtomicUsize; 2], address: usize) -> bool {
@@ -16,6 +17,11 @@ fn is_in([start, end]: &[AtomicUsize; 2], address: usize) -> bool {
 #[inline]
 pub(crate) fn source(caller: usize) -> Source {
     if is_in(&LIBC, caller) || is_in(&LINKER, caller) { Source::Dram } else { Source::BySize }
+}
+
+/// Whether who calls from an address is this library itself.
+pub(crate) fn is_own(caller: usize) -> bool {
+    is_in(&OWN, caller)
 }
 
 /// Finds out where they lie.
@@ -42,7 +48,9 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_voi
     let end = loaded.map(|head| ends(head).1).max().unwrap_or(0);
     // SAFETY: tells a number.
     let linker = unsafe { libc::getauxval(libc::AT_BASE) } as usize;
-    for (place, known) in [(&LIBC, libc::sched_yield as *const () as usize), (&LINKER, linker)] {
+    let libc = libc::sched_yield as *const () as usize;
+    let own = (&raw const OWN) as usize;
+    for (place, known) in [(&LIBC, libc), (&LINKER, linker), (&OWN, own)] {
         if (start..end).contains(&known) {
             let [from, to] = place;
             from.store(start, Ordering::Relaxed);

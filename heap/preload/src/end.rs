@@ -15,6 +15,7 @@ static END: extern "C" fn() = end;
 
 extern "C" fn start() {
     crate::callers::find();
+    crate::maps::start(lode_malloc::Settings::from_environment().map_limit());
     set_process();
     // SAFETY: a function that is there as long as the library is.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

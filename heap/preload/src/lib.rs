@@ -1,4 +1,4 @@
-//! The malloc family for programs that know nothing of it: `lode heap run` preloads this library.
+//! The malloc family, and `mmap` and its like, for programs that know nothing of it: `lode heap run` preloads this library.
 //!
 //! What libc asks for itself comes from DRAM: in a new child of a fork it writes to some of that (locks of files,
 //! places of threads) before anybody else can act, while the child's pages are the parent's still. So
@@ -7,4 +7,5 @@
 
 mod callers;
 mod end;
+mod maps;
 mod names;

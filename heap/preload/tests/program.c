@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -455,6 +456,87 @@ static void handlers(void) {
     MUST(!pthread_cancel(thread) && !pthread_join(thread, 0));
 }
 
+/* A child that hangs while it copies: its parent goes on, and it ends as soon as it runs again. */
+static void late_child(void) {
+    size_t n = 20 * MIB;
+    unsigned char *p = malloc(n);
+    fill(p, n, 1);
+    say("has\n");
+    line();
+    double start = now();
+    pid_t child = fork();
+    if (!child) _exit(is(p, n, 1) ? 0 : 1);
+    MUST(child > 0 && now() - start < 30);
+    MUST(is(p, n, 1));
+    fill(p, n, 2);
+    char text[40];
+    snprintf(text, sizeof text, "goes on without %d\n", (int)child);
+    say(text);
+    line();
+    int status = wait_for(child);
+    MUST(WIFEXITED(status) && WEXITSTATUS(status) == 127);
+    /* A later one is as any. */
+    MUST(is(p, n, 2));
+    say("alone\n");
+    line();
+    child = fork();
+    if (!child) _exit(is(p, n, 2) ? 0 : 1);
+    MUST(wait_for(child) == 0 && is(p, n, 2));
+    free(p);
+    say("end\n");
+    line();
+}
+
+/* A child that is killed while it copies is as one that is killed later. */
+static void killed_child(void) {
+    size_t n = 20 * MIB;
+    unsigned char *p = malloc(n);
+    fill(p, n, 1);
+    say("has\n");
+    line();
+    double start = now();
+    pid_t child = fork();
+    if (!child) _exit(0);
+    MUST(child > 0 && now() - start < 20);
+    int status = wait_for(child);
+    MUST(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && is(p, n, 1));
+    say("end\n");
+    line();
+}
+
+/* No descriptor is left for a fork's pipe. */
+static void no_pipe(void) {
+    size_t n = 20 * MIB;
+    unsigned char *p = malloc(n);
+    fill(p, n, 1);
+    while (dup(0) >= 0) {}
+    MUST(errno == EMFILE);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        MUST(child >= 0);
+        if (!child) { MUST(is(p, n, 1)); fill(p, n, 2); _exit(is(p, n, 2) ? 0 : 1); }
+        MUST(wait_for(child) == 0 && is(p, n, 1));
+    }
+}
+
+/* The owner's socket is its own: it does not wait for itself. */
+static void own_socket(void) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    strcpy(at.sun_path, getenv("LODE_HEAP_SOCKET"));
+    int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    MUST(s >= 0 && !bind(s, (struct sockaddr *)&at, sizeof at) && !listen(s, 5));
+    usleep(300000);
+    double start = now();
+    for (int i = 0; i < 3; i++) {
+        unsigned char *p = malloc(20 * MIB);
+        MUST(p);
+        fill(p, 20 * MIB, 1);
+        MUST(is(p, 20 * MIB, 1));
+        free(p);
+    }
+    MUST(now() - start < 5);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     alarm(100);
@@ -471,6 +553,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "sources")) sources(argv);
     else if (!strcmp(what, "small")) small();
     else if (!strcmp(what, "handlers")) handlers();
+    else if (!strcmp(what, "late_child")) late_child();
+    else if (!strcmp(what, "killed_child")) killed_child();
+    else if (!strcmp(what, "no_pipe")) no_pipe();
+    else if (!strcmp(what, "own_socket")) own_socket();
     else return 2;
     return 0;
 }

@@ -65,6 +65,88 @@ fn a_fork_is_whole_while_other_threads_allocate() {
     place.runs(place.command("fork_storm"));
 }
 
+/// A program that has memory, whose owner will not answer the child that it forks next.
+fn with_a_silent_owner(what: &str, place: &Place, fork_seconds: &str) -> Talking {
+    let mut command = place.command(what);
+    command.env("LODE_HEAP_FORK_SECONDS", fork_seconds);
+    let mut program = Talking::new(command);
+    program.says("has");
+    place.owner.books(|books| books.silent_from = 0);
+    program
+}
+
+/// The child, once it waits for an answer.
+fn unanswered(place: &Place) -> libc::pid_t {
+    place.owner.until("its child asks", |owner| owner.books(|books| !books.unanswered.is_empty()));
+    place.owner.books(|books| books.unanswered[0]).cast_signed()
+}
+
+/// A child of a program of this test's. It is stopped; killed where the test fails.
+struct Stopped(libc::pid_t);
+
+impl Stopped {
+    fn new(pid: libc::pid_t) -> Self {
+        signal(pid, libc::SIGSTOP);
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal(self.0, if std::thread::panicking() { libc::SIGKILL } else { libc::SIGCONT });
+    }
+}
+
+fn signal(pid: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: a child of a program of this test's, which has not waited for it yet.
+    unsafe { libc::kill(pid, signal) };
+}
+
+#[test]
+fn a_child_that_hangs_in_its_fork_is_not_waited_for_and_ends() {
+    let place = place(200);
+    let mut program = with_a_silent_owner("late_child", &place, "3");
+    program.go_on();
+    let child = unanswered(&place);
+    let stopped = Stopped::new(child);
+    program.says(&format!("goes on without {child}"));
+    drop(stopped);
+    program.go_on();
+    program.says("alone");
+    place.owner.books(|books| books.silent_from = usize::MAX);
+    program.go_on();
+    program.says("end");
+    program.go_on();
+    program.ends_well();
+    place.owner.until("all is back", |owner| owner.out() == 0);
+}
+
+#[test]
+fn a_child_that_dies_in_its_fork_is_not_waited_for() {
+    let place = place(200);
+    let mut program = with_a_silent_owner("killed_child", &place, "60");
+    program.go_on();
+    signal(unanswered(&place), libc::SIGKILL);
+    program.says("end");
+    program.go_on();
+    program.ends_well();
+    place.owner.until("all is back", |owner| owner.out() == 0);
+}
+
+#[test]
+fn a_fork_needs_no_descriptor() {
+    let place = place(200);
+    place.runs(place.command("no_pipe"));
+}
+
+#[test]
+fn a_process_does_not_wait_for_itself_to_lend() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program());
+    command.arg("own_socket");
+    run(with_memory(command, &dir.path().join("socket")));
+}
+
 #[test]
 fn handlers_of_forks_may_allocate_whenever_they_were_registered() {
     let place = place(200);

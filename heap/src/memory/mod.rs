@@ -13,9 +13,11 @@ mod supply;
 mod trim;
 
 pub use space::{Area, PAGE, SLOT};
-pub(crate) use space::{Backing, PAGES, Slot, Space, runs};
+pub(crate) use space::{Backing, PAGES, Slot, Space, bits, runs};
 
+use crate::fork_page::ForkPage;
 use crate::lock::{Guard, Lock};
+use crate::maps::{Counted, Table};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::sys;
@@ -31,13 +33,25 @@ pub(crate) struct File {
     pub(crate) descriptor: i32,
     identity: (u64, u64),
     in_memory: bool,
+    /// It is a device, not a file.
+    device: bool,
     /// Chunks locked under it.
     locked: u32,
 }
 
 impl File {
-    const NONE: Self =
-        Self { descriptor: sys::NONE, identity: (0, 0), in_memory: false, locked: 0 };
+    const NONE: Self = Self {
+        descriptor: sys::NONE,
+        identity: (0, 0),
+        in_memory: false,
+        device: false,
+        locked: 0,
+    };
+
+    /// Whether both are of one pool.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
 
     /// Whether the number still is the pool's file: programs close descriptors that aren't theirs.
     pub(crate) fn is_there(&self) -> bool {
@@ -77,6 +91,8 @@ pub struct Stats {
 /// All there is of it in this process.
 pub(crate) struct Memory {
     pub(crate) space: Space,
+    pub(crate) maps: Table,
+    pub(crate) counted: Counted,
     pub(crate) session: Session,
     pub(crate) settings: Settings,
     pub(crate) files: [File; FILES],
@@ -87,8 +103,8 @@ pub(crate) struct Memory {
     pub(crate) stats: Stats,
     /// Wakes the keeper.
     pub(crate) wake: i32,
-    /// A fork's pipe: to read, to write.
-    pub(crate) pipe: (i32, i32),
+    /// What a fork's two sides say to each other.
+    pub(crate) fork: ForkPage,
 }
 
 // SAFETY: numbers and addresses, none of them a thread's own.
@@ -96,6 +112,8 @@ unsafe impl Send for Memory {}
 
 static MEMORY: Lock<Memory> = Lock::new(Memory {
     space: Space::NONE,
+    maps: Table::NONE,
+    counted: Counted::NONE,
     session: Session::NONE,
     settings: Settings::NONE,
     files: [File::NONE; FILES],
@@ -117,7 +135,7 @@ static MEMORY: Lock<Memory> = Lock::new(Memory {
         owners: 0,
     },
     wake: sys::NONE,
-    pipe: (sys::NONE, sys::NONE),
+    fork: ForkPage::NONE,
 });
 
 /// The lock on it.
@@ -147,13 +165,21 @@ impl Memory {
     }
 
     /// So many more bytes are in use, from what backs them.
-    fn count_used(&mut self, backing: Backing, bytes: i64) {
+    pub(crate) fn count_used(&mut self, backing: Backing, bytes: i64) {
         let stats = &mut self.stats;
         let place = if backing == Backing::Pool { &mut stats.pool } else { &mut stats.dram };
         *place = place.saturating_add_signed(bytes);
         if stats.pool + stats.dram > stats.pool_peak + stats.dram_peak {
             (stats.pool_peak, stats.dram_peak) = (stats.pool, stats.dram);
         }
+    }
+
+    /// Takes what backs a slot out of the address space. (Of mappings nothing is left there when nobody has any of it.)
+    pub(crate) fn vacate_slot(&self, slot: usize) -> sys::Outcome<()> {
+        if self.space.is_for_maps(slot) {
+            return Ok(());
+        }
+        sys::vacate(self.space.address(slot), SLOT)
     }
 
     pub(crate) fn set_idle(&mut self, slot: usize, idle: bool) {

@@ -87,8 +87,7 @@ impl Memory {
 
     /// Anonymous memory goes back to where it came from at once.
     pub(crate) fn drop_dram(&mut self, at: usize) {
-        let address = self.space.address(at);
-        if sys::vacate(address, SLOT).is_ok()
+        if self.vacate_slot(at).is_ok()
             && let Some(slot) = self.space.slot(at)
         {
             *slot = super::Slot { run: slot.run, taken: slot.taken, ..super::Slot::default() };

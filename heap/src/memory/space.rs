@@ -1,7 +1,7 @@
 //! Address space, and a table of what is in it: a *slot* for each chunk that can be mapped.
 //!
-//! Three areas: [`Area::Pages`], which an allocator cuts small, with chunks of the pool; [`Area::Dram`], the same
-//! with anonymous memory; [`Area::Blocks`], runs of whole slots. Both tables and areas are address space alone
+//! Four areas: [`Area::Pages`], which an allocator cuts small, with chunks of the pool; [`Area::Dram`], the same
+//! with anonymous memory; [`Area::Blocks`], runs of whole slots; [`Area::Maps`], mappings of programs. Both tables and areas are address space alone
 //! until they are touched.
 use crate::sys::{self, Outcome};
 
@@ -25,6 +25,8 @@ pub enum Area {
     Dram,
     /// Blocks of whole chunks.
     Blocks,
+    /// What programs map by themselves; see `maps`.
+    Maps,
 }
 
 /// What backs a slot.
@@ -103,11 +105,13 @@ pub(crate) struct Space {
     next: [usize; 2],
     /// Slots of [`Area::Blocks`] from here on were never used.
     blocks_end: usize,
+    /// The same of [`Area::Maps`].
+    maps_end: usize,
 }
 
 impl Space {
     pub(crate) const NONE: Self =
-        Self { base: 0, slots: 0, table: 0, idle: 0, next: [0; 2], blocks_end: 0 };
+        Self { base: 0, slots: 0, table: 0, idle: 0, next: [0; 2], blocks_end: 0, maps_end: 0 };
 
     /// Reserves it.
     pub(crate) fn reserve(&mut self) -> Outcome<()> {
@@ -128,6 +132,7 @@ impl Space {
         (self.base, self.slots) = (found.next_multiple_of(SLOT), slots);
         self.next = [self.start(Area::Pages), self.start(Area::Dram)].map(|slot| slot * SLOT);
         self.blocks_end = self.start(Area::Blocks);
+        self.maps_end = self.start(Area::Maps);
         Ok(())
     }
 
@@ -142,6 +147,7 @@ impl Space {
             Area::Pages => 0,
             Area::Dram => self.slots / 8 * 3,
             Area::Blocks => self.slots / 2,
+            Area::Maps => self.slots / 8 * 7,
         }
     }
 
@@ -149,8 +155,19 @@ impl Space {
         match area {
             Area::Pages => self.slots / 8 * 3,
             Area::Dram => self.slots / 2,
-            Area::Blocks => self.slots.saturating_sub(1),
+            Area::Blocks => self.slots / 8 * 7,
+            Area::Maps => self.slots.saturating_sub(1),
         }
+    }
+
+    /// The first slot of an area, and the one behind its last.
+    pub(crate) const fn bounds(&self, area: Area) -> (usize, usize) {
+        (self.start(area), self.end(area))
+    }
+
+    /// Slots of [`Area::Maps`] are used up to this one.
+    pub(crate) fn used_maps(&mut self, end: usize) {
+        self.maps_end = self.maps_end.max(end.next_multiple_of(64)).min(self.end(Area::Maps));
     }
 
     /// A slot that is in no area.
@@ -164,8 +181,10 @@ impl Space {
             Area::Pages
         } else if slot < self.start(Area::Blocks) {
             Area::Dram
-        } else {
+        } else if slot < self.start(Area::Maps) {
             Area::Blocks
+        } else {
+            Area::Maps
         }
     }
 
@@ -245,7 +264,11 @@ impl Space {
             Some(from.max(self.start(Area::Dram)))
         } else {
             let at = from.max(self.start(Area::Blocks));
-            (at < self.blocks_end).then_some(at)
+            if at < self.blocks_end {
+                return Some(at);
+            }
+            let at = from.max(self.start(Area::Maps));
+            (at < self.maps_end).then_some(at)
         }
     }
 
@@ -301,6 +324,11 @@ impl Space {
                 .max((from + slots).next_multiple_of(64))
                 .min(self.end(Area::Blocks));
         }
+    }
+
+    /// Whether a slot is for mappings of programs: what nobody has of it is not mapped.
+    pub(crate) const fn is_for_maps(&self, slot: usize) -> bool {
+        slot >= self.start(Area::Maps) && slot < self.end(Area::Maps)
     }
 
     /// Whether a range of slots lies among those for blocks.

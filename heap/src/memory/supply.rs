@@ -55,7 +55,8 @@ impl Memory {
                 sys::close(file.descriptor);
             }
             let in_memory = sys::in_memory(pool);
-            *file = File { descriptor: pool, identity, in_memory, locked: 0 };
+            let device = sys::is_device(pool);
+            *file = File { descriptor: pool, identity, in_memory, device, locked: 0 };
         }
         self.file = at as u8;
         Ok(())
@@ -89,6 +90,11 @@ impl Memory {
 
     pub(crate) fn file(&self, at: u8) -> File {
         self.files.get(usize::from(at)).copied().unwrap_or(File::NONE)
+    }
+
+    /// Whether the owner's memory is a device's, whose pieces may have to be as large as chunks.
+    pub(crate) fn maps_whole_chunks(&self) -> bool {
+        self.file(self.file).device
     }
 
     /// Asks for so many chunks, 512 at most at a time; locks what comes.
@@ -193,7 +199,7 @@ impl Memory {
             return self.back_by_dram(slot);
         }
         if self.ready_count == 0 {
-            if let Some(idle) = self.idle_outside(range) {
+            if let Some(idle) = self.idle_outside(range).filter(|idle| self.can_move(*idle)) {
                 self.set_idle(idle, false);
                 self.move_slot(idle, slot)?;
                 self.set_idle(slot, true);
@@ -216,8 +222,16 @@ impl Memory {
         if range.contains(&found) { self.space.next_idle(range.end) } else { Some(found) }
     }
 
+    /// Whether a chunk can be mapped elsewhere: what is not mapped needs its file for that.
+    fn can_move(&self, slot: usize) -> bool {
+        let file = self.file(self.space.look(slot).file);
+        !self.space.is_for_maps(slot) || file.is_there()
+    }
+
     fn back_by_dram(&mut self, slot: usize) -> Result<(), i32> {
-        sys::anonymous_at(self.space.address(slot), SLOT)?;
+        if !self.space.is_for_maps(slot) {
+            sys::anonymous_at(self.space.address(slot), SLOT)?;
+        }
         if let Some(slot) = self.space.slot(slot) {
             *slot = Slot {
                 backing: Backing::Dram,
@@ -238,7 +252,9 @@ impl Memory {
             return Err(libc::ENOMEM);
         }
         let address = self.space.address(slot);
-        sys::file_at(address, SLOT, file.descriptor, u64::from(chunk) * SLOT as u64)?;
+        if !self.space.is_for_maps(slot) {
+            sys::file_at(address, SLOT, file.descriptor, u64::from(chunk) * SLOT as u64)?;
+        }
         self.ready_count = last;
         if let Some(slot) = self.space.slot(slot) {
             let (run, taken) = (slot.run, slot.taken);
@@ -290,7 +306,10 @@ impl Memory {
     pub(crate) fn move_slot(&mut self, from: usize, to: usize) -> Result<(), i32> {
         let (source, target) = (self.space.address(from), self.space.address(to));
         let found = self.space.look(from);
-        if sys::move_pages(source, target, SLOT).is_err() {
+        let mapped = !self.space.is_for_maps(from);
+        if self.space.is_for_maps(to) {
+            // Its pages are mapped when somebody wants them.
+        } else if !mapped || sys::move_pages(source, target, SLOT).is_err() {
             let file = self.file(found.file);
             if found.backing == Backing::Pool && file.is_there() {
                 let start = u64::from(found.chunk) * SLOT as u64;
@@ -303,7 +322,7 @@ impl Memory {
                 return Err(libc::ENOMEM);
             }
         }
-        sys::vacate(source, SLOT)?;
+        self.vacate_slot(from)?;
         if let Some(slot) = self.space.slot(from) {
             *slot = Slot { run: slot.run, taken: slot.taken, ..Slot::default() };
         }

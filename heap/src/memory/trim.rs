@@ -1,6 +1,5 @@
 //! What nobody uses goes back to the owner.
-use super::{Backing, Memory, READY, SLOT, Slot};
-use crate::sys;
+use super::{Backing, Memory, READY, Slot};
 
 /// Chunks on their way back: unmapped and unlocked, of the present owner.
 struct Batch {
@@ -49,7 +48,7 @@ impl Memory {
     fn release(&mut self, at: usize, batch: &mut Batch) {
         let found = self.space.look(at);
         self.set_idle(at, false);
-        if sys::vacate(self.space.address(at), SLOT).is_err() {
+        if self.vacate_slot(at).is_err() {
             return self.set_idle(at, true);
         }
         if let Some(slot) = self.space.slot(at) {

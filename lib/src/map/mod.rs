@@ -1,5 +1,6 @@
 //! Direct maps: the pages of a file as memory of the program.
 
+mod kept;
 mod log;
 mod shows;
 mod stores;
@@ -19,6 +20,7 @@ use shows::Shows;
 
 pub(crate) use stores::{Asked, Stores};
 
+pub use kept::KeptHeap;
 pub use log::{Entries, Log, Position};
 
 const PAGE: u64 = lode_engine::PAGE_BYTES;

@@ -9,6 +9,7 @@ mod attributes;
 mod files;
 mod full;
 mod full_maps;
+mod kept;
 mod life;
 mod log;
 mod maps;

@@ -132,6 +132,12 @@ impl View {
         }
     }
 
+    /// Whether one [`View::fence`] completes all that its thread has written back, whatever bytes it names, of all views of a region:
+    /// an instruction does, a system call does not.
+    pub fn fences_all(&self) -> bool {
+        matches!(self.region().strategy, FlushStrategy::Instructions { .. })
+    }
+
     /// Writes bytes `at .. at + len` to the disk, where fences of the *region* do not: they know of the
     /// stores through the region alone. (Where stores need an instruction alone, nothing is to be done.)
     pub fn settle(&self, at: u64, len: u64) -> Result<(), MediaError> {

@@ -83,6 +83,9 @@ pub(crate) struct HeapRunArgs {
     /// Keep blocks below this size in DRAM
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) dram_below: Option<u64>,
+    /// Take what a program maps by `mmap` itself, of this size and more, from the pool, too; `none` of it
+    #[arg(long, value_name = "SIZE|none", default_value = "64K", value_parser = parse_map_from)]
+    pub(crate) map_from: MapFrom,
     /// Have each process write into DIR/ledger, when it ends, how much memory it had from where
     #[arg(long, value_name = "DIR")]
     pub(crate) ledger: Option<PathBuf>,
@@ -94,6 +97,24 @@ pub(crate) struct HeapRunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) command: Vec<OsString>,
+}
+
+/// From which size on mappings of programs come from the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MapFrom(Option<u64>);
+
+impl MapFrom {
+    /// As the environment has it.
+    pub(crate) fn text(self) -> String {
+        self.0.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string())
+    }
+}
+
+fn parse_map_from(text: &str) -> std::result::Result<MapFrom, String> {
+    if text == "none" {
+        return Ok(MapFrom(None));
+    }
+    parse_size(text).map(|bytes| MapFrom(Some(bytes)))
 }
 
 fn parse_method(text: &str) -> std::result::Result<Method, String> {

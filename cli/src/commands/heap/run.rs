@@ -87,6 +87,7 @@ fn command(args: &HeapRunArgs, library: &Path, record: &Record) -> Result<Comman
     command.args(rest).env("LD_PRELOAD", preloaded).env("LODE_HEAP_SOCKET", socket);
     command.env("LODE_HEAP_METHOD", args.method.name());
     command.env("LODE_HEAP_DRAM_BELOW", args.dram_below.unwrap_or(0).to_string());
+    command.env("LODE_HEAP_MAP_FROM", args.map_from.text());
     if let Some(ledger) = &args.ledger {
         let path = ledger
             .canonicalize()

@@ -3,31 +3,29 @@
 
 pub mod owner;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The library that is preloaded: built here, since nothing that is linked needs it.
+/// The library that is preloaded: built here, since nothing that is linked needs it, unless all is built already.
 pub fn library() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "build",
-            "--quiet",
-            "--offline",
-            "--profile",
-            "test",
-            "--package",
-            "lode-preload",
-        ]);
-        let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let mut dir = std::env::current_exe().unwrap();
         dir.pop();
-        dir.join("../liblode_malloc.so").canonicalize().unwrap()
+        dir.pop();
+        if std::env::var_os("LODE_BUILT").is_none() {
+            let profile = if dir.ends_with("release") { "release" } else { "test" };
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["build", "--quiet", "--offline", "--package", "lode-preload"]);
+            cargo.args(["--profile", profile]).current_dir(env!("CARGO_MANIFEST_DIR"));
+            let done = cargo.output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        dir.join("liblode_malloc.so").canonicalize().unwrap()
     });
     built.clone()
 }
@@ -88,21 +86,30 @@ pub fn finish(mut child: Child) -> String {
     text
 }
 
-/// A program that is talked to by lines.
-pub struct Talking(Child, BufReader<std::process::ChildStdout>);
+/// A program that is talked to by lines. Killed on drop.
+pub struct Talking(Child);
 
 impl Talking {
     pub fn new(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Self(child, out)
+        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// The next line has to be this one. (Programs end by themselves after 100 s.)
+    /// The next line has to be this one, within 100 seconds.
     pub fn says(&mut self, line: &str) {
-        let mut said = String::new();
-        self.1.read_line(&mut said).unwrap();
-        assert_eq!(said.trim(), line);
+        let end = Instant::now() + Duration::from_secs(100);
+        let out = self.0.stdout.as_mut().unwrap();
+        let mut said = Vec::new();
+        while said.last() != Some(&b'\n') {
+            let mut poll = libc::pollfd { fd: out.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let left = end.saturating_duration_since(Instant::now()).as_millis() as i32;
+            // SAFETY: one structure, of this frame.
+            let ready = unsafe { libc::poll(&raw mut poll, 1, left) };
+            assert!(ready == 1, "not in time: {line}");
+            let mut byte = [0];
+            assert!(out.read(&mut byte).unwrap() == 1, "it ends before it says: {line}");
+            said.push(byte[0]);
+        }
+        assert_eq!(String::from_utf8(said).unwrap().trim(), line);
     }
 
     pub fn go_on(&mut self) {
@@ -110,7 +117,21 @@ impl Talking {
     }
 
     pub fn ends_well(mut self) {
-        let status = self.0.wait().unwrap();
+        let end = Instant::now() + Duration::from_secs(100);
+        let status = loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
         assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

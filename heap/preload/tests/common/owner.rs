@@ -34,6 +34,10 @@ pub struct Books {
     pub spared: usize,
     /// Chunks that were said to be held, and are.
     pub held: usize,
+    /// From so many sessions on, programs that come are not answered.
+    pub silent_from: usize,
+    /// Processes that were not answered.
+    pub unanswered: Vec<u32>,
     /// What should not have been.
     pub wrong: Vec<String>,
 }
@@ -61,7 +65,7 @@ impl Owner {
     /// One that lends at most `limit` chunks of a file, without those that are locked.
     pub fn new(socket: &Path, file: Arc<File>, limit: usize) -> Self {
         let chunks = file.metadata().unwrap().len() / CHUNK_BYTES;
-        let mut books = Books { limit, ..Books::default() };
+        let mut books = Books { limit, silent_from: usize::MAX, ..Books::default() };
         for chunk in 0..chunks {
             let side = if is_locked(&file, chunk) { &mut books.orphans } else { &mut books.free };
             side.insert(chunk);
@@ -156,11 +160,33 @@ fn is_locked(file: &File, chunk: u64) -> bool {
     i32::from(lock.l_type) != libc::F_UNLCK
 }
 
+fn peer(stream: &UnixStream) -> u32 {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    let place = (&raw mut found).cast();
+    // SAFETY: a socket, and room for what is asked of it.
+    let done =
+        unsafe { libc::getsockopt(stream.as_raw_fd(), level, option, place, &raw mut bytes) };
+    assert_eq!(done, 0);
+    found.pid as u32
+}
+
 fn serve(stream: UnixStream, file: &File, books: &Mutex<Books>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
     if reader.read_line(&mut line).is_err() || !line.contains("\"op\":\"heap\"") {
         return;
+    }
+    {
+        let mut books = books.lock().unwrap();
+        if books.sessions >= books.silent_from {
+            let pid = peer(&stream);
+            books.unanswered.push(pid);
+            drop(books);
+            let _ = reader.read_line(&mut line);
+            return;
+        }
     }
     // A description of its own: locks belong to descriptions.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());

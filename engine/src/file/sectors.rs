@@ -1,0 +1,169 @@
+//! Writing by sectors: whole ones, each of them atomic, and the call as a whole not.
+//!
+//! What a file has pages for that nobody else sees is written through the sector journal, by as many threads at a time as
+//! there are lanes, with no record and no new times. All else goes the way of other writes.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use lode_pmem::Medium;
+
+use super::write::regular;
+use crate::inode::{File, Node, State};
+use crate::layout::SectorLine;
+use crate::{Error, Handle, Host, Ino, Op, PAGE_BYTES, Pool, Result};
+
+/// Bytes of a sector: what is written is whole ones.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// What became of a part of a write.
+enum Written {
+    /// So many bytes are written.
+    Bytes(usize),
+    /// The file, or the pool, is not ready for that.
+    NotReady,
+    /// These bytes are to go the way of others.
+    Otherwise,
+}
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Writes all of `data` at `offset`, durably, and each sector of 512 bytes atomically; so are the 4096 bytes of a page. (Of what a crash
+    /// cuts off some may be there.) The times of the file may stay.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where these are not whole sectors; those of [`Pool::write`]: then some sectors may be written.
+    pub fn write_sectors(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_sectors_of(&*self.node(ino)?, offset, data)
+    }
+
+    /// As [`Pool::write_sectors`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn write_sectors_held(&self, file: &Handle<H>, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_sectors_of(&file.node, offset, data)
+    }
+
+    fn write_sectors_of(&self, node: &Node<H>, offset: u64, data: &[u8]) -> Result<()> {
+        let len = data.len() as u64;
+        if !offset.is_multiple_of(SECTOR_BYTES) || !len.is_multiple_of(SECTOR_BYTES) {
+            return Err(Error::Invalid);
+        }
+        self.store.before_operation()?;
+        let (mut done, mut is_ready) = (0, false);
+        while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
+            let at = offset.checked_add(done as u64).ok_or(Error::FileTooLarge)?;
+            match self.write_in_lane(node, at, rest)? {
+                Written::Bytes(bytes) => {
+                    self.count(Op::Write);
+                    done += bytes;
+                }
+                Written::NotReady if !is_ready && self.ready_for_sectors(node)? => is_ready = true,
+                Written::NotReady | Written::Otherwise => {
+                    return self.write_node(node, Some(at), rest).map(|_| ());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a file, and the pool, ready to be written by sectors; says whether they are.
+    #[cold]
+    #[inline(never)]
+    fn ready_for_sectors(&self, node: &Node<H>) -> Result<bool> {
+        if self.options.relaxed || !self.store.make_sectors()? {
+            return Ok(false);
+        }
+        let mut state = node.write(&self.store)?;
+        regular(&state)?;
+        // Else a recovery would put what is journalled over what is written.
+        match self.retire_now(node, &mut state) {
+            Err(Error::NoSpace) => return Ok(false),
+            result => result?,
+        }
+        state.file_mut()?.by_sectors = true;
+        Ok(true)
+    }
+
+    /// Writes as much from the beginning of `bytes` as goes in one.
+    #[inline(never)]
+    fn write_in_lane(&self, node: &Node<H>, offset: u64, bytes: &[u8]) -> Result<Written> {
+        let store = &self.store;
+        let state = node.read(store)?;
+        let file = state.file()?;
+        let Some(area) = store.sectors.area().filter(|_| file.takes_sectors()) else {
+            return Ok(Written::NotReady);
+        };
+        // (The epoch first: should a snapshot come between, it is another one when the lane is held.)
+        let (epoch, latest) = (store.epoch(), store.latest());
+        let extent = file.extents.find(offset / PAGE_BYTES).filter(|extent| extent.epoch > latest);
+        let Some(extent) = extent.filter(|_| !state.is_dead()) else {
+            return Ok(Written::Otherwise);
+        };
+        let end = (extent.end() * PAGE_BYTES).min(state.size);
+        let most = area.slot_bytes() - offset % PAGE_BYTES;
+        let len = end.saturating_sub(offset).min(bytes.len() as u64).min(most);
+        let len = len - len % SECTOR_BYTES;
+        let home_at = extent.page * PAGE_BYTES + (offset - extent.file_page * PAGE_BYTES);
+        if len == 0 || store.bad.any() && store.bad.touches(home_at, len) {
+            return Ok(Written::Otherwise);
+        }
+        let bytes = bytes.get(..len as usize).unwrap_or_default();
+        let (ino, nonce) = (state.log.ino, state.log.nonce);
+        let locked = store.sectors.lock(ino, offset, offset + len);
+        let held = store.hold_lane();
+        // (Who ends the session waits for lanes.)
+        store.writable()?;
+        if held.epoch() != epoch {
+            return Ok(Written::Bytes(0));
+        }
+        if !file.sector_lines.load(Relaxed) {
+            file.sector_lines.store(true, Relaxed);
+        }
+        let line = SectorLine { ino, nonce, offset, home_at, len, sequence: 0 };
+        store.write_sectors(&held, locked, line, bytes)?;
+        Ok(Written::Bytes(bytes.len()))
+    }
+
+    /// Reads bytes below the size of a file that is written by sectors: none of them is torn.
+    #[inline(never)]
+    pub(super) fn read_sectors(
+        &self,
+        state: &State,
+        file: &File,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let (sectors, ino) = (&self.store.sectors, state.log.ino);
+        let (mut at, mut rest) = (offset, into);
+        while !rest.is_empty() {
+            let most = AT_ONCE - at % PAGE_BYTES;
+            let len = (rest.len() as u64).min(most);
+            let (bytes, tail) = rest.split_at_mut(len as usize);
+            let is_whole = match sectors.versions(ino, at, at + len) {
+                Some(versions) => {
+                    self.read_home(state, file, at, bytes)?;
+                    sectors.are_same(&versions, ino, at, at + len)
+                }
+                None => false,
+            };
+            if !is_whole {
+                let _locked = sectors.lock(ino, at, at + len);
+                self.read_home(state, file, at, bytes)?;
+            }
+            (at, rest) = (at + len, tail);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that are read in one: as many as are written.
+const AT_ONCE: u64 = crate::layout::SECTOR_PAGES_MOST as u64 * PAGE_BYTES;
+
+impl File {
+    /// Whether it is ready to be written by sectors.
+    #[inline]
+    fn takes_sectors(&self) -> bool {
+        let is_special = self.is_mapped() || self.exempt.is_some() || self.journal.is_pending();
+        self.by_sectors && !is_special
+    }
+}

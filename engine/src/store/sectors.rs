@@ -1,0 +1,389 @@
+//! The sector journal: writes of whole sectors, each in a lane of its own (as lanes of the kernel's BTT), with no record in
+//! any log.
+//!
+//! Guarantees: what a line of it says is stored again by whoever opens the pool after a crash, and nothing that is newer than
+//! it has been stored there. For that
+//!
+//! * a lane has one line, and the next write takes its place: what it told of is home by then;
+//! * two places for data take turns, so that the data of a line that counts is not stored to;
+//! * where another lane's line tells of the same bytes, that line is ended first;
+//! * whoever gets the right to change an inode ends all its lines first ([`Store::end_sector_lines`]).
+//!
+//! Bytes of a file are locked by *stripes*, a few hundred locks by inode and page, as writers of one file have nothing else
+//! between them. Readers take none where nobody writes: each stripe has a version, which is odd while bytes of it go home.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+
+use lock_api::{Mutex, MutexGuard};
+use lode_pmem::{Counters, Line, MediaError, Medium};
+
+use super::{Held, Purpose, Store};
+use crate::layout::{LINE, SECTOR_PAGES_MOST, SectorArea, SectorLine};
+use crate::space::{Near, Run};
+use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Protection, Result, Rule};
+
+/// What is said of a line that can't be loaded.
+const LINE_LOST: &str = "line of the sector journal can't be read";
+/// Stripes of a pool: what has the same one waits for each other.
+const STRIPES: usize = 256;
+/// Stripes of a write, at most: as many as pages it lies in.
+pub(crate) const STRIPES_AT_ONCE: usize = SECTOR_PAGES_MOST as usize + 1;
+/// The part of the free pages that the journal may take.
+const SPACE_PART: u64 = 8;
+
+/// The write of a lane that a stripe had last; no lane is number 0.
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    lane: u32,
+    sequence: u64,
+}
+
+/// What is locked together.
+#[repr(align(64))]
+struct Stripe<H: Host> {
+    owner: Mutex<H::Mutex, Owner>,
+    version: AtomicU32,
+}
+
+/// What the line of a lane says.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    ino: Ino,
+    sequence: u64,
+    /// It is not ended: a recovery would heed it.
+    counts: bool,
+}
+
+/// The line of a lane.
+#[repr(align(64))]
+struct Head<H: Host> {
+    /// Who stores to the line holds this to the end of the fence.
+    said: Mutex<H::Mutex, Said>,
+    /// The number of the last write: changed by who holds the lane.
+    last: AtomicU64,
+}
+
+/// The sector journal in memory.
+pub(crate) struct Sectors<H: Host> {
+    /// Where it is, packed; 0 where there is none.
+    area: AtomicU64,
+    /// There was no room for it: nobody tries again.
+    refused: AtomicBool,
+    heads: Vec<Head<H>>,
+    stripes: Vec<Stripe<H>>,
+    /// What a crash has left, in a pool that is open read-only.
+    pub(crate) left: Vec<(SectorLine, u64)>,
+}
+
+impl<H: Host> Sectors<H> {
+    /// That of a pool with so many lanes in use, whose superblock says where it is.
+    #[inline(never)]
+    pub(crate) fn new(area: Option<SectorArea>, lanes: usize) -> Result<Self> {
+        let (mut heads, mut stripes) = (Vec::new(), Vec::new());
+        heads.try_reserve_exact(lanes)?;
+        heads.resize_with(lanes, || Head {
+            said: Mutex::new(Said::default()),
+            last: AtomicU64::new(0),
+        });
+        stripes.try_reserve_exact(STRIPES)?;
+        stripes.resize_with(STRIPES, || Stripe {
+            owner: Mutex::new(Owner::default()),
+            version: AtomicU32::new(0),
+        });
+        let area = AtomicU64::new(area.map_or(0, |area| area.packed()));
+        Ok(Self { area, refused: AtomicBool::new(false), heads, stripes, left: Vec::new() })
+    }
+
+    /// Where it is.
+    #[inline]
+    pub(crate) fn area(&self) -> Option<SectorArea> {
+        SectorArea::unpacked(self.area.load(Acquire))
+    }
+
+    /// Whether there can be none.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.load(Relaxed)
+    }
+
+    /// The stripes of bytes `from .. to` of an inode, in order, each once; not more than [`STRIPES_AT_ONCE`].
+    fn stripes_of(&self, ino: Ino, from: u64, to: u64) -> impl Iterator<Item = &Stripe<H>> {
+        let first = (from / PAGE_BYTES).wrapping_add(ino.wrapping_mul(97)) as usize % STRIPES;
+        let count = ((to.div_ceil(PAGE_BYTES) - from / PAGE_BYTES) as usize).min(STRIPES_AT_ONCE);
+        let over = (first + count).saturating_sub(STRIPES);
+        self.stripes.iter().take(over).chain(self.stripes.iter().skip(first).take(count - over))
+    }
+
+    /// Locks bytes `from .. to` of an inode.
+    #[inline(never)]
+    pub(crate) fn lock(&self, ino: Ino, from: u64, to: u64) -> Locked<'_, H> {
+        let mut locked = Locked { stripes: [const { None }; STRIPES_AT_ONCE], goes_home: None };
+        for (place, stripe) in locked.stripes.iter_mut().zip(self.stripes_of(ino, from, to)) {
+            *place = Some((stripe.owner.lock(), &stripe.version));
+        }
+        locked
+    }
+
+    /// The versions of bytes `from .. to` of an inode, as long as nobody is storing there.
+    #[inline]
+    pub(crate) fn versions(&self, ino: Ino, from: u64, to: u64) -> Option<Versions> {
+        let mut versions = Versions([0; STRIPES_AT_ONCE]);
+        for (place, stripe) in versions.0.iter_mut().zip(self.stripes_of(ino, from, to)) {
+            *place = stripe.version.load(Acquire);
+            if *place % 2 == 1 {
+                return None;
+            }
+        }
+        Some(versions)
+    }
+
+    /// Whether nobody has stored there since: what was loaded in between is whole.
+    #[inline]
+    pub(crate) fn are_same(&self, versions: &Versions, ino: Ino, from: u64, to: u64) -> bool {
+        fence(Acquire);
+        let mut stripes = versions.0.iter().zip(self.stripes_of(ino, from, to));
+        stripes.all(|(version, stripe)| *version == stripe.version.load(Relaxed))
+    }
+}
+
+/// Versions of the stripes of some bytes.
+pub(crate) struct Versions([u32; STRIPES_AT_ONCE]);
+
+type LockedStripe<'s, H> = (MutexGuard<'s, <H as Host>::Mutex, Owner>, &'s AtomicU32);
+
+/// Bytes of a file that are locked.
+pub(crate) struct Locked<'s, H: Host> {
+    stripes: [Option<LockedStripe<'s, H>>; STRIPES_AT_ONCE],
+    /// The write whose bytes go home.
+    goes_home: Option<Owner>,
+}
+
+impl<H: Host> Locked<'_, H> {
+    /// From now on readers wait: bytes go home, of this write.
+    fn go_home(&mut self, owner: Owner) {
+        for (_, version) in self.stripes.iter().flatten() {
+            version.store(version.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+        fence(Release);
+        self.goes_home = Some(owner);
+    }
+}
+
+impl<H: Host> Drop for Locked<'_, H> {
+    fn drop(&mut self) {
+        let Some(owner) = self.goes_home else { return };
+        for (last, version) in self.stripes.iter_mut().flatten() {
+            **last = owner;
+            version.store(version.load(Relaxed).wrapping_add(1), Release);
+        }
+    }
+}
+
+impl<M: Medium, H: Host> Store<M, H> {
+    /// Whether there is a sector journal, which is made where there was none yet and there is room. No lock is held.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_sectors(&self) -> Result<bool> {
+        if self.sectors.area().is_some() {
+            return Ok(true);
+        }
+        if self.sectors.is_refused() {
+            return Ok(false);
+        }
+        let Some(area) = self.take_sectors()? else {
+            self.sectors.refused.store(true, Relaxed);
+            return Ok(false);
+        };
+        // What lies there may be lines of an earlier journal.
+        let (at, bytes) = (area.line_at(0), area.head_bytes());
+        self.door.window(bytes, self.counters()).zero_nt(at, bytes);
+        self.door.fence(self.counters())?;
+        let mut superblock = self.superblock.lock();
+        if self.sectors.area().is_some() {
+            drop(superblock);
+            self.give(area.run());
+            return Ok(true);
+        }
+        self.change_superblock(&mut superblock, |superblock| superblock.set_sectors(Some(area)))?;
+        self.sectors.area.store(area.packed(), Release);
+        Ok(true)
+    }
+
+    /// Takes room for the journal, where metadata has one copy, and there is plenty.
+    fn take_sectors(&self) -> Result<Option<SectorArea>> {
+        if self.superblock.lock().protection != Protection::None {
+            return Ok(None);
+        }
+        let lanes = self.sectors.heads.len() as u32;
+        let free = self.space.free_pages().saturating_sub(self.reserve());
+        let most = free / (SPACE_PART * 2 * u64::from(lanes));
+        let slot_pages = most.min(u64::from(SECTOR_PAGES_MOST)) as u32;
+        if slot_pages == 0 {
+            return Ok(None);
+        }
+        let pages = SectorArea::pages_of(lanes, slot_pages);
+        let run = match self.take_near(pages, Purpose::Grows, Near::ANY) {
+            Err(Error::NoSpace) => return Ok(None),
+            run => run?,
+        };
+        if run.pages < pages {
+            self.give(run);
+            return Ok(None);
+        }
+        Ok(Some(SectorArea { page: run.page, lanes, slot_pages }))
+    }
+
+    /// Gives the journal up, of which nothing is wanted any more: all is home, and nobody writes.
+    pub(crate) fn end_sectors(&self) -> Result<()> {
+        let Some(area) = self.sectors.area() else { return Ok(()) };
+        let mut superblock = self.superblock.lock();
+        self.change_superblock(&mut superblock, |superblock| superblock.set_sectors(None))?;
+        drop(superblock);
+        self.sectors.area.store(0, Release);
+        for head in &self.sectors.heads {
+            *head.said.lock() = Said::default();
+        }
+        self.give(area.run());
+        Ok(())
+    }
+
+    /// The pages of the journal.
+    pub(crate) fn sector_run(&self) -> Option<Run> {
+        self.sectors.area().map(|area| area.run())
+    }
+
+    /// What a crash has left in the journal: writes that may not be home, and where their data is. What they say may be
+    /// anything, but that their data is in the journal, and their home in the pool.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a line that can't be loaded: nobody knows of which bytes it told. Those of the medium.
+    #[cold]
+    pub(crate) fn sector_lines(&self) -> Result<Vec<(SectorLine, u64)>> {
+        let mut lines = Vec::new();
+        let Some(area) = self.sectors.area() else { return Ok(lines) };
+        lines.try_reserve_exact(area.lanes as usize)?;
+        let sealed = !self.host.leaves_out(Rule::SectorsSeal);
+        for lane in 0..area.lanes {
+            let at = area.line_at(lane);
+            let line = match self.door.load_line(at) {
+                Err(MediaError::Poisoned { .. }) => return Err(Error::corrupt(LINE_LOST, at)),
+                line => line?,
+            };
+            let Some(said) = SectorLine::parse(&line, &self.seed, at, sealed) else { continue };
+            let pages = said.home_at % PAGE_BYTES + said.len;
+            let is_there = self.geometry.has(said.home_at / PAGE_BYTES, pages.div_ceil(PAGE_BYTES));
+            if said.len > 0 && said.len <= area.slot_bytes() && is_there {
+                lines.push((said, self.slot_at(&area, lane, said.sequence)));
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Gives lines up that can't be loaded, and calls `each` with their damage. What they told of may be torn.
+    #[cold]
+    pub(crate) fn give_up_sector_lines(&self, each: &mut dyn FnMut(Corruption)) -> Result<()> {
+        let Some(area) = self.sectors.area() else { return Ok(()) };
+        for at in (0..area.lanes).map(|lane| area.line_at(lane)) {
+            if let Err(MediaError::Poisoned { .. }) = self.door.load_line(at) {
+                each(Corruption { what: LINE_LOST, at, ino: 0 });
+                self.door.window(LINE, self.counters()).store_line(at, &Line::ZERO);
+                self.door.fence(self.counters())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn slot_at(&self, area: &SectorArea, lane: u32, sequence: u64) -> u64 {
+        let one = self.host.leaves_out(Rule::SectorsPlaces);
+        area.slot_at(lane, if one { 0 } else { sequence })
+    }
+
+    /// Ends the line of a lane, if it is one that counts and `is_meant`: a recovery heeds it no more.
+    fn end_line(
+        &self,
+        area: &SectorArea,
+        lane: u32,
+        counters: &Counters,
+        is_meant: &dyn Fn(&Said) -> bool,
+    ) -> Result<()> {
+        let Some(head) = self.sectors.heads.get(lane as usize) else { return Ok(()) };
+        let mut said = head.said.lock();
+        if said.counts && is_meant(&said) {
+            self.door.window(LINE, counters).store_line(area.line_at(lane), &Line::ZERO);
+            self.door.fence(counters)?;
+            said.counts = false;
+        }
+        Ok(())
+    }
+
+    /// Ends all lines of an inode, which nobody but the caller has the right to look at or to change.
+    ///
+    /// # Errors
+    /// Those of the medium: then some may count still.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_sector_lines(&self, ino: Ino) -> Result<()> {
+        let Some(area) = self.sectors.area() else { return Ok(()) };
+        for lane in 0..self.sectors.heads.len() as u32 {
+            self.end_line(&area, lane, self.counters(), &|said| said.ino == ino)?;
+        }
+        Ok(())
+    }
+
+    /// Ends what other lanes' lines say of the bytes that are locked.
+    #[inline]
+    fn end_others(
+        &self,
+        area: &SectorArea,
+        locked: &Locked<'_, H>,
+        held: &Held<'_, H>,
+    ) -> Result<()> {
+        let own = u32::from(held.number) + 1;
+        if self.host.leaves_out(Rule::SectorsApart) {
+            return Ok(());
+        }
+        for (owner, _) in locked.stripes.iter().flatten() {
+            if owner.lane != 0 && owner.lane != own {
+                let is_its = |said: &Said| said.sequence == owner.sequence;
+                self.end_line(area, owner.lane - 1, held.counters(), &is_its)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes sectors of which `locked` are the bytes: to the journal, and home. They are durable, and not torn by a crash, when
+    /// their line is.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    #[inline(never)]
+    pub(crate) fn write_sectors(
+        &self,
+        held: &Held<'_, H>,
+        mut locked: Locked<'_, H>,
+        mut line: SectorLine,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let (number, counters) = (u32::from(held.number), held.counters());
+        let (area, head) = (self.sectors.area(), self.sectors.heads.get(number as usize));
+        let (area, head) = area.zip(head).ok_or(Error::ReadOnly)?;
+        self.end_others(&area, &locked, held)?;
+        line.sequence = head.last.load(Relaxed) + 1;
+        let (at, slot_at) = (area.line_at(number), self.slot_at(&area, number, line.sequence));
+        self.door.window(line.len, counters).copy_nt(slot_at, bytes);
+        self.door.fence(counters)?;
+        locked.go_home(Owner { lane: number + 1, sequence: line.sequence });
+        let mut said = head.said.lock();
+        head.last.store(line.sequence, Relaxed);
+        *said = Said { ino: line.ino, sequence: line.sequence, counts: true };
+        self.door.window(LINE, counters).store_line(at, &line.line(&self.seed, at));
+        self.door.fence(counters)?;
+        drop(said);
+        self.door.window(line.len, counters).copy_nt(line.home_at, bytes);
+        Ok(self.door.fence(counters)?)
+    }
+}

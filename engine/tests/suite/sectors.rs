@@ -1,0 +1,373 @@
+//! Writes by sectors: none is torn, none is lost, by threads, by crashes and by what else is done to their file; and what the
+//! journal of them says may be anything.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use lode_engine::{
+    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, Pool, Protection, SetAttr, mode,
+};
+use lode_testkit::format::{Superblock, set_half, set_word, word};
+use lode_testkit::fs::TestPool;
+use lode_testkit::rng::Rng;
+use lode_testkit::{Memory, TestHost};
+
+const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+const SECTOR: usize = 512;
+
+fn pool_of(bytes: u64, lanes: u32, protection: Protection) -> TestPool {
+    let (memory, host) = (Memory::new(bytes), TestHost::with_cpus(1, lanes as usize));
+    let format = FormatOptions { lanes, protection, ..FormatOptions::default() };
+    Pool::format(memory.clone(), host.clone(), &format).unwrap();
+    Pool::open(memory, host, &OpenOptions::default()).unwrap()
+}
+
+fn pool(lanes: u32) -> TestPool {
+    pool_of(8 << 20, lanes, Protection::None)
+}
+
+/// What a crash at this moment leaves, opened again.
+fn after_crash(pool: &TestPool, read_only: bool) -> TestPool {
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    let opened = Pool::open(pool.medium().copy(), TestHost::with_cpus(9, 2), &options).unwrap();
+    assert_eq!(opened.opening().damage, []);
+    assert_eq!(opened.check(&mut |_, _| ()).unwrap().damage, []);
+    opened
+}
+
+fn read(pool: &TestPool, ino: Ino, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let read = pool.read_quietly(ino, 0, &mut bytes).unwrap();
+    bytes.truncate(read);
+    bytes
+}
+
+fn file(pool: &TestPool, name: &[u8], len: usize) -> Ino {
+    let ino = pool.create(pool.root(), name, &NEW).unwrap().ino;
+    pool.write(ino, 0, &vec![1; len]).unwrap();
+    ino
+}
+
+/// Where the journal is, by the superblock: page, lanes, pages of a place for data.
+fn journal(image: &[u8]) -> Option<(usize, u32, u32)> {
+    let at = if word(image, 192) >= word(image, image.len() - 4096 + 192) {
+        0
+    } else {
+        image.len() - 4096
+    };
+    (word(image, at + 32) & 2 != 0).then(|| {
+        (
+            word(image, at + 264) as usize,
+            word(image, at + 272) as u32,
+            (word(image, at + 272) >> 32) as u32,
+        )
+    })
+}
+
+#[test]
+fn what_is_written_by_sectors_is_there_and_the_journal_goes_with_the_session() {
+    let pool = pool(2);
+    let ino = file(&pool, b"v", 64 << 10);
+    let free = pool.statfs().pages_free;
+    pool.write_sectors(ino, 512, &[2; 1024]).unwrap();
+    pool.write_sectors(ino, 8192, &[3; 50 << 10]).unwrap();
+    // Behind the end, and in a hole: as other writes.
+    pool.write_sectors(ino, 100 << 10, &[4; 512]).unwrap();
+    assert_eq!(pool.write_sectors(ino, 100, &[4; 512]), Err(Error::Invalid));
+    assert_eq!(pool.write_sectors(ino, 0, &[4; 100]), Err(Error::Invalid));
+    let mut expected = vec![1; 64 << 10];
+    expected[512..1536].fill(2);
+    expected[8192..8192 + (50 << 10)].fill(3);
+    expected.resize(100 << 10, 0);
+    expected.extend([4; 512]);
+    assert!(read(&pool, ino, 200 << 10) == expected);
+    assert!(journal(&pool.medium().image()).is_some() && pool.statfs().pages_free < free - 2);
+    for read_only in [true, false] {
+        let opened = after_crash(&pool, read_only);
+        assert!(read(&opened, ino, 200 << 10) == expected, "read only {read_only}");
+        assert_eq!(journal(&opened.medium().image()).is_some(), read_only);
+    }
+    assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
+    pool.close().unwrap();
+    assert_eq!(journal(&pool.medium().image()), None);
+    assert!(after_crash(&pool, true).opening().clean);
+}
+
+#[test]
+fn where_there_is_no_journal_sectors_go_the_way_of_other_writes() {
+    // At levels where metadata has copies; in a pool with no room; and where overwrites may be torn anyway.
+    for (bytes, protection) in [
+        (8 << 20, Protection::Metadata),
+        (8 << 20, Protection::Full),
+        (128 << 10, Protection::None),
+    ] {
+        let pool = pool_of(bytes, 2, protection);
+        let ino = file(&pool, b"v", 16 << 10);
+        pool.write_sectors(ino, 512, &[2; 4096]).unwrap();
+        assert_eq!(journal(&pool.medium().image()), None, "{protection:?}");
+        let mut expected = vec![1; 16 << 10];
+        expected[512..4608].fill(2);
+        assert!(read(&after_crash(&pool, false), ino, 16 << 10) == expected, "{protection:?}");
+    }
+}
+
+/// Sectors of a file, each with any of the values that it may have.
+struct May {
+    sectors: Vec<Vec<u8>>,
+}
+
+impl May {
+    fn sure(bytes: &[u8]) -> Self {
+        let sectors = bytes.chunks(SECTOR).map(|sector| {
+            assert!(sector.iter().all(|byte| *byte == sector[0]));
+            vec![sector[0]]
+        });
+        Self { sectors: sectors.collect() }
+    }
+
+    fn judge(&self, bytes: &[u8], what: &str) {
+        assert_eq!(bytes.len(), self.sectors.len() * SECTOR, "{what}");
+        for (number, (sector, may)) in bytes.chunks(SECTOR).zip(&self.sectors).enumerate() {
+            assert!(
+                sector.iter().all(|byte| *byte == sector[0]),
+                "{what}: sector {number} is torn"
+            );
+            assert!(
+                may.contains(&sector[0]),
+                "{what}: sector {number} is {} of {may:?}",
+                sector[0]
+            );
+        }
+    }
+}
+
+/// The medium stops at each fence of each write in turn: what is stored by then is all there, with what was cut off half stored.
+#[test]
+fn sectors_are_whole_wherever_a_write_ends_in_either_of_two_lanes() {
+    const LEN: usize = 16 << 10;
+    for seed in 0..60 {
+        let mut random = Rng::new(seed);
+        let pool = pool(2);
+        let ino = file(&pool, b"v", LEN);
+        let mut now = vec![1u8; LEN];
+        for step in 0..30u64 {
+            let cpu = random.below(2) as usize;
+            pool.host().set_cpu(cpu);
+            let value = 2 + (step as u8);
+            let from = random.below(31) as usize;
+            let sectors = 1 + random.below(((32 - from) as u64).min(10)) as usize;
+            let (from, to) = (from * SECTOR, (from + sectors) * SECTOR);
+            let what = format!("seed {seed}, step {step}");
+            match random.below(12) {
+                0 => pool.write(ino, from as u64, &vec![value; to - from]).unwrap(),
+                1 => {
+                    let punch = (from as u64, (to - from) as u64);
+                    pool.fallocate(ino, Fallocate::Zero { keep_size: true }, punch.0, punch.1)
+                        .unwrap();
+                    now[from..to].fill(0);
+                    continue;
+                }
+                2 => {
+                    for size in [from as u64, LEN as u64] {
+                        let size = SetAttr { size: Some(size), ..SetAttr::default() };
+                        pool.setattr(ino, &size).unwrap();
+                    }
+                    pool.write(ino, from as u64, &vec![value; LEN - from]).unwrap();
+                    now[from..].fill(value);
+                    continue;
+                }
+                3 => {
+                    pool.create_snapshot(format!("{step}").as_bytes()).unwrap();
+                    continue;
+                }
+                _ => pool.write_sectors(ino, from as u64, &vec![value; to - from]).unwrap(),
+            }
+            now[from..to].fill(value);
+            let opened = after_crash(&pool, random.below(2) == 0);
+            May::sure(&now).judge(&read(&opened, ino, LEN), &what);
+        }
+        // The last write ends anywhere.
+        let (from, to) = (3 * SECTOR, 7 * SECTOR);
+        pool.medium().fail_fences_after(random.below(4));
+        let cut = pool.write_sectors(ino, from as u64, &vec![99; to - from]);
+        let mut may = May::sure(&now);
+        may.sectors[3..7].iter_mut().for_each(|may| match cut {
+            Ok(()) => *may = vec![99],
+            Err(_) => may.push(99),
+        });
+        pool.medium().fail_fences_after(u64::MAX);
+        for read_only in [true, false] {
+            let opened = after_crash(&pool, read_only);
+            may.judge(&read(&opened, ino, LEN), &format!("seed {seed}, cut off, {cut:?}"));
+        }
+    }
+}
+
+/// Threads write and read stamped sectors of one file, anywhere.
+#[test]
+fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
+    const THREADS: usize = 4;
+    const SECTORS: usize = 64;
+    let pool = pool(THREADS as u32);
+    let ino = file(&pool, b"v", SECTORS * SECTOR);
+    pool.write_sectors(ino, 0, &vec![0; SECTORS * SECTOR]).unwrap();
+    let stamp = |sector: usize, version: u64| -> Vec<u8> {
+        let word = (sector as u64) << 48 | version;
+        word.to_le_bytes().repeat(SECTOR / 8)
+    };
+    let newest: Vec<AtomicU64> = (0..SECTORS).map(|_| AtomicU64::new(0)).collect();
+    let (start, stop) = (Barrier::new(THREADS + 2), AtomicBool::new(false));
+    // A thread owns each fourth sector: it writes only these, one by one; and nobody's, several at once.
+    std::thread::scope(|scope| {
+        let (pool, newest, start, stop) = (&pool, &newest, &start, &stop);
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut random = Rng::new(thread as u64);
+                    start.wait();
+                    for version in 1..400u64 {
+                        let sector =
+                            random.below((SECTORS / THREADS) as u64) as usize * THREADS + thread;
+                        pool.write_sectors(ino, (sector * SECTOR) as u64, &stamp(sector, version))
+                            .unwrap();
+                        newest[sector].store(version, SeqCst);
+                        if version % 64 == 0 {
+                            // What takes the file for itself between.
+                            pool.setattr(ino, &SetAttr { mode: Some(0o600), ..SetAttr::default() })
+                                .unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for reader in 0..2u64 {
+            scope.spawn(move || {
+                let mut random = Rng::new(100 + reader);
+                start.wait();
+                while !stop.load(SeqCst) {
+                    let from = random.below(SECTORS as u64) as usize;
+                    let count = 1 + random.below((SECTORS - from) as u64) as usize;
+                    let least: Vec<_> =
+                        newest[from..from + count].iter().map(|it| it.load(SeqCst)).collect();
+                    let mut bytes = vec![0; count * SECTOR];
+                    pool.read_quietly(ino, (from * SECTOR) as u64, &mut bytes).unwrap();
+                    for (step, sector) in bytes.chunks(SECTOR).enumerate() {
+                        let version = word(sector, 0) & ((1 << 48) - 1);
+                        assert!(version >= least[step], "sector {} went back", from + step);
+                        let whole = version == 0 && sector.iter().all(|byte| *byte == 0)
+                            || sector == stamp(from + step, version);
+                        assert!(whole, "sector {} is torn", from + step);
+                    }
+                }
+            });
+        }
+        let ended: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        stop.store(true, SeqCst);
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    for opened in [after_crash(&pool, true), after_crash(&pool, false)] {
+        let bytes = read(&opened, ino, SECTORS * SECTOR);
+        for (number, sector) in bytes.chunks(SECTOR).enumerate() {
+            let version = newest[number].load(SeqCst);
+            assert!(version == 0 || sector == stamp(number, version), "sector {number}");
+        }
+    }
+}
+
+/// Writes that overlap, each of several sectors: every sector is of one of them, and what is read last is what a crash leaves.
+#[test]
+fn writes_that_overlap_leave_whole_sectors_and_a_crash_the_same() {
+    const THREADS: usize = 4;
+    const SECTORS: u64 = 24;
+    let pool = pool(THREADS as u32);
+    let ino = file(&pool, b"v", SECTORS as usize * SECTOR);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS as u64 {
+            let pool = &pool;
+            scope.spawn(move || {
+                let mut random = Rng::new(7 + thread);
+                for step in 0..200 {
+                    let from = random.below(SECTORS);
+                    let count = 1 + random.below(SECTORS - from);
+                    let value = (2 + thread * 60 + step % 60) as u8;
+                    let bytes = vec![value; count as usize * SECTOR];
+                    pool.write_sectors(ino, from * SECTOR as u64, &bytes).unwrap();
+                }
+            });
+        }
+    });
+    let last = read(&pool, ino, SECTORS as usize * SECTOR);
+    May::sure(&last).judge(&read(&after_crash(&pool, false), ino, last.len()), "written over");
+    May::sure(&last).judge(&read(&after_crash(&pool, true), ino, last.len()), "read from it");
+}
+
+/// What a line says may be anything, sealed or not: nothing is stored outside the file's own pages.
+#[test]
+fn a_line_of_the_journal_that_says_anything_changes_nothing_but_its_own_file() {
+    let pool = pool(2);
+    let (ino, other) = (file(&pool, b"v", 16 << 10), file(&pool, b"w", 16 << 10));
+    pool.host().set_cpu(0);
+    pool.write_sectors(ino, 512, &[2; 512]).unwrap();
+    let image = pool.medium().image();
+    let superblock = Superblock::read(&image);
+    let line_at = journal(&image).unwrap().0 * 4096;
+    let fields = [8usize, 16, 24, 32, 40];
+    let values = [0, 1, 511, 4096, 16 << 10, other, 1 << 40, u64::MAX - 511, u64::MAX];
+    let mut tried = 0;
+    for field in fields {
+        for value in values {
+            let mut image = image.clone();
+            set_word(&mut image, line_at + field, value);
+            superblock.seal_placed(&mut image, line_at);
+            judge_forged(&image, (ino, other));
+            tried += 1;
+        }
+    }
+    for len in [0, 1, 511, 4096, 65536, u32::MAX] {
+        let mut image = image.clone();
+        set_half(&mut image, line_at + 4, len);
+        superblock.seal_placed(&mut image, line_at);
+        judge_forged(&image, (ino, other));
+        tried += 1;
+    }
+    assert_eq!(tried, 51);
+}
+
+fn judge_forged(image: &[u8], (ino, other): (Ino, Ino)) {
+    for read_only in [true, false] {
+        let options = OpenOptions { read_only, ..OpenOptions::default() };
+        let opened = Pool::open(Memory::from_image(image), TestHost::new(4), &options).unwrap();
+        assert_eq!(opened.check(&mut |_, _| ()).unwrap().damage, []);
+        assert!(read(&opened, other, 16 << 10) == vec![1; 16 << 10]);
+        assert_eq!(read(&opened, ino, 16 << 10).len(), 16 << 10);
+    }
+}
+
+/// A superblock that says of the journal what can't be is refused.
+#[test]
+fn a_journal_that_can_not_be_where_it_is_said_to_be_is_refused() {
+    let pool = pool(2);
+    let ino = file(&pool, b"v", 16 << 10);
+    pool.write_sectors(ino, 0, &[2; 512]).unwrap();
+    let image = pool.medium().image();
+    let pages = (image.len() / 4096) as u64;
+    for (page, shape) in [
+        (0, 1 << 32 | 2),
+        (pages - 2, 1 << 32 | 2),
+        (u64::MAX, 1 << 32 | 2),
+        (9, 2),
+        (9, 1 << 32),
+        (9, 17 << 32 | 2),
+        (9, 1 << 32 | 257),
+    ] {
+        let mut image = image.clone();
+        for at in [0, image.len() - 4096] {
+            set_word(&mut image, at + 264, page);
+            set_word(&mut image, at + 272, shape);
+            lode_testkit::format::seal_superblock(&mut image, at);
+        }
+        let opened =
+            Pool::open(Memory::from_image(&image), TestHost::new(4), &OpenOptions::default());
+        assert!(matches!(opened, Err(Error::NotAPool(_))), "{page} {shape:#x}");
+    }
+}
