@@ -64,7 +64,7 @@ unsafe extern "C" fn child() {
         if memory.copy_inherited(&page).is_err() {
             sys::die(b"lode: no memory for a fork's child\n");
         }
-        if !page.is_done() {
+        if !page.finish() {
             // What was copied may be of different moments by now.
             sys::die(b"lode: a fork's child was too late with its copy of its parent's memory\n");
         }

@@ -91,7 +91,7 @@ impl ForkPage {
     }
 
     /// In the child: it has copied all. False if the parent does not wait any more.
-    pub(crate) fn is_done(self) -> bool {
+    pub(crate) fn finish(self) -> bool {
         self.words().is_some_and(|words| {
             let in_time = decide(words, DONE);
             sys::futex_wake_shared(&words.state);
