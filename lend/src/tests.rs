@@ -428,10 +428,12 @@ fn a_chunk_that_is_just_being_made_ready_is_no_reason_to_refuse() {
 
 #[test]
 fn who_waits_for_a_chunk_that_is_made_ready_keeps_nobody_waiting() {
-    let owner = Owner::new(1, |limits| limits.ready = 1);
-    // The only one is being made ready, and is not until it may be.
-    let shut = owner.fake.gate.lock();
+    let owner = Owner::new(READY_FROM, |limits| limits.ready = 1);
     let (mut one, mut two) = (owner.program(), owner.program());
+    let all = one.take_all(READY_FROM as usize);
+    // The only one that is left is being made ready, and is not until it may be.
+    let shut = owner.fake.gate.lock();
+    assert_eq!(one.list(Kind::Return, &all[..1]).0.kind, Kind::Returned);
     until(|| owner.fake.free.lock().is_empty());
     two.say(Kind::Take, 1, 1, &[]);
     let began = Instant::now();
@@ -450,7 +452,7 @@ fn who_waits_for_a_chunk_that_is_made_ready_keeps_nobody_waiting() {
     let opened = Instant::now();
     let (head, chunks) = two.hear();
     assert!(opened.elapsed() < Duration::from_secs(1), "as soon as it is there");
-    assert_eq!((head.kind, head.tag, &chunks[..]), (Kind::Granted, 1, &[100][..]));
+    assert_eq!((head.kind, head.tag, &chunks[..]), (Kind::Granted, 1, &all[..1]));
     assert_eq!(two.hear().0.tag, 2);
     // What does not come is refused in time.
     let shut = owner.fake.gate.lock();
