@@ -105,9 +105,10 @@ fn mappings_are_taken_from_the_size_that_is_said() {
         let program = "a = [str(i) for i in range(300000)]";
         let arguments = [&["--pool", text(&pool)], from, &rest, &[program]].concat();
         assert!(heap_run(&arguments).status().unwrap().success());
-        let line = std::fs::read_to_string(ledger.join("ledger")).unwrap();
-        let figure = line.split("\"dram_peak\":").nth(1).unwrap();
-        figure.split(',').next().unwrap().parse().unwrap()
+        // (What is found first by this name may be a script that starts it.)
+        let lines = std::fs::read_to_string(ledger.join("ledger")).unwrap();
+        let figures = lines.split("\"dram_peak\":").skip(1);
+        figures.map(|rest| rest.split(',').next().unwrap().parse().unwrap()).max().unwrap()
     };
     let least = 10 << 20;
     assert!(dram(&[], "default") < least);
