@@ -13,11 +13,11 @@ pub(super) fn pool(count: u32) -> Geometry {
 const FILE: &str = "create /v; write /v 0 16K 1";
 
 /// What one thread does, with one lane and with two.
-const ALONE: [(&str, &str, &str); 8] = [
+const ALONE: [(&str, &str, &str); 9] = [
     (
         "sectors that overlap",
         FILE,
-        "sectors /v 512 512 2; sectors /v 512 1024 3; sectors /v 8192 4096 4; sectors /v 512 512 5; \
+        "sectors /v 512 512 2; sectors /v 512 1024 3; sectors /v 1024 512 9; sectors /v 8192 4096 4; sectors /v 512 512 5; \
          sectors /v 1024 512 6; sectors /v 0 2048 7; sectors /v 8192 512 8",
     ),
     (
@@ -55,6 +55,12 @@ const ALONE: [(&str, &str, &str); 8] = [
         FILE,
         "sectors /v 0 512 2; sectors /v 4096 512 9; snapshot s; sectors /v 0 512 3; sectors /v 512 512 4; drop s; \
          sectors /v 0 512 5; snapshot t; write /v 0 512 6; sectors /v 0 512 7; rollback t; sectors /v 0 512 8",
+    ),
+    (
+        "sectors where an earlier journal was",
+        FILE,
+        "sectors /v 0 512 2; sectors /v 512 512 3; crash; truncate /v 600; truncate /v 16K; sectors /v 8192 512 5; \
+         truncate /v 100",
     ),
     (
         "sectors of files whose logs are written anew",

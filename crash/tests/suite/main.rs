@@ -18,6 +18,7 @@ mod properties;
 mod random_sequences;
 mod salvage_receiving;
 mod schedule;
+mod sectors;
 mod stop;
 mod strips;
 mod support;

@@ -70,10 +70,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             store.set_writable(true);
         }
         if options.read_only {
-            match store.sector_lines() {
-                Ok(left) => store.sectors.left = left,
-                Err(error) => note_damage(&mut opening, error)?,
-            }
+            take_sectors_left(&mut store, &mut opening)?;
         }
         let pool = Self::over(store, options, superblock.page_class, opening, checkpoint)?;
         if !options.read_only {
@@ -88,6 +85,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         pool.make_sound(&exempt)?;
         Ok(pool)
     }
+}
+
+/// What a crash has left in the sector journal is read from there, as nothing is stored.
+#[inline(never)]
+fn take_sectors_left<M: Medium, H: Host>(
+    store: &mut Store<M, H>,
+    opening: &mut Opening,
+) -> Result<()> {
+    match store.sector_lines() {
+        Ok(left) => store.sectors.left = left,
+        Err(error) => note_damage(opening, error)?,
+    }
+    Ok(())
 }
 
 /// What is known of a pool besides what its store knows.

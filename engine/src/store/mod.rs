@@ -135,7 +135,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             mends: Box::default(),
             table: Table::new(geometry.lanes as usize)?,
             lanes: Lanes::new(used, &geometry)?,
-            sectors: Box::new(Sectors::new(superblock.sectors, used)?),
+            sectors: Sectors::boxed(superblock.sectors, used)?,
             room: Box::new(Room::of(None)),
             superblock: held::<H>(superblock),
             epoch: AtomicU32::new(superblock.epoch),

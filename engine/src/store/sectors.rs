@@ -12,6 +12,7 @@
 //! Bytes of a file are locked by *stripes*, a few hundred locks by inode and page, as writers of one file have nothing else
 //! between them. Readers take none where nobody writes: each stripe has a version, which is odd while bytes of it go home.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
@@ -80,7 +81,7 @@ pub(crate) struct Sectors<H: Host> {
 impl<H: Host> Sectors<H> {
     /// That of a pool with so many lanes in use, whose superblock says where it is.
     #[inline(never)]
-    pub(crate) fn new(area: Option<SectorArea>, lanes: usize) -> Result<Self> {
+    pub(crate) fn boxed(area: Option<SectorArea>, lanes: usize) -> Result<Box<Self>> {
         let (mut heads, mut stripes) = (Vec::new(), Vec::new());
         heads.try_reserve_exact(lanes)?;
         heads.resize_with(lanes, || Head {
@@ -93,7 +94,8 @@ impl<H: Host> Sectors<H> {
             version: AtomicU32::new(0),
         });
         let area = AtomicU64::new(area.map_or(0, |area| area.packed()));
-        Ok(Self { area, refused: AtomicBool::new(false), heads, stripes, left: Vec::new() })
+        let refused = AtomicBool::new(false);
+        Ok(Box::new(Self { area, refused, heads, stripes, left: Vec::new() }))
     }
 
     /// Where it is.
