@@ -79,7 +79,7 @@ pub(super) fn alone() -> Vec<Case> {
         }
     }
     let maps = "sectors /v 0 512 2; sectors /v 512 512 6; map /v; poke /v 0 512 3; unmap /v; sectors /v 0 512 4; map /v; \
-                sectors /v 512 512 5; leave /v 100 8 7; sectors /v 0 512 8";
+                sectors /v 512 512 5; poke /v 100 8 7; unmap /v; sectors /v 0 512 8";
     let mapped = Geometry { mapped: true, ..pool(2) };
     cases.push(case("sectors of a file that is mapped", mapped, FILE, maps));
     let large = "sectors /v 512 512 2; sectors /v 0 8192 3; sectors /v 2M 512 4; write /v 512 512 5; sectors /v 512 512 6; \

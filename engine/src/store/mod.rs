@@ -60,6 +60,12 @@ fn held<H: Host>(superblock: &Superblock) -> Box<Mutex<H::Mutex, Superblock>> {
     Box::new(Mutex::new(superblock.clone()))
 }
 
+/// The bad memory that is known. (Not on its caller's stack.)
+#[inline(never)]
+fn boxed_bad<H: Host>(superblock: &Superblock, geometry: &Geometry) -> Result<Box<bad::Bad<H>>> {
+    Ok(Box::new(bad::Bad::new(&superblock.bad, geometry)?))
+}
+
 /// A link, none, or why a word is no link.
 pub(crate) type LinkFound = core::result::Result<Option<Link>, &'static str>;
 
@@ -127,7 +133,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 geometry.end_page(),
                 geometry.twin_pages,
             )?,
-            bad: Box::new(bad::Bad::new(&superblock.bad, &geometry)?),
+            bad: boxed_bad::<H>(superblock, &geometry)?,
             lent: Box::new(Lent::new()),
             repairs: Box::default(),
             exempt: Arc::default(),
