@@ -268,6 +268,10 @@ impl Fs for Buggy {
         self.model.read(ino, offset, into)
     }
 
+    fn write_sectors(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.change().write_sectors(ino, offset, data)
+    }
+
     fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
         let model = self.change();
         let crosses = offset / 4096 != (offset + data.len() as u64) / 4096;
