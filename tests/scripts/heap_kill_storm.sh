@@ -46,7 +46,8 @@ def stamp(size, tag):
 
 def look(where):
     for size, tag, block in held:
-        if block != stamp(size, tag):
+        # (Without memory for a second one: there may be none.)
+        if len(block) != size or block.count(tag) != size:
             os.write(2, b"%s: a block of %d bytes is not what was stored\n" % (where, size))
             os._exit(3)
 
