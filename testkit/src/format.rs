@@ -170,7 +170,8 @@ impl Superblock {
         self.seal_placed_as(image, at, tag);
     }
 
-    fn seal_placed_as(&self, image: &mut [u8], at: usize, tag: u32) {
+    /// The same, with another tag.
+    pub fn seal_placed_as(&self, image: &mut [u8], at: usize, tag: u32) {
         let offset = (at as u64).to_le_bytes();
         let crc = crc_of(self.seed, &[&image[at..at + 56], &tag.to_le_bytes(), &offset]);
         set_half(image, at + 56, crc);

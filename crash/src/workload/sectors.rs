@@ -58,8 +58,8 @@ const ALONE: [(&str, &str, &str); 9] = [
     ),
     (
         "sectors where an earlier journal was",
-        FILE,
-        "sectors /v 0 512 2; sectors /v 512 512 3; crash; truncate /v 600; truncate /v 16K; sectors /v 8192 512 5; \
+        "create /v; write /v 0 4096 1",
+        "sectors /v 0 512 2; sectors /v 512 512 3; crash; truncate /v 600; truncate /v 4096; sectors /v 2048 512 5; \
          truncate /v 100",
     ),
     (

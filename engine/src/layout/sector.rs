@@ -114,8 +114,8 @@ pub struct SectorLine {
 }
 
 impl SectorLine {
-    /// The line, sealed for offset `at`.
-    pub fn line(&self, seed: &PoolSeed, at: u64) -> Line {
+    /// The line, sealed for offset `at`, of a journal whose nonce has this tag.
+    pub fn line(&self, seed: &PoolSeed, tag: u32, at: u64) -> Line {
         let mut line = Line::ZERO;
         put_u32(&mut line.0, 0, MAGIC);
         put_u32(&mut line.0, 4, self.len as u32);
@@ -124,16 +124,16 @@ impl SectorLine {
         put_u64(&mut line.0, 24, self.offset);
         put_u64(&mut line.0, 32, self.home_at);
         put_u64(&mut line.0, 40, self.sequence);
-        let seal = seed.line(&line, MAGIC, at);
+        let seal = seed.line(&line, tag, at);
         put_seal(&mut line, seal);
         line
     }
 
-    /// Reads a line found at offset `at`; `None` if it is not a valid one, or `sealed` and not sealed. What it says may be
+    /// Reads a line found at offset `at` of a journal whose nonce has this tag; `None` if it is not a valid one, or, where that is asked, not `sealed`. What it says may be
     /// anything.
-    pub fn parse(line: &Line, seed: &PoolSeed, at: u64, sealed: bool) -> Option<Self> {
-        let is_one = get_u32(&line.0, 0) == MAGIC && stored_seal(line) >> 32 == u64::from(MAGIC);
-        let is_right = !sealed || stored_seal(line) == seed.line(line, MAGIC, at);
+    pub fn parse(line: &Line, seed: &PoolSeed, tag: u32, at: u64, sealed: bool) -> Option<Self> {
+        let is_one = get_u32(&line.0, 0) == MAGIC && stored_seal(line) >> 32 == u64::from(tag);
+        let is_right = !sealed || stored_seal(line) == seed.line(line, tag, at);
         (is_one && is_right).then(|| Self {
             ino: get_u64(&line.0, 8),
             nonce: get_u64(&line.0, 16),
@@ -170,14 +170,16 @@ mod tests {
         let seed = PoolSeed::new(&[1; 16], &[2; 16]);
         let said =
             SectorLine { ino: 9, nonce: 8, offset: 512, home_at: 4608, len: 512, sequence: 3 };
-        let line = said.line(&seed, 4096);
-        assert_eq!(SectorLine::parse(&line, &seed, 4096, true), Some(said));
-        assert_eq!(SectorLine::parse(&line, &seed, 4160, true), None);
-        assert_eq!(SectorLine::parse(&Line::ZERO, &seed, 4096, false), None);
+        let line = said.line(&seed, 7, 4096);
+        assert_eq!(SectorLine::parse(&line, &seed, 7, 4096, true), Some(said));
+        assert_eq!(SectorLine::parse(&line, &seed, 7, 4160, true), None);
+        // One of an earlier journal.
+        assert_eq!(SectorLine::parse(&line, &seed, 8, 4096, false), None);
+        assert_eq!(SectorLine::parse(&Line::ZERO, &seed, 7, 4096, false), None);
         for byte in 0..64 {
             let mut hurt = line;
             hurt.0[byte] ^= 1;
-            assert_eq!(SectorLine::parse(&hurt, &seed, 4096, true), None, "{byte}");
+            assert_eq!(SectorLine::parse(&hurt, &seed, 7, 4096, true), None, "{byte}");
         }
     }
 }

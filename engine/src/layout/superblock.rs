@@ -95,8 +95,8 @@ pub struct Superblock {
     pub snapshots_nonce: u64,
     /// How often the memory had lost what was stored when the pool was opened for writing; `None` where it does not tell.
     pub losses: Option<Losses>,
-    /// The sector journal, if there is one.
-    pub sectors: Option<SectorArea>,
+    /// The sector journal and its nonce, if there is one.
+    pub sectors: Option<(SectorArea, u64)>,
     /// Pages with memory that can't be loaded, in order: the list lies behind the superblock.
     pub bad: Vec<BadPage>,
 }
@@ -151,10 +151,11 @@ impl Superblock {
             put_u32(raw, 252, losses.of.get());
             put_u64(raw, 256, losses.count);
         }
-        if let Some(sectors) = self.sectors {
+        if let Some((sectors, nonce)) = self.sectors {
             put_u64(raw, 264, sectors.page);
             put_u32(raw, 272, sectors.lanes);
             put_u32(raw, 276, sectors.slot_pages);
+            put_u64(raw, 280, nonce);
         }
         let crc = crc32c(0, &raw[..CRC_AT]);
         put_u32(raw, CRC_AT, crc);
@@ -216,10 +217,10 @@ impl Superblock {
             snapshots_nonce: get_u64(raw, 232),
             losses: NonZeroU32::new(get_u32(raw, 252))
                 .map(|of| Losses { of, count: get_u64(raw, 256) }),
-            sectors: (get_u64(raw, 32) & FEATURE_SECTORS != 0).then(|| SectorArea {
-                page: get_u64(raw, 264),
-                lanes: get_u32(raw, 272),
-                slot_pages: get_u32(raw, 276),
+            sectors: (get_u64(raw, 32) & FEATURE_SECTORS != 0).then(|| {
+                let (lanes, slot_pages) = (get_u32(raw, 272), get_u32(raw, 276));
+                let area = SectorArea { page: get_u64(raw, 264), lanes, slot_pages };
+                (area, get_u64(raw, 280))
             }),
             bad: Vec::new(),
             group_before: get_u32(raw, 248),
@@ -271,7 +272,7 @@ impl Superblock {
         if self.snapshots != 0 && !geometry.holds_metadata(self.snapshots / 8, 1) {
             return Err(Unusable::Geometry("place of the list of snapshots"));
         }
-        if self.sectors.is_some_and(|sectors| !sectors.is_possible(&geometry)) {
+        if self.sectors.is_some_and(|(sectors, _)| !sectors.is_possible(&geometry)) {
             return Err(Unusable::Geometry("place of the sector journal"));
         }
         if self.rollback >= self.epoch || self.rollback != 0 && self.snapshots == 0 {
@@ -280,8 +281,8 @@ impl Superblock {
         Ok(())
     }
 
-    /// Says that there is this sector journal, or none.
-    pub(crate) fn set_sectors(&mut self, sectors: Option<SectorArea>) {
+    /// Says that there is a sector journal, with its nonce, or none.
+    pub(crate) fn set_sectors(&mut self, sectors: Option<(SectorArea, u64)>) {
         self.features[2] &= !FEATURE_SECTORS;
         if sectors.is_some() {
             self.features[2] |= FEATURE_SECTORS;

@@ -4,6 +4,7 @@
 //! Guarantees: what a line of it says is stored again by whoever opens the pool after a crash, and nothing that is newer than
 //! it has been stored there. For that
 //!
+//! * lines are sealed with the journal's nonce, so that what an earlier one left in its pages tells nothing;
 //! * a lane has one line, and the next write takes its place: what it told of is home by then;
 //! * two places for data take turns, so that the data of a line that counts is not stored to;
 //! * where another lane's line tells of the same bytes, that line is ended first;
@@ -21,7 +22,7 @@ use lock_api::{Mutex, MutexGuard};
 use lode_pmem::{Counters, Line, MediaError, Medium};
 
 use super::{Held, Purpose, Store};
-use crate::layout::{LINE, SECTOR_PAGES_MOST, SectorArea, SectorLine};
+use crate::layout::{LINE, SECTOR_PAGES_MOST, SectorArea, SectorLine, tag_of};
 use crate::space::{Near, Run};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Protection, Result, Rule};
 
@@ -70,6 +71,8 @@ struct Head<H: Host> {
 pub(crate) struct Sectors<H: Host> {
     /// Where it is, packed; 0 where there is none.
     area: AtomicU64,
+    /// The tag of its nonce: lines of earlier ones mean nothing.
+    tag: AtomicU32,
     /// There was no room for it: nobody tries again.
     refused: AtomicBool,
     heads: Vec<Head<H>>,
@@ -81,7 +84,7 @@ pub(crate) struct Sectors<H: Host> {
 impl<H: Host> Sectors<H> {
     /// That of a pool with so many lanes in use, whose superblock says where it is.
     #[inline(never)]
-    pub(crate) fn boxed(area: Option<SectorArea>, lanes: usize) -> Result<Box<Self>> {
+    pub(crate) fn boxed(area: Option<(SectorArea, u64)>, lanes: usize) -> Result<Box<Self>> {
         let (mut heads, mut stripes) = (Vec::new(), Vec::new());
         heads.try_reserve_exact(lanes)?;
         heads.resize_with(lanes, || Head {
@@ -93,9 +96,10 @@ impl<H: Host> Sectors<H> {
             owner: Mutex::new(Owner::default()),
             version: AtomicU32::new(0),
         });
-        let area = AtomicU64::new(area.map_or(0, |area| area.packed()));
+        let tag = AtomicU32::new(area.map_or(0, |(_, nonce)| tag_of(nonce)));
+        let area = AtomicU64::new(area.map_or(0, |(area, _)| area.packed()));
         let refused = AtomicBool::new(false);
-        Ok(Box::new(Self { area, refused, heads, stripes, left: Vec::new() }))
+        Ok(Box::new(Self { area, tag, refused, heads, stripes, left: Vec::new() }))
     }
 
     /// Where it is.
@@ -200,17 +204,17 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.sectors.refused.store(true, Relaxed);
             return Ok(false);
         };
-        // What lies there may be lines of an earlier journal.
-        let (at, bytes) = (area.line_at(0), area.head_bytes());
-        self.door.window(bytes, self.counters()).zero_nt(at, bytes);
-        self.door.fence(self.counters())?;
+        let nonce = self.nonce();
         let mut superblock = self.superblock.lock();
         if self.sectors.area().is_some() {
             drop(superblock);
             self.give(area.run());
             return Ok(true);
         }
-        self.change_superblock(&mut superblock, |superblock| superblock.set_sectors(Some(area)))?;
+        self.change_superblock(&mut superblock, |superblock| {
+            superblock.set_sectors(Some((area, nonce)))
+        })?;
+        self.sectors.tag.store(tag_of(nonce), Relaxed);
         self.sectors.area.store(area.packed(), Release);
         Ok(true)
     }
@@ -268,6 +272,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut lines = Vec::new();
         let Some(area) = self.sectors.area() else { return Ok(lines) };
         lines.try_reserve_exact(area.lanes as usize)?;
+        let tag = self.sectors.tag.load(Relaxed);
         let sealed = !self.host.leaves_out(Rule::SectorsSeal);
         for lane in 0..area.lanes {
             let at = area.line_at(lane);
@@ -275,7 +280,9 @@ impl<M: Medium, H: Host> Store<M, H> {
                 Err(MediaError::Poisoned { .. }) => return Err(Error::corrupt(LINE_LOST, at)),
                 line => line?,
             };
-            let Some(said) = SectorLine::parse(&line, &self.seed, at, sealed) else { continue };
+            let Some(said) = SectorLine::parse(&line, &self.seed, tag, at, sealed) else {
+                continue;
+            };
             let pages = said.home_at % PAGE_BYTES + said.len;
             let is_there = self.geometry.has(said.home_at / PAGE_BYTES, pages.div_ceil(PAGE_BYTES));
             if said.len > 0 && said.len <= area.slot_bytes() && is_there {
@@ -382,7 +389,8 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut said = head.said.lock();
         head.last.store(line.sequence, Relaxed);
         *said = Said { ino: line.ino, sequence: line.sequence, counts: true };
-        self.door.window(LINE, counters).store_line(at, &line.line(&self.seed, at));
+        let tag = self.sectors.tag.load(Relaxed);
+        self.door.window(LINE, counters).store_line(at, &line.line(&self.seed, tag, at));
         self.door.fence(counters)?;
         drop(said);
         self.door.window(line.len, counters).copy_nt(line.home_at, bytes);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use lode_engine::{
     Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, Pool, Protection, SetAttr, mode,
 };
-use lode_testkit::format::{Superblock, set_half, set_word, word};
+use lode_testkit::format::{Superblock, half, set_half, set_word, word};
 use lode_testkit::fs::TestPool;
 use lode_testkit::rng::Rng;
 use lode_testkit::{Memory, TestHost};
@@ -311,6 +311,7 @@ fn a_line_of_the_journal_that_says_anything_changes_nothing_but_its_own_file() {
     let image = pool.medium().image();
     let superblock = Superblock::read(&image);
     let line_at = journal(&image).unwrap().0 * 4096;
+    let tag = half(&image, line_at + 60);
     let fields = [8usize, 16, 24, 32, 40];
     let values = [0, 1, 511, 4096, 16 << 10, other, 1 << 40, u64::MAX - 511, u64::MAX];
     let mut tried = 0;
@@ -318,7 +319,7 @@ fn a_line_of_the_journal_that_says_anything_changes_nothing_but_its_own_file() {
         for value in values {
             let mut image = image.clone();
             set_word(&mut image, line_at + field, value);
-            superblock.seal_placed(&mut image, line_at);
+            superblock.seal_placed_as(&mut image, line_at, tag);
             judge_forged(&image, (ino, other));
             tried += 1;
         }
@@ -326,7 +327,7 @@ fn a_line_of_the_journal_that_says_anything_changes_nothing_but_its_own_file() {
     for len in [0, 1, 511, 4096, 65536, u32::MAX] {
         let mut image = image.clone();
         set_half(&mut image, line_at + 4, len);
-        superblock.seal_placed(&mut image, line_at);
+        superblock.seal_placed_as(&mut image, line_at, tag);
         judge_forged(&image, (ino, other));
         tried += 1;
     }
