@@ -286,10 +286,6 @@ impl Fs for Buggy {
         model.write(ino, offset, data)
     }
 
-    fn write_sectors(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.model.write_sectors(ino, offset, data)
-    }
-
     fn append(&self, ino: Ino, data: &[u8]) -> Result<u64> {
         let model = self.change();
         let before = model.getattr(ino)?;
