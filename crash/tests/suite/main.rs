@@ -2,6 +2,7 @@
 //! (`explore.rs` is apart, as it takes all processors.)
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod batches;
 mod corrupt;
 mod exempt;
 mod history;

@@ -1,35 +1,13 @@
 //! Snapshots while files are mapped: what a power failure leaves is right, and what is left out is noticed.
 
 use lode_crash::case::Case;
-use lode_crash::explore::{Limits, Stop};
+use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
-use lode_crash::run::{
-    Batch, Job, Mutant, Outcome, Set, job_of, mutants_of, run_batch, run_mutants,
-};
+use lode_crash::run::{Mutant, Set, mutants_of, run_mutants};
 use lode_crash::workload::{scenarios, seq1, two_threads};
 use lode_engine::Rule;
 
-fn batch(limits: Limits) -> Batch {
-    Batch { limits, workers: 2, time_max: None, stop: Stop::NEVER }
-}
-
-fn jobs(set: Set, cases: impl IntoIterator<Item = Case>, profiles: &[Profile]) -> Vec<Job> {
-    let cases = cases.into_iter().enumerate();
-    let under = |(number, case): (usize, Case)| {
-        profiles.iter().map(move |profile| job_of((set, number), case.clone(), *profile, 1))
-    };
-    cases.flat_map(under).collect()
-}
-
-fn survive(jobs: &[Job], limits: Limits) -> Outcome {
-    assert!(!jobs.is_empty());
-    let outcome = run_batch(jobs, &batch(limits), &());
-    let failures = outcome.failures.iter().take(4);
-    let text: String =
-        failures.map(|(job, failure)| format!("{}\n{failure}\n", jobs[*job].id)).collect();
-    assert!(outcome.failures.is_empty(), "{} jobs fail\n{text}", outcome.failures.len());
-    outcome
-}
+use crate::batches::{batch, jobs, survive};
 
 fn hard() -> impl Iterator<Item = Case> {
     scenarios().into_iter().filter(|case| case.name.contains("sees of a mapped file"))

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use lode_crash::case::Case;
-use lode_crash::explore::{Limits, Stop};
+use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
-use lode_crash::run::{
-    Batch, Job, Mutant, Outcome, Set, job_of, mutants_of, run_batch, run_mutants,
-};
+use lode_crash::run::{Batch, Mutant, Set, mutants_of, run_mutants};
 use lode_crash::workload::{scenarios, two_threads};
 use lode_engine::Rule;
+
+use crate::batches::{batch, jobs, survive};
 
 /// What is left out of the journal.
 const RULES: [Rule; 5] = [
@@ -23,43 +23,25 @@ const RULES: [Rule; 5] = [
 /// How long a mutant is looked for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn batch(limits: Limits) -> Batch {
-    Batch { limits, workers: 2, time_max: None, stop: Stop::NEVER }
-}
-
-fn jobs(set: Set, cases: Vec<Case>, profiles: &[Profile]) -> Vec<Job> {
-    let cases = cases.into_iter().filter(|case| case.name.contains("sectors")).enumerate();
-    let under = |(number, case): (usize, Case)| {
-        profiles.iter().map(move |profile| job_of((set, number), case.clone(), *profile, 1))
-    };
-    cases.flat_map(under).collect()
-}
-
-fn survive(jobs: &[Job], limits: Limits) -> Outcome {
-    assert!(!jobs.is_empty());
-    let outcome = run_batch(jobs, &batch(limits), &());
-    let failures = outcome.failures.iter().take(4);
-    let text: String =
-        failures.map(|(job, failure)| format!("{}\n{failure}\n", jobs[*job].id)).collect();
-    assert!(outcome.failures.is_empty(), "{} jobs fail\n{text}", outcome.failures.len());
-    outcome
+fn of_sectors(cases: Vec<Case>) -> impl Iterator<Item = Case> {
+    cases.into_iter().filter(|case| case.name.contains("sectors"))
 }
 
 #[test]
 fn sectors_survive_a_cut_anywhere() {
-    survive(&jobs(Set::Hard, scenarios(), &Profile::ALL), Limits::QUICK);
+    survive(&jobs(Set::Hard, of_sectors(scenarios()), &Profile::ALL), Limits::QUICK);
 }
 
 #[test]
 fn sectors_that_two_threads_write_survive_a_cut_anywhere() {
     let limits = Limits { schedules: 60, ..Limits::QUICK };
-    survive(&jobs(Set::Pairs, two_threads(), &[Profile::Adr]), limits);
+    survive(&jobs(Set::Pairs, of_sectors(two_threads()), &[Profile::Adr]), limits);
 }
 
 #[test]
 fn what_is_left_out_of_the_journal_of_sectors_is_noticed() {
-    let mut all = jobs(Set::Hard, scenarios(), &[Profile::Adr]);
-    all.extend(jobs(Set::Pairs, two_threads(), &[Profile::Adr]));
+    let mut all = jobs(Set::Hard, of_sectors(scenarios()), &[Profile::Adr]);
+    all.extend(jobs(Set::Pairs, of_sectors(two_threads()), &[Profile::Adr]));
     let limits = Limits { schedules: 60, ..Limits::GLANCE };
     let sound = survive(&all, limits);
     let is_ours = |mutant: &Mutant| mutant.site().contains("/sectors.rs");

@@ -53,16 +53,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
             let at = offset.checked_add(done as u64).ok_or(Error::FileTooLarge)?;
             match self.write_in_lane(node, at, rest)? {
-                Written::Bytes(bytes) => {
-                    self.count(Op::Write);
-                    done += bytes;
-                }
+                Written::Bytes(bytes) => done += bytes,
                 Written::NotReady if !is_ready && self.ready_for_sectors(node)? => is_ready = true,
                 Written::NotReady | Written::Otherwise => {
                     return self.write_node(node, Some(at), rest).map(|_| ());
                 }
             }
         }
+        self.count(Op::Write);
         Ok(())
     }
 
