@@ -5,6 +5,9 @@
 #[allow(dead_code)]
 mod owner;
 
+#[path = "../../heap/preload/tests/common/other.rs"]
+mod other;
+
 use std::ffi::CString;
 use std::io::Error;
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +23,12 @@ fn errno() -> i32 {
 }
 
 #[test]
+#[ignore = "the other process of the test below"]
+fn the_owner() {
+    other::serve();
+}
+
+#[test]
 fn blocks_come_from_the_pool_and_go_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
@@ -30,11 +39,12 @@ fn blocks_come_from_the_pool_and_go_back() {
         assert_eq!(errno(), libc::EINVAL);
         assert!(lode_heap_open(socket.as_ptr(), ptr::null()).is_null());
         assert_eq!(errno(), libc::ENOENT);
-        let owner = owner::Owner::new(&path, owner::pool(40), usize::MAX);
-        // (An owner is looked for five times a second.)
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        let heap = lode_heap_open(socket.as_ptr(), c"indirect".as_ptr());
-        assert!(!heap.is_null(), "{}", Error::last_os_error());
+        let mut owner = other::Other::start(&path, 40);
+        let open = || lode_heap_open(socket.as_ptr(), c"indirect".as_ptr());
+        let heap = other::until_met(|| {
+            let heap = open();
+            if heap.is_null() { Err(errno() == libc::ENOENT) } else { Ok(heap) }
+        });
         assert!(lode_heap_open(c"/other".as_ptr(), ptr::null()).is_null());
         assert_eq!(errno(), libc::EBUSY);
 

@@ -64,15 +64,15 @@ def write(path, writer, notes):
             number += 1
             try:
                 done = transaction(redis, writer, number)
-            except (ConnectionError, OSError):
-                return
-            assert done[0] == number, "INCR gave %s instead of %d" % (done[0], number)
-            noted.write(b"%d\n" % number)
-            if number % 500 == 0 and writer == 1:
-                try:
+                assert done[0] == number, "INCR gave %s instead of %d" % (done[0], number)
+                noted.write(b"%d\n" % number)
+                if number % 500 == 0 and writer == 1:
                     redis.ask("BGREWRITEAOF")
-                except RuntimeError:  # one is under way
-                    pass
+            except OSError:  # the connection has ended, at whatever was asked
+                return
+            except RuntimeError:  # a rewrite is under way
+                if number % 500 != 0:
+                    raise
 
 
 def fill(path, count):

@@ -55,7 +55,7 @@ pub(super) fn discard<M: Medium, H: Host>(
         }
     };
     find_tables(&store, told)?;
-    store.give_up_sector_lines(&mut |damage| told(Salvage::SectorsLost { damage }))?;
+    store.give_up_sector_lines(&mut |damage| told(Salvage::SectorsLost { damage }));
     if let Err(error) = read_list(&store, &superblock) {
         let damage = error.into_damage()?;
         told(Salvage::SnapshotsLost { damage });

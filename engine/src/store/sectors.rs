@@ -292,18 +292,17 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(lines)
     }
 
-    /// Gives lines up that can't be loaded, and calls `each` with their damage. What they told of may be torn.
+    /// Gives lines up that can't be loaded, and calls `each` with their damage. What they told of may be torn. (Nothing waits
+    /// for that: it lasts with the caller's next fence.)
     #[cold]
-    pub(crate) fn give_up_sector_lines(&self, each: &mut dyn FnMut(Corruption)) -> Result<()> {
-        let Some(area) = self.sectors.area() else { return Ok(()) };
+    pub(crate) fn give_up_sector_lines(&self, each: &mut dyn FnMut(Corruption)) {
+        let Some(area) = self.sectors.area() else { return };
         for at in (0..area.lanes).map(|lane| area.line_at(lane)) {
             if let Err(MediaError::Poisoned { .. }) = self.door.load_line(at) {
                 each(Corruption { what: LINE_LOST, at, ino: 0 });
                 self.door.window(LINE, self.counters()).store_line(at, &Line::ZERO);
-                self.door.fence(self.counters())?;
             }
         }
-        Ok(())
     }
 
     fn slot_at(&self, area: &SectorArea, lane: u32, sequence: u64) -> u64 {

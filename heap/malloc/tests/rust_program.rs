@@ -5,10 +5,10 @@
 #[allow(dead_code)]
 mod owner;
 
-use std::io::{BufRead, BufReader, Write};
+#[path = "../../preload/tests/common/other.rs"]
+mod other;
+
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::ptr::NonNull;
 
 use lode_malloc::{Error, LodeAlloc, Method, Provider, Settings};
@@ -16,52 +16,10 @@ use lode_malloc::{Error, LodeAlloc, Method, Provider, Settings};
 #[global_allocator]
 static MEMORY: LodeAlloc = LodeAlloc;
 
-const SOCKET: &str = "LODE_TEST_SOCKET";
-
-/// The owner, a process of its own: what it needs itself it must not have to ask itself for.
-struct Other(Child, BufReader<ChildStdout>);
-
-impl Other {
-    fn start(socket: &Path) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "the_owner", "--nocapture"]).env(SOCKET, socket);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        let mut this = Self(child, out);
-        assert_eq!(this.out(), 0);
-        this
-    }
-
-    /// Chunks that are out.
-    fn out(&mut self) -> usize {
-        self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        loop {
-            let mut line = String::new();
-            assert!(self.1.read_line(&mut line).unwrap() > 0, "the owner has ended");
-            if let Some(count) = line.trim().strip_prefix("out ") {
-                return count.parse().unwrap();
-            }
-        }
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 #[ignore = "the other process of the test below"]
 fn the_owner() {
-    let Some(socket) = std::env::var_os(SOCKET) else {
-        return;
-    };
-    let owner = owner::Owner::new(Path::new(&socket), owner::pool(300), usize::MAX);
-    for _ in std::io::stdin().lines() {
-        println!("\nout {}", owner.out());
-    }
+    other::serve();
 }
 
 #[test]
@@ -71,10 +29,9 @@ fn a_rust_programs_memory_is_the_pools() {
     let early: Vec<u8> = vec![1; 100_000];
     let settings = Settings::new(socket.as_os_str().as_bytes(), Method::Direct).unwrap();
     assert_eq!(Provider::open(&settings).unwrap_err(), Error::NoOwner);
-    let mut owner = Other::start(&socket);
-    // (An owner is looked for five times a second.)
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let provider = Provider::open(&settings).unwrap();
+    let mut owner = other::Other::start(&socket, 300);
+    let provider =
+        other::until_met(|| Provider::open(&settings).map_err(|it| it == Error::NoOwner));
 
     let mut large: Vec<u64> = (0..4 << 20).collect();
     let out = owner.out();
