@@ -39,6 +39,7 @@ pub mod run;
 mod stats;
 pub mod subject;
 pub mod targets;
+mod turns;
 mod worker;
 pub mod workload;
 

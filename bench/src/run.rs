@@ -17,6 +17,7 @@ use crate::report::{Breakdown, Figure, LeftOut, Report, Row, Steps};
 use crate::stats::{Histogram, median, spread};
 use crate::subject::{self, Outcome, Programs, Ready, Subject, Timed};
 use crate::targets;
+use crate::turns;
 use crate::worker::{Until, Worker, clock_ns, sample_every};
 use crate::workload::{Mode, Workload};
 
@@ -253,9 +254,8 @@ impl Run<'_> {
         let slice = self.slice(started.len().max(count));
         let mut rounds = 0;
         while rounds < self.rounds && !self.watch.is_over() {
-            for turn in 0..count {
-                // Each round begins with another one.
-                if let Some(subject) = measured.get_mut((turn + rounds) % count) {
+            for number in turns::order(count, rounds) {
+                if let Some(subject) = measured.get_mut(number) {
                     self.told(cell, subject.id);
                     subject.round(slice, self.clock_ns);
                 }

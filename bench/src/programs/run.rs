@@ -15,6 +15,7 @@ use crate::report::{LeftOut, Report, Row, Target};
 use crate::run::{Watch, enough_for};
 use crate::stats::{median, spread};
 use crate::subject::Programs;
+use crate::turns;
 use crate::workload::Mode;
 
 /// Rounds, as long as there is time.
@@ -214,11 +215,10 @@ impl Runs<'_> {
         }
     }
 
-    /// One run of each subject; each round begins with another one.
+    /// One run of each subject.
     fn round(&mut self, program: &dyn Program, measured: &mut [Measured], round: usize) {
-        let count = measured.len();
-        for turn in 0..count {
-            let Some(one) = measured.get_mut((turn + round) % count) else { continue };
+        for number in turns::order(measured.len(), round) {
+            let Some(one) = measured.get_mut(number) else { continue };
             if one.failed.is_some() || self.watch.is_over() {
                 continue;
             }
