@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lode_pmem::Medium;
 
+use super::claim::unclaimed;
 use super::fresh::{FreshRun, Source};
 use super::segment::Segment;
 use super::write::regular;
@@ -91,6 +92,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<bool> {
         if changes.size.is_some() {
             regular(state)?;
+            unclaimed(state)?;
         }
         let mapped = changes.size.is_some() && state.file()?.is_mapped();
         let _still = if mapped { self.move_seen_of_size(node, state, changes)? } else { None };

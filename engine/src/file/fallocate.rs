@@ -3,6 +3,7 @@
 use lode_pmem::Medium;
 
 use super::change::Change;
+use super::claim::unclaimed;
 use super::fresh::Source;
 use super::segment::{Rules, Segment, Way};
 use super::write::regular;
@@ -23,6 +24,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let node = self.node(ino)?;
         let mut state = node.write(&self.store)?;
         regular(&state)?;
+        unclaimed(&state)?;
         match how {
             Fallocate::Allocate { keep_size } => {
                 self.allocate(&node, &mut state, (offset, end), keep_size)

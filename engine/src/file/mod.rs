@@ -7,6 +7,7 @@
 mod ahead;
 mod attr;
 mod change;
+mod claim;
 mod exempt;
 mod fallocate;
 mod fresh;

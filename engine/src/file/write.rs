@@ -3,6 +3,7 @@
 use lode_pmem::Medium;
 
 use super::change::Change;
+use super::claim::unclaimed;
 use super::fresh::Source;
 use crate::inode::{Exclusive, Node, State};
 use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
@@ -54,6 +55,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         data: &[u8],
     ) -> Result<()> {
         regular(state)?;
+        unclaimed(state)?;
         if data.is_empty() {
             return Ok(());
         }

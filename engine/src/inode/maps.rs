@@ -29,6 +29,8 @@ pub(crate) struct Staged {
 pub(crate) struct Maps {
     /// How many maps there are.
     pub(crate) count: u32,
+    /// One of these is a claim: nobody else may change the file.
+    pub(crate) claimed: bool,
     /// Pages that the file has given up since.
     pub(crate) given_up: Vec<Run>,
     /// Pages that are staged, by place in the file.

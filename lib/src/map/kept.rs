@@ -12,7 +12,6 @@ use parking_lot::{Mutex, RwLock};
 use super::{Map, MapOptions, PAGE};
 use crate::error::{Cause, Error, Result};
 use crate::file::{File, Open};
-use crate::inner::Appender;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 
@@ -49,13 +48,35 @@ type Outcome<T> = std::result::Result<T, Cause>;
 /// What a program stores to a block itself is durable when [`KeptHeap::persist`] of it has returned; of other stores a crash
 /// leaves some, each aligned word wholly. Any thread may call anything; calls that change the heap take turns.
 ///
-/// A heap is open once at a time in a pool, and its file is its own: who writes to it or cuts it while it is open spoils it. (Cut short it is not opened
-/// again: [`crate::HeapFault::CutShort`].) Snapshots may be made at any time, and have the heap as a crash would have left it then.
+/// A heap is open once at a time in a pool, and its file is its own: who writes to it, cuts it or makes holes in it while it is open gets `EBUSY`.
+/// (What was cut short while nobody had it open is not opened again: [`crate::HeapFault::CutShort`].) Snapshots may be made at any time, and have
+/// the heap as a crash would have left it then.
 pub struct KeptHeap {
     heap: Mutex<Heap<Pieces>>,
     maps: Arc<Maps>,
     open: Arc<Open>,
-    _alone: Appender,
+    _claim: Claim,
+}
+
+/// That nobody else has the file, or changes it. (It ends behind the maps.)
+struct Claim(Arc<Open>);
+
+impl Claim {
+    fn new(open: &Arc<Open>) -> Outcome<Self> {
+        match open.writable()?.claim(open.held()?) {
+            Ok(()) => Ok(Self(Arc::clone(open))),
+            Err(lode_engine::Error::Busy) => Err(Cause::HeapInUse),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let (Ok(pass), Ok(held)) = (self.0.enter(), self.0.held()) {
+            pass.end_claim(held);
+        }
+    }
 }
 
 /// The maps of a heap's file, each behind the one before; they stay until the heap is closed.
@@ -79,7 +100,7 @@ impl KeptHeap {
         loop {
             match pool.open_with(path, OpenOptions::new().read(true).write(true)) {
                 Ok(file) => {
-                    return Self::of(pool, file, false).map_err(|cause| Error::at(cause, path));
+                    return Self::of(file, false).map_err(|cause| Error::at(cause, path));
                 }
                 Err(error) if error.errno() != libc::ENOENT => return Err(error),
                 Err(_) => {}
@@ -87,7 +108,7 @@ impl KeptHeap {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let file = pool.temporary(directory.unwrap_or("/".as_ref()))?;
             let named = file.try_clone()?;
-            let heap = Self::of(pool, file, true).map_err(|cause| Error::at(cause, path))?;
+            let heap = Self::of(file, true).map_err(|cause| Error::at(cause, path))?;
             match named.link(path) {
                 Ok(()) => return Ok(heap),
                 // Somebody else was faster.
@@ -97,9 +118,9 @@ impl KeptHeap {
         }
     }
 
-    fn of(pool: &Pool, file: File, is_new: bool) -> Outcome<Self> {
+    fn of(file: File, is_new: bool) -> Outcome<Self> {
         let open = Arc::clone(&file.open);
-        let alone = Appender::new(&pool.inner, open.ino()).map_err(|_| Cause::HeapInUse)?;
+        let claim = Claim::new(&open)?;
         let maps = Arc::new(Maps(RwLock::default()));
         let mut pieces = Pieces { file, maps: Arc::clone(&maps), bytes: 0 };
         let pass = open.enter()?;
@@ -110,7 +131,7 @@ impl KeptHeap {
             Heap::open(pieces)?
         };
         drop(pass);
-        Ok(Self { heap: Mutex::new(heap), maps, open, _alone: alone })
+        Ok(Self { heap: Mutex::new(heap), maps, open, _claim: claim })
     }
 
     /// The block that is the root, or 0.
@@ -307,7 +328,8 @@ impl Pieces {
     }
 
     fn extend(&self, to: u64) -> Outcome<()> {
-        self.file.allocate(self.bytes, to - self.bytes, false).map_err(Error::into_cause)
+        let open = &self.file.open;
+        Ok(open.writable()?.grow_claimed(open.held()?, to)?)
     }
 }
 

@@ -286,3 +286,55 @@ fn found_in(pool: &Pool) {
     let heap = KeptHeap::open(pool, "heap").unwrap();
     assert_eq!(list(&heap, heap.root().unwrap()), (0..100).rev().collect::<Vec<_>>());
 }
+
+#[test]
+fn nobody_else_changes_its_file_while_it_is_open() {
+    let file = PoolFile::new(32);
+    let pool = file.open();
+    let heap = KeptHeap::open(&pool, "heap").unwrap();
+    let root = heap.alloc_into(ROOT, 16, Content::Zeros).unwrap();
+    (0..20).for_each(|number| drop(push(&heap, root, number, 3000)));
+    let other = pool.open_with("heap", OpenOptions::new().read(true).write(true)).unwrap();
+    let truncating = || pool.open_with("heap", OpenOptions::new().write(true).truncate(true));
+    let refused = [
+        other.set_len(0),
+        other.set_len(1 << 30),
+        other.punch_hole(0, MIB),
+        other.zero_range(0, MIB, true),
+        other.allocate(8 * MIB, MIB, false),
+        other.allocate(0, MIB, true),
+        other.write_all_at(b"x", 130).map_err(lode::Error::from),
+        pool.write("heap", "another"),
+        truncating().map(drop),
+        KeptHeap::open(&pool, "heap").map(drop),
+    ];
+    let refused = refused.map(|result| result.map_err(|error| error.errno()));
+    assert_eq!(refused, [Err(libc::EBUSY); 10]);
+    // What no memory of the heap is in is nobody's affair.
+    pool.rename("heap", "renamed").unwrap();
+    pool.hard_link("renamed", "link").unwrap();
+    let numbers: Vec<u64> = (0..20).rev().collect();
+    assert_eq!(list(&heap, root), numbers);
+    // It grows all the same.
+    heap.alloc_into(root + 8, 9 * MIB, Content::Zeros).unwrap();
+    heap.free_from(root + 8).unwrap();
+    let free = pool.statfs().unwrap().pages_free;
+    let pages = other.len().unwrap() / 4096;
+    drop(other);
+    pool.remove_file("renamed").unwrap();
+    pool.remove_file("link").unwrap();
+    assert!(
+        pool.statfs().unwrap().pages_free < free + pages,
+        "its pages are free while it is open"
+    );
+    heap.alloc_into(root + 8, 20_000, Content::Zeros).unwrap();
+    assert_eq!(list(&heap, root), numbers);
+    heap.close().unwrap();
+    assert!(pool.statfs().unwrap().pages_free >= free + pages);
+
+    // Closed, it is a file as any other.
+    KeptHeap::open(&pool, "heap").unwrap().close().unwrap();
+    let other = pool.open_with("heap", OpenOptions::new().read(true).write(true)).unwrap();
+    other.punch_hole(0, MIB).unwrap();
+    other.set_len(0).unwrap();
+}
