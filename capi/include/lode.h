@@ -725,6 +725,17 @@ int lode_entries_close(struct lode_entries *entries);
 struct lode_kept *lode_kept_open(struct lode_pool *pool,
                                  const char *name);
 
+// Opens the heap in the file at `name` of a pool that another process has open, a mount or "lode heap serve", whose control socket is at
+// `socket`; or makes it, in one step. `name` is of names from the pool's root on, or the mount's where that is a directory of it, with no link among
+// them, and UTF-8. All else is as for a heap of lode_kept_open().
+//
+// When the owner of the pool is gone, by whatever end, each call fails with ENOTCONN, and what is stored by an address reaches the pool no more: the heap is
+// to be closed, and opened again. While it is open the pool is not rolled back, and no snapshot is made.
+//
+// Returns NULL with errno as lode_kept_open(), EBUSY while anybody has it open; those of connecting; ELOOP for a link, EPROTO from who is no owner of a pool.
+struct lode_kept *lode_kept_attach(const char *socket,
+                                   const char *name);
+
 // Closes a heap. `kept` and addresses of its blocks can't be used any more, whatever is returned.
 int lode_kept_close(struct lode_kept *kept);
 

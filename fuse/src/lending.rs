@@ -8,10 +8,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lode_engine::{Host, PAGE_BYTES, Pool};
+use lode_engine::{Host, Ino, PAGE_BYTES, Pool};
 use lode_host::StdHost;
+use lode_lend::kept::{Keepers, PoolFiles};
 use lode_lend::source::{self, Owner, Region, Source};
 use lode_lend::{Facts, Limits, Service, Sources};
+use lode_loan::kept::VERSION as KEPT_VERSION;
 use lode_loan::{CHUNK_BYTES, Method, Refusal, VERSION};
 use lode_pmem::Medium;
 use serde_json::{Value, json};
@@ -54,7 +56,7 @@ impl HeapOptions {
 
 /// Who lends, if somebody does: it is settled when a mount begins.
 #[derive(Default)]
-pub struct Lending(OnceLock<Option<Service>>);
+pub struct Lending(OnceLock<Option<Service>>, OnceLock<Keepers>);
 
 impl Lending {
     fn service(&self) -> Option<&Service> {
@@ -79,12 +81,31 @@ impl Lending {
             return Err("this server lends no memory: the pool can't be changed".into());
         };
         let version = request.get("version").and_then(Value::as_u64);
+        if request.get("op").and_then(Value::as_str) == Some("kept") {
+            return self.keep(stream, version, request);
+        }
         if version != Some(VERSION.into()) {
             return Err(format!("memory is lent by version {VERSION} of the protocol alone"));
         }
         let method = request.get("method").and_then(Value::as_str).and_then(Method::of_name);
         let methods = "\"method\" is none of direct, indirect and mmap";
         service.admit(stream, method.ok_or(methods)?)
+    }
+
+    fn keep(
+        &self,
+        stream: &UnixStream,
+        version: Option<u64>,
+        request: &Value,
+    ) -> std::result::Result<(), String> {
+        let keepers = self.1.get().ok_or("this server keeps no heaps")?;
+        if version != Some(KEPT_VERSION.into()) {
+            return Err(format!("heaps are kept by version {KEPT_VERSION} of the protocol alone"));
+        }
+        let path = request.get("path").and_then(Value::as_str).ok_or("no \"path\"")?;
+        // (A connection that breaks is its peer's affair.)
+        let _ = keepers.admit(stream, path);
+        Ok(())
     }
 
     /// The part of `stats`: null where nothing is lent.
@@ -119,11 +140,13 @@ impl Lending {
         Ok(Value::Object(values))
     }
 
-    /// Ends all sessions.
-    pub fn stop(&self) {
+    /// Ends all sessions; says whether the pool may be closed: no program has a file of it.
+    #[must_use]
+    pub fn stop(&self) -> bool {
         if let Some(service) = self.service() {
             service.stop();
         }
+        self.1.get().is_none_or(Keepers::stop)
     }
 }
 
@@ -174,6 +197,7 @@ pub fn lend<M: Region + 'static>(
     let shared = |method| source::of(method, gated.clone(), spared);
     let (direct, indirect) = (shared(Method::Direct), shared(Method::Indirect));
     let from = From { gated: gated.clone(), spared, direct, indirect };
+    let _ = state.lending.1.set(Keepers::new(Box::new(PoolFiles(gated.clone())), bytes));
     let service = Service::start(Box::new(from), limits, bytes, &held).map_err(failed)?;
     if state.lending.0.set(Some(service)).is_ok() {
         let state = Arc::downgrade(state);
@@ -203,6 +227,12 @@ impl<M: Region + 'static, H: Host> Owner for Gated<M, H> {
         let state = self.0.upgrade()?;
         let pass = state.gate.enter().ok()?;
         Some(work(&pass.pool))
+    }
+
+    fn root(&self) -> Option<Ino> {
+        let state = self.0.upgrade()?;
+        let pass = state.gate.enter().ok()?;
+        Some(pass.root)
     }
 }
 

@@ -4,6 +4,7 @@
 //! * [`Service`]: sessions of programs; `lender`: the thread that speaks with all of them, `session`: one connection,
 //!   `filler`: chunks that are zeroed before somebody wants them
 //! * `ledger`: who has what, within [`Limits`]; `wish`: what programs are asked for when files are short
+//! * [`kept`]: files that programs have as their memory
 //! * [`Facts`]: what is told of it; `complaints`: what the log says of who misbehaves
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -12,6 +13,7 @@
 mod complaints;
 mod facts;
 mod filler;
+pub mod kept;
 mod ledger;
 mod lender;
 mod limits;

@@ -323,7 +323,7 @@ impl Drop for Service {
 }
 
 /// Whether a process of this user may have memory: the owner's own, and root's.
-fn may(uid: u32) -> bool {
+pub(crate) fn may(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 

@@ -49,6 +49,10 @@ pub(crate) enum Cause {
     LogDamaged,
     /// The heap is open already, or a log in its file.
     HeapInUse,
+    /// The owner of a heap's pool is no more, or has ended the conversation.
+    OwnerGone,
+    /// The owner of a pool refuses.
+    Refused { errno: i32, words: String },
     /// The heap said so.
     Heap(HeapError),
     /// A call panicked before: the pool is left as after a crash.
@@ -122,6 +126,8 @@ impl Cause {
             Self::Ended | Self::LogDamaged | Self::Failed => libc::EIO,
             Self::NotText => libc::EILSEQ,
             Self::InUse | Self::LogInUse | Self::HeapInUse => libc::EBUSY,
+            Self::OwnerGone => libc::ENOTCONN,
+            Self::Refused { errno, .. } => *errno,
             Self::Heap(error) => heap_errno(error),
         }
     }
@@ -273,6 +279,8 @@ impl fmt::Display for Cause {
             ),
             Self::LogInUse => f.write_str("the log is open already"),
             Self::HeapInUse => f.write_str("the heap is open already"),
+            Self::OwnerGone => f.write_str("the pool's owner is gone: open the heap again"),
+            Self::Refused { words, .. } => write!(f, "the pool's owner refuses: {words}"),
             Self::Heap(error) => error.fmt(f),
             Self::LogDamaged => f.write_str("an entry of the log is damaged"),
             Self::Failed => f.write_str(

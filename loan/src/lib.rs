@@ -11,11 +11,15 @@
 //!  +------+--------+-------+-----------+----------+----------+--
 //! ```
 //!
+//! What is said of a kept heap is [`kept`]'s.
+//!
 //! What this crate guarantees: it allocates nothing, so that an allocator can speak through it, and whatever
 //! bytes come in, [`Head::parse`] gives a head whose list fits [`CHUNKS_MOST`], or an error.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod kept;
 
 /// Version of what is said: raised when a frame changes its meaning.
 pub const VERSION: u32 = 1;

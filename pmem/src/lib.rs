@@ -73,8 +73,8 @@ pub use raw::{
 pub use region::loan;
 #[cfg(feature = "std")]
 pub use region::{
-    Draft, Durability, Mapped, MappedPages, Memory, RegionError, RegionKind, RegionOptions, View,
-    ViewOptions,
+    Borrowed, Draft, Durability, Lent, Mapped, MappedPages, Memory, RegionError, RegionKind,
+    RegionOptions, View, ViewOptions,
 };
 #[cfg(feature = "std")]
 pub use windows::{MappedWindow, UnknownWindowMode, WindowMode};

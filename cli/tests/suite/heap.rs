@@ -18,10 +18,10 @@ use serde_json::Value;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// `lode heap serve` in the foreground. Killed on drop.
-struct Serving(Child);
+pub struct Serving(Child);
 
 impl Serving {
-    fn start(pool: &Path, options: &str) -> Self {
+    pub fn start(pool: &Path, options: &str) -> Self {
         let mut child = Command::new(LODE)
             .args(["heap", "serve", text(pool), "--foreground", "-o", options])
             .stdout(Stdio::piped())
@@ -34,7 +34,7 @@ impl Serving {
         Self(child)
     }
 
-    fn signal(&mut self, signal: Signal) -> Option<i32> {
+    pub fn signal(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
         let end = Instant::now() + DEADLINE;
         while self.0.try_wait().unwrap().is_none() {

@@ -18,6 +18,7 @@ mod exit_codes;
 mod full_pool;
 mod generate;
 mod heap;
+mod kept;
 mod label_and_resize;
 mod making_pools;
 mod messages;

@@ -37,10 +37,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// The first half of the same for a pool that is open, which changes nothing yet.
     ///
     /// # Errors
-    /// [`crate::Error::NotFound`] if there is none of this name; [`crate::Error::ReadOnly`].
+    /// [`crate::Error::NotFound`] if there is none of this name; [`crate::Error::ReadOnly`]; [`crate::Error::Busy`] while a program has a
+    /// file mapped whose stores nobody can hold ([`Pool::map`]).
     pub fn begin_rollback(&self, name: &[u8]) -> Result<Back> {
         self.store.before_operation()?;
-        Ok(Back(self.epoch_of(name)?))
+        let back = Back(self.epoch_of(name)?);
+        match self.store.snapshots.shows.read().has_bare() {
+            true => Err(crate::Error::Busy),
+            false => Ok(back),
+        }
     }
 
     /// The second half: gives the pool as the snapshot has it, opened as this one was. No number of an inode

@@ -59,12 +59,17 @@ impl Shows {
         self.bare = self.bare.saturating_sub(1);
     }
 
+    /// Whether there is such a map.
+    pub(crate) fn has_bare(&self) -> bool {
+        self.bare > 0
+    }
+
     /// Keeps programs from storing through any map.
     ///
     /// # Errors
     /// [`Error::Busy`] where there is one that can't be, and what the maps say.
     pub(crate) fn protect(&self) -> Result<()> {
-        if self.bare > 0 {
+        if self.has_bare() {
             return Err(Error::Busy);
         }
         self.shown.iter().try_for_each(|(_, shown)| shown.protect())

@@ -223,7 +223,7 @@ impl Shared {
             if op == "wait" {
                 return self.wait(stream);
             }
-            if op == "heap" {
+            if op == "heap" || op == "kept" {
                 return match self.session(stream, &request, &pending) {
                     Ok(()) => Ok(()),
                     Err(error) => send(stream, &refusal(&error)),
@@ -246,7 +246,7 @@ impl Shared {
         behind: &[u8],
     ) -> std::result::Result<(), String> {
         if !behind.is_empty() {
-            return Err("nothing may be sent before the answer to \"heap\"".into());
+            return Err("nothing may be sent before the answer to \"heap\" or \"kept\"".into());
         }
         (self.sessions)(stream, request)
     }

@@ -81,8 +81,13 @@ impl<M: Medium, H: Host> State<M, H> {
     /// # Errors
     /// Those of closing it.
     pub fn stop(&self) -> lode_engine::Result<()> {
-        self.lending.stop();
-        self.gate.take().map_or(Ok(()), Served::end)
+        let all_let_go = self.lending.stop();
+        let served = self.gate.take();
+        match all_let_go {
+            true => served.map_or(Ok(()), Served::end),
+            // What they have may be stored to still: nothing of the pool is changed any more.
+            false => Err(lode_engine::Error::Busy),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use lode_engine::{Error, Host, Pool};
+use lode_engine::{Error, Host, Ino, Pool};
 use lode_loan::Refusal;
 use lode_pmem::{Mapped, Medium};
 
@@ -27,6 +27,18 @@ pub trait Region: Medium {
     /// # Errors
     /// As there.
     fn descriptor(&self) -> io::Result<OwnedFd>;
+
+    /// See [`Mapped::marked_descriptor`].
+    ///
+    /// # Errors
+    /// As there.
+    fn marked_descriptor(&self, number: u64) -> io::Result<OwnedFd>;
+
+    /// See [`Mapped::is_marked`].
+    ///
+    /// # Errors
+    /// As there.
+    fn is_marked(&self, number: u64) -> io::Result<bool>;
 }
 
 impl Region for Mapped {
@@ -41,6 +53,14 @@ impl Region for Mapped {
     fn descriptor(&self) -> io::Result<OwnedFd> {
         Self::descriptor(self)
     }
+
+    fn marked_descriptor(&self, number: u64) -> io::Result<OwnedFd> {
+        Self::marked_descriptor(self, number)
+    }
+
+    fn is_marked(&self, number: u64) -> io::Result<bool> {
+        Self::is_marked(self, number)
+    }
 }
 
 /// Who has the pool open. It may become another opening meanwhile, as a mount's does by a rollback: what is lent stays so.
@@ -52,6 +72,11 @@ pub trait Owner: Send + Sync {
 
     /// Runs `work` on the pool as it is now; `None` where it is closed, or about to be.
     fn with<R>(&self, work: impl FnOnce(&Pool<Self::Medium, Self::Host>) -> R) -> Option<R>;
+
+    /// The directory that paths begin at.
+    fn root(&self) -> Option<Ino> {
+        self.with(Pool::root)
+    }
 }
 
 impl<M: Region, H: Host> Owner for Arc<Pool<M, H>> {

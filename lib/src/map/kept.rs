@@ -1,15 +1,16 @@
 //! A heap in a mapped file: blocks that outlive the program.
 //!
-//! What a heap is, and how it survives crashes, is `lode-kept`'s. Here is its memory: the file, mapped in pieces, of which one more is
-//! made each time that it grows. So what has an address keeps it for as long as the heap is open; the next opening has others.
+//! What a heap is, and how it survives crashes, is `lode-kept`'s; its memory is [`Pieces`]. It is of a pool that is open in this process, or in
+//! another one.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use lode_kept::{Block, CHUNK_BYTES, Content, Heap, Memory, Stats};
-use parking_lot::{Mutex, RwLock};
+use lode_kept::{Block, CHUNK_BYTES, Content, Heap, Stats};
+use parking_lot::Mutex;
 
-use super::{Map, MapOptions, PAGE};
+use super::attached::Attached;
+use super::pieces::{Backing, Maps, Pieces};
 use crate::error::{Cause, Error, Result};
 use crate::file::{File, Open};
 use crate::options::OpenOptions;
@@ -54,12 +55,19 @@ type Outcome<T> = std::result::Result<T, Cause>;
 pub struct KeptHeap {
     heap: Mutex<Heap<Pieces>>,
     maps: Arc<Maps>,
-    open: Arc<Open>,
-    _claim: Claim,
+    owner: Owner,
+}
+
+/// Who has the pool open.
+enum Owner {
+    /// This process.
+    Own(Claim),
+    /// Another one.
+    Other { _attached: Attached },
 }
 
 /// That nobody else has the file, or changes it. (It ends behind the maps.)
-struct Claim(Arc<Open>);
+pub(super) struct Claim(Arc<Open>);
 
 impl Claim {
     fn new(open: &Arc<Open>) -> Outcome<Self> {
@@ -77,15 +85,6 @@ impl Drop for Claim {
             pass.end_claim(held);
         }
     }
-}
-
-/// The maps of a heap's file, each behind the one before; they stay until the heap is closed.
-struct Maps(RwLock<Vec<Piece>>);
-
-/// A part of the file that is mapped in one piece.
-struct Piece {
-    at: u64,
-    map: Map,
 }
 
 impl KeptHeap {
@@ -121,17 +120,54 @@ impl KeptHeap {
     fn of(file: File, is_new: bool) -> Outcome<Self> {
         let open = Arc::clone(&file.open);
         let claim = Claim::new(&open)?;
-        let maps = Arc::new(Maps(RwLock::default()));
-        let mut pieces = Pieces { file, maps: Arc::clone(&maps), bytes: 0 };
+        let maps = Arc::new(Maps::default());
+        let mut pieces = Pieces::new(Backing::Own(file), &maps);
         let pass = open.enter()?;
         let heap = if is_new {
             Heap::create(pieces, CHUNK_BYTES, lode_host::random())?
         } else {
-            pieces.map_all()?;
+            pieces.map_all(open.enter()?.getattr(open.ino())?.size)?;
             Heap::open(pieces)?
         };
         drop(pass);
-        Ok(Self { heap: Mutex::new(heap), maps, open, _claim: claim })
+        Ok(Self { heap: Mutex::new(heap), maps, owner: Owner::Own(claim) })
+    }
+
+    /// Opens the heap in the file at `path` of a pool that another process has open, a mount or `lode heap serve`, whose control socket is at
+    /// `socket`; or makes it, in one step. `path` is of names from the pool's root on (the mount's, where that is a directory of it), with no link among them.
+    ///
+    /// It is this process that loads, stores and makes durable, as in its own pool; the owner is asked when the heap is opened, grows and is
+    /// closed. When the owner is gone, by whatever end, each call is `ENOTCONN`, and what is stored by an address reaches the pool no more: it is to be
+    /// opened again, and is as a crash of this program would have left it. While it is open the pool is not rolled back, and no snapshot is made.
+    ///
+    /// # Errors
+    /// As [`KeptHeap::open`]: `EBUSY` while anybody has it open already. Those of connecting; `ELOOP` for a link; `EPROTO` from who is no owner of
+    /// a pool, or one that keeps no heaps for others.
+    pub fn attach(socket: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Self> {
+        let (socket, path) = (socket.as_ref(), path.as_ref());
+        loop {
+            match Self::attach_once(socket, path) {
+                // Somebody else was faster to make it.
+                Err(Cause::Number(libc::EEXIST)) => {}
+                result => return result.map_err(|cause| Error::at(cause, path)),
+            }
+        }
+    }
+
+    fn attach_once(socket: &Path, path: &Path) -> Outcome<Self> {
+        let maps = Arc::new(Maps::default());
+        let path = path.to_str().ok_or(Cause::NotText)?;
+        let (attached, told) = Attached::open(socket, path, &maps)?;
+        let mut pieces = Pieces::new(Backing::Other(Arc::clone(attached.link())), &maps);
+        let heap = if told.is_new {
+            let heap = Heap::create(pieces, CHUNK_BYTES, lode_host::random())?;
+            attached.link().name()?;
+            heap
+        } else {
+            pieces.map_all(told.bytes)?;
+            Heap::open(pieces)?
+        };
+        Ok(Self { heap: Mutex::new(heap), maps, owner: Owner::Other { _attached: attached } })
     }
 
     /// The block that is the root, or 0.
@@ -206,17 +242,12 @@ impl KeptHeap {
     /// Where the byte at this offset is, until the heap is closed. To the end of its block the bytes are one behind the other; between blocks,
     /// addresses may be apart. `None` outside of the heap.
     pub fn pointer(&self, at: u64) -> Option<*mut u8> {
-        let address = |map: &Map, from: u64| Ok(map.as_ptr().wrapping_add(from as usize));
-        self.maps.with((at, 0), address).ok()
+        self.maps.address(at)
     }
 
     /// The offset of what is at this address; `None` where that is not in the heap.
     pub fn offset(&self, pointer: *const u8) -> Option<u64> {
-        let maps = self.maps.0.read();
-        maps.iter().find_map(|piece| {
-            let inside = (pointer as u64).checked_sub(piece.map.as_ptr() as u64)?;
-            (inside < piece.map.len()).then_some(piece.at + inside)
-        })
+        self.maps.offset(pointer as u64)
     }
 
     /// The aligned word at this offset, little-endian.
@@ -234,7 +265,7 @@ impl KeptHeap {
     /// # Errors
     /// `EFAULT` outside of the heap, and across what lies apart; `EIO` for bad memory.
     pub fn load(&self, at: u64, into: &mut [u8]) -> Result<()> {
-        Ok(self.maps.with((at, into.len() as u64), |map, from| map.load(from, into))?)
+        Ok(self.maps.with((at, into.len() as u64), |view, from| view.load(from, into))?)
     }
 
     /// Stores bytes to a block.
@@ -248,7 +279,7 @@ impl KeptHeap {
         if !self.block_around(at).is_some_and(is_inside) {
             return Err(Cause::Number(libc::EFAULT).into());
         }
-        Ok(self.maps.with((at, len), |map, from| map.store(from, bytes))?)
+        Ok(self.maps.with((at, len), |view, from| view.store(from, bytes))?)
     }
 
     /// Makes bytes of blocks durable, whoever stored them. (It has to be this: where a change of the heap was of the same words, it
@@ -259,7 +290,7 @@ impl KeptHeap {
     pub fn persist(&self, range: std::ops::Range<u64>) -> Result<()> {
         let len = range.end.checked_sub(range.start).ok_or(Cause::Number(libc::EFAULT))?;
         self.with(|heap| heap.before_persist(range.start, len))?;
-        Ok(self.maps.with((range.start, len), |map, from| map.persist(from..from + len))?)
+        Ok(self.maps.with((range.start, len), |view, from| view.persist(from, len))?)
     }
 
     /// Closes the heap, with nothing left for the next opening to do. (Dropped, it is as after a crash.)
@@ -275,110 +306,10 @@ impl KeptHeap {
         work: impl FnOnce(&mut Heap<Pieces>) -> lode_kept::Result<T, Cause>,
     ) -> Result<T> {
         let mut heap = self.heap.lock();
-        let _pass = self.open.enter()?;
-        Ok(work(&mut heap).map_err(Cause::from)?)
-    }
-}
-
-impl Maps {
-    /// Does `work` with the map that all of these bytes are in, and where in it they begin.
-    fn with<T>(
-        &self,
-        (at, bytes): (u64, u64),
-        work: impl FnOnce(&Map, u64) -> Result<T>,
-    ) -> Outcome<T> {
-        let maps = self.0.read();
-        let behind = maps.partition_point(|piece| piece.at <= at);
-        let piece = behind.checked_sub(1).and_then(|last| maps.get(last));
-        let fits = |piece: &&Piece| {
-            let from = at - piece.at;
-            let is_inside = from.checked_add(bytes).is_some_and(|end| end <= piece.map.len());
-            is_inside && from < piece.map.len()
+        let _pass = match &self.owner {
+            Owner::Own(claim) => Some(claim.0.enter()?),
+            Owner::Other { .. } => None,
         };
-        let piece = piece.filter(fits).ok_or(Cause::Number(libc::EFAULT))?;
-        work(&piece.map, at - piece.at).map_err(Error::into_cause)
-    }
-}
-
-/// The memory of a heap.
-struct Pieces {
-    file: File,
-    maps: Arc<Maps>,
-    /// That are mapped.
-    bytes: u64,
-}
-
-impl Pieces {
-    /// Maps what there is of the file: whole chunks, so that none begins in one piece and ends in another.
-    fn map_all(&mut self) -> Outcome<()> {
-        let len = self.file.len_or_cause()?;
-        let whole = if len < CHUNK_BYTES { PAGE } else { CHUNK_BYTES };
-        match len - len % whole {
-            0 => Ok(()),
-            bytes => self.map_to(bytes),
-        }
-    }
-
-    fn map_to(&mut self, bytes: u64) -> Outcome<()> {
-        let (at, options) = (self.bytes, MapOptions { write: true, populate: false });
-        let map = self.file.map(at, bytes - at, &options).map_err(Error::into_cause)?;
-        self.maps.0.write().push(Piece { at, map });
-        self.bytes = bytes;
-        Ok(())
-    }
-
-    fn extend(&self, to: u64) -> Outcome<()> {
-        let open = &self.file.open;
-        Ok(open.writable()?.grow_claimed(open.held()?, to)?)
-    }
-}
-
-impl Memory for Pieces {
-    type Error = Cause;
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn load(&self, at: u64, into: &mut [u8]) -> Outcome<()> {
-        self.maps.with((at, into.len() as u64), |map, from| map.load(from, into))
-    }
-
-    fn store(&self, at: u64, bytes: &[u8]) -> Outcome<()> {
-        self.maps.with((at, bytes.len() as u64), |map, from| map.store(from, bytes))
-    }
-
-    fn write_back(&self, at: u64, bytes: u64) -> Outcome<()> {
-        self.maps.with((at, bytes), |map, from| map.write_back(from..from + bytes))
-    }
-
-    fn fence(&self, parts: &[(u64, u64)]) -> Outcome<()> {
-        for (at, bytes) in parts {
-            let is_all = self.maps.with((*at, *bytes), |map, from| {
-                map.fence(from..from + bytes)?;
-                Ok(map.view().fences_all())
-            })?;
-            if is_all {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    fn grow(&mut self, bytes: u64) -> Outcome<()> {
-        // The more there is the more is added at once: each time is a map.
-        let wanted = bytes.max(self.bytes.saturating_add(self.bytes / 8));
-        let whole = |bytes: u64| bytes.checked_next_multiple_of(CHUNK_BYTES);
-        let least = whole(bytes).ok_or(Cause::Number(libc::EFBIG))?;
-        let wanted = whole(wanted).unwrap_or(least);
-        if self.extend(wanted).is_ok() {
-            return self.map_to(wanted);
-        }
-        self.extend(least)?;
-        self.map_to(least)
-    }
-
-    fn is_seam(&self, at: u64) -> bool {
-        at > 0 && self.maps.0.read().iter().any(|piece| piece.at == at)
+        Ok(work(&mut heap).map_err(Cause::from)?)
     }
 }

@@ -1,7 +1,9 @@
 //! Direct maps: the pages of a file as memory of the program.
 
+mod attached;
 mod kept;
 mod log;
+mod pieces;
 mod shows;
 mod stores;
 

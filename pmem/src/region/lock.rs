@@ -3,12 +3,13 @@
 //! What this file guarantees: while a region is open for stores nobody else has it
 //! open, in this process or another, by any path; readers share it. The lock ends
 //! when the region is dropped. If the process dies instead it ends with the last copy
-//! of the file descriptor: a child of `fork` that lives on without `exec` keeps it. (Two nodes of
+//! of the file descriptor: a child of `fork` that lives on without `exec` keeps it. Nor is it opened while somebody has pages of an owner
+//! that is gone (`loan::kept`). (Two nodes of
 //! one device, as containers have their own, are two files to `flock`: who makes them keeps them apart.)
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -45,7 +46,12 @@ pub(super) fn lock(file: File, path: &Path, shared: bool) -> Result<Locked, Regi
         // SAFETY: takes a descriptor and a number.
         if unsafe { libc::flock(file.as_raw_fd(), mode | libc::LOCK_NB) } == 0 {
             let process = std::process::id();
-            return Ok(Locked { file, process });
+            let locked = Locked { file, process };
+            // Who has pages of an owner that is gone stores to them until it sees that.
+            return match super::loan::is_left(locked.file.as_fd()) {
+                true => Ok(locked),
+                false => Err(RegionError::Busy { path: path.to_owned(), holder: None }),
+            };
         }
         let error = io::Error::last_os_error();
         match error.kind() {

@@ -132,6 +132,28 @@ impl Mapping {
         sync: bool,
     ) -> io::Result<()> {
         let kind = if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
+        self.put_as(file, at, parts, (rights, kind))
+    }
+
+    /// Puts private copies of parts of `file` in the place of all that is mapped; where the system has none, nothing.
+    pub(super) fn keep_apart(&self, file: &File, parts: &[Part]) {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        if self.put_as(file, 0, parts, (rights, libc::MAP_PRIVATE | libc::MAP_NORESERVE)).is_err() {
+            let nothing =
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            let start = self.base.as_ptr().cast();
+            // SAFETY: the range is the mapping, which is ours; what is there makes place for nothing.
+            unsafe { libc::mmap(start, self.len, libc::PROT_NONE, nothing, -1, 0) };
+        }
+    }
+
+    fn put_as(
+        &self,
+        file: &File,
+        at: usize,
+        parts: &[Part],
+        (rights, kind): (libc::c_int, libc::c_int),
+    ) -> io::Result<()> {
         let mut at = at;
         for part in parts {
             assert!(at + part.len <= self.len, "part outside a mapping");

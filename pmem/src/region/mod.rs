@@ -3,8 +3,9 @@
 //! * `kind`, `options`, `error`, `durability`: the words.
 //! * `open`: from a path to a mapping. `draft`: new files. `lock`: one user at a time. `space`: no holes.
 //! * `memory`: what the system knows of what is below: `sysfs`, `extents`; `pages`: how it has mapped it.
-//! * `mapping`: address space. `mapped`: the medium. `view`: parts of it as a program's memory. [`loan`]: parts as another program's. `dirty`: what `msync` must write.
+//! * `mapping`: address space. `mapped`: the medium. `view`: parts of it as a program's memory. [`loan`]: parts as another program's, `borrowed`: those of a file, on its side. `dirty`: what `msync` must write.
 
+mod borrowed;
 mod dirty;
 mod draft;
 mod durability;
@@ -28,6 +29,7 @@ pub(crate) use kind::Source;
 pub(crate) use lock::Locked;
 pub(crate) use open::ChosenGuard;
 
+pub use borrowed::{Borrowed, Lent};
 pub use draft::Draft;
 pub use durability::Durability;
 pub use error::RegionError;

@@ -259,7 +259,7 @@ pub(super) fn check(options: &RegionOptions) -> Result<ChosenGuard, RegionError>
 }
 
 /// The strategy asked for, which the CPU has, if the region can do it, or the best.
-fn choose_strategy(
+pub(super) fn choose_strategy(
     kind: RegionKind,
     options: &RegionOptions,
     caches_survive: bool,

@@ -43,6 +43,17 @@ pub struct View {
 }
 
 impl View {
+    /// A view of a mapping that is all it shows.
+    pub(super) fn over(region: Mapped) -> Self {
+        let region_bytes = region.bytes;
+        let (door, counters) = (Door::new(region), Counters::new());
+        Self { guarded: None, door, counters, syncing: Syncing::default(), region_bytes }
+    }
+
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.region().mapping
+    }
+
     /// Where it is. What may be done by it: loads, and stores if it was made writable, by any thread,
     /// inside of [`View::bytes`] and as long as the view is there.
     pub fn as_ptr(&self) -> *mut u8 {
@@ -245,7 +256,7 @@ impl Mapped {
             mapping.prefer_huge_pages();
         }
         let bytes = mapping.len() as u64;
-        let door = Door::new(Mapped {
+        let region = Mapped {
             bytes,
             bytes_writable: if writable { bytes } else { 0 },
             strategy: self.strategy,
@@ -261,12 +272,11 @@ impl Mapped {
             locked: self.locked.clone(),
             emulation: self.emulation.clone(),
             mapping,
-        });
+        };
+        let base = region.mapping.base() as usize;
         let syncing = self.dirty.as_ref().map(Dirty::syncing).cloned().unwrap_or_default();
-        let base = door.medium().mapping.base() as usize;
         let guarded = faults.filter(|_| writable).map(|it| it.guard(base, bytes as usize));
-        let counters = Counters::new();
-        Ok(View { guarded, door, counters, syncing, region_bytes: self.bytes })
+        Ok(View { guarded, syncing, region_bytes: self.bytes, ..View::over(region) })
     }
 
     fn file(&self) -> Option<&std::fs::File> {
@@ -284,20 +294,22 @@ impl Mapped {
 
     /// Parts of a region of so many bytes that can be mapped; those that go on in each other are one.
     fn parts(&self, parts: &[(u64, u64)], of: u64) -> Result<Vec<Part>, RegionError> {
-        let mut joined: Vec<Part> = Vec::new();
-        for &(at, len) in parts {
-            let end = at.checked_add(len).filter(|&end| len > 0 && end <= of);
-            if end.is_none()
-                || !at.is_multiple_of(self.page_bytes)
-                || !len.is_multiple_of(self.page_bytes)
-            {
-                return Err(self.unviewable());
-            }
-            match joined.last_mut() {
-                Some(last) if last.at + last.len as u64 == at => last.len += len as usize,
-                _ => joined.push(Part { at, len: len as usize }),
-            }
-        }
-        if joined.is_empty() { Err(self.unviewable()) } else { Ok(joined) }
+        parts_within(parts, of, self.page_bytes).ok_or_else(|| self.unviewable())
     }
+}
+
+/// These parts, whole pages of a region of `of` bytes, or nothing where one is not; those that go on in each other are one.
+pub(super) fn parts_within(parts: &[(u64, u64)], of: u64, page_bytes: u64) -> Option<Vec<Part>> {
+    let mut joined: Vec<Part> = Vec::new();
+    for &(at, len) in parts {
+        at.checked_add(len).filter(|&end| len > 0 && end <= of)?;
+        if !at.is_multiple_of(page_bytes) || !len.is_multiple_of(page_bytes) {
+            return None;
+        }
+        match joined.last_mut() {
+            Some(last) if last.at + last.len as u64 == at => last.len += len as usize,
+            _ => joined.push(Part { at, len: len as usize }),
+        }
+    }
+    (!joined.is_empty()).then_some(joined)
 }

@@ -25,6 +25,25 @@ impl Mapped {
         Ok(OpenOptions::new().read(true).write(true).open(path)?.into())
     }
 
+    /// The same, marked as that of borrower number `number` of pages of files ([`super::mark`]).
+    ///
+    /// # Errors
+    /// Those of [`Mapped::descriptor`] and of locking.
+    pub fn marked_descriptor(&self, number: u64) -> io::Result<OwnedFd> {
+        let descriptor = self.descriptor()?;
+        super::mark(descriptor.as_fd(), number)?;
+        Ok(descriptor)
+    }
+
+    /// Whether the borrower of this number has not let go yet.
+    ///
+    /// # Errors
+    /// Those of the system; [`io::ErrorKind::Unsupported`] for memory that has no file.
+    pub fn is_marked(&self, number: u64) -> io::Result<bool> {
+        let file = self.lent_file().ok_or(io::ErrorKind::Unsupported)?;
+        super::kept::is_marked(file.as_fd(), number)
+    }
+
     /// Calls `each` with start and length of the parts of bytes `at .. at + len` that others have locked.
     ///
     /// # Errors

@@ -1,0 +1,443 @@
+//! Kept heaps of a pool that another process has open.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lode::{Content, KeptHeap, Pool, ROOT};
+use lode_loan::kept::{FRAME_BYTES, Frame, Hello, Kind};
+use lode_testkit::rng::Rng;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::heap::Serving;
+use crate::common::program::socket;
+use crate::common::server::Server;
+use crate::common::{Scratch, fsck, lode, text};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+const MIB: u64 = 1 << 20;
+const VARIABLE: &str = "LODE_TEST_KEPT_PROGRAM";
+/// Words of the root: a list, what is taken out of it, a large block, and what is scribbled to.
+const WORDS: u64 = 4;
+
+/// A program that has a heap attached. Killed on drop.
+struct Program {
+    child: Child,
+    says: BufReader<std::process::ChildStdout>,
+}
+
+impl Program {
+    /// One that does this, once it has said that it has the heap.
+    fn start(what: &str, socket: &Path, notes: &Path, first: u64) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kept::program", "--ignored", "--nocapture", "--quiet"])
+            .env(VARIABLE, format!("{what}\n{}\n{}\n{first}", text(socket), text(notes)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        let mut program = Self { child, says };
+        program.hear("attached");
+        program
+    }
+
+    fn hear(&mut self, what: &str) {
+        let mut line = String::new();
+        while !line.trim_end().ends_with(what) {
+            line.clear();
+            assert!(self.says.read_line(&mut line).unwrap() > 0, "it ended without {what:?}");
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Not a test of its own: a program.
+#[test]
+#[ignore = "started by the others"]
+fn program() {
+    let Ok(words) = std::env::var(VARIABLE) else { return };
+    let words: Vec<&str> = words.split('\n').collect();
+    let heap = KeptHeap::attach(words[1], "heap").unwrap();
+    println!("\nattached");
+    let root = heap.root().unwrap();
+    match words[0] {
+        "works" => {
+            let mut notes = fs::OpenOptions::new().append(true).open(words[2]).unwrap();
+            for number in words[3].parse().unwrap().. {
+                step(&heap, root, number);
+                // From here on it was said to be done.
+                notes.write_all(b"x").unwrap();
+            }
+        }
+        "scribbles" => scribble(&heap, root),
+        _ => panic!(),
+    }
+}
+
+/// Stores by an address for as long as it is there, whoever owns the pool, and says when it is told that nobody does.
+fn scribble(heap: &KeptHeap, root: u64) {
+    let word = heap.pointer(root + 24).unwrap().cast::<u64>();
+    let mut is_told = false;
+    for number in 1_u64.. {
+        store(word, number);
+        if !is_told && number.is_multiple_of(64) {
+            if let Err(error) = heap.persist(root + 24..root + 32) {
+                assert_eq!(error.errno(), libc_enotconn());
+                let refused = heap.change(&[(root, 1)]).unwrap_err();
+                assert_eq!(refused.errno(), libc_enotconn());
+                is_told = true;
+                println!("\ntold");
+            }
+        }
+    }
+}
+
+/// `ENOTCONN`.
+fn libc_enotconn() -> i32 {
+    rustix::io::Errno::NOTCONN.raw_os_error()
+}
+
+#[allow(unsafe_code)]
+fn store(word: *mut u64, number: u64) {
+    // SAFETY: an aligned word of a block, mapped for as long as the heap is there; nobody else of this process uses it.
+    unsafe { word.write_volatile(number) };
+}
+
+/// A list has 32 blocks added to it, and as many taken away.
+fn takes_away(number: u64) -> bool {
+    number % 64 >= 32
+}
+
+/// Step `number`: the list has the numbers of its steps; and now and then a block of pages comes and goes.
+fn step(heap: &KeptHeap, head: u64, number: u64) {
+    if takes_away(number) {
+        let first = heap.word(head).unwrap();
+        heap.change(&[(head, heap.word(first).unwrap()), (head + 8, first)]).unwrap();
+        heap.free_from(head + 8).unwrap();
+    } else {
+        let words = [heap.word(head).unwrap(), number].map(u64::to_le_bytes);
+        let bytes = 16 + number * 131 % 6000;
+        heap.alloc_into(head, bytes, Content::Bytes(words.as_flattened())).unwrap();
+    }
+    if number.is_multiple_of(5) {
+        heap.alloc_into(head + 16, 3_000_000, Content::Stale).unwrap();
+        heap.free_from(head + 16).unwrap();
+    }
+}
+
+/// The numbers in the list after so many steps.
+fn expected(steps: u64) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for number in 0..steps {
+        match takes_away(number) {
+            true => drop(numbers.pop()),
+            false => numbers.push(number),
+        }
+    }
+    numbers.reverse();
+    numbers
+}
+
+fn list(heap: &KeptHeap, head: u64) -> (Vec<u64>, Vec<u64>) {
+    let (mut block, mut blocks, mut numbers) = (heap.word(head).unwrap(), Vec::new(), Vec::new());
+    while block != 0 {
+        blocks.push(block);
+        numbers.push(heap.word(block + 8).unwrap());
+        block = heap.word(block).unwrap();
+    }
+    (numbers, blocks)
+}
+
+/// Judges what a killed program has left, which had said that `said` steps were done: returns how many were, and ends what was begun.
+fn judge(heap: &KeptHeap, said: u64) -> u64 {
+    let root = heap.root().unwrap();
+    let (numbers, blocks) = list(heap, root);
+    // One may have been done and not been said.
+    let done = if numbers == expected(said) { said } else { said + 1 };
+    assert_eq!(numbers, expected(done), "after {said} steps");
+    let left = [8, 16].map(|word| heap.word(root + word).unwrap());
+    let mut named: BTreeSet<u64> = left.into_iter().filter(|block| *block != 0).collect();
+    named.insert(root);
+    assert!(blocks.into_iter().all(|block| named.insert(block)), "a block is in two places");
+    let all = std::iter::successors(heap.block_behind(0), |last| heap.block_behind(last.offset));
+    assert_eq!(all.map(|block| block.offset).collect::<BTreeSet<_>>(), named);
+    for place in [root + 8, root + 16] {
+        if heap.word(place).unwrap() != 0 {
+            heap.free_from(place).unwrap();
+        }
+    }
+    done
+}
+
+/// A pool with a heap, served.
+fn served(scratch: &Scratch) -> (PathBuf, Serving) {
+    let pool = scratch.pool("pool", "64M");
+    let serving = Serving::start(&pool, "heap_ready=0");
+    let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+    heap.alloc_into(ROOT, 8 * WORDS, Content::Zeros).unwrap();
+    heap.close().unwrap();
+    (pool, serving)
+}
+
+fn errno<T>(result: Result<T, lode::Error>) -> i32 {
+    result.map(drop).map_err(|error| error.errno()).unwrap_err()
+}
+
+const EBUSY: i32 = 16;
+
+#[test]
+fn what_one_program_keeps_the_next_one_finds_and_so_does_the_library() {
+    let scratch = Scratch::new();
+    let (pool, mut serving) = served(&scratch);
+    let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+    let root = heap.root().unwrap();
+    (0..20).for_each(|number| step(&heap, root, number));
+    // It grows.
+    let large = heap.alloc_into(root + 24, 12 * MIB, Content::Zeros).unwrap();
+    heap.store(large + 11 * MIB, b"far behind").unwrap();
+    heap.persist(large + 11 * MIB..large + 12 * MIB).unwrap();
+    // Another one that is open meanwhile is not in its place.
+    let other = KeptHeap::attach(socket(&pool), "other").unwrap();
+    heap.close().unwrap();
+    let heap = KeptHeap::attach(socket(&pool), "/heap").unwrap();
+    let found = |heap: &KeptHeap| {
+        let root = heap.root().unwrap();
+        assert_eq!(list(heap, root).0, expected(20));
+        let mut bytes = [0; 10];
+        heap.load(heap.word(root + 24).unwrap() + 11 * MIB, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"far behind");
+    };
+    found(&heap);
+    assert_eq!(heap.offset(heap.pointer(root).unwrap()), Some(root));
+    drop((heap, other));
+    assert_eq!(serving.signal(Signal::TERM), Some(0));
+    fsck(&pool);
+    let library = Pool::open(&pool).unwrap();
+    assert!(library.opening().unwrap().clean);
+    let heap = KeptHeap::open(&library, "heap").unwrap();
+    found(&heap);
+    heap.close().unwrap();
+    library.close().unwrap();
+    let _serving = Serving::start(&pool, "heap_ready=0");
+    found(&KeptHeap::attach(socket(&pool), "heap").unwrap());
+}
+
+#[test]
+fn a_heap_is_whole_after_its_program_was_killed() {
+    const KILLS: u64 = 8;
+    let scratch = Scratch::new();
+    let (pool, mut serving) = served(&scratch);
+    let notes = scratch.path("notes");
+    fs::write(&notes, "").unwrap();
+    let noted = || fs::metadata(&notes).unwrap().len();
+    let (mut done, mut bits) = (0, Rng::new(3));
+    for _ in 0..KILLS {
+        let before = noted();
+        let program = Program::start("works", &socket(&pool), &notes, done);
+        let end = Instant::now() + DEADLINE;
+        while noted() < before + 3 {
+            assert!(Instant::now() < end, "the program does nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(bits.below(30_000)));
+        drop(program);
+        let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+        done = judge(&heap, done + noted() - before);
+    }
+    assert!(done > 3 * KILLS);
+    assert_eq!(serving.signal(Signal::TERM), Some(0));
+    fsck(&pool);
+    let library = Pool::open(&pool).unwrap();
+    assert_eq!(judge(&KeptHeap::open(&library, "heap").unwrap(), done), done);
+}
+
+#[test]
+fn nothing_that_is_stored_after_the_owners_end_reaches_the_pool() {
+    let scratch = Scratch::new();
+    let (pool, mut serving) = served(&scratch);
+    for kill in 0..4 {
+        let notes = scratch.path("notes");
+        let mut program = Program::start("scribbles", &socket(&pool), &notes, 0);
+        std::thread::sleep(Duration::from_millis(10));
+        if kill == 1 {
+            // It can't see it, and may store as soon as it can again.
+            program.signal(Signal::STOP);
+        }
+        // By a signal, too: the owner waits until the program has let go.
+        let signal = if kill == 2 { Signal::TERM } else { Signal::KILL };
+        let ended = serving.signal(signal);
+        assert_eq!(ended, (signal == Signal::TERM).then_some(0));
+        if kill == 1 {
+            assert_eq!(errno(Pool::open(&pool)), EBUSY);
+            assert_ne!(lode(&["fsck", text(&pool)]).code, 0);
+            program.signal(Signal::CONT);
+        }
+        let library = Pool::open(&pool).unwrap();
+        let heap = KeptHeap::open(&library, "heap").unwrap();
+        let word = || heap.word(heap.root().unwrap() + 24).unwrap();
+        let found = word();
+        assert_ne!(found, 0);
+        program.hear("told");
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(word(), found, "a store of before came later");
+        let root = heap.root().unwrap();
+        heap.change(&[(root + 24, 0)]).unwrap();
+        heap.close().unwrap();
+        library.close().unwrap();
+        fsck(&pool);
+        serving = Serving::start(&pool, "heap_ready=0");
+    }
+}
+
+#[test]
+fn its_file_is_nobody_elses_while_a_program_has_it() {
+    let scratch = Scratch::new();
+    let (pool, dir, log) = (scratch.pool("pool", "64M"), scratch.dir("mnt"), scratch.path("log"));
+    let server = Server::mount(&pool, &dir, &log);
+    let at = socket(&dir);
+    lode(&["snapshot", "create", text(&dir), "before"]).expect(0);
+    let heap = KeptHeap::attach(&at, "heap").unwrap();
+    let root = heap.alloc_into(ROOT, 8 * WORDS, Content::Zeros).unwrap();
+    (0..20).for_each(|number| step(&heap, root, number));
+    let path = dir.join("heap");
+    assert_eq!(errno(KeptHeap::attach(&at, "heap")), EBUSY);
+    assert_eq!(errno(Pool::open(&pool)), EBUSY);
+    let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let refused = [
+        file.set_len(0),
+        file.set_len(1 << 30),
+        std::os::unix::fs::FileExt::write_all_at(&file, b"x", 200),
+        rustix::fs::fallocate(&file, punch(), 0, MIB).map_err(Into::into),
+        fs::write(&path, "another"),
+    ];
+    let refused = refused.map(|result| result.map_err(|error| error.raw_os_error()));
+    assert_eq!(refused, [Err(Some(EBUSY)); 5]);
+    assert_ne!(lode(&["snapshot", "create", text(&dir), "now"]).code, 0);
+    assert_ne!(lode(&["snapshot", "rollback", text(&dir), "before", "--force"]).code, 0);
+    // What is removed is there until it is closed.
+    fs::remove_file(&path).unwrap();
+    drop(file);
+    fs::write(dir.join("fills"), vec![7; 20 << 20]).unwrap();
+    (20..40).for_each(|number| step(&heap, root, number));
+    assert_eq!(list(&heap, root).0, expected(40));
+    assert!(fs::read(dir.join("fills")).unwrap().iter().all(|byte| *byte == 7));
+    heap.close().unwrap();
+    lode(&["snapshot", "create", text(&dir), "now"]).expect(0);
+
+    fs::write(dir.join("text"), vec![b'x'; 10_000]).unwrap();
+    fs::create_dir(dir.join("sub")).unwrap();
+    std::os::unix::fs::symlink("text", dir.join("link")).unwrap();
+    let open = |path: &str| errno(KeptHeap::attach(&at, path));
+    assert_eq!(
+        ["text", "sub", "link", "", "/", "../heap", "sub/../heap", "sub/", "none/heap"].map(open),
+        [22, 21, 40, 22, 22, 22, 22, 22, 2]
+    );
+    assert_eq!(fs::read(dir.join("text")).unwrap(), vec![b'x'; 10_000]);
+    fs::write(dir.join("text"), "anew").unwrap();
+    KeptHeap::attach(&at, "sub/h\"e\\ap\u{e9}").unwrap();
+    assert!(dir.join("sub/h\"e\\ap\u{e9}").exists());
+    drop(server);
+}
+
+fn punch() -> rustix::fs::FallocateFlags {
+    rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE
+}
+
+/// A conversation of one who has read the protocol.
+struct Raw(UnixStream);
+
+impl Raw {
+    fn new(at: &Path, path: &str) -> Self {
+        let stream = UnixStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        (&stream).write_all(Hello(path).to_string().as_bytes()).unwrap();
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while line.last() != Some(&b'\n') {
+            (&stream).read_exact(&mut byte).unwrap();
+            line.extend(byte);
+        }
+        assert!(String::from_utf8(line).unwrap().contains("\"ok\":true"));
+        Self(stream)
+    }
+
+    fn ask(&mut self, kind: Kind, value: u64) -> Option<Frame> {
+        self.0.write_all(&Frame::of(kind, value).bytes()).ok()?;
+        let mut bytes = [0; FRAME_BYTES];
+        self.0.read_exact(&mut bytes).ok()?;
+        let frame = Frame::parse(&bytes).unwrap();
+        let mut list = vec![0; 16 * frame.count as usize];
+        if frame.kind == Kind::Extents {
+            self.0.read_exact(&mut list).unwrap();
+        }
+        Some(frame)
+    }
+
+    fn refused(&mut self, kind: Kind, value: u64) -> u32 {
+        let answer = self.ask(kind, value).unwrap();
+        assert_eq!(answer.kind, Kind::Refused);
+        answer.count
+    }
+}
+
+#[test]
+fn who_asks_for_what_is_not_its_own_is_refused_and_noted() {
+    let scratch = Scratch::new();
+    let (pool, dir, log) = (scratch.pool("pool", "64M"), scratch.dir("mnt"), scratch.path("log"));
+    let server = Server::mount(&pool, &dir, &log);
+    let at = socket(&dir);
+    fs::write(dir.join("five"), "bytes").unwrap();
+    let free =
+        || lode(&["info", text(&dir), "--json"]).expect(0).json()["space"]["pages_free"].as_u64();
+    let before = free();
+    // (The descriptor that came along is dropped with its message.)
+    let mut raw = Raw::new(&at, "new");
+    assert_eq!(raw.refused(Kind::Map, 4096), 22);
+    assert_eq!(raw.refused(Kind::Grow, 1 << 40), 27);
+    assert_eq!(raw.refused(Kind::Grow, u64::MAX), 27);
+    assert_eq!(raw.refused(Kind::Grow, 63 << 20), 28);
+    assert_eq!(raw.ask(Kind::Grow, 2 << 20).unwrap().kind, Kind::Done);
+    assert_eq!(raw.refused(Kind::Map, 100), 22);
+    assert_eq!(raw.refused(Kind::Map, (2 << 20) + 4096), 22);
+    assert_eq!(raw.ask(Kind::Map, 1 << 20).unwrap().kind, Kind::Extents);
+    assert_eq!(raw.refused(Kind::Map, 4096), 22);
+    assert!(raw.ask(Kind::Done, 0).is_none());
+    let mut raw = Raw::new(&at, "five");
+    assert_eq!(raw.refused(Kind::Map, 4096), 22);
+    assert_eq!(raw.refused(Kind::Name, 0), 22);
+    drop(raw);
+    let mut bits = Rng::new(7);
+    for _ in 0..60 {
+        let mut raw = Raw::new(&at, "new");
+        for _ in 0..bits.below(4) {
+            let kinds = [Kind::Grow, Kind::Map, Kind::Extents, Kind::Refused];
+            let kind = kinds[bits.below(4) as usize];
+            raw.ask(kind, bits.below(40) * 65_536 + bits.below(2));
+        }
+        let junk: Vec<u8> = (0..bits.below(40)).map(|_| bits.below(256) as u8).collect();
+        let _ = raw.0.write_all(&junk);
+    }
+    let end = Instant::now() + DEADLINE;
+    while free() != before {
+        assert!(Instant::now() < end, "space is lost: {before:?}, {:?}", free());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!dir.join("new").exists());
+    assert_eq!(fs::read(dir.join("five")).unwrap(), b"bytes");
+    let logged = server.log_tail();
+    assert!(logged.contains("of a kept heap: Grow"), "{logged}");
+}
