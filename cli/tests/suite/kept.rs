@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use lode::{Content, KeptHeap, Pool, ROOT};
 use lode_loan::kept::{FRAME_BYTES, Frame, Hello, Kind};
 use lode_testkit::rng::Rng;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::heap::Serving;
@@ -27,7 +31,7 @@ const WORDS: u64 = 4;
 /// A program that has a heap attached. Killed on drop.
 struct Program {
     child: Child,
-    says: BufReader<std::process::ChildStdout>,
+    says: Receiver<String>,
 }
 
 impl Program {
@@ -40,17 +44,25 @@ impl Program {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let says = BufReader::new(child.stdout.take().unwrap());
+        let (lines, (tell, says)) =
+            (BufReader::new(child.stdout.take().unwrap()).lines(), channel());
+        // (It ends with the program.)
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).try_for_each(|line| tell.send(line))
+        });
         let mut program = Self { child, says };
         program.hear("attached");
         program
     }
 
     fn hear(&mut self, what: &str) {
-        let mut line = String::new();
-        while !line.trim_end().ends_with(what) {
-            line.clear();
-            assert!(self.says.read_line(&mut line).unwrap() > 0, "it ended without {what:?}");
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let line = self.says.recv_timeout(left).expect(what);
+            if line.ends_with(what) {
+                return;
+            }
         }
     }
 
@@ -358,21 +370,28 @@ fn punch() -> rustix::fs::FallocateFlags {
     rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE
 }
 
-/// A conversation of one who has read the protocol.
-struct Raw(UnixStream);
+/// A conversation of one who has read the protocol, and the descriptor that came with it.
+struct Raw(UnixStream, Option<OwnedFd>);
 
 impl Raw {
     fn new(at: &Path, path: &str) -> Self {
         let stream = UnixStream::connect(at).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         (&stream).write_all(Hello(path).to_string().as_bytes()).unwrap();
-        let (mut line, mut byte) = (Vec::new(), [0]);
-        while line.last() != Some(&b'\n') {
-            (&stream).read_exact(&mut byte).unwrap();
-            line.extend(byte);
+        let (mut bytes, mut space) =
+            ([0; 4096], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let got = recvmsg(&stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
+        let mut pool = None;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(mut files) = message {
+                pool = files.next();
+            }
         }
-        assert!(String::from_utf8(line).unwrap().contains("\"ok\":true"));
-        Self(stream)
+        let line = String::from_utf8(bytes[..got.bytes].to_vec()).unwrap();
+        assert!(line.contains("\"ok\":true") && line.ends_with('\n') && pool.is_some(), "{line}");
+        Self(stream, pool)
     }
 
     fn ask(&mut self, kind: Kind, value: u64) -> Option<Frame> {
@@ -404,7 +423,6 @@ fn who_asks_for_what_is_not_its_own_is_refused_and_noted() {
     let free =
         || lode(&["info", text(&dir), "--json"]).expect(0).json()["space"]["pages_free"].as_u64();
     let before = free();
-    // (The descriptor that came along is dropped with its message.)
     let mut raw = Raw::new(&at, "new");
     assert_eq!(raw.refused(Kind::Map, 4096), 22);
     assert_eq!(raw.refused(Kind::Grow, 1 << 40), 27);
@@ -416,10 +434,16 @@ fn who_asks_for_what_is_not_its_own_is_refused_and_noted() {
     assert_eq!(raw.ask(Kind::Map, 1 << 20).unwrap().kind, Kind::Extents);
     assert_eq!(raw.refused(Kind::Map, 4096), 22);
     assert!(raw.ask(Kind::Done, 0).is_none());
+    drop(raw);
     let mut raw = Raw::new(&at, "five");
     assert_eq!(raw.refused(Kind::Map, 4096), 22);
     assert_eq!(raw.refused(Kind::Name, 0), 22);
-    drop(raw);
+    // Who ends the conversation and keeps what may be stored to by it keeps the file.
+    let Raw(stream, descriptor) = raw;
+    drop(stream);
+    assert_eq!(errno(KeptHeap::attach(&at, "five")), EBUSY);
+    drop(descriptor);
+    assert_eq!(errno(KeptHeap::attach(&at, "five")), 22);
     let mut bits = Rng::new(7);
     for _ in 0..60 {
         let mut raw = Raw::new(&at, "new");

@@ -153,10 +153,6 @@ impl<O: Owner> Held<O> {
 }
 
 impl<O: Owner> KeptFile for Held<O> {
-    fn bytes(&self) -> Result<u64, Errno> {
-        self.with(|pool, handle| pool.size_held(handle))
-    }
-
     fn grow(&mut self, to: u64) -> Result<(), Errno> {
         self.with(|pool, handle| {
             if to > pool.medium().bytes() {

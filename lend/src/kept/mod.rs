@@ -13,7 +13,7 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,12 +43,6 @@ const EUSERS: Errno = 87;
 
 /// A file that a session has for itself. It is given up when this is dropped.
 pub trait KeptFile: Send {
-    /// Bytes it has.
-    ///
-    /// # Errors
-    /// Those of the pool.
-    fn bytes(&self) -> Result<u64, Errno>;
-
     /// Makes it so long, backed with zeros.
     ///
     /// # Errors
@@ -88,8 +82,7 @@ struct Shared {
     complaints: Complaints,
     sessions: Mutex<BTreeMap<u64, UnixStream>>,
     next: AtomicU64,
-    hostile: AtomicU64,
-    ending: std::sync::atomic::AtomicBool,
+    ending: AtomicBool,
 }
 
 /// The kept heaps of a pool that programs have.
@@ -107,7 +100,6 @@ impl Keepers {
             sessions: Mutex::default(),
             // (Marks of a former owner's programs are gone: the pool would not be open.)
             next: AtomicU64::new(1),
-            hostile: AtomicU64::new(0),
             ending: false.into(),
         };
         Self { shared: Arc::new(shared), region_bytes }
@@ -199,11 +191,6 @@ impl Keepers {
         started.map(drop).map_err(|error| (EIO, error.to_string()))
     }
 
-    /// How many programs have a heap, and how often one did what no program does.
-    pub fn counts(&self) -> (usize, u64) {
-        (self.shared.sessions.lock().len(), self.shared.hostile.load(Relaxed))
-    }
-
     /// Ends all sessions: says whether all programs have let go. Where one has not (a process that is stopped) the pool must not be closed: what
     /// it has may be stored to still, and nobody opens the pool before it has ended.
     #[must_use]
@@ -231,7 +218,6 @@ impl Keepers {
 impl Shared {
     /// Notes who does what no program does.
     fn note(&self, pid: u32, what: &dyn std::fmt::Display) {
-        self.hostile.fetch_add(1, Relaxed);
         self.complaints.note(pid, what);
     }
 }
