@@ -107,14 +107,15 @@ fn scribble(heap: &KeptHeap, root: u64) {
     let mut is_told = false;
     for number in 1_u64.. {
         store(word, number);
-        if !is_told && number.is_multiple_of(64) {
-            if let Err(error) = heap.persist(root + 24..root + 32) {
-                assert_eq!(error.errno(), libc_enotconn());
-                let refused = heap.change(&[(root, 1)]).unwrap_err();
-                assert_eq!(refused.errno(), libc_enotconn());
-                is_told = true;
-                println!("\ntold");
-            }
+        if !is_told
+            && number.is_multiple_of(64)
+            && let Err(error) = heap.persist(root + 24..root + 32)
+        {
+            assert_eq!(error.errno(), libc_enotconn());
+            let refused = heap.change(&[(root, 1)]).unwrap_err();
+            assert_eq!(refused.errno(), libc_enotconn());
+            is_told = true;
+            println!("\ntold");
         }
     }
 }

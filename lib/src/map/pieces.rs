@@ -36,7 +36,7 @@ struct Piece {
 /// Who has mapped it.
 enum Shown {
     Own(Map),
-    Lent(Lent),
+    Lent(Box<Lent>),
 }
 
 impl Piece {
@@ -143,7 +143,7 @@ impl Pieces {
             Backing::Own(file) => {
                 Shown::Own(file.map(at, bytes, &options).map_err(Error::into_cause)?)
             }
-            Backing::Other(link) => Shown::Lent(link.map(to, bytes)?),
+            Backing::Other(link) => Shown::Lent(Box::new(link.map(to, bytes)?)),
         };
         self.maps.push(Piece { at, bytes, shown })?;
         self.bytes = to;
