@@ -303,7 +303,7 @@ fn nobody_else_changes_its_file_while_it_is_open() {
         other.zero_range(0, MIB, true),
         other.allocate(8 * MIB, MIB, false),
         other.allocate(0, MIB, true),
-        other.write_all_at(b"x", 130).map_err(lode::Error::from),
+        other.write_all_at(b"x", 130),
         pool.write("heap", "another"),
         truncating().map(drop),
         KeptHeap::open(&pool, "heap").map(drop),
