@@ -108,7 +108,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let bytes = bytes.get(..len as usize).unwrap_or_default();
         let (ino, nonce) = (state.log.ino, state.log.nonce);
         let locked = store.sectors.lock(ino, offset, offset + len);
-        let held = store.hold_lane();
+        let Some(held) = store.hold_sector_lane() else { return Ok(Written::NotReady) };
         // (Who ends the session waits for lanes.)
         store.writable()?;
         if held.epoch() != epoch {

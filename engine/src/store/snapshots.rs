@@ -376,7 +376,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// Waits until each transaction that is under way has ended.
+    /// Waits until each transaction, and each write by sectors, that is under way has ended.
     pub(crate) fn wait_for_lanes(&self) {
         if self.host.leaves_out(Rule::SnapshotWaits) {
             return;
@@ -384,6 +384,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         for lane in self.lanes.iter() {
             drop(lane.turn.lock());
         }
+        self.sectors.wait_for_lanes();
     }
 
     /// Makes sure that records of `epoch` may be: the superblocks say how far epochs go.
