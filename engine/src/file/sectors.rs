@@ -155,7 +155,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 }
 
 /// Bytes that are read in one: as many as are written.
-const AT_ONCE: u64 = crate::layout::SECTOR_PAGES_MOST as u64 * PAGE_BYTES;
+pub(super) const AT_ONCE: u64 = crate::layout::SECTOR_PAGES_MOST as u64 * PAGE_BYTES;
 
 impl File {
     /// Whether it is ready to be written by sectors.

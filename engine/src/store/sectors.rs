@@ -23,7 +23,7 @@ use lode_pmem::{Counters, Line, MediaError, Medium, Tally};
 
 use super::{Purpose, Store};
 use crate::layout::{LINE, SECTOR_PAGES_MOST, SectorArea, SectorLine, tag_of};
-use crate::space::{Near, Run};
+use crate::space::Run;
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Protection, Result, Rule};
 
 /// What is said of a line that can't be loaded.
@@ -304,20 +304,13 @@ impl<M: Medium, H: Host> Store<M, H> {
                 return Ok(None);
             }
             let lanes = each * used;
-            let pages = SectorArea::pages_of(lanes, slot_pages);
-            let run = match self.take_near(pages, Purpose::Grows, Near::ANY) {
+            match self.take_whole(SectorArea::pages_of(lanes, slot_pages), Purpose::Grows) {
+                Ok(run) => return Ok(Some(SectorArea { page: run.page, lanes, slot_pages })),
+                // Nowhere so many in one.
+                Err(Error::NoSpace) if each > 1 => each /= 2,
                 Err(Error::NoSpace) => return Ok(None),
-                run => run?,
-            };
-            if run.pages >= pages {
-                return Ok(Some(SectorArea { page: run.page, lanes, slot_pages }));
+                Err(error) => return Err(error),
             }
-            // Nowhere so many in one.
-            self.give(run);
-            if each == 1 {
-                return Ok(None);
-            }
-            each /= 2;
         }
     }
 
@@ -422,11 +415,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Ends what other lanes' lines say of the bytes that are locked.
     #[inline]
-    fn end_others(
-        &self,
-        locked: &Locked<'_, H>,
-        held: &SectorLane<'_, H>,
-    ) -> Result<()> {
+    fn end_others(&self, locked: &Locked<'_, H>, held: &SectorLane<'_, H>) -> Result<()> {
         let own = held.number + 1;
         if self.host.leaves_out(Rule::SectorsApart) {
             return Ok(());
