@@ -119,6 +119,33 @@ fn mappings_are_taken_from_the_size_that_is_said() {
     assert!(!done.unwrap().status.success());
 }
 
+/// A mount lends, to whoever names its directory or its pool, and no server of its own is started.
+#[test]
+fn a_program_has_memory_of_a_pool_that_is_mounted() {
+    let (base, pool) = pool();
+    let (dir, log) = (base.path().join("mount"), base.path().join("log"));
+    std::fs::create_dir(&dir).unwrap();
+    let server = Server::mount(&pool, &dir, &log);
+    for named in [text(&dir), text(&pool)] {
+        // Behind its memory, as it is: how much the mount has lent, and that the mount goes on being one.
+        let program = "import subprocess, sys
+a = bytearray(64 << 20)
+lent = subprocess.run(sys.argv[1:], capture_output=True, text=True)
+print(lent.stdout)";
+        let asks = [LODE, "heap", "stats", text(&dir), "--json"];
+        let arguments = [&["--pool", named, "--", "python3", "-c", program][..], &asks].concat();
+        let done = heap_run(&arguments).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let stats: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        let lent = stats["pools"][0]["lent_bytes"].as_u64().unwrap();
+        assert!(lent >= 64 << 20, "{lent}");
+        std::fs::write(dir.join("file"), named).unwrap();
+    }
+    until("all is back", || lent(&dir) == 0);
+    server.umount();
+    fsck(&pool).expect(0);
+}
+
 #[test]
 fn exit_codes_are_the_commands() {
     let (_dir, pool) = pool();

@@ -12,8 +12,9 @@ use lode_pmem::{LINE_BYTES, Mapped, RegionOptions};
 use super::library::InProcess;
 use super::{Gone, Outcome, Timed};
 use crate::report::Figure;
+use crate::stats::Histogram;
 use crate::workload::Stage;
-use crate::workload::churn::{Aged, Goal, Look, age};
+use crate::workload::churn::{Ageing, Goal, Look, PARTS, PARTS_IN_ALL, Part};
 
 /// How large the pool is, and how long it goes on.
 #[derive(Clone, Copy, Debug)]
@@ -33,41 +34,127 @@ pub const PLAN: Plan =
     Plan { bytes: 1 << 30, times: 10, log_pages: 1_000_000, time: Duration::from_secs(15 * 60) };
 
 /// Makes a pool at `path`, ages it, and looks how its free space lies; nothing where it was
-/// interrupted.
+/// interrupted. While it goes the last tenth of its way, a young pool beside it goes its first steps, by turns.
 ///
 /// # Errors
-/// Where the pool fails.
+/// Where the pools fail.
 pub fn churn(
     path: &Path,
     options: &PoolOptions,
     plan: &Plan,
     is_over: &dyn Fn() -> bool,
 ) -> io::Result<Option<Outcome>> {
-    let file = Gone(path.to_owned());
-    let aged = aged(path, (options, &FormatOptions::default()), plan, is_over)?;
-    let Some(aged) = aged else { return Ok(None) };
+    let how = (options, &FormatOptions::default());
+    let young_path = path.with_extension("young");
+    let files = [path, &young_path].map(|path| Gone(path.to_owned()));
+    let (mut old, mut young) = (Aged::new(path, how, plan)?, None);
+    let mut found = Found::default();
+    let mut aside = (Part::default(), Histogram::new());
+    while let Some(part) = old.ageing.part()? {
+        if is_over() {
+            return Ok(None);
+        }
+        let Some(at) = part.checked_sub(PARTS_IN_ALL - PARTS).filter(|at| *at < PARTS) else {
+            old.ageing.step(&mut aside.0, &mut aside.1)?;
+            continue;
+        };
+        let young = match &mut young {
+            Some(young) => young,
+            none => none.insert(Aged::new(&young_path, how, plan)?),
+        };
+        let both = found.parts.iter_mut().zip(&mut found.samples);
+        for (one, (parts, samples)) in [young, &mut old].into_iter().zip(both) {
+            if let Some(part) = parts.get_mut(at) {
+                one.ageing.step(part, samples)?;
+            }
+        }
+    }
+    if let Some(young) = young {
+        young.close()?;
+    }
+    let way = old.close()?;
     let gauges = gauges(path)?;
-    drop(file);
-    Ok(Some(outcome(aged, plan, &gauges)))
+    drop(files);
+    Ok(Some(outcome(&way, found, plan, &gauges)))
 }
 
-/// Makes a pool at `path`, ages it, and closes it; it is not as it should be where that was interrupted.
+/// Times of calls: in a young pool, and in an aged one.
+struct Found {
+    parts: [[Part; PARTS]; 2],
+    samples: [Histogram; 2],
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self { parts: Default::default(), samples: [Histogram::new(), Histogram::new()] }
+    }
+}
+
+/// A pool that ages.
+struct Aged {
+    pool: Pool,
+    stage: Stage<InProcess>,
+    ageing: Ageing<InProcess>,
+}
+
+impl Aged {
+    fn new(
+        path: &Path,
+        (options, format): (&PoolOptions, &FormatOptions),
+        plan: &Plan,
+    ) -> io::Result<Self> {
+        let pool = options.create(path, plan.bytes, format)?;
+        let mut stage = Stage::new(InProcess::new(pool.clone())?);
+        let bytes = plan.bytes * plan.times;
+        let goal = Goal { bytes, log_pages: plan.log_pages, time: plan.time };
+        let looked_at = pool.clone();
+        let ageing = Ageing::new(&mut stage, goal, Box::new(move || look(&looked_at)))?;
+        Ok(Self { pool, stage, ageing })
+    }
+
+    /// Closes the pool; what it has gone through is left.
+    fn close(self) -> io::Result<Way> {
+        let Self { pool, stage, ageing } = self;
+        let way = Way {
+            spent: ageing.spent()?,
+            reached: ageing.reached()?,
+            time: ageing.time(),
+            pages_free_max: ageing.pages_free_max(),
+        };
+        drop((stage, ageing));
+        pool.close()?;
+        Ok(way)
+    }
+}
+
+/// What a pool has gone through.
+struct Way {
+    spent: Look,
+    /// How much of the goal.
+    reached: f64,
+    time: Duration,
+    pages_free_max: u64,
+}
+
+/// Makes a pool at `path`, ages it, and closes it; false, and not as it should be, where that was interrupted.
 ///
 /// # Errors
 /// Where the pool fails.
-pub(super) fn aged(
+pub(super) fn age(
     path: &Path,
-    (options, format): (&PoolOptions, &FormatOptions),
+    how: (&PoolOptions, &FormatOptions),
     plan: &Plan,
     is_over: &dyn Fn() -> bool,
-) -> io::Result<Option<Aged>> {
-    let pool = options.create(path, plan.bytes, format)?;
-    let mut stage = Stage::new(InProcess::new(pool.clone())?);
-    let goal = Goal { bytes: plan.bytes * plan.times, log_pages: plan.log_pages, time: plan.time };
-    let aged = age(&mut stage, &goal, &|| look(&pool), is_over)?;
-    drop(stage);
-    pool.close()?;
-    Ok(aged)
+) -> io::Result<bool> {
+    let mut aged = Aged::new(path, how, plan)?;
+    let mut aside = (Part::default(), Histogram::new());
+    while aged.ageing.part()?.is_some() {
+        if is_over() {
+            return Ok(false);
+        }
+        aged.ageing.step(&mut aside.0, &mut aside.1)?;
+    }
+    aged.close().map(|_| true)
 }
 
 fn look(pool: &Pool) -> io::Result<Look> {
@@ -87,9 +174,10 @@ fn gauges(path: &Path) -> io::Result<Gauges> {
     pool.and_then(|pool| pool.gauges()).map_err(io::Error::other)
 }
 
-fn outcome(aged: Aged, plan: &Plan, gauges: &Gauges) -> Outcome {
-    let Aged { first, last, samples, reached, spent, pages_free_max, time } = aged;
-    let [first_samples, last_samples] = samples;
+fn outcome(way: &Way, found: Found, plan: &Plan, gauges: &Gauges) -> Outcome {
+    let Way { spent, reached, time, pages_free_max } = way;
+    let times = found.parts.map(|parts| parts.iter().filter_map(Part::ns_per_op).collect());
+    let ([first, last], [first_samples, last_samples]) = (times, found.samples);
     let figure = |what: &str, value: f64, unit: &str| Figure {
         workload: "churn".to_owned(),
         subject: String::new(),
@@ -100,14 +188,14 @@ fn outcome(aged: Aged, plan: &Plan, gauges: &Gauges) -> Outcome {
     let free = gauges.space.pages_free.max(1) as f64;
     let huge = (gauges.free_extents.huge * PageClass::Huge.pages()) as f64 / free;
     let written = spent.bytes as f64 / plan.bytes as f64;
-    let used = 1.0 - pages_free_max as f64 / spent.pages as f64;
+    let used = 1.0 - *pages_free_max as f64 / spent.pages as f64;
     Outcome {
         times: vec![
             Timed { workload: "churn-first", ns_per_op: first, samples: first_samples },
             Timed { workload: "churn-last", ns_per_op: last, samples: last_samples },
         ],
         figures: vec![
-            figure(REACHED, reached, "part"),
+            figure(REACHED, *reached, "part"),
             figure(HUGE, huge, "part"),
             figure("used space, at least", used, "part"),
             figure("written", written, "pool sizes"),

@@ -3,6 +3,7 @@
 //!
 //! The pool is kept full by making and removing files, and its logs are kept busy by renames, so
 //! that both goals are reached at about the same time. Neither is timed: the calls of the list are.
+//! An aged pool is compared with a young one that goes its first steps at the same time, by turns.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -38,27 +39,10 @@ pub struct Look {
     pub log_pages: u64,
 }
 
-/// What was found.
-pub struct Aged {
-    /// Time of a call in each part of the first tenth.
-    pub first: Vec<f64>,
-    /// The same of the last.
-    pub last: Vec<f64>,
-    /// Of all single calls of the first tenth, and of the last.
-    pub samples: [Histogram; 2],
-    /// How much of the goal was reached: 1 for all of it.
-    pub reached: f64,
-    /// What was done.
-    pub spent: Look,
-    /// The most pages that held nothing at any time.
-    pub pages_free_max: u64,
-    /// How long it took.
-    pub time: Duration,
-}
-
-/// Parts of a tenth, as many as rounds of other workloads.
-const PARTS: usize = 7;
-const TENTHS: usize = 10;
+/// Parts of a tenth of the way, as many as rounds of other workloads.
+pub const PARTS: usize = 7;
+/// Parts of all of it.
+pub const PARTS_IN_ALL: usize = 10 * PARTS;
 /// One page in so many is free.
 const FREE_PART: u64 = 20;
 /// Pages that it may be short of that, or over: a large file, with its log.
@@ -70,21 +54,31 @@ const RENAMES: usize = 32;
 const RENAMES_MAX: usize = 4096;
 const PAGE: u64 = 4096;
 
-/// A part of the whole way: calls and the time they took.
+/// Calls and the time they took.
 #[derive(Clone, Copy, Default)]
-struct Part {
+pub struct Part {
     calls: u64,
     busy: Duration,
 }
 
-struct Churn<'a, C: Calls> {
+impl Part {
+    /// Time of a call, in nanoseconds, if there were any.
+    pub fn ns_per_op(&self) -> Option<f64> {
+        (self.calls > 0).then(|| self.busy.as_secs_f64() * 1e9 / self.calls as f64)
+    }
+}
+
+/// Looks at a pool.
+pub type LookAt = Box<dyn Fn() -> io::Result<Look>>;
+
+struct Churn<C: Calls> {
     thread: Thread<C>,
-    look: &'a dyn Fn() -> io::Result<Look>,
+    look: LookAt,
     /// What looking at the clock twice takes.
     clock: Duration,
 }
 
-impl<C: Calls> Churn<'_, C> {
+impl<C: Calls> Churn<C> {
     /// Makes files, or removes some, until the pool is as full as it is to be.
     fn fill(&mut self) -> io::Result<()> {
         loop {
@@ -101,16 +95,14 @@ impl<C: Calls> Churn<'_, C> {
     }
 
     /// Goes through the list once, each call timed by itself.
-    fn list(&mut self, part: &mut Part, mut samples: Option<&mut Histogram>) -> io::Result<()> {
+    fn list(&mut self, part: &mut Part, samples: &mut Histogram) -> io::Result<()> {
         for number in 0..self.thread.list_len() {
             let began = Instant::now();
             self.thread.step(number as u64)?;
             let busy = began.elapsed().saturating_sub(self.clock);
             part.busy += busy;
             part.calls += 1;
-            if let Some(samples) = &mut samples {
-                samples.add(u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX));
-            }
+            samples.add(u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX));
         }
         Ok(())
     }
@@ -138,66 +130,92 @@ fn since(now: &Look, before: &Look) -> Look {
     Look { bytes: now.bytes - before.bytes, log_pages: now.log_pages - before.log_pages, ..*now }
 }
 
-/// Ages the pool on `stage` until the goal is reached or nobody wants more (then nothing is told).
-/// Its files stay.
-///
-/// # Errors
-/// Where the subject fails.
-pub fn age<C: Calls>(
-    stage: &mut Stage<C>,
-    goal: &Goal,
-    look: &dyn Fn() -> io::Result<Look>,
-    is_over: &dyn Fn() -> bool,
-) -> io::Result<Option<Aged>> {
-    let of = Personality { files: 0, ..FILESERVER };
-    let place = place(stage, &of)?;
-    // As many names as there could be files.
-    let names = look()?.pages * PAGE / (of.file_bytes / 2);
-    let thread = Thread::new(stage, (0, names as usize), &of, place)?.leaving();
-    let mut churn = Churn { thread, look, clock: Duration::from_nanos(clock_ns()) };
-    churn.fill()?;
-    for _ in 0..WARM_UP {
-        churn.list(&mut Part::default(), None)?;
-        churn.fill()?;
-    }
-    let (before, began) = (look()?, Instant::now());
-    let mut parts = [Part::default(); PARTS * TENTHS];
-    let mut samples = [Histogram::new(), Histogram::new()];
-    let mut pages_free_max = 0;
-    loop {
-        let spent = since(&look()?, &before);
-        pages_free_max = spent.pages_free.max(pages_free_max);
-        let (reached, time) = (goal.reached(&spent), began.elapsed());
-        // On the way to the goal, or to the end of the time if that comes first.
-        let way = reached.max(time.as_secs_f64() / goal.time.as_secs_f64());
-        let at = (way * (PARTS * TENTHS) as f64) as usize;
-        let Some(part) = parts.get_mut(at) else {
-            let (first, last) = tenths(&parts);
-            return Ok(Some(Aged { first, last, samples, reached, spent, pages_free_max, time }));
-        };
-        if is_over() {
-            return Ok(None);
-        }
-        let [first, last] = &mut samples;
-        let samples = match at / PARTS {
-            0 => Some(first),
-            tenth if tenth == TENTHS - 1 => Some(last),
-            _ => None,
-        };
-        churn.list(part, samples)?;
-        let written = since(&look()?, &before).bytes as f64 / goal.bytes.max(1) as f64;
-        churn
-            .rename(before.log_pages + (written.min(1.0) * goal.log_pages as f64).ceil() as u64)?;
-        churn.fill()?;
-    }
+/// A pool on its way.
+pub struct Ageing<C: Calls> {
+    churn: Churn<C>,
+    goal: Goal,
+    /// When the way began.
+    before: Look,
+    /// How long it has gone on.
+    time: Duration,
+    /// The most pages that held nothing at any time.
+    pages_free_max: u64,
 }
 
-/// Times of a call in the parts of the first tenth and of the last.
-fn tenths(parts: &[Part]) -> (Vec<f64>, Vec<f64>) {
-    let ns = |part: &Part| part.busy.as_secs_f64() * 1e9 / part.calls as f64;
-    let times = |parts: &[Part]| parts.iter().filter(|part| part.calls > 0).map(ns).collect();
-    let last = parts.get(parts.len() - PARTS..).unwrap_or_default();
-    (times(parts.get(..PARTS).unwrap_or_default()), times(last))
+impl<C: Calls> Ageing<C> {
+    /// Fills the pool on `stage`, and goes through the list some times. Its files stay.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    pub fn new(stage: &mut Stage<C>, goal: Goal, look: LookAt) -> io::Result<Self> {
+        let of = Personality { files: 0, ..FILESERVER };
+        let place = place(stage, &of)?;
+        // As many names as there could be files.
+        let names = look()?.pages * PAGE / (of.file_bytes / 2);
+        let thread = Thread::new(stage, (0, names as usize), &of, place)?.leaving();
+        let mut churn = Churn { thread, look, clock: Duration::from_nanos(clock_ns()) };
+        churn.fill()?;
+        for _ in 0..WARM_UP {
+            churn.list(&mut Part::default(), &mut Histogram::new())?;
+            churn.fill()?;
+        }
+        let before = (churn.look)()?;
+        Ok(Self { churn, goal, before, time: Duration::ZERO, pages_free_max: before.pages_free })
+    }
+
+    /// Which part of the way it is in, the way to the goal or to the end of the time; none behind the last.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    pub fn part(&self) -> io::Result<Option<usize>> {
+        let by_time = self.time.as_secs_f64() / self.goal.time.as_secs_f64();
+        let part = (self.reached()?.max(by_time) * PARTS_IN_ALL as f64) as usize;
+        Ok((part < PARTS_IN_ALL).then_some(part))
+    }
+
+    /// Goes through the list once, which is added to `part`, makes the pool as full again as it is to be, and keeps its logs
+    /// on their way.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    pub fn step(&mut self, part: &mut Part, samples: &mut Histogram) -> io::Result<()> {
+        let began = Instant::now();
+        let goal = self.goal;
+        self.churn.list(part, samples)?;
+        let written = self.spent()?.bytes as f64 / goal.bytes.max(1) as f64;
+        let log_pages = (written.min(1.0) * goal.log_pages as f64).ceil() as u64;
+        self.churn.rename(self.before.log_pages + log_pages)?;
+        self.churn.fill()?;
+        self.pages_free_max = self.pages_free_max.max((self.churn.look)()?.pages_free);
+        self.time += began.elapsed();
+        Ok(())
+    }
+
+    /// What was done.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    pub fn spent(&self) -> io::Result<Look> {
+        Ok(since(&(self.churn.look)()?, &self.before))
+    }
+
+    /// How much of the goal is reached: 1 for all of it.
+    ///
+    /// # Errors
+    /// Where the subject fails.
+    pub fn reached(&self) -> io::Result<f64> {
+        Ok(self.goal.reached(&self.spent()?))
+    }
+
+    /// How long it has gone on.
+    pub fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// The most pages that held nothing at any time.
+    pub fn pages_free_max(&self) -> u64 {
+        self.pages_free_max
+    }
 }
 
 #[cfg(test)]
@@ -212,14 +230,14 @@ mod tests {
         let of = Personality { files: 0, ..FILESERVER };
         let place = place(&mut stage, &of).unwrap();
         let thread = Thread::new(&stage, (0, 100), &of, place).unwrap();
-        let look = || Ok(Look::default());
+        let look: LookAt = Box::new(|| Ok(Look::default()));
         // A clock that takes longer than any call.
-        let mut churn = Churn { thread, look: &look, clock: Duration::from_secs(60) };
+        let mut churn = Churn { thread, look, clock: Duration::from_secs(60) };
         for _ in 0..20 {
             churn.thread.add().unwrap();
         }
         let (mut part, mut samples) = (Part::default(), Histogram::new());
-        churn.list(&mut part, Some(&mut samples)).unwrap();
+        churn.list(&mut part, &mut samples).unwrap();
         assert_eq!(part.calls, of.calls.len() as u64);
         assert_eq!((part.busy, samples.percentile(100.0)), (Duration::ZERO, Some(0)));
     }

@@ -241,7 +241,7 @@ pub const ALL: &[Workload] = &[
     )),
     once(
         of(Kind::Churn, "churn", 0, "a call of Filebench's fileserver in a pool that is 95 % full"),
-        1100 << 20,
+        2200 << 20,
     ),
     once(
         of(Kind::Memory, "memory", 0, "weigh a pool of a million files, idle and looked at"),

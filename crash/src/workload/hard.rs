@@ -144,7 +144,12 @@ fn levels() -> Vec<Case> {
     let once = "create /f; append /f 20000; protect metadata 0; protect none; unlink /f; create /g";
     let large = Geometry { bytes: 512 << 10, dead_zone: Some(0), ..small() };
     let again = "create /f; append /f 20000; protect full 0; protect metadata 0; write /f 100 40 7";
+    let plain = Geometry { bytes: 512 << 10, ..small() };
+    let seen = "protect full 0; create /f; append /f 5000; write /f 100 40 7; snapshot a; \
+                write /f 512 1024 3; snapshot b; unlink /f; create /g; append /g 600 5";
+    let lower = "protect metadata 0; write /g 10 10; protect none; drop a";
     vec![
+        case("a pool with snapshots loses checksums and copies", plain, seen, lower),
         case("a pool gets second copies", pool.clone(), &before, first),
         case("a pool gets second copies twice", pool, once, "protect metadata 0"),
         case("a pool gets checksums", large.clone(), &before, "protect full 0; append /f 100"),

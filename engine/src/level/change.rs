@@ -27,7 +27,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for damage: then nothing was written but what opening a pool writes.
-    /// [`Error::Busy`] where there are snapshots, [`Error::Lent`] while programs have memory of the pool,
+    /// [`Error::Busy`] where there are snapshots and the level is a higher one, [`Error::Lent`] while programs have memory of the pool,
     /// [`Error::NoSpace`] where there is no room for second copies, or for checksums and parity, `NotAPool(TooSmall)` where the
     /// pool is too small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way. Then the
     /// pool is at the level that it had; on the way from `none` to `full` it may be at `metadata`. Those of [`Pool::open`] and
@@ -41,11 +41,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<bool> {
         let (door, host, _) = stands_recovery(Door::new(medium), host)?;
         let pool = Self::open_door(door.with_wear()?, host, &OpenOptions::default())?;
-        if pool.store.snapshots.latest() > 0 {
-            // What they see can't be moved.
-            pool.close()?;
-            return Err(Error::Busy);
-        }
         if pool.store.lent.any() {
             // Nor can what programs have.
             pool.close()?;
@@ -55,6 +50,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if before == protection {
             pool.close()?;
             return Ok(false);
+        }
+        if protection > before && pool.store.snapshots.latest() > 0 {
+            // What they see can't be moved out of the way of what a higher level has; a lower one moves nothing.
+            pool.close()?;
+            return Err(Error::Busy);
         }
         let report = pool.check(progress)?;
         if let Some(damage) = report.damage.first() {

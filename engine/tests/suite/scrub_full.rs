@@ -233,3 +233,30 @@ fn a_pool_with_file_data_that_is_lost_stays_at_level_full() {
     let pool = open(&memory, true);
     assert_eq!(pool.info().unwrap().protection, Protection::Full);
 }
+
+#[test]
+fn a_pool_with_data_that_only_a_snapshot_has_and_that_is_lost_stays_at_level_full() {
+    let (memory, pool, ino, bytes) = made(Protection::Full);
+    let page = page_of(&pool, ino, 3);
+    pool.create_snapshot(b"before").unwrap();
+    pool.write(ino, 0, &vec![9; bytes.len()]).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    // What parity knows is mended before it is forgotten.
+    scribble(&memory, page * PAGE + 520);
+    let image = memory.inner().image();
+    let protect = |memory: &Poisoned<Memory>, to| {
+        Pool::protect(memory.clone(), TestHost::new(3), to, 0, &mut |_, _| ())
+    };
+    assert_eq!(protect(&memory, Protection::None), Ok(true));
+    let pool = open(&memory, true);
+    let seen = pool.lookup(pool.snapshot_root(b"before").unwrap(), b"file").unwrap().ino;
+    same(&pool, seen, &bytes);
+    let memory = Poisoned::new(Memory::from_image(&image), Healing::Never);
+    scribble(&memory, page * PAGE + 3 * 520);
+    for to in [Protection::Metadata, Protection::None] {
+        let refused = protect(&memory, to);
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+    }
+    assert_eq!(open(&memory, true).info().unwrap().protection, Protection::Full);
+}

@@ -418,7 +418,7 @@ fn a_removed_file_that_a_snapshot_sees_is_no_damage_when_a_crash_cuts_off_its_wr
 }
 
 #[test]
-fn a_pool_with_snapshots_keeps_its_level() {
+fn a_pool_with_snapshots_gets_no_higher_level() {
     let (pool, _) = with_a_file();
     pool.create_snapshot(b"a").unwrap();
     pool.close().unwrap();
@@ -436,6 +436,55 @@ fn a_pool_with_snapshots_keeps_its_level() {
     let pool = TestPool::open(memory.clone(), TestHost::new(2), &options()).unwrap();
     assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![]);
     pool.create_snapshot(b"b").unwrap();
+}
+
+/// A lower level moves nothing: all snapshots have what they had, and the pool goes on being used.
+#[test]
+fn a_pool_with_snapshots_gets_a_lower_level() {
+    let mut seen = 0;
+    for seed in 0..90 {
+        let shape = Shape { remount_every: 40, maintain_every: 25, ..Shape::default() };
+        let mut generator = Generator::new(seed, shape);
+        let mut kept = Kept::new(seed, 8 << 20);
+        let used = |kept: &mut Kept, steps: std::ops::Range<usize>, generator: &mut Generator| {
+            for step in steps {
+                let op = generator.op();
+                kept.step(step, &op).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+                if step % 30 == 29 {
+                    kept.make().unwrap();
+                }
+            }
+        };
+        used(&mut kept, 0..100, &mut generator);
+        let level = kept.system.pool().info().unwrap().protection;
+        for lower in [Protection::Metadata, Protection::None] {
+            if lower >= level {
+                continue;
+            }
+            let step = kept.made as usize * 100;
+            kept.step(step, &if seed % 2 == 0 { Op::Remount } else { Op::Crash }).unwrap();
+            kept.system.pool().close().unwrap();
+            let (memory, host) = (kept.system.memory().clone(), TestHost::new(seed));
+            let changed = Pool::protect(memory, host, lower, 0, &mut |_, _| ());
+            assert_eq!(changed, Ok(true), "seed {seed}");
+            kept.system.remount(true).unwrap();
+            let found = kept.system.pool().info().unwrap().protection;
+            assert_eq!(found, lower, "seed {seed}");
+            for (name, wanted) in &kept.snapshots {
+                let same = same_in(kept.system.pool(), name, wanted);
+                assert_eq!(same, Ok(()), "seed {seed}, {name}");
+                seen += 1;
+            }
+            kept.compare().unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            used(&mut kept, step..step + 50, &mut generator);
+            kept.compare().unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        }
+        while !kept.snapshots.is_empty() {
+            kept.delete().unwrap();
+        }
+        kept.compare().unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+    assert!(seen > 100, "{seen} snapshots looked at");
 }
 
 /// While two threads write, a snapshot has all that had returned when it was begun, nothing that began when it had

@@ -47,7 +47,7 @@ impl Aged {
     ) -> io::Result<Option<Self>> {
         let _file = Gone(path.to_owned());
         let format = FormatOptions { protection: level, ..FormatOptions::default() };
-        if aging::aged(path, (&PoolOptions::new(), &format), plan, is_over)?.is_none() {
+        if !aging::age(path, (&PoolOptions::new(), &format), plan, is_over)? {
             return Ok(None);
         }
         let pool = open(path)?;
@@ -180,7 +180,7 @@ mod tests {
         let path = dir.path().join("aged");
         let options = PoolOptions::new();
         let how = (&options, &FormatOptions::default());
-        aging::aged(&path, how, &PLAN, &|| false).unwrap().unwrap();
+        assert!(aging::age(&path, how, &PLAN, &|| false).unwrap());
         let uses = uses_of(&open(&path).unwrap()).unwrap();
         let places = places(&uses, PLAN.bytes, 1 << 20);
         assert!(places.len() == TRIALS && places.iter().all(|at| *at <= 255 << 20));
