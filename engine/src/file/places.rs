@@ -70,7 +70,7 @@ impl<H: Host> SectorFile<H> {
             let Some(place) = self.places.get(chunk as usize) else { return };
             let extent = file.extents.find(from / PAGE_BYTES);
             let Some(extent) = extent.filter(|extent| {
-                extent.end() * PAGE_BYTES >= end && end <= state.size && version % 2 == 0
+                extent.end() * PAGE_BYTES >= end && end <= state.size && version.is_multiple_of(2)
             }) else {
                 continue;
             };

@@ -30,6 +30,8 @@ use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Protection, Result, Rule};
 const LINE_LOST: &str = "line of the sector journal can't be read";
 /// Lanes, about: as many as writers are likely to be in the middle of one. Who is kept from its processor there keeps its lane.
 const LANES: usize = 64;
+/// A pool of fewer pages has no more lanes than processors.
+const SMALL_PAGES: u64 = 32_768;
 /// Pages of a place for data that are worth more than twice as many lanes.
 const PLACE_PAGES: u64 = 8;
 /// Stripes of a pool: what has the same one waits for each other.
@@ -294,6 +296,10 @@ impl<M: Medium, H: Host> Store<M, H> {
         let (mut each, used) = (self.sectors.each, self.lanes.used() as u32);
         let free = self.space.free_pages().saturating_sub(self.reserve());
         let most = |each| free / (SPACE_PART * 2 * u64::from(each * used));
+        // (In a small pool so much in one would be in the way of files.)
+        if self.geometry.pages < SMALL_PAGES {
+            each = 1;
+        }
         // (Where there is little room, it is for places of some size first, then for more of them.)
         while each > 1 && most(each) < PLACE_PAGES {
             each /= 2;
@@ -304,7 +310,12 @@ impl<M: Medium, H: Host> Store<M, H> {
                 return Ok(None);
             }
             let lanes = each * used;
-            match self.take_whole(SectorArea::pages_of(lanes, slot_pages), Purpose::Grows) {
+            let pages = SectorArea::pages_of(lanes, slot_pages);
+            let run = match each {
+                1 => self.take_few(pages),
+                _ => self.take_whole(pages, Purpose::Grows),
+            };
+            match run {
                 Ok(run) => return Ok(Some(SectorArea { page: run.page, lanes, slot_pages })),
                 // Nowhere so many in one.
                 Err(Error::NoSpace) if each > 1 => each /= 2,
@@ -312,6 +323,16 @@ impl<M: Medium, H: Host> Store<M, H> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Takes so many pages, which are not many.
+    fn take_few(&self, pages: u64) -> Result<Run> {
+        let run = self.take_some(pages, Purpose::Grows)?;
+        if run.pages < pages {
+            self.give(run);
+            return Err(Error::NoSpace);
+        }
+        Ok(run)
     }
 
     /// Gives the journal up, of which nothing is wanted any more: all is home, and nobody writes.
