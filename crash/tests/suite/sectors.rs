@@ -12,12 +12,13 @@ use lode_engine::Rule;
 use crate::batches::{batch, jobs, survive};
 
 /// What is left out of the journal.
-const RULES: [Rule; 5] = [
+const RULES: [Rule; 6] = [
     Rule::SectorsReplayed,
     Rule::SectorsSeal,
     Rule::SectorsPlaces,
     Rule::SectorsApart,
     Rule::SectorsEnded,
+    Rule::SectorsAwaited,
 ];
 
 /// How long a mutant is looked for.

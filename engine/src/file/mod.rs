@@ -14,6 +14,7 @@ mod fresh;
 mod journalled;
 mod map;
 mod ordinals;
+mod places;
 mod read;
 mod relocate;
 mod sectors;
@@ -23,4 +24,5 @@ mod whole;
 mod write;
 mod xattr;
 
+pub use places::SectorFile;
 pub(crate) use xattr::Staged;

@@ -108,7 +108,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let bytes = bytes.get(..len as usize).unwrap_or_default();
         let (ino, nonce) = (state.log.ino, state.log.nonce);
         let locked = store.sectors.lock(ino, offset, offset + len);
-        let held = store.hold_lane();
+        let Some(held) = store.hold_sector_lane() else { return Ok(Written::NotReady) };
         // (Who ends the session waits for lanes.)
         store.writable()?;
         if held.epoch() != epoch {
@@ -155,7 +155,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 }
 
 /// Bytes that are read in one: as many as are written.
-const AT_ONCE: u64 = crate::layout::SECTOR_PAGES_MOST as u64 * PAGE_BYTES;
+pub(super) const AT_ONCE: u64 = crate::layout::SECTOR_PAGES_MOST as u64 * PAGE_BYTES;
 
 impl File {
     /// Whether it is ready to be written by sectors.

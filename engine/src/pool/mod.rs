@@ -146,7 +146,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn stats(&self) -> Stats {
         Stats {
             ops: self.counts.read(),
-            door: self.store.lanes.tally(),
+            door: self.store.lanes.tally() + self.store.sectors.tally(),
             collected: self.counts.collected(),
             dropped_inodes: self.store.room.dropped(),
         }

@@ -19,17 +19,23 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 use lock_api::{Mutex, MutexGuard};
-use lode_pmem::{Counters, Line, MediaError, Medium};
+use lode_pmem::{Counters, Line, MediaError, Medium, Tally};
 
-use super::{Held, Purpose, Store};
+use super::{Purpose, Store};
 use crate::layout::{LINE, SECTOR_PAGES_MOST, SectorArea, SectorLine, tag_of};
-use crate::space::{Near, Run};
+use crate::space::Run;
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Protection, Result, Rule};
 
 /// What is said of a line that can't be loaded.
 const LINE_LOST: &str = "line of the sector journal can't be read";
+/// Lanes, about: as many as writers are likely to be in the middle of one. Who is kept from its processor there keeps its lane.
+const LANES: usize = 64;
+/// A pool of fewer pages has no more lanes than processors.
+const SMALL_PAGES: u64 = 32_768;
+/// Pages of a place for data that are worth more than twice as many lanes.
+const PLACE_PAGES: u64 = 8;
 /// Stripes of a pool: what has the same one waits for each other.
-const STRIPES: usize = 256;
+const STRIPES: usize = 1024;
 /// Stripes of a write, at most: as many as pages it lies in.
 pub(crate) const STRIPES_AT_ONCE: usize = SECTOR_PAGES_MOST as usize + 1;
 /// The part of the free pages that the journal may take.
@@ -43,7 +49,7 @@ struct Owner {
 }
 
 /// What is locked together.
-#[repr(align(64))]
+#[repr(align(32))]
 struct Stripe<H: Host> {
     owner: Mutex<H::Mutex, Owner>,
     version: AtomicU32,
@@ -58,13 +64,34 @@ struct Said {
     counts: bool,
 }
 
-/// The line of a lane.
+/// A lane.
 #[repr(align(64))]
 struct Head<H: Host> {
+    /// Who writes holds this until all is home.
+    turn: Mutex<H::Mutex, ()>,
     /// Who stores to the line holds this to the end of the fence.
     said: Mutex<H::Mutex, Said>,
     /// The number of the last write: changed by who holds the lane.
     last: AtomicU64,
+    /// Of those who hold the lane.
+    counters: Counters,
+}
+
+/// A lane of the sector journal that this thread holds.
+pub(crate) struct SectorLane<'s, H: Host> {
+    number: u32,
+    head: &'s Head<H>,
+    area: SectorArea,
+    epoch: u32,
+    _turn: MutexGuard<'s, H::Mutex, ()>,
+}
+
+impl<H: Host> SectorLane<'_, H> {
+    /// The epoch when it was taken.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
 }
 
 /// The sector journal in memory.
@@ -76,20 +103,25 @@ pub(crate) struct Sectors<H: Host> {
     /// There was no room for it: nobody tries again.
     refused: AtomicBool,
     heads: Vec<Head<H>>,
+    /// Lanes for each processor that the pool has lanes for, at most.
+    each: u32,
     stripes: Vec<Stripe<H>>,
     /// What a crash has left, in a pool that is open read-only.
     pub(crate) left: Vec<(SectorLine, u64)>,
 }
 
 impl<H: Host> Sectors<H> {
-    /// That of a pool with so many lanes in use, whose superblock says where it is.
+    /// That of a pool with so many lanes for transactions in use, whose superblock says where it is.
     #[inline(never)]
-    pub(crate) fn boxed(area: Option<(SectorArea, u64)>, lanes: usize) -> Result<Box<Self>> {
+    pub(crate) fn boxed(area: Option<(SectorArea, u64)>, used: usize) -> Result<Box<Self>> {
         let (mut heads, mut stripes) = (Vec::new(), Vec::new());
-        heads.try_reserve_exact(lanes)?;
-        heads.resize_with(lanes, || Head {
+        let each = (LANES / used.max(1)).max(1);
+        heads.try_reserve_exact(used * each)?;
+        heads.resize_with(used * each, || Head {
+            turn: Mutex::new(()),
             said: Mutex::new(Said::default()),
             last: AtomicU64::new(0),
+            counters: Counters::exclusive(),
         });
         stripes.try_reserve_exact(STRIPES)?;
         stripes.resize_with(STRIPES, || Stripe {
@@ -99,7 +131,8 @@ impl<H: Host> Sectors<H> {
         let tag = AtomicU32::new(area.map_or(0, |(_, nonce)| tag_of(nonce)));
         let area = AtomicU64::new(area.map_or(0, |(area, _)| area.packed()));
         let refused = AtomicBool::new(false);
-        Ok(Box::new(Self { area, tag, refused, heads, stripes, left: Vec::new() }))
+        let each = each as u32;
+        Ok(Box::new(Self { area, tag, refused, heads, each, stripes, left: Vec::new() }))
     }
 
     /// Where it is.
@@ -111,6 +144,36 @@ impl<H: Host> Sectors<H> {
     /// Whether there can be none.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Relaxed)
+    }
+
+    /// What all lanes have counted.
+    pub(crate) fn tally(&self) -> Tally {
+        self.heads.iter().fold(Tally::default(), |sum, head| sum + head.counters.read())
+    }
+
+    /// Takes a free lane, those of this processor first; waits for one if none is free. Only then looks which epoch it is, as
+    /// who takes a lane for a transaction.
+    #[inline(never)]
+    pub(crate) fn hold(&self, cpu: usize, epoch: &AtomicU32) -> Option<SectorLane<'_, H>> {
+        let area = self.area()?;
+        let count = (area.lanes as usize).min(self.heads.len());
+        let each = count / (self.heads.len() / self.each as usize);
+        let (before, from) = self.heads.get(..count)?.split_at_checked(cpu * each % count)?;
+        let mut heads = (cpu * each % count..).zip(from).chain((0..).zip(before));
+        let free = heads.find_map(|(at, head)| Some((at, head, head.turn.try_lock()?)));
+        let (at, head, turn) = match free {
+            Some(free) => free,
+            None => from.first().map(|head| (cpu * each % count, head, head.turn.lock()))?,
+        };
+        let (number, epoch) = (at as u32, epoch.load(Acquire));
+        Some(SectorLane { number, head, area, epoch, _turn: turn })
+    }
+
+    /// Waits until each write that is under way has ended.
+    pub(crate) fn wait_for_lanes(&self) {
+        for head in &self.heads {
+            drop(head.turn.lock());
+        }
     }
 
     /// The stripes of bytes `from .. to` of an inode, in order, each once; not more than [`STRIPES_AT_ONCE`].
@@ -187,6 +250,12 @@ impl<H: Host> Drop for Locked<'_, H> {
 }
 
 impl<M: Medium, H: Host> Store<M, H> {
+    /// Holds a lane of the sector journal, if there is one. Who holds one waits for nothing but the medium.
+    #[inline]
+    pub(crate) fn hold_sector_lane(&self) -> Option<SectorLane<'_, H>> {
+        self.sectors.hold(self.lane(), &self.epoch)
+    }
+
     /// Whether there is a sector journal, which is made where there was none yet and there is room. No lock is held.
     ///
     /// # Errors
@@ -224,23 +293,46 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.superblock.lock().protection != Protection::None {
             return Ok(None);
         }
-        let lanes = self.sectors.heads.len() as u32;
+        let (mut each, used) = (self.sectors.each, self.lanes.used() as u32);
         let free = self.space.free_pages().saturating_sub(self.reserve());
-        let most = free / (SPACE_PART * 2 * u64::from(lanes));
-        let slot_pages = most.min(u64::from(SECTOR_PAGES_MOST)) as u32;
-        if slot_pages == 0 {
-            return Ok(None);
+        let most = |each| free / (SPACE_PART * 2 * u64::from(each * used));
+        // (In a small pool so much in one would be in the way of files.)
+        if self.geometry.pages < SMALL_PAGES {
+            each = 1;
         }
-        let pages = SectorArea::pages_of(lanes, slot_pages);
-        let run = match self.take_near(pages, Purpose::Grows, Near::ANY) {
-            Err(Error::NoSpace) => return Ok(None),
-            run => run?,
-        };
+        // (Where there is little room, it is for places of some size first, then for more of them.)
+        while each > 1 && most(each) < PLACE_PAGES {
+            each /= 2;
+        }
+        loop {
+            let slot_pages = most(each).min(u64::from(SECTOR_PAGES_MOST)) as u32;
+            if slot_pages == 0 {
+                return Ok(None);
+            }
+            let lanes = each * used;
+            let pages = SectorArea::pages_of(lanes, slot_pages);
+            let run = match each {
+                1 => self.take_few(pages),
+                _ => self.take_whole(pages, Purpose::Grows),
+            };
+            match run {
+                Ok(run) => return Ok(Some(SectorArea { page: run.page, lanes, slot_pages })),
+                // Nowhere so many in one.
+                Err(Error::NoSpace) if each > 1 => each /= 2,
+                Err(Error::NoSpace) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes so many pages, which are not many.
+    fn take_few(&self, pages: u64) -> Result<Run> {
+        let run = self.take_some(pages, Purpose::Grows)?;
         if run.pages < pages {
             self.give(run);
-            return Ok(None);
+            return Err(Error::NoSpace);
         }
-        Ok(Some(SectorArea { page: run.page, lanes, slot_pages }))
+        Ok(run)
     }
 
     /// Gives the journal up, of which nothing is wanted any more: all is home, and nobody writes.
@@ -344,20 +436,15 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Ends what other lanes' lines say of the bytes that are locked.
     #[inline]
-    fn end_others(
-        &self,
-        area: &SectorArea,
-        locked: &Locked<'_, H>,
-        held: &Held<'_, H>,
-    ) -> Result<()> {
-        let own = u32::from(held.number) + 1;
+    fn end_others(&self, locked: &Locked<'_, H>, held: &SectorLane<'_, H>) -> Result<()> {
+        let own = held.number + 1;
         if self.host.leaves_out(Rule::SectorsApart) {
             return Ok(());
         }
         for (owner, _) in locked.stripes.iter().flatten() {
             if owner.lane != 0 && owner.lane != own {
                 let is_its = |said: &Said| said.sequence == owner.sequence;
-                self.end_line(area, owner.lane - 1, held.counters(), &is_its)?;
+                self.end_line(&held.area, owner.lane - 1, &held.head.counters, &is_its)?;
             }
         }
         Ok(())
@@ -371,15 +458,14 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline(never)]
     pub(crate) fn write_sectors(
         &self,
-        held: &Held<'_, H>,
+        held: &SectorLane<'_, H>,
         mut locked: Locked<'_, H>,
         mut line: SectorLine,
         bytes: &[u8],
     ) -> Result<()> {
-        let (number, counters) = (u32::from(held.number), held.counters());
-        let (area, head) = (self.sectors.area(), self.sectors.heads.get(number as usize));
-        let (area, head) = area.zip(head).ok_or(Error::ReadOnly)?;
-        self.end_others(&area, &locked, held)?;
+        let SectorLane { number, head, area, .. } = *held;
+        let counters = &head.counters;
+        self.end_others(&locked, held)?;
         line.sequence = head.last.load(Relaxed) + 1;
         let (at, slot_at) = (area.line_at(number), self.slot_at(&area, number, line.sequence));
         self.door.window(line.len, counters).copy_nt(slot_at, bytes);

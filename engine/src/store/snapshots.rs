@@ -376,13 +376,16 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// Waits until each transaction that is under way has ended.
+    /// Waits until each transaction, and each write by sectors, that is under way has ended.
     pub(crate) fn wait_for_lanes(&self) {
         if self.host.leaves_out(Rule::SnapshotWaits) {
             return;
         }
         for lane in self.lanes.iter() {
             drop(lane.turn.lock());
+        }
+        if !self.host.leaves_out(Rule::SectorsAwaited) {
+            self.sectors.wait_for_lanes();
         }
     }
 

@@ -148,6 +148,15 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.take_by((purpose, pages), Taken::Alone, take)
     }
 
+    /// Takes so many contiguous pages, or none.
+    pub(crate) fn take_whole(&self, pages: u64, purpose: Purpose) -> Result<Run> {
+        let take = |lane, most| match pages <= most {
+            true => self.space.take(lane, pages, PageClass::Small),
+            false => Err(Error::NoSpace),
+        };
+        self.take_by((purpose, pages), Taken::Alone, take)
+    }
+
     /// Takes a whole aligned chunk of `class`, unless space is so short that the rest of it
     /// is better left to others.
     pub(crate) fn take_chunk(&self, class: PageClass) -> Option<Run> {

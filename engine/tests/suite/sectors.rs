@@ -208,8 +208,8 @@ fn sectors_are_whole_wherever_a_write_ends_in_either_of_two_lanes() {
 fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
     const THREADS: usize = 4;
     const SECTORS: usize = 64;
-    let pool = pool(THREADS as u32);
-    let ino = file(&pool, b"v", SECTORS * SECTOR);
+    let (pool, ino) = large_file(THREADS as u32);
+    let file = pool.hold_by_sectors(ino).unwrap();
     pool.write_sectors(ino, 0, &vec![0; SECTORS * SECTOR]).unwrap();
     let stamp = |sector: usize, version: u64| -> Vec<u8> {
         let word = (sector as u64) << 48 | version;
@@ -219,7 +219,7 @@ fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
     let (start, stop) = (Barrier::new(THREADS + 2), AtomicBool::new(false));
     // A thread owns each fourth sector: it writes only these, one by one; and nobody's, several at once.
     std::thread::scope(|scope| {
-        let (pool, newest, start, stop) = (&pool, &newest, &start, &stop);
+        let (pool, file, newest, start, stop) = (&pool, &file, &newest, &start, &stop);
         let writers: Vec<_> = (0..THREADS)
             .map(|thread| {
                 scope.spawn(move || {
@@ -250,7 +250,12 @@ fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
                     let least: Vec<_> =
                         newest[from..from + count].iter().map(|it| it.load(SeqCst)).collect();
                     let mut bytes = vec![0; count * SECTOR];
-                    pool.read_quietly(ino, (from * SECTOR) as u64, &mut bytes).unwrap();
+                    let at = (from * SECTOR) as u64;
+                    let read = match reader {
+                        0 => pool.read_quietly(ino, at, &mut bytes),
+                        _ => pool.read_by_sectors(file, at, &mut bytes),
+                    };
+                    assert_eq!(read, Ok(bytes.len()));
                     for (step, sector) in bytes.chunks(SECTOR).enumerate() {
                         let version = word(sector, 0) & ((1 << 48) - 1);
                         assert!(version >= least[step], "sector {} went back", from + step);
@@ -265,6 +270,7 @@ fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
         stop.store(true, SeqCst);
         assert!(ended.iter().all(Result::is_ok));
     });
+    pool.let_go(file.into_handle());
     for opened in [after_crash(&pool, true), after_crash(&pool, false)] {
         let bytes = read(&opened, ino, SECTORS * SECTOR);
         for (number, sector) in bytes.chunks(SECTOR).enumerate() {
@@ -272,6 +278,99 @@ fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
             assert!(version == 0 || sector == stamp(number, version), "sector {number}");
         }
     }
+}
+
+/// A pool, with a file of 4 MiB in pages of 2 MiB, all of it written.
+fn large_file(lanes: u32) -> (TestPool, Ino) {
+    let pool = pool_of(32 << 20, lanes, Protection::None);
+    let ino = pool.create(pool.root(), b"v", &NEW).unwrap().ino;
+    pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 4 << 20).unwrap();
+    pool.write(ino, 0, &vec![1; 4 << 20]).unwrap();
+    (pool, ino)
+}
+
+#[test]
+fn who_reads_by_sectors_reads_what_there_is_now_whatever_became_of_the_file() {
+    let (pool, ino) = large_file(2);
+    let file = pool.hold_by_sectors(ino).unwrap();
+    let mut expected = vec![1; 4 << 20];
+    let same = |expected: &[u8], what: &str| {
+        // (The second time places are known.)
+        for (from, len) in [(4096, 4096), (1 << 20, 2 << 20), (4096, 4096), (0, 5 << 20)] {
+            let mut bytes = vec![9; len];
+            let read = pool.read_by_sectors(&file, from as u64, &mut bytes).unwrap();
+            let end = (from + len).min(expected.len());
+            let expected = expected.get(from..end).unwrap_or_default();
+            assert!(bytes[..read] == *expected, "{what}: {len} bytes at {from}");
+        }
+    };
+    same(&expected, "written");
+    pool.write_sectors(ino, 4096, &[2; 4096]).unwrap();
+    expected[4096..8192].fill(2);
+    same(&expected, "by sectors");
+    pool.write(ino, 5000, &[3; 100]).unwrap();
+    expected[5000..5100].fill(3);
+    same(&expected, "otherwise");
+    pool.create_snapshot(b"s").unwrap();
+    pool.write_sectors(ino, 4096, &[4; 8192]).unwrap();
+    expected[4096..12288].fill(4);
+    same(&expected, "beside what a snapshot sees");
+    pool.fallocate(ino, Fallocate::Punch, 0, 2 << 20).unwrap();
+    expected[..2 << 20].fill(0);
+    same(&expected, "a hole");
+    // Its pages are another's now.
+    pool.delete_snapshot(b"s").unwrap();
+    let other = pool.create(pool.root(), b"w", &NEW).unwrap().ino;
+    pool.write(other, 0, &vec![7; 8 << 20]).unwrap();
+    same(&expected, "another file");
+    pool.setattr(ino, &SetAttr { size: Some(3 << 20), ..SetAttr::default() }).unwrap();
+    expected.truncate(3 << 20);
+    same(&expected, "shorter");
+    pool.let_go(file.into_handle());
+}
+
+/// One thread gives pages of the file to another file and takes others, again and again, while others read it.
+#[test]
+fn who_reads_by_sectors_never_reads_pages_of_another_file() {
+    const CHUNK: u64 = 2 << 20;
+    let (pool, ino) = large_file(2);
+    let other = pool.create(pool.root(), b"w", &NEW).unwrap().ino;
+    let (file, stop) = (pool.hold_by_sectors(ino).unwrap(), AtomicBool::new(false));
+    let seen = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (pool, file, stop, seen) = (&pool, &file, &stop, &seen);
+        let readers: Vec<_> = (0..3)
+            .map(|seed| {
+                scope.spawn(move || {
+                    let mut random = Rng::new(seed);
+                    let mut bytes = vec![0; 64 << 10];
+                    while !stop.load(SeqCst) {
+                        let at = random.below(32) * (64 << 10);
+                        pool.read_by_sectors(file, at, &mut bytes).unwrap();
+                        if let Some(wrong) = bytes.iter().find(|byte| **byte > 1) {
+                            stop.store(true, SeqCst);
+                            panic!("read {wrong}, of another file, at {at}");
+                        }
+                        seen.fetch_add(1, SeqCst);
+                    }
+                })
+            })
+            .collect();
+        // (Until all have read for a while; each round is some hundred microseconds.)
+        for round in 0..4000 {
+            if stop.load(SeqCst) || round > 300 && seen.load(SeqCst) > 2000 {
+                break;
+            }
+            pool.fallocate(ino, Fallocate::Punch, 0, CHUNK).unwrap();
+            pool.fallocate(other, Fallocate::Allocate { keep_size: false }, 0, CHUNK).unwrap();
+            pool.write(other, 0, &[9; 128 << 10]).unwrap();
+            pool.setattr(other, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
+            pool.fallocate(ino, Fallocate::Allocate { keep_size: true }, 0, CHUNK).unwrap();
+        }
+        stop.store(true, SeqCst);
+        assert!(readers.into_iter().all(|reader| reader.join().is_ok()));
+    });
+    pool.let_go(file.into_handle());
 }
 
 /// Writes that overlap, each of several sectors: every sector is of one of them, and what is read last is what a crash leaves.
