@@ -174,6 +174,8 @@ fn what_went_wrong_once_does_not_again() {
         "none-1-1449-111",
         "none-1-2025-399",
         "none-1-2310-72",
+        // What a scribble had left of a link to an inode table looked right, and overruled its other copy.
+        "metadata-11-1210-148",
     ] {
         let injected = inject(id.parse().unwrap()).unwrap();
         assert!(injected.verdict < Verdict::Open, "{id}: {}: {:?}", injected.damage, injected.what);

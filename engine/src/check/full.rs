@@ -10,7 +10,7 @@ use lode_pmem::Medium;
 use crate::inode::{Body, Mix, State, load_name, load_xattr_value};
 use crate::layout::{Body as Record, tag_of};
 use crate::space::{Claims, Run};
-use crate::store::{Item, Kept, LinkWord, NO_WATERMARK, Store, read_watermark};
+use crate::store::{Item, Kept, LinkWord, NO_WATERMARK, Owner, Store, read_watermark};
 use crate::{CheckReport, Error, Host, Ino, NAME_MAX, PAGE_BYTES, Pool, Result, mode};
 
 /// Inodes, names, tree and space.
@@ -187,7 +187,9 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         let store = &self.pool.store;
         let at = state.log.last_link_at();
         let cleared = self.pool.opening.clean || store.writable().is_ok();
-        if !cleared || store.load_link(at, LinkWord::Next)? == Ok(None) {
+        // (None is to be followed.)
+        if !cleared || store.load_link_to(Owner::Alive, at, LinkWord::Next, &|_| false)? == Ok(None)
+        {
             return Ok(());
         }
         Err(Error::corrupt_inode("link behind the end of a log", at, state.log.ino))

@@ -4,4 +4,4 @@ mod append;
 mod walk;
 
 pub(crate) use append::{INLINE, Log, LogPage, Placed, Plan, Tail};
-pub(crate) use walk::{Found, Holds, Step, Walk, read_death, read_identity};
+pub(crate) use walk::{Found, Holds, Step, Walk, leads_on, read_death, read_identity};

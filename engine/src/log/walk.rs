@@ -136,7 +136,8 @@ pub(crate) fn read_identity<M: Medium, H: Host>(
     let Some(identity) = read(&line) else {
         return Ok(None);
     };
-    let head = store.load_link(at + HEAD_AT, LinkWord::Head)?;
+    let follows = |link: &Link| leads_on(store, (ino, identity.nonce), 0, link);
+    let head = store.load_link_to(Owner::Alive, at + HEAD_AT, LinkWord::Head, &follows)?;
     let is_life = |line: &Line| read(line) == Some(identity);
     let atime = store.load_atime(at, &line, &is_life)?;
     Ok(Some((identity, head, atime, stored_seal(&line))))
@@ -185,6 +186,36 @@ fn death_in_log<M: Medium, H: Host>(
             _ => {}
         }
     }
+}
+
+/// The header of the log page that a link leads to, if it is of the log of this inode's life and the one that is meant.
+#[inline(never)]
+fn linked_header<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    (ino, nonce): (Ino, u64),
+    link: &Link,
+) -> Result<Option<(LogHeader, Line)>> {
+    let at = link.page * PAGE_BYTES;
+    let read = |line: &Line| store.anchor::<LogHeader>(Rule::LogPageSeal, line, at);
+    // (Whose page it is has to be known before anything of it is mended.)
+    let line = store.load_line_of(Owner::Dead, at, Shape::Anchor, |line| read(line).is_some())?;
+    let header = read(&line).filter(|header| {
+        let owned = header.ino == ino && header.owner_nonce == nonce;
+        let meant = link.names(header.nonce) || store.host.leaves_out(Rule::LinkTag);
+        owned && meant || store.host.leaves_out(Rule::LinkOwner)
+    });
+    Ok(header.map(|header| (header, line)))
+}
+
+/// Whether a link leads from the page of this inode's log that has this nonce (0: from its identity) to one behind that.
+pub(crate) fn leads_on<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    life: (Ino, u64),
+    page_nonce: u64,
+    link: &Link,
+) -> bool {
+    let header = linked_header(store, life, link);
+    header.is_ok_and(|found| found.is_some_and(|(header, _)| header.nonce > page_nonce))
 }
 
 /// A link word that an earlier life of its page left, where a torn anchor line lacks its own.
@@ -334,7 +365,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         let parsed = if self.anchor_at == slot_at(self.ino) {
             self.head
         } else {
-            match self.store.load_link_of(self.owner, at, LinkWord::Next)? {
+            match self.next_link(at)? {
                 Ok(Some(link)) if link.inline_dead => Err("link word is impossible"),
                 parsed => parsed,
             }
@@ -372,18 +403,7 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         if !self.store.geometry.holds_metadata(link.page, 1) {
             return Err(self.damage("link outside the pool", self.anchor_at + HEAD_AT));
         }
-        let at = link.page * PAGE_BYTES;
-        let read = |line: &Line| self.store.anchor::<LogHeader>(Rule::LogPageSeal, line, at);
-        // (Whose page it is has to be known before anything of it is mended.)
-        let line =
-            self.store.load_line_of(Owner::Dead, at, Shape::Anchor, |line| read(line).is_some())?;
-        let header = read(&line).filter(|header| {
-            let host = &self.store.host;
-            let owned = header.ino == self.ino && header.owner_nonce == self.nonce;
-            let meant = link.names(header.nonce) || host.leaves_out(Rule::LinkTag);
-            owned && meant || host.leaves_out(Rule::LinkOwner)
-        });
-        Ok(header.map(|header| (header, line)))
+        linked_header(self.store, (self.ino, self.nonce), link)
     }
 
     /// Whether a page can not be the one after that with this nonce.
@@ -401,8 +421,8 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
             self.note_bad_link(OLDER_PAGE);
             return Ok(None);
         }
-        self.mend_header(&link, &header, &line)?;
         self.page_nonce = header.nonce;
+        self.mend_header(&link, &header, &line)?;
         self.holds = Holds::Nothing;
         self.anchor_at = link.page * PAGE_BYTES;
         self.tail = Tail {
@@ -429,7 +449,14 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
         if !is_it(&self.store.load_line_of(self.owner, at, Shape::Anchor, is_it)?) {
             self.store.mend_lost(self.owner, at, line)?;
         }
-        self.store.load_link_of(self.owner, at + HEAD_AT, LinkWord::Next).map(|_| ())
+        self.next_link(at + HEAD_AT).map(|_| ())
+    }
+
+    /// The link word at `at`, of the page with the nonce that the walk has come to.
+    fn next_link(&self, at: u64) -> Result<LinkFound> {
+        let follows =
+            |link: &Link| leads_on(self.store, (self.ino, self.nonce), self.page_nonce, link);
+        self.store.load_link_to(self.owner, at, LinkWord::Next, &follows)
     }
 
     /// Where the log ended.
@@ -472,7 +499,9 @@ impl<'s, M: Medium, H: Host> Walk<'s, M, H> {
                 each(beyond);
             })?;
             led_by = Some(holds);
-            let next = self.store.load_link_of(Owner::Dead, at + HEAD_AT, LinkWord::Next)?;
+            let follows = |link: &Link| leads_on(self.store, (self.ino, self.nonce), nonce, link);
+            let next_at = at + HEAD_AT;
+            let next = self.store.load_link_to(Owner::Dead, next_at, LinkWord::Next, &follows)?;
             link = next.unwrap_or(None);
         }
         Ok(())

@@ -6,9 +6,10 @@ use super::report::{Finding, Outcome, What};
 use super::step::Scrub;
 use crate::inode::State;
 use crate::layout::{
-    DEATH_LINE, HEAD_AT, INLINE_LINES, Identity, LINE, LogHeader, LogSeed, SLOT_BYTES, slot_at,
+    DEATH_LINE, HEAD_AT, INLINE_LINES, Identity, LINE, Link, LogHeader, LogSeed, SLOT_BYTES,
+    slot_at,
 };
-use crate::log::INLINE;
+use crate::log::{INLINE, leads_on};
 use crate::snapshot::VIEW;
 use crate::store::{LinkWord, Owner, Shape, Store, read_superblock};
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
@@ -132,7 +133,7 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
             found.is_some_and(|found| found.nonce == log.nonce)
         };
         self.line(slot, Shape::Anchor, true, &is_ours, note)?;
-        self.link(slot + HEAD_AT, LinkWord::Head, note)?;
+        self.link(slot + HEAD_AT, (LinkWord::Head, 0), note)?;
         let mut lines = 8;
         if let Some(seed) = log.seed_of(store, INLINE) {
             if !log.inline_dead {
@@ -149,7 +150,7 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
                 found.is_some_and(|found| found.nonce == page.nonce)
             };
             self.line(at, Shape::Anchor, true, &is_ours, note)?;
-            self.link(at + HEAD_AT, LinkWord::Next, note)?;
+            self.link(at + HEAD_AT, (LinkWord::Next, page.nonce), note)?;
             if let Some(seed) = log.seed_of(store, page.ordinal) {
                 self.records(at + LINE, log.page_lines(), page.ordinal, &seed, note)?;
             }
@@ -198,8 +199,11 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
         }
     }
 
-    fn link(&self, at: u64, which: LinkWord, note: Note<'_>) -> Result<()> {
-        match self.store.load_link_of(self.owner, at, which) {
+    /// A link word, of a log page with this nonce.
+    fn link(&self, at: u64, (which, nonce): (LinkWord, u64), note: Note<'_>) -> Result<()> {
+        let life = (self.state.log.ino, self.state.log.nonce);
+        let follows = |link: &Link| leads_on(self.store, life, nonce, link);
+        match self.store.load_link_to(self.owner, at, which, &follows) {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(what)) => note(Error::corrupt_inode(what, at, self.state.log.ino)),
             // (Its line has been told of.)

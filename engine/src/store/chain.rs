@@ -36,7 +36,11 @@ impl<M: Medium, H: Host> Store<M, H> {
     ) -> Result<()> {
         let mut link_at = self.geometry.lane_at(lane) + LANE_CHAIN_AT;
         loop {
-            let link = self.load_link_of(owner, link_at, LinkWord::Next)?;
+            let follows = |link: &Link| {
+                let header = self.piece_header(Owner::Dead, lane, link);
+                header.is_ok_and(|header| header.is_some())
+            };
+            let link = self.load_link_to(owner, link_at, LinkWord::Next, &follows)?;
             let Some(link) = link.map_err(|what| Error::corrupt(what, link_at))? else {
                 return Ok(());
             };
@@ -44,14 +48,8 @@ impl<M: Medium, H: Host> Store<M, H> {
                 return Err(Error::corrupt("link outside the pool", link_at));
             }
             let at = link.page * PAGE_BYTES;
-            let meant = |header: &PieceHeader| {
-                let named = link.names(header.nonce) || self.host.leaves_out(Rule::LinkTag);
-                u32::from(header.lane) == lane && named
-            };
-            let read =
-                |line: &Line| self.anchor::<PieceHeader>(Rule::PieceSeal, line, at).filter(meant);
-            let line = self.load_line_of(owner, at, Shape::Anchor, |line| read(line).is_some())?;
-            let header = read(&line).ok_or(Error::corrupt(BAD_HEADER, at))?;
+            let header = self.piece_header(owner, lane, &link)?;
+            let header = header.ok_or(Error::corrupt(BAD_HEADER, at))?;
             let piece = Piece::new(header)?;
             if !self.geometry.holds_metadata(piece.run().page, piece.run().pages) {
                 return Err(Error::corrupt("table piece outside the pool", at));
@@ -59,6 +57,20 @@ impl<M: Medium, H: Host> Store<M, H> {
             each(piece)?;
             link_at = at + HEAD_AT;
         }
+    }
+
+    /// The header of the piece of this lane that a link names.
+    #[inline(never)]
+    fn piece_header(&self, owner: Owner, lane: u32, link: &Link) -> Result<Option<PieceHeader>> {
+        let at = link.page * PAGE_BYTES;
+        let meant = |header: &PieceHeader| {
+            let named = link.names(header.nonce) || self.host.leaves_out(Rule::LinkTag);
+            u32::from(header.lane) == lane && named
+        };
+        let read =
+            |line: &Line| self.anchor::<PieceHeader>(Rule::PieceSeal, line, at).filter(meant);
+        let line = self.load_line_of(owner, at, Shape::Anchor, |line| read(line).is_some())?;
+        Ok(read(&line))
     }
 
     /// The headers and links that are others than these pieces need, which are all there are, in the

@@ -5,6 +5,7 @@ mod bad;
 mod chain;
 mod lanes;
 mod lent;
+mod links;
 mod room;
 mod round;
 mod sectors;
@@ -21,6 +22,7 @@ pub(crate) use bad::Looked;
 pub(crate) use chain::BadChain;
 pub(crate) use lanes::{Held, Lanes};
 pub(crate) use lent::Lent;
+pub(crate) use links::LinkWord;
 pub(crate) use room::Room;
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
 pub(crate) use sectors::Sectors;
@@ -31,7 +33,7 @@ pub(crate) use superblock::{
     read_superblock, repair_locator, write_copies, write_copy, write_locator, write_superblock,
 };
 pub(crate) use table::{Piece, Slot, Table};
-pub(crate) use twins::{LinkWord, Owner, Shape};
+pub(crate) use twins::{Owner, Shape};
 pub(crate) use tx::Tx;
 
 use alloc::boxed::Box;

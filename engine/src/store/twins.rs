@@ -1,7 +1,7 @@
 //! The two copies of metadata (PROTOCOL I19; replicas after NOVA-Fortis 4.2).
 //!
 //! What this file guarantees: a line counts if either of its copies is valid, and then it is the first
-//! that counts where both are; so is a link word. A copy that is damaged, or differs where nothing is
+//! that counts where both are (of link words: `links`). A copy that is damaged, or differs where nothing is
 //! known of a crash, is stored again from the one that counts: at once in a pool that is open for
 //! writes, in recovery once it is certain what happened (its step 7), never in a read-only opening.
 //!
@@ -21,11 +21,11 @@ use hashbrown::HashMap;
 use lock_api::Mutex;
 use lode_pmem::{Line, MediaError, Medium, Window};
 
-use super::{LinkFound, Store};
+use super::Store;
 use crate::inode::Mix;
 use crate::layout::{HEAD_AT, Header, IDENTITY_ATIME_AT, LINE, get_u64, put_u64};
 use crate::space::Run;
-use crate::{Host, PAGE_BYTES, Result};
+use crate::{Host, Result};
 
 const WORD: u64 = 8;
 /// Differences that are remembered for who scrubs.
@@ -40,15 +40,6 @@ pub(crate) enum Owner {
     Compared,
     /// Nobody's any more: it may be in use for something else by now.
     Dead,
-}
-
-/// Which link word of an anchor it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LinkWord {
-    /// The head of an identity.
-    Head,
-    /// One that leads on.
-    Next,
 }
 
 /// What of a line is sealed by its own seal.
@@ -186,7 +177,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Whether both copies are looked at where the first is good.
     #[inline]
-    fn compares(&self, owner: Owner) -> bool {
+    pub(super) fn compares(&self, owner: Owner) -> bool {
         match owner {
             Owner::Alive => self.mends.comparing.load(Relaxed),
             Owner::Compared => true,
@@ -240,92 +231,6 @@ impl<M: Medium, H: Host> Store<M, H> {
             (Err(_), Ok(second)) => (second, Some(Mend::Bad { at, place: at, line: second })),
             (Err(error), Err(_)) => return Err(error.into()),
         })
-    }
-
-    /// Loads the link word at `at`, as [`Store::load_line`] does a line. (Its check is short: a word that
-    /// leads nowhere does not count beside one that is right.)
-    #[inline]
-    pub(crate) fn load_link(&self, at: u64, which: LinkWord) -> Result<LinkFound> {
-        self.load_link_of(Owner::Alive, at, which)
-    }
-
-    /// As [`Store::load_link`], of this owner.
-    #[inline]
-    pub(crate) fn load_link_of(&self, owner: Owner, at: u64, which: LinkWord) -> Result<LinkFound> {
-        let first = self.door.load_word(at);
-        if self.geometry.twin_pages == 0 {
-            return Ok(self.parse_link(first?, at));
-        }
-        if let Ok(word) = first
-            && self.leads(word, at, which)
-            && !self.compares(owner)
-        {
-            return Ok(self.parse_link(word, at));
-        }
-        self.load_link_mended(owner, at, which, first)
-    }
-
-    /// The word that counts, after what is to be done to the other one.
-    #[inline(never)]
-    fn load_link_mended(
-        &self,
-        owner: Owner,
-        at: u64,
-        which: LinkWord,
-        first: core::result::Result<u64, MediaError>,
-    ) -> Result<LinkFound> {
-        let (word, mend) = self.load_both_words(at, which, first)?;
-        if let Some(mend) = mend {
-            self.mend(owner, mend)?;
-        }
-        Ok(self.parse_link(word, at))
-    }
-
-    /// Whether a word at `at` can be a link, or says that there is none.
-    fn leads(&self, word: u64, at: u64, which: LinkWord) -> bool {
-        let found = self.parse_link(word, at);
-        found.is_ok_and(|link| {
-            link.is_none_or(|link| {
-                let place = which == LinkWord::Head || !link.inline_dead;
-                place && self.geometry.holds_metadata(link.page, 1)
-            })
-        })
-    }
-
-    /// The word that counts, and what is to be done to the other copy. (That of an anchor that can't be
-    /// loaded is stored with its line.)
-    #[inline(never)]
-    fn load_both_words(
-        &self,
-        at: u64,
-        which: LinkWord,
-        first: core::result::Result<u64, MediaError>,
-    ) -> Result<(u64, Option<Mend>)> {
-        let Some(twin) = self.door.twin_of(at) else { return Ok((first?, None)) };
-        let leads = first.is_ok_and(|word| self.leads(word, at, which));
-        if !leads && let Some(word) = self.word_before(at) {
-            return Ok((word, None));
-        }
-        let second = self.door.load_word(twin);
-        let mend = |value| Some(Mend::Word { at, value });
-        Ok(match (first, second) {
-            (Ok(first), Ok(second)) if leads => {
-                (first, if first == second { None } else { mend(first) })
-            }
-            (Ok(_), Ok(second)) if self.leads(second, at, which) => (second, mend(second)),
-            (Ok(first), Ok(_)) => (first, None),
-            (Ok(first), Err(_)) => (first, self.bad_chain_link(at, twin, first)),
-            (Err(_), Ok(second)) => (second, self.bad_chain_link(at, at, second)),
-            (Err(error), Err(_)) => return Err(error.into()),
-        })
-    }
-
-    /// What is to be done to the copy in `place` of a link of the lane table: it has a line for itself.
-    fn bad_chain_link(&self, at: u64, place: u64, word: u64) -> Option<Mend> {
-        let is_chain = at / PAGE_BYTES < self.geometry.first_page();
-        let mut line = Line::ZERO;
-        put_u64(&mut line.0, 0, word);
-        (is_chain && at.is_multiple_of(LINE)).then_some(Mend::Bad { at, place, line })
     }
 
     /// The access time word of the identity at `at`, of which `line` is the copy that counts. No seal is
@@ -421,7 +326,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Makes the copies of something the same, now or when recovery knows what happened.
     #[inline(never)]
-    fn mend(&self, owner: Owner, mend: Mend) -> Result<()> {
+    pub(super) fn mend(&self, owner: Owner, mend: Mend) -> Result<()> {
         if owner == Owner::Dead {
             return Ok(());
         }
@@ -507,7 +412,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// The same of a link word.
-    fn word_before(&self, at: u64) -> Option<u64> {
+    pub(super) fn word_before(&self, at: u64) -> Option<u64> {
         match self.noted_at(at)? {
             Mend::Word { value, .. } => Some(value),
             _ => None,
