@@ -1,6 +1,6 @@
 //! One injection: a pool is damaged, opened, looked at, used, scrubbed, closed, and salvaged where need be.
 
-use lode_engine::{Error, Finding, Outcome, Pool, Protection, Rule};
+use lode_engine::{Error, Finding, Outcome, Pool, Protection, Rule, What};
 use lode_testkit::TestHost;
 use lode_testkit::execute::{Handles, execute};
 use lode_testkit::rng::Rng;
@@ -220,7 +220,12 @@ impl Trial<'_> {
         let may = !self.hurt.is_mendable || self.hurt.data || self.hurt.stays_bad || spoilt;
         // (A copy in bad memory is left, where the other one is good.)
         let is_left = |one: &&Finding| one.outcome == Outcome::Left && self.hurt.spoils_data();
-        match found.iter().find(|one| !is_left(one)) {
+        // (What is kept of their strips is hit apart from them, and no place of its own.)
+        let is_target = |one: &&Finding| {
+            let is_lost = (one.what, one.outcome) == (What::Data, Outcome::Lost);
+            is_lost && self.hurt.hits_target(self.base, one.ino)
+        };
+        match found.iter().find(|one| !is_left(one) && !is_target(one)) {
             Some(one) if !may => Err(format!("scrubbed, and then: {one:?}")),
             _ => Ok(()),
         }

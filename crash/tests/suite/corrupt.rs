@@ -176,6 +176,8 @@ fn what_went_wrong_once_does_not_again() {
         "none-1-2310-72",
         // What a scribble had left of a link to an inode table looked right, and overruled its other copy.
         "metadata-11-1210-148",
+        // Both checksums of a symbolic link's target were hit, and the target was not.
+        "full-11-614-97",
     ] {
         let injected = inject(id.parse().unwrap()).unwrap();
         assert!(injected.verdict < Verdict::Open, "{id}: {}: {:?}", injected.damage, injected.what);
