@@ -3,6 +3,7 @@
 //! What this file guarantees: a level, a seed and a number decide all of a base, and undamaged it shows what the
 //! model has.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
@@ -128,7 +129,7 @@ impl Base {
             system.pool().close().map_err(|error| format!("close: {error:?}"))?;
         }
         let mut pages = pages_of(&system.memory().image());
-        let mut trees = vec![before];
+        let (mut trees, mut lives) = (vec![before], Vec::new());
         if is_mapped && left == Left::Recovering {
             pages = cut_recovery(pages, &mut rng)?.without_bare();
         } else if matches!(left, Left::Cut | Left::Recovering) {
@@ -136,9 +137,11 @@ impl Base {
             pages = cut.pages;
             dumps.extend(cut.dumps);
             trees.extend(cut.after);
+            lives = cut.lives;
         }
         let mut base = Self::over(level, left, dead_zone, pages, model)?;
         base.know(trees, dumps)?;
+        base.know_lives(lives);
         Ok(base)
     }
 
@@ -246,6 +249,17 @@ impl Base {
             self.opened = Some((Places::of_image(&image, &[]), session_and_list(&image).0));
         }
         Ok(())
+    }
+
+    /// Takes in what had a name before an operation that was cut off, or has one behind it: damage may take back what is whole
+    /// without it, so that something is there which the undamaged pool does not show.
+    fn know_lives(&mut self, lives: Vec<Life>) {
+        for life in lives {
+            if let Entry::Vacant(entry) = self.numbers.entry(life.model_ino) {
+                entry.insert(life.ino);
+                self.generations.insert(life.ino, life.generation);
+            }
+        }
     }
 
     /// Notes where pages of a file lie that its records say are exempt.
@@ -427,11 +441,34 @@ struct CutOff {
     dumps: Dumps,
     /// What the operation would have made of it.
     after: Vec<Tree>,
+    /// Of both.
+    lives: Vec<Life>,
+}
+
+/// An inode of the model in the pool.
+struct Life {
+    model_ino: Ino,
+    ino: Ino,
+    generation: u64,
+}
+
+/// Those of a tree that a pool shows.
+fn lives<M: Medium>(pool: &Pool<M, TestHost>, tree: &Tree) -> Result<Vec<Life>, String> {
+    let life = |(model_ino, ino): (Ino, Ino)| {
+        let attr = pool.getattr(ino).map_err(|error| format!("inode {ino}: {error:?}"))?;
+        Ok(Life { model_ino, ino, generation: attr.generation })
+    };
+    tree.numbers(pool)?.into_iter().map(life).collect()
 }
 
 /// Does one more operation, and takes what is there somewhere in it, or in the recovery from that.
 fn cut(pages: &Pages, model: &Model, left: Left, rng: &mut Rng) -> Result<CutOff, String> {
     let tree = Tree::of(model)?;
+    // (Of a pool of its own: what is in memory when the operation begins stays as it is.)
+    let medium = Simulated::plain(pages.clone());
+    let pool = Pool::open(medium, TestHost::new(3), &options(true, false));
+    let pool = pool.map_err(|error| format!("before an operation is cut: {error:?}"))?;
+    let mut known = lives(&pool, &tree)?;
     for _ in 0..20 {
         let op = one_more(&tree, rng);
         let after = model.clone();
@@ -453,12 +490,15 @@ fn cut(pages: &Pages, model: &Model, left: Left, rng: &mut Rng) -> Result<CutOff
         let mut pages = cut_at(&medium, rng);
         let after = Tree::of(&after)?;
         let dumps = dump(&pool, &after)?;
+        known.extend(lives(&pool, &after)?);
         if left == Left::Recovering {
             pages = cut_recovery(pages, rng)?;
         }
-        return Ok(CutOff { pages: pages.without_bare(), dumps, after: vec![after] });
+        let (pages, after) = (pages.without_bare(), vec![after]);
+        return Ok(CutOff { pages, dumps, after, lives: known });
     }
-    Ok(CutOff { pages: pages.clone(), dumps: Dumps::new(), after: Vec::new() })
+    let (dumps, after, lives) = (Dumps::new(), Vec::new(), Vec::new());
+    Ok(CutOff { pages: pages.clone(), dumps, after, lives })
 }
 
 /// What is there somewhere in a recovery.
