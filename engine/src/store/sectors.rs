@@ -157,7 +157,11 @@ impl<H: Host> Sectors<H> {
     pub(crate) fn hold(&self, cpu: usize, epoch: &AtomicU32) -> Option<SectorLane<'_, H>> {
         let area = self.area()?;
         let count = (area.lanes as usize).min(self.heads.len());
-        let each = count / (self.heads.len() / self.each as usize);
+        let used = self.heads.len() / self.each.max(1) as usize;
+        if count == 0 || used == 0 {
+            return None;
+        }
+        let each = count / used;
         let (before, from) = self.heads.get(..count)?.split_at_checked(cpu * each % count)?;
         let mut heads = (cpu * each % count..).zip(from).chain((0..).zip(before));
         let free = heads.find_map(|(at, head)| Some((at, head, head.turn.try_lock()?)));

@@ -203,12 +203,27 @@ fn sectors_are_whole_wherever_a_write_ends_in_either_of_two_lanes() {
     }
 }
 
-/// Threads write and read stamped sectors of one file, anywhere.
 #[test]
 fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
-    const THREADS: usize = 4;
+    let (pool, ino) = large_file(32 << 20, THREADS as u32);
+    write_and_read(&pool, ino);
+}
+
+/// In a large pool there are more lanes than processors: whoever finds its own taken takes another one.
+#[test]
+fn threads_that_have_more_lanes_than_processors_meet_no_torn_sector_and_lose_none() {
+    let (pool, ino) = large_file(128 << 20, 2);
+    pool.write_sectors(ino, 0, &[0; SECTOR]).unwrap();
+    let (_, lanes, _) = journal(&pool.medium().image()).unwrap();
+    assert!(lanes >= 16, "{lanes} lanes");
+    write_and_read(&pool, ino);
+}
+
+const THREADS: usize = 4;
+
+/// Threads write and read stamped sectors of one file, anywhere.
+fn write_and_read(pool: &TestPool, ino: Ino) {
     const SECTORS: usize = 64;
-    let (pool, ino) = large_file(THREADS as u32);
     let file = pool.hold_by_sectors(ino).unwrap();
     pool.write_sectors(ino, 0, &vec![0; SECTORS * SECTOR]).unwrap();
     let stamp = |sector: usize, version: u64| -> Vec<u8> {
@@ -219,7 +234,7 @@ fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
     let (start, stop) = (Barrier::new(THREADS + 2), AtomicBool::new(false));
     // A thread owns each fourth sector: it writes only these, one by one; and nobody's, several at once.
     std::thread::scope(|scope| {
-        let (pool, file, newest, start, stop) = (&pool, &file, &newest, &start, &stop);
+        let (file, newest, start, stop) = (&file, &newest, &start, &stop);
         let writers: Vec<_> = (0..THREADS)
             .map(|thread| {
                 scope.spawn(move || {
@@ -271,7 +286,7 @@ fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
         assert!(ended.iter().all(Result::is_ok));
     });
     pool.let_go(file.into_handle());
-    for opened in [after_crash(&pool, true), after_crash(&pool, false)] {
+    for opened in [after_crash(pool, true), after_crash(pool, false)] {
         let bytes = read(&opened, ino, SECTORS * SECTOR);
         for (number, sector) in bytes.chunks(SECTOR).enumerate() {
             let version = newest[number].load(SeqCst);
@@ -281,8 +296,8 @@ fn threads_that_write_and_read_one_file_meet_no_torn_sector_and_lose_none() {
 }
 
 /// A pool, with a file of 4 MiB in pages of 2 MiB, all of it written.
-fn large_file(lanes: u32) -> (TestPool, Ino) {
-    let pool = pool_of(32 << 20, lanes, Protection::None);
+fn large_file(bytes: u64, lanes: u32) -> (TestPool, Ino) {
+    let pool = pool_of(bytes, lanes, Protection::None);
     let ino = pool.create(pool.root(), b"v", &NEW).unwrap().ino;
     pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 4 << 20).unwrap();
     pool.write(ino, 0, &vec![1; 4 << 20]).unwrap();
@@ -291,7 +306,7 @@ fn large_file(lanes: u32) -> (TestPool, Ino) {
 
 #[test]
 fn who_reads_by_sectors_reads_what_there_is_now_whatever_became_of_the_file() {
-    let (pool, ino) = large_file(2);
+    let (pool, ino) = large_file(32 << 20, 2);
     let file = pool.hold_by_sectors(ino).unwrap();
     let mut expected = vec![1; 4 << 20];
     let same = |expected: &[u8], what: &str| {
@@ -333,7 +348,7 @@ fn who_reads_by_sectors_reads_what_there_is_now_whatever_became_of_the_file() {
 #[test]
 fn who_reads_by_sectors_never_reads_pages_of_another_file() {
     const CHUNK: u64 = 2 << 20;
-    let (pool, ino) = large_file(2);
+    let (pool, ino) = large_file(32 << 20, 2);
     let other = pool.create(pool.root(), b"w", &NEW).unwrap().ino;
     let (file, stop) = (pool.hold_by_sectors(ino).unwrap(), AtomicBool::new(false));
     let seen = AtomicU64::new(0);
