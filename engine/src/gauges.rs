@@ -42,7 +42,7 @@ pub struct IndexMemory {
     pub extents: u64,
     /// Free pages: trees by size and place, a bitmap, magazines, what waits for a round, what snapshots keep.
     pub free_space: u64,
-    /// Inode tables: which slots are free, and the ends of all logs.
+    /// Inode tables: which slots are free, and the ends of all logs. Lanes and stripes of the sector journal.
     pub tables: u64,
     /// Counters of wear.
     pub wear: u64,

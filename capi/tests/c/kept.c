@@ -1,6 +1,9 @@
 /* Kept heaps: what was allocated is there, at whatever address, after a crash too. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "crashed.h"
 
@@ -120,6 +123,36 @@ static void what_is_wrong_is_refused(void)
     GIVES(length(heap, root), 499);
 }
 
+/* Answers one program with what no owner says. */
+static void *impostor(void *listener)
+{
+    char line[256];
+    int answers = accept((int)(intptr_t)listener, NULL, NULL);
+    CHECK(answers >= 0 && read(answers, line, sizeof line) > 0);
+    CHECK(write(answers, "{}\n", 3) == 3);
+    close(answers);
+    return NULL;
+}
+
+static void who_is_no_owner_of_a_pool_is_refused(const char *directory)
+{
+    char socket_path[4200];
+    snprintf(socket_path, sizeof socket_path, "%s/socket", directory);
+    NONE(lode_kept_attach(NULL, "heap"), EFAULT);
+    NONE(lode_kept_attach(socket_path, "heap"), ENOENT);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    CHECK(strlen(socket_path) < sizeof address.sun_path);
+    strcpy(address.sun_path, socket_path);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 1) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, impostor, (void *)(intptr_t)listener) == 0);
+    NONE(lode_kept_attach(socket_path, "heap"), EPROTO);
+    CHECK(pthread_join(thread, NULL) == 0);
+    close(listener);
+    NONE(lode_kept_attach(socket_path, "heap"), ECONNREFUSED);
+}
+
 enum { THREADS = 4, EACH = 200 };
 
 static void *work(void *head)
@@ -154,6 +187,7 @@ int main(int argc, char **argv)
     a_block_is_moved_and_freed();
     what_is_stored_is_durable();
     what_is_wrong_is_refused();
+    who_is_no_owner_of_a_pool_is_refused(argv[1]);
     threads_allocate_side_by_side();
     int64_t before = blocks(heap);
     FAILS(lode_pool_close(pool), EBUSY);

@@ -39,7 +39,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             free_space: self.store.space.memory_bytes()
                 + waiting_bytes
                 + self.store.snapshots.memory_bytes(),
-            tables: self.store.table.memory_bytes(),
+            tables: self.store.table.memory_bytes() + self.store.sectors.memory_bytes(),
             wear: self.wear().memory_bytes(),
             inodes: self.nodes.standing_bytes(),
             ..IndexMemory::default()

@@ -146,6 +146,12 @@ impl<H: Host> Sectors<H> {
         self.refused.load(Relaxed)
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let bytes = self.heads.capacity() * size_of::<Head<H>>();
+        (bytes + self.stripes.capacity() * size_of::<Stripe<H>>()) as u64
+    }
+
     /// What all lanes have counted.
     pub(crate) fn tally(&self) -> Tally {
         self.heads.iter().fold(Tally::default(), |sum, head| sum + head.counters.read())
