@@ -23,7 +23,7 @@ const PLACES_MOST: u64 = 1 << 16;
 /// Where a chunk of the file is, all of it in one.
 #[derive(Default)]
 struct Place {
-    /// The version of the inode that knows, with its lowest bit set; else 0.
+    /// One more than the version of the inode that knows (which is even: nobody was changing it); else 0.
     version: AtomicU64,
     /// Offset in the pool.
     at: AtomicU64,
@@ -52,7 +52,8 @@ impl<H: Host> SectorFile<H> {
     #[inline]
     fn place(&self, version: u64, offset: u64) -> Option<u64> {
         let place = self.places.get((offset / CHUNK) as usize)?;
-        (place.version.load(Acquire) == version | 1)
+        // (That of an inode which somebody changes just now is odd, and no place's.)
+        (place.version.load(Acquire) == version + 1)
             .then(|| place.at.load(Acquire) + offset % CHUNK)
     }
 
@@ -74,13 +75,13 @@ impl<H: Host> SectorFile<H> {
             }) else {
                 continue;
             };
-            if place.version.load(Relaxed) != version | 1 {
+            if place.version.load(Relaxed) != version + 1 {
                 // (Others who note it now note the same.)
                 place.version.store(0, Relaxed);
                 fence(Release);
                 let skip = from - extent.file_page * PAGE_BYTES;
                 place.at.store(extent.page * PAGE_BYTES + skip, Release);
-                place.version.store(version | 1, Release);
+                place.version.store(version + 1, Release);
             }
         }
     }
