@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
-use lode_engine::{FormatOptions, Host, NewInode, OpenOptions, Pool, mode};
+use lode_engine::{Fallocate, FormatOptions, Host, NewInode, OpenOptions, Pool, SetAttr, mode};
 use lode_testkit::{Memory, TestHost};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
@@ -106,4 +106,37 @@ fn many_work_while_one_watches() {
     let after = pool.gauges().unwrap();
     assert_eq!((after.inodes_in_memory, after.inodes_busy), (2 * (LIVE + 1) + 1, 0));
     assert_eq!(after.space, pool.statfs());
+}
+
+/// Who reads a volume without a lock takes no place for right while the inode is being changed: its pages may be another's by then.
+#[test]
+fn who_reads_by_sectors_waits_for_who_changes_the_inode() {
+    let (armed, barrier) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
+    let host = Slow { armed: armed.clone(), barrier: barrier.clone(), random: AtomicU64::new(1) };
+    let pool = Pool::open(formatted(), host, &OpenOptions::default()).unwrap();
+    let ino = pool.create(pool.root(), b"v", &NEW).unwrap().ino;
+    pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 2 << 20).unwrap();
+    pool.write(ino, 0, &vec![1; 2 << 20]).unwrap();
+    let file = pool.hold_by_sectors(ino).unwrap();
+    let read = || {
+        let mut bytes = [0; 4096];
+        assert_eq!(pool.read_by_sectors(&file, 4096, &mut bytes), Ok(4096));
+        bytes
+    };
+    // The second time its place is known.
+    assert_eq!([read(), read()], [[1; 4096]; 2]);
+    let (said, hears) = mpsc::channel();
+    std::thread::scope(|scope| {
+        armed.store(true, SeqCst);
+        let change = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        let pool = &pool;
+        scope.spawn(move || pool.setattr(ino, &change).unwrap());
+        barrier.wait();
+        scope.spawn(|| said.send(read()).unwrap());
+        let early = hears.recv_timeout(Duration::from_millis(200));
+        barrier.wait();
+        assert!(early.is_err(), "it was read in the middle of a change");
+        assert_eq!(hears.recv_timeout(Duration::from_secs(20)), Ok([1; 4096]));
+    });
+    pool.let_go(file.into_handle());
 }
