@@ -31,12 +31,14 @@ pub enum Stored {
 #[derive(Clone, Debug)]
 struct Page {
     bytes: [u8; PAGE],
+    /// Its lines that a store of data came to and no whole one of metadata since, one bit a line.
+    data_lines: u64,
     hash: OnceLock<u64>,
 }
 
 impl Page {
     fn zeros() -> Self {
-        Self { bytes: [0; PAGE], hash: OnceLock::new() }
+        Self { bytes: [0; PAGE], data_lines: 0, hash: OnceLock::new() }
     }
 
     /// 0 for a page of zeros.
@@ -99,10 +101,10 @@ impl Pages {
         let number = (line / PAGE as u64) as usize;
         let from = (line % PAGE as u64) as usize;
         let page = &mut self.pages[number];
-        let Some(bare) = &mut self.bare else { return change(page, from, mask, bytes) };
+        let Some(bare) = &mut self.bare else { return change(page, from, mask, bytes, what) };
         let bare = &mut bare[number];
         if what == Stored::Data {
-            change(page, from, mask, bytes);
+            change(page, from, mask, bytes, what);
             return blank(bare, from, mask);
         }
         let shared = match (&*page, &*bare) {
@@ -111,11 +113,11 @@ impl Pages {
         };
         if shared {
             *bare = None;
-            change(page, from, mask, bytes);
+            change(page, from, mask, bytes, what);
             bare.clone_from(page);
         } else {
-            change(page, from, mask, bytes);
-            change(bare, from, mask, bytes);
+            change(page, from, mask, bytes, what);
+            change(bare, from, mask, bytes, what);
         }
     }
 
@@ -130,13 +132,10 @@ impl Pages {
         self.bare.as_ref().map_or(0, fingerprint)
     }
 
-    /// Whether file data lies in the page of this byte, or nothing but zeros, which may be such.
+    /// Whether file data lies in the page of this byte, zeros over metadata among it, or nothing but zeros.
     pub fn may_be_data(&self, at: u64) -> bool {
-        let number = (at / PAGE as u64) as usize;
-        let Some(page) = &self.pages[number] else { return true };
-        let bare = self.bare.as_ref().and_then(|bare| bare[number].as_ref());
-        let is_zero = |page: &Page| page.bytes.iter().all(|byte| *byte == 0);
-        is_zero(page) || bare.is_none_or(|bare| page.bytes != bare.bytes)
+        let Some(page) = &self.pages[(at / PAGE as u64) as usize] else { return true };
+        page.data_lines != 0 || page.bytes.iter().all(|byte| *byte == 0)
     }
 
     /// All bytes, one after another.
@@ -147,9 +146,21 @@ impl Pages {
     }
 }
 
-fn change(page: &mut Option<Arc<Page>>, from: usize, mask: u64, bytes: &[u8; LINE_BYTES]) {
+fn change(
+    page: &mut Option<Arc<Page>>,
+    from: usize,
+    mask: u64,
+    bytes: &[u8; LINE_BYTES],
+    what: Stored,
+) {
     let page = Arc::make_mut(page.get_or_insert_with(|| Arc::new(Page::zeros())));
     page.hash.take();
+    let line = 1 << (from / LINE_BYTES);
+    match what {
+        Stored::Data => page.data_lines |= line,
+        Stored::Metadata if mask == u64::MAX => page.data_lines &= !line,
+        Stored::Metadata => (),
+    }
     let target = &mut page.bytes[from..from + LINE_BYTES];
     if mask == u64::MAX {
         target.copy_from_slice(bytes);
@@ -169,7 +180,7 @@ fn blank(page: &mut Option<Arc<Page>>, from: usize, mask: u64) {
     };
     let mut named = bytes.iter().enumerate().filter(|(index, _)| mask >> index & 1 == 1);
     if named.any(|(_, byte)| *byte != 0) {
-        change(page, from, mask, &[0; LINE_BYTES]);
+        change(page, from, mask, &[0; LINE_BYTES], Stored::Metadata);
     }
 }
 
@@ -237,5 +248,20 @@ mod tests {
         four.store(8192, u64::MAX, &line(8), Stored::Data);
         assert_eq!(three.metadata_fingerprint(), four.metadata_fingerprint());
         assert_eq!(three.metadata_fingerprint(), Pages::new(16384).metadata_fingerprint());
+    }
+
+    #[test]
+    fn zeros_of_a_file_are_data_over_what_was_metadata() {
+        let mut pages = Pages::new(16384);
+        pages.store(4096, u64::MAX, &[1; LINE_BYTES], Stored::Metadata);
+        pages.store(4160, u64::MAX, &[2; LINE_BYTES], Stored::Metadata);
+        assert!(!pages.may_be_data(4096));
+        pages.store(4096, 0xFF, &[0; LINE_BYTES], Stored::Data);
+        assert!(pages.may_be_data(4096));
+        // Until it is metadata again as a whole.
+        pages.store(4096, 0xFF, &[3; LINE_BYTES], Stored::Metadata);
+        assert!(pages.may_be_data(4096));
+        pages.store(4096, u64::MAX, &[3; LINE_BYTES], Stored::Metadata);
+        assert!(!pages.may_be_data(4096));
     }
 }
