@@ -337,6 +337,58 @@ fn a_program_outlives_its_owner_has_dram_and_then_memory_of_the_next() {
     }
 }
 
+/// The state of a process, and the number of the system call that its first thread is in.
+fn state(pid: u32) -> (char, Option<u32>) {
+    let of = |what| std::fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap();
+    let state = of("stat").rsplit_once(") ").unwrap().1.chars().next().unwrap();
+    (state, of("syscall").split(' ').next().unwrap().parse().ok())
+}
+
+#[test]
+fn what_a_stopped_program_is_granted_is_its_own_when_the_owner_is_killed_before_it_goes_on() {
+    const PPOLL: u32 = 271;
+    let (dir, pool) = pool();
+    let (mount, log) = (dir.path().join("mnt"), dir.path().join("log"));
+    std::fs::create_dir(&mount).unwrap();
+    for method in ["direct", "indirect", "mmap"] {
+        let server = Server::mount(&pool, &mount, &log);
+        let mut program = Told::start(&mount, method, HOLDS);
+        program.says("has");
+        let (had, pid) = (lent(&mount), program.child.id());
+        // It has asked, and is stopped before it is answered.
+        server.freeze();
+        program.go_on();
+        until("it asks", || state(pid).1 == Some(PPOLL));
+        kill_process(Pid::from_child(&program.child), Signal::STOP).unwrap();
+        until("it is stopped", || state(pid).0 == 'T');
+        server.thaw();
+        until("it is answered", || lent(&mount) > had);
+        let has = lent(&mount);
+        server.kill();
+        // The next owner's files take all that there is.
+        let server = Server::mount_with(&pool, &mount, &log, "heap_reserve=0");
+        assert_eq!(lent(&mount), has, "{method}");
+        let file = mount.join("file");
+        std::fs::write(&file, vec![0xee; 600 << 20]).unwrap_err();
+        kill_process(Pid::from_child(&program.child), Signal::CONT).unwrap();
+        program.says("alone");
+        // (Read from the pool, not from what the system keeps of it.)
+        server.umount();
+        fsck(&pool).expect(0);
+        let server = Server::mount(&pool, &mount, &log);
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(bytes.len() > 400 << 20 && bytes.iter().all(|byte| *byte == 0xee), "{method}");
+        std::fs::remove_file(&file).unwrap();
+        program.go_on();
+        program.says("again");
+        program.go_on();
+        until("it has ended", || lent(&mount) == 0);
+        assert!(program.child.wait().unwrap().success(), "{method}");
+        server.umount();
+        fsck(&pool).expect(0);
+    }
+}
+
 /// The smallest run there is: what it says is not judged here, but that it says it.
 #[test]
 fn a_measurement_has_its_rows_and_targets_and_nothing_of_it_stays() {

@@ -233,7 +233,7 @@ impl Session {
     }
 
     /// Whether the number still is the socket's: programs close descriptors that aren't theirs.
-    fn is_mine(&mut self) -> bool {
+    pub(crate) fn is_mine(&mut self) -> bool {
         let mine = sys::identity(self.socket) == Some(self.identity);
         if !mine {
             self.socket = sys::NONE;

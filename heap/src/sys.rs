@@ -283,11 +283,22 @@ pub(crate) fn poll<const N: usize>(
     polls.map(|poll| poll.revents != 0)
 }
 
-/// Locks bytes of a file for its open file description, or unlocks them.
-pub(crate) fn lock_bytes(file: i32, at: u64, bytes: u64, lock: bool) -> Outcome<()> {
+/// How bytes of a file are locked for its open file description.
+#[derive(Clone, Copy)]
+pub(crate) enum Locked {
+    /// For it alone.
+    Alone = libc::F_WRLCK as isize,
+    /// With others.
+    Shared = libc::F_RDLCK as isize,
+    /// Not.
+    No = libc::F_UNLCK as isize,
+}
+
+/// Locks bytes of a file for its open file description, or unlocks them; all that follow, where `bytes` is 0.
+pub(crate) fn lock_bytes(file: i32, at: u64, bytes: u64, how: Locked) -> Outcome<()> {
     // SAFETY: a structure of numbers, for which zeros are values.
     let mut range: libc::flock = unsafe { core::mem::zeroed() };
-    range.l_type = if lock { libc::F_WRLCK } else { libc::F_UNLCK } as libc::c_short;
+    range.l_type = how as libc::c_short;
     range.l_whence = libc::SEEK_SET as libc::c_short;
     range.l_start = at as libc::off_t;
     range.l_len = bytes as libc::off_t;

@@ -233,8 +233,7 @@ impl Lender {
         match self.try_chunks(session, u64::from(count)) {
             Ok(chunks) => {
                 add(&self.shared.counts.granted, chunks.len() as u64);
-                let count = chunks.len() as u32;
-                Ok(session.say(Head { kind: Kind::Granted, count, tag }, &chunks)?)
+                Ok(session.grant(tag, &chunks)?)
             }
             Err(Refusal::NoSpace | Refusal::HeapLimit)
                 if Instant::now() < until && self.something_comes() =>
@@ -313,8 +312,20 @@ impl Lender {
             tracing::error!(?refused, "memory was taken that somebody has: it is not lent again");
         }
         let granted = chunks.iter().map(|(chunk, _)| *chunk);
-        let granted: Vec<u64> = granted.filter(|chunk| !refused.contains(chunk)).collect();
+        let mut granted: Vec<u64> = granted.filter(|chunk| !refused.contains(chunk)).collect();
+        granted.retain(|chunk| self.lock(session, *chunk));
         if granted.is_empty() { Err(Refusal::NoSpace) } else { Ok(granted) }
+    }
+
+    /// Locks a chunk for the program whose it is by now. Where that can't be done it is not the program's, but apart.
+    fn lock(&self, session: &Session, chunk: u64) -> bool {
+        let locked = session.lock(chunk);
+        let is_locked = matches!(locked, Ok(true));
+        if !is_locked {
+            tracing::error!(?locked, chunk, "memory can't be locked for a program: it is not lent");
+            let _ = self.take_back(session, &[chunk]);
+        }
+        is_locked
     }
 
     fn take_back(&self, session: &Session, chunks: &[u64]) -> Result<u32, Refusal> {
@@ -397,14 +408,14 @@ impl Lender {
         }
         drop(state);
         self.shared.give(surplus);
-        let released = self.shared.release(&chunks);
-        if released < chunks.len() as u64 {
-            self.look_at = Some((Instant::now() + FIRST_LOOK, FIRST_LOOK));
-        }
+        self.shared.release(&chunks);
     }
 
     /// Gives back what has no session, and is locked no more.
     fn look(&mut self) {
+        if std::mem::take(&mut self.shared.state.lock().left_locked) {
+            self.look_at = Some((Instant::now() + FIRST_LOOK, FIRST_LOOK));
+        }
         let Some((at, pause)) = self.look_at else { return };
         if Instant::now() < at {
             return;
@@ -414,6 +425,7 @@ impl Lender {
         let from = if self.looked_to < apart.len() { self.looked_to } else { 0 };
         let some = apart.iter().skip(from).take(LOOKED_AT).copied().collect::<Vec<u64>>();
         let released = self.shared.release(&some);
+        self.shared.state.lock().left_locked = false;
         self.looked_to = from + some.len() - released.min(some.len() as u64) as usize;
         let pause = (2 * pause).min(LOOK);
         let is_left = apart.len() as u64 > released;

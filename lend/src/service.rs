@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub(crate) newcomers: Vec<Session>,
     /// Programs wait for what is being made ready: the thread that lends is to be woken by it.
     pub(crate) takes_wait: bool,
+    /// Chunks without a session are locked still: the thread that lends is to look at them again.
+    pub(crate) left_locked: bool,
     /// What programs are to be told.
     pub(crate) wish_to_tell: Option<u64>,
     pub(crate) ending: bool,
@@ -104,6 +106,9 @@ impl Shared {
                 source.give(*chunk);
                 released += 1;
             }
+        }
+        if released < chunks.len() as u64 {
+            self.state.lock().left_locked = true;
         }
         if released > 0 {
             add(&self.counts.returned, released);
@@ -155,6 +160,7 @@ impl Service {
             wishes: Wishes::default(),
             newcomers: Vec::new(),
             takes_wait: false,
+            left_locked: false,
             wish_to_tell: None,
             ending: false,
         };
@@ -235,7 +241,7 @@ impl Service {
         // (Whose connection broke is gone, and no session.)
         if send_line(&stream, &line, &descriptor).is_ok() {
             state.ledger.join(id, program);
-            state.newcomers.push(Session::new((id, pid), method, source, stream));
+            state.newcomers.push(Session::new((id, pid), method, source, (stream, descriptor)));
             add(&shared.counts.sessions, 1);
             shared.changed.notify_all();
             drop(state);
@@ -335,10 +341,10 @@ fn name_of(pid: u32) -> String {
     if name.is_empty() { "?".to_owned() } else { name }
 }
 
-/// Sessions take a descriptor each: more than a process may have where nothing else is said.
+/// Sessions take two descriptors each: more than a process may have where nothing else is said.
 fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
-    let wanted = SESSIONS_MOST as u64 + OTHER_FILES;
+    let wanted = 2 * SESSIONS_MOST as u64 + OTHER_FILES;
     let most = limit.maximum.unwrap_or(u64::MAX).min(wanted);
     if limit.current.is_some_and(|current| current < most) {
         limit.current = Some(most);

@@ -2,6 +2,10 @@
 //!
 //! Nothing here waits: what can't be read or sent now is for later. A connection takes memory of two of the
 //! longest frames at most, as long as nothing is asked of it while an answer waits to be taken.
+//!
+//! What is granted is locked before it is said, on the open file description that the program was passed: from then on
+//! nobody else uses it, whoever of the two dies, and when. The descriptor is kept as long as the session is: when that
+//! ends, the locks are the program's alone.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lode_loan::{HEAD_BYTES, Head, Kind, Malformed, Method};
+use lode_loan::{CHUNK_BYTES, HEAD_BYTES, Head, Kind, Malformed, Method};
+use lode_pmem::loan;
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg,
@@ -45,6 +50,10 @@ pub(crate) struct Session {
     pub(crate) method: Method,
     pub(crate) source: Arc<dyn Source>,
     stream: UnixStream,
+    /// Of the description that the program has.
+    pool: OwnedFd,
+    /// What was granted by a frame that is not sent wholly.
+    unsent: Vec<u64>,
     /// What has come of the next frame.
     input: Vec<u8>,
     began: Option<Instant>,
@@ -78,9 +87,9 @@ impl Session {
         (id, pid): (SessionId, u32),
         method: Method,
         source: Arc<dyn Source>,
-        stream: UnixStream,
+        (stream, pool): (UnixStream, OwnedFd),
     ) -> Self {
-        let (input, output) = (Vec::new(), Vec::new());
+        let (input, output, unsent) = (Vec::new(), Vec::new(), Vec::new());
         let (wish, spared, pending, registered) = (0, 0, None, WaitsFor::Frame);
         Self {
             id,
@@ -88,6 +97,8 @@ impl Session {
             method,
             source,
             stream,
+            pool,
+            unsent,
             input,
             began: None,
             output,
@@ -157,6 +168,24 @@ impl Session {
         self.flush()
     }
 
+    /// Locks a chunk for the program; says whether that could be done: somebody else may have locked some of it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn lock(&self, chunk: u64) -> io::Result<bool> {
+        loan::lock(self.pool.as_fd(), bytes_of(chunk))
+    }
+
+    /// Says that chunks, which are locked, are the program's.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn grant(&mut self, tag: u64, chunks: &[u64]) -> io::Result<()> {
+        let head = Head { kind: Kind::Granted, count: chunks.len() as u32, tag };
+        self.unsent = chunks.to_vec();
+        self.say(head, chunks)
+    }
+
     /// The same without a list.
     pub(crate) fn say_count(&mut self, kind: Kind, count: u32, tag: u64) -> io::Result<()> {
         self.say(Head { kind, count, tag }, &[])
@@ -175,6 +204,9 @@ impl Session {
                 Err(error) => return Err(error.into()),
             }
         }
+        if self.output.is_empty() {
+            self.unsent.clear();
+        }
         Ok(())
     }
 
@@ -191,6 +223,20 @@ impl Session {
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Of these the program will never hear. It may be one that has gone on without this session, and has the description.
+        for chunk in &self.unsent {
+            let _ = loan::unlock(self.pool.as_fd(), bytes_of(*chunk));
+        }
+    }
+}
+
+fn bytes_of(chunk: u64) -> std::ops::Range<u64> {
+    let start = chunk.saturating_mul(CHUNK_BYTES);
+    start..start.saturating_add(CHUNK_BYTES)
 }
 
 impl AsFd for Session {

@@ -84,7 +84,7 @@ pub enum Kind {
     Hold = 3,
     /// From a program: it has given back what it could of the wish with this tag; `count` chunks.
     Spared = 4,
-    /// To a program: these chunks are its, zeroed; fewer than it wanted, perhaps, but one at least.
+    /// To a program: these chunks are its, zeroed, and locked for it; fewer than it wanted, perhaps, but one at least.
     Granted = 16,
     /// To a program: it can't be; `count` is a [`Refusal`].
     Refused = 17,

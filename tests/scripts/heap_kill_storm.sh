@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Programs with memory of a pool, and who lends it, are killed at random while files are written: no page is lost, none is
-# had by two, what a program has stays what it stored while its owner is gone and a new one and files work on, the pool is
+# had by two, also where a program stands still while its owner dies and goes on beside the next one, what a program has stays what it stored while its owner is gone and a new one and files work on, the pool is
 # clean, and in the end exactly as much is free as recovery finds.
 # LODE_STORM_SECONDS: how long it goes on. LODE_STORM_SEED: what is done in which order, as an earlier run has told it.
 set -euo pipefail
@@ -22,6 +22,7 @@ scratch=$(mktemp -d "${LODE_TEST_SCRATCH:-${TMPDIR:-/tmp}}/lode-storm.XXXXXX")
 pool=$scratch/pool
 mount=$scratch/mount
 programs=()
+stopped=()
 server=
 writer=
 end_all() {
@@ -155,6 +156,30 @@ kill_one() {
     programs=("${programs[@]}")
 }
 
+# stop_some: half of the programs, just as they are; in half of all cases while they wait for who lends, who answers to them then.
+stop_some() {
+    local pid slow=$((RANDOM % 2))
+    if [ $slow -eq 1 ]; then
+        kill -STOP "$server"
+        sleep 0.1
+    fi
+    for pid in "${programs[@]}"; do
+        [ $((RANDOM % 2)) -eq 0 ] || continue
+        kill -STOP "$pid"
+        stopped+=("$pid")
+        stops=$((stops + 1))
+    done
+    if [ $slow -eq 1 ]; then
+        kill -CONT "$server"
+        sleep 0.1
+    fi
+}
+go_on() {
+    local pid
+    for pid in "${stopped[@]}"; do kill -CONT "$pid" 2>/dev/null || true; done
+    stopped=()
+}
+
 "$LODE" mkfs "$pool" --size 320M >/dev/null
 mkdir "$mount"
 serve mounted
@@ -163,17 +188,21 @@ server=
 before=$(free_pages "$pool")
 methods=(direct indirect mmap)
 RANDOM=$seed
-lent_most=0 rounds=0 started=0 survived=0
+lent_most=0 rounds=0 started=0 survived=0 stops=0
 end=$((SECONDS + seconds))
 while [ $SECONDS -lt $end ]; do
     if [ $((RANDOM % 3)) -eq 0 ]; then serve alone; else serve mounted; fi
     while [ ${#programs[@]} -lt $((2 + RANDOM % 3)) ]; do start "${methods[$((RANDOM % 3))]}"; done
     writer=
     if [ "$at" = "$mount" ]; then write_files & writer=$!; fi
+    # (Files are written meanwhile.)
+    sleep "0.$((RANDOM % 6))"
+    go_on
     sleep "$((RANDOM % 2)).$((RANDOM % 9))"
     all_live
     lent=$("$LODE" heap stats "$at" --json | number lent_bytes)
     [ "$lent" -le "$lent_most" ] || lent_most=$lent
+    stop_some
     # A program, or none, then who lends: one time in three by a signal that it may heed; then perhaps a program without an owner.
     [ $((RANDOM % 3)) -eq 0 ] || kill_one
     if [ $((RANDOM % 3)) -eq 0 ]; then kill -TERM "$server"; else kill -9 "$server"; fi
@@ -198,6 +227,7 @@ for sum in "$scratch"/sum-*[0-9]; do
     kept=$mount/kept-${sum##*-}
     [ "$(sha256sum <"$kept")" = "$(cat "$sum")" ] || die "$kept is not what was written"
 done
+go_on
 while [ ${#programs[@]} -gt 0 ]; do kill_one; done
 within 100 "all is back" lends_nothing "$mount"
 rm -f "$mount"/kept-* "$mount"/gone-* "$mount"/new-*
@@ -216,4 +246,4 @@ server=
 closed=$(free_pages "$pool")
 echo "free: before $before; $live; after recovery: $recovered; closed: $closed"
 [ "$live $closed" = "$recovered $before" ] || die "free space is not what it has to be"
-echo "$rounds rounds, $started programs, $survived times one outlived its owner, at most $lent_most bytes lent at a look"
+echo "$rounds rounds, $started programs, $survived times one outlived its owner, $stops times one was stopped, at most $lent_most bytes lent at a look"

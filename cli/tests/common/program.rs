@@ -1,4 +1,4 @@
-//! A program that is lent memory, as small as one can be: it speaks the protocol, and locks what it gets.
+//! A program that is lent memory, as small as one can be: it speaks the protocol.
 
 use std::fs::File;
 use std::io::{IoSliceMut, Read, Write};
@@ -61,7 +61,7 @@ impl Program {
         (head, list.collect())
     }
 
-    /// Takes so many chunks, and locks them.
+    /// Takes so many chunks.
     pub fn take(&mut self, count: usize) -> Result<Vec<u64>, Refusal> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -70,18 +70,9 @@ impl Program {
             if head.kind != Kind::Granted {
                 return Err(Refusal::of_number(head.count).unwrap());
             }
-            for chunk in &list {
-                self.lock(*chunk);
-            }
             all.extend(list);
         }
         Ok(all)
-    }
-
-    pub fn lock(&self, chunk: u64) {
-        use std::os::fd::AsFd;
-        let from = chunk * CHUNK_BYTES;
-        assert!(lode_pmem::loan::lock(self.pool.as_fd(), from..from + CHUNK_BYTES).unwrap());
     }
 
     pub fn unlock(&self, chunk: u64) {

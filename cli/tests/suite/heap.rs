@@ -179,6 +179,35 @@ fn what_a_living_program_has_stays_its_own_when_its_owner_dies() {
 }
 
 #[test]
+fn what_a_program_has_not_heard_of_yet_is_its_own_when_its_owner_is_killed() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "64M");
+    let free = free_pages(&pool);
+    for method in Method::ALL {
+        let mut serving = Serving::start(&pool, "heap_reserve=0");
+        let mut late = Program::connect(&pool, method);
+        late.say(Kind::Take, 5, &[]);
+        until(|| stats(&pool)["lent_bytes"] == 5 * CHUNK_BYTES);
+        serving.signal(Signal::KILL);
+        let mut serving = Serving::start(&pool, "heap_reserve=0");
+        assert_eq!(stats(&pool)["apart_bytes"], 5 * CHUNK_BYTES, "{method:?}");
+        let mut other = Program::connect(&pool, Method::Direct);
+        let mut others = Vec::new();
+        while let Ok(chunk) = other.take(1) {
+            others.extend(chunk);
+        }
+        let (head, mine) = late.hear();
+        assert_eq!((head.kind, mine.len()), (Kind::Granted, 5), "{method:?}");
+        assert!(mine.iter().all(|chunk| !others.contains(chunk)), "{method:?}: had by two");
+        drop((late, other));
+        until(|| stats(&pool)["lent_bytes"] == 0);
+        assert_eq!(serving.signal(Signal::TERM), Some(0));
+        fsck(&pool).expect(0);
+        assert_eq!(free_pages(&pool), free);
+    }
+}
+
+#[test]
 fn hostile_clients_lose_nothing_of_others_and_all_comes_back() {
     let scratch = Scratch::new();
     let pool = scratch.pool("pool", "128M");

@@ -305,6 +305,20 @@ static void orphaned(void) {
     line();
 }
 
+/* Has some memory of each of many owners. */
+static void many_owners(void) {
+    enum { N = 12 };
+    unsigned char *all[N];
+    for (int i = 0; i < N; i++) {
+        MUST(all[i] = malloc(9 * MIB));
+        fill(all[i], 9 * MIB, i);
+        for (int k = 0; k <= i; k++) MUST(is(all[k], 9 * MIB, k));
+        say("more\n");
+        line();
+    }
+    for (int i = 0; i < N; i++) free(all[i]);
+}
+
 /* Frees memory and sleeps. */
 static void idles(void) {
     enum { N = 20000 };
@@ -547,6 +561,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "grows")) grows();
     else if (!strcmp(what, "limited")) limited();
     else if (!strcmp(what, "orphaned")) orphaned();
+    else if (!strcmp(what, "many_owners")) many_owners();
     else if (!strcmp(what, "idles")) idles();
     else if (!strcmp(what, "closes")) closes();
     else if (!strcmp(what, "spawns")) spawns();

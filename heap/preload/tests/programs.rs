@@ -248,6 +248,56 @@ fn a_programs_memory_outlives_its_owner() {
 }
 
 #[test]
+fn a_program_may_have_memory_of_any_number_of_owners() {
+    let mut place = place(200);
+    let mut program = Talking::new(place.command("many_owners"));
+    for number in 1..12 {
+        program.says("more");
+        let (has, granted) = (place.owner.out(), place.owner.books(|books| books.granted));
+        assert!(granted >= 4 && has >= 5 * number, "{number}: {granted} of {has}");
+        let file = place.owner.kill();
+        place.owner = Owner::new(&place.dir.path().join("socket"), file, usize::MAX);
+        place.owner.until("it says what it has", |owner| owner.books(|books| books.held) == has);
+        program.go_on();
+    }
+    program.says("more");
+    program.go_on();
+    program.ends_well();
+    place.owner.until("all is back", |owner| owner.out() == 0);
+}
+
+#[test]
+fn what_is_granted_when_the_owner_ends_is_the_programs_or_nobodys() {
+    // All of the frame comes, or not all.
+    for less in [0, 4] {
+        let place = place(200);
+        let (socket, away) = (place.dir.path().join("socket"), place.dir.path().join("away"));
+        let mut program = Talking::new(place.command("orphaned"));
+        program.says("owner");
+        let (before, granted) = (place.owner.out(), place.owner.books(|books| books.granted));
+        place.owner.books(|books| books.ends_granting = Some(less));
+        // (It finds nobody after that.)
+        std::fs::rename(&socket, &away).unwrap();
+        program.go_on();
+        program.says("orphan");
+        let more = place.owner.books(|books| books.granted) - granted;
+        assert!(more > 0);
+        let its = if less == 0 { before + more } else { before };
+        place.owner.until("what it has is locked, and no more", |owner| owner.out() == its);
+        std::fs::rename(&away, &socket).unwrap();
+        place.owner.until("it says what it has", |owner| owner.books(|books| books.held) == its);
+        program.go_on();
+        program.says("again");
+        program.go_on();
+        program.says("freed");
+        place.owner.until("all but a little is back", |owner| owner.out() <= 2);
+        program.go_on();
+        program.ends_well();
+        place.owner.until("all is back", |owner| owner.out() == 0);
+    }
+}
+
+#[test]
 fn what_a_sleeping_program_does_not_use_goes_back_by_itself() {
     let place = place(200);
     let mut program = Talking::new(place.command("idles"));

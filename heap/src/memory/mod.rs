@@ -1,12 +1,13 @@
 //! What backs the address space: chunks that an owner lends, or anonymous memory while there is none.
 //!
 //! * `space`: the address space and its slots. `supply`: where a slot's chunk comes from.
-//! * `pages`: memory that an allocator cuts small. `blocks`: memory by whole slots. `trim`: what nobody uses goes back.
+//! * `files`: the files they are of, and the locks on them. `pages`: memory that an allocator cuts small. `blocks`: memory by whole slots. `trim`: what nobody uses goes back.
 //!
 //! A chunk that nobody uses any more stays where it is, *idle*, until it is used again, moved to
 //! where one is missing, or given back. What can't be had from the pool since its owner says no, can't be had; anonymous
 //! memory takes its place only where there is no owner.
 mod blocks;
+mod files;
 mod pages;
 mod space;
 mod supply;
@@ -24,7 +25,7 @@ use crate::sys;
 
 /// Files of pools that chunks can be of at a time: one, but for programs whose owners changed.
 const FILES: usize = 8;
-/// Chunks that are locked and not mapped yet.
+/// Chunks that are lent and not mapped yet.
 const READY: usize = lode_loan::CHUNKS_MOST as usize;
 
 /// A descriptor of a pool's file, under which chunks are locked.

@@ -37,31 +37,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Keeps the descriptor of an owner's pool; or the one that is there, under which chunks of the same pool are locked.
-    fn adopt(&mut self, pool: i32) -> Result<(), Lost> {
-        let identity = sys::identity(pool).unwrap_or_default();
-        let same = |file: &File| file.identity == identity && file.is_there();
-        if let Some(at) = self.files.iter().position(same) {
-            sys::close(pool);
-            self.file = at as u8;
-            return Ok(());
-        }
-        let Some(at) = self.files.iter().position(|file| file.locked == 0) else {
-            sys::close(pool);
-            return Err(Lost);
-        };
-        if let Some(file) = self.files.get_mut(at) {
-            if file.is_there() {
-                sys::close(file.descriptor);
-            }
-            let in_memory = sys::in_memory(pool);
-            let device = sys::is_device(pool);
-            *file = File { descriptor: pool, identity, in_memory, device, locked: 0 };
-        }
-        self.file = at as u8;
-        Ok(())
-    }
-
     /// Tells a new owner what is this program's.
     fn hold_all(&mut self) {
         let mut batch = [0_u32; READY];
@@ -88,20 +63,24 @@ impl Memory {
         }
     }
 
-    pub(crate) fn file(&self, at: u8) -> File {
-        self.files.get(usize::from(at)).copied().unwrap_or(File::NONE)
-    }
-
     /// Whether the owner's memory is a device's, whose pieces may have to be as large as chunks.
     pub(crate) fn maps_whole_chunks(&self) -> bool {
         self.file(self.file).device
     }
 
-    /// Asks for so many chunks, 512 at most at a time; locks what comes.
+    /// Asks for so many chunks, 512 at most at a time. What comes is locked already.
     pub(crate) fn request(&mut self, count: usize) -> Supply {
         for _ in 0..2 {
             if self.meet().is_err() {
                 return Supply::NoOwner;
+            }
+            if !self.file(self.file).is_there() {
+                if !self.session.is_mine() {
+                    continue;
+                }
+                // Nothing of it could be mapped, or unlocked.
+                self.stats.refused += 1;
+                return Supply::Refused;
             }
             let answer = self.session.take(count.min(READY));
             if self.session.has_wishes() {
@@ -113,23 +92,21 @@ impl Memory {
                     self.stats.refused += 1;
                     return Supply::Refused;
                 }
-                Answer::Lost => {}
+                Answer::Lost => self.unlock_unknown(),
             }
         }
         Supply::NoOwner
     }
 
-    /// Locks what was granted; how many could be.
+    /// Takes in what was granted; how many can be used.
     fn accept(&mut self, count: usize) -> usize {
         let file = self.file(self.file);
         for at in 0..count {
             let Some(&chunk) = self.session.granted(count).get(at) else {
                 break;
             };
-            let start = u64::from(chunk) * SLOT as u64;
-            if !file.is_there()
-                || sys::lock_bytes(file.descriptor, start, SLOT as u64, true).is_err()
-            {
+            if !file.is_there() {
+                // Somebody has closed it just now. (It is locked as long as the session is.)
                 self.session.give(&[chunk]);
                 continue;
             }
@@ -144,12 +121,6 @@ impl Memory {
         self.ready_count
     }
 
-    fn count_locked(&mut self, file: u8, more: i32) {
-        if let Some(file) = self.files.get_mut(usize::from(file)) {
-            file.locked = file.locked.saturating_add_signed(more);
-        }
-    }
-
     /// What is ready goes back: nothing is, where this is called for another reason than an owner's change.
     pub(crate) fn put_ready_back(&mut self) {
         while let Some(last) = self.ready_count.checked_sub(1) {
@@ -158,18 +129,6 @@ impl Memory {
             self.unlock(chunk, self.file);
             self.session.give(&[chunk]);
         }
-    }
-
-    /// Unlocks a chunk that is not mapped any more.
-    pub(crate) fn unlock(&mut self, chunk: u32, file: u8) {
-        let of = self.file(file);
-        if of.is_there() {
-            let start = u64::from(chunk) * SLOT as u64;
-            let _ = sys::lock_bytes(of.descriptor, start, SLOT as u64, false);
-        }
-        self.count_locked(file, -1);
-        self.count_held(-1);
-        self.stats.returned += SLOT as u64;
     }
 
     /// Whether a file's pages are best mapped by reading them, where a slot is the pool's.
