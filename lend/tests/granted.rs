@@ -1,15 +1,17 @@
-//! What is granted is the program's before it hears of it, whatever becomes of the owner.
+//! What is granted is the program's before it hears of it, whatever becomes of the owner; and zeros.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lode_engine::{FormatOptions, OpenOptions, Pool};
+use lode_engine::{Error, FormatOptions, NewInode, OpenOptions, Pool, mode};
 use lode_host::StdHost;
 use lode_lend::source::{Source, of};
 use lode_lend::{Limits, Service, Sources};
@@ -19,6 +21,7 @@ use lode_pmem::{Mapped, RegionOptions};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 const BYTES: u64 = 48 << 20;
+const NEW: NewInode = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
 const DEADLINE: Duration = Duration::from_secs(20);
 
 type TestPool = Arc<Pool<Mapped, StdHost>>;
@@ -38,11 +41,15 @@ struct Owner {
 
 impl Owner {
     fn open(path: &Path) -> Self {
+        Self::with_ready(path, 0)
+    }
+
+    fn with_ready(path: &Path, ready: u64) -> Self {
         let region = Mapped::open(path, &RegionOptions::default()).unwrap();
         let pool = Pool::open(region, StdHost::with_cpus(1), &OpenOptions::default()).unwrap();
         let pool = Arc::new(pool);
         let held = pool.lent().unwrap();
-        let limits = Limits { ready: 0, ..Limits::of_pool(0) };
+        let limits = Limits { ready, ..Limits::of_pool(0) };
         let sources = Box::new(OfPool(Arc::clone(&pool)));
         Self { service: Service::start(sources, limits, BYTES, &held).unwrap(), pool }
     }
@@ -61,7 +68,7 @@ impl Owner {
             RecvAncillaryMessage::ScmRights(mut files) => files.next(),
             _ => None,
         });
-        Program { stream, pool: pool.unwrap() }
+        Program { stream, pool: pool.unwrap().into() }
     }
 
     /// Ends; what it lends has to be given back or left alone by then. The pool is as after a crash.
@@ -74,7 +81,7 @@ impl Owner {
 
 struct Program {
     stream: UnixStream,
-    pool: OwnedFd,
+    pool: File,
 }
 
 impl Program {
@@ -201,4 +208,51 @@ fn what_a_program_can_not_be_told_of_is_locked_no_more() {
         drop(pool);
     }
     owner.end();
+}
+
+/// Whether there is no byte but zeros in a chunk, as a program sees it.
+fn is_zeros(program: &Program, chunk: u64) -> bool {
+    let mut bytes = vec![1; CHUNK_BYTES as usize];
+    program.pool.read_exact_at(&mut bytes, chunk * CHUNK_BYTES).unwrap();
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+#[test]
+fn what_files_and_other_programs_had_there_is_zeros_to_a_program() {
+    let (_directory, path) = made();
+    for (method, ready) in Method::ALL.into_iter().flat_map(|it| [(it, 0), (it, 8)]) {
+        let owner = Owner::with_ready(&path, ready);
+        let ino = owner.pool.create(owner.pool.root(), b"file", &NEW).unwrap().ino;
+        let full = (0..1000).find_map(|_| owner.pool.append(ino, &[0xaa; 1 << 18]).err());
+        assert_eq!(full, Some(Error::NoSpace));
+        owner.pool.unlink(owner.pool.root(), b"file").unwrap();
+        owner.pool.maintain().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let at = |chunk| (chunk * CHUNK_BYTES) as usize..((chunk + 1) * CHUNK_BYTES) as usize;
+        let was_full = |chunk: &u64| bytes[at(*chunk)].iter().all(|byte| *byte == 0xaa);
+        let (mut of_files, mut of_programs, mut stored) = (0, 0, BTreeSet::new());
+        for _ in 0..3 {
+            let program = owner.program(method);
+            let mut mine = Vec::new();
+            while mine.len() < 12 {
+                program.say(Kind::Take, &[], 3);
+                mine.extend(program.hear().1);
+            }
+            for chunk in &mine {
+                assert!(is_zeros(&program, *chunk), "{method:?}, {ready} ready: chunk {chunk}");
+                of_files += u32::from(was_full(chunk));
+                of_programs += u32::from(!stored.insert(*chunk));
+                let stores = vec![0xbb; CHUNK_BYTES as usize];
+                program.pool.write_all_at(&stores, chunk * CHUNK_BYTES).unwrap();
+                program.unlock(*chunk);
+            }
+            program.say(Kind::Return, &mine, mine.len() as u32);
+            assert_eq!(program.hear().0, Kind::Returned);
+            drop(program);
+            until(|| owner.service.facts().lent == 0);
+        }
+        // (Else nothing has been looked at.)
+        assert!(of_files >= 8 && of_programs >= 8, "{method:?}: {of_files}, {of_programs}");
+        owner.end();
+    }
 }
