@@ -319,6 +319,16 @@ static void many_owners(void) {
     for (int i = 0; i < N; i++) free(all[i]);
 }
 
+/* Frees what little it has, and sleeps. */
+static void little(void) {
+    enum { N = 50 };
+    void *all[N];
+    for (int i = 0; i < N; i++) memset(all[i] = malloc(100000), 1, 100000);
+    for (int i = 0; i < N; i++) free(all[i]);
+    say("freed\n");
+    line();
+}
+
 /* Frees memory and sleeps. */
 static void idles(void) {
     enum { N = 20000 };
@@ -562,6 +572,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "limited")) limited();
     else if (!strcmp(what, "orphaned")) orphaned();
     else if (!strcmp(what, "many_owners")) many_owners();
+    else if (!strcmp(what, "little")) little();
     else if (!strcmp(what, "idles")) idles();
     else if (!strcmp(what, "closes")) closes();
     else if (!strcmp(what, "spawns")) spawns();

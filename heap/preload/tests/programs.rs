@@ -327,6 +327,25 @@ fn what_a_sleeping_program_does_not_use_goes_back_on_wish() {
 }
 
 #[test]
+fn what_small_programs_have_freed_goes_back_on_wish() {
+    const PROGRAMS: usize = 8;
+    let place = place(200);
+    let mut programs: Vec<Talking> =
+        (0..PROGRAMS).map(|_| Talking::new(place.command("little"))).collect();
+    programs.iter_mut().for_each(|program| program.says("freed"));
+    let had = place.owner.books(|books| books.granted);
+    assert!((3 * PROGRAMS..4 * PROGRAMS).contains(&had), "{had}");
+    // (Whoever has no thread yet that listens takes it in when it has.)
+    place.owner.wish(1000);
+    place.owner.until("one is left to each at most", |owner| owner.out() <= PROGRAMS);
+    for mut program in programs {
+        program.go_on();
+        program.ends_well();
+    }
+    place.owner.until("all is back", |owner| owner.out() == 0);
+}
+
+#[test]
 fn programs_that_close_all_descriptors_go_on() {
     let place = place(200);
     place.runs(place.command("closes"));
