@@ -188,7 +188,7 @@ impl<H: Host> Sectors<H> {
 
     /// The stripes of bytes `from .. to` of an inode, in order, each once; not more than [`STRIPES_AT_ONCE`].
     fn stripes_of(&self, ino: Ino, from: u64, to: u64) -> impl Iterator<Item = &Stripe<H>> {
-        let first = (from / PAGE_BYTES).wrapping_add(ino.wrapping_mul(97)) as usize % STRIPES;
+        let first = first_stripe(ino, from);
         let count = ((to.div_ceil(PAGE_BYTES) - from / PAGE_BYTES) as usize).min(STRIPES_AT_ONCE);
         let over = (first + count).saturating_sub(STRIPES);
         self.stripes.iter().take(over).chain(self.stripes.iter().skip(first).take(count - over))
@@ -204,9 +204,30 @@ impl<H: Host> Sectors<H> {
         locked
     }
 
+    /// Whether nobody has stored bytes `from .. to` of an inode while `load` was done, which says whether it could.
+    #[inline]
+    pub(crate) fn is_whole(
+        &self,
+        ino: Ino,
+        (from, to): (u64, u64),
+        load: impl FnOnce() -> bool,
+    ) -> bool {
+        if to <= from - from % PAGE_BYTES + PAGE_BYTES {
+            let Some(stripe) = self.stripes.get(first_stripe(ino, from)) else { return false };
+            let version = stripe.version.load(Acquire);
+            if version % 2 == 1 || !load() {
+                return false;
+            }
+            fence(Acquire);
+            return stripe.version.load(Relaxed) == version;
+        }
+        let Some(versions) = self.versions(ino, from, to) else { return false };
+        load() && self.are_same(&versions, ino, from, to)
+    }
+
     /// The versions of bytes `from .. to` of an inode, as long as nobody is storing there.
     #[inline]
-    pub(crate) fn versions(&self, ino: Ino, from: u64, to: u64) -> Option<Versions> {
+    fn versions(&self, ino: Ino, from: u64, to: u64) -> Option<Versions> {
         let mut versions = Versions([0; STRIPES_AT_ONCE]);
         for (place, stripe) in versions.0.iter_mut().zip(self.stripes_of(ino, from, to)) {
             *place = stripe.version.load(Acquire);
@@ -219,15 +240,21 @@ impl<H: Host> Sectors<H> {
 
     /// Whether nobody has stored there since: what was loaded in between is whole.
     #[inline]
-    pub(crate) fn are_same(&self, versions: &Versions, ino: Ino, from: u64, to: u64) -> bool {
+    fn are_same(&self, versions: &Versions, ino: Ino, from: u64, to: u64) -> bool {
         fence(Acquire);
         let mut stripes = versions.0.iter().zip(self.stripes_of(ino, from, to));
         stripes.all(|(version, stripe)| *version == stripe.version.load(Relaxed))
     }
 }
 
+/// The stripe of a byte of an inode.
+#[inline]
+fn first_stripe(ino: Ino, at: u64) -> usize {
+    (at / PAGE_BYTES).wrapping_add(ino.wrapping_mul(97)) as usize % STRIPES
+}
+
 /// Versions of the stripes of some bytes.
-pub(crate) struct Versions([u32; STRIPES_AT_ONCE]);
+struct Versions([u32; STRIPES_AT_ONCE]);
 
 type LockedStripe<'s, H> = (MutexGuard<'s, <H as Host>::Mutex, Owner>, &'s AtomicU32);
 

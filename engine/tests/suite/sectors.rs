@@ -224,7 +224,7 @@ const THREADS: usize = 4;
 /// Threads write and read stamped sectors of one file, anywhere.
 fn write_and_read(pool: &TestPool, ino: Ino) {
     const SECTORS: usize = 64;
-    let file = pool.hold_by_sectors(ino).unwrap();
+    let file = pool.hold(ino).unwrap();
     pool.write_sectors(ino, 0, &vec![0; SECTORS * SECTOR]).unwrap();
     let stamp = |sector: usize, version: u64| -> Vec<u8> {
         let word = (sector as u64) << 48 | version;
@@ -268,7 +268,7 @@ fn write_and_read(pool: &TestPool, ino: Ino) {
                     let at = (from * SECTOR) as u64;
                     let read = match reader {
                         0 => pool.read_quietly(ino, at, &mut bytes),
-                        _ => pool.read_by_sectors(file, at, &mut bytes),
+                        _ => pool.read_held_quietly(file, at, &mut bytes),
                     };
                     assert_eq!(read, Ok(bytes.len()));
                     for (step, sector) in bytes.chunks(SECTOR).enumerate() {
@@ -285,7 +285,7 @@ fn write_and_read(pool: &TestPool, ino: Ino) {
         stop.store(true, SeqCst);
         assert!(ended.iter().all(Result::is_ok));
     });
-    pool.let_go(file.into_handle());
+    pool.let_go(file);
     for opened in [after_crash(pool, true), after_crash(pool, false)] {
         let bytes = read(&opened, ino, SECTORS * SECTOR);
         for (number, sector) in bytes.chunks(SECTOR).enumerate() {
@@ -307,13 +307,13 @@ fn large_file(bytes: u64, lanes: u32) -> (TestPool, Ino) {
 #[test]
 fn who_reads_by_sectors_reads_what_there_is_now_whatever_became_of_the_file() {
     let (pool, ino) = large_file(32 << 20, 2);
-    let file = pool.hold_by_sectors(ino).unwrap();
+    let file = pool.hold(ino).unwrap();
     let mut expected = vec![1; 4 << 20];
     let same = |expected: &[u8], what: &str| {
         // (The second time places are known.)
         for (from, len) in [(4096, 4096), (1 << 20, 2 << 20), (4096, 4096), (0, 5 << 20)] {
             let mut bytes = vec![9; len];
-            let read = pool.read_by_sectors(&file, from as u64, &mut bytes).unwrap();
+            let read = pool.read_held_quietly(&file, from as u64, &mut bytes).unwrap();
             let end = (from + len).min(expected.len());
             let expected = expected.get(from..end).unwrap_or_default();
             assert!(bytes[..read] == *expected, "{what}: {len} bytes at {from}");
@@ -341,7 +341,7 @@ fn who_reads_by_sectors_reads_what_there_is_now_whatever_became_of_the_file() {
     pool.setattr(ino, &SetAttr { size: Some(3 << 20), ..SetAttr::default() }).unwrap();
     expected.truncate(3 << 20);
     same(&expected, "shorter");
-    pool.let_go(file.into_handle());
+    pool.let_go(file);
 }
 
 /// One thread gives pages of the file to another file and takes others, again and again, while others read it.
@@ -350,7 +350,7 @@ fn who_reads_by_sectors_never_reads_pages_of_another_file() {
     const CHUNK: u64 = 2 << 20;
     let (pool, ino) = large_file(32 << 20, 2);
     let other = pool.create(pool.root(), b"w", &NEW).unwrap().ino;
-    let (file, stop) = (pool.hold_by_sectors(ino).unwrap(), AtomicBool::new(false));
+    let (file, stop) = (pool.hold(ino).unwrap(), AtomicBool::new(false));
     let seen = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let (pool, file, stop, seen) = (&pool, &file, &stop, &seen);
@@ -361,7 +361,7 @@ fn who_reads_by_sectors_never_reads_pages_of_another_file() {
                     let mut bytes = vec![0; 64 << 10];
                     while !stop.load(SeqCst) {
                         let at = random.below(32) * (64 << 10);
-                        pool.read_by_sectors(file, at, &mut bytes).unwrap();
+                        pool.read_held_quietly(file, at, &mut bytes).unwrap();
                         if let Some(wrong) = bytes.iter().find(|byte| **byte > 1) {
                             stop.store(true, SeqCst);
                             panic!("read {wrong}, of another file, at {at}");
@@ -385,7 +385,7 @@ fn who_reads_by_sectors_never_reads_pages_of_another_file() {
         stop.store(true, SeqCst);
         assert!(readers.into_iter().all(|reader| reader.join().is_ok()));
     });
-    pool.let_go(file.into_handle());
+    pool.let_go(file);
 }
 
 /// Writes that overlap, each of several sectors: every sector is of one of them, and what is read last is what a crash leaves.
