@@ -106,6 +106,8 @@ pub(crate) struct Sectors<H: Host> {
     /// Lanes for each processor that the pool has lanes for, at most.
     each: u32,
     stripes: Vec<Stripe<H>>,
+    /// Lines that can't be loaded are passed over: they were given up, and their memory is no better for that.
+    pub(crate) passes_over: bool,
     /// What a crash has left, in a pool that is open read-only.
     pub(crate) left: Vec<(SectorLine, u64)>,
 }
@@ -132,7 +134,8 @@ impl<H: Host> Sectors<H> {
         let area = AtomicU64::new(area.map_or(0, |(area, _)| area.packed()));
         let refused = AtomicBool::new(false);
         let each = each as u32;
-        Ok(Box::new(Self { area, tag, refused, heads, each, stripes, left: Vec::new() }))
+        let (passes_over, left) = (false, Vec::new());
+        Ok(Box::new(Self { area, tag, refused, heads, each, stripes, passes_over, left }))
     }
 
     /// Where it is.
@@ -395,7 +398,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// anything, but that their data is in the journal, and their home in the pool.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a line that can't be loaded: nobody knows of which bytes it told. Those of the medium.
+    /// [`Error::Corrupt`] for a line that can't be loaded and was not given up: nobody knows of which bytes it told. Those of the medium.
     #[cold]
     pub(crate) fn sector_lines(&self) -> Result<Vec<(SectorLine, u64)>> {
         let mut lines = Vec::new();
@@ -406,6 +409,11 @@ impl<M: Medium, H: Host> Store<M, H> {
         for lane in 0..area.lanes {
             let at = area.line_at(lane);
             let line = match self.door.load_line(at) {
+                Err(MediaError::Poisoned { .. }) if self.sectors.passes_over => {
+                    // (Nobody gets that page.)
+                    self.met_bad(at)?;
+                    continue;
+                }
                 Err(MediaError::Poisoned { .. }) => return Err(Error::corrupt(LINE_LOST, at)),
                 line => line?,
             };
