@@ -1,4 +1,4 @@
-//! Who reads a volume takes no lock: under every schedule with few preemptions, of a reader, of who writes sectors and of who changes the
+//! Who reads a volume, by a handle, takes no lock: under every schedule with few preemptions, of a reader, of who writes sectors and of who changes the
 //! file's pages, each read gives what was there at some moment of it. Threads are stopped before loads and in the middle of them,
 //! too. (What a cut of the power leaves of such a file is the explorer's to judge: reading changes nothing of it.)
 
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use lode_crash::schedule::{Chooser, Job, Plan, SchedHost, Schedules, Threads};
 use lode_engine::{
-    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, Pool, SectorFile, SetAttr, mode,
+    Error, Fallocate, FormatOptions, Handle, Ino, NewInode, OpenOptions, Pool, SetAttr, mode,
 };
 use lode_testkit::Memory;
 
@@ -155,9 +155,9 @@ fn holds(sector: &[u8], read: usize, number: usize) -> Holds {
     Some(if sector.iter().all(|byte| *byte == sector[0]) { sector[0] } else { 0xDD })
 }
 
-fn read(pool: &SchedPool, file: &SectorFile<SchedHost>) -> [Holds; SECTORS] {
+fn read(pool: &SchedPool, file: &Handle<SchedHost>) -> [Holds; SECTORS] {
     let mut bytes = [0; SECTORS * SECTOR];
-    let read = pool.read_by_sectors(file, 0, &mut bytes).unwrap();
+    let read = pool.read_held_quietly(file, 0, &mut bytes).unwrap();
     std::array::from_fn(|number| holds(&bytes[number * SECTOR..][..SECTOR], read, number))
 }
 
@@ -228,7 +228,7 @@ fn run(
     let medium = Pointed { memory: memory.copy(), at_stores: false, at_loads: true };
     let pool = Arc::new(Pool::open(medium, SchedHost::with_cpus(7, 3), &options()).unwrap());
     let ino = pool.lookup(pool.root(), b"v").unwrap().ino;
-    let file = Arc::new(pool.hold_by_sectors(ino).unwrap());
+    let file = Arc::new(pool.hold(ino).unwrap());
     let history = Arc::new(Mutex::new(History::default()));
     change(&pool, ino, &history, Change::Sectors(0, SECTORS, 1));
     // From the second time on its place is known.
@@ -253,12 +253,12 @@ fn run(
         .unwrap()
         .judge()
         .map_err(|what| format!("schedule {}: {what}", outcome.schedule))?;
-    pool.let_go(Arc::into_inner(file).unwrap().into_handle());
+    pool.let_go(Arc::into_inner(file).unwrap());
     Ok(())
 }
 
 #[test]
-fn who_reads_by_sectors_reads_what_is_there_in_every_schedule() {
+fn who_reads_by_a_handle_reads_what_is_there_in_every_schedule() {
     let (memory, mut threads) = (prepared(), Threads::new(3));
     let mut wrong = Vec::new();
     for (name, writes, changes) in PROGRAMS {
