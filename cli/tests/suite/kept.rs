@@ -613,6 +613,60 @@ fn an_owner_that_is_to_end_waits_two_seconds_for_a_program_that_is_stopped() {
     }
 }
 
+#[test]
+fn who_has_which_heap_is_shown_until_it_has_let_go() {
+    let scratch = Scratch::new();
+    let (pool, _serving) = served(&scratch);
+    let shown =
+        || lode(&["heap", "stats", text(&pool), "--json"]).expect(0).json()["pools"][0].clone();
+    let nobody = shown();
+    assert_eq!((&nobody["kept_heaps"], &nobody["kept_bytes"]), (&0.into(), &0.into()));
+    assert_eq!(nobody["kept"], serde_json::json!([]));
+    let mine = KeptHeap::attach(socket(&pool), "/other").unwrap();
+    let small = shown();
+    assert_eq!(small["kept"][0]["path"], "/other");
+    let bytes = |shown: &serde_json::Value, at: usize| shown["kept"][at]["bytes"].as_u64().unwrap();
+    // It grows.
+    mine.alloc_into(ROOT, 9 * MIB, Content::Stale).unwrap();
+    let program = Program::start("scribbles", &socket(&pool), &scratch.path("notes"), 0);
+    let both = shown();
+    assert!(bytes(&both, 0) >= 9 * MIB && bytes(&small, 0) < 9 * MIB, "{small} {both}");
+    assert!(bytes(&both, 1) < 9 * MIB);
+    assert_eq!(
+        (&both["kept_heaps"], both["kept_bytes"].as_u64()),
+        (&2.into(), Some(bytes(&both, 0) + bytes(&both, 1)))
+    );
+    let one = &both["kept"][1];
+    assert_eq!(
+        (&one["path"], &one["pid"], &one["uid"]),
+        (&"heap".into(), &program.child.id().into(), &rustix::process::getuid().as_raw().into())
+    );
+    let comm = fs::read_to_string(format!("/proc/{}/comm", program.child.id())).unwrap();
+    assert_eq!(one["name"], comm.trim_end());
+    assert!(one["since_ns"].as_u64() > both["kept"][0]["since_ns"].as_u64());
+    let people = lode(&["heap", "stats", text(&pool)]).expect(0).out;
+    let is_it = |line: &&str| {
+        line.contains(&program.child.id().to_string()) && line.trim_end().ends_with("heap")
+    };
+    assert!(people.lines().any(|line| is_it(&line)), "{people}");
+    let counted = lode(&["stats", text(&pool), "--json"]).expect(0).json();
+    assert_eq!(
+        (&counted["heap"]["kept_heaps"], &counted["heap"]["kept_bytes"]),
+        (&both["kept_heaps"], &both["kept_bytes"])
+    );
+    let metrics = lode(&["stats", text(&pool), "--prometheus"]).expect(0).out;
+    let metrics = crate::common::prometheus::parse(&metrics).unwrap();
+    assert_eq!(metrics["lode_heap_kept"].value(), 2.0);
+    assert_eq!(metrics["lode_heap_kept_bytes"].value(), both["kept_bytes"].as_f64().unwrap());
+    mine.close().unwrap();
+    assert_eq!(shown()["kept_heaps"], 1);
+    drop(program);
+    let end = Instant::now() + DEADLINE;
+    while shown()["kept_heaps"] != 0 {
+        assert!(Instant::now() < end, "who has ended has a heap still");
+    }
+}
+
 fn punch() -> rustix::fs::FallocateFlags {
     rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE
 }
