@@ -12,7 +12,7 @@ use lode_engine::{Host, Ino, PAGE_BYTES, Pool};
 use lode_host::StdHost;
 use lode_lend::kept::{Keepers, PoolFiles};
 use lode_lend::source::{self, Owner, Region, Source};
-use lode_lend::{Facts, Limits, Service, Sources};
+use lode_lend::{Facts, KeptFacts, Limits, Service, Sources};
 use lode_loan::kept::VERSION as KEPT_VERSION;
 use lode_loan::{CHUNK_BYTES, Method, Refusal, VERSION};
 use lode_pmem::Medium;
@@ -110,7 +110,12 @@ impl Lending {
 
     /// The part of `stats`: null where nothing is lent.
     pub fn stats(&self) -> Value {
-        self.service().map_or(Value::Null, |service| Value::Object(stats(&service.facts())))
+        let of = |service: &Service| Value::Object(stats(&service.facts(), &self.kept()));
+        self.service().map_or(Value::Null, of)
+    }
+
+    fn kept(&self) -> Vec<KeptFacts> {
+        self.1.get().map(Keepers::facts).unwrap_or_default()
     }
 
     /// The answer to `heap-stats`.
@@ -134,7 +139,19 @@ impl Lending {
             })
         });
         let programs: Vec<Value> = programs.collect();
-        let mut values = stats(&facts);
+        let kept = self.kept();
+        let mut values = stats(&facts, &kept);
+        let heaps = kept.iter().map(|heap| {
+            json!({
+                "pid": heap.pid,
+                "uid": heap.uid,
+                "name": heap.name,
+                "path": heap.path,
+                "bytes": heap.bytes,
+                "since_ns": heap.since_ns,
+            })
+        });
+        values.insert("kept".into(), Value::Array(heaps.collect()));
         values.insert("pid".into(), json!(std::process::id()));
         values.insert("programs".into(), Value::Array(programs));
         Ok(Value::Object(values))
@@ -150,7 +167,7 @@ impl Lending {
     }
 }
 
-fn stats(facts: &Facts) -> serde_json::Map<String, Value> {
+fn stats(facts: &Facts, kept: &[KeptFacts]) -> serde_json::Map<String, Value> {
     let values = json!({
         "limit_bytes": facts.limits.heap,
         "program_limit_bytes": facts.limits.program,
@@ -166,6 +183,8 @@ fn stats(facts: &Facts) -> serde_json::Map<String, Value> {
         "wishes": facts.wishes,
         "wished_bytes": facts.wished,
         "hostile": facts.hostile,
+        "kept_heaps": kept.len(),
+        "kept_bytes": kept.iter().map(|heap| heap.bytes).sum::<u64>(),
     });
     match values {
         Value::Object(values) => values,
