@@ -191,6 +191,11 @@ impl Keepers {
         started.map(drop).map_err(|error| (EIO, error.to_string()))
     }
 
+    /// Whether programs have files.
+    pub fn is_used(&self) -> bool {
+        !self.shared.sessions.lock().is_empty()
+    }
+
     /// Ends all sessions: says whether all programs have let go. Where one has not (a process that is stopped) the pool must not be closed: what
     /// it has may be stored to still, and nobody opens the pool before it has ended.
     #[must_use]
