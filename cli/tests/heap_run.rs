@@ -239,7 +239,11 @@ fn the_server_that_a_command_started_stays_while_another_command_uses_it() {
     let file = |name: &str| dir.path().join(name);
     let waits = |up: &str, goes_on: &str| {
         let (up, goes_on) = (file(up), file(goes_on));
-        format!("touch {}; while [ ! -e {} ]; do sleep 0.01; done", text(&up), text(&goes_on))
+        format!(
+            "touch {0}; while [ -e {0} -a ! -e {1} ]; do sleep 0.01; done",
+            text(&up),
+            text(&goes_on)
+        )
     };
     let mut first = Running::start(&pool, &[], &waits("first", "end"));
     until("the first is there", || file("first").exists());
@@ -262,7 +266,11 @@ fn the_server_that_a_command_started_stays_while_another_command_uses_it() {
 fn the_server_of_a_command_ends_when_its_lode_is_killed() {
     let (dir, pool) = pool();
     let (up, end) = (dir.path().join("up"), dir.path().join("end"));
-    let script = format!("touch {}; while [ ! -e {} ]; do sleep 0.01; done", text(&up), text(&end));
+    let script = format!(
+        "touch {0}; while [ -e {0} -a ! -e {1} ]; do sleep 0.01; done",
+        text(&up),
+        text(&end)
+    );
     let mut running = Running::start(&pool, &[], &script);
     until("it is there", || up.exists());
     lode(&["heap", "stats", text(&pool)]).expect(0);
