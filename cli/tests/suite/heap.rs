@@ -415,7 +415,9 @@ fn who_is_not_the_servers_user_is_told_so() {
     let dir = pool.parent().unwrap();
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
     let nobody = 65_534;
-    [&pool, &control].map(|path| chown(path, Some(nobody), Some(nobody)).unwrap());
+    for path in [&pool, &control] {
+        chown(path, Some(nobody), Some(nobody)).unwrap();
+    }
     let mut command = Command::new(LODE);
     command.args(["heap", "serve", text(&pool), "--foreground"]).uid(nobody).gid(nobody);
     command.env("XDG_RUNTIME_DIR", &control).stdout(Stdio::piped()).stderr(Stdio::null());
