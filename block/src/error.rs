@@ -28,6 +28,9 @@ pub enum Error {
         /// What it has, in bytes.
         bytes: u64,
     },
+    /// Somebody has it open, who would lose what it holds.
+    #[error("the volume is in use")]
+    InUse,
     /// A file where volumes are, that is none.
     #[error("this is no volume: nothing says what its sectors are")]
     NotAVolume,
@@ -56,6 +59,7 @@ impl Error {
         match self {
             Self::NotFound => lode_engine::Error::NotFound.errno(),
             Self::Exists => lode_engine::Error::Exists.errno(),
+            Self::InUse => lode_engine::Error::Busy.errno(),
             Self::BadName | Self::BadSize { .. } | Self::Shrinks { .. } => EINVAL,
             Self::NotAVolume | Self::Outside { .. } => EINVAL,
             Self::Pool(error) => error.errno(),

@@ -212,21 +212,26 @@ pub fn list<M: Medium, H: Host>(pool: &Pool<M, H>) -> Result<Vec<VolumeInfo>> {
     Ok(all)
 }
 
-/// Gives a volume another size; a smaller one only where it `may_shrink`.
+/// Gives a volume another size; a smaller one only where it `may_shrink`, and nobody has it open: `is_open` says that, which is
+/// [`Pool::is_held`] but for who holds what is not open.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::BadSize`], [`Error::Shrinks`]; [`Error::Pool`]: `NoSpace`.
+/// [`Error::NotFound`], [`Error::BadSize`], [`Error::Shrinks`], [`Error::InUse`]; [`Error::Pool`]: `NoSpace`.
 pub fn resize<M: Medium, H: Host>(
     pool: &Pool<M, H>,
     name: &[u8],
     bytes: u64,
     may_shrink: bool,
+    is_open: impl FnOnce(Ino) -> bool,
 ) -> Result<VolumeInfo> {
     let VolumeInfo { ino, bytes: before, settings, .. } = info(pool, name)?;
     let bytes = bytes_of(bytes, &settings)?;
     if bytes < before {
         if !may_shrink {
             return Err(Error::Shrinks { bytes: before });
+        }
+        if is_open(ino) {
+            return Err(Error::InUse);
         }
         pool.setattr(ino, &SetAttr { size: Some(bytes), ..SetAttr::default() })?;
     } else if bytes > before {
@@ -235,12 +240,19 @@ pub fn resize<M: Medium, H: Host>(
     info(pool, name)
 }
 
-/// Deletes a volume.
+/// Deletes a volume that nobody has open: `is_open` says that, as for [`resize`]. Who opens it while it is being deleted has it
+/// until he closes it, as with any file.
 ///
 /// # Errors
-/// [`Error::NotFound`]; [`Error::NotAVolume`] where it is another file.
-pub fn delete<M: Medium, H: Host>(pool: &Pool<M, H>, name: &[u8]) -> Result<()> {
+/// [`Error::NotFound`], [`Error::InUse`]; [`Error::NotAVolume`] where it is another file.
+pub fn delete<M: Medium, H: Host>(
+    pool: &Pool<M, H>,
+    name: &[u8],
+    is_open: impl FnOnce(Ino) -> bool,
+) -> Result<()> {
     let dir = home(pool, pool.root())?.ok_or(Error::NotFound)?;
-    info_in(pool, dir, name)?;
+    if is_open(info_in(pool, dir, name)?.ino) {
+        return Err(Error::InUse);
+    }
     Ok(pool.unlink(dir, name)?)
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lode_engine::{Error as EngineError, Fallocate, Handle, Host, Pool, SectorFile};
+use lode_engine::{Error as EngineError, Fallocate, Handle, Host, Pool};
 use lode_pmem::Medium;
 
 use crate::list::info;
@@ -25,7 +25,7 @@ pub struct Extent {
 /// A volume that is open.
 pub struct Volume<M: Medium, H: Host> {
     pool: Arc<Pool<M, H>>,
-    file: Option<SectorFile<H>>,
+    file: Option<Handle<H>>,
     settings: Settings,
 }
 
@@ -36,16 +36,12 @@ impl<M: Medium, H: Host> Volume<M, H> {
     /// [`Error::NotFound`], [`Error::NotAVolume`], [`Error::Pool`].
     pub fn open(pool: Arc<Pool<M, H>>, name: &[u8]) -> Result<Self> {
         let found = info(&pool, name)?;
-        let file = pool.hold_by_sectors(found.ino)?;
+        let file = pool.hold(found.ino)?;
         Ok(Self { pool, file: Some(file), settings: found.settings })
     }
 
-    fn open_file(&self) -> Result<&SectorFile<H>> {
-        self.file.as_ref().ok_or(Error::Pool(EngineError::Stale))
-    }
-
     fn file(&self) -> Result<&Handle<H>> {
-        Ok(self.open_file()?.handle())
+        self.file.as_ref().ok_or(Error::Pool(EngineError::Stale))
     }
 
     /// What it is told to be.
@@ -89,7 +85,7 @@ impl<M: Medium, H: Host> Volume<M, H> {
         self.check_whole(at, into.len() as u64)?;
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let read = self.pool.read_by_sectors(self.open_file()?, at + done as u64, rest)?;
+            let read = self.pool.read_held_quietly(self.file()?, at + done as u64, rest)?;
             if read == 0 {
                 // It has become smaller meanwhile.
                 return Err(Error::Outside { at, len: into.len() as u64 });
@@ -183,7 +179,7 @@ impl<M: Medium, H: Host> Volume<M, H> {
 impl<M: Medium, H: Host> Drop for Volume<M, H> {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            self.pool.let_go(file.into_handle());
+            self.pool.let_go(file);
         }
     }
 }

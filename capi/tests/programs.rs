@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
@@ -12,6 +13,8 @@ use tempfile::TempDir;
 #[path = "../../heap/preload/tests/common/owner.rs"]
 #[allow(dead_code)]
 mod owner;
+
+mod keeper;
 
 /// Programs of `tests/c` that use all that there is.
 const PROGRAMS: [&str; 12] = [
@@ -114,6 +117,38 @@ fn a_program_in_c_has_memory_of_a_pool() {
     let said = run(command.arg(place.path()).env("LD_LIBRARY_PATH", installed().join("lib")));
     assert!(said.contains("came from the pool"), "{said}");
     owner.until("all of it is back", |owner| owner.out() == 0);
+}
+
+#[test]
+fn a_program_in_c_has_a_kept_heap_of_a_pool_that_another_process_has() {
+    let dir = scratch();
+    for (link, pkg) in [
+        (&[][..], &["--cflags", "--libs"][..]),
+        (&["-static"], &["--static", "--cflags", "--libs"]),
+    ] {
+        let program = built("tests/c/attached.c", &dir, link, pkg);
+        let place = scratch();
+        let command = |what: &str| {
+            let mut command = Command::new(&program);
+            command.arg(place.path()).arg(what).env("LD_LIBRARY_PATH", installed().join("lib"));
+            command
+        };
+        let owner = keeper::Keeper::start(place.path());
+        run(&mut command("make"));
+        run(&mut command("find"));
+        let mut stays =
+            command("stay").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(stays.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "attached\n");
+        owner.end();
+        stays.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(stays.wait().unwrap().success());
+        // The next owner's pool has what there was before.
+        let owner = keeper::Keeper::start(place.path());
+        run(&mut command("find"));
+        owner.end();
+    }
 }
 
 #[test]

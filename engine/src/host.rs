@@ -20,6 +20,11 @@ pub trait Host: Send + Sync + 'static {
     /// Wall-clock time in nanoseconds since 1970, UTC.
     fn now_ns(&self) -> i64;
 
+    /// The same, some milliseconds late if that is cheaper.
+    fn coarse_now_ns(&self) -> i64 {
+        self.now_ns()
+    }
+
     /// The CPU this thread runs on now; a hint, any number is right.
     fn cpu(&self) -> usize;
 

@@ -43,7 +43,6 @@ mod types;
 
 pub use check::{PagesUsed, Use};
 pub use error::{Corruption, Error, Result, Unusable};
-pub use file::SectorFile;
 pub use gauges::{EXTENT_SIZES, FreeExtents, Gauges, IndexMemory};
 pub use host::{Host, NONCES_MAX};
 pub use layout::BadPage;

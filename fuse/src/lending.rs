@@ -12,7 +12,7 @@ use lode_engine::{Host, Ino, PAGE_BYTES, Pool};
 use lode_host::StdHost;
 use lode_lend::kept::{Keepers, PoolFiles};
 use lode_lend::source::{self, Owner, Region, Source};
-use lode_lend::{Facts, Limits, Service, Sources};
+use lode_lend::{Facts, KeptFacts, Limits, Service, Sources};
 use lode_loan::kept::VERSION as KEPT_VERSION;
 use lode_loan::{CHUNK_BYTES, Method, Refusal, VERSION};
 use lode_pmem::Medium;
@@ -120,7 +120,12 @@ impl Lending {
 
     /// The part of `stats`: null where nothing is lent.
     pub fn stats(&self) -> Value {
-        self.service().map_or(Value::Null, |service| Value::Object(stats(&service.facts())))
+        let of = |service: &Service| Value::Object(stats(&service.facts(), &self.kept()));
+        self.service().map_or(Value::Null, of)
+    }
+
+    fn kept(&self) -> Vec<KeptFacts> {
+        self.1.get().map(Keepers::facts).unwrap_or_default()
     }
 
     /// The answer to `heap-stats`.
@@ -144,7 +149,19 @@ impl Lending {
             })
         });
         let programs: Vec<Value> = programs.collect();
-        let mut values = stats(&facts);
+        let kept = self.kept();
+        let mut values = stats(&facts, &kept);
+        let heaps = kept.iter().map(|heap| {
+            json!({
+                "pid": heap.pid,
+                "uid": heap.uid,
+                "name": heap.name,
+                "path": heap.path,
+                "bytes": heap.bytes,
+                "since_ns": heap.since_ns,
+            })
+        });
+        values.insert("kept".into(), Value::Array(heaps.collect()));
         values.insert("pid".into(), json!(std::process::id()));
         values.insert("programs".into(), Value::Array(programs));
         Ok(Value::Object(values))
@@ -154,7 +171,7 @@ impl Lending {
     pub(crate) fn is_used(&self) -> bool {
         let facts = self.service().map(Service::facts);
         facts.is_some_and(|facts| !facts.programs.is_empty() || facts.apart > 0)
-            || self.1.get().is_some_and(Keepers::is_used)
+            || self.1.get().is_some_and(|keepers| !keepers.facts().is_empty())
     }
 
     /// Ends all sessions; says whether the pool may be closed: no program has a file of it.
@@ -167,7 +184,7 @@ impl Lending {
     }
 }
 
-fn stats(facts: &Facts) -> serde_json::Map<String, Value> {
+fn stats(facts: &Facts, kept: &[KeptFacts]) -> serde_json::Map<String, Value> {
     let values = json!({
         "limit_bytes": facts.limits.heap,
         "program_limit_bytes": facts.limits.program,
@@ -183,6 +200,8 @@ fn stats(facts: &Facts) -> serde_json::Map<String, Value> {
         "wishes": facts.wishes,
         "wished_bytes": facts.wished,
         "hostile": facts.hostile,
+        "kept_heaps": kept.len(),
+        "kept_bytes": kept.iter().map(|heap| heap.bytes).sum::<u64>(),
     });
     match values {
         Value::Object(values) => values,

@@ -74,7 +74,9 @@ fn resize<M: Medium, H: Host>(
     request: &Value,
 ) -> Changed {
     let may_shrink = request.get("shrink").and_then(Value::as_bool).unwrap_or(false);
-    let resized = lode_block::resize(&served.pool, name, bytes_in(request)?, may_shrink);
+    let resized = lode_block::resize(&served.pool, name, bytes_in(request)?, may_shrink, |ino| {
+        served.opened.has(ino)
+    });
     if let Ok(info) = &resized {
         notices.contents(served.node(info.ino));
     }
@@ -87,7 +89,7 @@ fn delete<M: Medium, H: Host>(
     name: &[u8],
     _: &Value,
 ) -> Changed {
-    let deleted = lode_block::delete(&served.pool, name);
+    let deleted = lode_block::delete(&served.pool, name, |ino| served.opened.has(ino));
     if deleted.is_ok() {
         tell_name(served, notices, name);
     }
@@ -144,6 +146,7 @@ fn refused(error: &Error) -> Value {
         Error::BadName => ("bad_name", None),
         Error::BadSize { most } => ("bad_size", Some(most)),
         Error::Shrinks { bytes } => ("shrinks", Some(bytes)),
+        Error::InUse => ("in_use", None),
         Error::NotAVolume => ("not_a_volume", None),
         Error::Outside { .. } | Error::Pool(_) => ("pool", None),
     };

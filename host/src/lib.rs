@@ -82,6 +82,11 @@ impl Host for StdHost {
     }
 
     #[inline]
+    fn coarse_now_ns(&self) -> i64 {
+        ns_of(ClockId::RealtimeCoarse)
+    }
+
+    #[inline]
     fn cpu(&self) -> usize {
         rustix::thread::sched_getcpu()
     }
@@ -131,7 +136,11 @@ impl Host for StdHost {
 
 /// Wall-clock time in nanoseconds since 1970, UTC; the nearest that 64 bits can hold.
 pub fn now_ns() -> i64 {
-    let now = clock_gettime(ClockId::Realtime);
+    ns_of(ClockId::Realtime)
+}
+
+fn ns_of(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 

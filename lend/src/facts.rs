@@ -1,6 +1,7 @@
 //! What can be told of memory that is lent.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::SystemTime;
 
 use lode_loan::{CHUNK_BYTES, Method};
 
@@ -20,6 +21,12 @@ pub(crate) struct Counts {
     pub(crate) wishes: AtomicU64,
     /// Messages and connections that were refused as nobody well-behaved sends them.
     pub(crate) hostile: AtomicU64,
+}
+
+/// Now, nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn add(count: &AtomicU64, more: u64) {
@@ -42,6 +49,23 @@ pub struct ProgramFacts {
     /// The most it has had.
     pub chunks_most: u64,
     /// When the session began, nanoseconds since 1970.
+    pub since_ns: u64,
+}
+
+/// A program with a kept heap, to be shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptFacts {
+    /// Process id.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Name of the process when it opened the heap.
+    pub name: String,
+    /// The file: names from the root on, as the program said them.
+    pub path: String,
+    /// Bytes that the file has.
+    pub bytes: u64,
+    /// When it was opened, nanoseconds since 1970.
     pub since_ns: u64,
 }
 

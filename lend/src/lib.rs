@@ -24,6 +24,6 @@ pub mod source;
 mod tests;
 mod wish;
 
-pub use facts::{Facts, ProgramFacts};
+pub use facts::{Facts, KeptFacts, ProgramFacts};
 pub use limits::{Limits, READY};
 pub use service::{SESSIONS_MOST, Service, Sources};

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use lode_loan::{CHUNK_BYTES, Method, Refusal, VERSION};
 use parking_lot::{Condvar, Mutex};
@@ -16,7 +16,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::complaints::Complaints;
-use crate::facts::{Counts, Facts, add};
+use crate::facts::{Counts, Facts, add, now_ns};
 use crate::filler;
 use crate::ledger::{Ledger, Lent, Program};
 use crate::lender::Lender;
@@ -207,13 +207,12 @@ impl Service {
             .map_err(|error| format!("the pool can't be passed to another process: {error}"))?;
         let stream = stream.try_clone().map_err(|error| error.to_string())?;
         let id = shared.next.fetch_add(1, Relaxed);
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let program = Program {
             pid,
             uid,
             name: name_of(pid),
             method,
-            since_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+            since_ns: now_ns(),
             chunks: Default::default(),
             most: 0,
             owes_answer: false,
@@ -328,7 +327,7 @@ pub(crate) fn may(uid: u32) -> bool {
 }
 
 /// The name of a process, or a question mark.
-fn name_of(pid: u32) -> String {
+pub(crate) fn name_of(pid: u32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(&name);
     let name: String = name.chars().filter(|letter| !letter.is_control()).collect();

@@ -50,7 +50,7 @@ mod raw;
 #[cfg(all(feature = "std", not(all(target_arch = "x86_64", target_os = "linux"))))]
 compile_error!("the feature `std`, which maps regions, is for Linux on x86-64");
 
-pub use counters::{Counters, Tally};
+pub use counters::{Counters, Tally, count_here};
 pub use crc32c::{crc32c, crc32c_pieces};
 pub use door::{Door, Window};
 pub use line::{LINE_BYTES, Line};

@@ -168,7 +168,7 @@ fn volume(
     if begins_with < bytes {
         let begin = Volume::open(Arc::clone(&pool), b"volume").map_err(io::Error::other)?;
         begin.write(0, &vec![0; begins_with as usize]).map_err(io::Error::other)?;
-        lode_block::resize(&pool, b"volume", bytes, false).map_err(io::Error::other)?;
+        lode_block::resize(&pool, b"volume", bytes, false, |_| false).map_err(io::Error::other)?;
     }
     let volume = Volume::open(pool, b"volume").map_err(io::Error::other)?;
     let zeros = vec![0; 1 << 20];

@@ -51,15 +51,53 @@ fn volumes_are_made_listed_resized_and_deleted() {
     assert_eq!(pool.getattr(b.ino).unwrap().uid, 3);
     assert_eq!(list(&pool).unwrap(), [a.clone(), b.clone()]);
     assert_eq!(create(&pool, b"a", &new(MIB, Sector::Large, false)), Err(Error::Exists));
-    assert_eq!(resize(&pool, b"a", 4 * MIB, false), Err(Error::Shrinks { bytes: 5 * MIB }));
-    assert_eq!(resize(&pool, b"a", 4 * MIB, true).unwrap().bytes, 4 * MIB);
-    let grown = resize(&pool, b"a", 9 * MIB, false).unwrap();
+    assert_eq!(
+        resize(&pool, b"a", 4 * MIB, false, |_| false),
+        Err(Error::Shrinks { bytes: 5 * MIB })
+    );
+    assert_eq!(resize(&pool, b"a", 4 * MIB, true, |_| false).unwrap().bytes, 4 * MIB);
+    let grown = resize(&pool, b"a", 9 * MIB, false, |_| false).unwrap();
     assert!(grown.bytes == 9 * MIB && grown.allocated_bytes >= 9 * MIB);
-    assert_eq!(resize(&pool, b"b", 2 << 40, false).unwrap().allocated_bytes, 2 * MIB);
-    delete(&pool, b"a").unwrap();
-    assert_eq!(delete(&pool, b"a"), Err(Error::NotFound));
+    assert_eq!(resize(&pool, b"b", 2 << 40, false, |_| false).unwrap().allocated_bytes, 2 * MIB);
+    delete(&pool, b"a", |_| false).unwrap();
+    assert_eq!(delete(&pool, b"a", |_| false), Err(Error::NotFound));
     assert_eq!(list(&pool).unwrap().len(), 1);
     assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
+}
+
+#[test]
+fn a_volume_that_is_open_is_neither_deleted_nor_made_smaller() {
+    let limit = |bytes| OpenOptions { index_memory: bytes, ..OpenOptions::default() };
+    // (With so little memory for indexes an open file is dropped from memory, too.)
+    for options in [OpenOptions::default(), limit(Some(1))] {
+        let memory = format(32 * MIB, Protection::None);
+        let pool = Arc::new(Pool::open(memory, TestHost::new(1), &options).unwrap());
+        create(&pool, b"a", &new(5 * MIB, Sector::Small, false)).unwrap();
+        create(&pool, b"b", &new(MIB, Sector::Small, false)).unwrap();
+        let volume = Volume::open(Arc::clone(&pool), b"a").unwrap();
+        volume.write(4 * MIB, &[7; 512]).unwrap();
+        for _ in 0..4 {
+            list(&pool).unwrap();
+            pool.maintain().unwrap();
+        }
+        let held = |ino| pool.is_held(ino);
+        assert_eq!(delete(&pool, b"a", held), Err(Error::InUse));
+        assert_eq!(resize(&pool, b"a", 4 * MIB, true, held), Err(Error::InUse));
+        assert_eq!(
+            resize(&pool, b"a", 4 * MIB, false, held),
+            Err(Error::Shrinks { bytes: 5 * MIB })
+        );
+        assert_eq!(Error::InUse.errno(), EngineError::Busy.errno());
+        assert_eq!(resize(&pool, b"a", 6 * MIB, false, held).unwrap().bytes, 6 * MIB);
+        let mut found = [0; 512];
+        volume.read(4 * MIB, &mut found).unwrap();
+        assert_eq!(found, [7; 512]);
+        delete(&pool, b"b", held).unwrap();
+        drop(volume);
+        assert_eq!(resize(&pool, b"a", MIB, true, held).unwrap().bytes, MIB);
+        delete(&pool, b"a", held).unwrap();
+        assert_eq!(list(&pool), Ok(Vec::new()));
+    }
 }
 
 #[test]
@@ -89,7 +127,7 @@ fn files_that_say_nothing_of_sectors_are_no_volumes() {
         let change = XattrChange { name: XATTR, value: text, when: XattrWhen::Always };
         pool.setxattr(made.ino, &change).unwrap();
         assert_eq!(info(&pool, b"v"), Err(Error::NotAVolume));
-        assert_eq!(delete(&pool, b"v"), Err(Error::NotAVolume));
+        assert_eq!(delete(&pool, b"v", |_| false), Err(Error::NotAVolume));
         assert_eq!(list(&pool), Ok(Vec::new()));
         assert!(matches!(Volume::open(Arc::clone(&pool), b"v"), Err(Error::NotAVolume)));
     }
@@ -242,7 +280,7 @@ fn only_whole_sectors_that_it_has_are_read_and_written() {
     volume.read(0, &mut found).unwrap();
     assert_eq!(found, whole);
     // It may have become smaller.
-    resize(&pool, b"v", 4096, true).unwrap();
+    resize(&pool, b"v", 4096, true, |_| false).unwrap();
     assert_eq!(volume.bytes(), Ok(4096));
     assert!(volume.read(4096, &mut [0; 4096]).is_err() && volume.write(4096, &[0; 4096]).is_err());
     assert_eq!(pool.getattr(info(&pool, b"v").unwrap().ino).unwrap().size, 4096);

@@ -66,6 +66,9 @@ pub(crate) struct HeapFacts {
     pub(crate) wished_bytes: u64,
     /// Messages and connections that were refused for what they are.
     pub(crate) hostile: u64,
+    /// Kept heaps that programs have, and their bytes.
+    pub(crate) kept_heaps: u64,
+    pub(crate) kept_bytes: u64,
 }
 
 /// `lode heap stats`.
@@ -97,6 +100,8 @@ pub(crate) struct HeapAnswer {
     pub(crate) facts: HeapFacts,
     /// Each of them, the one that has most first.
     pub(crate) programs: Vec<HeapProgram>,
+    /// The kept heaps that programs have, the largest first.
+    pub(crate) kept: Vec<KeptProgram>,
 }
 
 /// A program that is lent memory.
@@ -120,6 +125,23 @@ pub(crate) struct HeapProgram {
     pub(crate) since_ns: u64,
 }
 
+/// A program that has a kept heap.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct KeptProgram {
+    /// Process id.
+    pub(crate) pid: u32,
+    /// Its user.
+    pub(crate) uid: u32,
+    /// Its name, printable.
+    pub(crate) name: String,
+    /// The file, from the root of the pool, or of what of it is mounted.
+    pub(crate) path: String,
+    /// Bytes that the file has.
+    pub(crate) bytes: u64,
+    /// Since when, nanoseconds since 1970.
+    pub(crate) since_ns: u64,
+}
+
 impl Report for HeapStatsReport {
     fn text(&self) -> String {
         if self.pools.is_empty() {
@@ -132,7 +154,7 @@ impl Report for HeapStatsReport {
 
 impl HeapPool {
     fn text(&self) -> String {
-        let HeapAnswer { pid, facts, programs } = &self.lent;
+        let HeapAnswer { pid, facts, programs, kept } = &self.lent;
         let mut lines = Lines::default();
         let how = match &self.dir {
             Some(dir) => format!("mounted at {dir}, by process {pid}"),
@@ -176,8 +198,27 @@ impl HeapPool {
             ]);
         }
         let table = if programs.is_empty() { String::new() } else { table.text() };
-        format!("{}{table}", lines.text())
+        format!("{}{table}{}", lines.text(), kept_text(kept))
     }
+}
+
+/// The kept heaps, where there are some.
+fn kept_text(kept: &[KeptProgram]) -> String {
+    if kept.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::default();
+    table.row(&["kept heap of", "process", "has", "since", "file"]);
+    for one in kept {
+        table.row(&[
+            &printable(one.name.as_bytes()),
+            &one.pid.to_string(),
+            &human(one.bytes),
+            &time_text(i64::try_from(one.since_ns).unwrap_or(i64::MAX)),
+            &printable(one.path.as_bytes()),
+        ]);
+    }
+    table.text()
 }
 
 #[cfg(test)]
@@ -190,6 +231,8 @@ pub(crate) mod tests {
             program_limit_bytes: Some(4 << 20),
             lent_bytes: 6 << 20,
             apart_bytes: 2 << 20,
+            kept_heaps: 1,
+            kept_bytes: 16 << 20,
             ..HeapFacts::default()
         }
     }
@@ -213,7 +256,16 @@ pub(crate) mod tests {
             most_bytes: 4 << 20,
             since_ns: 1,
         };
-        let lent = HeapAnswer { pid: 1, facts: facts(), programs: vec![program] };
+        let kept = KeptProgram {
+            pid: 8,
+            uid: 0,
+            name: "keeper".into(),
+            path: "a/\u{1b}heap".into(),
+            bytes: 16 << 20,
+            since_ns: 1,
+        };
+        let (programs, kept) = (vec![program], vec![kept]);
+        let lent = HeapAnswer { pid: 1, facts: facts(), programs, kept };
         HeapStatsReport {
             pools: vec![HeapPool { pool: "/p".into(), dir: Some("/d".into()), lent }],
         }
@@ -223,6 +275,7 @@ pub(crate) mod tests {
     fn who_has_memory_is_told_in_lines_that_nobody_can_forge() {
         let text = report().text();
         assert!(text.contains("6 MiB of 8 MiB, 2 MiB of it without a session"), "{text}");
+        assert!(text.contains("keeper") && text.contains("16 MiB"), "{text}");
         assert!(text.contains("direct") && !text.contains('\u{1b}'), "{text}");
         assert!(HeapStatsReport { pools: vec![] }.text().contains("No pool"));
     }

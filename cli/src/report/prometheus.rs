@@ -255,6 +255,9 @@ fn heap(text: &mut Text, counted: &Counted) {
     text.one("lode_heap_wishes_total", Counter, help, heap.wishes);
     let help = "Messages and connections that were refused for what they are.";
     text.one("lode_heap_hostile_total", Counter, help, heap.hostile);
+    text.one("lode_heap_kept", Gauge, "Kept heaps that programs have open.", heap.kept_heaps);
+    let help = "The files of kept heaps that programs have open.";
+    text.one("lode_heap_kept_bytes", Gauge, help, heap.kept_bytes);
 }
 
 fn stored(text: &mut Text, counted: &Counted, wear: &StoredGroups) {

@@ -134,6 +134,17 @@ impl Server {
         let status = self.child.wait().unwrap();
         assert!(status.success(), "the server ended with {status}:\n{}", self.log_tail());
     }
+
+    /// Waits until it has ended by itself; its exit code, and the end of what it logged.
+    #[track_caller]
+    pub fn ends(mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + MOUNTS_WITHIN;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it does not end:\n{}", self.log_tail());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        (self.child.wait().unwrap().code(), self.log_tail())
+    }
 }
 
 impl Drop for Server {

@@ -5,9 +5,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::nbd::Serving;
 use crate::common::server::Server;
 use crate::common::{Ran, Scratch, fsck, lode, text};
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
 
@@ -128,9 +130,9 @@ fn a_mount_shows_them_beside_what_else_there_is_to_see_of_it_and_in_no_listing_o
     open.write_all_at(&[8; 4096], 4096).unwrap();
     let then = fs::read(views.join("snapshots/s/.lode/volumes/w")).unwrap();
     assert_eq!(then[4096..12288], [7; 8192]);
+    drop(open);
     block("delete", &dir, &["w"]).expect(0);
     assert!(fs::metadata(&file).is_err());
-    drop(open);
     server.umount();
     // Where it shows nothing of itself, they are in a directory as any other.
     let server = Server::mount_with(&pool, &dir, &scratch.path("log"), "noviews");
@@ -193,6 +195,59 @@ fn a_loop_device_of_a_volume_has_its_sectors_and_holds_a_file_system() {
         block("delete", &dir, &["v"]).expect(0);
         server.umount();
     }
+}
+
+/// That a volume of 8 MiB is neither deleted nor made smaller, but made larger, and who is said to use it.
+#[track_caller]
+fn refused_as_in_use(target: &Path, name: &str, by: &str) {
+    let changes: [(&str, &[&str]); 2] =
+        [("delete", &[name]), ("resize", &[name, "--size", "4M", "--shrink"])];
+    for (word, more) in changes {
+        let ran = block(word, target, more);
+        assert_eq!(ran.code, 6, "{word}: {}", ran.err);
+        assert!(ran.err.contains("in use") && ran.err.contains(by), "{word}, {by}: {}", ran.err);
+        assert!(ran.err.contains("what to do: "), "{word}: {}", ran.err);
+    }
+    assert!(names(target).contains(&name.to_owned()));
+}
+
+#[test]
+fn a_volume_that_somebody_uses_is_neither_deleted_nor_made_smaller() {
+    let scratch = Scratch::new();
+    let (pool, dir, socket) =
+        (scratch.pool("pool", "64M"), scratch.dir("mnt"), scratch.path("socket"));
+    block("create", &pool, &["v", "--size", "8M"]).expect(0);
+    let mut serving = Serving::start(&[text(&pool), "v", "--socket", text(&socket)]);
+    for (word, more) in [("delete", &["v"][..]), ("resize", &["v", "--size", "4M", "--shrink"])] {
+        let ran = block(word, &pool, more);
+        assert!(
+            ran.code == 6 && ran.err.contains("in use by process"),
+            "{}: {}",
+            ran.code,
+            ran.err
+        );
+    }
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    let file = dir.join(".lode/volumes/v");
+    let process = format!("process {}", std::process::id());
+    // (That the kernel knows its name, too, is no use of it.)
+    let open = File::open(&file).unwrap();
+    refused_as_in_use(&dir, "v", &process);
+    refused_as_in_use(&pool, "v", &process);
+    drop(open);
+    block("resize", &dir, &["v", "--size", "7M", "--shrink"]).expect(0);
+    block("resize", &dir, &["v", "--size", "8M"]).expect(0);
+    let mut serving = Serving::start(&[text(&dir), "v", "--socket", text(&socket)]);
+    refused_as_in_use(&dir, "v", "(lode)");
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    let device = block("attach", &dir, &["v"]).expect(0).out.trim().to_owned();
+    refused_as_in_use(&dir, "v", &device);
+    block("resize", &dir, &["v", "--size", "9M"]).expect(0);
+    block("detach", &dir, &["v"]).expect(0);
+    block("delete", &dir, &["v"]).expect(0);
+    server.umount();
+    fsck(&pool).expect(0);
 }
 
 /// What the kernel makes of a discard of a loop device.

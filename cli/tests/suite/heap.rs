@@ -497,6 +497,11 @@ fn another_users_programs_get_no_memory_whatever_the_sockets_permissions() {
     assert!(answer.contains("\"ok\":false") && answer.contains("pool's user alone"), "{answer}");
     let shown = stats(&dir);
     assert_eq!((&shown["hostile"], &shown["sessions"]), (&1.into(), &0.into()), "{shown}");
+    // Nor a file of the pool as a heap.
+    let refused = as_nobody(|| lode::KeptHeap::attach(&there, "heap").map(drop)).unwrap();
+    assert_eq!(refused.map_err(|error| error.errno()), Err(1));
+    assert!(!dir.join("heap").exists());
+    assert!(server.log_tail().contains("for the pool's user alone, not for user 65534"));
     let said = server.log_tail();
     assert!(said.contains("not to user 65534") && said.contains("memory is not lent"), "{said}");
     // Its own user's have some still.

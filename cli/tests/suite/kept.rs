@@ -69,6 +69,29 @@ impl Program {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
+
+    /// Stops it: all of its threads have when this returns.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/task", self.child.id());
+        let is_stopped = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        };
+        let end = Instant::now() + DEADLINE;
+        while !fs::read_dir(&stat).unwrap().all(|task| is_stopped(task.unwrap())) {
+            assert!(Instant::now() < end, "it goes on");
+        }
+    }
+
+    /// Waits for its end, whatever that is.
+    fn ends(&mut self) {
+        let end = Instant::now() + DEADLINE;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 impl Drop for Program {
@@ -107,13 +130,19 @@ fn scribble(heap: &KeptHeap, root: u64) {
     let mut is_told = false;
     for number in 1_u64.. {
         store(word, number);
-        if !is_told
-            && number.is_multiple_of(64)
-            && let Err(error) = heap.persist(root + 24..root + 32)
-        {
+        if is_told || !number.is_multiple_of(64) {
+            continue;
+        }
+        let persisted = heap.persist(root + 24..root + 32);
+        if number == 64 && persisted.is_ok() {
+            println!("\nstores");
+        }
+        if let Err(error) = persisted {
             assert_eq!(error.errno(), libc_enotconn());
-            let refused = heap.change(&[(root, 1)]).unwrap_err();
-            assert_eq!(refused.errno(), libc_enotconn());
+            for _ in 0..3 {
+                let refused = heap.change(&[(root, 1)]).unwrap_err();
+                assert_eq!(refused.errno(), libc_enotconn());
+            }
             is_told = true;
             println!("\ntold");
         }
@@ -239,7 +268,7 @@ fn what_one_program_keeps_the_next_one_finds_and_so_does_the_library() {
     assert_eq!(heap.offset(heap.pointer(root).unwrap()), Some(root));
     drop((heap, other));
     assert_eq!(serving.signal(Signal::TERM), Some(0));
-    fsck(&pool);
+    fsck(&pool).expect(0);
     let library = Pool::open(&pool).unwrap();
     assert!(library.opening().unwrap().clean);
     let heap = KeptHeap::open(&library, "heap").unwrap();
@@ -274,7 +303,7 @@ fn a_heap_is_whole_after_its_program_was_killed() {
     }
     assert!(done > 3 * KILLS);
     assert_eq!(serving.signal(Signal::TERM), Some(0));
-    fsck(&pool);
+    fsck(&pool).expect(0);
     let library = Pool::open(&pool).unwrap();
     assert_eq!(judge(&KeptHeap::open(&library, "heap").unwrap(), done), done);
 }
@@ -286,10 +315,10 @@ fn nothing_that_is_stored_after_the_owners_end_reaches_the_pool() {
     for kill in 0..4 {
         let notes = scratch.path("notes");
         let mut program = Program::start("scribbles", &socket(&pool), &notes, 0);
-        std::thread::sleep(Duration::from_millis(10));
+        program.hear("stores");
         if kill == 1 {
             // It can't see it, and may store as soon as it can again.
-            program.signal(Signal::STOP);
+            program.stop();
         }
         // By a signal, too: the owner waits until the program has let go.
         let signal = if kill == 2 { Signal::TERM } else { Signal::KILL };
@@ -312,7 +341,7 @@ fn nothing_that_is_stored_after_the_owners_end_reaches_the_pool() {
         heap.change(&[(root + 24, 0)]).unwrap();
         heap.close().unwrap();
         library.close().unwrap();
-        fsck(&pool);
+        fsck(&pool).expect(0);
         serving = Serving::start(&pool, "heap_ready=0");
     }
 }
@@ -365,6 +394,279 @@ fn its_file_is_nobody_elses_while_a_program_has_it() {
     KeptHeap::attach(&at, "sub/h\"e\\ap\u{e9}").unwrap();
     assert!(dir.join("sub/h\"e\\ap\u{e9}").exists());
     drop(server);
+}
+
+#[test]
+fn a_heap_of_a_pool_with_checksums_is_whole_whoever_is_killed() {
+    let scratch = Scratch::new();
+    let pool = scratch.path("pool");
+    lode(&["mkfs", text(&pool), "--size", "64M", "--protect", "full"]).expect(0);
+    let mut serving = Serving::start(&pool, "heap_ready=0");
+    let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+    heap.alloc_into(ROOT, 8 * WORDS, Content::Zeros).unwrap();
+    heap.close().unwrap();
+    let notes = scratch.path("notes");
+    fs::write(&notes, "").unwrap();
+    let noted = || fs::metadata(&notes).unwrap().len();
+    // A program is killed; then its owner, under it; then the owner is told to end.
+    let mut done = 0;
+    for how in ["program", "owner", "end"] {
+        let before = noted();
+        let mut program = Program::start("works", &socket(&pool), &notes, done);
+        let end = Instant::now() + DEADLINE;
+        while noted() < before + 40 {
+            assert!(Instant::now() < end, "the program does nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        match how {
+            "program" => {}
+            "owner" => assert_eq!(serving.signal(Signal::KILL), None),
+            _ => assert_eq!(serving.signal(Signal::TERM), Some(0)),
+        }
+        if how != "program" {
+            // (Its next step is refused.)
+            program.ends();
+        }
+        drop(program);
+        if how != "program" {
+            // The scrub compares each byte with its checksum: whoever stored it.
+            let library = Pool::open(&pool).unwrap();
+            assert_eq!(library.opening().unwrap().clean, how == "end");
+            let heap = KeptHeap::open(&library, "heap").unwrap();
+            done = judge(&heap, done + noted() - before);
+            heap.close().unwrap();
+            assert!(library.read("heap").unwrap().len() as u64 > MIB);
+            library.close().unwrap();
+            fsck(&pool).expect(0);
+            let scrubbed = lode(&["scrub", text(&pool), "--json"]).expect(0).json();
+            assert_eq!(scrubbed["exempt_pages"], 0, "{scrubbed}");
+            serving = Serving::start(&pool, "heap_ready=0");
+        } else {
+            let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+            done = judge(&heap, done + noted() - before);
+        }
+    }
+    let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+    assert_eq!(judge(&heap, done), done);
+    assert!(done >= 120);
+}
+
+/// KiB of the mapping at this address that are mapped by huge pages of a file in memory.
+fn huge_kib(address: u64) -> u64 {
+    let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut is_inside = false;
+    for line in smaps.lines() {
+        let range = line.split(' ').next().unwrap().split_once('-');
+        let ends = range.map(|(from, to)| [from, to].map(|end| u64::from_str_radix(end, 16)));
+        if let Some([Ok(from), Ok(to)]) = ends {
+            is_inside = (from..to).contains(&address);
+        }
+        if is_inside && let Some(rest) = line.strip_prefix("ShmemPmdMapped:") {
+            return rest.trim().trim_end_matches(" kB").parse().unwrap();
+        }
+    }
+    0
+}
+
+#[test]
+fn a_heap_lies_in_huge_pages_where_the_pool_does() {
+    let scratch = Scratch::new();
+    let place = scratch.dir("huge");
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "huge=always,size=100m", "lode-test", text(&place)])
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: no tmpfs of huge pages can be mounted here");
+        return;
+    }
+    let pool = place.join("pool");
+    lode(&["mkfs", text(&pool), "--size", "64M"]).expect(0);
+    let mut serving = Serving::start(&pool, "heap_ready=0");
+    let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+    let root = heap.alloc_into(ROOT, 8 * WORDS, Content::Zeros).unwrap();
+    let large = heap.alloc_into(root + 24, 12 * MIB, Content::Zeros).unwrap();
+    heap.store(large + 11 * MIB, b"far behind").unwrap();
+    heap.persist(large + 11 * MIB..large + 12 * MIB).unwrap();
+    let mapped = huge_kib(heap.pointer(large).unwrap() as u64);
+    assert!(mapped >= 10 << 10, "{mapped} KiB of 12 MiB by huge pages");
+    (0..20).for_each(|number| step(&heap, root, number));
+    heap.close().unwrap();
+    // At the next opening all of it is one piece; the owner is killed under it.
+    let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+    let root = heap.root().unwrap();
+    let word = heap.pointer(root + 24).unwrap().cast::<u64>();
+    heap.load(large, &mut vec![0; 12 << 20]).unwrap();
+    let mapped = huge_kib(word as u64);
+    assert!(mapped >= 12 << 10, "{mapped} KiB by huge pages");
+    assert_eq!(serving.signal(Signal::KILL), None);
+    let end = Instant::now() + DEADLINE;
+    while heap.persist(root..root + 8).is_ok() {
+        assert!(Instant::now() < end, "it does not see that its owner is gone");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(huge_kib(word as u64), 0, "private copies are of this process alone");
+    store(word, 12345);
+    let library = Pool::open(&pool).unwrap();
+    let now = KeptHeap::open(&library, "heap").unwrap();
+    assert_eq!((now.word(root + 24).unwrap(), list(&now, root).0), (large, expected(20)));
+    let mut bytes = [0; 10];
+    now.load(large + 11 * MIB, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"far behind");
+    now.close().unwrap();
+    drop(heap);
+    library.close().unwrap();
+    fsck(&pool).expect(0);
+}
+
+#[test]
+fn what_is_named_by_offsets_is_found_at_whatever_address() {
+    let scratch = Scratch::new();
+    let (pool, _serving) = served(&scratch);
+    let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+    let root = heap.root().unwrap();
+    (0..30).for_each(|number| step(&heap, root, number));
+    let large = heap.alloc_into(root + 24, 5 * MIB, Content::Zeros).unwrap();
+    let addresses = |heap: &KeptHeap| [root, large].map(|at| heap.pointer(at).unwrap() as u64);
+    let before = addresses(&heap);
+    heap.close().unwrap();
+    // Others are where it was.
+    let _taken = before.map(|at| Taken::at(at & !0xfff, 1 << 16));
+    let heap = KeptHeap::attach(socket(&pool), "heap").unwrap();
+    let now = addresses(&heap);
+    assert!(now.iter().zip(&before).all(|(now, before)| now != before), "{now:x?} {before:x?}");
+    assert_eq!((heap.root().unwrap(), heap.word(root + 24).unwrap()), (root, large));
+    assert_eq!(list(&heap, root).0, expected(30));
+    assert_eq!(now.map(|at| heap.offset(at as *const u8)), [Some(root), Some(large)]);
+    assert_eq!(before.map(|at| heap.offset(at as *const u8)), [None, None]);
+}
+
+/// Address space that is taken.
+struct Taken(*mut std::ffi::c_void, usize);
+
+impl Taken {
+    #[allow(unsafe_code)]
+    fn at(address: u64, bytes: usize) -> Self {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        let (wanted, none) = (address as *mut _, ProtFlags::empty());
+        // SAFETY: no mapping that is there is replaced.
+        let found = unsafe {
+            mmap_anonymous(wanted, bytes, none, MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE)
+        };
+        Self(found.unwrap_or(wanted), if found.is_ok() { bytes } else { 0 })
+    }
+}
+
+impl Drop for Taken {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        if self.1 > 0 {
+            // SAFETY: what was mapped above, which nobody uses.
+            let _ = unsafe { rustix::mm::munmap(self.0, self.1) };
+        }
+    }
+}
+
+#[test]
+fn an_owner_that_is_to_end_waits_two_seconds_for_a_program_that_is_stopped() {
+    let scratch = Scratch::new();
+    let (pool, mut serving) = served(&scratch);
+    let (dir, log) = (scratch.dir("mnt"), scratch.path("log"));
+    for is_mount in [false, true] {
+        let server = is_mount.then(|| {
+            serving.signal(Signal::TERM);
+            Server::mount(&pool, &dir, &log)
+        });
+        let at = socket(if is_mount { &dir } else { &pool });
+        let mut program = Program::start("scribbles", &at, &scratch.path("notes"), 0);
+        program.hear("stores");
+        program.stop();
+        let began = Instant::now();
+        match server {
+            None => {
+                let code = serving.signal(Signal::TERM);
+                assert!(code.is_some_and(|code| code != 0), "it says nothing: {code:?}");
+            }
+            Some(server) => {
+                rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::empty()).unwrap();
+                let (code, said) = server.ends();
+                assert_ne!(code, Some(0), "{said}");
+                assert!(said.contains("does not let go of a kept heap"), "{said}");
+            }
+        }
+        let took = began.elapsed();
+        assert!(took > Duration::from_millis(1900) && took < Duration::from_secs(15), "{took:?}");
+        // It may store as soon as it runs again: nobody comes in its way.
+        assert_eq!(errno(Pool::open(&pool)), EBUSY);
+        program.signal(Signal::CONT);
+        let library = Pool::open(&pool).unwrap();
+        assert!(!library.opening().unwrap().clean, "as after a crash");
+        let heap = KeptHeap::open(&library, "heap").unwrap();
+        let word = || heap.word(heap.root().unwrap() + 24).unwrap();
+        let found = word();
+        assert_ne!(found, 0);
+        program.hear("told");
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(word(), found, "a store of before came later");
+        heap.change(&[(heap.root().unwrap() + 24, 0)]).unwrap();
+        heap.close().unwrap();
+        library.close().unwrap();
+        fsck(&pool).expect(0);
+        serving = Serving::start(&pool, "heap_ready=0");
+    }
+}
+
+#[test]
+fn who_has_which_heap_is_shown_until_it_has_let_go() {
+    let scratch = Scratch::new();
+    let (pool, _serving) = served(&scratch);
+    let shown =
+        || lode(&["heap", "stats", text(&pool), "--json"]).expect(0).json()["pools"][0].clone();
+    let nobody = shown();
+    assert_eq!((&nobody["kept_heaps"], &nobody["kept_bytes"]), (&0.into(), &0.into()));
+    assert_eq!(nobody["kept"], serde_json::json!([]));
+    let mine = KeptHeap::attach(socket(&pool), "/other").unwrap();
+    let small = shown();
+    assert_eq!(small["kept"][0]["path"], "/other");
+    let bytes = |shown: &serde_json::Value, at: usize| shown["kept"][at]["bytes"].as_u64().unwrap();
+    // It grows.
+    mine.alloc_into(ROOT, 9 * MIB, Content::Stale).unwrap();
+    let program = Program::start("scribbles", &socket(&pool), &scratch.path("notes"), 0);
+    let both = shown();
+    assert!(bytes(&both, 0) >= 9 * MIB && bytes(&small, 0) < 9 * MIB, "{small} {both}");
+    assert!(bytes(&both, 1) < 9 * MIB);
+    assert_eq!(
+        (&both["kept_heaps"], both["kept_bytes"].as_u64()),
+        (&2.into(), Some(bytes(&both, 0) + bytes(&both, 1)))
+    );
+    let one = &both["kept"][1];
+    assert_eq!(
+        (&one["path"], &one["pid"], &one["uid"]),
+        (&"heap".into(), &program.child.id().into(), &rustix::process::getuid().as_raw().into())
+    );
+    let comm = fs::read_to_string(format!("/proc/{}/comm", program.child.id())).unwrap();
+    assert_eq!(one["name"], comm.trim_end());
+    assert!(one["since_ns"].as_u64() > both["kept"][0]["since_ns"].as_u64());
+    let people = lode(&["heap", "stats", text(&pool)]).expect(0).out;
+    let is_it = |line: &&str| {
+        line.contains(&program.child.id().to_string()) && line.trim_end().ends_with("heap")
+    };
+    assert!(people.lines().any(|line| is_it(&line)), "{people}");
+    let counted = lode(&["stats", text(&pool), "--json"]).expect(0).json();
+    assert_eq!(
+        (&counted["heap"]["kept_heaps"], &counted["heap"]["kept_bytes"]),
+        (&both["kept_heaps"], &both["kept_bytes"])
+    );
+    let metrics = lode(&["stats", text(&pool), "--prometheus"]).expect(0).out;
+    let metrics = crate::common::prometheus::parse(&metrics).unwrap();
+    assert_eq!(metrics["lode_heap_kept"].value(), 2.0);
+    assert_eq!(metrics["lode_heap_kept_bytes"].value(), both["kept_bytes"].as_f64().unwrap());
+    mine.close().unwrap();
+    assert_eq!(shown()["kept_heaps"], 1);
+    drop(program);
+    let end = Instant::now() + DEADLINE;
+    while shown()["kept_heaps"] != 0 {
+        assert!(Instant::now() < end, "who has ended has a heap still");
+    }
 }
 
 fn punch() -> rustix::fs::FallocateFlags {

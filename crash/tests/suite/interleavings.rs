@@ -83,7 +83,7 @@ fn serials(before: &[Op], threads: &[Vec<Op>; 2], walked: bool) -> Vec<Serial> {
 }
 
 fn medium(memory: Memory, at_stores: bool) -> Pointed {
-    Pointed { memory, at_stores }
+    Pointed { memory, at_stores, at_loads: false }
 }
 
 fn open(memory: &Memory, at_stores: bool, lanes: usize) -> SchedPool {

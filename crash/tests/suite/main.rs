@@ -13,6 +13,7 @@ mod maps;
 mod mended;
 mod older_links;
 mod pages;
+mod places;
 mod pointed;
 mod poison;
 mod properties;

@@ -24,5 +24,5 @@ mod whole;
 mod write;
 mod xattr;
 
-pub use places::SectorFile;
+pub(crate) use places::Places;
 pub(crate) use xattr::Staged;

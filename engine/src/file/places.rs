@@ -1,168 +1,248 @@
-//! Where a file that is written by sectors has its pages, for those who read it all the time.
+//! Where a file that is open has its pages, for those who read it all the time.
 //!
-//! Who reads through a [`SectorFile`] takes no lock, and stores to nothing that another reader loads: it looks whether
-//! the inode has the version that the place of these bytes was noted in, loads them, and looks whether it has it still, and whether
-//! nobody has stored these sectors meanwhile. Else they are read as others are, with the inode locked, and the place is
-//! noted.
+//! Who reads by a handle takes no lock and stores to nothing that another reader loads, where the bytes are of one part of the file that was
+//! found before, with all of it in one place: it looks whether the inode has the version that the place was noted in, loads them,
+//! and looks whether it has it still (and, where a file is written by sectors, whether nobody has stored these meanwhile). Else they
+//! are read with the inode locked, and the place is noted.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
 
 use lode_pmem::Medium;
+use once_cell::race::OnceBox;
 
+use super::read::RELATIME_NS;
 use super::sectors::AT_ONCE;
 use crate::inode::State;
-use crate::{Handle, Host, Ino, Op, PAGE_BYTES, PageClass, Pool, Result};
+use crate::{AccessTimes, Handle, Host, Op, PAGE_BYTES, PageClass, Pool, Result};
 
 /// Bytes whose place is noted in one: as large as pages of large files are.
 const CHUNK: u64 = PageClass::Huge.pages() * PAGE_BYTES;
-/// Places of a file, at most (of 128 GiB): what is behind them is read as other files are.
-const PLACES_MOST: u64 = 1 << 16;
+/// Places that are noted of a file, at least and at most (of 128 GiB): chunks of larger ones take turns.
+const PLACES: (u64, u64) = (1 << 6, 1 << 16);
+/// Bits of a word of a place: the page, whether it is written by sectors, and which chunk of those that take turns.
+const PAGE_BITS: u32 = 40;
+const TURN_AT: u32 = PAGE_BITS + 1;
+const BY_SECTORS: u64 = 1 << PAGE_BITS;
 
-/// Where a chunk of the file is, all of it in one.
+/// What was noted in a version of the inode.
 #[derive(Default)]
-struct Place {
-    /// One more than the version of the inode that knows (which is even: nobody was changing it); else 0.
+struct Noted {
+    /// One more than that version (which is even: nobody was changing it); else 0.
     version: AtomicU64,
-    /// Offset in the pool.
-    at: AtomicU64,
+    word: AtomicU64,
 }
 
-/// A file that is open to be read and written by sectors, from [`Pool::hold_by_sectors`] on. (What was opened is let go by
-/// [`Pool::let_go`], with [`SectorFile::into_handle`].)
-pub struct SectorFile<H: Host> {
-    handle: Handle<H>,
-    places: Vec<Place>,
-}
-
-impl<H: Host> SectorFile<H> {
-    /// The file.
+impl Noted {
+    /// What was noted in this version, if anything was.
     #[inline]
-    pub fn handle(&self) -> &Handle<H> {
-        &self.handle
+    fn get(&self, version: u64) -> Option<u64> {
+        // (That of an inode which somebody changes just now is odd, and nobody notes that.)
+        (self.version.load(Acquire) == version + 1).then(|| self.word.load(Acquire))
     }
 
-    /// The same, without what is known of its places.
-    pub fn into_handle(self) -> Handle<H> {
-        self.handle
-    }
-
-    /// Where the byte at `offset` was in this version, if that is known.
-    #[inline]
-    fn place(&self, version: u64, offset: u64) -> Option<u64> {
-        let place = self.places.get((offset / CHUNK) as usize)?;
-        // (That of an inode which somebody changes just now is odd, and no place's.)
-        (place.version.load(Acquire) == version + 1)
-            .then(|| place.at.load(Acquire) + offset % CHUNK)
-    }
-
-    /// Notes where bytes are that were read, by who has the right to look at the inode.
-    fn note(&self, state: &State, offset: u64, len: u64) {
-        let Ok(file) = state.file() else { return };
-        // (Else something is to be asked besides the pages.)
-        let is_home = file.exempt.is_none() && file.journal.pending().is_empty();
-        if !is_home || state.view != 0 || len == 0 {
+    /// Notes it, by who has the right to look at the inode, which has this version for so long: all that others note meanwhile
+    /// is as right.
+    fn set(&self, version: u64, word: u64) {
+        if self.version.load(Acquire) == version + 1 {
+            self.word.store(word, Release);
             return;
         }
-        let version = self.handle.node.version();
-        for chunk in offset / CHUNK..=(offset + len - 1) / CHUNK {
-            let (from, end) = (chunk * CHUNK, (chunk + 1) * CHUNK);
-            let Some(place) = self.places.get(chunk as usize) else { return };
-            let extent = file.extents.find(from / PAGE_BYTES);
-            let Some(extent) = extent.filter(|extent| {
-                extent.end() * PAGE_BYTES >= end && end <= state.size && version.is_multiple_of(2)
-            }) else {
-                continue;
-            };
-            if place.version.load(Relaxed) != version + 1 {
-                // (Others who note it now note the same.)
-                place.version.store(0, Relaxed);
-                fence(Release);
-                let skip = from - extent.file_page * PAGE_BYTES;
-                place.at.store(extent.page * PAGE_BYTES + skip, Release);
-                place.version.store(version + 1, Release);
-            }
+        self.version.store(0, Relaxed);
+        fence(Release);
+        self.word.store(word, Release);
+        self.version.store(version + 1, Release);
+    }
+}
+
+/// What is known of a file by who has it open.
+#[derive(Default)]
+pub(crate) struct Places {
+    /// A power of two of them, once one is known.
+    table: OnceBox<Vec<Noted>>,
+    /// Until when the access time need not move.
+    fresh_until: Fresh,
+}
+
+/// A time in nanoseconds, as of a version of the inode.
+#[derive(Default)]
+struct Fresh(Noted);
+
+impl Fresh {
+    #[inline]
+    fn holds(&self, version: u64, now_ns: impl FnOnce() -> i64) -> bool {
+        self.0.get(version).is_some_and(|until| now_ns() < until as i64)
+    }
+}
+
+/// Where bytes are.
+struct Place {
+    /// Offset in the pool.
+    at: u64,
+    by_sectors: bool,
+}
+
+impl Places {
+    /// Where the byte at `offset` was in this version, if that is known.
+    #[inline]
+    fn get(&self, version: u64, offset: u64) -> Option<Place> {
+        let table = self.table.get()?;
+        let (chunk, places) = (offset / CHUNK, table.len() as u64);
+        let word = table.get((chunk & (places - 1)) as usize)?.get(version)?;
+        (word >> TURN_AT == chunk >> places.trailing_zeros()).then(|| Place {
+            at: (word % BY_SECTORS) * PAGE_BYTES + offset % CHUNK,
+            by_sectors: word & BY_SECTORS != 0,
+        })
+    }
+
+    /// Room for places of a file of so many bytes; `None` where there is no memory.
+    fn table(&self, size: u64) -> Option<&Vec<Noted>> {
+        if let Some(table) = self.table.get() {
+            return Some(table);
         }
+        let count = (size / CHUNK).clamp(PLACES.0, PLACES.1).next_power_of_two() as usize;
+        let mut table = Vec::new();
+        table.try_reserve_exact(count).ok()?;
+        table.resize_with(count, Noted::default);
+        // (Who was slower finds that of another one.)
+        let _ = self.table.set(Box::new(table));
+        self.table.get()
     }
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Opens a file that is read and written by sectors: [`Pool::hold`], with room for what becomes known of its places.
-    ///
-    /// # Errors
-    /// Those of [`Pool::hold`]; `NoMemory`.
-    pub fn hold_by_sectors(&self, ino: Ino) -> Result<SectorFile<H>> {
-        let handle = self.hold(ino)?;
-        let size = self.size_held(&handle);
-        let count = size.map(|size| size.div_ceil(CHUNK).min(PLACES_MOST) as usize);
-        let places = count.and_then(|count| {
-            let mut places = Vec::new();
-            places.try_reserve_exact(count)?;
-            places.resize_with(count, Place::default);
-            Ok(places)
-        });
-        match places {
-            Ok(places) => Ok(SectorFile { handle, places }),
-            Err(error) => {
-                self.let_go(handle);
-                Err(error)
-            }
-        }
-    }
-
-    /// As [`Pool::read_quietly`]: no sector is torn that was written by [`Pool::write_sectors`].
+    /// As [`Pool::read`].
     ///
     /// # Errors
     /// The same.
-    pub fn read_by_sectors(
+    #[inline]
+    pub fn read_held(&self, file: &Handle<H>, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let is_over = match self.options.atime {
+            AccessTimes::Never => false,
+            AccessTimes::Always => true,
+            AccessTimes::Relative => {
+                let version = file.node.version();
+                !file.places.fresh_until.holds(version, || self.store.host.coarse_now_ns())
+            }
+        };
+        if !is_over && self.read_known(file, offset, into) {
+            return Ok(into.len());
+        }
+        let len = into.len() as u64;
+        self.read_node(&file.node, offset, into, |state| {
+            self.touch(state);
+            self.note_access(file, state);
+            self.note_places(file, state, offset, len);
+        })
+    }
+
+    /// As [`Pool::read_quietly`].
+    ///
+    /// # Errors
+    /// The same.
+    #[inline]
+    pub fn read_held_quietly(
         &self,
-        file: &SectorFile<H>,
+        file: &Handle<H>,
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize> {
+        if self.read_known(file, offset, into) {
+            return Ok(into.len());
+        }
+        let len = into.len() as u64;
+        self.read_node(&file.node, offset, into, |state| self.note_places(file, state, offset, len))
+    }
+
+    /// Reads bytes of one chunk where their place is known; says whether it did.
+    #[inline]
+    fn read_known(&self, file: &Handle<H>, offset: u64, into: &mut [u8]) -> bool {
+        let (store, node, len) = (&self.store, &file.node, into.len() as u64);
+        let version = node.version();
+        let Some(place) = file.places.get(version, offset).filter(|_| !store.bad.any()) else {
+            return false;
+        };
+        // (One version for all: no write is seen in part.)
+        if len == 0 || len > CHUNK - offset % CHUNK {
+            return false;
+        }
+        // (What can't be loaded is met again by who tells of it.)
+        let is_loaded = match place.by_sectors {
+            true => self.load_sectors(node.slot.ino(), offset, place.at, into),
+            false => store.door.load(place.at, into).is_ok(),
+        };
+        fence(Acquire);
+        let is_read = is_loaded && node.version() == version;
+        if is_read {
+            self.counts.add_here(store.lane(), Op::Read);
+        }
+        is_read
+    }
+
+    /// Loads bytes that are written by sectors; says whether none of those is torn.
+    #[inline]
+    fn load_sectors(&self, ino: crate::Ino, offset: u64, place: u64, into: &mut [u8]) -> bool {
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let Some(at) = offset.checked_add(done as u64) else { break };
-            let most = (AT_ONCE - at % PAGE_BYTES).min(CHUNK - at % CHUNK);
-            let len = (rest.len() as u64).min(most) as usize;
-            let (part, _) = rest.split_at_mut(len);
-            if !self.read_known(file, at, part) {
-                break;
+            let at = offset + done as u64;
+            let most = (AT_ONCE - at % PAGE_BYTES) as usize;
+            let (part, _) = rest.split_at_mut(rest.len().min(most));
+            let (end, from) = (at + part.len() as u64, place + done as u64);
+            done += part.len();
+            let load = || self.store.door.load(from, part).is_ok();
+            if !self.store.sectors.is_whole(ino, (at, end), load) {
+                return false;
             }
-            done += len;
         }
-        match into.get_mut(done..) {
-            Some(rest) if !rest.is_empty() || done == 0 => {
-                let (at, len) = (offset.saturating_add(done as u64), rest.len() as u64);
-                let node = &file.handle.node;
-                let has_sums = self.store.geometry.strips.are_kept();
-                let note = |state: &State| {
-                    if !has_sums {
-                        file.note(state, at, len)
-                    }
-                };
-                Ok(done + self.read_node(node, at, rest, note)?)
-            }
-            _ => {
-                self.count(Op::Read);
-                Ok(done)
-            }
+        true
+    }
+
+    /// Notes until when reads need not move the access time, by who has just seen to it.
+    fn note_access(&self, file: &Handle<H>, state: &State) {
+        let version = file.node.version();
+        let atime_ns = state.atime_ns.load(Relaxed);
+        let is_fresh = atime_ns > state.mtime_ns && atime_ns > state.ctime_ns;
+        let until = match is_fresh {
+            true => atime_ns.saturating_add(RELATIME_NS),
+            false if self.store.writable().is_err() => i64::MAX,
+            false => return,
+        };
+        if state.view == 0 && version.is_multiple_of(2) {
+            file.places.fresh_until.0.set(version, until as u64);
         }
     }
 
-    /// Reads bytes of one chunk, no more than are locked in one, where their place is known; says whether it did.
-    #[inline]
-    fn read_known(&self, file: &SectorFile<H>, at: u64, into: &mut [u8]) -> bool {
-        let (store, node) = (&self.store, &file.handle.node);
-        let (version, ino, end) = (node.version(), node.slot.ino(), at + into.len() as u64);
-        let Some(place) = file.place(version, at).filter(|_| !store.bad.any()) else {
-            return false;
-        };
-        let Some(versions) = store.sectors.versions(ino, at, end) else { return false };
-        // (What can't be loaded is met again by who tells of it.)
-        store.door.load(place, into).is_ok()
-            && store.sectors.are_same(&versions, ino, at, end)
-            && node.version() == version
+    /// Notes where bytes are that were read, by who has the right to look at the inode.
+    fn note_places(&self, handle: &Handle<H>, state: &State, offset: u64, len: u64) {
+        let Ok(file) = state.file() else { return };
+        let version = handle.node.version();
+        // (Else something is to be asked besides the pages.)
+        let is_home = file.journal.pending().is_empty() || self.store.writable().is_ok();
+        let is_plain = is_home && file.exempt.is_none() && !self.store.geometry.strips.are_kept();
+        if !is_plain || state.view != 0 || len == 0 || !version.is_multiple_of(2) {
+            return;
+        }
+        let last = offset.saturating_add(len - 1).min(state.size.saturating_sub(1));
+        for chunk in offset / CHUNK..=last / CHUNK {
+            let (from, end) = (chunk * CHUNK, (chunk + 1) * CHUNK);
+            let extent = file.extents.find(from / PAGE_BYTES);
+            let is_all = |end_page: u64| end_page * PAGE_BYTES >= end && end <= state.size;
+            let Some(extent) = extent.filter(|extent| is_all(extent.end())) else { continue };
+            let Some(table) = handle.places.table(state.size) else { return };
+            let places = table.len() as u64;
+            let (turn, page) = (
+                chunk >> places.trailing_zeros(),
+                extent.page + from / PAGE_BYTES - extent.file_page,
+            );
+            if turn >> (u64::BITS - TURN_AT) != 0 || page >> PAGE_BITS != 0 {
+                continue;
+            }
+            let by_sectors = if file.by_sectors { BY_SECTORS } else { 0 };
+            if let Some(place) = table.get((chunk & (places - 1)) as usize) {
+                place.set(version, turn << TURN_AT | by_sectors | page);
+            }
+        }
     }
 }

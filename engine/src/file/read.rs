@@ -10,7 +10,7 @@ use crate::layout::{IDENTITY_ATIME_AT, slot_at};
 use crate::{AccessTimes, Error, Host, Ino, Op, PAGE_BYTES, Pool, Result};
 
 /// Access times older than this are renewed by a read (relatime).
-const RELATIME_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
+pub(super) const RELATIME_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Reads up to `into.len()` bytes; fewer only at the end of the file. The access time moves as

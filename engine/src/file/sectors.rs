@@ -137,13 +137,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let most = AT_ONCE - at % PAGE_BYTES;
             let len = (rest.len() as u64).min(most);
             let (bytes, tail) = rest.split_at_mut(len as usize);
-            let is_whole = match sectors.versions(ino, at, at + len) {
-                Some(versions) => {
-                    self.read_home(state, file, at, bytes)?;
-                    sectors.are_same(&versions, ino, at, at + len)
-                }
-                None => false,
-            };
+            let mut home = Ok(());
+            let is_whole = sectors.is_whole(ino, (at, at + len), || {
+                home = self.read_home(state, file, at, bytes);
+                home.is_ok()
+            });
+            home?;
             if !is_whole {
                 let _locked = sectors.lock(ino, at, at + len);
                 self.read_home(state, file, at, bytes)?;

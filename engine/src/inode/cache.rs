@@ -11,7 +11,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
@@ -248,6 +249,15 @@ impl<H: Host> Cache<H> {
             shard.opens.remove(&ino);
         }
         None
+    }
+
+    /// How often the inode with this number is open, in memory or dropped.
+    pub(crate) fn opens(&self, ino: Ino) -> u32 {
+        let shard = self.shard(ino).lock();
+        match shard.get(ino) {
+            Some(node) => node.opens.load(Acquire),
+            None => shard.opens.get(&ino).copied().unwrap_or(0),
+        }
     }
 
     /// Makes sure that [`Cache::insert`] of this inode can't fail.

@@ -131,6 +131,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
+    /// Whether somebody keeps an inode, by [`Pool::acquire`] or [`Pool::hold`]: a look, which another may have changed when it is told.
+    pub fn is_held(&self, ino: Ino) -> bool {
+        self.nodes.opens(ino) > 0
+    }
+
     pub(crate) fn close_node(&self, node: &Arc<Node<H>>) {
         let before = node.opens.fetch_update(AcqRel, Relaxed, |opens| opens.checked_sub(1));
         if before == Ok(1) {

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use lode_pmem::count_here;
+
 use crate::{Collected, Op, Result};
 
 #[repr(align(128))]
@@ -28,6 +30,14 @@ impl OpCounts {
     pub(crate) fn add(&self, lane: usize, op: Op) {
         if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.0.get(op as usize)) {
             count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// As [`OpCounts::add`], with no barrier: one of two may be lost where a thread changes its processor in between.
+    #[inline]
+    pub(crate) fn add_here(&self, lane: usize, op: Op) {
+        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.0.get(op as usize)) {
+            count_here(count);
         }
     }
 

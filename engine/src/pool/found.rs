@@ -71,6 +71,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Opens it: as [`Pool::hold`].
     pub fn hold_found(&self, found: &Found<H>) -> Result<Handle<H>> {
         self.open_node(&found.node)?;
-        Ok(Handle { node: Arc::clone(&found.node) })
+        Ok(Handle::new(Arc::clone(&found.node)))
     }
 }

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use lode_pmem::Medium;
 
 use super::Pool;
+use crate::file::Places;
 use crate::inode::Node;
 use crate::{Attr, Host, Ino, Op, Result};
 
@@ -15,9 +16,14 @@ use crate::{Attr, Host, Ino, Op, Result};
 /// keeps the inode open as long as the pool is.)
 pub struct Handle<H: Host> {
     pub(crate) node: Arc<Node<H>>,
+    pub(crate) places: Places,
 }
 
 impl<H: Host> Handle<H> {
+    pub(super) fn new(node: Arc<Node<H>>) -> Self {
+        Self { node, places: Places::default() }
+    }
+
     /// Number of the inode.
     #[inline]
     pub fn ino(&self) -> Ino {
@@ -30,33 +36,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn hold(&self, ino: Ino) -> Result<Handle<H>> {
         let node = self.node(ino)?;
         self.open_node(&node)?;
-        Ok(Handle { node })
+        Ok(Handle::new(node))
     }
 
     /// A handle for an inode that is open already, by [`Pool::acquire`] or from its making: it
     /// takes that over.
     pub fn take_over(&self, ino: Ino) -> Result<Handle<H>> {
-        Ok(Handle { node: self.node(ino)? })
+        Ok(Handle::new(self.node(ino)?))
     }
 
     /// Ends what [`Pool::hold`] began.
     pub fn let_go(&self, handle: Handle<H>) {
         self.close_node(&handle.node);
-    }
-
-    /// As [`Pool::read`].
-    pub fn read_held(&self, file: &Handle<H>, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.read_node(&file.node, offset, into, |state| self.touch(state))
-    }
-
-    /// As [`Pool::read_quietly`].
-    pub fn read_held_quietly(
-        &self,
-        file: &Handle<H>,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<usize> {
-        self.read_node(&file.node, offset, into, |_| ())
     }
 
     /// As [`Pool::write`].

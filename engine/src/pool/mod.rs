@@ -142,7 +142,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.repairs.read()
     }
 
-    /// Exact counts since the pool was opened.
+    /// Counts since the pool was opened: exact, but that a read by a handle is not counted where its thread is moved to another processor
+    /// just then, and another one counts there.
     pub fn stats(&self) -> Stats {
         Stats {
             ops: self.counts.read(),

@@ -33,22 +33,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     pub(crate) fn open_door(door: Door<M>, host: H, options: &OpenOptions) -> Result<Self> {
-        Self::open_beside(door, host, options, &[])
+        Self::open_beside(door, host, options, (&[], false))
     }
 
     /// The same, beside programs that have these chunks as memory, or are about to have them, besides those that the medium
-    /// tells of.
+    /// tells of; and by a salvage, or not.
     #[inline(never)]
     pub(crate) fn open_beside(
         door: Door<M>,
         host: H,
         options: &OpenOptions,
-        lent: &[u64],
+        (lent, salvages): (&[u64], bool),
     ) -> Result<Self> {
         let (superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
         let losses = losses_since(&door, &superblock);
         let (door, host) = Self::heed_losses(losses, door, host, options)?;
-        let store = Store::new(door, host, &superblock)?;
+        let mut store = Store::new(door, host, &superblock)?;
+        store.sectors.passes_over = salvages;
         // Before anything is free.
         lent.iter().for_each(|chunk| _ = store.lent.hold(*chunk));
         Self::open_store(store, superblock, options, (one_bad, losses))

@@ -40,7 +40,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub fn salvage(medium: M, host: H, told: &mut dyn FnMut(Salvage<'_>)) -> Result<()> {
         let (door, host, lost) = discard::discard(Door::new(medium), host, told)?;
         let options = OpenOptions { index_memory: Some(INDEX_MEMORY), ..OpenOptions::default() };
-        let pool = Self::open_door(door, host, &options)?;
+        let pool = Self::open_beside(door, host, &options, (&[], true))?;
         let mut tree = tree::Tree::new(&pool);
         let mended = tree.mend(lost);
         // Of what was done before that failed, too.

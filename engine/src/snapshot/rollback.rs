@@ -71,7 +71,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         superblock.update += 1;
         crate::store::write_superblock(&store.door, &store.host, &superblock, store.counters())?;
         let Store { door, host, .. } = store;
-        Self::open_beside(door, host, options, &lent)
+        Self::open_beside(door, host, options, (&lent, false))
     }
 
     /// Ends a rollback, in a pool that is what it was: later snapshots are taken off the list (what they alone had is nobody's already).

@@ -106,6 +106,8 @@ pub(crate) struct Sectors<H: Host> {
     /// Lanes for each processor that the pool has lanes for, at most.
     each: u32,
     stripes: Vec<Stripe<H>>,
+    /// Lines that can't be loaded are passed over: they were given up, and their memory is no better for that.
+    pub(crate) passes_over: bool,
     /// What a crash has left, in a pool that is open read-only.
     pub(crate) left: Vec<(SectorLine, u64)>,
 }
@@ -132,7 +134,8 @@ impl<H: Host> Sectors<H> {
         let area = AtomicU64::new(area.map_or(0, |(area, _)| area.packed()));
         let refused = AtomicBool::new(false);
         let each = each as u32;
-        Ok(Box::new(Self { area, tag, refused, heads, each, stripes, left: Vec::new() }))
+        let (passes_over, left) = (false, Vec::new());
+        Ok(Box::new(Self { area, tag, refused, heads, each, stripes, passes_over, left }))
     }
 
     /// Where it is.
@@ -188,7 +191,7 @@ impl<H: Host> Sectors<H> {
 
     /// The stripes of bytes `from .. to` of an inode, in order, each once; not more than [`STRIPES_AT_ONCE`].
     fn stripes_of(&self, ino: Ino, from: u64, to: u64) -> impl Iterator<Item = &Stripe<H>> {
-        let first = (from / PAGE_BYTES).wrapping_add(ino.wrapping_mul(97)) as usize % STRIPES;
+        let first = first_stripe(ino, from);
         let count = ((to.div_ceil(PAGE_BYTES) - from / PAGE_BYTES) as usize).min(STRIPES_AT_ONCE);
         let over = (first + count).saturating_sub(STRIPES);
         self.stripes.iter().take(over).chain(self.stripes.iter().skip(first).take(count - over))
@@ -204,9 +207,30 @@ impl<H: Host> Sectors<H> {
         locked
     }
 
+    /// Whether nobody has stored bytes `from .. to` of an inode while `load` was done, which says whether it could.
+    #[inline]
+    pub(crate) fn is_whole(
+        &self,
+        ino: Ino,
+        (from, to): (u64, u64),
+        load: impl FnOnce() -> bool,
+    ) -> bool {
+        if to <= from - from % PAGE_BYTES + PAGE_BYTES {
+            let Some(stripe) = self.stripes.get(first_stripe(ino, from)) else { return false };
+            let version = stripe.version.load(Acquire);
+            if version % 2 == 1 || !load() {
+                return false;
+            }
+            fence(Acquire);
+            return stripe.version.load(Relaxed) == version;
+        }
+        let Some(versions) = self.versions(ino, from, to) else { return false };
+        load() && self.are_same(&versions, ino, from, to)
+    }
+
     /// The versions of bytes `from .. to` of an inode, as long as nobody is storing there.
     #[inline]
-    pub(crate) fn versions(&self, ino: Ino, from: u64, to: u64) -> Option<Versions> {
+    fn versions(&self, ino: Ino, from: u64, to: u64) -> Option<Versions> {
         let mut versions = Versions([0; STRIPES_AT_ONCE]);
         for (place, stripe) in versions.0.iter_mut().zip(self.stripes_of(ino, from, to)) {
             *place = stripe.version.load(Acquire);
@@ -219,15 +243,21 @@ impl<H: Host> Sectors<H> {
 
     /// Whether nobody has stored there since: what was loaded in between is whole.
     #[inline]
-    pub(crate) fn are_same(&self, versions: &Versions, ino: Ino, from: u64, to: u64) -> bool {
+    fn are_same(&self, versions: &Versions, ino: Ino, from: u64, to: u64) -> bool {
         fence(Acquire);
         let mut stripes = versions.0.iter().zip(self.stripes_of(ino, from, to));
         stripes.all(|(version, stripe)| *version == stripe.version.load(Relaxed))
     }
 }
 
+/// The stripe of a byte of an inode.
+#[inline]
+fn first_stripe(ino: Ino, at: u64) -> usize {
+    (at / PAGE_BYTES).wrapping_add(ino.wrapping_mul(97)) as usize % STRIPES
+}
+
 /// Versions of the stripes of some bytes.
-pub(crate) struct Versions([u32; STRIPES_AT_ONCE]);
+struct Versions([u32; STRIPES_AT_ONCE]);
 
 type LockedStripe<'s, H> = (MutexGuard<'s, <H as Host>::Mutex, Owner>, &'s AtomicU32);
 
@@ -368,7 +398,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// anything, but that their data is in the journal, and their home in the pool.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a line that can't be loaded: nobody knows of which bytes it told. Those of the medium.
+    /// [`Error::Corrupt`] for a line that can't be loaded and was not given up: nobody knows of which bytes it told. Those of the medium.
     #[cold]
     pub(crate) fn sector_lines(&self) -> Result<Vec<(SectorLine, u64)>> {
         let mut lines = Vec::new();
@@ -379,6 +409,11 @@ impl<M: Medium, H: Host> Store<M, H> {
         for lane in 0..area.lanes {
             let at = area.line_at(lane);
             let line = match self.door.load_line(at) {
+                Err(MediaError::Poisoned { .. }) if self.sectors.passes_over => {
+                    // (Nobody gets that page.)
+                    self.met_bad(at)?;
+                    continue;
+                }
                 Err(MediaError::Poisoned { .. }) => return Err(Error::corrupt(LINE_LOST, at)),
                 line => line?,
             };

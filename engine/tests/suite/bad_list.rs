@@ -3,8 +3,8 @@
 
 use lode_engine::layout::{BAD_AT, BAD_PAGES_MOST, Superblock};
 use lode_engine::{
-    AccessTimes, BadPage, Error, FormatOptions, Ino, NewInode, OpenOptions, Pool, Protection,
-    SetAttr, mode,
+    AccessTimes, BadPage, Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, Pool,
+    Protection, SetAttr, mode,
 };
 use lode_testkit::format::PAGE;
 use lode_testkit::rng::Rng;
@@ -434,4 +434,29 @@ fn a_log_page_that_is_bad_when_the_session_ends_is_kept_from_use() {
         sound(&pool);
         pool.close().unwrap();
     }
+}
+
+/// Where the list has bad memory, nothing that is there is taken for what was written.
+#[test]
+fn a_handle_that_knew_the_place_of_what_is_bad_now_gives_an_error() {
+    let memory = Poisoned::new(Memory::new(32 << 20), Healing::Never);
+    Pool::format(memory.clone(), TestHost::new(1), &FormatOptions::default()).unwrap();
+    let pool = open(&memory);
+    let ino = create(&pool, "file");
+    let all = Fallocate::Allocate { keep_size: false };
+    pool.fallocate(ino, all, 0, 4 << 20).unwrap();
+    pool.write(ino, 0, &vec![7; 4 << 20]).unwrap();
+    let (file, mut page) = (pool.hold(ino).unwrap(), [0; PAGE]);
+    for _ in 0..2 {
+        assert_eq!(pool.read_held_quietly(&file, 8 * PAGE_U64, &mut page), Ok(PAGE));
+    }
+    let at = place(&pool, ino, 8 * PAGE_U64);
+    memory.poison(at, 64);
+    let read = pool.read(ino, 8 * PAGE_U64, &mut page);
+    assert!(matches!(read, Err(Error::Media { .. })), "{read:?}");
+    // It can be loaded again, and has something.
+    memory.mend(at, 64);
+    let read = pool.read_held_quietly(&file, 8 * PAGE_U64, &mut page);
+    assert!(matches!(read, Err(Error::Media { .. })), "{read:?}");
+    pool.let_go(file);
 }

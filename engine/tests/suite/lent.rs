@@ -38,7 +38,10 @@ fn lent_all<H: Host>(pool: &TestPool<H>) -> Vec<u64> {
     let mut all = Vec::new();
     loop {
         match pool.lend(0) {
-            Ok(chunk) => all.push(chunk),
+            Ok(chunk) => {
+                all.push(chunk);
+                assert!(all.len() < 1000, "more than there is: {chunk}");
+            }
             Err(error) => {
                 assert_eq!(error, Error::NoSpace);
                 return all;
@@ -198,6 +201,104 @@ fn what_a_file_has_of_a_held_chunk_stays_its_until_it_gives_it_up() {
 }
 
 #[test]
+fn what_no_file_had_of_a_held_chunk_comes_back_with_it_and_the_rest_with_the_file() {
+    let memory = Memory::new(32 * MIB);
+    made(&memory, Protection::None);
+    let pool = opened(&memory);
+    // Chunks of which files have a part, each its own.
+    let inos: Vec<_> = (0..60_u32)
+        .map(|number| {
+            let name = format!("{number}");
+            let ino = pool.create(pool.root(), name.as_bytes(), &NEW).unwrap().ino;
+            pool.append(ino, &vec![number as u8; 150_000]).unwrap();
+            ino
+        })
+        .collect();
+    pool.close().unwrap();
+    for chunk in 1..6 {
+        memory.hold(chunk * LENT_BYTES, LENT_BYTES);
+    }
+    let pool = opened(&memory);
+    let (free, held) = (pool.space().pages_free, pool.lent().unwrap());
+    assert_eq!(held, [1, 2, 3, 4, 5]);
+    // Files give up some of it before, some after it comes back.
+    (0..60).step_by(2).for_each(|number| {
+        pool.unlink(pool.root(), format!("{number}").as_bytes()).unwrap();
+    });
+    pool.maintain().unwrap();
+    sound(&pool);
+    for chunk in held {
+        pool.give_back(chunk).unwrap();
+    }
+    sound(&pool);
+    for number in (1..60).step_by(2) {
+        let mut bytes = vec![0; 150_000];
+        pool.read(inos[number], 0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == number as u8));
+        pool.unlink(pool.root(), format!("{number}").as_bytes()).unwrap();
+    }
+    pool.maintain().unwrap();
+    sound(&pool);
+    let files = 60 * 150_000 / PAGE_BYTES;
+    assert!(pool.space().pages_free >= free + files);
+    // All of it is where it should be: there are as many whole chunks as in a new pool, but for tables.
+    assert!(lent_all(&pool).len() >= 12);
+    pool.close().unwrap();
+}
+
+#[test]
+fn a_part_of_a_file_is_lent_where_it_is_one_whole_chunk_and_nowhere_else() {
+    let memory = Memory::new(64 * MIB);
+    made(&memory, Protection::None);
+    let pool = opened(&memory);
+    let mut rng = Rng::new(5);
+    let (mut lent, mut refused, mut apart) = (0, [0; 2], Vec::new());
+    for _ in 0..150 {
+        let ino = pool.create_nameless(pool.root(), &NEW, &[]).unwrap().ino;
+        let file = pool.take_over(ino).unwrap();
+        let how = Fallocate::Allocate { keep_size: false };
+        // In pieces, one behind the other, with others between some.
+        let mut at = 0;
+        while at < LENT_BYTES {
+            let len = (rng.below(512) + 1) * 4096;
+            let len = if rng.below(2) == 0 { LENT_BYTES - at } else { len.min(LENT_BYTES - at) };
+            pool.fallocate(ino, how, at, len).unwrap();
+            at += len;
+            if rng.below(6) == 0 {
+                let other = pool.create_nameless(pool.root(), &NEW, &[]).unwrap().ino;
+                apart.push(pool.take_over(other).unwrap());
+                pool.fallocate(other, how, 0, 4096 * (rng.below(40) + 1)).unwrap();
+            }
+        }
+        let extents = pool.map(&file, 0, LENT_BYTES).unwrap();
+        pool.unmap(&file);
+        let is_aligned = extents[0].pool_offset.is_multiple_of(LENT_BYTES);
+        let is_one = extents[0].bytes == LENT_BYTES;
+        match pool.lend_part(&file, 0) {
+            Ok(chunk) => {
+                assert!(is_aligned && is_one, "{extents:?}");
+                assert_eq!(chunk * LENT_BYTES, extents[0].pool_offset);
+                pool.let_go(file);
+                pool.give_back(chunk).unwrap();
+                lent += 1;
+            }
+            Err(error) => {
+                assert_eq!(error, Error::Invalid);
+                assert!(!is_aligned || !is_one, "{extents:?}");
+                refused[0] += u32::from(is_aligned);
+                refused[1] += u32::from(is_one);
+                pool.let_go(file);
+            }
+        }
+        if apart.len() > 8 {
+            apart.drain(..4).for_each(|other| pool.let_go(other));
+        }
+    }
+    sound(&pool);
+    assert!(lent > 0 && refused.iter().all(|count| *count > 0), "{lent} {refused:?}");
+}
+
+#[test]
 fn parts_of_files_are_lent_until_they_are_given_back_whatever_the_file_does() {
     for protection in [Protection::None, Protection::Full] {
         let memory = Memory::new(32 * MIB);
@@ -223,9 +324,13 @@ fn parts_of_files_are_lent_until_they_are_given_back_whatever_the_file_does() {
         }
         assert_eq!(scrub.take_findings(), []);
         assert_eq!(memory.get(chunks[0] * LENT_BYTES + 4096, 500), [0xee; 500]);
-        // What the snapshot might have seen of it is nobody's when it goes.
+        // The snapshot has nothing of it: it is free when it comes back.
         pool.fallocate(ino, Fallocate::Punch, 0, LENT_BYTES).unwrap();
         assert!(!lent_all(&pool).iter().any(|chunk| chunks.contains(chunk)));
+        sound(&pool);
+        let before = pool.space().pages_free;
+        pool.give_back(chunks[0]).unwrap();
+        assert_eq!(pool.space().pages_free, before + PAGES);
         sound(&pool);
         pool.let_go(file);
         pool.delete_snapshot(b"s").unwrap();

@@ -16,6 +16,7 @@ mod full_level;
 mod full_maps;
 mod full_pool;
 mod giant_pages;
+mod handle_reads;
 mod independent_reader;
 mod index_limit;
 mod inline_logs;

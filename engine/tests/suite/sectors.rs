@@ -5,12 +5,13 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use lode_engine::{
-    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, Pool, Protection, SetAttr, mode,
+    Error, Fallocate, FormatOptions, Ino, NewInode, OpenOptions, Pool, Protection, Salvage,
+    SetAttr, mode,
 };
 use lode_testkit::format::{Superblock, half, set_half, set_word, word};
 use lode_testkit::fs::TestPool;
 use lode_testkit::rng::Rng;
-use lode_testkit::{Memory, TestHost};
+use lode_testkit::{Healing, Memory, Poisoned, TestHost};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const SECTOR: usize = 512;
@@ -224,7 +225,7 @@ const THREADS: usize = 4;
 /// Threads write and read stamped sectors of one file, anywhere.
 fn write_and_read(pool: &TestPool, ino: Ino) {
     const SECTORS: usize = 64;
-    let file = pool.hold_by_sectors(ino).unwrap();
+    let file = pool.hold(ino).unwrap();
     pool.write_sectors(ino, 0, &vec![0; SECTORS * SECTOR]).unwrap();
     let stamp = |sector: usize, version: u64| -> Vec<u8> {
         let word = (sector as u64) << 48 | version;
@@ -268,7 +269,7 @@ fn write_and_read(pool: &TestPool, ino: Ino) {
                     let at = (from * SECTOR) as u64;
                     let read = match reader {
                         0 => pool.read_quietly(ino, at, &mut bytes),
-                        _ => pool.read_by_sectors(file, at, &mut bytes),
+                        _ => pool.read_held_quietly(file, at, &mut bytes),
                     };
                     assert_eq!(read, Ok(bytes.len()));
                     for (step, sector) in bytes.chunks(SECTOR).enumerate() {
@@ -285,7 +286,7 @@ fn write_and_read(pool: &TestPool, ino: Ino) {
         stop.store(true, SeqCst);
         assert!(ended.iter().all(Result::is_ok));
     });
-    pool.let_go(file.into_handle());
+    pool.let_go(file);
     for opened in [after_crash(pool, true), after_crash(pool, false)] {
         let bytes = read(&opened, ino, SECTORS * SECTOR);
         for (number, sector) in bytes.chunks(SECTOR).enumerate() {
@@ -307,13 +308,13 @@ fn large_file(bytes: u64, lanes: u32) -> (TestPool, Ino) {
 #[test]
 fn who_reads_by_sectors_reads_what_there_is_now_whatever_became_of_the_file() {
     let (pool, ino) = large_file(32 << 20, 2);
-    let file = pool.hold_by_sectors(ino).unwrap();
+    let file = pool.hold(ino).unwrap();
     let mut expected = vec![1; 4 << 20];
     let same = |expected: &[u8], what: &str| {
         // (The second time places are known.)
         for (from, len) in [(4096, 4096), (1 << 20, 2 << 20), (4096, 4096), (0, 5 << 20)] {
             let mut bytes = vec![9; len];
-            let read = pool.read_by_sectors(&file, from as u64, &mut bytes).unwrap();
+            let read = pool.read_held_quietly(&file, from as u64, &mut bytes).unwrap();
             let end = (from + len).min(expected.len());
             let expected = expected.get(from..end).unwrap_or_default();
             assert!(bytes[..read] == *expected, "{what}: {len} bytes at {from}");
@@ -341,7 +342,7 @@ fn who_reads_by_sectors_reads_what_there_is_now_whatever_became_of_the_file() {
     pool.setattr(ino, &SetAttr { size: Some(3 << 20), ..SetAttr::default() }).unwrap();
     expected.truncate(3 << 20);
     same(&expected, "shorter");
-    pool.let_go(file.into_handle());
+    pool.let_go(file);
 }
 
 /// One thread gives pages of the file to another file and takes others, again and again, while others read it.
@@ -350,7 +351,7 @@ fn who_reads_by_sectors_never_reads_pages_of_another_file() {
     const CHUNK: u64 = 2 << 20;
     let (pool, ino) = large_file(32 << 20, 2);
     let other = pool.create(pool.root(), b"w", &NEW).unwrap().ino;
-    let (file, stop) = (pool.hold_by_sectors(ino).unwrap(), AtomicBool::new(false));
+    let (file, stop) = (pool.hold(ino).unwrap(), AtomicBool::new(false));
     let seen = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let (pool, file, stop, seen) = (&pool, &file, &stop, &seen);
@@ -361,7 +362,7 @@ fn who_reads_by_sectors_never_reads_pages_of_another_file() {
                     let mut bytes = vec![0; 64 << 10];
                     while !stop.load(SeqCst) {
                         let at = random.below(32) * (64 << 10);
-                        pool.read_by_sectors(file, at, &mut bytes).unwrap();
+                        pool.read_held_quietly(file, at, &mut bytes).unwrap();
                         if let Some(wrong) = bytes.iter().find(|byte| **byte > 1) {
                             stop.store(true, SeqCst);
                             panic!("read {wrong}, of another file, at {at}");
@@ -385,7 +386,7 @@ fn who_reads_by_sectors_never_reads_pages_of_another_file() {
         stop.store(true, SeqCst);
         assert!(readers.into_iter().all(|reader| reader.join().is_ok()));
     });
-    pool.let_go(file.into_handle());
+    pool.let_go(file);
 }
 
 /// Writes that overlap, each of several sectors: every sector is of one of them, and what is read last is what a crash leaves.
@@ -484,5 +485,64 @@ fn a_journal_that_can_not_be_where_it_is_said_to_be_is_refused() {
         let opened =
             Pool::open(Memory::from_image(&image), TestHost::new(4), &OpenOptions::default());
         assert!(matches!(opened, Err(Error::NotAPool(_))), "{page} {shape:#x}");
+    }
+}
+
+/// What a crash has left of two writes of a file: of sector 1 in the first lane, which is torn at home, and of sector 9 in the second, of which
+/// nothing is. Both are in the journal.
+fn cut_off() -> (Memory, [u64; 2]) {
+    let pool = pool(2);
+    let ino = file(&pool, b"v", 16 << 10);
+    for (cpu, sector, value) in [(0, 1, 2), (1, 9, 3)] {
+        pool.host().set_cpu(cpu);
+        pool.write_sectors(ino, sector * 512, &[value; SECTOR]).unwrap();
+    }
+    let left = pool.medium().copy();
+    let lines = journal(&left.image()).unwrap().0 as u64 * 4096;
+    let home = |line: u64| word(&left.get(line, 64), 32);
+    left.put(home(lines), &[1; SECTOR / 2]);
+    left.put(home(lines + 64), &[1; SECTOR]);
+    (left, [lines, lines + 64])
+}
+
+/// A line that can't be loaded is all that a salvage gives up: it tells of it, and all other sectors are as they were written, also those
+/// that only another line has.
+#[test]
+fn a_line_of_the_journal_that_can_not_be_loaded_is_given_up_alone_and_told_of() {
+    for (healing, lost) in
+        [(Healing::ByLines, 0), (Healing::ByLines, 1), (Healing::Never, 0), (Healing::Never, 1)]
+    {
+        let what = format!("{healing:?}, line {lost}");
+        let (left, lines) = cut_off();
+        let memory = Poisoned::new(left, healing);
+        memory.poison(lines[lost], 64);
+        let open = |read_only| {
+            let options = OpenOptions { read_only, ..OpenOptions::default() };
+            Pool::open(memory.clone(), TestHost::with_cpus(4, 2), &options)
+        };
+        let refused = open(false).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Corrupt(damage) if damage.at == lines[lost]), "{what}");
+        assert_eq!(open(true).unwrap().opening().damage.len(), 1, "{what}");
+        let mut told = Vec::new();
+        let salvaged = Pool::salvage(memory.clone(), TestHost::new(5), &mut |event| match event {
+            Salvage::SectorsLost { damage } => told.push((damage.at, damage.ino)),
+            other => panic!("{what}: {other:?}"),
+        });
+        assert_eq!((salvaged, &told[..]), (Ok(()), &[(lines[lost], 0)][..]), "{what}");
+        let again = Pool::salvage(memory.clone(), TestHost::new(6), &mut |event| {
+            panic!("{what}, again: {event:?}")
+        });
+        assert_eq!(again, Ok(()), "{what}");
+        let pool = open(false).unwrap();
+        assert!(pool.opening().clean && pool.opening().damage.is_empty(), "{what}");
+        assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, [], "{what}");
+        let (ino, mut want) = (pool.lookup(pool.root(), b"v").unwrap().ino, vec![1; 16 << 10]);
+        // (What the lost line told of is as the crash has left it.)
+        want[SECTOR + if lost == 0 { SECTOR / 2 } else { 0 }..2 * SECTOR].fill(2);
+        want[9 * SECTOR..10 * SECTOR].fill(if lost == 0 { 3 } else { 1 });
+        let mut found = vec![0; 16 << 10];
+        assert_eq!(pool.read_quietly(ino, 0, &mut found), Ok(16 << 10), "{what}");
+        assert!(found == want, "{what}");
+        assert_eq!(memory.machine_checks(), 0, "{what}");
     }
 }

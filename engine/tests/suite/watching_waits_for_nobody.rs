@@ -117,10 +117,10 @@ fn who_reads_by_sectors_waits_for_who_changes_the_inode() {
     let ino = pool.create(pool.root(), b"v", &NEW).unwrap().ino;
     pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 2 << 20).unwrap();
     pool.write(ino, 0, &vec![1; 2 << 20]).unwrap();
-    let file = pool.hold_by_sectors(ino).unwrap();
+    let file = pool.hold(ino).unwrap();
     let read = || {
         let mut bytes = [0; 4096];
-        assert_eq!(pool.read_by_sectors(&file, 4096, &mut bytes), Ok(4096));
+        assert_eq!(pool.read_held_quietly(&file, 4096, &mut bytes), Ok(4096));
         bytes
     };
     // The second time its place is known.
@@ -138,5 +138,5 @@ fn who_reads_by_sectors_waits_for_who_changes_the_inode() {
         assert!(early.is_err(), "it was read in the middle of a change");
         assert_eq!(hears.recv_timeout(Duration::from_secs(20)), Ok([1; 4096]));
     });
-    pool.let_go(file.into_handle());
+    pool.let_go(file);
 }

@@ -92,7 +92,12 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
             // What was answered is durable: nothing to do at a close. The kernel still writes
             // out, before it would ask, what was stored through mappings.
             Operation::Flush => Err(Errno::ENOSYS),
-            Operation::Release { .. } | Operation::Releasedir => Ok(Answer::Done),
+            Operation::Release { .. } => {
+                // (The inode lives as long as the kernel knows it.)
+                let _ = self.served.opened.forget(self.ino(node), 1);
+                Ok(Answer::Done)
+            }
+            Operation::Releasedir => Ok(Answer::Done),
             Operation::Opendir => self.keeping.opendir(),
             Operation::Readdir { position, size } => self.do_readdir(node, position, size, scratch),
             Operation::Readdirplus { position, size } => {

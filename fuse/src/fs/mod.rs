@@ -3,7 +3,7 @@
 //! What the kernel may keep: names and attributes until it changes them itself (this
 //! server is the pool's only writer), names that do not exist, pages, listings and
 //! symbolic links. What it does not ask for any more after the first time, because
-//! there is nothing to do: open and release (a file lives as long as the kernel knows
+//! there is nothing to do: opening and releasing directories (an inode lives as long as the kernel knows
 //! it, see [`pins`]), flush and fsync (what was answered is durable).
 //!
 //! Set-user-id bits and capabilities of files that are truncated, allocated, copied to or given

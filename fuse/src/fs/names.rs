@@ -61,7 +61,9 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         // From here on it is open as long as the kernel knows it.
         let entry = self.named(&attr);
         self.pool().release(attr.ino);
-        Ok(Answer::created(entry?, self.keeping.open_flags(file.flags)))
+        let entry = entry?;
+        self.served.open(attr.ino);
+        Ok(Answer::created(entry, self.keeping.open_flags(file.flags)))
     }
 
     /// What an inode becomes that is made in a directory, and the lists it inherits.

@@ -60,6 +60,11 @@ impl Pins {
         true
     }
 
+    /// Whether `ino` has lookups.
+    pub fn has(&self, ino: Ino) -> bool {
+        self.shard(ino).lock().contains_key(&ino)
+    }
+
     /// Calls `each` with each inode that is pinned.
     pub fn for_each(&self, mut each: impl FnMut(Ino)) {
         for shard in &self.shards {

@@ -20,6 +20,8 @@ pub struct Served<M: Medium, H: Host> {
     pub root: Ino,
     /// What the kernel knows.
     pub pins: Pins,
+    /// Files that the kernel has open, and how often: what is told of them when somebody asks to delete a volume.
+    pub opened: Pins,
     /// Streams of its snapshots.
     pub sends: Sends,
     /// What the kernel's numbers are more than the pool's.
@@ -30,7 +32,8 @@ impl<M: Medium, H: Host> Served<M, H> {
     /// A pool of which the kernel knows nothing: from its root directory on, or from the directory `root`.
     pub fn new(pool: Pool<M, H>, root: Option<Ino>) -> Self {
         let root = root.unwrap_or_else(|| pool.root());
-        Self { pool, root, pins: Pins::new(), sends: Sends::default(), more: 0 }
+        let (pins, opened) = (Pins::new(), Pins::new());
+        Self { pool, root, pins, opened, sends: Sends::default(), more: 0 }
     }
 
     /// What the kernel's numbers are more than the pool's in what comes after this; none where they would not be
@@ -59,6 +62,11 @@ impl<M: Medium, H: Host> Served<M, H> {
     pub fn end(self) -> lode_engine::Result<()> {
         self.pins.clear(|ino| self.pool.release(ino));
         self.pool.close()
+    }
+
+    /// Notes that the kernel has opened a file.
+    pub fn open(&self, ino: Ino) {
+        let _: Result<(), core::convert::Infallible> = self.opened.add(ino, || Ok(()));
     }
 
     /// Whether this is the kernel's number of an inode of what was served before.

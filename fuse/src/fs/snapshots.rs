@@ -28,6 +28,7 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         if !reads_only && Pool::<M, H>::is_in_snapshot(ino) {
             return Err(self.errno_in(ino, &Error::ReadOnly));
         }
+        self.served.open(ino);
         Ok(Answer::opened(self.keeping.open_flags(flags)))
     }
 

@@ -21,8 +21,10 @@ use lode_loan::kept::VERSION;
 use parking_lot::Mutex;
 use rustix::net::sockopt::socket_peercred;
 
+use crate::KeptFacts;
 use crate::complaints::Complaints;
-use crate::service::may;
+use crate::facts::now_ns;
+use crate::service::{may, name_of};
 use crate::session::send_line;
 use session::Session;
 
@@ -80,9 +82,16 @@ pub struct Opened {
 struct Shared {
     files: Box<dyn Files>,
     complaints: Complaints,
-    sessions: Mutex<BTreeMap<u64, UnixStream>>,
+    sessions: Mutex<BTreeMap<u64, Connection>>,
     next: AtomicU64,
     ending: AtomicBool,
+}
+
+/// A session, as others see it.
+struct Connection {
+    stream: UnixStream,
+    /// None before it has its file.
+    facts: Option<KeptFacts>,
 }
 
 /// The kept heaps of a pool that programs have.
@@ -148,7 +157,7 @@ impl Keepers {
                 shared.note(pid, &format!("{KEPT_MOST} programs have files already"));
                 return Err((EUSERS, format!("{KEPT_MOST} programs have kept heaps already")));
             }
-            sessions.insert(id, ours);
+            sessions.insert(id, Connection { stream: ours, facts: None });
         }
         let begun = self.begin(stream, path, (id, pid), (uid, gid));
         if begun.is_err() {
@@ -173,6 +182,11 @@ impl Keepers {
             (errno, format!("{path}: {why}"))
         })?;
         let stream = stream.try_clone().map_err(|error| (EIO, error.to_string()))?;
+        let (name, path, bytes) = (name_of(pid), path.to_owned(), opened.bytes);
+        let facts = KeptFacts { pid, uid: owner.0, name, path, bytes, since_ns: now_ns() };
+        if let Some(connection) = shared.sessions.lock().get_mut(&id) {
+            connection.facts = Some(facts);
+        }
         let line = format!(
             "{{\"schema\":1,\"ok\":true,\"op\":\"kept\",\"version\":{VERSION},\"region_bytes\":{},\"bytes\":{},\"new\":{}}}\n",
             self.region_bytes, opened.bytes, opened.is_new
@@ -180,7 +194,7 @@ impl Keepers {
         let sent = send_line(&stream, &line, &opened.descriptor);
         // Ours is closed: the mark is the program's alone.
         drop(opened.descriptor);
-        let mut session = Session::new(pid, stream, opened.file);
+        let mut session = Session::new((id, pid), stream, opened.file);
         let shared = Arc::clone(shared);
         let builder = thread::Builder::new().name("lode-lend-kept".into());
         let started = builder.spawn(move || {
@@ -191,9 +205,12 @@ impl Keepers {
         started.map(drop).map_err(|error| (EIO, error.to_string()))
     }
 
-    /// Whether programs have files.
-    pub fn is_used(&self) -> bool {
-        !self.shared.sessions.lock().is_empty()
+    /// The heaps that programs have, the largest first; those, too, that are still to be let go by a program whose connection has ended.
+    pub fn facts(&self) -> Vec<KeptFacts> {
+        let sessions = self.shared.sessions.lock();
+        let mut all: Vec<_> = sessions.values().filter_map(|one| one.facts.clone()).collect();
+        all.sort_by_key(|one| (std::cmp::Reverse(one.bytes), one.since_ns));
+        all
     }
 
     /// Ends all sessions: says whether all programs have let go. Where one has not (a process that is stopped) the pool must not be closed: what
@@ -207,7 +224,7 @@ impl Keepers {
             if sessions.is_empty() {
                 return true;
             }
-            sessions.values().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+            sessions.values().for_each(|one| drop(one.stream.shutdown(Shutdown::Both)));
             drop(sessions);
             if Instant::now() >= end {
                 tracing::error!(
@@ -221,6 +238,13 @@ impl Keepers {
 }
 
 impl Shared {
+    /// The file of a session has so many bytes by now.
+    fn has_grown(&self, id: u64, bytes: u64) {
+        if let Some(Connection { facts: Some(facts), .. }) = self.sessions.lock().get_mut(&id) {
+            facts.bytes = facts.bytes.max(bytes);
+        }
+    }
+
     /// Notes who does what no program does.
     fn note(&self, pid: u32, what: &dyn std::fmt::Display) {
         self.complaints.note(pid, what);

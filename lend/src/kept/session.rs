@@ -19,6 +19,7 @@ const EINVAL: Errno = 22;
 const EFBIG: Errno = 27;
 
 pub(super) struct Session {
+    id: u64,
     pid: u32,
     stream: UnixStream,
     file: Box<dyn KeptFile>,
@@ -32,8 +33,8 @@ enum Next {
 }
 
 impl Session {
-    pub(super) fn new(pid: u32, stream: UnixStream, file: Box<dyn KeptFile>) -> Self {
-        Self { pid, stream, file }
+    pub(super) fn new((id, pid): (u64, u32), stream: UnixStream, file: Box<dyn KeptFile>) -> Self {
+        Self { id, pid, stream, file }
     }
 
     /// Answers until the connection ends; says whether the program has said that it is done.
@@ -102,7 +103,7 @@ impl Session {
     fn answer(&mut self, shared: &Shared, frame: Frame, told: &mut u64) -> io::Result<()> {
         let value = frame.value;
         let done = match frame.kind {
-            Kind::Grow => self.file.grow(value),
+            Kind::Grow => self.file.grow(value).map(|()| shared.has_grown(self.id, value)),
             Kind::Map => match self.file.map(*told, value) {
                 Ok(extents) => {
                     *told = value;

@@ -130,6 +130,13 @@ impl Link {
         }
     }
 
+    /// The owner does not speak any more, or too late: what it says next would be taken for the answer to something else.
+    fn is_gone(&self) -> Cause {
+        let _ = self.ending.shutdown(Shutdown::Both);
+        self.let_go();
+        Cause::OwnerGone
+    }
+
     /// Makes the file so long.
     pub(super) fn grow(&self, to: u64) -> Outcome<()> {
         self.ask(Frame::of(Kind::Grow, to)).map(drop)
@@ -155,7 +162,7 @@ impl Link {
     /// Asks, and waits for the answer; what there is of a list.
     fn ask(&self, frame: Frame) -> Outcome<Vec<(u64, u64)>> {
         let mut stream = self.stream.lock();
-        let gone = |_| Cause::OwnerGone;
+        let gone = |_| self.is_gone();
         stream.write_all(&frame.bytes()).map_err(gone)?;
         let mut extents = Vec::new();
         loop {

@@ -310,6 +310,11 @@ impl KeptHeap {
             Owner::Own(claim) => Some(claim.0.enter()?),
             Owner::Other { .. } => None,
         };
-        Ok(work(&mut heap).map_err(Cause::from)?)
+        let done = work(&mut heap);
+        // (A heap of which a change has failed says so from then on: that the owner is gone is why.)
+        if done.is_err() && self.maps.are_over() {
+            return Err(Cause::OwnerGone.into());
+        }
+        Ok(done.map_err(Cause::from)?)
     }
 }

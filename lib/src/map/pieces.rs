@@ -94,6 +94,11 @@ impl Maps {
         }
     }
 
+    /// Whether that has come.
+    pub(super) fn are_over(&self) -> bool {
+        self.0.read().is_over
+    }
+
     fn push(&self, piece: Piece) -> Outcome<()> {
         let mut all = self.0.write();
         // (Nobody knows of it yet: it ends with this.)

@@ -199,7 +199,7 @@ fn parse_sector(text: &str) -> std::result::Result<Sector, String> {
 /// Runs it.
 ///
 /// # Errors
-/// `Exists` and `NotFound` for names, `NoSpace`, `Denied` where it is mounted read-only, and what opening, or asking the
+/// `Exists` and `NotFound` for names, `Busy` for what is open, `NoSpace`, `Denied` where it is mounted read-only, and what opening, or asking the
 /// server, gives.
 pub(crate) fn run(command: &BlockCommand, output: &Output) -> Result<()> {
     match command {
@@ -227,6 +227,9 @@ fn refused(target: &Path, name: &OsStr, error: &Error) -> Failure {
             .advise("choose a size that is a multiple of --sector, 4096 bytes without it"),
         Error::Shrinks { .. } => Failure::usage(format!("{shown} is larger than that: {error}"))
             .advise("--shrink makes it smaller: what is behind its new end is lost"),
+        Error::InUse => Failure::new(Kind::Busy, "the volume is in use").advise(
+            "`lode block detach` ends its loop devices, SIGTERM who serves it; close it, then try again",
+        ),
         Error::NotAVolume => Failure::new(Kind::Failed, format!("{shown}: {error}")).advise(
             "the file was put there by hand, or its extended attribute user.lode.volume was changed: in a mount it is in .lode/volumes",
         ),

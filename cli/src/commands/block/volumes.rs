@@ -3,13 +3,15 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lode_block::{Error, NewVolume, Settings};
 use lode_fuse::control::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::refused;
+use super::{loops, refused};
 use crate::ask::understand;
 use crate::commands::snapshot::mount_of;
 use crate::explain::mount_failure;
@@ -19,6 +21,9 @@ use crate::mounts;
 use crate::output::Output;
 use crate::region;
 use crate::report::VolumeFacts;
+
+/// How long a volume that is open may take to be closed: who has closed it is gone before the server knows.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What can be done to volumes.
 pub(super) trait Volumes {
@@ -78,12 +83,15 @@ impl Volumes for InPool<'_> {
     }
 
     fn resize(&mut self, name: &OsStr, bytes: u64, may_shrink: bool) -> Result<VolumeFacts> {
-        let resized = lode_block::resize(&self.pool, name.as_bytes(), bytes, may_shrink);
+        let resized = lode_block::resize(&self.pool, name.as_bytes(), bytes, may_shrink, |ino| {
+            self.pool.is_held(ino)
+        });
         self.done(name, resized).map(|info| VolumeFacts::from(&info))
     }
 
     fn delete(&mut self, name: &OsStr) -> Result<()> {
-        self.done(name, lode_block::delete(&self.pool, name.as_bytes()))
+        let held = |ino| self.pool.is_held(ino);
+        self.done(name, lode_block::delete(&self.pool, name.as_bytes(), held))
     }
 }
 
@@ -142,10 +150,40 @@ impl InMount {
         }
     }
 
+    /// Asks for what is not done to a volume that is open, and again for a moment where it is: what was closed just now the kernel tells
+    /// the server of later.
+    fn ask_when_closed(&mut self, request: &Value, name: &OsStr) -> Result<Value> {
+        let began = Instant::now();
+        loop {
+            match self.ask(request, name) {
+                Err(failure) if failure.kind == Kind::Busy && began.elapsed() < PATIENCE => {
+                    thread::sleep(PATIENCE / 20);
+                }
+                Err(failure) if failure.kind == Kind::Busy => {
+                    let what = used(&self.dir.join(lode_block::PATH).join(name));
+                    return Err(Failure { what, ..failure });
+                }
+                done => return done,
+            }
+        }
+    }
+
     fn ask_of_one(&mut self, request: &Value, name: &OsStr) -> Result<VolumeFacts> {
         let answer = self.ask(request, name)?;
         let One { volume } = understand(&self.dir, answer)?;
         Ok(volume.into())
+    }
+}
+
+/// Who uses a volume's file, as far as that can be seen from here: for people.
+fn used(file: &Path) -> String {
+    let processes =
+        mounts::users(file).into_iter().map(|(pid, name)| format!("process {pid} ({name})"));
+    let users: Vec<String> = loops::devices_of(file).into_iter().chain(processes).collect();
+    if users.is_empty() {
+        "the volume is in use".into()
+    } else {
+        format!("the volume is in use by {}", users.join(", "))
     }
 }
 
@@ -160,6 +198,7 @@ fn explained(dir: &Path, name: &OsStr, told: Refused) -> Failure {
         "bad_name" => Error::BadName,
         "bad_size" => Error::BadSize { most: bytes },
         "shrinks" => Error::Shrinks { bytes },
+        "in_use" => Error::InUse,
         "not_a_volume" => Error::NotAVolume,
         _ if is(&lode_engine::Error::NoSpace) => Error::Pool(lode_engine::Error::NoSpace),
         _ if is(&lode_engine::Error::ReadOnly) => Error::Pool(lode_engine::Error::ReadOnly),
@@ -204,11 +243,13 @@ impl Volumes for InMount {
         let name_bytes = name.as_bytes();
         let op = "volume-resize";
         let request = json!({ "op": op, "name": name_bytes, "bytes": bytes, "shrink": may_shrink });
-        self.ask_of_one(&request, name)
+        let answer = self.ask_when_closed(&request, name)?;
+        let One { volume } = understand(&self.dir, answer)?;
+        Ok(volume.into())
     }
 
     fn delete(&mut self, name: &OsStr) -> Result<()> {
         let request = json!({ "op": "volume-delete", "name": name.as_bytes() });
-        self.ask(&request, name).map(drop)
+        self.ask_when_closed(&request, name).map(drop)
     }
 }

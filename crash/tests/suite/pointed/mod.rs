@@ -1,14 +1,16 @@
-//! A medium of plain memory whose stores and fences are switch points.
+//! A medium of plain memory whose stores and fences are switch points, and loads where that is wanted.
 
 use lode_crash::schedule::point;
-use lode_pmem::{Line, MediaError, Medium};
+use lode_pmem::{LINE_BYTES, Line, MediaError, Medium};
 use lode_testkit::Memory;
 
-/// Memory with switch points before each fence and, if wanted, each store and write-back.
+/// Memory with switch points before each fence and, if wanted, each store and write-back, and before and in the middle of
+/// each load of more than a line.
 #[derive(Clone, Debug)]
 pub struct Pointed {
     pub memory: Memory,
     pub at_stores: bool,
+    pub at_loads: bool,
 }
 
 impl Pointed {
@@ -36,7 +38,14 @@ impl Medium for Pointed {
     }
 
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
-        self.memory.load(at, into)
+        if !self.at_loads || into.len() <= LINE_BYTES {
+            return self.memory.load(at, into);
+        }
+        let (first, last) = into.split_at_mut(into.len() / 4);
+        point();
+        self.memory.load(at, first)?;
+        point();
+        self.memory.load(at + first.len() as u64, last)
     }
 
     #[track_caller]
