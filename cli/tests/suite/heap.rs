@@ -397,7 +397,7 @@ fn limits_by_which_nothing_could_be_lent_are_refused() {
     }
     let refused = lode(&["heap", "serve", text(&pool), "-o", "heap_limit=0"]).expect(2);
     assert!(refused.err.contains("nothing is lent"), "{}", refused.err);
-    let mut serving = Serving::start(&pool, "heap_limit=2M,heap_program_limit=2M,heap_reserve=62M");
+    let mut serving = Serving::start(&pool, "heap_limit=2M,heap_program_limit=2M,heap_reserve=32M");
     assert!(Program::connect(&pool, Method::Direct).take(1).is_ok());
     assert_eq!(serving.signal(Signal::TERM), Some(0));
 }
