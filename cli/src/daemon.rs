@@ -74,12 +74,13 @@ fn log_name(dir: &Path) -> String {
 /// In the server, at its end: removes its log if that says no more than that there was a
 /// mount, and nothing bad in it.
 pub(crate) fn remove_quiet_log(path: &Path) {
-    const QUIET: [&str; 5] = [
+    const QUIET: [&str; 6] = [
         " INFO mounted point=",
         " INFO unmounting signal=",
         " INFO scrubbed: nothing is bad",
         " INFO memory can be had pool=",
         " INFO ending signal=",
+        " INFO ending: nobody uses it",
     ];
     let is_quiet = |log: &str| log.lines().all(|line| QUIET.iter().any(|it| line.contains(it)));
     let is_own = || {

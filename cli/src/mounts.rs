@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -177,6 +178,12 @@ pub(crate) fn users(dir: &Path) -> Vec<(u32, String)> {
         }
     }
     found
+}
+
+/// The user of a process, where that is not this one's.
+pub(crate) fn other_user(pid: u32) -> Option<u32> {
+    let user = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    (user != rustix::process::geteuid().as_raw()).then_some(user)
 }
 
 /// The name of a process, or a question mark.

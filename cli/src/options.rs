@@ -268,6 +268,7 @@ impl MountOptions {
             }
             Some((name, value)) if heap_option(&mut self.heap, name).is_some() => {
                 let bytes = parse_size(value).map_err(in_word)?;
+                may_be_lent(&name.replace('-', "_"), bytes).map_err(in_word)?;
                 if let Some(place) = heap_option(&mut self.heap, name) {
                     *place = Some(bytes);
                 }
@@ -356,6 +357,16 @@ impl MountOptions {
 
 /// Options of the memory that is lent to programs. The last is for measuring: chunks that are kept zeroed.
 const HEAP: [&str; 4] = ["heap_limit", "heap_program_limit", "heap_reserve", "heap_ready"];
+
+/// Memory is lent in whole chunks: a limit below one would have every program end for want of memory. No memory at all, for
+/// nobody, can be said.
+fn may_be_lent(name: &str, bytes: u64) -> Result<(), String> {
+    let is_limit = name == "heap_program_limit" || (name == "heap_limit" && bytes > 0);
+    if is_limit && bytes < lode_loan::CHUNK_BYTES {
+        return Err("memory is lent in chunks of 2 MiB, so nothing could be lent".to_owned());
+    }
+    Ok(())
+}
 
 /// Where the value of one of them is.
 fn heap_option<'a>(heap: &'a mut HeapOptions, name: &str) -> Option<&'a mut Option<u64>> {
@@ -453,6 +464,10 @@ mod tests {
             "scrub-rate=fast",
             "heap_limit=",
             "heap_reserve=some",
+            "heap_limit=1M",
+            "heap_limit=1",
+            "heap_program_limit=2097151",
+            "heap_program_limit=0",
             "heap_limits=1M",
             "emulate=optane",
             "read-ns=soon",

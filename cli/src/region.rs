@@ -214,7 +214,12 @@ fn busy(path: &Path, holder: Option<u32>) -> Failure {
         Some(pid) => format!("by process {pid} ({})", mounts::process_name(pid)),
         None => "by another process".to_owned(),
     };
-    Failure::new(Kind::Busy, format!("the pool is in use {by}"))
-        .at(path)
-        .advise("wait until that process ends, or end it")
+    let (what, waits) =
+        (format!("the pool is in use {by}"), "wait until that process ends, or end it");
+    let Some(user) = holder.and_then(mounts::other_user) else {
+        return Failure::new(Kind::Busy, what).at(path).advise(waits);
+    };
+    Failure::new(Kind::Busy, format!("{what} of user {user}")).at(path).advise(format!(
+        "{waits}; what it serves is used as that user: `lode heap run` has memory of servers of its own user alone"
+    ))
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lode_engine::{Error, Ino, OpenOptions, Opening, Pool};
 use lode_fuse::{HeapServer, Server};
 use lode_host::StdHost;
-use lode_pmem::RegionOptions;
+use lode_pmem::{Medium, RegionOptions};
 
 use crate::ask::{DURABILITY, EMULATED, FLUSH, MEMORY, OPTIONS, RELAXED, WINDOWS};
 use crate::explain::mount_failure;
@@ -36,6 +36,7 @@ pub(crate) fn serve(
     ready: impl FnOnce(MountReport) -> Result<()>,
 ) -> Result<()> {
     let pool = open(settings)?;
+    check_reserve(settings, &pool)?;
     let report = report(settings, &pool)?;
     let root = root(settings, &pool)?;
     let options = lode_fuse::MountOptions { root, ..mount_options(settings, &report.region) };
@@ -47,23 +48,44 @@ pub(crate) fn serve(
     told
 }
 
-/// Lends the memory of the pool to programs, without a mount, until a signal comes; calls `ready` once it can be had.
+/// Lends the memory of the pool to programs, without a mount, until a signal comes, or, `while_used`, until nobody uses it;
+/// calls `ready` once it can be had.
 ///
 /// # Errors
 /// As of [`serve`].
 pub(crate) fn serve_heap(
     settings: &Settings,
+    while_used: bool,
     ready: impl FnOnce(HeapServeReport) -> Result<()>,
 ) -> Result<()> {
     let pool = open(settings)?;
+    check_reserve(settings, &pool)?;
     let MountReport { pid, pool: facts, region, opening, .. } = report(settings, &pool)?;
     let options = mount_options(settings, &region);
     let report = HeapServeReport { pid, log: None, pool: facts, region, opening };
     let failed = |error| mount_failure(&settings.pool, &error);
-    let server = HeapServer::start(pool, &options).map_err(failed)?;
+    let server = match while_used {
+        true => HeapServer::start_while_used(pool, &options),
+        false => HeapServer::start(pool, &options),
+    }
+    .map_err(failed)?;
     let mut told = Ok(());
     server.run_with(|| told = ready(report)).map_err(failed)?;
     told
+}
+
+/// A reserve that leaves nothing to be lent is a mistake: `heap_limit=0` says that nothing is.
+fn check_reserve(settings: &Settings, pool: &MappedPool) -> Result<()> {
+    let (reserve, bytes) = (settings.options.heap.reserve.unwrap_or(0), pool.medium().bytes());
+    if reserve < bytes {
+        return Ok(());
+    }
+    let what = format!(
+        "heap_reserve={reserve} leaves nothing to be lent: the pool has {}",
+        crate::sizes::human(bytes)
+    );
+    let advice = "choose a smaller one, or leave it out: a sixteenth of the pool; a mount with heap_limit=0 lends nothing";
+    Err(Failure::usage(what).at(&settings.pool).advise(advice))
 }
 
 fn open(settings: &Settings) -> Result<MappedPool> {

@@ -197,6 +197,110 @@ fn signals_are_passed_on_and_children_keep_the_server() {
     lode(&["heap", "stats", text(&pool)]).expect(11);
 }
 
+/// `lode heap run` of a shell's script. Killed on drop.
+struct Running(Child);
+
+impl Running {
+    fn start(pool: &Path, more: &[&str], script: &str) -> Self {
+        let mut command = Command::new(LODE);
+        command.args(["heap", "run", "--pool", text(pool)]).args(more);
+        command.args(["--", "sh", "-c", script]).env("LODE_HEAP_LIBRARY", library());
+        Self(command.stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    #[track_caller]
+    fn ends(&mut self) -> Option<i32> {
+        until("it has ended", || self.0.try_wait().unwrap().is_some());
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Programs of Python whose lines in a ledger tell of so many bytes of the pool, or more.
+fn with_memory(ledger: &Path, least: u64) -> usize {
+    let lines = std::fs::read_to_string(ledger.join("ledger")).unwrap_or_default();
+    let touched =
+        lines.lines().filter(|line| line.contains("\"program\":\"python3\"")).map(|line| {
+            let rest = line.split("\"pool_touched\":").nth(1).unwrap();
+            rest.split(',').next().unwrap().parse::<u64>().unwrap()
+        });
+    touched.filter(|bytes| *bytes >= least).count()
+}
+
+#[test]
+fn the_server_that_a_command_started_stays_while_another_command_uses_it() {
+    let (dir, pool) = pool();
+    let file = |name: &str| dir.path().join(name);
+    let waits = |up: &str, goes_on: &str| {
+        let (up, goes_on) = (file(up), file(goes_on));
+        format!(
+            "touch {0}; while [ -e {0} -a ! -e {1} ]; do sleep 0.01; done",
+            text(&up),
+            text(&goes_on)
+        )
+    };
+    let mut first = Running::start(&pool, &[], &waits("first", "end"));
+    until("the first is there", || file("first").exists());
+    // It has asked for no memory when the first one's command ends.
+    let python = "; exec python3 -c 'a = bytearray(64 << 20)'";
+    let ledger = ["--ledger", text(dir.path())];
+    let mut second = Running::start(&pool, &ledger, &(waits("second", "go") + python));
+    until("the second is there", || file("second").exists());
+    std::fs::write(file("end"), "").unwrap();
+    assert_eq!(first.ends(), Some(0), "it does not wait for the other");
+    lode(&["heap", "stats", text(&pool)]).expect(0);
+    std::fs::write(file("go"), "").unwrap();
+    assert_eq!(second.ends(), Some(0));
+    assert_eq!(with_memory(dir.path(), 64 << 20), 1);
+    lode(&["heap", "stats", text(&pool)]).expect(11);
+    fsck(&pool).expect(0);
+}
+
+#[test]
+fn the_server_of_a_command_ends_when_its_lode_is_killed() {
+    let (dir, pool) = pool();
+    let (up, end) = (dir.path().join("up"), dir.path().join("end"));
+    let script = format!(
+        "touch {0}; while [ -e {0} -a ! -e {1} ]; do sleep 0.01; done",
+        text(&up),
+        text(&end)
+    );
+    let mut running = Running::start(&pool, &[], &script);
+    until("it is there", || up.exists());
+    lode(&["heap", "stats", text(&pool)]).expect(0);
+    running.0.kill().unwrap();
+    until("nobody serves the pool", || lode(&["heap", "stats", text(&pool)]).code == 11);
+    until("the pool is closed", || lode(&["info", text(&pool)]).code == 0);
+    std::fs::write(end, "").unwrap();
+    fsck(&pool).expect(0);
+}
+
+/// One's server ends just when the next one comes.
+#[test]
+fn commands_that_come_as_a_server_ends_have_memory_of_the_next() {
+    let (dir, pool) = pool();
+    let turns = 6;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..turns {
+                    let ledger = ["--ledger", text(dir.path())];
+                    let script = "exec python3 -c 'a = bytearray(32 << 20)'";
+                    assert_eq!(Running::start(&pool, &ledger, script).ends(), Some(0));
+                }
+            });
+        }
+    });
+    assert_eq!(with_memory(dir.path(), 32 << 20), 2 * turns);
+    fsck(&pool).expect(0);
+}
+
 /// A program of Python with memory of a mounted pool, which is talked to by lines. Killed on drop.
 struct Told {
     child: Child,
@@ -259,7 +363,7 @@ fn locked(pool: &Path) -> u64 {
 }
 
 #[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !is_so() {
         assert!(Instant::now() < end, "not in time: {what}");

@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::answers::Desk;
+use crate::control::HEAP_USER;
 use crate::control::listener::{Answers, Bound, Listener, Sessions};
 use crate::control::place;
 use crate::error::{MountError, Result};
@@ -19,6 +20,7 @@ use crate::lending;
 use crate::notify::tell_manager;
 use crate::options::MountOptions;
 use crate::server::{Event, Watcher, maintain};
+use crate::users::Users;
 use crate::wire::Notices;
 
 /// What such a server answers on its control socket besides `wait` and `heap`.
@@ -30,6 +32,8 @@ const OPS: [&str; 5] = ["ping", "info", "stats", "wear", "heap-stats"];
 pub struct HeapServer<M: Region + 'static> {
     state: Arc<State<M, StdHost>>,
     options: MountOptions,
+    /// Who uses it, where it is to end when nobody does.
+    users: Option<Arc<Users>>,
     control: Option<Listener>,
     signals: Option<Signals>,
     closed: bool,
@@ -44,10 +48,19 @@ impl<M: Region + 'static> HeapServer<M> {
     /// # Errors
     /// [`MountError::Control`] and others.
     pub fn start(pool: Pool<M, StdHost>, options: &MountOptions) -> Result<Self> {
-        Self::start_with(pool, options, &place::directory())
+        Self::start_with(pool, options, &place::directory(), false)
     }
 
-    /// As [`HeapServer::start`], with the control socket in the directory `control`.
+    /// As [`HeapServer::start`], but it ends by itself when no command uses it any more (as `heap-user` on the control socket
+    /// says it) and no program has memory.
+    ///
+    /// # Errors
+    /// As [`HeapServer::start`].
+    pub fn start_while_used(pool: Pool<M, StdHost>, options: &MountOptions) -> Result<Self> {
+        Self::start_with(pool, options, &place::directory(), true)
+    }
+
+    /// As [`HeapServer::start`], with the control socket in the directory `control`; `while_used`: it ends by itself.
     ///
     /// # Errors
     /// As [`HeapServer::start`].
@@ -55,6 +68,7 @@ impl<M: Region + 'static> HeapServer<M> {
         pool: Pool<M, StdHost>,
         options: &MountOptions,
         control: &Path,
+        while_used: bool,
     ) -> Result<Self> {
         let mut options = options.clone();
         if let Ok(path) = std::fs::canonicalize(&options.pool) {
@@ -62,7 +76,9 @@ impl<M: Region + 'static> HeapServer<M> {
         }
         let state = Arc::new(State::new(pool, None));
         // From here on whatever fails closes the pool.
-        let mut server = Self { state, options, control: None, signals: None, closed: false };
+        let users = while_used.then(Users::new);
+        let mut server =
+            Self { state, options, users, control: None, signals: None, closed: false };
         let path = server.options.pool.clone();
         let bound = Bound::new(control, &path, &path)?;
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
@@ -75,7 +91,11 @@ impl<M: Region + 'static> HeapServer<M> {
             OPS.contains(&op).then(|| desk.answer(op, request)).flatten()
         });
         let state = Arc::clone(&server.state);
-        let sessions: Sessions = Box::new(move |stream, line| state.lending.admit(stream, line));
+        let users = server.users.clone();
+        let sessions: Sessions = Box::new(move |stream, line| match &users {
+            Some(users) if line.get("op").is_some_and(|op| op == HEAP_USER) => users.admit(stream),
+            _ => state.lending.admit(stream, line),
+        });
         server.control = Some(bound.serve(Arc::new(answers), sessions)?);
         Ok(server)
     }
@@ -90,15 +110,23 @@ impl<M: Region + 'static> HeapServer<M> {
             return Err(MountError::NotMounted(self.options.pool.clone()));
         };
         let watcher = Watcher::start(signals, tell.clone())?;
-        let maintenance = maintain(&self.state, self.options.read_only, tell)?;
+        let maintenance = maintain(&self.state, self.options.read_only, tell.clone())?;
         tracing::info!(pool = %self.options.pool.display(), "memory can be had");
         ready();
         tell_manager("READY=1");
-        match events.recv() {
-            Ok(Event::Signal(signal)) => {
+        let event = match &self.users {
+            Some(users) => users.wait(&events, tell, || self.state.lending.is_used()),
+            None => {
+                drop(tell);
+                Some(events.recv().unwrap_or(Event::Failed))
+            }
+        };
+        match event {
+            Some(Event::Signal(signal)) => {
                 tracing::info!(signal, "ending");
                 tell_manager("STOPPING=1");
             }
+            None => tracing::info!("ending: nobody uses it any more"),
             // (What has failed the gate tells.)
             _ => tracing::error!("the server failed"),
         }

@@ -18,6 +18,8 @@ use lode_loan::{CHUNK_BYTES, Method, Refusal, VERSION};
 use lode_pmem::Medium;
 use serde_json::{Value, json};
 
+use crate::control::HEAP_USER;
+use crate::control::listener::{accept, send};
 use crate::error::{MountError, Result};
 use crate::fs::State;
 
@@ -81,6 +83,14 @@ impl Lending {
             return Err("this server lends no memory: the pool can't be changed".into());
         };
         let version = request.get("version").and_then(Value::as_u64);
+        if request.get("op").and_then(Value::as_str) == Some(HEAP_USER) {
+            if service.facts().limits.heap == Some(0) {
+                return Err("this server lends no memory: heap_limit=0 says so".into());
+            }
+            // (A connection that breaks is its peer's affair.)
+            let _ = send(&mut &*stream, &accept(HEAP_USER, json!({ "standing": "stays" })));
+            return Ok(());
+        }
         if request.get("op").and_then(Value::as_str) == Some("kept") {
             return self.keep(stream, version, request);
         }
@@ -155,6 +165,13 @@ impl Lending {
         values.insert("pid".into(), json!(std::process::id()));
         values.insert("programs".into(), Value::Array(programs));
         Ok(Value::Object(values))
+    }
+
+    /// Whether programs have memory or a file, or a session by which they could.
+    pub(crate) fn is_used(&self) -> bool {
+        let facts = self.service().map(Service::facts);
+        facts.is_some_and(|facts| !facts.programs.is_empty() || facts.apart > 0)
+            || self.1.get().is_some_and(|keepers| !keepers.facts().is_empty())
     }
 
     /// Ends all sessions; says whether the pool may be closed: no program has a file of it.

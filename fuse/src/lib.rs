@@ -11,7 +11,7 @@
 //!   data, directories
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
 //!   says, `scrub`, `snapshots`, `rollback`, `volumes`, `send`: what it does when asked, `views`: the same as files; [`notify`]: readiness
-//! * `heap`: a pool that is served without a mount, `lending`: its memory, lent to programs
+//! * `heap`: a pool that is served without a mount, `users`: for how long, `lending`: its memory, lent to programs
 //! * `damage`: what the log says of damage that requests meet; `paths`: where in the mount it is
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -41,6 +41,7 @@ mod server;
 mod snapshots;
 mod stats;
 mod unmount;
+mod users;
 mod views;
 mod volumes;
 pub mod wire;

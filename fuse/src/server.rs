@@ -68,6 +68,8 @@ pub(crate) enum Event {
     Signal(i32),
     /// A request panicked.
     Failed,
+    /// A command that used the server is gone.
+    Left,
 }
 
 impl<M: Medium + 'static, H: Host> Server<M, H> {
@@ -265,7 +267,8 @@ impl<M: Medium + 'static, H: Host> Mount<M, H> {
                 self.unmount(events);
                 Ok(())
             }
-            Ok(Event::Failed) => {
+            // (Nobody is a user of a mount.)
+            Ok(Event::Failed | Event::Left) => {
                 self.unmount(events);
                 Err(MountError::Panicked(self.point.clone()))
             }

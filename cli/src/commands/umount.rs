@@ -84,12 +84,12 @@ fn report(mount: &Mounted, life: Life, pid: Option<u32>, lazy: bool) -> UmountRe
 }
 
 /// A process, held so that its end can be waited for.
-fn process(pid: u32) -> Option<OwnedFd> {
+pub(crate) fn process(pid: u32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()
 }
 
 /// Waits for the end of a process whose work is done: a while, as nothing depends on it.
-fn wait_for_end(process: &OwnedFd) {
+pub(crate) fn wait_for_end(process: &OwnedFd) {
     let timeout = Timespec { tv_sec: ENDS_WITHIN.as_secs() as i64, tv_nsec: 0 };
     let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout));
 }

@@ -379,6 +379,111 @@ fn who_has_how_much_can_be_watched_until_a_signal_or_the_end() {
     assert_eq!(people.ends(), Some(11), "nobody serves the pool any more");
 }
 
+/// The failure of `lode heap run` of a command that must not be started.
+#[track_caller]
+fn not_run(pool: &Path, more: &[&str]) -> String {
+    let mut command = Command::new(LODE);
+    command.args(["heap", "run", "--pool", text(pool)]).args(more).args(["--", "echo", "started"]);
+    let done = command.env("LODE_HEAP_LIBRARY", "/dev/null").output().unwrap();
+    assert_eq!((done.status.code(), done.stdout.len()), (Some(125), 0));
+    String::from_utf8(done.stderr).unwrap()
+}
+
+#[test]
+fn no_command_is_started_where_no_memory_is_lent() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    for (options, says) in [("ro", "can't be changed"), ("heap_limit=0", "heap_limit=0 says so")] {
+        let server = Server::mount_with(&pool, &dir, &scratch.path("log"), options);
+        for named in [&pool, &dir] {
+            let said = not_run(named, &[]);
+            assert!(said.contains("lends no memory") && said.contains(says), "{said}");
+        }
+        server.umount();
+    }
+    let said = not_run(&pool, &["--ledger", "/nonexistent"]);
+    assert!(said.contains("ledger's directory") && !said.contains("mkfs"), "{said}");
+    let said = not_run(&pool, &["--ledger", text(&pool)]);
+    assert!(said.contains("ledger's directory"), "{said}");
+    // None of these has left a server.
+    lode(&["heap", "stats", text(&pool)]).expect(11);
+}
+
+#[test]
+fn limits_by_which_nothing_could_be_lent_are_refused() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    for (options, says) in [
+        ("heap_limit=1M", "chunks of 2 MiB"),
+        ("heap_program_limit=0", "chunks of 2 MiB"),
+        ("heap_reserve=1T", "leaves nothing to be lent"),
+        ("heap_reserve=64M", "leaves nothing to be lent"),
+    ] {
+        let refused = lode(&["heap", "serve", text(&pool), "-o", options]).expect(2);
+        assert!(refused.err.contains(says), "{options}: {}", refused.err);
+        let refused = lode(&["mount", text(&pool), text(&dir), "-o", options]).expect(2);
+        assert!(refused.err.contains(says), "{options}: {}", refused.err);
+    }
+    let refused = lode(&["heap", "serve", text(&pool), "-o", "heap_limit=0"]).expect(2);
+    assert!(refused.err.contains("nothing is lent"), "{}", refused.err);
+    let mut serving = Serving::start(&pool, "heap_limit=2M,heap_program_limit=2M,heap_reserve=32M");
+    assert!(Program::connect(&pool, Method::Direct).take(1).is_ok());
+    assert_eq!(serving.signal(Signal::TERM), Some(0));
+}
+
+#[test]
+fn who_is_not_the_servers_user_is_told_so() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be another user");
+        return;
+    }
+    let scratch = Scratch::new();
+    let (pool, control) = (scratch.pool("pool", "64M"), scratch.dir("control"));
+    let dir = pool.parent().unwrap();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let nobody = 65_534;
+    for path in [&pool, &control] {
+        chown(path, Some(nobody), Some(nobody)).unwrap();
+    }
+    let mut command = Command::new(LODE);
+    command.args(["heap", "serve", text(&pool), "--foreground"]).uid(nobody).gid(nobody);
+    command.env("XDG_RUNTIME_DIR", &control).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut serving = Serving(command.current_dir("/").spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(serving.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("Programs can have"), "{line}");
+    let said = not_run(&pool, &[]);
+    assert!(said.contains("of user 65534") && said.contains("its own user alone"), "{said}");
+    assert_eq!(serving.signal(Signal::TERM), Some(0));
+}
+
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "64M");
+    let _serving = Serving::start(&pool, "heap_ready=0");
+    // One that has said something before stays, whoever comes.
+    let path = socket(&pool);
+    let ping = |stream: &mut UnixStream| {
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(b"{\"op\":\"ping\"}\n").unwrap();
+        let mut answer = String::new();
+        BufReader::new(&*stream).read_line(&mut answer).unwrap();
+        assert!(answer.contains("\"ok\":true"), "{answer}");
+    };
+    let mut first = UnixStream::connect(&path).unwrap();
+    ping(&mut first);
+    let silent: Vec<UnixStream> = (0..64).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    for _ in 0..3 {
+        ping(&mut UnixStream::connect(&path).unwrap());
+    }
+    ping(&mut first);
+    assert_eq!(stats(&pool)["sessions"], 0);
+    drop(silent);
+}
+
 /// Does something as another user, in a thread of its own; none where only root could.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     let (own, nobody) = (rustix::process::getuid(), rustix::process::Uid::from_raw(65_534));

@@ -1,13 +1,14 @@
 //! The other end: asking a mount.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{MAX_LINE, place};
+use super::{HEAP_USER, MAX_LINE, place};
 use crate::error::{MountError, Result};
 use crate::mountpoint;
 
@@ -107,6 +108,25 @@ impl Client {
         self.answer().map(|_| ())
     }
 
+    /// Says that programs are going to be lent memory: what the server is to do about it.
+    ///
+    /// # Errors
+    /// [`MountError::Answer`] where it lends none, and those of [`Client::ask`].
+    pub fn use_heap(mut self) -> Result<Standing> {
+        let answer = match self.ask(HEAP_USER) {
+            // One of an older version stays, as it knows nothing else.
+            Err(MountError::Answer { answer, .. }) if answer == "unknown op" => {
+                return Ok(Standing::Stays);
+            }
+            answer => answer?,
+        };
+        Ok(match answer.get("standing").and_then(Value::as_str) {
+            Some("kept") => Standing::Kept(HeapUse(self)),
+            Some("ending") => Standing::Ending,
+            _ => Standing::Stays,
+        })
+    }
+
     fn send(&mut self, request: &Value) -> Result<()> {
         let line = format!("{request}\n");
         let sent = self.stream.get_mut().write_all(line.as_bytes());
@@ -134,5 +154,56 @@ impl Client {
 
     fn failed(&self, what: &'static str, source: io::Error) -> MountError {
         MountError::Control { what, path: self.socket.clone(), source }
+    }
+}
+
+/// What becomes of a server that programs are lent memory by.
+#[derive(Debug)]
+pub enum Standing {
+    /// It stays, whoever uses it.
+    Stays,
+    /// It stays while this is there.
+    Kept(HeapUse),
+    /// It is about to end.
+    Ending,
+}
+
+/// A command's use of a server that ends when nobody uses it; ends when it is dropped, or its process ends.
+#[derive(Debug)]
+pub struct HeapUse(Client);
+
+/// How it is with a server that was [left](HeapUse::leave).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Farewell {
+    /// Programs have memory of it still.
+    Lends,
+    /// Another command uses it.
+    Used,
+    /// It has ended.
+    Ended,
+}
+
+impl HeapUse {
+    /// The command has ended.
+    pub fn leave(&self) {
+        // (Where that can't be done the server is gone.)
+        let _ = self.0.stream.get_ref().shutdown(Shutdown::Write);
+    }
+
+    /// How it is with the server, or will be within this time.
+    pub fn farewell(&mut self, patience: Duration) -> Farewell {
+        if self.0.set_patience(patience).is_err() {
+            return Farewell::Ended;
+        }
+        match self.0.answer() {
+            Ok(_) => Farewell::Used,
+            Err(MountError::Control { source, .. })
+                if [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted]
+                    .contains(&source.kind()) =>
+            {
+                Farewell::Lends
+            }
+            Err(_) => Farewell::Ended,
+        }
     }
 }

@@ -1,15 +1,18 @@
 //! The server's end of the control socket.
 //!
 //! Whatever comes through it costs at most a few threads, a line of memory each, and
-//! a few seconds: lines are bounded, and so are connections and the time of both.
+//! a few seconds: lines are bounded, and so are connections and the time of both. Where there are as many as may be, the
+//! oldest that has said nothing yet makes room.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 
 use super::place::{self, Record};
-use super::{MAX_LINE, SCHEMA};
+use super::{HEAP_USER, MAX_LINE, SCHEMA};
 use crate::error::{MountError, Result};
 
 /// Connections served at a time.
@@ -46,6 +49,9 @@ struct Shared {
     answers: Arc<Answers>,
     sessions: Sessions,
     connections: AtomicUsize,
+    /// Connections that have said nothing yet, the oldest first.
+    silent: Mutex<VecDeque<(u64, UnixStream)>>,
+    next: AtomicU64,
     stopping: AtomicBool,
     /// How the server ended, once it has.
     ended: Mutex<Option<std::result::Result<(), String>>>,
@@ -96,6 +102,8 @@ impl Bound {
             answers,
             sessions,
             connections: AtomicUsize::new(0),
+            silent: Mutex::default(),
+            next: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             ended: Mutex::new(None),
             end: Condvar::new(),
@@ -184,25 +192,47 @@ impl Shared {
     }
 
     fn start(self: &Arc<Self>, mut stream: UnixStream) {
-        if self.connections.fetch_add(1, Ordering::AcqRel) >= MAX_CONNECTIONS {
+        let there = self.connections.fetch_add(1, Ordering::AcqRel);
+        if there >= MAX_CONNECTIONS && !self.makes_room(there) {
             self.connections.fetch_sub(1, Ordering::AcqRel);
             let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
             let _ = send(&mut stream, &refusal("too many connections; try again later"));
             return;
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        if let Ok(same) = stream.try_clone() {
+            self.silent.lock().push_back((id, same));
         }
         let shared = Arc::clone(self);
         let builder = thread::Builder::new().name("lode-control-peer".into());
         let started = builder.spawn(move || {
             let _counted = Counted(&shared.connections);
             // A connection that breaks is its peer's affair.
-            let _ = shared.serve(&mut stream);
+            let _ = shared.serve(&mut stream, id);
+            shared.heard(id);
         });
         if started.is_err() {
+            self.heard(id);
             self.connections.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    fn serve(&self, stream: &mut UnixStream) -> io::Result<()> {
+    /// Ends the oldest connection that has said nothing, where there is one. (Its thread may take a moment to end: there
+    /// are twice as many at most.)
+    fn makes_room(&self, there: usize) -> bool {
+        if there >= 2 * MAX_CONNECTIONS {
+            return false;
+        }
+        let oldest = self.silent.lock().pop_front();
+        oldest.is_some_and(|(_, stream)| stream.shutdown(Shutdown::Both).is_ok())
+    }
+
+    /// A connection has said something, or is gone.
+    fn heard(&self, id: u64) {
+        self.silent.lock().retain(|(other, _)| *other != id);
+    }
+
+    fn serve(&self, stream: &mut UnixStream, id: u64) -> io::Result<()> {
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut pending = Vec::new();
         loop {
@@ -214,6 +244,7 @@ impl Shared {
                 }
                 Err(error) => return Err(error),
             };
+            self.heard(id);
             let Ok(request) = serde_json::from_slice::<Value>(&line) else {
                 return send(stream, &refusal("the request is not a line of JSON"));
             };
@@ -223,7 +254,7 @@ impl Shared {
             if op == "wait" {
                 return self.wait(stream);
             }
-            if op == "heap" || op == "kept" {
+            if op == "heap" || op == "kept" || op == HEAP_USER {
                 return match self.session(stream, &request, &pending) {
                     Ok(()) => Ok(()),
                     Err(error) => send(stream, &refusal(&error)),
@@ -302,7 +333,8 @@ fn refusal(error: &str) -> Value {
     json!({ "schema": SCHEMA, "ok": false, "error": error })
 }
 
-fn send(stream: &mut UnixStream, answer: &Value) -> io::Result<()> {
+/// Sends an answer.
+pub(crate) fn send(stream: &mut impl Write, answer: &Value) -> io::Result<()> {
     let mut line = answer.to_string();
     line.push('\n');
     debug_assert!(line.len() <= MAX_LINE);

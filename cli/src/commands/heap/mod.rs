@@ -64,6 +64,9 @@ pub(crate) struct ServeArgs {
     /// Be the server of another `lode heap serve`: report to it on standard output
     #[arg(long, hide = true, value_name = "LOG")]
     pub(crate) serve_with_log: Option<PathBuf>,
+    /// End when no `lode heap run` uses it any more, and no program has memory
+    #[arg(long, hide = true, requires = "serve_with_log")]
+    pub(crate) while_used: bool,
 }
 
 const AFTER_RUN_HELP: &str = "\

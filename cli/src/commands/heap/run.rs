@@ -4,17 +4,22 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lode_fuse::MountError;
 use lode_fuse::control::place::{self, Record};
-use rustix::process::{Pid, Signal, kill_process};
+use lode_fuse::control::{Client, Farewell, HeapUse, Standing};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-use super::HeapRunArgs;
-use super::stats::{lent_of, server_of};
+use super::stats::server_of;
+use super::{HeapRunArgs, serve};
+use crate::commands::umount;
+use crate::explain::mount_failure;
 use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 
@@ -25,37 +30,110 @@ const LIBRARY_VARIABLE: &str = "LODE_HEAP_LIBRARY";
 /// Exit codes for a command that can't be run, and one that is not there: as those of `env` and shells.
 const CANT_RUN: u8 = 126;
 const NOT_THERE: u8 = 127;
-/// How long a server may take to close a pool.
-const CLOSING: Duration = Duration::from_secs(30);
+/// How long a server may take to end, or another to begin.
+const COMING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs the command; its exit code.
 pub(super) fn run(args: &HeapRunArgs) -> Result<u8> {
     let target = mounts::clean_path(&args.pool)?;
-    let library = library()?;
-    let found = server_of(&target);
-    let server = match &found {
-        Some(_) => None,
-        None if target.is_dir() => {
-            return Err(Failure::new(Kind::NotMounted, "no pool is mounted there by this user")
-                .at(&args.pool));
-        }
-        None => Some(Server::start(&target)?),
-    };
-    let record = match found {
-        Some(record) => record,
-        None => server_of(&target).ok_or_else(|| no_server(&target))?,
-    };
-    let command = command(args, &library, &record)?;
-    match server {
+    let (library, ledger) = (library()?, ledger(args)?);
+    let server = Server::find(&target, &args.pool)?;
+    let command = command(args, &library, ledger.as_deref(), &server.record)?;
+    match server.used {
         // Nothing is left to be done here: the command takes this process's place.
         None => Ok(cant_start(args, &{ command }.exec())),
-        Some(server) => attend(args, command, server, &record),
+        Some(used) => attend(args, command, used, server.child),
     }
 }
 
-fn no_server(pool: &Path) -> Failure {
-    Failure::new(Kind::Failed, "the server of the pool has ended").at(pool)
+/// The server that the command's programs have memory of.
+struct Server {
+    record: Record,
+    /// Where it ends when nobody uses it any more.
+    used: Option<Used>,
+    /// Its process, where it is a child of this one.
+    child: Option<Pid>,
+}
+
+/// A use of a server, and its process.
+struct Used(HeapUse, Option<OwnedFd>);
+
+impl Server {
+    /// The one that the pool, or mount, has, or else one that is started now. One that is just ending is waited for.
+    fn find(target: &Path, named: &Path) -> Result<Self> {
+        let (began, mut child) = (Instant::now(), None);
+        loop {
+            let failure = match server_of(target) {
+                Some(record) => {
+                    let used = match Self::ask(&record) {
+                        Ok(Standing::Stays) => return Ok(Self { record, used: None, child }),
+                        Ok(Standing::Kept(used)) => Some(used),
+                        Ok(Standing::Ending) => None,
+                        Err(MountError::Answer { answer, .. }) => {
+                            return Err(refused(named, &answer));
+                        }
+                        Err(error) if began.elapsed() > COMING => {
+                            return Err(mount_failure(named, &error));
+                        }
+                        Err(_) => None,
+                    };
+                    if let Some(used) = used {
+                        let process = umount::process(record.pid);
+                        return Ok(Self { record, used: Some(Used(used, process)), child });
+                    }
+                    Failure::new(Kind::Busy, "the server of the pool does not end").at(named)
+                }
+                None if target.is_dir() => {
+                    return Err(Failure::new(
+                        Kind::NotMounted,
+                        "no pool is mounted there by this user",
+                    )
+                    .at(named)
+                    .advise(
+                        "`lode mount POOL DIR` mounts one; only mounts of one's own user are found",
+                    ));
+                }
+                None => match serve::start_for_command(target) {
+                    Ok(pid) => {
+                        child = i32::try_from(pid).ok().and_then(Pid::from_raw);
+                        continue;
+                    }
+                    Err(failure) => failure,
+                },
+            };
+            // Another command may just be starting a server, or the last one's may not be gone yet.
+            let may_come = failure.kind == Kind::Busy && mounts::of_pool(target)?.is_none();
+            if !may_come || began.elapsed() > COMING {
+                return Err(failure);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn ask(record: &Record) -> std::result::Result<Standing, MountError> {
+        Client::for_mount(Path::new(&record.mount))?.use_heap()
+    }
+}
+
+/// A server that is there says that it lends nothing.
+fn refused(named: &Path, answer: &str) -> Failure {
+    Failure::new(Kind::Denied, answer)
+        .at(named)
+        .advise("`lode mount` without `ro`, and `lode heap serve`, lend a pool's memory")
+}
+
+/// Where the ledger is to be written.
+fn ledger(args: &HeapRunArgs) -> Result<Option<PathBuf>> {
+    let Some(ledger) = &args.ledger else { return Ok(None) };
+    match ledger.canonicalize() {
+        Ok(path) if path.is_dir() => Ok(Some(path)),
+        Ok(_) => Err(Failure::usage("the ledger's directory is none").at(ledger)),
+        Err(error) => Err(Failure::io("finding the ledger's directory", ledger, &error)),
+    }
+    .map_err(|failure| {
+        failure.advise("give the path of a directory that is there; mkdir -p makes one")
+    })
 }
 
 fn library() -> Result<PathBuf> {
@@ -74,7 +152,12 @@ fn library() -> Result<PathBuf> {
     })
 }
 
-fn command(args: &HeapRunArgs, library: &Path, record: &Record) -> Result<Command> {
+fn command(
+    args: &HeapRunArgs,
+    library: &Path,
+    ledger: Option<&Path>,
+    record: &Record,
+) -> Result<Command> {
     let (program, rest) =
         args.command.split_first().ok_or_else(|| Failure::usage("a command is needed"))?;
     let socket = place::socket(&place::directory(), Path::new(&record.mount));
@@ -88,11 +171,8 @@ fn command(args: &HeapRunArgs, library: &Path, record: &Record) -> Result<Comman
     command.env("LODE_HEAP_METHOD", args.method.name());
     command.env("LODE_HEAP_DRAM_BELOW", args.dram_below.unwrap_or(0).to_string());
     command.env("LODE_HEAP_MAP_FROM", args.map_from.text());
-    if let Some(ledger) = &args.ledger {
-        let path = ledger
-            .canonicalize()
-            .map_err(|error| Failure::io("finding the ledger's directory", ledger, &error))?;
-        command.env("LODE_HEAP_LEDGER", path);
+    if let Some(ledger) = ledger {
+        command.env("LODE_HEAP_LEDGER", ledger);
     }
     Ok(command)
 }
@@ -107,54 +187,12 @@ fn cant_start(args: &HeapRunArgs, error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { NOT_THERE } else { CANT_RUN }
 }
 
-/// The process of a server for the command and what it starts; ends with this value.
-struct Server(Option<Pid>);
-
-impl Server {
-    /// Has the pool served. What goes wrong is said by the command that is run for it.
-    fn start(pool: &Path) -> Result<Self> {
-        let failed = |error: io::Error| {
-            Failure::new(Kind::Failed, format!("starting a server failed: {error}"))
-        };
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(["heap", "serve"]).arg(pool).stdin(Stdio::null()).stdout(Stdio::null());
-        let status = command.status().map_err(failed)?;
-        let record = server_of(pool);
-        match record {
-            Some(record) if status.success() => {
-                Ok(Self(i32::try_from(record.pid).ok().and_then(Pid::from_raw)))
-            }
-            // Another command may have come first: it is that one's server.
-            Some(_) => Ok(Self(None)),
-            None => Err(Failure::new(Kind::Failed, "the pool can't be served").at(pool)),
-        }
-    }
-
-    /// Whether there is a server to be ended.
-    fn lives(&self) -> bool {
-        self.0.is_some_and(|pid| mounts::is_running(pid.as_raw_nonzero().get() as u32))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let Some(pid) = self.0 else {
-            return;
-        };
-        let end = Instant::now() + CLOSING;
-        let _ = kill_process(pid, Signal::TERM);
-        while self.lives() && Instant::now() < end {
-            thread::sleep(PAUSE);
-        }
-    }
-}
-
 fn send(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
-/// Runs the command, passes signals on, and ends the server when nobody has memory of it any more.
-fn attend(args: &HeapRunArgs, mut command: Command, server: Server, record: &Record) -> Result<u8> {
+/// Runs the command, passes signals on, and waits until the server has ended, unless somebody else uses it.
+fn attend(args: &HeapRunArgs, mut command: Command, used: Used, server: Option<Pid>) -> Result<u8> {
     let failed = |error: io::Error| {
         Failure::new(Kind::Failed, format!("waiting for the command failed: {error}"))
     };
@@ -162,12 +200,18 @@ fn attend(args: &HeapRunArgs, mut command: Command, server: Server, record: &Rec
         .map_err(failed)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Ok(cant_start(args, &error)),
+        Err(error) => {
+            let code = cant_start(args, &error);
+            leave(used, || true);
+            return Ok(code);
+        }
     };
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break status;
         }
+        // (A server that was killed is not to be seen as one any more.)
+        let _ = server.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
         for signal in signals.wait() {
             // A terminal has sent these to the command itself.
             let from_terminal = [SIGINT, SIGQUIT].contains(&signal) && io::stdin().is_terminal();
@@ -179,15 +223,25 @@ fn attend(args: &HeapRunArgs, mut command: Command, server: Server, record: &Rec
         }
     };
     let ends = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
-    while server.lives() && !signals.pending().any(|signal| ends.contains(&signal)) {
-        match lent_of(record) {
-            Ok(pool) if pool.lent.facts.sessions > 0 || pool.lent.facts.apart_bytes > 0 => {
-                thread::sleep(PAUSE)
+    leave(used, || !signals.pending().any(|signal| ends.contains(&signal)));
+    Ok(code(status))
+}
+
+/// The command needs the server no more: waits until that has ended, unless others use it, or it is waited no longer.
+fn leave(Used(mut used, process): Used, mut waits: impl FnMut() -> bool) {
+    used.leave();
+    while waits() {
+        match used.farewell(PAUSE) {
+            Farewell::Lends => {}
+            Farewell::Used => return,
+            Farewell::Ended => {
+                if let Some(process) = process {
+                    umount::wait_for_end(&process);
+                }
+                return;
             }
-            _ => break,
         }
     }
-    Ok(code(status))
 }
 
 /// As a shell says it.

@@ -20,7 +20,7 @@ pub(super) fn serve(args: &ServeArgs, output: &Output) -> Result<()> {
         Some(log) => serve_for_another(args, log),
         None if args.foreground => {
             log_to_stderr(io::stderr().is_terminal());
-            server::serve_heap(&settings(args)?, |report| output.print(&report))
+            server::serve_heap(&settings(args)?, false, |report| output.print(&report))
         }
         None => start_server(args, output),
     }
@@ -57,17 +57,39 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         let what = format!("`{}` is for mounts: without one it means nothing", of_mounts.text());
         return Err(Failure::usage(what).at(&args.pool).advise("leave it out"));
     }
+    if options.heap.limit == Some(0) {
+        let what = "with heap_limit=0 nothing is lent, and there is nothing to be served";
+        return Err(Failure::usage(what)
+            .at(&args.pool)
+            .advise("choose 2M or more, or leave it out"));
+    }
     Ok(Settings { dir: pool.clone(), pool, options })
 }
 
 fn start_server(args: &ServeArgs, output: &Output) -> Result<()> {
     let settings = settings(args)?;
+    let started = || start(&settings, false);
+    output.print(&while_working("opening the pool", output.progress, started)?)
+}
+
+/// Has the pool served for a command, until nobody uses the server any more: its process, a child of this one.
+pub(super) fn start_for_command(pool: &Path) -> Result<u32> {
+    let pool =
+        pool.canonicalize().map_err(|error| Failure::io("opening the pool", pool, &error))?;
+    let settings = Settings { dir: pool.clone(), pool, options: MountOptions::default() };
+    start(&settings, true).map(|report| report.pid)
+}
+
+fn start(settings: &Settings, while_used: bool) -> Result<HeapServeReport> {
     let (log_path, log) = daemon::new_log(&settings.pool)?;
     let program = std::env::current_exe().map_err(|error| {
         Failure::new(Kind::Failed, format!("finding this program failed: {error}"))
     })?;
     let mut server = Command::new(program);
     server.args(["heap", "serve"]).arg(&settings.pool).arg("--serve-with-log").arg(&log_path);
+    if while_used {
+        server.arg("--while-used");
+    }
     if let Some(root) = region::sysfs_root() {
         server.arg("--sysfs-root").arg(root);
     }
@@ -75,9 +97,7 @@ fn start_server(args: &ServeArgs, output: &Output) -> Result<()> {
     if !options.is_empty() {
         server.args(["-o", &options]);
     }
-    let started = || daemon::start(server, &log_path, log);
-    let report: HeapServeReport = while_working("opening the pool", output.progress, started)?;
-    output.print(&report)
+    daemon::start(server, &log_path, log)
 }
 
 fn serve_for_another(args: &ServeArgs, log: &Path) -> Result<()> {
@@ -85,7 +105,7 @@ fn serve_for_another(args: &ServeArgs, log: &Path) -> Result<()> {
     log_to_stderr(false);
     let mut is_ready = false;
     let served = settings(args).and_then(|settings| {
-        server::serve_heap(&settings, |report| {
+        server::serve_heap(&settings, args.while_used, |report| {
             is_ready = true;
             let log = Some(log.display().to_string());
             daemon::tell_ready(HeapServeReport { log, ..report })

@@ -91,7 +91,7 @@ fn servers() -> Vec<Record> {
 }
 
 /// What is lent by a server.
-pub(super) fn lent_of(record: &Record) -> Result<HeapPool> {
+fn lent_of(record: &Record) -> Result<HeapPool> {
     let point = Path::new(&record.mount);
     let failed = |error| mount_failure(point, &error);
     let answer = Client::for_mount(point).map_err(failed)?.ask("heap-stats").map_err(failed)?;

@@ -30,17 +30,21 @@ pub fn library() -> PathBuf {
     built.clone()
 }
 
-/// The program of `program.c`.
+/// The program of `program.c`: in one place of the build's own, so that nothing is left behind by any run.
 pub fn program() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let made = MADE.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program.c");
-        let made = std::env::temp_dir().join(format!("lode-heap-program-{}", std::process::id()));
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let draft = dir.join(format!("heap-program-{}", std::process::id()));
         let flags = ["-O1", "-g", "-Wall", "-Wno-use-after-free", "-fno-builtin", "-pthread", "-o"];
         let mut command = Command::new("cc");
-        command.args(flags).arg(&made).arg(source);
+        command.args(flags).arg(&draft).arg(source);
         let done = command.output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        // (Other tests may be running it.)
+        let made = dir.join("heap-program");
+        std::fs::rename(&draft, &made).unwrap();
         made
     });
     made.clone()
