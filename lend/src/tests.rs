@@ -584,17 +584,29 @@ fn what_a_program_was_told_of_stays_locked_whatever_waits_behind_it() {
     let pool = owner.fake.descriptor().unwrap();
     let own = std::fs::File::from(pool.try_clone().unwrap());
     own.set_len(200 * CHUNK_BYTES).unwrap();
-    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.set_read_timeout(Some(DEADLINE)).unwrap();
     let source = Arc::clone(&owner.fake) as Arc<dyn Source>;
     let mut session = crate::session::Session::new((1, 1), Method::Direct, source, (ours, pool));
-    assert!(session.lock(101).unwrap());
-    session.grant(7, &[101]).unwrap();
     let mut wishes = 0;
     while !session.has_output() {
         session.say_count(Kind::Wish, 1, 0).unwrap();
         wishes += 1;
         assert!(wishes < 1_000_000, "a connection that takes everything");
     }
+    assert!(session.lock(101).unwrap());
+    session.grant(7, &[101]).unwrap();
+    for _ in 0..400_000 {
+        session.say_count(Kind::Wish, 1, 0).unwrap();
+    }
+    // It hears of it, and of not all that follows.
+    let mut frame = [0; HEAD_BYTES];
+    for _ in 0..=wishes {
+        theirs.read_exact(&mut frame).unwrap();
+        session.flush().unwrap();
+    }
+    assert_eq!(Head::parse(&frame).unwrap().kind, Kind::Granted);
+    assert!(session.has_output());
     drop(session);
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own));
     let other = std::fs::File::open(path).unwrap();
