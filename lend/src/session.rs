@@ -52,8 +52,8 @@ pub(crate) struct Session {
     stream: UnixStream,
     /// Of the description that the program has.
     pool: OwnedFd,
-    /// What was granted by a frame that is not sent wholly.
-    unsent: Vec<u64>,
+    /// What was granted by a frame that is not sent wholly, and how many bytes are left until it is.
+    unsent: (Vec<u64>, usize),
     /// What has come of the next frame.
     input: Vec<u8>,
     began: Option<Instant>,
@@ -89,7 +89,7 @@ impl Session {
         source: Arc<dyn Source>,
         (stream, pool): (UnixStream, OwnedFd),
     ) -> Self {
-        let (input, output, unsent) = (Vec::new(), Vec::new(), Vec::new());
+        let (input, output, unsent) = (Vec::new(), Vec::new(), (Vec::new(), 0));
         let (wish, spared, pending, registered) = (0, 0, None, WaitsFor::Frame);
         Self {
             id,
@@ -182,7 +182,7 @@ impl Session {
     /// The connection is broken.
     pub(crate) fn grant(&mut self, tag: u64, chunks: &[u64]) -> io::Result<()> {
         let head = Head { kind: Kind::Granted, count: chunks.len() as u32, tag };
-        self.unsent = chunks.to_vec();
+        self.unsent = (chunks.to_vec(), self.output.len() + HEAD_BYTES + head.list_bytes());
         self.say(head, chunks)
     }
 
@@ -198,16 +198,23 @@ impl Session {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while !self.output.is_empty() {
             match send(&self.stream, &self.output, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(sent) => drop(self.output.drain(..sent.min(self.output.len()))),
+                Ok(sent) => self.sent(sent.min(self.output.len())),
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        if self.output.is_empty() {
-            self.unsent.clear();
-        }
         Ok(())
+    }
+
+    /// So many bytes of what waited are sent.
+    fn sent(&mut self, bytes: usize) {
+        self.output.drain(..bytes);
+        let (chunks, left) = &mut self.unsent;
+        *left = left.saturating_sub(bytes);
+        if *left == 0 {
+            chunks.clear();
+        }
     }
 
     /// What comes next, as things are.
@@ -228,7 +235,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // Of these the program will never hear. It may be one that has gone on without this session, and has the description.
-        for chunk in &self.unsent {
+        for chunk in &self.unsent.0 {
             let _ = loan::unlock(self.pool.as_fd(), bytes_of(*chunk));
         }
     }

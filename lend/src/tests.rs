@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use lode_loan::{CHUNK_BYTES, HEAD_BYTES, Head, Kind, Method, Refusal};
+use lode_pmem::loan::locked_by_others;
 use parking_lot::Mutex;
 
 use crate::ledger::READY_FROM;
@@ -574,4 +575,44 @@ fn stopping_ends_sessions_soon_and_leaves_alone_what_is_locked() {
     assert!(!owner.service.spare(1));
     let (_ours, theirs) = UnixStream::pair().unwrap();
     assert!(owner.service.admit(&theirs, Method::Direct).is_err());
+}
+
+/// What was sent is the program's, whatever waits behind it to be sent when the session ends.
+#[test]
+fn what_a_program_was_told_of_stays_locked_whatever_waits_behind_it() {
+    let owner = Owner::new(8, |_| ());
+    let pool = owner.fake.descriptor().unwrap();
+    let own = std::fs::File::from(pool.try_clone().unwrap());
+    own.set_len(200 * CHUNK_BYTES).unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.set_read_timeout(Some(DEADLINE)).unwrap();
+    let source = Arc::clone(&owner.fake) as Arc<dyn Source>;
+    let mut session = crate::session::Session::new((1, 1), Method::Direct, source, (ours, pool));
+    let mut wishes = 0;
+    while !session.has_output() {
+        session.say_count(Kind::Wish, 1, 0).unwrap();
+        wishes += 1;
+        assert!(wishes < 1_000_000, "a connection that takes everything");
+    }
+    assert!(session.lock(101).unwrap());
+    session.grant(7, &[101]).unwrap();
+    for _ in 0..400_000 {
+        session.say_count(Kind::Wish, 1, 0).unwrap();
+    }
+    // It hears of it, and of not all that follows.
+    let mut frame = [0; HEAD_BYTES];
+    for _ in 0..=wishes {
+        theirs.read_exact(&mut frame).unwrap();
+        session.flush().unwrap();
+    }
+    assert_eq!(Head::parse(&frame).unwrap().kind, Kind::Granted);
+    assert!(session.has_output());
+    drop(session);
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own));
+    let other = std::fs::File::open(path).unwrap();
+    let mut locked = Vec::new();
+    let all = 0..200 * CHUNK_BYTES;
+    let looked = locked_by_others(other.as_fd(), all, &mut |part| locked.push(part));
+    looked.unwrap();
+    assert_eq!(locked, [101 * CHUNK_BYTES..102 * CHUNK_BYTES]);
 }

@@ -171,7 +171,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // (What can't be loaded is met again by who tells of it.)
         let is_loaded = match place.by_sectors {
             true => self.load_sectors(node.slot.ino(), offset, place.at, into),
-            false => store.door.load(place.at, into).is_ok(),
+            false => store.load_quietly(place.at, into),
         };
         fence(Acquire);
         let is_read = is_loaded && node.version() == version;
@@ -220,7 +220,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let version = handle.node.version();
         // (Else something is to be asked besides the pages.)
         let is_home = file.journal.pending().is_empty() || self.store.writable().is_ok();
-        let is_plain = is_home && file.exempt.is_none() && !self.store.geometry.strips.are_kept();
+        let is_plain = is_home && file.exempt.is_none();
         if !is_plain || state.view != 0 || len == 0 || !version.is_multiple_of(2) {
             return;
         }

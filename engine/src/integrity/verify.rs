@@ -33,13 +33,23 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline]
     pub(crate) fn load_data(&self, of: Whose, at: u64, into: &mut [u8]) -> Result<()> {
         if self.geometry.strips.are_kept() {
-            return self.load_kept(of, at, into);
+            return self.load_kept(Some(of), at, into);
         }
         let loaded = self.door.load(at, into);
         if loaded.is_ok() && !self.bad.any() {
             return Ok(());
         }
-        self.judge_loaded(of, at, into, loaded)
+        self.judge_loaded(Some(of), at, into, loaded)
+    }
+
+    /// Loads bytes that may be changed meanwhile, or be nobody's data any more; says whether they are good, as far as anything tells. Nothing is
+    /// done about those that are not.
+    #[inline]
+    pub(crate) fn load_quietly(&self, at: u64, into: &mut [u8]) -> bool {
+        match self.geometry.strips.are_kept() {
+            true => self.load_kept(None, at, into).is_ok(),
+            false => self.door.load(at, into).is_ok(),
+        }
     }
 
     /// What has been loaded, or not, of bytes that nothing is compared with, in a pool with bad memory; and what could not
@@ -48,11 +58,12 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline(never)]
     fn judge_loaded(
         &self,
-        of: Whose,
+        of: Option<Whose>,
         at: u64,
         into: &mut [u8],
         loaded: core::result::Result<(), MediaError>,
     ) -> Result<()> {
+        let Some(of) = of else { return Ok(loaded?) };
         if let Err(MediaError::Poisoned { at }) = loaded {
             // (What is not known for want of memory is met again.)
             let _ = self.met_bad(at);
@@ -68,9 +79,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// Loads bytes that have checksums: page by page, and what is no whole strip by itself.
+    /// Loads bytes that have checksums: page by page, and what is no whole strip by itself. Of nobody, what is not good is an error at once.
     #[inline(never)]
-    fn load_kept(&self, of: Whose, at: u64, into: &mut [u8]) -> Result<()> {
+    fn load_kept(&self, of: Option<Whose>, at: u64, into: &mut [u8]) -> Result<()> {
         if self.host.leaves_out(Rule::StripsVerified) {
             let loaded = self.door.load(at, into);
             return self.judge_loaded(of, at, into, loaded);
@@ -116,7 +127,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             let len = (strip - at % strip).min(rest.len() as u64);
             let (part, more) = rest.split_at_mut(len as usize);
             match self.door.load(at, part) {
-                Ok(()) => self.verify_part(of, at, part)?,
+                Ok(()) => self.verify_part(Some(of), at, part)?,
                 Err(_) => self.doubt(of, at, part, None)?,
             }
             (at, rest) = (at + len, more);
@@ -126,7 +137,12 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Loads whole strips, `N` at most, of which the checksums lie side by side.
     #[inline]
-    fn load_whole<const N: usize>(&self, of: Whose, at: u64, bytes: &mut [u8]) -> Result<()> {
+    fn load_whole<const N: usize>(
+        &self,
+        of: Option<Whose>,
+        at: u64,
+        bytes: &mut [u8],
+    ) -> Result<()> {
         let strip = self.geometry.strips.bytes() as usize;
         let count = bytes.len() / strip;
         let (mut found, mut wanted) = ([Crc::default(); N], [Crc::default(); N]);
@@ -153,12 +169,13 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline(never)]
     fn doubt_some(
         &self,
-        of: Whose,
+        of: Option<Whose>,
         at: u64,
         bytes: &mut [u8],
         wanted: &[Crc],
         found: &[Crc],
     ) -> Result<()> {
+        let of = of.ok_or(Error::Media { at })?;
         let strip = self.geometry.strips.bytes();
         let strips = bytes.chunks_exact_mut(strip as usize);
         for (index, (strip_bytes, found)) in strips.zip(found).enumerate() {
@@ -170,7 +187,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// A part of a strip: the rest of it is loaded, too.
-    fn verify_part(&self, of: Whose, at: u64, bytes: &mut [u8]) -> Result<()> {
+    fn verify_part(&self, of: Option<Whose>, at: u64, bytes: &mut [u8]) -> Result<()> {
         let strip = self.geometry.strips.bytes();
         let (start, end) = (at - at % strip, at + bytes.len() as u64);
         let before = self.crc_on(0, start, at);
@@ -179,7 +196,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut wanted = [Crc::default()];
         match self.load_crcs(start, CrcTable::First, &mut wanted) {
             Ok(()) if found.is_some_and(|found| wanted == [found]) => Ok(()),
-            _ => self.doubt(of, at, bytes, found),
+            _ => self.doubt(of.ok_or(Error::Media { at })?, at, bytes, found),
         }
     }
 

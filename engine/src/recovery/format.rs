@@ -45,6 +45,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         door.fence(&counters)?;
         // (What was there was erased, and is not torn.)
         crate::store::write_copies(&door, &host, &superblock, &counters)?;
+        Self::open_and_close(door, host)
+    }
+
+    /// So that it is as any pool is that was closed. (A frame of its own.)
+    #[inline(never)]
+    fn open_and_close(door: Door<M>, host: H) -> Result<()> {
         let pool = Self::open_door(door, host, &OpenOptions::default())?;
         pool.close()
     }

@@ -16,15 +16,24 @@ const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev:
 const CHUNK: usize = 2 << 20;
 const ALLOCATE: Fallocate = Fallocate::Allocate { keep_size: false };
 
-fn pool_with(bytes: u64, options: &OpenOptions, host: &TestHost) -> TestPool {
+fn pool_with(
+    bytes: u64,
+    protection: Protection,
+    options: &OpenOptions,
+    host: &TestHost,
+) -> TestPool {
     let memory = Memory::new(bytes);
-    let format = FormatOptions { lanes: 2, ..FormatOptions::default() };
+    let format = FormatOptions { lanes: 2, protection, ..FormatOptions::default() };
     Pool::format(memory.clone(), host.clone(), &format).unwrap();
     Pool::open(memory, host.clone(), options).unwrap()
 }
 
+fn pool_at(bytes: u64, protection: Protection) -> TestPool {
+    pool_with(bytes, protection, &OpenOptions::default(), &TestHost::with_cpus(1, 2))
+}
+
 fn pool(bytes: u64) -> TestPool {
-    pool_with(bytes, &OpenOptions::default(), &TestHost::with_cpus(1, 2))
+    pool_at(bytes, Protection::None)
 }
 
 /// A file of so many chunks, in pages of 2 MiB.
@@ -100,7 +109,8 @@ fn change(pool: &TestPool, ino: Ino, expected: &mut Vec<u8>, random: &mut Rng) -
 #[test]
 fn a_handle_reads_what_there_is_now_whatever_became_of_the_file() {
     for seed in 0..12 {
-        let (pool, mut random) = (pool(48 << 20), Rng::new(seed));
+        let level = [Protection::None, Protection::Full][seed as usize % 2];
+        let (pool, mut random) = (pool_at(64 << 20, level), Rng::new(seed));
         let ino = large(&pool, b"f", 4);
         let (file, mut expected) = (pool.hold(ino).unwrap(), vec![0; 4 * CHUNK]);
         for step in 0..60 {
@@ -156,13 +166,18 @@ fn chunks_that_take_turns_are_not_taken_for_each_other() {
 /// Each write is of one byte value, of what one reader looks at.
 #[test]
 fn a_write_is_seen_by_a_handle_wholly_or_not_at_all() {
+    for level in [Protection::None, Protection::Full] {
+        writes_are_seen_wholly(&pool_at(64 << 20, level));
+    }
+}
+
+fn writes_are_seen_wholly(pool: &TestPool) {
     const PART: usize = 256 << 10;
-    let pool = pool(48 << 20);
-    let ino = large(&pool, b"f", 2);
+    let ino = large(pool, b"f", 2);
     let (file, stop, start) = (pool.hold(ino).unwrap(), AtomicBool::new(false), Barrier::new(3));
     let seen = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let (pool, file, stop, start, seen) = (&pool, &file, &stop, &start, &seen);
+        let (file, stop, start, seen) = (&file, &stop, &start, &seen);
         let readers: Vec<_> = (0..2)
             .map(|seed| {
                 scope.spawn(move || {
@@ -203,7 +218,7 @@ fn the_access_time_moves_by_handles_as_by_numbers() {
     for atime in [AccessTimes::Relative, AccessTimes::Always, AccessTimes::Never] {
         let host = TestHost::with_cpus(1, 1);
         let options = OpenOptions { atime, ..OpenOptions::default() };
-        let pool = pool_with(16 << 20, &options, &host);
+        let pool = pool_with(16 << 20, Protection::None, &options, &host);
         let (held, named) = (large(&pool, b"f", 2), large(&pool, b"g", 2));
         let (file, mut bytes) = (pool.hold(held).unwrap(), [0; 4096]);
         let mut at = |now_ns: i64, reads: u32| {
@@ -328,11 +343,7 @@ fn a_handle_reads_what_waits_in_the_journal() {
 
 #[test]
 fn a_handle_reads_no_damage_at_level_full() {
-    let (memory, host) = (Memory::new(128 << 20), TestHost::with_cpus(1, 2));
-    let protection = Protection::Full;
-    let format = FormatOptions { lanes: 2, protection, ..FormatOptions::default() };
-    Pool::format(memory.clone(), host.clone(), &format).unwrap();
-    let pool = Pool::open(memory, host, &OpenOptions::default()).unwrap();
+    let pool = pool_at(128 << 20, Protection::Full);
     let ino = large(&pool, b"f", 2);
     pool.write(ino, 0, &vec![1; 2 * CHUNK]).unwrap();
     let file = pool.hold(ino).unwrap();
