@@ -348,8 +348,12 @@ impl Drop for Told {
 }
 
 fn lent(dir: &Path) -> u64 {
+    figure(dir, "lent_bytes")
+}
+
+fn figure(dir: &Path, key: &str) -> u64 {
     let stats = lode(&["heap", "stats", text(dir), "--json"]).expect(0).json();
-    stats["pools"][0]["lent_bytes"].as_u64().unwrap()
+    stats["pools"][0][key].as_u64().unwrap()
 }
 
 /// Bytes of the pool's file that somebody has locked.
@@ -461,7 +465,7 @@ fn what_a_stopped_program_is_granted_is_its_own_when_the_owner_is_killed_before_
         let server = Server::mount(&pool, &mount, &log);
         let mut program = Told::start(&mount, method, &script);
         program.says("has");
-        let (had, pid) = (lent(&mount), program.child.id());
+        let (granted, pid) = (figure(&mount, "granted_bytes"), program.child.id());
         // It has asked, and is stopped before it is answered.
         server.freeze();
         program.go_on();
@@ -469,7 +473,8 @@ fn what_a_stopped_program_is_granted_is_its_own_when_the_owner_is_killed_before_
         kill_process(Pid::from_child(&program.child), Signal::STOP).unwrap();
         until("it is stopped", || state(pid).0 == 'T');
         server.thaw();
-        until("it is answered", || lent(&mount) > had);
+        // (What is counted as granted is locked for it.)
+        until("it is answered", || figure(&mount, "granted_bytes") > granted);
         let has = lent(&mount);
         server.kill();
         // The next owner's files take all that there is.

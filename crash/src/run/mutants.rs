@@ -222,11 +222,11 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::TwinsMended, "two copies of metadata"),
     (Rule::PieceZeroed, "two threads: close and create, two lanes"),
     (Rule::PagesRise, "a page comes back into its log"),
-    (Rule::OverwrittenAfterFence, "two threads: overwritten and taken, one lane"),
+    (Rule::OverwrittenAfterFence, "snapshots end in order"),
     (Rule::WatermarkFenced, "two threads: round and round, one lane"),
     (Rule::ValueAfterFence, "two threads: value freed and taken, two lanes"),
     (Rule::FreeAfterUnlinked, "two threads: a page of a fast collection is taken, one lane"),
-    (Rule::EndedFirst, "two threads: full: a snapshot ends, its pages are taken, one lane"),
+    (Rule::EndedFirst, "snapshots end in order"),
     (Rule::FreeAfterFence, "two threads: full: freed and taken, two lanes"),
     (Rule::FreeAfterSwap, "two threads: pages of a thorough collection are taken, one lane"),
     (Rule::BatchBeforeFence, "two threads: round and round, two lanes"),
@@ -277,6 +277,8 @@ const FILE_HINTS: &[(&str, &str)] = &[
     ("engine/src/file/journalled.rs", "huge pages with journalled writes"),
     ("engine/src/inode/collect.rs", "two threads: collection and a slot, one lane"),
     ("engine/src/inode/collect.rs", "two threads: inline and a slot, one lane"),
+    ("engine/src/inode/rewrite.rs", "two threads: collection and a slot, one lane"),
+    ("engine/src/store/superblock.rs", "behind what a snapshot sees: attributes, and a rollback"),
 ];
 
 fn is_of_file(mutant: Mutant, job: &Job) -> bool {
