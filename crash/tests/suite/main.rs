@@ -2,14 +2,10 @@
 //! (`explore.rs` is apart, as it takes all processors.)
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod batches;
 mod corrupt;
-mod exempt;
 mod history;
 mod interleavings;
 mod kept;
-mod lent;
-mod maps;
 mod mended;
 mod older_links;
 mod pages;
@@ -20,7 +16,6 @@ mod properties;
 mod random_sequences;
 mod salvage_receiving;
 mod schedule;
-mod sectors;
 mod stop;
 mod strips;
 mod support;
