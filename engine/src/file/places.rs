@@ -26,6 +26,8 @@ const PLACES: (u64, u64) = (1 << 6, 1 << 16);
 const PAGE_BITS: u32 = 40;
 const TURN_AT: u32 = PAGE_BITS + 1;
 const BY_SECTORS: u64 = 1 << PAGE_BITS;
+/// The page of a chunk that is not all in one extent. (No region is so large.)
+const NOWHERE: u64 = BY_SECTORS - 1;
 
 /// What was noted in a version of the inode.
 #[derive(Default)]
@@ -91,8 +93,10 @@ impl Places {
         let table = self.table.get()?;
         let (chunk, places) = (offset / CHUNK, table.len() as u64);
         let word = table.get((chunk & (places - 1)) as usize)?.get(version)?;
-        (word >> TURN_AT == chunk >> places.trailing_zeros()).then(|| Place {
-            at: (word % BY_SECTORS) * PAGE_BYTES + offset % CHUNK,
+        let page = word % BY_SECTORS;
+        let is_here = word >> TURN_AT == chunk >> places.trailing_zeros() && page != NOWHERE;
+        is_here.then(|| Place {
+            at: page * PAGE_BYTES + offset % CHUNK,
             by_sectors: word & BY_SECTORS != 0,
         })
     }
@@ -119,22 +123,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// The same.
     #[inline]
     pub fn read_held(&self, file: &Handle<H>, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let is_over = match self.options.atime {
-            AccessTimes::Never => false,
-            AccessTimes::Always => true,
+        let is_fresh = |version| match self.options.atime {
+            AccessTimes::Never => true,
+            AccessTimes::Always => false,
             AccessTimes::Relative => {
-                let version = file.node.version();
-                !file.places.fresh_until.holds(version, || self.store.host.coarse_now_ns())
+                file.places.fresh_until.holds(version, || self.store.host.coarse_now_ns())
             }
         };
-        if !is_over && self.read_known(file, offset, into) {
+        if self.read_known(file, offset, into, is_fresh) {
             return Ok(into.len());
         }
         let len = into.len() as u64;
         self.read_node(&file.node, offset, into, |state| {
             self.touch(state);
-            self.note_access(file, state);
-            self.note_places(file, state, offset, len);
+            if state.size >= CHUNK {
+                self.note_access(file, state);
+                self.note_places(file, state, offset, len);
+            }
         })
     }
 
@@ -149,23 +154,33 @@ impl<M: Medium, H: Host> Pool<M, H> {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize> {
-        if self.read_known(file, offset, into) {
+        if self.read_known(file, offset, into, |_| true) {
             return Ok(into.len());
         }
         let len = into.len() as u64;
-        self.read_node(&file.node, offset, into, |state| self.note_places(file, state, offset, len))
+        self.read_node(&file.node, offset, into, |state| {
+            if state.size >= CHUNK {
+                self.note_places(file, state, offset, len);
+            }
+        })
     }
 
-    /// Reads bytes of one chunk where their place is known; says whether it did.
+    /// Reads bytes of one chunk where their place is known, and `may` allows it in this version; says whether it did.
     #[inline]
-    fn read_known(&self, file: &Handle<H>, offset: u64, into: &mut [u8]) -> bool {
+    fn read_known(
+        &self,
+        file: &Handle<H>,
+        offset: u64,
+        into: &mut [u8],
+        may: impl FnOnce(u64) -> bool,
+    ) -> bool {
         let (store, node, len) = (&self.store, &file.node, into.len() as u64);
         let version = node.version();
         let Some(place) = file.places.get(version, offset).filter(|_| !store.bad.any()) else {
             return false;
         };
         // (One version for all: no write is seen in part.)
-        if len == 0 || len > CHUNK - offset % CHUNK {
+        if len == 0 || len > CHUNK - offset % CHUNK || !may(version) {
             return false;
         }
         // (What can't be loaded is met again by who tells of it.)
@@ -225,22 +240,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return;
         }
         let last = offset.saturating_add(len - 1).min(state.size.saturating_sub(1));
+        let Some(table) = handle.places.table(state.size) else { return };
+        let places = table.len() as u64;
         for chunk in offset / CHUNK..=last / CHUNK {
-            let (from, end) = (chunk * CHUNK, (chunk + 1) * CHUNK);
-            let extent = file.extents.find(from / PAGE_BYTES);
-            let is_all = |end_page: u64| end_page * PAGE_BYTES >= end && end <= state.size;
-            let Some(extent) = extent.filter(|extent| is_all(extent.end())) else { continue };
-            let Some(table) = handle.places.table(state.size) else { return };
-            let places = table.len() as u64;
-            let (turn, page) = (
-                chunk >> places.trailing_zeros(),
-                extent.page + from / PAGE_BYTES - extent.file_page,
-            );
-            if turn >> (u64::BITS - TURN_AT) != 0 || page >> PAGE_BITS != 0 {
+            let turn = chunk >> places.trailing_zeros();
+            let Some(place) = table.get((chunk & (places - 1)) as usize) else { return };
+            // (It has been looked at: that it is nowhere in one, too.)
+            if place.get(version).is_some_and(|word| word >> TURN_AT == turn) {
                 continue;
             }
-            let by_sectors = if file.by_sectors { BY_SECTORS } else { 0 };
-            if let Some(place) = table.get((chunk & (places - 1)) as usize) {
+            let (from, end) = (chunk * CHUNK, (chunk + 1) * CHUNK);
+            let is_all = |end_page: u64| end_page * PAGE_BYTES >= end && end <= state.size;
+            let extent = file.extents.find(from / PAGE_BYTES);
+            let page = extent
+                .filter(|extent| is_all(extent.end()))
+                .map_or(NOWHERE, |extent| extent.page + from / PAGE_BYTES - extent.file_page);
+            if turn >> (u64::BITS - TURN_AT) == 0 && page <= NOWHERE {
+                let by_sectors = if file.by_sectors { BY_SECTORS } else { 0 };
                 place.set(version, turn << TURN_AT | by_sectors | page);
             }
         }
