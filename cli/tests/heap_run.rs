@@ -84,9 +84,9 @@ fn real_programs_give_the_same_results_by_each_method() {
         for program in ["sort", "python3", "sqlite3", "cc1"] {
             let named = format!("\"program\":\"{program}\"");
             let line = lines.lines().find(|line| line.contains(&named)).expect(program);
-            // (Its first half MiB is DRAM, whatever comes behind.)
+            // (Its first blocks are DRAM, whatever comes behind.)
             let (pool, dram) = (figure(line, "pool_touched"), figure(line, "dram_peak"));
-            let dram = dram.saturating_sub(512 << 10);
+            let dram = dram.saturating_sub(384 << 10);
             assert!(pool > 0 && pool * 10 >= (pool + dram) * 9, "{line}");
         }
         // Its server has ended, and nothing is lent any more.

@@ -118,7 +118,7 @@ for method in direct indirect mmap; do
     build with "$method"
     is_the_pools "$method: make -j2, compiling" 4
     with "$method" make -s -C "$scratch/project" program
-    rm -f "$scratch/ledger"
+    is_the_pools "$method: make, linking" 4
     [ "$(sha256sum <"$scratch/project/program")" = "$wanted" ] || die "$method: the project is another one"
     cmp <("$scratch/project/program") "$scratch/wanted" || die "$method: the program says something else"
 done
@@ -130,8 +130,11 @@ python3 -c 'import random, sys
 pick = random.Random(1)
 for _ in range(int(sys.argv[1])): print(pick.getrandbits(150))' "$lines" >"$scratch/lines"
 LC_ALL=C sort -S 24M -T "$scratch" "$scratch/lines" | sha256sum >"$scratch/wanted"
-LC_ALL=C with direct sort -S 24M -T "$scratch" "$scratch/lines" | sha256sum | cmp - "$scratch/wanted" || die "sort gives something else"
-is_the_pools "sort of $(du -m "$scratch/lines" | cut -f1) MiB in 24"
+for method in direct indirect mmap; do
+    LC_ALL=C with "$method" sort -S 24M -T "$scratch" "$scratch/lines" | sha256sum | cmp - "$scratch/wanted" ||
+        die "$method: sort gives something else"
+    is_the_pools "$method: sort of $(du -m "$scratch/lines" | cut -f1) MiB in 24"
+done
 
 told sort
 
@@ -145,8 +148,10 @@ select count(*), sum(c), max(b), min(b) from t;
 select c, count(*) from t where b > '3' group by c order by 2 desc, 1 limit 5;
 SQL
 sqlite3 :memory: <"$scratch/queries" >"$scratch/wanted"
-with indirect sqlite3 :memory: <"$scratch/queries" | cmp - "$scratch/wanted" || die "SQLite says something else"
-is_the_pools "SQLite in memory"
+for method in direct indirect mmap; do
+    with "$method" sqlite3 :memory: <"$scratch/queries" | cmp - "$scratch/wanted" || die "$method: SQLite says something else"
+    is_the_pools "$method: SQLite in memory"
+done
 
 told SQLite
 
@@ -162,37 +167,43 @@ c = b.T + b
 print(c.sum(), numpy.sort(a[::-1])[:5], (b[:300, :300] @ c[:300, :300]).trace())
 PY
     "$python" "$scratch/arrays.py" >"$scratch/wanted"
-    with mmap "$python" "$scratch/arrays.py" | cmp - "$scratch/wanted" || die "numpy says something else"
-    is_the_pools "numpy"
+    for method in direct indirect mmap; do
+        with "$method" "$python" "$scratch/arrays.py" | cmp - "$scratch/wanted" || die "$method: numpy says something else"
+        is_the_pools "$method: numpy"
+    done
 else
     echo "skipped: numpy is missing"
 fi
 
 told numpy
 
-# Redis, with so much in values, and what it has in the end read back.
-if command -v redis-server >/dev/null 2>&1 && command -v redis-cli >/dev/null 2>&1; then
-    socket=$scratch/redis.sock
-    "$LODE" heap run --pool "$pool" --ledger "$scratch" -- redis-server --port 0 --unixsocket "$socket" --save "" \
-        --appendonly no --daemonize no --dir "$scratch" >"$scratch/redis" 2>&1 &
+# redis_with METHOD MIB: Redis, with so much in values, and what it has in the end read back.
+redis_with() {
+    local method=$1 mib=$2 socket=$scratch/redis.sock tries=0 key
+    "$LODE" heap run --pool "$pool" --method "$method" --ledger "$scratch" -- redis-server --port 0 --unixsocket "$socket" \
+        --save "" --appendonly no --daemonize no --dir "$scratch" >"$scratch/redis" 2>&1 &
     redis=$!
-    tries=0
     until redis-cli -s "$socket" ping >/dev/null 2>&1; do
         tries=$((tries + 1))
-        [ "$tries" -lt 400 ] || die "Redis does not answer: $(tail -5 "$scratch/redis")"
+        [ "$tries" -lt 400 ] || die "$method: Redis does not answer: $(tail -5 "$scratch/redis")"
         sleep 0.05
     done
-    redis-cli -s "$socket" eval "for i = 1, $values_mib do redis.call('set', 'key' .. i, string.rep(tostring(i) .. ',', 600000):sub(1, 1048576)) end return 'done'" 0 >/dev/null
-    for key in 1 $((values_mib / 2)) "$values_mib"; do
+    redis-cli -s "$socket" eval "for i = 1, $mib do redis.call('set', 'key' .. i, string.rep(tostring(i) .. ',', 600000):sub(1, 1048576)) end return 'done'" 0 >/dev/null
+    for key in 1 $((mib / 2)) "$mib"; do
         redis-cli -s "$socket" get "key$key" | tr -d '\n' | sha256sum |
             cmp - <(python3 -c 'import sys; print((sys.argv[1] + ",") * 600000, end="")' "$key" | head -c 1048576 | sha256sum) ||
-            die "Redis has another value of key$key"
+            die "$method: Redis has another value of key$key"
     done
-    [ "$(redis-cli -s "$socket" dbsize)" = "$values_mib" ] || die "Redis has lost keys"
+    [ "$(redis-cli -s "$socket" dbsize)" = "$mib" ] || die "$method: Redis has lost keys"
     redis-cli -s "$socket" shutdown nosave >/dev/null 2>&1 || true
-    wait "$redis" || die "Redis ended with $?"
+    wait "$redis" || die "$method: Redis ended with $?"
     redis=
-    is_the_pools "Redis with $values_mib MiB of values"
+    is_the_pools "$method: Redis with $mib MiB of values"
+}
+if command -v redis-server >/dev/null 2>&1 && command -v redis-cli >/dev/null 2>&1; then
+    redis_with direct "$values_mib"
+    redis_with indirect $((values_mib / 8))
+    redis_with mmap $((values_mib / 8))
 else
     echo "skipped: redis-server is missing"
 fi

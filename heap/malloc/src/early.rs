@@ -6,7 +6,8 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a program asks for in all before the allocator is set up: of the programs that a build or a script starts, most end before.
-const FIRST: usize = 512 << 10;
+/// (Few of them want between this and half a MiB more; of a linker's 6 MiB that would be too much.)
+const FIRST: usize = 384 << 10;
 /// With room for what setting it up asks for.
 const BYTES: usize = FIRST + (64 << 10);
 /// In front of each block: its size, a multiple of this.
