@@ -1,5 +1,8 @@
-//! Rust's allocator.
+//! Rust's allocator: a whole program's, or single collections'.
 use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::NonNull;
+
+use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::family::{self, Source};
 
@@ -14,6 +17,18 @@ use crate::family::{self, Source};
 /// lode_malloc::configure(&settings.unwrap()).unwrap();
 /// let many = vec![7_u64; 1 << 20];
 /// assert_eq!(many[many.len() - 1], 7);
+/// ```
+///
+/// Or for single collections of a program whose other memory is DRAM: those that are handed an [`Allocator`] as the crate `allocator-api2`
+/// has it. Those of 8 MiB and more grow by their pages, which are not copied.
+///
+/// ```
+/// use allocator_api2::vec::Vec;
+/// use lode_malloc::LodeAlloc;
+///
+/// let mut large: Vec<u64, LodeAlloc> = Vec::new_in(LodeAlloc);
+/// large.extend(0..1 << 20);
+/// assert_eq!(large[large.len() - 1], (1 << 20) - 1);
 /// ```
 ///
 /// It is `lode heap run`'s allocator in the program itself, and reads the same variables of the environment.
@@ -36,18 +51,105 @@ unsafe impl GlobalAlloc for LodeAlloc {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        if layout.align() <= 16 {
+        let align = layout.align();
+        // SAFETY: the block is this allocator's.
+        unsafe { family::realloc_aligned(block.cast(), bytes, align, Source::BySize) }.cast()
+    }
+}
+
+/// A block of that layout at an address, which may be null: then there is no memory.
+fn found(block: *mut u8, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+    let block = NonNull::new(block).ok_or(AllocError)?;
+    Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+}
+
+/// What has no bytes is at no place.
+fn nowhere(layout: Layout) -> NonNull<u8> {
+    NonNull::new(core::ptr::without_provenance_mut(layout.align())).unwrap_or(NonNull::dangling())
+}
+
+impl LodeAlloc {
+    fn take(&self, layout: Layout, zeros: bool) -> Result<NonNull<[u8]>, AllocError> {
+        let block = match layout.size() {
+            0 => nowhere(layout).as_ptr(),
+            bytes => family::aligned(layout.align(), bytes, zeros, Source::BySize).cast(),
+        };
+        found(block, layout)
+    }
+
+    /// # Safety
+    /// The block is this allocator's, of the layout `old`.
+    unsafe fn change(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        if old.size() == 0 || new.size() == 0 {
+            let made = self.take(new, false)?;
+            // SAFETY: as the caller says; what has no bytes is not freed.
+            unsafe { self.deallocate(block, old) };
+            return Ok(made);
+        }
+        let (block, align) = (block.as_ptr().cast(), new.align());
+        // SAFETY: as the caller says.
+        let made = unsafe { family::realloc_aligned(block, new.size(), align, Source::BySize) };
+        found(made.cast(), new)
+    }
+}
+
+// SAFETY: blocks are as large and as aligned as the layouts say, and stay until they are freed; all values of the type are one allocator.
+unsafe impl Allocator for LodeAlloc {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.take(layout, false)
+    }
+
+    fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.take(layout, true)
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        if layout.size() > 0 {
             // SAFETY: the block is this allocator's.
-            return unsafe { family::realloc(block.cast(), bytes, Source::BySize) }.cast();
+            unsafe { family::free(block.as_ptr().cast()) };
         }
-        let made = family::aligned(layout.align(), bytes, false, Source::BySize).cast::<u8>();
-        if !made.is_null() {
-            // SAFETY: both blocks have so many bytes.
-            unsafe {
-                core::ptr::copy_nonoverlapping(block, made, layout.size().min(bytes));
-                family::free(block.cast());
-            }
+    }
+
+    unsafe fn grow(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: as the caller says.
+        unsafe { self.change(block, old, new) }
+    }
+
+    unsafe fn grow_zeroed(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        if old.size() == 0 {
+            return self.take(new, true);
         }
-        made
+        // SAFETY: as the caller says; what is written behind the old bytes is the new block's.
+        unsafe {
+            let made = self.change(block, old, new)?;
+            let more = new.size().saturating_sub(old.size());
+            made.cast::<u8>().as_ptr().add(old.size().min(new.size())).write_bytes(0, more);
+            Ok(made)
+        }
+    }
+
+    unsafe fn shrink(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: as the caller says.
+        unsafe { self.change(block, old, new) }
     }
 }

@@ -102,6 +102,12 @@ fn no_memory() -> *mut c_void {
     core::ptr::null_mut()
 }
 
+/// Whether blocks of so many bytes are so aligned by themselves.
+#[inline]
+fn is_plain(align: usize, bytes: usize) -> bool {
+    align <= 8 || align == 16 && bytes > 8
+}
+
 #[inline]
 fn take_once(bytes: usize, align: usize, zeros: bool, source: Source) -> *mut c_void {
     let kind = kind(bytes, source);
@@ -111,7 +117,7 @@ fn take_once(bytes: usize, align: usize, zeros: bool, source: Source) -> *mut c_
     }
     // SAFETY: sizes are more than 0, alignments powers of two.
     unsafe {
-        match (kind, zeros, align <= 16) {
+        match (kind, zeros, is_plain(align, bytes)) {
             (Kind::Main, false, true) => je::malloc(bytes),
             (Kind::Main, true, true) => je::calloc(1, bytes),
             _ => {
@@ -218,7 +224,7 @@ pub unsafe fn realloc(block: *mut c_void, bytes: usize, source: Source) -> *mut 
     let is = kind(bytes, source);
     if was != is || early {
         // SAFETY: as the caller says.
-        return unsafe { by_copying(block, bytes, source) };
+        return unsafe { by_copying(block, bytes, 1, source) };
     }
     // SAFETY: as the caller says; each kind by its own way.
     let made = unsafe {
@@ -233,17 +239,44 @@ pub unsafe fn realloc(block: *mut c_void, bytes: usize, source: Source) -> *mut 
     };
     if made.is_null() {
         // SAFETY: as the caller says: the old block is as it was.
-        return unsafe { by_copying(block, bytes, source) };
+        return unsafe { by_copying(block, bytes, 1, source) };
     }
     lode_heap::tend();
     made
 }
 
+/// As [`realloc`], at a multiple of `align`, a power of two. A large block keeps its pages where that is a chunk or less.
+///
+/// # Safety
+/// As [`realloc`]; `bytes` are more than 0.
+pub unsafe fn realloc_aligned(
+    block: *mut c_void,
+    bytes: usize,
+    align: usize,
+    source: Source,
+) -> *mut c_void {
+    let stays_large =
+        || kind_of(block as usize) == Kind::Large && kind(bytes, source) == Kind::Large;
+    // SAFETY: as the caller says.
+    unsafe {
+        if is_plain(align, bytes) || align <= SLOT && stays_large() {
+            realloc(block, bytes, source)
+        } else {
+            by_copying(block, bytes, align, source)
+        }
+    }
+}
+
 /// # Safety
 /// As [`realloc`].
 #[cold]
-unsafe fn by_copying(block: *mut c_void, bytes: usize, source: Source) -> *mut c_void {
-    let made = take(bytes, 1, false, source);
+unsafe fn by_copying(
+    block: *mut c_void,
+    bytes: usize,
+    align: usize,
+    source: Source,
+) -> *mut c_void {
+    let made = take(bytes, align, false, source);
     if !made.is_null() {
         // SAFETY: both blocks have so many bytes, and they are different ones.
         unsafe {

@@ -22,7 +22,9 @@ mod start;
 
 pub use alloc::LodeAlloc;
 pub use arenas::start;
-pub use family::{LARGE, Source, aligned, calloc, free, malloc, purge, realloc, usable_bytes};
+pub use family::{
+    LARGE, Source, aligned, calloc, free, malloc, purge, realloc, realloc_aligned, usable_bytes,
+};
 pub use lode_heap::{
     Error, Method, Provider, Settings, Stats, configure, environment_is_there, maps, stats,
 };
