@@ -310,6 +310,10 @@ fn parts_of_files_are_lent_until_they_are_given_back_whatever_the_file_does() {
         assert_eq!(pool.lend_part(&file, 0), Err(Error::Invalid), "a hole");
         let how = Fallocate::Allocate { keep_size: false };
         pool.fallocate(ino, how, 0, 2 * LENT_BYTES).unwrap();
+        // (Where it begins, too, though the page there is a chunk's first.)
+        for crooked in [1, PAGE_BYTES - 1] {
+            assert_eq!(pool.lend_part(&file, crooked), Err(Error::Invalid));
+        }
         let chunks = [0, LENT_BYTES].map(|offset| pool.lend_part(&file, offset).unwrap());
         assert_eq!(pool.lend_part(&file, 0), Err(Error::Busy));
         assert_eq!(pool.lend_part(&file, 4096), Err(Error::Invalid));

@@ -22,6 +22,7 @@ mod index_limit;
 mod inline_logs;
 mod kernel_ready;
 mod lent;
+mod lent_pages;
 mod levels;
 mod log_damage;
 mod losses;

@@ -12,7 +12,7 @@ type TestPool = Pool<Memory, TestHost>;
 const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
 
 /// The pages of each use, and of twins.
-fn uses(pool: &TestPool) -> (BTreeMap<Use, u64>, u64) {
+pub fn uses(pool: &TestPool) -> (BTreeMap<Use, u64>, u64) {
     let mut told = vec![0; pool.space().pages as usize];
     let (mut pages, mut twins) = (BTreeMap::new(), 0);
     let mut note = |first: u64, count: u64| {
