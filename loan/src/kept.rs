@@ -13,12 +13,12 @@
 
 use core::fmt;
 
-use crate::Malformed;
+use crate::{HEAD_BYTES, Malformed, joined, parted};
 
 /// Version of what is said: raised when a frame changes its meaning.
 pub const VERSION: u32 = 1;
 /// Bytes of a frame without its list.
-pub const FRAME_BYTES: usize = 16;
+pub const FRAME_BYTES: usize = HEAD_BYTES;
 /// Bytes of an offset with a length.
 pub const EXTENT_BYTES: usize = 16;
 /// The most extents in one frame.
@@ -88,13 +88,7 @@ impl Frame {
 
     /// As bytes.
     pub fn bytes(self) -> [u8; FRAME_BYTES] {
-        let mut bytes = [0; FRAME_BYTES];
-        let (count, value) = (self.count.to_le_bytes(), self.value.to_le_bytes());
-        let parts = [self.kind as u8, 0, 0, 0].into_iter().chain(count).chain(value);
-        for (byte, part) in bytes.iter_mut().zip(parts) {
-            *byte = part;
-        }
-        bytes
+        joined(self.kind as u8, self.count, self.value)
     }
 
     /// The frame that these bytes are.
@@ -102,17 +96,13 @@ impl Frame {
     /// # Errors
     /// [`Malformed`]; nothing that comes behind such bytes means anything.
     pub fn parse(bytes: &[u8; FRAME_BYTES]) -> Result<Self, Malformed> {
-        let &[kind, zero0, zero1, zero2, c0, c1, c2, c3, ref value @ ..] = bytes;
+        let (kind, count, value) = parted(bytes)?;
         let named = Kind::ALL.into_iter().find(|named| *named as u8 == kind);
         let kind = named.ok_or(Malformed::Kind(kind))?;
-        if [zero0, zero1, zero2] != [0; 3] {
-            return Err(Malformed::Reserved);
-        }
-        let count = u32::from_le_bytes([c0, c1, c2, c3]);
         if kind == Kind::Extents && count > EXTENTS_MOST {
             return Err(Malformed::TooMany(count));
         }
-        Ok(Self { kind, count, value: u64::from_le_bytes(*value) })
+        Ok(Self { kind, count, value })
     }
 }
 

@@ -186,6 +186,24 @@ impl core::fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
+/// The bytes that every frame begins with, of what is in them.
+fn joined(kind: u8, count: u32, value: u64) -> [u8; HEAD_BYTES] {
+    let mut bytes = [0; HEAD_BYTES];
+    let (count, value) = (count.to_le_bytes(), value.to_le_bytes());
+    let parts = [kind, 0, 0, 0].into_iter().chain(count).chain(value);
+    bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = part);
+    bytes
+}
+
+/// What is in such bytes.
+fn parted(bytes: &[u8; HEAD_BYTES]) -> Result<(u8, u32, u64), Malformed> {
+    let &[kind, zero0, zero1, zero2, c0, c1, c2, c3, ref value @ ..] = bytes;
+    if [zero0, zero1, zero2] != [0; 3] {
+        return Err(Malformed::Reserved);
+    }
+    Ok((kind, u32::from_le_bytes([c0, c1, c2, c3]), u64::from_le_bytes(*value)))
+}
+
 /// The head of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
@@ -200,14 +218,7 @@ pub struct Head {
 impl Head {
     /// As bytes.
     pub fn bytes(self) -> [u8; HEAD_BYTES] {
-        let mut bytes = [0; HEAD_BYTES];
-        let count = self.count.to_le_bytes();
-        let tag = self.tag.to_le_bytes();
-        let parts = [self.kind as u8, 0, 0, 0].into_iter().chain(count).chain(tag);
-        for (byte, part) in bytes.iter_mut().zip(parts) {
-            *byte = part;
-        }
-        bytes
+        joined(self.kind as u8, self.count, self.tag)
     }
 
     /// The head that these bytes are.
@@ -215,17 +226,13 @@ impl Head {
     /// # Errors
     /// [`Malformed`]; nothing that comes behind such bytes means anything.
     pub fn parse(bytes: &[u8; HEAD_BYTES]) -> Result<Self, Malformed> {
-        let &[kind, zero0, zero1, zero2, c0, c1, c2, c3, ref tag @ ..] = bytes;
+        let (kind, count, tag) = parted(bytes)?;
         let named = Kind::ALL.into_iter().find(|named| *named as u8 == kind);
         let kind = named.ok_or(Malformed::Kind(kind))?;
-        if [zero0, zero1, zero2] != [0; 3] {
-            return Err(Malformed::Reserved);
-        }
-        let count = u32::from_le_bytes([c0, c1, c2, c3]);
         if kind.has_list() && count > CHUNKS_MOST {
             return Err(Malformed::TooMany(count));
         }
-        Ok(Self { kind, count, tag: u64::from_le_bytes(*tag) })
+        Ok(Self { kind, count, tag })
     }
 
     /// Bytes of the list behind it.
