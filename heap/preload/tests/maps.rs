@@ -7,19 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::owner::{Owner, pool};
-use common::{run, with_memory};
-
-struct Place {
-    owner: Owner,
-    dir: tempfile::TempDir,
-}
-
-fn place(chunks: u64, limit: usize) -> Place {
-    let dir = tempfile::tempdir().unwrap();
-    let owner = Owner::new(&dir.path().join("socket"), pool(chunks), limit);
-    Place { owner, dir }
-}
+use common::{limited_place as place, run, with_memory};
 
 /// The program of `maps.c`, which does `what`.
 fn program(what: &str) -> Command {
@@ -37,20 +25,6 @@ fn program(what: &str) -> Command {
     let mut command = Command::new(made);
     command.arg(what);
     command
-}
-
-impl Place {
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("socket")
-    }
-
-    /// Runs it; all that it had is back then.
-    fn runs(&self, command: Command) -> String {
-        let text = run(with_memory(command, &self.socket()));
-        assert!(self.owner.books(|books| books.granted) > 0, "nothing was lent");
-        self.owner.until("all is back", |owner| owner.out() == 0);
-        text
-    }
 }
 
 /// What it prints with memory of the pool is what it prints without, and so it is with DRAM, where there is no owner.

@@ -6,34 +6,33 @@ mod common;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::owner::{Owner, pool};
-use common::{Talking, library, program, run, with_memory};
-
-struct Place {
-    owner: Owner,
-    dir: tempfile::TempDir,
-}
+use common::owner::Owner;
+use common::{Place, Talking, library, limited_place, program, run, with_memory};
 
 /// An owner of so many chunks.
 fn place(chunks: u64) -> Place {
-    let dir = tempfile::tempdir().unwrap();
-    let owner = Owner::new(&dir.path().join("socket"), pool(chunks), usize::MAX);
-    Place { owner, dir }
+    limited_place(chunks, usize::MAX)
 }
 
 impl Place {
     fn command(&self, what: &str) -> Command {
         let mut command = Command::new(program());
         command.arg(what);
-        with_memory(command, &self.dir.path().join("socket"))
+        with_memory(command, &self.socket())
     }
 
-    /// Runs it; all that it had is back then.
-    fn runs(&self, command: Command) -> String {
-        let text = run(command);
-        assert!(self.owner.books(|books| books.granted) > 0, "nothing was lent");
-        self.owner.until("all is back", |owner| owner.out() == 0);
-        text
+    /// Starts it; it has memory then.
+    fn talks(&self, what: &str, says: &str) -> Talking {
+        let mut program = Talking::new(self.command(what));
+        program.says(says);
+        program
+    }
+
+    /// The owner ends, as if it were killed, and another one comes.
+    fn changes_owners(mut self) -> Self {
+        let file = self.owner.kill();
+        self.owner = Owner::new(&self.dir.path().join("socket"), file, usize::MAX);
+        self
     }
 }
 
@@ -52,9 +51,7 @@ fn a_child_sees_its_parents_memory_and_writes_to_its_own() {
 
 #[test]
 fn children_get_dram_where_the_owner_lends_no_more() {
-    let mut place = place(200);
-    let file = place.owner.kill();
-    place.owner = Owner::new(&place.dir.path().join("socket"), file, 14);
+    let place = limited_place(200, 14);
     place.runs(place.command("copies"));
     assert!(place.owner.books(|books| books.most) <= 14);
 }
@@ -116,9 +113,7 @@ fn a_child_that_hangs_in_its_fork_is_not_waited_for_and_ends() {
     place.owner.books(|books| books.silent_from = usize::MAX);
     program.go_on();
     program.says("end");
-    program.go_on();
-    program.ends_well();
-    place.owner.until("all is back", |owner| owner.out() == 0);
+    place.ends(program);
 }
 
 #[test]
@@ -128,9 +123,7 @@ fn a_child_that_dies_in_its_fork_is_not_waited_for() {
     program.go_on();
     signal(unanswered(&place), libc::SIGKILL);
     program.says("end");
-    program.go_on();
-    program.ends_well();
-    place.owner.until("all is back", |owner| owner.out() == 0);
+    place.ends(program);
 }
 
 #[test]
@@ -203,9 +196,7 @@ fn large_blocks_grow_by_their_pages() {
 
 #[test]
 fn what_may_not_be_had_is_not_had() {
-    let mut place = place(200);
-    let file = place.owner.kill();
-    place.owner = Owner::new(&place.dir.path().join("socket"), file, 30);
+    let place = limited_place(200, 30);
     place.runs(place.command("limited"));
     assert!(place.owner.books(|books| books.most) <= 30);
 }
@@ -223,8 +214,7 @@ fn small_blocks_are_drams_where_it_is_said_so() {
 #[test]
 fn a_programs_memory_outlives_its_owner() {
     let mut place = place(200);
-    let mut program = Talking::new(place.command("orphaned"));
-    program.says("owner");
+    let mut program = place.talks("orphaned", "owner");
     let before = place.owner.out();
     assert!(before >= 10, "{before}");
     let file = place.owner.kill();
@@ -242,9 +232,7 @@ fn a_programs_memory_outlives_its_owner() {
     program.go_on();
     program.says("freed");
     place.owner.until("all but a little is back", |owner| owner.out() <= 2);
-    program.go_on();
-    program.ends_well();
-    place.owner.until("all is back", |owner| owner.out() == 0);
+    place.ends(program);
 }
 
 #[test]
@@ -255,15 +243,12 @@ fn a_program_may_have_memory_of_any_number_of_owners() {
         program.says("more");
         let (has, granted) = (place.owner.out(), place.owner.books(|books| books.granted));
         assert!(granted >= 4 && has >= 5 * number, "{number}: {granted} of {has}");
-        let file = place.owner.kill();
-        place.owner = Owner::new(&place.dir.path().join("socket"), file, usize::MAX);
+        place = place.changes_owners();
         place.owner.until("it says what it has", |owner| owner.books(|books| books.held) == has);
         program.go_on();
     }
     program.says("more");
-    program.go_on();
-    program.ends_well();
-    place.owner.until("all is back", |owner| owner.out() == 0);
+    place.ends(program);
 }
 
 #[test]
@@ -271,7 +256,7 @@ fn what_is_granted_when_the_owner_ends_is_the_programs_or_nobodys() {
     // All of the frame comes, or not all.
     for less in [0, 4] {
         let place = place(200);
-        let (socket, away) = (place.dir.path().join("socket"), place.dir.path().join("away"));
+        let (socket, away) = (place.socket(), place.dir.path().join("away"));
         let mut program = Talking::new(place.command("orphaned"));
         program.says("owner");
         let (before, granted) = (place.owner.out(), place.owner.books(|books| books.granted));
@@ -291,32 +276,26 @@ fn what_is_granted_when_the_owner_ends_is_the_programs_or_nobodys() {
         program.go_on();
         program.says("freed");
         place.owner.until("all but a little is back", |owner| owner.out() <= 2);
-        program.go_on();
-        program.ends_well();
-        place.owner.until("all is back", |owner| owner.out() == 0);
+        place.ends(program);
     }
 }
 
 #[test]
 fn what_a_sleeping_program_does_not_use_goes_back_by_itself() {
     let place = place(200);
-    let mut program = Talking::new(place.command("idles"));
-    program.says("has");
+    let mut program = place.talks("idles", "has");
     let before = place.owner.out();
     assert!(before >= 28, "{before}");
     program.go_on();
     program.says("freed");
     place.owner.until("most is back", |owner| owner.out() <= 4);
-    program.go_on();
-    program.ends_well();
-    place.owner.until("all is back", |owner| owner.out() == 0);
+    place.ends(program);
 }
 
 #[test]
 fn what_a_sleeping_program_does_not_use_goes_back_on_wish() {
     let place = place(200);
-    let mut program = Talking::new(place.command("idles"));
-    program.says("has");
+    let mut program = place.talks("idles", "has");
     program.go_on();
     program.says("freed");
     place.owner.wish(1000);
@@ -342,7 +321,7 @@ fn what_small_programs_have_freed_goes_back_on_wish() {
         program.go_on();
         program.ends_well();
     }
-    place.owner.until("all is back", |owner| owner.out() == 0);
+    place.all_is_back();
 }
 
 #[test]
@@ -383,11 +362,11 @@ fn real_programs_give_the_same_results() {
             command
         };
         let plain = run(shell());
-        let ours = run(with_memory(shell(), &place.dir.path().join("socket")));
+        let ours = run(with_memory(shell(), &place.socket()));
         assert_eq!(plain, ours, "{text}");
         assert!(!plain.is_empty());
     }
     assert!(place.owner.books(|books| books.granted) > 20);
-    place.owner.until("all is back", |owner| owner.out() == 0);
+    place.all_is_back();
     assert!(library().exists());
 }

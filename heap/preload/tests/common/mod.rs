@@ -1,6 +1,7 @@
 //! Programs with memory of a test's owner.
 #![allow(dead_code)]
 
+mod library;
 pub mod owner;
 
 use std::io::{Read, Write};
@@ -10,24 +11,45 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The library that is preloaded: built here, since nothing that is linked needs it, unless all is built already.
-pub fn library() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let mut dir = std::env::current_exe().unwrap();
-        dir.pop();
-        dir.pop();
-        if std::env::var_os("LODE_BUILT").is_none() {
-            let profile = if dir.ends_with("release") { "release" } else { "test" };
-            let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--quiet", "--offline", "--package", "lode-preload"]);
-            cargo.args(["--profile", profile]).current_dir(env!("CARGO_MANIFEST_DIR"));
-            let done = cargo.output().unwrap();
-            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        }
-        dir.join("liblode_malloc.so").canonicalize().unwrap()
-    });
-    built.clone()
+pub use library::library;
+use owner::{Owner, pool};
+
+/// An owner, and the directory in which its socket is.
+pub struct Place {
+    pub owner: Owner,
+    pub dir: tempfile::TempDir,
+}
+
+/// An owner of so many chunks, which lends `limit` at most.
+pub fn limited_place(chunks: u64, limit: usize) -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let owner = Owner::new(&dir.path().join("socket"), pool(chunks), limit);
+    Place { owner, dir }
+}
+
+impl Place {
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("socket")
+    }
+
+    /// Runs it; all that it had is back then.
+    pub fn runs(&self, command: Command) -> String {
+        let text = run(with_memory(command, &self.socket()));
+        assert!(self.owner.books(|books| books.granted) > 0, "nothing was lent");
+        self.all_is_back();
+        text
+    }
+
+    /// The program goes on to its end, which is a good one; all that it had is back then.
+    pub fn ends(&self, mut program: Talking) {
+        program.go_on();
+        program.ends_well();
+        self.all_is_back();
+    }
+
+    pub fn all_is_back(&self) {
+        self.owner.until("all is back", |owner| owner.out() == 0);
+    }
 }
 
 /// The program of `program.c`: in one place of the build's own, so that nothing is left behind by any run.
