@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use lode_loan::{CHUNK_BYTES, HEAD_BYTES, Head, Kind, Method, Refusal};
 use lode_pmem::loan::locked_by_others;
+use lode_testkit::until;
 use parking_lot::Mutex;
 
 use crate::ledger::READY_FROM;
@@ -118,15 +119,6 @@ impl Owner {
     fn free_becomes(&self, chunks: u64) {
         until(|| self.fake.free.lock().len() as u64 == chunks);
         assert_eq!(self.fake.wrong.load(SeqCst), 0);
-    }
-}
-
-#[track_caller]
-fn until(is_so: impl Fn() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < end, "it never came so");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

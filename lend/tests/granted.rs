@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lode_engine::{Error, FormatOptions, NewInode, OpenOptions, Pool, mode};
 use lode_host::StdHost;
@@ -18,6 +18,7 @@ use lode_lend::{Limits, Service, Sources};
 use lode_loan::{CHUNK_BYTES, HEAD_BYTES, Head, Kind, Method, Refusal};
 use lode_pmem::loan::{lock, unlock};
 use lode_pmem::{Mapped, RegionOptions};
+use lode_testkit::until;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 const BYTES: u64 = 48 << 20;
@@ -110,15 +111,6 @@ impl Program {
 
 fn range(chunk: u64) -> std::ops::Range<u64> {
     chunk * CHUNK_BYTES..(chunk + 1) * CHUNK_BYTES
-}
-
-#[track_caller]
-fn until(is_so: impl Fn() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < end, "it never came so");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn made() -> (tempfile::TempDir, std::path::PathBuf) {

@@ -6,6 +6,7 @@
 //!   and on the model, compared step by step, failures shrunk
 //! * [`stamps`], [`nbd`]: sectors stamped with versions, and a client that writes them
 //! * `real`, a feature: the same operations in a directory of a real file system
+//! * [`until`]: a wait that has an end
 //! * [`format`], [`damage`], [`trial`]: images that are wrong, sealed or not, and what an
 //!   engine may make of them
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -33,7 +34,9 @@ pub mod snapshot;
 pub mod stamps;
 pub mod system;
 pub mod trial;
+mod until;
 
 pub use host::{Asked, TestHost};
 pub use memory::Memory;
 pub use poison::{Healing, Poisoned};
+pub use until::until;
