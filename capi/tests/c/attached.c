@@ -2,15 +2,9 @@
    second what is done: "make" makes a heap, "find" looks at it, "stay" has it until its owner is gone, which a line on standard input says. */
 #include <sys/mman.h>
 
-#include "check.h"
+#include "kept_list.h"
 
 enum { THINGS = 300, LARGE = 5 << 20 };
-
-struct thing {
-    uint64_t next;
-    uint64_t number;
-    char text[32];
-};
 
 static char path[4096];
 
@@ -23,14 +17,8 @@ static lode_kept *attached(void)
 
 static void look(lode_kept *heap)
 {
-    int64_t root = lode_kept_named(heap, LODE_KEPT_ROOT), at = lode_kept_named(heap, root);
-    for (uint64_t number = THINGS; number-- > 0;) {
-        const struct thing *thing = lode_kept_address(heap, at);
-        CHECK(thing != NULL && thing->number == number && strcmp(thing->text, "a thing") == 0);
-        GIVES(lode_kept_offset(heap, thing), at);
-        at = (int64_t)thing->next;
-    }
-    GIVES(at, 0);
+    int64_t root = lode_kept_named(heap, LODE_KEPT_ROOT);
+    GIVES(length(heap, root), THINGS);
     const char *bytes = lode_kept_address(heap, lode_kept_named(heap, root + 8));
     CHECK(bytes != NULL);
     for (int byte = 0; byte < LARGE; byte++)
@@ -42,10 +30,8 @@ static void make(void)
     lode_kept *heap = attached();
     int64_t root = lode_kept_alloc_into(heap, LODE_KEPT_ROOT, 64, LODE_KEPT_ZEROED);
     CHECK(root > 0);
-    for (uint64_t number = 0; number < THINGS; number++) {
-        struct thing thing = {(uint64_t)lode_kept_named(heap, root), number, "a thing"};
-        CHECK(lode_kept_copy_into(heap, root, &thing, sizeof thing) > 0);
-    }
+    for (uint64_t number = 0; number < THINGS; number++)
+        push(heap, root, number);
     int64_t large = lode_kept_alloc_into(heap, root + 8, LARGE, 0);
     CHECK(large > 0);
     char *bytes = lode_kept_address(heap, large);

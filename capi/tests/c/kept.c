@@ -6,37 +6,11 @@
 #include <unistd.h>
 
 #include "crashed.h"
+#include "kept_list.h"
 
 static char path[4096];
 static lode_pool *pool;
 static lode_kept *heap;
-
-struct node {
-    uint64_t next;
-    uint64_t number;
-};
-
-/* Numbers of a list, whose head is at a place; they fall. */
-static int length(lode_kept *of, int64_t head)
-{
-    int count = 0;
-    uint64_t last = UINT64_MAX;
-    for (int64_t at = lode_kept_named(of, head); at != 0; count++) {
-        const struct node *node = lode_kept_address(of, at);
-        CHECK(node != NULL && node->number < last);
-        GIVES(lode_kept_offset(of, node), at);
-        CHECK(lode_kept_usable_size(of, at) >= (int64_t)sizeof *node);
-        last = node->number;
-        at = (int64_t)node->next;
-    }
-    return count;
-}
-
-static void push(int64_t head, uint64_t number)
-{
-    struct node node = {(uint64_t)lode_kept_named(heap, head), number};
-    CHECK(lode_kept_copy_into(heap, head, &node, sizeof node) > 0);
-}
 
 static int64_t blocks(lode_kept *of)
 {
@@ -55,7 +29,7 @@ static void a_list_is_there_after_a_crash(void)
     CHECK(root > 0);
     GIVES(lode_kept_named(heap, LODE_KEPT_ROOT), root);
     for (uint64_t number = 0; number < 500; number++)
-        push(root, number);
+        push(heap, root, number);
     lode_pool *now = crashed(path);
     lode_kept *again = lode_kept_open(now, "heap");
     CHECK(again != NULL);
@@ -158,7 +132,7 @@ enum { THREADS = 4, EACH = 200 };
 static void *work(void *head)
 {
     for (uint64_t number = 0; number < EACH; number++)
-        push((int64_t)(intptr_t)head, number);
+        push(heap, (int64_t)(intptr_t)head, number);
     return NULL;
 }
 
