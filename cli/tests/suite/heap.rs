@@ -12,23 +12,26 @@ use crate::common::program::{Program, socket};
 use crate::common::server::Server;
 use crate::common::{LODE, Scratch, fsck, lode, text};
 use lode_loan::{CHUNK_BYTES, Head, Kind, Method, Refusal};
+use lode_testkit::until;
 use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
+const SERVE: [&str; 3] = ["heap", "serve", "--foreground"];
+
 /// `lode heap serve` in the foreground. Killed on drop.
 pub struct Serving(Child);
 
 impl Serving {
     pub fn start(pool: &Path, options: &str) -> Self {
-        let mut child = Command::new(LODE)
-            .args(["heap", "serve", text(pool), "--foreground", "-o", options])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        Self::by(Command::new(LODE).args(SERVE).args([text(pool), "-o", options]))
+    }
+
+    /// By this command, once it lends.
+    fn by(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.contains("Programs can have"), "{line}");
@@ -37,11 +40,7 @@ impl Serving {
 
     pub fn signal(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
-        let end = Instant::now() + DEADLINE;
-        while self.0.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < end, "it does not end");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        until(|| self.0.try_wait().unwrap().is_some());
         self.0.wait().unwrap().code()
     }
 }
@@ -55,15 +54,6 @@ impl Drop for Serving {
 
 fn stats(target: &Path) -> Value {
     lode(&["heap", "stats", text(target), "--json"]).expect(0).json()["pools"][0].clone()
-}
-
-#[track_caller]
-fn until(mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < end, "it never came so");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn free_pages(pool: &Path) -> u64 {
@@ -450,15 +440,33 @@ fn who_is_not_the_servers_user_is_told_so() {
         chown(path, Some(nobody), Some(nobody)).unwrap();
     }
     let mut command = Command::new(LODE);
-    command.args(["heap", "serve", text(&pool), "--foreground"]).uid(nobody).gid(nobody);
-    command.env("XDG_RUNTIME_DIR", &control).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut serving = Serving(command.current_dir("/").spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(serving.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("Programs can have"), "{line}");
+    command.args(SERVE).arg(&pool).uid(nobody).gid(nobody);
+    let mut serving = Serving::by(command.env("XDG_RUNTIME_DIR", &control).current_dir("/"));
     let said = not_run(&pool, &[]);
     assert!(said.contains("of user 65534") && said.contains("its own user alone"), "{said}");
     assert_eq!(serving.signal(Signal::TERM), Some(0));
+}
+
+#[test]
+fn a_control_socket_is_its_users_alone_whatever_new_files_are() {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let scratch = Scratch::new();
+    let (pool, other) = (scratch.pool("pool", "64M"), scratch.pool("other", "64M"));
+    let (dir, log) = (scratch.dir("mnt"), scratch.path("log"));
+    // What such a server makes is everybody's, where it doesn't say otherwise.
+    let script = "umask 0; exec \"$0\" \"$@\"";
+    let _serving =
+        Serving::by(Command::new("sh").args(["-c", script, LODE]).args(SERVE).arg(&pool));
+    let _server = Server::mount(&other, &dir, &log);
+    for at in [socket(&pool), socket(&dir)] {
+        let record = at.with_extension("json");
+        for (path, mode) in [(&*at, 0o600), (&record, 0o600), (at.parent().unwrap(), 0o700)] {
+            let found = fs::symlink_metadata(path).unwrap();
+            assert_eq!(found.mode() & 0o7777, mode, "{path:?}");
+            assert_eq!(found.uid(), rustix::process::geteuid().as_raw(), "{path:?}");
+        }
+        assert!(fs::symlink_metadata(&at).unwrap().file_type().is_socket());
+    }
 }
 
 #[test]
