@@ -332,7 +332,14 @@ impl Lender {
         if chunks.is_empty() {
             return Err(Refusal::Invalid);
         }
-        self.shared.state.lock().ledger.take_back(session.id, chunks)?;
+        {
+            let mut state = self.shared.state.lock();
+            state.ledger.take_back(session.id, chunks)?;
+            // Who gives back is not silent: files that want more may ask at once.
+            if let Some(program) = state.ledger.program(session.id) {
+                program.owes_answer = false;
+            }
+        }
         self.shared.release(chunks);
         Ok(chunks.len() as u32)
     }
@@ -362,8 +369,9 @@ impl Lender {
             return Err(End::Hostile("it answers what it was not asked".to_owned()));
         }
         session.spared = tag;
-        if tag == session.wish {
-            let mut state = self.shared.state.lock();
+        let mut state = self.shared.state.lock();
+        // (It may be asked again by now, and not have heard of that.)
+        if tag == session.wish && !state.wishes.asks_after(tag) {
             if let Some(program) = state.ledger.program(session.id) {
                 program.owes_answer = false;
             }

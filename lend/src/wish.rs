@@ -1,7 +1,7 @@
 //! Asking programs for what they hold unused, when files are short.
 //!
 //! What this guarantees: who asks waits [`PATIENCE`] at most. A program that says nothing is waited for once, until
-//! it has answered; and where nothing came back nobody is asked again for as long.
+//! it has answered, or given something back; and where nothing came back nobody is asked again for as long.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -68,6 +68,11 @@ impl Wishes {
         let tag = self.ended.0 + 1;
         self.round = Some(Round { tag, wanted, until: now + PATIENCE, asked, returned: 0 });
         Some((tag, true))
+    }
+
+    /// Whether programs are being asked anew since the round of that tag.
+    pub(crate) fn asks_after(&self, tag: u64) -> bool {
+        self.round.as_ref().is_some_and(|round| round.tag > tag)
     }
 
     /// A session has answered, or is gone. True if the round is over by that.
