@@ -2,36 +2,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "../../heap/preload/tests/common/library.rs"]
+mod library;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use common::server::Server;
 use common::{LODE, fsck, lode, text};
+use library::library;
 use rustix::process::{Pid, Signal, kill_process};
-
-/// The library that programs get: built here, since nothing that is linked needs it, unless all is built already.
-fn library() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let dir = Path::new(LODE).parent().unwrap();
-        if std::env::var_os("LODE_BUILT").is_none() {
-            let profile = if dir.ends_with("release") { "release" } else { "test" };
-            let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--quiet", "--offline", "--package", "lode-preload"]);
-            cargo.args(["--profile", profile]).current_dir(env!("CARGO_MANIFEST_DIR"));
-            let done = cargo.output().unwrap();
-            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        }
-        dir.join("liblode_malloc.so")
-    })
-}
 
 /// `lode heap run` of a command, ended after two minutes.
 fn heap_run(arguments: &[&str]) -> Command {
@@ -440,6 +425,65 @@ fn a_program_outlives_its_owner_has_dram_and_then_memory_of_the_next() {
         program.go_on();
         until("it has ended", || lent(&mount) == 0);
         assert!(program.child.wait().unwrap().success(), "{method}");
+        server.umount();
+        fsck(&pool).expect(0);
+    }
+}
+
+/// Has 18 blocks of 16 MiB, and then one; again and again, until there is no memory.
+const FREES: &str = "
+import sys
+def say(word): print(word, flush=True); sys.stdin.readline(); assert blocks[0].count(7) == 16 << 20
+try:
+    while True:
+        blocks = [bytes([7]) * (16 << 20) for _ in range(18)]
+        say('has')
+        del blocks[1:]
+        say('freed')
+except MemoryError:
+    say('no memory')
+";
+
+#[test]
+fn files_that_fill_the_pool_get_what_a_program_holds_unused_before_there_is_no_space() {
+    let (dir, pool) = pool();
+    let (mount, log) = (dir.path().join("mnt"), dir.path().join("log"));
+    std::fs::create_dir(&mount).unwrap();
+    let (file, more) = (mount.join("file"), mount.join("more"));
+    for method in ["direct", "indirect", "mmap"] {
+        let server = Server::mount_with(&pool, &mount, &log, "heap_reserve=0");
+        let mut program = Told::start(&mount, method, FREES);
+        let mut turns = 1..=20;
+        loop {
+            assert!(turns.next().is_some(), "{method}: all went back before it was wished for");
+            program.says("has");
+            assert!(lent(&mount) >= 288 << 20, "{method}: {}", lent(&mount));
+            program.go_on();
+            program.says("freed");
+            // What is freed goes back by itself, too, where the file takes its time.
+            let wishes = figure(&mount, "wishes");
+            std::fs::write(&file, vec![0xee; 420 << 20]).unwrap();
+            if figure(&mount, "wishes") > wishes {
+                break;
+            }
+            std::fs::remove_file(&file).unwrap();
+            program.go_on();
+        }
+        // There is no space when the program has nothing but what it uses, and files have the rest.
+        let full = std::fs::write(&more, vec![0xdd; 100 << 20]).unwrap_err();
+        assert_eq!(full.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()));
+        assert!((16 << 20..40 << 20).contains(&lent(&mount)), "{method}: {}", lent(&mount));
+        let (stored, left) = (more.metadata().unwrap().len(), rustix::fs::statvfs(&mount).unwrap());
+        assert!(stored >= 10 << 20, "{method}: {stored}");
+        assert!(left.f_bavail * left.f_frsize < 4 << 20, "{method}: {} left", left.f_bavail);
+        program.go_on();
+        program.says("no memory");
+        program.go_on();
+        until("it has ended", || lent(&mount) == 0);
+        assert!(program.child.wait().unwrap().success(), "{method}");
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(bytes.len() == 420 << 20 && bytes.iter().all(|byte| *byte == 0xee), "{method}");
+        [&file, &more].map(|path| std::fs::remove_file(path).unwrap());
         server.umount();
         fsck(&pool).expect(0);
     }

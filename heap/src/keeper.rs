@@ -90,12 +90,21 @@ fn start() {
     }
 }
 
+/// Has the keeper look for wishes; whether there is one.
+pub(crate) fn wake(memory: &Memory) -> bool {
+    let runs = STATE.load(Ordering::Relaxed) == RUNS && memory.wake != sys::NONE;
+    if runs {
+        let _ = sys::write(memory.wake, &[1; 8]);
+    }
+    runs
+}
+
 /// Wishes came while something else was waited for: the keeper sees to them, or who has come across them.
 pub(crate) fn poke(memory: &mut Memory) {
-    if STATE.load(Ordering::Relaxed) == RUNS && memory.wake != sys::NONE {
-        let _ = sys::write(memory.wake, &[1; 8]);
+    if wake(memory) {
         return;
     }
+    memory.session.drain();
     while let Some(wish) = memory.session.next_wish() {
         let given = memory.trim(wish.chunks as usize, false);
         memory.session.spared(wish, given as u32);
@@ -114,13 +123,10 @@ extern "C" fn keep(_: *mut libc::c_void) -> *mut libc::c_void {
             let memory = memory::lock();
             [memory.session.socket(), memory.wake]
         };
-        let [said, woken] = sys::poll(ends, false, next.saturating_sub(sys::now()));
+        let [_, woken] = sys::poll(ends, false, next.saturating_sub(sys::now()));
         if woken && sys::read(ends[1], &mut [0; 8]).is_err() {
             // Somebody has closed it.
             memory::lock().wake = sys::NONE;
-        }
-        if said {
-            memory::lock().session.drain();
         }
         grant_wishes();
         if sys::now() >= next {
@@ -135,7 +141,12 @@ extern "C" fn keep(_: *mut libc::c_void) -> *mut libc::c_void {
 
 fn grant_wishes() {
     loop {
-        let Some(wish) = memory::lock().session.next_wish() else {
+        let wish = {
+            let mut memory = memory::lock();
+            memory.session.drain();
+            memory.session.next_wish()
+        };
+        let Some(wish) = wish else {
             return;
         };
         purge_allocator();

@@ -202,16 +202,16 @@ impl Session {
         self.wishes.get(self.wishes_kept).copied()
     }
 
-    /// Whether there are such wishes.
+    /// Whether there are such wishes, or may be: behind an answer there can be frames that nobody has looked at.
     pub(crate) const fn has_wishes(&self) -> bool {
-        self.wishes_kept > 0
+        self.wishes_kept > 0 || self.filled > self.read
     }
 
     /// Takes in what has come of itself, without waiting for more.
     pub(crate) fn drain(&mut self) {
         while self.is_open() && self.is_mine() {
-            let [ready] = sys::poll([self.socket], false, 0);
-            if !ready {
+            // (What came with the last answer is in no socket any more.)
+            if self.filled == self.read && !sys::poll([self.socket], false, 0)[0] {
                 return;
             }
             // A frame that has begun comes whole.

@@ -1,5 +1,6 @@
 //! What nobody uses goes back to the owner.
 use super::{Backing, Memory, READY, Slot};
+use crate::keeper;
 
 /// Chunks on their way back: unmapped and unlocked, of the present owner.
 struct Batch {
@@ -71,6 +72,9 @@ impl Memory {
         if batch.count > 0 {
             self.session.give(batch.chunks.get(..batch.count).unwrap_or_default());
             batch.count = 0;
+            if self.session.has_wishes() {
+                keeper::wake(self);
+            }
         }
     }
 }
