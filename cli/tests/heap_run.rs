@@ -483,7 +483,7 @@ fn files_that_fill_the_pool_get_what_a_program_holds_unused_before_there_is_no_s
         assert!(program.child.wait().unwrap().success(), "{method}");
         let bytes = std::fs::read(&file).unwrap();
         assert!(bytes.len() == 420 << 20 && bytes.iter().all(|byte| *byte == 0xee), "{method}");
-        [&file, &more].map(|path| std::fs::remove_file(path).unwrap());
+        [&file, &more].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
         server.umount();
         fsck(&pool).expect(0);
     }
