@@ -66,8 +66,8 @@ pub use fault::stores::{StoreFault, StoreFaults, stores_may_wait};
 pub use flush::{CpuFeatures, FlushStrategy, LineStore, UnknownStrategy, WriteBack};
 #[cfg(feature = "std")]
 pub use raw::{
-    NoSlowdown, ProtectIo, RawError, RawOptions, RawRegion, Slowdown, Stray, UnknownProtectIo,
-    UnknownScheme, WriteScheme,
+    MappedLines, NoSlowdown, ProtectIo, RawError, RawLines, RawMapping, RawMemory, RawOptions,
+    RawPlace, RawRegion, RawRule, Slowdown, Stray, UnknownProtectIo, UnknownScheme, WriteScheme,
 };
 #[cfg(feature = "std")]
 pub use region::loan;

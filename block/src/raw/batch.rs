@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use lode_pmem::RawError;
+use lode_pmem::{RawError, RawMapping, RawMemory, RawPlace, RawRule};
 
 use super::settings::{Batching, PAGE};
 use super::store::Store;
@@ -56,8 +56,8 @@ struct Due {
     ends: bool,
 }
 
-struct Shared {
-    store: Arc<Store>,
+struct Shared<M> {
+    store: Arc<Store<M>>,
     batching: Batching,
     buffers: Vec<Buffer>,
     due: Mutex<Due>,
@@ -66,8 +66,8 @@ struct Shared {
 }
 
 /// The buffers, and the threads that write them.
-pub(super) struct Batch {
-    shared: Arc<Shared>,
+pub(super) struct Batch<M = RawMapping> {
+    shared: Arc<Shared<M>>,
     syncers: Vec<JoinHandle<()>>,
 }
 
@@ -96,10 +96,13 @@ fn failed() -> RawError {
     RawError::Unwritten(io::Error::other("deferred writes could not be written"))
 }
 
-impl Batch {
+impl<M: RawMemory> Batch<M> {
     /// # Errors
     /// No thread can be started.
-    pub(super) fn start(store: Arc<Store>, batching: Batching) -> io::Result<Self> {
+    pub(super) fn start(store: Arc<Store<M>>, batching: Batching) -> io::Result<Self>
+    where
+        M: 'static,
+    {
         let buffers = (0..batching.buffers()).map(|_| Buffer::default()).collect();
         let (due, told) = (Mutex::default(), Condvar::new());
         let has_failed = AtomicBool::new(false);
@@ -149,7 +152,7 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl<M> Drop for Batch<M> {
     fn drop(&mut self) {
         self.shared.due().ends = true;
         self.shared.told.notify_all();
@@ -160,11 +163,13 @@ impl Drop for Batch {
     }
 }
 
-impl Shared {
+impl<M> Shared<M> {
     fn due(&self) -> MutexGuard<'_, Due> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+impl<M: RawMemory> Shared<M> {
     fn buffer_of(&self, page: u64) -> (usize, Option<&Buffer>) {
         let number = (page / STRIPE_PAGES) as usize % self.buffers.len().max(1);
         (number, self.buffers.get(number))
@@ -265,7 +270,9 @@ impl Shared {
     /// Writes all that waits in a buffer, after what is under way already.
     fn write_buffer(&self, buffer: &Buffer) {
         let mut state = buffer.lock();
-        while !state.under_way.is_empty() && !self.has_failed.load(SeqCst) {
+        let awaits = self.store.keeps(RawRule::DrainWaits);
+        while awaits && !state.under_way.is_empty() && !self.has_failed.load(SeqCst) {
+            self.store.region().memory().reached(RawPlace::BarrierWaits);
             state = buffer.wait(state);
         }
         state.is_due = false;

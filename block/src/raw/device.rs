@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lode_pmem::{RawError, RawRegion, RegionError};
+use lode_pmem::{
+    ProtectIo, RawError, RawMapping, RawMemory, RawPlace, RawRegion, RawRule, RegionError,
+};
 
 use super::batch::Batch;
 use super::gate::Gate;
@@ -15,10 +17,10 @@ use super::store::Store;
 use crate::Sector;
 
 /// A region that is written in place, sector by sector.
-pub struct RawDevice {
+pub struct RawDevice<M = RawMapping> {
     // First: its threads end before the region goes.
-    batch: Option<Batch>,
-    store: Arc<Store>,
+    batch: Option<Batch<M>>,
+    store: Arc<Store<M>>,
     gate: Gate,
     sector: Sector,
     protection: Protection,
@@ -36,7 +38,22 @@ impl RawDevice {
     pub fn open(path: impl AsRef<Path>, settings: &RawSettings) -> Result<Self, RegionError> {
         let path = path.as_ref();
         let region = RawRegion::open(path, &settings.options())?;
-        let each = Protection::Each(region.protect());
+        let each = region.protect();
+        Self::over(region, each, path, settings)
+    }
+}
+
+impl<M: RawMemory + 'static> RawDevice<M> {
+    /// A device of a region that is open already, which `each` keeps strays out of where nothing is deferred.
+    ///
+    /// # Errors
+    /// Threads can't be started.
+    pub fn over(
+        region: RawRegion<M>,
+        each: ProtectIo,
+        path: &Path,
+        settings: &RawSettings,
+    ) -> Result<Self, RegionError> {
         let store = Arc::new(Store::new(region));
         let (batch, protection) = match settings.protection {
             Some(Protection::Batch(batching)) if !settings.read_only => {
@@ -46,7 +63,7 @@ impl RawDevice {
                 let started = started.map_err(|source| RegionError::Io { doing, path, source })?;
                 (Some(started), Protection::Batch(batching))
             }
-            _ => (None, each),
+            _ => (None, Protection::Each(each)),
         };
         let (gate, sector) = (Gate::default(), settings.sector);
         Ok(Self { batch, store, gate, sector, protection, path: path.to_owned() })
@@ -58,7 +75,7 @@ impl RawDevice {
     }
 
     /// The region that it is of.
-    pub fn region(&self) -> &RawRegion {
+    pub fn region(&self) -> &RawRegion<M> {
         self.store.region()
     }
 
@@ -120,10 +137,12 @@ impl RawDevice {
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
         self.check_write(at, bytes.len() as u64)?;
         let _pass = self.gate.enter();
-        match &self.batch {
+        let written = match &self.batch {
             Some(batch) => batch.write(at, bytes),
             None => self.store.write(at, bytes),
-        }
+        };
+        self.region().memory().reached(RawPlace::WriteEnds);
+        written
     }
 
     /// Makes sectors zeros.
@@ -146,8 +165,14 @@ impl RawDevice {
     /// # Errors
     /// [`RawError::Unwritten`], [`RawError::Mapping`].
     pub fn flush(&self) -> Result<(), RawError> {
-        let _closed = self.gate.close();
-        if let Some(batch) = &self.batch {
+        let memory = self.region().memory();
+        let _closed = match self.store.keeps(RawRule::BarrierWaits) {
+            true => Some(self.gate.close(|| memory.reached(RawPlace::BarrierWaits))),
+            false => None,
+        };
+        if let Some(batch) = &self.batch
+            && self.store.keeps(RawRule::BarrierDrains)
+        {
             batch.drain()?;
         }
         self.store.sync()
@@ -164,7 +189,9 @@ impl RawDevice {
 
     /// A flush, where what was written needs one.
     pub(super) fn settle(&self) -> Result<(), RawError> {
-        if self.is_durable_when_written() { Ok(()) } else { self.flush() }
+        let is_settled =
+            self.is_durable_when_written() || !self.store.keeps(RawRule::DurableSettled);
+        if is_settled { Ok(()) } else { self.flush() }
     }
 
     /// All durable, and nobody uses it any more.

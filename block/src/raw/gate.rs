@@ -77,13 +77,16 @@ impl Gate {
         }
     }
 
-    /// Waits until what is in flight has ended; nothing begins meanwhile.
-    pub(super) fn close(&self) -> Closed<'_> {
+    /// Waits until what is in flight has ended; nothing begins meanwhile. `waits` is called before, where something is in flight.
+    pub(super) fn close(&self, waits: impl Fn()) -> Closed<'_> {
         let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_closed.store(true, SeqCst);
         let closed = Closed { gate: self, _closing: closing };
         for Slot(in_flight) in &self.slots {
             let mut looks = 0;
+            if in_flight.load(SeqCst) != 0 {
+                waits();
+            }
             while in_flight.load(SeqCst) != 0 {
                 looks += 1;
                 match looks < SPINS {
@@ -112,7 +115,7 @@ mod tests {
             let barrier = said.clone();
             let gate = &gate;
             scope.spawn(move || {
-                let closed = gate.close();
+                let closed = gate.close(|| ());
                 barrier.send("closed").unwrap();
                 std::thread::sleep(Duration::from_millis(50));
                 barrier.send("opens").unwrap();

@@ -1,7 +1,7 @@
 //! A raw device as it is served by NBD.
 
 use lode_nbd::{BlockSizes, Device, Errno, WriteZeroes};
-use lode_pmem::RawError;
+use lode_pmem::{RawError, RawMemory};
 
 use super::RawDevice;
 use super::settings::PAGE;
@@ -16,7 +16,7 @@ fn told(error: RawError) -> Errno {
     }
 }
 
-impl Device for RawDevice {
+impl<M: RawMemory + 'static> Device for RawDevice<M> {
     fn size(&self) -> u64 {
         self.bytes()
     }

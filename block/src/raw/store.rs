@@ -1,25 +1,31 @@
 //! The region of a raw device, with what of it is still in the caches.
 
-use lode_pmem::{RawError, RawRegion, WriteScheme};
+use lode_pmem::{RawError, RawMapping, RawMemory, RawRegion, RawRule, WriteScheme};
 
 use super::dirty::Dirty;
 
 /// The region.
-pub(super) struct Store {
-    region: RawRegion,
+pub(super) struct Store<M = RawMapping> {
+    region: RawRegion<M>,
     /// Where stores wait in the caches for a barrier.
     dirty: Option<Dirty>,
 }
 
-impl Store {
-    pub(super) fn new(region: RawRegion) -> Self {
+impl<M: RawMemory> Store<M> {
+    pub(super) fn new(region: RawRegion<M>) -> Self {
         let waits = region.scheme() == WriteScheme::Cached && !region.is_read_only();
         let dirty = waits.then(|| Dirty::new(region.bytes()));
         Self { region, dirty }
     }
 
-    pub(super) fn region(&self) -> &RawRegion {
+    pub(super) fn region(&self) -> &RawRegion<M> {
         &self.region
+    }
+
+    /// Whether a rule is kept: it is, but where that is to be noticed.
+    #[inline(always)]
+    pub(super) fn keeps(&self, rule: RawRule) -> bool {
+        self.region.memory().keeps(rule)
     }
 
     #[inline]
@@ -50,7 +56,9 @@ impl Store {
 
     #[inline]
     fn stored(&self, at: u64, len: u64) {
-        if let Some(dirty) = &self.dirty {
+        if let Some(dirty) = &self.dirty
+            && self.keeps(RawRule::StoresNoted)
+        {
             dirty.mark(at, len);
         }
     }

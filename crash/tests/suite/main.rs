@@ -14,6 +14,7 @@ mod pointed;
 mod poison;
 mod properties;
 mod random_sequences;
+mod raw;
 mod salvage_receiving;
 mod schedule;
 mod stop;

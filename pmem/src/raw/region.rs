@@ -4,21 +4,15 @@
 //! was written is durable when the call returns, unless [`RawRegion::is_durable_when_written`] says that it waits for a
 //! barrier. Nothing is atomic beyond aligned words.
 
-use core::arch::asm;
 use core::fmt;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::private::Window;
-use super::stores::Stores;
-use super::{ProtectIo, Slowdown, WriteScheme};
-use crate::fault::{self, Handled, load};
-use crate::flush::x86;
-use crate::region::{ChosenGuard, Locked, Source, Syncing};
-use crate::{
-    FlushStrategy, LINE_BYTES, Mapped, MediaError, Medium, RegionError, RegionKind, RegionOptions,
-};
+use super::mapping::RawMapping;
+use super::{ProtectIo, RawLines, RawMemory, Slowdown, WriteScheme};
+use crate::region::Syncing;
+use crate::{LINE_BYTES, MediaError, RegionError, RegionKind};
 
 /// How a region is to be opened as a device of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,74 +91,59 @@ impl fmt::Display for RawError {
 
 impl core::error::Error for RawError {}
 
-/// Pages are mapped for each access.
-struct Private {
-    locked: Locked,
-    bytes: u64,
-    page_bytes: u64,
-    kind: RegionKind,
-    flags: libc::c_int,
-}
-
-enum Access {
-    Whole(Box<Mapped>),
-    Private(Private),
-}
-
 /// A region that is read and written by blocks, whole lines of it.
-pub struct RawRegion {
-    access: Access,
-    stores: Stores,
-    protect: ProtectIo,
+pub struct RawRegion<M = RawMapping> {
+    memory: M,
     options: RawOptions,
     /// Of an ordinary file.
     syncing: Syncing,
 }
 
 impl RawRegion {
-    /// Opens the file or device at `path`, all of it, locked as [`Mapped::open`] does.
+    /// Opens the file or device at `path`, all of it, locked as [`crate::Mapped::open`] does.
     ///
     /// # Errors
-    /// As of [`Mapped::open`]; the CPU has no protection keys, or not the instruction.
+    /// As of [`crate::Mapped::open`]; the CPU has no protection keys, or not the instruction.
     pub fn open(path: impl AsRef<Path>, options: &RawOptions) -> Result<Self, RegionError> {
-        let path = path.as_ref();
-        let (guard, protect) = choose(options.protect)?;
-        let access = match guard {
-            Some(guard) => Access::Whole(Box::new(open_whole(path, options, guard)?)),
-            None => Access::Private(Private::open(path, options)?),
-        };
-        let caches_survive = match &access {
-            Access::Whole(region) => region.memory().caches_survive(),
-            Access::Private(_) => false,
-        };
-        let stores = Stores::new(options.scheme, caches_survive)?;
-        Ok(Self { access, stores, protect, options: *options, syncing: Syncing::default() })
-    }
-
-    /// Bytes in it.
-    pub fn bytes(&self) -> u64 {
-        match &self.access {
-            Access::Whole(region) => Medium::bytes(&**region),
-            Access::Private(private) => private.bytes,
-        }
-    }
-
-    /// What it is made of.
-    pub fn kind(&self) -> RegionKind {
-        match &self.access {
-            Access::Whole(region) => region.kind(),
-            Access::Private(private) => private.kind,
-        }
+        Ok(Self::over(RawMapping::open(path.as_ref(), options)?, options))
     }
 
     /// What keeps others out.
     pub fn protect(&self) -> ProtectIo {
-        self.protect
+        self.memory.protect()
+    }
+
+    /// Does what a wrong pointer does: a load or a store at the region's first byte, past all that is here. The process dies of it where
+    /// that is kept out. Where nothing is mapped, nothing can be hit.
+    pub fn stray(&self, stray: Stray) {
+        self.memory.stray(stray);
+    }
+}
+
+impl<M: RawMemory> RawRegion<M> {
+    /// A region of a memory that is open already: what the options say of opening, and of who is kept out, is the memory's.
+    pub fn over(memory: M, options: &RawOptions) -> Self {
+        Self { memory, options: *options, syncing: Syncing::default() }
+    }
+
+    /// What it is made of.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Bytes in it.
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// What kind of memory that is.
+    pub fn kind(&self) -> RegionKind {
+        self.memory.kind()
     }
 
     /// How what is written reaches the memory.
     pub fn scheme(&self) -> WriteScheme {
-        self.stores.scheme()
+        self.options.scheme
     }
 
     /// Whether it was opened for reading alone.
@@ -178,22 +157,6 @@ impl RawRegion {
         self.scheme() != WriteScheme::Cached && self.kind() != RegionKind::File
     }
 
-    /// Does what a wrong pointer does: a load or a store at the region's first byte, past all that is here. The process dies of it where
-    /// that is kept out. Where nothing is mapped, nothing can be hit.
-    pub fn stray(&self, stray: Stray) {
-        let Access::Whole(region) = &self.access else { return };
-        let target = region.as_ptr();
-        // SAFETY: a byte of the mapping, which no reference of the language is to; to die by a signal is what it is for.
-        unsafe {
-            match stray {
-                Stray::Store => asm!("mov byte ptr [{to}], 1", to = in(reg) target),
-                Stray::Load => {
-                    asm!("mov {byte}, byte ptr [{from}]", from = in(reg) target, byte = out(reg_byte) _);
-                }
-            }
-        }
-    }
-
     /// Reads `into.len()` bytes from `at`.
     ///
     /// # Errors
@@ -203,13 +166,7 @@ impl RawRegion {
         if into.is_empty() {
             return Ok(());
         }
-        self.options.slow_read.of(|| match &self.access {
-            Access::Whole(region) if self.protect == ProtectIo::KeyRw => {
-                region.in_window(|| region.load(at, into)).map_err(RawError::Media)
-            }
-            Access::Whole(region) => region.load(at, into).map_err(RawError::Media),
-            Access::Private(private) => private.load(at, into),
-        })
+        self.options.slow_read.of(|| self.memory.load(at, into))
     }
 
     /// Writes bytes from `at` on.
@@ -230,15 +187,14 @@ impl RawRegion {
         len: u64,
         parts: impl Iterator<Item = &'b [u8]>,
     ) -> Result<(), RawError> {
-        self.store(at, len, |to| {
+        self.store(at, len, |lines| {
             let mut done = 0u64;
             for part in parts {
                 let end = done + part.len() as u64;
                 if end > len || !part.len().is_multiple_of(LINE_BYTES) {
                     return Err(RawError::Outside { at: at + done, len: part.len() as u64 });
                 }
-                // SAFETY: the part is inside of what was opened for stores.
-                unsafe { self.stores.store(to.wrapping_add(done as usize), part) };
+                self.scheme().store(lines, done, part);
                 done = end;
             }
             match done == len {
@@ -253,9 +209,8 @@ impl RawRegion {
     /// # Errors
     /// As of [`RawRegion::write`].
     pub fn zero(&self, at: u64, len: u64) -> Result<(), RawError> {
-        self.store(at, len, |to| {
-            // SAFETY: what was opened for stores.
-            unsafe { self.stores.zero(to, len as usize) };
+        self.store(at, len, |lines| {
+            self.scheme().zero(lines, len);
             Ok(())
         })
     }
@@ -267,13 +222,12 @@ impl RawRegion {
     pub fn write_watched(&self, at: u64, bytes: &[u8]) -> Result<Duration, RawError> {
         self.check_store(at, bytes.len() as u64)?;
         let begin = Instant::now();
-        self.in_open(at, bytes.len() as u64, |to| {
-            // SAFETY: what was opened for stores.
-            unsafe { self.stores.store(to, bytes) };
+        self.memory.for_stores(at, bytes.len() as u64, |lines| {
+            self.scheme().store(lines, 0, bytes);
             Ok(())
         })?;
         let open = begin.elapsed();
-        x86::fence();
+        self.memory.fence();
         Ok(open)
     }
 
@@ -282,33 +236,16 @@ impl RawRegion {
         &self,
         at: u64,
         len: u64,
-        store: impl FnOnce(*mut u8) -> Result<(), RawError>,
+        store: impl FnOnce(&mut M::Lines) -> Result<(), RawError>,
     ) -> Result<(), RawError> {
         self.check_store(at, len)?;
         self.options.slow_write.of(|| {
-            self.in_open(at, len, store)?;
+            self.memory.for_stores(at, len, store)?;
             if self.scheme() != WriteScheme::Cached {
-                x86::fence();
+                self.memory.fence();
             }
             Ok(())
         })
-    }
-
-    /// Opens the region for stores there, and closes it again.
-    #[inline]
-    fn in_open(
-        &self,
-        at: u64,
-        len: u64,
-        store: impl FnOnce(*mut u8) -> Result<(), RawError>,
-    ) -> Result<(), RawError> {
-        match &self.access {
-            Access::Whole(region) => region.store_by(at, len, store).map_err(RawError::Mapping)?,
-            Access::Private(private) => {
-                let window = private.map(at, len, libc::PROT_READ | libc::PROT_WRITE)?;
-                store(window.at())
-            }
-        }
     }
 
     fn check_store(&self, at: u64, len: u64) -> Result<(), RawError> {
@@ -322,15 +259,7 @@ impl RawRegion {
     /// [`RawError::Outside`], [`RawError::Mapping`].
     pub fn write_back(&self, at: u64, len: u64) -> Result<(), RawError> {
         self.check(at, len)?;
-        // SAFETY: lines of the mapping.
-        let lines = |base: *mut u8| unsafe { self.stores.write_back(base, len as usize) };
-        match &self.access {
-            Access::Whole(region) => {
-                region.in_window(|| lines(region.as_ptr().wrapping_add(at as usize).cast_mut()));
-            }
-            Access::Private(private) => lines(private.map(at, len, libc::PROT_READ)?.at()),
-        }
-        Ok(())
+        self.memory.for_write_back(at, len, |lines| lines.write_back(0, len))
     }
 
     /// Makes durable what this thread has written, or has begun to write back; of an ordinary file, what anybody has.
@@ -338,14 +267,11 @@ impl RawRegion {
     /// # Errors
     /// [`RawError::Unwritten`], and from then on always.
     pub fn sync(&self) -> Result<(), RawError> {
-        x86::fence();
+        self.memory.fence();
         if self.kind() != RegionKind::File || self.is_read_only() {
             return Ok(());
         }
-        let synced = self.syncing.call(|| match &self.access {
-            Access::Whole(region) => region.sync_file(),
-            Access::Private(private) => private.locked.file().sync_data(),
-        });
+        let synced = self.syncing.call(|| self.memory.sync_file());
         synced.map_err(RawError::Unwritten)
     }
 
@@ -364,83 +290,6 @@ impl RawRegion {
 impl fmt::Display for RawRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, bytes, scheme) = (self.kind(), self.bytes(), self.scheme());
-        write!(f, "{kind}, {bytes} bytes, {scheme}, protected by {}", self.protect)
-    }
-}
-
-/// The guard, `None` for pages that are mapped when they are wanted, and what it is.
-fn choose(protect: Option<ProtectIo>) -> Result<(Option<ChosenGuard>, ProtectIo), RegionError> {
-    let Some(protect) = protect else {
-        return Ok(match ChosenGuard::key() {
-            Ok(guard) => (Some(guard), ProtectIo::Key),
-            Err(_) => (Some(ChosenGuard::None), ProtectIo::None),
-        });
-    };
-    let guard = match protect {
-        ProtectIo::None => Some(ChosenGuard::None),
-        ProtectIo::Key => Some(ChosenGuard::key()?),
-        ProtectIo::KeyRw => Some(ChosenGuard::key_for_loads()?),
-        ProtectIo::Mprotect => Some(ChosenGuard::Mprotect),
-        ProtectIo::PrivateMap => None,
-    };
-    Ok((guard, protect))
-}
-
-fn open_whole(
-    path: &Path,
-    options: &RawOptions,
-    guard: ChosenGuard,
-) -> Result<Mapped, RegionError> {
-    // (Barriers see to an ordinary file themselves.)
-    let (line_store, write_back) = options.scheme.instructions(false)?;
-    let flush = FlushStrategy::Instructions { line_store, write_back };
-    let region =
-        RegionOptions::new().read_only(options.read_only).flush(flush).sysfs(options.sysfs);
-    Mapped::open_guarded(path, &region, guard)
-}
-
-impl Private {
-    fn open(path: &Path, options: &RawOptions) -> Result<Self, RegionError> {
-        let io = |source| RegionError::io("mapping", path, source);
-        fault::install(Handled::Bus).map_err(io)?;
-        let (locked, source) = Source::open(
-            path,
-            &RegionOptions::new().read_only(options.read_only).sysfs(options.sysfs),
-        )?;
-        let page_bytes = source.page_bytes;
-        let bytes = source.bytes - source.bytes % page_bytes;
-        let sync = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;
-        let may_sync = matches!(source.kind, RegionKind::File | RegionKind::DeviceDax);
-        let first = (0, page_bytes);
-        let is_sync = may_sync
-            && Window::open(locked.file(), page_bytes, first, (libc::PROT_READ, sync)).is_ok();
-        let flags = if is_sync { sync } else { libc::MAP_SHARED };
-        let kind = match source.kind {
-            RegionKind::File if is_sync => RegionKind::DaxFile,
-            kind => kind,
-        };
-        Ok(Self { locked, bytes, page_bytes, kind, flags })
-    }
-
-    fn map(&self, at: u64, len: u64, rights: libc::c_int) -> Result<Window, RawError> {
-        if len == 0 {
-            return Err(RawError::Outside { at, len });
-        }
-        Window::open(self.locked.file(), self.page_bytes, (at, len), (rights, self.flags))
-            .map_err(RawError::Mapping)
-    }
-
-    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
-        let window = self.map(at, into.len() as u64, libc::PROT_READ)?;
-        // SAFETY: the bytes are in the window; the handler was installed when the region was opened.
-        let loaded = unsafe { load::bytes(window.at(), 0, into) };
-        loaded.map_err(|error| {
-            RawError::Media(match error {
-                MediaError::Poisoned { at: in_window } => {
-                    MediaError::Poisoned { at: at + in_window }
-                }
-                other => other,
-            })
-        })
+        write!(f, "{kind}, {bytes} bytes, {scheme}, protected by {}", self.protect())
     }
 }
