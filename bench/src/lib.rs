@@ -6,6 +6,7 @@
 //! * `medium`: a medium that does some instructions in another way
 //! * [`calls`]: what a workload asks of a file system; `worker`: the loop that measures it
 //! * [`workload`]: one file a family: what is done; [`subject`]: one file each: to what
+//! * `course`: how a run goes on
 //! * `place`: the run's own mounts, loop devices and files, taken away whatever happens
 //! * [`plan`]: which cells there are; [`run`]: measures them, subjects taking turns
 //! * [`block`]: the same of block devices; [`heap`]: of main memory from a pool
@@ -22,6 +23,7 @@
 pub mod block;
 pub mod breakdown;
 pub mod calls;
+mod course;
 mod error;
 mod file_system;
 pub mod heap;

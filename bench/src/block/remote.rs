@@ -176,19 +176,35 @@ struct Done {
 }
 
 impl Running {
+    /// Writes all of it, once and in order: to read what nobody has written costs nbdkit no copy.
+    ///
+    /// # Errors
+    /// fio fails.
+    pub fn fill(&self) -> io::Result<()> {
+        run(self.fio("write", 1 << 20, 1).arg("--name=fill"))
+    }
+
+    fn fio(&self, what: &str, bytes: u64, depth: usize) -> Command {
+        let mut command = Command::new("fio");
+        command
+            .args(["--ioengine=nbd", "--output-format=json"])
+            .arg(format!("--uri={}", self.uri))
+            .arg(format!("--rw={what}"))
+            .arg(format!("--bs={bytes}"))
+            .arg(format!("--iodepth={depth}"))
+            .arg(format!("--size={BYTES}"));
+        command
+    }
+
     /// Requests a second, over so long.
     ///
     /// # Errors
     /// fio fails.
     pub fn ask(&self, asked: Asked, time: Duration) -> io::Result<f64> {
         let what = if asked.writes { "randwrite" } else { "randread" };
-        let output = Command::new("fio")
-            .args(["--name=ask", "--ioengine=nbd", "--output-format=json", "--time_based"])
-            .arg(format!("--uri={}", self.uri))
-            .arg(format!("--rw={what}"))
-            .arg(format!("--bs={}", asked.bytes))
-            .arg(format!("--iodepth={}", asked.depth))
-            .arg(format!("--size={BYTES}"))
+        let output = self
+            .fio(what, asked.bytes, asked.depth)
+            .args(["--name=ask", "--time_based"])
             .arg(format!("--runtime={}ms", time.as_millis()))
             .output()?;
         let text = String::from_utf8_lossy(&output.stdout);

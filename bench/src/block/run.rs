@@ -10,10 +10,11 @@ use super::remote::{self, Asked, Running, Server};
 use super::slower::{FACTORS, Shape, Slowed};
 use super::subject::{Blocks, Subject, every};
 use super::{strays, targets, windows};
+use crate::course::Course;
 use crate::error::Result;
 use crate::machine;
 use crate::place::Place;
-use crate::report::{LeftOut, Report, Row};
+use crate::report::{Report, Row};
 use crate::run::Watch;
 use crate::stats::{median, spread};
 
@@ -64,13 +65,8 @@ const QUICK_MAX: Duration = Duration::from_secs(80);
 
 struct Run<'a> {
     extent: &'static Extent,
-    watch: &'a dyn Watch,
     place: &'a Place,
-    report: Report,
-    done: u64,
-    all: u64,
-    /// Nothing is begun after this.
-    last: Option<Instant>,
+    course: Course<'a>,
 }
 
 /// What was measured side by side, by subject.
@@ -96,10 +92,10 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let is_whole = settings.subjects.is_empty();
     let others = FACTORS.len() * Shape::ALL.len() * extent.rounds + asked;
     let all = (cells + if is_whole { others } else { 0 }) as u64;
-    let mut run = Run { extent, watch, place: &place, report, done: 0, all, last };
+    let mut run = Run { extent, place: &place, course: Course::new(watch, report, all, last) };
     if settings.only_strays {
         run.strays(&settings.lode);
-        return Ok(run.report);
+        return Ok(run.course.report);
     }
     run.cells(&subjects);
     if is_whole {
@@ -108,40 +104,22 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
         run.strays(&settings.lode);
         run.remote(&settings.lode);
     }
-    run.report.targets = targets::judge(&run.report.rows);
-    Ok(run.report)
+    run.course.report.targets = targets::judge(&run.course.report.rows);
+    Ok(run.course.report)
 }
 
 impl Run<'_> {
-    fn leave_out(&mut self, what: impl Into<String>, why: &io::Error) {
-        self.report.left_out.push(LeftOut { what: what.into(), why: why.to_string() });
-    }
-
-    /// Whether no more is wanted, or there is no more time: then that is told.
-    fn is_over(&mut self, what: &str) -> bool {
-        let is_late = self.last.is_some_and(|last| Instant::now() > last);
-        if is_late {
-            self.leave_out(what, &io::Error::other("90 seconds were over"));
-        }
-        is_late || self.watch.is_over()
-    }
-
-    fn step(&mut self, what: &str) {
-        self.watch.progress(self.done, self.all, what);
-        self.done += 1;
-    }
-
     fn cells(&mut self, subjects: &[Subject]) {
         let mut started: Vec<(&'static str, Box<dyn Blocks>)> = Vec::new();
         for subject in subjects {
             let path = self.place.pools().join(subject.id);
             match subject.start(&path, self.extent.bytes) {
                 Ok(device) => started.push((subject.id, device)),
-                Err(error) => self.leave_out(subject.id, &error),
+                Err(error) => self.course.leave_out(subject.id, &error),
             }
         }
         for cell in Cell::all() {
-            if self.is_over(&cell.short()) {
+            if self.course.is_over(&cell.short()) {
                 return;
             }
             self.cell(&cell, &mut started);
@@ -154,7 +132,7 @@ impl Run<'_> {
         let mut failed = Vec::new();
         for _ in 0..self.extent.rounds {
             for ((id, device), (_, ns, ops)) in started.iter().zip(&mut rates) {
-                self.step(&format!("{}, {id}", cell.short()));
+                self.course.step(&format!("{}, {id}", cell.short()));
                 match round(&**device, self.extent.bytes, cell, self.extent.slice) {
                     Ok(round) => {
                         ns.push(round.ns_per_op);
@@ -165,7 +143,7 @@ impl Run<'_> {
             }
         }
         for (id, error) in failed {
-            self.leave_out(format!("{id}: {}", cell.short()), &error);
+            self.course.leave_out(format!("{id}: {}", cell.short()), &error);
             rates.retain(|(of, ..)| of != id);
         }
         let (workload, mode) = (cell.workload(), cell.order.name());
@@ -174,7 +152,7 @@ impl Run<'_> {
 
     fn rows(&mut self, workload: &str, mode: &str, (threads, size): (usize, u64), rates: Rates) {
         for (subject, ns, ops) in rates.into_iter().filter(|(_, ns, _)| !ns.is_empty()) {
-            self.report.rows.push(Row {
+            self.course.report.rows.push(Row {
                 workload: workload.to_owned(),
                 subject,
                 threads,
@@ -197,24 +175,24 @@ impl Run<'_> {
             let path = self.place.pools().join(slower.name());
             match Slowed::new(&path, self.extent.bytes, slower) {
                 Ok(slowed) => programs.push((slower.name(), slowed)),
-                Err(error) => self.leave_out(slower.name(), &error),
+                Err(error) => self.course.leave_out(slower.name(), &error),
             }
         }
         for shape in Shape::ALL {
-            if self.is_over(shape.name()) {
+            if self.course.is_over(shape.name()) {
                 return;
             }
             let mut rates: Rates =
                 programs.iter().map(|(name, _)| (name.clone(), Vec::new(), Vec::new())).collect();
             for _ in 0..self.extent.rounds {
                 for ((name, slowed), (_, ns, ops)) in programs.iter_mut().zip(&mut rates) {
-                    self.step(&format!("{}, {name}", shape.name()));
+                    self.course.step(&format!("{}, {name}", shape.name()));
                     match slowed.round(shape, self.extent.slice) {
                         Ok(of_unit) => {
                             ns.push(of_unit);
                             ops.push(1e9 / of_unit);
                         }
-                        Err(error) => self.leave_out(name.clone(), &error),
+                        Err(error) => self.course.leave_out(name.clone(), &error),
                     }
                 }
             }
@@ -223,46 +201,45 @@ impl Run<'_> {
     }
 
     fn windows(&mut self) {
-        if self.is_over("windows") {
+        if self.course.is_over("windows") {
             return;
         }
         // (Not where memory is mapped by large pages, which need hardly any page tables.)
         match windows::measure(self.place.dir(), self.extent.regions) {
-            Ok(figures) => self.report.figures.extend(figures),
-            Err(error) => self.leave_out("windows", &error),
+            Ok(figures) => self.course.report.figures.extend(figures),
+            Err(error) => self.course.leave_out("windows", &error),
         }
     }
 
     fn strays(&mut self, lode: &Path) {
-        if self.is_over("strays") {
+        if self.course.is_over("strays") {
             return;
         }
         match strays::measure(lode) {
-            Ok(figures) => self.report.figures.extend(figures),
-            Err(error) => self.leave_out("strays", &error),
+            Ok(figures) => self.course.report.figures.extend(figures),
+            Err(error) => self.course.leave_out("strays", &error),
         }
     }
 
     fn remote(&mut self, lode: &Path) {
         if let Some(why) = remote::missing() {
-            return self.leave_out("nbd", &io::Error::other(why));
+            return self.course.leave_out("nbd", &io::Error::other(why));
         }
         let mut servers: Vec<(Server, Running)> = Vec::new();
         for server in Server::ALL {
             match server.start(lode, self.place.pools()) {
                 Ok(running) => servers.push((server, running)),
-                Err(error) => self.leave_out(server.id(), &error),
+                Err(error) => self.course.leave_out(server.id(), &error),
             }
         }
         // What is read is there before it is.
         for (_, running) in &servers {
-            let fill = Asked { writes: true, bytes: 1 << 20, depth: 16 };
-            if let Err(error) = running.ask(fill, self.extent.remote) {
-                self.leave_out("nbd", &error);
+            if let Err(error) = running.fill() {
+                self.course.leave_out("nbd", &error);
             }
         }
         for asked in Asked::all() {
-            if self.is_over(&asked.workload()) {
+            if self.course.is_over(&asked.workload()) {
                 return;
             }
             let mut rates: Rates = Vec::new();
@@ -270,13 +247,13 @@ impl Run<'_> {
                 .extend(servers.iter().map(|(of, _)| (of.id().to_owned(), Vec::new(), Vec::new())));
             for _ in 0..REMOTE_ROUNDS {
                 for ((server, running), (_, ns, ops)) in servers.iter().zip(&mut rates) {
-                    self.step(&format!("{}, {}", asked.workload(), server.id()));
+                    self.course.step(&format!("{}, {}", asked.workload(), server.id()));
                     match running.ask(asked, self.extent.remote) {
                         Ok(per_s) => {
                             ns.push(asked.depth as f64 * 1e9 / per_s.max(1e-9));
                             ops.push(per_s);
                         }
-                        Err(error) => self.leave_out(server.id(), &error),
+                        Err(error) => self.course.leave_out(server.id(), &error),
                     }
                 }
             }

@@ -14,10 +14,11 @@ use super::owner::{Owner, pool_bytes};
 use super::subject::{ALL, From, Lender, Pages, Subject};
 use super::swap::Swap;
 use super::{MODE, targets};
+use crate::course::Course;
 use crate::error::{BenchError, Result};
 use crate::machine;
 use crate::place::Place;
-use crate::report::{Figure, LeftOut, Report, Row};
+use crate::report::{Figure, Report, Row};
 use crate::run::{Watch, enough_for};
 use crate::stats::{median, spread};
 
@@ -56,13 +57,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Run<'a> {
     lode: &'a Path,
     extent: Extent,
-    watch: &'a dyn Watch,
     place: &'a Place,
-    report: Report,
-    done: u64,
-    all: u64,
-    /// Nothing is begun after this.
-    last: Option<Instant>,
+    course: Course<'a>,
 }
 
 /// Who touches memory, and how long that took.
@@ -92,18 +88,19 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let touched = ALL.len() * Pages::ALL.len() * extent.rounds;
     let all = (touched + (1 + Method::ALL.len()) * (extent.builds + 1)) as u64;
     let (lode, place) = (settings.lode.as_path(), &place);
-    let mut run = Run { lode, extent, watch, place, report, done: 0, all, last };
+    let course = Course::new(watch, report, all, last);
+    let mut run = Run { lode, extent, place, course };
     for pages in Pages::ALL {
         run.stage(pages)?;
     }
-    if run.report.rows.iter().any(|row| row.emulated) {
-        run.leave_out(
+    if run.course.report.rows.iter().any(|row| row.emulated) {
+        run.course.leave_out(
             "slower memory",
             &"what a program stores into its memory is not slowed, nor are page tables: what the server does is",
         );
     }
-    run.report.targets = targets::judge(&run.report);
-    Ok(run.report)
+    run.course.report.targets = targets::judge(&run.course.report);
+    Ok(run.course.report)
 }
 
 fn extent(settings: &Settings) -> Extent {
@@ -115,24 +112,6 @@ fn extent(settings: &Settings) -> Extent {
 }
 
 impl Run<'_> {
-    fn leave_out(&mut self, what: impl Into<String>, why: &dyn std::fmt::Display) {
-        self.report.left_out.push(LeftOut { what: what.into(), why: why.to_string() });
-    }
-
-    /// Whether no more is wanted, or there is no more time: then that is told.
-    fn is_over(&mut self, what: &str) -> bool {
-        let is_late = self.last.is_some_and(|last| Instant::now() > last);
-        if is_late {
-            self.leave_out(what, &"90 seconds were over");
-        }
-        is_late || self.watch.is_over()
-    }
-
-    fn step(&mut self, what: &str) {
-        self.watch.progress(self.done, self.all, what);
-        self.done += 1;
-    }
-
     /// All that is measured on such pages; with those that pools are mapped by usually, a build, too.
     fn stage(&mut self, pages: Pages) -> Result<()> {
         let is_last = !self.place.is_root() || pages == Pages::Huge;
@@ -141,11 +120,11 @@ impl Run<'_> {
             (true, Pages::Small) => self.place.tmpfs("small", "size=100%")?,
             (false, Pages::Small) => self.place.dir().to_owned(),
             (false, Pages::Huge) => {
-                self.leave_out(pages.workload(), &"only root mounts a tmpfs of huge pages");
+                self.course.leave_out(pages.workload(), &"only root mounts a tmpfs of huge pages");
                 return Ok(());
             }
         };
-        if self.is_over(&pages.workload()) {
+        if self.course.is_over(&pages.workload()) {
             return Ok(());
         }
         let subjects = || ALL.into_iter().filter(|one| pages == Pages::Small || !one.small_only);
@@ -156,7 +135,7 @@ impl Run<'_> {
             }
             match Owner::start(self.lode, &dir, lender, self.extent.bytes) {
                 Ok(owner) => owners.push((lender, owner)),
-                Err(error) => self.leave_out(format!("server {}", lender.name()), &error),
+                Err(error) => self.course.leave_out(format!("server {}", lender.name()), &error),
             }
         }
         // (Taken off behind who is swapped out to it.)
@@ -166,7 +145,7 @@ impl Run<'_> {
             match self.toucher(subject, pages, &dir, &owners) {
                 Ok(toucher) => touchers.extend(toucher),
                 Err(error) => {
-                    self.leave_out(format!("{}: {}", subject.id, pages.workload()), &error);
+                    self.course.leave_out(format!("{}: {}", subject.id, pages.workload()), &error);
                 }
             }
         }
@@ -183,7 +162,7 @@ impl Run<'_> {
             true => Swap::start(dir, self.extent.bytes * 5 / 4),
             false => Err(io::Error::other("only root can turn swapping on")),
         };
-        swap.map_err(|error| self.leave_out("swap", &error)).ok()
+        swap.map_err(|error| self.course.leave_out("swap", &error)).ok()
     }
 
     /// A process for a subject, which has warmed up; none where its server is not there, which is told already.
@@ -209,7 +188,7 @@ impl Run<'_> {
             owner.settle()?;
         }
         if pages == Pages::Huge || part > 0.0 {
-            self.report.figures.push(Figure {
+            self.course.report.figures.push(Figure {
                 workload: pages.workload(),
                 subject: subject.id.to_owned(),
                 what: targets::HUGE_PART.to_owned(),
@@ -223,13 +202,13 @@ impl Run<'_> {
     /// All touch by turns, each round begun by another one.
     fn rounds(&mut self, pages: Pages, touchers: &mut Vec<Toucher>, owners: &Owners) {
         for _ in 0..self.extent.rounds {
-            if self.is_over(&pages.workload()) {
+            if self.course.is_over(&pages.workload()) {
                 break;
             }
             let mut failed = Vec::new();
             for toucher in touchers.iter_mut() {
                 let id = toucher.subject.id;
-                self.step(&format!("{}, {id}", pages.workload()));
+                self.course.step(&format!("{}, {id}", pages.workload()));
                 let of_page = (self.extent.bytes / PAGE as u64) as f64;
                 let touched = toucher.helper.ask(PATIENCE).and_then(|line| parsed::<f64>(&line));
                 let owner = owner_of(&toucher.subject, owners);
@@ -239,14 +218,14 @@ impl Run<'_> {
                 }
             }
             for (id, error) in failed {
-                self.leave_out(format!("{id}: {}", pages.workload()), &error);
+                self.course.leave_out(format!("{id}: {}", pages.workload()), &error);
                 touchers.retain(|toucher| toucher.subject.id != id);
             }
             if !touchers.is_empty() {
                 touchers.rotate_left(1);
             }
         }
-        if self.watch.is_over() {
+        if self.course.is_ended() {
             return;
         }
         for subject in ALL {
@@ -266,7 +245,7 @@ impl Run<'_> {
         if ns.is_empty() {
             return;
         }
-        self.report.rows.push(Row {
+        self.course.report.rows.push(Row {
             workload: workload.to_owned(),
             subject: subject.to_owned(),
             threads: 1,
@@ -297,10 +276,10 @@ impl Run<'_> {
             for at in 0..ways.len() {
                 let at = (at + round) % ways.len();
                 let (Some(way), Some(times)) = (ways.get(at), times.get_mut(at)) else { continue };
-                if self.is_over("build") {
+                if self.course.is_over("build") {
                     break 'rounds;
                 }
-                self.step(&format!("build, {}", name(way)));
+                self.course.step(&format!("build, {}", name(way)));
                 // (What a server still does for the build before is not for this one.)
                 match owner.rest().and_then(|()| build.once(self.lode, *way)) {
                     Ok(all) if round > 0 => times
@@ -309,13 +288,13 @@ impl Run<'_> {
                         .for_each(|(times, seconds)| times.push(seconds * 1e9)),
                     Ok(_) => {}
                     Err(error) => {
-                        self.leave_out(format!("{}: build", name(way)), &error);
+                        self.course.leave_out(format!("{}: build", name(way)), &error);
                         return Ok(());
                     }
                 }
             }
         }
-        if !self.watch.is_over() {
+        if !self.course.is_ended() {
             let names: Vec<_> = ways.iter().map(name).collect();
             self.tell_builds(&names, &times);
         }
@@ -329,7 +308,7 @@ impl Run<'_> {
                 let (Some(usual), Some(times)) = (usual.get(at), times.get(at)) else { continue };
                 self.row((workload, name), 0, false, times);
                 if usual != times && !times.is_empty() {
-                    self.report.figures.push(Figure {
+                    self.course.report.figures.push(Figure {
                         workload: workload.to_owned(),
                         subject: (*name).to_owned(),
                         what: targets::MORE.to_owned(),
