@@ -1,9 +1,9 @@
 //! Work that a signal ends early: what was found by then is told all the same.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::failure::{Failure, Kind, Result};
@@ -40,5 +40,27 @@ impl Interrupt {
     /// The exit status where nothing is wrong with what was found.
     pub(crate) fn status(&self) -> u8 {
         if self.came() { INTERRUPTED } else { 0 }
+    }
+}
+
+/// Whether somebody wants files to be read again.
+pub(crate) struct Hangup(Arc<AtomicBool>);
+
+impl Hangup {
+    /// From now on SIGHUP asks for it, and ends nothing.
+    ///
+    /// # Errors
+    /// Where signals can't be waited for.
+    pub(crate) fn by_signal() -> Result<Self> {
+        let asked = Arc::new(AtomicBool::new(false));
+        flag::register(SIGHUP, Arc::clone(&asked)).map_err(|error| {
+            Failure::new(Kind::Failed, format!("waiting for signals failed: {error}"))
+        })?;
+        Ok(Self(asked))
+    }
+
+    /// Whether one came since this was asked last.
+    pub(crate) fn came(&self) -> bool {
+        self.0.fetch_and(false, AcqRel)
     }
 }

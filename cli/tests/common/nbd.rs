@@ -16,15 +16,21 @@ pub struct Serving {
 impl Serving {
     /// `lode block serve WORDS`, once clients can come.
     pub fn start(words: &[&str]) -> Self {
+        Self::start_logging(words, Stdio::inherit())
+    }
+
+    /// The same; what it logs goes there.
+    pub fn start_logging(words: &[&str], log: Stdio) -> Self {
         let child = Command::new(LODE)
             .args(["block", "serve"])
             .args(words)
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .unwrap();
         let mut serving = Self { child, lines: Vec::new() };
         let mut out = BufReader::new(serving.child.stdout.take().unwrap());
-        while !serving.lines.last().is_some_and(|line| line.contains("nbd+unix:")) {
+        while !serving.lines.last().is_some_and(|line| line.contains("+unix:")) {
             let mut line = String::new();
             assert!(
                 out.read_line(&mut line).unwrap() > 0,
@@ -34,6 +40,11 @@ impl Serving {
             serving.lines.push(line.trim().to_owned());
         }
         serving
+    }
+
+    /// Sends it a signal that does not end it.
+    pub fn tell(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Ends it by a signal; its exit status, -1 where it has none.

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::nbd::Serving;
 use crate::common::random::{Random, seed};
@@ -73,6 +73,45 @@ fn a_volume_that_is_served_to_be_read_is_not_written() {
     assert_eq!(reply[4..8], [0, 0, 0, 1], "EPERM");
     assert_eq!(client.read(0, 4096).unwrap(), vec![0; 4096]);
     assert_eq!(serving.signal(Signal::INT), 0);
+}
+
+/// A certificate and its key, in files.
+fn certificate(cert: &Path, key: &Path) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(cert, made.cert.pem()).unwrap();
+    std::fs::write(key, made.signing_key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn certificates_are_read_again_at_sighup_and_bad_ones_are_told_and_not_used() {
+    let scratch = Scratch::new();
+    let (region, socket, log) =
+        (scratch.path("region"), scratch.path("socket"), scratch.path("log"));
+    let (cert, key) = (scratch.path("cert.pem"), scratch.path("key.pem"));
+    std::fs::write(&region, vec![0; MIB as usize]).unwrap();
+    certificate(&cert, &key);
+    let words = ["--raw", text(&region), "--socket", text(&socket), "--tls-cert", text(&cert)];
+    let words = [&words[..], &["--tls-key", text(&key)]].concat();
+    let file = std::fs::File::create(&log).unwrap();
+    let mut serving = Serving::start_logging(&words, file.into());
+    let mut old = Client::connect(&socket, "").unwrap();
+    let says = |what: &str| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !std::fs::read_to_string(&log).unwrap().contains(what) {
+            assert!(Instant::now() < deadline, "{:?}", std::fs::read_to_string(&log));
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    certificate(&cert, &key);
+    serving.tell(Signal::HUP);
+    says("certificates were read again");
+    std::fs::write(&key, "no key").unwrap();
+    serving.tell(Signal::HUP);
+    says("the last ones stay in use");
+    assert!(std::fs::read_to_string(&log).unwrap().contains("key.pem"));
+    assert_eq!(old.read(0, 4096).unwrap(), vec![0; 4096]);
+    assert!(Client::connect(&socket, "").is_ok());
+    assert_eq!(serving.signal(Signal::TERM), 0);
 }
 
 /// What a request under way is.

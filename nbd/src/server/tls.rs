@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -56,7 +57,7 @@ pub enum TlsError {
 }
 
 /// What is needed to encrypt: a server's certificate and key, and perhaps by whom a client's certificate is to be
-/// signed. Files are read once.
+/// signed. Files are read when it is made, and by [`Tls::reload`].
 #[derive(Clone, Debug)]
 pub struct Tls {
     shared: Arc<Shared>,
@@ -66,9 +67,19 @@ pub struct Tls {
 /// What all connections have together.
 #[derive(Debug)]
 pub struct Shared {
-    config: Arc<ServerConfig>,
+    /// For who comes next.
+    config: Mutex<Arc<ServerConfig>>,
+    files: Files,
     /// About clients that are refused.
     pub complaints: Complaints,
+}
+
+/// Where certificates are.
+#[derive(Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    authority: Option<PathBuf>,
 }
 
 impl Tls {
@@ -82,6 +93,45 @@ impl Tls {
         key: &Path,
         authority: Option<&Path>,
     ) -> Result<Self, TlsError> {
+        let authority = authority.map(Path::to_owned);
+        let files = Files { certificate: certificate.into(), key: key.into(), authority };
+        let config = Mutex::new(Arc::new(files.read()?));
+        let shared = Shared { config, files, complaints: Complaints::default() };
+        Ok(Self { shared: Arc::new(shared), required: false })
+    }
+
+    /// Reads the files again: clients that come from now on are offered what is in them now, wherever this one or a clone of it is used. Those
+    /// that are there go on as they are.
+    ///
+    /// # Errors
+    /// What is wrong with which file; then all stays as it was.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let config = Arc::new(self.shared.files.read()?);
+        *self.shared.config.lock() = config;
+        Ok(())
+    }
+
+    /// Clients on Unix sockets and loopback addresses have to use it, too. (All others have to anyway.)
+    #[must_use]
+    pub fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// What clients of a socket are offered, which programs of this machine alone can reach or not.
+    pub(super) fn offer(tls: Option<&Self>, is_local: bool) -> Offer {
+        match tls {
+            None => Offer::Nothing,
+            Some(tls) if is_local && !tls.required => Offer::Optional(Arc::clone(&tls.shared)),
+            Some(tls) => Offer::Required(Arc::clone(&tls.shared)),
+        }
+    }
+}
+
+impl Files {
+    /// What they are now.
+    fn read(&self) -> Result<ServerConfig, TlsError> {
+        let Self { certificate, key, authority } = self;
         let chain = certificates(certificate)?;
         let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| pem(key, "key", why))?;
         let paired =
@@ -107,31 +157,15 @@ impl Tls {
         // Nobody comes back with what an earlier connection was given: they last, and each shows its certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        let shared = Shared { config: Arc::new(config), complaints: Complaints::default() };
-        Ok(Self { shared: Arc::new(shared), required: false })
-    }
-
-    /// Clients on Unix sockets and loopback addresses have to use it, too. (All others have to anyway.)
-    #[must_use]
-    pub fn required(mut self) -> Self {
-        self.required = true;
-        self
-    }
-
-    /// What clients of a socket are offered, which programs of this machine alone can reach or not.
-    pub(super) fn offer(tls: Option<&Self>, is_local: bool) -> Offer {
-        match tls {
-            None => Offer::Nothing,
-            Some(tls) if is_local && !tls.required => Offer::Optional(Arc::clone(&tls.shared)),
-            Some(tls) => Offer::Required(Arc::clone(&tls.shared)),
-        }
+        Ok(config)
     }
 }
 
 impl Shared {
     /// The server's end of a connection.
     pub fn accept(&self) -> Result<ServerConnection, rustls::Error> {
-        ServerConnection::new(Arc::clone(&self.config))
+        let config = Arc::clone(&self.config.lock());
+        ServerConnection::new(config)
     }
 }
 

@@ -37,6 +37,14 @@ impl Authority {
         authority
     }
 
+    /// New certificates and keys of these, in place of the last ones, are those of another.
+    pub fn replace(&self, who: &str, by: &Self) {
+        for what in ["cert", "key"] {
+            let name = format!("{who}-{what}");
+            std::fs::copy(by.file(&name), self.file(&name)).unwrap();
+        }
+    }
+
     fn sign(&self, who: &str) {
         let names = vec!["localhost".to_owned()];
         let key = KeyPair::generate().unwrap();

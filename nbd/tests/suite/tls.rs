@@ -266,3 +266,47 @@ fn files_that_are_no_certificates_are_told() {
     let wrong = authority.try_tls("server-cert", "server-key", Some(&key)).err().unwrap();
     assert!(matches!(wrong, TlsError::Pem { .. }), "{wrong}");
 }
+
+#[test]
+fn certificates_that_are_read_again_are_for_who_comes_then() {
+    let (first, second) = (Authority::new(), Authority::new());
+    let tls = first.tls(None);
+    let serving = serving(tls.clone());
+    let comes = |authority: &Authority| {
+        let client = serving.connect().try_encrypt(authority.client(None));
+        client.map(|client| client.go())
+    };
+    let mut old = comes(&first).unwrap();
+    first.replace("server", &second);
+    assert!(comes(&second).is_err(), "nobody has read them");
+    tls.reload().unwrap();
+    comes(&second).unwrap();
+    // (A client trusts by the file of who signed, which is the first one's still.)
+    assert!(comes(&first).is_err(), "it is another's certificate");
+    assert_eq!(old.simple(READ, 0, 0, 512, b"").0, 0, "who was there stays");
+    // A key that is not the certificate's, half of a file, and none.
+    std::fs::copy(second.file("client-key"), first.file("server-key")).unwrap();
+    assert!(matches!(tls.reload(), Err(TlsError::Pair { .. })));
+    std::fs::write(first.file("server-cert"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    assert!(matches!(tls.reload(), Err(TlsError::Pem { .. })));
+    std::fs::remove_file(first.file("server-cert")).unwrap();
+    assert!(matches!(tls.reload(), Err(TlsError::File { .. })));
+    comes(&second).unwrap();
+}
+
+#[test]
+fn authorities_of_clients_are_read_again() {
+    let (server, clients) = (Authority::new(), Authority::new());
+    let tls = server.tls(Some(&server));
+    let serving = serving(tls.clone());
+    let comes = |shows: &Authority| serving.connect().try_encrypt(server.client(Some(shows)));
+    assert!(comes(&clients).is_err());
+    // (Of the files, that of the authority alone is another's.)
+    let mine = std::fs::read(server.file("ca-cert")).unwrap();
+    let other = std::fs::read(clients.file("ca-cert")).unwrap();
+    std::fs::write(server.file("ca-cert"), other).unwrap();
+    tls.reload().unwrap();
+    std::fs::write(server.file("ca-cert"), mine).unwrap();
+    comes(&clients).unwrap();
+    assert!(comes(&server).is_err());
+}

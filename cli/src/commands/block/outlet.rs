@@ -7,7 +7,7 @@ use std::time::Duration;
 use lode_nbd::{Device, Export, Server, ServerError, Tls};
 use lode_ublk::{Disk, Settings};
 
-use super::tls::far;
+use super::tls::{Renewed, far};
 use super::{ServeArgs, TlsUse, ublk};
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
@@ -29,7 +29,8 @@ pub(super) struct Offer {
 
 /// What serves them.
 pub(super) enum Outlet {
-    Nbd(Server),
+    /// With the certificates for those who come from elsewhere.
+    Nbd(Server, Option<Renewed>),
     Kernel(Vec<Disk>),
 }
 
@@ -53,7 +54,7 @@ impl Outlet {
     /// Whether somebody else has ended a device.
     fn is_over(&self) -> bool {
         match self {
-            Self::Nbd(_) => false,
+            Self::Nbd(..) => false,
             Self::Kernel(disks) => disks.iter().any(Disk::is_over),
         }
     }
@@ -71,13 +72,16 @@ impl Outlet {
         let mut done = Ok(());
         while done.is_ok() && !interrupt.came() && !self.is_over() {
             std::thread::sleep(LOOK);
+            if let Self::Nbd(_, Some(certificates)) = &self {
+                certificates.look();
+            }
             done = aside();
         }
         if done.is_ok() && !interrupt.came() {
             done = Err(Failure::new(Kind::Failed, "somebody else has ended a device").at(path));
         }
         match self {
-            Self::Nbd(server) => {
+            Self::Nbd(server, _) => {
                 server.shutdown(FAREWELL);
                 done
             }
@@ -118,13 +122,14 @@ fn server(
     if let Some(address) = args.listen {
         builder = builder.tcp(address);
     }
+    let certificates = tls.as_ref().map(Renewed::new).transpose()?;
     if let Some(tls) = tls {
         builder = builder.tls(tls);
     }
     let server = builder.start().map_err(|error| explained(path, &error))?;
     let at = (args.socket.as_deref(), server.addresses().first().copied());
     let places = names.iter().map(|name| with_schemes(args, ServedAt::new(name, at))).collect();
-    Ok((Outlet::Nbd(server), places))
+    Ok((Outlet::Nbd(server, certificates), places))
 }
 
 /// URIs say where TLS has to be used.

@@ -2,6 +2,7 @@
 //! not, or a whole region.
 
 use std::ffi::OsStr;
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use lode_pmem::Mapped;
 use super::outlet::{Offer, Outlet};
 use super::tls::tls_of;
 use super::{ServeArgs, mounted, raw, refused, ublk};
+use crate::commands::mount::log_to_stderr;
 use crate::commands::snapshot::mount_of;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
@@ -27,6 +29,7 @@ use crate::report::{ServedFacts, VolumeFacts, VolumesServed};
 const MAINTAIN: Duration = Duration::from_secs(1);
 
 pub(super) fn serve(args: &ServeArgs, output: &Output) -> Result<()> {
+    log_to_stderr(io::stderr().is_terminal());
     // (Before anything is opened: it has nothing to do with what is wrong there.)
     let tls = tls_of(args)?;
     if args.ublk {

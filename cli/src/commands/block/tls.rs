@@ -7,6 +7,7 @@ use lode_nbd::{ServerError, Tls, TlsError};
 
 use super::{ServeArgs, TlsUse};
 use crate::failure::{Failure, Kind, Result};
+use crate::interrupt::Hangup;
 
 /// The certificates that are to be used.
 pub(super) fn tls_of(args: &ServeArgs) -> Result<Option<Tls>> {
@@ -35,4 +36,35 @@ pub(super) fn far(address: SocketAddr) -> Failure {
     Failure::usage(ServerError::NotLoopback(address).to_string()).advise(
         "give --tls-cert and --tls-key (and --tls-ca, so that not everybody may come); or listen at 127.0.0.1, [::1] or a Unix socket, and reach that from elsewhere through ssh -L",
     )
+}
+
+/// Certificates that are read again when a signal asks for it.
+pub(super) struct Renewed {
+    tls: Tls,
+    hangup: Hangup,
+}
+
+impl Renewed {
+    /// Of these, from now on.
+    ///
+    /// # Errors
+    /// Where signals can't be waited for.
+    pub(super) fn new(tls: &Tls) -> Result<Self> {
+        Ok(Self { tls: tls.clone(), hangup: Hangup::by_signal()? })
+    }
+
+    /// Reads them, if it was asked for. What can't be used changes nothing.
+    pub(super) fn look(&self) {
+        if !self.hangup.came() {
+            return;
+        }
+        match self.tls.reload() {
+            Ok(()) => tracing::info!(
+                "certificates were read again: they are for clients that come from now on"
+            ),
+            Err(error) => {
+                tracing::error!(%error, "certificates can't be read again: the last ones stay in use")
+            }
+        }
+    }
 }
