@@ -95,7 +95,10 @@ pub fn mutants_of(sound: &Outcome) -> Vec<Mutant> {
 }
 
 /// Runs every mutant against the jobs until one notices it. `sound` is what the jobs gave
-/// without a mutant: a job that never comes to a place can't miss it.
+/// without a mutant: a job that never comes to a place can't miss it. Verdicts are in the order of the mutants.
+///
+/// Each mutant has a worker to itself, which then tries nothing behind what notices it; where there are fewer mutants
+/// than workers, all of them look for one.
 pub fn run_mutants(
     mutants: &[Mutant],
     jobs: &[Job],
@@ -105,12 +108,24 @@ pub fn run_mutants(
 ) -> Vec<Verdict> {
     let began = Instant::now();
     let late = batch.stop.or_at(batch.time_max.map(|most| began + most));
-    let mut verdicts = Vec::new();
-    for mutant in mutants {
-        verdicts.push(run_mutant(*mutant, jobs, sound, batch, &late));
-        progress.job_done(verdicts.len(), mutants.len(), 0);
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let verdicts = Mutex::new(vec![None; mutants.len()]);
+    let work = |workers: usize| {
+        let of_each = Batch { workers, ..batch.clone() };
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            let Some(mutant) = mutants.get(number) else { return };
+            let verdict = run_mutant(*mutant, jobs, sound, &of_each, &late);
+            verdicts.lock()[number] = Some(verdict);
+            progress.job_done(done.fetch_add(1, Relaxed) + 1, mutants.len(), 0);
+        }
+    };
+    if mutants.len() < batch.workers {
+        work(batch.workers);
+    } else {
+        on_workers(batch.workers, &|| work(1));
     }
-    verdicts
+    verdicts.into_inner().into_iter().flatten().collect()
 }
 
 /// Who noticed a mutant, the first of them in the order of the tries; and whether the engine is wrong
@@ -129,7 +144,7 @@ fn run_mutant(
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let noticed: Mutex<Noticed> = Mutex::new(None);
     let first = Arc::new(AtomicUsize::new(usize::MAX));
-    on_workers(batch.workers, &|| {
+    let look = || {
         loop {
             let number = next.fetch_add(1, Relaxed);
             let Some((job, limits)) = tries.get(number) else { return };
@@ -154,7 +169,13 @@ fn run_mutant(
                 }
             };
         }
-    });
+    };
+    // (A worker that has a mutant to itself is one already.)
+    if batch.workers == 1 {
+        look();
+    } else {
+        on_workers(batch.workers, &look);
+    }
     let noticed = noticed.into_inner();
     let tried = noticed.as_ref().map_or(finished.into_inner(), |(number, ..)| number + 1);
     let late = noticed.is_none() && tried < tries.len() || tries.is_empty() && late.is_asked();
@@ -307,7 +328,7 @@ fn summary(job: &Job, failure: &Failure) -> (ReplayId, String) {
 mod tests {
     use super::*;
     use crate::region::Profile;
-    use crate::run::{What, select};
+    use crate::run::{What, run_batch, select};
 
     #[test]
     fn each_hint_names_a_case() {
@@ -316,5 +337,27 @@ mod tests {
         for name in names {
             assert!(jobs.iter().any(|job| job.case.name == name), "{name}");
         }
+    }
+
+    #[test]
+    fn verdicts_are_the_same_however_many_look() {
+        let mut jobs = select(&What::ForMutants, &[Profile::Adr], 1, &Stop::NEVER);
+        jobs.retain(|job| job.case.name.starts_with("sectors that overlap"));
+        assert_eq!(jobs.len(), 2);
+        let (limits, time_max, stop) = (Limits::GLANCE, None, Stop::NEVER);
+        let batch = |workers| Batch { limits, workers, time_max, stop: stop.clone() };
+        let sound = run_batch(&jobs, &batch(2), &());
+        // (Those that are noticed there, which is soon.)
+        let mut mutants = mutants_of(&sound);
+        mutants.retain(|mutant| jobs.iter().any(|job| is_hinted(*mutant, job)));
+        let told = |workers| -> Vec<String> {
+            let verdicts = run_mutants(&mutants, &jobs, &sound, &batch(workers), &());
+            assert!(verdicts.iter().map(|verdict| verdict.mutant).eq(mutants.iter().copied()));
+            verdicts.iter().map(|verdict| format!("{verdict} ({} tried)", verdict.tried)).collect()
+        };
+        let alone = told(1);
+        assert_eq!(alone.len(), 4, "{alone:?}");
+        assert_eq!(alone, told(2));
+        assert_eq!(alone, told(mutants.len() + 1));
     }
 }
