@@ -1,0 +1,50 @@
+//! The power may fail at any moment: whatever the memory then holds opens, shows what had
+//! returned and nothing by halves, and works. What takes long and measures nothing: hard sequences, two threads under every
+//! schedule with few preemptions, pairs, twins of metadata, in three profiles. (`explore` has every operation
+//! alone, `lode crash run` has more.)
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::survive;
+use lode_crash::case::Case;
+use lode_crash::explore::{Limits, Stop};
+use lode_crash::run::Set;
+use lode_crash::workload::{pairs, scenarios, seq1, share, two_threads};
+
+/// One pair in so many is run here.
+const SHARE: usize = 100;
+/// One case in so many is run with twins, too.
+const TWINS_SHARE: usize = 24;
+
+#[test]
+fn hard_sequences_survive_a_cut_anywhere() {
+    survive(Set::Hard, scenarios().into_iter().enumerate(), Limits::QUICK);
+}
+
+#[test]
+fn two_threads_survive_a_cut_anywhere() {
+    let limits = Limits { schedules: 400, ..Limits::QUICK };
+    survive(Set::Pairs, two_threads().into_iter().enumerate(), limits);
+}
+
+#[test]
+fn a_share_of_all_pairs_survives_a_cut_anywhere() {
+    let numbers = share(0, SHARE);
+    survive(Set::Seq2, numbers.iter().copied().zip(pairs(&numbers, &Stop::NEVER)), Limits::QUICK);
+}
+
+#[test]
+fn every_operation_alone_survives_a_cut_anywhere_where_metadata_has_twins() {
+    let twice = |mut case: Case| {
+        case.geometry.bytes = 2 * case.geometry.bytes + (256 << 10);
+        case.geometry.made = case.geometry.made.map(|made| 2 * made + (128 << 10));
+        case.geometry.dead_zone = Some(0);
+        case
+    };
+    let limits = Limits::QUICK;
+    // (Those of full pools fill a pool of one size.)
+    let cases = seq1().into_iter().filter(|case| !case.name.starts_with("full"));
+    let cases = cases.map(twice).enumerate().filter(|(number, _)| number % TWINS_SHARE == 3);
+    survive(Set::Hard, cases, limits);
+}
