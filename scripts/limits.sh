@@ -15,6 +15,8 @@ limit_of() {
     # All of them together: each has its own.
     "cargo test"*) seconds=5400 ;;
     building) seconds=2400 ;;
+    # (They get what the others leave.)
+    lode-crash/survive | lode-cli/mutants) seconds=2700 ;;
     *) seconds=900 ;;
     esac
     echo $((seconds * ${LODE_LIMIT_TIMES:-1}))
@@ -27,6 +29,15 @@ is_alone() {
     lode-crash/explore | lode-cli/crash_quick | lode-cli/bench_command | lode-cli/memory) return 0 ;;
     lode-engine/measures | lode-nbd/hostile | lode-sqlite/speed) return 0 ;;
     lode-pmem/emulation_is_what_was_set | lode-pmem/raw_regions | lode-pmem/speed) return 0 ;;
+    esac
+    return 1
+}
+
+# is_patient NAME: whether a test only computes, for minutes, and measures nothing: it takes what those leave of the processors
+# that wait for disks, processes and clocks.
+is_patient() {
+    case $1 in
+    lode-crash/survive | lode-cli/mutants) return 0 ;;
     esac
     return 1
 }

@@ -52,17 +52,17 @@ finish() {
 trap finish EXIT
 trap 'exit 143' TERM INT
 
-# The command of a step, which is a script, or `cargo test beside`, `cargo test alone`: the tests of Rust which other things may
-# run beside, and the others.
+# The command of a step, which is a script, or `cargo test` of a part of the tests of Rust (scripts/runner.sh).
 runner=CARGO_TARGET_$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER
 command_of() {
     local which=${1##* }
     case $1 in
     cargo*)
         command=(env "$runner=$LODE_ROOT/scripts/runner.sh" "LODE_WHICH=$which" cargo test "${cargo_args[@]}" --no-fail-fast)
-        # (Those of documents are never alone.)
+        # (Those of documents are beside.)
         [ "$which" = beside ] || command+=(--tests)
         command+=("${test_args[@]}")
+        [ "$which" != patient ] || command=(nice -n 19 "${command[@]}")
         ;;
     *) command=(bash "$1") ;;
     esac
@@ -97,12 +97,20 @@ await() {
     esac
 }
 
-# at_a_time NUMBER STEP...: runs them, so many side by side.
+# What only computes runs behind all that may run beside others, and is no more than a bystander to these.
+patient="cargo test patient"
+# at_a_time NUMBER STEP...: runs them, so many side by side; ends when nothing runs any more.
 at_a_time() {
-    local step number=$1
+    local step bystanders number=$1
     shift
     for step; do
-        while [ ${#running[@]} -ge "$number" ]; do await; done
+        while
+            bystanders=0
+            [[ " ${running[*]} " != *" $patient "* ]] || bystanders=1
+            [ $((${#running[@]} - bystanders)) -ge "$number" ]
+        do
+            await
+        done
         begin "$step"
     done
     while [ ${#running[@]} -gt 0 ]; do await; done
@@ -123,7 +131,8 @@ for script in tests/scripts/*.sh tests/programs/*.sh; do
     [ "$script" != tests/programs/lib.sh ] || continue
     if is_alone "$script"; then alone+=("$script"); else beside+=("$script"); fi
 done
-say "Tests, two at a time where they don't measure"
+say "Tests, two at a time where they don't measure, and behind these what only computes"
+begin "$patient"
 at_a_time $(($(nproc) > 1 ? 2 : 1)) "${beside[@]}"
 say "Tests that measure, one at a time"
 at_a_time 1 "${alone[@]}"
