@@ -104,8 +104,9 @@ pub(crate) fn poke(memory: &mut Memory) {
     if wake(memory) {
         return;
     }
-    memory.session.drain();
-    while let Some(wish) = memory.session.next_wish() {
+    loop {
+        memory.session.drain();
+        let Some(wish) = memory.session.next_wish() else { return };
         let given = memory.trim(wish.chunks as usize, false);
         memory.session.spared(wish, given as u32);
     }
@@ -119,6 +120,8 @@ extern "C" fn keep(_: *mut libc::c_void) -> *mut libc::c_void {
     }
     let (mut quiet, mut last, mut next) = (0, memory::lock().stats(), sys::now() + TICK);
     loop {
+        // (First: others may have come across one, or a new owner have asked.)
+        grant_wishes();
         let ends = {
             let memory = memory::lock();
             [memory.session.socket(), memory.wake]
@@ -128,7 +131,6 @@ extern "C" fn keep(_: *mut libc::c_void) -> *mut libc::c_void {
             // Somebody has closed it.
             memory::lock().wake = sys::NONE;
         }
-        grant_wishes();
         if sys::now() >= next {
             have(&DECAY);
             let now = tick();

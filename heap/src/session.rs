@@ -12,8 +12,6 @@ const PATIENCE: u64 = 10_000;
 const PAUSE: u64 = 200;
 /// The same for one that didn't answer.
 const LONG_PAUSE: u64 = 5_000;
-/// Wishes that are kept until they are seen to.
-const WISHES: usize = 4;
 
 /// The owner is gone.
 #[derive(Debug)]
@@ -48,8 +46,8 @@ pub(crate) struct Session {
     tag: u64,
     /// When an owner may be looked for again.
     next_try: u64,
-    wishes: [Wish; WISHES],
-    wishes_kept: usize,
+    /// The last one that nobody has seen to: what files want is in that, and it alone is waited for.
+    wish: Option<Wish>,
     granted: [u32; CHUNKS_MOST as usize],
 }
 
@@ -62,8 +60,7 @@ impl Session {
         read: 0,
         tag: 0,
         next_try: 0,
-        wishes: [Wish { tag: 0, chunks: 0 }; WISHES],
-        wishes_kept: 0,
+        wish: None,
         granted: [0; CHUNKS_MOST as usize],
     };
 
@@ -99,7 +96,7 @@ impl Session {
             return Err(Lost);
         }
         (self.socket, self.identity) = (socket, sys::identity(socket).unwrap_or_default());
-        (self.filled, self.read, self.wishes_kept) = (0, 0, 0);
+        (self.filled, self.read, self.wish) = (0, 0, None);
         let greeted = self.greet(settings);
         if greeted.is_err() {
             self.close();
@@ -143,7 +140,7 @@ impl Session {
             sys::close(self.socket);
         }
         self.socket = sys::NONE;
-        self.wishes_kept = 0;
+        self.wish = None;
     }
 
     /// Asks for chunks.
@@ -198,13 +195,12 @@ impl Session {
 
     /// A wish that nobody has seen to.
     pub(crate) fn next_wish(&mut self) -> Option<Wish> {
-        self.wishes_kept = self.wishes_kept.checked_sub(1)?;
-        self.wishes.get(self.wishes_kept).copied()
+        self.wish.take()
     }
 
-    /// Whether there are such wishes, or may be: behind an answer there can be frames that nobody has looked at.
+    /// Whether there is such a wish, or may be: behind an answer there can be frames that nobody has looked at.
     pub(crate) const fn has_wishes(&self) -> bool {
-        self.wishes_kept > 0 || self.filled > self.read
+        self.wish.is_some() || self.filled > self.read
     }
 
     /// Takes in what has come of itself, without waiting for more.
@@ -224,11 +220,7 @@ impl Session {
 
     fn note(&mut self, head: Head) {
         if head.kind == Kind::Wish {
-            let wish = Wish { tag: head.tag, chunks: head.count };
-            if let Some(place) = self.wishes.get_mut(self.wishes_kept) {
-                *place = wish;
-                self.wishes_kept += 1;
-            }
+            self.wish = Some(Wish { tag: head.tag, chunks: head.count });
         }
     }
 
@@ -335,4 +327,23 @@ const _: () = assert!(CHUNK_BYTES == 2_097_152, "as the answer's line has to say
 
 fn has(line: &[u8], part: &[u8]) -> bool {
     line.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wish_that_came_last_is_the_one_that_is_answered() {
+        let mut session = Session::NONE;
+        for tag in 1..=9 {
+            session.note(Head { kind: Kind::Wish, count: 2 * tag as u32, tag });
+        }
+        assert!(session.has_wishes());
+        let wish = session.next_wish().unwrap();
+        assert_eq!((wish.tag, wish.chunks), (9, 18));
+        // (An owner ends who answers an older one after that.)
+        assert!(session.next_wish().is_none() && !session.has_wishes());
+    }
 }

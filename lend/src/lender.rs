@@ -139,6 +139,10 @@ impl Lender {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let count = u32::try_from(wanted).unwrap_or(u32::MAX);
         session.wish = tag;
+        // (From now on, and not from the round's beginning: some rounds are over before all have heard of them.)
+        if let Some(program) = self.shared.state.lock().ledger.program(id) {
+            program.owes_answer = true;
+        }
         if session.say_count(Kind::Wish, count, tag).is_err() {
             self.leave(id);
         } else {
@@ -371,7 +375,7 @@ impl Lender {
         session.spared = tag;
         let mut state = self.shared.state.lock();
         // (It may be asked again by now, and not have heard of that.)
-        if tag == session.wish && !state.wishes.asks_after(tag) {
+        if tag == session.wish && !state.wishes.asks_after(session.id, tag) {
             if let Some(program) = state.ledger.program(session.id) {
                 program.owes_answer = false;
             }

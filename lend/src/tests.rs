@@ -411,6 +411,42 @@ fn files_get_what_programs_spare_and_a_silent_one_is_waited_for_once() {
 }
 
 #[test]
+fn a_late_answer_counts_while_only_others_are_asked() {
+    let owner = Owner::new(10, |_| ());
+    let (mut slow, mut good) = (owner.program(), owner.program());
+    slow.take_all(2);
+    let chunks = good.take_all(4);
+    let wait = || {
+        let service = Arc::clone(&owner.service);
+        std::thread::spawn(move || service.spare(1))
+    };
+    let asked = wait();
+    let (late, _) = slow.hear();
+    let (wish, _) = good.hear();
+    good.list(Kind::Return, &chunks[..1]);
+    assert!(asked.join().unwrap());
+    good.say(Kind::Spared, 1, wish.tag, &[]);
+    let asked = wait();
+    let (wish, _) = good.hear();
+    slow.say(Kind::Spared, 0, late.tag, &[]);
+    // (What is answered after it.)
+    slow.list(Kind::Hold, &[]);
+    good.list(Kind::Return, &chunks[1..2]);
+    assert!(asked.join().unwrap());
+    good.say(Kind::Spared, 1, wish.tag, &[]);
+    let asked = wait();
+    let (wish, _) = slow.hear();
+    assert_eq!((wish.kind, wish.tag), (Kind::Wish, late.tag + 2), "it is asked as others are");
+    slow.say(Kind::Spared, 0, wish.tag, &[]);
+    let (wish, _) = good.hear();
+    good.list(Kind::Return, &chunks[2..3]);
+    assert!(asked.join().unwrap());
+    good.say(Kind::Spared, 1, wish.tag, &[]);
+    drop((slow, good));
+    owner.all_is_back();
+}
+
+#[test]
 fn a_chunk_that_is_just_being_made_ready_is_no_reason_to_refuse() {
     for limit in [None, Some(4 * CHUNK_BYTES)] {
         let owner = Owner::new(4, |limits| (limits.ready, limits.heap) = (1, limit));

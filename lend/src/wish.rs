@@ -47,7 +47,7 @@ impl Wishes {
 
     /// The round to wait for, one that goes on or a new one; none where nobody is to be asked. A new one is to be
     /// told to programs: then the second value is true.
-    pub(crate) fn begin(&mut self, ledger: &mut Ledger, wanted: u64) -> Option<(u64, bool)> {
+    pub(crate) fn begin(&mut self, ledger: &Ledger, wanted: u64) -> Option<(u64, bool)> {
         if let Some(round) = &self.round {
             return Some((round.tag, false));
         }
@@ -60,19 +60,14 @@ impl Wishes {
         if asked.is_empty() {
             return None;
         }
-        for id in &asked {
-            if let Some(program) = ledger.program(*id) {
-                program.owes_answer = true;
-            }
-        }
         let tag = self.ended.0 + 1;
         self.round = Some(Round { tag, wanted, until: now + PATIENCE, asked, returned: 0 });
         Some((tag, true))
     }
 
-    /// Whether programs are being asked anew since the round of that tag.
-    pub(crate) fn asks_after(&self, tag: u64) -> bool {
-        self.round.as_ref().is_some_and(|round| round.tag > tag)
+    /// Whether a session is being asked anew since the round of that tag.
+    pub(crate) fn asks_after(&self, id: SessionId, tag: u64) -> bool {
+        self.round.as_ref().is_some_and(|round| round.tag > tag && round.asked.contains(&id))
     }
 
     /// A session has answered, or is gone. True if the round is over by that.

@@ -34,6 +34,8 @@ impl Memory {
         }
         self.stats.owners += 1;
         self.hold_all();
+        // It listens to another socket until then.
+        keeper::wake(self);
         Ok(())
     }
 
@@ -128,6 +130,9 @@ impl Memory {
             let chunk = self.ready.get(last).copied().unwrap_or(0);
             self.unlock(chunk, self.file);
             self.session.give(&[chunk]);
+        }
+        if self.session.has_wishes() {
+            keeper::wake(self);
         }
     }
 

@@ -1,7 +1,8 @@
 //! `lode heap stats`: who has how much memory of a pool, asked from its server, once or again and again.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lode_fuse::control::place::Record;
 use lode_fuse::control::{Client, place};
@@ -15,6 +16,9 @@ use crate::output::{Output, Report};
 use crate::report::HeapStatsReport;
 use crate::report::heap::HeapPool;
 use crate::screen::{Screen, Turns, write_out};
+
+/// Who ends takes no longer from its last answer.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) fn stats(args: &HeapStatsArgs, output: &Output) -> Result<()> {
     match args.watch {
@@ -90,8 +94,27 @@ fn servers() -> Vec<Record> {
         .collect()
 }
 
-/// What is lent by a server.
+/// What is lent by a server. One that ends meanwhile is none.
 fn lent_of(record: &Record) -> Result<HeapPool> {
+    match ask(record) {
+        Err(_) if is_ending(record) => Err(nobody(Path::new(&record.mount))),
+        answer => answer,
+    }
+}
+
+/// Whether a server that did not answer is gone within a second.
+fn is_ending(record: &Record) -> bool {
+    let (began, point) = (Instant::now(), Path::new(&record.mount));
+    while server_of(point).is_some_and(|server| server.pid == record.pid) {
+        if began.elapsed() > ENDS_WITHIN {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+fn ask(record: &Record) -> Result<HeapPool> {
     let point = Path::new(&record.mount);
     let failed = |error| mount_failure(point, &error);
     let answer = Client::for_mount(point).map_err(failed)?.ask("heap-stats").map_err(failed)?;
