@@ -1,14 +1,12 @@
 //! The keeper: a thread that listens to the owner, and gives back what the program doesn't use while it sleeps.
 //!
-//! It begins when a program has some memory of the pool ([`FROM`]), from a place where the allocator's locks are not
-//! held, with all signals blocked; a child of a fork begins one of its own. A program that has one chunk keeps it until it ends.
+//! It begins when a program has memory of the pool, from a place where the allocator's locks are not held, with all
+//! signals blocked; a child of a fork begins one of its own.
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::memory::{self, Memory, SLOT};
+use crate::memory::{self, Memory};
 use crate::sys;
 
-/// Bytes of the pool from which on a program has a keeper. (Small programs are many in a build, and a thread takes time.)
-pub(crate) const FROM: u64 = 2 * SLOT as u64;
 /// Milliseconds between looks at what is idle; and while nothing has changed for some of them.
 const TICK: u64 = 1_000;
 const SLOW_TICK: u64 = 5_000;

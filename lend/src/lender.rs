@@ -336,15 +336,8 @@ impl Lender {
         if chunks.is_empty() {
             return Err(Refusal::Invalid);
         }
-        {
-            let mut state = self.shared.state.lock();
-            state.ledger.take_back(session.id, chunks)?;
-            // Who gives back is not silent: files that want more may ask at once.
-            if let Some(program) = state.ledger.program(session.id) {
-                program.owes_answer = false;
-            }
-        }
-        self.shared.release(chunks);
+        self.shared.state.lock().ledger.take_back(session.id, chunks)?;
+        self.shared.release(Some(session.id), chunks);
         Ok(chunks.len() as u32)
     }
 
@@ -420,7 +413,7 @@ impl Lender {
         }
         drop(state);
         self.shared.give(surplus);
-        self.shared.release(&chunks);
+        self.shared.release(None, &chunks);
     }
 
     /// Gives back what has no session, and is locked no more.
@@ -436,7 +429,7 @@ impl Lender {
         apart.sort_unstable();
         let from = if self.looked_to < apart.len() { self.looked_to } else { 0 };
         let some = apart.iter().skip(from).take(LOOKED_AT).copied().collect::<Vec<u64>>();
-        let released = self.shared.release(&some);
+        let released = self.shared.release(None, &some);
         self.shared.state.lock().left_locked = false;
         self.looked_to = from + some.len() - released.min(some.len() as u64) as usize;
         let pause = (2 * pause).min(LOOK);

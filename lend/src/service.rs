@@ -18,7 +18,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::complaints::Complaints;
 use crate::facts::{Counts, Facts, add, now_ns};
 use crate::filler;
-use crate::ledger::{Ledger, Lent, Program};
+use crate::ledger::{Ledger, Lent, Program, SessionId};
 use crate::lender::Lender;
 use crate::limits::Limits;
 use crate::session::{Session, send_line};
@@ -95,8 +95,9 @@ impl Shared {
         }
     }
 
-    /// Gives back those of these chunks, which have no session, that nobody has locked; how many those were.
-    pub(crate) fn release(&self, chunks: &[u64]) -> u64 {
+    /// Gives back those of these chunks, which have no session, that nobody has locked; how many those were. They are
+    /// from that session, if from any that goes on.
+    pub(crate) fn release(&self, from: Option<SessionId>, chunks: &[u64]) -> u64 {
         let mut released = 0;
         for chunk in chunks {
             let source = self.state.lock().ledger.source_of(*chunk);
@@ -113,6 +114,10 @@ impl Shared {
         if released > 0 {
             add(&self.counts.returned, released);
             let mut state = self.state.lock();
+            // Who gives back what others can have is not silent: files that want more may ask at once.
+            if let Some(program) = from.and_then(|from| state.ledger.program(from)) {
+                program.owes_answer = false;
+            }
             if state.wishes.round.is_some() {
                 add(&self.counts.wished, released);
                 state.wishes.came_back(released);

@@ -9,6 +9,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lock_api::Mutex;
@@ -32,31 +33,48 @@ struct Owed([u64; WORDS]);
 impl Owed {
     const ALL: Self = Self([u64::MAX; WORDS]);
 
-    fn holds(&self, page: u64) -> bool {
-        let (word, bit) = ((page / 64) as usize, page % 64);
-        self.0.get(word).is_some_and(|word| word >> bit & 1 != 0)
+    /// Adds pages.
+    ///
+    /// # Errors
+    /// The first of them that is there.
+    fn add(&mut self, pages: Range<u64>) -> core::result::Result<(), u64> {
+        let mut page = pages.start;
+        while page < pages.end {
+            let bit = page % 64;
+            let count = (64 - bit).min(pages.end - page);
+            let mask = u64::MAX >> (64 - count) << bit;
+            if let Some(word) = self.0.get_mut((page / 64) as usize) {
+                if *word & mask != 0 {
+                    return Err(page - bit + u64::from((*word & mask).trailing_zeros()));
+                }
+                *word |= mask;
+            }
+            page += count;
+        }
+        Ok(())
     }
 
-    /// Adds a page; says whether it was not there.
-    fn add(&mut self, page: u64) -> bool {
-        let is_new = !self.holds(page);
-        if let Some(word) = self.0.get_mut((page / 64) as usize) {
-            *word |= 1 << (page % 64);
+    /// The first page from this one on that is there (or else is not, where not `there`); `PAGES` where none is.
+    fn next(&self, from: u64, there: bool) -> u64 {
+        let mut page = from;
+        while page < PAGES {
+            let word = self.0.get((page / 64) as usize).copied().unwrap_or_default();
+            let rest = if there { word } else { !word } >> (page % 64);
+            if rest != 0 {
+                return page + u64::from(rest.trailing_zeros());
+            }
+            page = (page / 64 + 1) * 64;
         }
-        is_new
+        PAGES
     }
 
     /// Calls `each` with the longest runs of them; the chunk begins at `page`.
     fn for_each_run(&self, page: u64, each: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
-        let mut from = 0;
+        let mut from = self.next(0, true);
         while from < PAGES {
-            if !self.holds(from) {
-                from += 1;
-                continue;
-            }
-            let end = (from..PAGES).find(|page| !self.holds(*page)).unwrap_or(PAGES);
+            let end = self.next(from, false);
             each(Run { page: page + from, pages: end - from })?;
-            from = end;
+            from = self.next(end, true);
         }
         Ok(())
     }
@@ -153,11 +171,9 @@ impl<H: Host> Lent<H> {
     fn owe(&self, chunk: u64, part: Run) -> Result<bool> {
         let mut chunks = self.chunks.lock();
         let Some(owed) = chunks.get_mut(&chunk) else { return Ok(false) };
-        for page in part.page..part.end() {
-            if !owed.add(page % PAGES) {
-                return Err(Error::corrupt("page freed twice", page * PAGE_BYTES));
-            }
-        }
+        let first = chunk * PAGES;
+        owed.add(part.page - first..part.end() - first)
+            .map_err(|page| Error::corrupt("page freed twice", (first + page) * PAGE_BYTES))?;
         if *owed == Owed::ALL {
             self.partial.fetch_sub(1, Relaxed);
         }

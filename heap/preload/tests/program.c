@@ -319,6 +319,15 @@ static void many_owners(void) {
     for (int i = 0; i < N; i++) free(all[i]);
 }
 
+/* Frees all that it has of the pool, a part of a chunk, and sleeps. */
+static void least(void) {
+    void *all = malloc(MIB);
+    memset(all, 1, MIB);
+    free(all);
+    say("freed\n");
+    line();
+}
+
 /* Frees what little it has, and sleeps. */
 static void little(void) {
     enum { N = 50 };
@@ -572,6 +581,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "limited")) limited();
     else if (!strcmp(what, "orphaned")) orphaned();
     else if (!strcmp(what, "many_owners")) many_owners();
+    else if (!strcmp(what, "least")) least();
     else if (!strcmp(what, "little")) little();
     else if (!strcmp(what, "idles")) idles();
     else if (!strcmp(what, "closes")) closes();

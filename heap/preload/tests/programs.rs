@@ -325,6 +325,17 @@ fn what_small_programs_have_freed_goes_back_on_wish() {
 }
 
 #[test]
+fn the_one_chunk_that_a_program_has_freed_goes_back_on_wish() {
+    let place = place(200);
+    let mut program = place.talks("least", "freed");
+    assert_eq!(place.owner.books(|books| books.granted), 1);
+    place.owner.wish(1000);
+    place.owner.until("it is back", |owner| owner.out() == 0);
+    program.go_on();
+    program.ends_well();
+}
+
+#[test]
 fn programs_that_close_all_descriptors_go_on() {
     let place = place(200);
     place.runs(place.command("closes"));

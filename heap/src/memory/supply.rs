@@ -117,9 +117,7 @@ impl Memory {
             self.count_held(1);
             self.stats.lent += SLOT as u64;
         }
-        if self.stats.held >= keeper::FROM {
-            keeper::want();
-        }
+        keeper::want();
         self.ready_count
     }
 
