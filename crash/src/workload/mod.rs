@@ -14,6 +14,7 @@ mod script;
 mod sectors;
 mod seen;
 mod seq2;
+mod writers;
 
 pub use alone::seq1;
 pub use bits::flips;

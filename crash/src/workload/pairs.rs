@@ -3,8 +3,8 @@
 use crate::case::{Case, Geometry, Trouble};
 use crate::workload::aged::outcome;
 use crate::workload::build::{ALL_LINES, case, lanes, operations, relaxed, repeated, roomy, small};
-use crate::workload::sectors;
 use crate::workload::seen::{seen_beside, seen_pool};
+use crate::workload::{sectors, writers};
 
 /// What there is before, what one thread does, what the other does.
 type Both = (&'static str, &'static str, &'static str, &'static str);
@@ -300,8 +300,11 @@ pub fn two_threads() -> Vec<Case> {
     cases.extend(collections());
     cases.extend(sessions());
     for (count, way) in WAYS {
+        cases.extend(writers::BESIDE.iter().map(|text| both(text, way, lanes(count))));
         cases.extend(sectors::BESIDE.iter().map(|text| both(text, way, sectors::pool(count))));
     }
+    let strips = writers::BESIDE[..3].iter();
+    cases.extend(strips.map(|text| both(text, "with checksums", writers::with_strips())));
     cases.extend(
         sectors::MAPPED
             .iter()

@@ -20,6 +20,7 @@ mod relocate;
 mod sectors;
 mod segment;
 mod shown;
+mod unlocked;
 mod whole;
 mod write;
 mod xattr;

@@ -6,6 +6,7 @@ use super::change::Change;
 use super::claim::unclaimed;
 use super::fresh::Source;
 use crate::inode::{Exclusive, Node, State};
+use crate::space::Run;
 use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -28,9 +29,26 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<u64> {
         self.count(Op::Write);
         self.store.before_operation()?;
+        let mut stored = self.store_unlocked(node, offset, data)?;
+        let written = self.write_stored(node, offset, data, &mut stored);
+        if let Some(run) = stored {
+            self.store.give(run);
+        }
+        written
+    }
+
+    /// The same, with its bytes in pages already, or not.
+    #[inline]
+    fn write_stored(
+        &self,
+        node: &Node<H>,
+        offset: Option<u64>,
+        data: &[u8],
+        stored: &mut Option<Run>,
+    ) -> Result<u64> {
         let mut state = self.lock_to_write(node)?;
         let offset = offset.unwrap_or(state.size);
-        self.write_locked(node, &mut state, offset, data)?;
+        self.write_locked(node, &mut state, offset, data, stored)?;
         Ok(offset)
     }
 
@@ -53,6 +71,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state: &mut State,
         offset: u64,
         data: &[u8],
+        stored: &mut Option<Run>,
     ) -> Result<()> {
         regular(state)?;
         unclaimed(state)?;
@@ -61,8 +80,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let end = offset.checked_add(data.len() as u64).filter(|&end| end <= FILE_MAX);
         let end = end.ok_or(Error::FileTooLarge)?;
-        if self.write_whole(node, state, offset, data)? {
+        if self.write_whole(node, state, offset, data, stored)? {
             return Ok(());
+        }
+        // (It may need the space.)
+        if let Some(run) = stored.take() {
+            self.store.give(run);
         }
         let source = Source::Bytes { data, offset };
         let mut change = Change::new(source, state, state.size.max(end));

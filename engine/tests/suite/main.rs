@@ -49,4 +49,5 @@ mod two_looks;
 mod uses;
 mod watching;
 mod watching_waits_for_nobody;
+mod writers;
 mod xattrs;
