@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use lode_loan::{Method, Refusal};
 
@@ -33,8 +34,8 @@ pub(crate) struct Program {
     pub(crate) chunks: BTreeSet<u64>,
     /// The most it has had.
     pub(crate) most: u64,
-    /// It has been asked to give back what it can spare, and has not said that it did.
-    pub(crate) owes_answer: bool,
+    /// When it was asked to give back what it can spare, where it has not said since then that it did.
+    pub(crate) asked: Option<Instant>,
 }
 
 struct Entry {

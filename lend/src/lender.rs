@@ -141,7 +141,7 @@ impl Lender {
         session.wish = tag;
         // (From now on, and not from the round's beginning: some rounds are over before all have heard of them.)
         if let Some(program) = self.shared.state.lock().ledger.program(id) {
-            program.owes_answer = true;
+            program.asked.get_or_insert_with(Instant::now);
         }
         if session.say_count(Kind::Wish, count, tag).is_err() {
             self.leave(id);
@@ -370,7 +370,7 @@ impl Lender {
         // (It may be asked again by now, and not have heard of that.)
         if tag == session.wish && !state.wishes.asks_after(session.id, tag) {
             if let Some(program) = state.ledger.program(session.id) {
-                program.owes_answer = false;
+                program.asked = None;
             }
             if state.wishes.answered(session.id) {
                 self.shared.changed.notify_all();

@@ -116,7 +116,7 @@ impl Shared {
             let mut state = self.state.lock();
             // Who gives back what others can have is not silent: files that want more may ask at once.
             if let Some(program) = from.and_then(|from| state.ledger.program(from)) {
-                program.owes_answer = false;
+                program.asked = None;
             }
             if state.wishes.round.is_some() {
                 add(&self.counts.wished, released);
@@ -226,7 +226,7 @@ impl Service {
             since_ns: now_ns(),
             chunks: Default::default(),
             most: 0,
-            owes_answer: false,
+            asked: None,
         };
         let mut state = shared.state.lock();
         if state.ending {

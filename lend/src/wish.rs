@@ -1,7 +1,8 @@
 //! Asking programs for what they hold unused, when files are short.
 //!
-//! What this guarantees: who asks waits [`PATIENCE`] at most. A program that says nothing is waited for once, until
-//! it has answered, or given something back; and where nothing came back nobody is asked again for as long.
+//! What this guarantees: who asks waits [`PATIENCE`] at most. A program has as long to answer, whatever others have given
+//! meanwhile; one that says nothing then is waited for no more until it has answered, or given something back. Where nothing
+//! came back nobody is asked again for as long.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -55,7 +56,11 @@ impl Wishes {
         if self.not_before.is_some_and(|before| now < before) {
             return None;
         }
-        let may_have = ledger.programs().filter(|(_, it)| !it.owes_answer && !it.chunks.is_empty());
+        // (Who was asked in a round that others have ended just now has its time still, as what it gives is on its way.)
+        let is_silent = |asked: Instant| now.saturating_duration_since(asked) >= PATIENCE;
+        let may_have = ledger
+            .programs()
+            .filter(|(_, it)| !it.chunks.is_empty() && !it.asked.is_some_and(is_silent));
         let asked: BTreeSet<SessionId> = may_have.map(|(id, _)| id).collect();
         if asked.is_empty() {
             return None;

@@ -80,6 +80,8 @@ fn a_late_answer_counts_while_only_others_are_asked() {
     good.list(Kind::Return, &chunks[..1]);
     assert!(asked.join().unwrap());
     good.say(Kind::Spared, 1, wish.tag, &[]);
+    // (Its time to answer is over then.)
+    std::thread::sleep(Duration::from_millis(550));
     let asked = wait();
     let (wish, _) = good.hear();
     slow.say(Kind::Spared, 0, late.tag, &[]);
@@ -164,4 +166,33 @@ fn what_a_program_had_that_ends_when_it_is_asked_is_what_files_get() {
         assert!(asked.join().unwrap(), "locked for a while: {is_locked}");
         owner.all_is_back();
     }
+}
+
+#[test]
+fn a_slower_program_is_waited_for_where_another_one_has_nothing_more() {
+    let owner = Owner::new(10, |_| ());
+    let (mut slow, mut quick) = (owner.program(), owner.program());
+    let many = slow.take_all(4);
+    let few = quick.take_all(1);
+    let wait = || {
+        let service = Arc::clone(&owner.service);
+        std::thread::spawn(move || service.spare(1))
+    };
+    let asked = wait();
+    slow.hear();
+    let (wish, _) = quick.hear();
+    quick.list(Kind::Return, &few);
+    assert!(asked.join().unwrap());
+    quick.say(Kind::Spared, 1, wish.tag, &[]);
+    quick.take_all(1);
+    // Files are still short. The slow one is just about to give what it does not use.
+    let asked = wait();
+    let (wish, _) = quick.hear();
+    quick.say(Kind::Spared, 0, wish.tag, &[]);
+    // (What is answered after it.)
+    quick.list(Kind::Hold, &[]);
+    slow.say(Kind::Return, 1, 9, &many[..1]);
+    assert!(asked.join().unwrap(), "there is no space, and a program is giving back some");
+    drop((slow, quick));
+    owner.all_is_back();
 }
