@@ -8,7 +8,7 @@
 //! * a lane has one line, and the next write takes its place: what it told of is home by then;
 //! * two places for data take turns, so that the data of a line that counts is not stored to;
 //! * where another lane's line tells of the same bytes, that line is ended first;
-//! * whoever gets the right to change an inode ends all its lines first ([`Store::end_sector_lines`]).
+//! * whoever gets the right to change an inode waits for who writes to it, and ends all its lines, first ([`Store::end_sector_lines`]).
 //!
 //! Bytes of a file are locked ([`Stripes`]), as writers of one file have nothing else between them. Readers take no lock where
 //! nobody writes.
