@@ -27,10 +27,10 @@ pub(crate) use links::LinkWord;
 pub(crate) use room::Room;
 pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
 pub(crate) use sectors::Sectors;
-pub(crate) use stripes::Locked;
 pub(crate) use shows::{Show, Shows, take as take_show};
 pub(crate) use snapshots::{Item, Kept, Snapshots};
 pub(crate) use space::Purpose;
+pub(crate) use stripes::Locked;
 pub(crate) use superblock::{
     read_superblock, repair_locator, write_copies, write_copy, write_locator, write_superblock,
 };
