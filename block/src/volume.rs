@@ -100,11 +100,20 @@ impl<M: Medium, H: Host> Volume<M, H> {
     /// # Errors
     /// [`Error::Outside`], [`Error::Pool`]: then sectors from some on are not written.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
-        self.check(at, bytes.len() as u64)?;
+        let len = bytes.len() as u64;
+        if len == 0 {
+            return self.check(at, len);
+        }
+        // (Whether it has all of them the writing tells, which looks at the file anyway.)
+        let end = self.check_whole(at, len)?;
         let (file, sector) = (self.file()?, self.settings.sector.bytes());
-        Ok(space::in_parts((at, at + bytes.len() as u64), sector, |part, len| {
-            self.pool.write_sectors_held(file, part, space::part_of(bytes, part - at, len))
-        })?)
+        let mut is_inside = true;
+        space::in_parts((at, end), sector, |part, len| {
+            let bytes = space::part_of(bytes, part - at, len);
+            is_inside = is_inside && self.pool.write_sectors_within(file, part, bytes, end)?;
+            Ok(())
+        })?;
+        if is_inside { Ok(()) } else { Err(Error::Outside { at, len }) }
     }
 
     /// Waits until all that was written is durable: it is.

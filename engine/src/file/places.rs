@@ -207,7 +207,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let (end, from) = (at + part.len() as u64, place + done as u64);
             done += part.len();
             let load = || self.store.door.load(from, part).is_ok();
-            if !self.store.sectors.is_whole(ino, (at, end), load) {
+            if !self.store.sectors.stripes.is_whole(ino, (at, end), load) {
                 return false;
             }
         }

@@ -10,6 +10,7 @@ use lode_pmem::Medium;
 use super::write::regular;
 use crate::inode::{File, Node, State};
 use crate::layout::SectorLine;
+use crate::store::Locked;
 use crate::{Error, Handle, Host, Ino, Op, PAGE_BYTES, Pool, Result};
 
 /// Bytes of a sector: what is written is whole ones.
@@ -23,6 +24,8 @@ enum Written {
     NotReady,
     /// These bytes are to go the way of others.
     Otherwise,
+    /// None: the file is too small.
+    Outside,
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -32,7 +35,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// # Errors
     /// [`Error::Invalid`] where these are not whole sectors; those of [`Pool::write`]: then some sectors may be written.
     pub fn write_sectors(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_sectors_of(&*self.node(ino)?, offset, data)
+        self.write_sectors_of(&*self.node(ino)?, offset, data, 0).map(|_| ())
     }
 
     /// As [`Pool::write_sectors`].
@@ -40,10 +43,30 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// # Errors
     /// The same.
     pub fn write_sectors_held(&self, file: &Handle<H>, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_sectors_of(&file.node, offset, data)
+        self.write_sectors_of(&file.node, offset, data, 0).map(|_| ())
     }
 
-    fn write_sectors_of(&self, node: &Node<H>, offset: u64, data: &[u8]) -> Result<()> {
+    /// As [`Pool::write_sectors`], if the file has `size` bytes at least; says whether it has. Else nothing is written.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn write_sectors_within(
+        &self,
+        file: &Handle<H>,
+        offset: u64,
+        data: &[u8],
+        size: u64,
+    ) -> Result<bool> {
+        self.write_sectors_of(&file.node, offset, data, size)
+    }
+
+    fn write_sectors_of(
+        &self,
+        node: &Node<H>,
+        offset: u64,
+        data: &[u8],
+        size: u64,
+    ) -> Result<bool> {
         let len = data.len() as u64;
         if !offset.is_multiple_of(SECTOR_BYTES) || !len.is_multiple_of(SECTOR_BYTES) {
             return Err(Error::Invalid);
@@ -52,16 +75,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (mut done, mut is_ready) = (0, false);
         while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
             let at = offset.checked_add(done as u64).ok_or(Error::FileTooLarge)?;
-            match self.write_in_lane(node, at, rest)? {
+            match self.write_in_lane(node, at, rest, size)? {
                 Written::Bytes(bytes) => done += bytes,
                 Written::NotReady if !is_ready && self.ready_for_sectors(node)? => is_ready = true,
                 Written::NotReady | Written::Otherwise => {
-                    return self.write_node(node, Some(at), rest).map(|_| ());
+                    return self.write_node(node, Some(at), rest).map(|_| true);
                 }
+                Written::Outside => return Ok(false),
             }
         }
         self.count(Op::Write);
-        Ok(())
+        Ok(true)
     }
 
     /// Makes a file, and the pool, ready to be written by sectors; says whether they are.
@@ -82,11 +106,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(true)
     }
 
-    /// Writes as much from the beginning of `bytes` as goes in one.
+    /// Writes as much from the beginning of `bytes` as goes in one, to a file of `size` bytes at least.
     #[inline(never)]
-    fn write_in_lane(&self, node: &Node<H>, offset: u64, bytes: &[u8]) -> Result<Written> {
+    fn write_in_lane(
+        &self,
+        node: &Node<H>,
+        offset: u64,
+        bytes: &[u8],
+        size: u64,
+    ) -> Result<Written> {
         let store = &self.store;
         let state = node.read(store)?;
+        if state.size < size {
+            return Ok(Written::Outside);
+        }
         let file = state.file()?;
         let Some(area) = store.sectors.area().filter(|_| file.takes_sectors()) else {
             return Ok(Written::NotReady);
@@ -107,7 +140,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let bytes = bytes.get(..len as usize).unwrap_or_default();
         let (ino, nonce) = (state.log.ino, state.log.nonce);
-        let locked = store.sectors.lock(ino, offset, offset + len);
         let Some(held) = store.hold_sector_lane() else { return Ok(Written::NotReady) };
         // (Who ends the session waits for lanes.)
         store.writable()?;
@@ -117,8 +149,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !file.sector_lines.load(Relaxed) {
             file.sector_lines.store(true, Relaxed);
         }
+        held.writes(ino);
+        // (Others' processors want its lock, and from now on the lane is in its place.)
+        drop(state);
         let line = SectorLine { ino, nonce, offset, home_at, len, sequence: 0 };
-        store.write_sectors(&held, locked, line, bytes)?;
+        store.write_sectors(&held, line, bytes)?;
         Ok(Written::Bytes(bytes.len()))
     }
 
@@ -131,20 +166,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
         offset: u64,
         into: &mut [u8],
     ) -> Result<()> {
-        let (sectors, ino) = (&self.store.sectors, state.log.ino);
+        let (stripes, ino) = (&self.store.sectors.stripes, state.log.ino);
         let (mut at, mut rest) = (offset, into);
         while !rest.is_empty() {
             let most = AT_ONCE - at % PAGE_BYTES;
             let len = (rest.len() as u64).min(most);
             let (bytes, tail) = rest.split_at_mut(len as usize);
             let mut home = Ok(());
-            let is_whole = sectors.is_whole(ino, (at, at + len), || {
+            let is_whole = stripes.is_whole(ino, (at, at + len), || {
                 home = self.read_home(state, file, at, bytes);
                 home.is_ok()
             });
             home?;
             if !is_whole {
-                let _locked = sectors.lock(ino, at, at + len);
+                let mut locked = Locked::none();
+                stripes.lock(&mut locked, ino, at, at + len);
                 self.read_home(state, file, at, bytes)?;
             }
             (at, rest) = (at + len, tail);

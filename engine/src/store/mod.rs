@@ -13,6 +13,7 @@ mod session;
 mod shows;
 mod snapshots;
 mod space;
+mod stripes;
 mod superblock;
 mod table;
 mod twins;
@@ -29,6 +30,7 @@ pub(crate) use sectors::Sectors;
 pub(crate) use shows::{Show, Shows, take as take_show};
 pub(crate) use snapshots::{Item, Kept, Snapshots};
 pub(crate) use space::Purpose;
+pub(crate) use stripes::Locked;
 pub(crate) use superblock::{
     read_superblock, repair_locator, write_copies, write_copy, write_locator, write_superblock,
 };
@@ -143,7 +145,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             mends: Box::default(),
             table: Table::new(geometry.lanes as usize)?,
             lanes: Lanes::new(used, &geometry)?,
-            sectors: Sectors::boxed(superblock.sectors, used)?,
+            sectors: Sectors::boxed(superblock.sectors, used, geometry.pages)?,
             room: Box::new(Room::of(None)),
             superblock: held::<H>(superblock),
             epoch: AtomicU32::new(superblock.epoch),

@@ -8,19 +8,20 @@
 //! * a lane has one line, and the next write takes its place: what it told of is home by then;
 //! * two places for data take turns, so that the data of a line that counts is not stored to;
 //! * where another lane's line tells of the same bytes, that line is ended first;
-//! * whoever gets the right to change an inode ends all its lines first ([`Store::end_sector_lines`]).
+//! * whoever gets the right to change an inode waits for who writes to it, and ends all its lines, first ([`Store::end_sector_lines`]).
 //!
-//! Bytes of a file are locked by *stripes*, a few hundred locks by inode and page, as writers of one file have nothing else
-//! between them. Readers take none where nobody writes: each stripe has a version, which is odd while bytes of it go home.
+//! Bytes of a file are locked ([`Stripes`]), as writers of one file have nothing else between them. Readers take no lock where
+//! nobody writes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use lock_api::{Mutex, MutexGuard};
 use lode_pmem::{Counters, Line, MediaError, Medium, Tally};
 
+use super::stripes::{Locked, Owner, Stripes};
 use super::{Purpose, Store};
 use crate::layout::{LINE, SECTOR_PAGES_MOST, SectorArea, SectorLine, tag_of};
 use crate::space::Run;
@@ -34,26 +35,10 @@ const LANES: usize = 64;
 const SMALL_PAGES: u64 = 32_768;
 /// Pages of a place for data that are worth more than twice as many lanes.
 const PLACE_PAGES: u64 = 8;
-/// Stripes of a pool: what has the same one waits for each other.
-const STRIPES: usize = 1024;
-/// Stripes of a write, at most: as many as pages it lies in.
-pub(crate) const STRIPES_AT_ONCE: usize = SECTOR_PAGES_MOST as usize + 1;
+/// What a line tells of that may or may not be durable.
+const UNKNOWN: u64 = u64::MAX;
 /// The part of the free pages that the journal may take.
 const SPACE_PART: u64 = 8;
-
-/// The write of a lane that a stripe had last; no lane is number 0.
-#[derive(Clone, Copy, Default)]
-struct Owner {
-    lane: u32,
-    sequence: u64,
-}
-
-/// What is locked together.
-#[repr(align(32))]
-struct Stripe<H: Host> {
-    owner: Mutex<H::Mutex, Owner>,
-    version: AtomicU32,
-}
 
 /// What the line of a lane says.
 #[derive(Clone, Copy, Default)]
@@ -73,11 +58,19 @@ struct Head<H: Host> {
     said: Mutex<H::Mutex, Said>,
     /// The number of the last write: changed by who holds the lane.
     last: AtomicU64,
+    /// That of the write that its line tells of, once that is durable; 0 where it tells of none; [`UNKNOWN`] where a fence has
+    /// failed. Meanwhile, and to end the line, `said` is locked.
+    told: AtomicU64,
+    /// The inode that who holds the lane writes to, or held it last to write to: changed by who holds it.
+    writes: AtomicU64,
+    /// Of the first lane of a processor: the one of its lanes that was free when one was last taken, counted from this.
+    free: AtomicU32,
     /// Of those who hold the lane.
     counters: Counters,
 }
 
-/// A lane of the sector journal that this thread holds.
+/// A lane of the sector journal that this thread holds: it waits for nothing but the medium and those who store to the same bytes,
+/// who have lanes too.
 pub(crate) struct SectorLane<'s, H: Host> {
     number: u32,
     head: &'s Head<H>,
@@ -92,6 +85,13 @@ impl<H: Host> SectorLane<'_, H> {
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch
     }
+
+    /// That it writes to this inode, of which the caller has the right to look at it: whoever gets the right to change it later on waits
+    /// for the lane, so that the caller's need not last.
+    #[inline]
+    pub(crate) fn writes(&self, ino: Ino) {
+        self.head.writes.store(ino, Release);
+    }
 }
 
 /// The sector journal in memory.
@@ -103,9 +103,13 @@ pub(crate) struct Sectors<H: Host> {
     /// There was no room for it: nobody tries again.
     refused: AtomicBool,
     heads: Vec<Head<H>>,
+    /// What was seen of each lane's `told`: of what is older no line tells. Here, as hardly anybody changes it: a lane's own line in the
+    /// cache is one that its processor stores to.
+    seen: Vec<AtomicU64>,
     /// Lanes for each processor that the pool has lanes for, at most.
     each: u32,
-    stripes: Vec<Stripe<H>>,
+    /// Locks of bytes.
+    pub(crate) stripes: Stripes<H>,
     /// Lines that can't be loaded are passed over: they were given up, and their memory is no better for that.
     pub(crate) passes_over: bool,
     /// What a crash has left, in a pool that is open read-only.
@@ -113,29 +117,33 @@ pub(crate) struct Sectors<H: Host> {
 }
 
 impl<H: Host> Sectors<H> {
-    /// That of a pool with so many lanes for transactions in use, whose superblock says where it is.
+    /// That of a pool of so many pages, with so many lanes for transactions in use, whose superblock says where it is.
     #[inline(never)]
-    pub(crate) fn boxed(area: Option<(SectorArea, u64)>, used: usize) -> Result<Box<Self>> {
-        let (mut heads, mut stripes) = (Vec::new(), Vec::new());
+    pub(crate) fn boxed(
+        area: Option<(SectorArea, u64)>,
+        used: usize,
+        pages: u64,
+    ) -> Result<Box<Self>> {
+        let (mut heads, mut seen, stripes) = (Vec::new(), Vec::new(), Stripes::new(pages));
         let each = (LANES / used.max(1)).max(1);
         heads.try_reserve_exact(used * each)?;
         heads.resize_with(used * each, || Head {
             turn: Mutex::new(()),
             said: Mutex::new(Said::default()),
             last: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            free: AtomicU32::new(0),
             counters: Counters::exclusive(),
         });
-        stripes.try_reserve_exact(STRIPES)?;
-        stripes.resize_with(STRIPES, || Stripe {
-            owner: Mutex::new(Owner::default()),
-            version: AtomicU32::new(0),
-        });
+        seen.try_reserve_exact(used * each)?;
+        seen.resize_with(used * each, || AtomicU64::new(0));
         let tag = AtomicU32::new(area.map_or(0, |(_, nonce)| tag_of(nonce)));
         let area = AtomicU64::new(area.map_or(0, |(area, _)| area.packed()));
         let refused = AtomicBool::new(false);
         let each = each as u32;
         let (passes_over, left) = (false, Vec::new());
-        Ok(Box::new(Self { area, tag, refused, heads, each, stripes, passes_over, left }))
+        Ok(Box::new(Self { area, tag, refused, heads, seen, each, stripes, passes_over, left }))
     }
 
     /// Where it is.
@@ -152,7 +160,8 @@ impl<H: Host> Sectors<H> {
     /// Bytes of memory that it takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = self.heads.capacity() * size_of::<Head<H>>();
-        (bytes + self.stripes.capacity() * size_of::<Stripe<H>>()) as u64
+        let seen = self.seen.capacity() * size_of::<AtomicU64>();
+        (bytes + seen + self.stripes.memory_bytes()) as u64
     }
 
     /// What all lanes have counted.
@@ -160,26 +169,54 @@ impl<H: Host> Sectors<H> {
         self.heads.iter().fold(Tally::default(), |sum, head| sum + head.counters.read())
     }
 
-    /// Takes a free lane, those of this processor first; waits for one if none is free. Only then looks which epoch it is, as
+    /// Takes a free lane, those of this processor first, and if bytes can be locked; waits for one if none is free. Only then looks which epoch it is, as
     /// who takes a lane for a transaction.
     #[inline(never)]
     pub(crate) fn hold(&self, cpu: usize, epoch: &AtomicU32) -> Option<SectorLane<'_, H>> {
-        let area = self.area()?;
+        let area = self.area().filter(|_| self.stripes.are_made())?;
         let count = (area.lanes as usize).min(self.heads.len());
         let used = self.heads.len() / self.each.max(1) as usize;
         if count == 0 || used == 0 {
             return None;
         }
-        let each = count / used;
-        let (before, from) = self.heads.get(..count)?.split_at_checked(cpu * each % count)?;
-        let mut heads = (cpu * each % count..).zip(from).chain((0..).zip(before));
-        let free = heads.find_map(|(at, head)| Some((at, head, head.turn.try_lock()?)));
+        let each = (count / used).max(1);
+        let first = cpu * each % count;
+        let behind = (first + each).min(count);
+        let hint = &self.heads.get(first)?.free;
+        let begin = (first + hint.load(Relaxed) as usize).min(behind);
+        let own = (begin..behind).chain(first..begin);
+        let free = own.chain(behind..count).chain(0..first).find_map(|at| {
+            let head = self.heads.get(at)?;
+            Some((at, head, head.turn.try_lock()?))
+        });
         let (at, head, turn) = match free {
             Some(free) => free,
-            None => from.first().map(|head| (cpu * each % count, head, head.turn.lock()))?,
+            None => self.heads.get(first).map(|head| (first, head, head.turn.lock()))?,
         };
+        // (Who was kept from the processor keeps its lane: the next one need not look there each time.)
+        if at != begin && (first..behind).contains(&at) {
+            hint.store((at - first) as u32, Relaxed);
+        }
         let (number, epoch) = (at as u32, epoch.load(Acquire));
         Some(SectorLane { number, head, area, epoch, _turn: turn })
+    }
+
+    /// Whether the line of a lane may tell of that write, which has ended.
+    #[inline]
+    fn may_tell(&self, lane: u32, sequence: u64) -> bool {
+        let (Some(head), Some(seen)) =
+            (self.heads.get(lane as usize), self.seen.get(lane as usize))
+        else {
+            return false;
+        };
+        if seen.load(Acquire) > sequence {
+            return false;
+        }
+        let told = head.told.load(Acquire);
+        if told != UNKNOWN && told > sequence {
+            seen.store(told, Release);
+        }
+        told == UNKNOWN || told == sequence
     }
 
     /// Waits until each write that is under way has ended.
@@ -188,109 +225,10 @@ impl<H: Host> Sectors<H> {
             drop(head.turn.lock());
         }
     }
-
-    /// The stripes of bytes `from .. to` of an inode, in order, each once; not more than [`STRIPES_AT_ONCE`].
-    fn stripes_of(&self, ino: Ino, from: u64, to: u64) -> impl Iterator<Item = &Stripe<H>> {
-        let first = first_stripe(ino, from);
-        let count = ((to.div_ceil(PAGE_BYTES) - from / PAGE_BYTES) as usize).min(STRIPES_AT_ONCE);
-        let over = (first + count).saturating_sub(STRIPES);
-        self.stripes.iter().take(over).chain(self.stripes.iter().skip(first).take(count - over))
-    }
-
-    /// Locks bytes `from .. to` of an inode.
-    #[inline(never)]
-    pub(crate) fn lock(&self, ino: Ino, from: u64, to: u64) -> Locked<'_, H> {
-        let mut locked = Locked { stripes: [const { None }; STRIPES_AT_ONCE], goes_home: None };
-        for (place, stripe) in locked.stripes.iter_mut().zip(self.stripes_of(ino, from, to)) {
-            *place = Some((stripe.owner.lock(), &stripe.version));
-        }
-        locked
-    }
-
-    /// Whether nobody has stored bytes `from .. to` of an inode while `load` was done, which says whether it could.
-    #[inline]
-    pub(crate) fn is_whole(
-        &self,
-        ino: Ino,
-        (from, to): (u64, u64),
-        load: impl FnOnce() -> bool,
-    ) -> bool {
-        if to <= from - from % PAGE_BYTES + PAGE_BYTES {
-            let Some(stripe) = self.stripes.get(first_stripe(ino, from)) else { return false };
-            let version = stripe.version.load(Acquire);
-            if version % 2 == 1 || !load() {
-                return false;
-            }
-            fence(Acquire);
-            return stripe.version.load(Relaxed) == version;
-        }
-        let Some(versions) = self.versions(ino, from, to) else { return false };
-        load() && self.are_same(&versions, ino, from, to)
-    }
-
-    /// The versions of bytes `from .. to` of an inode, as long as nobody is storing there.
-    #[inline]
-    fn versions(&self, ino: Ino, from: u64, to: u64) -> Option<Versions> {
-        let mut versions = Versions([0; STRIPES_AT_ONCE]);
-        for (place, stripe) in versions.0.iter_mut().zip(self.stripes_of(ino, from, to)) {
-            *place = stripe.version.load(Acquire);
-            if *place % 2 == 1 {
-                return None;
-            }
-        }
-        Some(versions)
-    }
-
-    /// Whether nobody has stored there since: what was loaded in between is whole.
-    #[inline]
-    fn are_same(&self, versions: &Versions, ino: Ino, from: u64, to: u64) -> bool {
-        fence(Acquire);
-        let mut stripes = versions.0.iter().zip(self.stripes_of(ino, from, to));
-        stripes.all(|(version, stripe)| *version == stripe.version.load(Relaxed))
-    }
-}
-
-/// The stripe of a byte of an inode.
-#[inline]
-fn first_stripe(ino: Ino, at: u64) -> usize {
-    (at / PAGE_BYTES).wrapping_add(ino.wrapping_mul(97)) as usize % STRIPES
-}
-
-/// Versions of the stripes of some bytes.
-struct Versions([u32; STRIPES_AT_ONCE]);
-
-type LockedStripe<'s, H> = (MutexGuard<'s, <H as Host>::Mutex, Owner>, &'s AtomicU32);
-
-/// Bytes of a file that are locked.
-pub(crate) struct Locked<'s, H: Host> {
-    stripes: [Option<LockedStripe<'s, H>>; STRIPES_AT_ONCE],
-    /// The write whose bytes go home.
-    goes_home: Option<Owner>,
-}
-
-impl<H: Host> Locked<'_, H> {
-    /// From now on readers wait: bytes go home, of this write.
-    fn go_home(&mut self, owner: Owner) {
-        for (_, version) in self.stripes.iter().flatten() {
-            version.store(version.load(Relaxed).wrapping_add(1), Relaxed);
-        }
-        fence(Release);
-        self.goes_home = Some(owner);
-    }
-}
-
-impl<H: Host> Drop for Locked<'_, H> {
-    fn drop(&mut self) {
-        let Some(owner) = self.goes_home else { return };
-        for (last, version) in self.stripes.iter_mut().flatten() {
-            **last = owner;
-            version.store(version.load(Relaxed).wrapping_add(1), Release);
-        }
-    }
 }
 
 impl<M: Medium, H: Host> Store<M, H> {
-    /// Holds a lane of the sector journal, if there is one. Who holds one waits for nothing but the medium.
+    /// Holds a lane of the sector journal, if there is one.
     #[inline]
     pub(crate) fn hold_sector_lane(&self) -> Option<SectorLane<'_, H>> {
         self.sectors.hold(self.lane(), &self.epoch)
@@ -304,7 +242,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline(never)]
     pub(crate) fn make_sectors(&self) -> Result<bool> {
         if self.sectors.area().is_some() {
-            return Ok(true);
+            return Ok(self.sectors.stripes.make());
         }
         if self.sectors.is_refused() {
             return Ok(false);
@@ -313,6 +251,10 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.sectors.refused.store(true, Relaxed);
             return Ok(false);
         };
+        if !self.sectors.stripes.make() {
+            self.give(area.run());
+            return Ok(false);
+        }
         let nonce = self.nonce();
         let mut superblock = self.superblock.lock();
         if self.sectors.area().is_some() {
@@ -383,7 +325,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         drop(superblock);
         self.sectors.area.store(0, Release);
         for head in &self.sectors.heads {
-            *head.said.lock() = Said::default();
+            let mut said = head.said.lock();
+            *said = Said::default();
+            head.told.store(0, Release);
         }
         self.give(area.run());
         Ok(())
@@ -461,11 +405,13 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.door.window(LINE, counters).store_line(area.line_at(lane), &Line::ZERO);
             self.door.fence(counters)?;
             said.counts = false;
+            head.told.store(0, Release);
         }
         Ok(())
     }
 
-    /// Ends all lines of an inode, which nobody but the caller has the right to look at or to change.
+    /// Waits until nobody writes to an inode by sectors, and ends all its lines. The caller alone has the right to look at it or to
+    /// change it, so that nobody begins.
     ///
     /// # Errors
     /// Those of the medium: then some may count still.
@@ -473,30 +419,37 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline(never)]
     pub(crate) fn end_sector_lines(&self, ino: Ino) -> Result<()> {
         let Some(area) = self.sectors.area() else { return Ok(()) };
-        for lane in 0..self.sectors.heads.len() as u32 {
+        for (lane, head) in (0..).zip(&self.sectors.heads) {
+            // (Who got the lane for it did so while it had the right to look at it, and so before this.)
+            if head.writes.load(Acquire) == ino {
+                drop(head.turn.lock());
+            }
             self.end_line(&area, lane, self.counters(), &|said| said.ino == ino)?;
         }
         Ok(())
     }
 
-    /// Ends what other lanes' lines say of the bytes that are locked.
+    /// Ends what other lanes' lines say of the bytes that are locked. Who is in the middle of a write in such a lane, of other bytes,
+    /// is not waited for: once it was durable that the line told of something newer, it never tells of these again.
     #[inline]
     fn end_others(&self, locked: &Locked<'_, H>, held: &SectorLane<'_, H>) -> Result<()> {
-        let own = held.number + 1;
         if self.host.leaves_out(Rule::SectorsApart) {
             return Ok(());
         }
-        for (owner, _) in locked.stripes.iter().flatten() {
-            if owner.lane != 0 && owner.lane != own {
-                let is_its = |said: &Said| said.sequence == owner.sequence;
-                self.end_line(&held.area, owner.lane - 1, &held.head.counters, &is_its)?;
+        for owner in locked.owners() {
+            let Some((lane, sequence)) = owner.write().filter(|(lane, _)| *lane != held.number)
+            else {
+                continue;
+            };
+            if self.sectors.may_tell(lane, sequence) {
+                let is_meant = |said: &Said| said.sequence == sequence;
+                self.end_line(&held.area, lane, &held.head.counters, &is_meant)?;
             }
         }
         Ok(())
     }
 
-    /// Writes sectors of which `locked` are the bytes: to the journal, and home. They are durable, and not torn by a crash, when
-    /// their line is.
+    /// Writes sectors: to the journal, and home. They are durable, and not torn by a crash, when their line is.
     ///
     /// # Errors
     /// Those of the medium.
@@ -504,25 +457,33 @@ impl<M: Medium, H: Host> Store<M, H> {
     pub(crate) fn write_sectors(
         &self,
         held: &SectorLane<'_, H>,
-        mut locked: Locked<'_, H>,
         mut line: SectorLine,
         bytes: &[u8],
     ) -> Result<()> {
         let SectorLane { number, head, area, .. } = *held;
         let counters = &head.counters;
-        self.end_others(&locked, held)?;
         line.sequence = head.last.load(Relaxed) + 1;
         let (at, slot_at) = (area.line_at(number), self.slot_at(&area, number, line.sequence));
         self.door.window(line.len, counters).copy_nt(slot_at, bytes);
         self.door.fence(counters)?;
-        locked.go_home(Owner { lane: number + 1, sequence: line.sequence });
+        // (Only now, as others may want them.)
+        let mut locked = Locked::none();
+        let end = line.offset + line.len;
+        if !self.sectors.stripes.lock(&mut locked, line.ino, line.offset, end) {
+            return Err(Error::Invalid);
+        }
+        self.end_others(&locked, held)?;
+        locked.go_home(Owner::new(number, line.sequence));
         let mut said = head.said.lock();
         head.last.store(line.sequence, Relaxed);
         *said = Said { ino: line.ino, sequence: line.sequence, counts: true };
         let tag = self.sectors.tag.load(Relaxed);
         self.door.window(LINE, counters).store_line(at, &line.line(&self.seed, tag, at));
-        self.door.fence(counters)?;
+        let fenced = self.door.fence(counters);
+        // (Not before the fence: until then the line may be what it was.)
+        head.told.store(if fenced.is_ok() { line.sequence } else { UNKNOWN }, Release);
         drop(said);
+        fenced?;
         self.door.window(line.len, counters).copy_nt(line.home_at, bytes);
         Ok(self.door.fence(counters)?)
     }

@@ -39,6 +39,7 @@ mod scrub_seen;
 mod scrub_snapshots;
 mod second_copies;
 mod sectors;
+mod sectors_beside;
 mod seen_logs;
 mod snapshot_damage;
 mod snapshots;

@@ -1,0 +1,233 @@
+//! Who is stopped in the middle of a write by sectors, as by a processor that is taken away, holds up only those who want its bytes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use lode_engine::{
+    Error, FormatOptions, Handle, NewInode, OpenOptions, Pool, Result, SetAttr, mode,
+};
+use lode_pmem::{Line, MediaError, Medium};
+use lode_testkit::{Memory, TestHost};
+
+const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
+const PAGE: u64 = 4096;
+/// Pages of the file.
+const PAGES: u64 = 1100;
+/// No wait is longer.
+const LONG: Duration = Duration::from_secs(20);
+/// The fences of a write: of its data in the journal, of its line, of its data at home.
+const OF_LINE: u32 = 2;
+const OF_HOME: u32 = 3;
+
+thread_local! {
+    /// The fence of this thread in which it stops, counted down; none at 0.
+    static STOPS_IN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Memory in a fence of which a thread stops until it may go on.
+#[derive(Clone)]
+struct Stopping {
+    memory: Memory,
+    is_there: Arc<AtomicBool>,
+    may_go: Arc<AtomicBool>,
+}
+
+/// Whether it came to be in time.
+fn comes(what: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + LONG;
+    while !what() {
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
+impl Medium for Stopping {
+    type Window = <Memory as Medium>::Window;
+
+    fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    fn open(&self) -> Self::Window {
+        self.memory.open()
+    }
+
+    fn close(&self, window: &mut Self::Window) {
+        self.memory.close(window);
+    }
+
+    fn load_word(&self, at: u64) -> core::result::Result<u64, MediaError> {
+        self.memory.load_word(at)
+    }
+
+    fn load(&self, at: u64, into: &mut [u8]) -> core::result::Result<(), MediaError> {
+        self.memory.load(at, into)
+    }
+
+    fn store_word(&self, window: &mut Self::Window, at: u64, value: u64) {
+        self.memory.store_word(window, at, value);
+    }
+
+    fn store_bytes(&self, window: &mut Self::Window, at: u64, bytes: &[u8]) {
+        self.memory.store_bytes(window, at, bytes);
+    }
+
+    fn store_line(&self, window: &mut Self::Window, at: u64, line: &Line) {
+        self.memory.store_line(window, at, line);
+    }
+
+    fn stream_word(&self, window: &mut Self::Window, at: u64, value: u64) {
+        self.memory.stream_word(window, at, value);
+    }
+
+    fn write_back(&self, window: &mut Self::Window, at: u64) {
+        self.memory.write_back(window, at);
+    }
+
+    fn fence(&self) -> core::result::Result<(), MediaError> {
+        let left = STOPS_IN.get();
+        STOPS_IN.set(left.saturating_sub(1));
+        if left == 1 {
+            self.is_there.store(true, SeqCst);
+            // (Who was never let go fails by what it finds.)
+            comes(|| self.may_go.load(SeqCst));
+        }
+        self.memory.fence()
+    }
+
+    fn fence_can_fail(&self) -> bool {
+        false
+    }
+}
+
+type StoppingPool = Pool<Stopping, TestHost>;
+
+/// A pool with a file of [`PAGES`] pages that is ready to be written by sectors.
+fn pool() -> (StoppingPool, Handle<TestHost>) {
+    let medium = Stopping {
+        memory: Memory::new(16 << 20),
+        is_there: Arc::default(),
+        may_go: Arc::default(),
+    };
+    let host = TestHost::with_cpus(1, 4);
+    let format = FormatOptions { lanes: 4, ..FormatOptions::default() };
+    Pool::format(medium.clone(), host.clone(), &format).unwrap();
+    let pool = Pool::open(medium, host, &OpenOptions::default()).unwrap();
+    let ino = pool.create(pool.root(), b"v", &NEW).unwrap().ino;
+    pool.write(ino, 0, &vec![1; (PAGES * PAGE) as usize]).unwrap();
+    let file = pool.hold(ino).unwrap();
+    pool.write_sectors_held(&file, 0, &[1; 512]).unwrap();
+    (pool, file)
+}
+
+/// A thread writes pages, one after the other, and stops in this fence of the last; another one does `meanwhile`. Says whether that
+/// ended before the first went on.
+fn beside(
+    (pool, file): &(StoppingPool, Handle<TestHost>),
+    pages: &[u64],
+    fence: u32,
+    meanwhile: impl FnOnce() -> Result<()> + Send,
+) -> bool {
+    let (medium, is_done) = (pool.medium(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(move || {
+            let (last, before) = pages.split_last().unwrap();
+            for page in before {
+                pool.write_sectors_held(file, page * PAGE, &[2; PAGE as usize])?;
+            }
+            STOPS_IN.set(fence);
+            pool.write_sectors_held(file, last * PAGE, &[2; PAGE as usize])
+        });
+        assert!(comes(|| medium.is_there.load(SeqCst)), "never came to its fence");
+        let is_done = &is_done;
+        let second = scope.spawn(move || {
+            let result = meanwhile();
+            is_done.store(true, SeqCst);
+            result
+        });
+        let in_time = comes(|| is_done.load(SeqCst));
+        medium.may_go.store(true, SeqCst);
+        first.join().unwrap().unwrap();
+        second.join().unwrap().unwrap();
+        in_time
+    })
+}
+
+/// As it was when there were a thousand locks.
+#[test]
+fn who_writes_other_pages_does_not_wait_for_who_is_stopped_in_a_write() {
+    for fence in [OF_LINE, OF_HOME] {
+        let pool = pool();
+        let write = || pool.0.write_sectors_held(&pool.1, 1024 * PAGE, &[3; PAGE as usize]);
+        assert!(beside(&pool, &[0], fence, write), "fence {fence}");
+    }
+}
+
+/// Two writes before, the line of that lane told of them; it has told of another one since, and that is durable.
+#[test]
+fn who_writes_where_a_lane_wrote_long_ago_does_not_wait_for_who_is_stopped_in_that_lane() {
+    for fence in [OF_LINE, OF_HOME] {
+        let pool = pool();
+        let write = || {
+            // (Of the stopped one's lanes this is the first; so the other one takes another.)
+            pool.0.write_sectors_held(&pool.1, 9 * PAGE, &[3; PAGE as usize])
+        };
+        assert!(beside(&pool, &[9, 7, 5], fence, write), "fence {fence}");
+        let mut read = [0; PAGE as usize];
+        pool.0.read_held_quietly(&pool.1, 9 * PAGE, &mut read).unwrap();
+        assert!(read == [3; PAGE as usize]);
+    }
+}
+
+/// It was written when the first had not gone on, and so might be when it does: whoever changes the inode waits for that.
+#[test]
+fn who_gets_the_right_to_change_a_file_waits_for_who_writes_its_sectors() {
+    let pool = pool();
+    let (medium, ino) = (pool.0.medium(), pool.1.ino());
+    let (start, was_let_go) = (Barrier::new(2), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            STOPS_IN.set(OF_HOME);
+            pool.0.write_sectors_held(&pool.1, 5 * PAGE, &[2; PAGE as usize])
+        });
+        assert!(comes(|| medium.is_there.load(SeqCst)), "never came to its fence");
+        let changer = scope.spawn(|| {
+            start.wait();
+            let size = SetAttr { size: Some(PAGE), ..SetAttr::default() };
+            let changed = pool.0.setattr(ino, &size).map(|_| ());
+            (changed, was_let_go.load(SeqCst))
+        });
+        start.wait();
+        // It is about to wait: the more often this thread stands back, the likelier it does.
+        for _ in 0..20_000 {
+            std::thread::yield_now();
+        }
+        was_let_go.store(true, SeqCst);
+        medium.may_go.store(true, SeqCst);
+        writer.join().unwrap().unwrap();
+        let (changed, waited) = changer.join().unwrap();
+        changed.unwrap();
+        assert!(waited, "the file was changed under a writer");
+    });
+}
+
+#[test]
+fn what_is_not_all_inside_is_not_written_where_that_is_asked_for() {
+    let (pool, file) = pool();
+    let end = PAGES * PAGE;
+    let write = |at, len: usize, size| pool.write_sectors_within(&file, at, &vec![7; len], size);
+    assert_eq!(write(end - 512, 1024, end + 512), Ok(false));
+    assert_eq!(write(end, 512, end + 512), Ok(false));
+    assert_eq!(write(end - 512, 512, end), Ok(true));
+    assert_eq!(write(end - 100, 512, end), Err(Error::Invalid));
+    assert_eq!(pool.size_held(&file), Ok(end));
+    let mut read = [0; 1024];
+    pool.read_held_quietly(&file, end - 1024, &mut read).unwrap();
+    assert!(read[..512] == [1; 512] && read[512..] == [7; 512]);
+}
