@@ -84,21 +84,22 @@ impl<M: Medium> Door<M> {
         self.noted(self.medium.load(at, into))
     }
 
-    /// Loads whole pieces of `piece` bytes from offset `at`, and gives the CRC32C of each, of the bytes that were loaded.
+    /// Loads whole pieces of `piece` bytes from offset `at`, and says whether the CRC32C of each, of the bytes that were
+    /// loaded, is the one that `wanted` gives (little-endian), if it can: it is asked then, for the next few pieces at a time.
     ///
     /// # Panics
     /// Where `piece` is 0.
     #[inline]
     #[track_caller]
-    pub fn load_summed(
+    pub fn load_compared(
         &self,
         at: u64,
         into: &mut [u8],
         piece: usize,
-        each: impl FnMut(u32),
-    ) -> Result<(), MediaError> {
+        wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+    ) -> Result<bool, MediaError> {
         self.bounds(at, into.len() as u64)?;
-        self.noted(self.medium.load_summed(at, into, piece, each))
+        self.noted(self.medium.load_compared(at, into, piece, wanted))
     }
 
     /// Asks for the line that holds `at`, which is about to be loaded: a hint.

@@ -6,6 +6,7 @@
 
 use core::num::NonZeroU32;
 
+use crate::crc32c::are_crcs;
 use crate::{LINE_BYTES, Line, crc32c_pieces};
 
 /// A load that could not be served, or a fence that could not be completed.
@@ -94,27 +95,27 @@ pub trait Medium: Send + Sync {
     #[track_caller]
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError>;
 
-    /// Loads whole pieces of `piece` bytes from `at` as [`Medium::load`] does, and gives the CRC32C of each, from 0, of the
-    /// bytes that `into` has got: as if they were computed one by one then, which is what this does unless a medium
-    /// can do it faster (by not looking at them twice).
+    /// Loads whole pieces of `piece` bytes from `at` as [`Medium::load`] does, and says whether the CRC32C of each, from 0, of the
+    /// bytes that `into` has got, is the one that `wanted` gives, little-endian. That is asked when they have been loaded, for the next few pieces at a
+    /// time, and says whether it could tell. All is as if they were computed one by one then, which is what this does unless a
+    /// medium can do it faster (by not looking at them twice).
     ///
     /// # Panics
     /// Where `piece` is 0.
     #[inline]
     #[track_caller]
-    fn load_summed(
+    fn load_compared(
         &self,
         at: u64,
         into: &mut [u8],
         piece: usize,
-        each: impl FnMut(u32),
-    ) -> Result<(), MediaError>
+        wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+    ) -> Result<bool, MediaError>
     where
         Self: Sized,
     {
         self.load(at, into)?;
-        crc32c_pieces(into, piece, each);
-        Ok(())
+        Ok(are_crcs(into, piece, wanted))
     }
 
     /// Asks for the line that holds `at`, which is about to be loaded: a hint, which waits for nothing and may be
@@ -278,14 +279,14 @@ impl<M: Medium> Medium for &M {
 
     #[inline]
     #[track_caller]
-    fn load_summed(
+    fn load_compared(
         &self,
         at: u64,
         into: &mut [u8],
         piece: usize,
-        each: impl FnMut(u32),
-    ) -> Result<(), MediaError> {
-        (**self).load_summed(at, into, piece, each)
+        wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+    ) -> Result<bool, MediaError> {
+        (**self).load_compared(at, into, piece, wanted)
     }
 
     #[inline]

@@ -35,7 +35,7 @@ fn of_a_file_cut_short_behind_the_mapping() {
                 assert_eq!(outcome, Err(MediaError::Poisoned { at: end }), "{len} at {from}");
             }
             for (from, piece) in [(0, 512), (end - 512, 1024), (512, 2048), (end - 512, 64)] {
-                let outcome = door.load_summed(from, &mut vec![0; 12288], piece, |_| ());
+                let outcome = door.load_compared(from, &mut vec![0; 12288], piece, |_| true);
                 assert_eq!(outcome, Err(MediaError::Poisoned { at: end }), "{piece} at {from}");
             }
             for (from, len) in [(end + 1, 3), (5 * PAGE + 3, 2000)] {
@@ -83,7 +83,7 @@ fn of_a_poisoned_page() {
     assert_eq!(outcome, Err(MediaError::Poisoned { at: PAGE }));
     let outcome = door.load(0, &mut [0; 2 * PAGE as usize]);
     assert_eq!(outcome, Err(MediaError::Poisoned { at: PAGE }));
-    let outcome = door.load_summed(PAGE - 1024, &mut [0; 2048], 512, |_| ());
+    let outcome = door.load_compared(PAGE - 1024, &mut [0; 2048], 512, |_| true);
     assert_eq!(outcome, Err(MediaError::Poisoned { at: PAGE }));
     let at = PAGE + 1000;
     let outcome = door.load(at, &mut [0; 1000]);
@@ -187,7 +187,7 @@ fn lines_can_be_made_bad() {
         assert_eq!(door.load_word(120), Err(MediaError::Poisoned { at: 120 }));
         let at = PAGE - 512;
         assert_eq!(door.load(128, &mut [0; 4096]), Err(MediaError::Poisoned { at }));
-        let loaded = door.load_summed(128, &mut [0; 4096], 512, |_| ());
+        let loaded = door.load_compared(128, &mut [0; 4096], 512, |_| true);
         assert_eq!(loaded, Err(MediaError::Poisoned { at }));
         let counters = Counters::new();
         door.window(PAGE, &counters).copy_nt(0, &[0; 2000]);

@@ -1,7 +1,7 @@
 //! Where a file that is open has its pages, for those who read it all the time.
 //!
 //! Who reads by a handle takes no lock and stores to nothing that another reader loads, where the bytes are of one part of the file that was
-//! found before, with all of it in one place: it looks whether the inode has the version that the place was noted in, loads them,
+//! found before, in one place or in two: it looks whether the inode has the version that the place was noted in, loads them,
 //! and looks whether it has it still (and, where a file is written by sectors, whether nobody has stored these meanwhile). Else they
 //! are read with the inode locked, and the place is noted.
 
@@ -15,18 +15,23 @@ use once_cell::race::OnceBox;
 
 use super::read::RELATIME_NS;
 use super::sectors::AT_ONCE;
-use crate::inode::State;
+use crate::inode::{File, State};
 use crate::{AccessTimes, Handle, Host, Op, PAGE_BYTES, PageClass, Pool, Result};
 
 /// Bytes whose place is noted in one: as large as pages of large files are.
-const CHUNK: u64 = PageClass::Huge.pages() * PAGE_BYTES;
+const CHUNK: u64 = CHUNK_PAGES * PAGE_BYTES;
+const CHUNK_PAGES: u64 = PageClass::Huge.pages();
 /// Places that are noted of a file, at least and at most (of 128 GiB): chunks of larger ones take turns.
 const PLACES: (u64, u64) = (1 << 6, 1 << 16);
-/// Bits of a word of a place: the page, whether it is written by sectors, and which chunk of those that take turns.
+/// Bits of a word of a place: the page, whether it is written by sectors, whether the chunk's end is elsewhere, and which chunk of those
+/// that take turns.
 const PAGE_BITS: u32 = 40;
-const TURN_AT: u32 = PAGE_BITS + 1;
+const TURN_AT: u32 = PAGE_BITS + 2;
 const BY_SECTORS: u64 = 1 << PAGE_BITS;
-/// The page of a chunk that is not all in one extent. (No region is so large.)
+const IN_TWO: u64 = 1 << (PAGE_BITS + 1);
+/// Bits of the word of a chunk's end: its page, how many pages of the chunk are in front of it, and which chunk it is of.
+const END_TURN_AT: u32 = PAGE_BITS + CHUNK_PAGES.trailing_zeros();
+/// The page of a chunk that is in more than two extents, or not all in any. (No region is so large.)
 const NOWHERE: u64 = BY_SECTORS - 1;
 
 /// What was noted in a version of the inode.
@@ -35,6 +40,8 @@ struct Noted {
     /// One more than that version (which is even: nobody was changing it); else 0.
     version: AtomicU64,
     word: AtomicU64,
+    /// Where the chunk's end is, if that is elsewhere: it says itself of which chunk it is, as the word does.
+    end: AtomicU64,
 }
 
 impl Noted {
@@ -47,13 +54,15 @@ impl Noted {
 
     /// Notes it, by who has the right to look at the inode, which has this version for so long: all that others note meanwhile
     /// is as right.
-    fn set(&self, version: u64, word: u64) {
+    fn set(&self, version: u64, word: u64, end: u64) {
         if self.version.load(Acquire) == version + 1 {
+            self.end.store(end, Release);
             self.word.store(word, Release);
             return;
         }
         self.version.store(0, Relaxed);
         fence(Release);
+        self.end.store(end, Release);
         self.word.store(word, Release);
         self.version.store(version + 1, Release);
     }
@@ -83,6 +92,8 @@ impl Fresh {
 struct Place {
     /// Offset in the pool.
     at: u64,
+    /// Bytes from there on that are in one place.
+    len: u64,
     by_sectors: bool,
 }
 
@@ -92,13 +103,29 @@ impl Places {
     fn get(&self, version: u64, offset: u64) -> Option<Place> {
         let table = self.table.get()?;
         let (chunk, places) = (offset / CHUNK, table.len() as u64);
-        let word = table.get((chunk & (places - 1)) as usize)?.get(version)?;
-        let page = word % BY_SECTORS;
-        let is_here = word >> TURN_AT == chunk >> places.trailing_zeros() && page != NOWHERE;
-        is_here.then(|| Place {
-            at: page * PAGE_BYTES + offset % CHUNK,
-            by_sectors: word & BY_SECTORS != 0,
-        })
+        let noted = table.get((chunk & (places - 1)) as usize)?;
+        let word = noted.get(version)?;
+        let (page, turn) = (word % BY_SECTORS, chunk >> places.trailing_zeros());
+        if word >> TURN_AT != turn || page == NOWHERE {
+            return None;
+        }
+        let (mut at, skip, by_sectors) =
+            (page * PAGE_BYTES, offset % CHUNK, word & BY_SECTORS != 0);
+        let mut part = (0, CHUNK);
+        if word & IN_TWO != 0 {
+            // (Another chunk's end may have been noted in its place meanwhile.)
+            let end = noted.end.load(Acquire);
+            let begin = (end >> PAGE_BITS) % CHUNK_PAGES * PAGE_BYTES;
+            if end >> END_TURN_AT != turn {
+                return None;
+            }
+            if skip < begin {
+                part = (0, begin);
+            } else {
+                (at, part) = (end % BY_SECTORS * PAGE_BYTES, (begin, CHUNK));
+            }
+        }
+        Some(Place { at: at + skip - part.0, len: part.1 - skip, by_sectors })
     }
 
     /// Room for places of a file of so many bytes; `None` where there is no memory.
@@ -180,7 +207,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return false;
         };
         // (One version for all: no write is seen in part.)
-        if len == 0 || len > CHUNK - offset % CHUNK || !may(version) {
+        if len == 0 || len > place.len || !may(version) {
             return false;
         }
         // (What can't be loaded is met again by who tells of it.)
@@ -225,7 +252,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             false => return,
         };
         if state.view == 0 && version.is_multiple_of(2) {
-            file.places.fresh_until.0.set(version, until as u64);
+            file.places.fresh_until.0.set(version, until as u64, 0);
         }
     }
 
@@ -249,16 +276,33 @@ impl<M: Medium, H: Host> Pool<M, H> {
             if place.get(version).is_some_and(|word| word >> TURN_AT == turn) {
                 continue;
             }
-            let (from, end) = (chunk * CHUNK, (chunk + 1) * CHUNK);
-            let is_all = |end_page: u64| end_page * PAGE_BYTES >= end && end <= state.size;
-            let extent = file.extents.find(from / PAGE_BYTES);
-            let page = extent
-                .filter(|extent| is_all(extent.end()))
-                .map_or(NOWHERE, |extent| extent.page + from / PAGE_BYTES - extent.file_page);
-            if turn >> (u64::BITS - TURN_AT) == 0 && page <= NOWHERE {
+            if turn >> (u64::BITS - TURN_AT) == 0 {
+                let is_all = (chunk + 1) * CHUNK <= state.size;
+                let (page, end) = if is_all { two_of(file, chunk, turn) } else { (NOWHERE, 0) };
                 let by_sectors = if file.by_sectors { BY_SECTORS } else { 0 };
-                place.set(version, turn << TURN_AT | by_sectors | page);
+                place.set(version, turn << TURN_AT | by_sectors | page, end);
             }
         }
+    }
+}
+
+/// Where a chunk is, as it is noted, and its end, if it is in two extents: so each is where the tables of a group of pages lie between.
+fn two_of(file: &File, chunk: u64, turn: u64) -> (u64, u64) {
+    let (from, end) = (chunk * CHUNK_PAGES, (chunk + 1) * CHUNK_PAGES);
+    // The place of a page, and the page of the file that its extent ends in front of.
+    let found = |page: u64| {
+        let extent = file.extents.find(page)?;
+        let place = extent.page + page - extent.file_page;
+        (place < NOWHERE).then(|| (place, extent.end()))
+    };
+    match found(from) {
+        Some((page, until)) if until >= end => (page, 0),
+        Some((page, until)) if turn >> (u64::BITS - END_TURN_AT) == 0 => match found(until) {
+            Some((rest, to)) if to >= end => {
+                (IN_TWO | page, turn << END_TURN_AT | (until - from) << PAGE_BITS | rest)
+            }
+            _ => (NOWHERE, 0),
+        },
+        _ => (NOWHERE, 0),
     }
 }

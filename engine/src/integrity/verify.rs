@@ -7,14 +7,12 @@ use lode_pmem::{MediaError, Medium, crc32c};
 
 use super::crcs::{Crc, kept};
 use super::keep::TOGETHER;
-use crate::layout::{CRC_BYTES, CrcTable, LINE, PAGE_STRIPS_MOST};
+use crate::layout::{CRC_BYTES, CrcTable, LINE};
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// Bytes loaded at a time of strips that nobody asked for.
 const CHUNK: usize = 256;
-/// Strips that are loaded and compared together.
-const MOST: usize = TOGETHER * PAGE_STRIPS_MOST;
 
 /// Whose data is loaded.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +86,11 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
         let strips = self.geometry.strips;
         let strip = strips.bytes();
+        // (What is asked for most: whole strips of one page.)
+        let len = into.len() as u64;
+        if (at | len) % strip == 0 && at % PAGE_BYTES + len <= PAGE_BYTES {
+            return self.load_whole(of, at, into);
+        }
         let (mut at, mut rest) = (at, into);
         while !rest.is_empty() {
             let skip = at % strip;
@@ -97,16 +100,12 @@ impl<M: Medium, H: Host> Store<M, H> {
                 (0, 1..) => (whole.min(few * PAGE_BYTES - at % PAGE_BYTES), true),
                 _ => ((strip - skip).min(rest.len() as u64), false),
             };
-            // What the bytes are compared with is asked for before they are.
-            let crcs = self.crcs_at(at, CrcTable::First);
-            let end = crcs + len / strip * CRC_BYTES;
-            (crcs..=end).step_by(LINE as usize).for_each(|line| self.door.prefetch(line));
             let (part, more) = rest.split_at_mut(len as usize);
-            if is_whole && len <= PAGE_BYTES {
-                self.load_whole::<PAGE_STRIPS_MOST>(of, at, part)?;
-            } else if is_whole {
-                self.load_whole::<MOST>(of, at, part)?;
+            if is_whole {
+                self.load_whole(of, at, part)?;
             } else {
+                // (What the bytes are compared with is asked for before they are.)
+                self.door.prefetch(self.crcs_at(at, CrcTable::First));
                 match self.door.load(at, part) {
                     Ok(()) => self.verify_part(of, at, part)?,
                     loaded => self.judge_loaded(of, at, part, loaded)?,
@@ -135,52 +134,41 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(())
     }
 
-    /// Loads whole strips, `N` at most, of which the checksums lie side by side.
+    /// Loads whole strips, of which the checksums lie side by side.
     #[inline]
-    fn load_whole<const N: usize>(
-        &self,
-        of: Option<Whose>,
-        at: u64,
-        bytes: &mut [u8],
-    ) -> Result<()> {
-        let strip = self.geometry.strips.bytes() as usize;
-        let count = bytes.len() / strip;
-        let (mut found, mut wanted) = ([Crc::default(); N], [Crc::default(); N]);
-        let mut places = found.iter_mut();
-        let loaded = self.door.load_summed(at, bytes, strip, |crc| {
-            if let Some(place) = places.next() {
-                *place = kept(crc);
-            }
+    fn load_whole(&self, of: Option<Whose>, at: u64, bytes: &mut [u8]) -> Result<()> {
+        // What the bytes are compared with is asked for before they are, and is there when they are: a load that waited for it would
+        // keep the processor from looking ahead.
+        let crcs = self.crcs_at(at, CrcTable::First);
+        let strip = self.geometry.strips.bytes();
+        let end = crcs + bytes.len() as u64 / strip * CRC_BYTES;
+        (crcs..end).step_by(LINE as usize).for_each(|line| self.door.prefetch(line));
+        let mut next = crcs;
+        let compared = self.door.load_compared(at, bytes, strip as usize, |wanted| {
+            let wanted = wanted.as_flattened_mut();
+            let from = next;
+            next += wanted.len() as u64;
+            self.door.load(from, wanted).is_ok()
         });
-        if loaded.is_err() {
-            return self.judge_loaded(of, at, bytes, loaded);
+        match compared {
+            Ok(true) => Ok(()),
+            Ok(false) => self.doubt_some(of, at, bytes),
+            Err(error) => self.judge_loaded(of, at, bytes, Err(error)),
         }
-        let wanted = wanted.get_mut(..count).unwrap_or_default();
-        let found = found.get(..count).unwrap_or_default();
-        let told = self.load_crcs(at, CrcTable::First, wanted).is_ok();
-        if told && wanted == found {
-            return Ok(());
-        }
-        self.doubt_some(of, at, bytes, if told { wanted } else { &[] }, found)
     }
 
-    /// Whole strips, not all of which are as the first table says, as far as it could be loaded.
+    /// Whole strips, not all of which are as the first table says, as far as it could be loaded; or there is one whose checksum is not
+    /// kept as it is.
     #[cold]
     #[inline(never)]
-    fn doubt_some(
-        &self,
-        of: Option<Whose>,
-        at: u64,
-        bytes: &mut [u8],
-        wanted: &[Crc],
-        found: &[Crc],
-    ) -> Result<()> {
-        let of = of.ok_or(Error::Media { at })?;
+    fn doubt_some(&self, of: Option<Whose>, at: u64, bytes: &mut [u8]) -> Result<()> {
         let strip = self.geometry.strips.bytes();
-        let strips = bytes.chunks_exact_mut(strip as usize);
-        for (index, (strip_bytes, found)) in strips.zip(found).enumerate() {
-            if wanted.get(index) != Some(found) {
-                self.doubt(of, at + index as u64 * strip, strip_bytes, Some(*found))?;
+        for (index, strip_bytes) in bytes.chunks_exact_mut(strip as usize).enumerate() {
+            let (at, found) = (at + index as u64 * strip, kept(crc32c(0, strip_bytes)));
+            let mut wanted = [Crc::default()];
+            let told = self.load_crcs(at, CrcTable::First, &mut wanted).is_ok();
+            if !told || wanted != [found] {
+                self.doubt(of.ok_or(Error::Media { at })?, at, strip_bytes, Some(found))?;
             }
         }
         Ok(())

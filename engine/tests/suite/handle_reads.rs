@@ -143,6 +143,35 @@ fn a_handle_reads_what_there_is_now_whatever_became_of_the_file() {
     }
 }
 
+/// Tables of checksums lie between pages of a large file: chunks around them are in two places.
+#[test]
+fn a_handle_reads_chunks_that_are_in_two_places() {
+    let pool = pool_at(96 << 20, Protection::Full);
+    let ino = pool.create(pool.root(), b"f", &NEW).unwrap().ino;
+    let mut random = Rng::new(5);
+    let content: Vec<u8> =
+        (0..24 * CHUNK / 8).flat_map(|_| random.below(u64::MAX).to_le_bytes()).collect();
+    for (number, piece) in content.chunks(CHUNK / 2).enumerate() {
+        pool.write(ino, (number * CHUNK / 2) as u64, piece).unwrap();
+    }
+    let extents = pool.dump_inode(ino).unwrap().extents;
+    let ends = extents.iter().filter(|extent| extent.file_offset % CHUNK as u64 != 0).count();
+    assert!(ends > 1, "{extents:?}");
+    let file = pool.hold(ino).unwrap();
+    for _ in 0..2 {
+        for extent in &extents {
+            for skip in [0, 1, 4096, 9000, CHUNK] {
+                for len in [512, 4096, 70_000, CHUNK] {
+                    let at = (extent.file_offset as usize + 8192).saturating_sub(skip);
+                    let end = (at + len).min(content.len());
+                    assert!(read(&pool, &file, at, len) == content[at..end], "{len} at {at}");
+                }
+            }
+        }
+    }
+    pool.let_go(file);
+}
+
 /// Chunks take turns in what is noted of a file that has become much larger.
 #[test]
 fn chunks_that_take_turns_are_not_taken_for_each_other() {

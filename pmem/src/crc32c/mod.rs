@@ -44,6 +44,20 @@ pub fn crc32c_pieces(bytes: &[u8], piece: usize, mut each: impl FnMut(u32)) {
     fours.remainder().chunks_exact(piece).for_each(|piece| each(crc32c(0, piece)));
 }
 
+/// Whether the CRC32C of each piece of `piece` bytes of `bytes`, from 0, is the one that `wanted` gives (little-endian), if it does.
+pub(crate) fn are_crcs(
+    bytes: &[u8],
+    piece: usize,
+    mut wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+) -> bool {
+    let mut are_same = true;
+    crc32c_pieces(bytes, piece, |crc| {
+        let mut one = [[0; 4]];
+        are_same = are_same && wanted(&mut one) && one == [crc.to_le_bytes()];
+    });
+    are_same
+}
+
 /// The CRC32C of each of four pieces of equal length, from 0: at once, which takes the time of one or two.
 #[inline]
 fn crc32c_four(pieces: [&[u8]; 4]) -> [u32; 4] {

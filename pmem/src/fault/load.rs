@@ -9,6 +9,8 @@
 // Registers have constant places in the array that the kernel fills.
 #![allow(clippy::indexing_slicing)]
 
+use core::mem::MaybeUninit;
+use core::slice;
 use std::arch::global_asm;
 
 use crate::crc32c::wide::{self, FACTORS, Factors, PART, Sum};
@@ -305,43 +307,41 @@ pub(crate) unsafe fn bytes(base: *const u8, at: u64, into: &mut [u8]) -> Result<
 /// Parts that are loaded at a time, with their sums.
 const PARTS: usize = 8;
 
-/// Loads strips of `piece` bytes from offset `at` of the region at `base`, and gives the CRC32C of each, of what has been
-/// stored to `into`.
+/// Loads strips of `piece` bytes from offset `at` of the region at `base`, and says whether the CRC32C of each, of what has been
+/// stored to `into`, is the one that `wanted` gives, if it does.
 ///
 /// # Safety
 /// The bytes lie in the mapped region, from a line's begin on, and the SIGBUS handler is installed; [`wide::takes`] has
 /// returned true of `piece`.
-pub(crate) unsafe fn summed(
+pub(crate) unsafe fn compared(
     base: *const u8,
     at: u64,
     into: &mut [u8],
     piece: usize,
-    mut each: impl FnMut(u32),
-) -> Result<(), MediaError> {
-    let mut sums = [Sum::ZERO; PARTS];
-    let mut from = at;
+    mut wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+) -> Result<bool, MediaError> {
+    let mut sums = MaybeUninit::<[Sum; PARTS]>::uninit();
+    let sums = sums.as_mut_ptr().cast::<Sum>();
+    let (mut are_same, mut from) = (true, at);
     for into in into.chunks_mut(PARTS * PART) {
-        let sums = &mut sums[..into.len() / PART];
-        // SAFETY: as the caller promises; strips are whole parts, each with a sum.
+        let parts = into.len() / PART;
+        // SAFETY: as the caller promises; strips are whole parts, and there is room for the sum of each.
         let loaded = unsafe {
-            let place = base.add(from as usize);
-            let to = into.as_mut_ptr();
-            lode_pmem_load_parts(
-                to,
-                place,
-                sums.len() * PART,
-                &raw const FACTORS,
-                sums.as_mut_ptr(),
-            )
+            let (to, place) = (into.as_mut_ptr(), base.add(from as usize));
+            lode_pmem_load_parts(to, place, parts * PART, &raw const FACTORS, sums)
         };
         if loaded.fault != 0 {
             return Err(poisoned(base, at, loaded.fault));
         }
+        // SAFETY: the sum of each part has been stored, as all of them were loaded.
+        let sums = unsafe { slice::from_raw_parts(sums, parts) };
+        let mut crcs = [[0; 4]; PARTS];
+        let crcs = &mut crcs[..into.len() / piece];
         // SAFETY: as the caller promises.
-        unsafe { wide::ended(sums, piece, &mut each) };
+        are_same = are_same && wanted(crcs) && unsafe { wide::are_of(sums, piece, crcs) };
         from += into.len() as u64;
     }
-    Ok(())
+    Ok(are_same)
 }
 
 #[cold]

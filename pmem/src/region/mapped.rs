@@ -14,14 +14,14 @@ use super::mapping::Mapping;
 use super::memory::Memory;
 use super::pages::{self, MappedPages};
 use super::{Durability, RegionKind};
-use crate::crc32c::wide;
+use crate::crc32c::{are_crcs, wide};
 use crate::emulation::{Emulated, Emulation};
 use crate::fault::bad::BadBytes;
 use crate::fault::load;
 use crate::flush::{FlushStrategy, summed, x86};
 use crate::medium::store_summed_plainly;
 use crate::windows::{Guard, MappedWindow, WindowMode};
-use crate::{LINE_BYTES, Line, Losses, MediaError, Medium, crc32c_pieces};
+use crate::{LINE_BYTES, Line, Losses, MediaError, Medium};
 
 const WORD_BYTES: u64 = 8;
 
@@ -280,19 +280,18 @@ impl Medium for Mapped {
     }
 
     #[inline]
-    fn load_summed(
+    fn load_compared(
         &self,
         at: u64,
         into: &mut [u8],
         piece: usize,
-        each: impl FnMut(u32),
-    ) -> Result<(), MediaError> {
+        wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+    ) -> Result<bool, MediaError> {
         let len = into.len() as u64;
         let whole = at.is_multiple_of(LINE_BYTES as u64) && into.len().is_multiple_of(piece);
         if !(whole && wide::takes(piece)) {
             self.load(at, into)?;
-            crc32c_pieces(into, piece, each);
-            return Ok(());
+            return Ok(are_crcs(into, piece, wanted));
         }
         let end = at.checked_add(len);
         if end.is_none_or(|end| end > self.bytes) {
@@ -302,8 +301,9 @@ impl Medium for Mapped {
             emulation.before_load(len);
         }
         // SAFETY: the bytes are in the mapping, whole strips; opening a region installs the handler.
-        unsafe { load::summed(self.mapping.base(), at, into, piece, each) }?;
-        self.believed(at, len)
+        let are_same = unsafe { load::compared(self.mapping.base(), at, into, piece, wanted) }?;
+        self.believed(at, len)?;
+        Ok(are_same)
     }
 
     #[inline]
