@@ -49,6 +49,7 @@ pub struct Rules {
 struct State {
     /// What loads see.
     seen: Pages,
+    /// Nothing where it is not kept apart.
     durable: Pages,
     pending: BTreeMap<u64, Vec<Pending>>,
     /// What is durable and what is not is kept apart.
@@ -114,9 +115,10 @@ impl Simulated {
 
     fn with(pages: Pages, rules: Rules, tracked: bool) -> Self {
         let bytes = pages.bytes();
+        let durable = if tracked { pages.clone() } else { Pages::new(0) };
         let state = State {
-            seen: pages.clone(),
-            durable: pages,
+            seen: pages,
+            durable,
             pending: BTreeMap::new(),
             tracked,
             stores: 0,
@@ -283,7 +285,8 @@ impl State {
     fn point(&self, fence: Option<Site>) -> Point {
         let mut pending: Vec<Pending> = self.pending.values().flatten().cloned().collect();
         pending.sort_unstable_by_key(|store| store.number);
-        Point { fence, durable: self.durable.clone(), pending, progress: self.progress }
+        let durable = if self.tracked { &self.durable } else { &self.seen };
+        Point { fence, durable: durable.clone(), pending, progress: self.progress }
     }
 
     /// A line that is stored whole is good again.
@@ -300,8 +303,10 @@ impl State {
 
     /// Makes everything durable.
     fn settle(&mut self) {
-        self.durable = self.seen.clone();
-        self.pending.clear();
+        if self.tracked {
+            self.durable = self.seen.clone();
+            self.pending.clear();
+        }
     }
 
     /// Makes durable what `thread` has streamed and written back.
