@@ -169,6 +169,22 @@ impl Simulated {
         self.state.lock().told.held = Some((at, len));
     }
 
+    /// Whether some of it can't be loaded.
+    pub fn has_bad(&self) -> bool {
+        !self.state.lock().poisoned.is_empty()
+    }
+
+    /// Takes note of what was stored since the region had its first content; what it holds now is its first content from
+    /// now on.
+    pub(crate) fn take_own(&self) -> Own {
+        std::mem::replace(&mut self.state.lock().own, Own::none(self.bytes))
+    }
+
+    /// [`Pages::fingerprint`] of what loads see.
+    pub fn fingerprint(&self) -> u64 {
+        self.state.lock().seen.fingerprint()
+    }
+
     /// What of the region a program holds a lock on.
     pub fn held(&self) -> Option<(u64, u64)> {
         self.state.lock().told.held
