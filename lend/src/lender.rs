@@ -408,12 +408,13 @@ impl Lender {
         let mut state = self.shared.state.lock();
         let chunks = state.ledger.leave(id);
         let surplus = state.ledger.surplus();
-        if state.wishes.answered(id) {
-            self.shared.changed.notify_all();
-        }
         drop(state);
         self.shared.give(surplus);
-        self.shared.release(None, &chunks);
+        // What it had counts for files that wait, and is waited for where it is locked still: its end may not be over.
+        let released = self.shared.release(None, &chunks);
+        if released == chunks.len() as u64 && self.shared.state.lock().wishes.answered(id) {
+            self.shared.changed.notify_all();
+        }
     }
 
     /// Gives back what has no session, and is locked no more.

@@ -142,3 +142,26 @@ fn what_is_returned_and_still_locked_is_no_answer() {
     assert!(asked.join().unwrap());
     owner.all_is_back();
 }
+
+#[test]
+fn what_a_program_had_that_ends_when_it_is_asked_is_what_files_get() {
+    for is_locked in [false, true] {
+        let owner = Owner::new(10, |_| ());
+        let mut program = owner.program();
+        let chunks = program.take_all(3);
+        if is_locked {
+            // It is not over yet when its connection is.
+            owner.fake.locked.lock().extend(&chunks);
+        }
+        let service = Arc::clone(&owner.service);
+        let asked = std::thread::spawn(move || service.spare(1));
+        assert_eq!(program.hear().0.kind, Kind::Wish);
+        drop(program);
+        if is_locked {
+            until(|| owner.service.facts().apart == 3 * CHUNK_BYTES);
+            owner.fake.locked.lock().clear();
+        }
+        assert!(asked.join().unwrap(), "locked for a while: {is_locked}");
+        owner.all_is_back();
+    }
+}
