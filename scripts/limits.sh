@@ -26,7 +26,7 @@ limit_of() {
 is_alone() {
     case $1 in
     tests/scripts/virtual_machines.sh | tests/scripts/programs_on_volumes.sh) return 0 ;;
-    lode-crash/explore | lode-cli/crash_quick | lode-cli/bench_command | lode-cli/memory) return 0 ;;
+    lode-crash/explore | lode-cli/crash_quick | lode-cli/bench_command) return 0 ;;
     lode-engine/measures | lode-nbd/hostile | lode-sqlite/speed) return 0 ;;
     lode-pmem/emulation_is_what_was_set | lode-pmem/raw_regions | lode-pmem/speed) return 0 ;;
     esac

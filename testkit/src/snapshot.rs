@@ -92,7 +92,8 @@ pub fn snapshot_from(
     hint: Option<&Snapshot>,
 ) -> Result<Snapshot, String> {
     let mut found = Snapshot::default();
-    let mut first_paths: HashMap<Ino, Path> = HashMap::new();
+    let mut firsts: HashMap<Ino, Path> = HashMap::new();
+    let mut inodes = Vec::new();
     let mut todo = vec![(Path::root(), root)];
     while let Some((path, ino)) = todo.pop() {
         let fail = |what: &str, error: Error| format!("{path}: {what}: {error} ({error:?})");
@@ -112,26 +113,17 @@ pub fn snapshot_from(
                 todo.push((path.join(&name), child));
             }
         }
-        first_paths.entry(ino).or_insert_with(|| path.clone());
+        firsts.entry(ino).or_insert_with(|| path.clone());
+        inodes.push((path.clone(), ino));
         found.0.insert(path, seen);
     }
-    set_same_as(fs, root, &mut found, first_paths)?;
-    Ok(found)
-}
-
-/// Paths are visited in order, so the first path of an inode is the least one.
-fn set_same_as(
-    fs: &dyn Fs,
-    root: Ino,
-    found: &mut Snapshot,
-    first_paths: HashMap<Ino, Path>,
-) -> Result<(), String> {
-    for (path, seen) in &mut found.0 {
-        let ino =
-            crate::execute::resolve_from(fs, root, path).map_err(|e| format!("{path}: {e}"))?;
-        seen.same_as = first_paths.get(&ino).cloned().unwrap_or_default();
+    // Paths are visited in order, so the first path of an inode is the least one.
+    for (path, ino) in inodes {
+        if let (Some(seen), Some(first)) = (found.0.get_mut(&path), firsts.get(&ino)) {
+            seen.same_as.clone_from(first);
+        }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn children(fs: &dyn Fs, path: &Path, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, String> {
@@ -296,6 +288,8 @@ pub fn difference(wanted: &Snapshot, found: &Snapshot) -> Option<String> {
     for (path, want) in &wanted.0 {
         match found.0.get(path) {
             None => lines.push(format!("{path} is missing")),
+            // (Nearly all are equal.)
+            Some(have) if want == have => (),
             Some(have) => lines.extend(differences(path, want, have)),
         }
     }
@@ -310,9 +304,9 @@ fn differences(path: &Path, want: &Seen, have: &Seen) -> Vec<String> {
     let mut differ = |what: &str, want: String, have: String| {
         lines.push(format!("{path}: {what}: {want} expected, {have} found"));
     };
-    for ((name, want), (_, have)) in want.attr.attributes().into_iter().zip(have.attr.attributes())
-    {
-        if want != have {
+    if want.attr != have.attr {
+        let attributes = want.attr.attributes().into_iter().zip(have.attr.attributes());
+        for ((name, want), (_, have)) in attributes.filter(|(want, have)| want != have) {
             differ(name, want, have);
         }
     }

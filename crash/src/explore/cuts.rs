@@ -442,14 +442,12 @@ impl Explorer<'_> {
             return Ok((Some(which), Known::Before));
         }
         self.watches.push(Watch::all(image.bytes()));
-        let mut look = Look {
-            setup: self.setup,
-            allowed,
-            watches: std::mem::take(&mut self.watches),
-            mends: false,
-        };
+        // A replay is to show what it does.
+        let memo = self.only.is_none().then_some(&mut *self.memo);
+        let watches = std::mem::take(&mut self.watches);
+        let mut look = Look::new(self.setup, allowed, watches).knowing(memo);
         let found = look.recover(image)?;
-        look.use_up(&found.pool)?;
+        look.use_up(&found.pool, &found.tree)?;
         self.watches = look.watches;
         let tree = found.which.map(|which| allowed[which].expected.hash);
         self.remember(question, tree);
@@ -485,12 +483,7 @@ impl Explorer<'_> {
             return Ok(());
         }
         self.watches.push(Watch::all(image.bytes()));
-        let mut look = Look {
-            setup: self.setup,
-            allowed,
-            watches: std::mem::take(&mut self.watches),
-            mends: false,
-        };
+        let mut look = Look::new(self.setup, allowed, std::mem::take(&mut self.watches));
         let (medium, tree) = look.recover_recorded(image)?;
         self.watches = look.watches;
         self.tally.sites.extend(medium.sites().into_keys());
@@ -530,7 +523,7 @@ impl Explorer<'_> {
                 }
                 explorer.watches.push(Watch::all(image.bytes()));
                 let watches = std::mem::take(&mut explorer.watches);
-                let mut look = Look { setup: explorer.setup, allowed: &[], watches, mends: false };
+                let mut look = Look::new(explorer.setup, &[], watches);
                 look.again(&image, tree)?;
                 explorer.watches = look.watches;
                 explorer.remember(question, Some(hash));

@@ -9,14 +9,16 @@ use std::collections::HashMap;
 use lode_testkit::rng::mix;
 
 use crate::judge::Allowed;
-use crate::region::{Pages, Profile, Watch};
+use crate::region::{Own, Pages, Profile, Watch};
 
 /// Lines that are remembered, over all images; about 64 MiB.
 const LINES_MAX: usize = 16 << 20;
+/// The same of openings.
+const OPENING_LINES_MAX: usize = 8 << 20;
 
 /// What is asked of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Question {
+pub(crate) struct Question {
     /// [`crate::region::Pages::fingerprint`].
     image: u64,
     /// What else there is to it.
@@ -33,6 +35,17 @@ enum Kind {
     Again,
     /// Whether its own recovery can be cut off.
     Inside(Profile),
+    /// Whether it opens as it should.
+    Opening(Opening),
+}
+
+/// Openings of what a state has become: many states become the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Opening {
+    /// Of a pool that was recovered.
+    Again,
+    /// Of one that was used up and closed.
+    UsedUp,
 }
 
 impl Question {
@@ -55,6 +68,11 @@ impl Question {
         let hint = if large { hash } else { 0 };
         Self { image: image.fingerprint(), kind: Kind::Again, hint }
     }
+
+    /// Whether the image with this fingerprint opens as it should; `hint` is what else that depends on.
+    pub(crate) fn opening(image: u64, opening: Opening, hint: u64) -> Self {
+        Self { image, kind: Kind::Opening(opening), hint }
+    }
 }
 
 /// An image that is right.
@@ -71,6 +89,9 @@ struct Known {
 pub struct Memo {
     known: HashMap<Question, Known>,
     lines: usize,
+    /// What was looked at in openings that went well.
+    openings: HashMap<Question, Box<[u32]>>,
+    opening_lines: usize,
 }
 
 impl Memo {
@@ -85,9 +106,22 @@ impl Memo {
         let known = self.known.get(question)?;
         let which = allowed.into_iter().position(|tree| tree == known.tree)?;
         for watch in watches {
-            watch.replay(&known.lines);
+            watch.replay(&known.lines, &Own::default());
         }
         Some(which)
+    }
+
+    /// The lines that were looked at in this opening, in their order, if it went well before.
+    pub(crate) fn opening(&self, question: &Question) -> Option<&[u32]> {
+        self.openings.get(question).map(|lines| &**lines)
+    }
+
+    /// Remembers that an opening went well.
+    pub(crate) fn note_opening(&mut self, question: Question, lines: &[u32]) {
+        if self.opening_lines + lines.len() <= OPENING_LINES_MAX {
+            self.opening_lines += lines.len();
+            self.openings.insert(question, lines.into());
+        }
     }
 
     /// Remembers which tree an image showed, and what was looked at: all its lines were watched.

@@ -22,6 +22,7 @@ pub use cuts::{Explorer, Replay, explore, replay};
 pub use failure::{CutReport, Failure, StoreReport};
 pub use images::Images;
 pub use memo::Memo;
+pub(crate) use memo::{Opening, Question};
 pub use path::{CrashPath, Leg, Stage};
 pub(crate) use setup::LARGE;
 pub use setup::{Limits, Setup, SimulatedPool};

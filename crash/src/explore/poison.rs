@@ -48,7 +48,7 @@ impl Explorer<'_> {
         for bad in all {
             let setup = self.setup;
             let judged = catch_unwind(AssertUnwindSafe(|| {
-                Look { setup, allowed, watches: Vec::new(), mends: true }.poisoned(image, &bad)
+                Look { mends: true, ..Look::new(setup, allowed, Vec::new()) }.poisoned(image, &bad)
             }));
             let judged = judged.unwrap_or_else(|payload| Err(panic_text(payload.as_ref())));
             self.tally.poisoned += 1;

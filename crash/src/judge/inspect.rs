@@ -16,8 +16,7 @@ use lode_testkit::op::Path;
 use lode_testkit::snapshot::{Seen, Snapshot, difference, snapshot};
 
 use super::receiving::go_on;
-use crate::explore::Setup;
-use crate::explore::SimulatedPool;
+use crate::explore::{Memo, Opening as Kind, Question, Setup, SimulatedPool};
 use crate::region::{Pages, Simulated, Watch};
 
 /// When recovered pools are looked at; later than any operation.
@@ -64,6 +63,8 @@ pub struct Allowed<'a> {
 pub struct Found {
     /// Which of the allowed ones; `None` for one of them but for its data, which is mixed.
     pub which: Option<usize>,
+    /// The tree.
+    pub tree: Snapshot,
     /// The recovered pool, before it was used.
     pub pool: SimulatedPool,
 }
@@ -78,6 +79,22 @@ pub struct Look<'a> {
     pub watches: Vec<Watch>,
     /// Copies of metadata may differ until they were looked at: some of it can't be loaded.
     pub mends: bool,
+    /// Openings that went well; `None` where all is to be gone through.
+    pub memo: Option<&'a mut Memo>,
+    /// What was being received has gone on: what may be found was part of that.
+    pub went_on: bool,
+}
+
+impl<'a> Look<'a> {
+    /// At states that may be these.
+    pub fn new(setup: &'a Setup, allowed: &'a [Allowed<'a>], watches: Vec<Watch>) -> Self {
+        Self { setup, allowed, watches, mends: false, memo: None, went_on: false }
+    }
+
+    /// The same, knowing which openings went well.
+    pub fn knowing(self, memo: Option<&'a mut Memo>) -> Self {
+        Self { memo, ..self }
+    }
 }
 
 impl Look<'_> {
@@ -94,7 +111,7 @@ impl Look<'_> {
         sound(&pool, "check")?;
         self.watches = medium.take_watches();
         self.unchanged(&medium, &tree)?;
-        Ok(Found { which, pool })
+        Ok(Found { which, tree, pool })
     }
 
     /// Recovers the state and notes every point of that; returns what it then shows, too.
@@ -126,6 +143,7 @@ impl Look<'_> {
         host.set_cpu(0);
         let mut pool = Pool::open(medium.clone(), host.clone(), &self.setup.options());
         if pool.as_ref().err() == Some(&Error::Receiving) {
+            self.went_on = true;
             let gone_on = go_on(medium, self.setup, allowed);
             gone_on.map_err(|why| format!("{what}: {why}"))?;
             pool = Pool::abandon_receiving(medium.clone(), host.clone())
@@ -165,8 +183,49 @@ impl Look<'_> {
     fn unchanged(&mut self, medium: &Simulated, tree: &Snapshot) -> Result<(), String> {
         let again = medium.fork();
         again.list_nothing();
-        let pool = self.open(&again, "second open")?;
-        self.heeded(&pool, medium.listed_bad())?;
+        let kind = (Kind::Again, hash_of(tree));
+        let bad = medium.listed_bad();
+        self.once(&again, kind, &mut |look| look.opens_again(&again, bad, tree))
+    }
+
+    /// Opens what a state has become, unless the same went well before: what was looked at then is what would be now.
+    /// The hint is what the opening depends on besides the memory.
+    pub(super) fn once(
+        &mut self,
+        medium: &Simulated,
+        (kind, hint): (Kind, u64),
+        open: &mut dyn FnMut(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        if self.memo.is_none() || self.mends || medium.has_bad() {
+            return open(self);
+        }
+        let question = Question::opening(medium.fingerprint(), kind, hint);
+        let own = medium.take_own();
+        let known = self.memo.as_deref().and_then(|memo| memo.opening(&question));
+        if let Some(lines) = known {
+            self.watches.iter_mut().for_each(|watch| watch.replay(lines, &own));
+            return Ok(());
+        }
+        let outer = std::mem::replace(&mut self.watches, vec![Watch::all(medium.bytes())]);
+        self.went_on = false;
+        open(self)?;
+        let inner = std::mem::replace(&mut self.watches, outer).pop().unwrap_or_default();
+        let lines: Vec<u32> = inner.lines().collect();
+        self.watches.iter_mut().for_each(|watch| watch.replay(&lines, &own));
+        if let Some(memo) = self.memo.as_deref_mut().filter(|_| !self.went_on) {
+            memo.note_opening(question, &lines);
+        }
+        Ok(())
+    }
+
+    fn opens_again(
+        &mut self,
+        again: &Simulated,
+        bad: Option<u64>,
+        tree: &Snapshot,
+    ) -> Result<(), String> {
+        let pool = self.open(again, "second open")?;
+        self.heeded(&pool, bad)?;
         let found = snapshot(&pool, self.setup.times(), Some(tree))?;
         sound(&pool, "check after a second open")?;
         self.watches = again.take_watches();

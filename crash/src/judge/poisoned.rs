@@ -146,7 +146,7 @@ impl Look<'_> {
         let is_whole = checked(&pool, "check", may)?.is_some();
         self.shown_again(&medium, &tree, may)?;
         if is_whole && !may {
-            self.use_up(&pool)?;
+            self.use_up(&pool, &tree)?;
         }
         self.no_machine_check(&medium)
     }

@@ -3,21 +3,22 @@
 
 use lode_engine::{Error, Ino, NewInode, mode};
 use lode_testkit::op::Path;
+use lode_testkit::rng::mix;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
 
-use super::inspect::Look;
-use crate::explore::SimulatedPool;
+use super::inspect::{Look, hash_of};
+use crate::explore::{Opening, SimulatedPool};
 use crate::region::Simulated;
 
 /// The entries of a directory: name, inode and kind.
 type Entries = Vec<(Vec<u8>, Ino, u32)>;
 
 impl Look<'_> {
-    /// Uses a recovered pool up.
-    pub fn use_up(&mut self, pool: &SimulatedPool) -> Result<(), String> {
+    /// Uses a recovered pool up, which shows `tree`.
+    pub fn use_up(&mut self, pool: &SimulatedPool, tree: &Snapshot) -> Result<(), String> {
         let medium = pool.medium();
         medium.watch(std::mem::take(&mut self.watches));
-        let kept = kept_in(snapshot(pool, Times::NONE, None)?);
+        let kept = kept_in(tree);
         let mut directories = Vec::new();
         walk(pool, pool.root(), &mut directories)?;
         for (number, dir) in directories.iter().enumerate() {
@@ -27,7 +28,9 @@ impl Look<'_> {
         let emptied = empty(pool, pool.root())?;
         pool.close().map_err(|error| format!("close after use: {error} ({error:?})"))?;
         self.watches = medium.take_watches();
-        self.open_closed(&medium.fork(), emptied, &kept)
+        let closed = medium.fork();
+        let kind = (Opening::UsedUp, mix(hash_of(&kept) ^ u64::from(emptied)));
+        self.once(&closed, kind, &mut |look| look.open_closed(&closed, emptied, &kept))
     }
 
     fn open_closed(
@@ -45,7 +48,7 @@ impl Look<'_> {
         if !pool.opening().clean {
             return Err("closed cleanly, but not opened so".to_owned());
         }
-        let found = kept_in(snapshot(&pool, Times::NONE, None)?);
+        let found = kept_in(&snapshot(&pool, Times::NONE, None)?);
         if let Some(what) = difference(kept, &found) {
             return Err(format!("emptied, snapshots have something else: {what}"));
         }
@@ -69,9 +72,10 @@ impl Look<'_> {
 }
 
 /// What snapshots have, of all that there is.
-fn kept_in(tree: Snapshot) -> Snapshot {
+fn kept_in(tree: &Snapshot) -> Snapshot {
     let is_kept = |path: &Path| path.0.first().is_some_and(|name| name == b".lode");
-    Snapshot(tree.0.into_iter().filter(|(path, _)| is_kept(path)).collect())
+    let kept = tree.0.iter().filter(|(path, _)| is_kept(path));
+    Snapshot(kept.map(|(path, seen)| (path.clone(), seen.clone())).collect())
 }
 
 /// Makes a file and writes to it, in each of the ways that go to other places.

@@ -11,4 +11,4 @@ pub use pages::{Pages, Stored};
 pub use point::{Pending, Point, Profile, Way};
 pub use simulated::{Rules, Simulated};
 pub use site::{LeftOut, Site};
-pub use watch::Watch;
+pub use watch::{Own, Watch};

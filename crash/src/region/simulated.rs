@@ -49,6 +49,7 @@ pub struct Rules {
 struct State {
     /// What loads see.
     seen: Pages,
+    /// Nothing where it is not kept apart.
     durable: Pages,
     pending: BTreeMap<u64, Vec<Pending>>,
     /// What is durable and what is not is kept apart.
@@ -114,9 +115,10 @@ impl Simulated {
 
     fn with(pages: Pages, rules: Rules, tracked: bool) -> Self {
         let bytes = pages.bytes();
+        let durable = if tracked { pages.clone() } else { Pages::new(0) };
         let state = State {
-            seen: pages.clone(),
-            durable: pages,
+            seen: pages,
+            durable,
             pending: BTreeMap::new(),
             tracked,
             stores: 0,
@@ -165,6 +167,22 @@ impl Simulated {
     /// From now on a program that is not part of this holds a lock on these bytes: who stores there is stopped.
     pub fn hold(&self, at: u64, len: u64) {
         self.state.lock().told.held = Some((at, len));
+    }
+
+    /// Whether some of it can't be loaded.
+    pub fn has_bad(&self) -> bool {
+        !self.state.lock().poisoned.is_empty()
+    }
+
+    /// Takes note of what was stored since the region had its first content; what it holds now is its first content from
+    /// now on.
+    pub(crate) fn take_own(&self) -> Own {
+        std::mem::replace(&mut self.state.lock().own, Own::none(self.bytes))
+    }
+
+    /// [`Pages::fingerprint`] of what loads see.
+    pub fn fingerprint(&self) -> u64 {
+        self.state.lock().seen.fingerprint()
     }
 
     /// What of the region a program holds a lock on.
@@ -283,7 +301,8 @@ impl State {
     fn point(&self, fence: Option<Site>) -> Point {
         let mut pending: Vec<Pending> = self.pending.values().flatten().cloned().collect();
         pending.sort_unstable_by_key(|store| store.number);
-        Point { fence, durable: self.durable.clone(), pending, progress: self.progress }
+        let durable = if self.tracked { &self.durable } else { &self.seen };
+        Point { fence, durable: durable.clone(), pending, progress: self.progress }
     }
 
     /// A line that is stored whole is good again.
@@ -300,8 +319,10 @@ impl State {
 
     /// Makes everything durable.
     fn settle(&mut self) {
-        self.durable = self.seen.clone();
-        self.pending.clear();
+        if self.tracked {
+            self.durable = self.seen.clone();
+            self.pending.clear();
+        }
     }
 
     /// Makes durable what `thread` has streamed and written back.

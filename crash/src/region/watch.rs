@@ -70,10 +70,10 @@ impl Watch {
         self.log.iter().copied()
     }
 
-    /// A run that was watched before, and looked at these lines, is not run again.
-    pub fn replay(&mut self, lines: &[u32]) {
+    /// A run that was watched before, and looked at these lines, is not run again; before it `own` were stored.
+    pub fn replay(&mut self, lines: &[u32], own: &Own) {
         for line in lines {
-            self.loaded(u64::from(*line) * LINE, LINE, &Own::default());
+            self.loaded(u64::from(*line) * LINE, LINE, own);
         }
     }
 
@@ -136,7 +136,10 @@ mod tests {
         assert_eq!(watch.log(), [0, 64, 128]);
         let mut other = Watch::new(4096, [64, 128, 192]);
         let lines: Vec<u32> = watch.lines().collect();
-        other.replay(&lines);
+        other.replay(&lines, &Own::default());
         assert_eq!(other.log(), [64, 128]);
+        let mut third = Watch::new(4096, [64, 128, 192]);
+        third.replay(&lines, &own);
+        assert_eq!(third.log(), [128]);
     }
 }

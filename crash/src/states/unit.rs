@@ -153,6 +153,8 @@ impl Units {
 struct Building<'p> {
     pending: &'p [Pending],
     base: Vec<u8>,
+    /// What is being made.
+    made: Vec<u8>,
     unit: Unit,
 }
 
@@ -165,26 +167,39 @@ impl<'p> Building<'p> {
         let metadata = lines.filter(|store| store.site.stores() == Stored::Metadata);
         let metadata = metadata.fold(0, |all, store| all | 1 << ((store.line - at) / LINE));
         let unit = Unit { at, stores, alternatives: vec![none], whole: 1, all: 0, metadata };
-        let mut building = Self { pending: &point.pending, base, unit };
-        building.unit.all = building.add(vec![0xFF; building.unit.stores.len()]);
+        let mut building = Self { pending: &point.pending, base, made: Vec::new(), unit };
+        building.unit.all = building.add(|_| 0xFF);
         building
     }
 
     /// Adds the alternative with these words of each store; returns its number.
-    fn add(&mut self, kept: Vec<u8>) -> u16 {
-        let mut bytes = self.base.clone();
-        for (index, kept) in self.unit.stores.iter().zip(&kept) {
-            let store = &self.pending[*index];
+    fn add(&mut self, kept: impl Fn(usize) -> u8) -> u16 {
+        self.made.clear();
+        self.made.extend_from_slice(&self.base);
+        for (place, index) in self.unit.stores.iter().enumerate() {
+            let (store, kept) = (&self.pending[*index], kept(place));
             let from = (store.line - self.unit.at) as usize;
-            for byte in 0..LINE_BYTES {
-                if store.mask >> byte & 1 == 1 && kept >> (byte / 8) & 1 == 1 {
-                    bytes[from + byte] = store.bytes[byte];
+            let words = self.made[from..from + LINE_BYTES].as_chunks_mut::<8>().0;
+            let stored = store.bytes.as_chunks::<8>().0;
+            for (word, (made, stored)) in words.iter_mut().zip(stored).enumerate() {
+                let mask = (store.mask >> (8 * word)) as u8;
+                if mask == 0 || kept >> word & 1 == 0 {
+                    continue;
+                }
+                if mask == u8::MAX {
+                    *made = *stored;
+                    continue;
+                }
+                let named = made.iter_mut().zip(stored).enumerate();
+                for (_, (made, stored)) in named.filter(|(byte, _)| mask >> byte & 1 == 1) {
+                    *made = *stored;
                 }
             }
         }
-        let known = self.unit.alternatives.iter().position(|one| one.bytes == bytes);
+        let known = self.unit.alternatives.iter().position(|one| one.bytes == self.made);
         known.unwrap_or_else(|| {
-            self.unit.alternatives.push(Content { bytes, kept });
+            let kept = (0..self.unit.stores.len()).map(kept).collect();
+            self.unit.alternatives.push(Content { bytes: self.made.clone(), kept });
             self.unit.alternatives.len() - 1
         }) as u16
     }
@@ -197,8 +212,7 @@ impl<'p> Building<'p> {
         let mut last = 0;
         for end in 1..=count {
             if end % every == 0 || end == count {
-                let kept = (0..count).map(|index| if index < end { 0xFF } else { 0 }).collect();
-                last = self.add(kept);
+                last = self.add(|place| if place < end { 0xFF } else { 0 });
             }
             states.push(last);
         }
@@ -228,18 +242,17 @@ impl<'p> Building<'p> {
                         kept[*place] = 0xFF;
                     }
                 }
-                self.add(kept);
+                self.add(|place| kept[place]);
             }
         }
     }
 
     /// Of many streamed stores: each alone, and all but one.
     fn each_alone(&mut self, streamed: &[usize]) {
-        let count = self.unit.stores.len();
         for place in streamed {
             let only = |index: usize| if index == *place { 0xFF } else { 0 };
-            self.add((0..count).map(only).collect());
-            self.add((0..count).map(|index| !only(index)).collect());
+            self.add(only);
+            self.add(|index| !only(index));
         }
     }
 
@@ -262,7 +275,7 @@ impl<'p> Building<'p> {
                         Ordering::Equal => mask,
                         Ordering::Greater => later,
                     };
-                    self.add((0..stores.len()).map(kept).collect());
+                    self.add(kept);
                 }
             }
         }
