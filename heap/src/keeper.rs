@@ -116,6 +116,8 @@ extern "C" fn keep(_: *mut libc::c_void) -> *mut libc::c_void {
         let mut memory = memory::lock();
         memory.wake = sys::eventfd().unwrap_or(sys::NONE);
     }
+    // (What the allocator sets up for this thread is had now, and not when files are short.)
+    have(&DECAY);
     let (mut quiet, mut last, mut next) = (0, memory::lock().stats(), sys::now() + TICK);
     loop {
         // (First: others may have come across one, or a new owner have asked.)

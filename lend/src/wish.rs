@@ -2,7 +2,8 @@
 //!
 //! What this guarantees: who asks waits [`PATIENCE`] at most. A program has as long to answer, whatever others have given
 //! meanwhile; one that says nothing then is waited for no more until it has answered, or given something back. Where nothing
-//! came back nobody is asked again for as long.
+//! came back nobody is asked again for [`PAUSES`] times as long as that took, [`PATIENCE`] at most: so asking in vain is a small part of
+//! the time, and what is given up a moment later is found soon where all answer at once.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,9 +13,13 @@ use crate::ledger::{Ledger, SessionId};
 /// How long programs have to give back something, in all.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
+/// How many times as long as a round in vain took nobody is asked.
+const PAUSES: u32 = 16;
+
 /// Programs that are asked.
 pub(crate) struct Round {
     pub(crate) tag: u64,
+    began: Instant,
     /// Chunks that files want.
     pub(crate) wanted: u64,
     pub(crate) until: Instant,
@@ -66,7 +71,8 @@ impl Wishes {
             return None;
         }
         let tag = self.ended.0 + 1;
-        self.round = Some(Round { tag, wanted, until: now + PATIENCE, asked, returned: 0 });
+        self.round =
+            Some(Round { tag, began: now, wanted, until: now + PATIENCE, asked, returned: 0 });
         Some((tag, true))
     }
 
@@ -102,7 +108,9 @@ impl Wishes {
         let Some(round) = self.round.take() else { return };
         self.ended = (round.tag, round.returned);
         if round.returned == 0 {
-            self.not_before = Some(Instant::now() + PATIENCE);
+            let now = Instant::now();
+            let took = now.saturating_duration_since(round.began);
+            self.not_before = Some(now + took.saturating_mul(PAUSES).min(PATIENCE));
         }
     }
 
@@ -110,5 +118,37 @@ impl Wishes {
     pub(crate) fn outcome(&self, tag: u64) -> Option<u64> {
         // (A later one may be over, too: that something came back then is as good.)
         (self.ended.0 >= tag).then_some(self.ended.1)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use lode_loan::Method;
+
+    use super::*;
+    use crate::Limits;
+    use crate::ledger::Program;
+
+    #[test]
+    fn where_all_answer_at_once_they_are_asked_again_soon() {
+        let mut ledger = Ledger::new(Limits::of_pool(1 << 30));
+        let (name, chunks) = (String::new(), BTreeSet::from([1]));
+        let (method, most, asked) = (Method::Direct, 1, None);
+        let program = Program { pid: 1, uid: 1, name, method, since_ns: 0, chunks, most, asked };
+        ledger.join(7, program);
+        let mut wishes = Wishes::default();
+        let before = Instant::now();
+        assert!(wishes.begin(&ledger, 1).is_some());
+        assert!(wishes.answered(7));
+        let took = before.elapsed();
+        std::thread::sleep((took * PAUSES).min(PATIENCE));
+        assert!(wishes.begin(&ledger, 1).is_some(), "it took {took:?}");
+        // Silence takes all the time there is, and is not asked for again for as long.
+        wishes.round.as_mut().unwrap().began -= PATIENCE;
+        wishes.end();
+        assert!(wishes.begin(&ledger, 1).is_none());
     }
 }

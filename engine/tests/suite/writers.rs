@@ -94,8 +94,7 @@ fn write_by_many(pool: &TestPool) -> Ino {
             begin.wait();
             write_beside(pool, ino, thread)
         };
-        let threads: Vec<_> =
-            (0..THREADS).map(|thread| scope.spawn(move || job(thread))).collect();
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || job(thread))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let mut all: Known = known.into_iter().flatten().collect();

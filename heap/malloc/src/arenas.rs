@@ -251,7 +251,11 @@ fn create(hooks: &'static je::extent_hooks_t) -> Option<u32> {
 /// The number that stands for all arenas.
 const ALL: u32 = 4096;
 
+/// (Not where it has nothing: what it sets up for a thread at its first call would be taken from files that are short.)
 fn do_all(what: &CStr) {
+    if !hooks::GAVE.load(Ordering::Relaxed) {
+        return;
+    }
     let name = arena_name(ALL, what);
     let none = core::ptr::null_mut::<c_void>();
     // SAFETY: the name ends; it takes and gives nothing.

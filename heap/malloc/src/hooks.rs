@@ -13,6 +13,8 @@ type c_bool = bool;
 
 /// While arenas are made, what they keep of themselves lies in DRAM.
 pub(crate) static STARTING: AtomicBool = AtomicBool::new(true);
+/// jemalloc has had something since then, and may keep some of it.
+pub(crate) static GAVE: AtomicBool = AtomicBool::new(false);
 /// There is nothing.
 pub(crate) static CLOSED: AtomicBool = AtomicBool::new(false);
 
@@ -85,6 +87,9 @@ unsafe fn extent(
     let Some(found) = lode_heap::cut(area, bytes, align) else {
         return core::ptr::null_mut();
     };
+    if !STARTING.load(Ordering::Relaxed) {
+        GAVE.store(true, Ordering::Relaxed);
+    }
     // SAFETY: as the caller says.
     unsafe {
         if *wanted && !lode_heap::commit(found, bytes) {
