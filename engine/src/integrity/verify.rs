@@ -88,7 +88,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let strip = strips.bytes();
         // (What is asked for most: whole strips of one page.)
         let len = into.len() as u64;
-        if (at | len) % strip == 0 && at % PAGE_BYTES + len <= PAGE_BYTES {
+        if (at | len).is_multiple_of(strip) && at % PAGE_BYTES + len <= PAGE_BYTES {
             return self.load_whole(of, at, into);
         }
         let (mut at, mut rest) = (at, into);

@@ -1,7 +1,6 @@
 //! Files are short, and programs are asked for what they can spare.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use lode_loan::{CHUNK_BYTES, Kind};
