@@ -4,7 +4,7 @@ use lode_engine::{FormatOptions, PageClass, Protection, STRIP_BYTES};
 use lode_testkit::op::Op;
 
 /// The pool that a case runs on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
     /// Bytes.
     pub bytes: u64,

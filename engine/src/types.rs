@@ -52,7 +52,7 @@ pub mod mode {
 }
 
 /// Size and alignment in which a file's pages are taken.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum PageClass {
     /// 4 KiB.

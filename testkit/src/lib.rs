@@ -1,6 +1,6 @@
 //! What tests of the engine share.
 //!
-//! * [`Memory`], [`Poisoned`], [`TestHost`]: media and a host whose every answer a test decides
+//! * [`Memory`], [`Poisoned`], [`Hooked`], [`TestHost`]: media and a host whose every answer a test decides
 //! * [`op`], [`parse`], [`generate`]: operations as values, printed, replayed, random
 //! * [`fs`], [`mod@execute`], [`mod@snapshot`], [`system`], [`mod@run`]: the same operations on a pool
 //!   and on the model, compared step by step, failures shrunk
@@ -16,6 +16,7 @@ pub mod execute;
 pub mod format;
 pub mod fs;
 pub mod generate;
+mod hooked;
 mod host;
 mod lend;
 mod maps;
@@ -36,6 +37,7 @@ pub mod system;
 pub mod trial;
 mod until;
 
+pub use hooked::{Hooked, Hooks};
 pub use host::{Asked, TestHost};
 pub use memory::Memory;
 pub use poison::{Healing, Poisoned};

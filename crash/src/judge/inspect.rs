@@ -43,10 +43,10 @@ impl Expected {
     }
 }
 
-/// A tree's hash.
-pub(crate) fn hash_of(tree: &Snapshot) -> u64 {
+/// A hash of a tree, or of what else tells one opening from others.
+pub(crate) fn hash_of(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    tree.hash(&mut hasher);
+    what.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -183,13 +183,13 @@ impl Look<'_> {
     fn unchanged(&mut self, medium: &Simulated, tree: &Snapshot) -> Result<(), String> {
         let again = medium.fork();
         again.list_nothing();
-        let kind = (Kind::Again, hash_of(tree));
         let bad = medium.listed_bad();
+        let kind = (Kind::Again, hash_of(&(tree, bad)));
         self.once(&again, kind, &mut |look| look.opens_again(&again, bad, tree))
     }
 
     /// Opens what a state has become, unless the same went well before: what was looked at then is what would be now.
-    /// The hint is what the opening depends on besides the memory.
+    /// The hint is what the opening depends on besides the memory and how it is opened.
     pub(super) fn once(
         &mut self,
         medium: &Simulated,
@@ -199,6 +199,7 @@ impl Look<'_> {
         if self.memo.is_none() || self.mends || medium.has_bad() {
             return open(self);
         }
+        let hint = hash_of(&(hint, &self.setup.geometry));
         let question = Question::opening(medium.fingerprint(), kind, hint);
         let own = medium.take_own();
         let known = self.memo.as_deref().and_then(|memo| memo.opening(&question));

@@ -3,7 +3,6 @@
 
 use lode_engine::{Error, Ino, NewInode, mode};
 use lode_testkit::op::Path;
-use lode_testkit::rng::mix;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
 
 use super::inspect::{Look, hash_of};
@@ -29,7 +28,7 @@ impl Look<'_> {
         pool.close().map_err(|error| format!("close after use: {error} ({error:?})"))?;
         self.watches = medium.take_watches();
         let closed = medium.fork();
-        let kind = (Opening::UsedUp, mix(hash_of(&kept) ^ u64::from(emptied)));
+        let kind = (Opening::UsedUp, hash_of(&(&kept, emptied)));
         self.once(&closed, kind, &mut |look| look.open_closed(&closed, emptied, &kept))
     }
 

@@ -97,6 +97,30 @@ struct Place {
     by_sectors: bool,
 }
 
+/// Where the byte `skip` bytes into a chunk of this turn is, by what was noted.
+#[inline]
+fn place_of(word: u64, end: impl FnOnce() -> u64, turn: u64, skip: u64) -> Option<Place> {
+    let page = word % BY_SECTORS;
+    if word >> TURN_AT != turn || page == NOWHERE {
+        return None;
+    }
+    let by_sectors = word & BY_SECTORS != 0;
+    let whole = Place { at: page * PAGE_BYTES + skip, len: CHUNK - skip, by_sectors };
+    if word & IN_TWO == 0 {
+        return Some(whole);
+    }
+    // (Another chunk may have been noted in its place meanwhile: one with an end elsewhere, or without, which is 0.)
+    let end = end();
+    let begin = (end >> PAGE_BITS) % CHUNK_PAGES * PAGE_BYTES;
+    if end >> END_TURN_AT != turn || begin == 0 {
+        return None;
+    }
+    Some(match skip.checked_sub(begin) {
+        None => Place { len: begin - skip, ..whole },
+        Some(skip) => Place { at: end % BY_SECTORS * PAGE_BYTES + skip, ..whole },
+    })
+}
+
 impl Places {
     /// Where the byte at `offset` was in this version, if that is known.
     #[inline]
@@ -104,28 +128,8 @@ impl Places {
         let table = self.table.get()?;
         let (chunk, places) = (offset / CHUNK, table.len() as u64);
         let noted = table.get((chunk & (places - 1)) as usize)?;
-        let word = noted.get(version)?;
-        let (page, turn) = (word % BY_SECTORS, chunk >> places.trailing_zeros());
-        if word >> TURN_AT != turn || page == NOWHERE {
-            return None;
-        }
-        let (mut at, skip, by_sectors) =
-            (page * PAGE_BYTES, offset % CHUNK, word & BY_SECTORS != 0);
-        let mut part = (0, CHUNK);
-        if word & IN_TWO != 0 {
-            // (Another chunk's end may have been noted in its place meanwhile.)
-            let end = noted.end.load(Acquire);
-            let begin = (end >> PAGE_BITS) % CHUNK_PAGES * PAGE_BYTES;
-            if end >> END_TURN_AT != turn {
-                return None;
-            }
-            if skip < begin {
-                part = (0, begin);
-            } else {
-                (at, part) = (end % BY_SECTORS * PAGE_BYTES, (begin, CHUNK));
-            }
-        }
-        Some(Place { at: at + skip - part.0, len: part.1 - skip, by_sectors })
+        let (word, turn) = (noted.get(version)?, chunk >> places.trailing_zeros());
+        place_of(word, || noted.end.load(Acquire), turn, offset % CHUNK)
     }
 
     /// Room for places of a file of so many bytes; `None` where there is no memory.
@@ -304,5 +308,27 @@ fn two_of(file: &File, chunk: u64, turn: u64) -> (u64, u64) {
             _ => (NOWHERE, 0),
         },
         _ => (NOWHERE, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_is_another_chunks_or_none_is_no_place() {
+        let place = |end: u64, turn: u64, skip: u64| {
+            let place = place_of(turn << TURN_AT | IN_TWO | 700, || end, turn, skip);
+            place.map(|place| (place.at, place.len))
+        };
+        for turn in [0, 3] {
+            let end = turn << END_TURN_AT | 5 << PAGE_BITS | 900;
+            let begin = 5 * PAGE_BYTES;
+            assert_eq!(place(end, turn, 100), Some((700 * PAGE_BYTES + 100, begin - 100)));
+            assert_eq!(place(end, turn, begin), Some((900 * PAGE_BYTES, CHUNK - begin)));
+            assert_eq!(place(end, turn + 1, begin), None);
+            // What is noted of a chunk in one place.
+            assert_eq!(place(0, turn, begin), None);
+        }
     }
 }

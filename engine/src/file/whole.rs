@@ -51,6 +51,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Takes so many pages in one run, if that can be.
+    #[inline]
     pub(super) fn take_run(&self, pages: u64, near: Near) -> Result<Option<Run>> {
         match self.store.take_near(pages, Purpose::Grows, near) {
             Ok(run) if run.pages == pages => Ok(Some(run)),
@@ -65,6 +66,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Streams bytes to pages that nobody sees, with their checksums.
+    #[inline]
     pub(super) fn stream_run(&self, run: Run, data: &[u8], counters: &Counters) -> Result<()> {
         if self.store.geometry.strips.are_kept() {
             return self.store.stream_pages(run.page, data, counters);
@@ -147,6 +149,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Whether so many bytes at this offset, or at the end, may be such, by what is known without their file.
+    #[inline]
     pub(super) fn may_be_whole(&self, offset: Option<u64>, len: u64) -> bool {
         let host = &self.store.host;
         let usual = !host.leaves_out(Rule::OverwrittenAfterFence)

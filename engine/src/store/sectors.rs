@@ -169,8 +169,8 @@ impl<H: Host> Sectors<H> {
         self.heads.iter().fold(Tally::default(), |sum, head| sum + head.counters.read())
     }
 
-    /// Takes a free lane, those of this processor first, and if bytes can be locked; waits for one if none is free. Only then looks which epoch it is, as
-    /// who takes a lane for a transaction.
+    /// Takes a free lane, if bytes can be locked: those of this processor first; waits for one if none is free. Only then
+    /// looks which epoch it is, as who takes a lane for a transaction.
     #[inline(never)]
     pub(crate) fn hold(&self, cpu: usize, epoch: &AtomicU32) -> Option<SectorLane<'_, H>> {
         let area = self.area().filter(|_| self.stripes.are_made())?;

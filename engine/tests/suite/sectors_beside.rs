@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use lode_engine::{
     Error, FormatOptions, Handle, NewInode, OpenOptions, Pool, Result, SetAttr, mode,
 };
-use lode_pmem::{Line, MediaError, Medium};
-use lode_testkit::{Memory, TestHost};
+use lode_testkit::{Hooked, Hooks, Memory, TestHost};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const PAGE: u64 = 4096;
@@ -27,10 +26,9 @@ thread_local! {
     static STOPS_IN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Memory in a fence of which a thread stops until it may go on.
-#[derive(Clone)]
-struct Stopping {
-    memory: Memory,
+/// A thread stops in a fence until it may go on.
+#[derive(Clone, Default)]
+struct Stops {
     is_there: Arc<AtomicBool>,
     may_go: Arc<AtomicBool>,
 }
@@ -47,50 +45,8 @@ fn comes(what: impl Fn() -> bool) -> bool {
     true
 }
 
-impl Medium for Stopping {
-    type Window = <Memory as Medium>::Window;
-
-    fn bytes(&self) -> u64 {
-        self.memory.bytes()
-    }
-
-    fn open(&self) -> Self::Window {
-        self.memory.open()
-    }
-
-    fn close(&self, window: &mut Self::Window) {
-        self.memory.close(window);
-    }
-
-    fn load_word(&self, at: u64) -> core::result::Result<u64, MediaError> {
-        self.memory.load_word(at)
-    }
-
-    fn load(&self, at: u64, into: &mut [u8]) -> core::result::Result<(), MediaError> {
-        self.memory.load(at, into)
-    }
-
-    fn store_word(&self, window: &mut Self::Window, at: u64, value: u64) {
-        self.memory.store_word(window, at, value);
-    }
-
-    fn store_bytes(&self, window: &mut Self::Window, at: u64, bytes: &[u8]) {
-        self.memory.store_bytes(window, at, bytes);
-    }
-
-    fn store_line(&self, window: &mut Self::Window, at: u64, line: &Line) {
-        self.memory.store_line(window, at, line);
-    }
-
-    fn stream_word(&self, window: &mut Self::Window, at: u64, value: u64) {
-        self.memory.stream_word(window, at, value);
-    }
-
-    fn write_back(&self, window: &mut Self::Window, at: u64) {
-        self.memory.write_back(window, at);
-    }
-
-    fn fence(&self) -> core::result::Result<(), MediaError> {
+impl Hooks<Memory> for Stops {
+    fn fences(&self, _: &Memory) {
         let left = STOPS_IN.get();
         STOPS_IN.set(left.saturating_sub(1));
         if left == 1 {
@@ -98,23 +54,14 @@ impl Medium for Stopping {
             // (Who was never let go fails by what it finds.)
             comes(|| self.may_go.load(SeqCst));
         }
-        self.memory.fence()
-    }
-
-    fn fence_can_fail(&self) -> bool {
-        false
     }
 }
 
-type StoppingPool = Pool<Stopping, TestHost>;
+type StoppingPool = Pool<Hooked<Memory, Stops>, TestHost>;
 
 /// A pool with a file of [`PAGES`] pages that is ready to be written by sectors.
 fn pool() -> (StoppingPool, Handle<TestHost>) {
-    let medium = Stopping {
-        memory: Memory::new(16 << 20),
-        is_there: Arc::default(),
-        may_go: Arc::default(),
-    };
+    let medium = Hooked { memory: Memory::new(16 << 20), hooks: Stops::default() };
     let host = TestHost::with_cpus(1, 4);
     let format = FormatOptions { lanes: 4, ..FormatOptions::default() };
     Pool::format(medium.clone(), host.clone(), &format).unwrap();
@@ -134,7 +81,7 @@ fn beside(
     fence: u32,
     meanwhile: impl FnOnce() -> Result<()> + Send,
 ) -> bool {
-    let (medium, is_done) = (pool.medium(), AtomicBool::new(false));
+    let (stops, is_done) = (&pool.medium().hooks, AtomicBool::new(false));
     std::thread::scope(|scope| {
         let first = scope.spawn(move || {
             let (last, before) = pages.split_last().unwrap();
@@ -144,7 +91,7 @@ fn beside(
             STOPS_IN.set(fence);
             pool.write_sectors_held(file, last * PAGE, &[2; PAGE as usize])
         });
-        assert!(comes(|| medium.is_there.load(SeqCst)), "never came to its fence");
+        assert!(comes(|| stops.is_there.load(SeqCst)), "never came to its fence");
         let is_done = &is_done;
         let second = scope.spawn(move || {
             let result = meanwhile();
@@ -152,7 +99,7 @@ fn beside(
             result
         });
         let in_time = comes(|| is_done.load(SeqCst));
-        medium.may_go.store(true, SeqCst);
+        stops.may_go.store(true, SeqCst);
         first.join().unwrap().unwrap();
         second.join().unwrap().unwrap();
         in_time
@@ -189,14 +136,14 @@ fn who_writes_where_a_lane_wrote_long_ago_does_not_wait_for_who_is_stopped_in_th
 #[test]
 fn who_gets_the_right_to_change_a_file_waits_for_who_writes_its_sectors() {
     let pool = pool();
-    let (medium, ino) = (pool.0.medium(), pool.1.ino());
+    let (stops, ino) = (&pool.0.medium().hooks, pool.1.ino());
     let (start, was_let_go) = (Barrier::new(2), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             STOPS_IN.set(OF_HOME);
             pool.0.write_sectors_held(&pool.1, 5 * PAGE, &[2; PAGE as usize])
         });
-        assert!(comes(|| medium.is_there.load(SeqCst)), "never came to its fence");
+        assert!(comes(|| stops.is_there.load(SeqCst)), "never came to its fence");
         let changer = scope.spawn(|| {
             start.wait();
             let size = SetAttr { size: Some(PAGE), ..SetAttr::default() };
@@ -209,7 +156,7 @@ fn who_gets_the_right_to_change_a_file_waits_for_who_writes_its_sectors() {
             std::thread::yield_now();
         }
         was_let_go.store(true, SeqCst);
-        medium.may_go.store(true, SeqCst);
+        stops.may_go.store(true, SeqCst);
         writer.join().unwrap().unwrap();
         let (changed, waited) = changer.join().unwrap();
         changed.unwrap();

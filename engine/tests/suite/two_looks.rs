@@ -8,90 +8,37 @@ use lode_engine::layout::Superblock;
 use lode_engine::{
     FormatOptions, NewInode, OpenOptions, Pool, Protection, RenameMode, Result, mode,
 };
-use lode_pmem::{Line, MediaError, Medium};
+use lode_pmem::Medium;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
-use lode_testkit::{Healing, Memory, Poisoned, TestHost};
+use lode_testkit::{Healing, Hooked, Hooks, Memory, Poisoned, TestHost};
 
 const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const LINE: usize = 64;
 
-/// Memory a line of which is lost after so many loads.
+/// A line that is lost after so many loads.
 #[derive(Clone)]
-struct Late {
-    memory: Poisoned<Memory>,
+struct Loses {
     line: u64,
     is_poison: bool,
     loads_left: Arc<AtomicU64>,
 }
 
-impl Late {
-    fn new(image: &[u8], line: u64, is_poison: bool, loads: u64) -> Self {
-        let memory = Poisoned::new(Memory::from_image(image), Healing::ByLines);
-        Self { memory, line, is_poison, loads_left: Arc::new(AtomicU64::new(loads)) }
-    }
+type Late = Hooked<Poisoned<Memory>, Loses>;
 
-    fn count(&self) {
+fn late(image: &[u8], line: u64, is_poison: bool, loads: u64) -> Late {
+    let memory = Poisoned::new(Memory::from_image(image), Healing::ByLines);
+    Hooked { memory, hooks: Loses { line, is_poison, loads_left: Arc::new(AtomicU64::new(loads)) } }
+}
+
+impl Hooks<Poisoned<Memory>> for Loses {
+    fn loads(&self, memory: &Poisoned<Memory>, _: u64, _: u64) {
         if self.loads_left.fetch_sub(1, Relaxed) != 0 {
             return;
         }
         match self.is_poison {
-            true => self.memory.poison(self.line, 1),
-            false => self.memory.inner().put(self.line, &[0; LINE]),
+            true => memory.poison(self.line, 1),
+            false => memory.inner().put(self.line, &[0; LINE]),
         }
-    }
-}
-
-impl Medium for Late {
-    type Window = <Poisoned<Memory> as Medium>::Window;
-
-    fn bytes(&self) -> u64 {
-        self.memory.bytes()
-    }
-
-    fn open(&self) -> Self::Window {
-        self.memory.open()
-    }
-
-    fn close(&self, window: &mut Self::Window) {
-        self.memory.close(window);
-    }
-
-    fn load_word(&self, at: u64) -> core::result::Result<u64, MediaError> {
-        self.count();
-        self.memory.load_word(at)
-    }
-
-    fn load(&self, at: u64, into: &mut [u8]) -> core::result::Result<(), MediaError> {
-        self.count();
-        self.memory.load(at, into)
-    }
-
-    fn store_word(&self, window: &mut Self::Window, at: u64, value: u64) {
-        self.memory.store_word(window, at, value);
-    }
-
-    fn store_bytes(&self, window: &mut Self::Window, at: u64, bytes: &[u8]) {
-        self.memory.store_bytes(window, at, bytes);
-    }
-
-    fn store_line(&self, window: &mut Self::Window, at: u64, line: &Line) {
-        self.memory.store_line(window, at, line);
-    }
-
-    fn stream_word(&self, window: &mut Self::Window, at: u64, value: u64) {
-        self.memory.stream_word(window, at, value);
-    }
-
-    fn write_back(&self, window: &mut Self::Window, at: u64) {
-        self.memory.write_back(window, at);
-    }
-
-    fn fence(&self) -> core::result::Result<(), MediaError> {
-        self.memory.fence()
-    }
-
-    fn fence_can_fail(&self) -> bool {
-        false
     }
 }
 
@@ -168,12 +115,12 @@ impl Crashed {
     /// The first copy of a line goes bad at any moment of recovery: all of the operation happened, or nothing.
     fn any_moment(&self, image: &[u8], line: usize, step: usize) {
         for is_poison in [true, false] {
-            let count = Late::new(image, line as u64, is_poison, u64::MAX / 2);
+            let count = late(image, line as u64, is_poison, u64::MAX / 2);
             open(count.clone()).unwrap();
-            let loads = u64::MAX / 2 - count.loads_left.load(Relaxed);
+            let loads = u64::MAX / 2 - count.hooks.loads_left.load(Relaxed);
             for load in (line as u64 / 64 % step as u64..loads).step_by(step) {
                 let case = format!("line {line:#x}, poison {is_poison}, load {load} of {loads}");
-                let pool = open(Late::new(image, line as u64, is_poison, load));
+                let pool = open(late(image, line as u64, is_poison, load));
                 let pool = pool.unwrap_or_else(|error| panic!("{case}: {error:?}"));
                 let found = seen(&pool, &case);
                 let differs = self.trees.each_ref().map(|tree| difference(tree, &found));

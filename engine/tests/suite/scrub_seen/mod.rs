@@ -9,8 +9,7 @@ use lode_engine::{
     AccessTimes, Finding, FormatOptions, Ino, NewInode, OpenOptions, Outcome, Pool, Protection,
     What, XattrChange, XattrWhen, ino_beside, mode,
 };
-use lode_pmem::{Line, MediaError, Medium};
-use lode_testkit::{Healing, Memory, Poisoned, TestHost};
+use lode_testkit::{Healing, Hooked, Hooks, Memory, Poisoned, TestHost};
 
 pub const BYTES: u64 = 8 << 20;
 pub const PAGE: u64 = 4096;
@@ -19,23 +18,24 @@ pub const SLOT: u64 = 512;
 pub const LEVELS: [Protection; 3] = [Protection::None, Protection::Metadata, Protection::Full];
 
 /// Memory that counts the loads of each line, in bytes.
-#[derive(Clone)]
-pub struct Counted {
-    pub memory: Poisoned<Memory>,
-    pub loads: Arc<Mutex<BTreeMap<u64, u64>>>,
-}
+pub type Counted = Hooked<Poisoned<Memory>, Loads>;
 
-impl Counted {
-    pub fn count(&self, at: u64, bytes: u64) {
-        let mut loads = self.loads.lock().unwrap();
+#[derive(Clone, Default)]
+pub struct Loads(Arc<Mutex<BTreeMap<u64, u64>>>);
+
+impl Hooks<Poisoned<Memory>> for Loads {
+    fn loads(&self, _: &Poisoned<Memory>, at: u64, bytes: u64) {
+        let mut loads = self.0.lock().unwrap();
         for byte in (at..at + bytes).step_by(8) {
             *loads.entry(byte / 64).or_default() += 8.min(at + bytes - byte);
         }
     }
+}
 
+impl Loads {
     /// How often each byte of these was loaded since this was asked last, if all were equally often.
     pub fn take(&self, pages: &[u64]) -> Vec<u64> {
-        let loads = core::mem::take(&mut *self.loads.lock().unwrap());
+        let loads = core::mem::take(&mut *self.0.lock().unwrap());
         let lines = |page: &u64| (page * 64..page * 64 + 64).collect::<Vec<_>>();
         let times = |page| {
             let lines = lines(page);
@@ -43,60 +43,6 @@ impl Counted {
             most.unwrap() / 64
         };
         pages.iter().map(times).collect()
-    }
-}
-
-impl Medium for Counted {
-    type Window = <Poisoned<Memory> as Medium>::Window;
-
-    fn bytes(&self) -> u64 {
-        self.memory.bytes()
-    }
-
-    fn open(&self) -> Self::Window {
-        self.memory.open()
-    }
-
-    fn close(&self, window: &mut Self::Window) {
-        self.memory.close(window);
-    }
-
-    fn load_word(&self, at: u64) -> Result<u64, MediaError> {
-        self.count(at, 8);
-        self.memory.load_word(at)
-    }
-
-    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
-        self.count(at, into.len() as u64);
-        self.memory.load(at, into)
-    }
-
-    fn store_word(&self, window: &mut Self::Window, at: u64, value: u64) {
-        self.memory.store_word(window, at, value);
-    }
-
-    fn store_bytes(&self, window: &mut Self::Window, at: u64, bytes: &[u8]) {
-        self.memory.store_bytes(window, at, bytes);
-    }
-
-    fn store_line(&self, window: &mut Self::Window, at: u64, line: &Line) {
-        self.memory.store_line(window, at, line);
-    }
-
-    fn stream_word(&self, window: &mut Self::Window, at: u64, value: u64) {
-        self.memory.stream_word(window, at, value);
-    }
-
-    fn write_back(&self, window: &mut Self::Window, at: u64) {
-        self.memory.write_back(window, at);
-    }
-
-    fn fence(&self) -> Result<(), MediaError> {
-        self.memory.fence()
-    }
-
-    fn fence_can_fail(&self) -> bool {
-        self.memory.fence_can_fail()
     }
 }
 
@@ -116,7 +62,7 @@ pub fn made(protection: Protection) -> Made {
 
 pub fn made_in(protection: Protection, healing: Healing) -> Made {
     let memory = Poisoned::new(Memory::new(BYTES), healing);
-    let memory = Counted { memory, loads: Arc::default() };
+    let memory = Counted { memory, hooks: Loads::default() };
     let format = FormatOptions { lanes: 2, log_lines: 9, protection, ..FormatOptions::default() };
     let format = FormatOptions { dead_zone: 0, ..format };
     Pool::format(memory.clone(), TestHost::new(1), &format).unwrap();
