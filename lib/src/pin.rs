@@ -1,5 +1,7 @@
 //! Inodes that are kept for the length of a call, so that their numbers stay theirs.
 
+use std::sync::Arc;
+
 use lode_engine::{Error, Handle, Ino};
 use lode_host::StdHost;
 
@@ -52,7 +54,7 @@ pub(crate) fn pin_found<'e>(
 }
 
 /// The directory of a path's last component. (Its attributes may be old.)
-pub(crate) fn parent<'p>(pass: &Pass<'_>, path: &'p [u8]) -> Result<(Found, Last<'p>), Cause> {
+pub(crate) fn parent<'p>(pass: &Pass<'_>, path: &'p [u8]) -> Result<(Arc<Found>, Last<'p>), Cause> {
     Walk::new(pass).parent(None, path)
 }
 

@@ -3,6 +3,8 @@
 //! A path begins at the pool's root, whether or not it begins with `/`; there is no other
 //! working directory. (In a snapshot it begins at that one's root.) Directories on the way are not held open: one that ends meanwhile leads nowhere.
 
+use std::sync::Arc;
+
 use lode_engine::{Attr, Error, Ino, mode};
 use lode_host::StdHost;
 
@@ -68,7 +70,7 @@ impl<'e> Walk<'e> {
         &mut self,
         from: Option<&Found>,
         path: &'p [u8],
-    ) -> Result<(Found, Last<'p>), Cause> {
+    ) -> Result<(Arc<Found>, Last<'p>), Cause> {
         let (above, last) = split(path);
         let dir = match (path.first(), from) {
             (None, _) => return Err(Error::NotFound.into()),
@@ -78,14 +80,14 @@ impl<'e> Walk<'e> {
                 for name in names(above) {
                     dir = self.onward(&dir, name)?;
                 }
-                dir
+                Arc::new(dir)
             }
         };
         Ok((dir, last))
     }
 
     /// The directory that a path from the root leads to.
-    fn way(&mut self, path: &[u8]) -> Result<Found, Cause> {
+    fn way(&mut self, path: &[u8]) -> Result<Arc<Found>, Cause> {
         if let Some(dir) = self.ways.and_then(|ways| ways.get(path)) {
             return Ok(dir);
         }
@@ -99,6 +101,7 @@ impl<'e> Walk<'e> {
             }
             dir = self.onward(&dir, name)?;
         }
+        let dir = Arc::new(dir);
         if let (Some(ways), true) = (self.ways, straight && self.links == links) {
             ways.put(path, passed, &dir);
         }
@@ -118,28 +121,29 @@ impl<'e> Walk<'e> {
         path: &[u8],
         follow: bool,
     ) -> Result<Found, Cause> {
-        let mut followed: Option<(Found, Vec<u8>)> = None;
+        let mut followed: Option<(Arc<Found>, Vec<u8>)> = None;
         let mut slashes = false;
         for _ in 0..TRIES {
             let (dir, last) = match &followed {
-                Some((from, path)) => self.parent(Some(from), path)?,
+                Some((from, path)) => self.parent(Some(&**from), path)?,
                 None => self.parent(from, path)?,
             };
             let Last::Name { name, slashed } = last else {
                 return self.found_last(&dir, last);
             };
             slashes |= slashed;
-            let found = self.step(&dir, name)?;
-            if is_kind(&found.attr, mode::SYMLINK) && (follow || slashes) {
-                if let Some(target) = self.read_link(&found.attr)? {
-                    followed = Some((dir, target));
+            match self.engine.lookup_in(&dir, name) {
+                Ok(found) if is_kind(&found.attr, mode::SYMLINK) && (follow || slashes) => {
+                    if let Some(target) = self.read_link(&found.attr)? {
+                        followed = Some((dir, target));
+                    }
                 }
-                continue;
+                Ok(found) if slashes && !is_kind(&found.attr, mode::DIRECTORY) => {
+                    return Err(Error::NotDirectory.into());
+                }
+                Ok(found) => return Ok(found),
+                Err(error) => return Err(error.into()),
             }
-            if slashes && !is_kind(&found.attr, mode::DIRECTORY) {
-                return Err(Error::NotDirectory.into());
-            }
-            return Ok(found);
         }
         Err(Error::NotFound.into())
     }

@@ -5,6 +5,8 @@
 //! is allocated. Threads keep theirs apart, as far as there are places. What is kept holds no inode
 //! open; it is in memory until [`Ways::forget`].
 
+use std::sync::Arc;
+
 use lode_engine::Seen;
 use lode_host::StdHost;
 use parking_lot::Mutex;
@@ -24,7 +26,7 @@ struct Way {
     path: [u8; PATH_MAX],
     len: usize,
     passed: Passed,
-    to: Found,
+    to: Arc<Found>,
 }
 
 impl Way {
@@ -52,15 +54,15 @@ impl Ways {
     }
 
     /// The directory that a path leads to, as it was when the way was gone.
-    pub(crate) fn get(&self, path: &[u8]) -> Option<Found> {
+    pub(crate) fn get(&self, path: &[u8]) -> Option<Arc<Found>> {
         let place = self.place(path)?.lock();
         let way = place.as_ref().filter(|way| way.path() == path)?;
-        way.passed.iter().flatten().all(Seen::holds).then(|| way.to.clone())
+        way.passed.iter().flatten().all(Seen::holds).then(|| Arc::clone(&way.to))
     }
 
     /// Keeps a way.
-    pub(crate) fn put(&self, path: &[u8], passed: Passed, to: &Found) {
-        let mut way = Way { path: [0; PATH_MAX], len: path.len(), passed, to: to.clone() };
+    pub(crate) fn put(&self, path: &[u8], passed: Passed, to: &Arc<Found>) {
+        let mut way = Way { path: [0; PATH_MAX], len: path.len(), passed, to: Arc::clone(to) };
         let (Some(place), Some(text)) = (self.place(path), way.path.get_mut(..path.len())) else {
             return;
         };

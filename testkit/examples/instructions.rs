@@ -26,7 +26,7 @@ type Prepare = fn(&Bed, u64);
 type Turn = fn(&Bed, u64);
 
 /// By name.
-const OPERATIONS: [(&str, Prepare, Turn); 11] = [
+const OPERATIONS: [(&str, Prepare, Turn); 12] = [
     ("append-4k", |_, _| (), |bed, _| bed.append(4096)),
     ("append-64", |_, _| (), |bed, _| bed.append(64)),
     ("overwrite-4k", Bed::fill, |bed, turn| bed.write(bed.random(turn) % PAGES * PAGE, 4096)),
@@ -38,6 +38,7 @@ const OPERATIONS: [(&str, Prepare, Turn); 11] = [
     ("unlink", Bed::create_each, |bed, turn| bed.unlink(ENTRIES + turn)),
     ("rename", |_, _| (), |bed, turn| bed.rename(turn)),
     ("lookup", |_, _| (), |bed, turn| bed.look(bed.random(turn) % ENTRIES)),
+    ("lookup-again", Bed::look_at_all, |bed, turn| bed.look(bed.random(turn) % ENTRIES)),
 ];
 
 /// A pool with a file and a directory.
@@ -132,6 +133,10 @@ impl Bed {
     fn rename(&self, turn: u64) {
         let (from, to) = (Name::of(turn), Name::of(ENTRIES + turn));
         self.pool.rename(self.dir, &from.0, self.dir, &to.0, RenameMode::Replace).unwrap();
+    }
+
+    fn look_at_all(&self, _: u64) {
+        (0..ENTRIES).for_each(|number| self.look(number));
     }
 
     fn look(&self, number: u64) {

@@ -4,6 +4,7 @@
 mod behind;
 mod cache;
 mod collect;
+mod dentries;
 mod exempt;
 mod grown;
 mod journal;
@@ -20,6 +21,7 @@ mod xattrs;
 
 pub(crate) use cache::Cache;
 pub(crate) use collect::{bring_inline, has_first_page, move_log, tidy};
+pub(crate) use dentries::{Dentries, Name, Target as NameTarget};
 pub(crate) use exempt::{Pages, put as put_pages, range as pages_range};
 pub(crate) use grown::Grown;
 pub(crate) use journal::{Journal, JournalPiece};

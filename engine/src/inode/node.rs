@@ -32,6 +32,8 @@ pub(crate) struct Node<H: Host> {
     pub(crate) opens: AtomicU32,
     /// Somebody wanted it again since the hand came by.
     touched: AtomicBool,
+    /// It has ended: its number may be another's.
+    gone: AtomicBool,
     /// Odd while somebody has the right to change it, and another number afterwards: while it stays, so
     /// does all that was found.
     version: AtomicU64,
@@ -89,8 +91,9 @@ impl<H: Host> Node<H> {
     /// An inode that is open so often, and was not read from its log where there is no `state`.
     pub(super) fn new(slot: Slot, state: Option<Box<State>>, opens: u32) -> Self {
         let life = RwLock::new(state.map_or(Life::Unloaded, Life::Live));
-        let (opens, touched) = (AtomicU32::new(opens), AtomicBool::new(false));
-        Self { slot, life, opens, touched, version: AtomicU64::new(0), view: 0 }
+        let [touched, gone] = [false; 2].map(AtomicBool::new);
+        let (opens, version) = (AtomicU32::new(opens), AtomicU64::new(0));
+        Self { slot, life, opens, touched, gone, version, view: 0 }
     }
 
     /// An inode as a snapshot has it, to be loaded by [`Node::load_as_of`].
@@ -133,9 +136,21 @@ impl<H: Host> Node<H> {
         self.version.load(Acquire)
     }
 
+    /// Whether it has ended: a look that holds nobody up. (Those of snapshots don't tell.)
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Acquire)
+    }
+
     /// Whether its log has been read.
     pub(crate) fn is_loaded(&self) -> bool {
         matches!(*self.life.read(), Life::Live(_))
+    }
+
+    /// Whether something may be to be done when it is closed: it has ended, or has no name. (Such a one stays loaded.)
+    pub(crate) fn may_end(&self) -> bool {
+        let ends = |state: &State| state.is_dead() || state.is_nameless();
+        matches!(&*self.life.read(), Life::Live(state) if ends(state))
     }
 
     /// Whether it is a file without a name. (Such a one stays loaded.)
@@ -223,6 +238,7 @@ impl<H: Host> Node<H> {
         if !ended {
             return None;
         }
+        self.gone.store(true, Release);
         match core::mem::replace(&mut *life, Life::Gone) {
             Life::Live(mut state) => {
                 state.take_out(room);

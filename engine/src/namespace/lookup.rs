@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use lode_pmem::Medium;
 
-use crate::inode::{Body, Node, load_target};
+use crate::inode::{Body, Name, Node, load_target};
 use crate::pool::{Child, Found, Look};
 use crate::{Attr, Error, Host, Ino, Op, Pool, Result, mode};
 
@@ -27,6 +27,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn lookup_node(&self, dir: &Arc<Node<H>>, name: &[u8]) -> Result<Found<H>> {
         self.count(Op::Lookup);
         dir.touch();
+        let noted = if dir.is_view() { None } else { Name::of(dir.ino(), name) };
+        if let Some(found) = noted.as_ref().and_then(|noted| self.find_noted(dir, noted)) {
+            return Ok(found);
+        }
         if name == b"." || name == b".." {
             let state = dir.read(&self.store)?;
             state.directory()?;
@@ -37,7 +41,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Found { node, attr });
         }
         for _ in 0..TRIES {
-            let child = match self.look(dir, name) {
+            let child = match self.look_noting(dir, name, noted.as_ref()) {
                 Err(Error::Stale) => continue,
                 result => result?.child.ok_or(Error::NotFound)?,
             };
@@ -52,6 +56,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.check_means(dir, name, &child)?;
         }
         Err(Error::NotFound)
+    }
+
+    /// What a name leads to that was looked up before.
+    fn find_noted(&self, dir: &Node<H>, name: &Name) -> Option<Found<H>> {
+        let target = self.dentries.get(name)?;
+        // (Asked after that: what is noted for who has its number now, was noted after it had ended.)
+        if dir.is_gone() {
+            return None;
+        }
+        let node = self.node(target.ino).ok()?;
+        let state = node.read(&self.store).ok()?;
+        let attr = target.means(&state).then(|| state.attr())?;
+        drop(state);
+        Some(Found { node, attr })
     }
 
     /// A name that led to another life than its entry says may mean another inode by now; if it does
@@ -138,7 +156,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     pub(crate) fn close_node(&self, node: &Arc<Node<H>>) {
         let before = node.opens.fetch_update(AcqRel, Relaxed, |opens| opens.checked_sub(1));
-        if before == Ok(1) {
+        // (Who ends it later sees that nobody has it open.)
+        if before == Ok(1) && node.may_end() {
             // Where that fails, recovery does it.
             let _ = self.end_nameless(node);
             self.bury_if_dead(node);

@@ -2,7 +2,7 @@
 
 use lode_pmem::Medium;
 
-use crate::inode::{Body as Kind, Node, State, entry_lines};
+use crate::inode::{Body as Kind, Name, Node, State, entry_lines};
 use crate::layout::{Body, DEATH_LINE, LINE, Parsed, Txid, slot_at};
 use crate::log::{INLINE, Placed, Plan};
 use crate::pool::Found;
@@ -59,8 +59,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let epoch = tx.epoch();
             tx.commit()?;
             node.slot.set_tail(parent.log.tail.last_seal);
-            let lines = entry_lines(name.len());
-            parent.remove_entry(child.entry.cookie, lines, placed.ordinal, time_ns);
+            self.remove_entry(parent, (name, child.entry.cookie), placed.ordinal, time_ns);
             self.dropped(&child.node, state, dropped, (epoch, time_ns));
             self.tidy(&node.slot, parent);
             Ok(child.node.clone())
@@ -81,6 +80,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let del =
             Body::Del { txid: Txid { session, lane, sequence }, part: add.header.part, time_ns };
         parent.log.append(tx, &self.store, &del)
+    }
+
+    /// Makes memory say what [`Pool::store_del`] stored.
+    pub(crate) fn remove_entry(
+        &self,
+        parent: &mut State,
+        (name, cookie): (&[u8], u64),
+        ordinal: u32,
+        time_ns: i64,
+    ) {
+        parent.remove_entry(cookie, entry_lines(name.len()), ordinal, time_ns);
+        if let Some(noted) = Name::of(parent.log.ino, name) {
+            self.dentries.forget(&noted);
+        }
     }
 
     /// Lines that the end of one link needs in the inode's log (a death has its own slot).

@@ -236,9 +236,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let epoch = tx.epoch();
         tx.commit()?;
         self.set_tails(plan, locked);
-        let lines = entry_lines(plan.name.len());
-        let from = state_mut(locked, FROM)?;
-        from.remove_entry(plan.moved.entry.cookie, lines, del.ordinal, time_ns);
+        let gone = (plan.name, plan.moved.entry.cookie);
+        self.remove_entry(state_mut(locked, FROM)?, gone, del.ordinal, time_ns);
         self.note_entry(state_mut(locked, to)?, &entry, plan.victim, &added, time_ns)?;
         self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
         if let Some(victim) = plan.victim {
@@ -332,7 +331,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<()> {
         let lines = entry_lines(entry.name.len());
         if let Some(replaced) = replaced {
-            parent.remove_entry(replaced.entry.cookie, lines, placed.ordinal, time_ns);
+            self.remove_entry(parent, (entry.name, replaced.entry.cookie), placed.ordinal, time_ns);
         }
         let hash = hash(self.store.secret, entry.name);
         let place = (placed.at, placed.ordinal);

@@ -41,7 +41,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 + self.store.snapshots.memory_bytes(),
             tables: self.store.table.memory_bytes() + self.store.sectors.memory_bytes(),
             wear: self.wear().memory_bytes(),
-            inodes: self.nodes.standing_bytes(),
+            inodes: self.nodes.standing_bytes() + self.dentries.memory_bytes(),
             ..IndexMemory::default()
         }
     }

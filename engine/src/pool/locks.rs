@@ -7,7 +7,7 @@ use lode_pmem::Medium;
 
 use super::Pool;
 use crate::index::Entry;
-use crate::inode::{Exclusive, Node, State, find_entry, valid_name};
+use crate::inode::{Exclusive, Name, NameTarget, Node, State, find_entry, valid_name};
 use crate::layout::{Body, Parsed, tag_of};
 use crate::store::Store;
 use crate::{Error, Host, Result, mode};
@@ -58,6 +58,12 @@ impl<H: Host> Child<H> {
     }
 }
 
+/// What the entry leads to that this record made.
+fn target_of(entry: &Entry, add: &Parsed) -> Option<NameTarget> {
+    let Body::Add { tag, .. } = add.body else { return None };
+    Some(NameTarget { ino: entry.ino, tag, kind: entry.kind })
+}
+
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Locks all of `nodes`; where one stands twice, its later place is `None`.
     pub(crate) fn lock_all<'n, const N: usize>(
@@ -86,6 +92,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Finds a child by name; `dir` is not locked any more when this returns.
     pub(crate) fn look(&self, dir: &Node<H>, name: &[u8]) -> Result<Look<H>> {
+        self.look_noting(dir, name, None)
+    }
+
+    /// The same; what the name leads to is noted for this one, where there is one.
+    pub(crate) fn look_noting(
+        &self,
+        dir: &Node<H>,
+        name: &[u8],
+        noted: Option<&Name>,
+    ) -> Result<Look<H>> {
         let state = dir.read(&self.store)?;
         let version = dir.version();
         state.directory()?;
@@ -93,6 +109,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let Some((entry, add)) = find_entry(&self.store, &state, name)? else {
             return Ok(Look { child: None, version });
         };
+        if let (Some(noted), Some(target)) = (noted, target_of(&entry, &add)) {
+            self.dentries.note(noted, &target);
+        }
         drop(state);
         match self.node(entry.ino) {
             Ok(node) => Ok(Look { child: Some(Child { entry, add, node }), version }),

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use lock_api::Mutex;
 use lode_pmem::Medium;
 
-use crate::inode::{Cache, Grown, Node};
+use crate::inode::{Cache, Dentries, Grown, Node};
 use crate::layout::BadPage;
 use crate::snapshot::VIEW;
 use crate::space::Run;
@@ -44,6 +44,7 @@ impl Eq for Life {}
 pub struct Pool<M: Medium, H: Host> {
     pub(crate) store: Box<Store<M, H>>,
     pub(crate) nodes: Cache<H>,
+    pub(crate) dentries: Dentries,
     pub(crate) grown: Grown,
     pub(crate) options: OpenOptions,
     pub(crate) page_class: PageClass,
@@ -67,6 +68,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         *store.room = Room::of(options.index_memory);
         let pool = Self {
             nodes: Cache::new()?,
+            dentries: Dentries::new(store.geometry.pages)?,
             grown: Grown::new(store.lanes.used(), store.geometry.has_short_pages())?,
             options: *options,
             page_class: options.page_class.unwrap_or(default_class),

@@ -73,18 +73,34 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if options.read_only {
             take_sectors_left(&mut store, &mut opening)?;
         }
-        let pool = Self::over(store, options, superblock.page_class, opening, checkpoint)?;
-        if !options.read_only {
-            pool.bring_sectors_home()?;
+        // (One place for the pool and the error: it is large.)
+        let mut opened = Self::over(store, options, superblock.page_class, opening, checkpoint);
+        if let Ok(pool) = &opened
+            && let Err(error) = pool.end_what_began(&superblock, given_up, &exempt)
+        {
+            opened = Err(error);
+        }
+        opened
+    }
+
+    /// Ends what a crash has left half done that takes an open pool.
+    #[inline(never)]
+    fn end_what_began(
+        &self,
+        superblock: &Superblock,
+        given_up: bool,
+        exempt: &[Ino],
+    ) -> Result<()> {
+        if !self.options.read_only {
+            self.bring_sectors_home()?;
         }
         match given_up {
-            _ if options.read_only => {}
-            true => pool.end_given_up()?,
-            false if superblock.rollback != 0 => pool.end_rollback()?,
+            _ if self.options.read_only => {}
+            true => self.end_given_up()?,
+            false if superblock.rollback != 0 => self.end_rollback()?,
             false => {}
         }
-        pool.make_sound(&exempt)?;
-        Ok(pool)
+        self.make_sound(exempt)
     }
 }
 

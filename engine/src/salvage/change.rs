@@ -2,14 +2,14 @@
 
 use lode_pmem::Medium;
 
-use crate::inode::{entry_lines, find_entry, valid_name};
+use crate::inode::{find_entry, valid_name};
 use crate::layout::Body;
 use crate::store::Purpose;
 use crate::{Error, Host, Ino, Pool, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Removes an entry, whatever it leads to; the inode, if there is one, keeps its link count.
-    pub(super) fn remove_entry(&self, dir: Ino, name: &[u8]) -> Result<()> {
+    pub(super) fn remove_wrong_entry(&self, dir: Ino, name: &[u8]) -> Result<()> {
         self.store.before_operation()?;
         let node = self.node(dir)?;
         let mut parent = node.write(&self.store)?;
@@ -21,7 +21,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let placed = self.store_del(&mut tx, &mut parent, &add, time_ns);
         tx.commit()?;
         node.slot.set_tail(parent.log.tail.last_seal);
-        parent.remove_entry(entry.cookie, entry_lines(name.len()), placed.ordinal, time_ns);
+        self.remove_entry(&mut parent, (name, entry.cookie), placed.ordinal, time_ns);
         self.tidy(&node.slot, &mut parent);
         Ok(())
     }

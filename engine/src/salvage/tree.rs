@@ -153,7 +153,7 @@ impl<'p, M: Medium, H: Host> Tree<'p, M, H> {
 
     fn remove(&mut self, wrong: Wrong) -> Result<()> {
         self.removed.try_reserve(1)?;
-        self.pool.remove_entry(wrong.dir, &wrong.name)?;
+        self.pool.remove_wrong_entry(wrong.dir, &wrong.name)?;
         self.removed.push(wrong);
         Ok(())
     }

@@ -30,6 +30,7 @@ mod lost_tables;
 mod maps;
 mod media_errors;
 mod nameless;
+mod noted_names;
 mod receiving;
 mod rotating_snapshots;
 mod salvage;

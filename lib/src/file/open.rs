@@ -46,12 +46,12 @@ impl File {
     ) -> Outcome<Self> {
         let pass = inner.enter()?;
         let mut walk = Walk::within(&pass, snapshot);
-        let mut followed: Option<(Found, Vec<u8>)> = None;
+        let mut followed: Option<(Arc<Found>, Vec<u8>)> = None;
         let (mut directory, mut follow) = (wish.directory, !wish.no_follow);
         // Each time round a link is followed, or what was found had gone.
         for _ in 0..2 * TRIES {
             let (dir, last) = match &followed {
-                Some((from, path)) => walk.parent(Some(from), path)?,
+                Some((from, path)) => walk.parent(Some(&**from), path)?,
                 None => walk.parent(None, path)?,
             };
             let Last::Name { name, slashed } = last else {

@@ -67,7 +67,7 @@ impl Pool {
             if !is_kind(&found, mode::DIRECTORY) {
                 return Err(EngineError::NotDirectory.into());
             }
-            remove_tree(pass, Pin::new(pass, dir)?, name)
+            remove_tree(pass, Pin::new(pass, Found::clone(&dir))?, name)
         })
     }
 }
