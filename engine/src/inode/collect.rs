@@ -1,7 +1,7 @@
 //! Log collection (NOVA 3.4; PROTOCOL I12 to I15).
 //!
 //! *Fast*: log pages whose records are all dead, and which ended nothing that an older
-//! page still says, are unlinked. *Thorough*: when less than half of a log is live, what
+//! page still says, are unlinked. *Thorough*: when little of a log is live, what
 //! is live is written to fresh pages in order, and the head is swapped in one word.
 //! A rewritten log says what the index says, so no tombstone needs to be carried over:
 //! everything it ended is gone with the old pages. Of a log that snapshots see, the same is done with what comes
@@ -23,6 +23,10 @@ use crate::{Host, Op, PAGE_BYTES, Result, Rule, mode};
 /// A file's log is rewritten when it has so many lines at least: its fences and what is written of
 /// the inode itself are shared by as many changes. (Where space is short, by fewer.)
 const LINES_WORTH: u32 = 4 * LOG_LINES_MOST as u32;
+
+/// A log is rewritten when it has so many lines for each that is live: to write one again costs as much as a change, so that
+/// each change bears a third of one. (Where space or pages are short, when it has two.)
+const LINES_A_LIVE_ONE: u64 = 4;
 
 /// What comes behind the pages that snapshots see is looked through in main memory to know what of it is true:
 /// it has as many lines as this part of what is looked through.
@@ -55,7 +59,7 @@ pub(crate) fn tidy<M: Medium, H: Host>(
             return Some((Op::CollectThorough, given));
         }
     } else if worth
-        && live * 2 < state.log.lines()
+        && live * lines_a_live_one(store, state) < state.log.lines()
         && let Ok(given) = rewrite(store, slot, state, live)
     {
         return Some((Op::CollectThorough, given));
@@ -120,6 +124,12 @@ fn pages_worth(state: &State) -> usize {
         }
         _ => 2,
     }
+}
+
+/// How many lines for each that is live make a rewrite of this log worth it.
+fn lines_a_live_one<M: Medium, H: Host>(store: &Store<M, H>, state: &State) -> u64 {
+    let short = state.log.page_lines() < u32::from(LOG_LINES_MOST) || store.is_short();
+    if short { 2 } else { LINES_A_LIVE_ONE }
 }
 
 /// Whether the log has just grown by its first page.

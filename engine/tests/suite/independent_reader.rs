@@ -348,7 +348,7 @@ fn long_logs(system: &mut PoolSystem) {
             Ok(attr) => attr.ino,
             Err(_) => pool.create(root, b"busy", &new).unwrap().ino,
         };
-        for step in 0..800u64 {
+        for step in 0..2000u64 {
             let data = Fill { len: 100 + step, fill: session * 1000 + step + 1 }.bytes();
             pool.write(busy, step * 97 % 40 * PAGE, &data).unwrap();
             let name = format!("{} {}", step % 90, "n".repeat((step % 50) as usize));
