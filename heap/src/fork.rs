@@ -50,10 +50,7 @@ unsafe extern "C" fn child() {
     // SAFETY: `prepare` has locked it in the thread that this one was forked from; there is no other one here.
     let mut memory = unsafe { memory::locked_before() };
     keeper::forget();
-    let wake = core::mem::replace(&mut memory.wake, sys::NONE);
-    if wake != sys::NONE {
-        sys::close(wake);
-    }
+    memory.bell.close();
     let page = core::mem::replace(&mut memory.fork, ForkPage::NONE).of_child();
     if !page.is_there() && memory.stats.held > 0 {
         sys::die(b"lode: no page was left for a fork: its child can't have memory of its own\n");

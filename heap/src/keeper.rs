@@ -4,6 +4,7 @@
 //! signals blocked; a child of a fork begins one of its own.
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use crate::bell::Bell;
 use crate::memory::{self, Memory};
 use crate::sys;
 
@@ -90,11 +91,7 @@ fn start() {
 
 /// Has the keeper look for wishes; whether there is one.
 pub(crate) fn wake(memory: &Memory) -> bool {
-    let runs = STATE.load(Ordering::Relaxed) == RUNS && memory.wake != sys::NONE;
-    if runs {
-        let _ = sys::write(memory.wake, &[1; 8]);
-    }
-    runs
+    STATE.load(Ordering::Relaxed) == RUNS && memory.bell.ring()
 }
 
 /// Wishes came while something else was waited for: the keeper sees to them, or who has come across them.
@@ -112,10 +109,7 @@ pub(crate) fn poke(memory: &mut Memory) {
 
 extern "C" fn keep(_: *mut libc::c_void) -> *mut libc::c_void {
     sys::name_thread(c"lode-heap");
-    {
-        let mut memory = memory::lock();
-        memory.wake = sys::eventfd().unwrap_or(sys::NONE);
-    }
+    memory::lock().bell = Bell::new();
     // (What the allocator sets up for this thread is had now, and not when files are short.)
     have(&DECAY);
     let (mut quiet, mut last, mut next) = (0, memory::lock().stats(), sys::now() + TICK);
@@ -124,12 +118,11 @@ extern "C" fn keep(_: *mut libc::c_void) -> *mut libc::c_void {
         grant_wishes();
         let ends = {
             let memory = memory::lock();
-            [memory.session.socket(), memory.wake]
+            [memory.session.socket(), memory.bell.heard()]
         };
-        let [_, woken] = sys::poll(ends, false, next.saturating_sub(sys::now()));
-        if woken && sys::read(ends[1], &mut [0; 8]).is_err() {
-            // Somebody has closed it.
-            memory::lock().wake = sys::NONE;
+        let [_, rung] = sys::poll(ends, false, next.saturating_sub(sys::now()));
+        if rung {
+            memory::lock().bell.hush();
         }
         if sys::now() >= next {
             have(&DECAY);
@@ -162,6 +155,11 @@ fn grant_wishes() {
 fn tick() -> memory::Stats {
     let mut memory = memory::lock();
     memory.trim(usize::MAX, true);
+    if !memory.bell.is_whole() {
+        // The program has closed it.
+        memory.bell.close();
+        memory.bell = Bell::new();
+    }
     if memory.stats.held > 0 && !memory.session.is_open() {
         let _ = memory.meet();
     }

@@ -112,14 +112,23 @@ pub(crate) fn close(descriptor: i32) {
     let _ = call(libc::SYS_close, descriptor as usize, 0, 0, 0);
 }
 
-/// Moves a descriptor up, out of programs' way; where it can't be, it stays. Close-on-exec either way.
+/// Moves a descriptor that was just made up, out of programs' way; where it can't be, it stays. Close-on-exec either way.
+/// [`NONE`] where the program has closed it meanwhile, and has another one there: that one is left alone.
 pub(crate) fn raise(descriptor: i32) -> i32 {
+    let was = identity(descriptor);
     for least in [HIGH, HIGH / 4, 16] {
         let moved =
             call(libc::SYS_fcntl, descriptor as usize, libc::F_DUPFD_CLOEXEC as usize, least, 0);
         if let Ok(moved) = moved {
-            close(descriptor);
-            return moved as i32;
+            let moved = moved as i32;
+            if identity(descriptor) == was {
+                close(descriptor);
+            }
+            if identity(moved) != was {
+                close(moved);
+                return NONE;
+            }
+            return moved;
         }
     }
     descriptor
@@ -160,15 +169,14 @@ pub(crate) fn pipe() -> Outcome<(i32, i32)> {
     Ok((raise(read), raise(write)))
 }
 
-/// A counter to be woken by.
-pub(crate) fn eventfd() -> Outcome<i32> {
-    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-    call(libc::SYS_eventfd2, 0, flags as usize, 0, 0).map(|made| raise(made as i32))
-}
-
-pub(crate) fn read(descriptor: i32, bytes: &mut [u8]) -> Outcome<usize> {
-    let place = bytes.as_mut_ptr() as usize;
-    again(libc::SYS_read, descriptor as usize, place, bytes.len(), 0)
+/// Two sockets that are connected to each other, not blocking.
+pub(crate) fn socket_pair() -> Outcome<(i32, i32)> {
+    let mut ends = [0_i32; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let (family, place) = (libc::AF_UNIX as usize, ends.as_mut_ptr() as usize);
+    call(libc::SYS_socketpair, family, kind as usize, 0, place)?;
+    let [one, other] = ends;
+    Ok((raise(one), raise(other)))
 }
 
 pub(crate) fn write(descriptor: i32, bytes: &[u8]) -> Outcome<usize> {
@@ -264,7 +272,7 @@ pub(crate) fn receive(socket: i32, bytes: &mut [u8]) -> Outcome<(usize, Option<i
             head = libc::CMSG_NXTHDR(&raw const message, head);
         }
     }
-    Ok((got, found.map(raise)))
+    Ok((got, found.map(raise).filter(|it| *it != NONE)))
 }
 
 /// Waits until one of the descriptors can be read, or can be written where `write` says so; at most

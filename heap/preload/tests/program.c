@@ -1,6 +1,7 @@
 /* What programs do with memory: `program WHAT`. Ends with 0 if all is as it has to be. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -375,6 +376,38 @@ static void closes(void) {
     MUST(read(ends[0], &c, 1) == 0);
 }
 
+/* Has files of its own where others were that it has closed: nothing is written to them, read from them, or closed. */
+static void takes_numbers(void) {
+    enum { FROM = 5, TO = 1020, BYTES = 200 };
+    unsigned char *a = malloc(20 * MIB);
+    fill(a, 20 * MIB, 1);
+    /* (Until an owner may be looked for again.) */
+    usleep(300000);
+    for (int i = 3; i < 1024; i++) close(i);
+    int ends[2];
+    MUST(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends));
+    for (int i = FROM; i < TO; i++) MUST(dup2(ends[1], i) == i);
+    unsigned char *b = malloc(40 * MIB);
+    MUST(b);
+    fill(b, 40 * MIB, 2);
+    char c;
+    for (int i = 0; i < BYTES; i++) {
+        MUST(write(ends[0], "x", 1) == 1);
+        usleep(10000);
+        MUST(read(ends[0], &c, 1) == -1 && errno == EAGAIN);
+    }
+    pid_t child = fork();
+    if (!child) {
+        for (int i = FROM; i < TO; i++) MUST(fcntl(i, F_GETFD) >= 0);
+        MUST(is(a, 20 * MIB, 1) && is(b, 40 * MIB, 2));
+        _exit(0);
+    }
+    MUST(wait_for(child) == 0);
+    for (int i = 0; i < BYTES; i++) MUST(read(ends[1], &c, 1) == 1 && c == 'x');
+    MUST(is(a, 20 * MIB, 1) && is(b, 40 * MIB, 2));
+    free(a); free(b);
+}
+
 /* Other programs, begun in all ways. */
 static void spawns(void) {
     unsigned char *a = malloc(20 * MIB);
@@ -585,6 +618,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "little")) little();
     else if (!strcmp(what, "idles")) idles();
     else if (!strcmp(what, "closes")) closes();
+    else if (!strcmp(what, "takes_numbers")) takes_numbers();
     else if (!strcmp(what, "spawns")) spawns();
     else if (!strcmp(what, "sources")) sources(argv);
     else if (!strcmp(what, "small")) small();

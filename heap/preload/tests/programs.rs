@@ -346,9 +346,15 @@ fn programs_that_close_all_descriptors_go_on() {
 }
 
 #[test]
+fn descriptors_of_a_program_are_its_own_at_whatever_numbers() {
+    let place = place(200);
+    place.runs(place.command("takes_numbers"));
+}
+
+#[test]
 fn without_an_owner_memory_is_dram() {
     let dir = tempfile::tempdir().unwrap();
-    for what in ["threads", "forks", "grows", "closes", "spawns"] {
+    for what in ["threads", "forks", "grows", "closes", "takes_numbers", "spawns"] {
         let mut command = Command::new(program());
         command.arg(what);
         run(with_memory(command, &dir.path().join("none")));

@@ -16,6 +16,7 @@ mod trim;
 pub use space::{Area, PAGE, SLOT};
 pub(crate) use space::{Backing, PAGES, Slot, Space, bits, runs};
 
+use crate::bell::Bell;
 use crate::fork_page::ForkPage;
 use crate::lock::{Guard, Lock};
 use crate::maps::{Counted, Table};
@@ -103,7 +104,7 @@ pub(crate) struct Memory {
     ready_count: usize,
     pub(crate) stats: Stats,
     /// Wakes the keeper.
-    pub(crate) wake: i32,
+    pub(crate) bell: Bell,
     /// What a fork's two sides say to each other.
     pub(crate) fork: ForkPage,
 }
@@ -135,7 +136,7 @@ static MEMORY: Lock<Memory> = Lock::new(Memory {
         refused: 0,
         owners: 0,
     },
-    wake: sys::NONE,
+    bell: Bell::NONE,
     fork: ForkPage::NONE,
 });
 
