@@ -61,7 +61,9 @@ unsafe extern "C" fn reallocarray_for(
     unsafe { family::realloc(block, all, source(caller)) }
 }
 
+/// Any alignment is asked for here, as libc has it: it becomes the next power of two.
 extern "C" fn aligned_for(align: usize, bytes: usize, caller: usize) -> *mut c_void {
+    let align = align.max(1).checked_next_power_of_two().unwrap_or(0);
     family::aligned(align, bytes, false, source(caller))
 }
 

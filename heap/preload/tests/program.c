@@ -470,6 +470,29 @@ static void sources(char **argv) {
     malloc_trim(0);
 }
 
+/* Alignments that are no power of two become the next one, as libc has it; those that can't be had are said so. */
+static void alignments(void) {
+    size_t sizes[] = {1, 65, 5000, MIB, 9 * MIB};
+    for (int round = 0; round < 2; round++) {
+        for (size_t align = 0; align < 200; align++)
+            for (int i = 0; i < 5; i++) {
+                size_t power = 1;
+                while (power < align) power *= 2;
+                void *p = align % 2 ? memalign(align, sizes[i]) : aligned_alloc(align, sizes[i]);
+                MUST(p && (uintptr_t)p % power == 0 && malloc_usable_size(p) >= sizes[i]);
+                fill(p, sizes[i], 1);
+                free(p);
+                int wanted = align >= 8 && power == align ? 0 : EINVAL;
+                MUST(posix_memalign(&p, align, sizes[i]) == wanted);
+                if (!wanted) { MUST((uintptr_t)p % align == 0); free(p); }
+            }
+        errno = 0;
+        MUST(!memalign((SIZE_MAX >> 1) + 2, 1) && errno == EINVAL);
+        errno = 0;
+        MUST(!memalign((SIZE_MAX >> 2) + 2, 1) && errno == ENOMEM);
+    }
+}
+
 /* What asks for little, as most that a build starts does: nobody is asked for memory. */
 static void small(void) {
     unsigned char *p[200], *last = malloc(1);
@@ -621,6 +644,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "takes_numbers")) takes_numbers();
     else if (!strcmp(what, "spawns")) spawns();
     else if (!strcmp(what, "sources")) sources(argv);
+    else if (!strcmp(what, "alignments")) alignments();
     else if (!strcmp(what, "small")) small();
     else if (!strcmp(what, "handlers")) handlers();
     else if (!strcmp(what, "late_child")) late_child();

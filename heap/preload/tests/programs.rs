@@ -202,6 +202,15 @@ fn what_may_not_be_had_is_not_had() {
 }
 
 #[test]
+fn alignments_are_as_libc_has_them() {
+    let mut plain = Command::new(program());
+    plain.arg("alignments");
+    run(plain);
+    let place = place(200);
+    place.runs(place.command("alignments"));
+}
+
+#[test]
 fn small_blocks_are_drams_where_it_is_said_so() {
     for below in [0, 100, 4096, 20000, 6 << 20, 10 << 20] {
         let place = place(200);
