@@ -343,6 +343,14 @@ fn mmap(
     call6(libc::SYS_mmap, arguments)
 }
 
+/// What this process may have, in bytes, of what an `RLIMIT_...` is about.
+pub(crate) fn limit(what: libc::__rlimit_resource_t) -> usize {
+    let mut found = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    let place = (&raw mut found) as usize;
+    let _ = call(libc::SYS_prlimit64, 0, what as usize, 0, place);
+    usize::try_from(found.rlim_cur).unwrap_or(usize::MAX)
+}
+
 /// Address space without memory, wherever there is some.
 pub(crate) fn reserve(bytes: usize) -> Outcome<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

@@ -15,6 +15,8 @@ use crate::hooks;
 const OTHERS: usize = 16;
 /// What jemalloc is told; `%` becomes the number of arenas. Address space is kept; what isn't used for a second or two goes.
 const OPTIONS: &[u8] = b"narenas:%,retain:true,oversize_threshold:0,dirty_decay_ms:1000,muzzy_decay_ms:0,metadata_thp:disabled,thp:default\0";
+/// The same where there is little address space: none of it is kept.
+const OPTIONS_WITHOUT: &[u8] = b"narenas:%,retain:false,oversize_threshold:0,dirty_decay_ms:1000,muzzy_decay_ms:0,metadata_thp:disabled,thp:default\0";
 const OPTIONS_ROOM: usize = 192;
 /// The most address space that an arena asks for beyond what it needs.
 const GROWTH: usize = 64 << 20;
@@ -127,7 +129,9 @@ fn arrange() -> Option<()> {
     let settings = Settings::from_environment();
     // (This registers the handlers of forks.) Who has said otherwise already, is right.
     let _ = lode_heap::configure(&settings);
-    let Borders { pages, dram, blocks, end } = lode_heap::reserve()?;
+    let Some(Borders { pages, dram, blocks, end }) = lode_heap::reserve() else {
+        return do_without();
+    };
     BASE.store(pages, Ordering::Relaxed);
     DRAM_FROM.store(dram, Ordering::Relaxed);
     BLOCKS_FROM.store(blocks, Ordering::Relaxed);
@@ -135,7 +139,7 @@ fn arrange() -> Option<()> {
     let below = settings.dram_limit();
     DRAM_BELOW.store(below, Ordering::Relaxed);
     let arenas = arenas_wanted();
-    say_options(arenas);
+    say_options(OPTIONS, arenas);
     crate::start::let_jemalloc_begin();
     let (main, others) =
         if below == 0 { (&hooks::POOL, &hooks::DRAM) } else { (&hooks::DRAM, &hooks::POOL) };
@@ -159,6 +163,14 @@ fn arrange() -> Option<()> {
     Some(())
 }
 
+/// There is no address space for the pool's memory: all of it is what jemalloc maps for itself, in arenas of its own.
+fn do_without() -> Option<()> {
+    DRAM_BELOW.store(usize::MAX, Ordering::Relaxed);
+    say_options(OPTIONS_WITHOUT, arenas_wanted());
+    crate::start::let_jemalloc_begin();
+    Some(())
+}
+
 /// Takes what jemalloc has mapped for itself before it had hooks, and not used: no block is to come from there.
 fn use_up_foreign() {
     hooks::CLOSED.store(true, Ordering::Relaxed);
@@ -177,7 +189,7 @@ fn use_up_foreign() {
 }
 
 /// Tells jemalloc its options; it reads them when it is first called.
-fn say_options(arenas: u32) {
+fn say_options(options: &[u8], arenas: u32) {
     static TEXT: [AtomicPtr<()>; OPTIONS_ROOM / 8] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; OPTIONS_ROOM / 8];
     unsafe extern "C" {
@@ -188,7 +200,7 @@ fn say_options(arenas: u32) {
     let tens = (arenas / 10 % 10) as u8;
     let digits = [b'0' + tens, b'0' + (arenas % 10) as u8];
     let digits = if tens == 0 { digits.get(1..) } else { digits.get(..) }.unwrap_or_default();
-    let filled = OPTIONS
+    let filled = options
         .iter()
         .flat_map(|byte| if *byte == b'%' { digits } else { core::slice::from_ref(byte) });
     text.iter_mut().zip(filled).for_each(|(to, from)| *to = *from);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -470,6 +471,54 @@ static void sources(char **argv) {
     malloc_trim(0);
 }
 
+/* What a program of 25 MiB does, whatever it may have. */
+static void *narrow_thread(void *arg) {
+    for (int i = 1; i < 300; i++) {
+        unsigned char *p = malloc(i * 100);
+        MUST(p);
+        fill(p, i * 100, i);
+        MUST(is(p, i * 100, i));
+        free(p);
+    }
+    return arg;
+}
+static void narrow(void) {
+    pthread_t t[4];
+    pthread_attr_t small_stack;
+    MUST(!pthread_attr_init(&small_stack) && !pthread_attr_setstacksize(&small_stack, 256 << 10));
+    for (int round = 0; round < 3; round++) {
+        unsigned char *large = malloc(9 * MIB), *cleared = calloc(3, MIB), *small[2000];
+        MUST(large && cleared);
+        fill(large, 9 * MIB, 1);
+        for (size_t i = 0; i < 3 * MIB; i += 512) MUST(cleared[i] == 0);
+        memset(cleared, 7, 3 * MIB);
+        for (int i = 0; i < 2000; i++) { MUST(small[i] = malloc(1500)); fill(small[i], 1500, i); }
+        unsigned char *mapped = mmap(0, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        MUST(mapped != MAP_FAILED && mapped[MIB - 1] == 0);
+        fill(mapped, MIB, 3);
+        MUST((large = realloc(large, 12 * MIB)) && is(large, 9 * MIB, 1));
+        MUST((large = realloc(large, 100000)) && large[64] == 8);
+        MUST((large = realloc(large, 2 * MIB)) && large[64] == 8);
+        for (int i = 0; i < 4; i++) MUST(!pthread_create(&t[i], &small_stack, narrow_thread, 0));
+        for (int i = 0; i < 4; i++) MUST(!pthread_join(t[i], 0));
+        pid_t child = fork();
+        if (!child) {
+            for (int i = 0; i < 2000; i++) { MUST(is(small[i], 1500, i)); free(small[i]); }
+            MUST(is(mapped, MIB, 3));
+            narrow_thread(0);
+            _exit(0);
+        }
+        MUST(wait_for(child) == 0);
+        for (int i = 0; i < 2000; i++) { MUST(is(small[i], 1500, i)); free(small[i]); }
+        MUST(is(mapped, MIB, 3) && !munmap(mapped, MIB));
+        free(large);
+        free(cleared);
+        malloc_trim(0);
+    }
+    errno = 0;
+    MUST(!malloc(1UL << 42) && errno == ENOMEM);
+}
+
 /* Alignments that are no power of two become the next one, as libc has it; those that can't be had are said so. */
 static void alignments(void) {
     size_t sizes[] = {1, 65, 5000, MIB, 9 * MIB};
@@ -645,6 +694,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "spawns")) spawns();
     else if (!strcmp(what, "sources")) sources(argv);
     else if (!strcmp(what, "alignments")) alignments();
+    else if (!strcmp(what, "narrow")) narrow();
     else if (!strcmp(what, "small")) small();
     else if (!strcmp(what, "handlers")) handlers();
     else if (!strcmp(what, "late_child")) late_child();

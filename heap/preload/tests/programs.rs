@@ -202,6 +202,22 @@ fn what_may_not_be_had_is_not_had() {
 }
 
 #[test]
+fn programs_with_little_address_space_do_as_well_as_without() {
+    for limit in ["-v 300000", "-v 400000", "-v 1060000", "-v 2100000", "-d 40000"] {
+        // Nobody says how much of it is the pool's, nor that any is.
+        let place = place(300);
+        let shell = |program: &std::path::Path| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("ulimit {limit} && exec \"$0\" narrow")]).arg(program);
+            command
+        };
+        run(shell(&program()));
+        run(with_memory(shell(&program()), &place.socket()));
+        place.all_is_back();
+    }
+}
+
+#[test]
 fn alignments_are_as_libc_has_them() {
     let mut plain = Command::new(program());
     plain.arg("alignments");

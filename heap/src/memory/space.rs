@@ -12,9 +12,11 @@ pub const PAGE: usize = 4096;
 /// Pages of a slot.
 pub(crate) const PAGES: usize = SLOT / PAGE;
 
-/// Address space that is asked for; less where there are limits.
+/// Address space that is asked for; less where there are limits, so that as much is left for what else a program maps.
 const MOST: usize = 2 << 40;
 const LEAST: usize = 1 << 30;
+/// So much of it for each byte that may be private memory: its tables, and those for mappings, are 1/14,000 of it.
+const DATA_TO_SPACE: usize = 2048;
 
 /// What a part of the address space is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,33 +109,66 @@ pub(crate) struct Space {
     blocks_end: usize,
     /// The same of [`Area::Maps`].
     maps_end: usize,
+    /// There is none to be had.
+    refused: bool,
+}
+
+/// As much as limits of this process leave: half of its address space, and tables that are a seventh of its private memory.
+fn most() -> usize {
+    let of_data = sys::limit(libc::RLIMIT_DATA).saturating_mul(DATA_TO_SPACE);
+    (sys::limit(libc::RLIMIT_AS) / 2).min(of_data).min(MOST)
 }
 
 impl Space {
-    pub(crate) const NONE: Self =
-        Self { base: 0, slots: 0, table: 0, idle: 0, next: [0; 2], blocks_end: 0, maps_end: 0 };
+    pub(crate) const NONE: Self = Self {
+        base: 0,
+        slots: 0,
+        table: 0,
+        idle: 0,
+        next: [0; 2],
+        blocks_end: 0,
+        maps_end: 0,
+        refused: false,
+    };
 
-    /// Reserves it.
+    /// Reserves it, with its tables. What was refused once stays so: nobody else has memory then but by the system.
     pub(crate) fn reserve(&mut self) -> Outcome<()> {
         if self.base != 0 {
             return Ok(());
         }
-        let mut bytes = MOST;
-        let found = loop {
-            match sys::reserve(bytes + SLOT) {
-                Ok(found) => break found,
-                Err(error) if bytes <= LEAST => return Err(error),
-                Err(_) => bytes /= 2,
+        if self.refused {
+            return Err(libc::ENOMEM);
+        }
+        let (most, mut bytes) = (most(), MOST);
+        let (found, table) = loop {
+            if bytes < LEAST {
+                self.refused = true;
+                return Err(libc::ENOMEM);
+            }
+            let made = if bytes <= most { Self::try_reserve(bytes) } else { None };
+            match made {
+                Some(made) => break made,
+                None => bytes /= 2,
             }
         };
         let slots = bytes / SLOT;
-        let table = sys::anonymous(slots * size_of::<Slot>() + slots / 8)?;
         (self.table, self.idle) = (table, table + slots * size_of::<Slot>());
         (self.base, self.slots) = (found.next_multiple_of(SLOT), slots);
         self.next = [self.start(Area::Pages), self.start(Area::Dram)].map(|slot| slot * SLOT);
         self.blocks_end = self.start(Area::Blocks);
         self.maps_end = self.start(Area::Maps);
         Ok(())
+    }
+
+    /// So much address space, and tables for it.
+    fn try_reserve(bytes: usize) -> Option<(usize, usize)> {
+        let found = sys::reserve(bytes + SLOT).ok()?;
+        let slots = bytes / SLOT;
+        let table = sys::anonymous(slots * size_of::<Slot>() + slots / 8);
+        if table.is_err() {
+            let _ = sys::unmap(found, bytes + SLOT);
+        }
+        Some((found, table.ok()?))
     }
 
     /// Where it begins and ends.
