@@ -11,7 +11,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fork_page::ForkPage;
-use crate::memory::{self, Backing, Memory, PAGE, PAGES, Stats, runs};
+use crate::memory::{self, Backing, Memory, PAGE, PAGES, SLOT, Stats, runs};
 use crate::session::Session;
 use crate::{keeper, sys};
 
@@ -58,7 +58,7 @@ unsafe extern "C" fn child() {
     memory.forget_unforked();
     let files = memory.disinherit();
     if page.is_there() {
-        if memory.copy_inherited(&page).is_err() {
+        if memory.copy_inherited(&page, &files).is_err() {
             sys::die(b"lode: no memory for a fork's child\n");
         }
         if !page.finish() {
@@ -98,7 +98,7 @@ impl Memory {
         self.take_files()
     }
 
-    fn copy_inherited(&mut self, page: &ForkPage) -> Result<(), i32> {
+    fn copy_inherited(&mut self, page: &ForkPage, files: &[memory::File; 8]) -> Result<(), i32> {
         let (mut at, mut from_pool) = (0, true);
         let scratch = self.space.scratch_slot();
         while let Some(slot) = self.space.skip_unused(at) {
@@ -114,6 +114,14 @@ impl Memory {
                 continue;
             }
             let (source, target) = (self.space.address(slot), self.space.address(scratch));
+            if found.odd
+                && let Some(file) =
+                    files.get(usize::from(found.file)).filter(|file| file.is_there())
+            {
+                // (What its parent may not read is copied, too.)
+                let start = u64::from(found.chunk) * SLOT as u64;
+                sys::file_at(source, SLOT, file.descriptor, start)?;
+            }
             // SAFETY: both slots are mapped; there is no other thread.
             runs(&found.dirty, |from, to| unsafe {
                 sys::copy(source + from * PAGE, target + from * PAGE, (to - from) * PAGE);

@@ -151,6 +151,9 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, bytes: usize, rights: c_int) 
     if maps::meets(at as usize, bytes) {
         return status(maps::protect(at as usize, bytes, rights));
     }
+    if maps::is_of_blocks(at as usize, bytes) {
+        return status(maps::protect_block(at as usize, bytes, rights));
+    }
     // SAFETY: as libc has it.
     unsafe { libc::syscall(libc::SYS_mprotect, at, bytes, rights) as c_int }
 }
@@ -191,6 +194,9 @@ pub unsafe extern "C" fn pkey_mprotect(
 pub unsafe extern "C" fn madvise(at: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     if maps::meets(at as usize, bytes) {
         return status(maps::advise(at as usize, bytes, advice));
+    }
+    if maps::is_of_blocks(at as usize, bytes) {
+        return status(maps::advise_block(at as usize, bytes, advice));
     }
     // SAFETY: as libc has it.
     unsafe { libc::syscall(libc::SYS_madvise, at, bytes, advice) as c_int }

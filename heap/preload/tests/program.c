@@ -471,6 +471,46 @@ static void sources(char **argv) {
     malloc_trim(0);
 }
 
+/* What is said of blocks is heeded as for libc's, which are anonymous memory. */
+static void advises(void) {
+    size_t sizes[] = {MIB, 3 * MIB, 20 * MIB};
+    free(malloc(3 * MIB));
+    for (int i = 0; i < 3; i++) {
+        size_t n = sizes[i];
+        unsigned char *p = aligned_alloc(4096, n);
+        MUST(p);
+        fill(p, n, 1);
+        MUST(!madvise(p, n / 2, MADV_DONTNEED));
+        for (size_t k = 0; k < n / 2; k++) MUST(p[k] == 0);
+        MUST(p[n - 1] == 1);
+        MUST(!madvise(p, n, MADV_FREE) && !madvise(p, n, MADV_WILLNEED));
+        fill(p, n, 2);
+        MUST(madvise(p, n, MADV_REMOVE) == -1 && errno == EINVAL && is(p, n, 2));
+        /* What a child need not have, and what nobody may touch, is no reason for it to end. */
+        MUST(!madvise(p, n, MADV_DONTFORK));
+        MUST(!mprotect(p, 4096, PROT_NONE) && !mprotect(p + 8192, 4096, PROT_READ));
+        pid_t child = fork();
+        if (!child) { free(malloc(5 * MIB)); _exit(7); }
+        MUST(wait_for(child) == 7 << 8);
+        MUST(!madvise(p, n, MADV_DOFORK) && !madvise(p + 4096, 8192, MADV_DONTNEED) && p[8192] == 0);
+        child = fork();
+        if (!child) { MUST(p[4096] == 0 && p[8192] == 0 && p[n - 1] == 2); p[n - 1] = 9; _exit(7); }
+        MUST(wait_for(child) == 7 << 8);
+        MUST(!mprotect(p, 12288, PROT_READ | PROT_WRITE) && p[0] == 2 && p[n - 1] == 2);
+        free(p);
+        unsigned char *zeros = calloc(1, n);
+        for (size_t k = 0; k < n; k++) MUST(zeros[k] == 0);
+        free(zeros);
+    }
+    /* A large one that is freed as it is can be had again. */
+    for (int i = 0; i < 3; i++) {
+        unsigned char *p = aligned_alloc(4096, 40 * MIB);
+        fill(p, 40 * MIB, 3);
+        MUST(!mprotect(p, 40 * MIB, i % 2 ? PROT_READ : PROT_NONE));
+        free(p);
+    }
+}
+
 /* What a program of 25 MiB does, whatever it may have. */
 static void *narrow_thread(void *arg) {
     for (int i = 1; i < 300; i++) {
@@ -694,6 +734,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "spawns")) spawns();
     else if (!strcmp(what, "sources")) sources(argv);
     else if (!strcmp(what, "alignments")) alignments();
+    else if (!strcmp(what, "advises")) advises();
     else if (!strcmp(what, "narrow")) narrow();
     else if (!strcmp(what, "small")) small();
     else if (!strcmp(what, "handlers")) handlers();

@@ -202,6 +202,15 @@ fn what_may_not_be_had_is_not_had() {
 }
 
 #[test]
+fn what_is_said_of_blocks_is_heeded_and_forks_bear_it() {
+    let mut plain = Command::new(program());
+    plain.arg("advises");
+    run(plain);
+    let place = place(200);
+    place.runs(place.command("advises"));
+}
+
+#[test]
 fn programs_with_little_address_space_do_as_well_as_without() {
     for limit in ["-v 300000", "-v 400000", "-v 1060000", "-v 2100000", "-d 40000"] {
         // Nobody says how much of it is the pool's, nor that any is.

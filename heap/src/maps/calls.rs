@@ -45,7 +45,7 @@ impl Wanted {
 }
 
 /// A range, as whole pages: its end. None where it isn't one.
-pub(super) fn whole(at: usize, bytes: usize) -> Option<usize> {
+pub(crate) fn whole(at: usize, bytes: usize) -> Option<usize> {
     at.checked_add(bytes.checked_next_multiple_of(PAGE)?).filter(|_| at.is_multiple_of(PAGE))
 }
 

@@ -19,21 +19,27 @@ mod table;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+pub use crate::memory::{advise as advise_block, protect as protect_block};
+pub(crate) use calls::whole;
 pub use calls::{Wanted, advise, is_resident, leave, map, protect, sync, takes, unmap};
 pub(crate) use counted::Counted;
 pub use moves::{Moved, remap, remapped};
 pub(crate) use table::Table;
 
 /// Where the area for mappings is, once there is one: what isn't there needs no lock.
-struct Bounds {
+pub(crate) struct Bounds {
     start: AtomicUsize,
     end: AtomicUsize,
 }
 
 static AREA: Bounds = Bounds { start: AtomicUsize::new(usize::MAX), end: AtomicUsize::new(0) };
 
+/// All that is reserved.
+pub(crate) static SPACE: Bounds =
+    Bounds { start: AtomicUsize::new(usize::MAX), end: AtomicUsize::new(0) };
+
 impl Bounds {
-    fn set(&self, start: usize, end: usize) {
+    pub(crate) fn set(&self, start: usize, end: usize) {
         self.start.store(start, Ordering::Relaxed);
         self.end.store(end, Ordering::Release);
     }
@@ -48,6 +54,12 @@ impl Bounds {
 #[inline]
 pub fn concerns(at: usize, bytes: usize) -> bool {
     AREA.meets(at, bytes) || counted::are_any()
+}
+
+/// Whether a range that does not meet mappings may be an allocator's.
+#[inline]
+pub fn is_of_blocks(at: usize, bytes: usize) -> bool {
+    SPACE.meets(at, bytes)
 }
 
 /// Whether some of a range may have been mapped here.

@@ -1,11 +1,12 @@
 //! What backs the address space: chunks that an owner lends, or anonymous memory while there is none.
 //!
 //! * `space`: the address space and its slots. `supply`: where a slot's chunk comes from.
-//! * `files`: the files they are of, and the locks on them. `pages`: memory that an allocator cuts small. `blocks`: memory by whole slots. `trim`: what nobody uses goes back.
+//! * `advice`: what programs say of it. `files`: the files they are of, and the locks on them. `pages`: memory that an allocator cuts small. `blocks`: memory by whole slots. `trim`: what nobody uses goes back.
 //!
 //! A chunk that nobody uses any more stays where it is, *idle*, until it is used again, moved to
 //! where one is missing, or given back. What can't be had from the pool since its owner says no, can't be had; anonymous
 //! memory takes its place only where there is no owner.
+mod advice;
 mod blocks;
 mod files;
 mod pages;
@@ -13,6 +14,7 @@ mod space;
 mod supply;
 mod trim;
 
+pub use advice::{advise, protect};
 pub use space::{Area, PAGE, SLOT};
 pub(crate) use space::{Backing, PAGES, Slot, Space, bits, runs};
 
@@ -190,8 +192,14 @@ impl Memory {
             let stats = &mut self.stats;
             stats.idle = if idle { stats.idle + bytes } else { stats.idle.saturating_sub(bytes) };
         }
+        let is_odd = idle && self.space.look(slot).odd;
+        if is_odd && !self.space.is_for_maps(slot) {
+            // (Whoever has it next may read and write it.)
+            let _ = self.map_again(slot, self.space.address(slot));
+        }
         if let Some(slot) = self.space.slot(slot) {
             slot.aged = false;
+            slot.odd &= !is_odd;
         }
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Slot {
     pub(crate) taken: bool,
     /// It was idle when unused memory was looked for last.
     pub(crate) aged: bool,
+    /// The program has said what may be done with pages of it.
+    pub(crate) odd: bool,
     /// Pages that may be something else than zeros.
     pub(crate) dirty: Bits,
 }
@@ -155,6 +157,7 @@ impl Space {
         (self.table, self.idle) = (table, table + slots * size_of::<Slot>());
         (self.base, self.slots) = (found.next_multiple_of(SLOT), slots);
         self.next = [self.start(Area::Pages), self.start(Area::Dram)].map(|slot| slot * SLOT);
+        crate::maps::SPACE.set(self.base, self.base + self.slots * SLOT);
         self.blocks_end = self.start(Area::Blocks);
         self.maps_end = self.start(Area::Maps);
         Ok(())
