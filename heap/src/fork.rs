@@ -28,6 +28,10 @@ pub fn install() {
 unsafe extern "C" fn prepare() {
     let _errno = sys::KeepErrno::new();
     let mut memory = memory::lock();
+    if memory.is_on_block() {
+        // (Parent and child would run on the same pages, and neither would ever come back.)
+        sys::die(b"lode: a fork on a stack that is malloc's: give it a mapped one, or use --dram-below\n");
+    }
     if memory.leave_stack().is_err() {
         sys::die(b"lode: no memory for the stack of a thread that forks\n");
     }

@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define MUST(x) do { if (!(x)) { dprintf(2, "line %d: %s\n", __LINE__, #x); _exit(1); } } while (0)
@@ -471,6 +472,24 @@ static void sources(char **argv) {
     malloc_trim(0);
 }
 
+/* Forks on a stack that is a block. */
+static ucontext_t outside, inside;
+static void forks_there(void) {
+    pid_t child = fork();
+    if (!child) _exit(7);
+    MUST(wait_for(child) == 7 << 8);
+}
+static void block_stack(void) {
+    size_t n = 256 << 10;
+    free(malloc(3 * MIB));
+    MUST(!getcontext(&inside));
+    inside.uc_stack.ss_sp = malloc(n);
+    inside.uc_stack.ss_size = n;
+    inside.uc_link = &outside;
+    makecontext(&inside, forks_there, 0);
+    MUST(!swapcontext(&outside, &inside));
+}
+
 /* What is said of blocks is heeded as for libc's, which are anonymous memory. */
 static void advises(void) {
     size_t sizes[] = {MIB, 3 * MIB, 20 * MIB};
@@ -735,6 +754,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "sources")) sources(argv);
     else if (!strcmp(what, "alignments")) alignments();
     else if (!strcmp(what, "advises")) advises();
+    else if (!strcmp(what, "block_stack")) block_stack();
     else if (!strcmp(what, "narrow")) narrow();
     else if (!strcmp(what, "small")) small();
     else if (!strcmp(what, "handlers")) handlers();

@@ -211,6 +211,29 @@ fn what_is_said_of_blocks_is_heeded_and_forks_bear_it() {
 }
 
 #[test]
+fn a_fork_on_a_stack_that_is_a_block_ends_the_program_and_says_why() {
+    let place = place(200);
+    let mut command = place.command("block_stack");
+    run({
+        let mut dram = place.command("block_stack");
+        dram.env("LODE_HEAP_DRAM_BELOW", "1M");
+        dram
+    });
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while child.try_wait().unwrap().is_none() {
+        if std::time::Instant::now() > end {
+            child.kill().unwrap();
+            panic!("it hangs");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.code() == Some(127) && said.contains("stack"), "{}: {said}", done.status);
+}
+
+#[test]
 fn programs_with_little_address_space_do_as_well_as_without() {
     for limit in ["-v 300000", "-v 400000", "-v 1060000", "-v 2100000", "-d 40000"] {
         // Nobody says how much of it is the pool's, nor that any is.

@@ -1,6 +1,6 @@
 //! Forks on a stack that a program has mapped: parent and child would run on the same pages until the child has its own.
 use super::table::MINE;
-use crate::memory::{Memory, PAGE};
+use crate::memory::{Backing, Memory, PAGE};
 use crate::sys;
 
 /// Pages below the stack's pointer that a fork and its handlers may use, and those above it where their callers are.
@@ -8,6 +8,15 @@ const BELOW: usize = 8;
 const ABOVE: usize = 2;
 
 impl Memory {
+    /// Whether this thread runs on an allocator's block that is the pool's.
+    pub(crate) fn is_on_block(&self) -> bool {
+        let here = 0_u8;
+        let slot = self.space.slot_of((&raw const here) as usize);
+        slot.is_some_and(|slot| {
+            !self.space.is_for_maps(slot) && self.space.look(slot).backing == Backing::Pool
+        })
+    }
+
     /// Makes anonymous memory of the pages that this thread runs on, where they are the pool's.
     pub(crate) fn leave_stack(&mut self) -> Result<(), i32> {
         let here = 0_u8;
