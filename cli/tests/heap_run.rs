@@ -146,6 +146,22 @@ fn exit_codes_are_the_commands() {
     assert_eq!(done.status.code(), Some(125));
 }
 
+/// As behind `nohup`, or in the background of a script.
+#[test]
+fn what_is_ignored_stays_so_for_the_command() {
+    let (_dir, pool) = pool();
+    let script = "trap '' HUP INT QUIT USR1; exec \"$@\"";
+    let ask = "grep SigIgn /proc/self/status; kill -HUP $PPID; kill -INT $PPID; sleep 0.3";
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "120", "sh", "-c", script, "sh", LODE, "heap", "run", "--pool"]);
+    command.arg(&pool).args(["--", "sh", "-c", ask]).env("LODE_HEAP_LIBRARY", library());
+    let done = command.output().unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let bits = u64::from_str_radix(said.trim().trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    let wanted = [1, 2, 3, 10].map(|signal| 1_u64 << (signal - 1)).iter().sum::<u64>();
+    assert!(done.status.success() && bits & wanted == wanted, "{}: {said}", done.status);
+}
+
 #[test]
 fn signals_are_passed_on_and_children_keep_the_server() {
     let (dir, pool) = pool();

@@ -191,13 +191,26 @@ fn send(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
+/// The signals that are passed on, and that of a child's end. What was ignored stays so, for the command, too: `nohup` says it so, and shells for
+/// what they start in the background.
+fn heeded(ignored: u64) -> impl Iterator<Item = i32> {
+    let all = [SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+    all.into_iter().filter(move |signal| *signal == SIGCHLD || ignored >> (signal - 1) & 1 == 0)
+}
+
+/// What this process ignores: a bit for each signal.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let found = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    found.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
 /// Runs the command, passes signals on, and waits until the server has ended, unless somebody else uses it.
 fn attend(args: &HeapRunArgs, mut command: Command, used: Used, server: Option<Pid>) -> Result<u8> {
     let failed = |error: io::Error| {
         Failure::new(Kind::Failed, format!("waiting for the command failed: {error}"))
     };
-    let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
-        .map_err(failed)?;
+    let mut signals = Signals::new(heeded(ignored())).map_err(failed)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
