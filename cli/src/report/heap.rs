@@ -71,6 +71,35 @@ pub(crate) struct HeapFacts {
     pub(crate) kept_bytes: u64,
 }
 
+impl HeapFacts {
+    /// How much is lent, of how much.
+    fn lent(&self) -> String {
+        let limit = self.limit_bytes.map(|limit| format!(" of {}", human(limit)));
+        let apart = match self.apart_bytes {
+            0 => String::new(),
+            bytes => format!(", {} of it without a session", human(bytes)),
+        };
+        format!("{}{}{apart}", human(self.lent_bytes), limit.unwrap_or_default())
+    }
+
+    /// The sums, as lines among others.
+    pub(crate) fn lines(&self, lines: &mut Lines) {
+        let lent = format!("{}; {} sessions", self.lent(), self.sessions);
+        lines.add("lent to programs", lent);
+        let [ready, given, back] =
+            [self.ready_bytes, self.granted_bytes, self.returned_bytes].map(human);
+        let refused = self.refused;
+        lines.add(
+            "",
+            format!("{ready} ready; {given} given, {back} back, {refused} requests refused"),
+        );
+        if self.kept_heaps > 0 {
+            let kept = format!("{}, {}", self.kept_heaps, human(self.kept_bytes));
+            lines.add("kept heaps", kept);
+        }
+    }
+}
+
 /// `lode heap stats`.
 #[derive(Clone, Serialize)]
 pub(crate) struct HeapStatsReport {
@@ -85,6 +114,8 @@ pub(crate) struct HeapPool {
     pub(crate) pool: String,
     /// Where it is mounted; `null` for one that is served without a mount.
     pub(crate) dir: Option<String>,
+    /// The server's control socket, for programs that ask for memory by themselves.
+    pub(crate) socket: String,
     /// What its server tells.
     #[serde(flatten)]
     pub(crate) lent: HeapAnswer,
@@ -160,16 +191,8 @@ impl HeapPool {
             Some(dir) => format!("mounted at {dir}, by process {pid}"),
             None => format!("served by process {pid}"),
         };
-        lines.add("pool", &self.pool).add("server", how);
-        let limit = facts.limit_bytes.map(|limit| format!(" of {}", human(limit)));
-        let apart = match facts.apart_bytes {
-            0 => String::new(),
-            bytes => format!(", {} of it without a session", human(bytes)),
-        };
-        lines.add(
-            "lent",
-            format!("{}{}{apart}", human(facts.lent_bytes), limit.unwrap_or_default()),
-        );
+        lines.add("pool", &self.pool).add("server", how).add("socket", &self.socket);
+        lines.add("lent", facts.lent());
         lines.add("ready", human(facts.ready_bytes));
         lines.add("left to files", human(facts.reserve_bytes));
         lines.add(
@@ -267,7 +290,12 @@ pub(crate) mod tests {
         let (programs, kept) = (vec![program], vec![kept]);
         let lent = HeapAnswer { pid: 1, facts: facts(), programs, kept };
         HeapStatsReport {
-            pools: vec![HeapPool { pool: "/p".into(), dir: Some("/d".into()), lent }],
+            pools: vec![HeapPool {
+                pool: "/p".into(),
+                dir: Some("/d".into()),
+                socket: "/run/s".into(),
+                lent,
+            }],
         }
     }
 

@@ -246,6 +246,9 @@ impl StatsReport {
         let pages = (collected.fast_pages, collected.thorough_pages);
         lines.add("log pages collected", format!("{} fast, {} thorough", pages.0, pages.1));
         memory_lines(counted, &mut lines);
+        if let Some(heap) = &counted.heap {
+            heap.lines(&mut lines);
+        }
         counted.health.lines(&mut lines);
         counted.scrub.lines(&mut lines);
         let title = match before {

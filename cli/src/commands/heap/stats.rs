@@ -120,5 +120,6 @@ fn ask(record: &Record) -> Result<HeapPool> {
     let answer = Client::for_mount(point).map_err(failed)?.ask("heap-stats").map_err(failed)?;
     let lent = understand(point, answer)?;
     let dir = (record.mount != record.pool).then(|| record.mount.clone());
-    Ok(HeapPool { pool: record.pool.clone(), dir, lent })
+    let socket = place::socket(&place::directory(), point).display().to_string();
+    Ok(HeapPool { pool: record.pool.clone(), dir, socket, lent })
 }
