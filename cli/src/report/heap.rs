@@ -75,24 +75,18 @@ impl HeapFacts {
     /// How much is lent, of how much.
     fn lent(&self) -> String {
         let limit = self.limit_bytes.map(|limit| format!(" of {}", human(limit)));
-        let apart = match self.apart_bytes {
-            0 => String::new(),
-            bytes => format!(", {} of it without a session", human(bytes)),
-        };
-        format!("{}{}{apart}", human(self.lent_bytes), limit.unwrap_or_default())
+        format!("{}{}", human(self.lent_bytes), limit.unwrap_or_default())
     }
 
     /// The sums, as lines among others.
     pub(crate) fn lines(&self, lines: &mut Lines) {
-        let lent = format!("{}; {} sessions", self.lent(), self.sessions);
-        lines.add("lent to programs", lent);
-        let [ready, given, back] =
-            [self.ready_bytes, self.granted_bytes, self.returned_bytes].map(human);
+        lines.add("lent to programs", format!("{}, {} sessions", self.lent(), self.sessions));
+        let [apart, ready, given, back] =
+            [self.apart_bytes, self.ready_bytes, self.granted_bytes, self.returned_bytes]
+                .map(human);
+        lines.add("", format!("{apart} without a session, {ready} ready"));
         let refused = self.refused;
-        lines.add(
-            "",
-            format!("{ready} ready; {given} given, {back} back, {refused} requests refused"),
-        );
+        lines.add("", format!("{given} given, {back} back, {refused} requests refused"));
         if self.kept_heaps > 0 {
             let kept = format!("{}, {}", self.kept_heaps, human(self.kept_bytes));
             lines.add("kept heaps", kept);
@@ -192,7 +186,11 @@ impl HeapPool {
             None => format!("served by process {pid}"),
         };
         lines.add("pool", &self.pool).add("server", how).add("socket", &self.socket);
-        lines.add("lent", facts.lent());
+        let apart = match facts.apart_bytes {
+            0 => String::new(),
+            bytes => format!(", {} of it without a session", human(bytes)),
+        };
+        lines.add("lent", format!("{}{apart}", facts.lent()));
         lines.add("ready", human(facts.ready_bytes));
         lines.add("left to files", human(facts.reserve_bytes));
         lines.add(

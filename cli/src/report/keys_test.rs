@@ -401,6 +401,8 @@ fn stats_are_readable_and_fit_the_width() {
         "/d, counted since it was mounted:",
         "1.0 KiB of 1 MiB, 1 inodes, 3 dropped",
         "1 fast, 2 thorough",
+        "lent to programs     6 MiB of 8 MiB, 0 sessions",
+        "2 MiB without a session, 0 bytes ready",
         "▄··█",
         "192 bytes stored to 2 of 512 regions of 2 MiB; most to region 3: 128 bytes",
         "16 KiB or more      3  ████████████████",

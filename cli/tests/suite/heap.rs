@@ -82,7 +82,7 @@ fn memory_is_served_shown_limited_and_the_pool_closed_by_a_signal() {
         assert_eq!((&shown["lent_bytes"], &shown["dir"]), (&(8 << 20).into(), &Value::Null));
         assert_eq!(shown["socket"].as_str(), Some(text(&socket(&pool))));
         let sums = lode(&["stats", text(&pool)]).expect(0).out;
-        let lines = ["lent to programs     8 MiB of 16 MiB; 1 sessions", " ready; "];
+        let lines = ["lent to programs     8 MiB of 16 MiB, 1 sessions", " ready\n"];
         assert!(lines.iter().all(|line| sums.contains(line)), "{sums}");
         let one = &shown["programs"][0];
         assert_eq!((&one["pid"], &one["chunks"]), (&std::process::id().into(), &4.into()));
