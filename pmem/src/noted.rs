@@ -29,9 +29,13 @@ impl Noted {
     pub(crate) fn note(&self, at: u64) {
         let line = at / LINE_BYTES as u64 + 1;
         for place in &self.0 {
-            match place.compare_exchange(0, line, AcqRel, Acquire) {
-                Err(other) if other != line => {}
-                _ => return,
+            // (Where much is bad, nearly all places are taken: only a free one is worth an exchange.)
+            let known = match place.load(Acquire) {
+                0 => place.compare_exchange(0, line, AcqRel, Acquire).err().unwrap_or(line),
+                other => other,
+            };
+            if known == line {
+                return;
             }
         }
     }

@@ -187,7 +187,7 @@ impl Base {
 
     /// Finds out what the undamaged pool shows, and where all of it lies.
     fn know(&mut self, trees: Vec<Tree>, mut dumps: Dumps) -> Result<(), String> {
-        let medium = Simulated::plain(self.pages.clone());
+        let medium = Simulated::plain(&self.pages);
         let pool = Pool::open(medium, TestHost::new(3), &options(true, false));
         let pool = pool.map_err(|error| format!("the undamaged pool: {error:?}"))?;
         let exempt_pages = pool.opening().exempt_pages;
@@ -242,7 +242,7 @@ impl Base {
         }
         self.trees = trees;
         if self.left != Left::Closed {
-            let medium = Simulated::plain(self.pages.clone());
+            let medium = Simulated::plain(&self.pages);
             let pool = Pool::open(medium.clone(), TestHost::new(3), &options(false, false));
             pool.map_err(|error| format!("the undamaged pool: {error:?}"))?;
             let image = medium.seen().image();
@@ -465,7 +465,7 @@ fn lives<M: Medium>(pool: &Pool<M, TestHost>, tree: &Tree) -> Result<Vec<Life>, 
 fn cut(pages: &Pages, model: &Model, left: Left, rng: &mut Rng) -> Result<CutOff, String> {
     let tree = Tree::of(model)?;
     // (Of a pool of its own: what is in memory when the operation begins stays as it is.)
-    let medium = Simulated::plain(pages.clone());
+    let medium = Simulated::plain(pages);
     let pool = Pool::open(medium, TestHost::new(3), &options(true, false));
     let pool = pool.map_err(|error| format!("before an operation is cut: {error:?}"))?;
     let mut known = lives(&pool, &tree)?;

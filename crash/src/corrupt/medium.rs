@@ -43,7 +43,7 @@ struct Blow {
 impl Struck {
     /// A medium that holds `pages`.
     pub(super) fn new(pages: Pages, healing: Healing) -> Self {
-        let memory = Simulated::plain(pages);
+        let memory = Simulated::plain(&pages);
         let poisoned = Poisoned::new(memory.clone(), healing);
         let loads_left = AtomicU64::new(u64::MAX);
         let (looked, excused) = (Mutex::default(), AtomicU64::new(0));

@@ -176,7 +176,7 @@ impl Explorer<'_> {
         expected: &Expected,
     ) -> Result<FoundBy, String> {
         let options = OpenOptions { read_only, ..self.setup.options() };
-        let medium = Simulated::plain(image.clone());
+        let medium = Simulated::plain(image);
         let Ok(pool) = Pool::open(medium.clone(), self.setup.host(8), &options) else {
             return match medium.stores() {
                 0 => Ok(FoundBy::Opening),

@@ -72,7 +72,7 @@ impl Explorer<'_> {
 
     /// Whether a state is none of a pool, and says so.
     fn is_no_pool(&mut self, image: &Pages) -> bool {
-        let medium = Simulated::plain(image.clone());
+        let medium = Simulated::plain(image);
         medium.watch(std::mem::take(&mut self.watches));
         let options = OpenOptions { read_only: true, ..self.setup.options() };
         let opened = Pool::open(medium.clone(), self.setup.lone_host(), &options);

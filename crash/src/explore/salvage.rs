@@ -116,7 +116,7 @@ impl Explorer<'_> {
             }
         }
         for choice in choices {
-            let medium = Simulated::plain(units.image(&point.durable, &choice));
+            let medium = Simulated::plain(&units.image(&point.durable, &choice));
             judge(&medium).map_err(|what| {
                 let cut = CutReport::new(place.to_owned(), point, &units, &Choice(choice));
                 Wrong::from(what).in_cut(cut)
@@ -146,7 +146,7 @@ impl Explorer<'_> {
 
     /// The files of a pool, which must be sound.
     fn files(&self, image: &Pages, when: &str) -> Result<Files, String> {
-        let medium = Simulated::plain(image.clone());
+        let medium = Simulated::plain(image);
         let options = OpenOptions { read_only: true, ..self.setup.options() };
         let pool = Pool::open(medium, self.setup.host(8), &options)
             .map_err(|error| format!("{when}: {error} ({error:?})"))?;

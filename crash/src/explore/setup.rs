@@ -159,7 +159,7 @@ impl Setup {
 
     /// What a crash has left, for whoever looks at it.
     pub(crate) fn left(&self, image: &Pages) -> Simulated {
-        self.as_left(Simulated::plain(image.clone()))
+        self.as_left(Simulated::plain(image))
     }
 
     /// Data is in place.

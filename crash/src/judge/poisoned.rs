@@ -50,7 +50,7 @@ impl Bad {
     }
 
     fn medium(&self, image: &Pages) -> Simulated {
-        let medium = Simulated::plain(image.clone());
+        let medium = Simulated::plain(image);
         medium.poison(self.at, self.lines);
         medium
     }
@@ -85,7 +85,7 @@ impl Look<'_> {
     fn dumps(&self, image: &Pages) -> Result<Vec<InodeDump>, String> {
         let options = OpenOptions { read_only: true, ..self.setup.options() };
         let host = self.setup.lone_host();
-        let pool = Pool::open(Simulated::plain(image.clone()), host, &options)
+        let pool = Pool::open(Simulated::plain(image), host, &options)
             .map_err(|error| format!("the state as it was: {error:?}"))?;
         let paths = self.tree(&pool)?.0.into_keys();
         Ok(paths.filter_map(|path| dumped(&pool, &path)).collect())

@@ -153,7 +153,7 @@ impl Explorer<'_> {
         self.tally.judged += 1;
         self.tally.inside += u64::from(!is_outer);
         let ground = self.case.ground;
-        let medium = Simulated::plain(image.clone());
+        let medium = Simulated::plain(&image);
         medium.watch(vec![watch]);
         let judged = catch_unwind(AssertUnwindSafe(|| judge(ground, &medium, allowed)));
         let judged = judged.unwrap_or_else(|payload| Err(panic_text(payload.as_ref())));

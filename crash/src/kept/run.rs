@@ -53,7 +53,7 @@ impl Run {
                 pages.store(line, u64::MAX, &[0xA5; 64], Stored::Data);
             }
         }
-        let made = Simulated::plain(pages);
+        let made = Simulated::plain(&pages);
         if case.ground == Ground::File {
             Lies::format(&made).map_err(|error| format!("format: {error:?}"))?;
         }

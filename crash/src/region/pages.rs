@@ -68,9 +68,9 @@ impl Pages {
         Self { bare: Some(pages.clone()), pages }
     }
 
-    /// The same, for whom does not ask for [`Pages::metadata_fingerprint`].
-    pub fn without_bare(self) -> Self {
-        Self { bare: None, ..self }
+    /// The same, for whom asks neither for [`Pages::metadata_fingerprint`] nor for [`Pages::may_be_data`].
+    pub fn without_bare(&self) -> Self {
+        Self { pages: self.pages.clone(), bare: None }
     }
 
     /// The same with zeros behind it: `bytes` in all, at least as many as there are.
@@ -110,7 +110,13 @@ impl Pages {
         let number = (line / PAGE as u64) as usize;
         let from = (line % PAGE as u64) as usize;
         let page = &mut self.pages[number];
-        let Some(bare) = &mut self.bare else { return change(page, from, mask, bytes, what) };
+        let Some(bare) = &mut self.bare else {
+            // (Where data lies is not asked here: zeros over zeros change nothing.)
+            if page.is_none() && *bytes == [0; LINE_BYTES] {
+                return;
+            }
+            return change(page, from, mask, bytes, what);
+        };
         let bare = &mut bare[number];
         if what == Stored::Data {
             change(page, from, mask, bytes, what);
@@ -130,6 +136,26 @@ impl Pages {
         }
     }
 
+    /// Changes whole lines from the one at `at` on.
+    pub fn store_lines(&mut self, at: u64, lines: &[[u8; LINE_BYTES]], what: Stored) {
+        const LINES: usize = PAGE / LINE_BYTES;
+        let (mut at, mut rest) = (at, lines);
+        while !rest.is_empty() {
+            let first = (at % PAGE as u64) as usize / LINE_BYTES;
+            let (these, others) = rest.split_at((LINES - first).min(rest.len()));
+            let page = &mut self.pages[(at / PAGE as u64) as usize];
+            if self.bare.is_none() && these.len() == LINES && are_zeros(these.as_flattened()) {
+                *page = None;
+            } else {
+                for (line, bytes) in (at..).step_by(LINE_BYTES).zip(these) {
+                    self.store(line, u64::MAX, bytes, what);
+                }
+            }
+            at += (these.len() * LINE_BYTES) as u64;
+            rest = others;
+        }
+    }
+
     /// A hash of all bytes. Pages that were not changed since the last one are not looked at.
     pub fn fingerprint(&self) -> u64 {
         fingerprint(&self.pages)
@@ -142,9 +168,13 @@ impl Pages {
     }
 
     /// Whether file data lies in the page of this byte, zeros over metadata among it, or nothing but zeros.
+    ///
+    /// # Panics
+    /// After [`Pages::without_bare`].
     pub fn may_be_data(&self, at: u64) -> bool {
+        assert!(self.bare.is_some(), "where data lies is not kept");
         let Some(page) = &self.pages[(at / PAGE as u64) as usize] else { return true };
-        page.data_lines != 0 || page.bytes.iter().all(|byte| *byte == 0)
+        page.data_lines != 0 || are_zeros(&page.bytes)
     }
 
     /// All bytes, one after another.
@@ -171,8 +201,11 @@ fn change(
         Stored::Metadata => (),
     }
     let target = &mut page.bytes[from..from + LINE_BYTES];
-    if mask == u64::MAX {
-        target.copy_from_slice(bytes);
+    // Mostly the bytes are next to each other.
+    let (first, end) = (mask.trailing_zeros(), 64 - mask.leading_zeros());
+    if first < end && mask == (u64::MAX >> (64 - (end - first))) << first {
+        let bytes_named = first as usize..end as usize;
+        target[bytes_named.clone()].copy_from_slice(&bytes[bytes_named]);
         return;
     }
     for (index, (to, new)) in target.iter_mut().zip(bytes).enumerate() {
@@ -180,6 +213,10 @@ fn change(
             *to = *new;
         }
     }
+}
+
+fn are_zeros(bytes: &[u8]) -> bool {
+    bytes.as_chunks::<LINE_BYTES>().0.iter().all(|line| *line == [0; LINE_BYTES])
 }
 
 /// Zeros what `mask` names.
@@ -248,7 +285,7 @@ mod tests {
         assert_ne!(one.metadata_fingerprint(), two.metadata_fingerprint());
         one.store(8192, u64::MAX, &line(9), Stored::Metadata);
         assert_eq!(one.metadata_fingerprint(), two.metadata_fingerprint());
-        assert_eq!(one.clone().without_bare().fingerprint(), one.fingerprint());
+        assert_eq!(one.without_bare().fingerprint(), one.fingerprint());
         // What was metadata under it before is nothing.
         let mut three = Pages::new(16384);
         three.store(8192, u64::MAX, &line(9), Stored::Metadata);

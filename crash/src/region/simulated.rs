@@ -17,7 +17,7 @@ use lode_pmem::{LINE_BYTES, Line, Losses, MediaError, Medium};
 use parking_lot::Mutex;
 
 use super::watch::Own;
-use super::{LeftOut, Pages, Pending, Point, Profile, Site, Watch, Way};
+use super::{LeftOut, Pages, Pending, Point, Profile, Site, Stored, Watch, Way};
 
 const LINE: u64 = LINE_BYTES as u64;
 
@@ -109,7 +109,7 @@ impl Simulated {
     }
 
     /// A region in which what is stored is durable at once.
-    pub fn plain(pages: Pages) -> Self {
+    pub fn plain(pages: &Pages) -> Self {
         Self::with(pages.without_bare(), Rules::default(), false)
     }
 
@@ -138,8 +138,8 @@ impl Simulated {
 
     /// A region of its own that holds what this one does, all of it durable.
     pub fn fork(&self) -> Self {
-        let fork = Self::plain(self.seen());
         let state = self.state.lock();
+        let fork = Self::plain(&state.seen);
         let (own, poisoned, told) = (state.own.clone(), state.poisoned.clone(), state.told);
         drop(state);
         let mut forked = fork.state.lock();
@@ -282,7 +282,9 @@ impl Simulated {
         }
         state.stores += 1;
         state.stored_to_bad(line, mask);
-        state.seen.store(line, mask, &content, site.stores());
+        // (What an untracked region holds does not say where data lies.)
+        let what = if state.tracked { site.stores() } else { Stored::Metadata };
+        state.seen.store(line, mask, &content, what);
         if !state.tracked {
             // (In a tracked region a later cut may bring the old content back.)
             if mask == u64::MAX {
@@ -315,6 +317,17 @@ impl State {
         } else if self.poisoned.contains(&line) {
             self.machine_checks += 1;
         }
+    }
+
+    /// Stores whole lines, all in one, where nothing else is to be noted of each; says whether it has.
+    fn stored_plainly(&mut self, at: u64, lines: &[[u8; LINE_BYTES]]) -> bool {
+        if self.tracked || !self.poisoned.is_empty() || self.told.held.is_some() {
+            return false;
+        }
+        self.stores += lines.len() as u64;
+        self.seen.store_lines(at, lines, Stored::Metadata);
+        (at..).step_by(LINE_BYTES).take(lines.len()).for_each(|line| self.own.stored(line));
+        true
     }
 
     /// Makes everything durable.
@@ -423,6 +436,20 @@ impl Medium for Simulated {
         assert!(at.is_multiple_of(LINE), "unaligned line {at:#x}");
         let way = if self.rules.whole_lines { Way::Whole } else { Way::Words };
         self.put(at, &line.0, way, Site::of_caller());
+    }
+
+    #[track_caller]
+    fn store_lines(&self, _window: &mut (), at: u64, lines: &[[u8; LINE_BYTES]]) {
+        assert!(at.is_multiple_of(LINE), "unaligned line {at:#x}");
+        assert!(self.inside(at, lines.as_flattened().len() as u64), "lines outside the region");
+        let site = Site::of_caller();
+        if self.state.lock().stored_plainly(at, lines) {
+            return;
+        }
+        let way = if self.rules.whole_lines { Way::Whole } else { Way::Words };
+        for (at, line) in (at..).step_by(LINE_BYTES).zip(lines) {
+            self.put(at, line, way, site);
+        }
     }
 
     #[track_caller]
@@ -553,7 +580,7 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_an_error_until_a_whole_one_is_stored() {
-        let medium = Simulated::plain(Pages::new(4096));
+        let medium = Simulated::plain(&Pages::new(4096));
         medium.poison(64, 2);
         let error = |at| Err(MediaError::Poisoned { at });
         assert_eq!(medium.load(0, &mut [0; 64]), Ok(()));

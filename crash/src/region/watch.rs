@@ -73,7 +73,18 @@ impl Watch {
     /// A run that was watched before, and looked at these lines, is not run again; before it `own` were stored.
     pub fn replay(&mut self, lines: &[u32], own: &Own) {
         for line in lines {
-            self.loaded(u64::from(*line) * LINE, LINE, own);
+            self.loaded_line(u64::from(*line), own);
+        }
+    }
+
+    /// Notes a load within one line, as nearly all are.
+    fn loaded_line(&mut self, line: u64, own: &Own) {
+        let page = line / LINES_A_PAGE;
+        let left = &mut self.left[page as usize];
+        let hit = *left & 1 << (line % LINES_A_PAGE);
+        if hit != 0 && own.page(page) & hit == 0 {
+            *left &= !hit;
+            self.log.push(line as u32);
         }
     }
 
@@ -83,6 +94,9 @@ impl Watch {
             return;
         }
         let (first, last) = (at / LINE, (at + len - 1) / LINE);
+        if first == last {
+            return self.loaded_line(first, own);
+        }
         for page in first / LINES_A_PAGE..=last / LINES_A_PAGE {
             let left = &mut self.left[page as usize];
             if *left == 0 {

@@ -21,7 +21,7 @@ fn open(medium: &Simulated) -> lode_engine::Result<Simple> {
 /// A pool with two copies of metadata, in which a file is being renamed from one directory to another: the rename
 /// is on its way to the memory.
 fn renaming() -> Simulated {
-    let medium = Simulated::plain(Pages::new(1 << 20).without_bare());
+    let medium = Simulated::plain(&Pages::new(1 << 20));
     let format = FormatOptions {
         lanes: 1,
         protection: Protection::Metadata,
@@ -87,7 +87,7 @@ fn what_recovery_mends_is_durable_before_its_session() {
             for again in each_of(&units, &lines) {
                 let crashed = units.image(&point.durable, &again);
                 for line in &lines {
-                    let medium = Simulated::plain(crashed.clone());
+                    let medium = Simulated::plain(&crashed);
                     medium.poison(*line, 1);
                     let pool = open(&medium).unwrap();
                     let found = names(&pool);

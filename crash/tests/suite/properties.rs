@@ -191,7 +191,7 @@ fn a_label_is_the_old_or_the_new_one_whatever_is_torn() {
         asked: Default::default(),
         stop: Default::default(),
     };
-    let made = Simulated::plain(Pages::new(setup.geometry.bytes));
+    let made = Simulated::plain(&Pages::new(setup.geometry.bytes));
     Pool::format(made.clone(), setup.host(0), &setup.format()).unwrap();
     let medium = Simulated::new(made.seen(), setup.rules);
     let pool = Pool::open(medium.clone(), setup.host(0), &setup.options()).unwrap();
@@ -213,7 +213,7 @@ fn a_label_is_the_old_or_the_new_one_whatever_is_torn() {
             }
         }
         for choice in choices {
-            let image = Simulated::plain(units.image(&point.durable, &choice));
+            let image = Simulated::plain(&units.image(&point.durable, &choice));
             let pool = Pool::open(image, setup.host(1), &setup.options()).unwrap();
             match pool.info().unwrap().label.as_slice() {
                 b"old" => old += 1,

@@ -26,7 +26,7 @@ fn tree(pool: &Simple) -> Snapshot {
 
 /// A half-received pool, what it was before, what it is to who receives, and a file of before.
 fn half(level: Protection, is_closed: bool) -> (Pages, [Snapshot; 2], Ino) {
-    let medium = Simulated::plain(Pages::new(1 << 20).without_bare());
+    let medium = Simulated::plain(&Pages::new(1 << 20));
     let format = FormatOptions {
         lanes: 1,
         log_lines: 5,
@@ -71,7 +71,7 @@ fn each_state(medium: &Simulated, judge: &mut dyn FnMut(&str, &Simulated)) {
             }
         }
         for (state, choice) in choices.iter().enumerate() {
-            let left = Simulated::plain(units.image(&point.durable, choice));
+            let left = Simulated::plain(&units.image(&point.durable, choice));
             judge(&format!("point {number}, state {state}"), &left);
         }
     }
@@ -87,7 +87,7 @@ fn salvaged(image: &Pages, after: Option<&Snapshot>) -> Result<[usize; 2], Strin
     let wanted = tree(&open(&medium, true, false).unwrap());
     let (mut counts, mut wrong) = ([0, 0], None);
     each_state(&medium, &mut |place, left| {
-        let copy = Simulated::plain(left.seen());
+        let copy = Simulated::plain(&left.seen());
         let pool = open(&copy, false, true);
         let mark = pool.as_ref().ok().and_then(|pool| pool.receiving().unwrap());
         let goes_on = mark.is_some();
@@ -99,7 +99,7 @@ fn salvaged(image: &Pages, after: Option<&Snapshot>) -> Result<[usize; 2], Strin
         }
         counts[usize::from(!goes_on)] += 1;
         // Who only looks sees what was before; made sound again, it is that.
-        for again in [Simulated::plain(left.seen()), copy] {
+        for again in [Simulated::plain(&left.seen()), copy] {
             Pool::salvage(again.clone(), TestHost::new(8), &mut |_| ()).unwrap();
             let pool = open(&again, false, false).unwrap();
             if let Some(what) = difference(&wanted, &tree(&pool)) {
@@ -122,7 +122,7 @@ fn a_salvage_that_is_cut_off_lets_nobody_receive_over_what_it_has_given_up() {
         (Protection::None, true),
     ] {
         let (image, trees, old) = half(level, is_closed);
-        let pool = open(&Simulated::plain(image.clone()), true, false).unwrap();
+        let pool = open(&Simulated::plain(&image), true, false).unwrap();
         assert_eq!(difference(&trees[0], &tree(&pool)), None);
         let [goes_on, ended] = salvaged(&image, Some(&trees[1])).unwrap();
         assert!(goes_on > 0 && ended > 10, "{level:?}: {goes_on} and {ended}");

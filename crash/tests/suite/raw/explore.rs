@@ -77,7 +77,7 @@ fn states(point: &Point, known: &Known, task: Task, tally: &mut Tally) -> Result
     let mut one = |choice: &Choice| {
         let image = units.image(&point.durable, &choice.0);
         let watch = Watch::new(image.bytes(), units.lines());
-        let medium = Simulated::plain(image);
+        let medium = Simulated::plain(&image);
         medium.watch(vec![watch]);
         tally.judged += 1;
         let result = judge(&medium, known, task).map(|torn| tally.torn += u64::from(torn));
