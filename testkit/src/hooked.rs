@@ -1,6 +1,10 @@
 //! Memory that tells a test of what is done to it, before it is done.
 
+use std::sync::Arc;
+
 use lode_pmem::{Line, MediaError, Medium};
+
+use crate::{Memory, Poisoned};
 
 /// What a test does about it.
 pub trait Hooks<M>: Send + Sync {
@@ -15,6 +19,17 @@ pub trait Hooks<M>: Send + Sync {
     }
 }
 
+/// (So that memories whose hooks differ are of one type: for each type the engine is compiled again.)
+impl<M, K: Hooks<M> + ?Sized> Hooks<M> for Arc<K> {
+    fn loads(&self, memory: &M, at: u64, bytes: u64) {
+        (**self).loads(memory, at, bytes);
+    }
+
+    fn fences(&self, memory: &M) {
+        (**self).fences(memory);
+    }
+}
+
 /// Memory with these hooks.
 #[derive(Clone)]
 pub struct Hooked<M, K> {
@@ -23,6 +38,9 @@ pub struct Hooked<M, K> {
     /// The hooks.
     pub hooks: K,
 }
+
+/// Memory that may go bad, with hooks of any type.
+pub type Told = Hooked<Poisoned<Memory>, Arc<dyn Hooks<Poisoned<Memory>>>>;
 
 impl<M: Medium, K: Hooks<M>> Medium for Hooked<M, K> {
     type Window = M::Window;

@@ -15,6 +15,28 @@ pub struct TestHost {
     left_out: Option<Rule>,
     asked: Option<Arc<Asked>>,
     nonces_max: Option<u32>,
+    told: Option<Told>,
+}
+
+/// What a test does about what a host is asked for. One type of host has the engine compiled once.
+pub trait HostHooks: Send + Sync {
+    /// The time is asked for, and told when this returns.
+    fn asks_time(&self) {}
+
+    /// So many pages are asked for ([`Host::spare`]).
+    fn asks_pages(&self, pages: u64) -> bool {
+        let _ = pages;
+        false
+    }
+}
+
+#[derive(Clone)]
+struct Told(Arc<dyn HostHooks>);
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Told")
+    }
 }
 
 /// The rules that an engine has asked for.
@@ -82,7 +104,7 @@ impl TestHost {
             threads: AtomicUsize::new(0),
             cpu: AtomicUsize::new(usize::MAX),
         };
-        Self { inner: Arc::new(inner), left_out: None, asked: None, nonces_max: None }
+        Self { inner: Arc::new(inner), left_out: None, asked: None, nonces_max: None, told: None }
     }
 
     /// The same host, but the engine is to break this rule.
@@ -98,6 +120,11 @@ impl TestHost {
     /// The same host, but sessions end after so many nonces.
     pub fn with_nonces(self, nonces_max: Option<u32>) -> Self {
         Self { nonces_max, ..self }
+    }
+
+    /// The same host, but it tells `hooks` of what it is asked for.
+    pub fn telling(self, hooks: Arc<dyn HostHooks>) -> Self {
+        Self { told: Some(Told(hooks)), ..self }
     }
 
     /// Moves all threads to one CPU.
@@ -126,6 +153,9 @@ impl Host for TestHost {
     type RwLock = parking_lot::RawRwLock;
 
     fn now_ns(&self) -> i64 {
+        if let Some(Told(hooks)) = &self.told {
+            hooks.asks_time();
+        }
         self.inner.now.load(Relaxed)
     }
 
@@ -164,6 +194,10 @@ impl Host for TestHost {
 
     fn random(&self) -> u64 {
         mix(self.inner.random.fetch_add(1, Relaxed))
+    }
+
+    fn spare(&self, pages: u64) -> bool {
+        self.told.as_ref().is_some_and(|Told(hooks)| hooks.asks_pages(pages))
     }
 
     fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync)) {

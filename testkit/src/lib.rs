@@ -37,8 +37,8 @@ pub mod system;
 pub mod trial;
 mod until;
 
-pub use hooked::{Hooked, Hooks};
-pub use host::{Asked, TestHost};
+pub use hooked::{Hooked, Hooks, Told};
+pub use host::{Asked, HostHooks, TestHost};
 pub use memory::Memory;
 pub use poison::{Healing, Poisoned};
 pub use until::until;

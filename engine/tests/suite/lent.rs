@@ -1,18 +1,18 @@
 //! Memory that is lent: never twice, never what a file has, and free space is exact through all of it.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use lode_engine::{
     AccessTimes, Error, Fallocate, FormatOptions, Host, LENT_BYTES, NewInode, OpenOptions,
-    PAGE_BYTES, Pool, Protection, Rule, mode,
+    PAGE_BYTES, Pool, Protection, mode,
 };
 use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::op::Op;
 use lode_testkit::rng::Rng;
 use lode_testkit::run::{Rules, run_and_shrink};
 use lode_testkit::system::PoolSystem;
-use lode_testkit::{Memory, TestHost};
+use lode_testkit::{HostHooks, Memory, TestHost};
 
 const MIB: u64 = 1 << 20;
 const PAGES: u64 = LENT_BYTES / PAGE_BYTES;
@@ -409,48 +409,18 @@ fn what_would_move_lent_memory_is_refused() {
     sound(&opened(&memory));
 }
 
-/// A host that has a program give back a chunk whenever it is asked, as long as there are some.
-struct Asked {
-    host: TestHost,
-    spare: Mutex<Box<dyn FnMut(u64) -> bool + Send>>,
-}
+/// Has a program give back a chunk whenever the host is asked, as long as there are some.
+struct Spare(Mutex<Box<dyn FnMut(u64) -> bool + Send>>);
 
-impl Host for Asked {
-    type Mutex = parking_lot::RawMutex;
-    type RwLock = parking_lot::RawRwLock;
-
-    fn now_ns(&self) -> i64 {
-        self.host.now_ns()
-    }
-
-    fn cpu(&self) -> usize {
-        0
-    }
-
-    fn cpus(&self) -> usize {
-        1
-    }
-
-    fn random(&self) -> u64 {
-        self.host.random()
-    }
-
-    fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync)) {
-        self.host.parallel(jobs, job);
-    }
-
-    fn leaves_out(&self, _: Rule) -> bool {
-        false
-    }
-
-    fn spare(&self, pages: u64) -> bool {
-        (self.spare.lock().unwrap())(pages)
+impl HostHooks for Spare {
+    fn asks_pages(&self, pages: u64) -> bool {
+        (self.0.lock().unwrap())(pages)
     }
 }
 
 /// Runs `work` on a full pool, all of whose chunks are lent; they come back one by one where files are short.
 /// Returns how many did, and how many were lent.
-fn short_of_pages(protection: Protection, work: impl Fn(&TestPool<Asked>)) -> (usize, usize) {
+fn short_of_pages(protection: Protection, work: impl Fn(&TestPool<TestHost>)) -> (usize, usize) {
     type Wish = (u64, std::sync::mpsc::Sender<bool>);
     let memory = Memory::new(32 * MIB);
     made(&memory, protection);
@@ -461,7 +431,8 @@ fn short_of_pages(protection: Protection, work: impl Fn(&TestPool<Asked>)) -> (u
         ask.send((pages, answer)).unwrap();
         answered.recv_timeout(std::time::Duration::from_secs(60)).expect("an answer")
     }) as Box<dyn FnMut(u64) -> bool + Send>);
-    let host = Asked { host: TestHost::new(5), spare };
+    let spare = Arc::new(Spare(spare));
+    let host = TestHost::new(5).telling(spare.clone());
     let pool = Pool::open(memory, host, &OpenOptions::default()).unwrap();
     let mut lent = lent_all(&pool);
     let all = lent.len();
@@ -483,7 +454,7 @@ fn short_of_pages(protection: Protection, work: impl Fn(&TestPool<Asked>)) -> (u
         });
         work(pool);
         // Nobody asks any more.
-        *pool.host().spare.lock().unwrap() = Box::new(|_| false);
+        *spare.0.lock().unwrap() = Box::new(|_| false);
         program.join().unwrap()
     });
     sound(&pool);
@@ -493,7 +464,7 @@ fn short_of_pages(protection: Protection, work: impl Fn(&TestPool<Asked>)) -> (u
 
 #[test]
 fn files_get_what_is_lent_before_there_is_no_space() {
-    let grows = |pool: &TestPool<Asked>| {
+    let grows = |pool: &TestPool<TestHost>| {
         let ino = pool.create(pool.root(), b"file", &NEW).unwrap().ino;
         let error = (0..1000).find_map(|_| pool.append(ino, &[1; 100_000]).err());
         assert_eq!(error, Some(Error::NoSpace));

@@ -85,9 +85,9 @@ fn all_that_is_in_use_is_looked_at_once_whatever_has_happened() {
                 all.extend(pages.into_iter().flatten());
             })
             .unwrap();
-        made.memory.hooks.take(&[]);
+        made.loads.take(&[]);
         assert_eq!(made.scrub(), []);
-        let times = made.memory.hooks.take(&all);
+        let times = made.loads.take(&all);
         let wrong: Vec<_> = all.iter().zip(times).filter(|(_, times)| *times != 1).collect();
         assert_eq!(wrong, [], "seed {seed}");
     }

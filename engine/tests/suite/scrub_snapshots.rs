@@ -169,9 +169,9 @@ fn nothing_is_looked_at_twice_nor_left_out() {
         }
         let times = vec![1; all.len()];
         for step in [1, 5000, 1 << 30] {
-            made.memory.hooks.take(&[]);
+            made.loads.take(&[]);
             assert_eq!(made.scrub_by(step).1, []);
-            assert_eq!(made.memory.hooks.take(&all), times, "{protection:?}, {step}");
+            assert_eq!(made.loads.take(&all), times, "{protection:?}, {step}");
         }
         let (before, _) = made.scrub_by(5000);
         made.pool.create_snapshot(b"last").unwrap();
@@ -181,10 +181,10 @@ fn nothing_is_looked_at_twice_nor_left_out() {
         made.pool.unlink(made.pool.root(), b"file").unwrap();
         made.pool.maintain().unwrap();
         for step in [1, 5000, 1 << 30] {
-            made.memory.hooks.take(&[]);
+            made.loads.take(&[]);
             let (done, found) = made.scrub_by(step);
             assert_eq!((done, found), (before, vec![]));
-            assert_eq!(made.memory.hooks.take(&all), times, "{protection:?}, {step}, dead");
+            assert_eq!(made.loads.take(&all), times, "{protection:?}, {step}, dead");
         }
         // Of snapshots of another order, too.
         for name in ["second", "last", "first", "third"] {
@@ -193,16 +193,16 @@ fn nothing_is_looked_at_twice_nor_left_out() {
                 if is_done {
                     made.pool.maintain().unwrap();
                 }
-                made.memory.hooks.take(&[]);
+                made.loads.take(&[]);
                 assert_eq!(made.scrub_by(5000).1, []);
-                let often = made.memory.hooks.take(&all);
+                let often = made.loads.take(&all);
                 assert!(often.iter().all(|times| *times <= 1), "{often:?}");
                 let sees = if name == "third" { 0 } else { PAGES as usize };
                 let looked = often.iter().filter(|times| **times == 1).count();
                 assert!(looked >= sees, "{name}: {often:?}");
             }
         }
-        assert_eq!(made.memory.hooks.take(&all), vec![0; all.len()]);
+        assert_eq!(made.loads.take(&all), vec![0; all.len()]);
     }
 }
 
@@ -289,17 +289,17 @@ fn attributes_that_only_a_snapshot_sees_are_looked_at_and_a_scrub_gets_on_by_sma
             let found = image.windows(4096).position(|window| *window == value[..4096]).unwrap();
             made.pool.create_snapshot(b"kept").unwrap();
             made.overwrite(1);
-            made.memory.hooks.take(&[]);
+            made.loads.take(&[]);
             assert_eq!(made.scrub_by(1).1, []);
-            assert_eq!(made.memory.hooks.take(&[found as u64 / PAGE]), [1]);
+            assert_eq!(made.loads.take(&[found as u64 / PAGE]), [1]);
             match is_dead {
                 true => made.pool.unlink(made.pool.root(), b"file").unwrap(),
                 false => set_attribute(&made.pool, made.ino, Some(&[5; 9000])),
             }
             let pages = [found as u64 / PAGE];
-            made.memory.hooks.take(&[]);
+            made.loads.take(&[]);
             assert_eq!(made.scrub_by(1).1, []);
-            assert_eq!(made.memory.hooks.take(&pages), [1]);
+            assert_eq!(made.loads.take(&pages), [1]);
             made.scribble(found as u64 + 100);
             let found = made.scrub_by(1).1;
             let wanted = |one: &Finding| (one.what, one.outcome, one.ino);

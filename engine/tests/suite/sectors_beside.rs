@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lode_engine::{
     Error, FormatOptions, Handle, NewInode, OpenOptions, Pool, Result, SetAttr, mode,
 };
-use lode_testkit::{Hooked, Hooks, Memory, TestHost};
+use lode_testkit::{Healing, Hooks, Memory, Poisoned, TestHost, Told};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const PAGE: u64 = 4096;
@@ -45,8 +45,8 @@ fn comes(what: impl Fn() -> bool) -> bool {
     true
 }
 
-impl Hooks<Memory> for Stops {
-    fn fences(&self, _: &Memory) {
+impl Hooks<Poisoned<Memory>> for Stops {
+    fn fences(&self, _: &Poisoned<Memory>) {
         let left = STOPS_IN.get();
         STOPS_IN.set(left.saturating_sub(1));
         if left == 1 {
@@ -57,11 +57,12 @@ impl Hooks<Memory> for Stops {
     }
 }
 
-type StoppingPool = Pool<Hooked<Memory, Stops>, TestHost>;
+type StoppingPool = Pool<Told, TestHost>;
 
 /// A pool with a file of [`PAGES`] pages that is ready to be written by sectors.
-fn pool() -> (StoppingPool, Handle<TestHost>) {
-    let medium = Hooked { memory: Memory::new(16 << 20), hooks: Stops::default() };
+fn pool() -> (StoppingPool, Handle<TestHost>, Stops) {
+    let (stops, memory) = (Stops::default(), Poisoned::new(Memory::new(16 << 20), Healing::Never));
+    let medium = Told { memory, hooks: Arc::new(stops.clone()) };
     let host = TestHost::with_cpus(1, 4);
     let format = FormatOptions { lanes: 4, ..FormatOptions::default() };
     Pool::format(medium.clone(), host.clone(), &format).unwrap();
@@ -70,18 +71,18 @@ fn pool() -> (StoppingPool, Handle<TestHost>) {
     pool.write(ino, 0, &vec![1; (PAGES * PAGE) as usize]).unwrap();
     let file = pool.hold(ino).unwrap();
     pool.write_sectors_held(&file, 0, &[1; 512]).unwrap();
-    (pool, file)
+    (pool, file, stops)
 }
 
 /// A thread writes pages, one after the other, and stops in this fence of the last; another one does `meanwhile`. Says whether that
 /// ended before the first went on.
 fn beside(
-    (pool, file): &(StoppingPool, Handle<TestHost>),
+    (pool, file, stops): &(StoppingPool, Handle<TestHost>, Stops),
     pages: &[u64],
     fence: u32,
     meanwhile: impl FnOnce() -> Result<()> + Send,
 ) -> bool {
-    let (stops, is_done) = (&pool.medium().hooks, AtomicBool::new(false));
+    let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let first = scope.spawn(move || {
             let (last, before) = pages.split_last().unwrap();
@@ -136,7 +137,7 @@ fn who_writes_where_a_lane_wrote_long_ago_does_not_wait_for_who_is_stopped_in_th
 #[test]
 fn who_gets_the_right_to_change_a_file_waits_for_who_writes_its_sectors() {
     let pool = pool();
-    let (stops, ino) = (&pool.0.medium().hooks, pool.1.ino());
+    let (stops, ino) = (&pool.2, pool.1.ino());
     let (start, was_let_go) = (Barrier::new(2), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -166,7 +167,7 @@ fn who_gets_the_right_to_change_a_file_waits_for_who_writes_its_sectors() {
 
 #[test]
 fn what_is_not_all_inside_is_not_written_where_that_is_asked_for() {
-    let (pool, file) = pool();
+    let (pool, file, _) = pool();
     let end = PAGES * PAGE;
     let write = |at, len: usize, size| pool.write_sectors_within(&file, at, &vec![7; len], size);
     assert_eq!(write(end - 512, 1024, end + 512), Ok(false));

@@ -10,7 +10,7 @@ use lode_engine::{
 };
 use lode_pmem::Medium;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
-use lode_testkit::{Healing, Hooked, Hooks, Memory, Poisoned, TestHost};
+use lode_testkit::{Healing, Hooks, Memory, Poisoned, TestHost, Told};
 
 const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const LINE: usize = 64;
@@ -23,11 +23,9 @@ struct Loses {
     loads_left: Arc<AtomicU64>,
 }
 
-type Late = Hooked<Poisoned<Memory>, Loses>;
-
-fn late(image: &[u8], line: u64, is_poison: bool, loads: u64) -> Late {
+fn late(image: &[u8], line: u64, is_poison: bool, loads_left: &Arc<AtomicU64>) -> Told {
     let memory = Poisoned::new(Memory::from_image(image), Healing::ByLines);
-    Hooked { memory, hooks: Loses { line, is_poison, loads_left: Arc::new(AtomicU64::new(loads)) } }
+    Told { memory, hooks: Arc::new(Loses { line, is_poison, loads_left: loads_left.clone() }) }
 }
 
 impl Hooks<Poisoned<Memory>> for Loses {
@@ -115,12 +113,13 @@ impl Crashed {
     /// The first copy of a line goes bad at any moment of recovery: all of the operation happened, or nothing.
     fn any_moment(&self, image: &[u8], line: usize, step: usize) {
         for is_poison in [true, false] {
-            let count = late(image, line as u64, is_poison, u64::MAX / 2);
-            open(count.clone()).unwrap();
-            let loads = u64::MAX / 2 - count.hooks.loads_left.load(Relaxed);
+            let left = Arc::new(AtomicU64::new(u64::MAX / 2));
+            open(late(image, line as u64, is_poison, &left)).unwrap();
+            let loads = u64::MAX / 2 - left.load(Relaxed);
             for load in (line as u64 / 64 % step as u64..loads).step_by(step) {
                 let case = format!("line {line:#x}, poison {is_poison}, load {load} of {loads}");
-                let pool = open(late(image, line as u64, is_poison, load));
+                let pool =
+                    open(late(image, line as u64, is_poison, &Arc::new(AtomicU64::new(load))));
                 let pool = pool.unwrap_or_else(|error| panic!("{case}: {error:?}"));
                 let found = seen(&pool, &case);
                 let differs = self.trees.each_ref().map(|tree| difference(tree, &found));

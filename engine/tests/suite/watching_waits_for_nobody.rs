@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
-use lode_engine::{Fallocate, FormatOptions, Host, NewInode, OpenOptions, Pool, SetAttr, mode};
-use lode_testkit::{Memory, TestHost};
+use lode_engine::{Fallocate, FormatOptions, NewInode, OpenOptions, Pool, SetAttr, mode};
+use lode_testkit::{HostHooks, Memory, TestHost};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid: 1, rdev: 0 };
@@ -16,47 +16,32 @@ fn formatted() -> Memory {
     memory
 }
 
-/// A host whose clock can stand still: the operation that asks for the time waits at the barrier,
+/// A clock that can stand still: the operation that asks for the time waits at the barrier,
 /// twice, with all that it holds.
 struct Slow {
     armed: Arc<AtomicBool>,
     barrier: Arc<Barrier>,
-    random: AtomicU64,
 }
 
-impl Host for Slow {
-    type Mutex = parking_lot::RawMutex;
-    type RwLock = parking_lot::RawRwLock;
-
-    fn now_ns(&self) -> i64 {
+impl HostHooks for Slow {
+    fn asks_time(&self) {
         if self.armed.swap(false, SeqCst) {
             self.barrier.wait();
             self.barrier.wait();
         }
-        1
     }
+}
 
-    fn cpu(&self) -> usize {
-        0
-    }
-
-    fn cpus(&self) -> usize {
-        1
-    }
-
-    fn random(&self) -> u64 {
-        self.random.fetch_add(1, SeqCst)
-    }
-
-    fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync)) {
-        (0..jobs).for_each(job);
-    }
+/// A host with such a clock.
+fn slow(armed: &Arc<AtomicBool>, barrier: &Arc<Barrier>) -> TestHost {
+    let slow = Slow { armed: armed.clone(), barrier: barrier.clone() };
+    TestHost::in_order(1, 1).telling(Arc::new(slow))
 }
 
 #[test]
 fn an_inode_in_use_is_counted_and_not_waited_for() {
     let (armed, barrier) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
-    let host = Slow { armed: armed.clone(), barrier: barrier.clone(), random: AtomicU64::new(1) };
+    let host = slow(&armed, &barrier);
     let pool = Pool::open(formatted(), host, &OpenOptions::default()).unwrap();
     pool.create(pool.root(), b"first", &NEW).unwrap();
     let (say, hear) = mpsc::channel();
@@ -112,7 +97,7 @@ fn many_work_while_one_watches() {
 #[test]
 fn who_reads_by_sectors_waits_for_who_changes_the_inode() {
     let (armed, barrier) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
-    let host = Slow { armed: armed.clone(), barrier: barrier.clone(), random: AtomicU64::new(1) };
+    let host = slow(&armed, &barrier);
     let pool = Pool::open(formatted(), host, &OpenOptions::default()).unwrap();
     let ino = pool.create(pool.root(), b"v", &NEW).unwrap().ino;
     pool.fallocate(ino, Fallocate::Allocate { keep_size: false }, 0, 2 << 20).unwrap();

@@ -9,7 +9,7 @@ use lode_engine::{
     AccessTimes, Finding, FormatOptions, Ino, NewInode, OpenOptions, Outcome, Pool, Protection,
     What, XattrChange, XattrWhen, ino_beside, mode,
 };
-use lode_testkit::{Healing, Hooked, Hooks, Memory, Poisoned, TestHost};
+use lode_testkit::{Healing, Hooks, Memory, Poisoned, TestHost, Told};
 
 pub const BYTES: u64 = 8 << 20;
 pub const PAGE: u64 = 4096;
@@ -18,7 +18,7 @@ pub const SLOT: u64 = 512;
 pub const LEVELS: [Protection; 3] = [Protection::None, Protection::Metadata, Protection::Full];
 
 /// Memory that counts the loads of each line, in bytes.
-pub type Counted = Hooked<Poisoned<Memory>, Loads>;
+pub type Counted = Told;
 
 #[derive(Clone, Default)]
 pub struct Loads(Arc<Mutex<BTreeMap<u64, u64>>>);
@@ -51,6 +51,7 @@ pub type CountedPool = Pool<Counted, TestHost>;
 /// A pool with a file of some pages.
 pub struct Made {
     pub memory: Counted,
+    pub loads: Loads,
     pub pool: CountedPool,
     pub ino: Ino,
     pub bytes: Vec<u8>,
@@ -62,7 +63,8 @@ pub fn made(protection: Protection) -> Made {
 
 pub fn made_in(protection: Protection, healing: Healing) -> Made {
     let memory = Poisoned::new(Memory::new(BYTES), healing);
-    let memory = Counted { memory, hooks: Loads::default() };
+    let loads = Loads::default();
+    let memory = Counted { memory, hooks: Arc::new(loads.clone()) };
     let format = FormatOptions { lanes: 2, log_lines: 9, protection, ..FormatOptions::default() };
     let format = FormatOptions { dead_zone: 0, ..format };
     Pool::format(memory.clone(), TestHost::new(1), &format).unwrap();
@@ -70,7 +72,7 @@ pub fn made_in(protection: Protection, healing: Healing) -> Made {
     let ino = create(&pool, b"file");
     let bytes: Vec<u8> = (0..PAGES * PAGE - 300).map(|at| (at / 7) as u8).collect();
     pool.write(ino, 0, &bytes).unwrap();
-    Made { memory, pool, ino, bytes }
+    Made { memory, loads, pool, ino, bytes }
 }
 
 pub fn open(memory: &Counted) -> CountedPool {
