@@ -42,6 +42,8 @@ struct Noted {
     word: AtomicU64,
     /// Where the chunk's end is, if that is elsewhere: it says itself of which chunk it is, as the word does.
     end: AtomicU64,
+    /// The epoch that the oldest of the chunk's pages was born in, and behind it which chunk that is.
+    born: AtomicU64,
 }
 
 impl Noted {
@@ -54,17 +56,18 @@ impl Noted {
 
     /// Notes it, by who has the right to look at the inode, which has this version for so long: all that others note meanwhile
     /// is as right.
-    fn set(&self, version: u64, word: u64, end: u64) {
-        if self.version.load(Acquire) == version + 1 {
-            self.end.store(end, Release);
-            self.word.store(word, Release);
-            return;
+    fn set(&self, version: u64, word: u64, end: u64, born: u64) {
+        let is_other = self.version.load(Acquire) != version + 1;
+        if is_other {
+            self.version.store(0, Relaxed);
+            fence(Release);
         }
-        self.version.store(0, Relaxed);
-        fence(Release);
+        self.born.store(born, Release);
         self.end.store(end, Release);
         self.word.store(word, Release);
-        self.version.store(version + 1, Release);
+        if is_other {
+            self.version.store(version + 1, Release);
+        }
     }
 }
 
@@ -75,6 +78,22 @@ pub(crate) struct Places {
     table: OnceBox<Vec<Noted>>,
     /// Until when the access time need not move.
     fresh_until: Fresh,
+    /// That the file takes sectors: the inode's nonce, and behind it the file's size.
+    takes_sectors: Noted,
+}
+
+/// Where sectors go, as of a version of the inode.
+pub(super) struct SectorPlace {
+    /// That version.
+    pub(super) version: u64,
+    /// The inode's nonce.
+    pub(super) nonce: u64,
+    /// Offset in the pool.
+    pub(super) at: u64,
+    /// Bytes from there on that are in one place.
+    pub(super) len: u64,
+    /// The epoch that the oldest page around was born in.
+    pub(super) born: u32,
 }
 
 /// A time in nanoseconds, as of a version of the inode.
@@ -125,11 +144,37 @@ impl Places {
     /// Where the byte at `offset` was in this version, if that is known.
     #[inline]
     fn get(&self, version: u64, offset: u64) -> Option<Place> {
+        self.get_with(version, offset).map(|(place, ..)| place)
+    }
+
+    /// The same, with what is noted of the chunk, and its turn.
+    #[inline]
+    fn get_with(&self, version: u64, offset: u64) -> Option<(Place, &Noted, u64)> {
         let table = self.table.get()?;
         let (chunk, places) = (offset / CHUNK, table.len() as u64);
         let noted = table.get((chunk & (places - 1)) as usize)?;
         let (word, turn) = (noted.get(version)?, chunk >> places.trailing_zeros());
-        place_of(word, || noted.end.load(Acquire), turn, offset % CHUNK)
+        let place = place_of(word, || noted.end.load(Acquire), turn, offset % CHUNK)?;
+        Some((place, noted, turn))
+    }
+
+    /// Where the sector at `offset` of a file of `size` bytes at least was in this version, if the file took sectors then, and that is known.
+    #[inline]
+    pub(super) fn for_sectors(&self, version: u64, offset: u64, size: u64) -> Option<SectorPlace> {
+        let nonce = self.takes_sectors.get(version)?;
+        if self.takes_sectors.end.load(Acquire) < size {
+            return None;
+        }
+        let (Place { at, len, .. }, noted, turn) = self.get_with(version, offset)?;
+        // (Another chunk may have been noted in its place meanwhile.)
+        let born = noted.born.load(Acquire);
+        (born >> u32::BITS == turn).then_some(SectorPlace {
+            version,
+            nonce,
+            at,
+            len,
+            born: born as u32,
+        })
     }
 
     /// Room for places of a file of so many bytes; `None` where there is no memory.
@@ -256,11 +301,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
             false => return,
         };
         if state.view == 0 && version.is_multiple_of(2) {
-            file.places.fresh_until.0.set(version, until as u64, 0);
+            file.places.fresh_until.0.set(version, until as u64, 0, 0);
         }
     }
 
-    /// Notes where bytes are that were read, by who has the right to look at the inode.
+    /// Notes that a file takes sectors, and where these bytes are, by who has the right to look at the inode, and has said that lines may
+    /// tell of it.
+    pub(super) fn note_sectors(&self, handle: &Handle<H>, state: &State, offset: u64, len: u64) {
+        let version = handle.node.version();
+        if state.size >= CHUNK && version.is_multiple_of(2) {
+            self.note_places(handle, state, offset, len);
+            handle.places.takes_sectors.set(version, state.log.nonce, state.size, 0);
+        }
+    }
+
+    /// Notes where bytes are, by who has the right to look at the inode.
     fn note_places(&self, handle: &Handle<H>, state: &State, offset: u64, len: u64) {
         let Ok(file) = state.file() else { return };
         let version = handle.node.version();
@@ -282,32 +337,36 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             if turn >> (u64::BITS - TURN_AT) == 0 {
                 let is_all = (chunk + 1) * CHUNK <= state.size;
-                let (page, end) = if is_all { two_of(file, chunk, turn) } else { (NOWHERE, 0) };
+                let (page, end, born) =
+                    if is_all { two_of(file, chunk, turn) } else { (NOWHERE, 0, 0) };
                 let by_sectors = if file.by_sectors { BY_SECTORS } else { 0 };
-                place.set(version, turn << TURN_AT | by_sectors | page, end);
+                let born = turn << u32::BITS | u64::from(born);
+                place.set(version, turn << TURN_AT | by_sectors | page, end, born);
             }
         }
     }
 }
 
-/// Where a chunk is, as it is noted, and its end, if it is in two extents: so each is where the tables of a group of pages lie between.
-fn two_of(file: &File, chunk: u64, turn: u64) -> (u64, u64) {
+/// Where a chunk is, as it is noted, and its end, if it is in two extents: so each is where the tables of a group of pages lie between; and the
+/// epoch that the older of them was born in.
+fn two_of(file: &File, chunk: u64, turn: u64) -> (u64, u64, u32) {
     let (from, end) = (chunk * CHUNK_PAGES, (chunk + 1) * CHUNK_PAGES);
-    // The place of a page, and the page of the file that its extent ends in front of.
+    // The place of a page, the page of the file that its extent ends in front of, and when that was born.
     let found = |page: u64| {
         let extent = file.extents.find(page)?;
         let place = extent.page + page - extent.file_page;
-        (place < NOWHERE).then(|| (place, extent.end()))
+        (place < NOWHERE).then(|| (place, extent.end(), extent.epoch))
     };
     match found(from) {
-        Some((page, until)) if until >= end => (page, 0),
-        Some((page, until)) if turn >> (u64::BITS - END_TURN_AT) == 0 => match found(until) {
-            Some((rest, to)) if to >= end => {
-                (IN_TWO | page, turn << END_TURN_AT | (until - from) << PAGE_BITS | rest)
+        Some((page, until, born)) if until >= end => (page, 0, born),
+        Some((page, until, born)) if turn >> (u64::BITS - END_TURN_AT) == 0 => match found(until) {
+            Some((rest, to, other)) if to >= end => {
+                let end = turn << END_TURN_AT | (until - from) << PAGE_BITS | rest;
+                (IN_TWO | page, end, born.min(other))
             }
-            _ => (NOWHERE, 0),
+            _ => (NOWHERE, 0, 0),
         },
-        _ => (NOWHERE, 0),
+        _ => (NOWHERE, 0, 0),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 use lock_api::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -216,15 +216,18 @@ impl<H: Host> Node<H> {
             Life::Live(state) => Some(&mut **state),
             _ => None,
         });
-        let mut state = state.map_err(|_| Error::Stale)?;
-        if let Body::File(file) = &mut state.body
-            && *file.sector_lines.get_mut()
-        {
-            file.end_sector_lines(store, self.slot.ino())?;
-        }
+        let state = state.map_err(|_| Error::Stale)?;
         // From the beginning: who changes two inodes gives back the right to one before the other.
         advance(&self.version);
-        Ok(Exclusive { state, room: &store.room, version: &self.version })
+        let mut exclusive = Exclusive { state, room: &store.room, version: &self.version };
+        if let Body::File(file) = &mut exclusive.body
+            && *file.sector_lines.get_mut()
+        {
+            // (Who writes by what it knew of the version before is waited for, and nobody begins to.)
+            fence(SeqCst);
+            file.end_sector_lines(store, self.slot.ino())?;
+        }
+        Ok(exclusive)
     }
 
     /// Ends the life in memory of an inode whose last link is gone and that nobody has

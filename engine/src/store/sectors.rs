@@ -15,8 +15,8 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 use lock_api::{Mutex, MutexGuard};
 use lode_pmem::{Counters, Line, MediaError, Medium, Tally};
@@ -86,11 +86,21 @@ impl<H: Host> SectorLane<'_, H> {
         self.epoch
     }
 
-    /// That it writes to this inode, of which the caller has the right to look at it: whoever gets the right to change it later on waits
-    /// for the lane, so that the caller's need not last.
+    /// Bytes of one of its places for data.
+    #[inline]
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.area.slot_bytes()
+    }
+
+    /// That it writes to this inode. Whoever gets the right to change that later on waits for the lane: so the right to look at it need not
+    /// last, and who has none looks at the inode's version after this, which whoever has waited for no lane of its changed before.
     #[inline]
     pub(crate) fn writes(&self, ino: Ino) {
-        self.head.writes.store(ino, Release);
+        // (Nearly always it was the last one, too.)
+        if self.head.writes.load(Relaxed) != ino {
+            self.head.writes.store(ino, Release);
+            fence(SeqCst);
+        }
     }
 }
 

@@ -41,6 +41,7 @@ mod scrub_snapshots;
 mod second_copies;
 mod sectors;
 mod sectors_beside;
+mod sectors_known;
 mod seen_logs;
 mod snapshot_damage;
 mod snapshots;
