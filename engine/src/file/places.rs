@@ -140,6 +140,12 @@ fn place_of(word: u64, end: impl FnOnce() -> u64, turn: u64, skip: u64) -> Optio
     })
 }
 
+/// When the oldest page of a chunk of this turn was born, by what was noted.
+#[inline]
+fn born_of(word: u64, turn: u64) -> Option<u32> {
+    (word >> u32::BITS == turn).then_some(word as u32)
+}
+
 impl Places {
     /// Where the byte at `offset` was in this version, if that is known.
     #[inline]
@@ -167,14 +173,8 @@ impl Places {
         }
         let (Place { at, len, .. }, noted, turn) = self.get_with(version, offset)?;
         // (Another chunk may have been noted in its place meanwhile.)
-        let born = noted.born.load(Acquire);
-        (born >> u32::BITS == turn).then_some(SectorPlace {
-            version,
-            nonce,
-            at,
-            len,
-            born: born as u32,
-        })
+        let born = born_of(noted.born.load(Acquire), turn)?;
+        Some(SectorPlace { version, nonce, at, len, born })
     }
 
     /// Room for places of a file of so many bytes; `None` where there is no memory.
@@ -389,5 +389,11 @@ mod tests {
             // What is noted of a chunk in one place.
             assert_eq!(place(0, turn, begin), None);
         }
+    }
+
+    #[test]
+    fn when_another_chunk_was_born_says_nothing_of_this_one() {
+        let word = 3 << u32::BITS | 7;
+        assert_eq!((born_of(word, 3), born_of(word, 0), born_of(7, 0)), (Some(7), None, Some(7)));
     }
 }

@@ -118,6 +118,8 @@ pub(crate) struct Sectors<H: Host> {
     seen: Vec<AtomicU64>,
     /// Lanes for each processor that the pool has lanes for, at most.
     each: u32,
+    /// How many those are.
+    used: usize,
     /// Locks of bytes.
     pub(crate) stripes: Stripes<H>,
     /// Lines that can't be loaded are passed over: they were given up, and their memory is no better for that.
@@ -153,7 +155,18 @@ impl<H: Host> Sectors<H> {
         let refused = AtomicBool::new(false);
         let each = each as u32;
         let (passes_over, left) = (false, Vec::new());
-        Ok(Box::new(Self { area, tag, refused, heads, seen, each, stripes, passes_over, left }))
+        Ok(Box::new(Self {
+            area,
+            tag,
+            refused,
+            heads,
+            seen,
+            each,
+            used,
+            stripes,
+            passes_over,
+            left,
+        }))
     }
 
     /// Where it is.
@@ -185,12 +198,14 @@ impl<H: Host> Sectors<H> {
     pub(crate) fn hold(&self, cpu: usize, epoch: &AtomicU32) -> Option<SectorLane<'_, H>> {
         let area = self.area().filter(|_| self.stripes.are_made())?;
         let count = (area.lanes as usize).min(self.heads.len());
-        let used = self.heads.len() / self.each.max(1) as usize;
-        if count == 0 || used == 0 {
+        if count == 0 || self.used == 0 {
             return None;
         }
-        let each = (count / used).max(1);
-        let first = cpu * each % count;
+        // (Nearly always there are all that there can be.)
+        let is_all = count == self.heads.len();
+        let each = if is_all { self.each as usize } else { (count / self.used).max(1) };
+        let first = cpu * each;
+        let first = if first < count { first } else { first % count };
         let behind = (first + each).min(count);
         let hint = &self.heads.get(first)?.free;
         let begin = (first + hint.load(Relaxed) as usize).min(behind);
@@ -474,11 +489,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         let counters = &head.counters;
         line.sequence = head.last.load(Relaxed) + 1;
         let (at, slot_at) = (area.line_at(number), self.slot_at(&area, number, line.sequence));
+        let end = line.offset + line.len;
         self.door.window(line.len, counters).copy_nt(slot_at, bytes);
+        // (While that goes to the memory: nothing is waited for before the fence.)
+        self.sectors.stripes.prefetch(line.ino, line.offset);
+        let sealed = line.line(&self.seed, self.sectors.tag.load(Relaxed), at);
         self.door.fence(counters)?;
         // (Only now, as others may want them.)
         let mut locked = Locked::none();
-        let end = line.offset + line.len;
         if !self.sectors.stripes.lock(&mut locked, line.ino, line.offset, end) {
             return Err(Error::Invalid);
         }
@@ -487,8 +505,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut said = head.said.lock();
         head.last.store(line.sequence, Relaxed);
         *said = Said { ino: line.ino, sequence: line.sequence, counts: true };
-        let tag = self.sectors.tag.load(Relaxed);
-        self.door.window(LINE, counters).store_line(at, &line.line(&self.seed, tag, at));
+        self.door.window(LINE, counters).store_line(at, &sealed);
         let fenced = self.door.fence(counters);
         // (Not before the fence: until then the line may be what it was.)
         head.told.store(if fenced.is_ok() { line.sequence } else { UNKNOWN }, Release);

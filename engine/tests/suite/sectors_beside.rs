@@ -152,8 +152,9 @@ fn who_gets_the_right_to_change_a_file_waits_for_who_writes_its_sectors() {
             (changed, was_let_go.load(SeqCst))
         });
         start.wait();
-        // It is about to wait: the more often this thread stands back, the likelier it does.
-        for _ in 0..20_000 {
+        // It is about to wait: the more often this thread stands back, the likelier it does. (Where others want the processors, too, that takes long.)
+        let end = Instant::now() + LONG / 10;
+        for _ in (0..20_000).take_while(|_| Instant::now() < end) {
             std::thread::yield_now();
         }
         was_let_go.store(true, SeqCst);

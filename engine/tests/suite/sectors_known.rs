@@ -299,8 +299,9 @@ fn nobody_begins_to_write_what_it_knows_of_while_another_gets_the_right_to_chang
             is_done.store(true, SeqCst);
             was_let_go.load(SeqCst)
         });
-        // It is about to wait: the more often this thread stands back, the likelier it does.
-        for _ in 0..20_000 {
+        // It is about to wait: the more often this thread stands back, the likelier it does. (Where others want the processors, too, that takes long.)
+        let end = Instant::now() + LONG / 10;
+        for _ in (0..20_000).take_while(|_| Instant::now() < end) {
             std::thread::yield_now();
         }
         was_let_go.store(true, SeqCst);
