@@ -9,7 +9,7 @@ use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{LINE_BYTES, prefetch_to_store};
+use crate::LINE_BYTES;
 
 /// Bytes of a region that stores are counted for.
 pub const WEAR_REGION_BYTES: u64 = 2 << 20;
@@ -104,8 +104,6 @@ impl Pending {
             Some((place, count)) => {
                 place.store(region, Relaxed);
                 count.store(count.load(Relaxed) + bytes, Relaxed);
-                // (Another processor may have counted there last: it comes while the fence waits for what was stored.)
-                wear.count(region).into_iter().for_each(prefetch_to_store);
             }
             None => wear.add(region, bytes),
         }
