@@ -96,9 +96,12 @@ impl<H: Host> SectorLane<'_, H> {
     /// last, and who has none looks at the inode's version after this, which whoever has waited for no lane of its changed before.
     #[inline]
     pub(crate) fn writes(&self, ino: Ino) {
-        // (Nearly always it was the last one, too.)
-        if self.head.writes.load(Relaxed) != ino {
+        // (Nearly always it was the last one, too: then the lane's lock is the barrier, where taking one is.)
+        let is_other = self.head.writes.load(Relaxed) != ino;
+        if is_other {
             self.head.writes.store(ino, Release);
+        }
+        if is_other || cfg!(not(target_arch = "x86_64")) {
             fence(SeqCst);
         }
     }
