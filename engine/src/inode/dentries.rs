@@ -99,7 +99,7 @@ impl Place {
     fn look(&self, name: &Name) -> Option<(Target, u64)> {
         let turn = self.turn.load(Acquire);
         let rest = self.rest.load(Relaxed);
-        let same = turn % 2 == 0
+        let same = turn.is_multiple_of(2)
             && rest >> 40 == u64::from(name.len)
             && self.dir.load(Relaxed) == name.dir
             && self.name.iter().zip(&name.words).all(|(word, is)| word.load(Relaxed) == *is);
@@ -114,7 +114,9 @@ impl Place {
 
     /// Writes to it, unless somebody else does or has since this turn.
     fn write(&self, turn: u64, write: impl FnOnce(&Self)) {
-        if turn % 2 != 0 || self.turn.compare_exchange(turn, turn + 1, Relaxed, Relaxed).is_err() {
+        if !turn.is_multiple_of(2)
+            || self.turn.compare_exchange(turn, turn + 1, Relaxed, Relaxed).is_err()
+        {
             return;
         }
         fence(Release);
