@@ -183,6 +183,7 @@ impl Dentries {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use alloc::format;
     use alloc::string::ToString;
