@@ -112,6 +112,15 @@ fn an_open_file_whose_name_is_gone_is_not_found_by_it() {
     assert_eq!(led(&pool, root, name), Some(second));
 }
 
+/// Ends those who look, also where a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// One thread makes, moves and removes names and looks at each step; two others look all the time, so that names
 /// are noted while they end.
 #[test]
@@ -137,6 +146,7 @@ fn looks_of_others_keep_no_name_that_has_ended() {
             });
         }
         start.wait();
+        let _ends = Ends(&over);
         for turn in 0..3000 {
             let (name, to) = (&names[turn % NAMES], &names[(turn + 1) % NAMES]);
             let ino = pool.create(root, name.as_bytes(), &NEW).unwrap().ino;
@@ -147,6 +157,5 @@ fn looks_of_others_keep_no_name_that_has_ended() {
             pool.unlink(root, to.as_bytes()).unwrap();
             assert_eq!([look(name), look(to)], [None, None]);
         }
-        over.store(true, SeqCst);
     });
 }
