@@ -7,5 +7,6 @@
 
 mod callers;
 mod end;
+mod fork;
 mod maps;
 mod names;

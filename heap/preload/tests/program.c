@@ -472,22 +472,50 @@ static void sources(char **argv) {
     malloc_trim(0);
 }
 
-/* Forks on a stack that is a block. */
+/* Forks on stacks that are blocks. The child goes on with the block that it runs on, and so does its parent. */
 static ucontext_t outside, inside;
+static pid_t forked;
 static void forks_there(void) {
-    pid_t child = fork();
-    if (!child) _exit(7);
-    MUST(wait_for(child) == 7 << 8);
+    unsigned char kept[20000];
+    fill(kept, sizeof kept, 3);
+    for (int round = 0; round < 5; round++) {
+        pid_t child = fork();
+        MUST(child != -1 && is(kept, sizeof kept, 3 + round));
+        fill(kept, sizeof kept, child ? 4 + round : 99);
+        if (child) {
+            MUST(wait_for(child) == 7 << 8 && is(kept, sizeof kept, 4 + round));
+            continue;
+        }
+        /* A child of the child, and back to where that stack is left. */
+        pid_t grandchild = fork();
+        MUST(grandchild != -1 && is(kept, sizeof kept, 99));
+        fill(kept, sizeof kept, 55);
+        if (!grandchild) _exit(5);
+        MUST(wait_for(grandchild) == 5 << 8 && is(kept, sizeof kept, 55));
+        forked = -1;
+        return;
+    }
 }
-static void block_stack(void) {
-    size_t n = 256 << 10;
-    free(malloc(3 * MIB));
-    MUST(!getcontext(&inside));
-    inside.uc_stack.ss_sp = malloc(n);
+static void on_block(size_t n, void (*call)(void)) {
+    unsigned char *stack = malloc(n);
+    MUST(stack && !getcontext(&inside));
+    inside.uc_stack.ss_sp = stack;
     inside.uc_stack.ss_size = n;
     inside.uc_link = &outside;
-    makecontext(&inside, forks_there, 0);
+    makecontext(&inside, call, 0);
     MUST(!swapcontext(&outside, &inside));
+    free(stack);
+    if (forked == -1) _exit(7);
+}
+static void block_stack(void) {
+    size_t sizes[] = {60000, 256 << 10, MIB + 12345, 5 * MIB};
+    free(malloc(3 * MIB));
+    for (int i = 0; i < 4; i++) on_block(sizes[i], forks_there);
+}
+static void is_a_daemon(void) { MUST(!daemon(1, 1)); }
+static void block_daemon(void) {
+    free(malloc(3 * MIB));
+    on_block(256 << 10, is_a_daemon);
 }
 
 /* What is said of blocks is heeded as for libc's, which are anonymous memory. */
@@ -755,6 +783,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "alignments")) alignments();
     else if (!strcmp(what, "advises")) advises();
     else if (!strcmp(what, "block_stack")) block_stack();
+    else if (!strcmp(what, "block_daemon")) block_daemon();
     else if (!strcmp(what, "narrow")) narrow();
     else if (!strcmp(what, "small")) small();
     else if (!strcmp(what, "handlers")) handlers();

@@ -211,14 +211,23 @@ fn what_is_said_of_blocks_is_heeded_and_forks_bear_it() {
 }
 
 #[test]
-fn a_fork_on_a_stack_that_is_a_block_ends_the_program_and_says_why() {
+fn a_child_that_is_forked_on_a_block_has_a_stack_of_its_own() {
+    let mut plain = Command::new(program());
+    plain.arg("block_stack");
+    run(plain);
     let place = place(200);
-    let mut command = place.command("block_stack");
-    run({
-        let mut dram = place.command("block_stack");
-        dram.env("LODE_HEAP_DRAM_BELOW", "1M");
-        dram
-    });
+    for below in ["0", "1M"] {
+        let mut command = place.command("block_stack");
+        command.env("LODE_HEAP_DRAM_BELOW", below);
+        place.runs(command);
+    }
+}
+
+/// Libc's own forks are not the library's.
+#[test]
+fn a_daemon_that_begins_on_a_block_ends_and_says_why() {
+    let place = place(200);
+    let mut command = place.command("block_daemon");
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while child.try_wait().unwrap().is_none() {
