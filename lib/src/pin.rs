@@ -1,13 +1,11 @@
 //! Inodes that are kept for the length of a call, so that their numbers stay theirs.
 
-use std::sync::Arc;
-
 use lode_engine::{Error, Handle, Ino};
 use lode_host::StdHost;
 
 use crate::access::{Engine, Pass};
 use crate::error::Cause;
-use crate::walk::{Found, Last, TRIES, Walk};
+use crate::walk::{Dir, Found, Last, TRIES, Walk};
 
 /// An inode that is kept until this is dropped.
 pub(crate) struct Pin<'e> {
@@ -54,7 +52,7 @@ pub(crate) fn pin_found<'e>(
 }
 
 /// The directory of a path's last component. (Its attributes may be old.)
-pub(crate) fn parent<'p>(pass: &Pass<'_>, path: &'p [u8]) -> Result<(Arc<Found>, Last<'p>), Cause> {
+pub(crate) fn parent<'p>(pass: &Pass<'_>, path: &'p [u8]) -> Result<(Dir, Last<'p>), Cause> {
     Walk::new(pass).parent(None, path)
 }
 

@@ -3,6 +3,7 @@
 //! A path begins at the pool's root, whether or not it begins with `/`; there is no other
 //! working directory. (In a snapshot it begins at that one's root.) Directories on the way are not held open: one that ends meanwhile leads nowhere.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use lode_engine::{Attr, Error, Ino, mode};
@@ -19,6 +20,25 @@ pub(crate) const TRIES: usize = 64;
 
 /// An inode in one of its lives.
 pub(crate) type Found = lode_engine::Found<StdHost>;
+
+/// The directory that a path's last component is in.
+pub(crate) enum Dir {
+    /// One that paths led to lately.
+    Kept(Arc<Found>),
+    Own(Found),
+}
+
+impl Deref for Dir {
+    type Target = Found;
+
+    #[inline]
+    fn deref(&self) -> &Found {
+        match self {
+            Self::Kept(dir) => dir,
+            Self::Own(dir) => dir,
+        }
+    }
+}
 
 /// The last component of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +90,7 @@ impl<'e> Walk<'e> {
         &mut self,
         from: Option<&Found>,
         path: &'p [u8],
-    ) -> Result<(Arc<Found>, Last<'p>), Cause> {
+    ) -> Result<(Dir, Last<'p>), Cause> {
         let (above, last) = split(path);
         let dir = match (path.first(), from) {
             (None, _) => return Err(Error::NotFound.into()),
@@ -80,16 +100,16 @@ impl<'e> Walk<'e> {
                 for name in names(above) {
                     dir = self.onward(&dir, name)?;
                 }
-                Arc::new(dir)
+                Dir::Own(dir)
             }
         };
         Ok((dir, last))
     }
 
     /// The directory that a path from the root leads to.
-    fn way(&mut self, path: &[u8]) -> Result<Arc<Found>, Cause> {
+    fn way(&mut self, path: &[u8]) -> Result<Dir, Cause> {
         if let Some(dir) = self.ways.and_then(|ways| ways.get(path)) {
-            return Ok(dir);
+            return Ok(Dir::Kept(dir));
         }
         let (mut dir, links) = (self.root()?, self.links);
         let (mut passed, mut straight) = ([const { None }; DEPTH_MAX], self.ways.is_some());
@@ -101,11 +121,12 @@ impl<'e> Walk<'e> {
             }
             dir = self.onward(&dir, name)?;
         }
+        let Some(ways) = self.ways.filter(|_| straight && self.links == links) else {
+            return Ok(Dir::Own(dir));
+        };
         let dir = Arc::new(dir);
-        if let (Some(ways), true) = (self.ways, straight && self.links == links) {
-            ways.put(path, passed, &dir);
-        }
-        Ok(dir)
+        ways.put(path, passed, &dir);
+        Ok(Dir::Kept(dir))
     }
 
     /// One component further.
@@ -121,7 +142,7 @@ impl<'e> Walk<'e> {
         path: &[u8],
         follow: bool,
     ) -> Result<Found, Cause> {
-        let mut followed: Option<(Arc<Found>, Vec<u8>)> = None;
+        let mut followed: Option<(Dir, Vec<u8>)> = None;
         let mut slashes = false;
         for _ in 0..TRIES {
             let (dir, last) = match &followed {

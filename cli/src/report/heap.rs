@@ -78,8 +78,11 @@ impl HeapFacts {
         format!("{}{}", human(self.lent_bytes), limit.unwrap_or_default())
     }
 
-    /// The sums, as lines among others.
+    /// The sums, as lines among others; none where nobody has asked for any.
     pub(crate) fn lines(&self, lines: &mut Lines) {
+        if self.sessions_begun == 0 && self.kept_heaps == 0 {
+            return;
+        }
         lines.add("lent to programs", format!("{}, {} sessions", self.lent(), self.sessions));
         let [apart, ready, given, back] =
             [self.apart_bytes, self.ready_bytes, self.granted_bytes, self.returned_bytes]

@@ -1,7 +1,6 @@
 //! Renaming.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use lode_engine::{Error as EngineError, RenameMode, mode};
 
@@ -9,11 +8,11 @@ use super::Pool;
 use crate::access::Engine;
 use crate::error::{Cause, Result};
 use crate::pin::parent;
-use crate::walk::{Found, Last, is_kind};
+use crate::walk::{Dir, Found, Last, is_kind};
 
 /// One end of a rename.
 struct End<'p> {
-    dir: Arc<Found>,
+    dir: Dir,
     name: &'p [u8],
     slashed: bool,
 }
@@ -52,7 +51,7 @@ impl Pool {
 }
 
 /// An end that is a name; else the error with this number.
-fn end<'p>((dir, last): (Arc<Found>, Last<'p>), none: i32) -> std::result::Result<End<'p>, Cause> {
+fn end<'p>((dir, last): (Dir, Last<'p>), none: i32) -> std::result::Result<End<'p>, Cause> {
     match last {
         Last::Name { name, slashed } => Ok(End { dir, name, slashed }),
         _ => Err(Cause::Number(none)),
