@@ -19,6 +19,9 @@ use parking_lot::Mutex;
 use super::watch::Own;
 use super::{LeftOut, Pages, Pending, Point, Profile, Site, Stored, Watch, Way};
 
+#[cfg(test)]
+mod tests;
+
 const LINE: u64 = LINE_BYTES as u64;
 
 /// Loads from one region before it is clear that whoever loads will not end; of one state that is
@@ -505,108 +508,5 @@ impl Medium for Simulated {
 
     fn fence_can_fail(&self) -> bool {
         self.rules.profile == Profile::File
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn region(profile: Profile) -> Simulated {
-        Simulated::new(Pages::new(8192), Rules { profile, ..Rules::default() })
-    }
-
-    fn durable_word(medium: &Simulated, at: u64) -> u64 {
-        let mut word = [0; 8];
-        medium.point().durable.load(at, &mut word);
-        u64::from_le_bytes(word)
-    }
-
-    #[test]
-    fn a_fence_makes_durable_what_was_streamed_and_what_was_written_back() {
-        let medium = region(Profile::Adr);
-        medium.stream_word(&mut (), 8, 1);
-        medium.store_word(&mut (), 64, 2);
-        medium.store_word(&mut (), 128, 3);
-        medium.write_back(&mut (), 128);
-        medium.store_word(&mut (), 136, 4);
-        assert_eq!(medium.load_word(64), Ok(2));
-        assert_eq!(medium.point().pending.len(), 4);
-        medium.fence().unwrap();
-        assert_eq!([8, 64, 128, 136].map(|at| durable_word(&medium, at)), [1, 0, 3, 0]);
-        assert_eq!(medium.point().pending.len(), 2);
-    }
-
-    #[test]
-    fn a_fence_does_nothing_for_the_stores_of_another_thread() {
-        let medium = region(Profile::Adr);
-        medium.stream_word(&mut (), 0, 1);
-        medium.store_word(&mut (), 64, 2);
-        medium.write_back(&mut (), 64);
-        medium.store_word(&mut (), 128, 3);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                medium.write_back(&mut (), 128);
-                medium.fence().unwrap();
-            });
-        });
-        assert_eq!([0, 64, 128].map(|at| durable_word(&medium, at)), [0, 0, 3]);
-    }
-
-    #[test]
-    fn an_msync_writes_everything() {
-        let medium = region(Profile::File);
-        medium.store_word(&mut (), 64, 2);
-        std::thread::scope(|scope| {
-            scope.spawn(|| medium.fence().unwrap());
-        });
-        assert_eq!(durable_word(&medium, 64), 2);
-    }
-
-    #[test]
-    fn a_later_store_hides_an_earlier_one_of_the_same_bytes() {
-        let medium = region(Profile::Adr);
-        medium.store_word(&mut (), 0, u64::MAX);
-        medium.store_word(&mut (), 8, 7);
-        medium.stream_word(&mut (), 0, 5);
-        medium.fence().unwrap();
-        let point = medium.point();
-        assert_eq!((durable_word(&medium, 0), point.pending.len()), (5, 1));
-        medium.write_back(&mut (), 0);
-        medium.fence().unwrap();
-        assert_eq!((durable_word(&medium, 0), durable_word(&medium, 8)), (5, 7));
-        assert!(medium.point().durable == medium.seen());
-    }
-
-    #[test]
-    fn a_bad_line_is_an_error_until_a_whole_one_is_stored() {
-        let medium = Simulated::plain(&Pages::new(4096));
-        medium.poison(64, 2);
-        let error = |at| Err(MediaError::Poisoned { at });
-        assert_eq!(medium.load(0, &mut [0; 64]), Ok(()));
-        assert_eq!(medium.load(0, &mut [0; 65]), error(64));
-        assert_eq!(medium.load_word(136), Err(MediaError::Poisoned { at: 136 }));
-        medium.store_word(&mut (), 64, 1);
-        medium.store_line(&mut (), 64, &Line([7; 64]));
-        medium.store_word(&mut (), 64, 1);
-        assert_eq!((medium.load_word(64), medium.machine_checks()), (Ok(1), 1));
-        assert_eq!(medium.fork().load(128, &mut [0; 8]), error(128));
-    }
-
-    #[test]
-    fn a_left_out_fence_is_no_fence() {
-        let medium = region(Profile::Adr);
-        // Every turn of the loop is the same place.
-        let mut durable = Vec::new();
-        let mut left_out = None;
-        for _ in 0..2 {
-            let rules = Rules { left_out, ..Rules::default() };
-            let medium = Simulated::new(medium.seen(), rules);
-            medium.stream_word(&mut (), 0, 1);
-            medium.fence().unwrap();
-            durable.push(durable_word(&medium, 0));
-            left_out = medium.sites().into_keys().next();
-        }
-        assert_eq!(durable, [1, 0]);
     }
 }

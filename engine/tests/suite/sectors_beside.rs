@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 /// Pages of the file.
 const PAGES: u64 = 1100;
 /// No wait is longer.
-const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// The fences of a write: of its data in the journal, of its line, of its data at home.
 const OF_LINE: u32 = 2;
 const OF_HOME: u32 = 3;
@@ -26,15 +26,30 @@ thread_local! {
     static STOPS_IN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A thread stops in a fence until it may go on.
+/// A thread stops until it may go on.
 #[derive(Clone, Default)]
-struct Stops {
-    is_there: Arc<AtomicBool>,
-    may_go: Arc<AtomicBool>,
+pub(crate) struct Stops {
+    pub(crate) is_there: Arc<AtomicBool>,
+    pub(crate) may_go: Arc<AtomicBool>,
+}
+
+impl Stops {
+    pub(crate) fn stop(&self) {
+        self.is_there.store(true, SeqCst);
+        // (Who was never let go fails by what it finds.)
+        comes(|| self.may_go.load(SeqCst));
+    }
+}
+
+/// Says whether this is where a thread is to stop.
+pub(crate) fn counts_down(left: &'static std::thread::LocalKey<Cell<u32>>) -> bool {
+    let now = left.get();
+    left.set(now.saturating_sub(1));
+    now == 1
 }
 
 /// Whether it came to be in time.
-fn comes(what: impl Fn() -> bool) -> bool {
+pub(crate) fn comes(what: impl Fn() -> bool) -> bool {
     let end = Instant::now() + LONG;
     while !what() {
         if Instant::now() > end {
@@ -47,12 +62,8 @@ fn comes(what: impl Fn() -> bool) -> bool {
 
 impl Hooks<Poisoned<Memory>> for Stops {
     fn fences(&self, _: &Poisoned<Memory>) {
-        let left = STOPS_IN.get();
-        STOPS_IN.set(left.saturating_sub(1));
-        if left == 1 {
-            self.is_there.store(true, SeqCst);
-            // (Who was never let go fails by what it finds.)
-            comes(|| self.may_go.load(SeqCst));
+        if counts_down(&STOPS_IN) {
+            self.stop();
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lode_engine::{
     Fallocate, FormatOptions, Handle, Host, Ino, NewInode, OpenOptions, Pool, SetAttr, mode,
@@ -14,14 +14,14 @@ use lode_testkit::rng::Rng;
 use lode_testkit::{Hooked, Hooks, Memory};
 use parking_lot::lock_api::RawRwLock;
 
+use super::sectors_beside::{LONG, Stops, comes, counts_down};
+
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const PAGE: usize = 4096;
 /// What places are noted of in one.
 const CHUNK: u64 = 2 << 20;
 /// Bytes of the file.
 const BYTES: u64 = 2 * CHUNK;
-/// No wait is longer.
-const LONG: Duration = Duration::from_secs(20);
 
 thread_local! {
     /// The processor of this thread.
@@ -31,40 +31,6 @@ thread_local! {
     /// The question of this thread for its processor, and the fence, in which it stops, counted down; none at 0.
     static STOPS_AT_CPU: Cell<u32> = const { Cell::new(0) };
     static STOPS_IN_FENCE: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Says whether this is where a thread is to stop.
-fn counts_down(left: &'static std::thread::LocalKey<Cell<u32>>) -> bool {
-    let now = left.get();
-    left.set(now.saturating_sub(1));
-    now == 1
-}
-
-/// Whether it came to be in time.
-fn comes(what: impl Fn() -> bool) -> bool {
-    let end = Instant::now() + LONG;
-    while !what() {
-        if Instant::now() > end {
-            return false;
-        }
-        std::thread::yield_now();
-    }
-    true
-}
-
-/// A thread stops until it may go on.
-#[derive(Clone, Default)]
-struct Stops {
-    is_there: Arc<AtomicBool>,
-    may_go: Arc<AtomicBool>,
-}
-
-impl Stops {
-    fn stop(&self) {
-        self.is_there.store(true, SeqCst);
-        // (Who was never let go fails by what it finds.)
-        comes(|| self.may_go.load(SeqCst));
-    }
 }
 
 impl Hooks<Memory> for Stops {

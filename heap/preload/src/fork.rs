@@ -21,7 +21,7 @@ pub extern "C" fn fork() -> c_int {
     let here = 0_u8;
     let at = (&raw const here) as usize;
     // (Of a stack that the program has mapped, the library's handler sees to the pages in use.)
-    if maps::is_of_blocks(at, 1) && !maps::meets(at, 1) {
+    if cfg!(target_arch = "x86_64") && maps::is_of_blocks(at, 1) && !maps::meets(at, 1) {
         return fork_elsewhere();
     }
     // SAFETY: as libc has it.

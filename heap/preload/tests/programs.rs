@@ -201,26 +201,27 @@ fn what_may_not_be_had_is_not_had() {
     assert!(place.owner.books(|books| books.most) <= 30);
 }
 
-#[test]
-fn what_is_said_of_blocks_is_heeded_and_forks_bear_it() {
+/// What is right with libc's memory is so with the pool's.
+fn runs_as_without(what: &str) -> Place {
     let mut plain = Command::new(program());
-    plain.arg("advises");
+    plain.arg(what);
     run(plain);
     let place = place(200);
-    place.runs(place.command("advises"));
+    place.runs(place.command(what));
+    place
+}
+
+#[test]
+fn what_is_said_of_blocks_is_heeded_and_forks_bear_it() {
+    runs_as_without("advises");
 }
 
 #[test]
 fn a_child_that_is_forked_on_a_block_has_a_stack_of_its_own() {
-    let mut plain = Command::new(program());
-    plain.arg("block_stack");
-    run(plain);
-    let place = place(200);
-    for below in ["0", "1M"] {
-        let mut command = place.command("block_stack");
-        command.env("LODE_HEAP_DRAM_BELOW", below);
-        place.runs(command);
-    }
+    let place = runs_as_without("block_stack");
+    let mut command = place.command("block_stack");
+    command.env("LODE_HEAP_DRAM_BELOW", "1M");
+    place.runs(command);
 }
 
 /// Libc's own forks are not the library's.
@@ -260,11 +261,7 @@ fn programs_with_little_address_space_do_as_well_as_without() {
 
 #[test]
 fn alignments_are_as_libc_has_them() {
-    let mut plain = Command::new(program());
-    plain.arg("alignments");
-    run(plain);
-    let place = place(200);
-    place.runs(place.command("alignments"));
+    runs_as_without("alignments");
 }
 
 #[test]
