@@ -1,11 +1,13 @@
 //! Inodes that are kept for the length of a call, so that their numbers stay theirs.
 
+use std::sync::Arc;
+
 use lode_engine::{Error, Handle, Ino};
 use lode_host::StdHost;
 
 use crate::access::{Engine, Pass};
 use crate::error::Cause;
-use crate::walk::{Dir, Found, Last, TRIES, Walk};
+use crate::walk::{Found, Last, TRIES, Walk};
 
 /// An inode that is kept until this is dropped.
 pub(crate) struct Pin<'e> {
@@ -52,8 +54,10 @@ pub(crate) fn pin_found<'e>(
 }
 
 /// The directory of a path's last component. (Its attributes may be old.)
-pub(crate) fn parent<'p>(pass: &Pass<'_>, path: &'p [u8]) -> Result<(Dir, Last<'p>), Cause> {
-    Walk::new(pass).parent(None, path)
+pub(crate) fn parent<'p>(pass: &Pass<'_>, path: &'p [u8]) -> Result<(Arc<Found>, Last<'p>), Cause> {
+    let mut own = None;
+    let (dir, last) = Walk::new(pass).parent(None, path, &mut own)?;
+    Ok((dir.keep(), last))
 }
 
 /// The directory in which a path's last component is to be made, as it is now, and by what name.
@@ -120,8 +124,8 @@ mod tests {
         assert!(pass.lookup(old.ino(), b"f").is_ok(), "by its number it is found");
         let mut walk = Walk::new(&pass);
         assert!(walk.step(&old, b"f").err().unwrap().is_absence());
-        assert!(walk.parent(Some(&old), b"f/f").err().unwrap().is_absence());
-        assert!(walk.parent(Some(&old), b"../f").err().unwrap().is_absence());
+        assert!(walk.parent(Some(&old), b"f/f", &mut None).err().unwrap().is_absence());
+        assert!(walk.parent(Some(&old), b"../f", &mut None).err().unwrap().is_absence());
         assert!(walk.found_last(&old, Last::Dot).err().unwrap().is_absence());
         assert!(walk.found_last(&old, Last::Above).err().unwrap().is_absence());
         assert!(Pin::new(&pass, old.clone()).err().unwrap().is_stale());

@@ -21,14 +21,25 @@ pub(crate) const TRIES: usize = 64;
 /// An inode in one of its lives.
 pub(crate) type Found = lode_engine::Found<StdHost>;
 
-/// The directory that a path's last component is in.
-pub(crate) enum Dir {
+/// The directory that a path's last component is in. (Small: a [`Found`] that is handed on is copied each time.)
+pub(crate) enum Dir<'w> {
     /// One that paths led to lately.
     Kept(Arc<Found>),
-    Own(Found),
+    /// One that was walked to; who asked has a place for it.
+    Own(&'w Found),
 }
 
-impl Deref for Dir {
+impl Dir<'_> {
+    /// For as long as it is wanted.
+    pub(crate) fn keep(self) -> Arc<Found> {
+        match self {
+            Self::Kept(dir) => dir,
+            Self::Own(dir) => Arc::new(dir.clone()),
+        }
+    }
+}
+
+impl Deref for Dir<'_> {
     type Target = Found;
 
     #[inline]
@@ -85,29 +96,31 @@ impl<'e> Walk<'e> {
     }
 
     /// The directory of a path's last component, and that component. The path begins in `from`, or in
-    /// the root. (The directory's attributes may be old: [`lode_engine::Pool::find_again`].)
-    pub(crate) fn parent<'p>(
+    /// the root; `own` is the place for a directory that is walked to. (The directory's attributes may be old:
+    /// [`lode_engine::Pool::find_again`].)
+    pub(crate) fn parent<'p, 'w>(
         &mut self,
         from: Option<&Found>,
         path: &'p [u8],
-    ) -> Result<(Dir, Last<'p>), Cause> {
+        own: &'w mut Option<Found>,
+    ) -> Result<(Dir<'w>, Last<'p>), Cause> {
         let (above, last) = split(path);
         let dir = match (path.first(), from) {
             (None, _) => return Err(Error::NotFound.into()),
-            (Some(b'/'), _) | (_, None) => self.way(above)?,
+            (Some(b'/'), _) | (_, None) => self.way(above, own)?,
             (_, Some(from)) => {
                 let mut dir = from.clone();
                 for name in names(above) {
                     dir = self.onward(&dir, name)?;
                 }
-                Dir::Own(dir)
+                Dir::Own(own.insert(dir))
             }
         };
         Ok((dir, last))
     }
 
     /// The directory that a path from the root leads to.
-    fn way(&mut self, path: &[u8]) -> Result<Dir, Cause> {
+    fn way<'w>(&mut self, path: &[u8], own: &'w mut Option<Found>) -> Result<Dir<'w>, Cause> {
         if let Some(dir) = self.ways.and_then(|ways| ways.get(path)) {
             return Ok(Dir::Kept(dir));
         }
@@ -122,7 +135,7 @@ impl<'e> Walk<'e> {
             dir = self.onward(&dir, name)?;
         }
         let Some(ways) = self.ways.filter(|_| straight && self.links == links) else {
-            return Ok(Dir::Own(dir));
+            return Ok(Dir::Own(own.insert(dir)));
         };
         let dir = Arc::new(dir);
         ways.put(path, passed, &dir);
@@ -142,12 +155,13 @@ impl<'e> Walk<'e> {
         path: &[u8],
         follow: bool,
     ) -> Result<Found, Cause> {
-        let mut followed: Option<(Dir, Vec<u8>)> = None;
+        let mut followed: Option<(Arc<Found>, Vec<u8>)> = None;
         let mut slashes = false;
         for _ in 0..TRIES {
+            let mut own = None;
             let (dir, last) = match &followed {
-                Some((from, path)) => self.parent(Some(&**from), path)?,
-                None => self.parent(from, path)?,
+                Some((from, path)) => self.parent(Some(&**from), path, &mut own)?,
+                None => self.parent(from, path, &mut own)?,
             };
             let Last::Name { name, slashed } = last else {
                 return self.found_last(&dir, last);
@@ -156,7 +170,7 @@ impl<'e> Walk<'e> {
             match self.engine.lookup_in(&dir, name) {
                 Ok(found) if is_kind(&found.attr, mode::SYMLINK) && (follow || slashes) => {
                     if let Some(target) = self.read_link(&found.attr)? {
-                        followed = Some((dir, target));
+                        followed = Some((dir.keep(), target));
                     }
                 }
                 Ok(found) if slashes && !is_kind(&found.attr, mode::DIRECTORY) => {

@@ -11,7 +11,7 @@ use crate::error::Cause;
 use crate::inner::Inner;
 use crate::options::{OpenOptions, Wish};
 use crate::pin::{not_made, pin_found};
-use crate::walk::{Dir, Found, Last, TRIES, Walk, is_kind};
+use crate::walk::{Found, Last, TRIES, Walk, is_kind};
 
 /// Nothing is there of this name.
 const ABSENT: Cause = Cause::Engine(EngineError::NotFound);
@@ -46,13 +46,14 @@ impl File {
     ) -> Outcome<Self> {
         let pass = inner.enter()?;
         let mut walk = Walk::within(&pass, snapshot);
-        let mut followed: Option<(Dir, Vec<u8>)> = None;
+        let mut followed: Option<(Arc<Found>, Vec<u8>)> = None;
         let (mut directory, mut follow) = (wish.directory, !wish.no_follow);
         // Each time round a link is followed, or what was found had gone.
         for _ in 0..2 * TRIES {
+            let mut own = None;
             let (dir, last) = match &followed {
-                Some((from, path)) => walk.parent(Some(&**from), path)?,
-                None => walk.parent(None, path)?,
+                Some((from, path)) => walk.parent(Some(&**from), path, &mut own)?,
+                None => walk.parent(None, path, &mut own)?,
             };
             let Last::Name { name, slashed } = last else {
                 if wish.exclusive {
@@ -80,7 +81,7 @@ impl File {
             };
             if is_kind(&found.attr, mode::SYMLINK) && follow {
                 if let Some(target) = walk.read_link(&found.attr)? {
-                    followed = Some((dir, target));
+                    followed = Some((dir.keep(), target));
                 }
                 continue;
             }

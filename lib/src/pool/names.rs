@@ -1,6 +1,7 @@
 //! Renaming.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use lode_engine::{Error as EngineError, RenameMode, mode};
 
@@ -8,11 +9,11 @@ use super::Pool;
 use crate::access::Engine;
 use crate::error::{Cause, Result};
 use crate::pin::parent;
-use crate::walk::{Dir, Found, Last, is_kind};
+use crate::walk::{Found, Last, is_kind};
 
 /// One end of a rename.
 struct End<'p> {
-    dir: Dir,
+    dir: Arc<Found>,
     name: &'p [u8],
     slashed: bool,
 }
@@ -51,7 +52,7 @@ impl Pool {
 }
 
 /// An end that is a name; else the error with this number.
-fn end<'p>((dir, last): (Dir, Last<'p>), none: i32) -> std::result::Result<End<'p>, Cause> {
+fn end<'p>((dir, last): (Arc<Found>, Last<'p>), none: i32) -> std::result::Result<End<'p>, Cause> {
     match last {
         Last::Name { name, slashed } => Ok(End { dir, name, slashed }),
         _ => Err(Cause::Number(none)),
