@@ -20,7 +20,7 @@ pub(crate) struct Pin<'e> {
 impl<'e> Pin<'e> {
     /// Pins an inode.
     pub(crate) fn new(engine: &'e Engine, found: Found) -> Result<Self, Cause> {
-        let held = Some(engine.hold_found(&found)?);
+        let held = Some(engine.hold_found(found.clone())?);
         Ok(Self { engine, held, found })
     }
 
@@ -129,7 +129,7 @@ mod tests {
         assert!(walk.found_last(&old, Last::Dot).err().unwrap().is_absence());
         assert!(walk.found_last(&old, Last::Above).err().unwrap().is_absence());
         assert!(Pin::new(&pass, old.clone()).err().unwrap().is_stale());
-        assert!(pass.find_again(&old).is_err() && pass.hold_found(&old).is_err());
+        assert!(pass.find_again(&old).is_err() && pass.hold_found(old.clone()).is_err());
         assert!(pass.unlink_in(&old, b"f").is_err() && pass.rmdir_in(&old, b"f").is_err());
         let new = lode_engine::NewInode { mode: 0o100_644, uid: 0, gid: 0, rdev: 0 };
         assert!(pass.create_in(&old, b"g", &new, &[]).is_err());

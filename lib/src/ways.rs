@@ -57,7 +57,9 @@ impl Ways {
     pub(crate) fn get(&self, path: &[u8]) -> Option<Arc<Found>> {
         let place = self.place(path)?.lock();
         let way = place.as_ref().filter(|way| way.path() == path)?;
-        way.passed.iter().flatten().all(Seen::holds).then(|| Arc::clone(&way.to))
+        // (Those behind the last are none.)
+        let mut passed = way.passed.iter().map_while(Option::as_ref);
+        passed.all(Seen::holds).then(|| Arc::clone(&way.to))
     }
 
     /// Keeps a way.

@@ -55,7 +55,7 @@ pub use crc32c::{crc32c, crc32c_pieces};
 pub use door::{Door, Window};
 pub use line::{LINE_BYTES, Line};
 pub use medium::{Losses, MediaError, Medium};
-pub use prefetch::{prefetch, prefetch_to_store};
+pub use prefetch::{prefetch, prefetch_bytes, prefetch_to_store};
 pub use wear::{WEAR_REGION_BYTES, Wear};
 
 #[cfg(feature = "std")]

@@ -2,7 +2,6 @@
 //! an inode, every inode is led to as often as it says, and every log reads to its end.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashMap;
 use lode_pmem::Medium;
@@ -226,8 +225,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
             tag: tag_of(state.log.nonce),
             links: state.links,
             parent: state.parent,
-            nameless: state.is_dead()
-                || state.is_nameless() && (node.opens.load(Relaxed) > 0 || is_list),
+            nameless: state.is_dead() || state.is_nameless() && (node.opens.count() > 0 || is_list),
             ..Seen::default()
         };
         self.seen.insert(ino, seen);

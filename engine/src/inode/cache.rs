@@ -7,12 +7,11 @@
 //! tells: what is mapped, has no name, or ended while it is open. Of an open inode that is dropped,
 //! how often it is open is kept.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
@@ -21,9 +20,8 @@ use lode_pmem::Medium;
 
 use super::node::Node;
 use super::replay::Mix;
-use super::state::State;
 use crate::gauges::list_bytes;
-use crate::store::{Room, Slot, Store};
+use crate::store::{Room, Store};
 use crate::{Error, Host, IndexMemory, Ino, Result};
 
 const SHARDS: usize = 64;
@@ -93,7 +91,7 @@ impl<H: Host> Shard<H> {
     fn sweep<M: Medium>(
         &mut self,
         store: &Store<M, H>,
-        dropped: &mut [Option<Node<H>>; LOOKS],
+        dropped: &mut [Option<Arc<Node<H>>>; LOOKS],
     ) -> usize {
         let (places, mut looks) = (self.nodes.num_buckets(), 0);
         for _ in 0..places {
@@ -106,14 +104,14 @@ impl<H: Host> Shard<H> {
             if node.take_touch() || !node.may_drop(store) {
                 continue;
             }
-            let (ino, opens) = (*ino, *node.opens.get_mut());
+            let (ino, opens) = (*ino, node.opens.count());
             if opens > 0 && !self.keep_opens(ino, opens, &store.room) {
                 continue;
             }
             if let Ok(there) = self.nodes.get_bucket_entry(self.hand) {
                 let ((_, node), _) = there.remove();
                 store.room.change(Node::<H>::BYTES, 0);
-                *into = Arc::into_inner(node);
+                *into = Some(node);
             }
         }
         self.shorten(&store.room);
@@ -179,6 +177,7 @@ impl<H: Host> Cache<H> {
     pub(crate) fn get<M: Medium>(&self, store: &Store<M, H>, ino: Ino) -> Result<Arc<Node<H>>> {
         let mut shard = self.shard(ino).lock();
         if let Some(node) = shard.get(ino) {
+            node.expect();
             node.touch();
             return Ok(node.clone());
         }
@@ -255,7 +254,7 @@ impl<H: Host> Cache<H> {
     pub(crate) fn opens(&self, ino: Ino) -> u32 {
         let shard = self.shard(ino).lock();
         match shard.get(ino) {
-            Some(node) => node.opens.load(Acquire),
+            Some(node) => node.opens.count(),
             None => shard.opens.get(&ino).copied().unwrap_or(0),
         }
     }
@@ -265,19 +264,16 @@ impl<H: Host> Cache<H> {
         self.shard(ino).lock().reserve(&store.room)
     }
 
-    /// Takes in a new inode, which is open so often: from here on its number leads to it. Room was
-    /// reserved; should another thread have used it up, it is handed back: it is loaded from its
+    /// Takes in a new inode, which was weighed and whose log ends with the seal `tail`: from here on its number leads
+    /// to it. Room was reserved; should another thread have used it up, it is handed back: it is loaded from its
     /// log when it is wanted.
     pub(crate) fn insert<M: Medium>(
         &self,
         store: &Store<M, H>,
-        slot: Slot,
-        mut state: Box<State>,
-        opens: u32,
+        mut node: Arc<Node<H>>,
+        tail: u64,
     ) -> core::result::Result<Arc<Node<H>>, Arc<Node<H>>> {
-        let (ino, tail) = (slot.ino(), state.log.tail.last_seal);
-        state.put_in(&store.room);
-        let mut node = Arc::new(Node::new(slot, Some(state), opens));
+        let ino = node.ino();
         let mut shard = self.shard(ino).lock();
         // In one step with the rest: who found the tail alone would make another node of it.
         node.slot.set_tail(tail);
@@ -326,7 +322,7 @@ impl<H: Host> Cache<H> {
             left = left.saturating_sub(looked.max(1) as u64);
             // What it takes to free them is none of the shard's matter.
             let mut count = 0;
-            for node in dropped.iter_mut().flatten() {
+            for node in dropped.iter_mut().flatten().filter_map(Arc::get_mut) {
                 node.take_out(&store.room);
                 count += 1;
             }

@@ -12,6 +12,7 @@ mod load;
 mod maps;
 mod names;
 mod node;
+mod opens;
 mod replay;
 mod rewrite;
 mod sectors;

@@ -1,45 +1,52 @@
 //! An inode in memory, and the rights to look at it and to change it.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use lock_api::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-use lode_pmem::Medium;
+use lode_pmem::{Medium, prefetch_bytes};
 
+use super::opens::Opens;
 use super::state::{Body, State};
 use crate::store::{Room, Slot, Store};
 use crate::{Error, Host, IndexMemory, Ino, Result};
 
 /// Where an inode is in its life in memory.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are read, and who looks at one has it in the next line"
+)]
 enum Life {
     /// Not read from its log yet.
     Unloaded,
     /// Read.
-    Live(Box<State>),
+    Live(State),
     /// Ended; its slot may already be another inode's.
     Gone,
 }
 
-/// An inode in memory.
+/// An inode in memory, in one piece.
+#[repr(C)]
 pub(crate) struct Node<H: Host> {
     pub(crate) slot: Slot,
-    life: RwLock<H::RwLock, Life>,
     /// How often it is open.
-    pub(crate) opens: AtomicU32,
+    pub(crate) opens: Opens,
     /// Somebody wanted it again since the hand came by.
     touched: AtomicBool,
-    /// It has ended: its number may be another's.
-    gone: AtomicBool,
     /// Odd while somebody has the right to change it, and another number afterwards: while it stays, so
     /// does all that was found.
     version: AtomicU64,
     /// Of an inode as a snapshot has it: what its number has besides that of the inode as it is now; else 0.
     view: Ino,
+    life: RwLock<H::RwLock, Life>,
 }
+
+/// The first bytes, those that are looked at in each inode that a name leads to.
+const LOOKED_AT_BYTES: usize = 288;
 
 /// What is in front of the value in an `Arc`: two counts.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
@@ -78,6 +85,11 @@ impl<H: Host> Drop for Exclusive<'_, H> {
     }
 }
 
+/// Whether something is to be done when it is closed for the last time: it is dead, or has no name. (Such a one stays loaded.)
+fn ends(state: &State) -> bool {
+    state.is_dead() || state.is_nameless()
+}
+
 /// The next version, by who alone has the right to change the inode.
 #[inline]
 fn advance(version: &AtomicU64) {
@@ -85,15 +97,26 @@ fn advance(version: &AtomicU64) {
 }
 
 impl<H: Host> Node<H> {
-    /// What each takes, besides its state.
+    /// What each takes, with its state.
     pub(super) const BYTES: u64 = (COUNTS_BYTES + size_of::<Self>()) as u64;
 
     /// An inode that is open so often, and was not read from its log where there is no `state`.
-    pub(super) fn new(slot: Slot, state: Option<Box<State>>, opens: u32) -> Self {
+    pub(crate) fn new(slot: Slot, state: Option<State>, opens: u32) -> Self {
+        let opens = Opens::new(opens);
+        if state.as_ref().is_some_and(ends) {
+            opens.note_end();
+        }
         let life = RwLock::new(state.map_or(Life::Unloaded, Life::Live));
-        let [touched, gone] = [false; 2].map(AtomicBool::new);
-        let (opens, version) = (AtomicU32::new(opens), AtomicU64::new(0));
-        Self { slot, life, opens, touched, gone, version, view: 0 }
+        let (touched, version) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { slot, life, opens, touched, version, view: 0 }
+    }
+
+    /// The state of one that is only being made, and nobody else's yet.
+    pub(crate) fn newborn(node: &mut Arc<Self>) -> Result<&mut State> {
+        match Arc::get_mut(node).map(|node| node.life.get_mut()) {
+            Some(Life::Live(state)) => Ok(state),
+            _ => Err(Error::Stale),
+        }
     }
 
     /// An inode as a snapshot has it, to be loaded by [`Node::load_as_of`].
@@ -104,6 +127,13 @@ impl<H: Host> Node<H> {
     /// Number of the inode.
     pub(crate) fn ino(&self) -> Ino {
         self.slot.ino() | self.view
+    }
+
+    /// Asks for the memory of what is looked at first. (The next thing done is to count a user, and behind that nothing
+    /// is loaded until the line of the counts is there.)
+    #[inline]
+    pub(super) fn expect(&self) {
+        prefetch_bytes(self, LOOKED_AT_BYTES);
     }
 
     /// Whether it is one as a snapshot has it.
@@ -118,7 +148,7 @@ impl<H: Host> Node<H> {
         if matches!(*life, Life::Unloaded) {
             let mut state = super::load_as_of(store, &self.slot, epoch, self.view)?;
             state.put_in(&store.room);
-            *life = Life::Live(state);
+            *life = Life::Live(*state);
         }
         Ok(())
     }
@@ -139,18 +169,12 @@ impl<H: Host> Node<H> {
     /// Whether it has ended: a look that holds nobody up. (Those of snapshots don't tell.)
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Acquire)
+        self.opens.is_gone()
     }
 
     /// Whether its log has been read.
     pub(crate) fn is_loaded(&self) -> bool {
         matches!(*self.life.read(), Life::Live(_))
-    }
-
-    /// Whether something may be to be done when it is closed: it has ended, or has no name. (Such a one stays loaded.)
-    pub(crate) fn may_end(&self) -> bool {
-        let ends = |state: &State| state.is_dead() || state.is_nameless();
-        matches!(&*self.life.read(), Life::Live(state) if ends(state))
     }
 
     /// Whether it is a file without a name. (Such a one stays loaded.)
@@ -163,7 +187,7 @@ impl<H: Host> Node<H> {
         loop {
             let guard = self.life.read();
             let loaded = RwLockReadGuard::try_map(guard, |life| match life {
-                Life::Live(state) => Some(&**state),
+                Life::Live(state) => Some(state),
                 _ => None,
             });
             match loaded {
@@ -210,10 +234,13 @@ impl<H: Host> Node<H> {
         if matches!(*guard, Life::Unloaded) {
             let mut state = super::load(store, &self.slot)?;
             state.put_in(&store.room);
-            *guard = Life::Live(state);
+            if ends(&state) {
+                self.opens.note_end();
+            }
+            *guard = Life::Live(*state);
         }
         let state = RwLockWriteGuard::try_map(guard, |life| match life {
-            Life::Live(state) => Some(&mut **state),
+            Life::Live(state) => Some(state),
             _ => None,
         });
         let state = state.map_err(|_| Error::Stale)?;
@@ -232,16 +259,15 @@ impl<H: Host> Node<H> {
 
     /// Ends the life in memory of an inode whose last link is gone and that nobody has
     /// open, and hands out what it was.
-    pub(crate) fn end_if_dead(&self, room: &Room) -> Option<Box<State>> {
+    pub(crate) fn end_if_dead(&self, room: &Room) -> Option<State> {
         let mut life = self.life.write();
         let ended = match &*life {
-            Life::Live(state) => state.is_dead() && self.opens.load(Relaxed) == 0,
+            Life::Live(state) => state.is_dead() && self.opens.end(),
             _ => false,
         };
         if !ended {
             return None;
         }
-        self.gone.store(true, Release);
         match core::mem::replace(&mut *life, Life::Gone) {
             Life::Live(mut state) => {
                 state.take_out(room);
@@ -272,7 +298,7 @@ impl<H: Host> Node<H> {
         if view {
             return true;
         }
-        if state.is_dead() || state.is_nameless() {
+        if ends(state) {
             return false;
         }
         match &mut state.body {
@@ -297,10 +323,7 @@ impl<H: Host> Node<H> {
         match self.life.try_read().as_deref() {
             Some(Life::Live(state)) => state.weigh(memory),
             Some(Life::Unloaded | Life::Gone) => {}
-            None => {
-                memory.inodes += size_of::<State>() as u64;
-                return true;
-            }
+            None => return true,
         }
         false
     }

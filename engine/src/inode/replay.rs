@@ -227,7 +227,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         };
         let pages = core::mem::take(&mut self.pages);
         let log = Log::at_tail(&self.store.geometry, (self.ino, self.nonce), false, pages, tail);
-        let mut state = State::boxed(
+        let mut state = Box::new(State::new(
             log,
             u32::from(mode),
             u32::from(links),
@@ -235,7 +235,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             time_ns,
             body,
             found.ordinal,
-        );
+        ));
         match kind {
             mode::DIRECTORY => state.parent = word,
             mode::FILE => {

@@ -62,8 +62,9 @@ pub(crate) struct Tail {
     pub(crate) ordinal: u32,
 }
 
-/// A log that is open for appending.
+/// A log that is open for appending. (Whose it is stands first: it is asked of each inode that is looked at.)
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Log {
     pub(crate) ino: Ino,
     pub(crate) nonce: u64,

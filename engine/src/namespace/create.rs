@@ -1,6 +1,5 @@
 //! Making inodes and links: one fence, no log page for a small file (PROTOCOL I7).
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use lode_pmem::Medium;
@@ -10,7 +9,7 @@ use crate::index::{Extents, hash};
 use crate::inode::{Body as Kind, Directory, File, Node, State, Target, entry_lines, head_of_word};
 use crate::inode::{bring_inline, find_among, has_first_page, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of};
-use crate::log::{INLINE, Log, Plan};
+use crate::log::{INLINE, Log, Placed, Plan};
 use crate::pool::Found;
 use crate::space::{Run, Use};
 use crate::store::{Purpose, Slot, Tx};
@@ -166,19 +165,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
         valid_name(&self.store.geometry, name)?;
         let hash = self.may_enter(&parent, name)?;
         let slot = self.store.take_slot()?;
-        let born = self.give_birth_in(Some((&mut parent, name, hash)), &slot, birth);
-        match born {
-            Ok(state) => {
+        let ino = slot.ino();
+        match self.give_birth_in(Some((&mut parent, name, hash)), slot, birth) {
+            Ok(mut born) => {
                 node.slot.set_tail(parent.log.tail.last_seal);
-                self.store.table.count_used(true);
-                let attr = state.attr();
-                let born = self.nodes.insert(&self.store, slot, state, 0);
+                self.store.table.count_used(&born.slot, true);
+                let state = Node::newborn(&mut born)?;
+                let (attr, tail) = (state.attr(), state.log.tail.last_seal);
+                let born = self.nodes.insert(&self.store, born, tail);
                 self.tidy(&node.slot, &mut parent);
                 Ok((born.ok(), attr))
             }
             Err(error) => {
                 parent.log.unreserve(&self.store);
-                self.store.table.give_slot(slot.ino());
+                self.store.table.give_slot(ino);
                 Err(error)
             }
         }
@@ -205,9 +205,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn give_birth_in(
         &self,
         mut under: Option<Entry<'_>>,
-        slot: &Slot,
+        slot: Slot,
         birth: &Birth<'_>,
-    ) -> Result<Box<State>> {
+    ) -> Result<Arc<Node<H>>> {
         let store = &self.store;
         let ino = slot.ino();
         let same = store.host.leaves_out(Rule::SlotNonce);
@@ -216,40 +216,55 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let identity = Identity { ino, nonce }.line(&store.seed, at, None);
         let seed = store.seed.log(ino, nonce, at / crate::PAGE_BYTES, 0);
         let log = Log::new(&store.geometry, (ino, nonce), stored_seal(&identity), seed);
-        let (mut state, first) = self.newborn(log, birth);
-        let mut ready = self.prepare_birth(&mut under, &mut state, &first, birth)?;
+        let (mut node, first) = self.newborn(slot, log, birth);
+        let state = Node::newborn(&mut node)?;
+        let mut ready = self.prepare_birth(&mut under, state, &first, birth)?;
         let mut tx = match self.begin_birth(&ready) {
             Ok(tx) => tx,
             Err(error) => {
-                self.undo_birth(&mut state, &ready);
+                self.undo_birth(state, &ready);
                 return Err(error);
             }
         };
         tx.line(at, &identity);
-        let place = state.log.append_text(&mut tx, store, &first, birth_text(&state, birth));
+        let place = state.log.append_text(&mut tx, store, &first, birth_text(state, birth));
         if let Some(run) = ready.target {
-            self.map_target(&mut tx, &mut state, run, place.ordinal, birth.target.len() as u64);
+            self.map_target(&mut tx, state, run, place.ordinal, birth.target.len() as u64);
         }
         let late = store.host.leaves_out(Rule::XattrInOne);
         if !late {
-            self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
+            self.append_xattrs(&mut tx, state, &mut ready.staged);
         }
         let entry = under.as_mut().map(|(parent, name, _)| {
-            let add = self.entry_of(&state, name, state.btime_ns);
+            let add = self.entry_of(state, name, state.btime_ns);
             parent.log.append_text(&mut tx, store, &add, name)
         });
         if late {
-            self.append_xattrs(&mut tx, &mut state, &mut ready.staged);
+            self.append_xattrs(&mut tx, state, &mut ready.staged);
         }
         let epoch = tx.epoch();
+        tx.send()?;
+        self.note_birth(under.zip(entry), state, (ready.staged, epoch))?;
         tx.commit()?;
-        self.show_xattrs(&mut state, ready.staged, epoch);
-        if let (Some((parent, name, hash)), Some(entry)) = (under, entry) {
+        Ok(node)
+    }
+
+    /// Makes memory say what the records of a birth do.
+    #[inline(never)]
+    fn note_birth(
+        &self,
+        entry: Option<(Entry<'_>, Placed)>,
+        state: &mut State,
+        (staged, epoch): (Staged, u32),
+    ) -> Result<()> {
+        self.show_xattrs(state, staged, epoch);
+        if let Some(((parent, name, hash), entry)) = entry {
             let place = (entry.at, entry.ordinal);
-            let child = (ino, (birth.mode >> 12) as u8);
+            let child = (state.log.ino, (state.mode >> 12) as u8);
             parent.add_entry(hash, child, place, entry_lines(name.len()), state.btime_ns)?;
         }
-        Ok(state)
+        state.put_in(&self.store.room);
+        Ok(())
     }
 
     /// Begins the transaction of a birth.
@@ -349,9 +364,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state.map(extent, size, time_ns, &mut |_| ());
     }
 
-    /// The state of a new inode, and its first record.
+    /// A new inode, and its first record.
     #[inline(never)]
-    fn newborn(&self, log: Log, birth: &Birth<'_>) -> (Box<State>, Body) {
+    fn newborn(&self, slot: Slot, log: Log, birth: &Birth<'_>) -> (Arc<Node<H>>, Body) {
         let time_ns = self.now_ns();
         let kind = birth.mode & mode::TYPE;
         let in_log = if birth.target.len() > TARGET_IN_LOG { 0 } else { birth.target.len() as u8 };
@@ -379,7 +394,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let owner = (birth.uid, birth.gid);
         let mode = birth.mode & 0o177_777;
-        let mut state = State::boxed(log, mode, birth.links.into(), owner, time_ns, body, INLINE);
+        let mut state = State::new(log, mode, birth.links.into(), owner, time_ns, body, INLINE);
         state.rdev = birth.rdev;
         state.size = birth.target.len() as u64;
         if kind == mode::FILE {
@@ -389,7 +404,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let word = birth.extra.first_chunk::<8>().copied().unwrap_or_default();
             state.parent = u64::from_le_bytes(word);
         }
-        (state, first)
+        // (Who makes one without a name has it open.)
+        let opens = u32::from(birth.links == 0);
+        (Arc::new(Node::new(slot, Some(state), opens)), first)
     }
 
     /// Streams a long target to a page of its own, and fences (PROTOCOL I8).
@@ -469,14 +486,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let above = if child.kind() == mode::DIRECTORY { parent.log.ino } else { 0 };
         let record = Body::Links { links, parent: above, ctime_ns: time_ns };
         let placed = child.log.append(&mut tx, &self.store, &record);
-        tx.commit()?;
-        node.slot.set_tail(child.log.tail.last_seal);
-        dir.slot.set_tail(parent.log.tail.last_seal);
+        tx.send()?;
         child.set_links(placed.ordinal, links, above, time_ns);
         let place = (entry.at, entry.ordinal);
         let hash = hash(self.store.secret, name);
         let named = (child.log.ino, (child.mode >> 12) as u8);
         parent.add_entry(hash, named, place, entry_lines(name.len()), time_ns)?;
+        tx.commit()?;
+        node.slot.set_tail(child.log.tail.last_seal);
+        dir.slot.set_tail(parent.log.tail.last_seal);
         self.tidy(&node.slot, child);
         self.tidy(&dir.slot, parent);
         Ok(())

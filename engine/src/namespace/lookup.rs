@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use lode_pmem::Medium;
 
@@ -25,7 +24,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     fn lookup_node(&self, dir: &Arc<Node<H>>, name: &[u8]) -> Result<Found<H>> {
-        self.count(Op::Lookup);
+        self.count_look(Op::Lookup);
         dir.touch();
         let noted = if dir.is_view() { None } else { Name::of(dir.ino(), name) };
         if let Some(found) = noted.as_ref().and_then(|noted| self.find_noted(dir, noted)) {
@@ -90,7 +89,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// What `stat` says of an inode.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
-        self.count(Op::Getattr);
+        self.count_look(Op::Getattr);
         Ok(self.node(ino)?.read(&self.store)?.attr())
     }
 
@@ -135,11 +134,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     pub(crate) fn open_node(&self, node: &Node<H>) -> Result<()> {
         let state = node.read(&self.store)?;
-        if state.is_dead() && node.opens.load(Relaxed) == 0 {
-            return Err(Error::Stale);
-        }
-        node.opens.fetch_add(1, AcqRel);
-        Ok(())
+        let ends = state.is_dead() && node.opens.count() == 0;
+        if !ends && node.opens.open() { Ok(()) } else { Err(Error::Stale) }
     }
 
     /// Ends a [`Pool::acquire`]; the last one of a file without a name frees it.
@@ -155,9 +151,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     pub(crate) fn close_node(&self, node: &Arc<Node<H>>) {
-        let before = node.opens.fetch_update(AcqRel, Relaxed, |opens| opens.checked_sub(1));
         // (Who ends it later sees that nobody has it open.)
-        if before == Ok(1) && node.may_end() {
+        if node.opens.close() {
             // Where that fails, recovery does it.
             let _ = self.end_nameless(node);
             self.bury_if_dead(node);
@@ -167,7 +162,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Ends an inode whose last link and last opening are gone.
     pub(crate) fn bury_if_dead(&self, node: &Arc<Node<H>>) {
         if let Some(state) = node.end_if_dead(&self.store.room) {
-            self.bury(node, *state);
+            self.bury(node, &state);
         }
     }
 }

@@ -5,11 +5,11 @@
 //! ends. A crash ends it, too: recovery takes an inode without links for one that never came to be.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering::Relaxed;
 
 use lode_pmem::Medium;
 
 use super::create::Birth;
+use super::remove::note_drop;
 use crate::inode::{Node, State, head_of_word};
 use crate::store::Purpose;
 use crate::{Attr, Error, Host, Ino, NewInode, Op, Pool, Result, XattrChange, mode};
@@ -47,18 +47,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let extra = head_of_word(u64::from(self.page_class as u8));
         let birth = Birth { mode, links: 0, uid, gid, extra, rdev: 0, target: &[], xattrs };
         let slot = self.store.take_slot()?;
-        let state = match self.give_birth_in(None, &slot, &birth) {
-            Ok(state) => state,
-            Err(error) => {
-                self.store.table.give_slot(slot.ino());
-                return Err(error);
-            }
-        };
-        self.store.table.count_used(true);
-        let attr = state.attr();
-        if let Err(node) = self.nodes.insert(&self.store, slot, state, 1) {
+        let ino = slot.ino();
+        let born = self.give_birth_in(None, slot, &birth);
+        let mut node = born.inspect_err(|_| self.store.table.give_slot(ino))?;
+        self.store.table.count_used(&node.slot, true);
+        let state = Node::newborn(&mut node)?;
+        let (attr, tail) = (state.attr(), state.log.tail.last_seal);
+        if let Err(node) = self.nodes.insert(&self.store, node, tail) {
             // Nobody would find it.
-            node.opens.store(0, Relaxed);
+            node.opens.forget();
             self.end_nameless(&node)?;
             self.bury_if_dead(&node);
             return Err(Error::NoMemory);
@@ -75,7 +72,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         self.store.before_operation()?;
         let mut state = node.write(&self.store)?;
-        if !state.is_nameless() || node.opens.load(Relaxed) > 0 {
+        if !state.is_nameless() || node.opens.count() > 0 {
             return Ok(());
         }
         self.store_end(node, &mut state)
@@ -89,7 +86,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let dropped = self.store_drop(&mut tx, state, time_ns);
         let epoch = tx.epoch();
         tx.commit()?;
-        self.dropped(node, state, dropped, (epoch, time_ns));
+        note_drop(node, state, dropped, (epoch, time_ns));
+        self.tidy_dropped(node, state);
         Ok(())
     }
 }

@@ -57,10 +57,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
             let dropped = self.store_drop(&mut tx, state, time_ns);
             let epoch = tx.epoch();
+            tx.send()?;
+            self.remove_entry(parent, (name, child.entry.cookie), placed.ordinal, time_ns);
+            note_drop(&child.node, state, dropped, (epoch, time_ns));
             tx.commit()?;
             node.slot.set_tail(parent.log.tail.last_seal);
-            self.remove_entry(parent, (name, child.entry.cookie), placed.ordinal, time_ns);
-            self.dropped(&child.node, state, dropped, (epoch, time_ns));
+            self.tidy_dropped(&child.node, state);
             self.tidy(&node.slot, parent);
             Ok(child.node.clone())
         })?;
@@ -129,30 +131,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         None
     }
 
-    /// Makes memory say what [`Pool::store_drop`] stored.
-    pub(crate) fn dropped(
-        &self,
-        node: &Node<H>,
-        state: &mut State,
-        placed: Option<Placed>,
-        (epoch, time_ns): (u32, i64),
-    ) {
-        match placed {
-            Some(placed) => {
-                node.slot.set_tail(state.log.tail.last_seal);
-                let links = state.links - 1;
-                state.set_links(placed.ordinal, links, 0, time_ns);
-                self.tidy(&node.slot, state);
-            }
-            None => {
-                state.died = epoch;
-                state.ctime_ns = time_ns;
-            }
+    /// What is left to be done with the log of an inode that has a link less, once that is durable.
+    pub(crate) fn tidy_dropped(&self, node: &Node<H>, state: &mut State) {
+        if !state.is_dead() {
+            node.slot.set_tail(state.log.tail.last_seal);
+            self.tidy(&node.slot, state);
         }
     }
 
     /// Frees what a dead inode had: data at once, slot and log pages after a round.
-    pub(crate) fn bury(&self, node: &Node<H>, state: State) {
+    pub(crate) fn bury(&self, node: &Node<H>, state: &State) {
         let store = &self.store;
         // No snapshot sees a file that never had a name.
         let nameless = state.links == 0 && state.kind() != mode::DIRECTORY;
@@ -172,7 +160,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // Only now: who finds neither node nor tail knows that the inode is gone; who found the
         // tail alone would load what is dead.
         self.nodes.remove(&store.room, node.ino());
-        store.table.count_used(false);
+        store.table.count_used(&node.slot, false);
         if !is_kept(Item::slot(node.ino(), born)) {
             store.quarantine_slot(node.ino());
         }
@@ -186,6 +174,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
             (true, _) => Err(Error::NotDirectory),
             (false, Kind::Directory(_)) => Err(Error::IsDirectory),
             (false, _) => Ok(()),
+        }
+    }
+}
+
+/// Makes memory say what [`Pool::store_drop`] stored.
+pub(super) fn note_drop<H: Host>(
+    node: &Node<H>,
+    state: &mut State,
+    placed: Option<Placed>,
+    (epoch, time_ns): (u32, i64),
+) {
+    match placed {
+        Some(placed) => state.set_links(placed.ordinal, state.links - 1, 0, time_ns),
+        None => {
+            node.opens.note_end();
+            state.died = epoch;
+            state.ctime_ns = time_ns;
         }
     }
 }

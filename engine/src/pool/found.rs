@@ -10,7 +10,7 @@ use lode_pmem::Medium;
 
 use super::{Handle, Pool};
 use crate::inode::Node;
-use crate::{Attr, Host, Ino, Op, Result};
+use crate::{Attr, Error, Host, Ino, Op, Result};
 
 /// An inode in the life that it was found in.
 pub struct Found<H: Host> {
@@ -55,7 +55,7 @@ impl<H: Host> Found<H> {
 impl<M: Medium, H: Host> Pool<M, H> {
     /// What this number leads to.
     pub fn find(&self, ino: Ino) -> Result<Found<H>> {
-        self.count(Op::Getattr);
+        self.count_look(Op::Getattr);
         let node = self.node(ino)?;
         let attr = node.read(&self.store)?.attr();
         Ok(Found { node, attr })
@@ -63,14 +63,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// The same inode, as it is now.
     pub fn find_again(&self, found: &Found<H>) -> Result<Found<H>> {
-        self.count(Op::Getattr);
+        self.count_look(Op::Getattr);
         let attr = found.node.read(&self.store)?.attr();
         Ok(Found { node: Arc::clone(&found.node), attr })
     }
 
     /// Opens it: as [`Pool::hold`].
-    pub fn hold_found(&self, found: &Found<H>) -> Result<Handle<H>> {
-        self.open_node(&found.node)?;
-        Ok(Handle::new(Arc::clone(&found.node)))
+    pub fn hold_found(&self, found: Found<H>) -> Result<Handle<H>> {
+        let Found { node, .. } = found;
+        if node.is_view() {
+            self.open_node(&node)?;
+        } else if !node.opens.open() {
+            return Err(Error::Stale);
+        }
+        Ok(Handle::new(node))
     }
 }

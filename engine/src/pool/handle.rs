@@ -67,7 +67,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// As [`Pool::getattr`].
     pub fn getattr_held(&self, inode: &Handle<H>) -> Result<Attr> {
-        self.count(Op::Getattr);
+        self.count_look(Op::Getattr);
         Ok(inode.node.read(&self.store)?.attr())
     }
 }

@@ -256,6 +256,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.counts.add(self.store.lane(), op);
     }
 
+    /// The same of what changes nothing, with no barrier: [`OpCounts::add_here`].
+    #[inline]
+    pub(crate) fn count_look(&self, op: Op) {
+        self.counts.add_here(self.store.lane(), op);
+    }
+
     #[inline]
     pub(crate) fn now_ns(&self) -> i64 {
         self.store.host.now_ns()

@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
 
 use lode_pmem::Medium;
 
@@ -60,7 +59,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         });
         result?;
         for node in nodes {
-            node.opens.store(0, Relaxed);
+            node.opens.forget();
             self.end_nameless(&node)?;
             self.bury_if_dead(&node);
             let Ok(mut state) = node.write(&self.store) else { continue };

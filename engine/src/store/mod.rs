@@ -13,6 +13,7 @@ mod session;
 mod shows;
 mod snapshots;
 mod space;
+mod spread;
 mod stripes;
 mod superblock;
 mod table;
@@ -25,11 +26,12 @@ pub(crate) use lanes::{Held, Lanes};
 pub(crate) use lent::Lent;
 pub(crate) use links::LinkWord;
 pub(crate) use room::Room;
-pub(crate) use round::{NO_WATERMARK, Quarantine, read_watermark};
+pub(crate) use round::{NO_WATERMARK, read_watermark};
 pub(crate) use sectors::Sectors;
 pub(crate) use shows::{Show, Shows, take as take_show};
 pub(crate) use snapshots::{Item, Kept, Snapshots};
 pub(crate) use space::Purpose;
+pub(crate) use spread::Spread;
 pub(crate) use stripes::Locked;
 pub(crate) use superblock::{
     read_superblock, repair_locator, write_copies, write_copy, write_locator, write_superblock,
@@ -107,11 +109,8 @@ pub(crate) struct Store<M: Medium, H: Host> {
     /// What became of damaged file data.
     pub(crate) repairs: Box<crate::integrity::Repairs>,
     mends: Box<twins::Mends<H>>,
-    quarantine: Mutex<H::Mutex, Quarantine>,
-    quarantined_pages: AtomicU64,
-    rounds: Mutex<H::Mutex, round::Rounds>,
+    reuse: Box<round::Reuse<H>>,
     session: AtomicU32,
-    next_nonce: AtomicU64,
     raise_due: AtomicBool,
     writable: AtomicBool,
 }
@@ -124,7 +123,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         door.set_twins(geometry.twin_pages * PAGE_BYTES);
         let used = (host.cpus().max(1) as u64).min(u64::from(geometry.lanes)) as usize;
         let seed = superblock.seed();
-        let rounds = round::Rounds::read(&door, &host, &seed, &geometry)?;
+        let reuse = round::Reuse::boxed(&door, &host, &seed, &geometry, used)?;
         let words = |from: usize| crate::layout::secret_word(&superblock.secret, from);
         let store = Box::new(Self {
             seed,
@@ -152,11 +151,8 @@ impl<M: Medium, H: Host> Store<M, H> {
             snapshots: Box::default(),
             counted: if superblock.rollback == 0 { u32::MAX } else { superblock.rollback },
             aborted: Vec::new(),
-            quarantine: Mutex::new(Quarantine::default()),
-            quarantined_pages: AtomicU64::new(0),
-            rounds: Mutex::new(rounds),
+            reuse,
             session: AtomicU32::new(superblock.session),
-            next_nonce: AtomicU64::new(0),
             raise_due: AtomicBool::new(false),
             writable: AtomicBool::new(false),
             geometry,

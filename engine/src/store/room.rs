@@ -51,14 +51,15 @@ impl Room {
         }
     }
 
-    /// Counts an inode, or a list of inodes, that weighed `before` and weighs `after` now.
+    /// Counts an inode, or a list of inodes, that weighed `before` and weighs `after` now, where there is a limit.
     #[inline]
     pub(crate) fn change(&self, before: u64, after: u64) {
+        if self.limit.is_none() {
+            return;
+        }
         if after > before {
             self.used.fetch_add(after - before, Relaxed);
-            if self.limit.is_some() {
-                self.grown.fetch_add(after - before, Relaxed);
-            }
+            self.grown.fetch_add(after - before, Relaxed);
         } else if before > after {
             self.used.fetch_sub(before - after, Relaxed);
         }

@@ -1,13 +1,16 @@
 //! Rounds (PROTOCOL I10, I11): before the bytes of dead inodes and log pages are used
 //! again, watermarks make certain that no transaction still needs them as evidence.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use lock_api::Mutex;
 use lode_pmem::{Door, Medium};
 
 use super::Store;
+use super::spread::{Apart, Spread};
 use crate::gauges::list_bytes;
 use crate::layout::{Geometry, LINE, PoolSeed, SLOT_BYTES, Watermark};
 use crate::space::Run;
@@ -20,22 +23,59 @@ const SMALL_PAGES: u64 = 64;
 
 /// Slots and log pages of dead inodes, waiting for a round.
 #[derive(Default)]
-pub(crate) struct Quarantine {
+struct Quarantine {
     slots: Vec<u64>,
     pages: Vec<Run>,
 }
 
 impl Quarantine {
-    #[cold]
+    /// Takes in what another holds. Where there is no memory for that, it stays there.
     fn append(&mut self, other: &mut Self) {
-        self.slots.append(&mut other.slots);
-        self.pages.append(&mut other.pages);
+        if self.slots.is_empty() {
+            mem::swap(&mut self.slots, &mut other.slots);
+        }
+        if self.slots.try_reserve(other.slots.len()).is_ok() {
+            self.slots.append(&mut other.slots);
+        }
+        if self.pages.is_empty() {
+            mem::swap(&mut self.pages, &mut other.pages);
+        }
+        if self.pages.try_reserve(other.pages.len()).is_ok() {
+            self.pages.append(&mut other.pages);
+        }
     }
 }
 
 /// The watermark versions of all lanes of the medium; its lock lets one round run at a time.
 pub(super) struct Rounds {
     versions: Vec<u64>,
+}
+
+/// What makes numbers and places of lives unique, and what may be used again after a round.
+pub(super) struct Reuse<H: Host> {
+    pub(super) next_nonce: Apart<AtomicU64>,
+    quarantine: Spread<Mutex<H::Mutex, Quarantine>>,
+    quarantined_pages: AtomicU64,
+    pub(super) rounds: Mutex<H::Mutex, Rounds>,
+}
+
+impl<H: Host> Reuse<H> {
+    /// Of a pool in which so many lanes are used; there are no nonces before its session is raised.
+    #[inline(never)]
+    pub(super) fn boxed<M: Medium>(
+        door: &Door<M>,
+        host: &H,
+        seed: &PoolSeed,
+        geometry: &Geometry,
+        lanes: usize,
+    ) -> Result<Box<Self>> {
+        Ok(Box::new(Self {
+            next_nonce: Apart(AtomicU64::new(0)),
+            quarantine: Spread::new(lanes, Mutex::default)?,
+            quarantined_pages: AtomicU64::new(0),
+            rounds: Mutex::new(Rounds::read(door, host, seed, geometry)?),
+        }))
+    }
 }
 
 /// What is wrong with a lane of which neither line is valid.
@@ -115,7 +155,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.host.leaves_out(Rule::RoundForSlots) {
             return self.table.give_slot(ino);
         }
-        let mut quarantine = self.quarantine.lock();
+        let mut quarantine = self.reuse.quarantine.of(self.lane()).lock();
         if quarantine.slots.try_reserve(1).is_ok() {
             quarantine.slots.push(ino);
         }
@@ -126,57 +166,66 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.host.leaves_out(Rule::RoundForDeadPages) {
             return self.give_metadata(run);
         }
-        let mut quarantine = self.quarantine.lock();
+        let mut quarantine = self.reuse.quarantine.of(self.lane()).lock();
         if quarantine.pages.try_reserve(1).is_ok() {
             quarantine.pages.push(run);
-            self.quarantined_pages.fetch_add(run.pages, Relaxed);
+            self.reuse.quarantined_pages.fetch_add(run.pages, Relaxed);
         }
     }
 
     /// Pages that the next round frees.
     pub(crate) fn quarantined_pages(&self) -> u64 {
-        self.quarantined_pages.load(Relaxed)
+        self.reuse.quarantined_pages.load(Relaxed)
     }
 
     /// Whether enough slots wait that a round is better than a new piece of table.
     pub(crate) fn round_is_due(&self) -> bool {
         let slots_a_page = PAGE_BYTES / SLOT_BYTES;
         let worth = self.geometry.pages.div_ceil(SMALL_PAGES) * slots_a_page;
-        self.quarantine.lock().slots.len() as u64 >= worth.min(SLOTS_WORTH_A_ROUND)
+        self.waiting().0 >= worth.min(SLOTS_WORTH_A_ROUND)
     }
 
     /// Slots that wait for a round, and the bytes of memory that all that waits takes.
     pub(crate) fn waiting(&self) -> (u64, u64) {
-        let quarantine = self.quarantine.lock();
-        let (slots, pages) = (&quarantine.slots, &quarantine.pages);
-        let bytes = list_bytes::<u64>(slots.capacity()) + list_bytes::<Run>(pages.capacity());
-        (slots.len() as u64, bytes)
+        let (mut waiting, mut bytes) = (0, self.reuse.quarantine.memory_bytes());
+        for quarantine in self.reuse.quarantine.iter() {
+            let Quarantine { slots, pages } = &*quarantine.lock();
+            waiting += slots.len() as u64;
+            bytes += list_bytes::<u64>(slots.capacity()) + list_bytes::<Run>(pages.capacity());
+        }
+        (waiting, bytes)
     }
 
     /// Whether anything waits for a round.
     pub(crate) fn quarantine_holds(&self) -> bool {
-        let quarantine = self.quarantine.lock();
-        !quarantine.slots.is_empty() || !quarantine.pages.is_empty()
+        let holds = |it: &Quarantine| !it.slots.is_empty() || !it.pages.is_empty();
+        self.reuse.quarantine.iter().any(|quarantine| holds(&quarantine.lock()))
     }
 
     /// Calls `each` with the pages that wait.
     pub(crate) fn for_each_quarantined(&self, each: &mut dyn FnMut(Run)) {
-        for run in &self.quarantine.lock().pages {
-            each(*run);
+        for quarantine in self.reuse.quarantine.iter() {
+            quarantine.lock().pages.iter().for_each(|run| each(*run));
         }
+    }
+
+    /// Takes out what is in quarantine now.
+    fn take_quarantined(&self, into: &mut Quarantine) {
+        self.reuse.quarantine.iter().for_each(|quarantine| into.append(&mut quarantine.lock()));
     }
 
     /// Stores the watermarks under one fence, then frees what was in quarantine before.
     #[track_caller]
     #[inline(never)]
     pub(crate) fn round(&self) -> Result<()> {
-        let mut rounds = self.rounds.lock();
-        let mut batch = mem::take(&mut *self.quarantine.lock());
+        let mut rounds = self.reuse.rounds.lock();
+        let mut batch = Quarantine::default();
+        self.take_quarantined(&mut batch);
         self.store_watermarks(&mut rounds);
         let rounds = (!self.host.leaves_out(Rule::OneRound)).then_some(rounds);
         self.door.fence(self.counters())?;
         if self.host.leaves_out(Rule::BatchBeforeFence) {
-            batch.append(&mut self.quarantine.lock());
+            self.take_quarantined(&mut batch);
         }
         drop(rounds);
         self.end_quarantine(batch)
@@ -208,7 +257,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
         let mut first_error = Ok(());
         for run in &batch.pages {
-            self.quarantined_pages.fetch_sub(run.pages, Relaxed);
+            self.reuse.quarantined_pages.fetch_sub(run.pages, Relaxed);
             if let Err(error) = self.try_give_metadata(*run) {
                 first_error = Err(error);
             }

@@ -14,9 +14,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.session.load(Relaxed)
     }
 
-    /// A number that no other life of a slot or log page has.
+    /// A number that no other life of a slot or log page has: of two pages of a log the later one has the higher.
     pub(crate) fn nonce(&self) -> u64 {
-        let nonce = self.next_nonce.fetch_add(1, Relaxed);
+        let nonce = self.reuse.next_nonce.0.fetch_add(1, Relaxed);
         if nonce as u32 >= self.host.nonces_max() {
             self.raise_soon();
         }
@@ -41,7 +41,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     #[cold]
     fn raise_quiesced(&self) -> Result<()> {
-        let _rounds = self.rounds.lock();
+        let _rounds = self.reuse.rounds.lock();
         if !self.raise_due.load(Relaxed) {
             // Another thread has done it: lanes that begin anew now would use sequences twice.
             if self.host.leaves_out(Rule::SequenceOnce) {
@@ -101,7 +101,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let session = superblock.session;
         write_superblock(&self.door, &self.host, &superblock, self.counters())?;
         self.session.store(session, Relaxed);
-        self.next_nonce.store(u64::from(session) << 32 | 1, Relaxed);
+        self.reuse.next_nonce.0.store(u64::from(session) << 32 | 1, Relaxed);
         Ok(())
     }
 }

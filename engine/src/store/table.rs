@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lock_api::{Mutex, RwLock};
 use lode_pmem::Medium;
 
-use super::{Store, halves};
+use super::{Spread, Store, halves};
 use crate::gauges::{list_bytes, tree_bytes};
 use crate::layout::{Anchor, HEAD_AT, LANE_CHAIN_AT, LINE, Link, PieceHeader, SLOT_BYTES, ino_of};
 use crate::space::Run;
@@ -62,9 +62,10 @@ struct Chain {
 
 /// The inode tables of all lanes.
 pub(crate) struct Table<H: Host> {
-    chains: Vec<Mutex<H::Mutex, Chain>>,
+    chains: Spread<Mutex<H::Mutex, Chain>>,
     by_ino: RwLock<H::RwLock, BTreeMap<Ino, Arc<Piece>>>,
-    used: AtomicU64,
+    /// Inodes in use, counted up and down in any lane.
+    used: Spread<AtomicU64>,
 }
 
 impl Piece {
@@ -190,16 +191,16 @@ impl Slots {
 
 impl<H: Host> Table<H> {
     /// Tables of `lanes` lanes, without pieces.
+    #[inline(never)]
     pub(crate) fn new(lanes: usize) -> Result<Self> {
-        let mut chains = Vec::new();
-        chains.try_reserve_exact(lanes)?;
-        chains.resize_with(lanes, || Mutex::new(Chain::default()));
-        Ok(Self { chains, by_ino: RwLock::new(BTreeMap::new()), used: AtomicU64::new(0) })
+        let chains = Spread::new(lanes, || Mutex::new(Chain::default()))?;
+        let used = Spread::new(lanes, || AtomicU64::new(0))?;
+        Ok(Self { chains, by_ino: RwLock::new(BTreeMap::new()), used })
     }
 
     /// Inodes in use.
     pub(crate) fn used(&self) -> u64 {
-        self.used.load(Relaxed)
+        self.used.sum()
     }
 
     /// Free slots in all pieces.
@@ -219,7 +220,7 @@ impl<H: Host> Table<H> {
         chain.free_count += u64::from(slots.free_count);
         chain.pieces.push(slots);
         drop(chain);
-        self.used.fetch_add(used, Relaxed);
+        self.used.of(lane).fetch_add(used, Relaxed);
         self.by_ino.write().insert(piece.ino(0), piece);
         Ok(())
     }
@@ -234,8 +235,8 @@ impl<H: Host> Table<H> {
 
     /// Bytes of memory that the tables take.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let mut bytes = list_bytes::<Mutex<H::Mutex, Chain>>(self.chains.capacity());
-        for chain in &self.chains {
+        let mut bytes = self.chains.memory_bytes() + self.used.memory_bytes();
+        for chain in self.chains.iter() {
             let chain = chain.lock();
             bytes += list_bytes::<Slots>(chain.pieces.capacity());
             for slots in &chain.pieces {
@@ -258,7 +259,7 @@ impl<H: Host> Table<H> {
         &self,
         each: &mut dyn FnMut(&Arc<Piece>) -> Result<()>,
     ) -> Result<()> {
-        for chain in &self.chains {
+        for chain in self.chains.iter() {
             for slots in &chain.lock().pieces {
                 each(&slots.piece)?;
             }
@@ -290,12 +291,8 @@ impl<H: Host> Table<H> {
     }
 
     /// Counts an inode that came to be, or ended.
-    pub(crate) fn count_used(&self, born: bool) {
-        if born {
-            self.used.fetch_add(1, Relaxed);
-        } else {
-            self.used.fetch_sub(1, Relaxed);
-        }
+    pub(crate) fn count_used(&self, slot: &Slot, born: bool) {
+        self.used.count(usize::from(slot.piece.header.lane), born);
     }
 
     fn take_from(&self, lane: usize) -> Option<Slot> {
@@ -333,8 +330,9 @@ impl<M: Medium, H: Host> Store<M, H> {
             Ok(slot) => return Ok(slot),
             Err(error) => error,
         };
-        for step in 0..self.table.chains.len() {
-            let other = (lane + step) % self.table.chains.len();
+        let lanes = self.table.chains.iter().count();
+        for step in 0..lanes {
+            let other = (lane + step) % lanes;
             if let Some(slot) = self.table.take_from(other) {
                 return Ok(slot);
             }

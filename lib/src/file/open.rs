@@ -59,7 +59,7 @@ impl File {
                 if wish.exclusive {
                     return Err(EngineError::Exists.into());
                 }
-                return Self::open_found(inner, &pass, &walk.found_last(&dir, last)?, wish, true);
+                return Self::open_found(inner, &pass, walk.found_last(&dir, last)?, wish, true);
             };
             if wish.create && slashed {
                 return Err(EngineError::IsDirectory.into());
@@ -85,7 +85,7 @@ impl File {
                 }
                 continue;
             }
-            match Self::open_found(inner, &pass, &found, wish, directory) {
+            match Self::open_found(inner, &pass, found, wish, directory) {
                 Err(cause) if cause.is_stale() => {}
                 opened => return opened,
             }
@@ -97,7 +97,7 @@ impl File {
     fn open_found(
         inner: &Arc<Inner>,
         engine: &Engine,
-        found: &Found,
+        found: Found,
         wish: &Wish,
         directory: bool,
     ) -> Outcome<Self> {
@@ -112,9 +112,10 @@ impl File {
         if wish.write && engine.is_read_only() {
             return Err(EngineError::ReadOnly.into());
         }
+        let ino = found.ino();
         let file = Self::over(inner, engine.hold_found(found)?, wish);
         if wish.truncate {
-            engine.setattr(found.ino(), &SetAttr { size: Some(0), ..SetAttr::default() })?;
+            engine.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
         }
         Ok(file)
     }
@@ -131,7 +132,7 @@ impl File {
         let (new, brought) = birth::new_in(engine, &dir.attr, inner.maker, mode, true)?;
         let made = engine.create_in(dir, name, &new, &xattrs::changes(&brought));
         let made = made.map_err(|error| not_made(engine, dir, name, error))?;
-        Ok(Self::over(inner, engine.hold_found(&made)?, wish))
+        Ok(Self::over(inner, engine.hold_found(made)?, wish))
     }
 
     /// Makes a file without a name.
