@@ -85,7 +85,8 @@ impl<M: Medium> Door<M> {
     }
 
     /// Loads whole pieces of `piece` bytes from offset `at`, and says whether the CRC32C of each, of the bytes that were
-    /// loaded, is the one that `wanted` gives (little-endian), if it can: it is asked then, for the next few pieces at a time.
+    /// loaded, is the one that is kept of it from `crcs_at` on (side by side, little-endian): not, where those can't be loaded,
+    /// which is not noted.
     ///
     /// # Panics
     /// Where `piece` is 0.
@@ -96,10 +97,10 @@ impl<M: Medium> Door<M> {
         at: u64,
         into: &mut [u8],
         piece: usize,
-        wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+        crcs_at: u64,
     ) -> Result<bool, MediaError> {
         self.bounds(at, into.len() as u64)?;
-        self.noted(self.medium.load_compared(at, into, piece, wanted))
+        self.noted(self.medium.load_compared(at, into, piece, crcs_at))
     }
 
     /// Asks for the line that holds `at`, which is about to be loaded: a hint.

@@ -96,9 +96,8 @@ pub trait Medium: Send + Sync {
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError>;
 
     /// Loads whole pieces of `piece` bytes from `at` as [`Medium::load`] does, and says whether the CRC32C of each, from 0, of the
-    /// bytes that `into` has got, is the one that `wanted` gives, little-endian. That is asked when they have been loaded, for the next few pieces at a
-    /// time, and says whether it could tell. All is as if they were computed one by one then, which is what this does unless a
-    /// medium can do it faster (by not looking at them twice).
+    /// bytes that `into` has got, is the one that is kept of it from `crcs_at` on, side by side and little-endian: not, where those
+    /// can't be loaded. They are loaded behind the pieces. A medium may do it faster than this does, by not looking at them twice.
     ///
     /// # Panics
     /// Where `piece` is 0.
@@ -109,13 +108,9 @@ pub trait Medium: Send + Sync {
         at: u64,
         into: &mut [u8],
         piece: usize,
-        wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
-    ) -> Result<bool, MediaError>
-    where
-        Self: Sized,
-    {
-        self.load(at, into)?;
-        Ok(are_crcs(into, piece, wanted))
+        crcs_at: u64,
+    ) -> Result<bool, MediaError> {
+        load_compared_plainly(self, at, into, piece, crcs_at)
     }
 
     /// Asks for the line that holds `at`, which is about to be loaded: a hint, which waits for nothing and may be
@@ -205,6 +200,24 @@ pub trait Medium: Send + Sync {
     }
 }
 
+/// [`Medium::load_compared`], by [`Medium::load`].
+#[track_caller]
+pub(crate) fn load_compared_plainly<M: Medium + ?Sized>(
+    medium: &M,
+    at: u64,
+    into: &mut [u8],
+    piece: usize,
+    crcs_at: u64,
+) -> Result<bool, MediaError> {
+    medium.load(at, into)?;
+    let mut from = crcs_at;
+    Ok(are_crcs(into, piece, |crc| {
+        let loaded = medium.load(from, crc);
+        from = from.saturating_add(crc.len() as u64);
+        loaded.is_ok()
+    }))
+}
+
 /// [`Medium::store_summed`], of other instructions.
 #[track_caller]
 pub(crate) fn store_summed_plainly<M: Medium>(
@@ -284,9 +297,9 @@ impl<M: Medium> Medium for &M {
         at: u64,
         into: &mut [u8],
         piece: usize,
-        wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+        crcs_at: u64,
     ) -> Result<bool, MediaError> {
-        (**self).load_compared(at, into, piece, wanted)
+        (**self).load_compared(at, into, piece, crcs_at)
     }
 
     #[inline]

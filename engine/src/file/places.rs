@@ -255,6 +255,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let Some(place) = file.places.get(version, offset).filter(|_| !store.bad.any()) else {
             return false;
         };
+        // (Before anything else is done: who reads all the time waits for memory, and this is where the next wait can begin while the one
+        // before goes on.)
+        store.prefetch_data(place.at);
         // (One version for all: no write is seen in part.)
         if len == 0 || len > place.len || !may(version) {
             return false;

@@ -6,13 +6,15 @@
 use lode_pmem::{MediaError, Medium, crc32c};
 
 use super::crcs::{Crc, kept};
-use super::keep::TOGETHER;
 use crate::layout::{CRC_BYTES, CrcTable, LINE};
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
 /// Bytes loaded at a time of strips that nobody asked for.
 const CHUNK: usize = 256;
+
+/// Lines that are asked for before anything else is done.
+const LINES_AHEAD: u64 = 4;
 
 /// Whose data is loaded.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,17 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
+    /// Asks for the beginning of what is loaded next, and for what that is compared with.
+    #[inline]
+    pub(crate) fn prefetch_data(&self, at: u64) {
+        if self.geometry.strips.are_kept() {
+            for line in 0..LINES_AHEAD {
+                self.door.prefetch(at + line * LINE);
+            }
+            self.door.prefetch(self.crcs_at(at, CrcTable::First));
+        }
+    }
+
     /// What has been loaded, or not, of bytes that nothing is compared with, in a pool with bad memory; and what could not
     /// be loaded of others.
     #[cold]
@@ -77,31 +90,40 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// Loads bytes that have checksums: page by page, and what is no whole strip by itself. Of nobody, what is not good is an error at once.
-    #[inline(never)]
+    /// Loads bytes that have checksums. Of nobody, what is not good is an error at once.
+    #[inline]
     fn load_kept(&self, of: Option<Whose>, at: u64, into: &mut [u8]) -> Result<()> {
         if self.host.leaves_out(Rule::StripsVerified) {
             let loaded = self.door.load(at, into);
             return self.judge_loaded(of, at, into, loaded);
         }
-        let strips = self.geometry.strips;
-        let strip = strips.bytes();
-        // (What is asked for most: whole strips of one page.)
         let len = into.len() as u64;
-        if (at | len).is_multiple_of(strip) && at % PAGE_BYTES + len <= PAGE_BYTES {
-            return self.load_whole(of, at, into);
+        // (What is asked for most: whole strips of one page.)
+        match (at | len) & (self.geometry.strips.bytes() - 1) == 0
+            && at % PAGE_BYTES + len <= PAGE_BYTES
+        {
+            true => self.load_whole(of, at, into),
+            false => self.load_pieces(of, at, into),
         }
+    }
+
+    /// The same of any: page by page, and what is no whole strip by itself.
+    #[inline(never)]
+    fn load_pieces(&self, of: Option<Whose>, at: u64, into: &mut [u8]) -> Result<()> {
+        let strip = self.geometry.strips.bytes();
         let (mut at, mut rest) = (at, into);
         while !rest.is_empty() {
             let skip = at % strip;
             let whole = rest.len() as u64 / strip * strip;
-            let few = strips.together(at / PAGE_BYTES).min(TOGETHER as u64);
             let (len, is_whole) = match (skip, whole) {
-                (0, 1..) => (whole.min(few * PAGE_BYTES - at % PAGE_BYTES), true),
+                (0, 1..) => (whole.min(PAGE_BYTES - at % PAGE_BYTES), true),
                 _ => ((strip - skip).min(rest.len() as u64), false),
             };
             let (part, more) = rest.split_at_mut(len as usize);
             if is_whole {
+                if !more.is_empty() {
+                    self.prefetch_data(at + len);
+                }
                 self.load_whole(of, at, part)?;
             } else {
                 // (What the bytes are compared with is asked for before they are.)
@@ -134,23 +156,15 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(())
     }
 
-    /// Loads whole strips, of which the checksums lie side by side.
+    /// Loads whole strips of one page.
     #[inline]
     fn load_whole(&self, of: Option<Whose>, at: u64, bytes: &mut [u8]) -> Result<()> {
         // What the bytes are compared with is asked for before they are, and is there when they are: a load that waited for it would
         // keep the processor from looking ahead.
         let crcs = self.crcs_at(at, CrcTable::First);
-        let strip = self.geometry.strips.bytes();
-        let end = crcs + bytes.len() as u64 / strip * CRC_BYTES;
-        (crcs..end).step_by(LINE as usize).for_each(|line| self.door.prefetch(line));
-        let mut next = crcs;
-        let compared = self.door.load_compared(at, bytes, strip as usize, |wanted| {
-            let wanted = wanted.as_flattened_mut();
-            let from = next;
-            next += wanted.len() as u64;
-            self.door.load(from, wanted).is_ok()
-        });
-        match compared {
+        self.door.prefetch(crcs);
+        let strip = self.geometry.strips.bytes() as usize;
+        match self.door.load_compared(at, bytes, strip, crcs) {
             Ok(true) => Ok(()),
             Ok(false) => self.doubt_some(of, at, bytes),
             Err(error) => self.judge_loaded(of, at, bytes, Err(error)),

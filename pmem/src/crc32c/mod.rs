@@ -44,16 +44,17 @@ pub fn crc32c_pieces(bytes: &[u8], piece: usize, mut each: impl FnMut(u32)) {
     fours.remainder().chunks_exact(piece).for_each(|piece| each(crc32c(0, piece)));
 }
 
-/// Whether the CRC32C of each piece of `piece` bytes of `bytes`, from 0, is the one that `wanted` gives (little-endian), if it does.
+/// Whether the CRC32C of each piece of `piece` bytes of `bytes`, from 0, is the one that `load` loads (little-endian), one by one, if it
+/// can.
 pub(crate) fn are_crcs(
     bytes: &[u8],
     piece: usize,
-    mut wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+    mut load: impl FnMut(&mut [u8; 4]) -> bool,
 ) -> bool {
     let mut are_same = true;
     crc32c_pieces(bytes, piece, |crc| {
-        let mut one = [[0; 4]];
-        are_same = are_same && wanted(&mut one) && one == [crc.to_le_bytes()];
+        let mut kept = [0; 4];
+        are_same = are_same && load(&mut kept) && kept == crc.to_le_bytes();
     });
     are_same
 }

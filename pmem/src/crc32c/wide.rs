@@ -11,12 +11,10 @@
 #![allow(clippy::indexing_slicing)]
 
 use core::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128,
-    _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_set1_epi32,
-    _mm256_testz_si256, _mm256_xor_si256, _mm512_castsi512_si256, _mm512_clmulepi64_epi128,
-    _mm512_extracti64x4_epi64, _mm512_loadu_si512, _mm512_permutex2var_epi32, _mm512_set_epi32,
-    _mm512_set_epi64, _mm512_setzero_si512, _mm512_shuffle_i64x2, _mm512_ternarylogic_epi64,
-    _mm512_xor_si512,
+    __m128i, __m512i, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128, _mm256_castsi256_si128,
+    _mm256_extracti128_si256, _mm256_xor_si256, _mm512_castsi512_si256, _mm512_clmulepi64_epi128,
+    _mm512_extracti64x4_epi64, _mm512_loadu_si512, _mm512_set_epi64, _mm512_setzero_si512,
+    _mm512_ternarylogic_epi64,
 };
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -57,7 +55,9 @@ pub(crate) fn takes(piece: usize) -> bool {
 #[cold]
 fn detect() -> bool {
     let present = std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512vl")
         && std::arch::is_x86_feature_detected!("vpclmulqdq")
+        && std::arch::is_x86_feature_detected!("bmi2")
         && super::x86::available();
     INSTRUCTIONS.store(if present { PRESENT } else { ABSENT }, Relaxed);
     present
@@ -133,20 +133,6 @@ const fn inversion(len: usize) -> u32 {
     !crc
 }
 
-/// The sum of a part, as registers of it that were moved to its end.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Sum([u64; WIDE / 8]);
-
-impl Sum {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn register(&self) -> __m512i {
-        // SAFETY: a sum is as long as a register.
-        unsafe { _mm512_loadu_si512(self.0.as_ptr().cast()) }
-    }
-}
-
 /// The CRC of each strip of `piece` bytes of `bytes`, from 0.
 ///
 /// # Safety
@@ -166,85 +152,35 @@ pub(super) unsafe fn pieces(bytes: &[u8], piece: usize, mut each: impl FnMut(u32
     }
 }
 
-/// Whether `crcs` are those of all strips of `piece` bytes, of which these are the sums of all parts.
+/// What finds out what is left of lanes of 16 bytes, four of them in a register, times x^32, in strips of a part.
 ///
-/// # Safety
-/// [`takes`] has returned true of `piece`.
-#[target_feature(enable = "avx512f,avx2,vpclmulqdq")]
-pub(crate) unsafe fn are_of(sums: &[Sum], piece: usize, crcs: &[[u8; 4]]) -> bool {
-    if let (PART, Ok(sums), Ok(crcs)) = (piece, sums.try_into(), crcs.try_into()) {
-        return are_of_eight(sums, crcs);
-    }
-    let inversion = inversion_of(piece);
-    let strips = sums.chunks_exact(piece / PART);
-    let mut are_same = strips.len() == crcs.len();
-    for (parts, crc) in strips.zip(crcs) {
-        let mut sum = _mm512_setzero_si512();
-        for (number, part) in parts.iter().enumerate() {
-            sum = behind(number, sum, part.register());
-        }
-        // SAFETY: as the caller promises.
-        are_same &= unsafe { crc_of(sum) } ^ inversion == u32::from_le_bytes(*crc);
-    }
-    are_same
+/// A lane is made 96 bits long, then 64, by factors; of these the quotient is found by a multiplication with the inverse of the
+/// polynomial (P. Barrett), and the quotient times the polynomial is added. (Factors are without their last bit, and moved up by a
+/// word, so that nothing has to be masked: it would add the quotient itself.)
+#[repr(C, align(64))]
+pub(crate) struct Left {
+    moves: [[[i64; 2]; WIDE / 16]; 5],
+    /// Of eight lanes in two registers the last words, and the second ones.
+    words: [[u32; WIDE / 4]; 2],
+    inversions: [u32; WIDE / 4],
 }
 
-/// The same of eight strips of one part.
-#[inline]
-#[target_feature(enable = "avx512f,avx2,vpclmulqdq")]
-fn are_of_eight(sums: &[Sum; 8], crcs: &[[u8; 4]; 8]) -> bool {
-    let found = crcs_of_eight(sums.each_ref().map(|sum| sum.register()));
-    // SAFETY: eight CRCs are as long as a register.
-    let wanted = unsafe { _mm256_loadu_si256(crcs.as_ptr().cast()) };
-    let other = _mm256_xor_si256(wanted, _mm256_set1_epi32(INVERSIONS[0].cast_signed()));
-    let differ = _mm256_xor_si256(found, other);
-    _mm256_testz_si256(differ, differ) == 1
-}
-
-/// What is left of each of eight sums: [`crc_of`], four of them in each register.
-#[inline]
-#[target_feature(enable = "avx512f,avx2,vpclmulqdq")]
-fn crcs_of_eight(sums: [__m512i; 8]) -> __m256i {
-    let [a, b, c, d, e, f, g, h] = sums;
-    let (near, near_quotients) = left_of_four(lanes_added([a, b, c, d]));
-    let (far, far_quotients) = left_of_four(lanes_added([e, f, g, h]));
-    let places = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 31, 27, 23, 19, 15, 11, 7, 3);
-    let left = _mm512_permutex2var_epi32(near, places, far);
-    let places = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 29, 25, 21, 17, 13, 9, 5, 1);
-    let quotients = _mm512_permutex2var_epi32(near_quotients, places, far_quotients);
-    _mm512_castsi512_si256(_mm512_xor_si512(left, quotients))
-}
-
-/// The four lanes of each register added up, as a lane of the result.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn lanes_added([a, b, c, d]: [__m512i; 4]) -> __m512i {
-    let halves = |a, b| {
-        let (low, high) = (_mm512_shuffle_i64x2::<0x44>(a, b), _mm512_shuffle_i64x2::<0xee>(a, b));
-        _mm512_xor_si512(low, high)
-    };
-    let (ab, cd) = (halves(a, b), halves(c, d));
-    _mm512_xor_si512(_mm512_shuffle_i64x2::<0x88>(ab, cd), _mm512_shuffle_i64x2::<0xdd>(ab, cd))
-}
-
-/// What is left of each lane times x^32: the last word of a lane of the first register, with the second word of the second one
-/// added to it.
-///
-/// The lane is made 96 bits long, then 64, by factors; of these the quotient is found by a multiplication with the inverse of the
-/// polynomial (P. Barrett), and the quotient times the polynomial is added.
-#[inline]
-#[target_feature(enable = "avx512f,vpclmulqdq")]
-fn left_of_four(lanes: __m512i) -> (__m512i, __m512i) {
-    const FIRST_AND_OTHERS: i32 = 0x78;
-    let pair = |low: i64, high: i64| _mm512_set_epi64(high, low, high, low, high, low, high, low);
-    let moved = fold(lanes, pair(narrow(96), narrow(32)), _mm512_setzero_si512());
-    let top = _mm512_clmulepi64_epi128::<0x00>(moved, pair(narrow(64), 0));
-    let left = _mm512_ternarylogic_epi64::<FIRST_AND_OTHERS>(top, moved, pair(0, -1));
-    // (Factors without their last bit, and moved up by a word, so that nothing has to be masked: it would add the quotient itself.)
-    let quotients = _mm512_clmulepi64_epi128::<0x01>(left, pair(INVERSE, 0));
-    let products = _mm512_clmulepi64_epi128::<0x00>(quotients, pair(DIVISOR, 0));
-    (_mm512_xor_si512(left, products), quotients)
-}
+/// These.
+pub(crate) static LEFT: Left = Left {
+    moves: [
+        [[narrow(96), narrow(32)]; 4],
+        [[narrow(64), 0]; 4],
+        // (What is added: the upper half.)
+        [[0, -1]; 4],
+        [[INVERSE, 0]; 4],
+        [[DIVISOR, 0]; 4],
+    ],
+    words: [
+        [3, 7, 11, 15, 19, 23, 27, 31, 0, 0, 0, 0, 0, 0, 0, 0],
+        [1, 5, 9, 13, 17, 21, 25, 29, 0, 0, 0, 0, 0, 0, 0, 0],
+    ],
+    inversions: [INVERSIONS[0]; 16],
+};
 
 /// What has to be added to the CRC of strips of so many bytes.
 pub(crate) fn inversion_of(piece: usize) -> u32 {

@@ -9,11 +9,9 @@
 // Registers have constant places in the array that the kernel fills.
 #![allow(clippy::indexing_slicing)]
 
-use core::mem::MaybeUninit;
-use core::slice;
 use std::arch::global_asm;
 
-use crate::crc32c::wide::{self, FACTORS, Factors, PART, Sum};
+use super::compared;
 use crate::flush::CpuFeatures;
 use crate::{LINE_BYTES, MediaError};
 
@@ -164,77 +162,6 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size lode_pmem_load_bytes, . - lode_pmem_load_bytes",
-    // (rdi: to, rsi: from, aligned, rdx: bytes, whole parts, rcx: factors, r8: sums of parts) -> rdx: address of a fault or 0
-    ".p2align 6",
-    ".globl lode_pmem_load_parts",
-    ".hidden lode_pmem_load_parts",
-    ".type lode_pmem_load_parts, @function",
-    "lode_pmem_load_parts:",
-    ".cfi_startproc",
-    "mov r10, r8",
-    "mov r11, rdx",
-    "mov r8, rsi",
-    "lea r9, [rsi + rdx]",
-    "xor edx, edx",
-    "vmovdqa64 zmm16, [rcx]",
-    "vmovdqa64 zmm17, [rcx + 64]",
-    "vmovdqa64 zmm18, [rcx + 128]",
-    "vmovdqa64 zmm19, [rcx + 192]",
-    "vmovdqa64 zmm20, [rcx + 256]",
-    "vmovdqa64 zmm21, [rcx + 320]",
-    "vmovdqa64 zmm22, [rcx + 384]",
-    "vmovdqa64 zmm23, [rcx + 448]",
-    // The sum of what is stored, from the register that it is stored from.
-    "2:",
-    "vmovdqa64 zmm24, [rsi]",
-    "vmovdqu64 [rdi], zmm24",
-    "vpclmulqdq zmm25, zmm24, zmm16, 0x00",
-    "vpclmulqdq zmm26, zmm24, zmm16, 0x11",
-    "vpxorq zmm30, zmm25, zmm26",
-    "vmovdqa64 zmm27, [rsi + 64]",
-    "vmovdqu64 [rdi + 64], zmm27",
-    "vpclmulqdq zmm28, zmm27, zmm17, 0x00",
-    "vpclmulqdq zmm29, zmm27, zmm17, 0x11",
-    "vpternlogq zmm30, zmm28, zmm29, 0x96",
-    "vmovdqa64 zmm24, [rsi + 128]",
-    "vmovdqu64 [rdi + 128], zmm24",
-    "vpclmulqdq zmm25, zmm24, zmm18, 0x00",
-    "vpclmulqdq zmm26, zmm24, zmm18, 0x11",
-    "vpternlogq zmm30, zmm25, zmm26, 0x96",
-    "vmovdqa64 zmm27, [rsi + 192]",
-    "vmovdqu64 [rdi + 192], zmm27",
-    "vpclmulqdq zmm28, zmm27, zmm19, 0x00",
-    "vpclmulqdq zmm29, zmm27, zmm19, 0x11",
-    "vpternlogq zmm30, zmm28, zmm29, 0x96",
-    "vmovdqa64 zmm24, [rsi + 256]",
-    "vmovdqu64 [rdi + 256], zmm24",
-    "vpclmulqdq zmm25, zmm24, zmm20, 0x00",
-    "vpclmulqdq zmm26, zmm24, zmm20, 0x11",
-    "vpternlogq zmm30, zmm25, zmm26, 0x96",
-    "vmovdqa64 zmm27, [rsi + 320]",
-    "vmovdqu64 [rdi + 320], zmm27",
-    "vpclmulqdq zmm28, zmm27, zmm21, 0x00",
-    "vpclmulqdq zmm29, zmm27, zmm21, 0x11",
-    "vpternlogq zmm30, zmm28, zmm29, 0x96",
-    "vmovdqa64 zmm24, [rsi + 384]",
-    "vmovdqu64 [rdi + 384], zmm24",
-    "vpclmulqdq zmm25, zmm24, zmm22, 0x00",
-    "vpclmulqdq zmm26, zmm24, zmm22, 0x11",
-    "vpternlogq zmm30, zmm25, zmm26, 0x96",
-    "vmovdqa64 zmm27, [rsi + 448]",
-    "vmovdqu64 [rdi + 448], zmm27",
-    "vpclmulqdq zmm28, zmm27, zmm23, 0x00",
-    "vpclmulqdq zmm29, zmm27, zmm23, 0x11",
-    "vpternlogq zmm30, zmm28, zmm29, 0x96",
-    "vmovdqa64 [r10], zmm30",
-    "add rsi, {part}",
-    "add rdi, {part}",
-    "add r10, 64",
-    "sub r11, {part}",
-    "ja 2b",
-    "ret",
-    ".cfi_endproc",
-    ".size lode_pmem_load_parts, . - lode_pmem_load_parts",
     ".globl lode_pmem_loads_end",
     ".hidden lode_pmem_loads_end",
     "lode_pmem_loads_end:",
@@ -242,15 +169,14 @@ global_asm!(
     "ret",
     ".popsection",
     bulk = const BULK_BYTES,
-    part = const PART,
 );
 
 /// What a load routine returns in two registers.
 #[repr(C)]
-struct Loaded {
-    value: u64,
+pub(super) struct Loaded {
+    pub(super) value: u64,
     /// The address that could not be loaded, or 0.
-    fault: u64,
+    pub(super) fault: u64,
 }
 
 unsafe extern "C" {
@@ -259,13 +185,6 @@ unsafe extern "C" {
     fn lode_pmem_load_word(from: *const u8) -> Loaded;
     fn lode_pmem_load_line(to: *mut u8, from: *const u8) -> Loaded;
     fn lode_pmem_load_bytes(to: *mut u8, from: *const u8, bytes: usize, avx512: bool) -> Loaded;
-    fn lode_pmem_load_parts(
-        to: *mut u8,
-        from: *const u8,
-        bytes: usize,
-        factors: *const Factors,
-        sums: *mut Sum,
-    ) -> Loaded;
 }
 
 /// Loads the aligned word at offset `at` of the region at `base`.
@@ -304,61 +223,22 @@ pub(crate) unsafe fn bytes(base: *const u8, at: u64, into: &mut [u8]) -> Result<
     Ok(())
 }
 
-/// Parts that are loaded at a time, with their sums.
-const PARTS: usize = 8;
-
-/// Loads strips of `piece` bytes from offset `at` of the region at `base`, and says whether the CRC32C of each, of what has been
-/// stored to `into`, is the one that `wanted` gives, if it does.
-///
-/// # Safety
-/// The bytes lie in the mapped region, from a line's begin on, and the SIGBUS handler is installed; [`wide::takes`] has
-/// returned true of `piece`.
-pub(crate) unsafe fn compared(
-    base: *const u8,
-    at: u64,
-    into: &mut [u8],
-    piece: usize,
-    mut wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
-) -> Result<bool, MediaError> {
-    let mut sums = MaybeUninit::<[Sum; PARTS]>::uninit();
-    let sums = sums.as_mut_ptr().cast::<Sum>();
-    let (mut are_same, mut from) = (true, at);
-    for into in into.chunks_mut(PARTS * PART) {
-        let parts = into.len() / PART;
-        // SAFETY: as the caller promises; strips are whole parts, and there is room for the sum of each.
-        let loaded = unsafe {
-            let (to, place) = (into.as_mut_ptr(), base.add(from as usize));
-            lode_pmem_load_parts(to, place, parts * PART, &raw const FACTORS, sums)
-        };
-        if loaded.fault != 0 {
-            return Err(poisoned(base, at, loaded.fault));
-        }
-        // SAFETY: the sum of each part has been stored, as all of them were loaded.
-        let sums = unsafe { slice::from_raw_parts(sums, parts) };
-        let mut crcs = [[0; 4]; PARTS];
-        let crcs = &mut crcs[..into.len() / piece];
-        // SAFETY: as the caller promises.
-        are_same = are_same && wanted(crcs) && unsafe { wide::are_of(sums, piece, crcs) };
-        from += into.len() as u64;
-    }
-    Ok(are_same)
-}
-
 #[cold]
-fn poisoned(base: *const u8, at: u64, fault: u64) -> MediaError {
+pub(super) fn poisoned(base: *const u8, at: u64, fault: u64) -> MediaError {
     MediaError::Poisoned { at: fault.saturating_sub(base as u64).max(at) }
 }
 
 /// For the signal handler: if `context` is within a load, and the `unit` bytes around
 /// `address` touch what it loads, lets the load return that address.
 pub(super) fn end_with_error(context: &mut libc::ucontext_t, address: u64, unit: u64) -> bool {
-    let begin = (&raw const lode_pmem_loads_begin) as u64;
-    let end = (&raw const lode_pmem_loads_end) as u64;
+    let place = |label: *const u8| label as u64;
+    let plain = place(&raw const lode_pmem_loads_begin)..place(&raw const lode_pmem_loads_end);
     let registers = &mut context.uc_mcontext.gregs;
     let at = registers[libc::REG_RIP as usize] as u64;
-    if !(begin..end).contains(&at) {
+    let Some(routines) = [plain, compared::routine()].into_iter().find(|all| all.contains(&at))
+    else {
         return false;
-    }
+    };
     let from = registers[libc::REG_R8 as usize] as u64;
     let to = registers[libc::REG_R9 as usize] as u64;
     let bad = address - address % unit;
@@ -366,6 +246,6 @@ pub(super) fn end_with_error(context: &mut libc::ucontext_t, address: u64, unit:
         return false;
     }
     registers[libc::REG_RDX as usize] = address.max(from) as i64;
-    registers[libc::REG_RIP as usize] = end as i64;
+    registers[libc::REG_RIP as usize] = routines.end as i64;
     true
 }

@@ -14,6 +14,7 @@
 #![allow(clippy::indexing_slicing)]
 
 pub(crate) mod bad;
+pub(crate) mod compared;
 #[cfg(feature = "inject")]
 mod inject;
 pub(crate) mod load;

@@ -14,16 +14,17 @@ use super::mapping::Mapping;
 use super::memory::Memory;
 use super::pages::{self, MappedPages};
 use super::{Durability, RegionKind};
-use crate::crc32c::{are_crcs, wide};
+use crate::crc32c::wide::{self, PART};
 use crate::emulation::{Emulated, Emulation};
 use crate::fault::bad::BadBytes;
-use crate::fault::load;
+use crate::fault::{compared, load};
 use crate::flush::{FlushStrategy, summed, x86};
-use crate::medium::store_summed_plainly;
+use crate::medium::{load_compared_plainly, store_summed_plainly};
 use crate::windows::{Guard, MappedWindow, WindowMode};
 use crate::{LINE_BYTES, Line, Losses, MediaError, Medium};
 
 const WORD_BYTES: u64 = 8;
+const CRC_BYTES: u64 = 4;
 
 /// A region in this process's address space: a file, a device or memory.
 ///
@@ -285,25 +286,21 @@ impl Medium for Mapped {
         at: u64,
         into: &mut [u8],
         piece: usize,
-        wanted: impl FnMut(&mut [[u8; 4]]) -> bool,
+        crcs_at: u64,
     ) -> Result<bool, MediaError> {
-        let len = into.len() as u64;
-        let whole = at.is_multiple_of(LINE_BYTES as u64) && into.len().is_multiple_of(piece);
-        if !(whole && wide::takes(piece)) {
-            self.load(at, into)?;
-            return Ok(are_crcs(into, piece, wanted));
+        let (len, strips) = (into.len() as u64, into.len() / PART);
+        let is_whole = (at % LINE_BYTES as u64, into.len() % PART) == (0, 0);
+        let is_taken = piece == PART && is_whole && (1..=compared::STRIPS).contains(&strips);
+        let kept = strips as u64 * CRC_BYTES;
+        let is_within = |at: u64, len| at.checked_add(len).is_some_and(|end| end <= self.bytes);
+        let is_there = is_within(at, len) && is_within(crcs_at, kept);
+        if !(is_taken && is_there && self.emulation.is_none() && wide::takes(PART)) {
+            return load_compared_plainly(self, at, into, piece, crcs_at);
         }
-        let end = at.checked_add(len);
-        if end.is_none_or(|end| end > self.bytes) {
-            return Err(MediaError::OutOfBounds { at, len });
-        }
-        if let Some(emulation) = &self.emulation {
-            emulation.before_load(len);
-        }
-        // SAFETY: the bytes are in the mapping, whole strips; opening a region installs the handler.
-        let are_same = unsafe { load::compared(self.mapping.base(), at, into, piece, wanted) }?;
+        // SAFETY: all of it is in the mapping, whole strips; opening a region installs the handler.
+        let are_same = unsafe { compared::strips(self.mapping.base(), at, into, crcs_at) }?;
         self.believed(at, len)?;
-        Ok(are_same)
+        Ok(are_same && self.believed(crcs_at, kept).is_ok())
     }
 
     #[inline]
