@@ -210,6 +210,13 @@ fn lines_can_be_made_bad() {
         let counters = Counters::new();
         door.window(PAGE, &counters).copy_nt(0, &[0; 2000]);
         assert_eq!(door.load(0, &mut [0; 2000]), Ok(()));
+        // What is kept of good bytes, and then is not to be believed.
+        let crc = lode_pmem::crc32c(0, &[0; 512]).to_le_bytes();
+        door.window(PAGE, &counters).store(2 * PAGE, &crc.repeat(8));
+        let compared = || door.load_compared(4 * PAGE, &mut [0; 4096], 512, 2 * PAGE);
+        assert_eq!(compared(), Ok(true));
+        region.inject_bad_lines(2 * PAGE, 1).unwrap();
+        assert_eq!(compared(), Ok(false));
     }
 }
 

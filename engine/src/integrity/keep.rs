@@ -77,7 +77,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             });
         }
         let crcs = crcs.get(..pages.len() * strips.a_page()).unwrap_or_default();
-        match self.keep_pages(&mut window, page, crcs) {
+        match self.keep_pages::<N>(&mut window, page, crcs) {
             Ok(()) => Ok(()),
             Err(page) => Err(self.for_nobody(page)),
         }
@@ -134,21 +134,20 @@ impl<M: Medium, H: Host> Store<M, H> {
         true
     }
 
-    /// Stores the checksums of whole pages from `page` on, whose places are side by side. `Err` has a page for which neither
+    /// Stores the checksums of whole pages from `page` on, of `N` strips at most, whose places are side by side. `Err` has a page for which neither
     /// table has room.
     #[inline]
-    fn keep_pages(
+    fn keep_pages<const N: usize>(
         &self,
         window: &mut Window<'_, M>,
         page: u64,
         crcs: &[Crc],
     ) -> core::result::Result<(), u64> {
-        let pages = || (page..).zip(crcs.chunks(self.geometry.strips.a_page()));
         let tables = [CrcTable::First, CrcTable::Second];
-        let has_room = |page: u64| {
-            tables.iter().all(|table| self.load_crc(page * PAGE_BYTES, *table).is_some())
-        };
-        if pages().all(|(page, _)| has_room(page)) {
+        let mut there = [Crc::default(); N];
+        let there = there.get_mut(..crcs.len()).unwrap_or_default();
+        // (All of their lines at once.)
+        if tables.iter().all(|table| self.load_crcs(page * PAGE_BYTES, *table, there).is_ok()) {
             let once = self.host.leaves_out(Rule::SecondChecksum);
             for table in tables.into_iter().take(2 - usize::from(once)) {
                 let at = self.geometry.strips.crcs_at(page, table);
@@ -156,7 +155,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             }
             return Ok(());
         }
-        let mut each = pages();
+        let mut each = (page..).zip(crcs.chunks(self.geometry.strips.a_page()));
         let without = each.find(|(page, crcs)| !self.keep_crcs(window, page * PAGE_BYTES, crcs));
         without.map_or(Ok(()), |(page, _)| Err(page))
     }
