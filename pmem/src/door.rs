@@ -169,6 +169,18 @@ impl<M: Medium> Door<M> {
         fenced
     }
 
+    /// As [`Door::fence`], by a thread that is about to fence again: what it has stored is brought to where it is counted then. (To
+    /// count there waits until all that was streamed has reached the memory, and nothing else has to wait for that here.)
+    ///
+    /// # Errors
+    /// The same.
+    #[inline]
+    #[track_caller]
+    pub fn fence_more(&self, counters: &Counters) -> Result<(), MediaError> {
+        counters.add_fence();
+        self.medium.fence()
+    }
+
     /// Opens a window for at most `bytes_max` bytes of stores by this thread.
     #[inline]
     pub fn window<'d>(&'d self, bytes_max: u64, counters: &'d Counters) -> Window<'d, M> {

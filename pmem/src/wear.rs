@@ -2,14 +2,14 @@
 //!
 //! What this file guarantees: the lines of all windows that have ended are counted, each in the
 //! region it lies in, whatever number of threads stores at once. (A window counts when it ends, or
-//! with the next fence of who counts alone; what a cache writes back twice, or not at all, is known to
+//! with the next fence of who counts alone, but for one that is followed by another; what a cache writes back twice, or not at all, is known to
 //! nobody here.)
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::LINE_BYTES;
+use crate::{LINE_BYTES, prefetch_to_store};
 
 /// Bytes of a region that stores are counted for.
 pub const WEAR_REGION_BYTES: u64 = 2 << 20;
@@ -97,6 +97,8 @@ impl Pending {
 
     #[inline]
     fn hold(&self, wear: &Wear, region: u64, bytes: u64) {
+        // (Another processor may have had the line last: it comes while the fence is waited for.)
+        wear.count(region).into_iter().for_each(prefetch_to_store);
         let fits = |held: &&(AtomicU64, AtomicU64)| {
             held.1.load(Relaxed) == 0 || held.0.load(Relaxed) == region
         };

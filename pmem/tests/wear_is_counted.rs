@@ -110,3 +110,16 @@ fn what_a_window_stored_counts_with_the_next_fence_where_one_counts_alone() {
     door.fence(&counters).unwrap();
     assert_eq!(stored().iter().sum::<u64>(), (REGIONS + 5) * 64, "counted twice");
 }
+
+#[test]
+fn what_was_fenced_by_who_fences_again_is_counted_with_that() {
+    let (door, counters) = (door(), Counters::exclusive());
+    for at in [0, REGION, 2 * REGION] {
+        door.window(64, &counters).copy_nt(at, &[7; 64]);
+        door.fence_more(&counters).unwrap();
+        assert_eq!(door.wear().stored_bytes(at / REGION), 0);
+    }
+    door.fence(&counters).unwrap();
+    assert!((0..3).all(|region| door.wear().stored_bytes(region) == 64));
+    assert_eq!(counters.read().fences, 4);
+}

@@ -81,6 +81,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
             let at = offset.checked_add(done as u64).ok_or(Error::FileTooLarge)?;
             let known = handle.map_or(Ok(0), |file| self.write_known(file, at, rest, size))?;
+            if known == rest.len() {
+                // (It is counted.)
+                return Ok(true);
+            }
             if known > 0 {
                 done += known;
                 continue;
@@ -116,7 +120,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(true)
     }
 
-    /// As [`Pool::write_in_lane`], where it is known how; else nothing is written.
+    /// As [`Pool::write_in_lane`], where it is known how; else nothing is written. Who so writes all of `bytes` is counted as one
+    /// operation, as the lane has asked already which processor this is.
     #[inline(never)]
     fn write_known(&self, file: &Handle<H>, offset: u64, bytes: &[u8], size: u64) -> Result<usize> {
         let (store, node) = (&self.store, &*file.node);
@@ -135,11 +140,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         store.writable()?;
         let most = (held.slot_bytes() - offset % PAGE_BYTES).min(place.len);
         let len = most.min(bytes.len() as u64);
-        let bytes = bytes.get(..len as usize).unwrap_or_default();
+        let part = bytes.get(..len as usize).unwrap_or_default();
         let (nonce, home_at) = (place.nonce, place.at);
         let line = SectorLine { ino, nonce, offset, home_at, len, sequence: 0 };
-        store.write_sectors(&held, line, bytes)?;
-        Ok(bytes.len())
+        store.write_sectors(&held, line, part)?;
+        if part.len() == bytes.len() {
+            self.counts.add_here(held.cpu(), Op::Write);
+        }
+        Ok(part.len())
     }
 
     /// Writes as much from the beginning of `bytes` as goes in one, to a file of `size` bytes at least.

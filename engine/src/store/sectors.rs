@@ -76,6 +76,7 @@ pub(crate) struct SectorLane<'s, H: Host> {
     head: &'s Head<H>,
     area: SectorArea,
     epoch: u32,
+    cpu: usize,
     _turn: MutexGuard<'s, H::Mutex, ()>,
 }
 
@@ -84,6 +85,12 @@ impl<H: Host> SectorLane<'_, H> {
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    /// That of transactions which suited the thread when it was taken.
+    #[inline]
+    pub(crate) fn cpu(&self) -> usize {
+        self.cpu
     }
 
     /// Bytes of one of its places for data.
@@ -226,7 +233,7 @@ impl<H: Host> Sectors<H> {
             hint.store((at - first) as u32, Relaxed);
         }
         let (number, epoch) = (at as u32, epoch.load(Acquire));
-        Some(SectorLane { number, head, area, epoch, _turn: turn })
+        Some(SectorLane { number, head, area, epoch, cpu, _turn: turn })
     }
 
     /// Whether the line of a lane may tell of that write, which has ended.
@@ -497,7 +504,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         // (While that goes to the memory: nothing is waited for before the fence.)
         self.sectors.stripes.prefetch(line.ino, line.offset);
         let sealed = line.line(&self.seed, self.sectors.tag.load(Relaxed), at);
-        self.door.fence(counters)?;
+        self.door.fence_more(counters)?;
         // (Only now, as others may want them.)
         let mut locked = Locked::none();
         if !self.sectors.stripes.lock(&mut locked, line.ino, line.offset, end) {
@@ -509,12 +516,13 @@ impl<M: Medium, H: Host> Store<M, H> {
         head.last.store(line.sequence, Relaxed);
         *said = Said { ino: line.ino, sequence: line.sequence, counts: true };
         self.door.window(LINE, counters).store_line(at, &sealed);
-        let fenced = self.door.fence(counters);
+        let fenced = self.door.fence_more(counters);
         // (Not before the fence: until then the line may be what it was.)
         head.told.store(if fenced.is_ok() { line.sequence } else { UNKNOWN }, Release);
-        drop(said);
         fenced?;
         self.door.window(line.len, counters).copy_nt(line.home_at, bytes);
-        Ok(self.door.fence(counters)?)
+        let fenced = self.door.fence(counters);
+        drop(said);
+        Ok(fenced?)
     }
 }

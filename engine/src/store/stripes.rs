@@ -123,9 +123,12 @@ impl<H: Host> Stripes<H> {
         from: u64,
         to: u64,
     ) -> bool {
-        let Some(stripes) = self.of(ino, from, to) else { return false };
-        for (place, stripe) in locked.stripes.iter_mut().zip(stripes) {
-            *place = Some((stripe.turn.lock(), stripe));
+        let Some(mut stripes) = self.of(ino, from, to) else { return false };
+        let mut next = || stripes.next().map(|stripe| (stripe.turn.lock(), stripe));
+        locked.first = next();
+        if to > from - from % PAGE_BYTES + PAGE_BYTES {
+            let more = locked.more.insert([const { None }; AT_ONCE - 1]);
+            more.iter_mut().for_each(|place| *place = next());
         }
         true
     }
@@ -187,8 +190,9 @@ type LockedStripe<'s, H> = (MutexGuard<'s, <H as Host>::Mutex, ()>, &'s Stripe<H
 
 /// Bytes of a file that are locked.
 pub(crate) struct Locked<'s, H: Host> {
-    /// The first of these, as many as there are.
-    stripes: [Option<LockedStripe<'s, H>>; AT_ONCE],
+    first: Option<LockedStripe<'s, H>>,
+    /// The first of these, as many as there are. (Nearly always there is one stripe: an array of places takes longer than its lock.)
+    more: Option<[Option<LockedStripe<'s, H>>; AT_ONCE - 1]>,
     /// The write whose bytes go home.
     goes_home: Option<Owner>,
 }
@@ -197,11 +201,12 @@ impl<H: Host> Locked<'_, H> {
     /// None yet.
     #[inline]
     pub(crate) fn none() -> Self {
-        Self { stripes: [const { None }; AT_ONCE], goes_home: None }
+        Self { first: None, more: None, goes_home: None }
     }
 
     fn stripes(&self) -> impl Iterator<Item = &Stripe<H>> {
-        self.stripes.iter().map_while(|locked| locked.as_ref().map(|(_, stripe)| *stripe))
+        let more = self.more.iter().flatten().map_while(Option::as_ref);
+        self.first.iter().chain(more).map(|(_, stripe)| *stripe)
     }
 
     /// Who wrote there last.
