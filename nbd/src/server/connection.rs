@@ -15,6 +15,9 @@ const TURN_BYTES: usize = 4 << 20;
 /// Room for what comes in beyond what is needed at once. Requests come many at a time.
 const INPUT_BYTES: usize = 64 << 10;
 
+/// Whose socket is full while as much waits to go out gets a wider one.
+const MUCH_BYTES: usize = 128 << 10;
+
 /// What a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wants {
@@ -38,6 +41,7 @@ pub struct Connection {
     /// When its conversation was over; replies may still wait.
     ended: Option<Instant>,
     moved: bool,
+    is_wide: bool,
 }
 
 impl Connection {
@@ -46,7 +50,8 @@ impl Connection {
         let mut output = Buffer::default();
         let session = Session::new(exports, stream.encryption(), &mut output);
         let input = Buffer::default();
-        Self { stream, session, input, output, began: Instant::now(), ended: None, moved: true }
+        let (began, ended, moved, is_wide) = (Instant::now(), None, true, false);
+        Self { stream, session, input, output, began, ended, moved, is_wide }
     }
 
     /// Serves it as far as a turn reaches.
@@ -110,6 +115,10 @@ impl Connection {
                 Moved::Bytes(bytes) => {
                     self.output.consume(bytes);
                     sent += bytes;
+                }
+                Moved::Blocked if !self.is_wide && self.output.len() >= MUCH_BYTES => {
+                    self.is_wide = true;
+                    self.stream.widen();
                 }
                 other => return other,
             }

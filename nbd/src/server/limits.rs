@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Threads; one at least.
     pub workers: usize,
-    /// Clients at a time; others are refused. Each holds about 2.5 MiB at most, 2.75 MiB by TLS.
+    /// Clients at a time; others are refused. Each holds about 1.75 MiB at most, 2 MiB by TLS.
     pub max_clients: usize,
     /// How long a client may take until it has chosen an export; and, when all is said, to take the last replies.
     pub handshake: Duration,

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno as Code;
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, recv, send, sendmsg, shutdown,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, recv, send,
+    sendmsg, shutdown, sockopt,
 };
 
 /// What records cost.
@@ -40,6 +41,9 @@ pub enum Moved {
 
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
+/// What the kernel is to hold of replies for a client at a Unix socket that asks for much at a time; it doubles that for what it needs itself.
+const WIDE_BYTES: usize = 1 << 20;
+
 /// A client's socket.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
@@ -63,6 +67,15 @@ impl Socket {
     /// Sends what there is room for of all of these.
     pub fn send_all_of(&self, from: &[IoSlice<'_>]) -> Moved {
         moved(|| sendmsg(&self.0, from, &mut SendAncillaryBuffer::default(), SEND_FLAGS))
+    }
+
+    /// Has the kernel hold replies of 1 MiB whole, if this is a Unix socket: the usual 208 KiB have one wait four times until the client has taken
+    /// most of them. (It may not allow that. What TCP holds it sees to by itself.)
+    pub fn widen(&self) {
+        let is_unix = sockopt::socket_domain(&self.0) == Ok(AddressFamily::UNIX);
+        if is_unix && sockopt::set_socket_send_buffer_size_force(&self.0, WIDE_BYTES).is_err() {
+            let _ = sockopt::set_socket_send_buffer_size(&self.0, WIDE_BYTES);
+        }
     }
 
     /// Says that nothing more will be sent.

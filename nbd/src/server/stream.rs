@@ -69,6 +69,11 @@ impl Stream {
         }
     }
 
+    /// Has the kernel hold more of what is sent, where it does that.
+    pub fn widen(&self) {
+        self.socket.widen();
+    }
+
     /// Whether something that was taken waits to be sent.
     pub fn is_waiting(&self) -> bool {
         self.records.as_ref().is_some_and(|records| records.is_waiting())

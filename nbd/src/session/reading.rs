@@ -4,7 +4,7 @@
 
 use super::admit::Span;
 use super::extents::collect;
-use super::turn::{PIECE_BYTES, Turn};
+use super::turn::{PIECE_BYTES, SHORT_PIECE_BYTES, Turn};
 use crate::buffer::Buffer;
 use crate::device::Extent;
 use crate::errno::Errno;
@@ -67,7 +67,11 @@ impl Reading {
         turn: &mut Turn,
     ) -> Read {
         let all = self.left;
-        let piece = self.left.take(PIECE_BYTES);
+        let most = match self.style {
+            Style::Simple => PIECE_BYTES,
+            Style::Whole | Style::Chunks => SHORT_PIECE_BYTES,
+        };
+        let piece = self.left.take(most);
         turn.charge(piece.len() as usize);
         let read = match self.style {
             _ if piece.is_empty() => self.nothing(output),

@@ -5,7 +5,7 @@ use super::haggle::Agreed;
 use super::next::Next;
 use super::ranged::Work;
 use super::reading::{Read, Reading, Style};
-use super::turn::{PIECE_BYTES, Turn};
+use super::turn::{SHORT_PIECE_BYTES, Turn};
 use crate::buffer::Buffer;
 use crate::device::{BlockSizes, Extent};
 use crate::errno::Errno;
@@ -176,7 +176,7 @@ impl Transmit {
             return Next::Again;
         };
         let mut behind = *left;
-        let piece = behind.take(PIECE_BYTES);
+        let piece = behind.take(SHORT_PIECE_BYTES);
         let len = piece.len() as usize;
         let Some(bytes) = input.filled().get(..len) else {
             return Next::Input(len);

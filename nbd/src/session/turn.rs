@@ -1,7 +1,10 @@
 //! How much is done at a time, and how much one client may ask for before others come.
 
-/// Most bytes that are read or written by one call of the device: a multiple of every smallest block.
+/// Most bytes that are read by one call of the device: a multiple of every smallest block. (A simple reply is one whole, and no error can be told behind its first piece.)
 pub const PIECE_BYTES: u32 = 1 << 20;
+/// The same of what is written, and of what is read where an error can be told behind it. About what a Unix socket holds: the client takes the
+/// one piece, or fills the socket again, while the device has the other one, which stays in the processor's cache.
+pub const SHORT_PIECE_BYTES: u32 = 256 << 10;
 /// What a request costs besides its bytes.
 const REQUEST_COST: usize = 2 << 10;
 /// The same of one that changes more than the bytes it brings, or waits until all is durable.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::{U16, U32, U64};
 
-use super::super::turn::PIECE_BYTES;
+use super::super::turn::{PIECE_BYTES, SHORT_PIECE_BYTES};
 use super::*;
 use crate::device::{BlockSizes, Device, Extent, WriteZeroes};
 use crate::errno::Errno;
@@ -46,7 +46,7 @@ impl Device for Bytes {
     }
 
     fn write(&self, at: u64, from: &[u8], _: bool) -> Result<(), Errno> {
-        assert!(!from.is_empty() && from.len() <= PIECE_BYTES as usize);
+        assert!(!from.is_empty() && from.len() <= SHORT_PIECE_BYTES as usize);
         self.bytes.lock().unwrap()[at as usize..at as usize + from.len()].copy_from_slice(from);
         Ok(())
     }
