@@ -256,6 +256,8 @@ rules! {
         "a line of another lane stays that tells of the bytes that are written";
     SectorsEnded "sectors-ended"
         "who changes a file leaves the lines of the sector journal that tell of it";
+    SectorsKnown "sectors-known"
+        "who writes sectors where it has written before does not look whether the file has changed since";
     SectorsAwaited "sectors-awaited"
         "a snapshot does not wait for writes that are in lanes of the sector journal";
     RelaxedWriteBack "relaxed-write-back"

@@ -1,12 +1,14 @@
 //! Does an operation to a file system, by path, and says what came of it.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use lode_engine::{
     Attr, Error, Fallocate, Ino, NewInode, Result, SetAttr, XattrChange, XattrWhen, mode,
 };
 
-use crate::fs::Fs;
+use crate::fs::{Fs, Held};
 use crate::op::{Attrs, Op, Path, Target};
 
 /// What an operation gave, without what may differ between two right file systems
@@ -22,7 +24,38 @@ pub enum Value {
 }
 
 /// The inodes that a sequence holds open.
-pub type Handles = BTreeMap<usize, Ino>;
+pub type Handles = BTreeMap<usize, Open>;
+
+/// One of them.
+pub struct Open {
+    ino: Ino,
+    /// What the file system knows of it, once that was of use: what is written by sectors is written by that.
+    held: OnceCell<Held>,
+}
+
+impl Open {
+    fn new(ino: Ino) -> Self {
+        Self { ino, held: OnceCell::new() }
+    }
+
+    /// Its number.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+}
+
+/// (Of what is known of it another one finds out by itself.)
+impl Clone for Open {
+    fn clone(&self) -> Self {
+        Self::new(self.ino)
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.ino.fmt(f)
+    }
+}
 
 /// Bytes that a value shows when printed in a failure.
 const SHOWN: usize = 40;
@@ -90,8 +123,8 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
         Op::Open { path, slot } => {
             let ino = resolve(fs, path)?;
             fs.acquire(ino)?;
-            if let Some(old) = handles.insert(*slot, ino) {
-                fs.release(old);
+            if let Some(old) = handles.insert(*slot, Open::new(ino)) {
+                fs.release(old.ino);
             }
             Ok(Value::Done)
         }
@@ -103,13 +136,13 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
             let xattrs: Vec<_> =
                 xattr.map(|((name, _), value)| set_to(name, value)).into_iter().collect();
             let attr = fs.create_nameless(dir, &new, &xattrs)?;
-            if let Some(old) = handles.insert(*slot, attr.ino) {
-                fs.release(old);
+            if let Some(old) = handles.insert(*slot, Open::new(attr.ino)) {
+                fs.release(old.ino);
             }
             Ok(Value::of(&attr))
         }
         Op::Close { slot } => {
-            fs.release(handles.remove(slot).ok_or(Error::Invalid)?);
+            fs.release(handles.remove(slot).ok_or(Error::Invalid)?.ino);
             Ok(Value::Done)
         }
         Op::Lend => fs.lend().map(|()| Value::Done),
@@ -221,7 +254,14 @@ fn on_inode(fs: &dyn Fs, handles: &Handles, op: &Op) -> Result<Value> {
         }
         Op::Sectors { to, offset, data } => {
             let ino = find(fs, handles, to)?;
-            let written = fs.write_sectors(ino, *offset, &data.bytes());
+            let held = match to {
+                Target::Path(_) => None,
+                Target::Handle(slot) => handles.get(slot).map(|open| &open.held),
+            };
+            let written = match held {
+                None => fs.write_sectors(ino, *offset, &data.bytes()),
+                Some(held) => fs.write_sectors_held(ino, held, *offset, &data.bytes()),
+            };
             data_result(fs, ino, written.map(|()| Value::Done))
         }
         Op::Map { of } => mapped(fs, find(fs, handles, of)?, |ino| fs.map(ino)),
@@ -300,7 +340,7 @@ pub fn set_attr(attrs: &Attrs) -> SetAttr {
 fn find(fs: &dyn Fs, handles: &Handles, target: &Target) -> Result<Ino> {
     match target {
         Target::Path(path) => resolve(fs, path),
-        Target::Handle(slot) => handles.get(slot).copied().ok_or(Error::Invalid),
+        Target::Handle(slot) => handles.get(slot).map(|open| open.ino).ok_or(Error::Invalid),
     }
 }
 

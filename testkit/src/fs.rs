@@ -1,13 +1,19 @@
 //! The calls that a pool and the model have in common.
 
+use std::any::Any;
+use std::cell::OnceCell;
+
 pub use lode_engine::{
     Attr, DirEntry, Fallocate, Ino, NewInode, RenameMode, Result, SetAttr, XattrChange,
 };
-use lode_engine::{Error, Host, Pool};
+use lode_engine::{Error, Handle, Host, Pool};
 use lode_model::{Loose, Model};
 use lode_pmem::Medium;
 
 use crate::{Memory, TestHost, lend, maps};
+
+/// What a file system knows of a file that is open.
+pub type Held = Box<dyn Any + Send>;
 
 /// A pool as tests use it.
 pub type TestPool = Pool<Memory, TestHost>;
@@ -34,6 +40,16 @@ pub trait Fs: Sync {
     fn append(&self, ino: Ino, data: &[u8]) -> Result<u64>;
     /// Writes whole sectors.
     fn write_sectors(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()>;
+    /// The same, of a file that is open for as long as `held` is there, by whatever is known of it.
+    fn write_sectors_held(
+        &self,
+        ino: Ino,
+        _held: &OnceCell<Held>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        self.write_sectors(ino, offset, data)
+    }
     fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()>;
     /// Maps all of a file.
     fn map(&self, ino: Ino) -> Result<()>;
@@ -206,6 +222,21 @@ impl<M: Medium, H: Host> Fs for Pool<M, H> {
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
         Pool::<M, H>::lookup(self, dir, name)
+    }
+
+    fn write_sectors_held(
+        &self,
+        ino: Ino,
+        held: &OnceCell<Held>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        // (It stays open by who has opened it: the handle ends nothing.)
+        if held.get().is_none() {
+            let _ = held.set(Box::new(self.take_over(ino)?));
+        }
+        let handle = held.get().and_then(|held| held.downcast_ref::<Handle<H>>());
+        Pool::write_sectors_held(self, handle.ok_or(Error::Invalid)?, offset, data)
     }
 
     fn map(&self, ino: Ino) -> Result<()> {

@@ -151,15 +151,15 @@ impl Pair<'_> {
         for (slot, wanted) in &self.model_handles {
             let found = self.handles.get(slot).ok_or_else(|| format!("@{slot} is not open"))?;
             let fail = |error: Error| format!("open file @{slot}: {error:?}");
-            let want = self.model.getattr(*wanted).map_err(fail)?;
-            let have = fs.getattr(*found).map_err(fail)?;
+            let want = self.model.getattr(wanted.ino()).map_err(fail)?;
+            let have = fs.getattr(found.ino()).map_err(fail)?;
             if Value::of(&want) != Value::of(&have) {
                 return Err(format!("open file @{slot}: {want:?} expected, {have:?} found"));
             }
             if want.mode & lode_engine::mode::TYPE == lode_engine::mode::FILE {
                 use crate::snapshot::contents;
-                let want = contents(&self.model, *wanted, want.size, None)?;
-                let have = contents(fs, *found, have.size, Some(&want))?;
+                let want = contents(&self.model, wanted.ino(), want.size, None)?;
+                let have = contents(fs, found.ino(), have.size, Some(&want))?;
                 if want != have {
                     return Err(format!("open file @{slot}: contents differ"));
                 }

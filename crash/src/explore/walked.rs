@@ -1,11 +1,12 @@
 //! Operations whose paths were walked before they begin, as a kernel holds the inodes that a
 //! program has opened or walked to: so that each operation is one call of the file system.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use lode_engine::{Attr, Ino, Result};
 use lode_model::Loose;
-use lode_testkit::fs::Fs;
+use lode_testkit::fs::{Fs, Held};
 use lode_testkit::op::Op;
 use lode_testkit::{forward_calls, forward_maps};
 
@@ -58,6 +59,15 @@ impl Fs for Walked<'_> {
 
     forward_maps!(self => dyn Fs, self.fs);
 
+    fn write_sectors_held(
+        &self,
+        ino: Ino,
+        held: &OnceCell<Held>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        self.fs.write_sectors_held(ino, held, offset, data)
+    }
     fn maintain(&self) -> Result<()> {
         self.fs.maintain()
     }

@@ -261,6 +261,7 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::SectorsPlaces, "sectors that overlap, one lane"),
     (Rule::SectorsApart, "sectors that overlap, two lanes"),
     (Rule::SectorsEnded, "sectors and other writes, two lanes"),
+    (Rule::SectorsKnown, "two threads: sectors by a handle and a write, two lanes"),
     (Rule::SectorsAwaited, "two threads: sectors and snapshot, one lane"),
     (Rule::LinkDoubted, "a log gets a page again"),
     (Rule::TailZeroed, "overwrites, then truncate and extend"),

@@ -303,6 +303,8 @@ pub fn two_threads() -> Vec<Case> {
         cases.extend(writers::BESIDE.iter().map(|text| both(text, way, lanes(count))));
         cases.extend(sectors::BESIDE.iter().map(|text| both(text, way, sectors::pool(count))));
     }
+    // (A file of 2 MiB: each state takes long to look at.)
+    cases.extend(sectors::HELD.iter().map(|text| both(text, "two lanes", sectors::held(2))));
     let strips = writers::BESIDE[..3].iter();
     cases.extend(strips.map(|text| both(text, "with checksums", writers::with_strips())));
     cases.extend(

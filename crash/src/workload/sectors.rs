@@ -85,10 +85,48 @@ pub(super) fn alone() -> Vec<Case> {
     let large = "sectors /v 512 512 2; sectors /v 0 8192 3; sectors /v 2M 512 4; write /v 512 512 5; sectors /v 512 512 6; \
                  punch /v 0 2M";
     let before = "create /v; allocate /v 0 4M";
-    let pool = Geometry { lanes: 2, class: PageClass::Huge, ..huge() };
-    cases.push(case("sectors of large pages", pool, before, large));
+    cases.push(case("sectors of large pages", held(2), before, large));
+    let by_handle = "open /v 0; sectors @0 512 512 2; sectors @0 512 1024 3; sectors @0 0 8192 4; sectors @0 512 512 5; \
+                     write /v 512 512 6; sectors @0 512 512 7; sectors @0 1024 512 8; truncate /v 0; sectors @0 0 512 9";
+    cases.push(case("sectors by a handle", held(2), HELD_FILE, by_handle));
     cases
 }
+
+/// A pool with so many lanes, and room for a file whose places are noted by who has it open.
+pub(super) fn held(count: u32) -> Geometry {
+    Geometry { lanes: count, class: PageClass::Huge, ..huge() }
+}
+
+const HELD_FILE: &str = "create /v; allocate /v 0 2M";
+const HELD_OPEN: &str = "create /v; allocate /v 0 2M; open /v 0";
+
+/// The same by a handle: the second write takes no lock of the inode, if the other thread has changed nothing.
+pub(super) const HELD: [(&str, &str, &str, &str); 4] = [
+    (
+        "sectors by handles that overlap",
+        HELD_OPEN,
+        "sectors @0 0 1024 2; sectors @0 512 512 3",
+        "sectors @0 512 1024 4; sectors @0 0 512 5",
+    ),
+    (
+        "sectors by a handle and a write",
+        HELD_OPEN,
+        "sectors @0 0 512 2; sectors @0 0 512 3",
+        "write /v 100 200 4; read /v 0 512",
+    ),
+    (
+        "sectors by a handle and pages of another file",
+        HELD_OPEN,
+        "sectors @0 0 512 2; sectors @0 0 512 3",
+        "truncate /v 0; create /w; append /w 12K 4; read /w 0 512",
+    ),
+    (
+        "sectors by a handle and snapshot",
+        "snapshot z; create /v; allocate /v 0 2M; open /v 0",
+        "sectors @0 0 512 2; sectors @0 0 512 3",
+        "snapshot a; read /v 0 512",
+    ),
+];
 
 /// What there is before, what one thread does, what the other does.
 pub(super) const BESIDE: [(&str, &str, &str, &str); 8] = [

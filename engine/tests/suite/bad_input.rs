@@ -66,7 +66,7 @@ fn varied_image(seed: u64, clean: bool) -> Vec<u8> {
     // The last operation of the crashed ones: journalled bytes that are still needed.
     pool.write(long, 100, &[0xEE; 512]).unwrap();
     if clean {
-        handles.values().for_each(|&ino| pool.release(ino));
+        handles.values().for_each(|open| pool.release(open.ino()));
         pool.close().unwrap();
     }
     memory.image()

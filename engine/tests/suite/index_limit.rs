@@ -103,8 +103,8 @@ fn busy(pool: &TestPool, threads: usize, count: usize) -> u64 {
                         most.fetch_max(pool.gauges().unwrap().memory.total(), SeqCst);
                     }
                 }
-                handles.values().for_each(|&ino| pool.release(ino));
-                model_handles.values().for_each(|&ino| model.release(ino));
+                handles.values().for_each(|open| pool.release(open.ino()));
+                model_handles.values().for_each(|open| model.release(open.ino()));
             });
         }
     });

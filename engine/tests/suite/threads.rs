@@ -105,8 +105,8 @@ fn own_subtrees(seed: u64, relaxed: bool, count: usize) {
                 let done = || print(&ops[..=step]);
                 assert!(same(&wanted, &found), "{op}: {wanted:?}, {found:?}\n{}", done());
             }
-            handles.values().for_each(|&ino| pool.release(ino));
-            model_handles.values().for_each(|&ino| model.release(ino));
+            handles.values().for_each(|open| pool.release(open.ino()));
+            model_handles.values().for_each(|open| model.release(open.ino()));
         });
     });
     let wanted = snapshot(&model, Times::NONE, None).unwrap();
@@ -407,7 +407,7 @@ fn a_mixture_on_shared_names_leaves_a_sound_tree() {
                     panic!("seed {seed}, thread {thread}: {op}");
                 }
             }
-            handles.values().for_each(|&ino| pool.release(ino));
+            handles.values().for_each(|open| pool.release(open.ino()));
         });
         assert_counts(&pool);
         assert_sound_and_lasting(&pool);
