@@ -35,6 +35,8 @@ struct Shard<H: Host> {
     opens: HashMap<Ino, u32, Mix>,
     /// Where the hand is.
     hand: usize,
+    /// Bytes by which its inodes have grown since they were last told to the room.
+    untold: i64,
 }
 
 fn hash_of(ino: Ino) -> u64 {
@@ -46,7 +48,22 @@ fn hash_of(ino: Ino) -> u64 {
 impl<H: Host> Shard<H> {
     fn new() -> Self {
         let (nodes, opens) = (HashTable::new(), HashMap::with_hasher(Mix::default()));
-        Self { nodes, opens, hand: 0 }
+        Self { nodes, opens, hand: 0, untold: 0 }
+    }
+
+    /// Counts an inode that came or went. What others count, too, is told little by little: all threads share it.
+    #[inline]
+    fn count(&mut self, came: bool, room: &Room) {
+        self.untold += if came { 1 } else { -1 } * Node::<H>::BYTES as i64;
+        if self.untold.unsigned_abs() > room.slack() / SHARDS as u64 {
+            self.tell(room);
+        }
+    }
+
+    fn tell(&mut self, room: &Room) {
+        let untold = core::mem::take(&mut self.untold);
+        let bytes = untold.unsigned_abs();
+        if untold > 0 { room.change(0, bytes) } else { room.change(bytes, 0) }
     }
 
     fn list_bytes(&self) -> u64 {
@@ -74,7 +91,7 @@ impl<H: Host> Shard<H> {
             Entry::Occupied(mut there) => there.get_mut().1 = node,
             Entry::Vacant(place) => {
                 place.insert((ino, node));
-                room.change(0, Node::<H>::BYTES);
+                self.count(true, room);
             }
         }
     }
@@ -82,7 +99,7 @@ impl<H: Host> Shard<H> {
     fn remove(&mut self, ino: Ino, room: &Room) {
         if let Ok(there) = self.nodes.find_entry(hash_of(ino), |(other, _)| *other == ino) {
             there.remove();
-            room.change(Node::<H>::BYTES, 0);
+            self.count(false, room);
         }
     }
 
@@ -110,11 +127,12 @@ impl<H: Host> Shard<H> {
             }
             if let Ok(there) = self.nodes.get_bucket_entry(self.hand) {
                 let ((_, node), _) = there.remove();
-                store.room.change(Node::<H>::BYTES, 0);
+                self.count(false, &store.room);
                 *into = Some(node);
             }
         }
         self.shorten(&store.room);
+        self.tell(&store.room);
         looks
     }
 

@@ -65,6 +65,12 @@ impl Room {
         }
     }
 
+    /// Bytes that may have come or gone without being counted, all in all.
+    #[inline]
+    pub(crate) fn slack(&self) -> u64 {
+        self.bytes.load(Relaxed) / SPARE_PART
+    }
+
     /// Counts inodes that were dropped to make room.
     pub(crate) fn count_dropped(&self, inodes: u64) {
         self.dropped.fetch_add(inodes, Relaxed);
