@@ -57,7 +57,8 @@ impl Channel {
             into.clear();
             match rustix::io::read(&*self.0, spare_capacity(into)) {
                 Ok(bytes) if bytes > 0 => return Ok(true),
-                Ok(_) | Err(Code::NODEV) => return Ok(false),
+                // (The second where the mount goes away while the kernel hands a request out.)
+                Ok(_) | Err(Code::NODEV | Code::CONNABORTED) => return Ok(false),
                 // The request was taken back before it could be read.
                 Err(Code::NOENT | Code::INTR | Code::AGAIN) => {}
                 Err(error) => return Err(error.into()),
