@@ -243,9 +243,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.append_xattrs(&mut tx, state, &mut ready.staged);
         }
         let epoch = tx.epoch();
-        tx.send()?;
-        self.note_birth(under.zip(entry), state, (ready.staged, epoch))?;
-        tx.commit()?;
+        let staged = ready.staged;
+        tx.commit_while(|| self.note_birth(under.zip(entry), state, (staged, epoch)))?;
         Ok(node)
     }
 
@@ -486,13 +485,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let above = if child.kind() == mode::DIRECTORY { parent.log.ino } else { 0 };
         let record = Body::Links { links, parent: above, ctime_ns: time_ns };
         let placed = child.log.append(&mut tx, &self.store, &record);
-        tx.send()?;
-        child.set_links(placed.ordinal, links, above, time_ns);
-        let place = (entry.at, entry.ordinal);
-        let hash = hash(self.store.secret, name);
-        let named = (child.log.ino, (child.mode >> 12) as u8);
-        parent.add_entry(hash, named, place, entry_lines(name.len()), time_ns)?;
-        tx.commit()?;
+        tx.commit_while(|| {
+            child.set_links(placed.ordinal, links, above, time_ns);
+            let place = (entry.at, entry.ordinal);
+            let hash = hash(self.store.secret, name);
+            let named = (child.log.ino, (child.mode >> 12) as u8);
+            let lines = entry_lines(name.len());
+            parent.add_entry(hash, named, place, lines, time_ns).map(|_| ())
+        })?;
         node.slot.set_tail(child.log.tail.last_seal);
         dir.slot.set_tail(parent.log.tail.last_seal);
         self.tidy(&node.slot, child);

@@ -57,10 +57,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let placed = self.store_del(&mut tx, parent, &child.add, time_ns);
             let dropped = self.store_drop(&mut tx, state, time_ns);
             let epoch = tx.epoch();
-            tx.send()?;
-            self.remove_entry(parent, (name, child.entry.cookie), placed.ordinal, time_ns);
-            note_drop(&child.node, state, dropped, (epoch, time_ns));
-            tx.commit()?;
+            tx.commit_while(|| {
+                self.remove_entry(parent, (name, child.entry.cookie), placed.ordinal, time_ns);
+                note_drop(&child.node, state, dropped, (epoch, time_ns));
+                Ok(())
+            })?;
             node.slot.set_tail(parent.log.tail.last_seal);
             self.tidy_dropped(&child.node, state);
             self.tidy(&node.slot, parent);

@@ -235,15 +235,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
             None => None,
         };
         let epoch = tx.epoch();
-        tx.send()?;
-        let gone = (plan.name, plan.moved.entry.cookie);
-        self.remove_entry(state_mut(locked, FROM)?, gone, del.ordinal, time_ns);
-        self.note_entry(state_mut(locked, to)?, &entry, plan.victim, &added, time_ns)?;
-        self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
-        if let Some(victim) = plan.victim {
-            note_drop(&victim.node, state_mut(locked, VICTIM)?, dropped, (epoch, time_ns));
-        }
-        tx.commit()?;
+        tx.commit_while(|| {
+            let gone = (plan.name, plan.moved.entry.cookie);
+            self.remove_entry(state_mut(locked, FROM)?, gone, del.ordinal, time_ns);
+            self.note_entry(state_mut(locked, to)?, &entry, plan.victim, &added, time_ns)?;
+            self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
+            if let Some(victim) = plan.victim {
+                note_drop(&victim.node, state_mut(locked, VICTIM)?, dropped, (epoch, time_ns));
+            }
+            Ok(())
+        })?;
         self.set_tails(plan, locked);
         self.tidy_all(plan, locked);
         Ok(())
@@ -276,14 +277,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let links = self.store_moved(&mut tx, state_mut(locked, MOVED)?, plan.to.ino(), time_ns);
         let victim_state = state_mut(locked, VICTIM)?;
         let victim_links = self.store_moved(&mut tx, victim_state, plan.from.ino(), time_ns);
-        tx.send()?;
-        let moved = Some(plan.moved);
-        self.note_entry(state_mut(locked, FROM)?, &back, moved, &back_at, time_ns)?;
-        self.note_entry(state_mut(locked, to)?, &there, Some(victim), &there_at, time_ns)?;
-        self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
-        let victim_state = state_mut(locked, VICTIM)?;
-        self.note_moved(victim_state, plan.from.ino(), &victim_links, time_ns);
-        tx.commit()?;
+        tx.commit_while(|| {
+            let moved = Some(plan.moved);
+            self.note_entry(state_mut(locked, FROM)?, &back, moved, &back_at, time_ns)?;
+            self.note_entry(state_mut(locked, to)?, &there, Some(victim), &there_at, time_ns)?;
+            self.note_moved(state_mut(locked, MOVED)?, plan.to.ino(), &links, time_ns);
+            let victim_state = state_mut(locked, VICTIM)?;
+            self.note_moved(victim_state, plan.from.ino(), &victim_links, time_ns);
+            Ok(())
+        })?;
         self.set_tails(plan, locked);
         self.tidy_all(plan, locked);
         Ok(())

@@ -269,6 +269,18 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
     }
 }
 
+impl<M: Medium, H: Host> Tx<'_, M, H> {
+    /// As [`Tx::commit`], and while the lines are on their way memory follows, but for what others see. An error of
+    /// `follow` leaves the pool as a failed fence does: what may be stored and is not known of.
+    #[track_caller]
+    #[inline]
+    pub(crate) fn commit_while(mut self, follow: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.send()?;
+        follow()?;
+        self.land()
+    }
+}
+
 impl<M: Medium, H: Host> Drop for Tx<'_, M, H> {
     fn drop(&mut self) {
         if self.stage != Stage::Ended {
