@@ -36,6 +36,7 @@ struct Change {
 }
 
 /// Changes of extended attributes, ready to be stored.
+#[derive(Default)]
 pub(crate) struct Staged {
     changes: Vec<Change>,
     /// When they happen.

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use lode_pmem::Medium;
+use lode_pmem::{Line, Medium};
 
 use crate::file::Staged;
 use crate::index::{Extents, hash};
@@ -226,41 +226,56 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 return Err(error);
             }
         };
-        tx.line(at, &identity);
-        let place = state.log.append_text(&mut tx, store, &first, birth_text(state, birth));
+        let parts = (&mut *state, &first, &mut ready);
+        let entry = self.store_birth(&mut tx, (at, &identity), under.as_mut(), parts, birth);
+        let epoch = tx.epoch();
+        tx.commit_while(|| self.note_birth((&mut under, &entry), state, (&mut ready, epoch)))?;
+        Ok(node)
+    }
+
+    /// Stores what a birth consists of; says where its entry is.
+    #[inline(never)]
+    fn store_birth(
+        &self,
+        tx: &mut Tx<'_, M, H>,
+        (at, identity): (u64, &Line),
+        under: Option<&mut Entry<'_>>,
+        (state, first, ready): (&mut State, &Body, &mut Ready),
+        birth: &Birth<'_>,
+    ) -> Option<Placed> {
+        let store = &self.store;
+        tx.line(at, identity);
+        let place = state.log.append_text(tx, store, first, birth_text(state, birth));
         if let Some(run) = ready.target {
-            self.map_target(&mut tx, state, run, place.ordinal, birth.target.len() as u64);
+            self.map_target(tx, state, run, place.ordinal, birth.target.len() as u64);
         }
         let late = store.host.leaves_out(Rule::XattrInOne);
         if !late {
-            self.append_xattrs(&mut tx, state, &mut ready.staged);
+            self.append_xattrs(tx, state, &mut ready.staged);
         }
-        let entry = under.as_mut().map(|(parent, name, _)| {
+        let entry = under.map(|(parent, name, _)| {
             let add = self.entry_of(state, name, state.btime_ns);
-            parent.log.append_text(&mut tx, store, &add, name)
+            parent.log.append_text(tx, store, &add, name)
         });
         if late {
-            self.append_xattrs(&mut tx, state, &mut ready.staged);
+            self.append_xattrs(tx, state, &mut ready.staged);
         }
-        let epoch = tx.epoch();
-        let staged = ready.staged;
-        tx.commit_while(|| self.note_birth(under.zip(entry), state, (staged, epoch)))?;
-        Ok(node)
+        entry
     }
 
     /// Makes memory say what the records of a birth do.
     #[inline(never)]
     fn note_birth(
         &self,
-        entry: Option<(Entry<'_>, Placed)>,
+        (under, entry): (&mut Option<Entry<'_>>, &Option<Placed>),
         state: &mut State,
-        (staged, epoch): (Staged, u32),
+        (ready, epoch): (&mut Ready, u32),
     ) -> Result<()> {
-        self.show_xattrs(state, staged, epoch);
-        if let Some(((parent, name, hash), entry)) = entry {
+        self.show_xattrs(state, core::mem::take(&mut ready.staged), epoch);
+        if let (Some((parent, name, hash)), Some(entry)) = (under, entry) {
             let place = (entry.at, entry.ordinal);
             let child = (state.log.ino, (state.mode >> 12) as u8);
-            parent.add_entry(hash, child, place, entry_lines(name.len()), state.btime_ns)?;
+            parent.add_entry(*hash, child, place, entry_lines(name.len()), state.btime_ns)?;
         }
         state.put_in(&self.store.room);
         Ok(())
