@@ -76,7 +76,8 @@ fn places_of(files: &[PathBuf]) -> BTreeSet<String> {
             }
         }
     }
-    let fences = |line: &str| line.contains("door.fence(") || line.contains("window.flush(");
+    let stores = ["door.fence(", "door.fence_more(", "window.flush("];
+    let fences = |line: &str| stores.iter().any(|call| line.contains(call));
     let direct = lines.iter().filter(|(_, line, ..)| fences(line));
     let (for_callers, here): (Vec<_>, Vec<_>) = direct.partition(|(.., tracked)| *tracked);
     let mut places: BTreeSet<String> = here.into_iter().map(|line| line.0.clone()).collect();

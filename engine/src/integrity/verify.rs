@@ -99,11 +99,11 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
         let len = into.len() as u64;
         // (What is asked for most: whole strips of one page.)
-        match (at | len) & (self.geometry.strips.bytes() - 1) == 0
-            && at % PAGE_BYTES + len <= PAGE_BYTES
-        {
-            true => self.load_whole(of, at, into),
-            false => self.load_pieces(of, at, into),
+        let is_whole = (at | len) & (self.geometry.strips.bytes() - 1) == 0;
+        if is_whole && at % PAGE_BYTES + len <= PAGE_BYTES {
+            self.load_whole(of, at, into)
+        } else {
+            self.load_pieces(of, at, into)
         }
     }
 
