@@ -2,6 +2,7 @@
 # Builds the C library and installs it: header, shared and static library, file for pkg-config; and the malloc that
 # `lode heap run` preloads.
 #   PREFIX (/usr/local), LIBDIR (its lib): where it will be; DESTDIR: put before, to make packages
+#   BUILT: where the libraries are already; nothing is built then
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -16,11 +17,14 @@ for dir in "$prefix" "$libdir"; do
     esac
 done
 
-need_cargo
-install_missing cc:build-essential
-cargo build --quiet -p lode-capi -p lode-preload --lib --profile "$profile"
-built=$TARGET/$profile
-case $profile in dev | test) built=$TARGET/debug ;; esac
+built=${BUILT:-}
+if [ -z "$built" ]; then
+    need_cargo
+    install_missing cc:build-essential
+    cargo build --quiet -p lode-capi -p lode-preload --lib --profile "$profile"
+    built=$TARGET/$profile
+    case $profile in dev | test) built=$TARGET/debug ;; esac
+fi
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 soname=liblode.so.0

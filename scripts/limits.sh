@@ -9,7 +9,7 @@ limit_of() {
     tests/scripts/nbd_fuzz.sh | tests/scripts/instructions.sh | tests/scripts/pjdfstest.sh | tests/scripts/fsx.sh) seconds=900 ;;
     tests/scripts/nbd_clients.sh | tests/programs/postgres.sh) seconds=600 ;;
     # (It has a limit of its own, below this.)
-    tests/scripts/virtual_machines.sh) seconds=600 ;;
+    tests/scripts/virtual_machines.sh) seconds=900 ;;
     tests/scripts/make_run_works_twice.sh | tests/scripts/file_systems_on_volumes.sh | tests/scripts/heap_programs.sh) seconds=600 ;;
     tests/scripts/* | tests/programs/*) seconds=300 ;;
     # All of them together: each has its own.

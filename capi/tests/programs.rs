@@ -46,12 +46,15 @@ fn run(command: &mut Command) -> String {
     said.into_owned()
 }
 
-/// The script that installs, in the profile of this test.
+/// The script that installs, in the profile of this test; where all is built already, what lies beside this program.
 fn installer(prefix: &Path) -> Command {
     let mut command = Command::new("bash");
     command.arg(here("../scripts/install-lib.sh")).env("PREFIX", prefix);
     command.env_remove("LIBDIR").env_remove("DESTDIR");
     command.env("PROFILE", if cfg!(debug_assertions) { "test" } else { "release" });
+    if std::env::var_os("LODE_BUILT").is_some() {
+        command.env("BUILT", std::env::current_exe().unwrap().parent().unwrap());
+    }
     command
 }
 

@@ -15,7 +15,7 @@ use common::random::{Random, seed};
 use common::server::Server;
 use common::{Scratch, fsck};
 
-const SECONDS: u64 = 120;
+const SECONDS: u64 = 80;
 const THREADS: u64 = 3;
 const DIRS: u64 = 20;
 /// Names that there may be in a directory: about half of them are there at any time.

@@ -13,9 +13,9 @@ use lode_crash::run::Set;
 use lode_crash::workload::{pairs, scenarios, seq1, share, two_threads};
 
 /// One pair in so many is run here.
-const SHARE: usize = 100;
+const SHARE: usize = 150;
 /// One case in so many is run with twins, too.
-const TWINS_SHARE: usize = 24;
+const TWINS_SHARE: usize = 36;
 
 #[test]
 fn hard_sequences_survive_a_cut_anywhere() {
@@ -24,7 +24,7 @@ fn hard_sequences_survive_a_cut_anywhere() {
 
 #[test]
 fn two_threads_survive_a_cut_anywhere() {
-    let limits = Limits { schedules: 400, ..Limits::QUICK };
+    let limits = Limits { schedules: 200, ..Limits::QUICK };
     survive(Set::Pairs, two_threads().into_iter().enumerate(), limits);
 }
 

@@ -11,7 +11,8 @@ ops=${LODE_FSX_OPS:-100000}
 read -ra seeds <<<"${LODE_FSX_SEEDS:-$RANDOM}"
 
 need_cargo
-cargo install --quiet --locked --root "$TARGET/tools" "fsx@$version"
+# (What it asks takes the kernel and the server longer than it: a build that is not optimised is there sooner.)
+cargo install --quiet --locked --debug --root "$TARGET/tools" "fsx@$version"
 where=${LODE_TEST_SCRATCH:-/dev/shm}
 [ -w "$where" ] || where=/tmp
 scratch=$(mktemp -d "$where/lode-fsx.XXXXXX")

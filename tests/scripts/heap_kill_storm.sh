@@ -6,7 +6,7 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
-seconds=${LODE_STORM_SECONDS:-55}
+seconds=${LODE_STORM_SECONDS:-40}
 seed=${LODE_STORM_SEED:-$(($(date +%s) % 30000 + 1))}
 say "Seed $seed, $seconds s: LODE_STORM_SEED=$seed LODE_STORM_SECONDS=$seconds $0"
 

@@ -14,7 +14,7 @@ if ! is_root; then
 fi
 if [ "${1:-}" != inside ]; then
     need_cargo
-    cargo install --quiet --locked --root "$TARGET/tools" "pjdfstest@$version"
+    cargo install --quiet --locked --debug --root "$TARGET/tools" "pjdfstest@$version"
     # Mounts of its own, where that is possible: whatever happens, they are gone with the last process.
     if unshare --mount --propagation private true 2>/dev/null; then
         exec unshare --mount --propagation private bash "${BASH_SOURCE[0]}" inside

@@ -23,7 +23,7 @@ use races::Report;
 use worker::Worker;
 
 const WORKERS: u64 = 4;
-const SECONDS: u64 = 60;
+const SECONDS: u64 = 40;
 
 #[test]
 #[ignore = "a process of the stress, started by the test"]

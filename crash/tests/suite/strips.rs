@@ -7,7 +7,7 @@ use lode_crash::run::{Batch, Job, Set, job_of, run_batch};
 use lode_crash::workload::seq1;
 
 /// One case in so many is run with checksums, too.
-const SHARE: usize = 12;
+const SHARE: usize = 16;
 
 fn batch(limits: Limits) -> Batch {
     Batch { limits, workers: 2, time_max: None, stop: Stop::NEVER }

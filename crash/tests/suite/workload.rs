@@ -217,9 +217,18 @@ fn every_operation_alone_can_be_done() {
 }
 
 #[test]
+fn a_share_of_all_pairs_can_be_done() {
+    pairs_can_be_done(&share(0, 4));
+}
+
+#[test]
+#[ignore = "keeps two processors busy for a minute"]
 fn every_pair_can_be_done() {
-    let cases = pairs(&(0..pair_count()).collect::<Vec<_>>(), &Stop::NEVER);
-    let count = run_all("seq-2", &cases);
+    pairs_can_be_done(&(0..pair_count()).collect::<Vec<_>>());
+}
+
+fn pairs_can_be_done(numbers: &[usize]) {
+    let count = run_all("seq-2", &pairs(numbers, &Stop::NEVER));
     assert!(count.errors * 10 < count.ops, "too many pairs are senseless: {} errors", count.errors);
 }
 

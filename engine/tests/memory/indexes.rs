@@ -1,34 +1,10 @@
 //! What the engine says that its indexes take is what they take, as an allocator counts it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use lode_engine::{FormatOptions, Ino, NewInode, OpenOptions, PAGE_BYTES, Pool, mode};
 use lode_testkit::fs::TestPool;
 use lode_testkit::{Memory, TestHost};
 
-static HELD: AtomicU64 = AtomicU64::new(0);
-
-struct Counting;
-
-// SAFETY: every call goes on to the system's allocator, as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size() as u64, SeqCst);
-        // SAFETY: the caller's promise for `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size() as u64, SeqCst);
-        // SAFETY: `pointer` came from `System` with this layout, by this allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::allocator::{alone, held};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid: 1, rdev: 0 };
@@ -36,20 +12,21 @@ const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid:
 /// What is said, against what is held besides `before`: in `part` of it at most they differ.
 #[track_caller]
 fn agrees(pool: &TestPool, before: u64, part: f64) -> u64 {
-    let held = HELD.load(SeqCst) - before;
+    let held = held() - before;
     let said = pool.gauges().unwrap().memory;
     let off = (said.total() as f64 - held as f64).abs() / held as f64;
     assert!(off < part, "{held} bytes are held, this was said: {said:?} ({off:.3})");
     said.total()
 }
 
-/// One test: what others allocate would be counted, too.
 #[test]
 fn index_memory_is_told_as_it_grows_and_shrinks() {
+    // (What others allocate would be counted, too.)
+    let _alone = alone();
     let memory = Memory::new(256 << 20);
     memory.prefault();
     Pool::format(memory.clone(), TestHost::new(1), &FormatOptions::default()).unwrap();
-    let before = HELD.load(SeqCst);
+    let before = held();
     let pool = Pool::open(memory, TestHost::new(1), &OpenOptions::default()).unwrap();
     let empty = agrees(&pool, before, 0.25);
 

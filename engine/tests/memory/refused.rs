@@ -1,9 +1,5 @@
 //! When the host has no memory for what grows with input or pool, operations say so and
 //! leave the pool sound.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use lode_engine::{
     Error, Fallocate, FormatOptions, NewInode, OpenOptions, Pool, RenameMode, SetAttr, XattrChange,
@@ -13,70 +9,7 @@ use lode_testkit::fs::TestPool;
 use lode_testkit::snapshot::{Times, difference, snapshot};
 use lode_testkit::{Memory, TestHost};
 
-/// Allocations of at least so many bytes are refused when it is armed: small ones of fixed
-/// size (a node, a box) may be taken as granted.
-static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// So many large allocations are granted before the first is refused.
-static GRANTED: AtomicU64 = AtomicU64::new(0);
-/// All later ones are refused too, not only that one.
-static ALL_LATER: AtomicBool = AtomicBool::new(false);
-static REFUSED: AtomicU64 = AtomicU64::new(0);
-
-struct Refusing;
-
-impl Refusing {
-    fn refuses(bytes: usize) -> bool {
-        if bytes < LEAST.load(SeqCst) {
-            return false;
-        }
-        let before = GRANTED.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-        if before.is_ok() {
-            return false;
-        }
-        // Exactly one is refused, unless all later ones are.
-        let refused = REFUSED.fetch_add(1, SeqCst);
-        refused == 0 || ALL_LATER.load(SeqCst)
-    }
-}
-
-// SAFETY: every call goes on to the system's allocator with the same layout, or returns null,
-// which is how an allocator says that it has no memory.
-unsafe impl GlobalAlloc for Refusing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if Self::refuses(layout.size()) {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: the caller's promise for `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `System` with this layout, by this allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if size > layout.size() && Self::refuses(size) {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: as for `dealloc`; the caller's promise for `size` is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Refusing = Refusing;
-
-/// Runs `work` with the allocator armed; says whether anything was refused.
-fn armed<R>(least: usize, granted: u64, all_later: bool, work: impl FnOnce() -> R) -> (R, bool) {
-    GRANTED.store(granted, SeqCst);
-    ALL_LATER.store(all_later, SeqCst);
-    REFUSED.store(0, SeqCst);
-    LEAST.store(least, SeqCst);
-    let result = work();
-    LEAST.store(usize::MAX, SeqCst);
-    (result, REFUSED.load(SeqCst) > 0)
-}
+use crate::allocator::{alone, armed};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid: 1, rdev: 0 };
@@ -163,9 +96,10 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-/// One test, so that no other one's allocations are refused.
 #[test]
 fn refused_memory_is_an_error_and_leaves_the_pool_sound() {
+    // (No other one's allocations are refused.)
+    let _alone = alone();
     let memory = made();
     for all_later in [false, true] {
         opening(&memory, all_later);
