@@ -83,16 +83,28 @@ impl<M: Medium, H: Host> Volume<M, H> {
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
         // (Where it ends the reading tells: what is behind its last whole sector is never all of one.)
         self.check_whole(at, into.len() as u64)?;
+        if into.is_empty() {
+            return Ok(());
+        }
+        let read = self.pool.read_held_quietly(self.file()?, at, into)?;
+        if read == into.len() { Ok(()) } else { self.read_rest(at, into, read) }
+    }
+
+    /// Reads what is left, where `read` bytes were read the last time.
+    #[cold]
+    fn read_rest(&self, at: u64, into: &mut [u8], mut read: usize) -> Result<()> {
         let mut done = 0;
-        while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let read = self.pool.read_held_quietly(self.file()?, at + done as u64, rest)?;
+        loop {
             if read == 0 {
                 // It has become smaller meanwhile.
                 return Err(Error::Outside { at, len: into.len() as u64 });
             }
             done += read;
+            let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) else {
+                return Ok(());
+            };
+            read = self.pool.read_held_quietly(self.file()?, at + done as u64, rest)?;
         }
-        Ok(())
     }
 
     /// Writes sectors: each of them wholly, durable when this returns.

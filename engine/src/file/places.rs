@@ -257,11 +257,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         // (Before anything else is done: who reads all the time waits for memory, and this is where the next wait can begin while the one
         // before goes on.)
-        store.prefetch_data(place.at);
+        store.prefetch_data(place.at, place.by_sectors);
         // (One version for all: no write is seen in part.)
         if len == 0 || len > place.len || !may(version) {
             return false;
         }
+        // (While that comes, not behind the load, where the next read's would be asked for later by so much.)
+        self.counts.add_here(store.lane(), Op::Read);
         // (What can't be loaded is met again by who tells of it.)
         let is_loaded = match place.by_sectors {
             true => self.load_sectors(node.slot.ino(), offset, place.at, into),
@@ -269,8 +271,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         fence(Acquire);
         let is_read = is_loaded && node.version() == version;
-        if is_read {
-            self.counts.add_here(store.lane(), Op::Read);
+        if !is_read {
+            // (Who reads it after all counts it.)
+            self.counts.take_back(store.lane(), Op::Read);
         }
         is_read
     }
@@ -278,6 +281,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Loads bytes that are written by sectors; says whether none of those is torn.
     #[inline]
     fn load_sectors(&self, ino: crate::Ino, offset: u64, place: u64, into: &mut [u8]) -> bool {
+        if offset % PAGE_BYTES + into.len() as u64 > PAGE_BYTES {
+            return self.load_pages(ino, offset, place, into);
+        }
+        let load = || self.store.door.load(place, into).is_ok();
+        self.store.sectors.stripes.is_one_whole(ino, offset, load)
+    }
+
+    /// The same of more than a page's. (Not in line: what is kept in registers for it, the other way would put on the stack.)
+    #[inline(never)]
+    fn load_pages(&self, ino: crate::Ino, offset: u64, place: u64, into: &mut [u8]) -> bool {
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let at = offset + done as u64;
@@ -286,7 +299,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let (end, from) = (at + part.len() as u64, place + done as u64);
             done += part.len();
             let load = || self.store.door.load(from, part).is_ok();
-            if !self.store.sectors.stripes.is_whole(ino, (at, end), load) {
+            if !self.store.sectors.stripes.are_whole(ino, (at, end), load) {
                 return false;
             }
         }

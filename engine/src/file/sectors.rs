@@ -222,7 +222,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let len = (rest.len() as u64).min(most);
             let (bytes, tail) = rest.split_at_mut(len as usize);
             let mut home = Ok(());
-            let is_whole = stripes.is_whole(ino, (at, at + len), || {
+            let is_whole = stripes.are_whole(ino, (at, at + len), || {
                 home = self.read_home(state, file, at, bytes);
                 home.is_ok()
             });

@@ -52,13 +52,17 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// Asks for the beginning of what is loaded next, and for what that is compared with.
+    /// Asks for the beginning of what is loaded next, where that pays, and for what it is compared with.
     #[inline]
-    pub(crate) fn prefetch_data(&self, at: u64) {
-        if self.geometry.strips.are_kept() {
+    pub(crate) fn prefetch_data(&self, at: u64, by_sectors: bool) {
+        let are_kept = self.geometry.strips.are_kept();
+        // (Else nothing is done meanwhile, and where the data is in the cache it would take longer.)
+        if are_kept || by_sectors {
             for line in 0..LINES_AHEAD {
                 self.door.prefetch(at + line * LINE);
             }
+        }
+        if are_kept {
             self.door.prefetch(self.crcs_at(at, CrcTable::First));
         }
     }
@@ -122,7 +126,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             let (part, more) = rest.split_at_mut(len as usize);
             if is_whole {
                 if !more.is_empty() {
-                    self.prefetch_data(at + len);
+                    self.prefetch_data(at + len, false);
                 }
                 self.load_whole(of, at, part)?;
             } else {

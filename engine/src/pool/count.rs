@@ -41,6 +41,14 @@ impl OpCounts {
         }
     }
 
+    /// Takes back what [`OpCounts::add_here`] added, maybe in another lane: their sum is right.
+    #[cold]
+    pub(crate) fn take_back(&self, lane: usize, op: Op) {
+        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.0.get(op as usize)) {
+            count.fetch_sub(1, Relaxed);
+        }
+    }
+
     /// Notes that a collection of this kind gave pages back.
     pub(crate) fn add_collected(&self, op: Op, pages: u64) {
         let count = if op == Op::CollectFast { &self.fast_pages } else { &self.thorough_pages };
@@ -54,10 +62,10 @@ impl OpCounts {
     }
 
     pub(crate) fn read(&self) -> [u64; Op::COUNT] {
-        let mut sums = [0; Op::COUNT];
+        let mut sums = [0_u64; Op::COUNT];
         for counts in &self.lanes {
             for (sum, count) in sums.iter_mut().zip(&counts.0) {
-                *sum += count.load(Relaxed);
+                *sum = sum.wrapping_add(count.load(Relaxed));
             }
         }
         sums

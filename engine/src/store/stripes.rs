@@ -133,24 +133,27 @@ impl<H: Host> Stripes<H> {
         true
     }
 
-    /// Whether nobody has stored bytes `from .. to` of an inode while `load` was done, which says whether it could.
+    /// Whether nobody has stored to the page at `at` of an inode while `load` was done, which says whether it could.
     #[inline]
-    pub(crate) fn is_whole(
+    pub(crate) fn is_one_whole(&self, ino: Ino, at: u64, load: impl FnOnce() -> bool) -> bool {
+        let stripe = self.all.get().and_then(|all| all.get(first(ino, at) & (all.len() - 1)));
+        let Some(stripe) = stripe else { return false };
+        let version = stripe.version.load(Acquire);
+        if version % 2 == 1 || !load() {
+            return false;
+        }
+        fence(Acquire);
+        stripe.version.load(Relaxed) == version
+    }
+
+    /// The same of bytes `from .. to`.
+    #[inline]
+    pub(crate) fn are_whole(
         &self,
         ino: Ino,
         (from, to): (u64, u64),
         load: impl FnOnce() -> bool,
     ) -> bool {
-        if to <= from - from % PAGE_BYTES + PAGE_BYTES {
-            let stripe = self.all.get().and_then(|all| all.get(first(ino, from) & (all.len() - 1)));
-            let Some(stripe) = stripe else { return false };
-            let version = stripe.version.load(Acquire);
-            if version % 2 == 1 || !load() {
-                return false;
-            }
-            fence(Acquire);
-            return stripe.version.load(Relaxed) == version;
-        }
         let Some(versions) = self.versions(ino, from, to) else { return false };
         load() && self.are_same(&versions, ino, from, to)
     }

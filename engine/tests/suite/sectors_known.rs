@@ -5,10 +5,10 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lode_engine::{
-    Fallocate, FormatOptions, Handle, Host, Ino, NewInode, OpenOptions, Pool, SetAttr, mode,
+    Fallocate, FormatOptions, Handle, Host, Ino, NewInode, Op, OpenOptions, Pool, SetAttr, mode,
 };
 use lode_testkit::rng::Rng;
 use lode_testkit::{Hooked, Hooks, Memory};
@@ -316,4 +316,34 @@ fn who_writes_sectors_never_writes_to_pages_of_another_file() {
         assert!(writers.into_iter().all(|writer| writer.join().is_ok()));
         assert!(!wrong, "written to pages that are another file's");
     });
+}
+
+/// What is read by a place that is known is counted before it is there.
+#[test]
+fn who_reads_what_is_being_written_waits_and_is_counted_once() {
+    let it = Setup::new();
+    let reads = || it.pool.stats().ops[Op::Read as usize];
+    let read = || {
+        let mut bytes = [0; PAGE];
+        assert_eq!(it.pool.read_held_quietly(&it.file, 0, &mut bytes).unwrap(), PAGE);
+        bytes
+    };
+    assert_eq!((read(), read()), ([1; PAGE], [1; PAGE]));
+    let before = reads();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            // (The fence behind what goes home.)
+            STOPS_IN_FENCE.set(3);
+            it.write(0, 2);
+        });
+        assert!(comes(|| it.stops.is_there.load(SeqCst)), "never wrote home");
+        let reader = scope.spawn(read);
+        assert!(comes(|| reads() > before), "never began to read");
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!reader.is_finished(), "read what was not all there");
+        it.stops.may_go.store(true, SeqCst);
+        writer.join().unwrap();
+        assert_eq!(reader.join().unwrap(), [2; PAGE]);
+    });
+    assert_eq!(reads() - before, 1);
 }
