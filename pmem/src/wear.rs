@@ -72,6 +72,8 @@ impl Wear {
 
 /// Regions that a window remembers: few operations store to more under one window.
 const HELD: usize = 4;
+/// Regions that wait for a fence: those of file data, its parity and both tables of its checksums, and of a record and its copy.
+const PENDING: usize = 6;
 
 /// What a window has stored and not yet brought to [`Wear`]. It waits for the window's end, or better
 /// for the next fence ([`Pending`]), because an atomic addition waits until all streaming stores before it
@@ -86,13 +88,13 @@ pub(crate) struct Worn {
 /// stores, so that what is computed before the fence does not wait for what was stored.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    held: [(AtomicU64, AtomicU64); HELD],
+    held: [(AtomicU64, AtomicU64); PENDING],
 }
 
 impl Pending {
     /// Nothing.
     pub(crate) const fn new() -> Self {
-        Self { held: [const { (AtomicU64::new(0), AtomicU64::new(0)) }; HELD] }
+        Self { held: [const { (AtomicU64::new(0), AtomicU64::new(0)) }; PENDING] }
     }
 
     #[inline]

@@ -48,7 +48,7 @@ install_missing cc:build-essential
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-instructions.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-cargo build --quiet --release -p lode-testkit --features real --example instructions
+cargo build --quiet --release -p lode-testkit --features counted --example instructions
 program=$TARGET/release/examples/instructions
 compiler=$(rustc --version)
 

@@ -5,6 +5,7 @@ use lode_pmem::{Counters, Line, Medium};
 use super::segment::{List, Segment};
 use crate::index::Extents;
 use crate::inode::State;
+use crate::integrity::Unstored;
 use crate::layout::LINE;
 use crate::space::{Near, Run};
 use crate::store::{Held, Purpose};
@@ -199,7 +200,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// The same, where checksums are kept: page by page, as these are of whole ones.
+    /// The same, where checksums are kept: page by page, as these are of whole ones, and those of all pages stored together.
     #[inline(never)]
     fn fill_with_strips(
         &self,
@@ -210,7 +211,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         held: &mut Held<'_, H>,
     ) -> Result<()> {
         let counters = held.counters();
-        let mut number = 0;
+        let (mut number, mut unstored) = (0, Unstored::none());
         while number < fresh.run.pages {
             let start = (fresh.file_page + number) * PAGE_BYTES;
             let (page, end) = (fresh.run.page + number, start + PAGE_BYTES);
@@ -222,13 +223,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     let more = whole.min(fresh.run.pages - number);
                     let end = end + more * PAGE_BYTES;
                     let bytes = data.get((start - offset) as usize..(end - offset) as usize);
-                    self.store.stream_pages(page, bytes.ok_or(Error::Invalid)?, counters)?;
                     number += more;
+                    let is_last = number == fresh.run.pages;
+                    let bytes = bytes.ok_or(Error::Invalid)?;
+                    self.store.stream_on(&mut unstored, page, bytes, is_last, counters)?;
                 }
                 _ => {
                     let bytes = held.page();
                     self.compose(state, start, segment, source, bytes)?;
-                    self.store.stream_pages(page, bytes, counters)?;
+                    let is_last = number == fresh.run.pages;
+                    self.store.stream_on(&mut unstored, page, bytes, is_last, counters)?;
                 }
             }
         }

@@ -6,7 +6,7 @@
 use lode_pmem::{Counters, Medium, Window};
 
 use super::crcs::{Crc, crcs_of, kept};
-use crate::layout::{CrcTable, PAGE_STRIPS_MOST};
+use crate::layout::{CRC_BYTES, CrcTable, PAGE_STRIPS_MOST};
 use crate::store::Store;
 use crate::{Error, Host, PAGE_BYTES, Result, Rule};
 
@@ -15,6 +15,23 @@ pub(super) const COLUMN: usize = 256;
 const LINE: usize = lode_pmem::LINE_BYTES;
 /// Pages whose checksums are stored, or compared, together: they are on a few lines of each table.
 pub(super) const TOGETHER: usize = 8;
+
+/// Checksums of the last pages of a run that have been streamed, until they are stored: they are together, on a few lines of
+/// each table, which are stored once for all of them.
+pub(crate) struct Unstored {
+    crcs: [Crc; TOGETHER * PAGE_STRIPS_MOST],
+    first: u64,
+    pages: usize,
+    /// Pages that are together: behind them another line begins, or others' tables say something of the next.
+    most: usize,
+}
+
+impl Unstored {
+    /// None yet.
+    pub(crate) fn none() -> Self {
+        Self { crcs: [Crc::default(); TOGETHER * PAGE_STRIPS_MOST], first: 0, pages: 0, most: 0 }
+    }
+}
 
 impl<M: Medium, H: Host> Store<M, H> {
     /// Streams the whole pages `bytes` of file data to `page` and behind it, with what is kept of them, if anything is: the
@@ -28,12 +45,31 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.door.window(bytes.len() as u64, counters).copy_nt(page * PAGE_BYTES, bytes);
             return Ok(());
         }
+        self.stream_on(&mut Unstored::none(), page, bytes, true, counters)
+    }
+
+    /// The same of pages of a run from whose first one on `unstored` is for all; `is_last`: these are the last of it.
+    ///
+    /// # Errors
+    /// The same, of any page of the run so far.
+    #[inline(never)]
+    pub(crate) fn stream_on(
+        &self,
+        unstored: &mut Unstored,
+        page: u64,
+        bytes: &[u8],
+        is_last: bool,
+        counters: &Counters,
+    ) -> Result<()> {
         let plainly =
             self.host.leaves_out(Rule::ParityKept) || self.host.leaves_out(Rule::StripsWrittenBack);
         let (mut page, mut rest) = (page, bytes);
         while !rest.is_empty() {
-            let few = self.geometry.strips.together(page).min(TOGETHER as u64);
-            let (bytes, more) = rest.split_at(rest.len().min((few * PAGE_BYTES) as usize));
+            if unstored.pages == 0 {
+                (unstored.first, unstored.most) = (page, self.most_together(page));
+            }
+            let few = unstored.most - unstored.pages;
+            let (bytes, more) = rest.split_at(rest.len().min(few * PAGE_BYTES as usize));
             let pages = bytes.as_chunks().0;
             if plainly {
                 let mut window = self.door.window(bytes.len() as u64, counters);
@@ -41,33 +77,41 @@ impl<M: Medium, H: Host> Store<M, H> {
                 drop(window);
                 let mut each = (page..).zip(pages);
                 each.try_for_each(|(page, bytes)| self.keep_strips(page, bytes, counters))?;
-            } else if pages.len() == 1 {
-                self.stream_some::<PAGE_STRIPS_MOST>(page, pages, counters)?;
             } else {
-                self.stream_some::<{ TOGETHER * PAGE_STRIPS_MOST }>(page, pages, counters)?;
+                let is_last = !more.is_empty() || is_last || pages.len() == few;
+                self.stream_some(unstored, page, pages, is_last, counters)?;
             }
-            (page, rest) = (page + few, more);
+            (page, rest) = (page + pages.len() as u64, more);
         }
         Ok(())
     }
 
-    /// The same of a few pages, of `N` strips at most and with all that is kept side by side, in one pass.
+    /// How many pages from `page` on have what is kept of them stored together: to the end of a line.
+    fn most_together(&self, page: u64) -> usize {
+        let strips = self.geometry.strips;
+        let in_line = strips.crcs_at(page, CrcTable::First) % LINE as u64 / strips.crc_bytes();
+        strips.together(page).min(TOGETHER as u64 - in_line) as usize
+    }
+
+    /// The same of pages that are together, and in one pass; the checksums of all of these, if they are the last.
     #[inline]
-    fn stream_some<const N: usize>(
+    fn stream_some(
         &self,
+        unstored: &mut Unstored,
         page: u64,
         pages: &[[u8; PAGE_BYTES as usize]],
+        is_last: bool,
         counters: &Counters,
     ) -> Result<()> {
         let strips = self.geometry.strips;
         let strip = strips.bytes();
-        for table in [CrcTable::First, CrcTable::Second] {
-            self.door.prefetch(strips.crcs_at(page, table));
-        }
-        let a_page = PAGE_BYTES + strip + 2 * strips.crc_bytes();
-        let mut window = self.door.window(pages.len() as u64 * a_page, counters);
-        let mut crcs = [Crc::default(); N];
-        let mut places = crcs.iter_mut();
+        self.prefetch_parts(page, pages.len() as u64);
+        let done = unstored.pages;
+        unstored.pages += pages.len();
+        let stored = if is_last { unstored.pages as u64 * 2 * strips.crc_bytes() } else { 0 };
+        let streamed = pages.len() as u64 * (PAGE_BYTES + strip);
+        let mut window = self.door.window(streamed + stored, counters);
+        let mut places = unstored.crcs.iter_mut().skip(done * strips.a_page());
         for (page, bytes) in (page..).zip(pages) {
             let to = (page * PAGE_BYTES, strips.parity_at(page));
             window.copy_summed(to, bytes, strip as usize / LINE, |crc| {
@@ -76,10 +120,30 @@ impl<M: Medium, H: Host> Store<M, H> {
                 }
             });
         }
-        let crcs = crcs.get(..pages.len() * strips.a_page()).unwrap_or_default();
-        match self.keep_pages::<N>(&mut window, page, crcs) {
+        if !is_last {
+            return Ok(());
+        }
+        let crcs = unstored.crcs.get(..unstored.pages * strips.a_page()).unwrap_or_default();
+        unstored.pages = 0;
+        match self.keep_pages(&mut window, unstored.first, crcs) {
             Ok(()) => Ok(()),
             Err(page) => Err(self.for_nobody(page)),
+        }
+    }
+
+    /// Asks for the lines of tables of which such pages have a part: they are loaded when the pages have been streamed.
+    #[inline]
+    fn prefetch_parts(&self, page: u64, pages: u64) {
+        let strips = self.geometry.strips;
+        for table in [CrcTable::First, CrcTable::Second] {
+            let at = strips.crcs_at(page, table);
+            let end = at + pages * strips.crc_bytes();
+            if !at.is_multiple_of(LINE as u64) {
+                self.door.prefetch(at);
+            }
+            if !end.is_multiple_of(LINE as u64) {
+                self.door.prefetch(end - 1);
+            }
         }
     }
 
@@ -134,30 +198,44 @@ impl<M: Medium, H: Host> Store<M, H> {
         true
     }
 
-    /// Stores the checksums of whole pages from `page` on, of `N` strips at most, whose places are side by side. `Err` has a page for which neither
+    /// Stores the checksums of whole pages from `page` on, whose places are side by side. `Err` has a page for which neither
     /// table has room.
+    ///
+    /// Whole lines are streamed: they need not be loaded first, as such a store makes memory good that has gone bad, where anything
+    /// does. Where some is known to be bad nothing is left to that.
     #[inline]
-    fn keep_pages<const N: usize>(
+    fn keep_pages(
         &self,
         window: &mut Window<'_, M>,
         page: u64,
         crcs: &[Crc],
     ) -> core::result::Result<(), u64> {
-        let tables = [CrcTable::First, CrcTable::Second];
-        let mut there = [Crc::default(); N];
-        let there = there.get_mut(..crcs.len()).unwrap_or_default();
-        // (All of their lines at once.)
-        if tables.iter().all(|table| self.load_crcs(page * PAGE_BYTES, *table, there).is_ok()) {
-            let once = self.host.leaves_out(Rule::SecondChecksum);
-            for table in tables.into_iter().take(2 - usize::from(once)) {
-                let at = self.geometry.strips.crcs_at(page, table);
-                self.put_crcs(window, at, crcs.as_flattened());
-            }
-            return Ok(());
+        let strips = self.geometry.strips;
+        if self.bad.any() {
+            let mut each = (page..).zip(crcs.chunks(strips.a_page()));
+            let without =
+                each.find(|(page, crcs)| !self.keep_crcs(window, page * PAGE_BYTES, crcs));
+            return without.map_or(Ok(()), |(page, _)| Err(page));
         }
-        let mut each = (page..).zip(crcs.chunks(self.geometry.strips.a_page()));
-        let without = each.find(|(page, crcs)| !self.keep_crcs(window, page * PAGE_BYTES, crcs));
-        without.map_or(Ok(()), |(page, _)| Err(page))
+        let at = strips.crcs_at(page, CrcTable::First);
+        let to_line = at.next_multiple_of(LINE as u64) - at;
+        let (head, rest) = crcs.split_at(crcs.len().min((to_line / CRC_BYTES) as usize));
+        let (lines, tail) = rest.as_chunks::<{ LINE / CRC_BYTES as usize }>();
+        let page_of = |strips_before: usize| page + (strips_before / strips.a_page()) as u64;
+        for (part, before) in [(head, 0), (tail, crcs.len() - tail.len())] {
+            let page = page_of(before);
+            if !part.is_empty() && !self.keep_crcs(window, page * PAGE_BYTES, part) {
+                return Err(page);
+            }
+        }
+        let lines = lines.as_flattened().as_flattened();
+        let once = self.host.leaves_out(Rule::SecondChecksum);
+        for table in [CrcTable::First, CrcTable::Second].into_iter().take(2 - usize::from(once)) {
+            if !lines.is_empty() {
+                window.copy_nt(strips.crcs_at(page, table) + to_line, lines);
+            }
+        }
+        Ok(())
     }
 
     /// Stores the checksums of strips from `at` on, of one page; says whether some table has them. (They are less

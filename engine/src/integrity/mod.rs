@@ -12,5 +12,6 @@ mod repair;
 mod verify;
 
 pub(crate) use crcs::Crcs;
+pub(crate) use keep::Unstored;
 pub(crate) use repair::Repairs;
 pub(crate) use verify::Whose;

@@ -6,7 +6,7 @@
 use lode_pmem::{MediaError, Medium, crc32c};
 
 use super::crcs::{Crc, kept};
-use crate::layout::{CRC_BYTES, CrcTable, LINE};
+use crate::layout::{CRC_BYTES, CrcTable, LINE, STRIP_LOG2_LEAST};
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 
@@ -15,6 +15,13 @@ const CHUNK: usize = 256;
 
 /// Lines that are asked for before anything else is done.
 const LINES_AHEAD: u64 = 4;
+
+/// Lines of the next page that are asked for before a page is loaded: until these have been loaded, the processor has seen that
+/// they follow each other, and asks for the rest.
+const PAGE_LINES_AHEAD: u64 = 16;
+
+/// Bytes of the strips of which a part is loaded with the rest at once: the smallest, so that little of the stack is used.
+const PART_WHOLE: u64 = 1 << STRIP_LOG2_LEAST;
 
 /// Whose data is loaded.
 #[derive(Clone, Copy, Debug)]
@@ -125,13 +132,9 @@ impl<M: Medium, H: Host> Store<M, H> {
             };
             let (part, more) = rest.split_at_mut(len as usize);
             if is_whole {
-                if !more.is_empty() {
-                    self.prefetch_data(at + len, false);
-                }
+                self.prefetch_next(at + len, more.len() as u64);
                 self.load_whole(of, at, part)?;
-            } else {
-                // (What the bytes are compared with is asked for before they are.)
-                self.door.prefetch(self.crcs_at(at, CrcTable::First));
+            } else if !self.load_part(at, part) {
                 match self.door.load(at, part) {
                     Ok(()) => self.verify_part(of, at, part)?,
                     loaded => self.judge_loaded(of, at, part, loaded)?,
@@ -140,6 +143,34 @@ impl<M: Medium, H: Host> Store<M, H> {
             (at, rest) = (at + len, more);
         }
         Ok(())
+    }
+
+    /// Asks for the beginning of the `len` bytes that are loaded next, and for what they are compared with.
+    #[inline]
+    fn prefetch_next(&self, at: u64, len: u64) {
+        for line in (at..at + len.min(PAGE_LINES_AHEAD * LINE)).step_by(LINE as usize) {
+            self.door.prefetch(line);
+        }
+        if len > 0 {
+            self.door.prefetch(self.crcs_at(at, CrcTable::First));
+        }
+    }
+
+    /// Loads a part of a small strip by loading all of it; says whether that is good, and the bytes are there.
+    #[inline(never)]
+    fn load_part(&self, at: u64, part: &mut [u8]) -> bool {
+        let strip = self.geometry.strips.bytes();
+        if strip != PART_WHOLE {
+            return false;
+        }
+        let (start, skip) = (at - at % strip, (at % strip) as usize);
+        let crcs = self.crcs_at(start, CrcTable::First);
+        // (What the bytes are compared with is asked for before they are.)
+        self.door.prefetch(crcs);
+        let mut whole = [0; PART_WHOLE as usize];
+        let is_good = self.door.load_compared(start, &mut whole, strip as usize, crcs) == Ok(true);
+        let bytes = whole.get(skip..skip + part.len()).filter(|_| is_good);
+        bytes.map(|bytes| part.copy_from_slice(bytes)).is_some()
     }
 
     /// Loads strip by strip, where some can't be loaded.

@@ -77,7 +77,12 @@ pub fn held() -> u64 {
 }
 
 /// Runs `work` with the allocator armed; says whether anything was refused.
-pub fn armed<R>(least: usize, granted: u64, all_later: bool, work: impl FnOnce() -> R) -> (R, bool) {
+pub fn armed<R>(
+    least: usize,
+    granted: u64,
+    all_later: bool,
+    work: impl FnOnce() -> R,
+) -> (R, bool) {
     GRANTED.store(granted, SeqCst);
     ALL_LATER.store(all_later, SeqCst);
     REFUSED.store(0, SeqCst);

@@ -107,6 +107,35 @@ fn each_of_data_checksums_and_parity_is_made_right_from_the_others() {
 }
 
 #[test]
+fn writes_of_any_pages_leave_nothing_to_be_made_right_in_either_table_or_in_parity() {
+    for strip_bytes in [512, 1024, 2048] {
+        let memory = Poisoned::new(Memory::new(BYTES), Healing::Never);
+        let protection = Protection::Full;
+        let format =
+            FormatOptions { lanes: 2, protection, strip_bytes, ..FormatOptions::default() };
+        Pool::format(memory.clone(), TestHost::new(1), &format).unwrap();
+        let pool = open(&memory, false);
+        let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+        let ino = pool.create(pool.root(), b"file", &new).unwrap().ino;
+        let mut bytes = Vec::new();
+        // From and to the middle of lines of the tables, and of pages.
+        for (number, pages) in (1..20).chain([33, 40]).enumerate() {
+            for part in [0, 300] {
+                let more = (0..pages * PAGE + part).map(|at| (at / 7 + number as u64) as u8);
+                let more: Vec<u8> = more.collect();
+                pool.append(ino, &more).unwrap();
+                bytes.extend(more);
+            }
+        }
+        let (at, len) = (PAGE as usize + 5000, 9 * PAGE as usize);
+        bytes[at..at + len].fill(3);
+        pool.write(ino, at as u64, &bytes[at..at + len]).unwrap();
+        assert_eq!(scrubbed(&pool), [], "{strip_bytes}");
+        same(&pool, ino, &bytes);
+    }
+}
+
+#[test]
 fn strips_that_nothing_can_tell_are_lost_and_no_others() {
     let (memory, pool, ino, bytes) = made(Protection::Full);
     let page = page_of(&pool, ino, 1);

@@ -71,6 +71,16 @@ impl LineStore {
     /// All of them, best first.
     pub const ALL: [Self; 3] = [Self::Movdir64b, Self::Avx512, Self::Sse2];
 
+    /// How many lines are streamed, which need not be durable in one piece each: `movdir64b` waits for each line to be loaded, and
+    /// a register of that size does not.
+    #[inline]
+    pub(crate) fn of_many(self) -> Self {
+        match self {
+            Self::Movdir64b if CpuFeatures::get().avx512 => Self::Avx512,
+            other => other,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Movdir64b => "movdir64b",

@@ -31,13 +31,13 @@ pub(crate) unsafe fn stream(
     // SAFETY: as the caller promises; a line is where it is said to be, in the register and in memory.
     unsafe {
         match how {
-            LineStore::Movdir64b => {
-                strips(to, lines, piece, &mut crcs, |to, from, _| x86::movdir64b(to, from));
-            }
-            LineStore::Avx512 => strips(to, lines, piece, &mut crcs, |to, _, line| {
-                asm!("vmovntdq [{to}], {line}", to = in(reg) to, line = in(zmm_reg) line,
+            // (As of many lines: `LineStore::of_many`.)
+            LineStore::Movdir64b | LineStore::Avx512 => {
+                strips(to, lines, piece, &mut crcs, |to, _, line| {
+                    asm!("vmovntdq [{to}], {line}", to = in(reg) to, line = in(zmm_reg) line,
                      options(nostack, preserves_flags));
-            }),
+                })
+            }
             LineStore::Sse2 => {
                 strips(to, lines, piece, &mut crcs, |to, from, _| x86::sse2(to, from));
             }

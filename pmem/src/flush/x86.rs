@@ -36,7 +36,7 @@ fn each_line(to: *mut u8, lines: &[[u8; LINE_BYTES]], store: impl Fn(*mut u8, *c
 }
 
 #[inline(always)]
-pub(super) unsafe fn movdir64b(to: *mut u8, from: *const u8) {
+unsafe fn movdir64b(to: *mut u8, from: *const u8) {
     // SAFETY: as `stream_lines` was promised.
     unsafe {
         asm!("movdir64b {to}, [{from}]", to = in(reg) to, from = in(reg) from,

@@ -388,8 +388,9 @@ impl Medium for Mapped {
         let len = lines.as_flattened().len() as u64;
         let to = self.target(window, at, len);
         window.taken.add(len);
+        let how = if lines.len() > 1 { line_store.of_many() } else { line_store };
         // SAFETY: aligned lines of the mapping; the CPU was asked for the instruction.
-        unsafe { x86::stream_lines(line_store, to, lines) };
+        unsafe { x86::stream_lines(how, to, lines) };
         self.stored_bytes(at, len);
     }
 
