@@ -11,6 +11,7 @@ use lode_crash::case::Case;
 use lode_crash::explore::{Limits, Stop};
 use lode_crash::run::Set;
 use lode_crash::workload::{pairs, scenarios, seq1, share, two_threads};
+use lode_engine::PageClass;
 
 /// One pair in so many is run here.
 const SHARE: usize = 150;
@@ -25,7 +26,20 @@ fn hard_sequences_survive_a_cut_anywhere() {
 #[test]
 fn two_threads_survive_a_cut_anywhere() {
     let limits = Limits { schedules: 200, ..Limits::QUICK };
-    survive(Set::Pairs, two_threads().into_iter().enumerate(), limits);
+    let cases = two_threads().into_iter().enumerate();
+    survive(Set::Pairs, cases.filter(|(_, case)| !is_large(case)), limits);
+}
+
+/// (Each state takes long to look at.)
+#[test]
+fn two_threads_with_large_pages_survive_a_cut_anywhere() {
+    let limits = Limits { inside_every: 0, then_every: 0, ..Limits::GLANCE };
+    let cases = two_threads().into_iter().enumerate();
+    survive(Set::Pairs, cases.filter(|(_, case)| is_large(case)), limits);
+}
+
+fn is_large(case: &Case) -> bool {
+    case.geometry.class != PageClass::Small
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct Limits {
     pub salvaged_every: usize,
     /// Schedules of two threads, at most, of those with two preemptions at most.
     pub schedules: u64,
+    /// The same where a pool is large: each takes a second or two, and one of a small pool some milliseconds.
+    pub large_schedules: u64,
 }
 
 /// Bytes of a pool above which each state takes long.
@@ -64,6 +66,11 @@ impl Limits {
     /// States of each point of a pool of so many bytes.
     pub fn points_of(&self, bytes: u64) -> Budget {
         if bytes > LARGE { self.large } else { self.points }
+    }
+
+    /// Schedules of two threads with a pool of so many bytes.
+    pub fn schedules_of(&self, bytes: u64) -> u64 {
+        if bytes > LARGE { self.large_schedules } else { self.schedules }
     }
 
     /// For mutants, most of which hardly need a look.
@@ -77,6 +84,7 @@ impl Limits {
         poisoned_every: 64,
         salvaged_every: 16,
         schedules: 16,
+        large_schedules: 16,
     };
     /// For runs of under a minute.
     pub const QUICK: Limits = Limits {
@@ -89,6 +97,7 @@ impl Limits {
         poisoned_every: 32,
         salvaged_every: 16,
         schedules: 60,
+        large_schedules: 16,
     };
     /// For single operations: of forty points, one has more states that look different.
     pub const ALONE: Limits = Limits { points: Budget { whole: 128, torn: 12 }, ..Limits::QUICK };
@@ -103,6 +112,7 @@ impl Limits {
         poisoned_every: 8,
         salvaged_every: 16,
         schedules: 4000,
+        large_schedules: 600,
     };
     /// For runs of everything there is.
     pub const FULL: Limits = Limits {
@@ -115,6 +125,7 @@ impl Limits {
         poisoned_every: 8,
         salvaged_every: 1,
         schedules: 4000,
+        large_schedules: 100,
     };
 }
 

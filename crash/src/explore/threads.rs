@@ -90,7 +90,8 @@ impl Explorer<'_> {
             let mut context = Context { model: &run.model, orders: &mut orders, seen: &mut seen };
             return self.schedule(&start, &mut context, &mut threads, &mut chooser);
         }
-        let (budget, random) = (self.limits.schedules, self.limits.schedules / 8);
+        let budget = self.limits.schedules_of(case.geometry.bytes);
+        let random = budget / 8;
         let plan = Plan { preemptions: PREEMPTIONS, budget, random, seed: self.setup.seed };
         let mut schedules = Schedules::new(plan);
         while let Some(chooser) = schedules.next_run() {

@@ -210,7 +210,7 @@ fn tries<'j>(
         small.iter().copied().filter(|job| !job.case.beside.is_empty()).collect();
     let alone: Vec<&Job> = small.iter().copied().filter(|job| job.case.beside.is_empty()).collect();
     let torn = Limits { points: Limits::DEEP.points, inside_every: 0, then_every: 0, ..quick };
-    let woven = Limits { schedules: SOME_SCHEDULES, ..quick };
+    let woven = Limits { schedules: SOME_SCHEDULES, large_schedules: SOME_SCHEDULES, ..quick };
     let of_rule: Vec<&Job> =
         order.iter().map(|job| &jobs[*job]).filter(|job| is_hinted(mutant, job)).collect();
     let of_file: Vec<&Job> =

@@ -86,7 +86,7 @@ pub fn left_out(what: &What) -> &'static str {
         What::Seq1 | What::Seq2 => "the other collections, and most states of points with many",
         What::Full | What::Script(_) => {
             "states beyond 96 looks at a point (and 24 at torn ones), 21 inside a recovery; \
-             schedules of two threads beyond 4,000 of a case"
+             schedules of two threads beyond 4,000 of a case, and 100 of one with a large pool"
         }
     }
 }

@@ -138,8 +138,11 @@ fn the_socket_of_a_killed_server_is_replaced() {
     let Some(mount) = Mount::new() else { return };
     let old = mount.client().ask("ping").unwrap()["pid"].as_u64();
     let place = mount.kill();
-    let gone = Client::for_mount_in(&place.control(), &place.point());
-    assert!(matches!(gone, Err(MountError::NoServer(_))));
+    // (On a busy machine its socket was once seen to take a connection a moment after it had been waited for.)
+    eventually(|| {
+        let gone = Client::for_mount_in(&place.control(), &place.point());
+        matches!(gone, Err(MountError::NoServer(_)))
+    });
     let mount = place.mount();
     assert_ne!(mount.client().ask("ping").unwrap()["pid"].as_u64(), old);
 }
