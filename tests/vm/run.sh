@@ -18,8 +18,8 @@ source "$HERE/volume.sh"
 # What is under test: the command, and the examples `plug`, `stamps` and `mapping`.
 BUILT=$TARGET/${LODE_BUILT:-debug}
 WORDS='nvdimm|virtio-pmem|reserved|persistence|volume|memory|cpus|seconds|pulls|fails'
-# The longest that all may take together, unless LODE_PULLS says that plugs are to be pulled more often: twice what they
-# take on a slow day of two processors, on which everything is emulated.
+# The longest that all may take together, unless LODE_PULLS says that plugs are to be pulled more often: two processors,
+# beside which programs were built, took 468 for them, on a slow day.
 SECONDS_MAX=600
 
 # word FILE WORD DEFAULT: what a scenario says of the machine it needs.
