@@ -33,7 +33,7 @@ fn two_threads_survive_a_cut_anywhere() {
 /// (Each state takes long to look at.)
 #[test]
 fn two_threads_with_large_pages_survive_a_cut_anywhere() {
-    let limits = Limits { inside_every: 0, then_every: 0, ..Limits::GLANCE };
+    let limits = Limits { inside_every: 0, then_every: 0, large_schedules: 16, ..Limits::GLANCE };
     let cases = two_threads().into_iter().enumerate();
     survive(Set::Pairs, cases.filter(|(_, case)| is_large(case)), limits);
 }

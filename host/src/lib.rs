@@ -88,7 +88,7 @@ impl Host for StdHost {
 
     #[inline]
     fn cpu(&self) -> usize {
-        rustix::thread::sched_getcpu()
+        lode_pmem::cpu().unwrap_or_else(rustix::thread::sched_getcpu)
     }
 
     fn cpus(&self) -> usize {

@@ -109,6 +109,12 @@ impl<M: Medium> Door<M> {
         self.medium.prefetch(at);
     }
 
+    /// The same of so many lines, from that one on.
+    #[inline]
+    pub fn prefetch_lines(&self, at: u64, lines: u64) {
+        self.medium.prefetch_lines(at, lines);
+    }
+
     /// Loads the line at `at`, which must be aligned.
     #[inline]
     #[track_caller]

@@ -17,6 +17,7 @@
 //! * `windows`: what keeps stray stores out. `raw`: a region as a device of blocks.
 //! * `emulation`: the times of slower media, for measuring.
 //! * `fault`: loads from bad memory that end in an error, not in a signal.
+//! * `cpu`: which processor this is.
 //!
 //! All unsafe code of Lode's storage is in this crate.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -33,6 +34,8 @@ mod noted;
 mod prefetch;
 mod wear;
 
+#[cfg(feature = "std")]
+mod cpu;
 #[cfg(feature = "std")]
 mod emulation;
 #[cfg(feature = "std")]
@@ -59,6 +62,8 @@ pub use prefetch::{prefetch, prefetch_bytes, prefetch_to_store};
 pub use wear::{WEAR_REGION_BYTES, Wear};
 
 #[cfg(feature = "std")]
+pub use cpu::cpu;
+#[cfg(feature = "std")]
 pub use emulation::{Bandwidth, Emulated, NoBandwidth, Profile, UnknownProfile};
 #[cfg(feature = "std")]
 pub use fault::stores::{StoreFault, StoreFaults, stores_may_wait};
@@ -73,8 +78,8 @@ pub use raw::{
 pub use region::loan;
 #[cfg(feature = "std")]
 pub use region::{
-    Borrowed, Draft, Durability, Lent, Mapped, MappedPages, Memory, RegionError, RegionKind,
-    RegionOptions, View, ViewOptions,
+    Borrowed, Draft, DraftsLeft, Durability, Lent, Mapped, MappedPages, Memory, RegionError,
+    RegionKind, RegionOptions, View, ViewOptions,
 };
 #[cfg(feature = "std")]
 pub use windows::{MappedWindow, UnknownWindowMode, WindowMode};

@@ -120,6 +120,11 @@ pub trait Medium: Send + Sync {
         let _ = at;
     }
 
+    /// Asks for as many lines, from the one that holds `at` on.
+    fn prefetch_lines(&self, at: u64, lines: u64) {
+        (0..lines).for_each(|line| self.prefetch(at.saturating_add(line * LINE_BYTES as u64)));
+    }
+
     /// Stores the aligned word at `at` through the cache, in one piece.
     #[track_caller]
     fn store_word(&self, window: &mut Self::Window, at: u64, value: u64);
@@ -305,6 +310,11 @@ impl<M: Medium> Medium for &M {
     #[inline]
     fn prefetch(&self, at: u64) {
         (**self).prefetch(at);
+    }
+
+    #[inline]
+    fn prefetch_lines(&self, at: u64, lines: u64) {
+        (**self).prefetch_lines(at, lines);
     }
 
     #[inline]

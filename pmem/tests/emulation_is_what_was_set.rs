@@ -136,6 +136,11 @@ fn takes(doors: [&Door<Mapped>; 2], what: &str, call: impl Fn(&Door<Mapped>, u64
         }
         let [plain, slow] = least;
         off = format!("{what} takes {slow:.1} ns, not {expected:.1} ({plain:.1} without)");
+        if slow < expected {
+            // Its clock was measured while the processor was slow, or this while it was fast: time adds nothing to
+            // the least of what was seen. Other regions have clocks of their own.
+            (least, others) = ([f64::MAX; 2], Some(elsewhere(doors[1])));
+        }
         thread::sleep(Duration::from_millis(attempt as u64));
     }
     panic!("{}: {off}", doors[1].medium());

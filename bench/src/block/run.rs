@@ -8,7 +8,7 @@ use super::cell::Cell;
 use super::measure::round;
 use super::remote::{self, Asked, Running, Server};
 use super::slower::{FACTORS, Shape, Slowed};
-use super::subject::{Blocks, Subject, every};
+use super::subject::{Blocks, Subject, every, region_files};
 use super::{strays, targets, windows};
 use crate::course::Course;
 use crate::error::Result;
@@ -111,8 +111,13 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
 impl Run<'_> {
     fn cells(&mut self, subjects: &[Subject]) {
         let mut started: Vec<(&'static str, Box<dyn Blocks>)> = Vec::new();
+        let path_of = |subject: &Subject| self.place.pools().join(subject.id);
+        let files = subjects.iter().map(|it| (path_of(it), it.region_bytes(self.extent.bytes)));
+        if let Err(error) = region_files(&files.collect::<Vec<_>>()) {
+            return self.course.leave_out("regions", &error);
+        }
         for subject in subjects {
-            let path = self.place.pools().join(subject.id);
+            let path = path_of(subject);
             match subject.start(&path, self.extent.bytes) {
                 Ok(device) => started.push((subject.id, device)),
                 Err(error) => self.course.leave_out(subject.id, &error),

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -104,17 +104,41 @@ pub fn every() -> Vec<Subject> {
 
 /// A region file of zeros, all of it there.
 pub(super) fn region_file(path: &Path, bytes: u64) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    // (Its pages are made now, not while it is measured.)
-    let zeros = vec![0; 1 << 20];
-    for _ in 0..bytes >> 20 {
-        io::Write::write_all(&mut file, &zeros)?;
+    region_files(&[(path.to_owned(), bytes)])
+}
+
+/// Region files of zeros, all of them there, whose pages are made in turns: what memory a file is in makes reads of it up to a
+/// tenth slower or faster than another one's, and those that are compared are to be in memory alike.
+pub(super) fn region_files(files: &[(PathBuf, u64)]) -> io::Result<()> {
+    /// As large as the system's large pages.
+    const PIECE: u64 = 2 << 20;
+    let zeros = vec![0; PIECE as usize];
+    let made = files.iter().map(|(path, bytes)| Ok((File::create_new(path)?, *bytes)));
+    let mut made = made.collect::<io::Result<Vec<(File, u64)>>>()?;
+    // (They are made now, not while they are measured.)
+    while made.iter().any(|(_, left)| *left > 0) {
+        for (file, left) in &mut made {
+            let piece = PIECE.min(*left);
+            io::Write::write_all(file, zeros.get(..piece as usize).unwrap_or_default())?;
+            *left -= piece;
+        }
     }
     Ok(())
 }
 
 impl Subject {
-    /// A device of so many bytes at `path`, which it makes.
+    /// Bytes of the region file that a device of so many bytes needs.
+    pub(super) fn region_bytes(&self, bytes: u64) -> u64 {
+        let lines = LINES * LINE_BYTES as u64;
+        match self.made {
+            Made::Limit | Made::VolumeOnce => bytes + lines,
+            Made::VolumeLimit => bytes + lines + LANES * 2 * PLACE,
+            Made::Raw(..) => bytes,
+            Made::Volume(_) | Made::Redirected => bytes + bytes / 2,
+        }
+    }
+
+    /// A device of so many bytes in the region file at `path`, which is as large as it needs.
     ///
     /// # Errors
     /// What it needs is not to be had here.
@@ -126,7 +150,6 @@ impl Subject {
             Made::Raw(protection, scheme) => {
                 let protection = Some(protection);
                 let settings = RawSettings { protection, scheme, ..RawSettings::default() };
-                region_file(path, bytes)?;
                 Box::new(RawDevice::open(path, &settings).map_err(io::Error::other)?)
             }
             Made::Volume(sector) => Box::new(volume(path, bytes, (sector, bytes))?),
@@ -157,8 +180,7 @@ fn volume(
     (sector, begins_with): (Sector, u64),
 ) -> io::Result<Volume<Mapped, StdHost>> {
     let options = RegionOptions::new().windows(WindowMode::None);
-    let region =
-        Mapped::create(path, bytes + bytes / 2, &options, false).map_err(io::Error::other)?;
+    let region = Mapped::open(path, &options).map_err(io::Error::other)?;
     Pool::format(&region, StdHost::new(), &FormatOptions::default()).map_err(io::Error::other)?;
     let pool = Pool::open(region, StdHost::new(), &OpenOptions::default());
     let pool = Arc::new(pool.map_err(io::Error::other)?);
@@ -221,14 +243,8 @@ const PLACE: u64 = 64 << 10;
 impl Bare {
     fn new(path: &Path, bytes: u64, budget: Budget) -> io::Result<Self> {
         let options = RegionOptions::new().windows(WindowMode::None);
-        let journal = if budget == Budget::Journal { LANES * 2 * PLACE } else { 0 };
-        let all = bytes + LINES * LINE_BYTES as u64 + journal;
-        let region = Mapped::create(path, all, &options, false).map_err(io::Error::other)?;
-        let (door, counters) = (Door::new(region), Counters::new());
-        for at in (0..all).step_by(4096) {
-            door.window(4096, &counters).zero_nt(at, 4096);
-        }
-        Ok(Self { door, lines_at: bytes, budget })
+        let region = Mapped::open(path, &options).map_err(io::Error::other)?;
+        Ok(Self { door: Door::new(region), lines_at: bytes, budget })
     }
 
     fn copy(&self, at: u64, bytes: &[u8], counters: &Counters) -> io::Result<()> {
@@ -296,6 +312,7 @@ mod tests {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         for subject in every() {
             let path = dir.path().join(subject.id);
+            region_file(&path, subject.region_bytes(4 << 20)).unwrap();
             let device = match subject.start(&path, 4 << 20) {
                 Ok(device) => device,
                 // (Keys, and some instructions, are not everywhere.)

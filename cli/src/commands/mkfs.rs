@@ -8,7 +8,7 @@ use std::thread;
 
 use lode_engine::{FormatOptions, OpenOptions, PAGE_BYTES, Pool, Protection};
 use lode_host::StdHost;
-use lode_pmem::{Draft, Mapped, RegionError, RegionOptions};
+use lode_pmem::{Draft, DraftsLeft, Mapped, RegionError, RegionOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -169,15 +169,17 @@ fn explain(args: &MkfsArgs, replaces: bool, error: &RegionError) -> Failure {
     }
 }
 
-/// On SIGINT and SIGTERM no half-made file is left.
+/// On SIGINT and SIGTERM no half-made file is left. When the pool is in its place already, it stays, which the
+/// command is about to tell.
 fn remove_draft_when_interrupted() {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
         return;
     };
     thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
+        for signal in signals.forever() {
             let left = match Draft::remove_unfinished() {
-                0 => "",
+                DraftsLeft { published: 1.., .. } => continue,
+                DraftsLeft { removed: 0, .. } => "",
                 _ => "; nothing was made or replaced",
             };
             eprintln!("lode mkfs: interrupted{left}");

@@ -111,6 +111,39 @@ fn an_interrupted_mkfs_leaves_no_file() {
 }
 
 #[test]
+fn an_mkfs_that_is_interrupted_at_any_time_says_what_is_there() {
+    const TIMES: u32 = 60;
+    let scratch = Scratch::new();
+    let pool = scratch.dir("place").join("pool");
+    let mkfs = |label: &str| {
+        let mut command = Command::new(LODE);
+        command.args(["mkfs", text(&pool), "--force", "--size", "16M", "--label", label]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let began = Instant::now();
+    assert!(mkfs("0").status().unwrap().success());
+    // From its first moment to beyond its last.
+    let step = began.elapsed() * 3 / 2 / TIMES;
+    let (mut there, mut replaced) = (0, 0);
+    for time in 1..=TIMES {
+        let child = mkfs(&time.to_string()).spawn().unwrap();
+        std::thread::sleep(step * time);
+        let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+        let ran = child.wait_with_output().unwrap();
+        if ran.status.success() {
+            (there, replaced) = (time, replaced + 1);
+        }
+        let said = String::from_utf8(ran.stderr).unwrap();
+        let info = lode(&["info", text(&pool), "--json"]).expect(0).json();
+        assert_eq!(info["pool"]["label"], there.to_string(), "{time}: {}: {said}", ran.status);
+        assert_eq!(names_in(pool.parent().unwrap()), ["pool"], "{time}: {}: {said}", ran.status);
+    }
+    println!("{replaced} of {TIMES} came to their end");
+    fsck(&pool).expect(0);
+}
+
+#[test]
 fn a_new_pool_is_its_owners_alone_and_a_replaced_one_keeps_its_permissions() {
     let scratch = Scratch::new();
     let pool = scratch.pool("pool", "16M");

@@ -84,7 +84,7 @@ impl Limits {
         poisoned_every: 64,
         salvaged_every: 16,
         schedules: 16,
-        large_schedules: 16,
+        large_schedules: 8,
     };
     /// For runs of under a minute.
     pub const QUICK: Limits = Limits {
@@ -97,7 +97,7 @@ impl Limits {
         poisoned_every: 32,
         salvaged_every: 16,
         schedules: 60,
-        large_schedules: 16,
+        large_schedules: 8,
     };
     /// For single operations: of forty points, one has more states that look different.
     pub const ALONE: Limits = Limits { points: Budget { whole: 128, torn: 12 }, ..Limits::QUICK };

@@ -233,6 +233,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if self.read_known(file, offset, into, |_| true) {
             return Ok(into.len());
         }
+        self.read_noting(file, offset, into)
+    }
+
+    /// Reads bytes whose place is not known, and notes it. (Not in line: what it keeps in registers, who knows the place would save on
+    /// the stack.)
+    #[inline(never)]
+    fn read_noting(&self, file: &Handle<H>, offset: u64, into: &mut [u8]) -> Result<usize> {
         let len = into.len() as u64;
         self.read_node(&file.node, offset, into, |state| {
             if state.size >= CHUNK {

@@ -65,9 +65,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let are_kept = self.geometry.strips.are_kept();
         // (Else nothing is done meanwhile, and where the data is in the cache it would take longer.)
         if are_kept || by_sectors {
-            for line in 0..LINES_AHEAD {
-                self.door.prefetch(at + line * LINE);
-            }
+            self.door.prefetch_lines(at, LINES_AHEAD);
         }
         if are_kept {
             self.door.prefetch(self.crcs_at(at, CrcTable::First));
@@ -148,9 +146,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Asks for the beginning of the `len` bytes that are loaded next, and for what they are compared with.
     #[inline]
     fn prefetch_next(&self, at: u64, len: u64) {
-        for line in (at..at + len.min(PAGE_LINES_AHEAD * LINE)).step_by(LINE as usize) {
-            self.door.prefetch(line);
-        }
+        self.door.prefetch_lines(at, len.div_ceil(LINE).min(PAGE_LINES_AHEAD));
         if len > 0 {
             self.door.prefetch(self.crcs_at(at, CrcTable::First));
         }

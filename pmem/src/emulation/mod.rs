@@ -70,7 +70,7 @@ impl Emulation {
                 Some((all / u64::from(part.get())).max(1))
             }
         };
-        let clock = Clock::get();
+        let clock = Clock::measured_anew();
         let read_ns = f64::from(profile.read_ns);
         let byte_ns = write_bytes_per_s.map_or(0.0, |bytes| 1e9 / bytes as f64);
         Ok(Self {

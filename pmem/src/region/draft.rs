@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::kind::Source;
 use super::lock::{self, Locked};
@@ -21,8 +21,36 @@ use super::{Mapped, RegionError, RegionOptions};
 /// Only the owner may look at what is in a new file.
 const MODE: u32 = 0o600;
 
-/// The drafts of this process that are neither published nor removed.
-static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// The drafts of this process.
+static DRAFTS: Mutex<Drafts> = Mutex::new(Drafts { unfinished: Vec::new(), published: 0 });
+
+struct Drafts {
+    /// Neither published nor removed.
+    unfinished: Vec<PathBuf>,
+    published: usize,
+}
+
+impl Drafts {
+    /// Whether the draft at `path` was still one of the unfinished ones.
+    fn forget(&mut self, path: &Path) -> bool {
+        let before = self.unfinished.len();
+        self.unfinished.retain(|other| other != path);
+        self.unfinished.len() < before
+    }
+}
+
+fn drafts() -> MutexGuard<'static, Drafts> {
+    DRAFTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What became of the drafts of this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DraftsLeft {
+    /// Removed, unfinished: what they were to replace is as it was.
+    pub removed: usize,
+    /// Those that took their place before.
+    pub published: usize,
+}
 
 /// A new file on its way to the place it is meant for. Dropped before it is
 /// [published](Draft::publish), it is removed.
@@ -86,11 +114,18 @@ impl Draft {
         let Some(target) = self.target.take() else {
             return Ok(());
         };
+        // Whoever removes the unfinished ones finds it either still there or in its place.
+        let mut all = drafts();
         let moved = if self.old.is_some() {
             fs::rename(&self.path, &target)
         } else {
             rename_to_new(&self.path, &target)
         };
+        if moved.is_ok() {
+            all.forget(&self.path);
+            all.published += 1;
+        }
+        drop(all);
         if let Err(source) = moved {
             self.target = Some(target.clone());
             return Err(match source.kind() {
@@ -98,26 +133,25 @@ impl Draft {
                 _ => RegionError::io("moving the new file to", &target, source),
             });
         }
-        forget(&self.path);
         sync_directory(&target)
             .map_err(|source| RegionError::io("making durable the name", &target, source))
     }
 
     /// Removes all drafts of this process that are not published: for a program that is
-    /// about to end without dropping them. Returns how many there were.
-    pub fn remove_unfinished() -> usize {
-        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = unfinished.len();
-        for path in unfinished.drain(..) {
+    /// about to end without dropping them.
+    pub fn remove_unfinished() -> DraftsLeft {
+        let mut all = drafts();
+        let removed = all.unfinished.len();
+        for path in all.unfinished.drain(..) {
             // What can't be removed stays; nobody is left to tell.
             fs::remove_file(path).ok();
         }
-        count
+        DraftsLeft { removed, published: all.published }
     }
 
     /// Makes the file; `path` is for errors.
     fn make(&self, path: &Path) -> Result<Locked, RegionError> {
-        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = drafts();
         let made = OpenOptions::new()
             .read(true)
             .write(true)
@@ -126,8 +160,8 @@ impl Draft {
             .custom_flags(OPEN_FLAGS)
             .open(&self.path);
         let file = made.map_err(|source| RegionError::io("creating", path, source))?;
-        unfinished.push(self.path.clone());
-        drop(unfinished);
+        all.unfinished.push(self.path.clone());
+        drop(all);
         lock::lock(file, path, false)
     }
 
@@ -145,19 +179,11 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if self.target.is_some() && forget(&self.path) {
+        if self.target.is_some() && drafts().forget(&self.path) {
             // What went wrong first is what the caller needs to know.
             fs::remove_file(&self.path).ok();
         }
     }
-}
-
-/// Whether the draft at `path` was still one of this process.
-fn forget(path: &Path) -> bool {
-    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = unfinished.len();
-    unfinished.retain(|other| other != path);
-    unfinished.len() < before
 }
 
 /// What is at `path`, locked.

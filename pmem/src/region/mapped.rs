@@ -313,6 +313,18 @@ impl Medium for Mapped {
     }
 
     #[inline]
+    fn prefetch_lines(&self, at: u64, lines: u64) {
+        let end = at.saturating_add(lines.saturating_mul(LINE_BYTES as u64));
+        if end > self.bytes || self.emulation.is_some() {
+            return;
+        }
+        for line in 0..lines as usize {
+            // SAFETY: the byte is in the mapping.
+            crate::prefetch(unsafe { &*self.mapping.base().add(at as usize + line * LINE_BYTES) });
+        }
+    }
+
+    #[inline]
     #[track_caller]
     fn store_word(&self, window: &mut MappedWindow, at: u64, value: u64) {
         assert!(at.is_multiple_of(WORD_BYTES), "word store at unaligned offset {at:#x}");

@@ -30,7 +30,7 @@ pub(crate) use lock::Locked;
 pub(crate) use open::ChosenGuard;
 
 pub use borrowed::{Borrowed, Lent};
-pub use draft::Draft;
+pub use draft::{Draft, DraftsLeft};
 pub use durability::Durability;
 pub use error::RegionError;
 pub use kind::RegionKind;
