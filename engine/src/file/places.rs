@@ -74,6 +74,9 @@ impl Noted {
 /// What is known of a file by who has it open.
 #[derive(Default)]
 pub(crate) struct Places {
+    /// Where the file begins, with `end` bytes that are in one place from there on: a file in one piece is found in this alone, without
+    /// the table, whose lines of the cache are not those of the read before.
+    first: Noted,
     /// A power of two of them, once one is known.
     table: OnceBox<Vec<Noted>>,
     /// Until when the access time need not move.
@@ -150,7 +153,37 @@ impl Places {
     /// Where the byte at `offset` was in this version, if that is known.
     #[inline]
     fn get(&self, version: u64, offset: u64) -> Option<Place> {
+        if let Some(word) = self.first.get(version) {
+            // (It may have become longer, or shorter, meanwhile: as far as it is said to go, it goes.)
+            if let len @ 1.. = self.first.end.load(Acquire).saturating_sub(offset) {
+                let at = word % BY_SECTORS * PAGE_BYTES + offset;
+                return Some(Place { at, len, by_sectors: word & BY_SECTORS != 0 });
+            }
+        }
         self.get_with(version, offset).map(|(place, ..)| place)
+    }
+
+    /// Makes the place that the file begins in longer by the chunks that go on there, as far as they are known in this version: by
+    /// each of them once. What several threads do so says the same, if not as much of it.
+    fn lengthen(&self, version: u64, by_sectors: u64, table: &[Noted]) {
+        let page_of = |chunk: u64| {
+            // (In their first turn: who asks for more chunks than the table has is told nothing.)
+            let word = table.get(chunk as usize)?.get(version)?;
+            let page = word % BY_SECTORS;
+            (word >> TURN_AT == 0 && word & IN_TWO == 0 && page != NOWHERE).then_some(page)
+        };
+        let before = match self.first.get(version) {
+            Some(word) => Some((word % BY_SECTORS, self.first.end.load(Acquire) / CHUNK)),
+            None => page_of(0).map(|page| (page, 0)),
+        };
+        let Some((page, known)) = before else { return };
+        let mut chunks = known;
+        while page_of(chunks) == Some(page + chunks * CHUNK_PAGES) {
+            chunks += 1;
+        }
+        if chunks > known {
+            self.first.set(version, by_sectors | page, chunks * CHUNK, 0);
+        }
     }
 
     /// The same, with what is noted of the chunk, and its turn.
@@ -351,6 +384,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let last = offset.saturating_add(len - 1).min(state.size.saturating_sub(1));
         let Some(table) = handle.places.table(state.size) else { return };
         let places = table.len() as u64;
+        let by_sectors = if file.by_sectors { BY_SECTORS } else { 0 };
         for chunk in offset / CHUNK..=last / CHUNK {
             let turn = chunk >> places.trailing_zeros();
             let Some(place) = table.get((chunk & (places - 1)) as usize) else { return };
@@ -362,11 +396,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 let is_all = (chunk + 1) * CHUNK <= state.size;
                 let (page, end, born) =
                     if is_all { two_of(file, chunk, turn) } else { (NOWHERE, 0, 0) };
-                let by_sectors = if file.by_sectors { BY_SECTORS } else { 0 };
                 let born = turn << u32::BITS | u64::from(born);
                 place.set(version, turn << TURN_AT | by_sectors | page, end, born);
             }
         }
+        handle.places.lengthen(version, by_sectors, table);
     }
 }
 
@@ -412,6 +446,40 @@ mod tests {
             // What is noted of a chunk in one place.
             assert_eq!(place(0, turn, begin), None);
         }
+    }
+
+    #[test]
+    fn a_file_in_one_piece_is_found_as_far_as_its_chunks_are_known() {
+        const VERSION: u64 = 4;
+        let places = Places::default();
+        let table = places.table(4 * CHUNK).unwrap();
+        let note = |chunk: u64, page: u64, version: u64| {
+            table[chunk as usize].set(version, BY_SECTORS | page, 0, 0);
+            places.lengthen(version, BY_SECTORS, table);
+        };
+        let first = |version: u64| {
+            let word = places.first.get(version)?;
+            Some((word % BY_SECTORS, places.first.end.load(Acquire) / CHUNK))
+        };
+        note(1, 700 + CHUNK_PAGES, VERSION);
+        note(2, 700 + 2 * CHUNK_PAGES, VERSION);
+        assert_eq!(first(VERSION), None, "nobody knows where it begins");
+        note(0, 700, VERSION);
+        assert_eq!(first(VERSION), Some((700, 3)));
+        // What lies elsewhere is found by its own.
+        note(3, 9000, VERSION);
+        assert_eq!(first(VERSION), Some((700, 3)));
+        let place = |offset: u64| {
+            let place = places.get(VERSION, offset)?;
+            Some((place.at, place.len, place.by_sectors))
+        };
+        assert_eq!(place(CHUNK + 5), Some((700 * PAGE_BYTES + CHUNK + 5, 2 * CHUNK - 5, true)));
+        assert_eq!(place(3 * CHUNK + 5), Some((9000 * PAGE_BYTES + 5, CHUNK - 5, true)));
+        assert_eq!(place(4 * CHUNK), None);
+        // In another version all is known anew.
+        assert!(first(VERSION + 2).is_none() && places.get(VERSION + 2, 0).is_none());
+        note(0, 100, VERSION + 2);
+        assert_eq!(first(VERSION + 2), Some((100, 1)), "its second chunk was known in another version");
     }
 
     #[test]
