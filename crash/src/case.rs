@@ -66,7 +66,15 @@ pub struct Case {
 /// A log page with as many lines holds any name, and any attribute's name with where its value is.
 const LINES_OF_ANY_TEXT: u8 = 11;
 
+/// Bytes of a pool above which each state takes long.
+const LARGE: u64 = 1 << 20;
+
 impl Geometry {
+    /// Whether each state of such a pool takes long.
+    pub fn is_large(&self) -> bool {
+        self.bytes > LARGE
+    }
+
     /// Whether there are names that no record has room for.
     pub fn has_short_pages(&self) -> bool {
         self.log_lines < LINES_OF_ANY_TEXT

@@ -11,7 +11,6 @@ use lode_crash::case::Case;
 use lode_crash::explore::{Limits, Stop};
 use lode_crash::run::Set;
 use lode_crash::workload::{pairs, scenarios, seq1, share, two_threads};
-use lode_engine::PageClass;
 
 /// One pair in so many is run here.
 const SHARE: usize = 150;
@@ -27,7 +26,7 @@ fn hard_sequences_survive_a_cut_anywhere() {
 fn two_threads_survive_a_cut_anywhere() {
     let limits = Limits { schedules: 200, ..Limits::QUICK };
     let cases = two_threads().into_iter().enumerate();
-    survive(Set::Pairs, cases.filter(|(_, case)| !is_large(case)), limits);
+    survive(Set::Pairs, cases.filter(|(_, case)| !case.geometry.is_large()), limits);
 }
 
 /// (Each state takes long to look at.)
@@ -35,11 +34,7 @@ fn two_threads_survive_a_cut_anywhere() {
 fn two_threads_with_large_pages_survive_a_cut_anywhere() {
     let limits = Limits { inside_every: 0, then_every: 0, large_schedules: 16, ..Limits::GLANCE };
     let cases = two_threads().into_iter().enumerate();
-    survive(Set::Pairs, cases.filter(|(_, case)| is_large(case)), limits);
-}
-
-fn is_large(case: &Case) -> bool {
-    case.geometry.class != PageClass::Small
+    survive(Set::Pairs, cases.filter(|(_, case)| case.geometry.is_large()), limits);
 }
 
 #[test]

@@ -293,7 +293,7 @@ impl Explorer<'_> {
         allowed: &[Allowed<'_>],
         next: &[Op],
     ) -> Result<(), Wrong> {
-        let points = self.limits.points_of(self.setup.geometry.bytes);
+        let points = self.limits.points_of(&self.setup.geometry);
         let budget = if cut.stage == Stage::After { self.limits.then } else { points };
         let units = self.units(cut.point, budget);
         let mut judge = |explorer: &mut Self, choice: &Choice| {

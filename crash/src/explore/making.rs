@@ -58,7 +58,7 @@ impl Explorer<'_> {
         let allowed =
             [Allowed { name: "old", expected: old }, Allowed { name: "new", expected: new }];
         let allowed = &allowed[usize::from(made)..];
-        let budget = self.limits.points_of(self.setup.geometry.bytes);
+        let budget = self.limits.points_of(&self.setup.geometry);
         let units = self.units(cut.point, budget);
         let mut judge = |explorer: &mut Self, choice: &Choice| {
             let image = units.image(&cut.point.durable, &choice.0);

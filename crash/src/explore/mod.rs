@@ -24,7 +24,6 @@ pub use images::Images;
 pub use memo::Memo;
 pub(crate) use memo::{Opening, Question};
 pub use path::{CrashPath, Leg, Stage};
-pub(crate) use setup::LARGE;
 pub use setup::{Limits, Setup, SimulatedPool};
 pub use shrink::shrink;
 pub use stop::Stop;

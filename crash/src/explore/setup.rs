@@ -38,7 +38,7 @@ pub struct Setup {
 pub struct Limits {
     /// States of each point.
     pub points: Budget,
-    /// The same of pools above [`LARGE`], each state of which takes long.
+    /// The same of large pools, each state of which takes long.
     pub large: Budget,
     /// States of each point inside a recovery.
     pub inside: Budget,
@@ -59,18 +59,15 @@ pub struct Limits {
     pub large_schedules: u64,
 }
 
-/// Bytes of a pool above which each state takes long.
-pub(crate) const LARGE: u64 = 1 << 20;
-
 impl Limits {
-    /// States of each point of a pool of so many bytes.
-    pub fn points_of(&self, bytes: u64) -> Budget {
-        if bytes > LARGE { self.large } else { self.points }
+    /// States of each point of such a pool.
+    pub fn points_of(&self, pool: &Geometry) -> Budget {
+        if pool.is_large() { self.large } else { self.points }
     }
 
-    /// Schedules of two threads with a pool of so many bytes.
-    pub fn schedules_of(&self, bytes: u64) -> u64 {
-        if bytes > LARGE { self.large_schedules } else { self.schedules }
+    /// Schedules of two threads with such a pool.
+    pub fn schedules_of(&self, pool: &Geometry) -> u64 {
+        if pool.is_large() { self.large_schedules } else { self.schedules }
     }
 
     /// For mutants, most of which hardly need a look.

@@ -90,7 +90,7 @@ impl Explorer<'_> {
             let mut context = Context { model: &run.model, orders: &mut orders, seen: &mut seen };
             return self.schedule(&start, &mut context, &mut threads, &mut chooser);
         }
-        let budget = self.limits.schedules_of(case.geometry.bytes);
+        let budget = self.limits.schedules_of(&case.geometry);
         let random = budget / 8;
         let plan = Plan { preemptions: PREEMPTIONS, budget, random, seed: self.setup.seed };
         let mut schedules = Schedules::new(plan);

@@ -11,7 +11,7 @@ use super::batch::on_workers;
 use super::{Batch, Job, Outcome, Progress, ReplayId};
 use lode_engine::Rule;
 
-use crate::explore::{Failure, LARGE, Limits, Memo, Setup, Stop, Tally};
+use crate::explore::{Failure, Limits, Memo, Setup, Stop, Tally};
 use crate::region::LeftOut;
 
 /// What is left out.
@@ -201,9 +201,8 @@ fn tries<'j>(
     let mut order: Vec<usize> =
         (0..jobs.len()).filter(|job| concerns(mutant, sound, *job)).collect();
     order.sort_by_key(|job| sound.tallies[*job].as_ref().map_or(u64::MAX, cost));
-    let is_small = |job: &&Job| job.case.geometry.bytes <= LARGE;
-    let (small, large): (Vec<&Job>, Vec<&Job>) =
-        order.iter().map(|job| &jobs[*job]).partition(is_small);
+    let (large, small): (Vec<&Job>, Vec<&Job>) =
+        order.iter().map(|job| &jobs[*job]).partition(|job| job.case.geometry.is_large());
     let with = |jobs: &[&'j Job], limits| jobs.iter().map(|job| (*job, limits)).collect::<Vec<_>>();
     let (quick, deep) = (batch.limits, Limits::DEEP);
     let threads: Vec<&Job> =

@@ -428,6 +428,7 @@ fn two_of(file: &File, chunk: u64, turn: u64) -> (u64, u64, u32) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -479,7 +480,11 @@ mod tests {
         // In another version all is known anew.
         assert!(first(VERSION + 2).is_none() && places.get(VERSION + 2, 0).is_none());
         note(0, 100, VERSION + 2);
-        assert_eq!(first(VERSION + 2), Some((100, 1)), "its second chunk was known in another version");
+        assert_eq!(
+            first(VERSION + 2),
+            Some((100, 1)),
+            "its second chunk was known in another version"
+        );
     }
 
     #[test]
