@@ -74,7 +74,8 @@ fn bytes_of(bytes: u64, settings: &Settings) -> Result<u64> {
 fn entry<M: Medium, H: Host>(pool: &Pool<M, H>, dir: Ino, name: &[u8]) -> Result<Option<Attr>> {
     match pool.lookup(dir, name) {
         Ok(attr) => Ok(Some(attr)),
-        Err(EngineError::NotFound) => Ok(None),
+        // (What no file can be called there is not.)
+        Err(EngineError::NotFound | EngineError::Invalid | EngineError::NameTooLong) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -125,6 +126,8 @@ pub fn create<M: Medium, H: Host>(
     name: &[u8],
     new: &NewVolume,
 ) -> Result<VolumeInfo> {
+    // (Others than NBD's clients do with any bytes; what was named so once is listed, renamed and deleted.)
+    str::from_utf8(name).map_err(|_| Error::BadName)?;
     let (name, bytes) = (named(name)?, bytes_of(new.bytes, &new.settings)?);
     let dir = make_home(pool, new.owner)?;
     if entry(pool, dir, name)?.is_some() {

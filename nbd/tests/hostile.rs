@@ -5,13 +5,14 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::memory::{Call, Memory};
 use common::*;
-use lode_nbd::{Device, Limits};
+use lode_nbd::{Builder, Device, Limits};
 
 const SIZE: u64 = 64 << 20;
 
@@ -205,6 +206,23 @@ fn there_are_only_so_many_clients() {
     clients.pop();
     eventually("there is room again", || serving.server().clients() == 4);
     round_trip(&mut serving.simple());
+}
+
+#[test]
+fn who_comes_by_tcp_leaves_places_to_the_owner() {
+    let limits = Limits { workers: 2, max_clients: 8, ..Limits::default() };
+    let here = "127.0.0.1:0".parse().unwrap();
+    let with = |builder: Builder| builder.limits(limits).tcp(here);
+    let serving = Serving::with(Memory::new(SIZE), with);
+    let [address] = serving.server().addresses() else { panic!("one address") };
+    let come = || TcpStream::connect(address).unwrap();
+    let crowd: Vec<TcpStream> = (0..20).map(|_| come()).collect();
+    eventually("as many are let in as may be", || serving.server().clients() == 6);
+    let mut owner = serving.simple();
+    round_trip(&mut owner);
+    drop(crowd);
+    eventually("they are gone", || serving.server().clients() == 1);
+    round_trip(&mut owner);
 }
 
 #[test]

@@ -126,6 +126,16 @@ impl Client {
         Ok(u64::from_be_bytes(*reply.last_chunk().unwrap()))
     }
 
+    /// Takes an answer, of a request that has failed: its error.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn refusal(&mut self) -> Result<u32> {
+        let mut reply = [0; 16];
+        self.stream.read_exact(&mut reply)?;
+        Ok(u32::from_be_bytes(*reply[4..].first_chunk().unwrap()))
+    }
+
     /// Reads, where nothing else is under way.
     ///
     /// # Errors

@@ -169,6 +169,10 @@ fn a_loop_device_of_a_volume_has_its_sectors_and_holds_a_file_system() {
         assert_eq!(block("detach", &dir, &["v"]).code, 8);
         assert_eq!(block("attach", &dir, &["w"]).code, 8);
         let device = block("attach", &pool, &["v"]).expect(0).out.trim().to_owned();
+        for more in [&["v"][..], &["v", "--read-only"]] {
+            let second = block("attach", &dir, more);
+            assert!(second.code == 6 && second.err.contains(&device), "{}", second.err);
+        }
         let name = device.strip_prefix("/dev/").unwrap();
         let queue = Path::new("/sys/block").join(name).join("queue/logical_block_size");
         assert_eq!(fs::read_to_string(queue).unwrap().trim(), sector);
@@ -191,6 +195,10 @@ fn a_loop_device_of_a_volume_has_its_sectors_and_holds_a_file_system() {
         runs("mount", &["-o", "ro", &device, text(&at)]);
         assert_eq!(fs::read(at.join("file")).unwrap(), vec![9; 5 << 20]);
         runs("umount", &[text(&at)]);
+        // Of those that are only read there may be two.
+        let other = block("attach", &dir, &["v", "--read-only"]).expect(0).out.trim().to_owned();
+        assert_ne!(other, device);
+        assert_eq!(block("attach", &dir, &["v"]).code, 6);
         block("detach", &dir, &["v"]).expect(0);
         block("delete", &dir, &["v"]).expect(0);
         server.umount();

@@ -10,6 +10,8 @@ use lode_testkit::nbd::Client;
 use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
+/// As the protocol has it.
+const EIO: u32 = 5;
 
 fn region(path: &Path) {
     fs::write(path, vec![0; 4 * MIB as usize]).unwrap();
@@ -145,4 +147,22 @@ fn a_volume_of_a_mounted_pool_is_served_and_is_the_same_as_its_file() {
     assert!(refused.code == 2 && refused.err.contains("-o windows="), "{}", refused.err);
     let missing = lode(&["block", "serve", text(&dir), "w", "--socket", text(&socket)]);
     assert!(missing.code == 8 && missing.err.contains("no volume w"), "{}", missing.err);
+}
+
+/// QEMU pauses a machine whose disk is full, and tells others that theirs has failed.
+#[test]
+fn a_volume_whose_mount_is_gone_fails_and_is_not_full() {
+    let scratch = Scratch::new();
+    let socket = scratch.path("socket");
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    let mount = Server::mount(&pool, &dir, &scratch.path("log"));
+    lode(&["block", "create", text(&dir), "v", "--size", "2M"]).expect(0);
+    let _serving = Serving::start(&[text(&dir), "v", "--socket", text(&socket)]);
+    let mut client = Client::connect(&socket, "v").unwrap();
+    client.write(1, 0, &[7; 4096], true).unwrap();
+    client.answer().unwrap();
+    mount.kill();
+    client.write(2, 4096, &[8; 4096], true).unwrap();
+    assert_eq!(client.refusal().unwrap(), EIO);
+    assert_eq!(Client::connect(&socket, "v").unwrap().size, 2 * MIB);
 }

@@ -87,12 +87,13 @@ impl Builder {
         let Self { unix, tcp, tls, mut limits, .. } = self;
         let tls = tls.as_ref();
         limits.workers = limits.workers.max(1);
+        let has_unix = !unix.is_empty();
         let unix = unix.iter().map(|path| Listener::unix(path, tls));
         let tcp = tcp.into_iter().map(|address| Listener::tcp(address, tls));
         let listeners = unix.chain(tcp).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let system = |what| move |source| ServerError::System { what, source };
-        let shared = Shared::new(exports, limits).map_err(io::Error::from);
+        let shared = Shared::new(exports, limits, has_unix).map_err(io::Error::from);
         let shared = Arc::new(shared.map_err(system("make a server's events"))?);
         let mut server = Server::new(Arc::clone(&shared), addresses);
         let mut listeners = Some(listeners);

@@ -8,7 +8,8 @@ use std::time::Duration;
 pub struct Limits {
     /// Threads; one at least.
     pub workers: usize,
-    /// Clients at a time; others are refused. Each holds about 1.75 MiB at most, 2 MiB by TLS.
+    /// Clients at a time; others are refused. Each holds about 1.75 MiB at most, 2 MiB by TLS. Where clients come by a Unix socket and by
+    /// TCP, a quarter of them can't come by TCP; and another machine has half of those that can, at most.
     pub max_clients: usize,
     /// How long a client may take until it has chosen an export; and, when all is said, to take the last replies.
     pub handshake: Duration,

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    socket_with, sockopt,
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
+    connect, listen, socket_with, sockopt,
 };
 
 use super::error::ServerError;
+use super::places::Origin;
 use super::stream::Stream;
 use super::tls::{Offer, Tls};
 
@@ -101,18 +102,30 @@ impl Listener {
         self.address
     }
 
-    /// A client that has come; `None` if there is none.
-    pub fn accept(&self) -> io::Result<Option<Stream>> {
+    /// Where a client comes from that the kernel says this of.
+    fn origin(&self, from: Option<SocketAddrAny>) -> Origin {
+        match (self.address, from.map(SocketAddr::try_from)) {
+            (None, _) => Origin::Unix,
+            (_, Some(Ok(from))) => Origin::Tcp(from.ip().to_canonical()),
+            // (All of those share what one machine may have.)
+            _ => Origin::Tcp(IpAddr::from([0, 0, 0, 0])),
+        }
+    }
+
+    /// A client that has come, and from where; `None` if there is none.
+    pub fn accept(&self) -> io::Result<Option<(Stream, Origin)>> {
         use rustix::io::Errno as Code;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
-            return match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(socket) => {
+            return match acceptfrom_with(&self.socket, flags) {
+                Ok((socket, from)) => {
                     if self.address.is_some() {
                         // Who can't be told does without.
                         let _ = sockopt::set_tcp_nodelay(&socket, true);
                         let _ = sockopt::set_socket_keepalive(&socket, true);
                     }
-                    Ok(Some(Stream::new(socket, self.offer.clone())))
+                    let stream = Stream::new(socket, self.offer.clone());
+                    Ok(Some((stream, self.origin(from))))
                 }
                 Err(Code::INTR | Code::CONNABORTED) => continue,
                 Err(Code::AGAIN) => Ok(None),

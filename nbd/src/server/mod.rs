@@ -5,6 +5,7 @@
 //! * `socket`: bytes from and to a socket, without waiting
 //! * `records`: the same in the records of an encrypted connection
 //! * `stream`: a client's bytes, in either way
+//! * `places`: how many clients there may be, and from where
 //! * `listen`: sockets that clients come to
 //! * `connection`: a client: its socket, its conversation, and bounded buffers between
 //! * `shared`: what the threads have together
@@ -16,6 +17,7 @@ mod connection;
 mod error;
 mod limits;
 mod listen;
+mod places;
 mod records;
 mod running;
 mod shared;

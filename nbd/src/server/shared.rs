@@ -10,7 +10,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use zerocopy::IntoBytes;
 
 use super::limits::Limits;
+use super::places::{Origin, Place, Places};
 use super::stream::Stream;
+use crate::complaints::Complaints;
 use crate::export::Exports;
 
 /// How long clients that do nothing are listened to when the server ends: what they have sent by then is answered.
@@ -32,12 +34,14 @@ pub struct Shared {
     pub exports: Arc<Exports>,
     pub limits: Limits,
     pub mailboxes: Vec<Mailbox>,
+    places: Arc<Places>,
+    refusals: Complaints,
     closing: OnceLock<Closing>,
 }
 
 /// Where a thread finds new clients.
 pub struct Mailbox {
-    fresh: Mutex<Vec<Stream>>,
+    fresh: Mutex<Vec<(Stream, Place)>>,
     pub bell: OwnedFd,
     /// Clients of the thread, those in the box among them.
     clients: AtomicUsize,
@@ -56,7 +60,7 @@ impl Mailbox {
     }
 
     /// Clients that have come; the bell is quiet again.
-    pub fn take(&self) -> Vec<Stream> {
+    pub fn take(&self) -> Vec<(Stream, Place)> {
         let mut rung = 0_u64;
         let _ = rustix::io::read(&self.bell, rung.as_mut_bytes());
         std::mem::take(&mut *self.fresh.lock())
@@ -69,10 +73,12 @@ impl Mailbox {
 }
 
 impl Shared {
-    /// Before there are any clients.
-    pub fn new(exports: Exports, limits: Limits) -> rustix::io::Result<Self> {
+    /// Before there are any clients; whether some will come by a socket that only its owner can connect to.
+    pub fn new(exports: Exports, limits: Limits, has_unix: bool) -> rustix::io::Result<Self> {
         let mailboxes = (0..limits.workers).map(|_| Mailbox::new()).collect::<Result<_, _>>()?;
-        Ok(Self { exports: Arc::new(exports), limits, mailboxes, closing: OnceLock::new() })
+        let places = Places::new(limits.max_clients, has_unix);
+        let (refusals, closing) = (Complaints::default(), OnceLock::new());
+        Ok(Self { exports: Arc::new(exports), limits, mailboxes, places, refusals, closing })
     }
 
     /// How many clients there are.
@@ -82,15 +88,18 @@ impl Shared {
 
     /// Gives a new client to the thread that has the fewest, or to none if there are too many. Only one thread calls
     /// this.
-    pub fn give(&self, stream: Stream) {
-        if self.clients() >= self.limits.max_clients {
-            tracing::debug!(max = self.limits.max_clients, "too many clients: one is refused");
+    pub fn give(&self, stream: Stream, origin: Origin) {
+        let Some(place) = self.places.take(origin) else {
+            if let Some(count) = self.refusals.due() {
+                let max = self.limits.max_clients;
+                tracing::warn!(max, ?origin, count, "too many clients: some are refused");
+            }
             return;
-        }
+        };
         let fewest = self.mailboxes.iter().min_by_key(|one| one.clients.load(Ordering::Relaxed));
         if let Some(mailbox) = fewest {
             mailbox.clients.fetch_add(1, Ordering::Relaxed);
-            mailbox.fresh.lock().push(stream);
+            mailbox.fresh.lock().push((stream, place));
             mailbox.ring();
         }
     }

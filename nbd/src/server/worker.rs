@@ -12,6 +12,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use super::connection::{Connection, Wants};
 use super::listen::Listener;
+use super::places::Place;
 use super::shared::{Closing, Mailbox, Shared};
 use crate::complaints::Complaints;
 
@@ -49,6 +50,7 @@ struct Client {
     /// What is waited for at its socket.
     interest: EventFlags,
     is_ready: bool,
+    _place: Place,
 }
 
 impl Worker {
@@ -153,7 +155,7 @@ impl Worker {
         };
         for _ in 0..ACCEPTS {
             match listener.accept() {
-                Ok(Some(stream)) => self.shared.give(stream),
+                Ok(Some((stream, origin))) => self.shared.give(stream, origin),
                 Ok(None) => return,
                 Err(error) => {
                     if let Some(count) = self.complaints.due() {
@@ -189,7 +191,7 @@ impl Worker {
 
     fn take_fresh(&mut self) {
         let fresh = self.mailbox().map(Mailbox::take).unwrap_or_default();
-        for stream in fresh {
+        for (stream, place) in fresh {
             let key = self.next;
             self.next += 1;
             let interest = EventFlags::IN;
@@ -200,7 +202,8 @@ impl Worker {
                 continue;
             }
             let connection = Connection::new(stream, Arc::clone(&self.shared.exports));
-            self.clients.insert(key, Client { connection, interest, is_ready: true });
+            let client = Client { connection, interest, is_ready: true, _place: place };
+            self.clients.insert(key, client);
             self.ready.push_back(key);
         }
     }

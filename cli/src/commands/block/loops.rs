@@ -55,6 +55,7 @@ fn losetup(dir: &Path, args: &[&OsStr]) -> Result<String> {
 pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
     let AttachArgs { dir, name, read_only, partscan } = args;
     let (file, sector) = file_of(dir, name, output)?;
+    must_be_only(dir, &file, *read_only)?;
     let sector = sector.to_string();
     let mut words = ["--find", "--show", "--sector-size", sector.as_str()].map(OsStr::new).to_vec();
     words.extend(read_only.then_some(OsStr::new("--read-only")));
@@ -76,6 +77,22 @@ pub(super) fn detach(args: &DetachArgs, output: &Output) -> Result<()> {
     }
     ended(dir, &file, &devices)?;
     output.print(&VolumeDetached { file: file.display().to_string(), devices })
+}
+
+/// Refuses a second loop device of a file, unless both are only read: each has a cache of its own, and two that are mounted destroy each
+/// other's file system.
+fn must_be_only(dir: &Path, file: &Path, read_only: bool) -> Result<()> {
+    let names = ["--noheadings", "--output", "NAME,RO", "--associated"].map(OsStr::new);
+    let listed = losetup(dir, &[&names[..], &[file.as_os_str()]].concat())?;
+    let in_the_way = listed.lines().find(|line| !(read_only && line.trim().ends_with(" 1")));
+    let Some(device) = in_the_way.and_then(|line| line.split_whitespace().next()) else {
+        return Ok(());
+    };
+    Err(Failure::new(Kind::Busy, format!("the volume is attached already, as {device}"))
+        .at(file)
+        .advise(
+            "use that one, or end it with `lode block detach`; more than one may be --read-only",
+        ))
 }
 
 /// The loop devices of a file.

@@ -222,7 +222,7 @@ fn refused(target: &Path, name: &OsStr, error: &Error) -> Failure {
         Error::Exists => Failure::new(Kind::Exists, format!("there is a volume {shown} already"))
             .advise("choose another name, or delete that one with `lode block delete`"),
         Error::BadName => Failure::usage(format!("`{shown}` can't be the name of a volume"))
-            .advise("choose one of 1 to 128 bytes without / and control characters, which is not `.` or `..`"),
+            .advise("choose one of 1 to 128 bytes of UTF-8 without / and control characters, which is not `.` or `..`"),
         Error::BadSize { .. } => Failure::usage(error.to_string())
             .advise("choose a size that is a multiple of --sector, 4096 bytes without it"),
         Error::Shrinks { .. } => Failure::usage(format!("{shown} is larger than that: {error}"))

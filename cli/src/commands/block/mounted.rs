@@ -9,11 +9,13 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lode_nbd::{BlockSizes, Device, Errno, Extent, Tls, WriteZeroes};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 
 use super::outlet::{Offer, Outlet};
+use super::serve::{export_of, nameable};
 use super::volumes::with;
 use super::{ServeArgs, refused};
 use crate::failure::{Failure, Kind, Result};
@@ -33,17 +35,19 @@ pub(super) fn serve(
     let (mut facts, mut offers) = (Vec::new(), Vec::new());
     for of in volumes_of(args, mount, output)? {
         let name = OsStr::from_bytes(&of.name_bytes);
-        let Some(export) = name.to_str() else {
-            let what = format!("{}: the protocol has only names in UTF-8", of.name);
-            return Err(Failure::usage(what).at(&mount.point));
-        };
+        let export = export_of(name, &of).map_err(|failure| failure.at(&mount.point))?;
         let file = mount.point.join(lode_block::PATH).join(name);
         let opened = File::options().read(true).write(!args.read_only).open(&file);
         let opened = opened.map_err(|error| Failure::io("opening the volume", &file, &error))?;
-        let device =
-            Mounts { file: opened, sector: of.sector, thin: of.thin, read_only: args.read_only };
+        let device = Mounts {
+            file: opened,
+            sector: of.sector,
+            thin: of.thin,
+            read_only: args.read_only,
+            last_size: AtomicU64::new(of.bytes),
+        };
         let text = format!("volume {} of {}", of.name, mount.point.display());
-        offers.push(Offer { name: export.to_owned(), text, device: Arc::new(device) });
+        offers.push(Offer { name: export, text, device: Arc::new(device) });
         facts.push(of);
     }
     let (outlet, places) = Outlet::open(args, tls, &mount.point, offers)?;
@@ -56,13 +60,14 @@ pub(super) fn serve(
 /// The volumes that are asked for, all of them if none is.
 fn volumes_of(args: &ServeArgs, mount: &Mounted, output: &Output) -> Result<Vec<VolumeFacts>> {
     let all = with(&mount.point, true, output, |volumes| volumes.list())?;
-    if args.names.is_empty() && all.is_empty() {
+    let is_text = |one: &VolumeFacts| str::from_utf8(&one.name_bytes).is_ok();
+    if args.names.is_empty() && !all.iter().any(is_text) {
         return Err(Failure::new(Kind::NotFound, "the pool has no volumes")
             .at(&mount.point)
             .advise("make one with `lode block create`"));
     }
     if args.names.is_empty() {
-        return Ok(all);
+        return Ok(all.into_iter().filter(|one| nameable(&one.name_bytes).is_some()).collect());
     }
     let named = |name: &std::ffi::OsString| {
         let found = all.iter().find(|one| one.name_bytes == name.as_bytes()).cloned();
@@ -77,6 +82,8 @@ struct Mounts {
     sector: u64,
     thin: bool,
     read_only: bool,
+    /// Of the file, when it was last told: where the mount is gone, what fails is what is asked of it, not for want of size.
+    last_size: AtomicU64,
 }
 
 fn told(error: io::Error) -> Errno {
@@ -104,8 +111,16 @@ impl Mounts {
 
 impl Device for Mounts {
     fn size(&self) -> u64 {
-        let size = self.file.metadata().map(|metadata| metadata.len());
-        let size = size.map_err(told).unwrap_or_default();
+        let size = match self.file.metadata() {
+            Ok(metadata) => {
+                self.last_size.store(metadata.len(), Relaxed);
+                metadata.len()
+            }
+            Err(error) => {
+                told(error);
+                self.last_size.load(Relaxed)
+            }
+        };
         size - size % self.sector
     }
 

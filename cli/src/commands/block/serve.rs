@@ -1,7 +1,7 @@
 //! `lode block serve`: devices for whoever speaks NBD, or for the kernel, until a signal ends it: volumes of a pool, mounted or
 //! not, or a whole region.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -93,11 +93,30 @@ struct Open {
     volume: Arc<Volume<Mapped, StdHost>>,
 }
 
+/// The name of a volume that clients can ask for. Of all volumes of a pool those are left out that they can't.
+pub(super) fn nameable(name: &[u8]) -> Option<OsString> {
+    let is_text = str::from_utf8(name).is_ok();
+    if !is_text {
+        let name = OsStr::from_bytes(name);
+        tracing::warn!(?name, "a volume is not served: the protocol has only names in UTF-8");
+    }
+    is_text.then(|| OsStr::from_bytes(name).to_owned())
+}
+
+/// What clients call a volume that was asked for by its name.
+pub(super) fn export_of(name: &OsStr, facts: &VolumeFacts) -> Result<String> {
+    let no_text = || {
+        let what = format!("{}: the protocol has only names in UTF-8", facts.name);
+        Failure::usage(what).advise("rename its file in a mount of the pool: in .lode/volumes")
+    };
+    name.to_str().map(str::to_owned).ok_or_else(no_text)
+}
+
 /// The volumes that are asked for, all of them if none is.
 fn volumes_of(args: &ServeArgs, path: &Path, pool: &Arc<MappedPool>) -> Result<Vec<Open>> {
     let all = lode_block::list(pool).map_err(|error| refused(path, OsStr::new(""), &error))?;
     let names = match args.names.as_slice() {
-        [] => all.iter().map(|one| OsStr::from_bytes(&one.name).to_owned()).collect(),
+        [] => all.iter().filter_map(|one| nameable(&one.name)).collect(),
         names => names.to_vec(),
     };
     if names.is_empty() {
@@ -110,12 +129,9 @@ fn volumes_of(args: &ServeArgs, path: &Path, pool: &Arc<MappedPool>) -> Result<V
         let failed = |error| refused(path, &name, &error);
         let info = lode_block::info(pool, name.as_bytes()).map_err(failed)?;
         let facts = VolumeFacts::from(&info);
-        let Some(export) = name.to_str() else {
-            let what = format!("{}: the protocol has only names in UTF-8", facts.name);
-            return Err(Failure::usage(what).at(path));
-        };
+        let export = export_of(&name, &facts).map_err(|failure| failure.at(path))?;
         let volume = Volume::open(Arc::clone(pool), name.as_bytes()).map_err(failed)?;
-        volumes.push(Open { name: export.to_owned(), facts, volume: Arc::new(volume) });
+        volumes.push(Open { name: export, facts, volume: Arc::new(volume) });
     }
     Ok(volumes)
 }
