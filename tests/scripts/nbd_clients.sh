@@ -10,7 +10,7 @@ size=$((96 << 20))
 need_cargo
 # Where they can't be had, there is nothing to ask.
 (install_missing nbdinfo:libnbd-bin nbdsh:python3-libnbd qemu-img:qemu-utils fio:fio \
-    openssl:openssl) >/dev/null 2>&1 || true
+    nbdkit:nbdkit openssl:openssl) >/dev/null 2>&1 || true
 for program in nbdinfo nbdcopy qemu-img qemu-io fio openssl; do
     command -v "$program" >/dev/null 2>&1 || {
         echo "skipped: $program is missing"
@@ -259,6 +259,45 @@ check_command() {
     echo "nbd: lode block serve serves a volume by TLS"
 }
 
+# Volumes as clients see them who know nothing of pools; nbdkit's client among them, which passes all on, and the hexdump of libnbd.
+check_volumes() {
+    local lode=$TARGET/${LODE_BUILT:-debug}/lode sector tries uri
+    for sector in 512 4096; do
+        quietly "$lode" mkfs "$scratch/pool" --force --size 256M
+        quietly "$lode" block create "$scratch/pool" disk --size "$size" --thin --sector "$sector"
+        "$lode" block serve "$scratch/pool" disk --socket "$socket" >"$scratch/served" &
+        server=$!
+        tries=0
+        until grep -q nbd+unix: "$scratch/served"; do
+            tries=$((tries + 1))
+            [ "$tries" -lt 200 ] || die "lode does not serve: $(cat "$scratch/served")"
+            sleep 0.05
+        done
+        uri="nbd+unix:///disk?socket=$socket"
+        check_copies
+        check_patterns
+        check_fio
+        quietly nbdcopy "$scratch/image" "$uri"
+        if command -v nbdkit >/dev/null 2>&1; then
+            # shellcheck disable=SC2016
+            quietly nbdkit -U - nbd uri="$uri" --run 'nbdcopy "$uri" '"$scratch/back"
+            cmp "$scratch/image" "$scratch/back"
+        else
+            echo "skipped: nbdkit is missing"
+        fi
+        if command -v nbddump >/dev/null 2>&1; then
+            quietly nbddump --length=16 "$uri"
+            grep -q "^0000000000: $(head -c 8 "$scratch/image" | od -An -tx1 | sed 's/^ //')" "$scratch/out" ||
+                die "nbddump shows something else: $(cat "$scratch/out")"
+        fi
+        kill "$server"
+        wait "$server" || die "lode block serve failed: $?"
+        server=
+        quietly "$lode" fsck -n "$scratch/pool"
+    done
+    echo "nbd: libnbd, QEMU, fio and nbdkit agree about volumes, in sectors of 512 and 4096 bytes"
+}
+
 head -c $((16 << 20)) /dev/urandom >"$scratch/image"
 truncate -s $((40 << 20)) "$scratch/image"
 head -c $((8 << 20)) /dev/urandom >>"$scratch/image"
@@ -288,3 +327,4 @@ stop
 server=
 check_tls
 check_command
+check_volumes
