@@ -163,6 +163,16 @@ fn gone(mount: &Mounted) -> Failure {
         .advise(format!("`lode mount {pool} {dir}` mounts the pool again and recovers it"))
 }
 
+/// The loop devices whose file is this one, or below this directory, as the kernel tells of all of them to everybody.
+pub(crate) fn loops_of(place: &Path) -> Vec<String> {
+    let all = fs::read_dir("/sys/block").into_iter().flatten().filter_map(io::Result::ok);
+    let of = all.filter(|device| {
+        let backing = fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
+        Path::new(OsStr::from_bytes(backing.trim_ascii_end())).starts_with(place)
+    });
+    of.map(|device| format!("/dev/{}", device.file_name().display())).collect()
+}
+
 /// Processes that use something at or below `dir`: id and name, best effort.
 pub(crate) fn users(dir: &Path) -> Vec<(u32, String)> {
     let Ok(entries) = fs::read_dir("/proc") else {

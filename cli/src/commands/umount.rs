@@ -112,6 +112,14 @@ fn explain(mount: &Mounted, error: &MountError) -> Failure {
 }
 
 fn busy(dir: &Path) -> Failure {
+    let loops = mounts::loops_of(dir);
+    if let Some(all) = (!loops.is_empty()).then(|| loops.join(" ")) {
+        return Failure::new(Kind::Busy, format!("files of the mount are loop devices: {all}"))
+            .at(dir)
+            .advise(format!(
+                "unmount what is mounted of them, then end them: `lode block detach`, or `losetup -d {all}`"
+            ));
+    }
     let users = mounts::users(dir);
     let who: Vec<String> = users.iter().map(|(pid, name)| format!("{pid} ({name})")).collect();
     let what = match who.len() {

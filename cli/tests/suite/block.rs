@@ -251,6 +251,8 @@ fn a_volume_that_somebody_uses_is_neither_deleted_nor_made_smaller() {
     assert_eq!(serving.signal(Signal::TERM), 0);
     let device = block("attach", &dir, &["v"]).expect(0).out.trim().to_owned();
     refused_as_in_use(&dir, "v", &device);
+    let busy = lode(&["umount", text(&dir)]);
+    assert!(busy.code == 6 && busy.err.contains(&device), "{}: {}", busy.code, busy.err);
     block("resize", &dir, &["v", "--size", "9M"]).expect(0);
     block("detach", &dir, &["v"]).expect(0);
     block("delete", &dir, &["v"]).expect(0);

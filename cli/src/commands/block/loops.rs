@@ -1,8 +1,6 @@
 //! `lode block attach` and `detach`: volumes of a mount as loop devices, by losetup(8) of util-linux.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -100,16 +98,6 @@ fn loops_of(dir: &Path, file: &Path) -> Result<Vec<String>> {
     let names = ["--noheadings", "--output", "NAME", "--associated"].map(OsStr::new);
     let listed = losetup(dir, &[&names[..], &[file.as_os_str()]].concat())?;
     Ok(listed.lines().map(|line| line.trim().to_owned()).collect())
-}
-
-/// The loop devices whose file has this path, as the kernel tells of all of them to everybody.
-pub(super) fn devices_of(file: &Path) -> Vec<String> {
-    let all = fs::read_dir("/sys/block").into_iter().flatten().filter_map(io::Result::ok);
-    let of = all.filter(|device| {
-        let backing = fs::read(device.path().join("loop/backing_file"));
-        backing.is_ok_and(|path| path.trim_ascii_end() == file.as_os_str().as_bytes())
-    });
-    of.map(|device| format!("/dev/{}", device.file_name().display())).collect()
 }
 
 /// Waits a moment for these loop devices to end: the kernel says that they do, and ends them with their last user.

@@ -11,7 +11,7 @@ use lode_fuse::control::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{loops, refused};
+use super::refused;
 use crate::ask::understand;
 use crate::commands::snapshot::mount_of;
 use crate::explain::mount_failure;
@@ -179,7 +179,7 @@ impl InMount {
 fn used(file: &Path) -> String {
     let processes =
         mounts::users(file).into_iter().map(|(pid, name)| format!("process {pid} ({name})"));
-    let users: Vec<String> = loops::devices_of(file).into_iter().chain(processes).collect();
+    let users: Vec<String> = mounts::loops_of(file).into_iter().chain(processes).collect();
     if users.is_empty() {
         "the volume is in use".into()
     } else {
