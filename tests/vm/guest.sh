@@ -147,7 +147,8 @@ pulled_mount() {
 pulled_volume() {
     new_pool /mnt/dax/pool
     if [ "$boot" = 0 ]; then
-        lode block create /mnt/dax/pool v --size 1M --sector 512 >/dev/null || die "lode block create"
+        # (In pages of 2 MiB, as volumes of any size are.)
+        lode block create /mnt/dax/pool v --size 2M --sector 512 >/dev/null || die "lode block create"
         sync
     fi
     as_left_by_a_pull /mnt/dax/pool
