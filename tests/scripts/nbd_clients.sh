@@ -286,7 +286,7 @@ check_volumes() {
             echo "skipped: nbdkit is missing"
         fi
         if command -v nbddump >/dev/null 2>&1; then
-            quietly nbddump --length=16 "$uri"
+            quietly nbddump --length=4096 "$uri"
             grep -q "^0000000000: $(head -c 8 "$scratch/image" | od -An -tx1 | sed 's/^ //')" "$scratch/out" ||
                 die "nbddump shows something else: $(cat "$scratch/out")"
         fi

@@ -22,12 +22,15 @@ use super::{Mapped, RegionError, RegionOptions};
 const MODE: u32 = 0o600;
 
 /// The drafts of this process.
-static DRAFTS: Mutex<Drafts> = Mutex::new(Drafts { unfinished: Vec::new(), published: 0 });
+static DRAFTS: Mutex<Drafts> =
+    Mutex::new(Drafts { unfinished: Vec::new(), published: 0, ended: false });
 
 struct Drafts {
     /// Neither published nor removed.
     unfinished: Vec<PathBuf>,
     published: usize,
+    /// The program is about to end: no more are made.
+    ended: bool,
 }
 
 impl Drafts {
@@ -137,10 +140,11 @@ impl Draft {
             .map_err(|source| RegionError::io("making durable the name", &target, source))
     }
 
-    /// Removes all drafts of this process that are not published: for a program that is
-    /// about to end without dropping them.
+    /// Removes all drafts of this process that are not published, and has no more made: for a
+    /// program that is about to end without dropping them.
     pub fn remove_unfinished() -> DraftsLeft {
         let mut all = drafts();
+        all.ended = true;
         let removed = all.unfinished.len();
         for path in all.unfinished.drain(..) {
             // What can't be removed stays; nobody is left to tell.
@@ -152,6 +156,9 @@ impl Draft {
     /// Makes the file; `path` is for errors.
     fn make(&self, path: &Path) -> Result<Locked, RegionError> {
         let mut all = drafts();
+        if all.ended {
+            return Err(RegionError::io("creating", path, ErrorKind::Interrupted.into()));
+        }
         let made = OpenOptions::new()
             .read(true)
             .write(true)
