@@ -265,6 +265,7 @@ check_volumes() {
     for sector in 512 4096; do
         quietly "$lode" mkfs "$scratch/pool" --force --size 256M
         quietly "$lode" block create "$scratch/pool" disk --size "$size" --thin --sector "$sector"
+        : >"$scratch/served"
         "$lode" block serve "$scratch/pool" disk --socket "$socket" >"$scratch/served" &
         server=$!
         tries=0
