@@ -66,7 +66,7 @@ pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
 pub(super) fn detach(args: &DetachArgs, output: &Output) -> Result<()> {
     let DetachArgs { dir, name } = args;
     let (file, _) = file_of(dir, name, output)?;
-    let devices = loops_of(dir, &file)?;
+    let devices: Vec<String> = loops_of(dir, &file)?.into_iter().map(|one| one.device).collect();
     if devices.is_empty() {
         return Err(Failure::new(Kind::NotFound, "no loop device is of this volume").at(&file));
     }
@@ -80,12 +80,8 @@ pub(super) fn detach(args: &DetachArgs, output: &Output) -> Result<()> {
 /// Refuses a second loop device of a file, unless both are only read: each has a cache of its own, and two that are mounted destroy each
 /// other's file system.
 fn must_be_only(dir: &Path, file: &Path, read_only: bool) -> Result<()> {
-    let names = ["--noheadings", "--output", "NAME,RO", "--associated"].map(OsStr::new);
-    let listed = losetup(dir, &[&names[..], &[file.as_os_str()]].concat())?;
-    let in_the_way = listed.lines().find(|line| !(read_only && line.trim().ends_with(" 1")));
-    let Some(device) = in_the_way.and_then(|line| line.split_whitespace().next()) else {
-        return Ok(());
-    };
+    let in_the_way = loops_of(dir, file)?.into_iter().find(|one| !(read_only && one.read_only));
+    let Some(Loop { device, .. }) = in_the_way else { return Ok(()) };
     Err(Failure::new(Kind::Busy, format!("the volume is attached already, as {device}"))
         .at(file)
         .advise(
@@ -93,11 +89,21 @@ fn must_be_only(dir: &Path, file: &Path, read_only: bool) -> Result<()> {
         ))
 }
 
+/// A loop device.
+struct Loop {
+    device: String,
+    read_only: bool,
+}
+
 /// The loop devices of a file.
-fn loops_of(dir: &Path, file: &Path) -> Result<Vec<String>> {
-    let names = ["--noheadings", "--output", "NAME", "--associated"].map(OsStr::new);
-    let listed = losetup(dir, &[&names[..], &[file.as_os_str()]].concat())?;
-    Ok(listed.lines().map(|line| line.trim().to_owned()).collect())
+fn loops_of(dir: &Path, file: &Path) -> Result<Vec<Loop>> {
+    let words = ["--noheadings", "--output", "NAME,RO", "--associated"].map(OsStr::new);
+    let listed = losetup(dir, &[&words[..], &[file.as_os_str()]].concat())?;
+    let device_of = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some(Loop { device: words.next()?.to_owned(), read_only: words.next() == Some("1") })
+    };
+    Ok(listed.lines().filter_map(device_of).collect())
 }
 
 /// Waits a moment for these loop devices to end: the kernel says that they do, and ends them with their last user.
@@ -105,7 +111,8 @@ fn ended(dir: &Path, file: &Path, devices: &[String]) -> Result<()> {
     let began = Instant::now();
     loop {
         let left = loops_of(dir, file)?;
-        let Some(busy) = left.iter().find(|one| devices.contains(one)) else { return Ok(()) };
+        let mut left = left.into_iter().map(|one| one.device);
+        let Some(busy) = left.find(|one| devices.contains(one)) else { return Ok(()) };
         if began.elapsed() > PATIENCE {
             let what = format!("{busy} is in use, and ends when nobody uses it any more");
             return Err(Failure::new(Kind::Busy, what)

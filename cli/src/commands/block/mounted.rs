@@ -60,14 +60,13 @@ pub(super) fn serve(
 /// The volumes that are asked for, all of them if none is.
 fn volumes_of(args: &ServeArgs, mount: &Mounted, output: &Output) -> Result<Vec<VolumeFacts>> {
     let all = with(&mount.point, true, output, |volumes| volumes.list())?;
-    let is_text = |one: &VolumeFacts| str::from_utf8(&one.name_bytes).is_ok();
-    if args.names.is_empty() && !all.iter().any(is_text) {
-        return Err(Failure::new(Kind::NotFound, "the pool has no volumes")
-            .at(&mount.point)
-            .advise("make one with `lode block create`"));
-    }
     if args.names.is_empty() {
-        return Ok(all.into_iter().filter(|one| nameable(&one.name_bytes).is_some()).collect());
+        let all = all.into_iter().filter(|one| nameable(&one.name_bytes).is_some());
+        let all: Vec<VolumeFacts> = all.collect();
+        let none = Failure::new(Kind::NotFound, "the pool has no volumes")
+            .at(&mount.point)
+            .advise("make one with `lode block create`");
+        return if all.is_empty() { Err(none) } else { Ok(all) };
     }
     let named = |name: &std::ffi::OsString| {
         let found = all.iter().find(|one| one.name_bytes == name.as_bytes()).cloned();
