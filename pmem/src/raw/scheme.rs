@@ -32,7 +32,8 @@ impl WriteScheme {
         }
     }
 
-    /// What it does its work by: the best of this CPU, but for what its name says.
+    /// What it does its work by: the best of this CPU, but for what its name says. (Blocks are many lines, and none of them need be durable
+    /// in one piece.)
     pub(super) fn instructions(
         self,
         caches_survive: bool,
@@ -51,7 +52,7 @@ impl WriteScheme {
         let strategy = FlushStrategy::Instructions { line_store, write_back };
         match strategy.missing_on(cpu) {
             Some(missing) => Err(RegionError::NoSuchInstruction { strategy, missing }),
-            None => Ok((line_store, write_back)),
+            None => Ok((line_store.of_many(), write_back)),
         }
     }
 }
@@ -87,6 +88,15 @@ impl FromStr for WriteScheme {
 #[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_stored_as_many_lines_are() {
+        for one in WriteScheme::ALL {
+            // (A CPU without the instruction has no such scheme.)
+            let Ok((line_store, _)) = one.instructions(false) else { continue };
+            assert_eq!(line_store, line_store.of_many(), "{one}");
+        }
+    }
 
     #[test]
     fn names_read_back() {
