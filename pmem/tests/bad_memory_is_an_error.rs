@@ -231,8 +231,7 @@ fn a_store_to_it_dies() {
         true
     });
     assert_eq!(end, End::Signal(libc::SIGBUS));
-    let told =
-        format!("pool memory at offset {} can't be written: the file was truncated", 3 * PAGE);
+    let told = format!("region at offset {} can't be written: its file was made shorter", 3 * PAGE);
     assert_eq!(words.matches(&told).count(), 1, "{words}");
 }
 

@@ -180,6 +180,80 @@ fn slower_memory_takes_longer() {
     assert!(read[1] > read[0] * 100, "{read:?}");
 }
 
+/// What of the file is gone is an error to whoever asks for it, and to nobody else.
+#[test]
+fn a_file_that_is_made_shorter_has_what_is_left() {
+    for dir in [shm(), disk()] {
+        every_way(|protect, scheme| {
+            let path = dir.path().join(format!("{protect}-{scheme}"));
+            let options = RawOptions { protect: Some(protect), scheme, ..RawOptions::default() };
+            let Some(region) = raw(&path, options) else { return };
+            let way = format!("{protect}, {scheme}");
+            let is_cut = |done: Result<(), RawError>, from: u64| {
+                let is_so = matches!(done, Err(RawError::Cut { at }) if at == from);
+                assert!(is_so, "{way}: {done:?} from {from}");
+            };
+            let (bytes, end) = (noise(2 * PAGE as usize, 1), 8 * PAGE);
+            region.write(end - PAGE, &bytes).unwrap();
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            file.set_len(end).unwrap();
+            // Of what was stored in front of that, too.
+            is_cut(region.write_back(end - PAGE, 2 * PAGE), end);
+            is_cut(region.read(end - PAGE, &mut vec![0; 2 * PAGE as usize]), end);
+            is_cut(region.write(BYTES - PAGE, &bytes[..PAGE as usize]), BYTES - PAGE);
+            is_cut(region.zero(end, BYTES - end), end);
+            for at in [end - 64, end, end + 512] {
+                is_cut(region.write(at, &bytes[..4096]), at.max(end));
+                is_cut(region.read(at, &mut [0; 4096]), at.max(end));
+            }
+            region.write(end - PAGE, &bytes[..PAGE as usize]).unwrap();
+            region.write_back(0, end).unwrap();
+            region.sync().unwrap();
+            let mut read = vec![0; PAGE as usize];
+            region.read(end - PAGE, &mut read).unwrap();
+            assert!(read == bytes[..PAGE as usize], "{way}");
+            // Shorter once more, and not by whole pages.
+            file.set_len(PAGE + 512).unwrap();
+            is_cut(region.write(2 * PAGE, &[1; 64]), 2 * PAGE);
+            is_cut(region.read(PAGE, &mut read), PAGE + 512);
+            region.write(PAGE, &[7; 512]).unwrap();
+            drop(region);
+            assert_eq!(fs::read(&path).unwrap()[PAGE as usize..], [7; 512], "{way}");
+        });
+    }
+}
+
+#[test]
+fn many_threads_find_a_file_made_shorter_at_once() {
+    let dir = shm();
+    let path = dir.path().join("region");
+    let region = protected(&path, ProtectIo::None).unwrap();
+    std::thread::scope(|scope| {
+        let writers = [0, 1, 2, 3].map(|thread| {
+            let region = &region;
+            scope.spawn(move || {
+                let bytes = noise(2 * PAGE as usize, thread);
+                let mut lost = 0;
+                for at in (0..20 * BYTES / PAGE).map(|page| page % 63 * PAGE) {
+                    match region.write(at, &bytes) {
+                        Ok(()) => assert!(lost == 0 || at < 32 * PAGE),
+                        Err(RawError::Cut { .. }) => lost += 1,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                lost
+            })
+        });
+        std::thread::sleep(std::time::Duration::from_micros(200));
+        fs::File::options().write(true).open(&path).unwrap().set_len(32 * PAGE).unwrap();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+    assert!(matches!(region.write(40 * PAGE, &[1; 64]), Err(RawError::Cut { .. })));
+    region.write(0, &[1; 64]).unwrap();
+}
+
 /// Between accesses nothing of the region is in the address space.
 #[test]
 fn private_maps_are_gone_after_each_access() {

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use lode_pmem::{
     ProtectIo, RawError, RawMapping, RawMemory, RawPlace, RawRegion, RawRule, RegionError,
@@ -24,7 +25,9 @@ pub struct RawDevice<M = RawMapping> {
     gate: Gate,
     sector: Sector,
     protection: Protection,
-    path: PathBuf,
+    pub(super) path: PathBuf,
+    /// Whether somebody was told that the file was made shorter.
+    pub(super) cut_told: AtomicBool,
 }
 
 /// Zeros that are written into buffers at a time.
@@ -66,7 +69,8 @@ impl<M: RawMemory + 'static> RawDevice<M> {
             _ => (None, Protection::Each(each)),
         };
         let (gate, sector) = (Gate::default(), settings.sector);
-        Ok(Self { batch, store, gate, sector, protection, path: path.to_owned() })
+        let (path, cut_told) = (path.to_owned(), AtomicBool::new(false));
+        Ok(Self { batch, store, gate, sector, protection, path, cut_told })
     }
 
     /// The file or device.
@@ -120,7 +124,7 @@ impl<M: RawMemory + 'static> RawDevice<M> {
     /// Reads sectors.
     ///
     /// # Errors
-    /// [`RawError::Outside`], [`RawError::Media`], [`RawError::Mapping`].
+    /// [`RawError::Outside`], [`RawError::Media`], [`RawError::Cut`], [`RawError::Mapping`].
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
         self.check(at, into.len() as u64)?;
         match &self.batch {
@@ -132,7 +136,7 @@ impl<M: RawMemory + 'static> RawDevice<M> {
     /// Writes sectors.
     ///
     /// # Errors
-    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Mapping`], [`RawError::Unwritten`]; [`RawError::Media`] where what else is in
+    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Cut`], [`RawError::Mapping`], [`RawError::Unwritten`]; [`RawError::Media`] where what else is in
     /// a page that waits in a buffer can't be loaded.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
         self.check_write(at, bytes.len() as u64)?;
@@ -163,7 +167,7 @@ impl<M: RawMemory + 'static> RawDevice<M> {
     /// The barrier: waits for what is in flight, holds what comes, and makes all durable that was written before.
     ///
     /// # Errors
-    /// [`RawError::Unwritten`], [`RawError::Mapping`].
+    /// [`RawError::Unwritten`], [`RawError::Cut`], [`RawError::Mapping`].
     pub fn flush(&self) -> Result<(), RawError> {
         let memory = self.region().memory();
         let _closed = match self.store.keeps(RawRule::BarrierWaits) {

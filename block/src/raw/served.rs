@@ -1,18 +1,29 @@
 //! A raw device as it is served by NBD.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use lode_nbd::{BlockSizes, Device, Errno, WriteZeroes};
 use lode_pmem::{RawError, RawMemory};
 
 use super::RawDevice;
 use super::settings::PAGE;
 
-/// What a client is told.
-fn told(error: RawError) -> Errno {
-    tracing::debug!(%error, "a client's request of a raw device failed");
-    match error {
-        RawError::Outside { .. } => Errno::EINVAL,
-        RawError::ReadOnly => Errno::EPERM,
-        _ => Errno::EIO,
+impl<M: RawMemory> RawDevice<M> {
+    /// What a client is told.
+    fn told(&self, error: RawError) -> Errno {
+        tracing::debug!(%error, "a client's request of a raw device failed");
+        match error {
+            RawError::Outside { .. } => Errno::EINVAL,
+            RawError::ReadOnly => Errno::EPERM,
+            RawError::Cut { .. } => {
+                if !self.cut_told.swap(true, Relaxed) {
+                    let path = self.path.display();
+                    tracing::error!(%path, "{error}: requests of what is gone fail; make the file as long as it was, and serve it anew");
+                }
+                Errno::EIO
+            }
+            _ => Errno::EIO,
+        }
     }
 }
 
@@ -35,16 +46,16 @@ impl<M: RawMemory + 'static> Device for RawDevice<M> {
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Errno> {
-        RawDevice::read(self, at, into).map_err(told)
+        RawDevice::read(self, at, into).map_err(|error| self.told(error))
     }
 
     fn write(&self, at: u64, from: &[u8], fua: bool) -> Result<(), Errno> {
         let written = if fua { self.write_durably(at, from) } else { self.write(at, from) };
-        written.map_err(told)
+        written.map_err(|error| self.told(error))
     }
 
     fn flush(&self) -> Result<(), Errno> {
-        RawDevice::flush(self).map_err(told)
+        RawDevice::flush(self).map_err(|error| self.told(error))
     }
 
     /// (There is nothing to give back.)
@@ -57,7 +68,7 @@ impl<M: RawMemory + 'static> Device for RawDevice<M> {
             // Zeros are written as all else is.
             return Err(Errno::ENOTSUP);
         }
-        self.zero(at, len).map_err(told)?;
-        if how.fua { self.settle().map_err(told) } else { Ok(()) }
+        self.zero(at, len).map_err(|error| self.told(error))?;
+        if how.fua { self.settle().map_err(|error| self.told(error)) } else { Ok(()) }
     }
 }

@@ -64,6 +64,51 @@ fn a_region_is_served_in_each_way_and_has_what_was_flushed_though_the_server_is_
     }
 }
 
+/// A request of what is gone fails, and so does none of what is left; the server goes on, and says what to do.
+#[test]
+fn a_region_that_is_made_shorter_fails_where_it_is_gone_and_is_served_on() {
+    let scratch = Scratch::new();
+    let (file, socket, log) = (scratch.path("region"), scratch.path("socket"), scratch.path("log"));
+    let ways: [&[&str]; 6] = [
+        &[],
+        &["--protect-io", "none", "--write-scheme", "clwb"],
+        &["--protect-io", "none", "--write-scheme", "cached"],
+        &["--protect-io", "mprotect"],
+        &["--protect-io", "private-map"],
+        &["--protect-io", "mprotect-batch"],
+    ];
+    for way in ways {
+        region(&file);
+        let words = [&["--raw", text(&file), "--socket", text(&socket)][..], way].concat();
+        let mut serving = Serving::start_logging(&words, fs::File::create(&log).unwrap().into());
+        let mut client = Client::connect(&socket, "").unwrap();
+        client.write(1, MIB - 4096, &[7; 4096], true).unwrap();
+        client.answer().unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_len(MIB).unwrap();
+        assert!(client.read(2 * MIB, 4096).is_err(), "{way:?}");
+        for at in [3 * MIB, MIB - 4096, 2 * MIB] {
+            client.write(3, at, &[9; 8192], true).unwrap();
+            assert_eq!(client.refusal().unwrap(), EIO, "{way:?} at {at}");
+        }
+        assert!(client.read(2 * MIB, 512).is_err(), "{way:?}");
+        assert!(client.read(0, MIB as usize - 4096).unwrap() == vec![0; MIB as usize - 4096]);
+        // (What was deferred and could not be written has lost the rest of its buffer, so that nothing is taken any more.)
+        if !way.contains(&"mprotect-batch") {
+            client.write(4, 0, &[5; 4096], true).unwrap();
+            client.answer().unwrap();
+            client.flush(5).unwrap();
+            client.answer().unwrap();
+            assert_eq!(serving.signal(Signal::TERM), 0, "{way:?}");
+            assert_eq!(fs::read(&file).unwrap()[..4096], [5; 4096], "{way:?}");
+        }
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(said.contains("made shorter") && said.contains(text(&file)), "{way:?}: {said}");
+        assert_eq!(fs::metadata(&file).unwrap().len(), MIB, "{way:?}");
+        drop(serving);
+        let _ = fs::remove_file(&socket);
+    }
+}
+
 #[test]
 fn what_waits_in_buffers_is_written_when_the_server_ends() {
     let scratch = Scratch::new();

@@ -18,6 +18,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, SeqCst},
 };
 
+use super::cut::{self, Cut};
 use super::places;
 use crate::LINE_BYTES;
 
@@ -63,6 +64,7 @@ pub(crate) struct BadBytes {
     count: AtomicUsize,
     pages: Box<[Page]>,
     remapping: Remapping,
+    cut: Cut,
 }
 
 impl std::fmt::Debug for BadBytes {
@@ -87,7 +89,8 @@ impl BadBytes {
         // (With room to spare: who looks for a page that is none of them finds a free place soon.)
         let room = PAGES_MAX + listed_pages.min(LISTED_MAX) as usize * 5 / 4;
         let pages = std::iter::repeat_with(page).take(room).collect();
-        let bad = Arc::new(Self { count: AtomicUsize::new(0), pages, remapping });
+        let (count, cut) = (AtomicUsize::new(0), Cut::none());
+        let bad = Arc::new(Self { count, pages, remapping, cut });
         let mut left = LISTED_MAX;
         for piece in listed {
             let end = piece.end.min((piece.start / PAGE + left) * PAGE);
@@ -98,6 +101,24 @@ impl BadBytes {
         }
         places::attach(remapping.base, Arc::as_ptr(&bad).cast_mut());
         bad
+    }
+
+    /// From now on a store to what somebody has cut off the region's file, of which `len` bytes are mapped, is done, and lost:
+    /// [`BadBytes::lost`] says so.
+    pub(crate) fn survive_cuts(&self, file: c_int, len: u64) {
+        self.cut.survive(file, len);
+    }
+
+    /// The first byte of `at .. at + len` that was cut off, as far as somebody has stored behind the end. What was stored to these is given back.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn lost(&self, at: u64, len: u64) -> Option<u64> {
+        let first = self.cut.first(at, len)?;
+        let whole = first.next_multiple_of(PAGE);
+        if whole < at + len {
+            cut::forget(self.remapping.base + whole as usize, (at + len - whole) as usize);
+        }
+        Some(first)
     }
 
     /// Whether there may be any.
@@ -149,7 +170,7 @@ impl BadBytes {
     #[cold]
     #[inline(never)]
     pub(crate) fn first(&self, at: u64, len: u64) -> Option<u64> {
-        pieces(at, len).find_map(|(page, from, len)| {
+        let mut noted = pieces(at, len).filter_map(|(page, from, len)| {
             let lines = self.find(page)?.lines_of(from, len);
             let mut line = page * PAGE + from / LINE * LINE;
             for (bad, bytes) in lines {
@@ -160,7 +181,9 @@ impl BadBytes {
                 line += LINE;
             }
             None
-        })
+        });
+        let (noted, lost) = (noted.next(), self.cut.first(at, len));
+        noted.into_iter().chain(lost).min()
     }
 
     /// The bytes `at .. at + len` have been stored.
@@ -190,6 +213,14 @@ impl BadBytes {
                 && (self.is_there(page) || self.clear(page));
         entry.busy.store(false, SeqCst);
         renewed
+    }
+
+    /// In the handler: memory of nobody for what was cut off the file. Says whether there is some at `offset` now.
+    fn renew_cut(&self, offset: u64) -> bool {
+        let Remapping { base, key, .. } = self.remapping;
+        self.cut.take(base, key, offset, || {
+            self.count.fetch_add(1, SeqCst);
+        })
     }
 
     /// Whether the kernel finds something at a page, or does not say that it finds nothing.
@@ -264,13 +295,13 @@ fn pieces(at: u64, len: u64) -> impl Iterator<Item = (u64, u64, u64)> {
     })
 }
 
-/// In the handler: what a store to `address` needs to be done again. Says whether it has it now.
-pub(super) fn renew(address: usize) -> bool {
+/// In the handler: what an access to `address` needs to be done again. Says whether it has it now.
+pub(super) fn renew(address: usize, is_store: bool) -> bool {
     let Some((offset, bad)) = places::find(address) else { return false };
-    // SAFETY: where a region's lines are noted is dropped after the place was forgotten, and a thread that stores
-    // to a region keeps it.
+    // SAFETY: where a region's lines are noted is dropped after the place was forgotten, and a thread that accesses
+    // a region keeps it.
     let Some(bad) = (unsafe { bad.as_ref() }) else { return false };
-    bad.renew(offset as u64)
+    bad.renew_cut(offset as u64) || is_store && bad.renew(offset as u64)
 }
 
 #[cfg(test)]

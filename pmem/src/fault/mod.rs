@@ -2,7 +2,8 @@
 //!
 //! What this file guarantees: a load made by [`load`](mod@load) from memory that
 //! raises SIGBUS (poison; a file cut short behind the mapping) ends with an error,
-//! not with a signal. A store there is done again after the page has been mapped anew (`bad`). A load by a thread whose rights to a region's protection key
+//! not with a signal. A store there is done again after the page has been mapped anew (`bad`); one to what was
+//! cut off the file of a device of blocks goes nowhere, and its caller is told (`cut`). A load by a thread whose rights to a region's protection key
 //! are still those it was born with is given the right to load and repeated. A store to a view that
 //! is protected waits until that is answered (`stores`). Any
 //! other fault, stray stores above all, goes to whoever handled the signal before,
@@ -15,6 +16,7 @@
 
 pub(crate) mod bad;
 pub(crate) mod compared;
+pub(crate) mod cut;
 #[cfg(feature = "inject")]
 mod inject;
 pub(crate) mod load;
@@ -85,7 +87,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     // SAFETY: the kernel passes valid pointers with SA_SIGINFO.
     let handled = unsafe {
         match signal {
-            libc::SIGBUS => end_load(&*info, &mut *context) || store_again(&*info, &*context),
+            libc::SIGBUS => end_load(&*info, &mut *context) || do_again(&*info, &*context),
             libc::SIGSEGV => grant_load(&*info, context) || stores::wait(&*info, &*context),
             _ => false,
         }
@@ -107,12 +109,13 @@ fn end_load(info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
     info.si_code > 0 && load::end_with_error(context, address, unit)
 }
 
-/// Sees to it that the store that was interrupted can be done, if it is one to a region.
-fn store_again(info: &libc::siginfo_t, context: &libc::ucontext_t) -> bool {
+/// Sees to it that the store that was interrupted can be done, if it is one to a region. (A line that is written back
+/// is a load to the processor.)
+fn do_again(info: &libc::siginfo_t, context: &libc::ucontext_t) -> bool {
     let is_store = context.uc_mcontext.gregs[libc::REG_ERR as usize] & ERROR_CODE_STORE != 0;
     let is_memory = [BUS_ADRERR, BUS_MCEERR_AR].contains(&info.si_code);
     // SAFETY: these codes carry an address.
-    is_store && is_memory && bad::renew(unsafe { info.si_addr() } as usize)
+    is_memory && bad::renew(unsafe { info.si_addr() } as usize, is_store)
 }
 
 /// Bytes of the naturally aligned block around the address that are bad.

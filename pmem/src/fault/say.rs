@@ -19,10 +19,10 @@ pub(super) fn what_happened(info: &libc::siginfo_t, context: &libc::ucontext_t) 
     let is_store = context.uc_mcontext.gregs[libc::REG_ERR as usize] & ERROR_CODE_STORE != 0;
     let mut digits = [0; DIGITS_MAX];
     let mut text = Text { bytes: [0; 256], len: 0 };
-    text.put(b"pool memory at offset ");
+    text.put(b"memory of the pool or region at offset ");
     text.put(decimal(offset, &mut digits));
     text.put(if is_store { b" can't be written" } else { b" can't be read" });
-    text.put(b": the file was truncated, its disk is full, or the memory failed\n");
+    text.put(b": its file was made shorter, its disk is full, or the memory has failed; see to that, and start again\n");
     // SAFETY: writes initialized bytes of the stack. Nobody is left to tell if it fails.
     unsafe { libc::write(libc::STDERR_FILENO, text.bytes.as_ptr().cast(), text.len) };
 }

@@ -3,11 +3,13 @@
 //! What this file guarantees: no access leaves what it has opened; between accesses the memory is as closed as [`ProtectIo`] says.
 
 use core::arch::asm;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use super::private::Window;
 use super::{ProtectIo, RawError, RawLines, RawMemory, RawOptions, Stray};
-use crate::fault::{self, Handled, load};
+use crate::fault::{self, Handled, cut, load};
 use crate::flush::{LineStore, WriteBack, x86};
 use crate::region::{ChosenGuard, Locked, Source};
 use crate::{
@@ -138,10 +140,13 @@ impl RawMemory for RawMapping {
 
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
         match &self.access {
-            Access::Whole(region) if self.protect == ProtectIo::KeyRw => {
-                region.in_window(|| region.load(at, into)).map_err(RawError::Media)
+            Access::Whole(region) => {
+                let loaded = match self.protect {
+                    ProtectIo::KeyRw => region.in_window(|| region.load(at, into)),
+                    _ => region.load(at, into),
+                };
+                loaded.map_err(|error| unloaded(region, error))
             }
-            Access::Whole(region) => region.load(at, into).map_err(RawError::Media),
             Access::Private(private) => private.load(at, into),
         }
     }
@@ -154,9 +159,11 @@ impl RawMemory for RawMapping {
         store: impl FnOnce(&mut MappedLines) -> Result<(), RawError>,
     ) -> Result<(), RawError> {
         match &self.access {
-            Access::Whole(region) => region
-                .store_by(at, len, |to| store(&mut self.lines(to, len)))
-                .map_err(RawError::Mapping)?,
+            Access::Whole(region) => {
+                let stored = region.store_by(at, len, |to| store(&mut self.lines(to, len)));
+                stored.map_err(RawError::Mapping)??;
+                kept(region, at, len)
+            }
             Access::Private(private) => {
                 let window = private.map(at, len, libc::PROT_READ | libc::PROT_WRITE)?;
                 store(&mut self.lines(window.at(), len))
@@ -174,13 +181,14 @@ impl RawMemory for RawMapping {
             Access::Whole(region) => {
                 let base = region.as_ptr().wrapping_add(at as usize).cast_mut();
                 region.in_window(|| write_back(&mut self.lines(base, len)));
+                kept(region, at, len)
             }
             Access::Private(private) => {
                 let window = private.map(at, len, libc::PROT_READ)?;
                 write_back(&mut self.lines(window.at(), len));
+                Ok(())
             }
         }
-        Ok(())
     }
 
     #[inline(always)]
@@ -194,6 +202,32 @@ impl RawMemory for RawMapping {
             Access::Private(private) => private.locked.file().sync_data(),
         }
     }
+}
+
+/// Whether what was stored is where it was to be.
+#[inline(always)]
+fn kept(region: &Mapped, at: u64, len: u64) -> Result<(), RawError> {
+    match region.lost(at, len) {
+        Some(at) => Err(RawError::Cut { at }),
+        None => Ok(()),
+    }
+}
+
+/// Why bytes could not be loaded.
+#[cold]
+fn unloaded(region: &Mapped, error: MediaError) -> RawError {
+    match error {
+        MediaError::Poisoned { at } if region.lost(at, 1).is_some() => RawError::Cut { at },
+        MediaError::Poisoned { at } if region.file().is_some_and(|file| ends_before(file, at)) => {
+            RawError::Cut { at }
+        }
+        other => RawError::Media(other),
+    }
+}
+
+/// Whether it is a file that does not have this byte.
+fn ends_before(file: &File, at: u64) -> bool {
+    cut::file_bytes(file.as_raw_fd()).is_some_and(|bytes| bytes <= at)
 }
 
 /// The guard, `None` for pages that are mapped when they are wanted, and what it is.
@@ -224,7 +258,9 @@ fn open_whole(
     let flush = FlushStrategy::Instructions { line_store, write_back };
     let region =
         RegionOptions::new().read_only(options.read_only).flush(flush).sysfs(options.sysfs);
-    Mapped::open_guarded(path, &region, guard)
+    let mut opened = Mapped::open_guarded(path, &region, guard)?;
+    opened.survive_cuts();
+    Ok(opened)
 }
 
 impl Private {
@@ -253,6 +289,11 @@ impl Private {
     fn map(&self, at: u64, len: u64, rights: libc::c_int) -> Result<Window, RawError> {
         if len == 0 {
             return Err(RawError::Outside { at, len });
+        }
+        // (Beside what it costs to map pages and to take them away again, to ask costs little.)
+        let bytes = cut::file_bytes(self.locked.file().as_raw_fd()).unwrap_or(u64::MAX);
+        if bytes < at + len {
+            return Err(RawError::Cut { at: bytes.max(at) });
         }
         Window::open(self.locked.file(), self.page_bytes, (at, len), (rights, self.flags))
             .map_err(RawError::Mapping)

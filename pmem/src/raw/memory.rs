@@ -37,13 +37,13 @@ pub trait RawMemory: Send + Sync {
     /// Loads bytes that are in it.
     ///
     /// # Errors
-    /// [`RawError::Media`], [`RawError::Mapping`].
+    /// [`RawError::Media`], [`RawError::Cut`], [`RawError::Mapping`].
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), RawError>;
 
     /// Opens whole lines that are in it for stores, and closes them again.
     ///
     /// # Errors
-    /// [`RawError::Mapping`], and what `store` gives.
+    /// [`RawError::Cut`], [`RawError::Mapping`], and what `store` gives.
     fn for_stores(
         &self,
         at: u64,
@@ -54,7 +54,7 @@ pub trait RawMemory: Send + Sync {
     /// Opens whole lines that are in it to be written back.
     ///
     /// # Errors
-    /// [`RawError::Mapping`].
+    /// [`RawError::Cut`], [`RawError::Mapping`].
     fn for_write_back(
         &self,
         at: u64,

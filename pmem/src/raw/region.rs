@@ -69,6 +69,11 @@ pub enum RawError {
     ReadOnly,
     /// The memory has failed.
     Media(MediaError),
+    /// Somebody has made the file shorter: what is here is lost.
+    Cut {
+        /// The first byte that was asked for, and is not there.
+        at: u64,
+    },
     /// The pages could not be mapped.
     Mapping(io::Error),
     /// The system could not write what is below it.
@@ -83,6 +88,9 @@ impl fmt::Display for RawError {
             }
             Self::ReadOnly => f.write_str("the region was opened for reading"),
             Self::Media(error) => error.fmt(f),
+            Self::Cut { at } => {
+                write!(f, "byte {at} is no part of the file any more, which was made shorter")
+            }
             Self::Mapping(error) => write!(f, "pages can't be mapped: {error}"),
             Self::Unwritten(error) => write!(f, "what was written can't be made durable: {error}"),
         }
@@ -160,7 +168,7 @@ impl<M: RawMemory> RawRegion<M> {
     /// Reads `into.len()` bytes from `at`.
     ///
     /// # Errors
-    /// [`RawError::Outside`], [`RawError::Media`], [`RawError::Mapping`].
+    /// [`RawError::Outside`], [`RawError::Media`], [`RawError::Cut`], [`RawError::Mapping`].
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
         self.check(at, into.len() as u64)?;
         if into.is_empty() {
@@ -172,7 +180,7 @@ impl<M: RawMemory> RawRegion<M> {
     /// Writes bytes from `at` on.
     ///
     /// # Errors
-    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Mapping`].
+    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Cut`], [`RawError::Mapping`].
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
         self.write_run(at, bytes.len() as u64, std::iter::once(bytes))
     }
@@ -256,7 +264,7 @@ impl<M: RawMemory> RawRegion<M> {
     /// Starts the write-back of what was written through the cache: [`RawRegion::sync`] of the same thread completes it.
     ///
     /// # Errors
-    /// [`RawError::Outside`], [`RawError::Mapping`].
+    /// [`RawError::Outside`], [`RawError::Cut`], [`RawError::Mapping`].
     pub fn write_back(&self, at: u64, len: u64) -> Result<(), RawError> {
         self.check(at, len)?;
         self.memory.for_write_back(at, len, |lines| lines.write_back(0, len))

@@ -279,7 +279,7 @@ impl Mapped {
         Ok(View { guarded, syncing, region_bytes: self.bytes, ..View::over(region) })
     }
 
-    fn file(&self) -> Option<&std::fs::File> {
+    pub(crate) fn file(&self) -> Option<&std::fs::File> {
         self.locked.as_ref().map(|locked| locked.file())
     }
 
