@@ -91,6 +91,13 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::io("reading the mounts", Path::new("/proc/self/mountinfo"), error)
 }
 
+/// Our mount that `path`, a clean path, lies in, below where it is mounted.
+pub(crate) fn around(path: &Path) -> Option<Mounted> {
+    let above = path.ancestors().skip(1);
+    let nearest = above.filter_map(|dir| mountpoint::mounted_at(dir).ok().flatten()).next()?;
+    (nearest.fs_type == FS_TYPE).then_some(nearest)
+}
+
 /// The Lode mount at `dir`.
 ///
 /// # Errors
@@ -101,6 +108,15 @@ pub(crate) fn lode_at(dir: &Path) -> Result<Mounted> {
         return Ok(mount);
     }
     let other = mountpoint::mounted_at(&clean).map_err(|error| unreadable(&error))?;
+    if other.is_none()
+        && let Some(mount) = around(&clean)
+    {
+        let whole = mount.point.display();
+        let what = format!("this is inside the mount at {whole}, which is asked for as a whole");
+        return Err(Failure::new(Kind::NotMounted, what)
+            .at(dir)
+            .advise(format!("name {whole} instead")));
+    }
     let what = match other {
         Some(other) => format!("a file system of type {} is mounted here, not Lode", other.fs_type),
         None => "no pool is mounted here".to_owned(),

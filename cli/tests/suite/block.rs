@@ -37,8 +37,13 @@ fn life_of(target: &Path) {
     assert_eq!(thin["volume"]["thin"], true);
     assert!(thin["volume"]["allocated_bytes"].as_u64().unwrap() <= 2 * MIB);
     assert_eq!(names(target), ["a", "b"]);
-    let refusals: [(&str, &[&str], i32, &str); 7] = [
+    let refusals: [(&str, &[&str], i32, &str); 12] = [
         ("create", &["b", "--size", "1M"], 10, "already"),
+        ("create", &["c", "--size", "0"], 2, "4096 is the next one"),
+        ("create", &["c", "--size", "-1"], 2, "`-1` is not a size"),
+        ("create", &["c", "--size", "1.5G"], 2, "as 512M"),
+        ("create", &["c", "--size", "9999999T"], 2, "8388607T is the most"),
+        ("resize", &["b", "--size", "4000"], 2, "`lode block list` shows"),
         ("create", &["x/y", "--size", "1M"], 2, "can't be the name"),
         ("create", &["c", "--size", "5000"], 2, "multiple of --sector"),
         ("create", &["c", "--size", "1G"], 7, "--thin"),
@@ -150,6 +155,61 @@ fn a_mount_shows_them_beside_what_else_there_is_to_see_of_it_and_in_no_listing_o
     );
     server.umount();
     fsck(&pool).expect(0);
+}
+
+/// Who names something inside a mount is told what to name instead, and where the volumes of a snapshot are.
+#[test]
+fn what_is_inside_a_mount_is_no_pool_and_it_is_said_what_is() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    let (log, socket) = (scratch.path("log"), scratch.path("socket"));
+    let mount = Server::mount(&pool, &dir, &log);
+    block("create", &dir, &["v", "--size", "1M"]).expect(0);
+    lode(&["snapshot", "create", text(&dir), "then"]).expect(0);
+    fs::create_dir(dir.join("sub")).unwrap();
+    let volumes = dir.join(".lode/snapshots/then/.lode/volumes");
+    let (whole, file) = (format!("name {}", text(&dir)), format!("{} v", text(&dir)));
+    let ways: [(&str, &[&str]); 6] = [
+        ("list", &[]),
+        ("serve", &["v", "--socket", text(&socket)]),
+        ("attach", &["v"]),
+        ("detach", &["v"]),
+        ("create", &["w", "--size", "1M"]),
+        ("delete", &["v"]),
+    ];
+    for (word, more) in ways {
+        let says = |below: &str, code: i32, says: &[&str]| {
+            let ran = block(word, &dir.join(below), more);
+            let is_so = ran.code == code && says.iter().all(|says| ran.err.contains(says));
+            assert!(is_so, "{word} {below}: {}: {}", ran.code, ran.err);
+        };
+        for below in ["sub", ".lode", ".lode/volumes", ".lode/snapshots"] {
+            says(below, 11, &[&whole]);
+        }
+        let way = ["--raw --read-only", text(&volumes), "ro,snapshot=then", &whole];
+        says(".lode/snapshots/then", 11, &way);
+        says(".lode/snapshots/then/.lode/volumes", 11, &way);
+        says(".lode/snapshots/then/.lode/volumes/v", 11, &way);
+        says(".lode/volumes/v", 2, &["volume v", &file]);
+    }
+    // What is said there can be done.
+    let serving = Serving::start(&[
+        "--raw",
+        "--read-only",
+        text(&volumes.join("v")),
+        "--socket",
+        text(&socket),
+    ]);
+    let mut client = lode_testkit::nbd::Client::connect(&socket, "").unwrap();
+    assert_eq!(client.read(0, 4096).unwrap(), [0; 4096]);
+    drop((client, serving));
+    fs::remove_file(&socket).unwrap();
+    lode(&["umount", text(&dir)]).expect(0);
+    drop(mount);
+    let _mount = Server::mount_with(&pool, &dir, &log, "ro,snapshot=then");
+    assert_eq!(names(&dir), ["v"]);
+    let refused = block("serve", &dir, &["v", "--socket", text(&socket)]);
+    assert!(refused.code == 9 && refused.err.contains("--read-only"), "{}", refused.err);
 }
 
 fn runs(program: &str, args: &[&str]) {

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::volumes::with;
+use super::volumes::{mount_of, with};
 use super::{AttachArgs, DetachArgs, refused};
-use crate::commands::snapshot::mount_of;
 use crate::failure::{Failure, Kind, Result};
 use crate::mounts;
 use crate::output::Output;

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -38,7 +39,7 @@ pub(super) fn serve(
         let export = export_of(name, &of).map_err(|failure| failure.at(&mount.point))?;
         let file = mount.point.join(lode_block::PATH).join(name);
         let opened = File::options().read(true).write(!args.read_only).open(&file);
-        let opened = opened.map_err(|error| Failure::io("opening the volume", &file, &error))?;
+        let opened = opened.map_err(|error| unopened(&file, &error))?;
         let device = Mounts {
             file: opened,
             sector: of.sector,
@@ -55,6 +56,17 @@ pub(super) fn serve(
     let exports = exports.map(|(volume, at)| ServedFacts { volume, at }).collect();
     output.print(&VolumesServed { pool: mount.point.display().to_string(), exports })?;
     outlet.serve(&mount.point, &interrupt, || Ok(()))
+}
+
+/// Why a volume's file can't be served.
+fn unopened(file: &Path, error: &io::Error) -> Failure {
+    let failure = Failure::io("opening the volume", file, error);
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            failure.advise("the pool is mounted read-only: serve it with --read-only")
+        }
+        _ => failure,
+    }
 }
 
 /// The volumes that are asked for, all of them if none is.

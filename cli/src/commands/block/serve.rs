@@ -15,9 +15,9 @@ use lode_pmem::Mapped;
 
 use super::outlet::{Offer, Outlet};
 use super::tls::tls_of;
+use super::volumes::mount_of;
 use super::{ServeArgs, mounted, raw, refused, ublk};
 use crate::commands::mount::log_to_stderr;
-use crate::commands::snapshot::mount_of;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
 use crate::mounts;

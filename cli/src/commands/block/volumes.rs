@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use lode_block::{Error, NewVolume, Settings};
 use lode_fuse::control::Client;
+use lode_fuse::mountpoint::Mounted;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::refused;
 use crate::ask::understand;
-use crate::commands::snapshot::mount_of;
+use crate::commands::snapshot;
 use crate::explain::mount_failure;
 use crate::failure::{Failure, Kind, Result};
 use crate::human::printable;
@@ -22,6 +23,8 @@ use crate::output::Output;
 use crate::region;
 use crate::report::VolumeFacts;
 
+/// Where a mount shows its snapshots.
+const SNAPSHOTS: &str = ".lode/snapshots";
 /// How long a volume that is open may take to be closed: who has closed it is gone before the server knows.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -31,6 +34,44 @@ pub(super) trait Volumes {
     fn list(&mut self) -> Result<Vec<VolumeFacts>>;
     fn resize(&mut self, name: &OsStr, bytes: u64, may_shrink: bool) -> Result<VolumeFacts>;
     fn delete(&mut self, name: &OsStr) -> Result<()>;
+}
+
+/// Where the pool is mounted that is meant by `target`, which is `clean`, if it is.
+///
+/// # Errors
+/// `NotMounted` and `Usage` for what is inside a mount, with what to name instead.
+pub(super) fn mount_of(target: &Path, clean: &Path) -> Result<Option<Mounted>> {
+    match inside(clean) {
+        Some(failure) => Err(failure.at(target)),
+        None => snapshot::mount_of(target, clean),
+    }
+}
+
+/// What to say to who names something of volumes that is inside a mount.
+fn inside(clean: &Path) -> Option<Failure> {
+    let is_whole = mounts::at(clean).ok()?.is_some();
+    let mount = (!is_whole).then(|| mounts::around(clean))??;
+    let below = clean.strip_prefix(&mount.point).ok()?;
+    let whole = mount.point.display();
+    if let Ok(file) = below.strip_prefix(lode_block::PATH)
+        && let Some(name) = file.file_name()
+    {
+        let name = printable(name.as_bytes());
+        return Some(
+            Failure::usage(format!("this is the file of volume {name}, not a pool"))
+                .advise(format!("name the mount and the volume: {whole} {name}")),
+        );
+    }
+    let mut snapshot = below.strip_prefix(SNAPSHOTS).ok()?.components();
+    let name = snapshot.next()?;
+    let place = mount.point.join(SNAPSHOTS).join(name).join(lode_block::PATH);
+    let (place, name) = (place.display(), printable(name.as_os_str().as_bytes()));
+    Some(Failure::new(Kind::NotMounted, format!("this is the snapshot {name} of the pool mounted at {whole}"))
+        .advise(format!(
+            "its volumes are files in {place}, which can be read: `losetup --find --show --read-only FILE`, or \
+             `lode block serve --raw --read-only FILE --socket PATH`; a pool that is not mounted can be mounted as it \
+             was, by `lode mount -o ro,snapshot={name} POOL DIR`; for the volumes of now name {whole}"
+        )))
 }
 
 /// Does `work` with the volumes of a pool.
