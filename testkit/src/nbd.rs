@@ -118,12 +118,15 @@ impl Client {
     /// The cookie of what was answered, which was done.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Those of the socket; of kind `Other` the server's own, whose request has failed.
     pub fn answer(&mut self) -> Result<u64> {
         let mut reply = [0; 16];
         self.stream.read_exact(&mut reply)?;
-        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
-        Ok(u64::from_be_bytes(*reply.last_chunk().unwrap()))
+        assert_eq!(reply[..4], [0x67, 0x44, 0x66, 0x98]);
+        match u32::from_be_bytes(*reply[4..].first_chunk().unwrap()) {
+            0 => Ok(u64::from_be_bytes(*reply.last_chunk().unwrap())),
+            error => Err(Error::other(format!("the server answers with error {error}"))),
+        }
     }
 
     /// Takes an answer, of a request that has failed: its error.

@@ -1,12 +1,14 @@
 //! Volumes served by NBD: what a user is told, and that no sector is ever torn or lost, whenever the server is killed.
 
-use std::io::Read;
+use std::convert::Infallible;
+use std::io::{self, Read};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::nbd::Serving;
 use crate::common::random::{Random, seed};
+use crate::common::server::Server;
 use crate::common::{Scratch, fsck, lode, text};
 use lode_testkit::nbd::Client;
 use lode_testkit::stamps::{Flush, Stamps};
@@ -128,12 +130,21 @@ struct Made {
     flushes: u64,
 }
 
-/// Writes until the server is gone: runs of sectors, several requests at a time, some with FUA, now and then a FLUSH.
-fn write(stamps: &mut Stamps, sector: u64, socket: &Path, random: &mut Random, made: &mut Made) {
+/// Writes until the server is gone, or a request fails: runs of sectors, several requests at a time, some with FUA, now and then a
+/// FLUSH. Says what ended it.
+fn write(
+    stamps: &mut Stamps,
+    sector: u64,
+    socket: &Path,
+    random: &mut Random,
+    made: &mut Made,
+) -> io::Result<Infallible> {
     const DEPTH: usize = 8;
-    let Ok(mut client) = Client::connect(socket, "v") else { return };
+    let mut client = Client::connect(socket, "v")?;
     let mut under_way: Vec<(u64, UnderWay)> = Vec::new();
-    for cookie in 0.. {
+    let mut cookies = 0..;
+    loop {
+        let cookie = cookies.next().unwrap();
         let first = random.below(stamps.count());
         let count = (1 + random.below(24)).min(stamps.count() - first);
         let is_free = |(_, one): &(u64, UnderWay)| match one {
@@ -144,9 +155,7 @@ fn write(stamps: &mut Stamps, sector: u64, socket: &Path, random: &mut Random, m
         };
         if random.below(12) == 0 {
             under_way.push((cookie, UnderWay::Flush(stamps.flush())));
-            if client.flush(cookie).is_err() {
-                return;
-            }
+            client.flush(cookie)?;
         } else if under_way.iter().all(is_free) {
             // (Who writes a sector twice at a time is promised nothing of their order.)
             let mut bytes = Vec::new();
@@ -156,12 +165,10 @@ fn write(stamps: &mut Stamps, sector: u64, socket: &Path, random: &mut Random, m
             }
             let fua = random.below(4) == 0;
             under_way.push((cookie, UnderWay::Write { first, count, fua }));
-            if client.write(cookie, first * sector, &bytes, fua).is_err() {
-                return;
-            }
+            client.write(cookie, first * sector, &bytes, fua)?;
         }
         if under_way.len() >= DEPTH {
-            let Ok(answered) = client.answer() else { return };
+            let answered = client.answer()?;
             let at = under_way.iter().position(|(cookie, _)| *cookie == answered).unwrap();
             match under_way.swap_remove(at).1 {
                 UnderWay::Write { first, count, fua } => {
@@ -205,9 +212,12 @@ fn stamped_sectors_survive(sector: u64, kind: &[&str], protection: &str) {
         judge(&mut stamps, sector, &socket);
         let wait = Duration::from_micros(3000 + random.below(60_000));
         thread::scope(|scope| {
-            scope.spawn(|| write(&mut stamps, sector, &socket, &mut random, &mut made));
+            let writer =
+                scope.spawn(|| write(&mut stamps, sector, &socket, &mut random, &mut made));
             thread::sleep(wait);
             serving.signal(Signal::KILL);
+            let Err(ended) = writer.join().unwrap();
+            assert_ne!(ended.kind(), io::ErrorKind::Other, "{ended}");
         });
     }
     fsck(&pool).expect(0);
@@ -232,4 +242,42 @@ fn stamped_sectors_of_4096_bytes_are_whole_and_not_older_than_was_promised() {
 #[test]
 fn stamped_sectors_are_whole_where_data_has_checksums() {
     stamped_sectors_survive(512, &["--thin"], "full");
+}
+
+/// Kills the server of the mount that a volume is served from, again and again while sectors are written, and looks at each of them
+/// when the pool is mounted again.
+#[test]
+fn stamped_sectors_survive_the_death_of_the_mount_that_they_are_served_from() {
+    const SECTOR: u64 = 512;
+    let scratch = Scratch::new();
+    let (socket, log) = (scratch.path("socket"), scratch.path("log"));
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    let create = ["block", "create", text(&pool), "v", "--size", "3M", "--sector", "512"];
+    lode(&create).expect(0);
+    let mut stamps = Stamps::new(SECTOR as usize, (3 * MIB / SECTOR) as usize);
+    let (mut random, mut made) = (Random::new(seed("a mount's stamped sectors")), Made::default());
+    let begun = Instant::now();
+    for round in 0..8 {
+        let mount = Server::mount(&pool, &dir, &log);
+        let mut serving = Serving::start(&[text(&dir), "v", "--socket", text(&socket)]);
+        judge(&mut stamps, SECTOR, &socket);
+        if round == 7 || begun.elapsed() > Duration::from_secs(10) {
+            assert_eq!(serving.signal(Signal::TERM), 0);
+            break;
+        }
+        let wait = Duration::from_micros(5000 + random.below(60_000));
+        thread::scope(|scope| {
+            let writer =
+                scope.spawn(|| write(&mut stamps, SECTOR, &socket, &mut random, &mut made));
+            thread::sleep(wait);
+            mount.kill();
+            // (Its requests fail from then on, and the server that it asks is there.)
+            let Err(ended) = writer.join().unwrap();
+            assert_eq!(ended.kind(), io::ErrorKind::Other, "{ended}");
+        });
+        serving.signal(Signal::KILL);
+    }
+    fsck(&pool).expect(0);
+    assert!((0..stamps.count()).any(|number| stamps.promised(number) > 1));
+    assert!(made.writes > 0 && made.fua > 0 && made.flushes > 0, "{made:?}");
 }
