@@ -172,7 +172,7 @@ pub(crate) struct MkfsArgs {
     /// File or device that is to hold the pool
     pub(crate) pool: PathBuf,
     /// Size of the pool [default: that of the file or device, where it exists]
-    #[arg(long, short = 's', value_parser = parse_size)]
+    #[arg(long, short = 's', value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) size: Option<u64>,
     /// Label, at most 64 bytes
     #[arg(long, short = 'L', default_value = "", value_parser = parse_label)]

@@ -16,19 +16,22 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
-        _ => {
-            return Err(format!("`{text}` is not a size: write a whole number and K, M, G or T"));
-        }
+        _ => return Err(no_size(text)),
     };
     if number.is_empty() {
-        return Err(format!("`{text}` is not a size: write a whole number and K, M, G or T"));
+        return Err(no_size(text));
     }
-    let number: u64 = number.parse().map_err(|_| format!("`{text}` is too large"))?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too large"))?;
-    if bytes > i64::MAX as u64 {
-        return Err(format!("`{text}` is too large"));
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    match bytes.filter(|bytes| i64::try_from(*bytes).is_ok()) {
+        Some(bytes) => Ok(bytes),
+        None => Err(format!("`{text}` is too large: 8388607T is the most")),
     }
-    Ok(bytes)
+}
+
+fn no_size(text: &str) -> String {
+    format!(
+        "`{text}` is not a size: write a whole number of bytes, or one and K, M, G or T, as 512M (powers of 1024)"
+    )
 }
 
 /// Parses a page size: `4K`, `2M` or `1G`.
@@ -71,6 +74,7 @@ pub(crate) fn human(bytes: u64) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod tests {
     use super::*;
 
@@ -100,6 +104,9 @@ mod tests {
         {
             assert!(parse_size(text).is_err(), "{text}");
         }
+        assert!(parse_size("8388607T").is_ok() && parse_size("8388608T").is_err());
+        let (wrong, large) = (parse_size("1e3").unwrap_err(), parse_size("8388608T").unwrap_err());
+        assert!(wrong.contains("as 512M") && large.contains("8388607T"), "{wrong}; {large}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) struct ResizeArgs {
     /// File or device that holds the pool
     pub(crate) pool: PathBuf,
     /// New size of the pool and its file [default: that of the file or device]
-    #[arg(long, short = 's', value_parser = parse_size)]
+    #[arg(long, short = 's', value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) size: Option<u64>,
 }
 
