@@ -43,6 +43,11 @@ pub(crate) enum BlockCommand {
     Detach(DetachArgs),
 }
 
+const AFTER_ATTACH_HELP: &str = "\
+It is a loop device, as that is of a file of a mount, stays without a process of its own, and is in every kernel. What goes
+through it crosses the kernel twice, and is in two caches. Where /dev/ublk-control is, and nothing else needs the pool mounted,
+`lode block serve POOL NAME --ublk` gives a device without both: for that a process stays, and the pool is its own.";
+
 impl BlockCommand {
     /// The name, for messages and JSON.
     pub(crate) const fn name(&self) -> &'static str {
@@ -67,7 +72,7 @@ pub(crate) struct CreateArgs {
     /// Name of the volume, at most 128 bytes
     pub(crate) name: OsString,
     /// Its size: K, M, G and T are powers of 1024
-    #[arg(long, value_parser = parse_size)]
+    #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) size: u64,
     /// Take space only for what is written; what is discarded gives it back
     #[arg(long)]
@@ -94,7 +99,7 @@ pub(crate) struct ResizeArgs {
     /// Name of the volume
     pub(crate) name: OsString,
     /// Its new size: K, M, G and T are powers of 1024
-    #[arg(long, value_parser = parse_size)]
+    #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) size: u64,
     /// Make it smaller, too: what is behind its new end is lost
     #[arg(long)]
@@ -167,6 +172,7 @@ pub(crate) enum TlsUse {
 
 /// `lode block attach`.
 #[derive(Args, Debug)]
+#[command(after_help = AFTER_ATTACH_HELP)]
 pub(crate) struct AttachArgs {
     /// The pool, which is mounted, or the directory it is mounted at
     #[arg(value_name = "POOL|DIR")]
@@ -224,7 +230,7 @@ fn refused(target: &Path, name: &OsStr, error: &Error) -> Failure {
         Error::BadName => Failure::usage(format!("`{shown}` can't be the name of a volume"))
             .advise("choose one of 1 to 128 bytes of UTF-8 without / and control characters, which is not `.` or `..`"),
         Error::BadSize { .. } => Failure::usage(error.to_string())
-            .advise("choose a size that is a multiple of --sector, 4096 bytes without it"),
+            .advise("choose a multiple of the volume's sector, which `lode block list` shows: any whole number of M is one"),
         Error::Shrinks { .. } => Failure::usage(format!("{shown} is larger than that: {error}"))
             .advise("--shrink makes it smaller: what is behind its new end is lost"),
         Error::InUse => Failure::new(Kind::Busy, "the volume is in use").advise(
