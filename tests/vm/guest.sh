@@ -143,12 +143,14 @@ pulled_mount() {
     lode fsck -n /mnt/dax/pool >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"
 }
 
-# Sectors of a volume are stamped by NBD, until the plug is pulled, or but judged.
+# Sectors of a volume are stamped by NBD, until the plug is pulled, or but judged: `pulled_volume SECTOR SIZE [OPTION]`.
 pulled_volume() {
+    sector=$1
     new_pool /mnt/dax/pool
     if [ "$boot" = 0 ]; then
         # (In pages of 2 MiB, as volumes of any size are.)
-        lode block create /mnt/dax/pool v --size 2M --sector 512 >/dev/null || die "lode block create"
+        # shellcheck disable=SC2086
+        lode block create /mnt/dax/pool v --size "$2" --sector "$sector" ${3:+$3} >/dev/null || die "lode block create"
         sync
     fi
     as_left_by_a_pull /mnt/dax/pool
@@ -159,7 +161,7 @@ pulled_volume() {
         [ $tries -lt 600 ] || die "nothing is served: $(cat /tmp/served)"
         sleep 0.05
     done
-    stamps /tmp/nbd v 512 "$seed" "$acked" /mnt/dax/notes ${last:+--check}
+    stamps /tmp/nbd v "$sector" "$seed" "$acked" /mnt/dax/notes ${last:+--check}
     kill $server
     wait $server || die "the server ends with $?: $(cat /tmp/served)"
     lode fsck -n /mnt/dax/pool >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"

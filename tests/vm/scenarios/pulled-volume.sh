@@ -2,6 +2,6 @@
 # FLUSH promised of it, and not newer than what had begun.
 # shellcheck shell=sh
 #: nvdimm 256M
-#: pulls 10
+#: pulls 5
 dax_file_system ext4
-pulled_volume
+pulled_volume 512 2M
