@@ -83,6 +83,26 @@ fn what_is_written_is_read_in_every_way() {
 }
 
 #[test]
+fn who_may_not_begin_stores_nothing_and_who_may_gets_the_pass_back() {
+    let dir = shm();
+    every_way(|protect, scheme| {
+        let path = dir.path().join(format!("{protect}-{scheme}"));
+        let options = RawOptions { protect: Some(protect), scheme, ..RawOptions::default() };
+        let Some(region) = raw(&path, options) else { return };
+        let (written, mut read) = (noise(PAGE as usize, 5), vec![1; PAGE as usize]);
+        assert_eq!(region.write_if(PAGE, &written, || None::<u8>).unwrap(), None);
+        region.read(PAGE, &mut read).unwrap();
+        assert!(read.iter().all(|byte| *byte == 0), "{protect} {scheme}");
+        assert_eq!(region.write_if(PAGE, &written, || Some(7)).unwrap(), Some(7));
+        region.read(PAGE, &mut read).unwrap();
+        assert_eq!(read, written, "{protect} {scheme}");
+        // Outside nobody is asked.
+        let asked = region.write_if(BYTES, &written, || -> Option<u8> { panic!("asked") });
+        assert!(matches!(asked, Err(RawError::Outside { .. })));
+    });
+}
+
+#[test]
 fn nothing_outside_and_no_part_of_a_line_is_touched() {
     let dir = shm();
     for protect in ProtectIo::ALL {

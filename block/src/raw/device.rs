@@ -140,13 +140,25 @@ impl<M: RawMemory + 'static> RawDevice<M> {
     /// a page that waits in a buffer can't be loaded.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
         self.check_write(at, bytes.len() as u64)?;
-        let _pass = self.gate.enter();
-        let written = match &self.batch {
-            Some(batch) => batch.write(at, bytes),
-            None => self.store.write(at, bytes),
-        };
-        self.region().memory().reached(RawPlace::WriteEnds);
-        written
+        let memory = self.region().memory();
+        if let Some(batch) = &self.batch {
+            let _pass = self.gate.enter();
+            let written = batch.write(at, bytes);
+            memory.reached(RawPlace::WriteEnds);
+            return written;
+        }
+        // (To open the region is work that need not wait for what this thread has stored before, and to enter waits for that.)
+        while let None = self.write_if_open(at, bytes)? {
+            self.gate.wait();
+        }
+        Ok(())
+    }
+
+    /// Writes, unless a barrier is under way.
+    #[inline]
+    fn write_if_open(&self, at: u64, bytes: &[u8]) -> Result<Option<()>, RawError> {
+        let pass = self.store.write_if(at, bytes, || self.gate.try_enter())?;
+        Ok(pass.map(|_pass| self.region().memory().reached(RawPlace::WriteEnds)))
     }
 
     /// Makes sectors zeros.

@@ -1,36 +1,41 @@
 //! Barriers wait for what is in flight (PMBD, section IV.C.2).
 //!
-//! Guarantees: who holds a [`Closed`] knows that every write that had begun has ended, and that none begins. To write costs two
-//! atomic changes of a line that other threads rarely use.
+//! Guarantees: who holds a [`Closed`] knows that every write that had begun has ended, and that none begins. A write says that it begins
+//! by one atomic exchange in a line that no other thread stores to, and that it ends by a plain store: an atomic change behind its
+//! fence would wait for all that it has stored, and what comes next with it.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Release, SeqCst},
+    fence,
+};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const SLOTS: usize = 16;
+use thread_local::ThreadLocal;
+
 /// Looks before the processor is left to others.
 const SPINS: u32 = 200;
 
-/// Alone in its lines: the neighbour line is fetched with it.
+/// A thread's, 1 while it writes. Alone in its lines: the neighbour line is fetched with it.
 #[repr(align(128))]
 #[derive(Default)]
-struct Slot(AtomicUsize);
+struct Slot(AtomicU32);
 
 /// Whoever writes, and whoever waits for that.
 #[derive(Default)]
 pub(super) struct Gate {
-    slots: [Slot; SLOTS],
+    slots: ThreadLocal<Slot>,
     is_closed: AtomicBool,
     closing: Mutex<()>,
 }
 
-/// A write is in flight.
-pub(super) struct Pass<'g>(&'g AtomicUsize);
+/// A write of this thread is in flight.
+pub(super) struct Pass<'g>(&'g AtomicU32);
 
 impl Drop for Pass<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
+        self.0.store(0, Release);
     }
 }
 
@@ -46,35 +51,40 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// The slot of this thread.
-fn slot_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static SLOT: Cell<Option<usize>> = const { Cell::new(None) };
-    }
-    SLOT.get().unwrap_or_else(|| {
-        let number = NEXT.fetch_add(1, SeqCst);
-        SLOT.set(Some(number));
-        number
-    })
-}
-
 impl Gate {
-    /// Begins a write, once no barrier is under way.
+    /// Begins a write, once no barrier is under way. (A thread has one at a time.)
     #[inline]
     pub(super) fn enter(&self) -> Pass<'_> {
-        let [first, ..] = &self.slots;
-        let Slot(in_flight) = self.slots.get(slot_number() % SLOTS).unwrap_or(first);
         loop {
-            in_flight.fetch_add(1, SeqCst);
-            let pass = Pass(in_flight);
-            if !self.is_closed.load(SeqCst) {
+            if let Some(pass) = self.try_enter() {
                 return pass;
             }
-            drop(pass);
-            // The barrier has it until it is done.
-            drop(self.closing.lock().unwrap_or_else(PoisonError::into_inner));
+            self.wait();
         }
+    }
+
+    /// The same, if no barrier is under way.
+    #[inline]
+    pub(super) fn try_enter(&self) -> Option<Pass<'_>> {
+        let Slot(in_flight) = self.slots.get().unwrap_or_else(|| self.first());
+        let before = in_flight.swap(1, SeqCst);
+        debug_assert_eq!(before, 0, "a thread that writes twice at a time");
+        let pass = Pass(in_flight);
+        (!self.is_closed.load(SeqCst)).then_some(pass)
+    }
+
+    /// The slot of a thread that has had none. Whoever closes sees it, or this thread sees that it has closed.
+    #[cold]
+    fn first(&self) -> &Slot {
+        let slot = self.slots.get_or_default();
+        fence(SeqCst);
+        slot
+    }
+
+    /// Waits for the barrier that is under way: it has the lock until it is done.
+    #[cold]
+    pub(super) fn wait(&self) {
+        drop(self.closing.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Waits until what is in flight has ended; nothing begins meanwhile. `waits` is called before, where something is in flight.
@@ -82,12 +92,13 @@ impl Gate {
         let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_closed.store(true, SeqCst);
         let closed = Closed { gate: self, _closing: closing };
+        fence(SeqCst);
         for Slot(in_flight) in &self.slots {
             let mut looks = 0;
-            if in_flight.load(SeqCst) != 0 {
+            if in_flight.load(Acquire) != 0 {
                 waits();
             }
-            while in_flight.load(SeqCst) != 0 {
+            while in_flight.load(Acquire) != 0 {
                 looks += 1;
                 match looks < SPINS {
                     true => std::hint::spin_loop(),

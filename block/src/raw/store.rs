@@ -28,11 +28,19 @@ impl<M: RawMemory> Store<M> {
         self.region.memory().keeps(rule)
     }
 
+    /// Writes, if `begin` lets it, which is asked when the region is open: gives what that gave.
     #[inline]
-    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
-        self.region.write(at, bytes)?;
-        self.stored(at, bytes.len() as u64);
-        Ok(())
+    pub(super) fn write_if<P>(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        begin: impl FnOnce() -> Option<P>,
+    ) -> Result<Option<P>, RawError> {
+        let pass = self.region.write_if(at, bytes, begin)?;
+        if pass.is_some() {
+            self.stored(at, bytes.len() as u64);
+        }
+        Ok(pass)
     }
 
     /// Parts one behind the other, `len` bytes together.

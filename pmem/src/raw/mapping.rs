@@ -152,17 +152,17 @@ impl RawMemory for RawMapping {
     }
 
     #[inline]
-    fn for_stores(
+    fn for_stores<E: From<RawError>>(
         &self,
         at: u64,
         len: u64,
-        store: impl FnOnce(&mut MappedLines) -> Result<(), RawError>,
-    ) -> Result<(), RawError> {
+        store: impl FnOnce(&mut MappedLines) -> Result<(), E>,
+    ) -> Result<(), E> {
         match &self.access {
             Access::Whole(region) => {
                 let stored = region.store_by(at, len, |to| store(&mut self.lines(to, len)));
                 stored.map_err(RawError::Mapping)??;
-                kept(region, at, len)
+                Ok(kept(region, at, len)?)
             }
             Access::Private(private) => {
                 let window = private.map(at, len, libc::PROT_READ | libc::PROT_WRITE)?;

@@ -44,12 +44,12 @@ pub trait RawMemory: Send + Sync {
     ///
     /// # Errors
     /// [`RawError::Cut`], [`RawError::Mapping`], and what `store` gives.
-    fn for_stores(
+    fn for_stores<E: From<RawError>>(
         &self,
         at: u64,
         len: u64,
-        store: impl FnOnce(&mut Self::Lines) -> Result<(), RawError>,
-    ) -> Result<(), RawError>;
+        store: impl FnOnce(&mut Self::Lines) -> Result<(), E>,
+    ) -> Result<(), E>;
 
     /// Opens whole lines that are in it to be written back.
     ///

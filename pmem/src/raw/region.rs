@@ -99,6 +99,18 @@ impl fmt::Display for RawError {
 
 impl core::error::Error for RawError {}
 
+/// Why nothing was stored.
+enum Unstored {
+    NotBegun,
+    Failed(RawError),
+}
+
+impl From<RawError> for Unstored {
+    fn from(error: RawError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// A region that is read and written by blocks, whole lines of it.
 pub struct RawRegion<M = RawMapping> {
     memory: M,
@@ -185,6 +197,30 @@ impl<M: RawMemory> RawRegion<M> {
         self.write_run(at, bytes.len() as u64, std::iter::once(bytes))
     }
 
+    /// Writes bytes from `at` on, if `begin` lets it: it is called when the region is open, before anything is stored, and what it gives is
+    /// given when all is fenced. Where it gives nothing, nothing is stored.
+    ///
+    /// # Errors
+    /// As of [`RawRegion::write`].
+    pub fn write_if<P>(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        begin: impl FnOnce() -> Option<P>,
+    ) -> Result<Option<P>, RawError> {
+        let mut begun = None;
+        let stored = self.store(at, bytes.len() as u64, |lines| {
+            begun = Some(begin().ok_or(Unstored::NotBegun)?);
+            self.scheme().store(lines, 0, bytes);
+            Ok(())
+        });
+        match stored {
+            Ok(()) => Ok(begun),
+            Err(Unstored::NotBegun) => Ok(None),
+            Err(Unstored::Failed(error)) => Err(error),
+        }
+    }
+
     /// Writes parts one behind the other, `len` bytes together, and opens the region once for all of them.
     ///
     /// # Errors
@@ -232,7 +268,7 @@ impl<M: RawMemory> RawRegion<M> {
         let begin = Instant::now();
         self.memory.for_stores(at, bytes.len() as u64, |lines| {
             self.scheme().store(lines, 0, bytes);
-            Ok(())
+            Ok::<(), RawError>(())
         })?;
         let open = begin.elapsed();
         self.memory.fence();
@@ -240,12 +276,12 @@ impl<M: RawMemory> RawRegion<M> {
     }
 
     #[inline]
-    fn store(
+    fn store<E: From<RawError>>(
         &self,
         at: u64,
         len: u64,
-        store: impl FnOnce(&mut M::Lines) -> Result<(), RawError>,
-    ) -> Result<(), RawError> {
+        store: impl FnOnce(&mut M::Lines) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.check_store(at, len)?;
         self.options.slow_write.of(|| {
             self.memory.for_stores(at, len, store)?;

@@ -157,12 +157,12 @@ impl RawMemory for Memory {
         self.medium.load(at, into).map_err(RawError::Media)
     }
 
-    fn for_stores(
+    fn for_stores<E: From<RawError>>(
         &self,
         at: u64,
         len: u64,
-        store: impl FnOnce(&mut Lines) -> Result<(), RawError>,
-    ) -> Result<(), RawError> {
+        store: impl FnOnce(&mut Lines) -> Result<(), E>,
+    ) -> Result<(), E> {
         assert!(at + len <= self.bytes());
         if std::thread::current().name().is_some_and(|name| name.starts_with(SYNCER)) {
             self.meeting.comes();
