@@ -72,11 +72,22 @@ impl<M: RawMemory> Store<M> {
     }
 
     /// Makes all durable that was written before; nobody writes meanwhile.
+    ///
+    /// # Errors
+    /// [`RawError::Cut`], once, where some of it was cut off: all else is durable. [`RawError::Unwritten`], [`RawError::Mapping`].
     pub(super) fn sync(&self) -> Result<(), RawError> {
+        let mut lost = Ok(());
         if let Some(dirty) = &self.dirty {
             let bytes = self.region.bytes();
-            dirty.take(|at, len| self.region.write_back(at, len.min(bytes - at)))?;
+            dirty.take(|at, len| match self.region.write_back(at, len.min(bytes - at)) {
+                Err(cut @ RawError::Cut { .. }) => {
+                    lost = Err(cut);
+                    Ok(())
+                }
+                other => other,
+            })?;
         }
-        self.region.sync()
+        self.region.sync()?;
+        lost
     }
 }

@@ -265,6 +265,26 @@ fn a_loop_device_of_a_volume_has_its_sectors_and_holds_a_file_system() {
     }
 }
 
+#[test]
+fn a_loop_device_of_a_mount_whose_server_is_gone_is_detached() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    block("create", &dir, &["v", "--size", "8M"]).expect(0);
+    block("attach", &dir, &["v"]).expect(0);
+    server.kill();
+    block("detach", &dir, &["v"]).expect(0);
+    assert_eq!(block("detach", &dir, &["v"]).code, 8);
+    // The mount is not in the way of the next one.
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    let file = dir.join(".lode/volumes/v");
+    let socket = scratch.path("socket");
+    let raw = lode(&["block", "serve", "--raw", text(&file), "--socket", text(&socket)]);
+    assert!(raw.code == 2 && raw.err.contains("NAME` serves a volume"), "{}", raw.err);
+    server.umount();
+    fsck(&pool).expect(0);
+}
+
 /// That a volume of 8 MiB is neither deleted nor made smaller, but made larger, and who is said to use it.
 #[track_caller]
 fn refused_as_in_use(target: &Path, name: &str, by: &str) {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use lode_fuse::mountpoint::{Life, Mounted};
+
 use super::volumes::{mount_of, with};
 use super::{AttachArgs, DetachArgs, refused};
 use crate::failure::{Failure, Kind, Result};
@@ -18,14 +20,19 @@ const LOSETUP: &str = "losetup";
 /// How long those who look into every device of the machine may take to be done with one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The mount that is meant.
+fn mount_at(dir: &Path) -> Result<Mounted> {
+    let clean = mounts::clean_path(dir)?;
+    mount_of(dir, &clean)?.ok_or_else(|| {
+        Failure::new(Kind::NotMounted, "the pool is not mounted")
+            .at(dir)
+            .advise("mount it first: the kernel's loop devices are of files. One whose mount is gone is ended by `losetup --detach /dev/loopN`")
+    })
+}
+
 /// The file of a volume in a mount, and bytes of its sectors.
 fn file_of(dir: &Path, name: &OsStr, output: &Output) -> Result<(PathBuf, u64)> {
-    let clean = mounts::clean_path(dir)?;
-    let Some(mount) = mount_of(dir, &clean)? else {
-        return Err(Failure::new(Kind::NotMounted, "the pool is not mounted")
-            .at(dir)
-            .advise("mount it first: the kernel's loop devices are of files"));
-    };
+    let mount = mount_at(dir)?;
     let all = with(dir, true, output, |volumes| volumes.list())?;
     let found = all.into_iter().find(|one| one.name_bytes == name.as_bytes());
     let found = found.ok_or_else(|| refused(dir, name, &lode_block::Error::NotFound))?;
@@ -64,15 +71,27 @@ pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
 
 pub(super) fn detach(args: &DetachArgs, output: &Output) -> Result<()> {
     let DetachArgs { dir, name } = args;
-    let (file, _) = file_of(dir, name, output)?;
-    let devices: Vec<String> = loops_of(dir, &file)?.into_iter().map(|one| one.device).collect();
+    let mount = mount_at(dir)?;
+    // (Its files can't be asked for, then.)
+    let is_dead = mounts::life(&mount) == Life::Dead;
+    let file = match is_dead {
+        true => mount.point.join(lode_block::PATH).join(name),
+        false => file_of(dir, name, output)?.0,
+    };
+    let all = || match is_dead {
+        true => Ok(mounts::loops_of(&file)),
+        false => Ok(loops_of(dir, &file)?.into_iter().map(|one| one.device).collect()),
+    };
+    let devices = all()?;
     if devices.is_empty() {
-        return Err(Failure::new(Kind::NotFound, "no loop device is of this volume").at(&file));
+        return Err(Failure::new(Kind::NotFound, "no loop device is of this volume")
+            .at(&file)
+            .advise("`losetup --list` shows all of them; one that a mount of before has left is ended by `losetup --detach /dev/loopN`"));
     }
     for device in &devices {
         losetup(dir, &["--detach", device].map(OsStr::new))?;
     }
-    ended(dir, &file, &devices)?;
+    ended(&all, &file, &devices)?;
     output.print(&VolumeDetached { file: file.display().to_string(), devices })
 }
 
@@ -106,11 +125,11 @@ fn loops_of(dir: &Path, file: &Path) -> Result<Vec<Loop>> {
 }
 
 /// Waits a moment for these loop devices to end: the kernel says that they do, and ends them with their last user.
-fn ended(dir: &Path, file: &Path, devices: &[String]) -> Result<()> {
+fn ended(all: &dyn Fn() -> Result<Vec<String>>, file: &Path, devices: &[String]) -> Result<()> {
     let began = Instant::now();
     loop {
-        let left = loops_of(dir, file)?;
-        let mut left = left.into_iter().map(|one| one.device);
+        let left = all()?;
+        let mut left = left.into_iter();
         let Some(busy) = left.find(|one| devices.contains(one)) else { return Ok(()) };
         if began.elapsed() > PATIENCE {
             let what = format!("{busy} is in use, and ends when nobody uses it any more");

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use clap::Args;
 use lode_block::{Batching, Protection, RawDevice, RawSettings, Sector};
 use lode_nbd::{Device, Tls};
-use lode_pmem::{ProtectIo, RegionError, Slowdown, WindowMode, WriteScheme};
+use lode_pmem::{ProtectIo, RawError, RegionError, Slowdown, WindowMode, WriteScheme};
 
 use super::outlet::{Offer, Outlet};
 use super::{ServeArgs, parse_sector};
 use crate::args::RegionArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
+use crate::mounts;
 use crate::output::Output;
 use crate::raw::Raw;
 use crate::region;
@@ -148,8 +149,11 @@ pub(super) fn serve(
         slow_write: args.raw.slow_write.unwrap_or_default(),
         sysfs: region::sysfs_root(),
     };
-    if !args.raw.force && !args.read_only {
-        no_pool(path)?;
+    if !args.read_only {
+        no_file_of_a_mount(path)?;
+        if !args.raw.force {
+            no_pool(path)?;
+        }
     }
     let interrupt = Interrupt::by_signals()?;
     let device = RawDevice::open(path, &settings).map_err(|error| explained(path, &error))?;
@@ -173,8 +177,25 @@ pub(super) fn serve(
     let served = outlet.serve(path, &interrupt, || Ok(()));
     let flushed = if args.read_only { Ok(()) } else { device.flush() };
     served.and(flushed.map_err(|error| {
-        Failure::new(Kind::Failed, error.to_string()).at(path).advise("see the kernel's log")
+        let advice = match error {
+            RawError::Cut { .. } => {
+                "make the file as long as it was; what was written there is lost"
+            }
+            _ => "see the kernel's log",
+        };
+        Failure::new(Kind::Failed, error.to_string()).at(path).advise(advice)
     }))
+}
+
+/// Fails for a file of a mounted pool: when the mount's server ends, the kernel tells nobody that what it was given is not written.
+fn no_file_of_a_mount(path: &Path) -> Result<()> {
+    let Some(mount) = mounts::around(path) else { return Ok(()) };
+    let whole = mount.point.display();
+    Err(Failure::usage("it is a file of a mounted pool, which can't be served as a region that is written")
+        .at(path)
+        .advise(format!(
+            "`lode block serve {whole} NAME` serves a volume of it; a file that is only read is served with --raw --read-only"
+        )))
 }
 
 /// Fails where a pool is, which clients would destroy.
