@@ -148,7 +148,7 @@ impl<M: RawMemory + 'static> RawDevice<M> {
             return written;
         }
         // (To open the region is work that need not wait for what this thread has stored before, and to enter waits for that.)
-        while let None = self.write_if_open(at, bytes)? {
+        while self.write_if_open(at, bytes)?.is_none() {
             self.gate.wait();
         }
         Ok(())
