@@ -25,7 +25,7 @@ pub struct RawDevice<M = RawMapping> {
     gate: Gate,
     sector: Sector,
     protection: Protection,
-    pub(super) path: PathBuf,
+    path: PathBuf,
     /// Whether somebody was told that the file was made shorter.
     pub(super) cut_told: AtomicBool,
 }

@@ -8,7 +8,7 @@ use lode_pmem::{RawError, RawMemory};
 use super::RawDevice;
 use super::settings::PAGE;
 
-impl<M: RawMemory> RawDevice<M> {
+impl<M: RawMemory + 'static> RawDevice<M> {
     /// What a client is told.
     fn told(&self, error: RawError) -> Errno {
         tracing::debug!(%error, "a client's request of a raw device failed");
@@ -17,7 +17,7 @@ impl<M: RawMemory> RawDevice<M> {
             RawError::ReadOnly => Errno::EPERM,
             RawError::Cut { .. } => {
                 if !self.cut_told.swap(true, Relaxed) {
-                    let path = self.path.display();
+                    let path = self.path().display();
                     tracing::error!(%path, "{error}: requests of what is gone fail; make the file as long as it was, and serve it anew");
                 }
                 Errno::EIO
