@@ -14,7 +14,8 @@ skip() {
 is_root || skip "only root may mount what programs are measured on"
 need_fuse
 losetup --find >/dev/null 2>&1 || skip "there are no loop devices"
-(install_missing dbench:dbench mkfs.ext4:e2fsprogs python3:python3 setpriv:util-linux) || skip "dbench can't be installed"
+(install_missing dbench:dbench clamscan:clamav pgbench:postgresql mkfs.ext4:e2fsprogs python3:python3 setpriv:util-linux) ||
+    skip "dbench, ClamAV or PostgreSQL can't be installed"
 [ -x "$lode" ] || { need_cargo && cargo build --quiet -p lode-cli; }
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-programs.XXXXXX")
@@ -87,8 +88,8 @@ PY
 run volumes untar,tar,sfs tmpfs,ext4-ram,ext4-volume
 check volumes untar,tar,sfs tmpfs,ext4-ram,ext4-volume
 grep -q '<svg' "$scratch/volumes.html" || die "the page has no plots"
-run others build,clamav,tpcc ext4-volume
-check others build,clamav,tpcc ext4-volume
+run others build,clamav,tpcc tmpfs,ext4-volume
+check others build,clamav,tpcc tmpfs,ext4-volume
 
 # A run that is killed while a program works on a volume.
 "$lode" bench programs --quick --rounds 9 --json --dir "$scratch/run" --workload sfs --subject ext4-volume \

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::cell::{Cell, Order};
@@ -68,6 +68,81 @@ fn page_aligned(room: &mut [u8]) -> &mut [u8] {
     room.get_mut(skip..skip + len).unwrap_or_default()
 }
 
+/// Which of the devices it is the turn of; nobody's yet, or nobody's any more.
+type Turn = AtomicUsize;
+const NOT_YET: usize = usize::MAX - 1;
+const OVER: usize = usize::MAX;
+/// How long one of two has its turn: so short that what other processors do to the cache is done to both.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Accesses to the device whose turn it is, until it is over: how many to each, and when it began.
+fn accesses<const N: usize>(
+    devices: [&dyn Blocks; N],
+    (device_bytes, cell, thread): (u64, &Cell, usize),
+    (barrier, turn): (&Barrier, &Turn),
+) -> io::Result<([u64; N], Instant)> {
+    let mut places = Places::new(cell, device_bytes, thread);
+    let mut room = vec![thread as u8; cell.bytes as usize + PAGE];
+    let buffer = page_aligned(&mut room);
+    let batch = (BYTES_PER_LOOK / cell.bytes).max(1);
+    barrier.wait();
+    // (Many threads are let go before the conductor runs again.)
+    while turn.load(Relaxed) == NOT_YET {
+        std::thread::yield_now();
+    }
+    let begin = Instant::now();
+    let mut ops = [0; N];
+    loop {
+        let turn = turn.load(Relaxed);
+        let (Some(device), Some(ops)) = (devices.get(turn), ops.get_mut(turn)) else {
+            return Ok((ops, begin));
+        };
+        for _ in 0..batch {
+            let at = places.next();
+            match cell.writes {
+                true => device.write(at, buffer)?,
+                false => device.read(at, buffer)?,
+            }
+        }
+        *ops += batch;
+    }
+}
+
+/// Threads that access devices, while `conduct` says whose turn it is: how often they did, and when the first of them began.
+fn threads<const N: usize>(
+    devices: [&dyn Blocks; N],
+    device_bytes: u64,
+    cell: &Cell,
+    conduct: impl FnOnce(&Turn),
+) -> io::Result<([u64; N], Option<Instant>)> {
+    let (barrier, turn) = (Barrier::new(cell.depth + 1), Turn::new(NOT_YET));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cell.depth)
+            .map(|thread| {
+                let (barrier, turn) = (&barrier, &turn);
+                let what = (device_bytes, cell, thread);
+                scope.spawn(move || accesses(devices, what, (barrier, turn)))
+            })
+            .collect();
+        barrier.wait();
+        conduct(&turn);
+        turn.store(OVER, Relaxed);
+        let (mut ops, mut first) = ([0; N], None);
+        for thread in threads {
+            let died = |_| io::Error::other("a thread panicked");
+            let (of_thread, begin) = thread.join().map_err(died)??;
+            ops.iter_mut().zip(of_thread).for_each(|(ops, more)| *ops += more);
+            first = Some(first.map_or(begin, |first: Instant| first.min(begin)));
+        }
+        Ok((ops, first))
+    })
+}
+
+fn found(ops: u64, taken: Duration, cell: &Cell) -> Round {
+    let ops_per_s = ops as f64 / taken.as_secs_f64().max(1e-9);
+    Round { ns_per_op: cell.depth as f64 * 1e9 / ops_per_s.max(1e-9), ops_per_s }
+}
+
 /// Does it for so long. What is deferred is made durable at the end, and counts.
 pub(super) fn round(
     device: &dyn Blocks,
@@ -75,51 +150,38 @@ pub(super) fn round(
     cell: &Cell,
     time: Duration,
 ) -> io::Result<Round> {
-    let (barrier, is_over) = (Barrier::new(cell.depth + 1), AtomicBool::new(false));
-    let (ops, taken) = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cell.depth)
-            .map(|thread| {
-                let (barrier, is_over) = (&barrier, &is_over);
-                scope.spawn(move || {
-                    let mut places = Places::new(cell, device_bytes, thread);
-                    let mut room = vec![thread as u8; cell.bytes as usize + PAGE];
-                    let buffer = page_aligned(&mut room);
-                    let batch = (BYTES_PER_LOOK / cell.bytes).max(1);
-                    barrier.wait();
-                    let begin = Instant::now();
-                    let mut ops = 0;
-                    while !is_over.load(Relaxed) {
-                        for _ in 0..batch {
-                            let at = places.next();
-                            match cell.writes {
-                                true => device.write(at, buffer)?,
-                                false => device.read(at, buffer)?,
-                            }
-                        }
-                        ops += batch;
-                    }
-                    Ok::<(u64, Instant), io::Error>((ops, begin))
-                })
-            })
-            .collect();
-        barrier.wait();
+    let ([ops], first) = threads([device], device_bytes, cell, |turn| {
+        turn.store(0, Relaxed);
         std::thread::sleep(time);
-        is_over.store(true, Relaxed);
-        // (This thread may have begun later than those that it has let go.)
-        let (mut ops, mut first) = (0, None);
-        for thread in threads {
-            let died = |_| io::Error::other("a thread panicked");
-            let (of_thread, begin) = thread.join().map_err(died)??;
-            ops += of_thread;
-            first = Some(first.map_or(begin, |first: Instant| first.min(begin)));
-        }
-        if cell.writes {
-            device.flush()?;
-        }
-        Ok::<_, io::Error>((ops, first.map_or(Duration::ZERO, |first| first.elapsed())))
     })?;
-    let ops_per_s = ops as f64 / taken.as_secs_f64().max(1e-9);
-    Ok(Round { ns_per_op: cell.depth as f64 * 1e9 / ops_per_s.max(1e-9), ops_per_s })
+    if cell.writes {
+        device.flush()?;
+    }
+    Ok(found(ops, first.map_or(Duration::ZERO, |first| first.elapsed()), cell))
+}
+
+/// Reads two devices for so long each, in short turns.
+pub(super) fn round_of_two(
+    devices: [&dyn Blocks; 2],
+    device_bytes: u64,
+    cell: &Cell,
+    time: Duration,
+) -> io::Result<[Round; 2]> {
+    let mut taken = [Duration::ZERO; 2];
+    let (ops, _) = threads(devices, device_bytes, cell, |turn| {
+        let mut begin = Instant::now();
+        while taken.iter().sum::<Duration>() < 2 * time {
+            for (number, taken) in taken.iter_mut().enumerate() {
+                turn.store(number, Relaxed);
+                std::thread::sleep(TURN);
+                let now = Instant::now();
+                *taken += now - begin;
+                begin = now;
+            }
+        }
+    })?;
+    let ([first, second], [of_first, of_second]) = (ops, taken);
+    Ok([found(first, of_first, cell), found(second, of_second, cell)])
 }
 
 #[cfg(test)]
@@ -132,6 +194,40 @@ mod tests {
             let mut room = vec![0; len + PAGE];
             let buffer = page_aligned(&mut room);
             assert!(buffer.len() == len && buffer.as_ptr().addr().is_multiple_of(PAGE));
+        }
+    }
+
+    /// Takes so long for each access.
+    struct Slow(Duration);
+
+    impl Blocks for Slow {
+        fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            let begin = Instant::now();
+            while begin.elapsed() < self.0 {}
+            Ok(())
+        }
+
+        fn write(&self, at: u64, _: &[u8]) -> io::Result<()> {
+            self.read(at, &mut [])
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn of_two_devices_in_turns_each_has_its_own_rate() {
+        let one = Slow(Duration::from_micros(2));
+        let other = Slow(Duration::from_micros(6));
+        for depth in [1, 8] {
+            let cell = Cell { writes: false, order: Order::Random, bytes: 4096, depth };
+            let time = Duration::from_millis(60);
+            let alone = round(&one, 1 << 20, &cell, time).unwrap();
+            assert!((1e3..1e6).contains(&alone.ns_per_op), "depth {depth}: {alone:?}");
+            let [one, other] = round_of_two([&one, &other], 1 << 20, &cell, time).unwrap();
+            let ratio = other.ns_per_op / one.ns_per_op;
+            assert!((2.0..4.0).contains(&ratio), "depth {depth}: {one:?} {other:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! * [`cell`]: what is done: reads and writes, in order and at random, small and large, one and many at a time
 //! * [`subject`]: to what: a whole region in every way to protect and to store, volumes, and what physics asks for
+//! * `same`: bare reads of the memory that a device has
 //! * `measure`: the loop. [`slower`]: programs on slower memory. [`windows`]: how long a region is open, what page tables take
 //! * [`strays`]: what a wrong pointer does meanwhile
 //! * [`remote`]: by NBD, beside nbdkit
@@ -12,6 +13,7 @@ pub mod figures;
 mod measure;
 pub mod remote;
 pub mod run;
+mod same;
 pub mod slower;
 pub mod strays;
 pub mod subject;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::cell::Cell;
-use super::measure::round;
+use super::measure::{Round, round, round_of_two};
 use super::remote::{self, Asked, Running, Server};
+use super::same::{self, Same};
 use super::slower::{FACTORS, Shape, Slowed};
 use super::subject::{Blocks, Subject, every, region_files};
 use super::{strays, targets, windows};
@@ -108,9 +109,49 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     Ok(run.course.report)
 }
 
+/// A device that is open.
+struct Started {
+    id: &'static str,
+    device: Box<dyn Blocks>,
+    /// What is read beside it.
+    same: Option<Same>,
+}
+
+impl Started {
+    fn new(subject: &Subject, path: &Path, bytes: u64) -> io::Result<Self> {
+        let device = subject.start(path, bytes)?;
+        let is_judged = same::JUDGED.contains(&subject.id);
+        let same = if is_judged { Same::of(&*device, path)? } else { None };
+        Ok(Self { id: subject.id, device, same })
+    }
+
+    /// One round of it, and of bare reads in turn with its own.
+    fn round(&self, extent: &Extent, cell: &Cell) -> io::Result<(Round, Option<Round>)> {
+        let (device, bytes, slice) = (&*self.device, extent.bytes, extent.slice);
+        match &self.same {
+            Some(same) if !cell.writes => {
+                let [round, bare] = round_of_two([device, same], bytes, cell, slice)?;
+                Ok((round, Some(bare)))
+            }
+            _ => Ok((round(device, bytes, cell, slice)?, None)),
+        }
+    }
+}
+
+fn add(rates: &mut Rates, subject: String, round: Round) {
+    let at = rates.iter().position(|(of, ..)| *of == subject).unwrap_or_else(|| {
+        rates.push((subject, Vec::new(), Vec::new()));
+        rates.len() - 1
+    });
+    if let Some((_, ns, ops)) = rates.get_mut(at) {
+        ns.push(round.ns_per_op);
+        ops.push(round.ops_per_s);
+    }
+}
+
 impl Run<'_> {
     fn cells(&mut self, subjects: &[Subject]) {
-        let mut started: Vec<(&'static str, Box<dyn Blocks>)> = Vec::new();
+        let mut started: Vec<Started> = Vec::new();
         let path_of = |subject: &Subject| self.place.pools().join(subject.id);
         let files = subjects.iter().map(|it| (path_of(it), it.region_bytes(self.extent.bytes)));
         if let Err(error) = region_files(&files.collect::<Vec<_>>()) {
@@ -118,8 +159,8 @@ impl Run<'_> {
         }
         for subject in subjects {
             let path = path_of(subject);
-            match subject.start(&path, self.extent.bytes) {
-                Ok(device) => started.push((subject.id, device)),
+            match Started::new(subject, &path, self.extent.bytes) {
+                Ok(one) => started.push(one),
                 Err(error) => self.course.leave_out(subject.id, &error),
             }
         }
@@ -127,23 +168,27 @@ impl Run<'_> {
             if self.course.is_over(&cell.short()) {
                 return;
             }
-            self.cell(&cell, &mut started);
+            self.cell(&cell, &started);
         }
     }
 
-    fn cell(&mut self, cell: &Cell, started: &mut Vec<(&'static str, Box<dyn Blocks>)>) {
-        let mut rates: Rates =
-            started.iter().map(|(id, _)| ((*id).to_owned(), Vec::new(), Vec::new())).collect();
+    fn cell(&mut self, cell: &Cell, started: &[Started]) {
+        let rates_of = |one: &Started| (one.id.to_owned(), Vec::new(), Vec::new());
+        let mut rates: Rates = started.iter().map(rates_of).collect();
+        let mut bare: Rates = Vec::new();
         let mut failed = Vec::new();
         for _ in 0..self.extent.rounds {
-            for ((id, device), (_, ns, ops)) in started.iter().zip(&mut rates) {
-                self.course.step(&format!("{}, {id}", cell.short()));
-                match round(&**device, self.extent.bytes, cell, self.extent.slice) {
-                    Ok(round) => {
+            for (one, (_, ns, ops)) in started.iter().zip(&mut rates) {
+                self.course.step(&format!("{}, {}", cell.short(), one.id));
+                match one.round(self.extent, cell) {
+                    Ok((round, of_memory)) => {
                         ns.push(round.ns_per_op);
                         ops.push(round.ops_per_s);
+                        if let Some(round) = of_memory {
+                            add(&mut bare, same::name(one.id), round);
+                        }
                     }
-                    Err(error) => failed.push((*id, error)),
+                    Err(error) => failed.push((one.id, error)),
                 }
             }
         }
@@ -151,6 +196,7 @@ impl Run<'_> {
             self.course.leave_out(format!("{id}: {}", cell.short()), &error);
             rates.retain(|(of, ..)| of != id);
         }
+        rates.append(&mut bare);
         let (workload, mode) = (cell.workload(), cell.order.name());
         self.rows(&workload, mode, (cell.depth, cell.bytes), rates);
     }

@@ -35,6 +35,11 @@ pub trait Blocks: Send + Sync {
     /// # Errors
     /// Those of the device.
     fn flush(&self) -> io::Result<()>;
+
+    /// Where in the region file its bytes are, one part behind the other: offsets and lengths. None where they move.
+    fn places(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
 }
 
 /// What a subject is.
@@ -171,14 +176,20 @@ impl Blocks for RawDevice {
     fn flush(&self) -> io::Result<()> {
         RawDevice::flush(self).map_err(io::Error::other)
     }
+
+    fn places(&self) -> Vec<(u64, u64)> {
+        vec![(0, self.bytes())]
+    }
+}
+
+/// A volume, and where its pages are.
+struct InPool {
+    volume: Volume<Mapped, StdHost>,
+    places: Vec<(u64, u64)>,
 }
 
 /// A volume that fills most of a pool of its own; all of it is written once.
-fn volume(
-    path: &Path,
-    bytes: u64,
-    (sector, begins_with): (Sector, u64),
-) -> io::Result<Volume<Mapped, StdHost>> {
+fn volume(path: &Path, bytes: u64, (sector, begins_with): (Sector, u64)) -> io::Result<InPool> {
     let options = RegionOptions::new().windows(WindowMode::None);
     let region = Mapped::open(path, &options).map_err(io::Error::other)?;
     Pool::format(&region, StdHost::new(), &FormatOptions::default()).map_err(io::Error::other)?;
@@ -192,25 +203,39 @@ fn volume(
         begin.write(0, &vec![0; begins_with as usize]).map_err(io::Error::other)?;
         lode_block::resize(&pool, b"volume", bytes, false, |_| false).map_err(io::Error::other)?;
     }
-    let volume = Volume::open(pool, b"volume").map_err(io::Error::other)?;
+    let volume = Volume::open(Arc::clone(&pool), b"volume").map_err(io::Error::other)?;
     let zeros = vec![0; 1 << 20];
     for at in (0..bytes).step_by(zeros.len()) {
         volume.write(at, &zeros).map_err(io::Error::other)?;
     }
-    Ok(volume)
+    // (What is in small pages is written beside the old ones, and moves.)
+    let places = if begins_with < bytes { Vec::new() } else { places(&pool, bytes)? };
+    Ok(InPool { volume, places })
 }
 
-impl Blocks for Volume<Mapped, StdHost> {
+/// Where the pages of the volume are.
+fn places(pool: &Pool<Mapped, StdHost>, bytes: u64) -> io::Result<Vec<(u64, u64)>> {
+    let ino = lode_block::info(pool, b"volume").map_err(io::Error::other)?.ino;
+    let file = pool.hold(ino).map_err(io::Error::other)?;
+    let extents = pool.extents(&file, 0, bytes).map_err(io::Error::other)?;
+    Ok(extents.iter().map(|extent| (extent.pool_offset, extent.bytes)).collect())
+}
+
+impl Blocks for InPool {
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        Volume::read(self, at, into).map_err(io::Error::other)
+        self.volume.read(at, into).map_err(io::Error::other)
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        Volume::write(self, at, bytes).map_err(io::Error::other)
+        self.volume.write(at, bytes).map_err(io::Error::other)
     }
 
     fn flush(&self) -> io::Result<()> {
-        Volume::flush(self).map_err(io::Error::other)
+        self.volume.flush().map_err(io::Error::other)
+    }
+
+    fn places(&self) -> Vec<(u64, u64)> {
+        self.places.clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What must hold of block devices, judged from the rows.
 
 use super::cell::{Cell, Order};
-use super::remote;
+use super::{remote, same};
 use crate::report::{Row, Target};
 
 /// A part of what its limit does, at least.
@@ -23,11 +23,15 @@ fn row<'r>(rows: &'r [Row], cell: &Cell, subject: &str) -> Option<&'r Row> {
 pub fn judge(rows: &[Row]) -> Vec<Target> {
     let mut all = Vec::new();
     for cell in Cell::all().iter().filter(|cell| cell.order == Order::Random) {
-        all.extend(at_least(rows, cell, "none", "limit"));
-        for volume in ["volume-512", "volume-4096"] {
-            all.extend(at_least(rows, cell, volume, "volume-limit"));
+        for subject in ["none", "volume-512", "volume-4096"] {
+            let limit = match (cell.writes, subject) {
+                (false, _) => same::name(subject),
+                (true, "none") => "limit".to_owned(),
+                (true, _) => "volume-limit".to_owned(),
+            };
+            all.extend(at_least(rows, cell, subject, &limit));
         }
-        all.extend(row(rows, cell, "none").map(|none| key(none, row(rows, cell, "key"), cell)));
+        all.extend(key(rows, cell));
     }
     all.extend(remote::judge(rows));
     all
@@ -44,9 +48,20 @@ fn at_least(rows: &[Row], cell: &Cell, subject: &str, limit: &str) -> Option<Tar
     })
 }
 
-fn key(none: &Row, key: Option<&Row>, cell: &Cell) -> Target {
-    let ratio = key.map(|key| key.ns_per_op / none.ns_per_op);
-    Target {
+/// How long an access takes: to read, as a multiple of a bare one of the same memory.
+fn takes(rows: &[Row], cell: &Cell, subject: &str) -> Option<f64> {
+    let ns = row(rows, cell, subject)?.ns_per_op;
+    let unit = match cell.writes {
+        true => 1.0,
+        false => row(rows, cell, &same::name(subject))?.ns_per_op,
+    };
+    Some(ns / unit)
+}
+
+fn key(rows: &[Row], cell: &Cell) -> Option<Target> {
+    let none = takes(rows, cell, "none")?;
+    let ratio = takes(rows, cell, "key").map(|key| key / none);
+    Some(Target {
         what: format!("key, {}", cell.short()),
         figure: "at most 5 % more than none".to_owned(),
         measured: match ratio {
@@ -54,15 +69,15 @@ fn key(none: &Row, key: Option<&Row>, cell: &Cell) -> Target {
             None => "not measured".to_owned(),
         },
         met: ratio.map(|ratio| ratio <= KEY),
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rows(of: &[(&str, f64)]) -> Vec<Row> {
-        let cell = Cell { writes: true, order: Order::Random, bytes: 4096, depth: 1 };
+    fn rows(of: &[(&str, f64)], writes: bool) -> Vec<Row> {
+        let cell = Cell { writes, order: Order::Random, bytes: 4096, depth: 1 };
         let row = |&(subject, ops_per_s): &(&str, f64)| Row {
             workload: cell.workload(),
             subject: subject.to_owned(),
@@ -81,7 +96,7 @@ mod tests {
     }
 
     fn met(of: &[(&str, f64)], what: &str) -> Option<bool> {
-        let judged = judge(&rows(of));
+        let judged = judge(&rows(of, what.contains("WR")));
         judged.iter().find(|target| target.what == what).unwrap().met
     }
 
@@ -95,5 +110,17 @@ mod tests {
         assert_eq!(met(&[("none", 106.0), ("key", 100.0)], "key, WR-RND-sz4-Q1"), Some(false));
         assert_eq!(met(&[("none", 100.0)], "key, WR-RND-sz4-Q1"), None);
         assert_eq!(judge(&[]), []);
+    }
+
+    #[test]
+    fn reads_are_judged_by_bare_ones_of_the_same_memory() {
+        for subject in ["none", "volume-512", "volume-4096"] {
+            let (limit, what) = (same::name(subject), format!("{subject}, RD-RND-sz4-Q1"));
+            assert_eq!(met(&[(&limit, 10.0), (subject, 8.6), ("limit", 99.0)], &what), Some(true));
+            assert_eq!(met(&[(&limit, 10.0), (subject, 8.4), ("limit", 1.0)], &what), Some(false));
+        }
+        let of = |key| [("none-limit", 10.0), ("none", 9.0), ("key-limit", 20.0), ("key", key)];
+        let what = "key, RD-RND-sz4-Q1";
+        assert_eq!((met(&of(17.2), what), met(&of(17.0), what)), (Some(true), Some(false)));
     }
 }

@@ -18,12 +18,14 @@ use super::store::Store;
 use crate::Sector;
 
 /// A region that is written in place, sector by sector.
+// (In this order, in one line of the cache: what each access looks at.)
+#[repr(C, align(64))]
 pub struct RawDevice<M = RawMapping> {
     // First: its threads end before the region goes.
-    batch: Option<Batch<M>>,
+    batch: Option<Box<Batch<M>>>,
     store: Arc<Store<M>>,
-    gate: Gate,
     sector: Sector,
+    gate: Gate,
     protection: Protection,
     path: PathBuf,
     /// Whether somebody was told that the file was made shorter.
@@ -64,7 +66,7 @@ impl<M: RawMemory + 'static> RawDevice<M> {
                 let doing = "starting the syncers of";
                 let path = path.to_owned();
                 let started = started.map_err(|source| RegionError::Io { doing, path, source })?;
-                (Some(started), Protection::Batch(batching))
+                (Some(Box::new(started)), Protection::Batch(batching))
             }
             _ => (None, Protection::Each(each)),
         };

@@ -5,6 +5,7 @@ use lode_pmem::{RawError, RawMapping, RawMemory, RawRegion, RawRule, WriteScheme
 use super::dirty::Dirty;
 
 /// The region.
+#[repr(C)]
 pub(super) struct Store<M = RawMapping> {
     region: RawRegion<M>,
     /// Where stores wait in the caches for a barrier.

@@ -25,17 +25,20 @@ struct Private {
     flags: libc::c_int,
 }
 
+// (What it is stands in front of what each load looks at.)
+#[repr(C, u8)]
 enum Access {
-    Whole(Box<Mapped>),
+    Whole(Mapped),
     Private(Private),
 }
 
 /// A file or device that is mapped, and the instructions that it is stored to by.
+#[repr(C)]
 pub struct RawMapping {
-    access: Access,
     protect: ProtectIo,
     line_store: LineStore,
     write_back: WriteBack,
+    access: Access,
 }
 
 /// Lines of a mapping.
@@ -85,7 +88,7 @@ impl RawMapping {
     pub(super) fn open(path: &Path, options: &RawOptions) -> Result<Self, RegionError> {
         let (guard, protect) = choose(options.protect)?;
         let access = match guard {
-            Some(guard) => Access::Whole(Box::new(open_whole(path, options, guard)?)),
+            Some(guard) => Access::Whole(open_whole(path, options, guard)?),
             None => Access::Private(Private::open(path, options)?),
         };
         let caches_survive = match &access {
@@ -98,6 +101,18 @@ impl RawMapping {
 
     pub(super) fn protect(&self) -> ProtectIo {
         self.protect
+    }
+
+    /// Loads what is to be opened first. (Not in the way of loads that need not: what is not there need not come from memory.)
+    #[inline(never)]
+    fn load_opened(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
+        match &self.access {
+            Access::Whole(region) => {
+                let loaded = region.in_window(|| region.load(at, into));
+                loaded.map_err(|error| unloaded(region, error))
+            }
+            Access::Private(private) => private.load(at, into),
+        }
     }
 
     #[inline(always)]
@@ -126,7 +141,7 @@ impl RawMemory for RawMapping {
 
     fn bytes(&self) -> u64 {
         match &self.access {
-            Access::Whole(region) => Medium::bytes(&**region),
+            Access::Whole(region) => Medium::bytes(region),
             Access::Private(private) => private.bytes,
         }
     }
@@ -138,16 +153,13 @@ impl RawMemory for RawMapping {
         }
     }
 
+    #[inline]
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
         match &self.access {
-            Access::Whole(region) => {
-                let loaded = match self.protect {
-                    ProtectIo::KeyRw => region.in_window(|| region.load(at, into)),
-                    _ => region.load(at, into),
-                };
-                loaded.map_err(|error| unloaded(region, error))
+            Access::Whole(region) if self.protect != ProtectIo::KeyRw => {
+                region.load(at, into).map_err(|error| unloaded(region, error))
             }
-            Access::Private(private) => private.load(at, into),
+            _ => self.load_opened(at, into),
         }
     }
 
@@ -215,6 +227,7 @@ fn kept(region: &Mapped, at: u64, len: u64) -> Result<(), RawError> {
 
 /// Why bytes could not be loaded.
 #[cold]
+#[inline(never)]
 fn unloaded(region: &Mapped, error: MediaError) -> RawError {
     match error {
         MediaError::Poisoned { at } if region.lost(at, 1).is_some() => RawError::Cut { at },

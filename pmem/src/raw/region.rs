@@ -112,9 +112,11 @@ impl From<RawError> for Unstored {
 }
 
 /// A region that is read and written by blocks, whole lines of it.
+// (In this order: each access looks at the first two lines, which random reads drive out of the cache.)
+#[repr(C, align(64))]
 pub struct RawRegion<M = RawMapping> {
-    memory: M,
     options: RawOptions,
+    memory: M,
     /// Of an ordinary file.
     syncing: Syncing,
 }
@@ -181,6 +183,7 @@ impl<M: RawMemory> RawRegion<M> {
     ///
     /// # Errors
     /// [`RawError::Outside`], [`RawError::Media`], [`RawError::Cut`], [`RawError::Mapping`].
+    #[inline]
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
         self.check(at, into.len() as u64)?;
         if into.is_empty() {

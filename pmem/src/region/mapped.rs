@@ -36,7 +36,9 @@ const CRC_BYTES: u64 = 4;
 ///
 /// It can take the times of a slower medium ([`RegionOptions::emulate`](super::RegionOptions::emulate)),
 /// for what goes through the door: who loads and stores by [`Mapped::as_ptr`] finds this machine's memory.
+// (In this order: a load looks at no more than the first 64 bytes.)
 #[derive(Debug)]
+#[repr(C)]
 pub struct Mapped {
     // Dropped in this order: unmapped, then what the handler knows of it, then the key given back, then the lock.
     pub(super) mapping: Mapping,
@@ -45,10 +47,10 @@ pub struct Mapped {
     pub(crate) bytes: u64,
     /// 0 if read-only.
     pub(super) bytes_writable: u64,
+    pub(super) emulation: Option<Arc<Emulation>>,
     pub(super) strategy: FlushStrategy,
     pub(super) guard: Guard,
     pub(super) dirty: Option<Dirty>,
-    pub(super) emulation: Option<Arc<Emulation>>,
     pub(super) page_bytes: u64,
     pub(super) kind: RegionKind,
     pub(super) memory: Memory,
