@@ -25,7 +25,8 @@ struct Private {
     flags: libc::c_int,
 }
 
-// (What it is stands in front of what each load looks at.)
+// (What it is stands in front of what each load looks at, which a box would put in a line of its own.)
+#[allow(clippy::large_enum_variant)]
 #[repr(C, u8)]
 enum Access {
     Whole(Mapped),
