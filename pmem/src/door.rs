@@ -22,9 +22,7 @@ static ZERO_LINES: [[u8; LINE_BYTES]; 64] = [Line::ZERO.0; 64];
 
 /// The way to a region: loads, fences, and windows for stores.
 #[derive(Debug)]
-#[repr(C, align(64))]
 pub struct Door<M: Medium> {
-    // First, in a line of the cache: what each load looks at.
     medium: M,
     wear: Wear,
     /// (Not in it: a door is moved when a pool is opened.)
