@@ -20,9 +20,6 @@ use crate::complaints::Complaints;
 const TICK: Duration = Duration::from_millis(500);
 /// The same when the server ends.
 const CLOSING_TICK: Duration = Duration::from_millis(10);
-/// For so long is looked again and again whether a client that has asked sooner than that the last time asks on: to be
-/// woken takes as long. Others that want the processor get it meanwhile.
-const LINGER: Duration = Duration::from_micros(25);
 /// Events that are taken at a time.
 const EVENTS: usize = 256;
 /// Clients that are let in before those that are here get their turns.
@@ -46,8 +43,6 @@ pub struct Worker {
     ready: VecDeque<u64>,
     next: u64,
     ticked: Instant,
-    /// Whether the last event came within [`LINGER`].
-    lingers: bool,
 }
 
 struct Client {
@@ -84,7 +79,6 @@ impl Worker {
             ready: VecDeque::new(),
             next,
             ticked: Instant::now(),
-            lingers: false,
         })
     }
 
@@ -118,31 +112,13 @@ impl Worker {
         }
     }
 
-    fn wait(&mut self, events: &mut Vec<Event>) {
+    fn wait(&self, events: &mut Vec<Event>) {
         let most = match () {
             () if !self.ready.is_empty() => Some(Duration::ZERO),
             () if self.shared.closing().is_some() => Some(CLOSING_TICK),
             () if self.clients.is_empty() && self.accepting => None,
             () => Some(TICK),
         };
-        if most == Some(Duration::ZERO) {
-            return self.take(events, most);
-        }
-        let begin = Instant::now();
-        while self.lingers && begin.elapsed() < LINGER {
-            self.take(events, Some(Duration::ZERO));
-            if !events.is_empty() {
-                return;
-            }
-            thread::yield_now();
-        }
-        self.take(events, most);
-        // (To be woken takes as long again.)
-        self.lingers = begin.elapsed() < 2 * LINGER;
-    }
-
-    /// Takes what has happened, or happens within so long.
-    fn take(&self, events: &mut Vec<Event>, most: Option<Duration>) {
         let most = most.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
@@ -262,11 +238,7 @@ impl Worker {
                 return;
             }
             Wants::Input => EventFlags::IN,
-            Wants::Output => {
-                // (It is busy with what it has.)
-                self.lingers = false;
-                EventFlags::OUT
-            }
+            Wants::Output => EventFlags::OUT,
             Wants::Nothing => return self.forget(key),
         };
         if client.interest != interest {
