@@ -160,7 +160,7 @@ pub(super) fn round(
     Ok(found(ops, first.map_or(Duration::ZERO, |first| first.elapsed()), cell))
 }
 
-/// Reads two devices for so long each, in short turns.
+/// Reads two devices for about so long each, in short turns: each counts by the time that it had.
 pub(super) fn round_of_two(
     devices: [&dyn Blocks; 2],
     device_bytes: u64,

@@ -195,6 +195,7 @@ impl Run<'_> {
         for (id, error) in failed {
             self.course.leave_out(format!("{id}: {}", cell.short()), &error);
             rates.retain(|(of, ..)| of != id);
+            bare.retain(|(of, ..)| *of != same::name(id));
         }
         rates.append(&mut bare);
         let (workload, mode) = (cell.workload(), cell.order.name());
