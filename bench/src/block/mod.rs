@@ -20,4 +20,4 @@ pub mod subject;
 pub mod targets;
 pub mod windows;
 
-pub use run::{Settings, run};
+pub use run::{Settings, run, subject_ids};

@@ -23,7 +23,7 @@ use crate::stats::{median, spread};
 pub struct Settings {
     /// Be done in 90 seconds.
     pub quick: bool,
-    /// Subjects by their names; all where there are none.
+    /// Subjects by their names, as [`subject_ids`] has them; all where there are none.
     pub subjects: Vec<String>,
     /// Where the run makes its directory; where memory is, if not said.
     pub dir: Option<PathBuf>,
@@ -70,6 +70,12 @@ struct Run<'a> {
     course: Course<'a>,
 }
 
+/// What may be asked for alone: devices in this process, and servers by NBD.
+pub fn subject_ids() -> Vec<&'static str> {
+    let devices = every().into_iter().map(|subject| subject.id);
+    devices.chain(Server::ALL.map(Server::id)).collect()
+}
+
 /// What was measured side by side, by subject.
 type Rates = Vec<(String, Vec<f64>, Vec<f64>)>;
 
@@ -82,17 +88,14 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
     let report = Report { machine: machine::here(&place, None)?, ..Report::default() };
     let extent = if settings.quick { &QUICK } else { &FULL };
-    let subjects: Vec<Subject> = every()
-        .into_iter()
-        .filter(|one| {
-            settings.subjects.is_empty() || settings.subjects.iter().any(|id| id == one.id)
-        })
-        .collect();
-    let cells = Cell::all().len() * extent.rounds * subjects.len();
-    let asked = Asked::all().len() * REMOTE_ROUNDS * Server::ALL.len();
     let is_whole = settings.subjects.is_empty();
-    let others = FACTORS.len() * Shape::ALL.len() * extent.rounds + asked;
-    let all = (cells + if is_whole { others } else { 0 }) as u64;
+    let is_wanted = |id: &str| is_whole || settings.subjects.iter().any(|one| one == id);
+    let subjects: Vec<Subject> = every().into_iter().filter(|one| is_wanted(one.id)).collect();
+    let servers: Vec<Server> = Server::ALL.into_iter().filter(|one| is_wanted(one.id())).collect();
+    let cells = Cell::all().len() * extent.rounds * subjects.len();
+    let asked = Asked::all().len() * REMOTE_ROUNDS * servers.len();
+    let others = if is_whole { FACTORS.len() * Shape::ALL.len() * extent.rounds } else { 0 };
+    let all = (cells + asked + others) as u64;
     let mut run = Run { extent, place: &place, course: Course::new(watch, report, all, last) };
     if settings.only_strays {
         run.strays(&settings.lode);
@@ -103,7 +106,9 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
         run.slower();
         run.windows();
         run.strays(&settings.lode);
-        run.remote(&settings.lode);
+    }
+    if !servers.is_empty() {
+        run.remote(&settings.lode, &servers);
     }
     run.course.report.targets = targets::judge(&run.course.report.rows);
     Ok(run.course.report)
@@ -151,6 +156,9 @@ fn add(rates: &mut Rates, subject: String, round: Round) {
 
 impl Run<'_> {
     fn cells(&mut self, subjects: &[Subject]) {
+        if subjects.is_empty() {
+            return;
+        }
         let mut started: Vec<Started> = Vec::new();
         let path_of = |subject: &Subject| self.place.pools().join(subject.id);
         let files = subjects.iter().map(|it| (path_of(it), it.region_bytes(self.extent.bytes)));
@@ -273,12 +281,12 @@ impl Run<'_> {
         }
     }
 
-    fn remote(&mut self, lode: &Path) {
+    fn remote(&mut self, lode: &Path, wanted: &[Server]) {
         if let Some(why) = remote::missing() {
             return self.course.leave_out("nbd", &io::Error::other(why));
         }
         let mut servers: Vec<(Server, Running)> = Vec::new();
-        for server in Server::ALL {
+        for server in wanted.iter().copied() {
             match server.start(lode, self.place.pools()) {
                 Ok(running) => servers.push((server, running)),
                 Err(error) => self.course.leave_out(server.id(), &error),
@@ -310,6 +318,19 @@ impl Run<'_> {
                 }
             }
             self.rows(&asked.workload(), "random", (asked.depth, asked.bytes), rates);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::subject_ids;
+
+    #[test]
+    fn each_subject_can_be_asked_for_by_a_name_of_its_own() {
+        let ids = subject_ids();
+        for id in ["none", "volume-limit", "lode-raw", "lode-volume", "nbdkit-memory"] {
+            assert_eq!(ids.iter().filter(|one| **one == id).count(), 1, "{id}");
         }
     }
 }

@@ -42,6 +42,7 @@ pub struct Connection {
     ended: Option<Instant>,
     moved: bool,
     is_wide: bool,
+    requests: u32,
 }
 
 impl Connection {
@@ -51,15 +52,26 @@ impl Connection {
         let session = Session::new(exports, stream.encryption(), &mut output);
         let input = Buffer::default();
         let (began, ended, moved, is_wide) = (Instant::now(), None, true, false);
-        Self { stream, session, input, output, began, ended, moved, is_wide }
+        Self { stream, session, input, output, began, ended, moved, is_wide, requests: 0 }
     }
 
     /// Serves it as far as a turn reaches.
     pub fn turn(&mut self, closing: bool) -> Wants {
         self.moved = true;
         let mut turn = Turn::new(TURN_BYTES);
+        let wants = self.serve(&mut turn, closing);
+        self.requests = turn.requests();
+        wants
+    }
+
+    /// How often it asked for something in its last turn.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    fn serve(&mut self, turn: &mut Turn, closing: bool) -> Wants {
         loop {
-            let step = self.session.advance(&mut self.input, &mut self.output, &mut turn, closing);
+            let step = self.session.advance(&mut self.input, &mut self.output, turn, closing);
             if self.ended.is_none() && self.session.is_over() {
                 self.ended = Some(Instant::now());
             }

@@ -16,6 +16,7 @@ mod builder;
 mod connection;
 mod error;
 mod limits;
+mod linger;
 mod listen;
 mod places;
 mod records;

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fd::OwnedFd;
 
 use super::connection::{Connection, Wants};
+use super::linger::Linger;
 use super::listen::Listener;
 use super::places::Place;
 use super::shared::{Closing, Mailbox, Shared};
@@ -32,7 +34,7 @@ const LISTENERS: u64 = 1;
 pub struct Worker {
     shared: Arc<Shared>,
     number: usize,
-    epoll: rustix::fd::OwnedFd,
+    epoll: OwnedFd,
     /// Only of the first thread.
     listeners: Vec<Listener>,
     /// Whether clients are let in: not for a while when the system can't.
@@ -43,6 +45,9 @@ pub struct Worker {
     ready: VecDeque<u64>,
     next: u64,
     ticked: Instant,
+    linger: Linger,
+    /// What was asked since events were waited for.
+    requests: u32,
 }
 
 struct Client {
@@ -79,6 +84,8 @@ impl Worker {
             ready: VecDeque::new(),
             next,
             ticked: Instant::now(),
+            linger: Linger::default(),
+            requests: 0,
         })
     }
 
@@ -112,23 +119,21 @@ impl Worker {
         }
     }
 
-    fn wait(&self, events: &mut Vec<Event>) {
+    fn wait(&mut self, events: &mut Vec<Event>) {
         let most = match () {
             () if !self.ready.is_empty() => Some(Duration::ZERO),
             () if self.shared.closing().is_some() => Some(CLOSING_TICK),
             () if self.clients.is_empty() && self.accepting => None,
             () => Some(TICK),
         };
-        let most = most.map(|time| Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(time.subsec_nanos()),
-        });
-        match epoll::wait(&self.epoll, spare_capacity(events), most.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                tracing::error!(%error, "events can't be waited for");
-                thread::sleep(CLOSING_TICK);
-            }
+        let requests = std::mem::take(&mut self.requests);
+        let is_over = most != Some(Duration::ZERO)
+            && self.linger.look(requests, || {
+                take(&self.epoll, events, Some(Duration::ZERO));
+                !events.is_empty()
+            });
+        if !is_over {
+            take(&self.epoll, events, most);
         }
     }
 
@@ -231,6 +236,7 @@ impl Worker {
             tracing::error!("serving a client panicked; it is left");
             Wants::Nothing
         });
+        self.requests += client.connection.requests();
         let interest = match wants {
             Wants::Turn => {
                 client.is_ready = true;
@@ -295,5 +301,20 @@ impl Worker {
             idle.into_iter().for_each(|key| self.forget(key));
         }
         self.clients.is_empty()
+    }
+}
+
+/// Takes what has happened, or happens within so long.
+fn take(epoll: &OwnedFd, events: &mut Vec<Event>, most: Option<Duration>) {
+    let most = most.map(|time| Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    });
+    match epoll::wait(epoll, spare_capacity(events), most.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => {
+            tracing::error!(%error, "events can't be waited for");
+            thread::sleep(CLOSING_TICK);
+        }
     }
 }

@@ -12,21 +12,25 @@ const CHANGE_COST: usize = 64 << 10;
 
 /// What is left of a client's turn, in bytes.
 #[derive(Debug)]
-pub struct Turn(usize);
+pub struct Turn {
+    left: usize,
+    requests: u32,
+}
 
 impl Turn {
     /// A turn of so many bytes.
     pub fn new(bytes: usize) -> Self {
-        Self(bytes)
+        Self { left: bytes, requests: 0 }
     }
 
     /// Bytes were moved.
     pub fn charge(&mut self, bytes: usize) {
-        self.0 = self.0.saturating_sub(bytes);
+        self.left = self.left.saturating_sub(bytes);
     }
 
     /// Something was asked.
     pub fn charge_request(&mut self) {
+        self.requests += 1;
         self.charge(REQUEST_COST);
     }
 
@@ -37,11 +41,16 @@ impl Turn {
 
     /// Others come.
     pub fn end(&mut self) {
-        self.0 = 0;
+        self.left = 0;
+    }
+
+    /// How often something was asked.
+    pub fn requests(&self) -> u32 {
+        self.requests
     }
 
     /// Whether others are to come.
     pub fn is_over(&self) -> bool {
-        self.0 == 0
+        self.left == 0
     }
 }

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 
 use clap::Args;
-use lode_bench::block::subject::every;
 use lode_bench::block::{self, Settings, strays};
 use lode_bench::html;
 
@@ -17,8 +16,7 @@ use crate::progress::Progress;
 use crate::report::BenchReport;
 use crate::words::Words;
 
-const SUBJECTS: Words<String> =
-    Words { parse: parse_subject, words: || every().iter().map(|subject| subject.id).collect() };
+const SUBJECTS: Words<String> = Words { parse: parse_subject, words: block::subject_ids };
 
 const AFTER_HELP: &str = "\
 Figures are comparable within one run only. docs/bench.md tells what is measured, and how.
@@ -31,7 +29,7 @@ pub(crate) struct BlockBenchArgs {
     /// Be done in 90 seconds: smaller regions, shorter rounds
     #[arg(long)]
     quick: bool,
-    /// Only these ways to protect, to store, or to be a device, separated by commas; then nothing else is measured
+    /// Only these ways to protect, to store, to be a device or to serve one, separated by commas; then nothing else is measured
     #[arg(long = "subject", value_name = "ID,..", value_delimiter = ',', value_parser = SUBJECTS)]
     subjects: Vec<String>,
     /// Only show what strays do: stores and loads by a wrong pointer, in the middle of a write
@@ -49,7 +47,7 @@ pub(crate) struct BlockBenchArgs {
 }
 
 fn parse_subject(text: &str) -> std::result::Result<String, String> {
-    match every().iter().any(|subject| subject.id == text) {
+    match block::subject_ids().contains(&text) {
         true => Ok(text.to_owned()),
         false => Err(format!("there is no subject `{text}`")),
     }
