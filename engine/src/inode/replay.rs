@@ -487,7 +487,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     }
 
     /// What waits in the journal must lie where the file is mapped; its pages belong to the file.
-    fn check_journal(&self, state: &State) -> Result<()> {
+    pub(super) fn check_journal(&self, state: &State) -> Result<()> {
         let Kind::File(file) = &state.body else { return Ok(()) };
         if self.store.host.leaves_out(Rule::JournalMapped) {
             return Ok(());

@@ -61,7 +61,7 @@ pub(crate) fn look_at_seen<M: Medium, H: Host>(
                 let Parsed { header, body, epoch: born } = found.parsed;
                 if body.has_epoch() && born > epoch {
                     let ended = (epoch, born.min(died.unwrap_or(born)));
-                    seen.heed_journal(store, replay.so_far(), ended, comes_home)?;
+                    seen.heed_journal(store, &replay, ended, comes_home)?;
                     epoch = born;
                 }
                 seen.session = header.txid.session;
@@ -78,7 +78,7 @@ pub(crate) fn look_at_seen<M: Medium, H: Host>(
     }
     // (What is there now is wanted, too.)
     let ended = if died.is_some() { (epoch, died.unwrap_or(epoch)) } else { (0, u32::MAX) };
-    seen.heed_journal(store, replay.so_far(), ended, comes_home)?;
+    seen.heed_journal(store, &replay, ended, comes_home)?;
     let state = replay.finish(walk.tail(), walk.inline_dead)?;
     let mut state = state.ok_or(Error::corrupt_inode(CUT, walk.tail().at, ino))?;
     if let Body::File(file) = &mut state.body {
@@ -100,16 +100,19 @@ impl Seen {
     fn heed_journal<M: Medium, H: Host>(
         &mut self,
         store: &Store<M, H>,
-        state: Option<&State>,
+        replay: &Replay<'_, M, H>,
         (born, died): (u32, u32),
         comes_home: bool,
     ) -> Result<()> {
-        let Some(State { body: Body::File(file), log, .. }) = state else { return Ok(()) };
+        let Some(state) = replay.so_far() else { return Ok(()) };
+        let State { body: Body::File(file), log, .. } = state else { return Ok(()) };
         if file.journal.pending().is_empty() || !store.snapshots.sees(born, died) {
             return Ok(());
         }
         self.waits = true;
         if comes_home && !store.host.leaves_out(Rule::SeenComesHome) {
+            // (Where it goes to has to be the file's.)
+            replay.check_journal(state)?;
             file.journal.apply(log.ino, store)?;
             file.journal.flush(store, store.counters());
         }

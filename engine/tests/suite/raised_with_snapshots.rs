@@ -9,7 +9,7 @@ use lode_engine::{
 use lode_model::Model;
 use lode_testkit::execute::{Handles, execute, resolve_from};
 use lode_testkit::generate::{Generator, Shape};
-use lode_testkit::op::{Op, Path};
+use lode_testkit::op::{Fill, Op, Path, Target};
 use lode_testkit::rng::Rng;
 use lode_testkit::run::time_of;
 use lode_testkit::snapshot::{Times, difference, snapshot, snapshot_from};
@@ -42,12 +42,15 @@ type Numbers = BTreeMap<(String, Path), (Ino, u64)>;
 
 impl Used {
     fn new(seed: u64) -> Self {
-        let mib = [8, 20, 40][seed as usize % 3];
+        Self::sized(seed, [8, 20, 40][seed as usize % 3] << 20)
+    }
+
+    fn sized(seed: u64, bytes: u64) -> Self {
         let log_lines = [9, 63][seed as usize / 3 % 2];
         let page_class = if seed % 5 == 4 { PageClass::Huge } else { PageClass::Small };
         let format = FormatOptions { lanes: 2, log_lines, page_class, ..FormatOptions::default() };
         let host = TestHost::new(seed);
-        let system = PoolSystem::new(mib << 20, host, &format, options()).unwrap();
+        let system = PoolSystem::new(bytes, host, &format, options()).unwrap();
         let shape = Shape { remount_every: 70, maintain_every: 30, names: 5, ..Shape::default() };
         Self {
             system,
@@ -247,4 +250,34 @@ fn snapshots_have_what_they_had_when_the_pool_gets_a_higher_level_and_later() {
     });
     let all = all.into_inner();
     assert!(all * 10 >= count * 9, "in {all} of {count} there was room");
+}
+
+#[test]
+fn where_there_is_no_room_the_pool_stays_as_it_was_and_where_there_is_it_is_raised() {
+    let (mut raised, mut refused) = (0, 0);
+    for seed in 0..24 {
+        let mut used = Used::sized(seed, 3 << 20);
+        used.operate(60);
+        used.make();
+        used.operate(20);
+        let left = 20 + 14 * seed;
+        let case = format!("seed {seed}: {left} pages left");
+        let create = Op::Create { path: Path::of("/filler"), mode: 0o100_600, rdev: 0 };
+        used.step(&create);
+        for _ in 0..(3 << 20) / 4096 {
+            if used.system.pool().statfs().pages_free > left {
+                let (to, data) = (Target::Path(Path::of("/filler")), Fill { len: 4096, fill: 7 });
+                used.step(&Op::Append { to, data });
+            }
+        }
+        used.make();
+        let to = [Protection::Metadata, Protection::Full][seed as usize % 2];
+        match used.protect(to, 0, &case) {
+            true => raised += 1,
+            false => refused += 1,
+        }
+        used.operate(20);
+        used.compare(&case);
+    }
+    assert!(raised > 3 && refused > 3, "{raised} raised, {refused} refused");
 }
