@@ -236,8 +236,6 @@ rules! {
         "snapshots later than what a pool is rolled back to stay on the list";
     SeenComesHome "seen-comes-home"
         "a log that snapshots see is written anew while overwrites in its journal have not come home";
-    KeptLogsCopied "kept-logs-copied"
-        "the logs of dead inodes that snapshots see get no second copies when the pool does";
     KeptSummed "kept-summed"
         "file data that only snapshots see gets no checksums when the pool does";
     ExemptSaid "exempt-said"

@@ -286,7 +286,6 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::FinishedBehind, FLIPS),
     (Rule::OneUnfinished, FLIPS),
     (Rule::SeenComesHome, "a pool with snapshots gets checksums, and has overwrites on their way"),
-    (Rule::KeptLogsCopied, "a pool with snapshots gets second copies"),
     (Rule::KeptSummed, "a pool with snapshots gets checksums"),
 ];
 const FLIPS: &str = "a bit flips, short log pages";

@@ -17,7 +17,7 @@ pub(super) fn raised() -> Vec<Case> {
     let named = |what: &str| format!("a pool with snapshots gets {what}");
     // (Of a file that lives on, and of one that is there for the snapshot alone.)
     let waits = "create /h; append /h 9000 1; create /j; append /j 9000 2; snapshot a";
-    let overwritten = "write /h 100 40 8; write /j 4200 50 9; snapshot b; write /h 100 40 7; unlink /j; \
+    let overwritten = "write /h 100 40 8; write /h 110 40 5; write /j 4200 50 9; write /j 4220 50 6; snapshot b; write /h 100 40 7; unlink /j; \
                        protect full 0; drop a";
     let churn = repeated(3, "write /f 0 4096 #; snapshot s#; write /f 4096 4096 1#; drop s#");
     vec![

@@ -10,7 +10,7 @@ use lode_engine::Rule;
 /// Where the fence of each log is that is written anew.
 const NEW: &str = "engine/src/level/seen.rs";
 const FILES: [&str; 2] = [NEW, "engine/src/inode/seen.rs"];
-const RULES: [Rule; 3] = [Rule::SeenComesHome, Rule::KeptLogsCopied, Rule::KeptSummed];
+const RULES: [Rule; 2] = [Rule::SeenComesHome, Rule::KeptSummed];
 
 fn jobs(profiles: &[Profile]) -> Vec<Job> {
     let cases = scenarios().into_iter().enumerate();
@@ -37,17 +37,21 @@ fn logs_that_snapshots_see_move_in_each_case_and_what_is_left_out_is_noticed() {
     let text: String =
         failures.map(|(job, failure)| format!("{}\n{failure}\n", jobs[*job].id)).collect();
     assert!(sound.failures.is_empty(), "{text}");
+    let mut unmoved = Vec::new();
     for (job, tally) in jobs.iter().zip(&sound.tallies) {
         let sites = tally.iter().flat_map(|tally| &tally.sites);
         let anew = sites.filter(|site| site.site().file == NEW).count();
-        assert!(anew > 0, "{}: nothing is written anew", job.case.name);
+        if anew == 0 {
+            unmoved.push(job.case.name.clone());
+        }
     }
+    assert!(unmoved.is_empty(), "nothing is written anew: {unmoved:#?}");
     let mut mutants = mutants_of(&sound);
     mutants.retain(|mutant| match mutant {
         Mutant::Site(site) => FILES.contains(&site.site().file),
         Mutant::Rule(rule) => RULES.contains(rule),
     });
-    assert!(mutants.len() >= 5, "{mutants:?}");
+    assert!(mutants.len() >= 4, "{mutants:?}");
     let verdicts = run_mutants(&mutants, &jobs, &sound, &batch, &());
     let missed: Vec<String> = verdicts
         .iter()

@@ -13,7 +13,7 @@ use super::places::Places;
 use crate::inode::{Body, Node, State, load_xattr_name, move_log};
 use crate::space::{Ended, Run};
 use crate::store::{Kept, Purpose};
-use crate::{Error, Host, Ino, Pool, Result, Rule};
+use crate::{Error, Host, Ino, Pool, Result};
 
 /// Rounds after which there is no hope.
 const ROUNDS_MOST: u32 = 64;
@@ -134,9 +134,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 each(Run { page: page.page, pages: 1 })?;
             }
         }
-        let is_kept = !self.store.host.leaves_out(Rule::KeptLogsCopied);
         self.store.snapshots.for_each_item(&mut |item| match item.run() {
-            Some(run) if is_kept && item.kind() == Kept::Log => each(run),
+            Some(run) if item.kind() == Kept::Log => each(run),
             _ => Ok(()),
         })
     }
