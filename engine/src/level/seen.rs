@@ -42,7 +42,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let is_busy = |page: u64| places.is_busy(page ^ store.geometry.twin_pages);
         let moves = seen.data.iter().any(|run| places.is_any_busy(*run))
             || seen.pages.iter().any(|page| places.is_busy(*page) || is_busy(*page));
-        if !moves && !(seen.waits && places.are_for_tables()) {
+        let has_to = moves || seen.waits && places.are_for_tables();
+        if !has_to {
             return Ok(false);
         }
         // (What this session has stored there is yet to be settled. Nothing more of it comes when it is.)
