@@ -216,18 +216,22 @@ mod tests {
         }
     }
 
+    /// (Beside other programs a turn may be mostly theirs: the median of seven rounds, and far from the one that a common rate is.)
     #[test]
     fn of_two_devices_in_turns_each_has_its_own_rate() {
         let one = Slow(Duration::from_micros(2));
-        let other = Slow(Duration::from_micros(6));
+        let other = Slow(Duration::from_micros(8));
+        let time = Duration::from_millis(40);
         for depth in [1, 8] {
             let cell = Cell { writes: false, order: Order::Random, bytes: 4096, depth };
-            let time = Duration::from_millis(60);
             let alone = round(&one, 1 << 20, &cell, time).unwrap();
             assert!((1e3..1e6).contains(&alone.ns_per_op), "depth {depth}: {alone:?}");
-            let [one, other] = round_of_two([&one, &other], 1 << 20, &cell, time).unwrap();
-            let ratio = other.ns_per_op / one.ns_per_op;
-            assert!((2.0..4.0).contains(&ratio), "depth {depth}: {one:?} {other:?}");
+            let mut ratios = [(); 7].map(|()| {
+                let [one, other] = round_of_two([&one, &other], 1 << 20, &cell, time).unwrap();
+                other.ns_per_op / one.ns_per_op
+            });
+            ratios.sort_unstable_by(f64::total_cmp);
+            assert!((2.0..8.0).contains(&ratios[3]), "depth {depth}: {ratios:?}");
         }
     }
 
