@@ -234,6 +234,10 @@ rules! {
         "the mark of what was received does not say that it is given up when the pool is what it was";
     LaterEnded "later-ended"
         "snapshots later than what a pool is rolled back to stay on the list";
+    SeenComesHome "seen-comes-home"
+        "a log that snapshots see is written anew while overwrites in its journal have not come home";
+    KeptSummed "kept-summed"
+        "file data that only snapshots see gets no checksums when the pool does";
     ExemptSaid "exempt-said"
         "no record says which pages a program has mapped to store into, at level full";
     ExemptWhole "exempt-whole"

@@ -88,6 +88,19 @@ impl PoolSystem {
         &self.memory
     }
 
+    /// Goes on with what lies here, which was cleanly unmounted.
+    ///
+    /// # Errors
+    /// What opening it says, and damage.
+    pub fn take(&mut self, memory: Memory) -> Result<(), String> {
+        self.collected = self.collected();
+        self.memory = memory;
+        self.pool = Pool::open(self.memory.clone(), self.host.clone(), &self.options)
+            .map_err(|error| format!("open: {error:?}"))?;
+        let opening = self.pool.opening();
+        if opening.is_damaged() { Err(format!("opened as {opening:?}")) } else { Ok(()) }
+    }
+
     /// The host.
     pub fn host(&self) -> &TestHost {
         &self.host

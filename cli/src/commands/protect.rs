@@ -45,14 +45,6 @@ fn refused(args: &ProtectArgs, error: &Error) -> Failure {
         }
         Error::NoSpace => Failure::new(Kind::NoSpace, "no room for second copies of metadata")
             .advise("delete files, or make the pool larger with `lode resize`; it is as it was"),
-        Error::Busy => Failure::new(
-            Kind::Busy,
-            "the pool has snapshots, and what they hold can't be moved out of the way of a higher level",
-        )
-        .advise(
-            "the pool is as it was: `lode snapshot list POOL` names them, `lode snapshot delete` deletes one; \
-             or `lode send` them to a pool made with `lode mkfs --protect`",
-        ),
         Error::NotSupported => Failure::new(
             Kind::Unsupported,
             "inode tables, which can't be moved, are where second copies or checksums would go at any distance",

@@ -285,6 +285,8 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::MiddleKept, FLIPS),
     (Rule::FinishedBehind, FLIPS),
     (Rule::OneUnfinished, FLIPS),
+    (Rule::SeenComesHome, "a pool with snapshots gets checksums, and has overwrites on their way"),
+    (Rule::KeptSummed, "a pool with snapshots gets checksums"),
 ];
 const FLIPS: &str = "a bit flips, short log pages";
 
@@ -299,6 +301,11 @@ const FILE_HINTS: &[(&str, &str)] = &[
     ("engine/src/inode/collect.rs", "two threads: collection and a slot, one lane"),
     ("engine/src/inode/collect.rs", "two threads: inline and a slot, one lane"),
     ("engine/src/inode/rewrite.rs", "two threads: collection and a slot, one lane"),
+    (
+        "engine/src/inode/seen.rs",
+        "a pool with snapshots gets checksums, and has overwrites on their way",
+    ),
+    ("engine/src/level/seen.rs", "a pool with snapshots gets checksums"),
     ("engine/src/store/superblock.rs", "behind what a snapshot sees: attributes, and a rollback"),
 ];
 

@@ -5,6 +5,7 @@ use lode_engine::PageClass;
 use crate::case::{Case, Geometry, Trouble};
 use crate::scenarios::{SCENARIOS, Scenario};
 use crate::workload::build::{FEW_LINES, case, huge, lanes, operations, repeated, roomy, small};
+use crate::workload::raised::raised;
 use crate::workload::sectors;
 use crate::workload::seen::{seen_logs, unseen_pages};
 
@@ -52,6 +53,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.push(mapped_at_full());
     cases.extend(twins());
     cases.extend(levels());
+    cases.extend(raised());
     cases.extend(strips());
     cases.extend(snapshots());
     cases.extend(seen_logs());

@@ -8,6 +8,7 @@ mod bits;
 mod build;
 mod hard;
 mod pairs;
+mod raised;
 mod random;
 mod refused;
 mod script;

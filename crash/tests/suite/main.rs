@@ -13,6 +13,7 @@ mod places;
 mod pointed;
 mod poison;
 mod properties;
+mod raised;
 mod random_sequences;
 mod raw;
 mod salvage_receiving;

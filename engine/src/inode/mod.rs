@@ -1,6 +1,7 @@
 //! What is known of an inode in memory: rebuilt from its log when it is first
 //! touched, dropped when memory is wanted.
 
+mod anew;
 mod behind;
 mod cache;
 mod collect;
@@ -16,10 +17,12 @@ mod opens;
 mod replay;
 mod rewrite;
 mod sectors;
+mod seen;
 mod state;
 mod swap;
 mod xattrs;
 
+pub(crate) use anew::write_anew;
 pub(crate) use cache::Cache;
 pub(crate) use collect::{bring_inline, has_first_page, move_log, tidy};
 pub(crate) use dentries::{Dentries, Name, Target as NameTarget};
@@ -32,6 +35,7 @@ pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_targ
 pub(crate) use node::{Exclusive, Node};
 pub(crate) use replay::Mix;
 pub(crate) use rewrite::head_of_word;
+pub(crate) use seen::{Seen, look_at_seen};
 pub(crate) use state::{Body, Directory, File, State, Target};
 pub(crate) use xattrs::{
     find_xattr, load_xattr_name, load_xattr_value, run_word, valid_xattr_name, xattr_text_max,

@@ -487,13 +487,14 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
     }
 
     /// What waits in the journal must lie where the file is mapped; its pages belong to the file.
-    fn check_journal(&self, state: &State) -> Result<()> {
+    pub(super) fn check_journal(&self, state: &State) -> Result<()> {
         let Kind::File(file) = &state.body else { return Ok(()) };
         if self.store.host.leaves_out(Rule::JournalMapped) {
             return Ok(());
         }
         let strips = self.store.geometry.strips;
-        for piece in file.journal.pending() {
+        for piece in file.journal.pending().iter().filter(|piece| self.is_wanted(state, piece.born))
+        {
             let is_of_strips = |at: u64| {
                 let page = at / PAGE_BYTES;
                 at.is_multiple_of(strips.bytes())
@@ -523,6 +524,12 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         Ok(())
     }
 
+    /// Whether what is there at last, and was born in this epoch, is anything to anybody: of a dead inode only what
+    /// snapshots see is.
+    fn is_wanted(&self, state: &State, born: u32) -> bool {
+        !state.is_dead() || self.store.snapshots.sees(born, state.died)
+    }
+
     /// What there is at last lies where it may. (What a record said that was stored at another level of
     /// the pool may be the place of a twin now.)
     fn check_pages(&self, state: &State) -> Result<()> {
@@ -531,8 +538,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             return Ok(());
         }
         let mut outside = None;
-        state.for_each_data_run(&mut |run| {
-            if !geometry.holds(run.page, run.pages) {
+        state.for_each_data(&mut |Ended { run, born }| {
+            if !geometry.holds(run.page, run.pages) && self.is_wanted(state, born) {
                 outside = Some(run);
             }
         });

@@ -27,7 +27,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for damage: then nothing was written but what opening a pool writes.
-    /// [`Error::Busy`] where there are snapshots and the level is a higher one, [`Error::Lent`] while programs have memory of the pool,
+    /// [`Error::Lent`] while programs have memory of the pool, [`Error::Media`] for file data that is lost and would have to move or get checksums,
     /// [`Error::NoSpace`] where there is no room for second copies, or for checksums and parity, `NotAPool(TooSmall)` where the
     /// pool is too small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way. Then the
     /// pool is at the level that it had; on the way from `none` to `full` it may be at `metadata`. Those of [`Pool::open`] and
@@ -50,11 +50,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if before == protection {
             pool.close()?;
             return Ok(false);
-        }
-        if protection > before && pool.store.snapshots.latest() > 0 {
-            // What they see can't be moved out of the way of what a higher level has; a lower one moves nothing.
-            pool.close()?;
-            return Err(Error::Busy);
         }
         let report = pool.check(progress)?;
         if let Some(damage) = report.damage.first() {
@@ -102,25 +97,37 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// The same pool with second copies of its metadata.
     fn with_copies(self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
-        match self.store_copies(dead_zone, progress) {
-            Ok(log2) => self.say(&|superblock| {
+        let chosen = choose(&self, dead_zone)
+            .and_then(|log2| Ok((log2, Places::new(self.store.geometry, 1 << log2)?)));
+        let (log2, places) = match chosen {
+            Ok(chosen) => chosen,
+            Err(error) => return self.left_alone(error),
+        };
+        let (pool, places) = self.make_places(places, progress)?;
+        match places.and_then(|places| pool.store_copies(&places)) {
+            Ok(()) => pool.say(&|superblock| {
                 (superblock.protection, superblock.twin_log2) = (Protection::Metadata, log2);
                 superblock.piece_log2 = superblock.piece_log2.min(log2);
             }),
-            Err(error) => self.left_alone(error),
+            Err(error) => pool.left_alone(error),
         }
     }
 
     /// The same pool, which has second copies, with checksums and parity of file data.
-    fn with_strips(mut self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
-        match self.store_strips(dead_zone, progress) {
-            Ok(planned) => self.say(&|superblock| {
+    fn with_strips(self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
+        let (planned, places) = match self.tables(dead_zone) {
+            Ok(tables) => tables,
+            Err(error) => return self.left_alone(error),
+        };
+        let (mut pool, places) = self.make_places(places, progress)?;
+        match places.and_then(|_| pool.store_strips(&planned, progress)) {
+            Ok(()) => pool.say(&|superblock| {
                 superblock.protection = Protection::Full;
                 superblock.strip_log2 = planned.strip_log2;
                 superblock.group_log2 = planned.group_log2;
                 superblock.group_before = planned.group_before;
             }),
-            Err(error) => self.left_alone(error),
+            Err(error) => pool.left_alone(error),
         }
     }
 
@@ -130,21 +137,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Err(error)
     }
 
-    /// Stores second copies of all metadata; returns log2 of how many pages away.
-    fn store_copies(&self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<u8> {
-        let log2 = choose(self, dead_zone)?;
-        let mut places = Places::new(self.store.geometry, 1 << log2)?;
-        self.make_places(&mut places, progress)?;
+    /// Stores second copies of all metadata in their places.
+    fn store_copies(&self, places: &Places) -> Result<()> {
         let inodes = self.inodes()?;
         let fixed = places.fixed();
         let lanes = Run { page: 1, pages: fixed.pages - 1 };
         self.copy(lanes, places.twin(lanes))?;
-        self.for_each_metadata(&inodes, &mut |run| self.copy(run, places.twin(run)))?;
-        Ok(log2)
+        self.for_each_metadata(&inodes, &mut |run| self.copy(run, places.twin(run)))
     }
 
     /// Copies pages, as they are.
-    fn copy(&self, from: Run, to: Run) -> Result<()> {
+    pub(super) fn copy(&self, from: Run, to: Run) -> Result<()> {
         let mut bytes = Box::new([0u8; PAGE_BYTES as usize]);
         for step in 0..from.pages {
             self.store.door.load((from.page + step) * PAGE_BYTES, bytes.as_mut_slice())?;
@@ -171,7 +174,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// The same pool as after a crash now.
-    fn open_again(self) -> Result<Self> {
+    pub(super) fn open_again(self) -> Result<Self> {
         self.store.set_writable(false);
         reopen(*self.store)
     }

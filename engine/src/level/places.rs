@@ -4,7 +4,7 @@
 
 use lode_pmem::Medium;
 
-use crate::layout::Geometry;
+use crate::layout::{Geometry, LINE};
 use crate::space::{Claims, Run};
 use crate::store::Store;
 use crate::{Error, Host, PAGE_BYTES, Result};
@@ -19,6 +19,8 @@ pub(super) struct Places {
     busy: Claims,
     /// Pages without a twin among those held: file data may have them.
     spare: alloc::vec::Vec<Run>,
+    /// Where the next free page with a free twin is looked for.
+    next: u64,
 }
 
 impl Places {
@@ -27,7 +29,12 @@ impl Places {
         let claims = || Claims::new(geometry.pages);
         let (held, busy) = (claims()?, claims()?);
         let geometry = Geometry { twin_pages: apart, ..geometry };
-        Ok(Self { geometry, held, busy, spare: alloc::vec::Vec::new() })
+        Ok(Self { geometry, held, busy, spare: alloc::vec::Vec::new(), next: 0 })
+    }
+
+    /// The same places, of which nothing is known yet.
+    pub(super) fn afresh(&self) -> Result<Self> {
+        Self::new(self.geometry, self.geometry.twin_pages)
     }
 
     /// The twin of pages.
@@ -133,6 +140,32 @@ impl Places {
         let one = self.spare.pop()?;
         self.held.release(one);
         Some(one)
+    }
+
+    /// Takes a page for a log whose copy has its place free, too, if there is one; that is held. So what is written there
+    /// wants nothing more to be moved.
+    pub(super) fn take_pair<M: Medium, H: Host>(
+        &mut self,
+        store: &Store<M, H>,
+    ) -> Result<Option<u64>> {
+        while self.next < self.geometry.end_page() {
+            let one = Run { page: self.next, pages: 1 };
+            let twin = self.twin(one);
+            self.next += 1;
+            let is_first = one.page < twin.page && self.geometry.holds_metadata(one.page, 1);
+            if !is_first || !store.space.take_at(store.lane(), one)? {
+                continue;
+            }
+            // (A log that goes on in memory that can't be loaded could not be read.)
+            let lines = (one.page * PAGE_BYTES..one.end() * PAGE_BYTES).step_by(LINE as usize);
+            let is_good = lines.clone().all(|at| store.door.load_word(at).is_ok());
+            if is_good && store.space.take_at(store.lane(), twin)? {
+                self.keep(twin)?;
+                return Ok(Some(one.page));
+            }
+            store.give(one);
+        }
+        Ok(None)
     }
 
     /// Takes in pages that were given up: `false` where they are not wanted.

@@ -12,28 +12,31 @@ use super::places::Places;
 use crate::layout::{GROUP_LOG2_LEAST, GROUP_LOG2_MOST, Superblock};
 use crate::recovery::format::plan_strips;
 use crate::space::Run;
-use crate::{Error, FormatOptions, Host, Ino, PAGE_BYTES, Pool, Protection, Result};
+use crate::store::Kept;
+use crate::{Error, FormatOptions, Host, Ino, PAGE_BYTES, Pool, Protection, Result, Rule};
 
 /// Places in a group that are tried for its tables.
 const PLACES_TRIED: usize = 256;
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Stores checksums and parity of all file data; returns the superblock of the pool that has them, as far as they are
-    /// concerned. Until a superblock says so, they are nothing.
-    pub(super) fn store_strips(
-        &mut self,
-        dead_zone: u64,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Box<Superblock>> {
+    /// Where tables of checksums and parity can be, and what has to be free for that.
+    pub(super) fn tables(&self, dead_zone: u64) -> Result<(Box<Superblock>, Places)> {
         let planned = self.plan_tables(dead_zone)?;
         let geometry = planned.geometry();
-        let mut places = Places::new(geometry, geometry.twin_pages)?;
-        self.store.space.end_keeping();
-        self.make_places(&mut places, progress)?;
+        Ok((planned, Places::new(geometry, geometry.twin_pages)?))
+    }
+
+    /// Stores checksums and parity of all file data, in the tables that this superblock says, whose places are held. Until
+    /// a superblock says so, they are nothing.
+    pub(super) fn store_strips(
+        &mut self,
+        planned: &Superblock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
         // What is journalled would change bytes when it comes home, and has no checksums where it waits.
         self.empty_journals()?;
         // From now on nothing of files changes any more.
-        self.store.geometry.strips = geometry.strips;
+        self.store.geometry.strips = planned.geometry().strips;
         let inodes = self.inodes()?;
         let mut page = Box::new([0u8; PAGE_BYTES as usize]);
         for (done, ino) in inodes.iter().enumerate() {
@@ -42,7 +45,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             self.store_strips_of(*ino, &mut page)?;
         }
-        Ok(planned)
+        if self.store.host.leaves_out(Rule::KeptSummed) {
+            return Ok(());
+        }
+        self.store.snapshots.for_each_item(&mut |item| match item.run() {
+            Some(run) if item.kind() == Kept::Data => {
+                (run.page..run.end()).try_for_each(|at| self.store_strips_at(at, &mut page))
+            }
+            _ => Ok(()),
+        })
     }
 
     /// Brings home what is journalled, of all files.

@@ -1,6 +1,7 @@
 //! Moving away what lies where second copies of metadata, or tables of strips, go.
 //!
-//! File data and values of attributes are copied to other pages; logs are written anew. What moves
+//! File data and values of attributes are copied to other pages; logs are written anew; what snapshots see moves by a way
+//! of its own (`seen`). What moves
 //! makes logs grow, and so wants places for more copies: each round has a small part of the one
 //! before it left to do.
 
@@ -11,11 +12,22 @@ use lode_pmem::Medium;
 use super::places::Places;
 use crate::inode::{Body, Node, State, load_xattr_name, move_log};
 use crate::space::{Ended, Run};
-use crate::store::Purpose;
+use crate::store::{Kept, Purpose};
 use crate::{Error, Host, Ino, Pool, Result};
 
 /// Rounds after which there is no hope.
 const ROUNDS_MOST: u32 = 64;
+
+/// What a round has done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// All places are held.
+    All,
+    /// There may be more to move.
+    Some,
+    /// So there may be, and logs that snapshots see were written anew.
+    OfSeen,
+}
 
 /// Some pages of a file.
 #[derive(Clone, Copy)]
@@ -26,32 +38,72 @@ struct Part {
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Holds the places of all second copies, or of all tables, and moves away what is there. `progress` gets inodes
-    /// that were looked at in the first round, and all inodes.
+    /// that were looked at in the first round, and all inodes. Returns the pool, which may have been opened again, and
+    /// the places.
     ///
     /// # Errors
-    /// `NoSpace` where there is no place to move something to; those of the medium.
+    /// Those of opening it. Of the places: `NoSpace` where there is no place to move something to; those of the medium.
     pub(super) fn make_places(
+        mut self,
+        mut places: Places,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Self, Result<Places>)> {
+        for round in 0..ROUNDS_MOST {
+            match self.make_some(&mut places, round, progress) {
+                Ok(Made::All) => return Ok((self, Ok(places))),
+                Ok(Made::Some) => {}
+                Ok(Made::OfSeen) => {
+                    self = self.open_again()?;
+                    places = match places.afresh() {
+                        Ok(places) => places,
+                        Err(error) => return Ok((self, Err(error))),
+                    };
+                }
+                Err(error) => return Ok((self, Err(error))),
+            }
+        }
+        Ok((self, Err(Error::NoSpace)))
+    }
+
+    /// One round.
+    fn make_some(
         &self,
         places: &mut Places,
+        round: u32,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
+    ) -> Result<Made> {
+        if places.are_for_tables() {
+            self.store.space.end_keeping();
+        }
         let inodes = self.inodes()?;
-        for round in 0..ROUNDS_MOST {
-            self.want_all(&inodes, places)?;
-            places.hold(&self.store)?;
-            if places.is_all_held() {
-                return Ok(());
+        self.want_all(&inodes, places)?;
+        places.hold(&self.store)?;
+        // (What waits in journals of snapshots is in nobody's way, and has to come home where checksums are to come.)
+        let may_wait = round == 0 && places.are_for_tables() && self.store.snapshots.latest() > 0;
+        if places.is_all_held() && !may_wait {
+            return Ok(Made::All);
+        }
+        let mut seen: Vec<Ino> = self.kept_inodes()?;
+        for (done, ino) in inodes.iter().enumerate() {
+            if self.vacate(*ino, places)? {
+                seen.try_reserve(1)?;
+                seen.push(*ino);
             }
-            for (done, ino) in inodes.iter().enumerate() {
-                self.vacate(*ino, places)?;
-                if round == 0 && done % 64 == 0 {
-                    progress(done as u64, inodes.len() as u64);
-                }
+            if round == 0 && done % 64 == 0 {
+                progress(done as u64, inodes.len() as u64);
             }
+        }
+        let mut made = Made::Some;
+        for ino in seen {
+            if self.vacate_seen(ino, places)? {
+                made = Made::OfSeen;
+            }
+        }
+        if made == Made::Some {
             // What was given up for good only once it is durable.
             self.store.reclaim()?;
         }
-        Err(Error::NoSpace)
+        Ok(made)
     }
 
     /// Notes which pages are wanted.
@@ -68,7 +120,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         })
     }
 
-    /// Calls `each` with all pages of inode tables and of the logs of these inodes.
+    /// Calls `each` with all pages of inode tables and of the logs of these inodes, and of dead ones that are kept.
     pub(super) fn for_each_metadata(
         &self,
         inodes: &[Ino],
@@ -82,13 +134,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 each(Run { page: page.page, pages: 1 })?;
             }
         }
-        Ok(())
+        self.store.snapshots.for_each_item(&mut |item| match item.run() {
+            Some(run) if item.kind() == Kept::Log => each(run),
+            _ => Ok(()),
+        })
     }
 
-    /// Moves what an inode has in pages that it must leave.
-    fn vacate(&self, ino: Ino, places: &mut Places) -> Result<()> {
+    /// Moves what an inode has in pages that it must leave. Says, instead, whether snapshots see it.
+    fn vacate(&self, ino: Ino, places: &mut Places) -> Result<bool> {
         let node = self.node(ino)?;
         let mut state = node.write(&self.store)?;
+        if self.store.sees_log(ino, state.log.born) {
+            return Ok(true);
+        }
         let mut any = false;
         state.for_each_data_run(&mut |run| any |= places.is_any_busy(run));
         if any {
@@ -101,7 +159,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if state.log.pages.iter().any(|page| is_busy(page.page)) {
             move_log(&self.store, &node.slot, &mut state)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     fn vacate_data(&self, node: &Node<H>, state: &mut State, places: &mut Places) -> Result<()> {

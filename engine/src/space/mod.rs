@@ -18,6 +18,7 @@
 
 mod claims;
 mod magazine;
+mod moved;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tree;
@@ -25,6 +26,7 @@ mod twins;
 
 pub(crate) use claims::Claims;
 pub(crate) use magazine::Use;
+pub(crate) use moved::Moved;
 
 use crate::error::{Error, Result};
 use crate::gauges::{FreeExtents, list_bytes};

@@ -31,6 +31,7 @@ mod maps;
 mod media_errors;
 mod nameless;
 mod noted_names;
+mod raised_with_snapshots;
 mod receiving;
 mod rotating_snapshots;
 mod salvage;

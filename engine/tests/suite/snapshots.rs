@@ -417,27 +417,6 @@ fn a_removed_file_that_a_snapshot_sees_is_no_damage_when_a_crash_cuts_off_its_wr
     }
 }
 
-#[test]
-fn a_pool_with_snapshots_gets_no_higher_level() {
-    let (pool, _) = with_a_file();
-    pool.create_snapshot(b"a").unwrap();
-    pool.close().unwrap();
-    let memory = pool.medium().clone();
-    let protect = || {
-        let host = TestHost::new(2);
-        Pool::protect(memory.clone(), host, Protection::Metadata, 0, &mut |_, _| ())
-    };
-    assert_eq!(protect(), Err(Error::Busy));
-    let pool = TestPool::open(memory.clone(), TestHost::new(2), &options()).unwrap();
-    assert!(pool.opening().clean);
-    pool.delete_snapshot(b"a").unwrap();
-    pool.close().unwrap();
-    assert_eq!(protect(), Ok(true));
-    let pool = TestPool::open(memory.clone(), TestHost::new(2), &options()).unwrap();
-    assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![]);
-    pool.create_snapshot(b"b").unwrap();
-}
-
 /// A lower level moves nothing: all snapshots have what they had, and the pool goes on being used.
 #[test]
 fn a_pool_with_snapshots_gets_a_lower_level() {
