@@ -76,6 +76,23 @@ fn nobody_opens_a_region_that_a_borrower_of_a_former_owner_may_store_to() {
 }
 
 #[test]
+fn what_is_mapped_to_be_read_takes_no_stores() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("region");
+    let region = region(&path);
+    let borrowed = Borrowed::new(region.marked_descriptor(3).unwrap(), 64 * PAGE, &path).unwrap();
+    let parts = [(3 * PAGE, PAGE)];
+    borrowed.map(&parts, &HOW).unwrap().view().store(0, &[7; 64]).unwrap();
+    let how = ViewOptions { writable: false, ..HOW };
+    let memory = borrowed.map(&parts, &how).unwrap();
+    let mut read = [0; 64];
+    memory.view().load(0, &mut read).unwrap();
+    assert_eq!(read, [7; 64]);
+    assert!(!memory.view().is_writable());
+    assert!(memory.view().store(0, &[8; 64]).is_err());
+}
+
+#[test]
 fn nothing_is_mapped_that_is_outside_or_no_whole_pages() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().join("region");

@@ -68,10 +68,46 @@ fn page_aligned(room: &mut [u8]) -> &mut [u8] {
     room.get_mut(skip..skip + len).unwrap_or_default()
 }
 
-/// Which of the devices it is the turn of; nobody's yet, or nobody's any more.
-type Turn = AtomicUsize;
-const NOT_YET: usize = usize::MAX - 1;
-const OVER: usize = usize::MAX;
+/// Whose turn it is.
+enum Turn {
+    /// Nobody's yet.
+    NotYet,
+    /// The device's of this number.
+    Of(usize),
+    /// Nobody's any more.
+    Over,
+}
+
+/// Whose turn it is, as all threads see it.
+struct Shown(AtomicUsize);
+
+impl Shown {
+    fn new(turn: &Turn) -> Self {
+        Self(AtomicUsize::new(Self::word(turn)))
+    }
+
+    fn word(turn: &Turn) -> usize {
+        match turn {
+            Turn::NotYet => usize::MAX - 1,
+            Turn::Of(number) => *number,
+            Turn::Over => usize::MAX,
+        }
+    }
+
+    fn set(&self, turn: &Turn) {
+        self.0.store(Self::word(turn), Relaxed);
+    }
+
+    #[inline]
+    fn get(&self) -> Turn {
+        match self.0.load(Relaxed) {
+            usize::MAX => Turn::Over,
+            number if number == usize::MAX - 1 => Turn::NotYet,
+            number => Turn::Of(number),
+        }
+    }
+}
+
 /// How long one of two has its turn: so short that what other processors do to the cache is done to both.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -79,7 +115,7 @@ const TURN: Duration = Duration::from_millis(1);
 fn accesses<const N: usize>(
     devices: [&dyn Blocks; N],
     (device_bytes, cell, thread): (u64, &Cell, usize),
-    (barrier, turn): (&Barrier, &Turn),
+    (barrier, turn): (&Barrier, &Shown),
 ) -> io::Result<([u64; N], Instant)> {
     let mut places = Places::new(cell, device_bytes, thread);
     let mut room = vec![thread as u8; cell.bytes as usize + PAGE];
@@ -87,15 +123,15 @@ fn accesses<const N: usize>(
     let batch = (BYTES_PER_LOOK / cell.bytes).max(1);
     barrier.wait();
     // (Many threads are let go before the conductor runs again.)
-    while turn.load(Relaxed) == NOT_YET {
+    while matches!(turn.get(), Turn::NotYet) {
         std::thread::yield_now();
     }
     let begin = Instant::now();
     let mut ops = [0; N];
     loop {
-        let turn = turn.load(Relaxed);
-        let (Some(device), Some(ops)) = (devices.get(turn), ops.get_mut(turn)) else {
-            return Ok((ops, begin));
+        let Turn::Of(number) = turn.get() else { return Ok((ops, begin)) };
+        let (Some(device), Some(ops)) = (devices.get(number), ops.get_mut(number)) else {
+            return Err(io::Error::other("a turn of no device"));
         };
         for _ in 0..batch {
             let at = places.next();
@@ -113,9 +149,9 @@ fn threads<const N: usize>(
     devices: [&dyn Blocks; N],
     device_bytes: u64,
     cell: &Cell,
-    conduct: impl FnOnce(&Turn),
+    conduct: impl FnOnce(&Shown),
 ) -> io::Result<([u64; N], Option<Instant>)> {
-    let (barrier, turn) = (Barrier::new(cell.depth + 1), Turn::new(NOT_YET));
+    let (barrier, turn) = (Barrier::new(cell.depth + 1), Shown::new(&Turn::NotYet));
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..cell.depth)
             .map(|thread| {
@@ -126,7 +162,7 @@ fn threads<const N: usize>(
             .collect();
         barrier.wait();
         conduct(&turn);
-        turn.store(OVER, Relaxed);
+        turn.set(&Turn::Over);
         let (mut ops, mut first) = ([0; N], None);
         for thread in threads {
             let died = |_| io::Error::other("a thread panicked");
@@ -151,7 +187,7 @@ pub(super) fn round(
     time: Duration,
 ) -> io::Result<Round> {
     let ([ops], first) = threads([device], device_bytes, cell, |turn| {
-        turn.store(0, Relaxed);
+        turn.set(&Turn::Of(0));
         std::thread::sleep(time);
     })?;
     if cell.writes {
@@ -172,7 +208,7 @@ pub(super) fn round_of_two(
         let mut begin = Instant::now();
         while taken.iter().sum::<Duration>() < 2 * time {
             for (number, taken) in taken.iter_mut().enumerate() {
-                turn.store(number, Relaxed);
+                turn.set(&Turn::Of(number));
                 std::thread::sleep(TURN);
                 let now = Instant::now();
                 *taken += now - begin;

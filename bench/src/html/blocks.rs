@@ -115,7 +115,8 @@ fn bars(
 /// What asks for nothing grey, keys and their like green, page tables by their kind.
 fn colour(subject: &str) -> RGBColor {
     match subject {
-        "limit" | "volume-limit" | "volume-once" | "nbdkit-memory" => RGBColor(0x8a, 0x90, 0x99),
+        "volume-once" | "nbdkit-memory" => RGBColor(0x8a, 0x90, 0x99),
+        limit if limit.ends_with("limit") => RGBColor(0x8a, 0x90, 0x99),
         "none" => RGBColor(0x7d, 0xb4, 0xe6),
         "key" | "key-rw" => RGBColor(0x1b, 0x9e, 0x77),
         "private-map" => RGBColor(0x8e, 0x6a, 0xc8),

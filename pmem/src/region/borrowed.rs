@@ -63,7 +63,7 @@ impl Borrowed {
         Ok(Self { file, path, bytes, page_bytes, kind, strategy, durability })
     }
 
-    /// Maps parts of it one behind the other, to be stored into.
+    /// Maps parts of it one behind the other, to be stored into if they are to be writable.
     ///
     /// # Errors
     /// [`RegionError::Unviewable`] where a part is not inside, or does not begin and end with pages that can be mapped; those
@@ -73,7 +73,8 @@ impl Borrowed {
             || RegionError::Unviewable { kind: self.kind, page_bytes: self.page_bytes };
         let parts = parts_within(parts, self.bytes, self.page_bytes).ok_or_else(unviewable)?;
         let place = Place { align: options.align, phase: options.phase };
-        let (rights, sync) = (libc::PROT_READ | libc::PROT_WRITE, self.kind == RegionKind::DaxFile);
+        let stores = if options.writable { libc::PROT_WRITE } else { 0 };
+        let (rights, sync) = (libc::PROT_READ | stores, self.kind == RegionKind::DaxFile);
         let mapping = Mapping::of_parts(&self.file, &parts, rights, sync, &place)
             .map_err(|source| RegionError::io("mapping parts of", &self.path, source))?;
         if self.kind == RegionKind::Tmpfs {
@@ -82,7 +83,7 @@ impl Borrowed {
         let bytes = mapping.len() as u64;
         let view = View::over(Mapped {
             bytes,
-            bytes_writable: bytes,
+            bytes_writable: if options.writable { bytes } else { 0 },
             strategy: self.strategy,
             guard: crate::windows::Guard::None,
             bad: None,
