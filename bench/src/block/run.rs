@@ -58,9 +58,6 @@ const FULL: Extent = Extent {
 };
 /// Memory that a run takes at most.
 const BYTES_MAX: u64 = 8 << 30;
-/// Rounds by NBD: a client is started for each.
-const REMOTE_ROUNDS: usize = 5;
-
 /// After so long a quick run begins nothing new.
 const QUICK_MAX: Duration = Duration::from_secs(80);
 
@@ -93,7 +90,7 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let subjects: Vec<Subject> = every().into_iter().filter(|one| is_wanted(one.id)).collect();
     let servers: Vec<Server> = Server::ALL.into_iter().filter(|one| is_wanted(one.id())).collect();
     let cells = Cell::all().len() * extent.rounds * subjects.len();
-    let asked = Asked::all().len() * REMOTE_ROUNDS * servers.len();
+    let asked = Asked::all().len() * extent.rounds * servers.len();
     let others = if is_whole { FACTORS.len() * Shape::ALL.len() * extent.rounds } else { 0 };
     let all = (cells + asked + others) as u64;
     let mut run = Run { extent, place: &place, course: Course::new(watch, report, all, last) };
@@ -305,7 +302,7 @@ impl Run<'_> {
             let mut rates: Rates = Vec::new();
             rates
                 .extend(servers.iter().map(|(of, _)| (of.id().to_owned(), Vec::new(), Vec::new())));
-            for _ in 0..REMOTE_ROUNDS {
+            for _ in 0..self.extent.rounds {
                 for ((server, running), (_, ns, ops)) in servers.iter().zip(&mut rates) {
                     self.course.step(&format!("{}, {}", asked.workload(), server.id()));
                     match running.ask(asked, self.extent.remote) {
