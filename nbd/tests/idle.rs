@@ -1,7 +1,6 @@
 //! A client that rests costs no processor time, however fast it has asked before. In a program of its own, whose time is counted.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-// (What all tests share; some of it is not for these.)
-#[allow(dead_code)]
 mod common;
 
 use std::time::{Duration, Instant};

@@ -128,6 +128,7 @@ impl<M: RawMemory + 'static> RawDevice<M> {
     /// # Errors
     /// [`RawError::Outside`], [`RawError::Media`], [`RawError::Cut`], [`RawError::Mapping`].
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {
+        self.region().prefetch(at, into.len() as u64);
         self.check(at, into.len() as u64)?;
         match &self.batch {
             Some(batch) => batch.read(at, into),

@@ -14,7 +14,7 @@ use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 const CHUNK: usize = 256;
 
 /// Lines that are asked for before anything else is done.
-const LINES_AHEAD: u64 = 4;
+const LINES_AHEAD: u64 = 8;
 
 /// Lines of the next page that are asked for before a page is loaded: until these have been loaded, the processor has seen that
 /// they follow each other, and asks for the rest.

@@ -180,14 +180,14 @@ fn history(seed: u64) -> bool {
     used.operate(40);
     let dead_zone = [0, 60_000][seed as usize / 6 % 2];
     let mut all = true;
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         all &= used.protect(Protection::Metadata, dead_zone, &case("metadata"));
         used.operate(50);
     }
     all &= used.protect(Protection::Full, dead_zone, &case("full"));
     used.operate(50);
     used.compare(&case("later"));
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         let to = [Protection::None, Protection::Metadata][seed as usize / 3 % 2];
         if used.system.pool().info().unwrap().protection > to {
             assert!(used.protect(to, 0, &case("lower")));

@@ -16,6 +16,9 @@ use crate::{
     FlushStrategy, LINE_BYTES, Mapped, MediaError, Medium, RegionError, RegionKind, RegionOptions,
 };
 
+/// Lines that are asked for before a load is looked at.
+const PREFETCHED_LINES: u64 = 16;
+
 /// Pages are mapped for each access.
 struct Private {
     locked: Locked,
@@ -151,6 +154,13 @@ impl RawMemory for RawMapping {
         match &self.access {
             Access::Whole(region) => region.kind(),
             Access::Private(private) => private.kind,
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, at: u64, len: u64) {
+        if let Access::Whole(region) = &self.access {
+            region.prefetch_lines(at, (len / LINE_BYTES as u64).min(PREFETCHED_LINES));
         }
     }
 

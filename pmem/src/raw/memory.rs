@@ -34,6 +34,12 @@ pub trait RawMemory: Send + Sync {
     /// What it is made of.
     fn kind(&self) -> RegionKind;
 
+    /// Asks for the first lines of what is about to be loaded, if it is in it.
+    #[inline(always)]
+    fn prefetch(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Loads bytes that are in it.
     ///
     /// # Errors

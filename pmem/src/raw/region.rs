@@ -179,6 +179,12 @@ impl<M: RawMemory> RawRegion<M> {
         self.scheme() != WriteScheme::Cached && self.kind() != RegionKind::File
     }
 
+    /// Asks for the first lines of what is about to be read: they are on their way while it is looked at whether that may be.
+    #[inline]
+    pub fn prefetch(&self, at: u64, len: u64) {
+        self.memory.prefetch(at, len);
+    }
+
     /// Reads `into.len()` bytes from `at`.
     ///
     /// # Errors
