@@ -72,6 +72,10 @@ fn bytes_of(bytes: u64, settings: &Settings) -> Result<u64> {
 }
 
 fn entry<M: Medium, H: Host>(pool: &Pool<M, H>, dir: Ino, name: &[u8]) -> Result<Option<Attr>> {
+    // (They are in every directory.)
+    if matches!(name, b"." | b"..") {
+        return Ok(None);
+    }
     match pool.lookup(dir, name) {
         Ok(attr) => Ok(Some(attr)),
         // (What no file can be called there is not.)

@@ -197,13 +197,13 @@ pub(crate) struct MkfsArgs {
     #[arg(long, value_name = "LEVEL", default_value = "none", value_parser = LEVELS,
         hide_possible_values = true)]
     pub(crate) protect: Protection,
-    /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_dead_zone)]
-    pub(crate) dead_zone: u64,
+    /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_dead_zone)]
+    pub(crate) dead_zone: Option<u64>,
     /// Bytes of file data that have a checksum together, at level full: 512, 1024 or 2048 (parity takes as
-    /// many of each 4096)
-    #[arg(long, value_name = "BYTES", default_value = "512", value_parser = parse_strip)]
-    pub(crate) strip: u32,
+    /// many of each 4096) [default: 512]
+    #[arg(long, value_name = "BYTES", value_parser = parse_strip)]
+    pub(crate) strip: Option<u32>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
 }
@@ -267,9 +267,9 @@ pub(crate) struct ProtectArgs {
     /// metadata and checksums and parity of the contents of files
     #[arg(value_parser = LEVELS, hide_possible_values = true)]
     pub(crate) level: Protection,
-    /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_dead_zone)]
-    pub(crate) dead_zone: u64,
+    /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_dead_zone)]
+    pub(crate) dead_zone: Option<u64>,
 }
 
 /// `lode info`.

@@ -159,6 +159,26 @@ fn who_does_not_read_is_not_read_from() {
 }
 
 #[test]
+fn who_writes_to_a_slow_medium_keeps_others_waiting_for_one_write() {
+    let limits = Limits { workers: 1, ..Limits::default() };
+    let slow = Memory { write_time: Duration::from_millis(5), ..Memory::recording(SIZE) };
+    let serving = Serving::with(slow, |builder| builder.limits(limits));
+    let (mut writer, mut other) = (serving.simple(), serving.simple());
+    let writes: Vec<u8> =
+        (0..64).flat_map(|n| request(WRITE, 0, n, n << 12, 4096, &[1; 4096])).collect();
+    writer.send(&writes);
+    eventually("a first write", || !serving.disk.calls().is_empty());
+    for _ in 0..5 {
+        serving.disk.calls();
+        assert_eq!(other.simple(READ, 0, 0, 512, b"").0, 0);
+        let writes =
+            serving.disk.calls().iter().filter(|call| matches!(call, Call::Write(..))).count();
+        assert!(writes <= 4, "{writes} writes of another client were done before a read");
+    }
+    (0..64).for_each(|cookie| assert_eq!(writer.simple_reply(cookie), 0));
+}
+
+#[test]
 fn many_who_do_nothing_cost_nothing() {
     let serving = Serving::of(Memory::new(SIZE));
     let idle: Vec<Client> = (0..200).map(|_| serving.simple()).collect();

@@ -4,11 +4,17 @@
 /// waits for nothing.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
+    address(core::ptr::from_ref(place).cast());
+}
+
+/// The same of an address, whatever is there: what is not, or may not be loaded, is not asked for.
+#[inline(always)]
+pub(crate) fn address(place: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch changes nothing and never faults; the instruction is in every CPU of this kind.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
@@ -17,16 +23,9 @@ pub fn prefetch<T>(place: &T) {
 /// Asks for the first lines of `place`, from the one that it begins in: as many as `bytes` of it lie in.
 #[inline(always)]
 pub fn prefetch_bytes<T>(place: &T, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
     for at in (0..bytes.min(size_of::<T>())).step_by(crate::LINE_BYTES) {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch changes nothing and never faults; the instruction is in every CPU of this kind.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast::<i8>().wrapping_add(at))
-        };
+        address(core::ptr::from_ref(place).cast::<u8>().wrapping_add(at));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (place, bytes);
 }
 
 /// The same, to store to it: no other processor keeps it meanwhile.

@@ -316,6 +316,7 @@ for block in 1 4096; do
 done
 serve 1
 check_shell
+nbdinfo "nbd+unix:///frozen?socket=$socket" >"$scratch/out" || die "a read-only export is not there"
 if timeout 60 nbdcopy "$scratch/image" "nbd+unix:///frozen?socket=$socket" >"$scratch/out" 2>&1; then
     die "a read-only export was written to"
 fi

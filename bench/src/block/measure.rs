@@ -118,7 +118,8 @@ fn accesses<const N: usize>(
     (barrier, turn): (&Barrier, &Shown),
 ) -> io::Result<([u64; N], Instant)> {
     let mut places = Places::new(cell, device_bytes, thread);
-    let mut room = vec![thread as u8; cell.bytes as usize + PAGE];
+    // (Not zeros: what was never written is all one page of the kernel's, which is always in the cache.)
+    let mut room = vec![thread as u8 | 1; cell.bytes as usize + PAGE];
     let buffer = page_aligned(&mut room);
     let batch = (BYTES_PER_LOOK / cell.bytes).max(1);
     barrier.wait();

@@ -18,6 +18,7 @@ use crate::place::Place;
 use crate::report::{Report, Row};
 use crate::run::Watch;
 use crate::stats::{median, spread};
+use crate::turns;
 
 /// What to measure.
 pub struct Settings {
@@ -182,8 +183,12 @@ impl Run<'_> {
         let mut rates: Rates = started.iter().map(rates_of).collect();
         let mut bare: Rates = Vec::new();
         let mut failed = Vec::new();
-        for _ in 0..self.extent.rounds {
-            for (one, (_, ns, ops)) in started.iter().zip(&mut rates) {
+        for round in 0..self.extent.rounds {
+            for number in turns::order(started.len(), round) {
+                let (Some(one), Some((_, ns, ops))) = (started.get(number), rates.get_mut(number))
+                else {
+                    continue;
+                };
                 self.course.step(&format!("{}, {}", cell.short(), one.id));
                 match one.round(self.extent, cell) {
                     Ok((round, of_memory)) => {
@@ -302,8 +307,13 @@ impl Run<'_> {
             let mut rates: Rates = Vec::new();
             rates
                 .extend(servers.iter().map(|(of, _)| (of.id().to_owned(), Vec::new(), Vec::new())));
-            for _ in 0..self.extent.rounds {
-                for ((server, running), (_, ns, ops)) in servers.iter().zip(&mut rates) {
+            for round in 0..self.extent.rounds {
+                for number in turns::order(servers.len(), round) {
+                    let (Some((server, running)), Some((_, ns, ops))) =
+                        (servers.get(number), rates.get_mut(number))
+                    else {
+                        continue;
+                    };
                     self.course.step(&format!("{}, {}", asked.workload(), server.id()));
                     match running.ask(asked, self.extent.remote) {
                         Ok(per_s) => {

@@ -40,7 +40,9 @@ fn small_pool() -> Arc<TestPool> {
 fn volumes_are_made_listed_resized_and_deleted() {
     let pool = small_pool();
     assert_eq!(list(&pool), Ok(Vec::new()));
-    assert_eq!(info(&pool, b"a").unwrap_err(), Error::NotFound);
+    for name in [&b"a"[..], b".", b"..", b""] {
+        assert_eq!(info(&pool, name).unwrap_err(), Error::NotFound);
+    }
     let a = create(&pool, b"a", &new(5 * MIB, Sector::Small, false)).unwrap();
     assert_eq!(
         (a.bytes, a.allocated_bytes >= 5 * MIB, a.settings.sector),

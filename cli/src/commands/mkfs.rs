@@ -26,6 +26,7 @@ use crate::superblock;
 /// # Errors
 /// `Exists` where something would be lost, and what making the pool gives.
 pub(crate) fn run(args: &MkfsArgs, output: &Output) -> Result<()> {
+    check_level(args)?;
     let existed = args.pool.exists();
     let bytes = size_to_make(args)?;
     let format_options = format_options(args);
@@ -46,18 +47,37 @@ pub(crate) fn run(args: &MkfsArgs, output: &Output) -> Result<()> {
     output.print(&report)
 }
 
+/// Refuses what would silently be off: who asks for it believes to have it.
+fn check_level(args: &MkfsArgs) -> Result<()> {
+    let (level, refused) = (args.protect, |what: &str, wanted: &str| {
+        let failure =
+            Failure::usage(format!("{what} means nothing at level {}", args.protect.name()));
+        Err(failure.advise(format!("choose {wanted}, or leave {what} out")))
+    });
+    match () {
+        () if level == Protection::None && args.dead_zone.is_some() => {
+            refused("--dead-zone", "--protect metadata or full")
+        }
+        () if level != Protection::Full && args.strip.is_some() => {
+            refused("--strip", "--protect full")
+        }
+        () => Ok(()),
+    }
+}
+
 fn format_options(args: &MkfsArgs) -> FormatOptions {
+    let default = FormatOptions::default();
     FormatOptions {
         label: args.label.clone().into_bytes(),
         uuid: args.uuid,
         lanes: args.lanes,
         page_class: args.page_size,
         protection: args.protect,
-        dead_zone: args.dead_zone,
-        strip_bytes: args.strip,
+        dead_zone: args.dead_zone.unwrap_or(default.dead_zone),
+        strip_bytes: args.strip.unwrap_or(default.strip_bytes),
         root_uid: rustix::process::geteuid().as_raw(),
         root_gid: rustix::process::getegid().as_raw(),
-        ..FormatOptions::default()
+        ..default
     }
 }
 
@@ -122,7 +142,7 @@ fn unfit(args: &MkfsArgs, failure: Failure) -> Failure {
     let unit = match args.protect {
         Protection::None => PAGE_BYTES,
         Protection::Metadata | Protection::Full => {
-            (args.dead_zone + PAGE_BYTES).next_power_of_two()
+            (options.dead_zone + PAGE_BYTES).next_power_of_two()
         }
     };
     let needed = (1..=1u64 << 12).map(|units| units * unit).find(least);

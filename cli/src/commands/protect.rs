@@ -1,6 +1,6 @@
 //! `lode protect`: gives a pool that is not mounted another protection level.
 
-use lode_engine::{Error, Pool, Protection, Unusable};
+use lode_engine::{Error, FormatOptions, Pool, Protection, Unusable};
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 
@@ -17,14 +17,29 @@ use crate::report::{PoolFacts, ProtectReport};
 /// `Usage` for a pool in which copies can't be so far apart, `NoSpace` where there is no room for them,
 /// `Unsupported` where inode tables are in the way, `Busy` where the pool is mounted, and what opening gives.
 pub(crate) fn run(args: &ProtectArgs, output: &Output) -> Result<()> {
+    if args.level == Protection::None && args.dead_zone.is_some() {
+        return Err(Failure::usage("--dead-zone means nothing at level none")
+            .advise("choose metadata or full, or leave --dead-zone out"));
+    }
     let region = region::open(&args.pool, &RegionOptions::new())?;
+    let dead_zone = args.dead_zone.unwrap_or(FormatOptions::default().dead_zone);
     let mut progress = Progress::new("changing the level", output.progress);
     let mut told = |done, all| progress.set(done, all);
-    let changed = Pool::protect(region, StdHost::new(), args.level, args.dead_zone, &mut told);
+    let changed = Pool::protect(region, StdHost::new(), args.level, dead_zone, &mut told);
     drop(progress);
     let changed = changed.map_err(|error| refused(args, &error))?;
     let pool = region::open_pool(&args.pool, true, output)?;
     let facts = pool.info().map_err(|error| Failure::engine(&args.pool, &error))?;
+    if !changed && args.dead_zone.is_some_and(|wanted| wanted > facts.dead_zone) {
+        let has = format!(
+            "the pool has level {} already, and a dead zone of {} bytes",
+            args.level.name(),
+            facts.dead_zone
+        );
+        return Err(Failure::usage(has).at(&args.pool).advise(
+            "a dead zone is chosen when a level is: go down a level first, and up again with --dead-zone",
+        ));
+    }
     output.print(&ProtectReport {
         changed,
         pool: PoolFacts::new(&args.pool, &facts),
@@ -51,7 +66,7 @@ fn refused(args: &ProtectArgs, error: &Error) -> Failure {
         )
         .advise("the pool is as it was: make one with `lode mkfs --protect`, and copy the files"),
         Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } => Failure::engine(&args.pool, error)
-            .advise("the pool keeps its level: `lode fsck -n POOL` lists all damage"),
+            .advise("the pool keeps its level: `lode fsck -n POOL` lists damage of metadata, `lode scrub -n POOL` that of files, too"),
         _ => Failure::engine(&args.pool, error),
     };
     failure.at(&args.pool)

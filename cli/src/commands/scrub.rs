@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use lode_engine::{Finding, Opening, Outcome, What};
 use lode_fuse::control::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -77,6 +78,10 @@ trait Scrubbed {
 /// # Errors
 /// Where the pool can't be opened, or its server can't be asked.
 pub(crate) fn run(args: &ScrubArgs, output: &Output) -> Result<u8> {
+    if args.rate == Some(0) {
+        return Err(Failure::usage("at 0 bytes a second it would never end")
+            .advise("leave --rate out: then it goes as fast as it can"));
+    }
     exit_when_interrupted("scrub");
     let target = mounts::clean_path(&args.target)?;
     let mount = match mounts::at(&target)? {
@@ -95,12 +100,14 @@ pub(crate) fn run(args: &ScrubArgs, output: &Output) -> Result<u8> {
             mounts::must_answer(&mount)?;
             let client = Client::for_mount(&mount.point);
             let client = client.map_err(|error| mount_failure(&mount.point, &error))?;
-            scrub(&mut Mounted { client, dir: &mount.point, scrub: None }, args, output)?
+            let mut mounted = Mounted { client, dir: &mount.point, scrub: None };
+            scrub(&mut mounted, Vec::new(), args, output)?
         }
         None => {
             let pool = region::open_pool(&target, args.no, output)?;
+            let by_opening = by_opening(&pool.opening(), !args.no);
             let mut closed = Closed { path: &target, pool, scrub: None };
-            let report = scrub(&mut closed, args, output)?;
+            let report = scrub(&mut closed, by_opening, args, output)?;
             if !args.no {
                 closed.pool.close().map_err(|error| Failure::engine(&target, &error))?;
             }
@@ -111,16 +118,39 @@ pub(crate) fn run(args: &ScrubArgs, output: &Output) -> Result<u8> {
     Ok(report.status)
 }
 
-fn scrub(pool: &mut dyn Scrubbed, args: &ScrubArgs, output: &Output) -> Result<ScrubReport> {
-    let rate = args.rate.map(|rate| rate.max(1));
+/// What opening the pool has found, and repaired if it `writes`: the scrub comes too late for that.
+fn by_opening(opening: &Opening, writes: bool) -> Vec<FindingFacts> {
+    let outcome = if writes { Outcome::Repaired } else { Outcome::Left };
+    let found = |what, ino, at| {
+        FindingFacts::from(&Finding { what, outcome, ino, at, offset: 0, bytes: 0 })
+    };
+    let superblock = opening.superblock_repaired.then(|| found(What::Superblock, 0, 0));
+    let others =
+        opening.chain_damage.iter().chain(&opening.checkpoint_damage).chain(&opening.damage);
+    let others = others.map(|damage| found(What::Metadata, damage.ino, damage.at));
+    superblock.into_iter().chain(others).collect()
+}
+
+/// Scrubs it. What is known to be found is told first, and once.
+fn scrub(
+    pool: &mut dyn Scrubbed,
+    mut findings: Vec<FindingFacts>,
+    args: &ScrubArgs,
+    output: &Output,
+) -> Result<ScrubReport> {
+    let known = findings.len();
+    let rate = args.rate;
     let most = rate.map_or(STEP_BYTES, |rate| (rate / STEPS).clamp(STEP_LEAST, STEP_BYTES));
     let began = Instant::now();
     let mut progress = Progress::new("scrubbing the pool", output.progress);
-    let mut findings: Vec<FindingFacts> = Vec::new();
     let mut start = true;
     let last = loop {
         let mut step = pool.step(start, most)?;
         start = false;
+        step.findings.retain(|one| {
+            let is_it = |it: &FindingFacts| (&it.what, it.at) == (&one.what, one.at);
+            !findings.iter().take(known).any(is_it)
+        });
         findings.append(&mut step.findings);
         progress.set(step.done, step.all);
         if step.over {

@@ -51,6 +51,33 @@ fn of_a_pool_that_is_not_mounted() {
 }
 
 #[test]
+fn what_opening_has_repaired_is_told() {
+    let scratch = Scratch::new();
+    let pool = made(&scratch);
+    let path = text(&pool);
+    let last = fs::metadata(&pool).unwrap().len() - 4096;
+    for superblock in [0, last] {
+        scribbled(&pool, superblock);
+        let told = lode(&["scrub", path, "-n", "--json"]).expect(4).json();
+        assert_eq!((told["left"].as_u64(), told["repaired"].as_u64()), (Some(1), Some(0)));
+        let repaired = lode(&["scrub", path, "--json"]).expect(1).json();
+        assert_eq!(repaired["repaired"].as_u64(), Some(1), "{repaired}");
+        assert_eq!(repaired["findings"][0]["what"], "superblock");
+        lode(&["scrub", path, "-n"]).expect(0);
+    }
+    // Neither the checkpoint of a clean end, nor tables that it knows, are what they were: all of that is told.
+    let file = fs::OpenOptions::new().write(true).open(&pool).unwrap();
+    file.write_all_at(&[0x5a; 4096], 4096).unwrap();
+    let told = lode(&["scrub", path, "-n", "--json"]).expect(4).json();
+    let found = told["left"].as_u64().unwrap();
+    assert!(found > 0, "{told}");
+    let repaired = lode(&["scrub", path, "--json"]).expect(1).json();
+    assert!(repaired["repaired"].as_u64().unwrap() > 0, "{repaired}");
+    lode(&["scrub", path, "-n"]).expect(0);
+    lode(&["scrub", path, "--rate", "0"]).expect(16);
+}
+
+#[test]
 fn of_a_pool_that_is_mounted_and_in_use() {
     let scratch = Scratch::new();
     let (pool, dir) = (made(&scratch), scratch.dir("mnt"));

@@ -77,6 +77,26 @@ fn a_pool_too_small_for_two_copies_is_refused_with_what_it_needs() {
 }
 
 #[test]
+fn what_would_silently_be_off_is_refused() {
+    let scratch = Scratch::new();
+    let pool = scratch.path("pool");
+    for (level, option, value) in
+        [("none", "--dead-zone", "2M"), ("none", "--strip", "512"), ("metadata", "--strip", "512")]
+    {
+        let made = ["mkfs", "--size", "16M", "--protect", level, option, value, text(&pool)];
+        let refused = lode(&made).expect(2);
+        assert!(refused.err.contains("means nothing at level"), "{}", refused.err);
+        assert!(!pool.exists(), "{level} {option}");
+    }
+    lode(&["mkfs", "--size", "16M", "--protect", "metadata", text(&pool)]).expect(0);
+    lode(&["protect", text(&pool), "none", "--dead-zone", "1M"]).expect(2);
+    // A dead zone that the pool does not have is not one that it has.
+    lode(&["protect", text(&pool), "metadata", "--dead-zone", "64K"]).expect(0);
+    let refused = lode(&["protect", text(&pool), "metadata", "--dead-zone", "4M"]).expect(2);
+    assert!(refused.err.contains("has level metadata already"), "{}", refused.err);
+}
+
+#[test]
 fn a_pool_gets_two_copies_of_its_metadata_later_and_can_lose_them() {
     let scratch = Scratch::new();
     let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));

@@ -375,7 +375,7 @@ const FORMS: &[&str] = &[
     "remount",
     "crash",
     "grow",
-    "protect none|metadata [DEAD-ZONE]",
+    "protect none|metadata|full [DEAD-ZONE]",
     "snapshot NAME",
     "drop NAME",
     "rollback NAME",

@@ -14,7 +14,7 @@ use core::sync::atomic::{
 };
 
 use lock_api::{Mutex, RwLock};
-use lode_pmem::Medium;
+use lode_pmem::{Medium, crc32c};
 
 use super::{Shows, Store};
 use crate::gauges::list_bytes;
@@ -40,21 +40,43 @@ impl Kept {
 }
 
 /// Something that only snapshots see: when it was born, what it is, its first page and how many there are. There
-/// may be very many, so all of that is one number, in the order of which they are told.
+/// may be very many, so all of that is one number, in the order of which they are told; with a checksum, as what it says
+/// becomes free one day, and is on the medium before: an item with a bit that has flipped is believed by nobody.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Item(u128);
 
-/// Bits of a page's number, or a slot's, and of how many pages there are: more than a pool can have.
-const PLACE_BITS: u32 = 47;
-const PLACE: u128 = (1 << PLACE_BITS) - 1;
-const BORN_AT: u32 = 2 + 2 * PLACE_BITS;
+/// Bits of a page's number, or an inode's, and of how many pages there are: more than a pool can have.
+const PLACE_BITS: u32 = 40;
+const PAGES_BITS: u32 = 36;
+const CHECK_BITS: u32 = 18;
+const CHECK: u128 = (1 << CHECK_BITS) - 1;
+const PLACE_AT: u32 = CHECK_BITS + PAGES_BITS;
+const KIND_AT: u32 = PLACE_AT + PLACE_BITS;
+const BORN_AT: u32 = KIND_AT + 2;
+const _: () = assert!(BORN_AT + u32::BITS == u128::BITS);
+
+/// The lowest bits of `word`.
+fn bits(word: u128, count: u32) -> u64 {
+    (word & ((1 << count) - 1)) as u64
+}
 
 impl Item {
     /// Pages, or a slot, and when they were born.
     pub(crate) fn new(kind: Kept, run: Run, born: u32) -> Self {
-        let what = u128::from(born) << BORN_AT | (kind as u128) << (2 * PLACE_BITS);
-        let place = (u128::from(run.page) & PLACE) << PLACE_BITS;
-        Self(what | place | u128::from(run.pages) & PLACE)
+        debug_assert!(run.page >> PLACE_BITS == 0 && run.pages >> PAGES_BITS == 0, "{run:?}");
+        let what = u128::from(born) << BORN_AT | (kind as u128) << KIND_AT;
+        let place = u128::from(bits(run.page.into(), PLACE_BITS)) << PLACE_AT;
+        Self::sealed(what | place | u128::from(bits(run.pages.into(), PAGES_BITS)) << CHECK_BITS)
+    }
+
+    fn sealed(word: u128) -> Self {
+        let word = word & !CHECK;
+        Self(word | u128::from(crc32c(0, &word.to_le_bytes())) & CHECK)
+    }
+
+    /// Whether it is what it was made as.
+    pub(crate) fn is_whole(&self) -> bool {
+        *self == Self::sealed(self.0)
     }
 
     /// The slot of an inode of this birth.
@@ -69,7 +91,7 @@ impl Item {
 
     /// What it is.
     pub(crate) fn kind(&self) -> Kept {
-        match self.0 >> (2 * PLACE_BITS) & 3 {
+        match bits(self.0 >> KIND_AT, 2) {
             0 => Kept::Data,
             1 => Kept::Log,
             _ => Kept::Slot,
@@ -78,7 +100,8 @@ impl Item {
 
     /// Where it is: of a slot, the number of the inode.
     pub(crate) fn place(&self) -> Run {
-        Run { page: (self.0 >> PLACE_BITS & PLACE) as u64, pages: (self.0 & PLACE) as u64 }
+        let (page, pages) = (self.0 >> PLACE_AT, self.0 >> CHECK_BITS);
+        Run { page: bits(page, PLACE_BITS), pages: bits(pages, PAGES_BITS) }
     }
 
     /// Its pages; none of a slot.
@@ -93,10 +116,14 @@ impl Item {
             _ => false,
         };
         let same = (self.born(), self.kind()) == (next.born(), next.kind());
-        if same && follows {
-            self.0 += u128::from(next.place().pages);
+        // (What has a flipped bit gets no new checksum.)
+        let takes = same && follows && self.is_whole();
+        if takes {
+            let run = self.place();
+            let run = Run { pages: run.pages + next.place().pages, ..run };
+            *self = Self::new(self.kind(), run, self.born());
         }
-        same && follows
+        takes
     }
 }
 
@@ -122,6 +149,23 @@ impl Snapshot {
     }
 }
 
+/// An item of a snapshot that has ended, and the epoch of that, twice: a flipped bit of it would let go too early.
+struct Ending {
+    item: Item,
+    died: u32,
+    not_died: u32,
+}
+
+impl Ending {
+    fn new(item: Item, died: u32) -> Self {
+        Self { item, died, not_died: !died }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.item.is_whole() && self.died == !self.not_died
+    }
+}
+
 /// What is in memory of all snapshots.
 pub(crate) struct Snapshots<H: Host> {
     /// The epoch of the latest, 0 for none.
@@ -129,8 +173,8 @@ pub(crate) struct Snapshots<H: Host> {
     /// By epoch.
     list: Mutex<H::Mutex, Vec<Snapshot>>,
     /// Items of snapshots that have ended, and the epoch of those.
-    ending: Mutex<H::Mutex, Vec<(Item, u32)>>,
-    /// An item was forgotten for want of memory: its pages are nobody's until the next opening.
+    ending: Mutex<H::Mutex, Vec<Ending>>,
+    /// An item was forgotten, for want of memory or as it was not whole: its pages are nobody's until the next opening.
     lost: AtomicBool,
     /// The inode whose extended attributes are the list of snapshots on the medium; 0 for none.
     home: AtomicU64,
@@ -201,8 +245,9 @@ impl<H: Host> Snapshots<H> {
             slots.try_for_each(|item| each(snapshot.epoch, item.place().page))?;
         }
         // (Those of a snapshot that has ended are yet to go to an older one.)
-        for (item, ended) in self.ending.lock().iter().filter(|(item, _)| is_slot(&item)) {
-            if let Some(snapshot) = seer(&list, item.born(), *ended).and_then(|at| list.get(at)) {
+        for ending in self.ending.lock().iter().filter(|ending| is_slot(&&ending.item)) {
+            let (item, died) = (&ending.item, ending.died);
+            if let Some(snapshot) = seer(&list, item.born(), died).and_then(|at| list.get(at)) {
                 each(snapshot.epoch, item.place().page)?;
             }
         }
@@ -276,7 +321,7 @@ impl<H: Host> Snapshots<H> {
         // Noted under the lock: a close sees the items in one place or the other.
         let mut ending = self.ending.lock();
         match ending.try_reserve(ended.manifest.len()) {
-            Ok(()) => ending.extend(ended.manifest.into_iter().map(|item| (item, epoch))),
+            Ok(()) => ending.extend(ended.manifest.into_iter().map(|it| Ending::new(it, epoch))),
             Err(_) => self.lost.store(true, Relaxed),
         }
     }
@@ -300,12 +345,27 @@ impl<H: Host> Snapshots<H> {
     /// Calls `each` with all items, of snapshots that have ended, too.
     pub(crate) fn for_each_item(&self, each: &mut dyn FnMut(&Item) -> Result<()>) -> Result<()> {
         self.for_each(&mut |_, items| items.iter().try_for_each(&mut *each))?;
-        self.ending.lock().iter().try_for_each(|(item, _)| each(item))
+        self.ending.lock().iter().try_for_each(|ending| each(&ending.item))
     }
 
-    /// Whether nothing was forgotten.
+    /// Takes an item of a snapshot that has ended, and the epoch of that. What is not whole is forgotten.
+    fn take_ended(&self) -> Option<(Item, u32)> {
+        // (The lock is let go each time: others end things meanwhile.)
+        loop {
+            let ending = self.ending.lock().pop()?;
+            if ending.is_whole() {
+                return Some((ending.item, ending.died));
+            }
+            self.lost.store(true, Relaxed);
+        }
+    }
+
+    /// Whether nothing was forgotten, and all is what it was made as: else nothing of it is to be stored.
     pub(crate) fn is_whole(&self) -> bool {
-        !self.lost.load(Relaxed) && self.ending.lock().is_empty()
+        let is_whole = |snapshot: &Snapshot| snapshot.manifest.iter().all(Item::is_whole);
+        !self.lost.load(Relaxed)
+            && self.ending.lock().is_empty()
+            && self.list.lock().iter().all(is_whole)
     }
 
     /// Bytes of memory that manifests take.
@@ -314,7 +374,7 @@ impl<H: Host> Snapshots<H> {
         let of_list = list.iter().map(|snapshot| list_bytes::<Item>(snapshot.manifest.capacity()));
         list_bytes::<Snapshot>(list.capacity())
             + of_list.sum::<u64>()
-            + list_bytes::<(Item, u32)>(self.ending.lock().capacity())
+            + list_bytes::<Ending>(self.ending.lock().capacity())
     }
 }
 
@@ -360,10 +420,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Frees what snapshots kept that have ended, as far as no other sees it. Says whether there was any.
     pub(crate) fn end_snapshots(&self) -> bool {
         let mut any = false;
-        loop {
-            // (The lock is let go each time: others end things meanwhile.)
-            let next = self.snapshots.ending.lock().pop();
-            let Some((item, ended)) = next else { return any };
+        while let Some((item, ended)) = self.snapshots.take_ended() {
             any = true;
             if self.snapshots.keep(item, ended) {
                 continue;
@@ -374,6 +431,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 _ => self.quarantine_slot(item.place().page),
             }
         }
+        any
     }
 
     /// Waits until each transaction, and each write by sectors, that is under way has ended.
@@ -407,6 +465,7 @@ const EPOCHS_AT_ONCE: u32 = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::tests::TestHost;
 
     #[test]
     fn an_item_is_what_it_was_made_of_and_takes_in_what_follows_it() {
@@ -429,7 +488,46 @@ mod tests {
         assert!(item.takes_in(&data(7, 3, 4)));
         assert_eq!(item, data(5, 5, 4));
         assert!(!Item::slot(6, 4).takes_in(&Item::slot(7, 4)));
+        // What does not follow, or is not whole, is not taken in, and a flipped bit never goes unnoticed, nor do two.
+        assert!(item.is_whole());
+        for first in 0..u128::BITS {
+            let flipped = Item(item.0 ^ 1 << first);
+            assert!(!flipped.is_whole(), "{first}");
+            for second in 0..first {
+                assert!(!Item(flipped.0 ^ 1 << second).is_whole(), "{first} {second}");
+            }
+        }
         // In the order in which they are told: births, kinds, places.
         assert!(data(9, 1, 3) < data(1, 1, 4) && data(9, 1, 3) < Item::slot(1, 3));
+    }
+    #[test]
+    fn what_has_a_flipped_bit_is_let_go_by_nobody_and_stored_nowhere() {
+        for bit in 0..u128::BITS {
+            let snapshots = Snapshots::<TestHost>::default();
+            snapshots.add(5).unwrap();
+            let item = |page| Item::new(Kept::Data, Run { page, pages: 2 }, 3);
+            assert!(snapshots.keep(item(10), 6) && snapshots.keep(item(20), 6));
+            assert!(snapshots.is_whole());
+            snapshots.list.lock()[0].manifest[1].0 ^= 1 << bit;
+            assert!(!snapshots.is_whole(), "{bit}: it would be stored");
+            // What follows it does not make it right.
+            assert!(snapshots.keep(item(22), 6));
+            snapshots.remove(5);
+            let mut ended = Vec::new();
+            while let Some((item, died)) = snapshots.take_ended() {
+                ended.push((item, died));
+            }
+            assert_eq!(ended, [(item(22), 5), (item(10), 5)], "{bit}");
+            assert!(!snapshots.is_whole(), "{bit}: something is forgotten");
+        }
+        for bit in 0..u32::BITS {
+            let snapshots = Snapshots::<TestHost>::default();
+            snapshots.add(5).unwrap();
+            assert!(snapshots.keep(Item::slot(7, 3), 6));
+            snapshots.remove(5);
+            snapshots.ending.lock()[0].died ^= 1 << bit;
+            assert_eq!(snapshots.take_ended(), None, "{bit}");
+            assert!(!snapshots.is_whole(), "{bit}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! called as it may be, memory is bounded, and all that goes out is what the [reference](crate::reference) expects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::buffer::Buffer;
 use crate::device::BlockSizes;
@@ -108,7 +109,7 @@ fn converse(mut setup: Setup, mut rest: &[u8]) -> (Vec<u8>, Vec<u8>, bool) {
     let (mut said, mut heard) = (Vec::new(), Vec::new());
     for step in 0_usize.. {
         let closing = setup.closing > 0 && step >= usize::from(setup.closing);
-        let mut turn = Turn::new(setup.turn);
+        let mut turn = Turn::new(setup.turn, Duration::MAX);
         let reached = session.advance(&mut input, &mut output, &mut turn, closing);
         assert!(output.len() <= OUTPUT_BYTES, "{} bytes wait", output.len());
         assert!(output.capacity() <= HELD_BYTES && input.capacity() <= HELD_BYTES);

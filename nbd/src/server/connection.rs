@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::socket::{Cost, Moved};
 use super::stream::Stream;
@@ -12,6 +12,8 @@ use crate::session::{Session, Step, Turn};
 
 /// Bytes of one turn: what a client may move before others come.
 const TURN_BYTES: usize = 4 << 20;
+/// After so long it begins nothing more: what a write takes until it is durable is up to the medium.
+const TURN_TIME: Duration = Duration::from_millis(1);
 /// Room for what comes in beyond what is needed at once. Requests come many at a time.
 const INPUT_BYTES: usize = 64 << 10;
 
@@ -58,7 +60,7 @@ impl Connection {
     /// Serves it as far as a turn reaches.
     pub fn turn(&mut self, closing: bool) -> Wants {
         self.moved = true;
-        let mut turn = Turn::new(TURN_BYTES);
+        let mut turn = Turn::new(TURN_BYTES, TURN_TIME);
         let wants = self.serve(&mut turn, closing);
         self.requests = turn.requests();
         wants

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, RwLock};
+use std::time::Duration;
 
 use lode_nbd::{BlockSizes, Device, Errno, Extent, WriteZeroes};
 
@@ -28,6 +29,8 @@ pub struct Memory {
     pub read_only: bool,
     /// Zeros are not written fast.
     pub slow_zeroes: bool,
+    /// How long a write takes.
+    pub write_time: Duration,
     /// What can't be read or written.
     pub bad: RwLock<Range<u64>>,
     /// Each call, if they are to be known.
@@ -124,6 +127,7 @@ impl Device for Memory {
     fn write(&self, at: u64, from: &[u8], fua: bool) -> Result<(), Errno> {
         self.note(Call::Write(at, from.len() as u64, fua));
         self.check(at, from.len() as u64)?;
+        std::thread::sleep(self.write_time);
         let mut pages = self.pages.write().unwrap();
         for (page, within, range) in Self::parts(at, from.len() as u64) {
             let page = pages.entry(page).or_insert_with(|| vec![0; PAGE as usize].into());

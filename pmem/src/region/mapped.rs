@@ -325,8 +325,7 @@ impl Medium for Mapped {
     fn prefetch(&self, at: u64) {
         // (What takes its time by emulation would have it taken off again.)
         if at < self.bytes && self.emulation.is_none() {
-            // SAFETY: the byte is in the mapping.
-            crate::prefetch(unsafe { &*self.mapping.base().add(at as usize) });
+            crate::prefetch::address(self.mapping.base().wrapping_add(at as usize));
         }
     }
 
@@ -337,8 +336,9 @@ impl Medium for Mapped {
             return;
         }
         for line in 0..lines as usize {
-            // SAFETY: the byte is in the mapping.
-            crate::prefetch(unsafe { &*self.mapping.base().add(at as usize + line * LINE_BYTES) });
+            crate::prefetch::address(
+                self.mapping.base().wrapping_add(at as usize + line * LINE_BYTES),
+            );
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -98,7 +99,12 @@ fn converse(exports: &Arc<Exports>, input: &[u8], pieces: &[usize]) -> (Vec<u8>,
     let mut all = Vec::new();
     let (mut rest, mut pieces) = (input, pieces.iter().copied().cycle());
     loop {
-        let step = session.advance(&mut incoming, &mut outgoing, &mut Turn::new(100_000), false);
+        let step = session.advance(
+            &mut incoming,
+            &mut outgoing,
+            &mut Turn::new(100_000, Duration::MAX),
+            false,
+        );
         assert!(outgoing.len() <= OUTPUT_HIGH_BYTES + PIECE_BYTES as usize + 4096);
         all.extend(outgoing.filled());
         outgoing.consume(usize::MAX);
@@ -303,7 +309,7 @@ fn who_closes_takes_nobody_in() {
         let (mut incoming, mut outgoing) = (Buffer::default(), Buffer::default());
         let mut session = Session::new(exports(false), Encryption::Impossible, &mut outgoing);
         incoming.append(&[&[0, 0, 0, 3][..], &asked].concat());
-        let mut turn = Turn::new(1 << 20);
+        let mut turn = Turn::new(1 << 20, Duration::MAX);
         let step = session.advance(&mut incoming, &mut outgoing, &mut turn, true);
         let refused = outgoing.filled().get(18 + 12..18 + 16);
         match answer {
@@ -322,7 +328,12 @@ fn who_closes_refuses_what_is_not_under_way() {
     incoming.append(&request(1, 0, 0, 4, b"ab"));
     let mut advance = |incoming: &mut Buffer, closing| {
         outgoing.consume(usize::MAX);
-        let step = session.advance(incoming, &mut outgoing, &mut Turn::new(1 << 20), closing);
+        let step = session.advance(
+            incoming,
+            &mut outgoing,
+            &mut Turn::new(1 << 20, Duration::MAX),
+            closing,
+        );
         (step, outgoing.filled().to_vec())
     };
     assert_eq!(advance(&mut incoming, false).0, Step::Input(4));
