@@ -17,6 +17,8 @@ limit_of() {
     building) seconds=2400 ;;
     # (They get what the others leave.)
     lode-crash/survive | lode-cli/mutants) seconds=2700 ;;
+    # (Ten minutes of a processor, of which others want a share.)
+    lode-crash/suite) seconds=1800 ;;
     *) seconds=900 ;;
     esac
     echo $((seconds * ${LODE_LIMIT_TIMES:-1}))
