@@ -55,7 +55,7 @@ impl Linger {
 mod tests {
     use super::*;
 
-    /// Looks before so many waits, and whether each was in vain.
+    /// How often is looked before so many waits, where something comes each time, or never.
     fn looks(linger: &mut Linger, waits: usize, comes: bool) -> usize {
         let mut looks = 0;
         for _ in 0..waits {
