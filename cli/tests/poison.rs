@@ -46,8 +46,10 @@ fn poison(dir: &Path, page: u64) -> bool {
 /// A pool in memory, of this level, mounted at `mnt`.
 fn mounted(scratch: &Scratch, level: &str, size: &str) -> (std::path::PathBuf, Server) {
     let (pool, mount) = (scratch.path("pool"), scratch.dir("mnt"));
-    let args = ["mkfs", text(&pool), "--size", size, "--protect", level, "--dead-zone", "64K"];
-    lode(&args).expect(0);
+    let mkfs = ["mkfs", text(&pool), "--size", size, "--protect", level];
+    // (A level without second copies has no dead zone.)
+    let apart: &[&str] = if level == "none" { &[] } else { &["--dead-zone", "64K"] };
+    lode(&[&mkfs[..], apart].concat()).expect(0);
     let server = Server::mount(&pool, &mount, &scratch.path("log"));
     (pool, server)
 }
