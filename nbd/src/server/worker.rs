@@ -73,6 +73,7 @@ impl Worker {
             epoll::add(&epoll, listener, EventData::new_u64(event), EventFlags::IN)?;
         }
         let next = LISTENERS + listeners.len() as u64;
+        let waits = shared.mailboxes.get(number).map(|mailbox| Arc::clone(&mailbox.waits));
         Ok(Self {
             shared,
             number,
@@ -84,7 +85,7 @@ impl Worker {
             ready: VecDeque::new(),
             next,
             ticked: Instant::now(),
-            linger: Linger::default(),
+            linger: Linger::new(waits.unwrap_or_default()),
             requests: 0,
         })
     }
