@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -83,17 +83,22 @@ impl Listener {
         Ok(Self { socket, offer: Tls::offer(tls, true), address: None, _file: Some(file) })
     }
 
-    /// A socket at `address`. One that other machines reach is only for who encrypts.
-    pub fn tcp(address: SocketAddr, tls: Option<&Tls>) -> Result<Self, ServerError> {
-        let is_local = address.ip().is_loopback();
-        if !is_local && tls.is_none() {
-            return Err(ServerError::NotLoopback(address));
+    /// A socket at the first of these addresses that can be had. One that other machines reach is only for who encrypts.
+    pub fn tcp(addresses: &[SocketAddr], tls: Option<&Tls>) -> Result<Self, ServerError> {
+        let is_far = |address: &&SocketAddr| !address.ip().is_loopback();
+        if tls.is_none()
+            && let Some(far) = addresses.iter().find(is_far)
+        {
+            return Err(ServerError::NotLoopback(*far));
         }
-        let offer = Tls::offer(tls, is_local);
+        // (What is told is about the last one.)
+        let last = addresses.last().copied();
+        let address = last.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
         let failed = |source| ServerError::Address { address, source };
-        let listener = TcpListener::bind(address).map_err(failed)?;
+        let listener = TcpListener::bind(addresses).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
+        let offer = Tls::offer(tls, bound.ip().is_loopback());
         Ok(Self { socket: listener.into(), offer, address: Some(bound), _file: None })
     }
 
