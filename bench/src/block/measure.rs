@@ -325,20 +325,20 @@ mod tests {
         }
     }
 
+    /// (Beside other programs a round may be all theirs: one that is not has to be right.)
     #[test]
     fn what_a_device_takes_to_get_going_is_no_part_of_its_turns() {
-        let slow = Duration::from_micros(2);
-        for first in [0, 1] {
-            let cold = Cold(AtomicUsize::new(0), Slow(slow));
-            let other = Slow(slow);
-            let devices: [&dyn Blocks; 2] =
-                if first == 0 { [&cold, &other] } else { [&other, &cold] };
-            let cell = Cell { writes: false, order: Order::Random, bytes: 4096, depth: 1 };
-            // (All turns together are over long before the first access is.)
-            let rounds = round_of_two(devices, 1 << 20, &cell, Duration::from_millis(20)).unwrap();
-            for round in rounds {
-                assert!((1e3..1e6).contains(&round.ns_per_op), "{first}: {rounds:?}");
-            }
+        let (slow, time) = (Duration::from_micros(2), Duration::from_millis(20));
+        let cell = Cell { writes: false, order: Order::Random, bytes: 4096, depth: 1 };
+        let is_right = |first| {
+            let (cold, other) = (Cold(AtomicUsize::new(0), Slow(slow)), Slow(slow));
+            let devices: [&dyn Blocks; 2] = if first { [&cold, &other] } else { [&other, &cold] };
+            // (All turns together are over long before the first access would be.)
+            let rounds = round_of_two(devices, 1 << 20, &cell, time).unwrap();
+            rounds.iter().all(|round| (1e3..1e6).contains(&round.ns_per_op))
+        };
+        for first in [true, false] {
+            assert!((0..20).any(|_| is_right(first)), "first: {first}");
         }
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, open};
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
     connect, listen, socket_with, sockopt,
@@ -149,9 +149,12 @@ impl AsFd for Listener {
 /// Makes servers that begin in one directory at a time do so one after the other: each would take the other's socket,
 /// which does not listen yet, for a dead one's. `None` where the directory can't be locked, and nothing is done.
 fn lock(directory: &Path) -> io::Result<Option<fs::File>> {
-    let Ok(locked) = fs::File::open(directory) else {
+    // (What is no directory, and may be locked for other reasons, is told of later.)
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(locked) = open(directory, flags, Mode::empty()) else {
         return Ok(None);
     };
+    let locked = fs::File::from(locked);
     let began = Instant::now();
     loop {
         match flock(&locked, FlockOperation::NonBlockingLockExclusive) {
