@@ -6,6 +6,9 @@ use std::time::Instant;
 use crate::report::{LeftOut, Report};
 use crate::run::Watch;
 
+/// Why what a quick run did not come to is left out.
+pub(crate) const LATE: &str = "90 seconds were over";
+
 /// A run on its way.
 pub(crate) struct Course<'a> {
     watch: &'a dyn Watch,
@@ -41,7 +44,7 @@ impl<'a> Course<'a> {
     pub(crate) fn is_over(&mut self, what: &str) -> bool {
         let is_late = self.last.is_some_and(|last| Instant::now() > last);
         if is_late {
-            self.leave_out(what, &"90 seconds were over");
+            self.leave_out(what, &LATE);
         }
         is_late || self.is_ended()
     }

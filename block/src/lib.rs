@@ -18,8 +18,8 @@ mod volume;
 
 pub use error::Error;
 pub use list::{
-    DIRECTORY, NewVolume, PATH, VOLUMES, VolumeInfo, create, delete, home, info, list, make_home,
-    resize,
+    DIRECTORY, NewVolume, PATH, VOLUMES, VolumeInfo, create, delete, home, info, is_name, list,
+    make_home, resize,
 };
 pub use raw::{Batching, BatchingError, Protection, RawDevice, RawSettings, UnknownProtection};
 pub use settings::{Sector, Settings, XATTR};

@@ -54,7 +54,7 @@ pub struct VolumeInfo {
 }
 
 /// Whether a volume can have this name.
-fn is_name(name: &[u8]) -> bool {
+pub fn is_name(name: &[u8]) -> bool {
     let dots = name == b"." || name == b"..";
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
     fits && !dots && !name.iter().any(|byte| *byte == b'/' || byte.is_ascii_control())

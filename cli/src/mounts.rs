@@ -129,13 +129,18 @@ pub(crate) fn lode_at(dir: &Path) -> Result<Mounted> {
 /// Whether the server of a mount of ours answers. It is asked on its socket where that can be: who
 /// asks the mount itself can't be ended while a server that is stopped has the question.
 pub(crate) fn life(mount: &Mounted) -> Life {
-    by_socket(mount).unwrap_or_else(|| mountpoint::life_of_lode(&mount.point))
+    by_socket(mount, PATIENCE).unwrap_or_else(|| mountpoint::life_of_lode(&mount.point))
+}
+
+/// Whether the server of a mount of ours is there and says nothing for so long.
+pub(crate) fn is_silent(mount: &Mounted, patience: Duration) -> bool {
+    by_socket(mount, patience) == Some(Life::Silent)
 }
 
 /// What the socket tells of it: none where nobody is there or the answer is no plain yes.
-fn by_socket(mount: &Mounted) -> Option<Life> {
+fn by_socket(mount: &Mounted, patience: Duration) -> Option<Life> {
     let mut server = Client::for_mount(&mount.point).ok()?;
-    server.set_patience(PATIENCE).ok()?;
+    server.set_patience(patience).ok()?;
     match server.ask("ping") {
         Ok(_) => Some(Life::Alive),
         Err(MountError::Control { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {

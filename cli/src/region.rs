@@ -114,7 +114,7 @@ pub(crate) fn facts(region: &Mapped) -> RegionFacts {
 /// A region's error for the user.
 pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
     let (kind, what, advice) = match error {
-        RegionError::Busy { holder, .. } => return busy(path, *holder),
+        RegionError::Busy { holder, .. } => return busy(path, *holder, "the pool"),
         RegionError::NoSpace { bytes, .. } => (
             Kind::NoSpace,
             format!("the file system below has no space for the pool's {bytes} bytes"),
@@ -177,8 +177,8 @@ fn is_block_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// The pool is in use: by whom, as far as can be told.
-fn busy(path: &Path, holder: Option<u32>) -> Failure {
+/// The pool, or what else it is called, is in use: by whom, as far as can be told.
+pub(crate) fn busy(path: &Path, holder: Option<u32>, called: &str) -> Failure {
     let mounted = path.canonicalize().ok().and_then(|clean| mounts::of_pool(&clean).ok().flatten());
     if let Some(mount) = mounted {
         let dir = mount.point.display();
@@ -215,7 +215,7 @@ fn busy(path: &Path, holder: Option<u32>) -> Failure {
         None => "by another process".to_owned(),
     };
     let (what, waits) =
-        (format!("the pool is in use {by}"), "wait until that process ends, or end it");
+        (format!("{called} is in use {by}"), "wait until that process ends, or end it");
     let Some(user) = holder.and_then(mounts::other_user) else {
         return Failure::new(Kind::Busy, what).at(path).advise(waits);
     };

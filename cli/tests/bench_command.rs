@@ -120,6 +120,70 @@ fn programs_have_rows_like_those_of_other_runs_and_nothing_stays() {
     nothing_is_left(&dir);
 }
 
+/// What the page has of a figure, up to the next one.
+fn figure<'p>(page: &'p str, title: &str) -> &'p str {
+    let figures = page.split("<h2>").skip(1);
+    let found = figures.filter_map(|one| one.split("</h2>").next().map(|head| (head, one)));
+    let mut found = found.filter(|(head, _)| *head == title).map(|(_, one)| one);
+    found.next().unwrap_or_else(|| panic!("no figure {title:?}"))
+}
+
+/// Figures 10, 12 and 13 of the paper, of what real programs took on real loop devices of volumes.
+#[test]
+fn figures_of_programs_are_drawn_from_the_rows_of_their_runs() {
+    const DEVICES: [&str; 3] = ["tmpfs", "ext4-ram", "ext4-volume"];
+    const WITHOUT: [&str; 2] = ["cached-nobarrier", "ext4-nobarrier"];
+    const WITH: [&str; 2] = ["ext4-cached", "ext4-volume"];
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root may make loop devices and mount them");
+        return;
+    }
+    let scratch = Scratch::new();
+    let (dir, page) = (scratch.dir("run"), scratch.path("page.html"));
+    let subjects = [&DEVICES[..], &WITHOUT, &WITH[..1]].concat().join(",");
+    let args = ["bench", "programs", "--quick", "--json", "--rounds", "1", "--workload"];
+    let args = [&args[..], &["untar,tar", "--subject", &subjects, "--dir", text(&dir)]].concat();
+    let report = lode(&[&args[..], &["--html", text(&page)]].concat()).expect(0).json();
+    let left_out = report["left_out"].as_array().unwrap();
+    if let Some(one) = left_out.first() {
+        // (No loop devices, no file system, no program: and nothing else.)
+        let why = one["why"].as_str().unwrap();
+        assert!(!why.contains("failed"), "{left_out:?}");
+        println!("skipped: {}: {why}", one["what"]);
+        return;
+    }
+    let page = fs::read_to_string(page).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12, "{rows:?}");
+    let ns = |program: &str, subject: &str| {
+        let mut rows = rows.iter();
+        let row = rows.find(|row| row["workload"] == program && row["subject"] == subject);
+        row.unwrap()["ns_per_op"].as_f64().unwrap()
+    };
+    let figures = [
+        ("Memory, RAM disks and volumes", "Figure 13", "tmpfs", &DEVICES[..]),
+        ("Write schemes and guards, without barriers", "Figure 10", WITHOUT[0], &WITHOUT),
+        ("Write schemes and guards, with barriers", "Figure 12", WITHOUT[0], &WITH),
+    ];
+    for (title, paper, unit, subjects) in figures {
+        let drawn = figure(&page, title);
+        assert!(drawn.contains(paper), "{title}");
+        assert_eq!(drawn.matches("<svg").count(), 2, "{title}");
+        for (program, plot) in ["untar", "tar"].iter().zip(drawn.split("<svg").skip(1)) {
+            for subject in subjects {
+                let times = ns(program, subject) / ns(program, unit);
+                let told = match times < 10.0 {
+                    true => format!("{times:.2} x"),
+                    false => format!("{times:.1} x"),
+                };
+                assert!(plot.contains(subject), "{title}, {program}: no {subject}");
+                assert!(plot.contains(&told), "{title}, {program}, {subject}: no {told}");
+            }
+        }
+    }
+    nothing_is_left(&dir);
+}
+
 fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }

@@ -25,4 +25,4 @@ mod wire;
 pub use device::{BlockSizes, Device, Extent, WriteZeroes};
 pub use errno::Errno;
 pub use export::{Export, Statistics};
-pub use server::{Builder, Limits, Server, ServerError, Tls, TlsError};
+pub use server::{Builder, Limits, Server, ServerError, Tls, TlsError, Waits};

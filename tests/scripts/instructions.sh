@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How many instructions the engine's operations execute, counted by valgrind, so that a busy machine changes nothing: as many
+# How many instructions the engine's operations, and those of block devices, execute, counted by valgrind, so that a busy machine changes nothing: as many
 # as tests/instructions.tsv says. More than 3 % above is a loss to be explained, more than 10 % below a gain to be kept.
 #   tests/scripts/instructions.sh --update     writes what is counted now to the table
 # Only the program's own instructions count, not the C library's, of which each machine has another.

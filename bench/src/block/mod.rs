@@ -17,7 +17,7 @@ mod same;
 pub mod slower;
 pub mod strays;
 pub mod subject;
-pub mod targets;
+mod targets;
 pub mod windows;
 
 pub use run::{Settings, run, subject_ids};

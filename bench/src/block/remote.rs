@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::subject::region_file;
-use crate::report::{Row, Target};
 
 /// Sizes and depths that are asked for.
 pub const SIZES: [u64; 2] = [4 << 10, 1 << 20];
@@ -70,6 +69,11 @@ impl Asked {
     pub fn workload(&self) -> String {
         let what = if self.writes { "write" } else { "read" };
         format!("nbd-{what}-{}k", self.bytes >> 10)
+    }
+
+    /// The same with its depth.
+    pub fn short(&self) -> String {
+        format!("{}, depth {}", self.workload(), self.depth)
     }
 }
 
@@ -218,30 +222,4 @@ impl Running {
         let job = told.jobs.first().ok_or_else(failed)?;
         Ok(if asked.writes { job.write.iops } else { job.read.iops })
     }
-}
-
-/// Durable against volatile: at least as many requests as nbdkit's.
-pub(super) fn judge(rows: &[Row]) -> Vec<Target> {
-    let mut all = Vec::new();
-    for asked in Asked::all() {
-        let rate = |server: Server| {
-            let same = |row: &&Row| {
-                row.workload == asked.workload()
-                    && row.threads == asked.depth
-                    && row.subject == server.id()
-            };
-            rows.iter().find(same).map(|row| row.ops_per_s)
-        };
-        let Some(nbdkit) = rate(Server::Nbdkit) else { continue };
-        for server in [Server::Raw, Server::Volume] {
-            let Some(part) = rate(server).map(|rate| rate / nbdkit) else { continue };
-            all.push(Target {
-                what: format!("{}, {}, depth {}", server.id(), asked.workload(), asked.depth),
-                figure: "at least nbdkit's memory plugin, same client".to_owned(),
-                measured: format!("{part:.2} x"),
-                met: Some(part >= 1.0),
-            });
-        }
-    }
-    all
 }

@@ -28,8 +28,9 @@ pub struct RawDevice<M = RawMapping> {
     gate: Gate,
     protection: Protection,
     path: PathBuf,
-    /// Whether somebody was told that the file was made shorter.
+    /// Whether somebody was told that the file was made shorter, and that it has no space.
     pub(super) cut_told: AtomicBool,
+    pub(super) full_told: AtomicBool,
 }
 
 /// Zeros that are written into buffers at a time.
@@ -71,8 +72,9 @@ impl<M: RawMemory + 'static> RawDevice<M> {
             _ => (None, Protection::Each(each)),
         };
         let (gate, sector) = (Gate::default(), settings.sector);
-        let (path, cut_told) = (path.to_owned(), AtomicBool::new(false));
-        Ok(Self { batch, store, gate, sector, protection, path, cut_told })
+        let path = path.to_owned();
+        let (cut_told, full_told) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { batch, store, gate, sector, protection, path, cut_told, full_told })
     }
 
     /// The file or device.
@@ -139,7 +141,7 @@ impl<M: RawMemory + 'static> RawDevice<M> {
     /// Writes sectors.
     ///
     /// # Errors
-    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Cut`], [`RawError::Mapping`], [`RawError::Unwritten`]; [`RawError::Media`] where what else is in
+    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Cut`], [`RawError::NoSpace`], [`RawError::Mapping`], [`RawError::Unwritten`]; [`RawError::Media`] where what else is in
     /// a page that waits in a buffer can't be loaded.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
         self.check_write(at, bytes.len() as u64)?;

@@ -22,6 +22,13 @@ impl<M: RawMemory + 'static> RawDevice<M> {
                 }
                 Errno::EIO
             }
+            RawError::NoSpace { .. } => {
+                if !self.full_told.swap(true, Relaxed) {
+                    let path = self.path().display();
+                    tracing::error!(%path, "{error}, which somebody has taken away: requests of such pages fail; free space there, and serve it anew");
+                }
+                Errno::ENOSPC
+            }
             _ => Errno::EIO,
         }
     }
@@ -46,7 +53,11 @@ impl<M: RawMemory + 'static> Device for RawDevice<M> {
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Errno> {
-        RawDevice::read(self, at, into).map_err(|error| self.told(error))
+        RawDevice::read(self, at, into).map_err(|error| match self.told(error) {
+            // (Who reads asks for no space.)
+            Errno::ENOSPC => Errno::EIO,
+            other => other,
+        })
     }
 
     fn write(&self, at: u64, from: &[u8], fua: bool) -> Result<(), Errno> {

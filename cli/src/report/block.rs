@@ -168,6 +168,8 @@ impl ServedAt {
 pub(crate) struct ServedFacts {
     /// The volume.
     pub(crate) volume: VolumeFacts,
+    /// Nothing can be written to it.
+    pub(crate) read_only: bool,
     /// Where.
     #[serde(flatten)]
     pub(crate) at: ServedAt,
@@ -188,6 +190,8 @@ pub(crate) struct RawServed {
     pub(crate) protect_io: String,
     /// How what is written reaches the memory.
     pub(crate) write_scheme: String,
+    /// Nothing can be written to it.
+    pub(crate) read_only: bool,
     /// What is written is durable when the request is answered; or else with the next flush.
     pub(crate) durable_when_written: bool,
     /// Where.
@@ -198,11 +202,12 @@ pub(crate) struct RawServed {
 impl Report for RawServed {
     fn text(&self) -> String {
         let Self { region, kind, bytes, sector, protect_io, write_scheme, .. } = self;
+        let only_read = if self.read_only { ", read-only" } else { "" };
         let size = human(*bytes);
         let durable = if self.durable_when_written { "when written" } else { "when flushed" };
         self.at.text(&format!(
             "{region}: {kind}, {size}, sectors of {sector} bytes, not atomic, durable {durable}, \
-             {write_scheme}, protected by {protect_io}"
+             {write_scheme}, protected by {protect_io}{only_read}"
         ))
     }
 }
@@ -231,8 +236,9 @@ pub(crate) struct VolumesServed {
 
 impl Report for VolumesServed {
     fn text(&self) -> String {
-        let text = |ServedFacts { volume, at }: &ServedFacts| {
-            at.text(&format!("{}: {}", self.pool, volume.text()))
+        let text = |ServedFacts { volume, read_only, at }: &ServedFacts| {
+            let only_read = if *read_only { ", read-only" } else { "" };
+            at.text(&format!("{}: {}{only_read}", self.pool, volume.text()))
         };
         self.exports.iter().map(text).collect()
     }
@@ -298,6 +304,7 @@ mod tests {
         };
         let on = |device| ServedFacts {
             volume: volume.clone(),
+            read_only: false,
             at: ServedAt::device(Path::new(device)),
         };
         let exports = vec![on("/dev/ublkb0"), on("/dev/ublkb12")];

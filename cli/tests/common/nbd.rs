@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -19,8 +20,17 @@ impl Serving {
         Self::start_logging(words, Stdio::inherit())
     }
 
+    /// The same, once they can come by TCP, too.
+    pub fn start_listening(words: &[&str]) -> Self {
+        Self::start_until(words, Stdio::inherit(), "nbd://")
+    }
+
     /// The same; what it logs goes there.
     pub fn start_logging(words: &[&str], log: Stdio) -> Self {
+        Self::start_until(words, log, "+unix:")
+    }
+
+    fn start_until(words: &[&str], log: Stdio, last: &str) -> Self {
         let child = Command::new(LODE)
             .args(["block", "serve"])
             .args(words)
@@ -30,7 +40,7 @@ impl Serving {
             .unwrap();
         let mut serving = Self { child, lines: Vec::new() };
         let mut out = BufReader::new(serving.child.stdout.take().unwrap());
-        while !serving.lines.last().is_some_and(|line| line.contains("+unix:")) {
+        while !serving.lines.last().is_some_and(|line| line.contains(last)) {
             let mut line = String::new();
             assert!(
                 out.read_line(&mut line).unwrap() > 0,
@@ -45,6 +55,18 @@ impl Serving {
     /// Sends it a signal that does not end it.
     pub fn tell(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The exit status once it has ended, -1 where it has none; `None` where it has not within so long.
+    pub fn ended_within(&mut self, time: Duration) -> Option<i32> {
+        let deadline = Instant::now() + time;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Some(status.code().unwrap_or(-1));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
     }
 
     /// Ends it by a signal; its exit status, -1 where it has none.

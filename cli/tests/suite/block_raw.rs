@@ -1,17 +1,22 @@
 //! Whole regions and volumes of mounted pools, served by NBD.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::common::nbd::Serving;
 use crate::common::server::Server;
 use crate::common::{Scratch, lode, text};
 use lode_testkit::nbd::Client;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
 /// As the protocol has it.
 const EIO: u32 = 5;
+const ENOSPC: u32 = 28;
 
 fn region(path: &Path) {
     fs::write(path, vec![0; 4 * MIB as usize]).unwrap();
@@ -119,6 +124,82 @@ fn a_region_that_is_made_shorter_fails_where_it_is_gone_and_is_served_on() {
     }
 }
 
+/// A file system in memory that has little of it, taken off with all that is in it.
+struct Small(PathBuf);
+
+impl Small {
+    fn mounted_at(dir: PathBuf) -> Self {
+        let options = c"size=6m,huge=never";
+        mount("small", &dir, "tmpfs", MountFlags::empty(), options).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// What has lost its space, and finds none, is told so; all the rest is served on.
+#[test]
+fn a_region_whose_space_somebody_has_taken_fails_there_and_is_served_on() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: to mount a small file system needs root");
+        return;
+    }
+    let scratch = Scratch::new();
+    let small = Small::mounted_at(scratch.dir("small"));
+    let (file, socket, log) = (small.0.join("region"), scratch.path("socket"), scratch.path("log"));
+    let ways: [&[&str]; 6] = [
+        &[],
+        &["--protect-io", "none", "--write-scheme", "clflush"],
+        &["--protect-io", "none", "--write-scheme", "cached"],
+        &["--protect-io", "mprotect"],
+        &["--protect-io", "private-map"],
+        &["--protect-io", "mprotect-batch"],
+    ];
+    for way in ways {
+        let is_batch = way.contains(&"mprotect-batch");
+        region(&file);
+        let words = [&["--raw", text(&file), "--socket", text(&socket)][..], way].concat();
+        let mut serving = Serving::start_logging(&words, fs::File::create(&log).unwrap().into());
+        let mut client = Client::connect(&socket, "").unwrap();
+        client.write(1, MIB, &[7; 4096], true).unwrap();
+        client.answer().unwrap();
+        let opened = fs::File::options().write(true).open(&file).unwrap();
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&opened, hole, 2 * MIB, MIB).unwrap();
+        let other = small.0.join("other");
+        assert!(fs::write(&other, vec![1; 8 * MIB as usize]).is_err(), "it is not small");
+        for at in [2 * MIB, 3 * MIB - 4096, 2 * MIB - 4096] {
+            client.write(2, at, &[9; 8192], false).unwrap();
+            match is_batch {
+                false => assert_eq!(client.refusal().unwrap(), ENOSPC, "{way:?} at {at}"),
+                true => drop(client.answer().unwrap()),
+            }
+        }
+        if is_batch {
+            client.flush(3).unwrap();
+            assert_eq!(client.refusal().unwrap(), EIO);
+        } else {
+            // (What was not stored because of another page may be there.)
+            client.write(4, 0, &[5; 4096], true).unwrap();
+            client.answer().unwrap();
+            client.flush(5).unwrap();
+            client.answer().unwrap();
+            assert!(client.read(2 * MIB, 4096).is_err(), "{way:?}");
+            let said = fs::read_to_string(&log).unwrap();
+            assert!(said.contains("no space") && said.contains(text(&file)), "{way:?}: {said}");
+        }
+        assert!(client.read(MIB, 4096).unwrap() == [7; 4096], "{way:?}");
+        let ended = serving.signal(Signal::TERM);
+        assert_eq!(ended, i32::from(is_batch), "{way:?}");
+        fs::remove_file(&other).unwrap();
+        fs::remove_file(&file).unwrap();
+    }
+}
+
 #[test]
 fn what_waits_in_buffers_is_written_when_the_server_ends() {
     let scratch = Scratch::new();
@@ -166,6 +247,18 @@ fn what_makes_no_sense_together_is_refused() {
     lode(&["fsck", text(&pool)]).expect(0);
 }
 
+#[test]
+fn a_region_that_is_in_use_is_told_as_what_it_is() {
+    let scratch = Scratch::new();
+    let (file, socket) = (scratch.path("region"), scratch.path("socket"));
+    region(&file);
+    let _serving = Serving::start(&["--raw", text(&file), "--socket", text(&socket)]);
+    let other = scratch.path("other");
+    let busy = lode(&["block", "serve", "--raw", text(&file), "--socket", text(&other)]);
+    assert!(busy.code == 6 && busy.err.contains("the region is in use by process"), "{}", busy.err);
+    assert!(!busy.err.contains("pool"), "{}", busy.err);
+}
+
 /// The server of the mount has it: what an NBD client writes is in the mount's file at once, and the other way round.
 #[test]
 fn a_volume_of_a_mounted_pool_is_served_and_is_the_same_as_its_file() {
@@ -202,6 +295,37 @@ fn a_volume_of_a_mounted_pool_is_served_and_is_the_same_as_its_file() {
     assert!(refused.code == 2 && refused.err.contains("-o windows="), "{}", refused.err);
     let missing = lode(&["block", "serve", text(&dir), "w", "--socket", text(&socket)]);
     assert!(missing.code == 8 && missing.err.contains("no volume w"), "{}", missing.err);
+}
+
+/// What a client has asked for waits in the mount, and the server's thread with it: whoever ends the command does not.
+#[test]
+fn a_signal_ends_who_serves_a_volume_of_a_mount_whose_server_is_stopped() {
+    let scratch = Scratch::new();
+    let (socket, log) = (scratch.path("socket"), scratch.path("serving"));
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    let mount = Server::mount(&pool, &dir, &scratch.path("log"));
+    lode(&["block", "create", text(&dir), "v", "--size", "2M"]).expect(0);
+    for signal in [Signal::TERM, Signal::INT] {
+        let words = [text(&dir), "v", "--socket", text(&socket)];
+        let mut serving = Serving::start_logging(&words, fs::File::create(&log).unwrap().into());
+        let mut client = Client::connect(&socket, "v").unwrap();
+        client.write(1, 0, &[7; 4096], true).unwrap();
+        client.answer().unwrap();
+        mount.freeze();
+        client.write(2, 4096, &[8; 4096], true).unwrap();
+        sleep(Duration::from_millis(200));
+        serving.tell(signal);
+        let ended = serving.ended_within(Duration::from_secs(10));
+        mount.thaw();
+        assert_eq!(ended, Some(0), "{signal:?}");
+        assert!(!socket.exists(), "{signal:?}");
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(said.contains("does not answer") && said.contains(text(&dir)), "{said}");
+    }
+    // And where it answers it is waited for.
+    let mut serving = Serving::start(&[text(&dir), "v", "--socket", text(&socket)]);
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    assert_eq!(fs::read(dir.join(".lode/volumes/v")).unwrap()[..4096], [7; 4096]);
 }
 
 /// QEMU pauses a machine whose disk is full, and tells others that theirs has failed.

@@ -77,6 +77,94 @@ fn a_volume_that_is_served_to_be_read_is_not_written() {
     assert_eq!(serving.signal(Signal::INT), 0);
 }
 
+#[test]
+fn a_volume_may_be_served_to_be_read_beside_one_that_is_written() {
+    let scratch = Scratch::new();
+    let (pool, socket) = (scratch.pool("pool", "32M"), scratch.path("socket"));
+    let dir = scratch.dir("mnt");
+    for name in ["v", "w"] {
+        lode(&["block", "create", text(&pool), name, "--size", "2M"]).expect(0);
+    }
+    let more = ["v", "w", "--read-only=v", "--socket", text(&socket)];
+    let wrong = lode(&["block", "serve", text(&pool), "--read-only=x", "--socket", text(&socket)]);
+    assert!(wrong.code == 2 && wrong.err.contains("--read-only=x"), "{}", wrong.err);
+    for is_mounted in [false, true] {
+        let target = if is_mounted { &dir } else { &pool };
+        let mount = is_mounted.then(|| Server::mount(&pool, &dir, &scratch.path("log")));
+        let mut serving = Serving::start(&[&[text(target)][..], &more].concat());
+        assert!(serving.lines[0].ends_with(", read-only"), "{:?}", serving.lines);
+        let mut only_read = Client::connect(&socket, "v").unwrap();
+        only_read.write(7, 0, &[1; 4096], false).unwrap();
+        assert_eq!(only_read.refusal().unwrap(), 1, "EPERM");
+        assert_eq!(only_read.read(0, 4096).unwrap(), vec![0; 4096]);
+        let mut written = Client::connect(&socket, "w").unwrap();
+        written.write(7, 0, &[2; 4096], true).unwrap();
+        written.answer().unwrap();
+        assert_eq!(written.read(0, 4096).unwrap(), vec![2; 4096]);
+        assert_eq!(serving.signal(Signal::TERM), 0);
+        mount.into_iter().for_each(Server::umount);
+    }
+}
+
+#[test]
+fn a_name_of_this_machine_is_listened_at_and_what_can_not_be_is_told_with_what_to_do() {
+    let scratch = Scratch::new();
+    let (pool, socket) = (scratch.pool("pool", "32M"), scratch.path("socket"));
+    lode(&["block", "create", text(&pool), "v", "--size", "2M"]).expect(0);
+    let words = [text(&pool), "--socket", text(&socket), "--listen", "localhost:0"];
+    let mut serving = Serving::start_listening(&words);
+    let uri = serving.lines.last().unwrap().clone();
+    let address = uri.strip_prefix("nbd://").and_then(|rest| rest.strip_suffix("/v"));
+    let mut stream = std::net::TcpStream::connect(address.expect(&uri)).unwrap();
+    let mut greeting = [0; 8];
+    stream.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"NBDMAGIC");
+    let region = scratch.path("region");
+    std::fs::write(&region, vec![0; MIB as usize]).unwrap();
+    let taken = ["block", "serve", "--raw", text(&region), "--listen", address.unwrap()];
+    let taken = lode(&taken);
+    assert!(taken.code == 6 && taken.err.contains("another port"), "{}", taken.err);
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    let (absent, long) = (scratch.path("no/such"), scratch.path(&"long".repeat(40)));
+    let (absent, in_file) = (absent.join("socket"), pool.join("socket"));
+    for (path, code, says) in [
+        (&absent, 8, "there is no directory"),
+        (&in_file, 2, "is no directory"),
+        (&long, 2, "107 bytes"),
+    ] {
+        let ran = lode(&["block", "serve", text(&pool), "--socket", text(path)]);
+        assert!(ran.code == code && ran.err.contains(says), "{}: {}", ran.code, ran.err);
+        assert!(ran.err.contains(text(path)), "{}", ran.err);
+    }
+    let unknown = lode(&["block", "serve", text(&pool), "--listen", "no such name:1"]);
+    assert!(unknown.code == 2 && unknown.err.contains("`no such name`"), "{}", unknown.err);
+}
+
+#[test]
+fn an_empty_name_is_no_volumes() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    lode(&["block", "create", text(&pool), "v", "--size", "2M"]).expect(0);
+    let socket = scratch.path("socket");
+    let commands: [&[&str]; 4] = [
+        &["delete", text(&pool), ""],
+        &["resize", text(&pool), "", "--size", "4M"],
+        &["serve", text(&pool), "", "--socket", text(&socket)],
+        &["create", text(&pool), "", "--size", "4M"],
+    ];
+    for command in commands {
+        let ran = lode(&[&["block"], command].concat());
+        assert!(ran.code == 2 && ran.err.contains("1 to 128 bytes"), "{command:?}: {}", ran.err);
+    }
+    // (All volumes are in the directory that it would name, also of a mount that is dead.)
+    Server::mount(&pool, &dir, &scratch.path("log")).kill();
+    for command in ["attach", "detach"] {
+        let ran = lode(&["block", command, text(&dir), ""]);
+        assert!(ran.code == 2 && ran.err.contains("1 to 128 bytes"), "{command}: {}", ran.err);
+    }
+    lode(&["umount", text(&dir)]);
+}
+
 /// A certificate and its key, in files.
 fn certificate(cert: &Path, key: &Path) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

@@ -29,7 +29,8 @@ pub struct Builder {
     exports: Vec<Export>,
     default: Option<String>,
     unix: Vec<PathBuf>,
-    tcp: Vec<SocketAddr>,
+    /// Of each of these the first that can be had.
+    tcp: Vec<Vec<SocketAddr>>,
     tls: Option<Tls>,
     limits: Limits,
 }
@@ -59,8 +60,14 @@ impl Builder {
     /// Listens at `address`, too, which has to be a loopback address where there is no [`Self::tls`]. Port 0 is any
     /// that is free.
     #[must_use]
-    pub fn tcp(mut self, address: SocketAddr) -> Self {
-        self.tcp.push(address);
+    pub fn tcp(self, address: SocketAddr) -> Self {
+        self.tcp_first_of(&[address])
+    }
+
+    /// The same of the first of these addresses that can be had, as a name may have several: all have to be such.
+    #[must_use]
+    pub fn tcp_first_of(mut self, addresses: &[SocketAddr]) -> Self {
+        self.tcp.push(addresses.to_vec());
         self
     }
 
@@ -89,7 +96,7 @@ impl Builder {
         limits.workers = limits.workers.max(1);
         let has_unix = !unix.is_empty();
         let unix = unix.iter().map(|path| Listener::unix(path, tls));
-        let tcp = tcp.into_iter().map(|address| Listener::tcp(address, tls));
+        let tcp = tcp.iter().map(|addresses| Listener::tcp(addresses, tls));
         let listeners = unix.chain(tcp).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let system = |what| move |source| ServerError::System { what, source };

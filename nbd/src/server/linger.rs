@@ -5,6 +5,8 @@
 //! look in vain doubles how often is slept at once until the next, so both lose a thousandth of their time. And who asks many
 //! at a time is better served many at a time, on a processor that has rested: after those it is slept at once for a while.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What it takes to be woken, and how long is looked on at most.
@@ -14,6 +16,53 @@ const MOST_SLEEPS: u32 = 1024;
 /// So often is slept at once after several requests came at a time.
 const SLEEPS_OF_MANY: u32 = 64;
 
+/// How the threads of a server have waited, after they had done what was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Waits {
+    /// They looked on, and something came.
+    pub paid: u64,
+    /// They looked on in vain, and slept then.
+    pub in_vain: u64,
+    /// They slept at once.
+    pub slept: u64,
+}
+
+impl Waits {
+    /// Those of both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            paid: self.paid + other.paid,
+            in_vain: self.in_vain + other.in_vain,
+            slept: self.slept + other.slept,
+        }
+    }
+}
+
+/// The [`Waits`] of one thread, as they grow. Only that thread changes them.
+#[derive(Debug, Default)]
+pub struct Counts {
+    paid: AtomicU64,
+    in_vain: AtomicU64,
+    slept: AtomicU64,
+}
+
+impl Counts {
+    /// As they are now.
+    pub fn get(&self) -> Waits {
+        let Self { paid, in_vain, slept } = self;
+        Waits {
+            paid: paid.load(Relaxed),
+            in_vain: in_vain.load(Relaxed),
+            slept: slept.load(Relaxed),
+        }
+    }
+}
+
+fn one_more(of: &AtomicU64) {
+    of.store(of.load(Relaxed) + 1, Relaxed);
+}
+
 /// What looking on was good for.
 #[derive(Debug, Default)]
 pub struct Linger {
@@ -21,32 +70,44 @@ pub struct Linger {
     sleeps: u32,
     /// How often it was after the last look.
     penalty: u32,
+    counts: Arc<Counts>,
 }
 
 impl Linger {
+    /// Of a thread whose waits are counted there.
+    pub fn new(counts: Arc<Counts>) -> Self {
+        Self { counts, ..Self::default() }
+    }
+
     /// Looks until `has_come`, or for as long as that pays, behind so many requests. Says whether it has.
     pub fn look(&mut self, requests: u32, mut has_come: impl FnMut() -> bool) -> bool {
-        match requests {
+        let looks = match requests {
             0 => return false,
-            1 if self.sleeps == 0 => {}
+            1 if self.sleeps == 0 => true,
             1 => {
                 self.sleeps -= 1;
-                return false;
+                false
             }
             _ => {
                 self.sleeps = self.sleeps.max(SLEEPS_OF_MANY);
-                return false;
+                false
             }
+        };
+        if !looks {
+            one_more(&self.counts.slept);
+            return false;
         }
         let begin = Instant::now();
         while begin.elapsed() < MOST {
             if has_come() {
                 self.penalty /= 4;
+                one_more(&self.counts.paid);
                 return true;
             }
         }
         self.penalty = (2 * self.penalty).clamp(1, MOST_SLEEPS);
         self.sleeps = self.penalty;
+        one_more(&self.counts.in_vain);
         false
     }
 }
@@ -98,6 +159,22 @@ mod tests {
         // Who has asked nothing is not looked for, and changes nothing.
         assert!(!linger.look(0, || true));
         assert_eq!(looks(&mut linger, 10, true), 10);
+    }
+
+    #[test]
+    fn each_wait_behind_a_request_is_counted_as_what_it_was() {
+        let counts = Arc::new(Counts::default());
+        let mut linger = Linger::new(Arc::clone(&counts));
+        assert_eq!(looks(&mut linger, 10, true), 10);
+        assert_eq!(counts.get(), Waits { paid: 10, ..Waits::default() });
+        // Late ones: a look, a sleep at once, a look, the first of two sleeps.
+        assert_eq!(looks(&mut linger, 4, false), 2);
+        linger.look(0, || true);
+        assert_eq!(counts.get(), Waits { paid: 10, in_vain: 2, slept: 2 });
+        linger.look(16, || true);
+        let all = counts.get();
+        assert_eq!(all, Waits { paid: 10, in_vain: 2, slept: 3 });
+        assert_eq!(all.and(all), Waits { paid: 20, in_vain: 4, slept: 6 });
     }
 
     #[test]

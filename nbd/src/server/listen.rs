@@ -3,14 +3,14 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, open};
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
     connect, listen, socket_with, sockopt,
@@ -83,17 +83,22 @@ impl Listener {
         Ok(Self { socket, offer: Tls::offer(tls, true), address: None, _file: Some(file) })
     }
 
-    /// A socket at `address`. One that other machines reach is only for who encrypts.
-    pub fn tcp(address: SocketAddr, tls: Option<&Tls>) -> Result<Self, ServerError> {
-        let is_local = address.ip().is_loopback();
-        if !is_local && tls.is_none() {
-            return Err(ServerError::NotLoopback(address));
+    /// A socket at the first of these addresses that can be had. One that other machines reach is only for who encrypts.
+    pub fn tcp(addresses: &[SocketAddr], tls: Option<&Tls>) -> Result<Self, ServerError> {
+        let is_far = |address: &&SocketAddr| !address.ip().is_loopback();
+        if tls.is_none()
+            && let Some(far) = addresses.iter().find(is_far)
+        {
+            return Err(ServerError::NotLoopback(*far));
         }
-        let offer = Tls::offer(tls, is_local);
+        // (What is told is about the last one.)
+        let last = addresses.last().copied();
+        let address = last.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
         let failed = |source| ServerError::Address { address, source };
-        let listener = TcpListener::bind(address).map_err(failed)?;
+        let listener = TcpListener::bind(addresses).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
+        let offer = Tls::offer(tls, bound.ip().is_loopback());
         Ok(Self { socket: listener.into(), offer, address: Some(bound), _file: None })
     }
 
@@ -144,9 +149,12 @@ impl AsFd for Listener {
 /// Makes servers that begin in one directory at a time do so one after the other: each would take the other's socket,
 /// which does not listen yet, for a dead one's. `None` where the directory can't be locked, and nothing is done.
 fn lock(directory: &Path) -> io::Result<Option<fs::File>> {
-    let Ok(locked) = fs::File::open(directory) else {
+    // (What is no directory, and may be locked for other reasons, is told of later.)
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(locked) = open(directory, flags, Mode::empty()) else {
         return Ok(None);
     };
+    let locked = fs::File::from(locked);
     let began = Instant::now();
     loop {
         match flock(&locked, FlockOperation::NonBlockingLockExclusive) {

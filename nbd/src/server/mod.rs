@@ -8,6 +8,7 @@
 //! * `places`: how many clients there may be, and from where
 //! * `listen`: sockets that clients come to
 //! * `connection`: a client: its socket, its conversation, and bounded buffers between
+//! * [`Waits`]: whether a thread looks on for a moment before it sleeps
 //! * `shared`: what the threads have together
 //! * `worker`: a thread and its clients
 //! * [`Server`], [`Builder`]: how it ends and begins
@@ -30,5 +31,6 @@ mod worker;
 pub use builder::Builder;
 pub use error::ServerError;
 pub use limits::Limits;
+pub use linger::Waits;
 pub use running::Server;
 pub use tls::{Tls, TlsError};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::linger::Waits;
 use super::shared::Shared;
 use crate::export::Statistics;
 
@@ -37,6 +38,11 @@ impl Server {
     /// How much was asked of an export; `None` if there is none of this name.
     pub fn statistics(&self, export: &str) -> Option<Statistics> {
         self.shared.exports.statistics(export)
+    }
+
+    /// How its threads have waited, after they had done what was asked.
+    pub fn waits(&self) -> Waits {
+        self.shared.waits()
     }
 
     /// Ends it: nobody is let in any more, requests under way are finished and answered, later ones are refused, and

@@ -10,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use zerocopy::IntoBytes;
 
 use super::limits::Limits;
+use super::linger::{Counts, Waits};
 use super::places::{Origin, Place, Places};
 use super::stream::Stream;
 use crate::complaints::Complaints;
@@ -45,12 +46,15 @@ pub struct Mailbox {
     pub bell: OwnedFd,
     /// Clients of the thread, those in the box among them.
     clients: AtomicUsize,
+    /// How the thread has waited.
+    pub waits: Arc<Counts>,
 }
 
 impl Mailbox {
     fn new() -> rustix::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { fresh: Mutex::new(Vec::new()), bell, clients: AtomicUsize::new(0) })
+        let (fresh, clients, waits) = (Mutex::default(), AtomicUsize::new(0), Arc::default());
+        Ok(Self { fresh, bell, clients, waits })
     }
 
     /// Wakes the thread.
@@ -84,6 +88,12 @@ impl Shared {
     /// How many clients there are.
     pub fn clients(&self) -> usize {
         self.mailboxes.iter().map(|mailbox| mailbox.clients.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How the threads have waited.
+    pub fn waits(&self) -> Waits {
+        let of = self.mailboxes.iter().map(|mailbox| mailbox.waits.get());
+        of.fold(Waits::default(), Waits::and)
     }
 
     /// Gives a new client to the thread that has the fewest, or to none if there are too many. Only one thread calls

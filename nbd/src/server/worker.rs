@@ -46,7 +46,7 @@ pub struct Worker {
     next: u64,
     ticked: Instant,
     linger: Linger,
-    /// What was asked since events were waited for.
+    /// What was asked since there was nothing to do.
     requests: u32,
 }
 
@@ -73,6 +73,7 @@ impl Worker {
             epoll::add(&epoll, listener, EventData::new_u64(event), EventFlags::IN)?;
         }
         let next = LISTENERS + listeners.len() as u64;
+        let waits = shared.mailboxes.get(number).map(|mailbox| Arc::clone(&mailbox.waits));
         Ok(Self {
             shared,
             number,
@@ -84,7 +85,7 @@ impl Worker {
             ready: VecDeque::new(),
             next,
             ticked: Instant::now(),
-            linger: Linger::default(),
+            linger: Linger::new(waits.unwrap_or_default()),
             requests: 0,
         })
     }
@@ -120,18 +121,19 @@ impl Worker {
     }
 
     fn wait(&mut self, events: &mut Vec<Event>) {
+        if !self.ready.is_empty() {
+            return take(&self.epoll, events, Some(Duration::ZERO));
+        }
         let most = match () {
-            () if !self.ready.is_empty() => Some(Duration::ZERO),
             () if self.shared.closing().is_some() => Some(CLOSING_TICK),
             () if self.clients.is_empty() && self.accepting => None,
             () => Some(TICK),
         };
         let requests = std::mem::take(&mut self.requests);
-        let is_over = most != Some(Duration::ZERO)
-            && self.linger.look(requests, || {
-                take(&self.epoll, events, Some(Duration::ZERO));
-                !events.is_empty()
-            });
+        let is_over = self.linger.look(requests, || {
+            take(&self.epoll, events, Some(Duration::ZERO));
+            !events.is_empty()
+        });
         if !is_over {
             take(&self.epoll, events, most);
         }

@@ -9,3 +9,4 @@ mod handshake;
 mod requests;
 mod server;
 mod tls;
+mod waits;

@@ -19,6 +19,7 @@ use std::sync::atomic::{
 };
 
 use super::cut::{self, Cut};
+use super::full::Full;
 use super::places;
 use crate::LINE_BYTES;
 
@@ -58,6 +59,15 @@ pub(crate) struct Remapping {
     pub(crate) key: c_int,
 }
 
+/// Why what was stored is lost, and the first byte of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lost {
+    /// It was cut off the file.
+    Cut { at: u64 },
+    /// The file system has no space for it.
+    NoSpace { at: u64 },
+}
+
 /// The bad bytes of a region.
 pub(crate) struct BadBytes {
     /// Pages that were ever noted.
@@ -65,6 +75,7 @@ pub(crate) struct BadBytes {
     pages: Box<[Page]>,
     remapping: Remapping,
     cut: Cut,
+    full: Full,
 }
 
 impl std::fmt::Debug for BadBytes {
@@ -89,8 +100,8 @@ impl BadBytes {
         // (With room to spare: who looks for a page that is none of them finds a free place soon.)
         let room = PAGES_MAX + listed_pages.min(LISTED_MAX) as usize * 5 / 4;
         let pages = std::iter::repeat_with(page).take(room).collect();
-        let (count, cut) = (AtomicUsize::new(0), Cut::none());
-        let bad = Arc::new(Self { count, pages, remapping, cut });
+        let (count, cut, full) = (AtomicUsize::new(0), Cut::none(), Full::none());
+        let bad = Arc::new(Self { count, pages, remapping, cut, full });
         let mut left = LISTED_MAX;
         for piece in listed {
             let end = piece.end.min((piece.start / PAGE + left) * PAGE);
@@ -103,22 +114,30 @@ impl BadBytes {
         bad
     }
 
-    /// From now on a store to what somebody has cut off the region's file, of which `len` bytes are mapped, is done, and lost:
-    /// [`BadBytes::lost`] says so.
-    pub(crate) fn survive_cuts(&self, file: c_int, len: u64) {
+    /// From now on a store to what somebody has cut off the region's file, of which `len` bytes are mapped, or to what that has no space
+    /// for, is done, and lost: [`BadBytes::lost`] says so.
+    pub(crate) fn survive_losses(&self, file: c_int, len: u64) {
+        self.full.survive(len);
         self.cut.survive(file, len);
     }
 
-    /// The first byte of `at .. at + len` that was cut off, as far as somebody has stored behind the end. What was stored to these is given back.
+    /// What of `at .. at + len` is lost: was cut off, as far as somebody has stored behind the end, or has no space. What was stored to
+    /// these is given back.
     #[cold]
     #[inline(never)]
-    pub(crate) fn lost(&self, at: u64, len: u64) -> Option<u64> {
-        let first = self.cut.first(at, len)?;
+    pub(crate) fn lost(&self, at: u64, len: u64) -> Option<Lost> {
+        let Some(first) = self.cut.first(at, len) else {
+            let first = self.full.first(at, len)?;
+            for page in self.full.pages(at, len) {
+                cut::forget(self.remapping.base + (page * PAGE) as usize, PAGE as usize);
+            }
+            return Some(Lost::NoSpace { at: first });
+        };
         let whole = first.next_multiple_of(PAGE);
         if whole < at + len {
             cut::forget(self.remapping.base + whole as usize, (at + len - whole) as usize);
         }
-        Some(first)
+        Some(Lost::Cut { at: first })
     }
 
     /// Whether there may be any.
@@ -182,8 +201,8 @@ impl BadBytes {
             }
             None
         });
-        let (noted, lost) = (noted.next(), self.cut.first(at, len));
-        noted.into_iter().chain(lost).min()
+        let (noted, cut, full) = (noted.next(), self.cut.first(at, len), self.full.first(at, len));
+        noted.into_iter().chain(cut).chain(full).min()
     }
 
     /// The bytes `at .. at + len` have been stored.
@@ -219,6 +238,14 @@ impl BadBytes {
     fn renew_cut(&self, offset: u64) -> bool {
         let Remapping { base, key, .. } = self.remapping;
         self.cut.take(base, key, offset, || {
+            self.count.fetch_add(1, SeqCst);
+        })
+    }
+
+    /// In the handler: memory of nobody for a page that the file has no space for. Says whether there is some at `offset` now.
+    fn renew_full(&self, offset: u64) -> bool {
+        let Remapping { base, key, .. } = self.remapping;
+        self.full.take(self.cut.file(), (base, key), offset, || {
             self.count.fetch_add(1, SeqCst);
         })
     }
@@ -296,12 +323,13 @@ fn pieces(at: u64, len: u64) -> impl Iterator<Item = (u64, u64, u64)> {
 }
 
 /// In the handler: what an access to `address` needs to be done again. Says whether it has it now.
-pub(super) fn renew(address: usize, is_store: bool) -> bool {
+pub(super) fn renew(address: usize, is_store: bool, is_poison: bool) -> bool {
     let Some((offset, bad)) = places::find(address) else { return false };
     // SAFETY: where a region's lines are noted is dropped after the place was forgotten, and a thread that accesses
     // a region keeps it.
     let Some(bad) = (unsafe { bad.as_ref() }) else { return false };
-    bad.renew_cut(offset as u64) || is_store && bad.renew(offset as u64)
+    let offset = offset as u64;
+    bad.renew_cut(offset) || !is_poison && bad.renew_full(offset) || is_store && bad.renew(offset)
 }
 
 #[cfg(test)]

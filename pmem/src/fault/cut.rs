@@ -48,6 +48,11 @@ impl Cut {
         self.file.store(file, SeqCst);
     }
 
+    /// The file; -1 where to be cut short is death.
+    pub(super) fn file(&self) -> c_int {
+        self.file.load(SeqCst)
+    }
+
     /// The first byte of `at .. at + len` that is lost.
     pub(super) fn first(&self, at: u64, len: u64) -> Option<u64> {
         let from = self.from.load(SeqCst);
@@ -73,7 +78,7 @@ impl Cut {
 }
 
 /// Maps memory of nobody there, which a child of `fork` does not inherit.
-fn put_nobodys(to: usize, len: usize, key: c_int) -> bool {
+pub(super) fn put_nobodys(to: usize, len: usize, key: c_int) -> bool {
     let (to, rights) = (to as *mut libc::c_void, libc::PROT_READ | libc::PROT_WRITE);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: takes the place of pages of the region that are no file's any more, with the same key. The calls are no more than

@@ -3,7 +3,7 @@
 //! What this file guarantees: a load made by [`load`](mod@load) from memory that
 //! raises SIGBUS (poison; a file cut short behind the mapping) ends with an error,
 //! not with a signal. A store there is done again after the page has been mapped anew (`bad`); one to what was
-//! cut off the file of a device of blocks goes nowhere, and its caller is told (`cut`). A load by a thread whose rights to a region's protection key
+//! cut off the file of a device of blocks goes nowhere, and its caller is told (`cut`), as does one to a page of it that the file system has no space for (`full`). A load by a thread whose rights to a region's protection key
 //! are still those it was born with is given the right to load and repeated. A store to a view that
 //! is protected waits until that is answered (`stores`). Any
 //! other fault, stray stores above all, goes to whoever handled the signal before,
@@ -17,6 +17,7 @@
 pub(crate) mod bad;
 pub(crate) mod compared;
 pub(crate) mod cut;
+mod full;
 #[cfg(feature = "inject")]
 mod inject;
 pub(crate) mod load;
@@ -114,8 +115,9 @@ fn end_load(info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
 fn do_again(info: &libc::siginfo_t, context: &libc::ucontext_t) -> bool {
     let is_store = context.uc_mcontext.gregs[libc::REG_ERR as usize] & ERROR_CODE_STORE != 0;
     let is_memory = [BUS_ADRERR, BUS_MCEERR_AR].contains(&info.si_code);
+    let is_poison = info.si_code == BUS_MCEERR_AR;
     // SAFETY: these codes carry an address.
-    is_memory && bad::renew(unsafe { info.si_addr() } as usize, is_store)
+    is_memory && bad::renew(unsafe { info.si_addr() } as usize, is_store, is_poison)
 }
 
 /// Bytes of the naturally aligned block around the address that are bad.

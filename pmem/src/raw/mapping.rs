@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::private::Window;
 use super::{ProtectIo, RawError, RawLines, RawMemory, RawOptions, Stray};
+use crate::fault::bad::Lost;
 use crate::fault::{self, Handled, cut, load};
 use crate::flush::{LineStore, WriteBack, x86};
 use crate::region::{ChosenGuard, Locked, Source};
@@ -188,7 +189,7 @@ impl RawMemory for RawMapping {
                 Ok(kept(region, at, len)?)
             }
             Access::Private(private) => {
-                let window = private.map(at, len, libc::PROT_READ | libc::PROT_WRITE)?;
+                let window = private.map_to_store(at, len)?;
                 store(&mut self.lines(window.at(), len))
             }
         }
@@ -204,7 +205,11 @@ impl RawMemory for RawMapping {
             Access::Whole(region) => {
                 let base = region.as_ptr().wrapping_add(at as usize).cast_mut();
                 region.in_window(|| write_back(&mut self.lines(base, len)));
-                kept(region, at, len)
+                match kept(region, at, len) {
+                    // (Who has stored there was told.)
+                    Err(RawError::NoSpace { .. }) => Ok(()),
+                    other => other,
+                }
             }
             Access::Private(private) => {
                 let window = private.map(at, len, libc::PROT_READ)?;
@@ -231,8 +236,17 @@ impl RawMemory for RawMapping {
 #[inline(always)]
 fn kept(region: &Mapped, at: u64, len: u64) -> Result<(), RawError> {
     match region.lost(at, len) {
-        Some(at) => Err(RawError::Cut { at }),
+        Some(lost) => Err(lost.into()),
         None => Ok(()),
+    }
+}
+
+impl From<Lost> for RawError {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Cut { at } => Self::Cut { at },
+            Lost::NoSpace { at } => Self::NoSpace { at },
+        }
     }
 }
 
@@ -240,12 +254,11 @@ fn kept(region: &Mapped, at: u64, len: u64) -> Result<(), RawError> {
 #[cold]
 #[inline(never)]
 fn unloaded(region: &Mapped, error: MediaError) -> RawError {
-    match error {
-        MediaError::Poisoned { at } if region.lost(at, 1).is_some() => RawError::Cut { at },
-        MediaError::Poisoned { at } if region.file().is_some_and(|file| ends_before(file, at)) => {
-            RawError::Cut { at }
-        }
-        other => RawError::Media(other),
+    let MediaError::Poisoned { at } = error else { return RawError::Media(error) };
+    match region.lost(at, 1) {
+        Some(lost) => lost.into(),
+        None if region.file().is_some_and(|file| ends_before(file, at)) => RawError::Cut { at },
+        None => RawError::Media(error),
     }
 }
 
@@ -283,7 +296,7 @@ fn open_whole(
     let region =
         RegionOptions::new().read_only(options.read_only).flush(flush).sysfs(options.sysfs);
     let mut opened = Mapped::open_guarded(path, &region, guard)?;
-    opened.survive_cuts();
+    opened.survive_losses();
     Ok(opened)
 }
 
@@ -321,6 +334,17 @@ impl Private {
         }
         Window::open(self.locked.file(), self.page_bytes, (at, len), (rights, self.flags))
             .map_err(RawError::Mapping)
+    }
+
+    /// The same, for stores: they find memory there.
+    fn map_to_store(&self, at: u64, len: u64) -> Result<Window, RawError> {
+        let window = self.map(at, len, libc::PROT_READ | libc::PROT_WRITE)?;
+        match window.populate().map_err(|error| error.raw_os_error()) {
+            Ok(()) => Ok(window),
+            Err(Some(libc::EHWPOISON)) => Err(RawError::Media(MediaError::Poisoned { at })),
+            Err(_) if ends_before(self.locked.file(), at + len - 1) => Err(RawError::Cut { at }),
+            Err(_) => Err(RawError::NoSpace { at }),
+        }
     }
 
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), RawError> {

@@ -49,7 +49,7 @@ pub trait RawMemory: Send + Sync {
     /// Opens whole lines that are in it for stores, and closes them again.
     ///
     /// # Errors
-    /// [`RawError::Cut`], [`RawError::Mapping`], and what `store` gives.
+    /// [`RawError::Cut`], [`RawError::NoSpace`], [`RawError::Mapping`], and what `store` gives.
     fn for_stores<E: From<RawError>>(
         &self,
         at: u64,

@@ -28,7 +28,9 @@ impl Window {
         let bytes = usize::try_from(end.ok_or(io::ErrorKind::InvalidInput)? - start);
         let bytes = bytes.map_err(|_| io::ErrorKind::OutOfMemory)?;
         let from = libc::off_t::try_from(start).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let flags = flags | libc::MAP_POPULATE;
+        // (Pages that are to be stored to are asked for by themselves, which says whether they are there.)
+        let is_stored_to = rights & libc::PROT_WRITE != 0;
+        let flags = if is_stored_to { flags } else { flags | libc::MAP_POPULATE };
         // SAFETY: no address is asked for, so no other mapping is touched.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), bytes, rights, flags, file.as_raw_fd(), from)
@@ -37,6 +39,23 @@ impl Window {
             return Err(io::Error::last_os_error());
         }
         Ok(Self { base: base.cast(), len: bytes, offset: (at - start) as usize })
+    }
+
+    /// Sees to it that stores find memory in all of it.
+    ///
+    /// # Errors
+    /// `EFAULT` where there is none, `EHWPOISON` where it has failed: nobody dies of it yet.
+    pub(super) fn populate(&self) -> io::Result<()> {
+        // SAFETY: pages of the mapping, which is ours.
+        if unsafe { libc::madvise(self.base.cast(), self.len, libc::MADV_POPULATE_WRITE) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EFAULT | libc::EHWPOISON) => Err(error),
+            // (Linux before 5.14 can't say.)
+            _ => Ok(()),
+        }
     }
 
     /// Where the bytes are that were asked for.

@@ -74,6 +74,11 @@ pub enum RawError {
         /// The first byte that was asked for, and is not there.
         at: u64,
     },
+    /// The file system has no space for it: somebody has taken that away.
+    NoSpace {
+        /// The first byte that was not stored.
+        at: u64,
+    },
     /// The pages could not be mapped.
     Mapping(io::Error),
     /// The system could not write what is below it.
@@ -90,6 +95,9 @@ impl fmt::Display for RawError {
             Self::Media(error) => error.fmt(f),
             Self::Cut { at } => {
                 write!(f, "byte {at} is no part of the file any more, which was made shorter")
+            }
+            Self::NoSpace { at } => {
+                write!(f, "byte {at} can't be stored: the file system has no space for it")
             }
             Self::Mapping(error) => write!(f, "pages can't be mapped: {error}"),
             Self::Unwritten(error) => write!(f, "what was written can't be made durable: {error}"),
@@ -201,7 +209,7 @@ impl<M: RawMemory> RawRegion<M> {
     /// Writes bytes from `at` on.
     ///
     /// # Errors
-    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Cut`], [`RawError::Mapping`].
+    /// [`RawError::Outside`], [`RawError::ReadOnly`], [`RawError::Cut`], [`RawError::NoSpace`], [`RawError::Mapping`].
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RawError> {
         self.write_run(at, bytes.len() as u64, std::iter::once(bytes))
     }

@@ -17,7 +17,7 @@ use super::pages::{self, MappedPages};
 use super::{Durability, RegionKind};
 use crate::crc32c::wide::{self, PART};
 use crate::emulation::{Emulated, Emulation};
-use crate::fault::bad::{BadBytes, Remapping};
+use crate::fault::bad::{BadBytes, Lost, Remapping};
 use crate::fault::{compared, load};
 use crate::flush::{FlushStrategy, summed, x86};
 use crate::medium::{load_compared_plainly, store_summed_plainly};
@@ -173,18 +173,18 @@ impl Mapped {
         done
     }
 
-    /// From now on stores to what is cut off its file kill nobody: [`Mapped::lost`] tells of them.
-    pub(crate) fn survive_cuts(&mut self) {
+    /// From now on stores to what is cut off its file, or what that has no space for, kill nobody: [`Mapped::lost`] tells of them.
+    pub(crate) fn survive_losses(&mut self) {
         let Some(locked) = self.locked.as_ref().filter(|_| !self.is_read_only()) else { return };
         let (file, base) = (locked.file().as_raw_fd(), self.mapping.base() as usize);
         let remapping = Remapping { base, file: -1, kind: 0, key: self.guard.key_number() };
         let bad = self.bad.get_or_insert_with(|| BadBytes::attach(remapping, &[]));
-        bad.survive_cuts(file, self.bytes);
+        bad.survive_losses(file, self.bytes);
     }
 
-    /// After stores: the first of these bytes that was cut off the file, and nobody has stored.
+    /// After stores: the first of these bytes that are lost, and nobody has stored.
     #[inline(always)]
-    pub(crate) fn lost(&self, at: u64, len: u64) -> Option<u64> {
+    pub(crate) fn lost(&self, at: u64, len: u64) -> Option<Lost> {
         self.bad.as_ref().filter(|bad| bad.any())?.lost(at, len)
     }
 

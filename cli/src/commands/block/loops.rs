@@ -75,6 +75,10 @@ pub(super) fn detach(args: &DetachArgs, output: &Output) -> Result<()> {
     // (Its files can't be asked for, then.)
     let is_dead = mounts::life(&mount) == Life::Dead;
     let file = match is_dead {
+        // (Not all loop devices of the machine.)
+        true if !lode_block::is_name(name.as_bytes()) => {
+            return Err(refused(dir, name, &lode_block::Error::NotFound));
+        }
         true => mount.point.join(lode_block::PATH).join(name),
         false => file_of(dir, name, output)?.0,
     };

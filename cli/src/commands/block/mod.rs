@@ -1,8 +1,10 @@
 //! `lode block`: volumes of a pool, mounted or not, and what becomes of them.
 
+mod listen;
 mod loops;
 mod manage;
 mod mounted;
+mod only_read;
 mod outlet;
 mod raw;
 mod serve;
@@ -11,12 +13,12 @@ mod ublk;
 mod volumes;
 
 use std::ffi::{OsStr, OsString};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use lode_block::{Error, Sector};
 
+use listen::Listen;
 use raw::RawArgs;
 
 use crate::failure::{Failure, Kind, Result};
@@ -129,10 +131,10 @@ pub(crate) struct ServeArgs {
     /// A Unix socket, which is made, for its owner alone
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// An address and a port (0: any that is free), as 127.0.0.1:10809: a loopback address for all users of this
-    /// machine, any other with a certificate for clients that use TLS
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) listen: Option<SocketAddr>,
+    /// An address or a name, and a port (0: any that is free), as 127.0.0.1:10809 or localhost:10809: a loopback address for all
+    /// users of this machine, any other with a certificate for clients that use TLS; of a name the first address that can be had
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = Listen::parse)]
+    pub(crate) listen: Option<Listen>,
     /// The server's certificate for TLS, in PEM, and those that lead to who signed it
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -154,9 +156,16 @@ pub(crate) struct ServeArgs {
     /// As devices /dev/ublkbN of the kernel, whose names are printed: for root, with the driver ublk_drv of Linux 6.4
     #[arg(long, conflicts_with_all = ["socket", "listen"])]
     pub(crate) ublk: bool,
-    /// Nothing can be written
-    #[arg(long, short)]
-    pub(crate) read_only: bool,
+    /// Nothing can be written; --read-only=NAME: not to this volume. May be given for several
+    #[arg(
+        long,
+        short,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    pub(crate) read_only: Vec<OsString>,
     #[command(flatten)]
     pub(crate) raw: RawArgs,
 }
@@ -208,6 +217,7 @@ fn parse_sector(text: &str) -> std::result::Result<Sector, String> {
 /// `Exists` and `NotFound` for names, `Busy` for what is open, `NoSpace`, `Denied` where it is mounted read-only, and what opening, or asking the
 /// server, gives.
 pub(crate) fn run(command: &BlockCommand, output: &Output) -> Result<()> {
+    named(command)?;
     match command {
         BlockCommand::Create(args) => manage::create(args, output),
         BlockCommand::List(args) => manage::list(args, output),
@@ -216,6 +226,24 @@ pub(crate) fn run(command: &BlockCommand, output: &Output) -> Result<()> {
         BlockCommand::Serve(args) => serve::serve(args, output),
         BlockCommand::Attach(args) => loops::attach(args, output),
         BlockCommand::Detach(args) => loops::detach(args, output),
+    }
+}
+
+/// Whoever is to name a volume has.
+fn named(command: &BlockCommand) -> Result<()> {
+    let (target, names) = match command {
+        BlockCommand::Create(_) | BlockCommand::List(_) => return Ok(()),
+        BlockCommand::Resize(ResizeArgs { target, name, .. })
+        | BlockCommand::Delete(NameArgs { target, name })
+        | BlockCommand::Attach(AttachArgs { dir: target, name, .. })
+        | BlockCommand::Detach(DetachArgs { dir: target, name }) => {
+            (target, std::slice::from_ref(name))
+        }
+        BlockCommand::Serve(ServeArgs { pool, names, .. }) => (pool, names.as_slice()),
+    };
+    match names.iter().find(|name| name.is_empty()) {
+        Some(name) => Err(refused(target, name, &Error::BadName)),
+        None => Ok(()),
     }
 }
 

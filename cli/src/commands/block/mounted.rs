@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use lode_nbd::{BlockSizes, Device, Errno, Extent, Tls, WriteZeroes};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -21,9 +22,13 @@ use super::volumes::with;
 use super::{ServeArgs, refused};
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
+use crate::mounts;
 use crate::output::Output;
 use crate::report::{ServedFacts, VolumeFacts, VolumesServed};
 use lode_fuse::mountpoint::Mounted;
+
+/// How long the mount's server may take to say that it lives, when this is to end.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn serve(
     args: &ServeArgs,
@@ -32,30 +37,34 @@ pub(super) fn serve(
     output: &Output,
 ) -> Result<()> {
     args.raw.of_mount()?;
-    let interrupt = Interrupt::by_signals()?;
     let (mut facts, mut offers) = (Vec::new(), Vec::new());
     for of in volumes_of(args, mount, output)? {
         let name = OsStr::from_bytes(&of.name_bytes);
         let export = export_of(name, &of).map_err(|failure| failure.at(&mount.point))?;
         let file = mount.point.join(lode_block::PATH).join(name);
-        let opened = File::options().read(true).write(!args.read_only).open(&file);
+        let read_only = args.is_only_read(&export);
+        let opened = File::options().read(true).write(!read_only).open(&file);
         let opened = opened.map_err(|error| unopened(&file, &error))?;
         let device = Mounts {
             file: opened,
             sector: of.sector,
             thin: of.thin,
-            read_only: args.read_only,
+            read_only,
             last_size: AtomicU64::new(of.bytes),
         };
         let text = format!("volume {} of {}", of.name, mount.point.display());
         offers.push(Offer { name: export, text, device: Arc::new(device) });
-        facts.push(of);
+        facts.push((of, read_only));
     }
+    // (Not before: who waits here for a server that is stopped is ended by signals as any program is.)
+    let interrupt = Interrupt::by_signals()?;
     let (outlet, places) = Outlet::open(args, tls, &mount.point, offers)?;
     let exports = facts.into_iter().zip(places);
-    let exports = exports.map(|(volume, at)| ServedFacts { volume, at }).collect();
+    let facts = |((volume, read_only), at)| ServedFacts { volume, read_only, at };
+    let exports = exports.map(facts).collect();
     output.print(&VolumesServed { pool: mount.point.display().to_string(), exports })?;
-    outlet.serve(&mount.point, &interrupt, || Ok(()))
+    let is_silent = || mounts::is_silent(mount, PATIENCE);
+    outlet.serve_of_another(&mount.point, args.socket.as_deref(), &interrupt, is_silent)
 }
 
 /// Why a volume's file can't be served.

@@ -1,8 +1,11 @@
 //! Where devices are given out: by NBD, or as devices of the kernel.
 
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lode_nbd::{Device, Export, Server, ServerError, Tls};
 use lode_ublk::{Disk, Settings};
@@ -17,6 +20,8 @@ use crate::report::ServedAt;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long clients may take to hear the end of what they have asked for.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// How long an end takes at most that waits for nobody.
+const SOON: Duration = Duration::from_millis(500);
 
 /// A device that is to be served.
 pub(super) struct Offer {
@@ -45,6 +50,8 @@ impl Outlet {
         path: &Path,
         offers: Vec<Offer>,
     ) -> Result<(Self, Vec<ServedAt>)> {
+        let names: Vec<String> = offers.iter().map(|offer| offer.name.clone()).collect();
+        args.has_all_read_only(path, &names)?;
         match args.ublk {
             true => disks(path, offers),
             false => server(args, tls, path, offers),
@@ -67,12 +74,61 @@ impl Outlet {
         self,
         path: &Path,
         interrupt: &Interrupt,
+        aside: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let done = self.last(path, interrupt, aside);
+        self.end(path, interrupt, done)
+    }
+
+    /// The same of devices whose calls wait for somebody else's answers, who may never give them: `is_silent` says whether he does not,
+    /// and is asked when to end takes long. Then nothing is waited for, what was asked for has no answer, and the socket's file goes.
+    ///
+    /// # Errors
+    /// A device was ended by somebody else, or fails.
+    pub(super) fn serve_of_another(
+        self,
+        path: &Path,
+        socket: Option<&Path>,
+        interrupt: &Interrupt,
+        is_silent: impl Fn() -> bool,
+    ) -> Result<()> {
+        let done = self.last(path, interrupt, || Ok(()));
+        let (of, by) = (path.to_owned(), interrupt.clone());
+        let begun = Instant::now();
+        let ending = thread::Builder::new().name("lode-ends".into());
+        let ending = ending.spawn(move || self.end(&of, &by, done));
+        let ending = ending.map_err(|error| Failure::io("ending the devices of", path, &error))?;
+        let mut next = SOON;
+        while !ending.is_finished() {
+            thread::sleep(LOOK / 10);
+            if begun.elapsed() < next {
+                continue;
+            }
+            if is_silent() || begun.elapsed() > FAREWELL + SOON {
+                let path = path.display();
+                tracing::warn!(%path, "the mount's server does not answer: requests that it has are left without an answer");
+                // (It may be gone by now.)
+                let _ = socket.map(fs::remove_file);
+                return Ok(());
+            }
+            next = begun.elapsed() + SOON;
+        }
+        ending.join().unwrap_or_else(|_| {
+            Err(Failure::new(Kind::Failed, "ending the devices panicked").at(path))
+        })
+    }
+
+    /// Waits for a signal, and does `aside` meanwhile.
+    fn last(
+        &self,
+        path: &Path,
+        interrupt: &Interrupt,
         mut aside: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         let mut done = Ok(());
         while done.is_ok() && !interrupt.came() && !self.is_over() {
-            std::thread::sleep(LOOK);
-            if let Self::Nbd(_, Some(certificates)) = &self {
+            thread::sleep(LOOK);
+            if let Self::Nbd(_, Some(certificates)) = self {
                 certificates.look();
             }
             done = aside();
@@ -80,6 +136,11 @@ impl Outlet {
         if done.is_ok() && !interrupt.came() {
             done = Err(Failure::new(Kind::Failed, "somebody else has ended a device").at(path));
         }
+        done
+    }
+
+    /// Ends it, after what was done.
+    fn end(self, path: &Path, interrupt: &Interrupt, done: Result<()>) -> Result<()> {
         match self {
             Self::Nbd(server, _) => {
                 server.shutdown(FAREWELL);
@@ -119,8 +180,8 @@ fn server(
     if let Some(socket) = &args.socket {
         builder = builder.unix(socket);
     }
-    if let Some(address) = args.listen {
-        builder = builder.tcp(address);
+    if let Some(listen) = &args.listen {
+        builder = builder.tcp_first_of(listen.addresses());
     }
     let certificates = tls.as_ref().map(Renewed::new).transpose()?;
     if let Some(tls) = tls {
@@ -128,16 +189,17 @@ fn server(
     }
     let server = builder.start().map_err(|error| explained(path, &error))?;
     let at = (args.socket.as_deref(), server.addresses().first().copied());
-    let places = names.iter().map(|name| with_schemes(args, ServedAt::new(name, at))).collect();
+    let has_tls = args.tls == TlsUse::Required;
+    let is_far = at.1.is_some_and(|address| !address.ip().is_loopback());
+    let schemes = |served| with_schemes(served, has_tls, is_far);
+    let places = names.iter().map(|name| schemes(ServedAt::new(name, at))).collect();
     Ok((Outlet::Nbd(server, certificates), places))
 }
 
-/// URIs say where TLS has to be used.
-fn with_schemes(args: &ServeArgs, mut served: ServedAt) -> ServedAt {
-    let required = args.tls == TlsUse::Required;
-    let far = args.listen.is_some_and(|address| !address.ip().is_loopback());
+/// URIs say where TLS has to be used: everywhere, or by those from elsewhere.
+fn with_schemes(mut served: ServedAt, required: bool, is_far: bool) -> ServedAt {
     for uri in &mut served.uris {
-        if required || (far && uri.starts_with("nbd:")) {
+        if required || (is_far && uri.starts_with("nbd:")) {
             uri.insert(3, 's');
         }
     }
@@ -151,11 +213,41 @@ fn explained(path: &Path, error: &ServerError) -> Failure {
         ServerError::NotASocket(_) => (Kind::Exists, "choose another path for the socket"),
         ServerError::TwoExports(_) => (Kind::Usage, "name each volume once"),
         ServerError::NotLoopback(address) => return far(*address).at(path),
-        ServerError::Address { .. } | ServerError::Socket { .. } => {
-            (Kind::Failed, "choose another address or path")
-        }
+        ServerError::Socket { path, source } => return unbound(path, source),
+        ServerError::Address { source, .. } => match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                (Kind::Busy, "choose another port, or end who listens there")
+            }
+            io::ErrorKind::PermissionDenied => (Kind::Denied, "choose a port from 1024 on"),
+            _ => (Kind::Failed, "choose an address that this machine has"),
+        },
         _ => (Kind::Failed, ""),
     };
     let failure = Failure::new(kind, error.to_string()).at(path);
     if advice.is_empty() { failure } else { failure.advise(advice) }
+}
+
+/// Why there is no socket at this path.
+fn unbound(socket: &Path, error: &io::Error) -> Failure {
+    let parent = socket.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new(".")).display();
+    let failure = match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::new(Kind::NotFound, format!("there is no directory {parent} for the socket"))
+                .advise("make it, or choose another path for --socket")
+        }
+        io::ErrorKind::NotADirectory => {
+            Failure::usage(format!("{parent} is no directory, in which the socket could be"))
+                .advise("choose another path for --socket")
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Failure::new(Kind::Denied, format!("no socket can be made there: {error}"))
+                .advise("choose a directory for --socket that you may write")
+        }
+        io::ErrorKind::InvalidFilename => Failure::usage("the path is too long for a socket")
+            .advise("choose one of 107 bytes at most"),
+        _ => Failure::new(Kind::Failed, format!("no socket can be made there: {error}"))
+            .advise("choose another path for --socket"),
+    };
+    failure.at(socket)
 }

@@ -140,16 +140,17 @@ pub(super) fn serve(
             Failure::usage("a whole region has no volumes").advise("leave the names out, or --raw")
         );
     }
+    let read_only = args.is_only_read(EXPORT);
     let settings = RawSettings {
         sector: args.raw.sector.unwrap_or(Sector::Small),
-        read_only: args.read_only,
+        read_only,
         protection: args.raw.protection()?,
         scheme: args.raw.write_scheme.unwrap_or(WriteScheme::Nt),
         slow_read: args.raw.slow_read.unwrap_or_default(),
         slow_write: args.raw.slow_write.unwrap_or_default(),
         sysfs: region::sysfs_root(),
     };
-    if !args.read_only {
+    if !read_only {
         no_file_of_a_mount(path)?;
         if !args.raw.force {
             no_pool(path)?;
@@ -167,6 +168,7 @@ pub(super) fn serve(
             region: path.display().to_string(),
             kind: device.region().kind().to_string(),
             bytes: device.bytes(),
+            read_only,
             sector: device.sector().bytes(),
             protect_io: device.protection().to_string(),
             write_scheme: device.region().scheme().to_string(),
@@ -175,7 +177,7 @@ pub(super) fn serve(
         })?;
     }
     let served = outlet.serve(path, &interrupt, || Ok(()));
-    let flushed = if args.read_only { Ok(()) } else { device.flush() };
+    let flushed = if read_only { Ok(()) } else { device.flush() };
     served.and(flushed.map_err(|error| {
         let advice = match error {
             RawError::Cut { .. } => {
@@ -225,6 +227,7 @@ fn explained(path: &Path, error: &RegionError) -> Failure {
         RegionError::NoSpace { .. } => {
             (Kind::NoSpace, "free space there, or make the file smaller")
         }
+        RegionError::Busy { holder, .. } => return region::busy(path, *holder, "the region"),
         _ => return region::explain(path, error),
     };
     Failure::new(kind, error.to_string()).at(path).advise(advice)

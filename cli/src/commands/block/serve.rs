@@ -43,12 +43,12 @@ pub(super) fn serve(args: &ServeArgs, output: &Output) -> Result<()> {
         return mounted::serve(args, tls, &mount, output);
     }
     let interrupt = Interrupt::by_signals()?;
-    let options = region::options(&args.raw.of_pool()?, args.read_only);
+    let options = region::options(&args.raw.of_pool()?, args.is_read_only());
     let pool = Arc::new(region::open_pool_by(&clean, &options, output)?);
     let served = serve_volumes(args, tls, &clean, &pool, output, &interrupt);
     // (Nobody has a volume any more.)
     let closed = match Arc::try_unwrap(pool) {
-        Ok(pool) if !args.read_only => {
+        Ok(pool) if !args.is_read_only() => {
             pool.close().map_err(|error| Failure::engine(&clean, &error))
         }
         _ => Ok(()),
@@ -69,12 +69,14 @@ fn serve_volumes(
     let (mut facts, mut offers) = (Vec::new(), Vec::new());
     for Open { name, facts: of, volume } in volumes_of(args, path, pool)? {
         let text = format!("volume {} of {}", of.name, path.display());
-        facts.push(of);
-        offers.push(Offer { name, text, device: volume as Arc<dyn Device> });
+        let device = args.guarded(&name, volume as Arc<dyn Device>);
+        facts.push((of, device.read_only()));
+        offers.push(Offer { name, text, device });
     }
     let (outlet, places) = Outlet::open(args, tls, path, offers)?;
     let exports = facts.into_iter().zip(places);
-    let exports = exports.map(|(volume, at)| ServedFacts { volume, at }).collect();
+    let facts = |((volume, read_only), at)| ServedFacts { volume, read_only, at };
+    let exports = exports.map(facts).collect();
     output.print(&VolumesServed { pool: path.display().to_string(), exports })?;
     let mut maintained = Instant::now();
     outlet.serve(path, interrupt, || {

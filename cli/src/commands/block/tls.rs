@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use lode_nbd::{ServerError, Tls, TlsError};
 
+use super::listen::Listen;
 use super::{ServeArgs, TlsUse};
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Hangup;
@@ -12,9 +13,9 @@ use crate::interrupt::Hangup;
 /// The certificates that are to be used.
 pub(super) fn tls_of(args: &ServeArgs) -> Result<Option<Tls>> {
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
-        return match args.listen {
-            Some(address) if !address.ip().is_loopback() => Err(far(address)),
-            _ => Ok(None),
+        return match args.listen.as_ref().and_then(Listen::far) {
+            Some(address) => Err(far(address)),
+            None => Ok(None),
         };
     };
     let tls = Tls::from_files(certificate, key, args.tls_ca.as_deref()).map_err(|error| {

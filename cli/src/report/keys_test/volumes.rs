@@ -26,11 +26,12 @@ pub(super) fn volumes() -> [(&'static str, Value); 8] {
     let place = std::path::Path::new("/s");
     let uris = ServedAt::new("v", (Some(place), None)).uris;
     let at = ServedAt { uris, device: Some("/dev/ublkb0".to_owned()) };
-    let exports = vec![ServedFacts { volume: facts.clone(), at }];
+    let exports = vec![ServedFacts { volume: facts.clone(), read_only: false, at }];
     let raw = RawServed {
         region: "/r".to_owned(),
         kind: "tmpfs file".to_owned(),
         bytes: 8192,
+        read_only: false,
         sector: 512,
         protect_io: "key".to_owned(),
         write_scheme: "nt".to_owned(),
