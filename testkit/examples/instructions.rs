@@ -1,17 +1,13 @@
-//! Does one operation of the engine, or of a block device, many times, for who counts its instructions: `tests/scripts/instructions.sh`.
+//! Does one operation of the engine many times, for who counts its instructions: `tests/scripts/instructions.sh`.
 //!
 //! Nothing here is left to chance: random bits are numbered, the clock stands, the medium is stored to by
 //! instructions that every x86-64 has, and what is counted happens in one function, [`measured_work`].
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::cell::OnceCell;
-use std::sync::Arc;
-
-use lode_block::{NewVolume, Protection, RawDevice, RawSettings, Sector, Settings, Volume};
 use lode_engine::{
     FormatOptions, Handle, Ino, NewInode, OpenOptions, Pool, RenameMode, SetAttr, mode,
 };
-use lode_pmem::{Mapped, ProtectIo, RegionOptions, WindowMode};
+use lode_pmem::{Mapped, RegionOptions, WindowMode};
 use lode_testkit::TestHost;
 use lode_testkit::rng::Rng;
 
@@ -30,7 +26,7 @@ type Prepare = fn(&Bed, u64);
 type Turn = fn(&Bed, u64);
 
 /// By name.
-const OPERATIONS: [(&str, Prepare, Turn); 16] = [
+const OPERATIONS: [(&str, Prepare, Turn); 12] = [
     ("append-4k", |_, _| (), |bed, _| bed.append(4096)),
     ("append-64", |_, _| (), |bed, _| bed.append(64)),
     ("overwrite-4k", Bed::fill, |bed, turn| bed.write(bed.random(turn) % PAGES * PAGE, 4096)),
@@ -43,10 +39,6 @@ const OPERATIONS: [(&str, Prepare, Turn); 16] = [
     ("rename", |_, _| (), |bed, turn| bed.rename(turn)),
     ("lookup", |_, _| (), |bed, turn| bed.look(bed.random(turn) % ENTRIES)),
     ("lookup-again", Bed::look_at_all, |bed, turn| bed.look(bed.random(turn) % ENTRIES)),
-    ("raw-read-4k", Bed::raw, |bed, turn| bed.read_raw(bed.random(turn) % PAGES * PAGE)),
-    ("raw-write-4k", Bed::raw, |bed, turn| bed.write_raw(bed.random(turn) % PAGES * PAGE)),
-    ("volume-read-4k", Bed::volume, |bed, turn| bed.read_volume(bed.random(turn) % PAGES * PAGE)),
-    ("volume-write-4k", Bed::volume, |bed, turn| bed.write_volume(bed.random(turn) % PAGES * PAGE)),
 ];
 
 /// A pool with a file and a directory.
@@ -56,9 +48,6 @@ struct Bed {
     dir: Ino,
     data: [u8; PAGE as usize],
     random: Vec<u64>,
-    /// Block devices, where they are what is counted.
-    raw: OnceCell<RawDevice>,
-    volume: OnceCell<Volume<Mapped, TestHost>>,
 }
 
 /// A name of the directory.
@@ -76,25 +65,19 @@ impl Name {
     }
 }
 
-/// A new pool.
-fn pool() -> Pool<Mapped, TestHost> {
-    let options =
-        RegionOptions::new().windows(WindowMode::None).flush("sse2+clflush".parse().unwrap());
-    let region = Mapped::anonymous(POOL_BYTES, &options).unwrap();
-    Pool::format(&region, TestHost::new(1), &FormatOptions::default()).unwrap();
-    Pool::open(region, TestHost::new(2), &OpenOptions::default()).unwrap()
-}
-
 impl Bed {
     fn new(turns: u64) -> Self {
-        let pool = pool();
+        let options =
+            RegionOptions::new().windows(WindowMode::None).flush("sse2+clflush".parse().unwrap());
+        let region = Mapped::anonymous(POOL_BYTES, &options).unwrap();
+        Pool::format(&region, TestHost::new(1), &FormatOptions::default()).unwrap();
+        let pool = Pool::open(region, TestHost::new(2), &OpenOptions::default()).unwrap();
         let file = pool.create(pool.root(), b"file", &NEW).unwrap().ino;
         let file = pool.hold(file).unwrap();
         let dir = pool.create(pool.root(), b"directory", &NEW_DIR).unwrap().ino;
         let mut bits = Rng::new(3);
         let random = (0..turns).map(|_| bits.below(u64::MAX)).collect();
-        let (raw, volume) = (OnceCell::new(), OnceCell::new());
-        let bed = Self { pool, file, dir, data: [7; PAGE as usize], random, raw, volume };
+        let bed = Self { pool, file, dir, data: [7; PAGE as usize], random };
         (0..ENTRIES).for_each(|number| bed.create(number));
         bed
     }
@@ -150,45 +133,6 @@ impl Bed {
     fn rename(&self, turn: u64) {
         let (from, to) = (Name::of(turn), Name::of(ENTRIES + turn));
         self.pool.rename(self.dir, &from.0, self.dir, &to.0, RenameMode::Replace).unwrap();
-    }
-
-    /// A region that nothing guards, all of it written. (valgrind's processor streams by instructions that every one has.)
-    fn raw(&self, _: u64) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("region");
-        std::fs::write(&path, vec![1; (PAGES * PAGE) as usize]).unwrap();
-        let protection = Some(Protection::Each(ProtectIo::None));
-        let settings = RawSettings { protection, ..RawSettings::default() };
-        assert!(self.raw.set(RawDevice::open(&path, &settings).unwrap()).is_ok());
-    }
-
-    fn read_raw(&self, at: u64) {
-        let mut into = [0; PAGE as usize];
-        self.raw.get().unwrap().read(at, &mut into).unwrap();
-    }
-
-    fn write_raw(&self, at: u64) {
-        self.raw.get().unwrap().write(at, &self.data).unwrap();
-    }
-
-    /// A volume in large pages of a pool of its own, all of it written.
-    fn volume(&self, _: u64) {
-        let pool = Arc::new(pool());
-        let settings = Settings { sector: Sector::Large, is_thin: false };
-        let new = NewVolume { bytes: PAGES * PAGE, settings, owner: (0, 0) };
-        lode_block::create(&pool, b"volume", &new).unwrap();
-        let volume = Volume::open(pool, b"volume").unwrap();
-        (0..PAGES).for_each(|page| volume.write(page * PAGE, &self.data).unwrap());
-        assert!(self.volume.set(volume).is_ok());
-    }
-
-    fn read_volume(&self, at: u64) {
-        let mut into = [0; PAGE as usize];
-        self.volume.get().unwrap().read(at, &mut into).unwrap();
-    }
-
-    fn write_volume(&self, at: u64) {
-        self.volume.get().unwrap().write(at, &self.data).unwrap();
     }
 
     fn look_at_all(&self, _: u64) {

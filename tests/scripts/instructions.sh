@@ -17,13 +17,13 @@ skip() {
     exit 0
 }
 
-# counted OPERATION: instructions of one turn.
+# counted PROGRAM OPERATION: instructions of one turn.
 counted() {
-    local out=$scratch/$1.out
+    local program=$TARGET/release/examples/$1 out=$scratch/$2.out
     valgrind --tool=callgrind --toggle-collect='*measured_work*' --callgrind-out-file="$out" \
-        "$program" "$1" "$TURNS" >"$scratch/$1.log" 2>&1 || {
-        cat "$scratch/$1.log" >&2
-        die "$1 could not be counted"
+        "$program" "$2" "$TURNS" >"$scratch/$2.log" 2>&1 || {
+        cat "$scratch/$2.log" >&2
+        die "$2 could not be counted"
     }
     # In the profile, what a call costs stands in the line behind it, and is counted where it is.
     awk -v turns="$TURNS" '
@@ -31,7 +31,7 @@ counted() {
             at = name = substr($0, index($0, "=") + 1)
             sub(/ .*/, "", at)
             if (sub(/^[^ ]* /, "", name)) objects[at] = name
-            if (/^ob=/) own = objects[at] ~ /\/examples\/instructions$/
+            if (/^ob=/) own = objects[at] ~ /\/examples\/instructions(_blocks)?$/
             next
         }
         /^calls=/ { getline; next }
@@ -48,14 +48,16 @@ install_missing cc:build-essential
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-instructions.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-cargo build --quiet --release -p lode-testkit --features counted --example instructions
-program=$TARGET/release/examples/instructions
+programs=(instructions instructions_blocks)
+cargo build --quiet --release -p lode-testkit --features counted "${programs[@]/#/--example=}"
 compiler=$(rustc --version)
 
-"$program" >"$scratch/names"
-while read -r name; do
-    printf '%s\t%s\n' "$name" "$(counted "$name")"
-done <"$scratch/names" >"$scratch/counts"
+for program in "${programs[@]}"; do
+    "$TARGET/release/examples/$program" >"$scratch/names"
+    while read -r name; do
+        printf '%s\t%s\n' "$name" "$(counted "$program" "$name")"
+    done <"$scratch/names"
+done >"$scratch/counts"
 
 if [ "${1:-}" = --update ]; then
     {
