@@ -16,7 +16,7 @@ use super::path::Stage;
 use super::run::Run;
 use super::{CrashPath, CutReport, Failure, Images, Leg, Limits, Memo, Setup, Tally};
 use crate::case::{Case, Trouble};
-use crate::judge::{Allowed, Expected, Look};
+use crate::judge::{Allowed, Expected, Health, Look, health_of};
 use crate::region::{Pages, Point, Profile, Watch};
 use crate::schedule::Schedule;
 use crate::states::{Budget, Choice, Explored, Judged, Units, explore_point, units_of};
@@ -301,7 +301,8 @@ impl Explorer<'_> {
             let (which, known) = explorer.state(&image, allowed)?;
             let Chance { inside, then, skips, poison } = explorer.chance(cut, &units, choice);
             let dice = explorer.hash(cut, &units, choice);
-            if poison && known == Known::Now {
+            // (What else is lost would be lost for good.)
+            if poison && known == Known::Now && health_of(allowed) != Health::Hurt {
                 explorer.poisoned(&image, allowed, dice)?;
             }
             if inside {
@@ -491,7 +492,7 @@ impl Explorer<'_> {
         points.push(medium.point());
         let hash = crate::judge::hash_of(&tree);
         let found = allowed.iter().find(|allowed| allowed.expected.hash == hash);
-        self.recovery(&points, &tree, found, dice)?;
+        self.recovery(&points, &tree, (found, health_of(allowed)), dice)?;
         self.remember(question, Some(ANY_TREE));
         Ok(())
     }
@@ -501,7 +502,7 @@ impl Explorer<'_> {
         &mut self,
         points: &[Point],
         tree: &Snapshot,
-        found: Option<&Allowed<'_>>,
+        (found, health): (Option<&Allowed<'_>>, Health),
         dice: u64,
     ) -> Result<(), Wrong> {
         let (hash, large) = (crate::judge::hash_of(tree), tree.has_large_files());
@@ -517,13 +518,13 @@ impl Explorer<'_> {
                     return explorer.state(&image, &[*found]).map(|(_, known)| known);
                 }
                 explorer.images.note(&image);
-                let question = Question::again(&image, hash, large);
+                let question = Question::again(&image, hash, large, health);
                 if explorer.recall(&question, [hash]).is_some() {
                     return Ok(Known::Before);
                 }
                 explorer.watches.push(Watch::all(image.bytes()));
                 let watches = std::mem::take(&mut explorer.watches);
-                let mut look = Look::new(explorer.setup, &[], watches);
+                let mut look = Look::new(explorer.setup, &[], watches).at(health);
                 look.again(&image, tree)?;
                 explorer.watches = look.watches;
                 explorer.remember(question, Some(hash));
@@ -536,13 +537,15 @@ impl Explorer<'_> {
 
     /// A few operations after the recovery, with the power failing again.
     fn then(&mut self, image: &Pages, found: &Expected, next: &[Op]) -> Result<(), Wrong> {
-        let mut run = Run::resume(self.setup, image.clone(), &found.model, &mut self.watches)?;
+        let mut run = Run::resume(self.setup, image.clone(), found, &mut self.watches)?;
         let file = Path::of("/and then");
         let more = [
             Op::Create { path: file.clone(), mode: 0o100_644, rdev: 0 },
             Op::Append { to: Target::Path(file), data: Fill { len: 200, fill: 9 } },
         ];
-        let ops: Vec<Op> = next.iter().take(2).chain(&more).cloned().collect();
+        // (Two lines that are damaged at a time may be one of which nothing is left.)
+        let next = next.iter().filter(|op| !matches!(op, Op::Damage(_)));
+        let ops: Vec<Op> = next.take(2).chain(&more).cloned().collect();
         for (step, op) in ops.iter().enumerate() {
             self.operation(&mut run, Stage::After, (step, 1000 + step), op, &ops)?;
         }
