@@ -266,8 +266,6 @@ rules! {
         "a snapshot does not wait for writes that are in lanes of the sector journal";
     RepairsFenced "repairs-fenced"
         "a scrub tells that something is repaired while a power cut can still undo that";
-    GoodSaid "good-said"
-        "memory that is good again is given to somebody before the list of bad memory says that it is";
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }

@@ -51,8 +51,9 @@ impl Run<'_> {
             HarmedBy::Zero => bytes.fill(0),
             HarmedBy::Flip => {
                 let byte = match harm.of {
-                    // (Only the first of them are in front of the end of the file, maybe.)
-                    Harmed::Chain | Harmed::Data | Harmed::Kept | Harmed::Checksum => byte,
+                    // (Others may be behind the end of the file, or of the list.)
+                    Harmed::Chain | Harmed::Checksum | Harmed::BadList => byte,
+                    Harmed::Data | Harmed::Kept => 0,
                     _ => mix(harm.number) % SEALED,
                 };
                 bytes[byte as usize] ^= 1 << (harm.number % 8);
@@ -89,7 +90,7 @@ impl Run<'_> {
         }
         match found.first() {
             None if self.is_to_be_found => return Err("a scrub misses what was damaged".to_owned()),
-            Some(one) if self.health != Health::Hurt => {
+            Some(one) if self.health != Health::Hurt && !self.may_be_torn => {
                 return Err(format!("nothing was damaged, and a scrub finds {one:?}"));
             }
             _ => {}
@@ -100,7 +101,7 @@ impl Run<'_> {
         if pool.medium().machine_checks() > 0 {
             return Err("less than a line was stored to memory that can't be loaded".to_owned());
         }
-        (self.health, self.is_to_be_found) = (Health::Scrubbed, false);
+        (self.health, self.is_to_be_found, self.may_be_torn) = (Health::Scrubbed, false, false);
         Ok(())
     }
 }

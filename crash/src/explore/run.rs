@@ -35,6 +35,8 @@ pub(super) struct Run<'s> {
     pub(super) health: Health,
     /// The next scrub is to find something.
     pub(super) is_to_be_found: bool,
+    /// The next scrub may: a crash leaves torn what is behind the end of a file, which is nothing yet.
+    pub(super) may_be_torn: bool,
 }
 
 /// Free pages that a checkpoint of a small pool may need.
@@ -73,7 +75,7 @@ impl<'s> Run<'s> {
         medium.watch(std::mem::take(watches));
         let run = Self::over(setup, host, medium.clone(), found.model.clone())?;
         *watches = medium.take_watches();
-        Ok(Self { health: found.health, ..run })
+        Ok(Self { health: found.health, may_be_torn: true, ..run })
     }
 
     fn over(
@@ -104,6 +106,7 @@ impl<'s> Run<'s> {
             no_space: 0,
             health: Health::default(),
             is_to_be_found: false,
+            may_be_torn: false,
         })
     }
 
@@ -176,6 +179,7 @@ impl<'s> Run<'s> {
             self.pool.close().map_err(|error| format!("close: {error:?}"))?;
             self.pool.medium().clone()
         } else {
+            self.may_be_torn = true;
             self.cut_off()
         };
         self.host.set_cpus(self.cpus);

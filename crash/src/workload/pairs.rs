@@ -313,7 +313,9 @@ pub fn two_threads() -> Vec<Case> {
             .map(|text| both(text, "mapped", Geometry { mapped: true, ..sectors::pool(2) })),
     );
     for (geometry, level, texts) in scrubbed::beside() {
-        cases.extend(texts.iter().map(|text| both(text, level, geometry.clone())));
+        let texts =
+            texts.iter().map(|(name, before, ops, beside)| (*name, &**before, *ops, *beside));
+        cases.extend(texts.map(|text| both(&text, level, geometry.clone())));
     }
     cases
 }

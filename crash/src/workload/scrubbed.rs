@@ -2,7 +2,7 @@
 //! is lost, and what the scrub has told to be repaired is.
 
 use crate::case::{Case, Geometry};
-use crate::workload::build::{case, small};
+use crate::workload::build::{case, repeated, small};
 
 /// What snapshots see that is there, and that is not: overwritten, cut off, renamed and removed.
 const PAST: &str = "create /f; append /f 9000 1; setxattr /f user.x 300; mkdir /d; create /d/x; append /d/x 5000 3; \
@@ -35,7 +35,7 @@ pub(super) fn scrubbed() -> Vec<Case> {
     let metadata = each(
         "chain 0; chain 1 zero; table 0 zero; table 1 poison; identity 2; identity 5 zero; identity 4 poison; record 4; record 9 zero; record 8 poison; record 21 poison; log-page 0 zero; log-page 1",
     );
-    let bad = "damage log-page 0 broken; scrub; damage bad-list 0 zero; scrub; damage record 23 broken; scrub; heal; scrub; \
+    let bad = "damage log-page 0 broken; scrub; damage bad-list 0 zero; scrub; damage log-page 1 broken; scrub; heal; scrub; \
                append /f 9000 5; scrub";
     let seen = each("dead 0; dead 3 zero; dead 2 poison; dead 5; record 6 zero; record 3 poison");
     let data = each(
@@ -60,60 +60,58 @@ pub(super) fn scrubbed() -> Vec<Case> {
 }
 
 /// What there is before, what is done beside what.
-type Beside = (&'static str, &'static str, &'static str, &'static str);
+type Beside = (&'static str, String, &'static str, &'static str);
 
 /// A scrub beside who changes what it looks at: the pool, its level, and the cases.
-pub(super) fn beside() -> [(Geometry, &'static str, &'static [Beside]); 2] {
-    const FULL: &[Beside] = &[
+pub(super) fn beside() -> Vec<(Geometry, &'static str, Vec<Beside>)> {
+    let of_data = [
         (
             "a scrub and an append",
             "create /a; append /a 9000 1; create /b; append /b 5000 2; damage data 3",
-            "scrub",
             "append /b 100 3",
         ),
         (
             "a scrub and a write of other pages",
             "create /a; append /a 12288 1; damage data 3 zero",
-            "scrub",
             "write /a 8192 4096 2",
         ),
         (
             "a scrub that moves a page, and a truncation",
             "create /a; append /a 9000 1; damage data 3 broken",
-            "scrub",
             "truncate /a 5000; append /a 9 2",
         ),
         (
-            "a scrub that moves a page, and a snapshot",
+            "a scrub that moves a page, and who changes its file",
             "create /a; append /a 9000 1; damage data 3 broken",
-            "scrub",
-            "snapshot s",
+            "chmod /a 0o600; append /a 9 3",
         ),
         (
             "a scrub that repairs parity, and an unlink",
             "create /a; append /a 5000 1; create /b; append /b 5000 2; damage parity 0 zero",
-            "scrub",
             "unlink /b; create /c",
         ),
     ];
-    const TWINS: &[Beside] = &[
+    let log = format!("create /c; {}", repeated(7, "chmod /c 0o60#"));
+    let moved = format!("{log}damage log-page 0 broken");
+    // (The page that is good again is the only one.)
+    let full_of = repeated(110, "append /b 4096 #");
+    let good = format!("{log}create /a; create /b; damage log-page 0 broken; scrub; {full_of}heal");
+    let of_metadata = [
         (
             "a scrub of metadata and a rename",
             "create /a; mkdir /d; create /c; chmod /c 0o600; damage record 4 zero",
-            "scrub",
             "rename /a /d/a",
         ),
-        (
-            "a scrub that moves a log, and who goes on with it",
-            "create /c; chmod /c 0o601; chmod /c 0o602; chmod /c 0o603; chmod /c 0o604; chmod /c 0o605; chmod /c 0o606; \
-             damage log-page 0 broken",
-            "scrub",
-            "chmod /c 0o607",
-        ),
+        ("a scrub that moves a log, and who goes on with it", &moved, "chmod /c 0o607"),
+        ("a scrub that gives back what is good again, and an append", &good, "append /a 4096 3"),
     ];
+    let with_scrub = |texts: &[(&'static str, &str, &'static str)]| -> Vec<Beside> {
+        let text = texts.iter();
+        text.map(|(name, before, beside)| (*name, (*before).to_owned(), "scrub", *beside)).collect()
+    };
     let lanes = 2;
-    [
-        (Geometry { lanes, ..full() }, "data has checksums", FULL),
-        (Geometry { lanes, ..twins() }, "metadata has copies", TWINS),
+    vec![
+        (Geometry { lanes, ..full() }, "data has checksums", with_scrub(&of_data)),
+        (Geometry { lanes, ..twins() }, "metadata has copies", with_scrub(&of_metadata)),
     ]
 }

@@ -14,7 +14,7 @@ use lode_pmem::{MediaError, Medium};
 use super::Store;
 use crate::layout::{BAD_PAGES_MOST, BadPage, Geometry, LINE};
 use crate::space::{Run, Use};
-use crate::{Error, Host, PAGE_BYTES, Result, Rule};
+use crate::{Error, Host, PAGE_BYTES, Result};
 
 /// Lines of a page.
 const PAGE_LINES: u64 = PAGE_BYTES / LINE;
@@ -345,9 +345,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             lines != 0 && self.bad.remove(bad.page, lines)
         });
         // Nobody gets one of which the medium says that it is bad.
-        if !self.host.leaves_out(Rule::GoodSaid) {
-            self.store_bad()?;
-        }
+        self.store_bad()?;
         let mut given = good.into_iter().map(|bad| Run { page: bad.page, pages: 1 });
         given.try_for_each(|run| self.give_good(run, Use::Data))
     }
