@@ -103,7 +103,7 @@ pub(super) fn beside() -> Vec<(Geometry, &'static str, Vec<Beside>)> {
             "rename /a /d/a",
         ),
         ("a scrub that moves a log, and who goes on with it", &moved, "chmod /c 0o607"),
-        ("a scrub that gives back what is good again, and an append", &good, "append /a 4096 3"),
+        ("full: a scrub gives back what is good again, and an append", &good, "append /a 4096 3"),
     ];
     let with_scrub = |texts: &[(&'static str, &str, &'static str)]| -> Vec<Beside> {
         let text = texts.iter();
