@@ -264,6 +264,8 @@ rules! {
         "who writes sectors where it has written before does not look whether the file has changed since";
     SectorsAwaited "sectors-awaited"
         "a snapshot does not wait for writes that are in lanes of the sector journal";
+    RepairsFenced "repairs-fenced"
+        "a scrub tells that something is repaired while a power cut can still undo that";
     RelaxedWriteBack "relaxed-write-back"
         "relaxed writes stay in the cache; seen in NOVA: a feature that is off skips the flush";
 }

@@ -116,8 +116,8 @@ fn walk(fs: &dyn Fs, names: &[Vec<u8>]) -> Result<Ino> {
     names.iter().try_fold(fs.root(), |ino, name| Ok(fs.lookup(ino, name)?.ino))
 }
 
-/// Does `op`. The operations that work on the file system as a whole (remount, crash), and
-/// on the host (cpus), are the caller's.
+/// Does `op`. The operations that work on the file system as a whole (remount, crash), on the host (cpus), and on the
+/// memory (damage, heal), are the caller's.
 pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
     match op {
         Op::Open { path, slot } => {
@@ -156,6 +156,8 @@ pub fn execute(fs: &dyn Fs, handles: &mut Handles, op: &Op) -> Result<Value> {
         Op::Drop(name) => fs.delete_snapshot(name).map(|()| Value::Done),
         Op::Remount | Op::Crash | Op::Grow | Op::Protect(..) | Op::Cpus(_) => Ok(Value::Done),
         Op::Rollback(_) | Op::Receive(_) | Op::Abandon(_) => Ok(Value::Done),
+        Op::Damage(_) | Op::Heal => Ok(Value::Done),
+        Op::Scrub => fs.scrub().map(|()| Value::Done),
         Op::Create { .. } | Op::CreateWith { .. } | Op::Symlink { .. } | Op::Link { .. } => {
             add_name(fs, handles, op)
         }

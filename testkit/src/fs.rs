@@ -10,7 +10,7 @@ use lode_engine::{Error, Handle, Host, Pool};
 use lode_model::{Loose, Model};
 use lode_pmem::Medium;
 
-use crate::{Memory, TestHost, lend, maps};
+use crate::{Memory, TestHost, harm, lend, maps};
 
 /// What a file system knows of a file that is open.
 pub type Held = Box<dyn Any + Send>;
@@ -90,6 +90,10 @@ pub trait Fs: Sync {
     fn pages_free(&self) -> Option<u64>;
     /// Inodes in use.
     fn inodes(&self) -> u64;
+    /// Scrubs all, and makes good what is bad; twice, as nothing is to be found then.
+    fn scrub(&self) -> Result<()> {
+        Ok(())
+    }
     /// Lends memory, where there is any to lend: nothing of it is seen in files.
     fn lend(&self) -> Result<()> {
         Ok(())
@@ -277,6 +281,10 @@ impl<M: Medium, H: Host> Fs for Pool<M, H> {
 
     fn maintain(&self) -> Result<()> {
         Pool::<M, H>::maintain(self)
+    }
+
+    fn scrub(&self) -> Result<()> {
+        harm::scrub(self)
     }
 
     fn loose(&self, _ino: Ino) -> Loose {

@@ -5,6 +5,7 @@
 //! * [`fs`], [`mod@execute`], [`mod@snapshot`], [`system`], [`mod@run`]: the same operations on a pool
 //!   and on the model, compared step by step, failures shrunk
 //! * [`stamps`], [`nbd`]: sectors stamped with versions, and a client that writes them
+//! * [`harm`]: damage as an operation, and a scrub that finds it
 //! * `real`, a feature: the same operations in a directory of a real file system
 //! * [`until`]: a wait that has an end
 //! * [`format`], [`damage`], [`trial`]: images that are wrong, sealed or not, and what an
@@ -16,6 +17,7 @@ pub mod execute;
 pub mod format;
 pub mod fs;
 pub mod generate;
+pub mod harm;
 mod hooked;
 mod host;
 mod lend;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use lode_engine::{Fallocate, Protection, RenameMode, XattrWhen, mode};
 
+use crate::harm::Harm;
+
 /// Permissions of what is made without any given.
 pub(crate) const FILE_PERMISSIONS: u32 = 0o644;
 pub(crate) const DIRECTORY_PERMISSIONS: u32 = 0o755;
@@ -211,6 +213,12 @@ pub enum Op {
     Abandon(Vec<u8>),
     /// From the next mount on, the host has so many CPUs.
     Cpus(usize),
+    /// A line of the pool is damaged, durably.
+    Damage(Harm),
+    /// All memory can be loaded again: what it holds is rubbish.
+    Heal,
+    /// A scrub from its beginning to its end.
+    Scrub,
 }
 
 impl Path {
@@ -460,6 +468,9 @@ impl fmt::Display for Op {
             Op::Receive(name) => write!(f, "receive {}", escape(name)),
             Op::Abandon(name) => write!(f, "abandon {}", escape(name)),
             Op::Cpus(count) => write!(f, "cpus {count}"),
+            Op::Damage(harm) => write!(f, "damage {harm}"),
+            Op::Heal => f.write_str("heal"),
+            Op::Scrub => f.write_str("scrub"),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::str::{FromStr, SplitWhitespace};
 
 use lode_engine::{Fallocate, Protection, RenameMode, XattrWhen, mode};
 
+use crate::harm::{Harm, Harmed, HarmedBy};
 use crate::op::{
     Attrs, DIRECTORY_PERMISSIONS, FILE_PERMISSIONS, Fill, Op, Path, Target, fallocate_word,
     odd_name, rename_word, when_word,
@@ -224,6 +225,27 @@ impl<'a> Words<'a> {
         Ok((Fill { len, fill }, self.when()?))
     }
 
+    fn harm(&mut self) -> Result<Harm, String> {
+        let word = self.word()?;
+        let of = Harmed::ALL.into_iter().find(|of| of.name() == word).ok_or_else(|| {
+            let all = Harmed::ALL.map(Harmed::name).join(", ");
+            format!("{word} is nothing to damage: {all}")
+        })?;
+        let number = self.number_or(0)?;
+        if self.is_at_end() {
+            return Ok(Harm { of, number, by: HarmedBy::Flip });
+        }
+        let word = self.word()?;
+        let by = HarmedBy::ALL.into_iter().find(|by| by.name() == word);
+        let by = by.ok_or_else(|| format!("{word} is not one of flip, zero, poison, broken"))?;
+        match (of, by) {
+            (Harmed::Checksum | Harmed::Parity, HarmedBy::Poison | HarmedBy::Broken) => {
+                Err(format!("{} that can't be loaded stays so: no scrub repairs it", of.name()))
+            }
+            _ => Ok(Harm { of, number, by }),
+        }
+    }
+
     fn fallocate(&mut self) -> Result<Fallocate, String> {
         let word = self.word()?;
         let all = [
@@ -358,6 +380,9 @@ fn plain(verb: &str, w: &mut Words<'_>) -> Result<Op, String> {
             count if count > CPUS_MAX => return Err("a host has at most 256 CPUs".to_owned()),
             count => Op::Cpus(count),
         },
+        "damage" => Op::Damage(w.harm()?),
+        "heal" => Op::Heal,
+        "scrub" => Op::Scrub,
         other => return Err(format!("unknown operation {other}")),
     })
 }
@@ -481,6 +506,11 @@ mod tests {
             ("punch /a 1 2", "fallocate /a punch 1 2"),
             ("zero /a 1T 2", "fallocate /a zero 1099511627776 2"),
             ("cpus 2", "cpus 2"),
+            ("scrub", "scrub"),
+            ("heal", "heal"),
+            ("damage locator", "damage locator 0"),
+            ("damage record 3 flip", "damage record 3"),
+            ("damage data 1K poison", "damage data 1024 poison"),
             ("tmpfile / 0", "tmpfile / 0"),
             ("tmpfile /d 1 0x180", "tmpfile /d 1 0o600"),
             ("tmpfile / 2 0o600 user.x 9", "tmpfile / 2 0o600 user.x 9 1"),
@@ -523,6 +553,8 @@ mod tests {
             ("setattr /a uid=-1", "-1 does not fit here"),
             ("cpus 257", "a host has at most 256 CPUs"),
             ("cpus 0", "a host has at least 1 CPU"),
+            ("damage parity 0 poison", "parity that can't be loaded stays so: no scrub repairs it"),
+            ("damage record 1 acid", "acid is not one of flip, zero, poison, broken"),
         ] {
             assert_eq!(line.parse::<Op>(), Err(why.to_owned()), "{line}");
         }

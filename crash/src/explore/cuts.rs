@@ -16,7 +16,7 @@ use super::path::Stage;
 use super::run::Run;
 use super::{CrashPath, CutReport, Failure, Images, Leg, Limits, Memo, Setup, Tally};
 use crate::case::{Case, Trouble};
-use crate::judge::{Allowed, Expected, Look};
+use crate::judge::{Allowed, Expected, Health, Look, health_of};
 use crate::region::{Pages, Point, Profile, Watch};
 use crate::schedule::Schedule;
 use crate::states::{Budget, Choice, Explored, Judged, Units, explore_point, units_of};
@@ -276,9 +276,15 @@ impl Explorer<'_> {
         self.tally.operations += u64::from(stage == Stage::Operation);
         self.tally.sites.extend(medium.sites().into_keys());
         let after = run.expected()?;
-        let all = [Allowed { name: "before", expected: &before }, after_of(&after)];
+        // (What is behind the end of a file may be torn where this was cut off, and a scrub tells of it.)
+        let may_be_torn = after.health == Health::Scrubbed && *op != Op::Scrub;
+        let torn = may_be_torn.then(|| after.clone().of(Health::Sound));
+        let before = if may_be_torn { before.of(Health::Sound) } else { before };
+        let in_it = torn.as_ref().unwrap_or(&after);
+        let all = [Allowed { name: "before", expected: &before }, after_of(in_it)];
+        let done = [after_of(&after)];
         for (at, point) in points.iter().enumerate() {
-            let allowed = if at < in_flight { &all[..] } else { &all[1..] };
+            let allowed = if at < in_flight { &all[..] } else { &done[..] };
             let place = format!("{op} (point {} of {})", at + 1, points.len());
             let cut = Cut { stage, step, number: at, point, place };
             self.point(&cut, allowed, &ops[step.min(ops.len())..])?;
@@ -301,7 +307,8 @@ impl Explorer<'_> {
             let (which, known) = explorer.state(&image, allowed)?;
             let Chance { inside, then, skips, poison } = explorer.chance(cut, &units, choice);
             let dice = explorer.hash(cut, &units, choice);
-            if poison && known == Known::Now {
+            // (What else is lost would be lost for good.)
+            if poison && known == Known::Now && health_of(allowed) != Health::Hurt {
                 explorer.poisoned(&image, allowed, dice)?;
             }
             if inside {
@@ -491,7 +498,7 @@ impl Explorer<'_> {
         points.push(medium.point());
         let hash = crate::judge::hash_of(&tree);
         let found = allowed.iter().find(|allowed| allowed.expected.hash == hash);
-        self.recovery(&points, &tree, found, dice)?;
+        self.recovery(&points, &tree, (found, health_of(allowed)), dice)?;
         self.remember(question, Some(ANY_TREE));
         Ok(())
     }
@@ -501,7 +508,7 @@ impl Explorer<'_> {
         &mut self,
         points: &[Point],
         tree: &Snapshot,
-        found: Option<&Allowed<'_>>,
+        (found, health): (Option<&Allowed<'_>>, Health),
         dice: u64,
     ) -> Result<(), Wrong> {
         let (hash, large) = (crate::judge::hash_of(tree), tree.has_large_files());
@@ -517,13 +524,13 @@ impl Explorer<'_> {
                     return explorer.state(&image, &[*found]).map(|(_, known)| known);
                 }
                 explorer.images.note(&image);
-                let question = Question::again(&image, hash, large);
+                let question = Question::again(&image, hash, large, health);
                 if explorer.recall(&question, [hash]).is_some() {
                     return Ok(Known::Before);
                 }
                 explorer.watches.push(Watch::all(image.bytes()));
                 let watches = std::mem::take(&mut explorer.watches);
-                let mut look = Look::new(explorer.setup, &[], watches);
+                let mut look = Look::new(explorer.setup, &[], watches).at(health);
                 look.again(&image, tree)?;
                 explorer.watches = look.watches;
                 explorer.remember(question, Some(hash));
@@ -536,13 +543,15 @@ impl Explorer<'_> {
 
     /// A few operations after the recovery, with the power failing again.
     fn then(&mut self, image: &Pages, found: &Expected, next: &[Op]) -> Result<(), Wrong> {
-        let mut run = Run::resume(self.setup, image.clone(), &found.model, &mut self.watches)?;
+        let mut run = Run::resume(self.setup, image.clone(), found, &mut self.watches)?;
         let file = Path::of("/and then");
         let more = [
             Op::Create { path: file.clone(), mode: 0o100_644, rdev: 0 },
             Op::Append { to: Target::Path(file), data: Fill { len: 200, fill: 9 } },
         ];
-        let ops: Vec<Op> = next.iter().take(2).chain(&more).cloned().collect();
+        // (Two lines that are damaged at a time may be one of which nothing is left.)
+        let next = next.iter().filter(|op| !matches!(op, Op::Damage(_)));
+        let ops: Vec<Op> = next.take(2).chain(&more).cloned().collect();
         for (step, op) in ops.iter().enumerate() {
             self.operation(&mut run, Stage::After, (step, 1000 + step), op, &ops)?;
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use lode_testkit::rng::mix;
 
-use crate::judge::Allowed;
+use crate::judge::{Allowed, Health, health_of};
 use crate::region::{Own, Pages, Profile, Watch};
 
 /// Lines that are remembered, over all images; about 64 MiB.
@@ -23,7 +23,8 @@ pub(crate) struct Question {
     image: u64,
     /// What else there is to it.
     kind: Kind,
-    /// What is looked at depends on what may be found only in large files, and where data may be mixed.
+    /// What is looked at depends on what may be found only in large files, where data may be mixed, and where memory has
+    /// lost something.
     hint: u64,
 }
 
@@ -54,6 +55,7 @@ impl Question {
         let all = allowed.iter().map(|allowed| allowed.expected);
         let hinted = relaxed || all.clone().any(|expected| expected.large);
         let hint = if hinted { all.fold(1, |all, expected| mix(all ^ expected.hash)) } else { 0 };
+        let hint = at_health(hint, health_of(allowed));
         Self { image: image.fingerprint(), kind: Kind::State, hint }
     }
 
@@ -64,14 +66,22 @@ impl Question {
 
     /// Whether an image that a recovery left shows the tree with this hash, which has `large` files
     /// or not.
-    pub(super) fn again(image: &Pages, hash: u64, large: bool) -> Self {
-        let hint = if large { hash } else { 0 };
+    pub(super) fn again(image: &Pages, hash: u64, large: bool, health: Health) -> Self {
+        let hint = at_health(if large { hash } else { 0 }, health);
         Self { image: image.fingerprint(), kind: Kind::Again, hint }
     }
 
     /// Whether the image with this fingerprint opens as it should; `hint` is what else that depends on.
     pub(crate) fn opening(image: u64, opening: Opening, hint: u64) -> Self {
         Self { image, kind: Kind::Opening(opening), hint }
+    }
+}
+
+/// More or less is asked where memory has lost something.
+fn at_health(hint: u64, health: Health) -> u64 {
+    match health {
+        Health::Sound => hint,
+        health => mix(hint ^ health as u64),
     }
 }
 

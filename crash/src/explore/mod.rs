@@ -4,6 +4,7 @@
 mod cuts;
 mod failure;
 mod flips;
+mod harm;
 mod images;
 mod making;
 mod memo;

@@ -14,14 +14,14 @@ use lode_testkit::snapshot::snapshot;
 
 use super::{Setup, SimulatedPool};
 use crate::case::Geometry;
-use crate::judge::{Expected, sound};
+use crate::judge::{Expected, Health, sound};
 use crate::region::{Pages, Profile, Simulated, Watch};
 use crate::schedule::SchedHost;
 use crate::states::units_of;
 
 /// A pool and its model.
 pub(super) struct Run<'s> {
-    setup: &'s Setup,
+    pub(super) setup: &'s Setup,
     host: SchedHost,
     pub(super) pool: SimulatedPool,
     pub(super) model: Model,
@@ -31,6 +31,12 @@ pub(super) struct Run<'s> {
     /// CPUs of the next opening.
     cpus: usize,
     pub(super) no_space: u64,
+    /// What memory has lost.
+    pub(super) health: Health,
+    /// The next scrub is to find something.
+    pub(super) is_to_be_found: bool,
+    /// The next scrub may: a crash leaves torn what is behind the end of a file, which is nothing yet.
+    pub(super) may_be_torn: bool,
 }
 
 /// Free pages that a checkpoint of a small pool may need.
@@ -55,21 +61,21 @@ impl<'s> Run<'s> {
         Self::over(setup, host, medium, Model::new())
     }
 
-    /// The pool in `image`, recovered, which is to be as the model is.
+    /// The pool in `image`, recovered, which is to be what was found in it.
     /// What it loads is logged in `watches`, which it hands back.
     pub(super) fn resume(
         setup: &'s Setup,
         image: Pages,
-        model: &Model,
+        found: &Expected,
         watches: &mut Vec<Watch>,
     ) -> Result<Self, String> {
         let host = setup.host(9);
         host.set_cpu(0);
         let medium = setup.as_left(Simulated::new(image, setup.rules));
         medium.watch(std::mem::take(watches));
-        let run = Self::over(setup, host, medium.clone(), model.clone())?;
+        let run = Self::over(setup, host, medium.clone(), found.model.clone())?;
         *watches = medium.take_watches();
-        Ok(run)
+        Ok(Self { health: found.health, may_be_torn: true, ..run })
     }
 
     fn over(
@@ -88,12 +94,25 @@ impl<'s> Run<'s> {
         let (handles, model_handles) = (Handles::new(), Handles::new());
         let rng = Rng::new(setup.seed);
         let cpus = setup.geometry.lanes as usize;
-        Ok(Self { setup, host, pool, model, handles, model_handles, rng, cpus, no_space: 0 })
+        Ok(Self {
+            setup,
+            host,
+            pool,
+            model,
+            handles,
+            model_handles,
+            rng,
+            cpus,
+            no_space: 0,
+            health: Health::default(),
+            is_to_be_found: false,
+            may_be_torn: false,
+        })
     }
 
     /// What is to be found after a crash now.
     pub(super) fn expected(&self) -> Result<Expected, String> {
-        Self::expected_of(self.setup, &self.model)
+        Ok(Self::expected_of(self.setup, &self.model)?.of(self.health))
     }
 
     /// What is to be found where a model is like this one.
@@ -117,7 +136,11 @@ impl<'s> Run<'s> {
             Op::Receive(name) => return self.receive(name, true),
             Op::Abandon(name) => return self.receive(name, false),
             Op::Cpus(cpus) => self.cpus = *cpus,
-            _ => {}
+            Op::Damage(harm) => return self.damage(harm),
+            Op::Heal => self.pool.medium().heal(),
+            Op::Scrub => return self.scrub(),
+            // (It may be found by that.)
+            _ => self.is_to_be_found = false,
         }
         let available = self.pool.statfs().pages_available;
         let found = self.guarded(op)?;
@@ -156,14 +179,17 @@ impl<'s> Run<'s> {
             self.pool.close().map_err(|error| format!("close: {error:?}"))?;
             self.pool.medium().clone()
         } else {
+            self.may_be_torn = true;
             self.cut_off()
         };
         self.host.set_cpus(self.cpus);
+        self.is_to_be_found = false;
         self.pool = Pool::open(medium, self.host.clone(), &self.setup.options())
             .map_err(|error| format!("open: {error:?}"))?;
         let opening = self.pool.opening();
         let right = opening.clean == clean || full && !opening.clean;
-        if !right || opening.is_damaged() {
+        let damaged = opening.is_damaged() && self.health != Health::Hurt;
+        if !right || damaged {
             return Err(format!("opened after clean={clean} as {opening:?}"));
         }
         Ok(())

@@ -22,7 +22,7 @@ use super::run::{Run, pages_for};
 use super::walked::{Walked, release, walk};
 use super::{Explorer, Setup, SimulatedPool};
 use crate::case::Case;
-use crate::judge::{Allowed, Expected};
+use crate::judge::{Allowed, Expected, Health};
 use crate::region::{Pages, Point, Profile, Simulated};
 use crate::schedule::{Chooser, Job, Plan, Schedules, Threads};
 
@@ -67,6 +67,17 @@ struct Start<'c> {
     opens: Vec<Op>,
     ops: [&'c [Op]; 2],
     now_ns: i64,
+    /// What memory has lost until then.
+    health: Health,
+}
+
+impl Start<'_> {
+    /// What memory has lost of what a crash leaves. (What one thread makes good that the other has found is durable when
+    /// both have come to their ends.)
+    fn health(&self, last: bool) -> Health {
+        let mut ops = self.ops.iter().copied().flatten();
+        if last && ops.any(|op| *op == Op::Scrub) { Health::Scrubbed } else { self.health }
+    }
 }
 
 impl Explorer<'_> {
@@ -81,6 +92,7 @@ impl Explorer<'_> {
             opens: opens.cloned().collect(),
             ops: [&case.ops, &case.beside],
             now_ns: time_of(number),
+            health: run.health,
         };
         let mut orders = HashMap::new();
         let mut threads = Threads::new(2);
@@ -227,9 +239,16 @@ impl Explorer<'_> {
         }
         let mut states: Vec<(usize, String)> = states.into_iter().collect();
         states.sort();
-        let allowed: Vec<Allowed<'_>> = states
-            .iter()
-            .map(|(state, name)| Allowed { name, expected: &orders.states[*state] })
+        let health = start.health(last);
+        let hurt: Vec<Expected> = match health {
+            Health::Sound => Vec::new(),
+            _ => states.iter().map(|(state, _)| orders.states[*state].clone().of(health)).collect(),
+        };
+        let expected =
+            |index: usize, state: usize| hurt.get(index).unwrap_or(&orders.states[state]);
+        let named = states.iter().enumerate();
+        let allowed: Vec<Allowed<'_>> = named
+            .map(|(index, (state, name))| Allowed { name, expected: expected(index, *state) })
             .collect();
         let place = format!(
             "two threads, when {} operations of `ops` and {} of `beside` had returned (point {} of {count})",

@@ -71,6 +71,9 @@ impl Fs for Walked<'_> {
     fn maintain(&self) -> Result<()> {
         self.fs.maintain()
     }
+    fn scrub(&self) -> Result<()> {
+        self.fs.scrub()
+    }
     fn loose(&self, ino: Ino) -> Loose {
         self.fs.loose(ino)
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lode_engine::{Error, LENT_BYTES, OpenOptions, Opening, PAGE_BYTES, Pool, mode};
+use lode_engine::{Error, LENT_BYTES, OpenOptions, PAGE_BYTES, Pool, mode};
 use lode_model::Model;
 use lode_pmem::Medium;
 use lode_testkit::execute::{resolve, resolve_from};
@@ -15,6 +15,7 @@ use lode_testkit::fs::Fs;
 use lode_testkit::op::Path;
 use lode_testkit::snapshot::{Seen, Snapshot, difference, snapshot};
 
+use super::health::{Health, health_of};
 use super::receiving::go_on;
 use crate::explore::{Memo, Opening as Kind, Question, Setup, SimulatedPool};
 use crate::region::{Pages, Simulated, Watch};
@@ -33,13 +34,20 @@ pub struct Expected {
     pub large: bool,
     /// The model itself; nothing is open in it.
     pub model: Model,
+    /// What memory has lost of it, if it is all there nevertheless.
+    pub health: Health,
 }
 
 impl Expected {
     /// A model and its tree.
     pub fn new(tree: Snapshot, model: Model) -> Self {
         let (hash, large) = (hash_of(&tree), tree.has_large_files());
-        Self { tree, hash, large, model }
+        Self { tree, hash, large, model, health: Health::default() }
+    }
+
+    /// The same, where memory has lost this of it.
+    pub fn of(self, health: Health) -> Self {
+        Self { health, ..self }
     }
 }
 
@@ -77,8 +85,10 @@ pub struct Look<'a> {
     pub allowed: &'a [Allowed<'a>],
     /// Logs of what is looked at; handed on from opening to opening.
     pub watches: Vec<Watch>,
-    /// Copies of metadata may differ until they were looked at: some of it can't be loaded.
+    /// Copies of metadata may differ until they were looked at: some of it can't be loaded, or was damaged.
     pub mends: bool,
+    /// What memory has lost of the states.
+    pub health: Health,
     /// Openings that went well; `None` where all is to be gone through.
     pub memo: Option<&'a mut Memo>,
     /// What was being received has gone on: what may be found was part of that.
@@ -88,7 +98,14 @@ pub struct Look<'a> {
 impl<'a> Look<'a> {
     /// At states that may be these.
     pub fn new(setup: &'a Setup, allowed: &'a [Allowed<'a>], watches: Vec<Watch>) -> Self {
-        Self { setup, allowed, watches, mends: false, memo: None, went_on: false }
+        let (mends, health) = (false, Health::default());
+        let look = Self { setup, allowed, watches, mends, health, memo: None, went_on: false };
+        look.at(health_of(allowed))
+    }
+
+    /// At states of which memory has lost this.
+    pub fn at(self, health: Health) -> Self {
+        Self { health, mends: health == Health::Hurt, ..self }
     }
 
     /// The same, knowing which openings went well.
@@ -108,7 +125,9 @@ impl Look<'_> {
         if let Some(what) = difference(&seen, &tree) {
             return Err(format!("read-only and recovered trees differ: {what}"));
         }
-        sound(&pool, "check")?;
+        self.sound(&pool, "check")?;
+        self.scrubbed(&pool)?;
+        self.no_machine_check(&medium)?;
         self.watches = medium.take_watches();
         self.unchanged(&medium, &tree)?;
         Ok(Found { which, tree, pool })
@@ -150,7 +169,7 @@ impl Look<'_> {
                 .and_then(|()| Pool::open(medium.clone(), host, &self.setup.options()));
         }
         let pool = pool.map_err(|error| format!("{what}: {error} ({error:?})"))?;
-        undamaged(&pool.opening(), what)?;
+        self.undamaged(&pool.opening(), what)?;
         Ok(pool)
     }
 
@@ -166,11 +185,11 @@ impl Look<'_> {
         let options = OpenOptions { read_only: true, ..self.setup.options() };
         let pool = Pool::open(medium.clone(), self.setup.host(8), &options)
             .map_err(|error| format!("read-only open: {error} ({error:?})"))?;
-        undamaged(&pool.opening(), "read-only open")?;
+        self.undamaged(&pool.opening(), "read-only open")?;
         let hint = self.allowed.first().map(|allowed| &allowed.expected.tree);
         let tree = snapshot(&pool, self.setup.times(), hint)
             .map_err(|what| format!("read-only: {what}"))?;
-        sound(&pool, "read-only check")?;
+        self.sound(&pool, "read-only check")?;
         pool.close().map_err(|error| format!("read-only close: {error:?}"))?;
         if medium.stores() > 0 {
             return Err("a read-only opening wrote".to_owned());
@@ -261,7 +280,7 @@ impl Look<'_> {
         if let Some(what) = difference(tree, &found) {
             return Err(format!("recovery after a recovery cut off: another tree: {what}"));
         }
-        sound(&pool, "check after a recovery cut off")?;
+        self.sound(&pool, "check after a recovery cut off")?;
         self.watches = medium.take_watches();
         Ok(())
     }
@@ -373,13 +392,4 @@ fn read(fs: &dyn Fs, path: &Path) -> Option<Vec<u8>> {
     let mut bytes = vec![0; attr.size.min(4 << 20) as usize];
     fs.read(ino, 0, &mut bytes).ok()?;
     Some(bytes)
-}
-
-/// No crash damages anything, nor leaves what looks so.
-fn undamaged(opening: &Opening, what: &str) -> Result<(), String> {
-    let repaired = opening.chain_damage.first().or(opening.checkpoint_damage.as_ref());
-    match opening.damage.first().or(repaired) {
-        None => Ok(()),
-        Some(damage) => Err(format!("{what}: {damage}: {opening:?}")),
-    }
 }

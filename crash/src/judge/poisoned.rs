@@ -206,7 +206,7 @@ impl Look<'_> {
 
     /// On real hardware a store of less than a line to memory that can't be loaded ends the program. (At level `none`
     /// nothing is looked at ahead.)
-    fn no_machine_check(&self, medium: &Simulated) -> Result<(), String> {
+    pub(super) fn no_machine_check(&self, medium: &Simulated) -> Result<(), String> {
         match medium.machine_checks() {
             many if many > 0 && self.setup.format().protection > Protection::None => {
                 Err(format!("{many} stores of less than a line to memory that can't be loaded"))

@@ -1,5 +1,7 @@
-//! The bytes of a region, copied only where they change.
+//! The bytes of a region, copied only where they change, and which of its lines can't be loaded.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use lode_pmem::LINE_BYTES;
@@ -14,9 +16,20 @@ pub struct Pages {
     /// The same with zeros where file data is, where that is kept: pages without such data are
     /// shared.
     bare: Option<List>,
+    /// Lines that can't be loaded, by their offsets.
+    bad: Arc<BTreeMap<u64, Bad>>,
 }
 
 type List = Vec<Option<Arc<Page>>>;
+
+/// How a line can't be loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bad {
+    /// Until it is stored as a whole.
+    Once,
+    /// Whatever is stored to it.
+    Always,
+}
 
 /// What a store is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,12 +78,12 @@ impl Pages {
     pub fn new(bytes: u64) -> Self {
         assert!(bytes.is_multiple_of(PAGE as u64), "a region of whole pages");
         let pages = vec![None; (bytes / PAGE as u64) as usize];
-        Self { bare: Some(pages.clone()), pages }
+        Self { bare: Some(pages.clone()), pages, bad: Arc::default() }
     }
 
     /// The same, for whom asks neither for [`Pages::metadata_fingerprint`] nor for [`Pages::may_be_data`].
     pub fn without_bare(&self) -> Self {
-        Self { pages: self.pages.clone(), bare: None }
+        Self { pages: self.pages.clone(), bare: None, bad: self.bad.clone() }
     }
 
     /// The same with zeros behind it: `bytes` in all, at least as many as there are.
@@ -105,7 +118,35 @@ impl Pages {
         }
     }
 
-    /// Changes the bytes of the line at `line` that `mask` names, one bit a byte.
+    /// From now on this line can't be loaded.
+    pub fn spoil(&mut self, line: u64, bad: Bad) {
+        Arc::make_mut(&mut self.bad).insert(line, bad);
+    }
+
+    /// A line was stored as a whole: it is good again, if it ever is.
+    pub fn renew(&mut self, line: u64) {
+        if self.bad.get(&line) == Some(&Bad::Once) {
+            Arc::make_mut(&mut self.bad).remove(&line);
+        }
+    }
+
+    /// All of it can be loaded again, whatever it holds.
+    pub fn heal(&mut self) {
+        self.bad = Arc::default();
+    }
+
+    /// Whether some of it can't be loaded.
+    pub fn has_bad(&self) -> bool {
+        !self.bad.is_empty()
+    }
+
+    /// The first line that can't be loaded of those that begin in these bytes.
+    pub fn first_bad(&self, bytes: Range<u64>) -> Option<u64> {
+        self.bad.range(bytes).next().map(|(line, _)| *line)
+    }
+
+    /// Changes the bytes of the line at `line` that `mask` names, one bit a byte. (Whether it was stored so, as a whole, is
+    /// the caller's to know: see [`Pages::renew`].)
     pub fn store(&mut self, line: u64, mask: u64, bytes: &[u8; LINE_BYTES], what: Stored) {
         let number = (line / PAGE as u64) as usize;
         let from = (line % PAGE as u64) as usize;
@@ -158,7 +199,9 @@ impl Pages {
 
     /// A hash of all bytes. Pages that were not changed since the last one are not looked at.
     pub fn fingerprint(&self) -> u64 {
-        fingerprint(&self.pages)
+        let bad = self.bad.iter().map(|(line, bad)| mix(!(line + *bad as u64)));
+        let bad = bad.fold(0, u64::wrapping_add);
+        fingerprint(&self.pages).wrapping_add(bad)
     }
 
     /// A hash of all bytes but those of file data: equal where only these differ. 0 where it is
@@ -175,6 +218,16 @@ impl Pages {
         assert!(self.bare.is_some(), "where data lies is not kept");
         let Some(page) = &self.pages[(at / PAGE as u64) as usize] else { return true };
         page.data_lines != 0 || are_zeros(&page.bytes)
+    }
+
+    /// What the line at `at` holds, as far as that is kept.
+    pub fn stored_in(&self, at: u64) -> Stored {
+        let page = self.pages[(at / PAGE as u64) as usize].as_ref();
+        let bit = at % PAGE as u64 / LINE_BYTES as u64;
+        match page.is_some_and(|page| page.data_lines >> bit & 1 == 1) {
+            true => Stored::Data,
+            false => Stored::Metadata,
+        }
     }
 
     /// All bytes, one after another.
@@ -246,6 +299,7 @@ impl PartialEq for Pages {
             (Some(page), None) | (None, Some(page)) => page.bytes.iter().all(|&byte| byte == 0),
         };
         self.pages.len() == other.pages.len()
+            && self.bad == other.bad
             && self.pages.iter().zip(&other.pages).all(|(one, two)| same(one, two))
     }
 }
@@ -294,6 +348,23 @@ mod tests {
         four.store(8192, u64::MAX, &line(8), Stored::Data);
         assert_eq!(three.metadata_fingerprint(), four.metadata_fingerprint());
         assert_eq!(three.metadata_fingerprint(), Pages::new(16384).metadata_fingerprint());
+    }
+
+    #[test]
+    fn a_line_that_cant_be_loaded_tells_images_apart() {
+        let one = Pages::new(16384);
+        let mut two = one.clone();
+        two.spoil(4096, Bad::Once);
+        assert_ne!(one.fingerprint(), two.fingerprint());
+        assert!(one != two && two.has_bad() && two.without_bare().has_bad());
+        assert_eq!((two.first_bad(0..4096), two.first_bad(64..8192)), (None, Some(4096)));
+        two.renew(4096);
+        assert_eq!((one.fingerprint(), &one), (two.fingerprint(), &two));
+        two.spoil(64, Bad::Always);
+        two.renew(64);
+        assert_eq!(two.first_bad(0..4096), Some(64));
+        two.heal();
+        assert_eq!(one, two);
     }
 
     #[test]

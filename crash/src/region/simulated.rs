@@ -8,7 +8,7 @@
 //! loaded until a whole one is stored over them; a store of less would end a program on real hardware, and is counted.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lode_pmem::{LINE_BYTES, Line, Losses, MediaError, Medium};
 use parking_lot::Mutex;
 
+use super::pages::Bad;
 use super::watch::Own;
 use super::{LeftOut, Pages, Pending, Point, Profile, Site, Stored, Watch, Way};
 
@@ -68,9 +69,7 @@ struct State {
     own: Own,
     /// How often each place fenced or wrote back.
     sites: BTreeMap<LeftOut, u64>,
-    /// Lines that can't be loaded.
-    poisoned: BTreeSet<u64>,
-    /// Stores of less than a line to such ones.
+    /// Stores of less than a line to one that can't be loaded.
     machine_checks: u64,
     told: Told,
 }
@@ -132,7 +131,6 @@ impl Simulated {
             watches: Vec::new(),
             own: Own::none(if tracked { 0 } else { bytes }),
             sites: BTreeMap::new(),
-            poisoned: BTreeSet::new(),
             machine_checks: 0,
             told: Told::default(),
         };
@@ -143,17 +141,42 @@ impl Simulated {
     pub fn fork(&self) -> Self {
         let state = self.state.lock();
         let fork = Self::plain(&state.seen);
-        let (own, poisoned, told) = (state.own.clone(), state.poisoned.clone(), state.told);
+        let (own, told) = (state.own.clone(), state.told);
         drop(state);
         let mut forked = fork.state.lock();
-        (forked.own, forked.poisoned, forked.told) = (own, poisoned, told);
+        (forked.own, forked.told) = (own, told);
         drop(forked);
         fork
     }
 
-    /// From now on these lines, from the one at `at` on, can't be loaded.
+    /// From now on these lines, from the one at `at` on, can't be loaded, whatever power cuts bring back.
     pub fn poison(&self, at: u64, lines: u64) {
-        self.state.lock().poisoned.extend((0..lines).map(|line| at + line * LINE));
+        let mut state = self.state.lock();
+        let spoil = &mut |pages: &mut Pages, line| pages.spoil(line, Bad::Once);
+        (0..lines).for_each(|line| state.damage(at + line * LINE, spoil));
+    }
+
+    /// From now on this line can't be loaded, whatever is stored to it.
+    pub fn wreck(&self, at: u64) {
+        let spoil = &mut |pages: &mut Pages, line| pages.spoil(line, Bad::Always);
+        self.state.lock().damage(at, spoil);
+    }
+
+    /// From now on the line at `at` durably holds this, and can be loaded or not as it could.
+    pub fn overwrite(&self, at: u64, bytes: &[u8; LINE_BYTES]) {
+        let overwrite = &mut |pages: &mut Pages, at: u64| {
+            // (What it is does not change.)
+            let what = pages.stored_in(at);
+            pages.store(at, u64::MAX, bytes, what);
+        };
+        self.state.lock().damage(at, overwrite);
+    }
+
+    /// All memory can be loaded again.
+    pub fn heal(&self) {
+        let mut state = self.state.lock();
+        state.seen.heal();
+        state.durable.heal();
     }
 
     /// From now on the memory says that it has lost what was stored so often.
@@ -174,7 +197,7 @@ impl Simulated {
 
     /// Whether some of it can't be loaded.
     pub fn has_bad(&self) -> bool {
-        !self.state.lock().poisoned.is_empty()
+        self.state.lock().seen.has_bad()
     }
 
     /// Takes note of what was stored since the region had its first content; what it holds now is its first content from
@@ -312,25 +335,31 @@ impl State {
 
     /// A line that is stored whole is good again.
     fn stored_to_bad(&mut self, line: u64, mask: u64) {
-        if self.poisoned.is_empty() {
-            return;
-        }
         if mask == u64::MAX {
-            self.poisoned.remove(&line);
-        } else if self.poisoned.contains(&line) {
+            self.seen.renew(line);
+        } else if self.seen.first_bad(line..line + LINE).is_some() {
             self.machine_checks += 1;
         }
     }
 
     /// Stores whole lines, all in one, where nothing else is to be noted of each; says whether it has.
     fn stored_plainly(&mut self, at: u64, lines: &[[u8; LINE_BYTES]]) -> bool {
-        if self.tracked || !self.poisoned.is_empty() || self.told.held.is_some() {
+        if self.tracked || self.seen.has_bad() || self.told.held.is_some() {
             return false;
         }
         self.stores += lines.len() as u64;
         self.seen.store_lines(at, lines, Stored::Metadata);
         (at..).step_by(LINE_BYTES).take(lines.len()).for_each(|line| self.own.stored(line));
         true
+    }
+
+    /// Changes a line behind everybody's back, durably: what was stored to it, and was not certain to be durable, is gone.
+    fn damage(&mut self, line: u64, change: &mut dyn FnMut(&mut Pages, u64)) {
+        self.pending.remove(&line);
+        change(&mut self.seen, line);
+        if self.tracked {
+            change(&mut self.durable, line);
+        }
     }
 
     /// Makes everything durable.
@@ -357,6 +386,9 @@ impl State {
                     continue;
                 }
                 durable.store(*line, store.mask, &store.bytes, store.site.stores());
+                if store.mask == u64::MAX {
+                    durable.renew(*line);
+                }
                 // What lies below it can't show any more.
                 for earlier in &mut left {
                     earlier.mask &= !store.mask;
@@ -409,15 +441,15 @@ impl Medium for Simulated {
         state.loads += 1;
         let most = if state.tracked { LOADS_MAX } else { STATE_LOADS_MAX };
         assert!(state.loads < most, "{most} loads: this does not end");
-        if !state.poisoned.is_empty() {
-            let bad = state.poisoned.range(at - at % LINE..at + into.len() as u64).next();
-            if let Some(line) = bad {
-                return Err(MediaError::Poisoned { at: at.max(*line) });
-            }
+        let State { seen, watches, own, .. } = &mut *state;
+        let mut looked_at = |len| watches.iter_mut().for_each(|watch| watch.loaded(at, len, own));
+        if let Some(line) = seen.first_bad(at - at % LINE..at + into.len() as u64) {
+            // (That it can't be loaded is what is seen of it.)
+            looked_at((line + 1).max(at + 1) - at);
+            return Err(MediaError::Poisoned { at: at.max(line) });
         }
-        state.seen.load(at, into);
-        let State { watches, own, .. } = &mut *state;
-        watches.iter_mut().for_each(|watch| watch.loaded(at, into.len() as u64, own));
+        seen.load(at, into);
+        looked_at(into.len() as u64);
         Ok(())
     }
 

@@ -287,6 +287,7 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::OneUnfinished, FLIPS),
     (Rule::SeenComesHome, "a pool with snapshots gets checksums, and has overwrites on their way"),
     (Rule::KeptSummed, "a pool with snapshots gets checksums"),
+    (Rule::RepairsFenced, "a scrub, of metadata"),
 ];
 const FLIPS: &str = "a bit flips, short log pages";
 

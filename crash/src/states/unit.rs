@@ -53,6 +53,16 @@ pub struct Unit {
     pub all: u16,
     /// Its lines with metadata among these stores, a bit each.
     metadata: u8,
+    /// Stores of a whole line to one that can't be loaded, by their places among `stores`, with that line.
+    renewing: Vec<(usize, u64)>,
+}
+
+impl Unit {
+    /// The lines that an alternative makes good which could not be loaded: a store of the whole line is in it, untorn.
+    fn renewed_by(&self, alternative: u16) -> impl Iterator<Item = u64> + '_ {
+        let kept = &self.alternatives[usize::from(alternative)].kept;
+        self.renewing.iter().filter(|(place, _)| kept[*place] == 0xFF).map(|(_, line)| *line)
+    }
 }
 
 /// The units of a point.
@@ -139,6 +149,7 @@ impl Units {
                 let what = if is_data { Stored::Data } else { Stored::Metadata };
                 pages.store(unit.at + index as u64 * LINE, u64::MAX, line, what);
             }
+            unit.renewed_by(*alternative).for_each(|line| pages.renew(line));
         }
         pages
     }
@@ -166,7 +177,15 @@ impl<'p> Building<'p> {
         let lines = stores.iter().map(|store| &point.pending[*store]);
         let metadata = lines.filter(|store| store.site.stores() == Stored::Metadata);
         let metadata = metadata.fold(0, |all, store| all | 1 << ((store.line - at) / LINE));
-        let unit = Unit { at, stores, alternatives: vec![none], whole: 1, all: 0, metadata };
+        let renews = |store: &Pending| {
+            let line = store.line..store.line + LINE;
+            store.mask == u64::MAX && point.durable.first_bad(line).is_some()
+        };
+        let named = stores.iter().map(|store| &point.pending[*store]).enumerate();
+        let renewing = named.filter(|(_, store)| renews(store));
+        let renewing = renewing.map(|(place, store)| (place, store.line)).collect();
+        let unit =
+            Unit { at, stores, alternatives: vec![none], whole: 1, all: 0, metadata, renewing };
         let mut building = Self { pending: &point.pending, base, made: Vec::new(), unit };
         building.unit.all = building.add(|_| 0xFF);
         building

@@ -12,6 +12,7 @@ mod raised;
 mod random;
 mod refused;
 mod script;
+mod scrubbed;
 mod sectors;
 mod seen;
 mod seq2;

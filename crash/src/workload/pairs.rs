@@ -4,7 +4,7 @@ use crate::case::{Case, Geometry, Trouble};
 use crate::workload::aged::outcome;
 use crate::workload::build::{ALL_LINES, case, lanes, operations, relaxed, repeated, roomy, small};
 use crate::workload::seen::{seen_beside, seen_pool};
-use crate::workload::{sectors, writers};
+use crate::workload::{scrubbed, sectors, writers};
 
 /// What there is before, what one thread does, what the other does.
 type Both = (&'static str, &'static str, &'static str, &'static str);
@@ -312,6 +312,11 @@ pub fn two_threads() -> Vec<Case> {
             .iter()
             .map(|text| both(text, "mapped", Geometry { mapped: true, ..sectors::pool(2) })),
     );
+    for (geometry, level, texts) in scrubbed::beside() {
+        let texts =
+            texts.iter().map(|(name, before, ops, beside)| (*name, &**before, *ops, *beside));
+        cases.extend(texts.map(|text| both(&text, level, geometry.clone())));
+    }
     cases
 }
 

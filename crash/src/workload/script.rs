@@ -120,11 +120,12 @@ fn impossible_beside(case: &Case) -> Option<String> {
     }
     let alone = |op: &&Op| {
         let all = matches!(op, Op::Grow | Op::Protect(..) | Op::Rollback(_) | Op::Cpus(_));
+        let all = all || matches!(op, Op::Damage(_) | Op::Heal);
         all || matches!(op, Op::Remount | Op::Crash | Op::Receive(_) | Op::Abandon(_))
     };
     if let Some(op) = case.ops.iter().chain(&case.beside).find(alone) {
         return Some(format!(
-            "`{op}` ends what both threads do: it can't stand beside a second one"
+            "`{op}` is done to what both threads work on: it can't stand beside a second one"
         ));
     }
     let (most, other) = (case.ops.len() as u64, case.beside.len() as u64);
@@ -382,6 +383,9 @@ const FORMS: &[&str] = &[
     "receive NAME",
     "abandon NAME",
     "cpus NUMBER",
+    "damage WHAT [NUMBER [flip|zero|poison|broken]]",
+    "heal",
+    "scrub",
 ];
 
 fn form_of(verb: &str) -> Option<&'static str> {

@@ -18,6 +18,7 @@ mod random_sequences;
 mod raw;
 mod salvage_receiving;
 mod schedule;
+mod scrubbed;
 mod stop;
 mod strips;
 mod support;

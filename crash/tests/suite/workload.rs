@@ -257,7 +257,7 @@ fn scenarios_and_random_cases_can_be_done() {
 fn examples_of_the_documentation_are_scripts() {
     let page = include_str!("../../../docs/crash-scripts.md");
     let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
-    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks.len(), 3);
     for block in blocks {
         let case = parse_script(block).unwrap_or_else(|why| panic!("{why} in:\n{block}"));
         assert_eq!(parse_script(&print_script(&case)), Ok(case));

@@ -3,8 +3,8 @@
 //! A strip is right if either of its checksums says so: as it is, or as the sum of its page's parity and
 //! other strips. Bytes behind the end of a file cost none in front of it: where these do not help, zeros are tried for them, which they were
 //! unless a truncation left them there. What was wrong is stored again in a pool that is open for writes, through the cache: a reader who has let the
-//! inode go may not have stores on their way. (They are not written back: until they are, the next
-//! opening finds the same damage, and mends it again.)
+//! inode go may not have stores on their way. (They are not written back, but by a scrub, which tells of them: until they
+//! are, the next opening finds the same damage, and mends it again.)
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -138,6 +138,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.store.take_met()?;
             found.left &= !self.store.bad.touches(at, PAGE_BYTES);
         }
+        if found.mended {
+            // (It was stored through the cache.)
+            let mut window = self.store.door.window(0, self.store.counters());
+            window.flush(at, PAGE_BYTES);
+            self.store.flush_kept(&mut window, at, PAGE_BYTES);
+        }
         for (is_so, outcome) in [(found.mended, Outcome::Repaired), (found.left, Outcome::Left)] {
             if is_so {
                 self.note_data(scrub, state, outcome, (at, offset, PAGE_BYTES))?;

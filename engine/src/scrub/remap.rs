@@ -22,6 +22,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.store.bad.any() {
             return Ok(());
         }
+        // What is moved leaves pages that nobody is to get, after a crash neither: first the list says so.
+        self.store.keep_bad()?;
         let node = match self.node(ino) {
             Err(Error::Stale) => return Ok(()),
             node => node?,

@@ -2,8 +2,9 @@
 //!
 //! What this file guarantees: a step holds no lock for longer than it takes to load about as many bytes as it was
 //! asked for, or one inode's log; it stores nothing but what has gone bad, and in a pool that is open
-//! read-only not even that. Inodes that are made after it has begun are not looked at. What only snapshots see is looked
-//! at with its inode, those that are dead come last; a snapshot that is deleted meanwhile is passed over.
+//! read-only not even that. What it tells to be repaired is durable. Inodes that are made after it has begun are not
+//! looked at. What only snapshots see is looked at with its inode, those that are dead come last; a snapshot that is deleted
+//! meanwhile is passed over.
 
 use alloc::vec::Vec;
 
@@ -12,7 +13,7 @@ use lode_pmem::Medium;
 use super::kept::Kept;
 use super::report::{Finding, Outcome, What};
 use crate::snapshot::VIEW;
-use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
+use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
 
 /// Findings that are remembered.
 const FINDINGS_MAX: usize = 10_000;
@@ -47,6 +48,8 @@ pub struct Scrub {
     /// Bytes of file data at a time.
     pub(super) piece: Vec<u8>,
     pub(super) findings: Vec<Finding>,
+    /// Something was repaired since the last fence.
+    pub(super) is_unfenced: bool,
     /// Findings that were not remembered.
     forgotten: u64,
     /// Pages that are exempt from checksums.
@@ -88,6 +91,7 @@ impl Scrub {
 
     /// Takes in a finding; bytes that go on from the last one of the same data belong to it.
     pub(super) fn note(&mut self, finding: Finding) -> Result<()> {
+        self.is_unfenced |= finding.outcome == Outcome::Repaired;
         if let Some(last) = self.findings.last_mut()
             && last.what == What::Data
             && (last.ino, last.offset + last.bytes) == (finding.ino, finding.offset)
@@ -133,6 +137,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let all = (space.pages - space.pages_free.min(space.pages)) * PAGE_BYTES;
         let (has_dead, kept, findings) = (false, Kept::default(), Vec::new());
         let (place, forgotten, exempt_pages, done) = (Place::Tables, 0, 0, 0);
+        let is_unfenced = false;
         Ok(Scrub {
             place,
             inos,
@@ -140,6 +145,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             kept,
             piece,
             findings,
+            is_unfenced,
             forgotten,
             exempt_pages,
             done,
@@ -149,10 +155,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Looks at about `bytes` more bytes of the pool: loads both copies of metadata and makes them the same,
     /// loads the data of files and attributes, and makes good what is kept of it, all that only snapshots see, too. What is in bad memory and known goes elsewhere. The pool may be in use.
+    /// What is told to be repaired is durable.
     ///
     /// # Errors
     /// Those that are not about what was looked at: that is in the findings.
     pub fn scrub(&self, scrub: &mut Scrub, bytes: u64) -> Result<()> {
+        let scrubbed = self.scrub_some(scrub, bytes);
+        // What is told to be repaired is so whatever comes.
+        let is_unfenced = core::mem::take(&mut scrub.is_unfenced);
+        if is_unfenced && !self.store.host.leaves_out(Rule::RepairsFenced) {
+            self.store.door.fence(self.store.counters())?;
+        }
+        scrubbed
+    }
+
+    fn scrub_some(&self, scrub: &mut Scrub, bytes: u64) -> Result<()> {
         let end = scrub.done.saturating_add(bytes.max(1));
         while scrub.done < end {
             match scrub.place {

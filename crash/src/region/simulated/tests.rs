@@ -1,6 +1,7 @@
 //! What a simulated region does with stores, fences and bad lines.
 
 use super::*;
+use crate::states::units_of;
 
 fn region(profile: Profile) -> Simulated {
     Simulated::new(Pages::new(8192), Rules { profile, ..Rules::default() })
@@ -81,6 +82,43 @@ fn a_bad_line_is_an_error_until_a_whole_one_is_stored() {
     medium.store_word(&mut (), 64, 1);
     assert_eq!((medium.load_word(64), medium.machine_checks()), (Ok(1), 1));
     assert_eq!(medium.fork().load(128, &mut [0; 8]), error(128));
+}
+
+#[test]
+fn a_power_cut_brings_bad_lines_back_over_which_nothing_whole_was_stored() {
+    let medium = region(Profile::Adr);
+    medium.store_word(&mut (), 64, 9);
+    medium.poison(64, 1);
+    medium.poison(128, 1);
+    medium.wreck(192);
+    for line in [64, 128, 192] {
+        medium.store_line(&mut (), line, &Line([7; 64]));
+    }
+    let [seen, left] = [medium.seen(), medium.point().durable];
+    let bad = |pages: &Pages| [64, 128, 192].map(|at| pages.first_bad(at..at + 64).is_some());
+    assert_eq!((bad(&seen), bad(&left)), ([false, false, true], [true; 3]));
+    let units = units_of(&medium.point(), Profile::Adr, false);
+    let image = |choice: [u16; 3]| bad(&units.image(&left, &choice));
+    assert_eq!(image([1, 0, 1]), [false, true, true]);
+    // Torn, it stays bad.
+    let torn = units.units[1].whole as u16;
+    assert!(units.units[1].alternatives.len() > usize::from(torn));
+    assert_eq!(image([0, torn, 0]), [true; 3]);
+    medium.fence().unwrap();
+    assert_eq!(bad(&medium.point().durable), [false, false, true]);
+    medium.heal();
+    assert!(!medium.has_bad() && !medium.point().durable.has_bad());
+}
+
+#[test]
+fn what_is_overwritten_behind_everybodys_back_is_durable() {
+    let medium = region(Profile::Adr);
+    medium.store_word(&mut (), 64, 9);
+    medium.store_word(&mut (), 128, 9);
+    medium.overwrite(64, &[1; 64]);
+    let pending: Vec<u64> = medium.point().pending.iter().map(|store| store.line).collect();
+    assert_eq!((durable_word(&medium, 64), pending), (0x0101_0101_0101_0101, vec![128]));
+    assert_eq!(medium.load_word(64), Ok(0x0101_0101_0101_0101));
 }
 
 #[test]
