@@ -144,7 +144,7 @@ fn log_damage(opening: &Opening, read_only: bool) {
         tracing::info!("what was being received is given up, which had been cut off");
     }
     if opening.superblock_repaired {
-        tracing::warn!("one copy of the superblock is damaged");
+        tracing::warn!(offset = opening.superblock_at, "one copy of the superblock is damaged");
     }
     if let Some(damage) = opening.chain_damage.first() {
         tracing::warn!(

@@ -124,7 +124,7 @@ fn by_opening(opening: &Opening, writes: bool) -> Vec<FindingFacts> {
     let found = |what, ino, at| {
         FindingFacts::from(&Finding { what, outcome, ino, at, offset: 0, bytes: 0 })
     };
-    let superblock = opening.superblock_repaired.then(|| found(What::Superblock, 0, 0));
+    let superblock = opening.superblock_repaired.then(|| found(What::Superblock, 0, opening.superblock_at));
     let others =
         opening.chain_damage.iter().chain(&opening.checkpoint_damage).chain(&opening.damage);
     let others = others.map(|damage| found(What::Metadata, damage.ino, damage.at));

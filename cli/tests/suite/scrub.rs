@@ -62,7 +62,8 @@ fn what_opening_has_repaired_is_told() {
         assert_eq!((told["left"].as_u64(), told["repaired"].as_u64()), (Some(1), Some(0)));
         let repaired = lode(&["scrub", path, "--json"]).expect(1).json();
         assert_eq!(repaired["repaired"].as_u64(), Some(1), "{repaired}");
-        assert_eq!(repaired["findings"][0]["what"], "superblock");
+        let found = &repaired["findings"][0];
+        assert_eq!((found["what"].as_str(), found["at"].as_u64()), (Some("superblock"), Some(superblock)));
         lode(&["scrub", path, "-n"]).expect(0);
     }
     // Neither the checkpoint of a clean end, nor tables that it knows, are what they were: all of that is told.
