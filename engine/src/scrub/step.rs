@@ -105,6 +105,13 @@ impl Scrub {
         Ok(())
     }
 
+    /// Takes in that main memory has gone bad: what it is a copy of is right, on the medium.
+    fn note_memory(&mut self, error: Error) -> Result<()> {
+        let (what, outcome) = (What::Metadata, Outcome::Left);
+        let at = error.into_damage()?.at;
+        self.note(Finding { what, outcome, ino: 0, at, offset: 0, bytes: 0 })
+    }
+
     /// Takes in an error as what is lost; other errors go on to the caller.
     pub(super) fn note_error(&mut self, error: Error, what: What, ino: Ino) -> Result<()> {
         let at = match error {
@@ -173,8 +180,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
                         scrub.place = Place::Data(index, 0);
                     }
                     None if !scrub.has_dead => {
-                        self.list_dead(&mut scrub.inos)?;
                         scrub.has_dead = true;
+                        if let Err(error) = self.list_dead(&mut scrub.inos) {
+                            scrub.note_memory(error)?;
+                        }
                     }
                     None => {
                         scrub.place = Place::End;
