@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
+use super::exempt::Exempt;
 use super::kept::Kept;
 use super::report::{Finding, Outcome, What};
 use crate::snapshot::VIEW;
@@ -49,8 +50,8 @@ pub struct Scrub {
     pub(super) findings: Vec<Finding>,
     /// Findings that were not remembered.
     forgotten: u64,
-    /// Pages that are exempt from checksums.
-    pub(super) exempt_pages: u64,
+    /// What is exempt from checksums.
+    pub(super) exempt: Exempt,
     done: u64,
     all: u64,
 }
@@ -74,11 +75,6 @@ impl Scrub {
     /// What was found since this was asked last (10,000 at most).
     pub fn take_findings(&mut self) -> Vec<Finding> {
         core::mem::take(&mut self.findings)
-    }
-
-    /// Pages that were passed over: programs have them mapped to store into, and nobody knows what they should hold.
-    pub fn exempt_pages(&self) -> u64 {
-        self.exempt_pages
     }
 
     /// Findings that were more than are remembered.
@@ -139,19 +135,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let space = self.space();
         let all = (space.pages - space.pages_free.min(space.pages)) * PAGE_BYTES;
         let (has_dead, kept, findings) = (false, Kept::default(), Vec::new());
-        let (place, forgotten, exempt_pages, done) = (Place::Tables, 0, 0, 0);
-        Ok(Scrub {
-            place,
-            inos,
-            has_dead,
-            kept,
-            piece,
-            findings,
-            forgotten,
-            exempt_pages,
-            done,
-            all,
-        })
+        let (place, forgotten, exempt, done) = (Place::Tables, 0, Exempt::default(), 0);
+        Ok(Scrub { place, inos, has_dead, kept, piece, findings, forgotten, exempt, done, all })
     }
 
     /// Looks at about `bytes` more bytes of the pool: loads both copies of metadata and makes them the same,

@@ -9,6 +9,7 @@ mod bad_parts;
 mod budget;
 mod collection;
 mod equals_model;
+mod exempt_told;
 mod failing_fence;
 mod forged;
 mod full_in_place;
