@@ -32,6 +32,7 @@ mod maps;
 mod media_errors;
 mod nameless;
 mod noted_names;
+mod raised_over_bad_memory;
 mod raised_with_snapshots;
 mod receiving;
 mod rotating_snapshots;
