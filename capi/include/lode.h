@@ -920,8 +920,8 @@ int lode_removexattr(struct lode_pool *pool, const char *name, const char *attri
 // The same of an open file, as fremovexattr(2).
 int lode_fremovexattr(struct lode_file *file, const char *attribute);
 
-// Keeps what is in a pool now, under a name of 1 to 128 bytes without a slash. It takes no time and no space: what is
-// changed or removed from then on is kept for it.
+// Keeps what is in a pool now, under a name of 1 to 128 bytes without a slash. It takes a moment, and a page or two:
+// what is changed or removed from then on is kept for it.
 //
 // Fails with EEXIST for a name that there is; EBUSY while a map or a log is open; EINVAL and ENAMETOOLONG for
 // names that can't be; ENOSPC and EROFS.

@@ -17,8 +17,8 @@ use crate::stat::{lode_stat, lode_timespec, store};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Keeps what is in a pool now, under a name of 1 to 128 bytes without a slash. It takes no time and no space: what is
-/// changed or removed from then on is kept for it.
+/// Keeps what is in a pool now, under a name of 1 to 128 bytes without a slash. It takes a moment, and a page or two:
+/// what is changed or removed from then on is kept for it.
 ///
 /// Fails with EEXIST for a name that there is; EBUSY while a map or a log is open; EINVAL and ENAMETOOLONG for
 /// names that can't be; ENOSPC and EROFS.

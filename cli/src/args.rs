@@ -267,7 +267,8 @@ pub(crate) struct ProtectArgs {
     /// metadata and checksums and parity of the contents of files
     #[arg(value_parser = LEVELS, hide_possible_values = true)]
     pub(crate) level: Protection,
-    /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart [default: 1M]
+    /// Bytes of a scribble that can't reach both copies, at most 511M: they lie farther apart [default: what the
+    /// pool has; 1M where it has no second copies]
     #[arg(long, value_name = "SIZE", value_parser = parse_dead_zone)]
     pub(crate) dead_zone: Option<u64>,
 }

@@ -143,8 +143,15 @@ fn log_damage(opening: &Opening, read_only: bool) {
     if opening.given_up {
         tracing::info!("what was being received is given up, which had been cut off");
     }
+    if opening.exempt_pages > 0 {
+        let pages = opening.exempt_pages;
+        tracing::warn!(
+            pages,
+            "programs had pages mapped to store into when the pool was left, without checksums"
+        );
+    }
     if opening.superblock_repaired {
-        tracing::warn!("one copy of the superblock is damaged");
+        tracing::warn!(offset = opening.superblock_at, "one copy of the superblock is damaged");
     }
     if let Some(damage) = opening.chain_damage.first() {
         tracing::warn!(

@@ -2,11 +2,37 @@
 
 use lock_api::{RawMutex, RawRwLock};
 
-use crate::Rule;
+use crate::{Ino, Rule};
 
 /// Nonces of a session, of the 32 bits that their counter has: what is left is for those who are in
 /// the middle of something when it is raised.
 pub const NONCES_MAX: u32 = u32::MAX - (1 << 24);
+
+/// Bytes of a file, in whole pages, that are exempt from checksums, or were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExemptRange {
+    /// The file.
+    pub ino: Ino,
+    /// Where in it they begin.
+    pub offset: u64,
+    /// How many there are.
+    pub bytes: u64,
+}
+
+/// What becomes of checksums of a file that a program has mapped to store into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exemption {
+    /// There are none from now on.
+    Begins,
+    /// There are again, as the last map has ended.
+    Ends,
+    /// There are again, as a snapshot is made; each page that is stored to again has none from then on.
+    EndsForSnapshot,
+    /// There are again, of what a crash has left.
+    EndsAfterCrash,
+    /// There are none, though nobody has the file mapped: there was no room for them, or the pool is open read-only.
+    Stays,
+}
 
 /// The world around the engine: std in a server, a scheduler in a test, a kernel.
 ///
@@ -45,6 +71,12 @@ pub trait Host: Send + Sync + 'static {
     fn spare(&self, pages: u64) -> bool {
         let _ = pages;
         false
+    }
+
+    /// Checksums of these bytes come or go, for a log. Who has a large file mapped in many pieces is told of the first ones, and of
+    /// the others as if they were one. An inode is locked meanwhile.
+    fn exemption(&self, what: Exemption, of: ExemptRange) {
+        let _ = (what, of);
     }
 
     /// How often who has to wait to write to an inode looks whether it is free before sleeping: a small

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod exempt;
 mod maintain;
 mod spare;
 
@@ -15,7 +16,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use lode_engine::Host;
+use lode_engine::{ExemptRange, Exemption, Host};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
@@ -102,6 +103,10 @@ impl Host for StdHost {
 
     fn spare(&self, pages: u64) -> bool {
         self.asked.ask(pages)
+    }
+
+    fn exemption(&self, what: Exemption, of: ExemptRange) {
+        exempt::tell(what, of);
     }
 
     fn random(&self) -> u64 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use lode_engine::{Host, NONCES_MAX, Rule};
+use lode_engine::{ExemptRange, Exemption, Host, NONCES_MAX, Rule};
 
 use crate::rng::mix;
 
@@ -27,6 +27,11 @@ pub trait HostHooks: Send + Sync {
     fn asks_pages(&self, pages: u64) -> bool {
         let _ = pages;
         false
+    }
+
+    /// Checksums of a file come or go ([`Host::exemption`]).
+    fn exemption(&self, what: Exemption, of: ExemptRange) {
+        let _ = (what, of);
     }
 }
 
@@ -198,6 +203,12 @@ impl Host for TestHost {
 
     fn spare(&self, pages: u64) -> bool {
         self.told.as_ref().is_some_and(|Told(hooks)| hooks.asks_pages(pages))
+    }
+
+    fn exemption(&self, what: Exemption, of: ExemptRange) {
+        if let Some(Told(hooks)) = &self.told {
+            hooks.exemption(what, of);
+        }
     }
 
     fn parallel(&self, jobs: usize, job: &(dyn Fn(usize) + Sync)) {

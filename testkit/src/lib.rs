@@ -7,7 +7,7 @@
 //! * [`stamps`], [`nbd`]: sectors stamped with versions, and a client that writes them
 //! * [`harm`]: damage as an operation, and a scrub that finds it
 //! * `real`, a feature: the same operations in a directory of a real file system
-//! * [`until`]: a wait that has an end
+//! * [`until`]: a wait that has an end; [`seeds`]: many seeds, shared out to threads
 //! * [`format`], [`damage`], [`trial`]: images that are wrong, sealed or not, and what an
 //!   engine may make of them
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -32,6 +32,7 @@ pub mod real;
 pub mod receive;
 pub mod rng;
 pub mod run;
+pub mod seeds;
 mod shown;
 pub mod snapshot;
 pub mod stamps;

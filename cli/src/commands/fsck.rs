@@ -175,7 +175,7 @@ fn repairable(opening: &Opening, checked: &CheckReport) -> Vec<DamageFacts> {
         DamageFacts { what, at, inode: None, repairable: true }
     };
     let superblock = "one copy of the superblock is damaged (fsck -p repairs it)";
-    let superblock = opening.superblock_repaired.then(|| fact(superblock, 0));
+    let superblock = opening.superblock_repaired.then(|| fact(superblock, opening.superblock_at));
     let chains = opening.chain_damage.iter().map(|damage| {
         fact(&format!("{} (fsck -p repairs it by the checkpoint)", damage.what), damage.at)
     });

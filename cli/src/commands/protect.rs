@@ -1,6 +1,6 @@
 //! `lode protect`: gives a pool that is not mounted another protection level.
 
-use lode_engine::{Error, FormatOptions, Pool, Protection, Unusable};
+use lode_engine::{Error, Pool, Protection, Unusable};
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 
@@ -10,6 +10,9 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::region;
 use crate::report::{PoolFacts, ProtectReport};
+
+/// How a pool gets a larger dead zone.
+const ANOTHER_ZONE: &str = "a dead zone is chosen with second copies: `lode protect POOL none` first, and up again with --dead-zone";
 
 /// Runs it.
 ///
@@ -22,10 +25,9 @@ pub(crate) fn run(args: &ProtectArgs, output: &Output) -> Result<()> {
             .advise("choose metadata or full, or leave --dead-zone out"));
     }
     let region = region::open(&args.pool, &RegionOptions::new())?;
-    let dead_zone = args.dead_zone.unwrap_or(FormatOptions::default().dead_zone);
     let mut progress = Progress::new("changing the level", output.progress);
     let mut told = |done, all| progress.set(done, all);
-    let changed = Pool::protect(region, StdHost::new(), args.level, dead_zone, &mut told);
+    let changed = Pool::protect(region, StdHost::new(), args.level, args.dead_zone, &mut told);
     drop(progress);
     let changed = changed.map_err(|error| refused(args, &error))?;
     let pool = region::open_pool(&args.pool, true, output)?;
@@ -36,9 +38,7 @@ pub(crate) fn run(args: &ProtectArgs, output: &Output) -> Result<()> {
             args.level.name(),
             facts.dead_zone
         );
-        return Err(Failure::usage(has).at(&args.pool).advise(
-            "a dead zone is chosen when a level is: go down a level first, and up again with --dead-zone",
-        ));
+        return Err(Failure::usage(has).at(&args.pool).advise(ANOTHER_ZONE));
     }
     output.print(&ProtectReport {
         changed,
@@ -54,6 +54,10 @@ fn refused(args: &ProtectArgs, error: &Error) -> Failure {
             "too small: a pool with two copies of metadata, so far apart, needs at least {least} bytes"
         ))
         .advise("`lode resize POOL` makes it larger; or choose a smaller --dead-zone"),
+        Error::Invalid if args.dead_zone.is_some() => {
+            Failure::usage("the second copies that the pool has are not so far apart")
+                .advise(ANOTHER_ZONE)
+        }
         Error::NoSpace if args.level == Protection::Full => {
             Failure::new(Kind::NoSpace, "no room for second copies of metadata, or for checksums and parity")
                 .advise("delete files, or make the pool larger with `lode resize`; `lode info` says which level it has by now")

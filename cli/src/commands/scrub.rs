@@ -19,7 +19,7 @@ use crate::mounts;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::region::{self, MappedPool};
-use crate::report::{BadMemoryFacts, FindingFacts, KeptFacts, ScrubReport};
+use crate::report::{BadMemoryFacts, ExemptFacts, FindingFacts, KeptFacts, ScrubReport};
 use crate::sizes::parse_size;
 
 /// Bytes of a step, where no rate says less.
@@ -56,6 +56,9 @@ struct Step {
     forgotten: u64,
     #[serde(default)]
     exempt_pages: u64,
+    /// Which these are that this step has met.
+    #[serde(default)]
+    exempt: Vec<ExemptFacts>,
     findings: Vec<FindingFacts>,
     /// Its number, of a mounted pool.
     #[serde(default)]
@@ -124,7 +127,8 @@ fn by_opening(opening: &Opening, writes: bool) -> Vec<FindingFacts> {
     let found = |what, ino, at| {
         FindingFacts::from(&Finding { what, outcome, ino, at, offset: 0, bytes: 0 })
     };
-    let superblock = opening.superblock_repaired.then(|| found(What::Superblock, 0, 0));
+    let superblock =
+        opening.superblock_repaired.then(|| found(What::Superblock, 0, opening.superblock_at));
     let others =
         opening.chain_damage.iter().chain(&opening.checkpoint_damage).chain(&opening.damage);
     let others = others.map(|damage| found(What::Metadata, damage.ino, damage.at));
@@ -143,7 +147,7 @@ fn scrub(
     let most = rate.map_or(STEP_BYTES, |rate| (rate / STEPS).clamp(STEP_LEAST, STEP_BYTES));
     let began = Instant::now();
     let mut progress = Progress::new("scrubbing the pool", output.progress);
-    let mut start = true;
+    let (mut start, mut exempt) = (true, Vec::new());
     let last = loop {
         let mut step = pool.step(start, most)?;
         start = false;
@@ -152,6 +156,7 @@ fn scrub(
             !findings.iter().take(known).any(is_it)
         });
         findings.append(&mut step.findings);
+        exempt.append(&mut step.exempt);
         progress.set(step.done, step.all);
         if step.over {
             break step;
@@ -162,7 +167,9 @@ fn scrub(
         }
     };
     drop(progress);
-    name(pool, &mut findings)?;
+    // (One range may have been met by several steps.)
+    exempt.dedup_by(|next: &mut ExemptFacts, last: &mut ExemptFacts| last.takes_in(next));
+    name(pool, &mut findings, &mut exempt)?;
     let count = |outcome| findings.iter().filter(|one| one.outcome == outcome).count() as u64;
     let (repaired, left, lost) = (count("repaired"), count("left"), count("lost"));
     let status = match (left + lost, repaired) {
@@ -183,20 +190,28 @@ fn scrub(
         lost,
         forgotten,
         exempt_pages,
+        exempt,
         findings,
         bad_memory,
         kept,
     })
 }
 
-/// Gives findings the paths of their files, as far as they have any.
-fn name(pool: &mut dyn Scrubbed, findings: &mut [FindingFacts]) -> Result<()> {
+/// Gives findings, and what was passed over, the paths of their files, as far as they have any.
+fn name(
+    pool: &mut dyn Scrubbed,
+    findings: &mut [FindingFacts],
+    exempt: &mut [ExemptFacts],
+) -> Result<()> {
     let mut inos: Vec<u64> = findings.iter().filter_map(|one| one.inode).collect();
+    inos.extend(exempt.iter().map(|one| one.inode));
     inos.sort_unstable();
     inos.dedup();
     for some in inos.chunks(PATHS) {
         for (ino, path) in pool.paths(some)? {
             let of_it = findings.iter_mut().filter(|one| one.inode == Some(ino));
+            of_it.for_each(|one| one.path = Some(path.clone()));
+            let of_it = exempt.iter_mut().filter(|one| one.inode == ino);
             of_it.for_each(|one| one.path = Some(path.clone()));
         }
     }
@@ -226,6 +241,7 @@ impl Scrubbed for Closed<'_> {
             over: scrub.is_over(),
             forgotten: scrub.forgotten(),
             exempt_pages: scrub.exempt_pages(),
+            exempt: scrub.take_exempt().iter().map(ExemptFacts::from).collect(),
             findings: scrub.take_findings().iter().map(FindingFacts::from).collect(),
             scrub: None,
             bad_memory: BadMemoryFacts::new(&bad),

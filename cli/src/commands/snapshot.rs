@@ -35,7 +35,7 @@ const NAMED_MAX: usize = 5;
 /// `lode snapshot`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum SnapshotCommand {
-    /// Keep what is in a pool now, mounted or not; it takes no time and no space
+    /// Keep what is in a pool now, mounted or not: it takes a moment, and a page or two, which a full pool has not
     Create(CreateArgs),
     /// Show which snapshots a pool has, and how much space is kept for them
     List(ListArgs),

@@ -28,10 +28,11 @@ pub(crate) struct CorruptReport {
     seconds: f64,
 }
 
-/// An injection that went wrong.
+/// An injection after which something is not as it should be.
 #[derive(Serialize)]
 pub(crate) struct FailedReport {
     id: String,
+    verdict: &'static str,
     damage: String,
     what: String,
 }
@@ -43,6 +44,7 @@ impl CorruptReport {
         let count = |verdict| tally.count(verdict);
         let failed = outcome.failed.iter().map(|one| FailedReport {
             id: one.id.to_string(),
+            verdict: one.verdict.name(),
             damage: one.damage.clone(),
             what: one.what.clone(),
         });
@@ -106,8 +108,9 @@ impl Report for CorruptReport {
             let left_out = figure(self.injections_left_out as f64);
             text += &format!("Not injected, for want of time or after many failures: {left_out}\n");
         }
-        for FailedReport { id, damage, what } in &self.failed {
-            text += &format!("\nWRONG {id}\n  {damage}\n  {what}\n");
+        for FailedReport { id, verdict, damage, what } in &self.failed {
+            let verdict = verdict.to_uppercase();
+            text += &format!("\n{verdict} {id}\n  {damage}\n  {what}\n");
             text += &format!("See it again: lode crash corrupt {id}\n");
         }
         text
@@ -123,7 +126,7 @@ pub(crate) struct InjectionReport {
     /// What became of it.
     verdict: String,
     what: Option<String>,
-    pub(crate) wrong: bool,
+    wrong: bool,
 }
 
 impl InjectionReport {
@@ -136,7 +139,7 @@ impl InjectionReport {
             damage: injected.damage.clone(),
             verdict: verdict.name().to_owned(),
             what: injected.what.clone(),
-            wrong: verdict == Verdict::Wrong,
+            wrong: !verdict.is_right(),
         }
     }
 }

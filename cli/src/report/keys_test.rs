@@ -301,7 +301,8 @@ fn crash_corrupt() -> CorruptReport {
     };
     outcome.tally.note(row, Verdict::Wrong);
     let (damage, what) = ("flip".to_owned(), "what".to_owned());
-    outcome.failed.push(lode_crash::corrupt::Failed { id, damage, what });
+    let verdict = Verdict::Wrong;
+    outcome.failed.push(lode_crash::corrupt::Failed { id, verdict, damage, what });
     CorruptReport::new(&outcome, 1, 2)
 }
 

@@ -42,7 +42,7 @@ pub(crate) use heap::{HeapFacts, HeapServeReport, HeapStatsReport};
 pub(crate) use memory::MemoryFacts;
 pub(crate) use prometheus::{StoredGroups, exposition};
 pub(crate) use repairs::{RepairFacts, Repairs};
-pub(crate) use scrub::{FindingFacts, ScrubReport};
+pub(crate) use scrub::{ExemptFacts, FindingFacts, ScrubReport};
 pub(crate) use snapshot::{
     SnapshotDeleted, SnapshotFacts, SnapshotList, SnapshotMade, SnapshotRolledBack,
 };

@@ -1,6 +1,6 @@
 //! What a scrub has found, for people and for programs.
 
-use lode_engine::{Finding, Outcome, What, ino_beside};
+use lode_engine::{ExemptRange, Finding, Outcome, What, ino_beside};
 use serde::{Deserialize, Serialize};
 
 use super::{BadMemoryFacts, KeptFacts};
@@ -29,6 +29,8 @@ pub(crate) struct ScrubReport {
     pub(crate) forgotten: u64,
     /// Pages that were passed over: programs have them mapped to store into.
     pub(crate) exempt_pages: u64,
+    /// The first of these, by file.
+    pub(crate) exempt: Vec<ExemptFacts>,
     /// What was found.
     pub(crate) findings: Vec<FindingFacts>,
     /// Bad memory that is known.
@@ -58,6 +60,57 @@ pub(crate) struct FindingFacts {
     pub(crate) bytes: u64,
 }
 
+/// Bytes of a file that were passed over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct ExemptFacts {
+    /// The inode.
+    #[serde(alias = "ino")]
+    pub(crate) inode: u64,
+    /// Its path from the root.
+    #[serde(default)]
+    pub(crate) path: Option<String>,
+    /// Offset in the file.
+    pub(crate) offset: u64,
+    /// How many.
+    pub(crate) bytes: u64,
+}
+
+impl From<&ExemptRange> for ExemptFacts {
+    fn from(range: &ExemptRange) -> Self {
+        let ExemptRange { ino, offset, bytes } = *range;
+        Self { inode: ino, path: None, offset, bytes }
+    }
+}
+
+impl ExemptFacts {
+    /// Takes in bytes that follow; says whether they do.
+    pub(crate) fn takes_in(&mut self, next: &Self) -> bool {
+        let follows = (self.inode, self.offset + self.bytes) == (next.inode, next.offset);
+        self.bytes += if follows { next.bytes } else { 0 };
+        follows
+    }
+
+    fn text(&self) -> String {
+        let of = of(self.path.as_deref(), Some(self.inode));
+        format!(
+            "{} bytes at offset {}{of} are mapped, and have no checksums",
+            self.bytes, self.offset
+        )
+    }
+}
+
+/// Of which file something is, for people.
+fn of(path: Option<&str>, inode: Option<u64>) -> String {
+    match (path, inode) {
+        (Some(path), _) => format!(" of /{path}"),
+        (None, Some(seen)) => match ino_beside(seen, 0) {
+            inode if inode == seen => format!(" of inode {inode}"),
+            inode => format!(" of inode {inode} in a snapshot"),
+        },
+        (None, None) => String::new(),
+    }
+}
+
 /// A server says 0 for none.
 fn inode<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(Option::<u64>::deserialize(from)?.filter(|ino| *ino != 0))
@@ -81,14 +134,7 @@ impl From<&Finding> for FindingFacts {
 
 impl FindingFacts {
     fn text(&self) -> String {
-        let of = match (&self.path, self.inode) {
-            (Some(path), _) => format!(" of /{path}"),
-            (None, Some(seen)) => match ino_beside(seen, 0) {
-                inode if inode == seen => format!(" of inode {inode}"),
-                inode => format!(" of inode {inode} in a snapshot"),
-            },
-            (None, None) => String::new(),
-        };
+        let of = of(self.path.as_deref(), self.inode);
         let place = if self.what == What::Data.name() {
             format!("{} bytes at offset {}", self.bytes, self.offset)
         } else {
@@ -111,6 +157,9 @@ impl Report for ScrubReport {
         }
         if self.forgotten > 0 {
             text.push_str(&format!("{}: ... and {} more\n", self.target, self.forgotten));
+        }
+        for exempt in &self.exempt {
+            text.push_str(&format!("{}: {}\n", self.target, exempt.text()));
         }
         if self.exempt_pages > 0 {
             let (target, pages) = (&self.target, self.exempt_pages);
@@ -157,6 +206,7 @@ pub(super) mod tests {
             offset: 4096,
             bytes: 64,
         };
+        let exempt = ExemptFacts { inode: 7, path: Some("a/m".into()), offset: 8192, bytes: 12000 };
         ScrubReport {
             target: "/d".into(),
             status: 4,
@@ -166,6 +216,7 @@ pub(super) mod tests {
             lost: 1,
             forgotten: 0,
             exempt_pages: 3,
+            exempt: vec![exempt],
             findings: vec![finding],
             bad_memory: BadMemoryFacts { pages: 2, bytes: 192, kept_pages: 1 },
             kept: vec![KeptFacts::new((7, 0b101))],
@@ -176,6 +227,7 @@ pub(super) mod tests {
     fn what_is_kept_from_use_is_named() {
         let text = report().text();
         for part in [
+            "/d: 12000 bytes at offset 8192 of /a/m are mapped, and have no checksums",
             "/d: 3 pages were mapped by programs, and not compared with checksums",
             "/d: 64 bytes at offset 4096 of /a/b, at 0x100000 of the pool, can't be read: lost",
             "/d: the page at 0x7000 has 128 bad bytes, and is kept from use",

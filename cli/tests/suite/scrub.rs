@@ -62,7 +62,11 @@ fn what_opening_has_repaired_is_told() {
         assert_eq!((told["left"].as_u64(), told["repaired"].as_u64()), (Some(1), Some(0)));
         let repaired = lode(&["scrub", path, "--json"]).expect(1).json();
         assert_eq!(repaired["repaired"].as_u64(), Some(1), "{repaired}");
-        assert_eq!(repaired["findings"][0]["what"], "superblock");
+        let found = &repaired["findings"][0];
+        assert_eq!(
+            (found["what"].as_str(), found["at"].as_u64()),
+            (Some("superblock"), Some(superblock))
+        );
         lode(&["scrub", path, "-n"]).expect(0);
     }
     // Neither the checkpoint of a clean end, nor tables that it knows, are what they were: all of that is told.
@@ -75,6 +79,47 @@ fn what_opening_has_repaired_is_told() {
     assert!(repaired["repaired"].as_u64().unwrap() > 0, "{repaired}");
     lode(&["scrub", path, "-n"]).expect(0);
     lode(&["scrub", path, "--rate", "0"]).expect(16);
+}
+
+#[test]
+fn what_a_program_had_mapped_is_named_and_the_log_says_when_it_has_checksums_again() {
+    let scratch = Scratch::new();
+    let (pool, image) = (scratch.path("pool"), scratch.path("image"));
+    lode(&["mkfs", text(&pool), "--size", "32M", "--protect", "full"]).expect(0);
+    let program = lode::Pool::open(&pool).unwrap();
+    program.create_dir("dir").unwrap();
+    program.write("dir/mapped", [7; 20_000]).unwrap();
+    let mut how = lode::OpenOptions::new();
+    let file = program.open_with("dir/mapped", how.read(true).write(true)).unwrap();
+    let map = file.map(4096, 8192, lode::MapOptions::new().write(true)).unwrap();
+    // As a kill of the program would leave it.
+    fs::copy(&pool, &image).unwrap();
+    drop((map, file));
+    program.close().unwrap();
+    let told = lode(&["scrub", text(&image), "-n", "--json"]).expect(0).json();
+    let named = &told["exempt"][0];
+    assert_eq!(
+        (told["exempt_pages"].as_u64(), told["exempt"].as_array().map(Vec::len)),
+        (Some(2), Some(1))
+    );
+    assert_eq!((named["offset"].as_u64(), named["bytes"].as_u64()), (Some(4096), Some(8192)));
+    assert_eq!(named["path"], "dir/mapped");
+    let line = "8192 bytes at offset 4096 of /dir/mapped are mapped, and have no checksums";
+    let said = lode(&["scrub", text(&image), "-n"]).expect(0).out;
+    assert!(said.contains(line), "{said}");
+    let (dir, log) = (scratch.dir("mnt"), scratch.path("log"));
+    Server::mount(&image, &dir, &log).umount();
+    let log = fs::read_to_string(&log).unwrap();
+    let of = format!("inode={}", named["inode"]);
+    let line = log.lines().find(|line| line.contains(&of)).unwrap_or_else(|| panic!("{log}"));
+    for part in ["file_offset=4096", "bytes=8192", "its checksums are now of what is there"] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    let after = lode(&["scrub", text(&image), "--json"]).expect(0).json();
+    assert_eq!(
+        (after["exempt_pages"].as_u64(), after["exempt"].as_array().map(Vec::len)),
+        (Some(0), Some(0))
+    );
 }
 
 #[test]

@@ -74,11 +74,13 @@ pub struct Matrix {
     pub stop: Stop,
 }
 
-/// An injection that went wrong.
+/// An injection after which something is not as it should be.
 #[derive(Clone, Debug)]
 pub struct Failed {
     /// Which.
     pub id: InjectionId,
+    /// Open or wrong.
+    pub verdict: Verdict,
     /// What was damaged, how and when.
     pub damage: String,
     /// What is wrong.
@@ -90,7 +92,7 @@ pub struct Failed {
 pub struct Outcome {
     /// Verdicts.
     pub tally: Tally,
-    /// The first that went wrong of each pool.
+    /// The first of the worst of each pool.
     pub failed: Vec<Failed>,
     /// Pools.
     pub bases: u64,
@@ -194,7 +196,7 @@ fn run_base(
     late: &Stop,
 ) -> Result<(Tally, Option<Failed>), String> {
     let base = make(id)?;
-    let (mut tally, mut failed) = (Tally::default(), None);
+    let (mut tally, mut failed) = (Tally::default(), None::<Failed>);
     for number in 0..count {
         if late.is_asked() {
             break;
@@ -205,10 +207,9 @@ fn run_base(
         let row = Row { level: id.level, kind, copies, form, phase };
         tally.note(row, verdict);
         if let Some(what) = what
-            && verdict == Verdict::Wrong
-            && failed.is_none()
+            && failed.as_ref().is_none_or(|first| first.verdict < verdict)
         {
-            failed = Some(Failed { id, damage: damage.story(), what });
+            failed = Some(Failed { id, verdict, damage: damage.story(), what });
         }
     }
     Ok((tally, failed))

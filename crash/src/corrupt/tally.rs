@@ -37,6 +37,11 @@ impl Verdict {
         Verdict::Wrong,
     ];
 
+    /// Whether that is as it should be.
+    pub const fn is_right(self) -> bool {
+        !matches!(self, Verdict::Open | Verdict::Wrong)
+    }
+
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -93,6 +98,11 @@ impl Tally {
     /// Injections with this verdict.
     pub fn count(&self, verdict: Verdict) -> u64 {
         self.rows.values().map(|counts| counts[verdict as usize]).sum()
+    }
+
+    /// The worst verdict that there is.
+    pub fn worst(&self) -> Option<Verdict> {
+        Verdict::ALL.into_iter().rev().find(|verdict| self.count(*verdict) > 0)
     }
 
     /// All injections.

@@ -336,11 +336,14 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     /// What snapshots keep.
     fn kept(&mut self) -> Result<()> {
         let mut kept: Vec<Item> = Vec::new();
-        self.pool.store.snapshots.for_each_item(&mut |item| {
+        let told = self.pool.store.snapshots.for_each_item(&mut |item| {
             kept.try_reserve(1)?;
             kept.push(*item);
             Ok(())
-        })?;
+        });
+        if let Err(error) = told {
+            self.note(error)?;
+        }
         for item in kept {
             match (item.kind(), item.run()) {
                 (Kept::Log, Some(run)) => self.claim_metadata(run, 0)?,

@@ -23,10 +23,17 @@ use crate::integrity::Whose;
 use crate::layout::{Body, FEATURE_EXEMPT};
 use crate::space::Ended;
 use crate::store::{Purpose, Tx};
-use crate::{Error, Handle, Host, Ino, MapExtent, PAGE_BYTES, Pool, Result, Rule};
+use crate::{
+    Error, ExemptRange, Exemption, Handle, Host, Ino, MapExtent, PAGE_BYTES, Pool, Result, Rule,
+};
 
 /// What is stored behind the end of a file that is mapped.
 static ZEROS: [u8; 256] = [0; 256];
+
+/// Ranges of a file that a log is told of one by one.
+const RANGES_TOLD: usize = 16;
+/// Files that it is told of when a pool is opened.
+const FILES_TOLD: usize = 100;
 
 /// A page of a file, on the heap.
 type PageBytes = Box<[u8; PAGE_BYTES as usize]>;
@@ -166,6 +173,39 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
+    /// Tells a log of pages that are exempt from now on: once, and not of each that is stored to after a snapshot again.
+    fn tell_begun(&self, state: &mut State, said: &[Unsaid]) -> Result<()> {
+        let ino = state.log.ino;
+        let told = &mut state.maps_mut()?.told_pages;
+        let ranges = said.iter().map(|said| (said.file_page, said.pages));
+        let is_new = |range: &(u64, u64)| !told.covers(range.0, range.0 + range.1);
+        self.tell_exempt(ino, Exemption::Begins, ranges.clone().filter(is_new));
+        for (file_page, pages) in ranges {
+            put_pages(told, pages_range(file_page, pages, 0), &mut |_| ());
+        }
+        Ok(())
+    }
+
+    /// Tells a log what becomes of all that is exempt of a file.
+    fn tell_all_exempt(&self, state: &State, what: Exemption) {
+        let exempt = state.file().ok().and_then(|file| file.exempt.as_deref());
+        let ranges = exempt.into_iter().flat_map(|exempt| exempt.pages.joined());
+        let ranges = ranges.map(|range| (range.file_page, range.pages));
+        self.tell_exempt(state.log.ino, what, ranges);
+    }
+
+    fn tell_exempt(&self, ino: Ino, what: Exemption, mut ranges: impl Iterator<Item = (u64, u64)>) {
+        let tell = |(page, pages): (u64, u64)| {
+            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
+            self.store.host.exemption(what, ExemptRange { ino, offset, bytes });
+        };
+        ranges.by_ref().take(RANGES_TOLD).for_each(tell);
+        if let Some((first, pages)) = ranges.next() {
+            let end = ranges.last().map_or(first + pages, |(last, pages)| last + pages);
+            tell((first, end - first));
+        }
+    }
+
     /// What the log does not say of staged pages, which are about to be the file's: they have no checksums.
     pub(super) fn unsaid_of(&self, state: &State, chosen: &[Staged]) -> Result<Vec<Unsaid>> {
         let mut unsaid = Vec::new();
@@ -209,7 +249,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
         }
         state.file_mut()?.count_exempt(&self.store.exempt);
-        Ok(())
+        self.tell_begun(state, said)
     }
 
     /// The superblock says that there are, or were, such files. (Asked before the first record that tells of one.)
@@ -237,11 +277,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    /// Makes all that is exempt of a file whole, and says so. Nobody has maps of it that may still be stored into.
+    /// Makes all that is exempt of a file whole, and says so; a log gets to know `why`. Nobody has maps of it that may still
+    /// be stored into.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::NoMemory`], [`Error::Unwritten`]: all of it is exempt still.
-    pub(crate) fn make_file_whole(&self, node: &Node<H>, state: &mut State) -> Result<()> {
+    pub(crate) fn make_file_whole(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        why: Option<Exemption>,
+    ) -> Result<()> {
         let Some(exempt) = state.file()?.exempt.as_deref() else { return Ok(()) };
         let first = exempt.pages.next_from(0).map_or(0, |range| range.file_page);
         let end = exempt.pages.around(u64::MAX)[0].map_or(first, |range| range.end());
@@ -273,6 +319,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let ordinal = state.log.append(&mut tx, &self.store, &body).ordinal;
         tx.commit()?;
         node.slot.set_tail(state.log.tail.last_seal);
+        if let Some(why) = why {
+            self.tell_all_exempt(state, why);
+        }
         state.whole(ordinal, (first, end - first));
         self.tidy(&node.slot, state);
         Ok(())
@@ -282,24 +331,38 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(crate) fn end_exemption(&self, node: &Node<H>, state: &mut State) {
         if state.file().is_ok_and(|file| file.exempt.is_some())
             && self.store.writable().is_ok()
-            && self.make_file_whole(node, state).is_err()
+            && self.make_file_whole(node, state, Some(Exemption::Ends)).is_err()
         {
+            self.tell_all_exempt(state, Exemption::Stays);
             self.store.leave_exempt();
         }
     }
 
     /// Makes what a crash has left exempt of these files whole: nobody has them mapped any more. What there is no room for stays so.
     pub(crate) fn make_all_whole(&self, inos: &[Ino]) -> Result<()> {
-        for ino in inos {
+        for (number, ino) in inos.iter().enumerate() {
             let node = self.node(*ino)?;
             let mut state = node.write(&self.store)?;
             state.file_mut()?.count_exempt(&self.store.exempt);
-            match self.make_file_whole(&node, &mut state) {
+            let is_told = number < FILES_TOLD;
+            let why = is_told.then_some(Exemption::EndsAfterCrash);
+            match self.make_file_whole(&node, &mut state, why) {
                 Err(Error::NoSpace | Error::NoMemory | Error::Media { .. }) => {
+                    if is_told {
+                        self.tell_all_exempt(&state, Exemption::Stays);
+                    }
                     self.store.leave_exempt()
                 }
                 result => result?,
             }
+        }
+        Ok(())
+    }
+
+    /// Tells a log of what a crash has left exempt of these files, where nothing can be stored.
+    pub(crate) fn tell_left_exempt(&self, inos: &[Ino]) -> Result<()> {
+        for ino in inos.iter().take(FILES_TOLD) {
+            self.tell_all_exempt(&*self.node(*ino)?.read(&self.store)?, Exemption::Stays);
         }
         Ok(())
     }

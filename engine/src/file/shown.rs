@@ -17,7 +17,8 @@ use crate::inode::{Node, State};
 use crate::space::Ended;
 use crate::store::{Purpose, Shows, take_show};
 use crate::{
-    Error, Handle, Host, Ino, MakeShown, MapExtent, PAGE_BYTES, Pool, Result, Rule, SetAttr, Shown,
+    Error, Exemption, Handle, Host, Ino, MakeShown, MapExtent, PAGE_BYTES, Pool, Result, Rule,
+    SetAttr, Shown,
 };
 
 /// While there is one, no snapshot is made.
@@ -142,7 +143,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let mut state = node.write(&self.store)?;
             let maps = state.file()?.maps.iter();
             maps.flat_map(|maps| &maps.shown).try_for_each(|(_, shown)| shown.protect())?;
-            match self.make_file_whole(&node, &mut state) {
+            match self.make_file_whole(&node, &mut state, Some(Exemption::EndsForSnapshot)) {
                 Err(Error::NoSpace | Error::NoMemory | Error::Media { .. } | Error::Unwritten) => {}
                 result => result?,
             }

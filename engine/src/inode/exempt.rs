@@ -78,6 +78,7 @@ impl File {
     pub(super) fn show_no_more(&mut self, log: &mut Log, by: u32, pages: (u64, u64)) {
         if let Some(maps) = &mut self.maps {
             maps.shown_pages.remove(pages.0, pages.1, &mut |_| ());
+            maps.told_pages.remove(pages.0, pages.1, &mut |_| ());
         }
         self.end_exempt(log, by, pages);
     }

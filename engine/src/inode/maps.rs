@@ -39,6 +39,8 @@ pub(crate) struct Maps {
     pub(crate) shown: Vec<Show>,
     /// At level `full`: the file's pages that maps show. These stay where they are.
     pub(crate) shown_pages: Pages,
+    /// Those of which a log was told that they are exempt from checksums, though some may not be since, for a snapshot.
+    pub(crate) told_pages: Pages,
 }
 
 impl Maps {
@@ -49,6 +51,7 @@ impl Maps {
             + list_bytes::<Staged>(self.staged.capacity())
             + list_bytes::<Show>(self.shown.capacity())
             + self.shown_pages.memory_bytes()
+            + self.told_pages.memory_bytes()
     }
 
     /// Calls `each` with all pages that are in no extent of the file.

@@ -10,11 +10,14 @@ use lode_pmem::{Door, Medium};
 
 use super::distance::choose;
 use super::places::Places;
+use super::progress::{Part, Progress};
 use crate::layout::Superblock;
 use crate::recovery::stands_recovery;
 use crate::space::Run;
 use crate::store::{Store, write_superblock};
-use crate::{Error, Host, OpenOptions, Outcome, PAGE_BYTES, Pool, Protection, Result, What};
+use crate::{
+    DEAD_ZONE, Error, Host, OpenOptions, Outcome, PAGE_BYTES, Pool, Protection, Result, What,
+};
 
 /// Bytes of a step of the scrub before level full is left.
 const SCRUB_STEP: u64 = 4 << 20;
@@ -22,21 +25,33 @@ const LOST: &str = "file data is damaged, and would be taken for good at another
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Gives a pool that nobody has open another protection level, and leaves it closed. Says whether it had
-    /// another one before. `dead_zone`, in bytes, is as for [`crate::FormatOptions`]. `progress` gets steps
-    /// done and steps in all, in two turns: the check of the pool, and the change.
+    /// another one before. `dead_zone`, in bytes, is as for [`crate::FormatOptions`]; where nothing is said a pool that has second
+    /// copies keeps what it has at least, and another one gets the usual one. `progress` gets steps
+    /// done, which never become fewer, and steps in all, as many as are done only at the end.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for damage: then nothing was written but what opening a pool writes.
     /// [`Error::Lent`] while programs have memory of the pool, [`Error::Media`] for file data that is lost and would have to move or get checksums,
     /// [`Error::NoSpace`] where there is no room for second copies, or for checksums and parity, `NotAPool(TooSmall)` where the
-    /// pool is too small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way. Then the
+    /// pool is too small for them to be as far apart, [`Error::NotSupported`] where its inode tables are in the way,
+    /// [`Error::Invalid`] where the second copies that it has are not so far apart. Then the
     /// pool is at the level that it had; on the way from `none` to `full` it may be at `metadata`. Those of [`Pool::open`] and
     /// [`Pool::close`].
     pub fn protect(
         medium: M,
         host: H,
         protection: Protection,
-        dead_zone: u64,
+        dead_zone: impl Into<Option<u64>>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool> {
+        Self::change_level(medium, host, protection, dead_zone.into(), progress)
+    }
+
+    fn change_level(
+        medium: M,
+        host: H,
+        protection: Protection,
+        dead_zone: Option<u64>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<bool> {
         let (door, host, _) = stands_recovery(Door::new(medium), host)?;
@@ -51,7 +66,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
             pool.close()?;
             return Ok(false);
         }
-        let report = pool.check(progress)?;
+        let dead_zone = match pool.dead_zone_for(dead_zone) {
+            Ok(dead_zone) => dead_zone,
+            Err(error) => {
+                pool.close()?;
+                return Err(error);
+            }
+        };
+        let progress = &mut Progress::new(before, protection, progress);
+        progress.begin(Part::Check);
+        let report = pool.check(&mut |done, all| progress.set(done, all))?;
         if let Some(damage) = report.damage.first() {
             return Err(Error::Corrupt(*damage));
         }
@@ -74,15 +98,33 @@ impl<M: Medium, H: Host> Pool<M, H> {
             })?,
         };
         pool.close()?;
+        progress.end();
         Ok(true)
     }
 
+    /// The dead zone that this pool is to have when its level changes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a larger one than that of the second copies that it has, which stay where they are.
+    fn dead_zone_for(&self, asked: Option<u64>) -> Result<u64> {
+        let own = match self.store.geometry.twin_pages {
+            0 => None,
+            pages => Some((pages - 1) * PAGE_BYTES),
+        };
+        match (asked, own) {
+            (Some(asked), Some(own)) if asked > own => Err(Error::Invalid),
+            (Some(asked), _) => Ok(asked),
+            (None, own) => Ok(own.unwrap_or(DEAD_ZONE)),
+        }
+    }
+
     /// Makes sure of file data while something can tell whether it is right: what is lost must not be taken for good.
-    fn leave_full(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn leave_full(&self, progress: &mut Progress<'_>) -> Result<()> {
+        progress.begin(Part::Scrub);
         let mut scrub = self.begin_scrub()?;
         while !scrub.is_over() {
             self.scrub(&mut scrub, SCRUB_STEP)?;
-            progress(scrub.done(), scrub.all());
+            progress.set(scrub.done(), scrub.all());
         }
         let findings = scrub.take_findings();
         let data = findings
@@ -96,7 +138,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// The same pool with second copies of its metadata.
-    fn with_copies(self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
+    fn with_copies(self, dead_zone: u64, progress: &mut Progress<'_>) -> Result<Self> {
+        progress.begin(Part::MoveForCopies);
         let chosen = choose(&self, dead_zone)
             .and_then(|log2| Ok((log2, Places::new(self.store.geometry, 1 << log2)?)));
         let (log2, places) = match chosen {
@@ -104,7 +147,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Err(error) => return self.left_alone(error),
         };
         let (pool, places) = self.make_places(places, progress)?;
-        match places.and_then(|places| pool.store_copies(&places)) {
+        match places.and_then(|places| pool.store_copies(&places, progress)) {
             Ok(()) => pool.say(&|superblock| {
                 (superblock.protection, superblock.twin_log2) = (Protection::Metadata, log2);
                 superblock.piece_log2 = superblock.piece_log2.min(log2);
@@ -114,7 +157,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// The same pool, which has second copies, with checksums and parity of file data.
-    fn with_strips(self, dead_zone: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
+    fn with_strips(self, dead_zone: u64, progress: &mut Progress<'_>) -> Result<Self> {
+        progress.begin(Part::MoveForTables);
         let (planned, places) = match self.tables(dead_zone) {
             Ok(tables) => tables,
             Err(error) => return self.left_alone(error),
@@ -138,12 +182,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Stores second copies of all metadata in their places.
-    fn store_copies(&self, places: &Places) -> Result<()> {
+    fn store_copies(&self, places: &Places, progress: &mut Progress<'_>) -> Result<()> {
+        progress.begin(Part::Copies);
         let inodes = self.inodes()?;
         let fixed = places.fixed();
         let lanes = Run { page: 1, pages: fixed.pages - 1 };
         self.copy(lanes, places.twin(lanes))?;
-        self.for_each_metadata(&inodes, &mut |run| self.copy(run, places.twin(run)))
+        let told = &mut |done| progress.set(done, inodes.len() as u64);
+        self.for_each_metadata(&inodes, told, &mut |run| self.copy(run, places.twin(run)))
     }
 
     /// Copies pages, as they are.

@@ -188,13 +188,18 @@ impl Places {
         (run.page..run.end()).any(|page| self.is_busy(page))
     }
 
+    /// How many pages must be left.
+    pub(super) fn busy_pages(&self) -> Result<u64> {
+        let mut pages = 0;
+        self.busy.for_each_run(0, self.geometry.pages, true, &mut |run| {
+            pages += run.pages;
+            Ok(())
+        })?;
+        Ok(pages)
+    }
+
     /// Whether everything has been moved.
     pub(super) fn is_all_held(&self) -> bool {
-        let mut any = false;
-        let found = self.busy.for_each_run(0, self.geometry.pages, true, &mut |_| {
-            any = true;
-            Ok(())
-        });
-        found.is_ok() && !any
+        self.busy_pages() == Ok(0)
     }
 }

@@ -9,6 +9,7 @@ use lode_pmem::Medium;
 
 use super::distance::pieces;
 use super::places::Places;
+use super::progress::{Part, Progress};
 use crate::layout::{GROUP_LOG2_LEAST, GROUP_LOG2_MOST, Superblock};
 use crate::recovery::format::plan_strips;
 use crate::space::Run;
@@ -31,29 +32,40 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn store_strips(
         &mut self,
         planned: &Superblock,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &mut Progress<'_>,
     ) -> Result<()> {
+        progress.begin(Part::Strips);
         // What is journalled would change bytes when it comes home, and has no checksums where it waits.
         self.empty_journals()?;
         // From now on nothing of files changes any more.
         self.store.geometry.strips = planned.geometry().strips;
-        let inodes = self.inodes()?;
+        let (all, mut done) = (self.data_pages_most(), 0);
+        let mut told = |more: u64| {
+            done += more;
+            progress.set(done, all);
+        };
         let mut page = Box::new([0u8; PAGE_BYTES as usize]);
-        for (done, ino) in inodes.iter().enumerate() {
-            if done % 64 == 0 {
-                progress(done as u64, inodes.len() as u64);
-            }
-            self.store_strips_of(*ino, &mut page)?;
+        for ino in self.inodes()? {
+            self.store_strips_of(ino, &mut page, &mut told)?;
         }
         if self.store.host.leaves_out(Rule::KeptSummed) {
             return Ok(());
         }
         self.store.snapshots.for_each_item(&mut |item| match item.run() {
             Some(run) if item.kind() == Kept::Data => {
+                told(run.pages);
                 (run.page..run.end()).try_for_each(|at| self.store_strips_at(at, &mut page))
             }
             _ => Ok(()),
         })
+    }
+
+    /// Pages that may be of file data: those that are neither free nor of tables of strips.
+    fn data_pages_most(&self) -> u64 {
+        let geometry = self.store.geometry;
+        let tables = geometry.strips.reserved(geometry.end_page());
+        let tables: u64 = tables.map(|(_, pages)| pages).sum();
+        geometry.pages.saturating_sub(self.store.space.free_pages() + tables)
     }
 
     /// Brings home what is journalled, of all files.
@@ -96,7 +108,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Err(Error::NotSupported)
     }
 
-    fn store_strips_of(&self, ino: Ino, page_bytes: &mut [u8; PAGE_BYTES as usize]) -> Result<()> {
+    /// Those of a file and its attributes; `told` gets how many pages that were.
+    fn store_strips_of(
+        &self,
+        ino: Ino,
+        page_bytes: &mut [u8; PAGE_BYTES as usize],
+        told: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         let node = self.node(ino)?;
         let state = node.read(&self.store)?;
         let mut result = Ok(());
@@ -104,6 +122,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             for page in run.page..run.end() {
                 if result.is_ok() {
                     result = self.store_strips_at(page, page_bytes);
+                    told(1);
                 }
             }
         });

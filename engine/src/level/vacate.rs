@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use super::places::Places;
+use super::progress::Progress;
 use crate::inode::{Body, Node, State, load_xattr_name, move_log};
 use crate::space::{Ended, Run};
 use crate::store::{Kept, Purpose};
@@ -17,6 +18,8 @@ use crate::{Error, Host, Ino, Pool, Result};
 
 /// Rounds after which there is no hope.
 const ROUNDS_MOST: u32 = 64;
+/// Stages of a round: what is wanted, what moves, and what snapshots see of that.
+const STAGES: u64 = 3;
 
 /// What a round has done.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,8 +40,7 @@ struct Part {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Holds the places of all second copies, or of all tables, and moves away what is there. `progress` gets inodes
-    /// that were looked at in the first round, and all inodes. Returns the pool, which may have been opened again, and
+    /// Holds the places of all second copies, or of all tables, and moves away what is there. Returns the pool, which may have been opened again, and
     /// the places.
     ///
     /// # Errors
@@ -46,7 +48,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn make_places(
         mut self,
         mut places: Places,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &mut Progress<'_>,
     ) -> Result<(Self, Result<Places>)> {
         for round in 0..ROUNDS_MOST {
             match self.make_some(&mut places, round, progress) {
@@ -70,13 +72,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         &self,
         places: &mut Places,
         round: u32,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &mut Progress<'_>,
     ) -> Result<Made> {
         if places.are_for_tables() {
             self.store.space.end_keeping();
         }
         let inodes = self.inodes()?;
-        self.want_all(&inodes, places)?;
+        progress.round(round, 0, STAGES);
+        self.want_all(&inodes, places, &mut |done| progress.set(done, inodes.len() as u64))?;
         places.hold(&self.store)?;
         // (What waits in journals of snapshots is in nobody's way, and has to come home where checksums are to come.)
         let may_wait = round == 0 && places.are_for_tables() && self.store.snapshots.latest() > 0;
@@ -84,18 +87,24 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Made::All);
         }
         let mut seen: Vec<Ino> = self.kept_inodes()?;
-        for (done, ino) in inodes.iter().enumerate() {
-            if self.vacate(*ino, places)? {
+        progress.round(round, 1, STAGES);
+        let (all, mut done) = (inodes.len() as u64 + places.busy_pages()?, 0);
+        let mut told = |more: u64| {
+            done += more;
+            progress.set(done, all);
+        };
+        for ino in &inodes {
+            if self.vacate(*ino, places, &mut told)? {
                 seen.try_reserve(1)?;
                 seen.push(*ino);
             }
-            if round == 0 && done % 64 == 0 {
-                progress(done as u64, inodes.len() as u64);
-            }
+            told(1);
         }
         let mut made = Made::Some;
-        for ino in seen {
-            if self.vacate_seen(ino, places)? {
+        progress.round(round, 2, STAGES);
+        for (done, ino) in seen.iter().enumerate() {
+            progress.set(done as u64, seen.len() as u64);
+            if self.vacate_seen(*ino, places)? {
                 made = Made::OfSeen;
             }
         }
@@ -106,28 +115,36 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(made)
     }
 
-    /// Notes which pages are wanted.
-    fn want_all(&self, inodes: &[Ino], places: &mut Places) -> Result<()> {
+    /// Notes which pages are wanted. `told` gets how many inodes were looked at.
+    fn want_all(
+        &self,
+        inodes: &[Ino],
+        places: &mut Places,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         places.forget()?;
         if places.are_for_tables() {
             places.want_tables();
             return Ok(());
         }
         places.want(places.fixed());
-        self.for_each_metadata(inodes, &mut |run| {
+        self.for_each_metadata(inodes, told, &mut |run| {
             places.want(run);
             Ok(())
         })
     }
 
-    /// Calls `each` with all pages of inode tables and of the logs of these inodes, and of dead ones that are kept.
+    /// Calls `each` with all pages of inode tables and of the logs of these inodes, and of dead ones that are kept; `told` with how
+    /// many of these inodes there were.
     pub(super) fn for_each_metadata(
         &self,
         inodes: &[Ino],
+        told: &mut dyn FnMut(u64),
         each: &mut dyn FnMut(Run) -> Result<()>,
     ) -> Result<()> {
         self.store.table.for_each_piece(&mut |piece| each(piece.run()))?;
-        for ino in inodes {
+        for (done, ino) in inodes.iter().enumerate() {
+            told(done as u64);
             let node = self.node(*ino)?;
             let state = node.read(&self.store)?;
             for page in &state.log.pages {
@@ -140,8 +157,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         })
     }
 
-    /// Moves what an inode has in pages that it must leave. Says, instead, whether snapshots see it.
-    fn vacate(&self, ino: Ino, places: &mut Places) -> Result<bool> {
+    /// Moves what an inode has in pages that it must leave. Says, instead, whether snapshots see it. `told` gets how many pages
+    /// were moved.
+    fn vacate(&self, ino: Ino, places: &mut Places, told: &mut dyn FnMut(u64)) -> Result<bool> {
         let node = self.node(ino)?;
         let mut state = node.write(&self.store)?;
         if self.store.sees_log(ino, state.log.born) {
@@ -151,7 +169,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         state.for_each_data_run(&mut |run| any |= places.is_any_busy(run));
         if any {
             self.empty_journal(&node, &mut state)?;
-            self.vacate_data(&node, &mut state, places)?;
+            self.vacate_data(&node, &mut state, places, told)?;
             self.vacate_xattrs(&node, &mut state, places)?;
         }
         let twin = |page: u64| page ^ self.store.geometry.twin_pages;
@@ -162,7 +180,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(false)
     }
 
-    fn vacate_data(&self, node: &Node<H>, state: &mut State, places: &mut Places) -> Result<()> {
+    fn vacate_data(
+        &self,
+        node: &Node<H>,
+        state: &mut State,
+        places: &mut Places,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         for part in busy_parts(state, places)? {
             let mut from = part.file_page;
             let end = from + part.pages;
@@ -180,6 +204,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     return Err(error);
                 }
                 from += to.pages;
+                told(to.pages);
             }
         }
         Ok(())

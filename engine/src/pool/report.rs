@@ -22,6 +22,8 @@ pub struct Opening {
     pub exempt_pages: u64,
     /// One superblock copy was damaged (and repaired, unless read-only).
     pub superblock_repaired: bool,
+    /// Where that one is in the pool.
+    pub superblock_at: u64,
     /// Links to inode tables that were damaged, in a pool that was closed: its checkpoint knows them
     /// (and they are repaired, unless read-only).
     pub chain_damage: Vec<Corruption>,

@@ -45,14 +45,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         options: &OpenOptions,
         (lent, salvages): (&[u64], bool),
     ) -> Result<Self> {
-        let (superblock, one_bad) = read_superblock(&door, &host, options.read_only)?;
+        let (superblock, bad) = read_superblock(&door, &host, options.read_only)?;
         let losses = losses_since(&door, &superblock);
         let (door, host) = Self::heed_losses(losses, door, host, options)?;
         let mut store = Store::new(door, host, &superblock)?;
         store.sectors.passes_over = salvages;
         // Before anything is free.
         lent.iter().for_each(|chunk| _ = store.lent.hold(*chunk));
-        Self::open_store(store, superblock, options, (one_bad, losses))
+        Self::open_store(store, superblock, options, (bad, losses))
     }
 
     #[inline(never)]
@@ -60,10 +60,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         mut store: Box<Store<M, H>>,
         mut superblock: Box<Superblock>,
         options: &OpenOptions,
-        (superblock_repaired, losses): (bool, u64),
+        (superblock_damage, losses): (Option<u64>, u64),
     ) -> Result<Self> {
         let given_up = heed_receiving(&mut store, &mut superblock, options)?;
-        let mut opening = Opening { superblock_repaired, losses, given_up, ..Opening::default() };
+        let superblock_repaired = superblock_damage.is_some();
+        let superblock_at = superblock_damage.unwrap_or_default();
+        let mut opening =
+            Opening { superblock_repaired, superblock_at, losses, given_up, ..Opening::default() };
         let Found { checkpoint, exempt } =
             find_state(&mut store, &superblock, options.read_only, &mut opening)?;
         if !options.read_only {

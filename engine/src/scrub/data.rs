@@ -76,10 +76,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         (page..page + pages).try_for_each(|page| match state.file()?.is_exempt(page) {
             // What a program has as memory is compared with nothing.
             false if is_lent(page) => Ok(()),
-            true => {
-                scrub.exempt_pages += 1;
-                Ok(())
-            }
+            true => scrub.note_exempt(state, page),
             false => self.scrub_strips(scrub, state, extent, page),
         })
     }

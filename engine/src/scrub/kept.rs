@@ -56,15 +56,16 @@ fn has_waiting(file: &File, page: u64) -> bool {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Adds the dead inodes that snapshots see: each with the number that it has in the latest of these.
+    /// Adds the dead inodes that snapshots see: each with the number that it has in the latest of these. Where not all of them
+    /// are known any more, those that are, and an error.
     #[inline(never)]
     pub(super) fn list_dead(&self, inos: &mut Vec<Ino>) -> Result<()> {
         let mut dead: Vec<(u32, Ino)> = Vec::new();
-        self.store.snapshots.for_each_slot(&mut |epoch, ino| {
+        let told = self.store.snapshots.for_each_slot(&mut |epoch, ino| {
             dead.try_reserve(1)?;
             dead.push((epoch, ino));
             Ok(())
-        })?;
+        });
         inos.try_reserve(dead.len())?;
         let mut last = (0, None);
         for (epoch, ino) in dead {
@@ -73,7 +74,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             inos.extend(last.1.map(|view| ino | view));
         }
-        Ok(())
+        told
     }
 
     /// What only snapshots see of an inode.

@@ -19,20 +19,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn scrub_tables(&self, scrub: &mut Scrub) -> Result<u64> {
         let store = &self.store;
         let superblock = store.superblock.lock();
-        let one_bad = match read_superblock(&store.door, &store.host, true) {
-            Ok((_, one_bad)) => one_bad,
+        let bad = match read_superblock(&store.door, &store.host, true) {
+            Ok((_, bad)) => bad,
             Err(error @ Error::NoMemory) => return Err(error),
-            Err(_) => true,
+            Err(_) => Some(0),
         };
         drop(superblock);
-        if one_bad {
+        if let Some(at) = bad {
             let repaired = store.writable().is_ok();
             if repaired {
                 store.renew_superblocks()?;
             }
             let outcome = if repaired { Outcome::Repaired } else { Outcome::Left };
             let what = What::Superblock;
-            scrub.note(Finding { what, outcome, ino: 0, at: 0, offset: 0, bytes: 0 })?;
+            scrub.note(Finding { what, outcome, ino: 0, at, offset: 0, bytes: 0 })?;
         }
         if self.compares_copies() {
             for lane in 0..store.geometry.lanes {

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
+use super::exempt::Exempt;
 use super::kept::Kept;
 use super::report::{Finding, Outcome, What};
 use crate::snapshot::VIEW;
@@ -52,8 +53,8 @@ pub struct Scrub {
     pub(super) is_unfenced: bool,
     /// Findings that were not remembered.
     forgotten: u64,
-    /// Pages that are exempt from checksums.
-    pub(super) exempt_pages: u64,
+    /// What is exempt from checksums.
+    pub(super) exempt: Exempt,
     done: u64,
     all: u64,
 }
@@ -79,11 +80,6 @@ impl Scrub {
         core::mem::take(&mut self.findings)
     }
 
-    /// Pages that were passed over: programs have them mapped to store into, and nobody knows what they should hold.
-    pub fn exempt_pages(&self) -> u64 {
-        self.exempt_pages
-    }
-
     /// Findings that were more than are remembered.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
@@ -107,6 +103,13 @@ impl Scrub {
         self.findings.try_reserve(1)?;
         self.findings.push(finding);
         Ok(())
+    }
+
+    /// Takes in that main memory has gone bad: what it is a copy of is right, on the medium.
+    fn note_memory(&mut self, error: Error) -> Result<()> {
+        let (what, outcome) = (What::Metadata, Outcome::Left);
+        let at = error.into_damage()?.at;
+        self.note(Finding { what, outcome, ino: 0, at, offset: 0, bytes: 0 })
     }
 
     /// Takes in an error as what is lost; other errors go on to the caller.
@@ -136,7 +139,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let space = self.space();
         let all = (space.pages - space.pages_free.min(space.pages)) * PAGE_BYTES;
         let (has_dead, kept, findings) = (false, Kept::default(), Vec::new());
-        let (place, forgotten, exempt_pages, done) = (Place::Tables, 0, 0, 0);
+        let (place, forgotten, exempt, done) = (Place::Tables, 0, Exempt::default(), 0);
         let is_unfenced = false;
         Ok(Scrub {
             place,
@@ -147,7 +150,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             findings,
             is_unfenced,
             forgotten,
-            exempt_pages,
+            exempt,
             done,
             all,
         })
@@ -190,8 +193,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
                         scrub.place = Place::Data(index, 0);
                     }
                     None if !scrub.has_dead => {
-                        self.list_dead(&mut scrub.inos)?;
                         scrub.has_dead = true;
+                        if let Err(error) = self.list_dead(&mut scrub.inos) {
+                            scrub.note_memory(error)?;
+                        }
                     }
                     None => {
                         scrub.place = Place::End;

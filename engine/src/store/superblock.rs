@@ -13,12 +13,12 @@ use crate::layout::{
 };
 use crate::{Error, Host, PAGE_BYTES, Result, Rule, Unusable};
 
-/// Reads both copies; returns the one that counts, and whether the other one is bad.
+/// Reads both copies; returns the one that counts, and where one is that is bad, or the locator that is.
 pub(crate) fn read_superblock<M: Medium, H: Host>(
     door: &Door<M>,
     host: &H,
     read_only: bool,
-) -> Result<(Box<Superblock>, bool)> {
+) -> Result<(Box<Superblock>, Option<u64>)> {
     let least = POOL_PAGES_LEAST * PAGE_BYTES;
     if door.bytes() < least {
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
@@ -35,8 +35,9 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
         let found = door.bytes();
         return Err(Error::NotAPool(Unusable::Truncated { expected, found }));
     }
-    let second = read_copy(door, host, Superblock::places(pages)[1])?;
-    let (superblock, one_bad) = choose(first, second)?;
+    let places = Superblock::places(pages);
+    let second = read_copy(door, host, places[1])?;
+    let (superblock, bad) = choose(first, second)?;
     if superblock.pages * PAGE_BYTES > door.bytes() {
         let (expected, found) = (superblock.pages * PAGE_BYTES, door.bytes());
         return Err(Error::NotAPool(Unusable::Truncated { expected, found }));
@@ -46,7 +47,8 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
         return Err(Error::NotAPool(Unusable::ReadOnlyFeatures(unknown)));
     }
     let lost = located != Some(superblock.pages) && !host.leaves_out(Rule::Located);
-    Ok((superblock, one_bad || lost))
+    let bad_at = bad.and_then(|copy| places.get(copy).copied());
+    Ok((superblock, bad_at.or(lost.then_some(LOCATOR_AT))))
 }
 
 /// How many pages the locator says the pool has, if it is good.
@@ -83,7 +85,8 @@ struct Found {
 
 type Copy = core::result::Result<Found, Unusable>;
 
-fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
+/// The copy that counts, and the number of one that is damaged.
+fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, Option<usize>)> {
     match (first, second) {
         (Ok(a), Ok(b)) => {
             // (A crash may have cut off a change of the level: then they differ in that.)
@@ -93,16 +96,16 @@ fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, bool)> {
             if one.seed() != other.seed() || sizes(one) != sizes(other) {
                 return Err(Error::corrupt("the two superblocks belong to different pools", 0));
             }
+            let bad = [a.list_lost, b.list_lost].iter().position(|is_lost| *is_lost);
             let later = other.update > one.update;
             let (found, other) = if later { (b, a) } else { (a, b) };
-            let one_bad = found.list_lost || other.list_lost;
-            Ok((with_list(found, other.superblock.bad), one_bad))
+            Ok((with_list(found, other.superblock.bad), bad))
         }
-        (Ok(found), Err(_)) => Ok((with_list(found, Vec::new()), true)),
+        (Ok(found), Err(_)) => Ok((with_list(found, Vec::new()), Some(1))),
         (Err(why), Ok(found)) => match why {
             // What copy A says of versions and features is not overruled by an older copy B.
             Unusable::Version(_) | Unusable::Features(_) => Err(Error::NotAPool(why)),
-            _ => Ok((with_list(found, Vec::new()), true)),
+            _ => Ok((with_list(found, Vec::new()), Some(0))),
         },
         (Err(why), Err(other)) => {
             let telling = if why == Unusable::NoMagic { other } else { why };

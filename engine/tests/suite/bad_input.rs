@@ -157,9 +157,18 @@ fn either_superblock_repairs_the_other() {
                 let options = OpenOptions { read_only, ..OpenOptions::default() };
                 Pool::open(memory.clone(), TestHost::new(5), &options).unwrap()
             };
-            assert!(open(true).opening().superblock_repaired);
+            let seen = open(true).opening();
+            assert_eq!((seen.superblock_repaired, seen.superblock_at), (true, damaged as u64));
             let pool = open(false);
             assert!(pool.opening().superblock_repaired);
+            // And while it is open.
+            memory.put(damaged as u64 + 100, &[memory.get(damaged as u64 + 100, 1)[0] ^ 1]);
+            let mut scrub = pool.begin_scrub().unwrap();
+            while !scrub.is_over() {
+                pool.scrub(&mut scrub, 1 << 20).unwrap();
+            }
+            let found = scrub.take_findings();
+            assert_eq!((found.len(), found[0].at), (1, damaged as u64), "{found:?}");
             pool.close().unwrap();
             drop(pool);
             assert!(!open(false).opening().superblock_repaired, "it was repaired for good");

@@ -64,6 +64,90 @@ fn a_pool_gets_second_copies_and_loses_them_and_nothing_else_changes() {
     }
 }
 
+#[test]
+fn a_pool_with_second_copies_keeps_its_dead_zone_when_it_gets_checksums() {
+    use Protection::{Full, Metadata, None as Nothing};
+    let zone = |memory: &Memory| {
+        TestPool::open(memory.clone(), TestHost::new(9), &options())
+            .unwrap()
+            .info()
+            .unwrap()
+            .dead_zone
+    };
+    let to_full = |memory: &Memory, dead_zone: Option<u64>| {
+        Pool::protect(memory.clone(), TestHost::new(3), Full, dead_zone, &mut |_, _| ())
+    };
+    for (seed, asked) in [(0, 3 << 20), (1, 5 << 20), (2, 100_000)] {
+        let (memory, wanted) = used(seed, 40 << 20, 63);
+        assert_eq!(protect(&memory, Metadata, asked), Ok(true));
+        let had = zone(&memory);
+        assert!(had >= asked);
+        // What the copies that are there can't have is refused, and nothing has changed.
+        assert_eq!(to_full(&memory, Some(had + 1)), Err(Error::Invalid));
+        same(&wanted, &memory, Metadata, &format!("{asked}, refused"));
+        let smaller = memory.copy();
+        assert_eq!(to_full(&smaller, Some(50_000)), Ok(true));
+        same(&wanted, &smaller, Full, &format!("{asked}, smaller"));
+        assert!((50_000..had).contains(&zone(&smaller)), "{} of {had}", zone(&smaller));
+        assert_eq!(to_full(&memory, None), Ok(true));
+        same(&wanted, &memory, Full, &format!("{asked}, kept"));
+        assert!(zone(&memory) >= had, "{} of {had}", zone(&memory));
+    }
+    // Who had none gets the usual one.
+    let (memory, _) = used(3, 40 << 20, 63);
+    assert_eq!(
+        TestPool::open(memory.clone(), TestHost::new(9), &options())
+            .unwrap()
+            .info()
+            .unwrap()
+            .protection,
+        Nothing
+    );
+    assert_eq!(to_full(&memory, None), Ok(true));
+    assert!((1 << 20..4 << 20).contains(&zone(&memory)), "{}", zone(&memory));
+}
+
+#[test]
+fn the_progress_of_a_change_never_goes_back_nor_says_that_all_is_done_before_it_is() {
+    use Protection::{Full, Metadata, None as Nothing};
+    // Many files, one that is most of what there is, and a snapshot that sees all of that.
+    let (memory, _) = used(7, 40 << 20, 9);
+    let pool = TestPool::open(memory.clone(), TestHost::new(9), &options()).unwrap();
+    let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+    let large = pool.create(pool.root(), b"large", &new).unwrap().ino;
+    for offset in (0..12 << 20).step_by(1 << 20) {
+        pool.write(large, offset, &vec![7; 1 << 20]).unwrap();
+    }
+    pool.create_snapshot(b"all").unwrap();
+    pool.unlink(pool.root(), b"large").unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    for (from, to) in [
+        (Nothing, Full),
+        (Full, Metadata),
+        (Metadata, Full),
+        (Full, Nothing),
+        (Nothing, Metadata),
+        (Metadata, Nothing),
+    ] {
+        let mut told: Vec<(u64, u64)> = Vec::new();
+        let changed = Pool::protect(memory.clone(), TestHost::new(3), to, 0, &mut |done, all| {
+            told.push((done, all))
+        });
+        assert_eq!(changed, Ok(true), "{from:?} {to:?}");
+        let all = told[0].1;
+        assert!(told.iter().all(|one| one.1 == all), "{told:?}");
+        assert!(told.is_sorted_by(|one, next| one.0 < next.0), "{from:?} {to:?}: {told:?}");
+        let early = told.iter().rev().skip(1).all(|one| one.0 < all);
+        assert!(early && told.last() == Some(&(all, all)), "{from:?} {to:?}: {told:?}");
+        // The one large file does not make it stand.
+        if to == Full {
+            let widest = told.windows(2).map(|two| two[1].0 - two[0].0).max();
+            assert!(widest < Some(all / 4), "{from:?} {to:?}: {told:?}");
+        }
+    }
+}
+
 /// A lane table that is lost in its first copy is there in its second one; and what is lost of it is made good
 /// before there are no second copies any more.
 fn one_copy_is_enough(wanted: &Snapshot, memory: &Memory, rng: &mut Rng, case: &str) {

@@ -14,7 +14,7 @@ use lode_testkit::rng::Rng;
 use lode_testkit::run::time_of;
 use lode_testkit::snapshot::{Times, difference, snapshot, snapshot_from};
 use lode_testkit::system::{PoolSystem, System};
-use lode_testkit::{Memory, TestHost};
+use lode_testkit::{Memory, TestHost, seeds};
 
 type TestPool = Pool<Memory, TestHost>;
 
@@ -229,26 +229,8 @@ impl Used {
 
 #[test]
 fn snapshots_have_what_they_had_when_the_pool_gets_a_higher_level_and_later() {
-    let count = std::env::var("LODE_RAISED_SEQUENCES").ok().and_then(|it| it.parse().ok());
-    let count = count.unwrap_or(120);
-    let next = std::sync::atomic::AtomicU64::new(0);
-    let all = std::sync::atomic::AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, |count| count.get()) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    if seed >= count {
-                        return;
-                    }
-                    let done = std::panic::catch_unwind(|| history(seed));
-                    let done = done.unwrap_or_else(|_| panic!("seed {seed}"));
-                    all.fetch_add(u64::from(done), std::sync::atomic::Ordering::Relaxed);
-                }
-            });
-        }
-    });
-    let all = all.into_inner();
+    let count = seeds::count("LODE_RAISED_SEQUENCES", 120);
+    let all = seeds::sum(count, |seed| history(seed).into());
     assert!(all * 10 >= count * 9, "in {all} of {count} there was room");
 }
 

@@ -13,7 +13,7 @@ use lode_testkit::rng::Rng;
 use lode_testkit::run::time_of;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot, snapshot_from};
 use lode_testkit::system::{PoolSystem, System};
-use lode_testkit::{Memory, TestHost};
+use lode_testkit::{Memory, TestHost, seeds};
 
 type TestPool = Pool<Memory, TestHost>;
 
@@ -174,32 +174,15 @@ fn sequence(seed: u64) -> Result<u64, String> {
 
 /// Runs the sequences of some seeds on all processors.
 fn sequences(count: u64) {
-    let next = std::sync::atomic::AtomicU64::new(0);
-    let anew = std::sync::atomic::AtomicU64::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    if seed >= count {
-                        return;
-                    }
-                    let done = sequence(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
-                    anew.fetch_add(done, std::sync::atomic::Ordering::Relaxed);
-                }
-            });
-        }
-    });
-    let anew = anew.into_inner();
+    let run = |seed| sequence(seed).unwrap_or_else(|what| panic!("{what}"));
+    let anew = seeds::sum(count, run);
     println!("{anew} logs were written anew behind what snapshots see");
     assert!(anew * 10 >= count, "{anew} logs were written anew");
 }
 
 #[test]
 fn snapshots_keep_what_there_was_whatever_happens_later() {
-    let count = std::env::var("LODE_SNAPSHOT_SEQUENCES").ok().and_then(|it| it.parse().ok());
-    sequences(count.unwrap_or(1000));
+    sequences(seeds::count("LODE_SNAPSHOT_SEQUENCES", 1000));
 }
 
 #[test]

@@ -9,10 +9,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lode_engine::{Error, Finding, Host, Outcome};
+use lode_engine::{Error, ExemptRange, Finding, Host, Outcome};
 use lode_pmem::Medium;
 
-use super::shared::Counts;
+use super::shared::{Counts, Step};
 use crate::fs::State;
 use crate::paths;
 
@@ -80,6 +80,9 @@ struct Found {
     forgotten: u64,
     /// The first of what is lost.
     named: Vec<Finding>,
+    /// Pages that programs have mapped to store into, and the first of these.
+    exempt_pages: u64,
+    exempt: Vec<ExemptRange>,
 }
 
 struct Scrubber<M: Medium + 'static, H: Host> {
@@ -156,8 +159,9 @@ impl<M: Medium + 'static, H: Host> Scrubber<M, H> {
                 }
             };
             let took = Duration::from_secs_f64((step.done - found.bytes) as f64 / self.rate as f64);
-            found.add(step.done, step.forgotten, step.findings);
-            if step.over {
+            let over = step.over;
+            found.add(step);
+            if over {
                 return Ok(Ended::Over);
             }
             if self.stops_within(took.saturating_sub(began.elapsed())) {
@@ -168,7 +172,8 @@ impl<M: Medium + 'static, H: Host> Scrubber<M, H> {
 
     /// Says in the log what was found.
     fn tell(&self, found: Found) {
-        let Found { bytes, counts, forgotten, named } = found;
+        self.tell_exempt(&found);
+        let Found { bytes, counts, forgotten, named, .. } = found;
         if counts.all() + forgotten == 0 {
             tracing::info!(bytes, "scrubbed: nothing is bad");
             return;
@@ -200,9 +205,31 @@ impl<M: Medium + 'static, H: Host> Scrubber<M, H> {
     }
 }
 
+impl<M: Medium + 'static, H: Host> Scrubber<M, H> {
+    /// Says what nobody has looked at.
+    fn tell_exempt(&self, found: &Found) {
+        let Found { exempt_pages: pages, exempt, .. } = found;
+        if *pages == 0 {
+            return;
+        }
+        tracing::info!(
+            pages,
+            "passed over: without checksums, as programs have them mapped to store into, or had when the pool was left"
+        );
+        let inos: Vec<_> = exempt.iter().map(|range| range.ino).collect();
+        let paths = paths::find(&self.state, &inos, &mut || !self.stops_within(Duration::ZERO));
+        for ExemptRange { ino: inode, offset: file_offset, bytes } in exempt {
+            let path = paths.get(inode).map(String::as_str);
+            tracing::info!(path, inode, file_offset, bytes, "this was passed over: no checksums");
+        }
+    }
+}
+
 impl Found {
-    fn add(&mut self, bytes: u64, forgotten: u64, findings: Vec<Finding>) {
-        (self.bytes, self.forgotten) = (bytes, forgotten);
+    fn add(&mut self, step: Step) {
+        let Step { done, forgotten, exempt_pages, exempt, findings, .. } = step;
+        (self.bytes, self.forgotten, self.exempt_pages) = (done, forgotten, exempt_pages);
+        self.exempt.extend(exempt);
         self.counts.add(&findings);
         let room = NAMED_MAX.saturating_sub(self.named.len());
         let lost = findings.into_iter().filter(|found| found.outcome == Outcome::Lost);

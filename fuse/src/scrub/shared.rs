@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use lode_engine::{Finding, Host, Outcome, Pool, Scrub};
+use lode_engine::{ExemptRange, Finding, Host, Outcome, Pool, Scrub};
 use lode_pmem::Medium;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -99,7 +99,9 @@ pub struct Step {
     /// Findings that were too many, so far.
     pub forgotten: u64,
     /// Pages that were passed over, so far: programs have them mapped to store into.
-    exempt_pages: u64,
+    pub exempt_pages: u64,
+    /// Which these are that the step has met, as far as they are named.
+    pub exempt: Vec<ExemptRange>,
     /// What the step has found.
     pub findings: Vec<Finding>,
 }
@@ -206,13 +208,13 @@ impl Scrubs {
     ) -> lode_engine::Result<Option<Step>> {
         let Some(going) = going_on.as_mut() else { return Ok(None) };
         pool.scrub(&mut going.scrub, bytes)?;
-        let findings = going.scrub.take_findings();
+        let (findings, exempt) = (going.scrub.take_findings(), going.scrub.take_exempt());
         going.found.add(&findings);
         going.stepped = Instant::now();
         let scrub = &going.scrub;
         let (done, all, over) = (scrub.done(), scrub.all(), scrub.is_over());
         let (id, forgotten, exempt_pages) = (going.id, scrub.forgotten(), scrub.exempt_pages());
-        let step = Step { id, done, all, over, forgotten, exempt_pages, findings };
+        let step = Step { id, done, all, over, forgotten, exempt_pages, exempt, findings };
         let mut facts = self.facts.lock();
         *facts = Facts { running: !over, done, all, ..*facts };
         if over {
@@ -238,11 +240,16 @@ impl Step {
             "over": self.over,
             "forgotten": self.forgotten + more,
             "exempt_pages": self.exempt_pages,
+            "exempt": self.exempt.iter().map(exempt).collect::<Vec<_>>(),
             "findings": listed.map(finding).collect::<Vec<_>>(),
             "bad_memory": bad_memory,
             "kept": kept.map(|bad| (bad.page, bad.lines)).collect::<Vec<_>>(),
         }))
     }
+}
+
+fn exempt(range: &ExemptRange) -> Value {
+    json!({ "ino": range.ino, "offset": range.offset, "bytes": range.bytes })
 }
 
 fn finding(found: &Finding) -> Value {

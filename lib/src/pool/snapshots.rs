@@ -17,8 +17,8 @@ use crate::options::OpenOptions;
 use crate::walk::Walk;
 
 impl Pool {
-    /// Keeps what is in the pool now, under a name of 1 to 128 bytes without `/`. It takes no time and no space: what
-    /// is changed or removed from then on is kept for it. Of what programs store through maps it has what was stored before.
+    /// Keeps what is in the pool now, under a name of 1 to 128 bytes without `/`. It takes a moment, and a page or
+    /// two: what is changed or removed from then on is kept for it. Of what programs store through maps it has what was stored before.
     ///
     /// # Errors
     /// `EEXIST` for a name that there is; `ENOMEM` where the system can't keep stores out of a map;

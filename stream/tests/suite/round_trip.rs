@@ -3,9 +3,9 @@
 
 use crate::common::{TestPool, has, name, open, receive, source, stream, target};
 use lode_engine::Protection;
-use lode_testkit::TestHost;
 use lode_testkit::rng::Rng;
 use lode_testkit::system::PoolSystem;
+use lode_testkit::{TestHost, seeds};
 
 /// A chain of snapshots, some of them left out.
 fn chain(seed: u64, count: usize, steps: usize) {
@@ -47,20 +47,8 @@ fn chain(seed: u64, count: usize, steps: usize) {
 
 #[test]
 fn snapshots_and_differences_arrive_as_they_were_sent() {
-    let count = std::env::var("LODE_STREAM_SEEDS").ok().and_then(|it| it.parse().ok());
-    let (count, next) = (count.unwrap_or(120), std::sync::atomic::AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, |count| count.get()) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    if seed >= count {
-                        return;
-                    }
-                    chain(seed, 5, [12, 40, 90][seed as usize % 3]);
-                }
-            });
-        }
+    seeds::each(seeds::count("LODE_STREAM_SEEDS", 120), |seed| {
+        chain(seed, 5, [12, 40, 90][seed as usize % 3]);
     });
 }
 

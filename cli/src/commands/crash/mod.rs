@@ -93,7 +93,7 @@ fn check_page(path: Option<&Path>, script: Option<&Path>) -> Result<()> {
     page::check(path)
 }
 
-/// The exit status where time ended before anything, or all of it, was known.
+/// The exit status where time ended before anything, or all of it, was known, or a verdict is open.
 const UNKNOWN: u8 = Kind::Failed.code();
 fn stop(interrupt: &Interrupt) -> Stop {
     let interrupt = interrupt.clone();
