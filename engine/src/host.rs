@@ -30,8 +30,10 @@ pub enum Exemption {
     EndsForSnapshot,
     /// There are again, of what a crash has left.
     EndsAfterCrash,
-    /// There are none, though nobody has the file mapped: there was no room for them, or the pool is open read-only.
+    /// There are none still, as there was no room for them, though the last map has ended, or a snapshot is made.
     Stays,
+    /// There are none of what a crash has left: there was no room for them, or the pool is open read-only.
+    StaysAfterCrash,
 }
 
 /// The world around the engine: std in a server, a scheduler in a test, a kernel.
@@ -74,7 +76,7 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// Checksums of these bytes come or go, for a log. Who has a large file mapped in many pieces is told of the first ones, and of
-    /// the others as if they were one. An inode is locked meanwhile.
+    /// the others as if they were one. An inode is locked meanwhile, and while a snapshot is made, who stores into maps waits.
     fn exemption(&self, what: Exemption, of: ExemptRange) {
         let _ = (what, of);
     }

@@ -16,13 +16,18 @@ pub(crate) fn tell(what: Exemption, of: ExemptRange) {
             "was mapped when the pool was left: its checksums are now of what is there, right or not"
         }
         Exemption::Stays => {
+            "has no checksums still: there is no room for them. Where a snapshot was made just now, what it has of this has none"
+        }
+        Exemption::StaysAfterCrash => {
             "was mapped when the pool was left: no checksums until it is opened for writing, with room for them"
         }
     };
     match what {
-        Exemption::EndsAfterCrash | Exemption::Stays => {
+        Exemption::EndsAfterCrash | Exemption::Stays | Exemption::StaysAfterCrash => {
             tracing::warn!(inode, file_offset, bytes, "{says}");
         }
+        // (Snapshots may be made many times a second, and programs that store wait for them.)
+        Exemption::EndsForSnapshot => tracing::debug!(inode, file_offset, bytes, "{says}"),
         _ => tracing::info!(inode, file_offset, bytes, "{says}"),
     }
 }
@@ -84,6 +89,7 @@ mod tests {
             Exemption::EndsForSnapshot,
             Exemption::EndsAfterCrash,
             Exemption::Stays,
+            Exemption::StaysAfterCrash,
         ];
         tracing::subscriber::with_default(lines.clone(), || all.map(|what| tell(what, of)));
         let told = lines.0.lock().unwrap();
@@ -94,6 +100,6 @@ mod tests {
             }
         }
         let loud: Vec<bool> = told.iter().map(|line| line.starts_with("WARN")).collect();
-        assert_eq!(loud, [false, false, false, true, true]);
+        assert_eq!(loud, [false, false, false, true, true, true]);
     }
 }

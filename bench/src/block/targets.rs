@@ -1,6 +1,6 @@
 //! What must hold of block devices, judged from the rows. What a whole run was to show and has not is told, too, with why.
 
-use super::cell::{Cell, Order};
+use super::cell::Cell;
 use super::remote::{Asked, Server};
 use super::same;
 use crate::course::LATE;
@@ -39,7 +39,7 @@ impl<'r> Judged<'r> {
     /// All targets that it can tell of.
     pub(super) fn targets(&self) -> Vec<Target> {
         let mut all = Vec::new();
-        for cell in Cell::all().iter().filter(|cell| cell.order == Order::Random) {
+        for cell in &Cell::all() {
             for subject in ["none", "volume-512", "volume-4096"] {
                 let limit = match (cell.writes, subject) {
                     (false, _) => same::name(subject),
@@ -155,6 +155,7 @@ impl<'r> Judged<'r> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cell::Order;
     use super::*;
     use crate::report::LeftOut;
 
@@ -219,8 +220,8 @@ mod tests {
         let of = |report: &Report, failed: &[&str], what: &str| {
             let failed: Vec<String> = failed.iter().map(|what| (*what).to_owned()).collect();
             let all = Judged::new(report, Some(&*failed)).targets();
-            // Eight workloads of three devices and a key, eight by NBD of two servers.
-            assert_eq!(all.len(), 8 * 4 + 8 * 2);
+            // Sixteen workloads of three devices and a key, eight by NBD of two servers.
+            assert_eq!(all.len(), 16 * 4 + 8 * 2);
             let one = all.into_iter().find(|target| target.what == what).unwrap();
             (one.measured, one.met)
         };

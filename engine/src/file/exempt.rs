@@ -97,6 +97,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.store.bad.any() {
             return Ok(());
         }
+        // (What is moved leaves pages that nobody is to get, after a crash neither.)
+        self.store.keep_bad()?;
         for file_page in from..to {
             let file = state.file()?;
             let is_free = !file.is_exempt(file_page)
@@ -187,7 +189,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Tells a log what becomes of all that is exempt of a file.
-    fn tell_all_exempt(&self, state: &State, what: Exemption) {
+    pub(super) fn tell_all_exempt(&self, state: &State, what: Exemption) {
         let exempt = state.file().ok().and_then(|file| file.exempt.as_deref());
         let ranges = exempt.into_iter().flat_map(|exempt| exempt.pages.joined());
         let ranges = ranges.map(|range| (range.file_page, range.pages));
@@ -349,7 +351,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             match self.make_file_whole(&node, &mut state, why) {
                 Err(Error::NoSpace | Error::NoMemory | Error::Media { .. }) => {
                     if is_told {
-                        self.tell_all_exempt(&state, Exemption::Stays);
+                        self.tell_all_exempt(&state, Exemption::StaysAfterCrash);
                     }
                     self.store.leave_exempt()
                 }
@@ -359,12 +361,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
-    /// Tells a log of what a crash has left exempt of these files, where nothing can be stored.
-    pub(crate) fn tell_left_exempt(&self, inos: &[Ino]) -> Result<()> {
+    /// Tells a log of what a crash has left exempt of these files, where nothing can be stored: of those that can be loaded.
+    pub(crate) fn tell_left_exempt(&self, inos: &[Ino]) {
         for ino in inos.iter().take(FILES_TOLD) {
-            self.tell_all_exempt(&*self.node(*ino)?.read(&self.store)?, Exemption::Stays);
+            let Ok(node) = self.node(*ino) else { continue };
+            if let Ok(state) = node.read(&self.store) {
+                self.tell_all_exempt(&state, Exemption::StaysAfterCrash);
+            }
         }
-        Ok(())
     }
 
     /// Reads bytes of a file of which some are exempt.

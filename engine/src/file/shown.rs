@@ -144,7 +144,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let maps = state.file()?.maps.iter();
             maps.flat_map(|maps| &maps.shown).try_for_each(|(_, shown)| shown.protect())?;
             match self.make_file_whole(&node, &mut state, Some(Exemption::EndsForSnapshot)) {
-                Err(Error::NoSpace | Error::NoMemory | Error::Media { .. } | Error::Unwritten) => {}
+                Err(Error::NoSpace | Error::NoMemory | Error::Media { .. } | Error::Unwritten) => {
+                    self.tell_all_exempt(&state, Exemption::Stays);
+                }
                 result => result?,
             }
         }

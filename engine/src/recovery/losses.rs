@@ -48,7 +48,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn make_sound(&self, exempt: &[Ino]) -> Result<()> {
         self.store.take_listed_bad()?;
         if self.is_read_only() {
-            return self.tell_left_exempt(exempt);
+            self.tell_left_exempt(exempt);
+            return Ok(());
         }
         self.make_all_whole(exempt)?;
         self.store.keep_listed_bad()?;

@@ -22,7 +22,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !self.store.bad.any() {
             return Ok(());
         }
-        // What is moved leaves pages that nobody is to get, after a crash neither: first the list says so.
+        // What is moved leaves pages that nobody is to get, after a crash neither: first the list says so. (What that has no room
+        // for stays where it is.)
         self.store.keep_bad()?;
         let node = match self.node(ino) {
             Err(Error::Stale) => return Ok(()),
@@ -31,7 +32,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // (Where it can't be loaded, that has been told.)
         let Ok(mut state) = node.write(&self.store) else { return Ok(()) };
         for (file_page, page) in self.bad_pages_of(&state)? {
-            if let Some(outcome) = self.leave_page(&node, &mut state, file_page)? {
+            let outcome = match self.store.bad.has_room_for(page) {
+                true => self.leave_page(&node, &mut state, file_page)?,
+                false => Some(Outcome::Left),
+            };
+            if let Some(outcome) = outcome {
                 let what = What::Data;
                 let (at, offset) = (page * PAGE_BYTES, file_page * PAGE_BYTES);
                 scrub.note(Finding { what, outcome, ino, at, offset, bytes: PAGE_BYTES })?;
@@ -46,10 +51,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(());
         };
         let (what, ino, at) = (What::Metadata, state.log.ino, bad.page * PAGE_BYTES);
+        let twin = self.store.geometry.twin_pages;
+        let pages = state.log.pages.iter().flat_map(|log| [log.page, log.page ^ twin]);
+        let is_listed = |page| !self.is_page_bad(page) || self.store.bad.has_room_for(page);
         // (A log that a snapshot sees stays where it is.)
-        let moved = match self.store.latest() {
-            0 => move_log(&self.store, &node.slot, state),
-            _ => Err(Error::NotSupported),
+        let may_move = self.store.latest() == 0 && pages.into_iter().all(is_listed);
+        let moved = match may_move {
+            true => move_log(&self.store, &node.slot, state),
+            false => Err(Error::NotSupported),
         };
         let outcome = match moved {
             Ok(()) => Outcome::Repaired,
@@ -61,9 +70,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Whether a page of a log is in bad memory that can be left.
     pub(super) fn is_log_bad(&self, page: u64) -> bool {
-        let is_bad = |page: u64| self.store.bad.touches_run(Run { page, pages: 1 });
         let twin = self.store.geometry.twin_pages;
-        twin != 0 && (is_bad(page) || is_bad(page ^ twin))
+        twin != 0 && (self.is_page_bad(page) || self.is_page_bad(page ^ twin))
+    }
+
+    fn is_page_bad(&self, page: u64) -> bool {
+        self.store.bad.touches_run(Run { page, pages: 1 })
     }
 
     /// Pages of a file with bad lines: in the file, and in the pool.

@@ -2,7 +2,8 @@
 //!
 //! What this file guarantees: a step holds no lock for longer than it takes to load about as many bytes as it was
 //! asked for, or one inode's log; it stores nothing but what has gone bad, and in a pool that is open
-//! read-only not even that. What it tells to be repaired is durable. Inodes that are made after it has begun are not
+//! read-only not even that. What it tells to be repaired is durable (what another thread has met and mended at the same time
+//! is with that thread's next fence). Inodes that are made after it has begun are not
 //! looked at. What only snapshots see is looked at with its inode, those that are dead come last; a snapshot that is deleted
 //! meanwhile is passed over.
 

@@ -187,6 +187,13 @@ impl<H: Host> Bad<H> {
         }
     }
 
+    /// Whether the list on the medium, once it is stored, says that this page is bad, also when nobody uses it any more.
+    pub(crate) fn has_room_for(&self, page: u64) -> bool {
+        let pages = self.pages.lock();
+        let comes_before = |bad: &&BadPage| !bad.in_use || bad.page < page;
+        pages.len() <= BAD_PAGES_MOST || pages.iter().filter(comes_before).count() < BAD_PAGES_MOST
+    }
+
     /// Whether the list on the medium has room for all.
     pub(crate) fn fits(&self) -> bool {
         self.count.load(Relaxed) <= BAD_PAGES_MOST
@@ -316,7 +323,12 @@ impl<M: Medium, H: Host> Store<M, H> {
             return Ok(());
         }
         let stored = self.bad.list().and_then(|mut list| {
-            list.truncate(BAD_PAGES_MOST);
+            if list.len() > BAD_PAGES_MOST {
+                // (What nobody uses is kept from use by the list alone.)
+                list.sort_by_key(|bad| (bad.in_use, bad.page));
+                list.truncate(BAD_PAGES_MOST);
+                list.sort_by_key(|bad| bad.page);
+            }
             self.change_superblock(&mut superblock, |superblock| superblock.bad = list)
         });
         self.bad.changed.fetch_or(stored.is_err(), Relaxed);

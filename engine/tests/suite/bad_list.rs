@@ -460,3 +460,32 @@ fn a_handle_that_knew_the_place_of_what_is_bad_now_gives_an_error() {
     assert!(matches!(read, Err(Error::Media { .. })), "{read:?}");
     pool.let_go(file);
 }
+
+/// What a scrub moves out of bad memory leaves pages that only the list keeps from use: where that is full, it stays.
+#[test]
+fn what_the_list_has_no_room_for_is_not_moved_out_of_bad_memory() {
+    let memory = made(Protection::Full);
+    let pool = open(&memory);
+    let (ino, count) = (create(&pool, "file"), BAD_PAGES_MOST as u64 + 30);
+    let bytes = vec![7; (count * PAGE_U64) as usize];
+    pool.write(ino, 0, &bytes).unwrap();
+    let bad = pages(&pool, ino);
+    bad.iter().for_each(|page| memory.poison(page * PAGE_U64 + 64, 64));
+    scrubbed(&pool);
+    let left = pages(&pool, ino).iter().filter(|page| bad.contains(page)).count();
+    assert_eq!(left, 30);
+    // The power fails, and all that is free is taken.
+    drop(pool);
+    let pool = open(&memory);
+    let all = create(&pool, "all");
+    let mut size = 0;
+    while pool.write(all, size, &[3; PAGE]).is_ok() {
+        size += PAGE_U64;
+    }
+    let taken = pages(&pool, all);
+    assert!(size > BYTES / 4 && !taken.iter().any(|page| bad.contains(page)), "{size}");
+    let mut read = vec![0; bytes.len()];
+    assert_eq!(pool.read(ino, 0, &mut read), Ok(read.len()));
+    assert!(read == bytes);
+    sound(&pool);
+}

@@ -127,8 +127,6 @@ fn lines_a_change(memory: Memory, with_snapshot: bool) -> f64 {
         }
     }
     let lines = pool.stats().door.lines - before;
-    let snapshots = pool.stats().ops[Op::CollectThorough as usize];
-    eprintln!("{snapshots} collections");
     lines as f64 / f64::from(2 * names * turns)
 }
 

@@ -64,7 +64,7 @@ fn each_map_is_told_of_when_it_begins_and_its_file_when_the_last_one_ends() {
     assert_eq!(log.of(ino), [(Exemption::Begins, 3 * PAGE, 2 * PAGE)]);
     // A crash now, and what is left to a read-only opening.
     let (_seen, left) = open(pool.medium().copy(), true);
-    assert_eq!(left.of(ino), [(Exemption::Stays, PAGE, 4 * PAGE)]);
+    assert_eq!(left.of(ino), [(Exemption::StaysAfterCrash, PAGE, 4 * PAGE)]);
     let (_after, again) = open(pool.medium().copy(), false);
     assert_eq!(again.of(ino), [(Exemption::EndsAfterCrash, PAGE, 4 * PAGE)]);
     (0..2).for_each(|_| pool.unmap(&f));

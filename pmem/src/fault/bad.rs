@@ -250,6 +250,21 @@ impl BadBytes {
         })
     }
 
+    /// In the handler: memory of nobody for a page that nothing else helps, as for one without space.
+    fn give_up(&self, offset: u64) -> bool {
+        let Remapping { base, key, .. } = self.remapping;
+        self.full.give_up((base, key), offset, || {
+            self.count.fetch_add(1, SeqCst);
+        })
+    }
+
+    /// How many pages of `at .. at + len` have no space.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn pages_without_space(&self, at: u64, len: u64) -> usize {
+        self.full.pages(at, len).count()
+    }
+
     /// Whether the kernel finds something at a page, or does not say that it finds nothing.
     fn is_there(&self, page: u64) -> bool {
         let mut byte = 0_u8;
@@ -329,7 +344,10 @@ pub(super) fn renew(address: usize, is_store: bool, is_poison: bool) -> bool {
     // a region keeps it.
     let Some(bad) = (unsafe { bad.as_ref() }) else { return false };
     let offset = offset as u64;
-    bad.renew_cut(offset) || !is_poison && bad.renew_full(offset) || is_store && bad.renew(offset)
+    bad.renew_cut(offset)
+        || !is_poison && bad.renew_full(offset)
+        || is_store && bad.renew(offset)
+        || !is_poison && bad.give_up(offset)
 }
 
 #[cfg(test)]

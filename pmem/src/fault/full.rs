@@ -9,25 +9,27 @@
 use std::ffi::c_int;
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::cut::put_nobodys;
 
 const PAGE: u64 = 4096;
 const WORD_BITS: u64 = u64::BITS as u64;
-/// How many stores may fail to pages that have their space by then.
-const FAULTS_MAX: u32 = 10_000;
-
+/// How often a store is done again as its page has its space by then.
+const RETRIES_MAX: u64 = 10_000;
 /// The pages of a region that have no space.
 pub(super) struct Full {
     /// A bit for each; nothing where to have no space is death.
     pages: OnceLock<Box<[AtomicU64]>>,
-    faults: AtomicU32,
+    /// The page, and 1, that had its space when it was asked for last.
+    had_space: AtomicU64,
+    /// How often one had.
+    retries: AtomicU64,
 }
 
 impl Full {
     pub(super) const fn none() -> Self {
-        Self { pages: OnceLock::new(), faults: AtomicU32::new(0) }
+        Self { pages: OnceLock::new(), had_space: AtomicU64::new(0), retries: AtomicU64::new(0) }
     }
 
     /// From now on stores to pages without space, of `len` bytes that are mapped, are no death.
@@ -45,7 +47,8 @@ impl Full {
     pub(super) fn pages(&self, at: u64, len: u64) -> impl Iterator<Item = u64> {
         let is_noted =
             |page: &u64| self.word(*page).is_some_and(|(word, bit)| word.load(SeqCst) & bit != 0);
-        (at / PAGE..at.saturating_add(len).div_ceil(PAGE)).filter(is_noted)
+        let all = self.pages.get().map_or(0, |words| words.len() as u64 * WORD_BITS);
+        (at / PAGE..at.saturating_add(len).div_ceil(PAGE).min(all)).filter(is_noted)
     }
 
     /// The first byte of `at .. at + len` that is in one.
@@ -64,19 +67,34 @@ impl Full {
     ) -> bool {
         let page = offset / PAGE;
         let Some((word, bit)) = self.word(page).filter(|_| file >= 0) else { return false };
-        if word.load(SeqCst) & bit != 0 {
-            // (Another thread is about to.)
-            return true;
-        }
-        match allocate(file, page) {
-            None => self.faults.fetch_add(1, SeqCst) < FAULTS_MAX,
-            Some(libc::ENOSPC | libc::EDQUOT) => {
-                word.fetch_or(bit, SeqCst);
-                note();
-                put_nobodys(base + (page * PAGE) as usize, PAGE as usize, key)
+        if word.load(SeqCst) & bit == 0 {
+            match allocate(file, page) {
+                // (One that has its space, and fails again, fails for another reason: a page that files share, which needs space to be
+                // written, or memory that is bad.)
+                None => {
+                    let is_new = self.had_space.swap(page + 1, SeqCst) != page + 1;
+                    return is_new && self.retries.fetch_add(1, SeqCst) < RETRIES_MAX;
+                }
+                Some(libc::ENOSPC | libc::EDQUOT) => {}
+                Some(_) => return false,
             }
-            Some(_) => false,
         }
+        self.give_up((base, key), offset, note)
+    }
+
+    /// The same, where nothing else helps: whatever the reason is, the page is no memory any more.
+    pub(super) fn give_up(
+        &self,
+        (base, key): (usize, c_int),
+        offset: u64,
+        note: impl FnOnce(),
+    ) -> bool {
+        let page = offset / PAGE;
+        let Some((word, bit)) = self.word(page) else { return false };
+        if word.fetch_or(bit, SeqCst) & bit == 0 {
+            note();
+        }
+        put_nobodys(base + (page * PAGE) as usize, PAGE as usize, key)
     }
 }
 
@@ -116,5 +134,16 @@ mod tests {
         assert_eq!(full.pages(0, 100 * PAGE).collect::<Vec<_>>(), [3, 63, 64]);
         // Nobody's memory is put where nothing is survived.
         assert!(!full.take(-1, (0, -1), 0, || panic!("it is noted")));
+    }
+
+    #[test]
+    fn a_page_that_fails_though_it_has_its_space_is_tried_once_more_and_then_given_up() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8 * PAGE).unwrap();
+        let (full, fd) = (Full::none(), std::os::fd::AsRawFd::as_raw_fd(&file));
+        full.survive(8 * PAGE);
+        let take = |page: u64| full.take(fd, (0, -1), page * PAGE, || panic!("it is noted"));
+        assert!(take(2) && take(3) && take(2), "each is tried again");
+        assert!(!take(2), "and not for ever");
     }
 }

@@ -85,6 +85,8 @@ pub(crate) fn install(which: Handled) -> io::Result<()> {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+    // SAFETY: the thread's own; what was interrupted may be about to look at it.
+    let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel passes valid pointers with SA_SIGINFO.
     let handled = unsafe {
         match signal {
@@ -93,6 +95,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
             _ => false,
         }
     };
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
     if !handled {
         if signal == libc::SIGBUS {
             // SAFETY: the kernel passes valid pointers with SA_SIGINFO.

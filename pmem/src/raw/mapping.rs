@@ -204,10 +204,15 @@ impl RawMemory for RawMapping {
         match &self.access {
             Access::Whole(region) => {
                 let base = region.as_ptr().wrapping_add(at as usize).cast_mut();
+                let before = region.pages_without_space(at, len);
                 region.in_window(|| write_back(&mut self.lines(base, len)));
                 match kept(region, at, len) {
-                    // (Who has stored there was told.)
-                    Err(RawError::NoSpace { .. }) => Ok(()),
+                    // (Of pages that had none before, who has stored there was told.)
+                    Err(RawError::NoSpace { .. })
+                        if region.pages_without_space(at, len) == before =>
+                    {
+                        Ok(())
+                    }
                     other => other,
                 }
             }

@@ -188,6 +188,13 @@ impl Mapped {
         self.bad.as_ref().filter(|bad| bad.any())?.lost(at, len)
     }
 
+    /// How many pages of these bytes the file system has no space for.
+    #[inline(always)]
+    pub(crate) fn pages_without_space(&self, at: u64, len: u64) -> usize {
+        let bad = self.bad.as_ref().filter(|bad| bad.any());
+        bad.map_or(0, |bad| bad.pages_without_space(at, len))
+    }
+
     /// Has the system write the file below it.
     pub(crate) fn sync_file(&self) -> std::io::Result<()> {
         self.locked.as_ref().map_or(Ok(()), |locked| locked.file().sync_data())

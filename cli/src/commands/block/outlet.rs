@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -22,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long an end takes at most that waits for nobody.
 const SOON: Duration = Duration::from_millis(500);
+/// How often in a row somebody gives no answer who will give none.
+const SILENCES: u32 = 2;
 
 /// A device that is to be served.
 pub(super) struct Offer {
@@ -84,7 +87,7 @@ impl Outlet {
     /// and is asked when to end takes long. Then nothing is waited for, what was asked for has no answer, and the socket's file goes.
     ///
     /// # Errors
-    /// A device was ended by somebody else, or fails.
+    /// A device was ended by somebody else, or fails; requests were left without an answer.
     pub(super) fn serve_of_another(
         self,
         path: &Path,
@@ -92,24 +95,27 @@ impl Outlet {
         interrupt: &Interrupt,
         is_silent: impl Fn() -> bool,
     ) -> Result<()> {
+        let file = socket.and_then(identity);
         let done = self.last(path, interrupt, || Ok(()));
         let (of, by) = (path.to_owned(), interrupt.clone());
         let begun = Instant::now();
         let ending = thread::Builder::new().name("lode-ends".into());
         let ending = ending.spawn(move || self.end(&of, &by, done));
         let ending = ending.map_err(|error| Failure::io("ending the devices of", path, &error))?;
-        let mut next = SOON;
+        let (mut next, mut silences) = (SOON, 0);
         while !ending.is_finished() {
             thread::sleep(LOOK / 10);
             if begun.elapsed() < next {
                 continue;
             }
-            if is_silent() || begun.elapsed() > FAREWELL + SOON {
-                let path = path.display();
-                tracing::warn!(%path, "the mount's server does not answer: requests that it has are left without an answer");
-                // (It may be gone by now.)
-                let _ = socket.map(fs::remove_file);
-                return Ok(());
+            silences = if is_silent() { silences + 1 } else { 0 };
+            if silences == SILENCES || begun.elapsed() > FAREWELL + SOON {
+                // (It may be gone by now, or be another server's.)
+                if let Some(socket) = socket.filter(|socket| identity(socket) == file) {
+                    let _ = fs::remove_file(socket);
+                }
+                let what = "the mount's server does not answer: requests that it has are left without an answer";
+                return Err(Failure::new(Kind::Failed, what).at(path));
             }
             next = begun.elapsed() + SOON;
         }
@@ -153,6 +159,11 @@ impl Outlet {
             }),
         }
     }
+}
+
+/// Which file this is, whatever its name leads to later.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 fn disks(path: &Path, offers: Vec<Offer>) -> Result<(Outlet, Vec<ServedAt>)> {
