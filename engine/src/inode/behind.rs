@@ -61,13 +61,12 @@ pub(super) fn pages_seen(log: &Log, epoch: u32) -> usize {
 
 impl Behind {
     /// What the log says behind the pages that the latest snapshot, that of epoch `seen`, sees; `None` where
-    /// that is not worth writing anew: it is where it has `worth` lines for each that has to be written.
+    /// that is not worth writing anew.
     #[inline(never)]
     pub(super) fn of<M: Medium, H: Host>(
         store: &Store<M, H>,
         state: &State,
         seen: u32,
-        worth: u64,
     ) -> Result<Option<Self>> {
         let log = &state.log;
         if state.exempt_records() > 0 {
@@ -94,7 +93,7 @@ impl Behind {
         let page_lines = u64::from(log.page_lines());
         let kept_lines = kept as u64 * page_lines;
         let lines = (log.pages.len() - kept) as u64 * page_lines - u64::from(log.tail.left);
-        if behind.lines * worth >= lines {
+        if behind.lines * 2 >= lines {
             return Ok(None);
         }
         let asks = behind.read(store, log)?;
@@ -114,7 +113,7 @@ impl Behind {
             }
             behind.ask_kept(store, state)?;
         }
-        Ok((behind.lines * worth < lines).then_some(behind))
+        Ok((behind.lines * 2 < lines).then_some(behind))
     }
 
     /// Counts the lines of what is said behind the pages that stay and is true.

@@ -205,8 +205,8 @@ impl Ending {
 
 /// What is in memory of all snapshots.
 pub(crate) struct Snapshots<H: Host> {
-    /// The epoch of the latest, 0 for none, [with its complement](with_complement), and the same again.
-    latest: [AtomicU64; 2],
+    /// The epoch of the latest, 0 for none, [with its complement](with_complement): what the list says, without its lock.
+    latest: AtomicU64,
     /// By epoch.
     list: Mutex<H::Mutex, Vec<Snapshot>>,
     /// Items of snapshots that have ended, and the epoch of those.
@@ -226,7 +226,7 @@ pub(crate) struct Snapshots<H: Host> {
 impl<H: Host> Default for Snapshots<H> {
     fn default() -> Self {
         Self {
-            latest: [0; 2].map(|none| AtomicU64::new(with_complement(none))),
+            latest: AtomicU64::new(with_complement(0)),
             list: Mutex::new(Vec::new()),
             ending: Mutex::new(Vec::new()),
             lost: AtomicBool::new(false),
@@ -248,8 +248,7 @@ impl<H: Host> Snapshots<H> {
     /// The epoch of the latest snapshot, 0 for none.
     #[inline]
     pub(crate) fn latest(&self) -> u32 {
-        let [word, _] = &self.latest;
-        let word = word.load(Acquire);
+        let word = self.latest.load(Acquire);
         let epoch = word as u32;
         if word == with_complement(epoch) { epoch } else { self.latest_again() }
     }
@@ -258,8 +257,9 @@ impl<H: Host> Snapshots<H> {
     #[cold]
     #[inline(never)]
     fn latest_again(&self) -> u32 {
-        let [_, word] = &self.latest;
-        word.load(Acquire) as u32
+        let list = self.list.lock();
+        self.note_latest(&list);
+        list.last().map_or(0, Snapshot::epoch)
     }
 
     /// The inode with the list, 0 for none.
@@ -335,7 +335,7 @@ impl<H: Host> Snapshots<H> {
 
     fn note_latest(&self, list: &[Snapshot]) {
         let word = with_complement(list.last().map_or(0, Snapshot::epoch));
-        self.latest.iter().for_each(|latest| latest.store(word, Release));
+        self.latest.store(word, Release);
     }
 
     /// Keeps `item`, which ended in `died`, for the latest snapshot that sees it. Says whether there is one.

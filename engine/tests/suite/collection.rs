@@ -104,36 +104,3 @@ fn what_was_replaced_and_then_ended_stays_ended() {
         }
     }
 }
-
-/// Lines that each change stores, where names come and go in a directory of many that a snapshot sees.
-fn lines_a_change(memory: Memory, with_snapshot: bool) -> f64 {
-    let (names, turns) = (256, 40);
-    Pool::format(memory.clone(), TestHost::new(1), &FormatOptions::default()).unwrap();
-    let pool = Pool::open(memory, TestHost::new(1), &OpenOptions::default()).unwrap();
-    let dir = pool.root();
-    for number in 0..10_000 {
-        pool.create(dir, format!("stays-{number}").as_bytes(), &NEW).unwrap();
-    }
-    if with_snapshot {
-        pool.create_snapshot(b"seen").unwrap();
-    }
-    let before = pool.stats().door.lines;
-    for _ in 0..turns {
-        for number in 0..names {
-            pool.create(dir, format!("goes-{number}").as_bytes(), &NEW).unwrap();
-        }
-        for number in 0..names {
-            pool.unlink(dir, format!("goes-{number}").as_bytes()).unwrap();
-        }
-    }
-    let lines = pool.stats().door.lines - before;
-    lines as f64 / f64::from(2 * names * turns)
-}
-
-/// What a log says behind the pages that a snapshot sees is written anew as late as logs are that none sees.
-#[test]
-fn what_comes_behind_a_snapshot_is_written_anew_as_late_as_all_else() {
-    let [seen, unseen] = [true, false].map(|with| lines_a_change(Memory::new(64 << 20), with));
-    eprintln!("{seen:.3} lines a change with a snapshot, {unseen:.3} without");
-    assert!(seen < unseen * 1.1, "{seen:.3} {unseen:.3}");
-}
