@@ -325,9 +325,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         let stored = self.bad.list().and_then(|mut list| {
             if list.len() > BAD_PAGES_MOST {
                 // (What nobody uses is kept from use by the list alone.)
-                list.sort_by_key(|bad| (bad.in_use, bad.page));
+                list.sort_unstable_by_key(|bad| (bad.in_use, bad.page));
                 list.truncate(BAD_PAGES_MOST);
-                list.sort_by_key(|bad| bad.page);
+                list.sort_unstable_by_key(|bad| bad.page);
             }
             self.change_superblock(&mut superblock, |superblock| superblock.bad = list)
         });
