@@ -323,12 +323,16 @@ impl<M: Medium, H: Host> Store<M, H> {
             return Ok(());
         }
         let stored = self.bad.list().and_then(|mut list| {
-            if list.len() > BAD_PAGES_MOST {
-                // (What nobody uses is kept from use by the list alone.)
-                list.sort_unstable_by_key(|bad| (bad.in_use, bad.page));
-                list.truncate(BAD_PAGES_MOST);
-                list.sort_unstable_by_key(|bad| bad.page);
-            }
+            // (What nobody uses is kept from use by the list alone, and comes first.)
+            let kept = list.iter().filter(|bad| !bad.in_use).count().min(BAD_PAGES_MOST);
+            let mut room = [kept, BAD_PAGES_MOST - kept];
+            list.retain(|bad| {
+                let [kept, used] = &mut room;
+                let left = if bad.in_use { used } else { kept };
+                let has_room = *left > 0;
+                *left = left.saturating_sub(1);
+                has_room
+            });
             self.change_superblock(&mut superblock, |superblock| superblock.bad = list)
         });
         self.bad.changed.fetch_or(stored.is_err(), Relaxed);
