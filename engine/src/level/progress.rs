@@ -85,7 +85,7 @@ impl<'t> Progress<'t> {
 
     /// Stage `stage` of `stages` of round `round` of the part begins, of which there may be any number: each round has half of
     /// what is left.
-    pub(super) fn round(&mut self, round: u32, stage: u64, stages: u64) {
+    pub(super) fn at_round(&mut self, round: u32, stage: u64, stages: u64) {
         let (from, to) = self.part;
         let left = |round: u32| (to - from).checked_shr(round).unwrap_or_default();
         let (first, len) = (to - left(round), left(round) - left(round + 1));
@@ -140,7 +140,7 @@ mod tests {
                 }
                 // More rounds than there are steps, each of which finds more to do when it is at it.
                 for (round, stage) in (0..70).flat_map(|round| (0..3).map(move |at| (round, at))) {
-                    progress.round(round, stage, 3);
+                    progress.at_round(round, stage, 3);
                     (0..100).for_each(|done| progress.set(done, 60 + done / 2));
                 }
             }

@@ -78,7 +78,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.store.space.end_keeping();
         }
         let inodes = self.inodes()?;
-        progress.round(round, 0, STAGES);
+        progress.at_round(round, 0, STAGES);
         self.want_all(&inodes, places, &mut |done| progress.set(done, inodes.len() as u64))?;
         places.hold(&self.store)?;
         // (What waits in journals of snapshots is in nobody's way, and has to come home where checksums are to come.)
@@ -87,7 +87,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Made::All);
         }
         let mut seen: Vec<Ino> = self.kept_inodes()?;
-        progress.round(round, 1, STAGES);
+        progress.at_round(round, 1, STAGES);
         let (all, mut done) = (inodes.len() as u64 + places.busy_pages()?, 0);
         let mut told = |more: u64| {
             done += more;
@@ -101,7 +101,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             told(1);
         }
         let mut made = Made::Some;
-        progress.round(round, 2, STAGES);
+        progress.at_round(round, 2, STAGES);
         for (done, ino) in seen.iter().enumerate() {
             progress.set(done as u64, seen.len() as u64);
             if self.vacate_seen(*ino, places)? {
