@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The server of block devices as other people's clients see it: libnbd's, QEMU's and fio. Memory is served, copied to and
-# from, compared, and written with patterns that are verified, in blocks of any size and of 4 KiB; and all of it by TLS.
+# from, compared, and written with patterns that are verified, in blocks of any size and of 4 KiB; and all of it by TLS. So
+# are volumes, of a pool and of a mount, and whole regions.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/lib.sh
@@ -22,11 +23,15 @@ memory=$TARGET/${LODE_BUILT:-debug}/examples/memory
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-nbd.XXXXXX")
 server=
+mounted=
+region=
 stop() {
     [ -z "$server" ] || kill "$server" 2>/dev/null || true
     wait 2>/dev/null || true
+    [ -z "$mounted" ] || "$lode" umount "$mounted" || true
+    [ -z "$region" ] || rm -f "$region"
 }
-trap 'stop; rm -rf "$scratch"' EXIT
+trap 'stop; rm -rf --one-file-system "$scratch"' EXIT
 socket=$scratch/nbd.sock
 
 # serve MIN_BLOCK [CERTIFICATES ADDRESS:PORT]
@@ -40,6 +45,25 @@ serve() {
         [ "$tries" -lt 200 ] || die "the server does not serve"
         sleep 0.05
     done
+}
+# serve_lode WORD ARGUMENT...: `lode block serve` with them, until it prints the URI that has the word.
+serve_lode() {
+    local word=$1 tries=0
+    shift
+    : >"$scratch/served"
+    "$lode" block serve "$@" >"$scratch/served" &
+    server=$!
+    until grep -q "$word" "$scratch/served"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || die "lode does not serve: $(cat "$scratch/served")"
+        sleep 0.05
+    done
+}
+# end_lode: it ends as it should.
+end_lode() {
+    kill "$server"
+    wait "$server" || die "lode block serve failed: $?"
+    server=
 }
 # end: the server says how much was asked of it, and goes with its socket.
 end() {
@@ -79,7 +103,8 @@ check_info() {
     grep -q 'hole,zero' "$scratch/out" || die "memory that was never written is no hole"
 }
 
-# There and back; what is a hole stays one.
+# There and back; what is a hole stays one, but in what is `solid`.
+solid=
 check_copies() {
     quietly nbdcopy "$scratch/image" "$uri"
     quietly nbdcopy "$uri" "$scratch/back"
@@ -89,7 +114,7 @@ check_copies() {
     quietly nbdcopy --synchronous --request-size=4194304 "$scratch/image" "$uri"
     quietly qemu-img compare -f raw -F raw "$scratch/image" "$uri"
     quietly nbdinfo --map --totals "$uri"
-    grep -q 'hole,zero' "$scratch/out" || die "holes were filled"
+    grep -q 'hole,zero' "$scratch/out" || [ -n "$solid" ] || die "holes were filled"
     rm "$scratch/back"
     quietly qemu-img convert -f raw -O raw "$uri" "$scratch/back"
     cmp "$scratch/image" "$scratch/back"
@@ -232,71 +257,99 @@ check_tls() {
 
 # The command itself: a volume for other machines.
 check_command() {
-    local lode=$TARGET/${LODE_BUILT:-debug}/lode port uri
-    [ -x "$lode" ] || cargo build --quiet --profile test -p lode-cli
+    local port uri
     quietly "$lode" mkfs "$scratch/pool" --size 128M
     quietly "$lode" block create "$scratch/pool" disk --size "$size" --thin
     refused 'tls-cert' "$lode" block serve "$scratch/pool" --listen 0.0.0.0:0
-    "$lode" block serve "$scratch/pool" --listen 0.0.0.0:0 --tls-cert "$scratch/tls/server-cert.pem" \
-        --tls-key "$scratch/tls/server-key.pem" --tls-ca "$scratch/tls/ca-cert.pem" >"$scratch/served" &
-    server=$!
-    local tries=0
-    until grep -q nbds: "$scratch/served"; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 200 ] || die "lode does not serve: $(cat "$scratch/served")"
-        sleep 0.05
-    done
+    serve_lode nbds: "$scratch/pool" --listen 0.0.0.0:0 --tls-cert "$scratch/tls/server-cert.pem" \
+        --tls-key "$scratch/tls/server-key.pem" --tls-ca "$scratch/tls/ca-cert.pem"
     port=$(sed -n 's|.*nbds://0.0.0.0:\([0-9]*\)/disk.*|\1|p' "$scratch/served")
     uri="nbds://localhost:$port/disk?tls-certificates=$scratch/tls"
     quietly nbdcopy "$scratch/image" "$uri"
     quietly nbdcopy "$uri" "$scratch/back"
     cmp "$scratch/image" "$scratch/back"
     refused 'TLS' qemu-img info -f raw "nbd://localhost:$port/disk"
-    kill "$server"
-    wait "$server" || die "lode block serve failed: $?"
-    server=
+    end_lode
     quietly "$lode" fsck "$scratch/pool"
     echo "nbd: lode block serve serves a volume by TLS"
 }
 
-# Volumes as clients see them who know nothing of pools; nbdkit's client among them, which passes all on, and the hexdump of libnbd.
+# What all of them do with what the command serves; nbdkit's client among them, which passes all on, and the hexdump of libnbd.
+check_served() {
+    check_copies
+    check_patterns
+    check_fio
+    quietly nbdcopy "$scratch/image" "$uri"
+    if command -v nbdkit >/dev/null 2>&1; then
+        # shellcheck disable=SC2016
+        quietly nbdkit -U - nbd uri="$uri" --run 'nbdcopy "$uri" '"$scratch/back"
+        cmp "$scratch/image" "$scratch/back"
+    else
+        echo "skipped: nbdkit is missing"
+    fi
+    if command -v nbddump >/dev/null 2>&1; then
+        quietly nbddump --length=4096 "$uri"
+        grep -q "^0000000000: $(head -c 8 "$scratch/image" | od -An -tx1 | sed 's/^ //')" "$scratch/out" ||
+            die "nbddump shows something else: $(cat "$scratch/out")"
+    fi
+}
+
+# Volumes as clients see them who know nothing of pools.
 check_volumes() {
-    local lode=$TARGET/${LODE_BUILT:-debug}/lode sector tries uri
+    local sector uri
     for sector in 512 4096; do
         quietly "$lode" mkfs "$scratch/pool" --force --size 256M
         quietly "$lode" block create "$scratch/pool" disk --size "$size" --thin --sector "$sector"
-        : >"$scratch/served"
-        "$lode" block serve "$scratch/pool" disk --socket "$socket" >"$scratch/served" &
-        server=$!
-        tries=0
-        until grep -q nbd+unix: "$scratch/served"; do
-            tries=$((tries + 1))
-            [ "$tries" -lt 200 ] || die "lode does not serve: $(cat "$scratch/served")"
-            sleep 0.05
-        done
+        serve_lode nbd+unix: "$scratch/pool" disk --socket "$socket"
         uri="nbd+unix:///disk?socket=$socket"
-        check_copies
-        check_patterns
-        check_fio
-        quietly nbdcopy "$scratch/image" "$uri"
-        if command -v nbdkit >/dev/null 2>&1; then
-            # shellcheck disable=SC2016
-            quietly nbdkit -U - nbd uri="$uri" --run 'nbdcopy "$uri" '"$scratch/back"
-            cmp "$scratch/image" "$scratch/back"
-        else
-            echo "skipped: nbdkit is missing"
-        fi
-        if command -v nbddump >/dev/null 2>&1; then
-            quietly nbddump --length=4096 "$uri"
-            grep -q "^0000000000: $(head -c 8 "$scratch/image" | od -An -tx1 | sed 's/^ //')" "$scratch/out" ||
-                die "nbddump shows something else: $(cat "$scratch/out")"
-        fi
-        kill "$server"
-        wait "$server" || die "lode block serve failed: $?"
-        server=
+        check_served
+        end_lode
         quietly "$lode" fsck -n "$scratch/pool"
     done
     echo "nbd: libnbd, QEMU, fio and nbdkit agree about volumes, in sectors of 512 and 4096 bytes"
+}
+
+# A volume of a pool that is mounted: it is there in the mount, and in the pool.
+check_mounted() {
+    local uri
+    if ! (need_fuse) >/dev/null 2>&1; then
+        echo "skipped: there is no /dev/fuse"
+        return 0
+    fi
+    mkdir "$scratch/mount"
+    quietly "$lode" mkfs "$scratch/pool" --force --size 256M
+    quietly "$lode" block create "$scratch/pool" disk --size "$size" --thin
+    quietly "$lode" mount "$scratch/pool" "$scratch/mount"
+    mounted=$scratch/mount
+    serve_lode nbd+unix: "$scratch/mount" disk --socket "$socket"
+    uri="nbd+unix:///disk?socket=$socket"
+    check_served
+    cmp "$scratch/image" "$scratch/mount/.lode/volumes/disk"
+    end_lode
+    quietly "$lode" umount "$scratch/mount"
+    mounted=
+    quietly "$lode" fsck -n "$scratch/pool"
+    serve_lode nbd+unix: "$scratch/pool" disk --socket "$socket" --read-only
+    quietly qemu-img compare -f raw -F raw "$scratch/image" "$uri"
+    end_lode
+    echo "nbd: they agree about a volume of a mount"
+}
+
+# A whole region in memory, through each way to protect it that is there, and each way to write; the file has what was copied.
+check_regions() {
+    local way uri solid=yes
+    region=$(mktemp /dev/shm/lode-nbd.XXXXXX)
+    for way in "key nt" "mprotect clwb" "mprotect-batch nt" "private-map clflush" "none cached"; do
+        [ "$way" != "key nt" ] || grep -qw ospke /proc/cpuinfo || way="none nt"
+        truncate -s 0 "$region"
+        truncate -s "$size" "$region"
+        serve_lode nbd+unix: --raw "$region" --socket "$socket" --protect-io "${way% *}" --write-scheme "${way#* }"
+        uri=$(grep -o 'nbd+unix:[^ ]*' "$scratch/served")
+        check_served
+        end_lode
+        cmp "$scratch/image" "$region"
+    done
+    echo "nbd: they agree about a region, whatever protects it, and however it is written"
 }
 
 head -c $((16 << 20)) /dev/urandom >"$scratch/image"
@@ -328,5 +381,9 @@ check_old
 stop
 server=
 check_tls
+lode=$TARGET/${LODE_BUILT:-debug}/lode
+[ -x "$lode" ] || cargo build --quiet --profile test -p lode-cli
 check_command
 check_volumes
+check_mounted
+check_regions

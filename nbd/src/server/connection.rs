@@ -14,7 +14,7 @@ use crate::session::{Session, Step, Turn};
 const TURN_BYTES: usize = 4 << 20;
 /// After so long it begins nothing more: what a write takes until it is durable is up to the medium.
 const TURN_TIME: Duration = Duration::from_millis(1);
-/// Room for what comes in beyond what is needed at once. Requests come many at a time.
+/// Room for what comes in, if less is needed at once. Requests come many at a time.
 const INPUT_BYTES: usize = 64 << 10;
 
 /// Whose socket is full while as much waits to go out gets a wider one.
@@ -97,8 +97,8 @@ impl Connection {
                 }
                 Step::Input(bytes) => {
                     let missing = bytes.saturating_sub(self.input.len()).max(1);
-                    // Not much more: what comes behind the data of a write is moved to the front.
-                    let wanted = missing.saturating_add(INPUT_BYTES);
+                    // Nothing more of what is long: what comes behind it would be moved to the front.
+                    let wanted = missing.max(INPUT_BYTES);
                     let room = self.input.space(wanted).get_mut(..wanted).unwrap_or_default();
                     match self.stream.receive(room) {
                         Moved::Bytes(bytes) => {

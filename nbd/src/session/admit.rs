@@ -34,6 +34,15 @@ impl Span {
         self.len == 0
     }
 
+    /// Takes a piece from its beginning: all of it, or as much of `most` bytes as ends in a multiple of `unit`.
+    pub fn take_units(&mut self, most: u32, unit: u32) -> Self {
+        if most >= self.len {
+            return self.take(most);
+        }
+        let over = (self.at + u64::from(most)) % u64::from(unit);
+        self.take(most - u32::try_from(over).map_or(most, |over| over.min(most)))
+    }
+
     /// Takes a piece from its beginning, of `most` bytes or all.
     pub fn take(&mut self, most: u32) -> Self {
         let piece = Self { at: self.at, len: self.len.min(most) };

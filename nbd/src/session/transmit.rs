@@ -5,7 +5,7 @@ use super::haggle::Agreed;
 use super::next::Next;
 use super::ranged::Work;
 use super::reading::{Read, Reading, Style};
-use super::turn::{SHORT_PIECE_BYTES, Turn};
+use super::turn::{LEAST_PIECE_BYTES, SHORT_PIECE_BYTES, Turn, UNIT_BYTES};
 use crate::buffer::Buffer;
 use crate::device::{BlockSizes, Extent};
 use crate::errno::Errno;
@@ -24,6 +24,8 @@ enum State {
         cookie: u64,
         left: Span,
         fua: bool,
+        /// So much is to be there, or the rest, before it is stored.
+        least: u32,
     },
     /// Data of a write that has failed.
     Skip {
@@ -141,7 +143,11 @@ impl Transmit {
         };
         let chunks = if self.agreed.structured { Style::Chunks } else { Style::Simple };
         self.state = match action {
-            Ok(Action::Write { span, fua }) => State::Write { cookie, left: span, fua },
+            Ok(Action::Write { span, fua }) => {
+                let least =
+                    if span.len() > SHORT_PIECE_BYTES { LEAST_PIECE_BYTES } else { span.len() };
+                State::Write { cookie, left: span, fua, least }
+            }
             Ok(Action::Read { span, whole }) => {
                 let style = if whole { Style::Whole } else { chunks };
                 State::Read(Reading::new(cookie, span, style))
@@ -170,16 +176,22 @@ impl Transmit {
         Next::Again
     }
 
-    /// Stores a piece of a write when all of it is there.
+    /// Stores what is there of a write, once it is worth it: the client sends on meanwhile.
     fn write(&mut self, input: &mut Buffer, output: &mut Buffer, turn: &mut Turn) -> Next {
-        let State::Write { cookie, left, fua } = &mut self.state else {
+        let unit = self.export.block_sizes().min().max(UNIT_BYTES);
+        let State::Write { cookie, left, fua, least } = &mut self.state else {
             return Next::Again;
         };
+        let (most, least) = (left.len().min(SHORT_PIECE_BYTES), *least);
+        let there = u32::try_from(input.len()).unwrap_or(u32::MAX);
+        if there < most.min(least) {
+            return Next::Input(most as usize);
+        }
         let mut behind = *left;
-        let piece = behind.take(SHORT_PIECE_BYTES);
+        let piece = behind.take_units(there.min(most), unit);
         let len = piece.len() as usize;
         let Some(bytes) = input.filled().get(..len) else {
-            return Next::Input(len);
+            return Next::Input(most as usize);
         };
         let (cookie, fua) = (*cookie, *fua);
         let written =
@@ -193,7 +205,7 @@ impl Transmit {
                     reply_ok(cookie, output);
                     State::Request
                 } else {
-                    State::Write { cookie, left: behind, fua }
+                    State::Write { cookie, left: behind, fua, least }
                 };
             }
             Err(errno) => {

@@ -7,6 +7,10 @@ pub const PIECE_BYTES: u32 = 1 << 20;
 /// The same of what is written, and of what is read where an error can be told behind it. About what a Unix socket holds: the client takes the
 /// one piece, or fills the socket again, while the device has the other one, which stays in the processor's cache.
 pub const SHORT_PIECE_BYTES: u32 = 256 << 10;
+/// So much of a write that is longer than a piece is stored before the rest is there: no smallest block is larger.
+pub const LEAST_PIECE_BYTES: u32 = 64 << 10;
+/// Where such a part ends: devices store whole pages fastest.
+pub const UNIT_BYTES: u32 = 4096;
 /// What a request costs besides its bytes.
 const REQUEST_COST: usize = 2 << 10;
 /// The same of one that changes more than the bytes it brings, or waits until all is durable.

@@ -208,6 +208,39 @@ fn a_conversation_that_is_cut_off_stops_there() {
     }
 }
 
+/// A client that sends slowly does not keep memory, nor the memory idle: what is there of a write is stored.
+#[test]
+fn a_write_is_stored_while_the_rest_of_it_is_on_its_way() {
+    let device = Arc::new(Bytes { bytes: Mutex::new(vec![0; SIZE]), bad: false });
+    let export = Export::new("e", Arc::clone(&device) as Arc<dyn Device>);
+    let exports = Arc::new(Exports::new(vec![export], Some("e".into())));
+    let (mut incoming, mut outgoing) = (Buffer::default(), Buffer::default());
+    let mut session = Session::new(exports, Encryption::Impossible, &mut outgoing);
+    let mut say = |bytes: &[u8]| {
+        incoming.append(bytes);
+        loop {
+            let mut turn = Turn::new(100_000, Duration::MAX);
+            let step = session.advance(&mut incoming, &mut outgoing, &mut turn, false);
+            outgoing.consume(usize::MAX);
+            if let Step::Input(wanted) = step {
+                return (wanted, incoming.len());
+            }
+        }
+    };
+    let stored = || device.bytes.lock().unwrap().iter().filter(|byte| **byte == 7).count();
+    say(&[handshake(false), request(1, 0, 100, 300 << 10, b"")].concat());
+    // Little is waited for more of, up to a piece.
+    assert_eq!(say(&[7; 60 << 10]), (256 << 10, 60 << 10));
+    assert_eq!(stored(), 0);
+    // What is over a whole page stays.
+    assert_eq!(say(&[7; 5 << 10]), ((236 << 10) + 100, (1 << 10) + 100));
+    assert_eq!(stored(), (64 << 10) - 100);
+    assert_eq!(say(&[7; 234 << 10]), ((4 << 10) + 100, (3 << 10) + 100));
+    assert_eq!(stored(), (296 << 10) - 100);
+    say(&[7; 1 << 10]);
+    assert_eq!(stored(), 300 << 10);
+}
+
 /// The bytes of a structured read, and whether there was an error.
 fn reassemble(mut output: &[u8], at: u64, len: usize) -> (Vec<Option<u8>>, Option<(u32, u64)>) {
     let mut bytes = vec![None; len];
