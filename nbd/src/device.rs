@@ -79,7 +79,7 @@ pub struct WriteZeroes {
 /// Its calls are expected to return in the time that memory needs: while one lasts, the other clients of the same
 /// thread wait. Ranges lie within [`Device::size`] as it was just before; a device that shrinks has to look itself.
 /// Ranges are multiples of the smallest block, and never empty. A long request comes as several calls: of 1 MiB at
-/// most, or 16 MiB for [`Device::trim`], [`Device::write_zeroes`], [`Device::cache`] and [`Device::status`].
+/// most, 2 MiB for [`Device::write_zeroes`], or 16 MiB for [`Device::trim`], [`Device::cache`] and [`Device::status`].
 ///
 /// All clients see one device: what was flushed for one is durable for all.
 ///

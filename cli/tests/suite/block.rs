@@ -265,6 +265,42 @@ fn a_loop_device_of_a_volume_has_its_sectors_and_holds_a_file_system() {
     }
 }
 
+/// Loop devices have caches of their own: two that are written, or one beside a server that writes, destroy what they hold.
+#[test]
+fn of_all_who_want_to_write_a_volume_at_the_same_time_one_has_it() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mnt"));
+    let (socket, other) = (scratch.path("socket"), scratch.path("other"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    block("create", &dir, &["v", "--size", "8M"]).expect(0);
+    for round in 0..6 {
+        let attach = || block("attach", &dir, &["v"]).code;
+        let mut codes = std::thread::scope(|scope| {
+            let all = [(); 3].map(|()| scope.spawn(attach));
+            all.map(|one| one.join().unwrap())
+        });
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 6, 6], "round {round}");
+        let serve = ["block", "serve", text(&dir), "v", "--socket", text(&socket)];
+        let served = lode(&serve);
+        assert!(served.code == 6 && served.err.contains("/dev/loop"), "{}", served.err);
+        block("detach", &dir, &["v"]).expect(0);
+    }
+    let mut serving = Serving::start(&[text(&dir), "v", "--socket", text(&socket)]);
+    // (All of these write to one file.)
+    let mut second = Serving::start(&[text(&dir), "v", "--socket", text(&other)]);
+    for more in [&["v"][..], &["v", "--read-only"]] {
+        let ran = block("attach", &dir, more);
+        assert!(ran.code == 6 && ran.err.contains("served, by lode ("), "{}", ran.err);
+    }
+    assert_eq!((serving.signal(Signal::TERM), second.signal(Signal::TERM)), (0, 0));
+    let mut serving = Serving::start(&[text(&dir), "v", "--socket", text(&socket), "--read-only"]);
+    block("attach", &dir, &["v", "--read-only"]).expect(0);
+    block("detach", &dir, &["v"]).expect(0);
+    assert_eq!(serving.signal(Signal::TERM), 0);
+    server.umount();
+}
+
 #[test]
 fn a_loop_device_of_a_mount_whose_server_is_gone_is_detached() {
     let scratch = Scratch::new();

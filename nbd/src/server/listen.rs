@@ -24,7 +24,7 @@ use super::tls::{Offer, Tls};
 /// Clients that have come and were not taken yet.
 const BACKLOG: i32 = 128;
 /// How long a server waits for others that begin in the same directory, and how often it looks.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// A socket that clients come to. A Unix socket's file goes when this does.
@@ -65,7 +65,7 @@ impl Listener {
     pub fn unix(path: &Path, tls: Option<&Tls>) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Socket { path: path.into(), source };
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let _lock = lock(directory.unwrap_or(Path::new("."))).map_err(failed)?;
+        let _lock = lock(directory.unwrap_or(Path::new(".")));
         make_room(path)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let address = SocketAddrUnix::new(path).map_err(|code| failed(code.into()))?;
@@ -147,23 +147,20 @@ impl AsFd for Listener {
 }
 
 /// Makes servers that begin in one directory at a time do so one after the other: each would take the other's socket,
-/// which does not listen yet, for a dead one's. `None` where the directory can't be locked, and nothing is done.
-fn lock(directory: &Path) -> io::Result<Option<fs::File>> {
+/// which does not listen yet, for a dead one's. `None` where the directory can't be locked, or somebody keeps it so.
+fn lock(directory: &Path) -> Option<fs::File> {
     // (What is no directory, and may be locked for other reasons, is told of later.)
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(locked) = open(directory, flags, Mode::empty()) else {
-        return Ok(None);
-    };
-    let locked = fs::File::from(locked);
+    let locked = fs::File::from(open(directory, flags, Mode::empty()).ok()?);
     let began = Instant::now();
     loop {
         match flock(&locked, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Some(locked)),
+            Ok(()) => return Some(locked),
             Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < LOCK_PATIENCE => {
                 thread::sleep(LOCK_PAUSE);
             }
-            Err(code @ rustix::io::Errno::WOULDBLOCK) => return Err(code.into()),
-            Err(_) => return Ok(None),
+            // (Anybody may lock a directory that all may read, and keep it so.)
+            Err(_) => return None,
         }
     }
 }

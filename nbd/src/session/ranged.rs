@@ -1,7 +1,7 @@
 //! Requests about ranges that may be as long as 4 GiB: done in pieces, each a turn.
 
 use super::admit::{Ranged, Span};
-use super::extents::collect;
+use super::extents::{Told, collect};
 use super::turn::Turn;
 use crate::device::Extent;
 use crate::errno::Errno;
@@ -9,6 +9,10 @@ use crate::export::Served;
 
 /// Most bytes that one call of the device is about; such calls begin at multiples of it, but for the first.
 const RANGE_BYTES: u32 = 16 << 20;
+/// The same where zeros may have to be stored, all of which others wait for: no less than the largest piece in which space is given back.
+const ZERO_BYTES: u32 = 2 << 20;
+/// Most extents that one call of the device tells: each may be asked of somebody else.
+const EXTENTS_AT_ONCE: usize = 64;
 /// Most extents of a reply: what lies behind them is asked for again.
 const MAX_EXTENTS: usize = 4096;
 
@@ -36,8 +40,10 @@ impl Work {
     /// # Errors
     /// The device's, which ends it.
     pub fn step(&mut self, export: &Served, turn: &mut Turn) -> Result<bool, Errno> {
-        let behind = u32::try_from(self.left.at() % u64::from(RANGE_BYTES)).unwrap_or(0);
-        let piece = self.left.take(RANGE_BYTES - behind);
+        let most = if matches!(self.what, Ranged::Zero(_)) { ZERO_BYTES } else { RANGE_BYTES };
+        let behind = u32::try_from(self.left.at() % u64::from(most)).unwrap_or(0);
+        let all = self.left;
+        let piece = self.left.take(most - behind);
         if piece.is_empty() {
             return Ok(true);
         }
@@ -50,8 +56,13 @@ impl Work {
             Ranged::Cache => device.cache(at, len)?,
             Ranged::Status { one } => {
                 let most = if one { 1 } else { MAX_EXTENTS };
-                if !collect(device, piece, most, &mut self.extents)? {
-                    return Ok(true);
+                match collect(device, piece, [EXTENTS_AT_ONCE, most], &mut self.extents)? {
+                    Told::All => {}
+                    Told::Part(bytes) => {
+                        self.left = all;
+                        self.left.take(bytes);
+                    }
+                    Told::Full => return Ok(true),
                 }
             }
         }

@@ -158,7 +158,7 @@ impl Reading {
     ) -> Read {
         extents.clear();
         // What the device can't say it may still read.
-        if collect(&*export.device, piece, MAX_EXTENTS, extents).is_err() {
+        if collect(&*export.device, piece, [MAX_EXTENTS; 2], extents).is_err() {
             extents.clear();
         }
         let mut at = piece.at();

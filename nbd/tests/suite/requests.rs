@@ -55,6 +55,29 @@ fn long_ranges_come_in_pieces() {
     assert_eq!(serving.disk.calls(), pieces.map(|(at, len)| Call::Trim(at, len, true)));
 }
 
+/// Zeros may be stored, and extents asked of somebody else, one by one: others wait for one such call.
+#[test]
+fn no_call_of_the_device_is_of_much_that_takes_long() {
+    const MIB: u64 = 1 << 20;
+    let serving = Serving::of(Memory::recording(SIZE));
+    let mut writer = serving.simple();
+    assert_eq!(writer.simple(ZERO, NO_HOLE, MIB, 5 << 20, b"").0, 0);
+    let pieces = [(MIB, MIB), (2 * MIB, 2 * MIB), (4 * MIB, 2 * MIB)];
+    let how = WriteZeroes { no_hole: true, fast_zero: false, fua: false };
+    assert_eq!(serving.disk.calls(), pieces.map(|(at, len)| Call::Zero(at, len, how)));
+    // Every second page.
+    for page in 0..256 {
+        writer.write(32 * MIB + page * 8192, &[7; 4096]);
+    }
+    serving.disk.calls();
+    let chunks = serving.structured().chunks(STATUS, 0, 32 * MIB, 2 << 20, b"");
+    let pages = (0..512).flat_map(|page| [wire(4096, 4), wire(page % 2 * 3, 4)]);
+    assert_eq!(chunks[0].2, [vec![wire(1, 4)], pages.collect()].concat().concat());
+    let calls = (0..8).map(|call| call * 64 * 4096);
+    let calls = calls.map(|told| Call::Status(32 * MIB + told, 2 * MIB - told));
+    assert_eq!(serving.disk.calls(), calls.collect::<Vec<_>>());
+}
+
 #[test]
 fn a_long_write_is_stored_as_it_comes_in_whole_pages() {
     let serving = Serving::of(Memory::recording(SIZE));

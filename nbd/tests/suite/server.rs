@@ -92,6 +92,18 @@ fn who_begins_waits_for_others_in_its_directory() {
     });
 }
 
+/// Anybody can lock a directory as `/tmp`.
+#[test]
+fn who_keeps_its_directory_locked_keeps_no_server_from_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = std::fs::File::open(directory.path()).unwrap();
+    flock(&other, FlockOperation::LockExclusive).unwrap();
+    let socket = directory.path().join("nbd.sock");
+    let server = Server::builder().export(disk()).unix(&socket).start().unwrap();
+    Client::greeted(UnixStream::connect(&socket).unwrap()).go();
+    drop((server, other));
+}
+
 #[test]
 fn only_this_machine_comes_by_tcp() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {

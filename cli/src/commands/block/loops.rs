@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use lode_fuse::mountpoint::{Life, Mounted};
 
+use super::taken::Taken;
 use super::volumes::{mount_of, with};
 use super::{AttachArgs, DetachArgs, refused};
 use crate::failure::{Failure, Kind, Result};
@@ -59,6 +60,8 @@ fn losetup(dir: &Path, args: &[&OsStr]) -> Result<String> {
 pub(super) fn attach(args: &AttachArgs, output: &Output) -> Result<()> {
     let AttachArgs { dir, name, read_only, partscan } = args;
     let (file, sector) = file_of(dir, name, output)?;
+    // (Held until there is a device: who attaches it at the same time sees that one.)
+    let _taken = Taken::to_attach(&file)?;
     must_be_only(dir, &file, *read_only)?;
     let sector = sector.to_string();
     let mut words = ["--find", "--show", "--sector-size", sector.as_str()].map(OsStr::new).to_vec();

@@ -8,6 +8,7 @@ mod only_read;
 mod outlet;
 mod raw;
 mod serve;
+mod taken;
 mod tls;
 mod ublk;
 mod volumes;
@@ -253,8 +254,8 @@ fn refused(target: &Path, name: &OsStr, error: &Error) -> Failure {
     let failure = match error {
         Error::NotFound => Failure::new(Kind::NotFound, format!("there is no volume {shown}"))
             .advise("`lode block list` shows which there are"),
-        Error::Exists => Failure::new(Kind::Exists, format!("there is a volume {shown} already"))
-            .advise("choose another name, or delete that one with `lode block delete`"),
+        Error::Exists => Failure::new(Kind::Exists, format!("there is a volume or file {shown} already"))
+            .advise("choose another name, or delete that volume with `lode block delete`; a file that is none is removed in a mount, from .lode/volumes"),
         Error::BadName => Failure::usage(format!("`{shown}` can't be the name of a volume"))
             .advise("choose one of 1 to 128 bytes of UTF-8 without / and control characters, which is not `.` or `..`"),
         Error::BadSize { .. } => Failure::usage(error.to_string())
@@ -270,7 +271,7 @@ fn refused(target: &Path, name: &OsStr, error: &Error) -> Failure {
         Error::Outside { .. } => Failure::new(Kind::Failed, error.to_string()),
         Error::Pool(lode_engine::Error::NoSpace) => {
             Failure::new(Kind::NoSpace, "no space left in the pool")
-                .advise("choose a smaller size, make it --thin, or delete files or snapshots first")
+                .advise("choose a smaller size, make it --thin if it is not, or delete files or snapshots first")
         }
         Error::Pool(lode_engine::Error::ReadOnly) => {
             Failure::new(Kind::Denied, "the pool is mounted read-only")

@@ -19,7 +19,7 @@ use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use super::outlet::{Offer, Outlet};
 use super::serve::{export_of, nameable};
 use super::volumes::with;
-use super::{ServeArgs, refused};
+use super::{ServeArgs, refused, taken};
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt::Interrupt;
 use crate::mounts;
@@ -45,6 +45,9 @@ pub(super) fn serve(
         let read_only = args.is_only_read(&export);
         let opened = File::options().read(true).write(!read_only).open(&file);
         let opened = opened.map_err(|error| unopened(&file, &error))?;
+        if !read_only {
+            taken::hold_to_serve(&opened, &file)?;
+        }
         let device = Mounts {
             file: opened,
             sector: of.sector,

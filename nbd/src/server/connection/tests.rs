@@ -118,7 +118,7 @@ fn a_turn_ends() {
     theirs.write_all(&many).unwrap();
     for turn in 1..5 {
         assert_eq!(connection.turn(false), Wants::Turn);
-        assert_eq!(ones.0.load(Ordering::Relaxed), turn, "16 MiB are a turn");
+        assert_eq!(ones.0.load(Ordering::Relaxed), 2 * turn, "4 MiB of zeros are a turn");
     }
     // Many requests for little are one as well.
     for (command, len) in [(6, 1), (3, 0)] {
