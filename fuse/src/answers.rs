@@ -84,7 +84,7 @@ impl<M: Medium + 'static, H: Host> Desk<M, H> {
         Some(match op {
             "stats" => stats::stats(state, served, self.mounted.elapsed(), options.scrub_period),
             "wear" => stats::wear(served.pool.wear(), request),
-            "scrub" => state.scrubs.answer(&served.pool, request),
+            "scrub" => state.scrubs.answer(&served.pool, &state.damage, request),
             "send" => served.sends.answer(&served.pool, request),
             #[cfg(feature = "inject")]
             "poison" => crate::inject::poison(&served.pool, request),

@@ -1,8 +1,8 @@
-//! What the log says of damage that requests have met.
+//! What the log and the statistics say of damage that requests have met, and of what scrubs have found lost.
 //!
 //! Guarantees: a request that meets damage is answered at once, and waits for nothing; each place is told once, with the path of its file and the
 //! bytes of it that are lost as far as these can be found. That takes a while, so a thread of its own does it. Where there are too many places
-//! for it, they are told without.
+//! for it, they are told without. (What a scrub has found is in its report: it is listed for the statistics, and not told in the log again.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,11 +12,12 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lode_engine::{Error, Host, Ino, PAGE_BYTES, Pool};
+use lode_engine::{Error, Finding, Host, Ino, Outcome, PAGE_BYTES, Pool, What};
 use lode_pmem::Medium;
 use parking_lot::Mutex;
 
 use crate::fs::State;
+use crate::lost::Lost as Listed;
 use crate::paths;
 
 /// Places that are remembered. Of more no more is said: fsck and scrub find them all.
@@ -43,12 +44,30 @@ struct Met {
     error: Error,
 }
 
-/// Where requests leave damage.
+/// What waits for a path.
+enum Waiting {
+    Met(Met),
+    /// A scrub has found this lost.
+    Found(Finding),
+}
+
+impl Waiting {
+    fn ino(&self) -> Ino {
+        match self {
+            Waiting::Met(met) => met.ino,
+            Waiting::Found(found) => found.ino,
+        }
+    }
+}
+
+/// Where requests and scrubs leave damage.
 #[derive(Default)]
 pub struct Damage {
     seen: Mutex<BTreeSet<u64>>,
-    waiting: Mutex<Option<SyncSender<Met>>>,
+    waiting: Mutex<Option<SyncSender<Waiting>>>,
     ending: AtomicBool,
+    /// What can't be read, for the statistics.
+    pub lost: Listed,
 }
 
 /// Where in the pool an error is, and in which inode, if it is one of the medium.
@@ -78,14 +97,28 @@ impl Damage {
         let known = if of == 0 { ino } else { in_its_tree(of) };
         let range = range.filter(|_| known == ino);
         let met = Met { ino: known, at, range, error: *error };
-        let told = match &*self.waiting.lock() {
-            Some(queue) => queue.try_send(met).map_err(|error| match error {
-                mpsc::TrySendError::Full(met) | mpsc::TrySendError::Disconnected(met) => met,
-            }),
-            None => Err(met),
-        };
-        if let Err(met) = told {
+        if let Err(Waiting::Met(met)) = self.leave(Waiting::Met(met)) {
             met.tell(None, None);
+            self.lost.note(&met.finding(None), None);
+        }
+    }
+
+    /// Scrubs have found this.
+    pub fn found(&self, findings: &[Finding]) {
+        for found in findings.iter().filter(|found| found.outcome == Outcome::Lost) {
+            if self.leave(Waiting::Found(*found)).is_err() {
+                self.lost.note(found, None);
+            }
+        }
+    }
+
+    /// Leaves it to who looks for paths; gives it back where too many wait.
+    fn leave(&self, what: Waiting) -> Result<(), Waiting> {
+        match &*self.waiting.lock() {
+            Some(queue) => queue.try_send(what).map_err(|error| match error {
+                mpsc::TrySendError::Full(what) | mpsc::TrySendError::Disconnected(what) => what,
+            }),
+            None => Err(what),
         }
     }
 
@@ -109,6 +142,14 @@ struct Lost {
 }
 
 impl Met {
+    /// As a scrub would have found it. (Which kind it is of what is no data, a request does not know.)
+    fn finding(&self, lost: Option<Lost>) -> Finding {
+        let what = if lost.is_some() { What::Data } else { What::Metadata };
+        let Lost { offset, bytes, at, .. } =
+            lost.unwrap_or(Lost { offset: 0, bytes: 0, at: self.at, error: self.error });
+        Finding { what, outcome: Outcome::Lost, ino: self.ino, at, offset, bytes }
+    }
+
     fn tell(&self, path: Option<&str>, lost: Option<Lost>) {
         let inode = Some(self.ino).filter(|ino| *ino != 0);
         let offset = lost.map_or(self.at, |lost| lost.at);
@@ -165,15 +206,19 @@ struct Telling<'a, M: Medium, H: Host> {
 }
 
 impl<M: Medium, H: Host> Telling<'_, M, H> {
-    fn run(mut self, waiting: &Receiver<Met>) {
+    fn run(mut self, waiting: &Receiver<Waiting>) {
         while let Ok(first) = waiting.recv() {
             let mut some = vec![first];
             some.extend(waiting.try_iter().take(BATCH - 1));
-            let inos: Vec<Ino> = some.iter().map(|met| met.ino).filter(|ino| *ino != 0).collect();
+            let inos: Vec<Ino> = some.iter().map(Waiting::ino).filter(|ino| *ino != 0).collect();
             let (state, until) = (self.state, &mut self.until);
             let paths = paths::find(state, &inos, &mut || goes_on(&state.damage, until));
-            for met in &some {
-                self.tell(met, paths.get(&met.ino).map(String::as_str));
+            for what in &some {
+                let path = paths.get(&what.ino()).map(String::as_str);
+                match what {
+                    Waiting::Met(met) => self.tell(met, path),
+                    Waiting::Found(found) => state.damage.lost.note(found, path),
+                }
             }
         }
     }
@@ -185,11 +230,13 @@ impl<M: Medium, H: Host> Telling<'_, M, H> {
         let lost = met.range.map_or_else(Vec::new, |range| self.lost(met.ino, range));
         if !lost.iter().any(|lost| (lost.at..lost.at + lost.bytes).contains(&met.at)) {
             met.tell(path, None);
+            self.state.damage.lost.note(&met.finding(None), path);
             self.told.insert(met.at, met.at + 1);
         }
         for lost in lost {
             if !self.is_told(lost.at) && self.told.len() < PLACES_MAX {
                 met.tell(path, Some(lost));
+                self.state.damage.lost.note(&met.finding(Some(lost)), path);
                 self.told.insert(lost.at, lost.at + lost.bytes);
             }
         }

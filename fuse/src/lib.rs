@@ -30,6 +30,7 @@ mod heap;
 mod inject;
 mod introduction;
 mod lending;
+mod lost;
 pub mod mountpoint;
 pub mod notify;
 pub mod options;

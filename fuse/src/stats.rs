@@ -52,7 +52,7 @@ pub fn stats<M: Medium, H: Host>(
         "memory": memory(&gauges),
         "space": space(&gauges.space),
         "wear": wear_in_buckets(pool.wear()),
-        "health": health(pool)?,
+        "health": health(state, pool)?,
         "scrub": scrub(&state.scrubs.facts(), scrub_period),
         "heap": state.lending.stats(),
     });
@@ -122,17 +122,21 @@ pub fn space(space: &StatFs) -> Value {
 }
 
 /// What has gone bad since the mount, and what became of it.
-fn health<M: Medium, H: Host>(pool: &Pool<M, H>) -> Result<Value, String> {
+fn health<M: Medium, H: Host>(state: &State<M, H>, pool: &Pool<M, H>) -> Result<Value, String> {
     let info = pool.info().map_err(|error| error.to_string())?;
     let bad = pool.bad_memory().map_err(|error| error.to_string())?;
     let strips = pool.data_repairs();
-    Ok(json!({
+    let mut health = json!({
         "protection": info.protection.name(),
         "metadata_mended": pool.mended(),
         "strips_repaired": strips.repaired,
         "strips_lost": strips.lost,
         "bad_memory": bad_memory(&bad),
-    }))
+    });
+    if let Value::Object(health) = &mut health {
+        state.damage.lost.tell(health);
+    }
+    Ok(health)
 }
 
 /// Bad memory that is known, as `stats` and `info` tell it.

@@ -3,12 +3,15 @@
 use lode_engine::{BadPage, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
+use super::FindingFacts;
 use crate::human::{Lines, time_text};
 use crate::periods::period_text;
 use crate::sizes::human;
 
 /// Bytes of a line of memory.
 const LINE_BYTES: u64 = PAGE_BYTES / u64::BITS as u64;
+/// Lost places that the text names.
+const LOST_TOLD: usize = 8;
 
 /// Bad memory that is known.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -70,6 +73,12 @@ pub(crate) struct HealthFacts {
     pub(crate) strips_repaired: u64,
     /// Reads of strips that nothing right was left of.
     pub(crate) strips_lost: u64,
+    /// Places that can't be read. (A server of an older version does not tell these two.)
+    #[serde(default)]
+    pub(crate) lost: Vec<FindingFacts>,
+    /// How often others were met, for which the list had no room.
+    #[serde(default)]
+    pub(crate) lost_forgotten: u64,
     /// Bad memory that is known.
     pub(crate) bad_memory: BadMemoryFacts,
 }
@@ -83,6 +92,12 @@ impl HealthFacts {
             format!("{metadata_mended} lines of metadata, {strips_repaired} strips of data");
         lines.add("made good", mended);
         lines.add("lost", format!("{strips_lost} reads of strips"));
+        for place in self.lost.iter().take(LOST_TOLD) {
+            lines.add("", place.place());
+        }
+        if self.lost.len() > LOST_TOLD || self.lost_forgotten > 0 {
+            lines.add("", "... and more: `lode scrub` shows them all");
+        }
         self.bad_memory.lines(lines);
     }
 }
@@ -148,6 +163,16 @@ pub(super) mod tests {
             metadata_mended: 1,
             strips_repaired: 2,
             strips_lost: 3,
+            lost: vec![FindingFacts {
+                what: "data".into(),
+                outcome: "lost".into(),
+                inode: Some(9),
+                path: Some("a/b".into()),
+                at: 1 << 20,
+                offset: 4096,
+                bytes: 64,
+            }],
+            lost_forgotten: 0,
             bad_memory: BadMemoryFacts::new(&pages),
         }
     }
@@ -177,10 +202,14 @@ pub(super) mod tests {
             "protection  full\n\
              made good   1 lines of metadata, 2 strips of data\n\
              lost        3 reads of strips\n\
+             \x20           64 bytes at offset 4096 of /a/b, at 0x100000 of the pool\n\
              bad memory  192 bytes in 2 pages, 1 of them kept from use\n\
              scrubs      every 1d, 2 since the mount, 1 MiB of 1 GiB now\n\
              last scrub  ended 1970-01-01T00:00:00Z: 3 repaired, 0 left, 1 lost\n"
         );
+        let mut lines = Lines::default();
+        HealthFacts { lost_forgotten: 1, ..health() }.lines(&mut lines);
+        assert!(lines.text().contains("and more: `lode scrub`"), "{}", lines.text());
         let mut lines = Lines::default();
         BadMemoryFacts::default().lines(&mut lines);
         ScrubsFacts::default().lines(&mut lines);

@@ -133,19 +133,24 @@ impl From<&Finding> for FindingFacts {
 }
 
 impl FindingFacts {
-    fn text(&self) -> String {
+    /// Where it is, for people.
+    pub(super) fn place(&self) -> String {
         let of = of(self.path.as_deref(), self.inode);
         let place = if self.what == What::Data.name() {
             format!("{} bytes at offset {}", self.bytes, self.offset)
         } else {
             self.what.clone()
         };
+        format!("{place}{of}, at {:#x} of the pool", self.at)
+    }
+
+    fn text(&self) -> String {
         let outcome = match self.outcome.as_str() {
             word if word == Outcome::Repaired.name() => "was bad, and is repaired",
             word if word == Outcome::Left.name() => "is bad in one copy, and stays so",
             _ => "can't be read: lost",
         };
-        format!("{place}{of}, at {:#x} of the pool, {outcome}", self.at)
+        format!("{}, {outcome}", self.place())
     }
 }
 

@@ -123,6 +123,10 @@ fn reads_fail_for_lost_lines_alone_and_the_log_names_each_once() {
     lost(&File::open(then).unwrap(), 20 * PAGE, PAGE);
     let lines = log_with(&log, "answering EIO", bad.len());
     assert_eq!(lines.len(), bad.len(), "{lines:#?}");
+    let listed = bad.map(|(page, skip, bytes)| {
+        (page * PAGE + skip, bytes, places[page as usize] + skip, Some("sub/file".to_owned()))
+    });
+    assert_eq!(lost_places(&server.dir, bad.len()), listed);
     for (page, skip, bytes) in bad {
         let (at, offset) = (page * PAGE + skip, places[page as usize] + skip);
         let said = "path=\"/sub/file\" inode=";
@@ -146,6 +150,77 @@ fn what_a_snapshot_alone_has_is_named_by_its_path() {
     let line = log_with(&log, "answering EIO", 1).remove(0);
     assert!(line.contains("path=\"/.lode/snapshots/then/sub/file\""), "{line}");
     assert!(line.contains("file_offset=20480 bytes=64"), "{line}");
+    server.umount();
+}
+
+/// What the statistics list as lost, once there are so many places: offset and bytes in the file, offset in the pool, path.
+fn lost_places(dir: &Path, count: usize) -> Vec<(u64, u64, u64, Option<String>)> {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let stats = lode(&["stats", text(dir), "--json"]).expect(0).json();
+        let places = stats["health"]["lost"].as_array().unwrap();
+        if places.len() == count {
+            assert_eq!(stats["health"]["lost_forgotten"], 0);
+            assert!(places.iter().all(|place| place["outcome"] == "lost"), "{places:?}");
+            let all = places.iter().map(|place| {
+                let at = |key: &str| place[key].as_u64().unwrap();
+                let path = place["path"].as_str().map(str::to_owned);
+                (at("offset"), at("bytes"), at("at"), path)
+            });
+            let mut all: Vec<_> = all.collect();
+            all.sort_unstable();
+            return all;
+        }
+        assert!(Instant::now() < end, "{count} are lost: {stats}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_page_that_is_damaged_beyond_repair_is_in_the_statistics_until_a_scrub_finds_it_written() {
+    let scratch = Scratch::new();
+    let (pool, places) = filled(&scratch, "full", 16);
+    // Two strips of a page: more than its parity gives back.
+    let at = places[9] + 1536;
+    File::options().write(true).open(&pool).unwrap().write_all_at(&[0x5a; 1024], at).unwrap();
+    let server = Server::mount(&pool, &scratch.dir("mnt"), &scratch.path("log"));
+    let dir = &server.dir;
+    let path = dir.join("sub/file");
+    assert_eq!(lost_places(dir, 0), []);
+    lost(&File::open(&path).unwrap(), 9 * PAGE, PAGE);
+    let listed = [(9 * PAGE + 1536, 1024, at, Some("sub/file".to_owned()))];
+    assert_eq!(lost_places(dir, 1), listed);
+    let said = lode(&["stats", text(dir)]).expect(0).out;
+    let place = format!("1024 bytes at offset 38400 of /sub/file, at {at:#x} of the pool");
+    assert!(said.contains(&place), "{said}");
+    // A file of the mount says so as well, but paths only to who may ask the server.
+    let shown = || {
+        let file = fs::read_to_string(dir.join(".lode/stats.json")).unwrap();
+        serde_json::from_str::<Value>(&file).unwrap()["health"]["lost"][0]["path"].clone()
+    };
+    assert_eq!(shown(), "sub/file");
+    // The snapshot has it still; when that is gone, and the page is written anew, a scrub sees it.
+    lode(&["scrub", text(dir)]).expect(4);
+    assert_eq!(lost_places(dir, 1), listed);
+    lode(&["snapshot", "delete", text(dir), "then"]).expect(0);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[1; PAGE as usize], 9 * PAGE).unwrap();
+    drop(file);
+    assert_eq!(lost_places(dir, 1), listed);
+    lode(&["scrub", text(dir)]).expect(0);
+    assert_eq!(lost_places(dir, 0), []);
+    server.umount();
+}
+
+#[test]
+fn what_a_scrub_finds_lost_is_in_the_statistics_by_its_path() {
+    let scratch = Scratch::new();
+    let (pool, places) = filled(&scratch, "none", 16);
+    let server = Server::mount(&pool, &scratch.dir("mnt"), &scratch.path("log"));
+    make_bad(&server.dir, places[3] + LINE, 2 * LINE);
+    lode(&["scrub", text(&server.dir)]).expect(4);
+    let listed = (3 * PAGE + LINE, 2 * LINE, places[3] + LINE, Some("sub/file".to_owned()));
+    assert_eq!(lost_places(&server.dir, 1), [listed]);
     server.umount();
 }
 

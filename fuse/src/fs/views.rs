@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::convert::{attributes, attributes_with_birth};
 use super::snapshots::{NAME as SNAPSHOTS_NAME, SNAPSHOTS};
 use super::{FOREVER, Work};
+use crate::lost::without_paths;
 use crate::snapshots::Changed;
 use crate::views::{Ask, View};
 use crate::wire::{Answer, Entry, Errno, Listing, NodeId, Operation, Request, Room, Scratch};
@@ -317,8 +318,16 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
                 Ok(Answer::statx(attributes_with_birth(&views.attr(node)?, node)?, keeps(node)))
             }
             Operation::Open { flags } => {
-                let mut ask = |request: &Value| self.desk.ask(self.served, request);
-                views.open(node, flags, request.who.uid, &mut ask)
+                let uid = request.who.uid;
+                let sees_all = uid == 0 || uid == rustix::process::geteuid().as_raw();
+                let mut ask = |request: &Value| {
+                    let mut answer = self.desk.ask(self.served, request)?;
+                    if !sees_all {
+                        without_paths(&mut answer);
+                    }
+                    Ok(answer)
+                };
+                views.open(node, flags, uid, &mut ask)
             }
             Operation::Read { handle, offset, size, .. } => {
                 views.read(handle, offset, scratch.room(size as usize)?)

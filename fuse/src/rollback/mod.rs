@@ -87,6 +87,7 @@ fn roll_back<M: Medium, H: Host>(
     let finish = |served: Served<M, H>, (more, mut kept, back): (u64, Outdated, Back)| {
         let served = served.become_other(more, |pool| pool.finish_rollback(back))?;
         state.scrubs.cut_off();
+        state.damage.lost.forget();
         state.snapshots.now();
         if by_name {
             kept.note_names(&served)?;

@@ -153,7 +153,8 @@ impl<M: Medium + 'static, H: Host> Scrubber<M, H> {
             let began = Instant::now();
             let step = {
                 let Ok(pass) = self.state.gate.enter() else { return Ok(Ended::Stopped) };
-                match self.state.scrubs.step_own(&pass.pool, id, bytes)? {
+                let State { scrubs, damage, .. } = &*self.state;
+                match scrubs.step_own(&pass.pool, damage, (id, bytes))? {
                     Some(step) => step,
                     None => return Ok(Ended::GaveWay),
                 }

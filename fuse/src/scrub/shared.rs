@@ -9,6 +9,7 @@ use lode_pmem::Medium;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::damage::Damage;
 use crate::stats;
 
 /// The most bytes of a step.
@@ -75,7 +76,8 @@ struct Going {
     id: u64,
     /// Somebody has asked for it.
     asked: bool,
-    /// When its last step was taken.
+    /// When it began, and when its last step was taken.
+    began: Instant,
     stepped: Instant,
     found: Counts,
 }
@@ -134,14 +136,15 @@ impl Scrubs {
     pub(super) fn step_own<M: Medium, H: Host>(
         &self,
         pool: &Pool<M, H>,
-        id: u64,
-        bytes: u64,
+        damage: &Damage,
+        (id, bytes): (u64, u64),
     ) -> lode_engine::Result<Option<Step>> {
         let mut going_on = self.going_on.lock();
         if going_on.as_ref().is_none_or(|it| it.id != id) {
             return Ok(None);
         }
-        self.take_on(pool, &mut going_on, bytes).inspect_err(|_| self.give_up(&mut going_on))
+        let step = self.take_on(pool, damage, &mut going_on, bytes);
+        step.inspect_err(|_| self.give_up(&mut going_on))
     }
 
     /// Gives the server's own scrub up, if it goes on.
@@ -169,6 +172,7 @@ impl Scrubs {
     pub fn answer<M: Medium, H: Host>(
         &self,
         pool: &Pool<M, H>,
+        damage: &Damage,
         request: &Value,
     ) -> Result<Value, String> {
         const ANOTHER: &str = "another scrub has begun, or none has";
@@ -181,7 +185,8 @@ impl Scrubs {
             let id = request.get("scrub").and_then(Value::as_u64);
             going_on.as_ref().filter(|it| Some(it.id) == id).ok_or(ANOTHER)?;
         }
-        let step = self.take_on(pool, &mut going_on, bytes.min(STEP_MAX)).map_err(failed)?;
+        let step = self.take_on(pool, damage, &mut going_on, bytes.min(STEP_MAX));
+        let step = step.map_err(failed)?;
         step.ok_or(ANOTHER)?.answer(pool).map_err(failed)
     }
 
@@ -196,13 +201,15 @@ impl Scrubs {
         let mut facts = self.facts.lock();
         let id = facts.begun + 1;
         *facts = Facts { begun: id, running: true, done, all, ..*facts };
-        *going_on = Some(Going { scrub, id, asked, stepped: Instant::now(), found });
+        let began = Instant::now();
+        *going_on = Some(Going { scrub, id, asked, began, stepped: began, found });
         Ok(id)
     }
 
     fn take_on<M: Medium, H: Host>(
         &self,
         pool: &Pool<M, H>,
+        damage: &Damage,
         going_on: &mut Option<Going>,
         bytes: u64,
     ) -> lode_engine::Result<Option<Step>> {
@@ -210,6 +217,7 @@ impl Scrubs {
         pool.scrub(&mut going.scrub, bytes)?;
         let (findings, exempt) = (going.scrub.take_findings(), going.scrub.take_exempt());
         going.found.add(&findings);
+        damage.found(&findings);
         going.stepped = Instant::now();
         let scrub = &going.scrub;
         let (done, all, over) = (scrub.done(), scrub.all(), scrub.is_over());
@@ -218,6 +226,9 @@ impl Scrubs {
         let mut facts = self.facts.lock();
         *facts = Facts { running: !over, done, all, ..*facts };
         if over {
+            if forgotten + exempt_pages == 0 {
+                damage.lost.scrubbed(going.began);
+            }
             let (ended, ended_ns) = (facts.ended + 1, lode_host::now_ns());
             *facts = Facts { ended, ended_ns, found: going.found, ..*facts };
             *going_on = None;
