@@ -66,7 +66,7 @@ pub unsafe extern "C" fn lode_pool_opening(
         // SAFETY: a place for the structure, by C's promise.
         let buffer = unsafe { place(buffer) }?;
         let found = pool.opening()?;
-        let repaired = found.superblock_repaired
+        let repaired = !found.superblock_damage.is_empty()
             || !found.chain_damage.is_empty()
             || found.checkpoint_damage.is_some();
         let flag = |set, flag| if set { flag } else { 0 };

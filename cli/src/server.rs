@@ -150,8 +150,8 @@ fn log_damage(opening: &Opening, read_only: bool) {
             "programs had pages mapped to store into when the pool was left, without checksums"
         );
     }
-    if opening.superblock_repaired {
-        tracing::warn!(offset = opening.superblock_at, "one copy of the superblock is damaged");
+    for damage in &opening.superblock_damage {
+        tracing::warn!(offset = damage.at, "{} is damaged", damage.what.words());
     }
     if let Some(damage) = opening.chain_damage.first() {
         tracing::warn!(

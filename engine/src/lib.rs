@@ -53,7 +53,7 @@ pub use recovery::ManifestBytes;
 pub use recovery::format::check_format;
 pub use rule::Rule;
 pub use salvage::Salvage;
-pub use scrub::{Finding, Outcome, PathSearch, Scrub, What};
+pub use scrub::{Finding, Outcome, PathSearch, Scrub, SuperblockDamage, What};
 pub use shown::{MakeShown, Shown};
 pub use snapshot::{Back, Receiving, SnapshotId, SnapshotInfo, ino_beside};
 pub use types::*;

@@ -174,8 +174,9 @@ fn repairable(opening: &Opening, checked: &CheckReport) -> Vec<DamageFacts> {
         let what = what.to_owned();
         DamageFacts { what, at, inode: None, repairable: true }
     };
-    let superblock = "one copy of the superblock is damaged (fsck -p repairs it)";
-    let superblock = opening.superblock_repaired.then(|| fact(superblock, opening.superblock_at));
+    let superblock = opening.superblock_damage.iter().map(|damage| {
+        fact(&format!("{} is damaged (fsck -p repairs it)", damage.what.words()), damage.at)
+    });
     let chains = opening.chain_damage.iter().map(|damage| {
         fact(&format!("{} (fsck -p repairs it by the checkpoint)", damage.what), damage.at)
     });
@@ -189,7 +190,7 @@ fn repairable(opening: &Opening, checked: &CheckReport) -> Vec<DamageFacts> {
     let copies = checked.differing.iter().map(|damage| {
         fact(&format!("{} (fsck -p repairs the one that is damaged)", damage.what), damage.at)
     });
-    superblock.into_iter().chain(chains).chain(checkpoint).chain(copies).collect()
+    superblock.chain(chains).chain(checkpoint).chain(copies).collect()
 }
 
 /// Ends with the status for it on SIGINT and SIGTERM: a check writes nothing, and a

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ResizeArgs, output: &Output) -> Result<()> {
     let pool = region::open_pool(&args.pool, true, output)?;
     let before = pool.info().map_err(failed)?.bytes;
     let room = pool.medium().bytes();
-    let superblock_lost = pool.opening().superblock_repaired;
+    let superblock_lost = !pool.opening().superblock_damage.is_empty();
     drop(pool);
     let wanted = wanted(args, before, room)?;
     check(&args.pool, output)?;

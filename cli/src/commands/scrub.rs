@@ -128,11 +128,11 @@ fn by_opening(opening: &Opening, writes: bool) -> Vec<FindingFacts> {
         FindingFacts::from(&Finding { what, outcome, ino, at, offset: 0, bytes: 0 })
     };
     let superblock =
-        opening.superblock_repaired.then(|| found(What::Superblock, 0, opening.superblock_at));
+        opening.superblock_damage.iter().map(|damage| found(damage.what, 0, damage.at));
     let others =
         opening.chain_damage.iter().chain(&opening.checkpoint_damage).chain(&opening.damage);
     let others = others.map(|damage| found(What::Metadata, damage.ino, damage.at));
-    superblock.into_iter().chain(others).collect()
+    superblock.chain(others).collect()
 }
 
 /// Scrubs it. What is known to be found is told first, and once.

@@ -227,7 +227,7 @@ pub(crate) struct OpeningFacts {
     pub(crate) exempt_pages: u64,
     /// How often the memory had lost what was stored, since the pool was last opened for writing.
     pub(crate) losses: u64,
-    /// One superblock copy was damaged; a read-write opening repaired it.
+    /// One superblock copy, or what tells where the second is, was damaged; a read-write opening repaired it.
     pub(crate) superblock_repaired: bool,
     /// Links to inode tables were damaged; a read-write opening repairs them.
     pub(crate) tables_repaired: bool,
@@ -265,7 +265,10 @@ impl OpeningFacts {
             );
         }
         if self.superblock_repaired {
-            lines.add("superblock", "one copy was damaged; a read-write mount repairs it");
+            lines.add(
+                "superblock",
+                "one copy, or what says where it is, was damaged; a read-write mount repairs it",
+            );
         }
         if self.tables_repaired {
             lines.add(
@@ -295,7 +298,7 @@ impl From<&lode_engine::Opening> for OpeningFacts {
             orphans: opening.orphans,
             exempt_pages: opening.exempt_pages,
             losses: opening.losses,
-            superblock_repaired: opening.superblock_repaired,
+            superblock_repaired: !opening.superblock_damage.is_empty(),
             tables_repaired: !opening.chain_damage.is_empty(),
             checkpoint_damaged: opening.checkpoint_damage.is_some(),
             damage: opening.damage.len() as u64,

@@ -42,7 +42,7 @@ pub(crate) struct ScrubReport {
 /// Something that was found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct FindingFacts {
-    /// `superblock`, `metadata`, `data` or `attribute`.
+    /// `superblock`, `bad-list`, `locator`, `metadata`, `data` or `attribute`.
     pub(crate) what: String,
     /// `repaired`, `left` or `lost`.
     pub(crate) outcome: String,
@@ -139,7 +139,9 @@ impl FindingFacts {
         let place = if self.what == What::Data.name() {
             format!("{} bytes at offset {}", self.bytes, self.offset)
         } else {
-            self.what.clone()
+            let parts = [What::BadList, What::Locator].into_iter();
+            let part = parts.filter(|what| what.name() == self.what).map(What::words).next();
+            part.unwrap_or(&self.what).to_owned()
         };
         format!("{place}{of}, at {:#x} of the pool", self.at)
     }

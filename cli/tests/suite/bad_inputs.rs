@@ -181,6 +181,40 @@ fn one_damaged_superblock_is_found_and_repaired() {
     }
 }
 
+/// Each by its name, and by its place.
+#[test]
+fn the_line_that_says_where_the_second_superblock_is_is_no_copy_of_one() {
+    let scratch = Scratch::new();
+    let pool = scratch.pool("pool", "16M");
+    let second = 16 * 1024 * 1024 - 4096;
+    let spoil = || {
+        overwrite(&pool, 1024 + 8, b"damage");
+        overwrite(&pool, second + 60, b"damage");
+    };
+    spoil();
+    let found = lode(&["fsck", "-n", text(&pool), "--json"]).expect(4).json();
+    let damage = found["damage"].as_array().unwrap().iter();
+    let told: Vec<_> = damage
+        .map(|one| (one["at"].as_u64().unwrap(), one["what"].as_str().unwrap().to_owned()))
+        .collect();
+    let wanted = [
+        (second, "one copy of the superblock is damaged (fsck -p repairs it)"),
+        (1024, "the locator of the second superblock is damaged (fsck -p repairs it)"),
+    ];
+    assert_eq!(told, wanted.map(|(at, what)| (at, what.to_owned())));
+    let scrubbed = lode(&["scrub", text(&pool), "--json"]).expect(1).json();
+    let found = scrubbed["findings"].as_array().unwrap().iter();
+    let found: Vec<_> = found.map(|one| (one["what"].clone(), one["at"].clone())).collect();
+    let wanted = [("superblock", second), ("locator", 1024)];
+    assert_eq!(found, wanted.map(|(what, at)| (what.into(), at.into())));
+    spoil();
+    let said = lode(&["scrub", text(&pool)]).expect(1).out;
+    let line =
+        "the locator of the second superblock, at 0x400 of the pool, was bad, and is repaired";
+    assert!(said.contains(line), "{said}");
+    fsck(&pool).expect(0);
+}
+
 #[test]
 fn two_damaged_superblocks_leave_nothing_to_open() {
     let scratch = Scratch::new();

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{Attr, Corruption};
+use crate::{Attr, Corruption, SuperblockDamage};
 
 /// How the pool was found when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,10 +20,9 @@ pub struct Opening {
     /// Pages that programs had mapped to store into, at level `full`, when the pool was left: what is kept of them was
     /// made again of what they hold. (Read-only: what they hold is compared with nothing.)
     pub exempt_pages: u64,
-    /// One superblock copy was damaged (and repaired, unless read-only).
-    pub superblock_repaired: bool,
-    /// Where that one is in the pool.
-    pub superblock_at: u64,
+    /// What was damaged of the superblocks, of the lists behind them, and of the line that tells where the second one is
+    /// (and is repaired, unless read-only).
+    pub superblock_damage: Vec<SuperblockDamage>,
     /// Links to inode tables that were damaged, in a pool that was closed: its checkpoint knows them
     /// (and they are repaired, unless read-only).
     pub chain_damage: Vec<Corruption>,
@@ -43,7 +42,7 @@ pub struct Opening {
 impl Opening {
     /// Whether anything was damaged, be it repaired or not.
     pub fn is_damaged(&self) -> bool {
-        let repaired = self.superblock_repaired || !self.chain_damage.is_empty();
+        let repaired = !self.superblock_damage.is_empty() || !self.chain_damage.is_empty();
         repaired || self.checkpoint_damage.is_some() || !self.damage.is_empty()
     }
 }

@@ -18,7 +18,7 @@ use crate::pool::Opening;
 use crate::snapshot::{read_list, received_over};
 use crate::space::{Claims, Run};
 use crate::store::{
-    BadChain, Item, Kept, NO_WATERMARK, Piece, Store, read_superblock, read_watermark,
+    BadChain, BadParts, Item, Kept, NO_WATERMARK, Piece, Store, read_superblock, read_watermark,
     repair_locator,
 };
 use crate::{Error, Host, Ino, OpenOptions, Pool, Result, Rule};
@@ -60,13 +60,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         mut store: Box<Store<M, H>>,
         mut superblock: Box<Superblock>,
         options: &OpenOptions,
-        (superblock_damage, losses): (Option<u64>, u64),
+        (bad, losses): (BadParts, u64),
     ) -> Result<Self> {
         let given_up = heed_receiving(&mut store, &mut superblock, options)?;
-        let superblock_repaired = superblock_damage.is_some();
-        let superblock_at = superblock_damage.unwrap_or_default();
-        let mut opening =
-            Opening { superblock_repaired, superblock_at, losses, given_up, ..Opening::default() };
+        let mut opening = Opening { losses, given_up, ..Opening::default() };
+        opening.superblock_damage.try_reserve_exact(bad.len())?;
+        opening.superblock_damage.extend(bad.into_iter().flatten());
         let Found { checkpoint, exempt } =
             find_state(&mut store, &superblock, options.read_only, &mut opening)?;
         if !options.read_only {

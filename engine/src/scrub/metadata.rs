@@ -2,12 +2,12 @@
 
 use lode_pmem::{Line, Medium};
 
-use super::report::{Finding, Outcome, What};
+use super::report::{Finding, Outcome, SuperblockDamage, What};
 use super::step::Scrub;
 use crate::inode::State;
 use crate::layout::{
     DEATH_LINE, HEAD_AT, INLINE_LINES, Identity, LINE, Link, LogHeader, LogSeed, SLOT_BYTES,
-    slot_at,
+    Superblock, slot_at,
 };
 use crate::log::{INLINE, leads_on};
 use crate::snapshot::VIEW;
@@ -22,16 +22,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let bad = match read_superblock(&store.door, &store.host, true) {
             Ok((_, bad)) => bad,
             Err(error @ Error::NoMemory) => return Err(error),
-            Err(_) => Some(0),
+            Err(_) => {
+                let [one, other] = Superblock::places(store.geometry.pages);
+                let lost = |at| Some(SuperblockDamage { what: What::Superblock, at });
+                [lost(one), lost(other), None]
+            }
         };
         drop(superblock);
-        if let Some(at) = bad {
-            let repaired = store.writable().is_ok();
-            if repaired {
-                store.renew_superblocks()?;
-            }
-            let outcome = if repaired { Outcome::Repaired } else { Outcome::Left };
-            let what = What::Superblock;
+        let is_writable = store.writable().is_ok();
+        if bad.iter().any(Option::is_some) && is_writable {
+            store.renew_superblocks()?;
+        }
+        for SuperblockDamage { what, at } in bad.into_iter().flatten() {
+            let outcome = if is_writable { Outcome::Repaired } else { Outcome::Left };
             scrub.note(Finding { what, outcome, ino: 0, at, offset: 0, bytes: 0 })?;
         }
         if self.compares_copies() {

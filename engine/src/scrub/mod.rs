@@ -11,5 +11,5 @@ mod report;
 mod step;
 
 pub use paths::PathSearch;
-pub use report::{Finding, Outcome, What};
+pub use report::{Finding, Outcome, SuperblockDamage, What};
 pub use step::Scrub;

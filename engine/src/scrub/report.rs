@@ -5,8 +5,12 @@ use crate::Ino;
 /// What was found to be bad.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// A superblock, or the line that tells where the other one is.
+    /// A superblock.
     Superblock,
+    /// The list of bad memory behind one.
+    BadList,
+    /// The line that tells where the second superblock is.
+    Locator,
     /// Lane table, inode tables, and the logs of inodes.
     Metadata,
     /// Bytes of a file.
@@ -20,11 +24,32 @@ impl What {
     pub const fn name(self) -> &'static str {
         match self {
             What::Superblock => "superblock",
+            What::BadList => "bad-list",
+            What::Locator => "locator",
             What::Metadata => "metadata",
             What::Data => "data",
             What::Attribute => "attribute",
         }
     }
+
+    /// The same for people, where there are two of it or not.
+    pub const fn words(self) -> &'static str {
+        match self {
+            What::Superblock => "one copy of the superblock",
+            What::BadList => "one copy of the list of bad memory",
+            What::Locator => "the locator of the second superblock",
+            What::Metadata | What::Data | What::Attribute => self.name(),
+        }
+    }
+}
+
+/// A part of what a pool says of itself that is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SuperblockDamage {
+    /// A superblock, the list behind it, or the locator.
+    pub what: What,
+    /// Offset in the pool.
+    pub at: u64,
 }
 
 /// What became of it.

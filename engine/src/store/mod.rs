@@ -34,7 +34,8 @@ pub(crate) use space::Purpose;
 pub(crate) use spread::Spread;
 pub(crate) use stripes::Locked;
 pub(crate) use superblock::{
-    read_superblock, repair_locator, write_copies, write_copy, write_locator, write_superblock,
+    BadParts, read_superblock, repair_locator, write_copies, write_copy, write_locator,
+    write_superblock,
 };
 pub(crate) use table::{Piece, Slot, Table};
 pub(crate) use twins::{Owner, Shape};

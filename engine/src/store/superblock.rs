@@ -11,14 +11,17 @@ use crate::layout::{
     POOL_PAGES_LEAST, SUPERBLOCK_BYTES, Superblock, bad_crc, bad_line, bad_pages_in, bad_possible,
     located, locator,
 };
-use crate::{Error, Host, PAGE_BYTES, Result, Rule, Unusable};
+use crate::{Error, Host, PAGE_BYTES, Result, Rule, SuperblockDamage, Unusable, What};
 
-/// Reads both copies; returns the one that counts, and where one is that is bad, or the locator that is.
+/// What is bad: of each copy the superblock or its list, and the locator.
+pub(crate) type BadParts = [Option<SuperblockDamage>; 3];
+
+/// Reads both copies; returns the one that counts, and what of them is bad.
 pub(crate) fn read_superblock<M: Medium, H: Host>(
     door: &Door<M>,
     host: &H,
     read_only: bool,
-) -> Result<(Box<Superblock>, Option<u64>)> {
+) -> Result<(Box<Superblock>, BadParts)> {
     let least = POOL_PAGES_LEAST * PAGE_BYTES;
     if door.bytes() < least {
         return Err(Error::NotAPool(Unusable::TooSmall { least }));
@@ -37,7 +40,8 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
     }
     let places = Superblock::places(pages);
     let second = read_copy(door, host, places[1])?;
-    let (superblock, bad) = choose(first, second)?;
+    let [one, other] = [(&first, places[0]), (&second, places[1])].map(|(it, at)| bad_in(it, at));
+    let superblock = choose(first, second)?;
     if superblock.pages * PAGE_BYTES > door.bytes() {
         let (expected, found) = (superblock.pages * PAGE_BYTES, door.bytes());
         return Err(Error::NotAPool(Unusable::Truncated { expected, found }));
@@ -47,8 +51,17 @@ pub(crate) fn read_superblock<M: Medium, H: Host>(
         return Err(Error::NotAPool(Unusable::ReadOnlyFeatures(unknown)));
     }
     let lost = located != Some(superblock.pages) && !host.leaves_out(Rule::Located);
-    let bad_at = bad.and_then(|copy| places.get(copy).copied());
-    Ok((superblock, bad_at.or(lost.then_some(LOCATOR_AT))))
+    let locator = SuperblockDamage { what: What::Locator, at: LOCATOR_AT };
+    Ok((superblock, [one, other, lost.then_some(locator)]))
+}
+
+/// What is bad of the copy at `at`.
+fn bad_in(copy: &Copy, at: u64) -> Option<SuperblockDamage> {
+    match copy {
+        Ok(Found { list_lost: false, .. }) => None,
+        Ok(_) => Some(SuperblockDamage { what: What::BadList, at: at + BAD_AT }),
+        Err(_) => Some(SuperblockDamage { what: What::Superblock, at }),
+    }
 }
 
 /// How many pages the locator says the pool has, if it is good.
@@ -85,8 +98,8 @@ struct Found {
 
 type Copy = core::result::Result<Found, Unusable>;
 
-/// The copy that counts, and the number of one that is damaged.
-fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, Option<usize>)> {
+/// The copy that counts.
+fn choose(first: Copy, second: Copy) -> Result<Box<Superblock>> {
     match (first, second) {
         (Ok(a), Ok(b)) => {
             // (A crash may have cut off a change of the level: then they differ in that.)
@@ -96,16 +109,15 @@ fn choose(first: Copy, second: Copy) -> Result<(Box<Superblock>, Option<usize>)>
             if one.seed() != other.seed() || sizes(one) != sizes(other) {
                 return Err(Error::corrupt("the two superblocks belong to different pools", 0));
             }
-            let bad = [a.list_lost, b.list_lost].iter().position(|is_lost| *is_lost);
             let later = other.update > one.update;
             let (found, other) = if later { (b, a) } else { (a, b) };
-            Ok((with_list(found, other.superblock.bad), bad))
+            Ok(with_list(found, other.superblock.bad))
         }
-        (Ok(found), Err(_)) => Ok((with_list(found, Vec::new()), Some(1))),
+        (Ok(found), Err(_)) => Ok(with_list(found, Vec::new())),
         (Err(why), Ok(found)) => match why {
             // What copy A says of versions and features is not overruled by an older copy B.
             Unusable::Version(_) | Unusable::Features(_) => Err(Error::NotAPool(why)),
-            _ => Ok((with_list(found, Vec::new()), Some(0))),
+            _ => Ok(with_list(found, Vec::new())),
         },
         (Err(why), Err(other)) => {
             let telling = if why == Unusable::NoMagic { other } else { why };

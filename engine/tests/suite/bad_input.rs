@@ -7,16 +7,21 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use lode_engine::{Error, FormatOptions, NewInode, OpenOptions, PageClass, Pool, Unusable, mode};
+use lode_engine::layout::{BAD_AT, LOCATOR_AT};
+use lode_engine::{
+    Error, FormatOptions, NewInode, OpenOptions, Outcome, PageClass, PagesUsed, Pool,
+    SuperblockDamage, Unusable, Use, What, mode,
+};
 use lode_testkit::damage::{damage_bytes, damage_structure};
 use lode_testkit::execute::{Handles, execute};
 use lode_testkit::format::{PAGE, Survey, seal_superblock, set_half, set_word, word};
 use lode_testkit::fs::TestPool;
 use lode_testkit::generate::{Generator, Shape};
+use lode_testkit::harm::scrubbed;
 use lode_testkit::rng::Rng;
 use lode_testkit::run::panic_text;
 use lode_testkit::trial::{Verdict, try_image};
-use lode_testkit::{Memory, TestHost};
+use lode_testkit::{Healing, Memory, Poisoned, TestHost};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const NEW_DIR: NewInode = NewInode { mode: mode::DIRECTORY | 0o755, uid: 1, gid: 1, rdev: 0 };
@@ -145,6 +150,66 @@ fn versions_and_features_that_are_unknown_are_refused_by_name() {
     assert_eq!(refused(&other, true), None);
 }
 
+/// By whom it is found, and where it is: a copy, the list behind the other one, and the line that tells where they are.
+#[test]
+fn each_damaged_part_of_the_superblocks_is_found_for_itself() {
+    let image = formatted(2 << 20, &FormatOptions::default()).image();
+    let end = (image.len() - PAGE) as u64;
+    let mut free = None;
+    let empty = open(&image, true).unwrap();
+    let mut is_free = |used: PagesUsed| {
+        if used.used_for == Use::Free {
+            free = Some(used.page * PAGE as u64);
+        }
+    };
+    empty.for_each_use(&mut is_free).unwrap();
+    let free = free.unwrap();
+    let parts =
+        [(What::Superblock, 0, 100), (What::BadList, BAD_AT, 0), (What::Locator, LOCATOR_AT, 8)];
+    for (list, copy) in [(0, end), (end, 0)] {
+        for which in 1..8 {
+            let memory = Poisoned::new(Memory::from_image(&image), Healing::Never);
+            let open = |read_only| {
+                let options = OpenOptions { read_only, ..OpenOptions::default() };
+                Pool::open(memory.clone(), TestHost::new(5), &options).unwrap()
+            };
+            // (A list has to have something that can be damaged.)
+            memory.poison(free, 64);
+            memory.inner().list_bad(free, 64);
+            open(false).close().unwrap();
+            let of = |(what, at, skip): (What, u64, u64)| match what {
+                What::Superblock => (SuperblockDamage { what, at: copy }, copy + skip),
+                What::BadList => (SuperblockDamage { what, at: list + at }, list + at + skip),
+                _ => (SuperblockDamage { what, at }, at + skip),
+            };
+            let bad = parts.iter().zip(0..).filter(|(_, bit)| which >> bit & 1 == 1);
+            let bad: Vec<(SuperblockDamage, u64)> = bad.map(|(part, _)| of(*part)).collect();
+            let spoil = || {
+                let inner = memory.inner();
+                bad.iter().for_each(|(_, at)| inner.put(*at, &[!inner.get(*at, 1)[0]]));
+            };
+            let sorted = |mut found: Vec<SuperblockDamage>| {
+                found.sort_by_key(|one| one.at);
+                found
+            };
+            let wanted = sorted(bad.iter().map(|(part, _)| *part).collect());
+            spoil();
+            assert_eq!(sorted(open(true).opening().superblock_damage), wanted);
+            let pool = open(false);
+            assert_eq!(sorted(pool.opening().superblock_damage), wanted);
+            spoil();
+            let found = scrubbed(&pool).unwrap();
+            assert!(found.iter().all(|one| one.outcome == Outcome::Repaired), "{found:?}");
+            let found = found.iter().map(|one| SuperblockDamage { what: one.what, at: one.at });
+            assert_eq!(sorted(found.collect()), wanted, "by a scrub");
+            assert_eq!(scrubbed(&pool), Ok(vec![]), "{which} {list:#x}");
+            pool.close().unwrap();
+            drop(pool);
+            assert_eq!(open(true).opening().superblock_damage, []);
+        }
+    }
+}
+
 #[test]
 fn either_superblock_repairs_the_other() {
     for clean in [false, true] {
@@ -158,9 +223,10 @@ fn either_superblock_repairs_the_other() {
                 Pool::open(memory.clone(), TestHost::new(5), &options).unwrap()
             };
             let seen = open(true).opening();
-            assert_eq!((seen.superblock_repaired, seen.superblock_at), (true, damaged as u64));
+            let lost = SuperblockDamage { what: What::Superblock, at: damaged as u64 };
+            assert_eq!(seen.superblock_damage, [lost]);
             let pool = open(false);
-            assert!(pool.opening().superblock_repaired);
+            assert_eq!(pool.opening().superblock_damage, [lost]);
             // And while it is open.
             memory.put(damaged as u64 + 100, &[memory.get(damaged as u64 + 100, 1)[0] ^ 1]);
             let mut scrub = pool.begin_scrub().unwrap();
@@ -171,7 +237,7 @@ fn either_superblock_repairs_the_other() {
             assert_eq!((found.len(), found[0].at), (1, damaged as u64), "{found:?}");
             pool.close().unwrap();
             drop(pool);
-            assert!(!open(false).opening().superblock_repaired, "it was repaired for good");
+            assert_eq!(open(false).opening().superblock_damage, [], "it was repaired for good");
         }
         let mut image = image;
         let end = image.len() - PAGE;

@@ -232,11 +232,11 @@ fn a_list_that_is_damaged_in_one_copy_is_the_other_one_and_in_both_is_begun_anew
             let pool = open(&memory);
             let wanted = if places.len() == 2 { vec![] } else { vec![bad] };
             assert_eq!(pool.bad_memory().unwrap(), wanted, "{protection:?}, {places:?}");
-            assert!(pool.opening().superblock_repaired);
+            assert!(!pool.opening().superblock_damage.is_empty());
             sound(&pool);
             pool.close().unwrap();
             let pool = open(&memory);
-            assert!(!pool.opening().superblock_repaired);
+            assert!(pool.opening().superblock_damage.is_empty());
         }
     }
 }

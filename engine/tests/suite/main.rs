@@ -48,6 +48,7 @@ mod sectors_known;
 mod seen_logs;
 mod snapshot_damage;
 mod snapshots;
+mod snapshots_beside_all;
 mod snapshots_of_full_maps;
 mod threads;
 mod twins;
