@@ -72,6 +72,7 @@ impl Connection {
     }
 
     fn serve(&mut self, turn: &mut Turn, closing: bool) -> Wants {
+        let mut is_drained = false;
         loop {
             let step = self.session.advance(&mut self.input, &mut self.output, turn, closing);
             if self.ended.is_none() && self.session.is_over() {
@@ -97,11 +98,16 @@ impl Connection {
                 }
                 Step::Input(bytes) => {
                     let missing = bytes.saturating_sub(self.input.len()).max(1);
+                    // (It had less than there was room for. Of what is long more has come meanwhile.)
+                    if is_drained && missing < INPUT_BYTES {
+                        return Wants::Input;
+                    }
                     // Nothing more of what is long: what comes behind it would be moved to the front.
                     let wanted = missing.max(INPUT_BYTES);
                     let room = self.input.space(wanted).get_mut(..wanted).unwrap_or_default();
                     match self.stream.receive(room) {
                         Moved::Bytes(bytes) => {
+                            is_drained = bytes < wanted;
                             self.input.commit(bytes);
                             turn.charge(bytes);
                         }
