@@ -5,8 +5,10 @@
 mod common;
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use common::load::{Worker, join, worker_main};
@@ -14,7 +16,7 @@ use common::random::{Random, seed};
 use common::server::Server;
 use common::{Scratch, fsck, lode, text};
 use lode_fuse::control::Client;
-use lode_testkit::format::{PAGE, SLOT, Survey};
+use lode_testkit::format::{Log, PAGE, SLOT, Survey};
 use serde_json::{Value, json};
 
 const PAGE_U64: u64 = PAGE as u64;
@@ -59,10 +61,12 @@ struct Metadata {
     superblocks: Vec<u64>,
     tables: Vec<u64>,
     logs: Vec<u64>,
+    /// Those logs that are `lasting`.
+    lasting: Vec<u64>,
     apart: u64,
 }
 
-fn metadata(pool: &Path) -> Metadata {
+fn metadata(pool: &Path, lasting: &[u64]) -> Metadata {
     let image = fs::read(pool).unwrap();
     let survey = Survey::of(&image);
     let page = |at: usize| (at / PAGE) as u64;
@@ -70,14 +74,19 @@ fn metadata(pool: &Path) -> Metadata {
     let mut tables = vec![page(survey.superblock.lane_table)];
     let slots = survey.logs.iter().map(|log| page(log.ino as usize * SLOT));
     tables.extend(slots.chain(survey.pieces.iter().map(|at| page(*at))));
-    let living = survey.logs.iter().filter(|log| !log.dead).flat_map(|log| &log.runs);
-    let mut logs: Vec<u64> =
-        living.filter(|run| run.anchor % PAGE == 0).map(|run| page(run.anchor)).collect();
-    for pages in [&mut tables, &mut logs] {
+    let living = survey.logs.iter().filter(|log| !log.dead);
+    let pages = |log: &Log| {
+        let pages = log.runs.iter().filter(|run| run.anchor % PAGE == 0);
+        pages.map(|run| page(run.anchor)).collect::<Vec<u64>>()
+    };
+    let mut logs: Vec<u64> = living.clone().flat_map(pages).collect();
+    let mut lasting: Vec<u64> =
+        living.filter(|log| lasting.contains(&log.ino)).flat_map(pages).collect();
+    for pages in [&mut tables, &mut logs, &mut lasting] {
         pages.sort_unstable();
         pages.dedup();
     }
-    Metadata { superblocks, tables, logs, apart: 1 << image[92] }
+    Metadata { superblocks, tables, logs, lasting, apart: 1 << image[92] }
 }
 
 /// Poison under a mount: of each page of metadata in one copy only, until a scrub has made it good.
@@ -88,9 +97,9 @@ struct Poisoner<'d> {
 }
 
 impl Poisoner<'_> {
-    /// Poisons `count` of these pages or their twins. Says whether the kernel can.
+    /// Poisons `count` of these pages or their twins, if there are any. Says whether the kernel can.
     fn some(&mut self, pages: &[u64], apart: u64, count: u64) -> bool {
-        (0..count).all(|_| {
+        (0..count.min(pages.len() as u64)).all(|_| {
             let page = **self.random.pick(&pages.iter().collect::<Vec<_>>());
             let page = if self.random.below(2) == 0 { page } else { page ^ apart };
             if self.bad.contains(&(page ^ apart)) && apart != 0 {
@@ -108,6 +117,64 @@ impl Poisoner<'_> {
     }
 }
 
+/// Files and a directory that only grow, so that no record of theirs ever ends: their log pages stay what they are until they are
+/// moved out of bad memory. (A page of another log may be file data by the time that it is poisoned, of which there is one copy.)
+struct Lasting {
+    dir: PathBuf,
+    files: Vec<File>,
+    inodes: Vec<u64>,
+    /// Pages that each file has, with one hole behind each, so that each has a record.
+    pages: AtomicU64,
+}
+
+const LASTING: u64 = 4;
+/// Pages of such a file.
+const LASTING_PAGES: u64 = 700;
+
+impl Lasting {
+    fn new(mount: &Path) -> Self {
+        let dir = mount.join("lasting");
+        fs::create_dir(&dir).unwrap();
+        let options = OpenOptions::new().read(true).write(true).create(true).clone();
+        let files: Vec<File> =
+            (0..LASTING).map(|file| options.open(dir.join(file.to_string())).unwrap()).collect();
+        let mut inodes: Vec<u64> = files.iter().map(|it| it.metadata().unwrap().ino()).collect();
+        inodes.push(fs::metadata(&dir).unwrap().ino());
+        Self { dir, files, inodes, pages: AtomicU64::new(0) }
+    }
+
+    fn page(file: u64, page: u64) -> [u8; PAGE] {
+        [(file * 59 + page * 7) as u8 | 1; PAGE]
+    }
+
+    fn grow(&self, stop: &Path) {
+        while !stop.exists() && self.pages.load(SeqCst) < LASTING_PAGES {
+            let page = self.pages.load(SeqCst);
+            for (file, number) in self.files.iter().zip(0..) {
+                file.write_all_at(&Self::page(number, page), 2 * page * PAGE_U64).unwrap();
+            }
+            fs::write(self.dir.join(format!("name {page}")), "").unwrap();
+            self.pages.store(page + 1, SeqCst);
+            std::thread::sleep(Duration::from_micros(700));
+        }
+    }
+
+    fn check(&self, case: &str) {
+        let pages = self.pages.load(SeqCst);
+        assert_eq!(fs::read_dir(&self.dir).unwrap().count() as u64, pages + LASTING, "{case}");
+        for number in 0..LASTING {
+            let mut bytes = Vec::new();
+            let path = self.dir.join(number.to_string());
+            File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
+            for page in 0..pages {
+                let at = (2 * page) as usize * PAGE;
+                let is_same = bytes[at..at + PAGE] == Self::page(number, page);
+                assert!(is_same, "{case}: page {page} of file {number}");
+            }
+        }
+    }
+}
+
 #[test]
 fn metadata_of_a_loaded_pool_is_made_good_unnoticed() {
     let mut random = Random::new(seed("poison"));
@@ -120,23 +187,40 @@ fn metadata_of_a_loaded_pool_is_made_good_unnoticed() {
             Poisoner { dir: &mount, bad: vec![], random: Random::new(random.next()) };
         let workers: Vec<Worker> = (0..2).map(|it| Worker::new(it, &mount, &notes)).collect();
         workers.iter().for_each(Worker::prepare);
+        let lasting = Lasting::new(&mount);
+        let mut in_logs = 0;
         for round in 0..6 {
             let running: Vec<_> =
                 workers.iter().map(|worker| worker.start(random.next(), &stop)).collect();
-            for _ in 0..4 {
-                std::thread::sleep(Duration::from_millis(60));
-                // (Where these are stays as it is while files come and go.)
-                let Metadata { superblocks, tables, apart, .. } = metadata(&pool);
-                if !poisoner.some(&superblocks[round % 2..][..1], 0, 1)
-                    || !poisoner.some(&tables, apart, 1)
-                {
-                    return;
-                }
-            }
-            fs::write(&stop, "").unwrap();
+            let is_made = std::thread::scope(|scope| {
+                let growing = scope.spawn(|| lasting.grow(&stop));
+                let is_made = (0..4).all(|turn| {
+                    std::thread::sleep(Duration::from_millis(60));
+                    // (Where these are stays as it is while files come and go.)
+                    let found = metadata(&pool, &lasting.inodes);
+                    let Metadata { superblocks, tables, lasting, apart, .. } = found;
+                    let before = poisoner.bad.len();
+                    let is_made = poisoner.some(&lasting, apart, 4);
+                    in_logs += poisoner.bad.len() - before;
+                    // Made good while all goes on, too.
+                    if turn == 2 {
+                        poisoner.scrub(level);
+                    }
+                    is_made
+                        && poisoner.some(&superblocks[round % 2..][..1], 0, 1)
+                        && poisoner.some(&tables, apart, 1)
+                });
+                fs::write(&stop, "").unwrap();
+                growing.join().unwrap();
+                is_made
+            });
             join(running, Duration::from_secs(30));
             fs::remove_file(&stop).unwrap();
-            let Metadata { logs, apart, .. } = metadata(&pool);
+            if !is_made {
+                return;
+            }
+            lasting.check(level);
+            let Metadata { logs, apart, .. } = metadata(&pool, &[]);
             assert!(poisoner.some(&logs, apart, 8));
             if round % 3 != 0 {
                 poisoner.scrub(level);
@@ -146,7 +230,16 @@ fn metadata_of_a_loaded_pool_is_made_good_unnoticed() {
             let judged = worker.judge().unwrap_or_else(|why| panic!("{level}: {why}"));
             assert!(judged > 100, "{level}: {judged}");
         }
+        let stats = lode(&["stats", text(&mount), "--json"]).expect(0).json();
+        let mended = stats["health"]["metadata_mended"].as_u64().unwrap();
+        println!("{level}: {in_logs} log pages poisoned under the load, {mended} lines mended");
+        assert!(in_logs >= 40 && mended > 0, "{in_logs} log pages, {mended} lines");
         poisoner.scrub(level);
+        lasting.check(level);
+        drop(lasting.files);
+        server.umount();
+        let server = Server::mount(&pool, &mount, &scratch.path("log"));
+        Lasting { files: vec![], ..lasting }.check("mounted again");
         server.umount();
         fsck(&pool).expect(0);
     }

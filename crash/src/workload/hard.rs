@@ -105,6 +105,25 @@ fn snapshots() -> Vec<Case> {
         case("a rollback behind later snapshots", roomy(), &later, "rollback a; create /n; drop a"),
         case("a snapshot is received", small(), back, "receive b; create /n"),
         case("a snapshot is received where metadata has copies", twins(), back, "receive b"),
+        case("a snapshot is received where data has checksums", full.clone(), back, "receive b"),
+        case(
+            "a snapshot is received where data has checksums, and more is written",
+            full.clone(),
+            back,
+            "receive b; write /f 100 600 9; append /f 3000 8; create /n",
+        ),
+        case(
+            "a snapshot is received where data has checksums, and the older one ends",
+            full.clone(),
+            back,
+            "receive b; drop a; maintain; write /f 0 4096 7",
+        ),
+        case(
+            "a snapshot is received where data has checksums and logs are short",
+            Geometry { log_lines: FEW_LINES, ..full.clone() },
+            back,
+            "receive b; chmod /f 0o601; chmod /f 0o602",
+        ),
         case("what was received is given up", small(), back, "abandon b; create /n"),
         case(
             "what was received is given up where data has checksums",

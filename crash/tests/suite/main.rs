@@ -2,6 +2,7 @@
 //! (`explore.rs` is apart, as it takes all processors.)
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod at_full;
 mod corrupt;
 mod history;
 mod interleavings;
