@@ -17,6 +17,9 @@ const TURN_TIME: Duration = Duration::from_millis(1);
 /// Room for what comes in, if less is needed at once. Requests come many at a time.
 const INPUT_BYTES: usize = 64 << 10;
 
+/// Who has sent no more than this, and nothing is left of it to be done, has sent no more yet.
+const FEW_BYTES: usize = 2 << 10;
+
 /// Whose socket is full while as much waits to go out gets a wider one.
 const MUCH_BYTES: usize = 128 << 10;
 
@@ -98,8 +101,7 @@ impl Connection {
                 }
                 Step::Input(bytes) => {
                     let missing = bytes.saturating_sub(self.input.len()).max(1);
-                    // (It had less than there was room for. Of what is long more has come meanwhile.)
-                    if is_drained && missing < INPUT_BYTES {
+                    if is_drained && self.session.is_idle() {
                         return Wants::Input;
                     }
                     // Nothing more of what is long: what comes behind it would be moved to the front.
@@ -107,7 +109,8 @@ impl Connection {
                     let room = self.input.space(wanted).get_mut(..wanted).unwrap_or_default();
                     match self.stream.receive(room) {
                         Moved::Bytes(bytes) => {
-                            is_drained = bytes < wanted;
+                            // (While data was stored more has come.)
+                            is_drained = bytes < FEW_BYTES;
                             self.input.commit(bytes);
                             turn.charge(bytes);
                         }
