@@ -163,15 +163,7 @@ pub(super) mod tests {
             metadata_mended: 1,
             strips_repaired: 2,
             strips_lost: 3,
-            lost: vec![FindingFacts {
-                what: "data".into(),
-                outcome: "lost".into(),
-                inode: Some(9),
-                path: Some("a/b".into()),
-                at: 1 << 20,
-                offset: 4096,
-                bytes: 64,
-            }],
+            lost: vec![crate::report::scrub::tests::finding()],
             lost_forgotten: 0,
             bad_memory: BadMemoryFacts::new(&pages),
         }

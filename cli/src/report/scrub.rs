@@ -203,8 +203,8 @@ pub(super) mod tests {
     use super::*;
 
     /// With nothing absent.
-    pub(crate) fn report() -> ScrubReport {
-        let finding = FindingFacts {
+    pub(crate) fn finding() -> FindingFacts {
+        FindingFacts {
             what: "data".into(),
             outcome: "lost".into(),
             inode: Some(9),
@@ -212,7 +212,12 @@ pub(super) mod tests {
             at: 1 << 20,
             offset: 4096,
             bytes: 64,
-        };
+        }
+    }
+
+    /// With nothing absent.
+    pub(crate) fn report() -> ScrubReport {
+        let finding = finding();
         let exempt = ExemptFacts { inode: 7, path: Some("a/m".into()), offset: 8192, bytes: 12000 };
         ScrubReport {
             target: "/d".into(),
