@@ -1,6 +1,7 @@
 //! Uses a recovered pool: something is made in every directory, everything is removed, the pool
 //! is closed and opened again. What recovery left wrong shows here, if it did not before.
 
+use lode_engine::layout::BAD_PAGES_MOST;
 use lode_engine::{Error, Ino, NewInode, mode};
 use lode_testkit::op::Path;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
@@ -11,6 +12,15 @@ use crate::region::Simulated;
 
 /// The entries of a directory: name, inode and kind.
 type Entries = Vec<(Vec<u8>, Ino, u32)>;
+
+/// How a pool was closed after use.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct LeftBehind {
+    /// With nothing in it.
+    emptied: bool,
+    /// With all bad memory on its list.
+    listed: bool,
+}
 
 impl Look<'_> {
     /// Uses a recovered pool up, which shows `tree`.
@@ -28,23 +38,26 @@ impl Look<'_> {
         pool.close().map_err(|error| format!("close after use: {error} ({error:?})"))?;
         self.watches = medium.take_watches();
         let closed = medium.fork();
-        let kind = (Opening::UsedUp, hash_of(&(&kept, emptied)));
-        self.once(&closed, kind, &mut |look| look.open_closed(&closed, emptied, &kept))
+        // (Where bad memory is left that the list has no room for, there is no checkpoint.)
+        let bad = pool.bad_memory().map_err(|error| format!("bad memory after use: {error:?}"))?;
+        let left = LeftBehind { emptied, listed: bad.len() <= BAD_PAGES_MOST };
+        let kind = (Opening::UsedUp, hash_of(&(&kept, left)));
+        self.once(&closed, kind, &mut |look| look.open_closed(&closed, left, &kept))
     }
 
     fn open_closed(
         &mut self,
         medium: &Simulated,
-        emptied: bool,
+        left: LeftBehind,
         kept: &Snapshot,
     ) -> Result<(), String> {
         let pool = self.open(medium, "open after use")?;
-        if !emptied {
+        if !left.emptied {
             self.sound(&pool, "check of a full pool after use")?;
             self.watches = medium.take_watches();
             return Ok(());
         }
-        if !pool.opening().clean {
+        if left.listed && !pool.opening().clean {
             return Err("closed cleanly, but not opened so".to_owned());
         }
         let found = kept_in(&snapshot(&pool, Times::NONE, None)?);

@@ -42,6 +42,9 @@ pub(super) fn scrubbed() -> Vec<Case> {
         "data 3; data 70 zero; checksum 0; checksum 3 zero; parity 0; parity 1 zero; data 1 poison; data 100 poison",
     );
     let moved = "damage data 66 broken; scrub; damage bad-list 1; scrub; append /f 9; heal; scrub; append /d/x 9000 5; scrub";
+    // (As many as the list of bad memory has room for.)
+    let many: String = (0..128).map(|page| format!("damage data {} broken; ", 64 * page)).collect();
+    let many = format!("create /f; append /f 524288 1; {many}scrub");
     let kept = each("kept 0; kept 70 zero; data 5 zero");
     let later = "damage record 4 zero; chmod /f 0o611; crash; damage identity 3; append /d/x 100 4; remount; scrub; \
                  damage superblock 1 zero; remount; damage table 0; crash; scrub";
@@ -55,6 +58,12 @@ pub(super) fn scrubbed() -> Vec<Case> {
         case(named("of damage that others meet"), twins(), FILES, later),
         case(named("of data"), full(), FILES, &data),
         case(named("of bad memory with data"), full(), FILES, moved),
+        case(
+            named("and the list of bad memory is full"),
+            Geometry { bytes: 2 << 20, ..full() },
+            &many,
+            "append /f 9 5; truncate /f 4096; scrub",
+        ),
         case(named("of data that snapshots see"), full(), PAST, &kept),
     ]
 }

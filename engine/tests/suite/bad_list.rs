@@ -259,6 +259,35 @@ fn more_pages_than_the_list_has_room_for_are_known_to_the_session_at_least() {
     sound(&pool);
 }
 
+#[test]
+fn a_session_that_ends_with_a_full_list_ends_cleanly() {
+    for (protection, is_whole) in LEVELS.into_iter().flat_map(|it| [(it, true), (it, false)]) {
+        let memory = made(protection);
+        let mut pool = open(&memory);
+        let ino = create(&pool, "file");
+        let count = if is_whole { BAD_PAGES_MOST } else { BAD_PAGES_MOST - 1 };
+        pool.write(ino, 0, &vec![7; count * PAGE]).unwrap();
+        for page in pages(&pool, ino) {
+            memory.poison(page * PAGE_U64, 64);
+        }
+        for page in 0..count {
+            let _ = pool.read(ino, (page * PAGE) as u64, &mut [0; 1]);
+        }
+        pool.unlink(pool.root(), b"file").unwrap();
+        pool.maintain().unwrap();
+        for round in 0..3 {
+            drop(pool);
+            pool = open(&memory);
+            create(&pool, &format!("of round {round}"));
+            pool.close().unwrap();
+            pool = open(&memory);
+            assert_eq!(pool.bad_memory().unwrap().len(), count);
+            assert!(pool.opening().clean, "{protection:?}, {count} pages, round {round}");
+            sound(&pool);
+        }
+    }
+}
+
 /// A file, and what it has to be: each byte, and whether it may be lost.
 struct Shadow {
     bytes: Vec<u8>,
