@@ -31,6 +31,12 @@ impl Sector {
         }
     }
 
+    /// Whether so many bytes are whole ones. (To divide would take a read as long as much else about it.)
+    #[inline]
+    pub const fn divides(self, bytes: u64) -> bool {
+        bytes & (self.bytes() - 1) == 0
+    }
+
     /// The one of so many bytes.
     pub fn of(bytes: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|sector| sector.bytes() == bytes)

@@ -71,8 +71,7 @@ impl<M: Medium, H: Host> Volume<M, H> {
 
     /// Whether these are whole sectors of a volume that is large enough; where they end.
     fn check_whole(&self, at: u64, len: u64) -> Result<u64> {
-        let sector = self.settings.sector.bytes();
-        let is_whole = at.is_multiple_of(sector) && len.is_multiple_of(sector);
+        let is_whole = self.settings.sector.divides(at | len);
         at.checked_add(len).filter(|_| is_whole).ok_or(Error::Outside { at, len })
     }
 

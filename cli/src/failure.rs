@@ -162,7 +162,7 @@ impl Failure {
         let failure = match error {
             Error::NotAPool(why) => return Self::unusable(pool, *why),
             Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } => Self::new(Kind::Corrupt, text)
-                .advise("`lode fsck -n POOL` lists all damage; `-o ro` mounts what can be read"),
+                .advise("`lode fsck -n POOL` lists damage of metadata, `lode scrub -n POOL` that of files, too; `-o ro` mounts what can be read"),
             Error::NoSpace => Self::new(Kind::NoSpace, text)
                 .advise("delete files, or make a larger pool with `lode mkfs --size`"),
             Error::NotFound => Self::new(Kind::NotFound, text).advise("check the path in the pool"),

@@ -149,6 +149,11 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
             "a block device can't be mapped as memory".to_owned(),
             "of persistent memory, use a file on it (mounted with -o dax) or its DAX device (/dev/dax0.0)",
         ),
+        RegionError::NotARegion { .. } if path.is_dir() => (
+            Kind::NotAPool,
+            "a directory, where a pool that is not mounted is asked for".to_owned(),
+            "give the path of the pool, a file or a DAX device; one that is mounted there is unmounted by `lode umount DIR` first",
+        ),
         RegionError::NotARegion { .. } => (
             Kind::NotAPool,
             "not a file or DAX device".to_owned(),

@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 
 /// Does a test with a pool of each level that does something of its own with maps.
 fn at_each_level(megabytes: u64, test: impl Fn(&PoolFile)) {
-    for protection in [Protection::None, Protection::Full] {
+    for protection in [Protection::None, Protection::Metadata, Protection::Full] {
         let format = FormatOptions { protection, dead_zone: 0, ..FormatOptions::default() };
         test(&PoolFile::with(megabytes, &format));
     }

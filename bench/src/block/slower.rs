@@ -149,17 +149,24 @@ mod tests {
     #[test]
     fn slower_memory_makes_programs_slower() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let time = Duration::from_millis(60);
+        let time = Duration::from_millis(20);
         for (shape, slow) in [
             (Shape::Analysis, Slower { read: 1000, write: 1 }),
             (Shape::Transactions, Slower { read: 1, write: 1000 }),
         ] {
             let of = |slower: Slower| {
                 let path = dir.path().join(format!("{shape:?} {}", slower.name()));
-                let mut slowed = Slowed::new(&path, 8 << 20, slower).unwrap();
-                slowed.round(shape, time).unwrap()
+                Slowed::new(&path, 8 << 20, slower).unwrap()
             };
-            let (plain, slowed) = (of(FACTORS[0]), of(slow));
+            // (By turns, and the best of each: beside other programs a turn may be mostly theirs.)
+            let mut both = [of(FACTORS[0]), of(slow)];
+            let mut best = [f64::INFINITY; 2];
+            for _ in 0..7 {
+                for (one, best) in both.iter_mut().zip(&mut best) {
+                    *best = best.min(one.round(shape, time).unwrap());
+                }
+            }
+            let [plain, slowed] = best;
             assert!(slowed > plain * 5.0, "{shape:?}: {plain} {slowed}");
         }
     }

@@ -109,8 +109,7 @@ impl<M: RawMemory + 'static> RawDevice<M> {
     }
 
     fn check(&self, at: u64, len: u64) -> Result<(), RawError> {
-        let sector = self.sector.bytes();
-        let is_whole = at.is_multiple_of(sector) && len.is_multiple_of(sector);
+        let is_whole = self.sector.divides(at | len);
         match at.checked_add(len) {
             Some(end) if is_whole && end <= self.bytes() => Ok(()),
             _ => Err(RawError::Outside { at, len }),

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ProtectArgs, output: &Output) -> Result<()> {
     let mut told = |done, all| progress.set(done, all);
     let changed = Pool::protect(region, StdHost::new(), args.level, args.dead_zone, &mut told);
     drop(progress);
-    let changed = changed.map_err(|error| refused(args, &error))?;
+    let changed = changed.map_err(|error| refused(args, &error, &by_now(args, output)))?;
     let pool = region::open_pool(&args.pool, true, output)?;
     let facts = pool.info().map_err(|error| Failure::engine(&args.pool, &error))?;
     if !changed && args.dead_zone.is_some_and(|wanted| wanted > facts.dead_zone) {
@@ -47,8 +47,17 @@ pub(crate) fn run(args: &ProtectArgs, output: &Output) -> Result<()> {
     })
 }
 
-/// Why the pool keeps its level.
-fn refused(args: &ProtectArgs, error: &Error) -> Failure {
+/// Which level the pool has, where it did not get the one that was asked for: checksums come behind second copies.
+fn by_now(args: &ProtectArgs, output: &Output) -> String {
+    let level = region::open_pool(&args.pool, true, output).ok().and_then(|pool| pool.info().ok());
+    match level {
+        Some(facts) => format!("the pool is at level {} now", facts.protection.name()),
+        None => "`lode info POOL` says which level it has by now".to_owned(),
+    }
+}
+
+/// Why the pool has not got its level, and which one it has `by_now`.
+fn refused(args: &ProtectArgs, error: &Error, by_now: &str) -> Failure {
     let failure = match error {
         Error::NotAPool(Unusable::TooSmall { least }) => Failure::usage(format!(
             "too small: a pool with two copies of metadata, so far apart, needs at least {least} bytes"
@@ -60,17 +69,17 @@ fn refused(args: &ProtectArgs, error: &Error) -> Failure {
         }
         Error::NoSpace if args.level == Protection::Full => {
             Failure::new(Kind::NoSpace, "no room for second copies of metadata, or for checksums and parity")
-                .advise("delete files, or make the pool larger with `lode resize`; `lode info` says which level it has by now")
+                .advise(format!("delete files, or make the pool larger with `lode resize`; {by_now}"))
         }
         Error::NoSpace => Failure::new(Kind::NoSpace, "no room for second copies of metadata")
-            .advise("delete files, or make the pool larger with `lode resize`; it is as it was"),
+            .advise(format!("delete files, or make the pool larger with `lode resize`; {by_now}")),
         Error::NotSupported => Failure::new(
             Kind::Unsupported,
             "inode tables, which can't be moved, are where second copies or checksums would go at any distance",
         )
-        .advise("the pool is as it was: make one with `lode mkfs --protect`, and copy the files"),
+        .advise(format!("make a pool with `lode mkfs --protect`, and copy the files; {by_now}")),
         Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } => Failure::engine(&args.pool, error)
-            .advise("the pool keeps its level: `lode fsck -n POOL` lists damage of metadata, `lode scrub -n POOL` that of files, too"),
+            .advise(format!("`lode fsck -n POOL` lists damage of metadata, `lode scrub -n POOL` that of files, too; {by_now}")),
         _ => Failure::engine(&args.pool, error),
     };
     failure.at(&args.pool)

@@ -101,9 +101,7 @@ pub(crate) fn run(args: &ScrubArgs, output: &Output) -> Result<u8> {
         }
         Some(mount) => {
             mounts::must_answer(&mount)?;
-            let client = Client::for_mount(&mount.point);
-            let client = client.map_err(|error| mount_failure(&mount.point, &error))?;
-            let mut mounted = Mounted { client, dir: &mount.point, scrub: None };
+            let mut mounted = Mounted { dir: &mount.point, scrub: None };
             scrub(&mut mounted, Vec::new(), args, output)?
         }
         None => {
@@ -267,15 +265,16 @@ impl Scrubbed for Closed<'_> {
 
 /// A pool that a server has mounted.
 struct Mounted<'a> {
-    client: Client,
     dir: &'a Path,
     /// The number of the scrub, once it has begun.
     scrub: Option<u64>,
 }
 
 impl Mounted<'_> {
-    fn ask(&mut self, request: &Value) -> Result<Value> {
-        self.client.request(request).map_err(|error| mount_failure(self.dir, &error))
+    /// Over a connection of its own: a server does not wait for who may go no faster.
+    fn ask(&self, request: &Value) -> Result<Value> {
+        let answer = Client::for_mount(self.dir).and_then(|mut client| client.request(request));
+        answer.map_err(|error| mount_failure(self.dir, &error))
     }
 }
 

@@ -185,6 +185,12 @@ impl<'a> InMount<'a> {
         let answer = answer.map_err(|error| mount_failure(self.dir, &error))?;
         let Some(refused) = answer.get("refused") else { return understand(self.dir, answer) };
         let Refused { absent, why } = understand(self.dir, refused.clone())?;
+        // (The same words as of a pool that is not mounted.)
+        let why =
+            match why.strip_prefix("looking for snapshot /").and_then(|it| it.split_once(": ")) {
+                Some((name, _)) if absent => format!("there is no snapshot {name}"),
+                _ => why,
+            };
         let failure = Failure::new(if absent { Kind::NotFound } else { Kind::Failed }, why);
         let failure = failure.at(self.dir);
         Err(match absent {

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::server::Server;
-use crate::common::{Scratch, lode, text};
+use crate::common::{LODE, Scratch, lode, text};
 
 /// Changes bytes of the pool that have a copy elsewhere, behind its back.
 fn scribbled(pool: &Path, at: u64) {
@@ -185,6 +187,29 @@ fn no_faster_than_it_may() {
     let report = lode(&["scrub", text(&pool), "--rate", "64K", "--json"]).expect(0).json();
     let seconds = report["bytes"].as_u64().unwrap() as f64 / 65_536.0;
     assert!(began.elapsed().as_secs_f64() >= seconds - 1.1, "{seconds} s");
+}
+
+/// A server does not wait for who says nothing for ten seconds.
+#[test]
+fn a_mounted_pool_is_scrubbed_however_slowly() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (made(&scratch), scratch.dir("mount"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    for number in 0..600 {
+        fs::write(dir.join(format!("a name of some length, {number:>40}")), "").unwrap();
+    }
+    // (64 KiB at a time: the second are asked for after 16 seconds.)
+    let mut slow = Command::new(LODE)
+        .args(["scrub", text(&dir), "--rate", "4K"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(19));
+    let ended = slow.try_wait().unwrap();
+    let _ = slow.kill();
+    slow.wait().unwrap();
+    assert_eq!(ended, None);
+    server.umount();
 }
 
 #[test]

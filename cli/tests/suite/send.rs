@@ -442,8 +442,8 @@ fn a_mounted_pool_sends_and_is_not_received_into() {
             send_to(&part, &[target, "b", "--since", "a", "--from", "5000"]).expect(0);
             assert!(fs::read(&part).unwrap() == fs::read(&since).unwrap()[5000..]);
         }
-        refused(send_to(&part, &[text(&dir), "c"]), 8, "snapshot");
-        refused(send_to(&part, &[text(&dir), "a", "--since", "c"]), 8, "snapshot");
+        refused(send_to(&part, &[text(&dir), "c"]), 8, "no snapshot c");
+        refused(send_to(&part, &[text(&dir), "a", "--since", "c"]), 8, "no snapshot c");
     });
     // Who reads slowly gets it, too.
     let server = Server::mount(&from, &dir, &scratch.path("log"));

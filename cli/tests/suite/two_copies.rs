@@ -135,9 +135,22 @@ fn a_level_that_a_pool_can_not_have_is_refused_and_nothing_changes() {
     let file = OpenOptions::new().write(true).open(&full).unwrap();
     file.write_all_at(&SCRIBBLE[..8192], 4096).unwrap();
     let damaged = lode(&["protect", text(&full), "metadata"]).expect(4);
-    assert!(damaged.err.contains("the pool keeps its level"), "{}", damaged.err);
+    assert!(damaged.err.contains("`lode scrub -n POOL` that of files, too; "), "{}", damaged.err);
     let info = lode(&["info", "--json", text(&small)]).expect(0).json();
     assert_eq!(info["pool"]["protection"], "none");
+}
+
+#[test]
+fn who_gets_second_copies_but_no_checksums_hears_which_level_the_pool_has() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mount"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fs::write(dir.join("large"), vec![1; 59 << 20]).unwrap();
+    server.umount();
+    let refused = lode(&["protect", text(&pool), "full"]).expect(7);
+    let info = lode(&["info", "--json", text(&pool)]).expect(0).json();
+    assert_eq!(info["pool"]["protection"], "metadata");
+    assert!(refused.err.contains("the pool is at level metadata now"), "{}", refused.err);
 }
 
 #[test]

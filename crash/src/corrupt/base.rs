@@ -109,7 +109,7 @@ impl Base {
             log_lines,
             protection: level,
             dead_zone: if level == Protection::None { 0 } else { dead_zone },
-            strip_bytes: rng.pick(&[512, 512, 1024]),
+            strip_bytes: rng.pick(&[512, 1024, 2048]),
             page_class: PageClass::Small,
             ..FormatOptions::default()
         };

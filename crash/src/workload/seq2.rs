@@ -189,15 +189,19 @@ fn paths(things: &[char], kind: &[char]) -> Vec<&'static str> {
     made.filter_map(|(_, text)| text.split([' ', ';']).nth(1)).collect()
 }
 
-/// Pools take turns: short log pages in most, two lanes in some, data in place now and then, and
-/// no memory of inodes in some.
+/// Pools take turns: short log pages in most, two lanes in some, data in place now and then, no memory of inodes in
+/// some; two copies of metadata in an eighth, half of them with checksums of data.
 fn geometry(number: usize) -> Geometry {
     let dice = mix(number as u64 ^ 0x5E02);
+    let twice = dice >> 32 & 7 == 0;
+    let summed = twice && dice >> 40 & 1 == 0;
     Geometry {
-        bytes: 128 << 10,
+        bytes: if twice { 512 << 10 } else { 128 << 10 },
+        dead_zone: twice.then_some(0),
+        strip: summed.then_some(512),
         lanes: if dice.is_multiple_of(3) { 2 } else { 1 },
         log_lines: if dice >> 8 & 7 == 0 { ALL_LINES } else { FEW_LINES },
-        relaxed: dice >> 16 & 7 == 0,
+        relaxed: dice >> 16 & 7 == 0 && !summed,
         forgetful: dice >> 24 & 3 == 0,
         ..Geometry::default()
     }
