@@ -31,7 +31,7 @@ impl Sector {
         }
     }
 
-    /// Whether so many bytes are whole ones. (To divide would take a read as long as much else about it.)
+    /// Whether so many bytes are whole ones. (It is a power of two.)
     #[inline]
     pub const fn divides(self, bytes: u64) -> bool {
         bytes & (self.bytes() - 1) == 0

@@ -1,6 +1,8 @@
 //! Memory loses something that the pool's level can restore, and a scrub finds it: whatever the power does meanwhile, nothing
 //! is lost, and what the scrub has told to be repaired is.
 
+use lode_engine::layout::BAD_PAGES_MOST;
+
 use crate::case::{Case, Geometry};
 use crate::workload::build::{case, repeated, small};
 
@@ -42,9 +44,9 @@ pub(super) fn scrubbed() -> Vec<Case> {
         "data 3; data 70 zero; checksum 0; checksum 3 zero; parity 0; parity 1 zero; data 1 poison; data 100 poison",
     );
     let moved = "damage data 66 broken; scrub; damage bad-list 1; scrub; append /f 9; heal; scrub; append /d/x 9000 5; scrub";
-    // (As many as the list of bad memory has room for.)
-    let many: String = (0..128).map(|page| format!("damage data {} broken; ", 64 * page)).collect();
-    let many = format!("create /f; append /f 524288 1; {many}scrub");
+    let broken = |page: usize| format!("damage data {} broken; ", 64 * page);
+    let many: String = (0..BAD_PAGES_MOST).map(broken).collect();
+    let many = format!("create /f; append /f {} 1; {many}scrub", BAD_PAGES_MOST * 4096);
     let kept = each("kept 0; kept 70 zero; data 5 zero");
     let later = "damage record 4 zero; chmod /f 0o611; crash; damage identity 3; append /d/x 100 4; remount; scrub; \
                  damage superblock 1 zero; remount; damage table 0; crash; scrub";
