@@ -100,7 +100,7 @@ fn hex(bytes: &[u8]) -> String {
 fn refused(error: &Error) -> Value {
     let errno = match error {
         Error::Pool { source, .. } => source.errno(),
-        Error::Deleted(_) => ENOENT,
+        Error::Absent(_) | Error::Deleted(_) => ENOENT,
         _ => 0,
     };
     json!({ "refused": { "errno": errno, "why": error.to_string(), "absent": errno == ENOENT } })

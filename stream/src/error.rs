@@ -20,6 +20,9 @@ pub enum Error {
         /// Why not.
         source: Engine,
     },
+    /// There is no snapshot of this name.
+    #[error("there is no snapshot {0}")]
+    Absent(String),
     /// A snapshot that is being sent was deleted.
     #[error("snapshot {0} was deleted while it was needed")]
     Deleted(String),

@@ -1,7 +1,7 @@
 //! A snapshot, or what differs between two, as a stream. The same of the same snapshots each time, to the byte: what
 //! was cut off goes on from where it was cut, from a stream that is made again.
 
-use lode_engine::{Error as Engine, Host, Ino, Pool};
+use lode_engine::{Error as Engine, Host, Ino, Pool, SnapshotId};
 use lode_pmem::Medium;
 
 use crate::differ::{Differ, Found};
@@ -33,17 +33,17 @@ impl Sender {
     /// A stream of snapshot `name`, or of what differs from snapshot `older`.
     ///
     /// # Errors
-    /// [`crate::Error::Pool`] where there is no such snapshot, or where the pool can't be read.
+    /// [`Error::Absent`] where there is no such snapshot, [`Error::Pool`] where the pool can't be read.
     pub fn new<M: Medium, H: Host>(
         pool: &Pool<M, H>,
         name: &[u8],
         older: Option<&[u8]>,
     ) -> Result<Self> {
-        let id = pool.snapshot_id(name).doing("looking for snapshot", name)?;
+        let id = id_of(pool, name)?;
         let new = pool.snapshot_root(name).doing("looking into snapshot", name)?;
         let old = match older {
             Some(name) => {
-                let id = pool.snapshot_id(name).doing("looking for snapshot", name)?;
+                let id = id_of(pool, name)?;
                 let root = pool.snapshot_root(name).doing("looking into snapshot", name)?;
                 Some((root, (name.to_vec(), id)))
             }
@@ -142,4 +142,12 @@ fn free_name<M: Medium, H: Host>(pool: &Pool<M, H>, new: Ino, old: Option<Ino>) 
         }
     }
     Ok(Vec::new())
+}
+
+/// The number of a snapshot.
+fn id_of<M: Medium, H: Host>(pool: &Pool<M, H>, name: &[u8]) -> Result<SnapshotId> {
+    match pool.snapshot_id(name) {
+        Err(Engine::NotFound) => Err(Error::Absent(shown(name).split_off(1))),
+        id => id.doing("looking for snapshot", name),
+    }
 }

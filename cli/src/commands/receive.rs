@@ -280,7 +280,7 @@ fn refused(pool: &Path, error: &Error, interrupt: &Interrupt) -> Failure {
         Error::NothingBegun => {
             (Kind::Failed, "send it from its beginning: `lode send` without --from")
         }
-        Error::Read(_) | Error::Deleted(_) | Error::PathTooLong { .. } => {
+        Error::Read(_) | Error::Absent(_) | Error::Deleted(_) | Error::PathTooLong { .. } => {
             (Kind::Failed, "send it again")
         }
     };

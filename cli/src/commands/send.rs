@@ -11,7 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lode_engine::Error as Engine;
 use lode_fuse::control::Client;
 use lode_stream::{Error, Sender};
 use serde::Deserialize;
@@ -185,12 +184,6 @@ impl<'a> InMount<'a> {
         let answer = answer.map_err(|error| mount_failure(self.dir, &error))?;
         let Some(refused) = answer.get("refused") else { return understand(self.dir, answer) };
         let Refused { absent, why } = understand(self.dir, refused.clone())?;
-        // (The same words as of a pool that is not mounted.)
-        let why =
-            match why.strip_prefix("looking for snapshot /").and_then(|it| it.split_once(": ")) {
-                Some((name, _)) if absent => format!("there is no snapshot {name}"),
-                _ => why,
-            };
         let failure = Failure::new(if absent { Kind::NotFound } else { Kind::Failed }, why);
         let failure = failure.at(self.dir);
         Err(match absent {
@@ -214,16 +207,10 @@ impl Source for InMount<'_> {
 /// Why a snapshot can't be sent, for the user.
 fn unsendable(pool: &Path, error: &Error) -> Failure {
     match error {
-        Error::Pool { source: Engine::NotFound, doing: "looking for snapshot", path } => {
-            let name = path.trim_start_matches('/');
-            Failure::new(Kind::NotFound, format!("there is no snapshot {name}"))
-                .at(pool)
-                .advise("`lode snapshot list` shows which there are")
-        }
         Error::Pool { source, .. } => {
             Failure { what: error.to_string(), ..Failure::engine(pool, source) }
         }
-        Error::Deleted(_) => Failure::new(Kind::NotFound, error.to_string())
+        Error::Absent(_) | Error::Deleted(_) => Failure::new(Kind::NotFound, error.to_string())
             .at(pool)
             .advise("`lode snapshot list` shows which there are"),
         Error::PathTooLong { .. } => Failure::new(Kind::Unsupported, error.to_string())
