@@ -82,7 +82,10 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
             Operation::Setattr(changes) => self.do_setattr(node, &changes),
             Operation::Statx => self.do_statx(node),
             Operation::Open { flags } => self.do_open(node, flags),
-            Operation::Read { offset, size, quiet, .. } => {
+            Operation::Read { offset, size, quiet, for_map, .. } => {
+                if for_map {
+                    self.served.pins.note_map(self.ino(node));
+                }
                 self.do_read(node, offset, size, quiet, scratch)
             }
             Operation::Write(new) => self.do_write(node, new),

@@ -53,13 +53,46 @@ impl Keeping {
     /// What is opened for writing goes around the kernel's page cache: through it, a write
     /// that begins inside a page that is not cached arrives in two pieces, cut at the end of
     /// that page, and so is not atomic. Pages of what is only read stay cached.
-    pub fn open_flags(&self, flags: u32) -> u32 {
-        let reads_only = flags.cast_signed() & libc::O_ACCMODE == libc::O_RDONLY;
-        let cached = if reads_only && !self.strict {
-            FOPEN_KEEP_CACHE
-        } else {
-            FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES
+    ///
+    /// But who may read and write a file goes through the cache where the file was `mapped` by another of that
+    /// kind. To map a file that goes around it makes the kernel drop the file's pages first, for all: out of the page
+    /// tables, and a moment later out of what processors remember of those. Who writes around the cache in that
+    /// moment goes on to see, through a map of its own, what was there before its write, and LMDB, say, begins its next
+    /// transaction there. For the same reason no page is dropped by opening. Who can only write can't map: its
+    /// writes stay whole.
+    pub fn open_flags(&self, flags: u32, mapped: bool) -> u32 {
+        let cached = match flags.cast_signed() & libc::O_ACCMODE {
+            libc::O_RDONLY => !self.strict,
+            libc::O_WRONLY => false,
+            _ => mapped,
         };
-        cached | FOPEN_NOFLUSH
+        let around = if cached { 0 } else { FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES };
+        around | FOPEN_KEEP_CACHE | FOPEN_NOFLUSH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lode_engine::AccessTimes;
+
+    use super::*;
+
+    #[test]
+    fn who_can_map_a_file_that_others_map_drops_none_of_its_pages() {
+        let agreed = Agreed { minor: 0, flags: 0, offered: 0 };
+        for atime in [AccessTimes::Relative, AccessTimes::Always] {
+            let keeping = Keeping::new(&agreed, atime);
+            for flags in
+                [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR, libc::O_RDWR | libc::O_APPEND]
+            {
+                for mapped in [false, true] {
+                    let open = keeping.open_flags(flags.cast_unsigned(), mapped);
+                    assert_ne!(open & FOPEN_KEEP_CACHE, 0, "{flags:#o}");
+                    let reads = flags == libc::O_RDONLY && atime != AccessTimes::Always;
+                    let shares = mapped && flags & libc::O_ACCMODE == libc::O_RDWR;
+                    assert_eq!(open & FOPEN_DIRECT_IO == 0, reads || shares, "{flags:#o} {mapped}");
+                }
+            }
+        }
     }
 }

@@ -63,7 +63,7 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         self.pool().release(attr.ino);
         let entry = entry?;
         self.served.open(attr.ino);
-        Ok(Answer::created(entry, self.keeping.open_flags(file.flags)))
+        Ok(Answer::created(entry, self.keeping.open_flags(file.flags, false)))
     }
 
     /// What an inode becomes that is made in a directory, and the lists it inherits.

@@ -22,7 +22,14 @@ pub struct Pins {
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Shard(Mutex<HashMap<Ino, u64>>);
+struct Shard(Mutex<HashMap<Ino, Pin>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Pin {
+    lookups: u64,
+    /// It was mapped while it was open for writing.
+    mapped: bool,
+}
 
 impl Pins {
     /// None yet.
@@ -34,11 +41,11 @@ impl Pins {
     pub fn add<E>(&self, ino: Ino, acquire: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut shard = self.shard(ino).lock();
         match shard.entry(ino) {
-            Entry::Occupied(mut known) => *known.get_mut() += 1,
+            Entry::Occupied(mut known) => known.get_mut().lookups += 1,
             Entry::Vacant(unknown) => {
                 // Under the lock: nobody may count on a pin that does not hold yet.
                 acquire()?;
-                unknown.insert(1);
+                unknown.insert(Pin { lookups: 1, mapped: false });
             }
         }
         Ok(())
@@ -51,9 +58,9 @@ impl Pins {
         let Entry::Occupied(mut known) = shard.entry(ino) else {
             return false;
         };
-        let left = known.get().saturating_sub(lookups);
+        let left = known.get().lookups.saturating_sub(lookups);
         if left > 0 {
-            *known.get_mut() = left;
+            known.get_mut().lookups = left;
             return false;
         }
         known.remove();
@@ -63,6 +70,18 @@ impl Pins {
     /// Whether `ino` has lookups.
     pub fn has(&self, ino: Ino) -> bool {
         self.shard(ino).lock().contains_key(&ino)
+    }
+
+    /// Notes that `ino` is mapped by somebody who may write to it, if it is pinned: until all of it is forgotten.
+    pub fn note_map(&self, ino: Ino) {
+        if let Some(pin) = self.shard(ino).lock().get_mut(&ino) {
+            pin.mapped = true;
+        }
+    }
+
+    /// Whether that was noted of `ino`.
+    pub fn was_mapped(&self, ino: Ino) -> bool {
+        self.shard(ino).lock().get(&ino).is_some_and(|pin| pin.mapped)
     }
 
     /// Calls `each` with each inode that is pinned.
@@ -82,7 +101,7 @@ impl Pins {
 
     // The remainder is always in the array.
     #[allow(clippy::indexing_slicing)]
-    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, u64>> {
+    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Pin>> {
         // Inodes lie side by side in their tables: neighbours go to different shards.
         &self.shards[(ino % SHARDS as u64) as usize].0
     }
@@ -121,6 +140,22 @@ mod tests {
         pins.add(7, || Ok::<(), ()>(())).unwrap();
         assert!(pins.forget(7, u64::MAX));
         assert!(!pins.forget(7, u64::MAX));
+    }
+
+    #[test]
+    fn a_map_is_known_as_long_as_its_inode() {
+        let pins = Pins::new();
+        pins.note_map(7);
+        assert!(!pins.was_mapped(7), "of what the kernel does not know");
+        pins.add(7, || Ok::<(), ()>(())).unwrap();
+        assert!(!pins.was_mapped(7));
+        pins.note_map(7);
+        pins.add(7, || Ok::<(), ()>(())).unwrap();
+        assert!(!pins.forget(7, 1));
+        assert!(pins.was_mapped(7));
+        assert!(pins.forget(7, 1));
+        pins.add(7, || Ok::<(), ()>(())).unwrap();
+        assert!(!pins.was_mapped(7), "another life of that number");
     }
 
     #[test]

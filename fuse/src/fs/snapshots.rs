@@ -29,7 +29,8 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
             return Err(self.errno_in(ino, &Error::ReadOnly));
         }
         self.served.open(ino);
-        Ok(Answer::opened(self.keeping.open_flags(flags)))
+        let mapped = self.served.pins.was_mapped(ino);
+        Ok(Answer::opened(self.keeping.open_flags(flags, mapped)))
     }
 
     /// Requests about the directory, and those that would change something in it.

@@ -2,12 +2,12 @@
 
 use fuse_abi::linux::{
     FATTR_ATIME, FATTR_ATIME_NOW, FATTR_GID, FATTR_MODE, FATTR_MTIME, FATTR_MTIME_NOW, FATTR_SIZE,
-    FATTR_UID, FUSE_ROOT_ID, FUSE_WRITE_CACHE, FUSE_WRITE_KILL_SUIDGID, fuse_access_in,
-    fuse_batch_forget_in, fuse_copy_file_range_in, fuse_create_in, fuse_fallocate_in,
-    fuse_flush_in, fuse_forget_in, fuse_forget_one, fuse_fsync_in, fuse_getattr_in,
-    fuse_getxattr_in, fuse_in_header, fuse_ioctl_in, fuse_link_in, fuse_lseek_in, fuse_mkdir_in,
-    fuse_mknod_in, fuse_opcode as op, fuse_open_in, fuse_read_in, fuse_release_in, fuse_rename_in,
-    fuse_rename2_in, fuse_setattr_in, fuse_statx_in, fuse_write_in,
+    FATTR_UID, FUSE_READ_LOCKOWNER, FUSE_ROOT_ID, FUSE_WRITE_CACHE, FUSE_WRITE_KILL_SUIDGID,
+    fuse_access_in, fuse_batch_forget_in, fuse_copy_file_range_in, fuse_create_in,
+    fuse_fallocate_in, fuse_flush_in, fuse_forget_in, fuse_forget_one, fuse_fsync_in,
+    fuse_getattr_in, fuse_getxattr_in, fuse_in_header, fuse_ioctl_in, fuse_link_in, fuse_lseek_in,
+    fuse_mkdir_in, fuse_mknod_in, fuse_opcode as op, fuse_open_in, fuse_read_in, fuse_release_in,
+    fuse_rename_in, fuse_rename2_in, fuse_setattr_in, fuse_statx_in, fuse_write_in,
 };
 use zerocopy::FromBytes;
 
@@ -78,7 +78,7 @@ pub enum Operation<'a> {
     Rename { name: &'a [u8], to: NodeId, new_name: &'a [u8], flags: u32 },
     Link { from: NodeId, name: &'a [u8] },
     Open { flags: u32 },
-    Read { handle: u64, offset: u64, size: u32, quiet: bool },
+    Read { handle: u64, offset: u64, size: u32, quiet: bool, for_map: bool },
     Write(NewData<'a>),
     Flush,
     Release { handle: u64 },
@@ -213,10 +213,14 @@ fn operation_of(opcode: op, mut all: Arguments<'_>) -> Result<Operation<'_>, Err
     match opcode {
         op::FUSE_OPEN => Ok(Operation::Open { flags: all.take::<fuse_open_in>()?.flags }),
         op::FUSE_READ => {
-            let fuse_read_in { fh, offset, size, flags, .. } = all.take()?;
+            let fuse_read_in { fh, offset, size, flags, read_flags, .. } = all.take()?;
             // Who opened the file asked for its access time to stay.
             let quiet = flags & libc::O_NOATIME.cast_unsigned() != 0;
-            Ok(Operation::Read { handle: fh, offset, size, quiet })
+            // What fills the kernel's page cache is nobody's, and all else is some process's.
+            let fills_cache = read_flags & FUSE_READ_LOCKOWNER == 0;
+            let writable = flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY;
+            let for_map = fills_cache && writable;
+            Ok(Operation::Read { handle: fh, offset, size, quiet, for_map })
         }
         op::FUSE_WRITE => write(all),
         op::FUSE_FLUSH => all.take::<fuse_flush_in>().map(|_| Operation::Flush),

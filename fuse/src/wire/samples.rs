@@ -1,7 +1,7 @@
 //! Requests as a kernel sends them: for tests.
 
 use fuse_abi::linux::{
-    FATTR_ATIME, FATTR_MODE, FATTR_MTIME, FATTR_MTIME_NOW, FUSE_WRITE_CACHE,
+    FATTR_ATIME, FATTR_MODE, FATTR_MTIME, FATTR_MTIME_NOW, FUSE_READ_LOCKOWNER, FUSE_WRITE_CACHE,
     FUSE_WRITE_KILL_SUIDGID, fuse_access_in, fuse_batch_forget_in, fuse_copy_file_range_in,
     fuse_create_in, fuse_fallocate_in, fuse_flush_in, fuse_forget_in, fuse_forget_one,
     fuse_fsync_in, fuse_getattr_in, fuse_getxattr_in, fuse_in_header, fuse_ioctl_in, fuse_link_in,
@@ -126,6 +126,8 @@ fn of_names() -> Vec<Sample> {
 fn of_files() -> Vec<Sample> {
     let flags = libc::O_NOATIME.cast_unsigned();
     let read = fuse_read_in { fh: 6, offset: 8, size: 9, flags, ..zero() };
+    let for_map = fuse_read_in { flags: libc::O_RDWR.cast_unsigned(), ..read };
+    let around = fuse_read_in { read_flags: FUSE_READ_LOCKOWNER, ..for_map };
     let write_flags = FUSE_WRITE_KILL_SUIDGID | FUSE_WRITE_CACHE;
     let write = fuse_write_in { offset: 8, size: 4, write_flags, ..zero() };
     let (offset, length, size) = (8, 10, 9);
@@ -140,7 +142,17 @@ fn of_files() -> Vec<Sample> {
         sample(
             op::FUSE_READ,
             &[read.as_bytes()],
-            Operation::Read { handle: 6, offset, size, quiet: true },
+            Operation::Read { handle: 6, offset, size, quiet: true, for_map: false },
+        ),
+        sample(
+            op::FUSE_READ,
+            &[for_map.as_bytes()],
+            Operation::Read { handle: 6, offset, size, quiet: false, for_map: true },
+        ),
+        sample(
+            op::FUSE_READ,
+            &[around.as_bytes()],
+            Operation::Read { handle: 6, offset, size, quiet: false, for_map: false },
         ),
         sample(
             op::FUSE_WRITE,

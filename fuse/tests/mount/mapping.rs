@@ -58,6 +58,17 @@ impl Map {
         bytes.iter().enumerate().for_each(|(i, byte)| self.set(at + i, *byte));
     }
 
+    /// Whether the kernel has the page of `at` in its cache.
+    pub fn is_cached(&self, at: usize) -> bool {
+        assert!(at < self.len);
+        let (page, mut there) = (4096, 0_u8);
+        // SAFETY: a page of the mapping, which begins at one; it is not touched, and one byte is stored.
+        let done =
+            unsafe { libc::mincore(self.at.add(at / page * page).cast(), page, &raw mut there) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        there & 1 == 1
+    }
+
     pub fn sync(&self) {
         // SAFETY: exactly the mapping.
         unsafe { msync(self.at.cast(), self.len, MsyncFlags::SYNC) }.unwrap();

@@ -55,6 +55,52 @@ fn a_mapping_for_reading_shows_what_others_write() {
     assert_eq!(map.get(0), 1, "the file that was mapped, not the one that has its name");
 }
 
+/// What drops pages takes them out of page tables before all processors know of it: who writes at that moment would go
+/// on to see, through its map, what was there before.
+#[test]
+fn pages_that_are_mapped_stay_when_others_open_and_map_the_file() {
+    let Some(mount) = Mount::new() else { return };
+    let first = open(&mount);
+    first.write_all_at(&[1; 3 * 4096], 0).unwrap();
+    let map = Map::read_only(&first, 3 * 4096);
+    assert_eq!((map.get(0), map.get(5000), map.get(9000)), (1, 1, 1));
+    let all_there = |map: &Map| [0, 4096, 8192].iter().all(|at| map.is_cached(*at));
+    assert!(all_there(&map), "of what was just read");
+    let second = open(&mount);
+    assert!(all_there(&map), "when another opens it");
+    let other = Map::shared(&second, 3 * 4096);
+    assert!(all_there(&map), "when another maps it");
+    let writer = File::options().write(true).open(mount.path("file")).unwrap();
+    assert!(all_there(&map), "when another opens it for writing only");
+    // All of them see what each of them writes.
+    for (round, file) in [&first, &second, &writer].into_iter().enumerate() {
+        let byte = b'a' + round as u8;
+        for at in [10, 4000 + round, 8190] {
+            file.write_all_at(&[byte; 100], at as u64).unwrap();
+            for seen in [&map, &other] {
+                assert_eq!(seen.read(at, 100), [byte; 100], "{round}: at {at}");
+            }
+            let mut bytes = [0; 100];
+            for reader in [&first, &second] {
+                reader.read_exact_at(&mut bytes, at as u64).unwrap();
+                assert_eq!(bytes, [byte; 100], "{round}: at {at}");
+            }
+        }
+    }
+    other.set(5000, b'S');
+    let mut byte = [0];
+    first.read_exact_at(&mut byte, 5000).unwrap();
+    assert_eq!((byte[0], map.get(5000)), (b'S', b'S'));
+    other.sync();
+    // In the pool, too.
+    let mount = {
+        drop((map, other, first, second, writer));
+        mount.kill().mount()
+    };
+    let bytes = fs::read(mount.path("file")).unwrap();
+    assert_eq!((bytes[10], bytes[5000], bytes[8289], bytes[8290]), (b'c', b'S', b'c', 1));
+}
+
 #[test]
 fn stores_through_a_private_mapping_are_its_own() {
     let Some(mount) = Mount::new() else { return };
