@@ -7,6 +7,8 @@
 
 mod checkpoint;
 mod close;
+#[cfg(test)]
+mod flips;
 pub(crate) mod format;
 mod grow;
 mod judge;

@@ -40,7 +40,7 @@ impl Host for TestHost {
 }
 
 /// A source of numbers that look random and are the same in each run.
-pub(super) struct Dice(pub u64);
+pub(crate) struct Dice(pub u64);
 
 impl Dice {
     pub fn roll(&mut self, sides: u64) -> u64 {

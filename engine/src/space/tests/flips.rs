@@ -52,6 +52,32 @@ fn use_it(space: &Space<TestHost>, users: &mut Users, dice: &mut Dice, steps: u3
     }
 }
 
+impl<H: Host> Space<H> {
+    /// A bit flips of what is known of free space; says of what, or that there is none of the kind that `which` chooses.
+    pub(crate) fn flip_some(&self, which: u64, dice: &mut Dice) -> Option<&'static str> {
+        let bit = 1 << dice.roll(52);
+        match which % 4 {
+            0 => {
+                self.freed.flip(self.first + dice.roll(self.end - self.first));
+                Some("of the bitmap")
+            }
+            1 => {
+                let mut magazine = self.lanes[0].magazines[dice.roll(2) as usize].lock();
+                let waiting = magazine.count();
+                (waiting > 0).then(|| magazine.flip(dice.roll(waiting as u64) as usize, bit))?;
+                Some("of a page that waits")
+            }
+            of_extent => {
+                let mut tree = self.regions[0].tree.lock();
+                let extents = tree.extents().count();
+                let at = (extents > 0).then(|| dice.roll(extents as u64) as usize)?;
+                tree.flip(at, of_extent == 2, bit);
+                Some(if of_extent == 2 { "of an extent's place" } else { "of an extent's length" })
+            }
+        }
+    }
+}
+
 #[test]
 fn a_bit_that_flips_gives_no_page_to_two_and_is_noticed() {
     let mut noticed = 0;
@@ -63,29 +89,8 @@ fn a_bit_that_flips_gives_no_page_to_two_and_is_noticed() {
         use_it(&space, &mut users, &mut dice, 200, "before");
         assert!(space.is_whole(), "seed {seed}: nothing has flipped");
         use_it(&space, &mut users, &mut dice, 20, "before");
-        let bit = 1 << dice.roll(52);
-        match seed % 4 {
-            0 => space.freed.flip(first + dice.roll(end - first)),
-            1 => {
-                let mut magazine = space.lanes[0].magazines[dice.roll(2) as usize].lock();
-                let sides = (magazine.count() as u64).max(1);
-                let any = magazine.count() > 0;
-                magazine.flip(dice.roll(sides) as usize, bit);
-                drop(magazine);
-                if !any {
-                    continue;
-                }
-            }
-            in_page => {
-                let mut tree = space.regions[0].tree.lock();
-                let sides = (tree.extents().count() as u64).max(1);
-                if tree.extents().count() == 0 {
-                    continue;
-                }
-                tree.flip(dice.roll(sides) as usize, in_page == 2, bit);
-            }
-        }
-        let case = std::format!("seed {seed}, bit {bit:#x}");
+        let Some(what) = space.flip_some(seed, &mut dice) else { continue };
+        let case = std::format!("seed {seed}, {what}");
         use_it(&space, &mut users, &mut dice, 300, &case);
         assert!(!space.is_whole(), "{case}: nobody noticed");
         noticed += 1;

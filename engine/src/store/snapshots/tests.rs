@@ -3,7 +3,7 @@
 use alloc::vec;
 
 use super::*;
-use crate::space::tests::TestHost;
+use crate::space::tests::{Dice, TestHost};
 
 #[test]
 fn an_item_is_what_it_was_made_of_and_takes_in_what_follows_it() {
@@ -145,6 +145,41 @@ fn who_goes_through_items_is_told_none_with_a_flipped_bit_but_that_there_is_one(
             assert!(is_flipped(&told), "{bit}: {told:?}");
             let wanted = if ended || flipped == 1 { vec![8] } else { vec![7, 8] };
             assert_eq!(slots, wanted, "{bit}");
+        }
+    }
+}
+
+impl<H: Host> Snapshots<H> {
+    /// A bit flips of what is known of snapshots; says of what, or that there is none of the kind that `which` chooses.
+    pub(crate) fn flip_some(&self, which: u64, dice: &mut Dice) -> Option<&'static str> {
+        let mut list = self.list.lock();
+        let mut any = |count: usize| (count > 0).then(|| dice.roll(count as u64) as usize);
+        match which % 4 {
+            0 => {
+                let items = list.iter_mut().flat_map(|one| &mut one.manifest).collect::<Vec<_>>();
+                let (at, bit) = (any(items.len())?, any(128)?);
+                items.into_iter().nth(at)?.0 ^= 1 << bit;
+                Some("of an item that a snapshot keeps")
+            }
+            1 => {
+                let (at, copy, bit) = (any(list.len())?, any(3)?, any(32)?);
+                list.get_mut(at)?.epoch.0[copy] ^= 1 << bit;
+                Some("of an epoch")
+            }
+            2 => {
+                let mut ending = self.ending.lock();
+                let (at, bit) = (any(ending.len())?, any(160)?);
+                let one = ending.get_mut(at)?;
+                match bit.checked_sub(128) {
+                    Some(bit) => one.died ^= 1 << bit,
+                    None => one.item.0 ^= 1 << bit,
+                }
+                Some("of an item that is let go")
+            }
+            _ => {
+                self.latest.fetch_xor(1 << any(64)?, Relaxed);
+                Some("of the latest epoch")
+            }
         }
     }
 }

@@ -1,0 +1,195 @@
+//! A bit of what memory knows flips in a pool that is used: whatever is done then, what was acknowledged is there, now and
+//! in the next session, of files and of snapshots, and the pool is sound.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+extern crate std;
+
+use std::collections::BTreeMap;
+use std::format;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use lode_testkit::Memory;
+
+use crate::space::tests::{Dice, TestHost};
+use crate::{
+    FormatOptions, Ino, NewInode, OpenOptions, Pool, Protection, RenameMode, Result, SetAttr, mode,
+};
+
+const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
+const NAMES: u64 = 12;
+/// Pools in which a bit flips.
+const SEEDS: u64 = 400;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// A pool and what there has to be in it.
+struct Used {
+    memory: Memory,
+    pool: Pool<Memory, TestHost>,
+    files: Files,
+    snapshots: BTreeMap<String, Files>,
+    dice: Dice,
+    made: u32,
+}
+
+fn open(memory: &Memory) -> Pool<Memory, TestHost> {
+    Pool::open(memory.clone(), TestHost, &OpenOptions::default()).unwrap()
+}
+
+impl Used {
+    fn new(seed: u64) -> Self {
+        let memory = Memory::new(3 << 20);
+        let protection =
+            [Protection::None, Protection::Metadata, Protection::Full][seed as usize % 3];
+        let format =
+            FormatOptions { lanes: 1, protection, dead_zone: 0, ..FormatOptions::default() };
+        Pool::format(memory.clone(), TestHost, &format).unwrap();
+        let pool = open(&memory);
+        let (files, snapshots) = (Files::new(), BTreeMap::new());
+        Self { memory, pool, files, snapshots, dice: Dice(seed * 7919), made: 0 }
+    }
+
+    /// One operation. What gives an error has done nothing.
+    fn step(&mut self) -> Result<()> {
+        let name = format!("file-{}", self.dice.roll(NAMES));
+        match self.dice.roll(16) {
+            0 => self.make_snapshot(),
+            1 => self.end_snapshot(),
+            2 => self.rename(&name),
+            3 | 4 => self.unlink(&name),
+            5 | 6 => self.resize(&name),
+            _ => self.write(&name),
+        }
+    }
+
+    fn ino(&self, name: &str) -> Ino {
+        self.pool.lookup(self.pool.root(), name.as_bytes()).unwrap().ino
+    }
+
+    fn write(&mut self, name: &str) -> Result<()> {
+        if !self.files.contains_key(name) {
+            self.pool.create(self.pool.root(), name.as_bytes(), &FILE)?;
+            self.files.insert(name.into(), Vec::new());
+        }
+        let (at, len) = (self.dice.roll(30_000) as usize, 1 + self.dice.roll(20_000) as usize);
+        let bytes = vec![self.dice.roll(256) as u8; len];
+        self.pool.write(self.ino(name), at as u64, &bytes)?;
+        let file = self.files.get_mut(name).unwrap();
+        file.resize(file.len().max(at + len), 0);
+        file[at..at + len].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn resize(&mut self, name: &str) -> Result<()> {
+        if !self.files.contains_key(name) {
+            return Ok(());
+        }
+        let size = self.dice.roll(40_000);
+        let changes = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.pool.setattr(self.ino(name), &changes)?;
+        self.files.get_mut(name).unwrap().resize(size as usize, 0);
+        Ok(())
+    }
+
+    fn unlink(&mut self, name: &str) -> Result<()> {
+        if self.files.contains_key(name) {
+            self.pool.unlink(self.pool.root(), name.as_bytes())?;
+            self.files.remove(name);
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, name: &str) -> Result<()> {
+        let to = format!("file-{}", self.dice.roll(NAMES));
+        if self.files.contains_key(name) && name != to {
+            let root = self.pool.root();
+            let (from, onto) = (name.as_bytes(), to.as_bytes());
+            self.pool.rename(root, from, root, onto, RenameMode::Replace)?;
+            let file = self.files.remove(name).unwrap();
+            self.files.insert(to, file);
+        }
+        Ok(())
+    }
+
+    fn make_snapshot(&mut self) -> Result<()> {
+        let name = format!("snapshot-{}", self.made);
+        self.made += 1;
+        self.pool.create_snapshot(name.as_bytes())?;
+        self.snapshots.insert(name, self.files.clone());
+        Ok(())
+    }
+
+    fn end_snapshot(&mut self) -> Result<()> {
+        let at = self.dice.roll(4) as usize;
+        if let Some(name) = self.snapshots.keys().nth(at).cloned() {
+            self.pool.delete_snapshot(name.as_bytes())?;
+            self.snapshots.remove(&name);
+        }
+        Ok(())
+    }
+
+    /// What is below a root, as it is read.
+    fn read(&self, root: Ino, names: impl Iterator<Item = String>) -> Files {
+        let read = |name: &String| {
+            let attr = self.pool.lookup(root, name.as_bytes()).unwrap();
+            let mut bytes = vec![0xee; attr.size as usize];
+            assert_eq!(self.pool.read(attr.ino, 0, &mut bytes).unwrap(), bytes.len());
+            bytes
+        };
+        names.map(|name| (name.clone(), read(&name))).collect()
+    }
+
+    fn compare(&self, case: &str) {
+        let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>().into_iter();
+        assert!(self.read(self.pool.root(), names(&self.files)) == self.files, "{case}: files");
+        for (name, files) in &self.snapshots {
+            let root = self.pool.snapshot_root(name.as_bytes()).unwrap();
+            assert!(self.read(root, names(files)) == *files, "{case}: {name}");
+        }
+        let there = self.pool.snapshot_names().unwrap();
+        assert_eq!(there.len(), self.snapshots.len(), "{case}: {there:?}");
+    }
+
+    fn flip(&mut self, which: u64) -> Option<&'static str> {
+        let store = &self.pool.store;
+        match which % 8 {
+            of_space @ ..4 => store.space.flip_some(of_space, &mut self.dice),
+            of_snapshots => store.snapshots.flip_some(of_snapshots, &mut self.dice),
+        }
+    }
+}
+
+#[test]
+fn whatever_bit_of_lists_and_manifests_flips_nothing_is_lost_then_or_later() {
+    let (mut flips, mut noticed) = (BTreeMap::new(), 0);
+    for seed in 1..=SEEDS {
+        let mut used = Used::new(seed);
+        for _ in 0..30 + used.dice.roll(60) {
+            // (That it is full is no matter.)
+            let _ = used.step();
+        }
+        let Some(what) = used.flip(seed) else { continue };
+        let case = format!("seed {seed}, {what}");
+        *flips.entry(what).or_insert(0) += 1;
+        for _ in 0..used.dice.roll(60) {
+            let _ = used.step();
+        }
+        used.compare(&case);
+        // (What is not known to be right is not stored: the next session finds out.)
+        let _ = used.pool.close();
+        used.pool = open(&used.memory);
+        noticed += u32::from(!used.pool.opening().clean);
+        let found = used.pool.check(&mut |_, _| ()).unwrap();
+        assert_eq!(found.damage, [], "{case}");
+        used.compare(&case);
+        for _ in 0..40 {
+            let _ = used.step();
+        }
+        used.compare(&case);
+    }
+    assert!(flips.len() >= 7 && flips.values().all(|count| *count >= 5), "{flips:?}");
+    std::println!("{flips:?}, {noticed} sessions left no checkpoint");
+}
