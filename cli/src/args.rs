@@ -588,6 +588,7 @@ fn parse_level(text: &str) -> Result<Protection, String> {
 
 fn parse_dead_zone(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
+        0 => Err("1 is the least".to_owned()),
         bytes if bytes > DEAD_ZONE_MOST => Err("511M is the most".to_owned()),
         bytes => Ok(bytes),
     }

@@ -373,16 +373,15 @@ fn what_pools_can_be_trusted_with_is_measured_drawn_and_judged() {
     }
     let judged = all("targets");
     assert_eq!(judged.len(), 7, "{judged:?}");
-    // Not a matter of the machine: nothing is lost.
-    let safe = |one: &&Value| {
-        let what = one["what"].as_str().unwrap();
-        what.starts_with("level metadata, ") && what.contains("scribble")
-    };
-    assert_eq!(
-        judged.iter().filter(safe).filter(|one| one["met"] == true).count(),
-        2,
-        "{judged:?}"
-    );
+    for one in &judged {
+        let measured = one["measured"].as_str().unwrap();
+        match measured.strip_suffix(" us") {
+            // (A busy machine may take a few times as long.)
+            Some(time_us) => assert!(time_us.parse::<f64>().unwrap() < 25.0, "{one}"),
+            // All else is no matter of the machine: what is lost, and what it takes.
+            None => assert_eq!(one["met"], true, "{one}"),
+        }
+    }
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("Metadata at risk") && page.contains("(modelled)"));
     assert_eq!(fs::read_dir(dir).unwrap().count(), 0);

@@ -92,6 +92,16 @@ impl PoolFacts {
         }
     }
 
+    /// The level that is in force, and what belongs to it.
+    pub(crate) fn level(&self) -> String {
+        let (level, dead_zone) = (&self.protection, human(self.dead_zone));
+        match (self.dead_zone, self.strip_bytes) {
+            (0, 0) => level.clone(),
+            (_, 0) => format!("{level}, dead zone {dead_zone}"),
+            (_, strip) => format!("{level}, dead zone {dead_zone}, strips of {strip} bytes"),
+        }
+    }
+
     /// Adds these facts as text.
     pub(crate) fn lines(&self, lines: &mut Lines) {
         lines.add("pool", &self.path);
@@ -100,18 +110,7 @@ impl PoolFacts {
         lines.add("size", format!("{} ({} bytes)", human(self.bytes), self.bytes));
         lines.add("page size", &self.page_size);
         lines.add("lanes", self.lanes.to_string());
-        lines.add(
-            "protection",
-            match (self.dead_zone, self.strip_bytes) {
-                (0, 0) => self.protection.clone(),
-                (bytes, 0) => format!("{}, dead zone {}", self.protection, human(bytes)),
-                (bytes, strip) => format!(
-                    "{}, dead zone {}, strips of {strip} bytes",
-                    self.protection,
-                    human(bytes)
-                ),
-            },
-        );
+        lines.add("protection", self.level());
         let features = &self.features;
         lines.add(
             "format",

@@ -93,7 +93,10 @@ impl HealthFacts {
         lines.add("made good", mended);
         // (A place is told once, however often it is met; a strip is counted at each read.)
         let more = if self.lost_forgotten > 0 { " and more" } else { "" };
-        let places = format!("{}{more} places", self.lost.len());
+        let places = match self.lost.len() {
+            1 if more.is_empty() => "1 place".to_owned(),
+            count => format!("{count}{more} places"),
+        };
         lines.add("lost", format!("{places}, {strips_lost} reads of strips"));
         for place in self.lost.iter().take(LOST_TOLD) {
             lines.add("", place.place());
@@ -196,7 +199,7 @@ pub(super) mod tests {
             lines.text(),
             "protection  full\n\
              made good   1 lines of metadata, 2 strips of data\n\
-             lost        1 places, 3 reads of strips\n\
+             lost        1 place, 3 reads of strips\n\
              \x20           64 bytes at offset 4096 of /a/b, at 0x100000 of the pool\n\
              bad memory  192 bytes in 2 pages, 1 of them kept from use\n\
              scrubs      every 1d, 2 since the mount, 1 MiB of 1 GiB now\n\

@@ -106,6 +106,7 @@ impl Report for MountReport {
         if let Some(name) = &self.snapshot {
             lines.add("snapshot", name);
         }
+        lines.add("protection", self.pool.level());
         self.region.lines(&mut lines);
         self.opening.lines(&mut lines);
         lines.add("server", format!("process {}", self.pid));

@@ -88,12 +88,25 @@ fn what_would_silently_be_off_is_refused() {
         assert!(refused.err.contains("means nothing at level"), "{}", refused.err);
         assert!(!pool.exists(), "{level} {option}");
     }
+    let none = ["mkfs", "--size", "16M", "--protect", "metadata", "--dead-zone", "0", text(&pool)];
+    assert!(lode(&none).expect(2).err.contains("1 is the least"));
     lode(&["mkfs", "--size", "16M", "--protect", "metadata", text(&pool)]).expect(0);
     lode(&["protect", text(&pool), "none", "--dead-zone", "1M"]).expect(2);
     // A dead zone that the pool does not have is not one that it has.
     lode(&["protect", text(&pool), "metadata", "--dead-zone", "64K"]).expect(0);
     let refused = lode(&["protect", text(&pool), "metadata", "--dead-zone", "4M"]).expect(2);
     assert!(refused.err.contains("has level metadata already"), "{}", refused.err);
+}
+
+#[test]
+fn who_mounts_a_pool_hears_of_its_level() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    lode(&["protect", text(&pool), "full", "--dead-zone", "64K"]).expect(0);
+    let said = lode(&["mount", text(&pool), text(&dir)]).expect(0).out;
+    lode(&["umount", text(&dir)]).expect(0);
+    assert!(said.contains("protection  full, dead zone "), "{said}");
+    assert!(said.contains(" KiB, strips of 512 bytes\n"), "{said}");
 }
 
 #[test]
