@@ -10,10 +10,10 @@ lode mkfs $POOL --size 160M >/tmp/mkfs.log 2>&1 || die "lode mkfs: $(cat /tmp/mk
 lode block create $POOL disk --size 96M --thin >/dev/null || die "no volume can be made"
 lode block create $POOL small --size 4M --sector 512 >/dev/null || die "no volume of small sectors can be made"
 
-# The volume's device is DEVICE, its server SERVER: `served NAME [OPTION]`.
+# The volume's device is DEVICE, its server SERVER: `served NAME [OPTION]`, of the pool, or of what FROM says.
 served() {
     : >/tmp/device
-    lode block serve $POOL "$@" --ublk >/tmp/device 2>/tmp/serve.log &
+    lode block serve ${FROM:-$POOL} "$@" --ublk >/tmp/device 2>/tmp/serve.log &
     SERVER=$!
     until [ -s /tmp/device ]; do
         kill -0 $SERVER 2>/dev/null || die "no device: $(cat /tmp/serve.log)"
@@ -23,12 +23,17 @@ served() {
     [ -b "$DEVICE" ] || die "«$DEVICE» is no block device"
 }
 
-# Ends the server, which must leave nothing of the device, and a pool that is whole.
-ended() {
+# Ends the server, which must leave nothing of the device.
+gone() {
     kill "$SERVER"
     wait "$SERVER" || die "the server ended with $?: $(cat /tmp/serve.log)"
     [ ! -e "$DEVICE" ] || die "$DEVICE is there still"
     [ -z "$(ls /sys/class/ublk-char)" ] || die "of the device is left: $(ls /sys/class/ublk-char)"
+}
+
+# The same, and a pool that is whole.
+ended() {
+    gone
     lode fsck -n $POOL >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"
 }
 
@@ -119,4 +124,21 @@ told physical_block_size 4096
 [ "$(blockdev --getro "$DEVICE")" = 1 ] || die "it is not read-only"
 if dd if=/tmp/random of="$DEVICE" bs=512 count=1 oflag=direct 2>/dev/null; then die "it was written to"; fi
 ended
+
+# Of a mounted pool, beside its files: what is written to the device is in the volume's file, and the other way round.
+mkdir -p /mnt/pool
+lode mount $POOL /mnt/pool >/tmp/mount.log 2>&1 || die "lode mount: $(cat /tmp/mount.log)"
+FROM=/mnt/pool
+served disk
+dd if=/tmp/random of="$DEVICE" bs=1M seek=8 oflag=direct 2>/dev/null || die "it can't be written"
+dd if=/mnt/pool/.lode/volumes/disk bs=1M skip=8 count=4 2>/dev/null | cmp - /tmp/random || die "the volume's file has other bytes"
+refused 6 "served" lode block attach /mnt/pool disk
+gone
+dd if=/tmp/random of=/mnt/pool/.lode/volumes/disk bs=1M seek=20 conv=notrunc 2>/dev/null || die "the volume's file can't be written"
+served disk --read-only
+dd if="$DEVICE" bs=1M skip=20 count=4 iflag=direct 2>/dev/null | cmp - /tmp/random || die "the device has other bytes"
+gone
+lode umount /mnt/pool || die "lode umount"
+lode fsck -n $POOL >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"
+say "served from a mount: the device and the volume's file are one"
 rmmod ublk_drv || die "somebody has the driver still"
