@@ -13,7 +13,7 @@ lode block create $POOL small --size 4M --sector 512 >/dev/null || die "no volum
 # The volume's device is DEVICE, its server SERVER: `served NAME [OPTION]`, of the pool, or of what FROM says.
 served() {
     : >/tmp/device
-    lode block serve ${FROM:-$POOL} "$@" --ublk >/tmp/device 2>/tmp/serve.log &
+    lode block serve "${FROM:-$POOL}" "$@" --ublk >/tmp/device 2>/tmp/serve.log &
     SERVER=$!
     until [ -s /tmp/device ]; do
         kill -0 $SERVER 2>/dev/null || die "no device: $(cat /tmp/serve.log)"
