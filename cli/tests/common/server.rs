@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -112,6 +113,24 @@ impl Server {
     /// Lets it go on.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
+    }
+
+    /// Works while it stands still most of the time, a hundredth of a second each.
+    pub fn slowly<T>(&self, work: impl FnOnce() -> T) -> T {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    self.freeze();
+                    std::thread::sleep(Duration::from_millis(10));
+                    self.thaw();
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            });
+            let done = work();
+            is_over.store(true, Relaxed);
+            done
+        })
     }
 
     /// Unmounts with the command, and waits for the end of the server.
