@@ -66,7 +66,9 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
     view: Ino,
 ) -> Result<Box<State>> {
     let ino = slot.ino();
-    let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(Error::Stale)?;
+    let Some((identity, head, _, seal)) = read_identity(store, ino)? else {
+        return Err(without_identity(store, slot));
+    };
     let death = read_death(store, &identity)?;
     let death = death.filter(|death| !store.aborted.contains(&death.header.txid));
     if death.is_some_and(|death| death.epoch <= epoch) {
@@ -108,6 +110,24 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
         state.take_sectors(&store.sectors.left)?;
     }
     Ok(state)
+}
+
+/// Why there is nothing to load where nothing says whose slot it is: of an inode that lives or that a snapshot keeps that is
+/// lost; else it was not there.
+#[cold]
+#[inline(never)]
+fn without_identity<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Error {
+    let ino = slot.ino();
+    let mut is_kept = slot.tail() != 0;
+    let told = store.snapshots.for_each_slot(&mut |_, kept| {
+        is_kept |= kept == ino;
+        Ok(())
+    });
+    // (Where not all that is kept is known any more, it may be this one.)
+    if is_kept || told.is_err() {
+        return Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
+    }
+    Error::Stale
 }
 
 /// Replays the log of a live inode up to where page `end` begins.

@@ -4,8 +4,8 @@
 use crate::scrub_seen::{
     LEVELS, Made, PAGE, PAGES, SLOT, create, data, made, made_in, open, pages_of, set_attribute,
 };
-use lode_engine::layout::CrcTable;
-use lode_engine::{Finding, Outcome, Protection, SetAttr, What};
+use lode_engine::layout::{CrcTable, slot_at};
+use lode_engine::{Error, Finding, Outcome, Protection, SetAttr, What};
 use lode_testkit::Healing;
 
 #[test]
@@ -152,6 +152,46 @@ fn the_end_of_a_dead_inode_is_lost_where_no_copy_tells_of_it() {
         let (what, outcome, ino) = (What::Metadata, Outcome::Lost, made.seen("kept"));
         let at = places[1] - places[1] % 64;
         assert_eq!(made.scrub(), [Finding { what, outcome, ino, at, offset: 0, bytes: 0 }]);
+    }
+}
+
+/// Of a file that has ended and of one that lives, by who reads it in a snapshot and by a scrub, in this session and the next.
+#[test]
+fn who_was_in_a_slot_that_a_snapshot_keeps_is_lost_and_not_gone_where_no_copy_tells_of_it() {
+    for (protection, is_dead) in LEVELS.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        for is_next in [false, true] {
+            let made = made(protection);
+            made.pool.create_snapshot(b"kept").unwrap();
+            if is_dead {
+                made.pool.unlink(made.pool.root(), b"file").unwrap();
+                made.pool.maintain().unwrap();
+            }
+            let made = match is_next {
+                true => {
+                    made.pool.close().unwrap();
+                    Made { pool: open(&made.memory), ..made }
+                }
+                false => made,
+            };
+            let at = slot_at(made.ino);
+            made.scribble(at + 20);
+            if protection != Protection::None {
+                made.scribble(made.twin(at + 20));
+            }
+            let seen = made.seen("kept");
+            let case = format!("{protection:?}, dead {is_dead}, next {is_next}");
+            let read = made.pool.read(seen, 0, &mut [0; 10]);
+            assert!(matches!(read, Err(Error::Corrupt(_))), "{case}: {read:?}");
+            let told = made.pool.getattr(seen);
+            assert!(matches!(told, Err(Error::Corrupt(_))), "{case}: {told:?}");
+            let found = made.scrub();
+            let is_it = |one: &&Finding| (one.outcome, one.at) == (Outcome::Lost, at);
+            let whose: Vec<_> = found.iter().filter(is_it).map(|one| one.ino).collect();
+            assert!(whose == [if is_dead { seen } else { made.ino }], "{case}: {found:?}");
+            // What was never there is still nothing.
+            let other = made.pool.getattr(seen + 40);
+            assert_eq!(other, Err(Error::Stale), "{case}");
+        }
     }
 }
 
