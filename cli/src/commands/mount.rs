@@ -67,6 +67,11 @@ fn settings(args: &MountArgs) -> Result<Settings> {
             .at(&dir)
             .advise("mount it with `-o ro,snapshot=NAME`, or leave snapshot= out"));
     }
+    if options.scrub_rate.is_some() && options.scrub.is_none() {
+        return Err(Failure::usage("scrub-rate= means nothing where no scrub= says how often")
+            .at(&dir)
+            .advise("mount it with `-o scrub=PERIOD,scrub-rate=SIZE`, or leave scrub-rate= out; `lode scrub DIR --rate SIZE` scrubs once"));
+    }
     let wants_root = options.suid == Some(true) || options.dev == Some(true);
     if wants_root && !rustix::process::geteuid().is_root() {
         return Err(Failure::new(Kind::Denied, "only root may mount with suid or dev")

@@ -182,6 +182,8 @@ fn without_the_option_there_is_none_and_a_remount_makes_none() {
     remount("remount,scrub-rate=1M").expect(2);
     remount("remount,scrub=0,scrub-rate=100M").expect(0);
     lode(&["umount", text(&dir)]).expect(0);
+    let idle = lode(&["mount", text(&pool), text(&dir), "-o", "scrub-rate=1M"]).expect(2);
+    assert!(idle.err.contains("scrub-rate= means nothing"), "{}", idle.err);
     lode(&["mount", text(&pool), text(&dir), "-o", "ro,scrub=48h,scrub-rate=1M"]).expect(0);
     assert_eq!(stats(&dir)["scrub"]["period_s"], 172_800);
     remount("remount,ro,scrub=2d").expect(0);
