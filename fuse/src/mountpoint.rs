@@ -208,28 +208,27 @@ pub fn detach(point: &Path) -> io::Result<()> {
 pub fn sync(point: &Path) -> io::Result<()> {
     apart::sync(point)?;
     let end = Instant::now() + WRITTEN_OUT_IN;
-    let waiting = waiting_of(point);
-    while is_on_its_way(waiting.as_deref()) && Instant::now() < end {
+    while is_on_its_way(point) && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
 
-/// Where the kernel says how many requests of the mount at `point` are not answered: to who mounted it, where its
-/// file system for such is mounted.
-fn waiting_of(point: &Path) -> Option<PathBuf> {
-    let device = mounted_at(point).ok()??.device;
-    let (_, minor) = device.split_once(':')?;
-    Some(Path::new(CONNECTIONS).join(minor).join("waiting"))
-}
-
 /// Whether pages are being written out. Each processor counts some dozens of pages for itself before the kernel's
 /// counts have them; root may have these counted in first. Who may not goes by the requests of the mount, too.
-fn is_on_its_way(waiting: Option<&Path>) -> bool {
+fn is_on_its_way(point: &Path) -> bool {
     let is_exact = fs::read("/proc/sys/vm/stat_refresh").is_ok();
-    let requests = || fs::read_to_string(waiting?).ok()?.trim().parse::<u64>().ok();
     fs::read_to_string("/proc/vmstat").is_ok_and(|counts| is_writing(&counts))
-        || !is_exact && requests().is_some_and(|requests| requests > 0)
+        || !is_exact && requests(point).is_some_and(|requests| requests > 0)
+}
+
+/// How many requests of the mount at `point` are not answered, as the kernel says to who mounted it where its file
+/// system for that is mounted.
+fn requests(point: &Path) -> Option<u64> {
+    let device = mounted_at(point).ok()??.device;
+    let (_, minor) = device.split_once(':')?;
+    let waiting = Path::new(CONNECTIONS).join(minor).join("waiting");
+    fs::read_to_string(waiting).ok()?.trim().parse().ok()
 }
 
 /// Whether pages are being written out, by the counts of the kernel's memory.
