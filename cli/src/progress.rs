@@ -9,13 +9,55 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::sizes::human;
+
 const SILENT: Duration = Duration::from_millis(600);
 const TICK: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unit {
+    /// Pieces of what is done, as the message says.
+    Pieces,
+    /// Bytes.
+    Bytes,
+    /// Parts of the whole, which mean nothing by themselves.
+    Share,
+}
+
+impl Unit {
+    /// How far it is, in words.
+    fn say(self, done: u64, all: u64) -> String {
+        match (self, all) {
+            (Self::Bytes, 0) => human(done),
+            (Self::Bytes, _) => format!("{} of {}", human(done), human(all)),
+            (Self::Share, 1..) => {
+                format!("{} %", u128::from(done.min(all)) * 100 / u128::from(all))
+            }
+            (Self::Share | Self::Pieces, 0) => "...".to_owned(),
+            (Self::Pieces, _) => format!("{done} of {all}"),
+        }
+    }
+
+    /// The same on a terminal.
+    fn template(self, all: u64) -> &'static str {
+        match (self, all) {
+            (Self::Bytes, 0) => "{msg} {spinner} {binary_bytes} {prefix}",
+            (_, 0) => "{msg} {spinner} {prefix}",
+            (Self::Bytes, _) => {
+                "{msg} {spinner} [{bar:30}] {binary_bytes}/{binary_total_bytes} {prefix}"
+            }
+            (Self::Share, _) => "{msg} {spinner} [{bar:30}] {percent} % {prefix}",
+            (Self::Pieces, _) => "{msg} {spinner} [{bar:30}] {human_pos}/{human_len} {prefix}",
+        }
+    }
+}
+
 /// Progress of one task.
 pub(crate) struct Progress {
     what: &'static str,
+    unit: Unit,
     show: Show,
     started: Instant,
 }
@@ -27,8 +69,13 @@ enum Show {
 }
 
 impl Progress {
-    /// Progress of `what`; `always` shows it where standard error is no terminal, too.
+    /// Progress of `what`, in pieces of it; `always` shows it where standard error is no terminal, too.
     pub(crate) fn new(what: &'static str, always: bool) -> Self {
+        Self::of(Unit::Pieces, what, always)
+    }
+
+    /// The same, in this unit.
+    pub(crate) fn of(unit: Unit, what: &'static str, always: bool) -> Self {
         let show = if std::io::stderr().is_terminal() {
             Show::Bar(None)
         } else if always {
@@ -36,7 +83,7 @@ impl Progress {
         } else {
             Show::Nothing
         };
-        Self { what, show, started: Instant::now() }
+        Self { what, unit, show, started: Instant::now() }
     }
 
     /// `done` of `all` (0 where nobody knows) is done.
@@ -46,14 +93,14 @@ impl Progress {
 
     /// The same, with what else there is to say.
     pub(crate) fn set_with(&mut self, done: u64, all: u64, more: String) {
-        let what = self.what;
+        let (what, unit) = (self.what, self.unit);
         match &mut self.show {
             Show::Nothing => {}
             Show::Bar(bar) => {
                 if bar.is_none() && self.started.elapsed() < SILENT {
                     return;
                 }
-                let bar = bar.get_or_insert_with(|| new_bar(what));
+                let bar = bar.get_or_insert_with(|| new_bar(what, unit.template(all)));
                 if all > 0 {
                     bar.set_length(all);
                 }
@@ -66,12 +113,8 @@ impl Progress {
                     return;
                 }
                 *last = Some(Instant::now());
-                if all > 0 {
-                    let comma = if more.is_empty() { "" } else { ", " };
-                    eprintln!("{what}: {done} of {all}{comma}{more}");
-                } else {
-                    eprintln!("{what} ...");
-                }
+                let comma = if more.is_empty() { "" } else { ", " };
+                eprintln!("{what}: {}{comma}{more}", unit.say(done, all));
             }
         }
     }
@@ -103,11 +146,31 @@ impl Drop for Progress {
     }
 }
 
-fn new_bar(what: &'static str) -> ProgressBar {
+fn new_bar(what: &'static str, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style =
-        ProgressStyle::with_template("{msg} {spinner} [{bar:30}] {human_pos}/{human_len} {prefix}");
+    let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
     bar.set_message(what);
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_it_is_has_a_unit() {
+        let said = [
+            (Unit::Pieces.say(3, 10), "3 of 10"),
+            (Unit::Pieces.say(0, 0), "..."),
+            (Unit::Bytes.say(3 << 20, 1 << 30), "3 MiB of 1 GiB"),
+            (Unit::Bytes.say(3 << 20, 0), "3 MiB"),
+            (Unit::Share.say(999, 1000), "99 %"),
+            (Unit::Share.say(u64::MAX, u64::MAX), "100 %"),
+            (Unit::Share.say(0, 0), "..."),
+        ];
+        for (found, wanted) in said {
+            assert_eq!(found, wanted);
+        }
+    }
 }

@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::progress::{Progress, while_working};
+use crate::progress::{Progress, Unit, while_working};
 use crate::region::{self, MappedPool};
 use crate::report::{DamageFacts, FsckReport, Repairs};
 
@@ -118,7 +118,7 @@ fn look(args: &FsckArgs, read_only: bool, output: &Output) -> Result<Looked> {
         false => region::open_to_receive(&args.pool, output)?,
     };
     let opening = pool.opening();
-    let mut progress = Progress::new("checking the pool", output.progress);
+    let mut progress = Progress::of(Unit::Share, "checking the pool", output.progress);
     let checked = pool.check(&mut |done, all| progress.set(done, all)).map_err(failed)?;
     drop(progress);
     if !read_only {

@@ -7,7 +7,7 @@ use lode_pmem::RegionOptions;
 use crate::args::ProtectArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::region;
 use crate::report::{PoolFacts, ProtectReport};
 
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ProtectArgs, output: &Output) -> Result<()> {
             .advise("choose metadata or full, or leave --dead-zone out"));
     }
     let region = region::open(&args.pool, &RegionOptions::new())?;
-    let mut progress = Progress::new("changing the level", output.progress);
+    let mut progress = Progress::of(Unit::Share, "changing the level", output.progress);
     let mut told = |done, all| progress.set(done, all);
     let changed = Pool::protect(region, StdHost::new(), args.level, args.dead_zone, &mut told);
     drop(progress);

@@ -19,7 +19,7 @@ use crate::human::printable;
 use crate::interrupt::Interrupt;
 use crate::mounts;
 use crate::output::Output;
-use crate::progress::{Progress, while_working};
+use crate::progress::{Progress, Unit, while_working};
 use crate::region::{self, MappedPool};
 use crate::report::{ReceiveReport, ReceiveState};
 
@@ -130,7 +130,7 @@ fn receive(
     force: bool,
     output: &Output,
 ) -> lode_stream::Result<Received> {
-    let mut progress = Progress::new("receiving", output.progress);
+    let mut progress = Progress::of(Unit::Bytes, "receiving", output.progress);
     let mut receiver = match Receiver::begin(pool, start, force)? {
         Begun::Receiver(receiver) => receiver,
         Begun::There => {

@@ -17,15 +17,15 @@ use crate::failure::{Failure, Result};
 use crate::human::printable;
 use crate::mounts;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::region::{self, MappedPool};
 use crate::report::{BadMemoryFacts, ExemptFacts, FindingFacts, KeptFacts, ScrubReport};
 use crate::sizes::parse_size;
 
 /// Bytes of a step, where no rate says less.
 const STEP_BYTES: u64 = 8 << 20;
-/// The least bytes of a step.
-const STEP_LEAST: u64 = 64 << 10;
+/// The least bytes of a step: a page, so that it keeps to the smallest rates from the beginning.
+const STEP_LEAST: u64 = 4 << 10;
 /// Steps in a second, at most, where there is a rate.
 const STEPS: u64 = 10;
 /// Inodes whose paths are asked for at once.
@@ -144,7 +144,7 @@ fn scrub(
     let rate = args.rate;
     let most = rate.map_or(STEP_BYTES, |rate| (rate / STEPS).clamp(STEP_LEAST, STEP_BYTES));
     let began = Instant::now();
-    let mut progress = Progress::new("scrubbing the pool", output.progress);
+    let mut progress = Progress::of(Unit::Bytes, "scrubbing the pool", output.progress);
     let (mut start, mut exempt) = (true, Vec::new());
     let last = loop {
         let mut step = pool.step(start, most)?;

@@ -24,7 +24,7 @@ use crate::human::printable;
 use crate::interrupt::Interrupt;
 use crate::mounts;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::region::{self, MappedPool};
 use crate::report::SendReport;
 
@@ -99,7 +99,7 @@ fn copy(
     interrupt: &Interrupt,
     output: &Output,
 ) -> Result<u64> {
-    let mut progress = Progress::new("sending", output.progress);
+    let mut progress = Progress::of(Unit::Bytes, "sending", output.progress);
     let (mut made, mut goes_on, mut piece) = (0u64, true, Vec::new());
     while goes_on {
         if interrupt.came() {
