@@ -38,6 +38,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             scrub.note(Finding { what, outcome, ino: 0, at, offset: 0, bytes: 0 })?;
         }
         if self.compares_copies() {
+            store.compare_watermarks(is_writable, &mut |at, is_mended| {
+                let outcome = if is_mended { Outcome::Repaired } else { Outcome::Left };
+                let what = What::Metadata;
+                scrub.note(Finding { what, outcome, ino: 0, at, offset: 0, bytes: 0 })
+            })?;
             for lane in 0..store.geometry.lanes {
                 if let Err(error) = store.compare_chain(lane) {
                     scrub.note_error(error, What::Metadata, 0)?;

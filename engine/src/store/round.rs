@@ -130,17 +130,39 @@ impl Rounds {
 impl<M: Medium, H: Host> Store<M, H> {
     /// Stores again what of the watermarks is damaged in one copy or differs in two; the caller fences.
     pub(crate) fn mend_watermarks(&self) {
+        // (It gives back what `each` does.)
+        let _ = self.compare_watermarks(true, &mut |_, _| Ok(()));
+    }
+
+    /// Calls `each` with where a watermark is damaged in one copy or differs in two, and whether both are the same now: it is stored again where
+    /// that `mends`, and the caller fences.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub(crate) fn compare_watermarks(
+        &self,
+        mends: bool,
+        each: &mut dyn FnMut(u64, bool) -> Result<()>,
+    ) -> Result<()> {
+        // (Nobody is in the middle of storing some.)
+        let _rounds = self.reuse.rounds.lock();
         for lane in 0..self.geometry.lanes {
             for at in [0, LINE].map(|copy| self.geometry.lane_at(lane) + copy) {
-                let Some(twin) = self.door.twin_of(at) else { return };
-                let (first, second) = (self.watermark_in(at, at), self.watermark_in(twin, at));
+                let Some(twin) = self.door.twin_of(at) else { return Ok(()) };
+                let both = || (self.watermark_in(at, at), self.watermark_in(twin, at));
+                let (first, second) = both();
                 let later = first.iter().chain(&second).max_by_key(|mark| mark.version);
                 if let Some(mark) = later.filter(|_| first != second) {
-                    let line = mark.line(&self.seed, at);
-                    self.door.window(LINE, self.counters()).store_line(at, &line);
+                    if mends {
+                        let line = mark.line(&self.seed, at);
+                        self.door.window(LINE, self.counters()).store_line(at, &line);
+                    }
+                    let (first, second) = both();
+                    each(at, first == second)?;
                 }
             }
         }
+        Ok(())
     }
 
     /// The watermark line for `at` that is in `place`, if it is valid.

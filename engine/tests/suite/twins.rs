@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use lode_engine::{AccessTimes, FormatOptions, NewInode, OpenOptions, Pool, Protection, mode};
+use lode_engine::{
+    AccessTimes, FormatOptions, NewInode, OpenOptions, Outcome, Pool, Protection, mode,
+};
 use lode_testkit::format::{Survey, page_of, set_word, word};
 use lode_testkit::generate::{Generator, Shape};
 use lode_testkit::op::Op;
@@ -306,4 +308,30 @@ fn a_link_that_only_looks_right_loses_to_its_other_copy() {
         }
     }
     assert!(tried.iter().all(|many| *many > 50), "{tried:?}");
+}
+
+/// Nothing depends on it as long as the other copies are there: a scrub finds it, before they are lost, too.
+#[test]
+fn a_watermark_that_is_damaged_in_one_copy_is_mended_by_a_scrub() {
+    let memory = Memory::new(BYTES);
+    Pool::format(memory.clone(), TestHost::new(5), &format(60_000, 9)).unwrap();
+    // (What opening mends, a scrub does not see.)
+    let pool = open(&memory, false);
+    let image = memory.image();
+    let (lane_table, apart) =
+        (Survey::of(&image).superblock.lane_table, (PAGE as usize) << image[92]);
+    assert_eq!(scrubbed_and_found(&pool), []);
+    for line in [lane_table, lane_table ^ apart, lane_table + 256, (lane_table + 256) ^ apart] {
+        let (first, whole) = (line.min(line ^ apart), memory.image());
+        memory.put(line as u64 + 20, &[0x5a; 3]);
+        assert_ne!(memory.image(), whole);
+        assert_eq!(scrubbed_and_found(&pool), [(first as u64, Outcome::Repaired)]);
+        assert!(memory.image()[line..line + 64] == whole[line..line + 64], "{line:#x}");
+        assert_eq!(scrubbed_and_found(&pool), []);
+    }
+}
+
+fn scrubbed_and_found(pool: &TestPool) -> Vec<(u64, Outcome)> {
+    let found = lode_testkit::harm::scrubbed(pool).unwrap();
+    found.iter().map(|one| (one.at, one.outcome)).collect()
 }
