@@ -5,7 +5,8 @@
 
 use lode_engine::layout::Superblock;
 use lode_engine::{Error, InodeDump, OpenOptions, Pool, Protection};
-use lode_testkit::execute::resolve;
+use lode_testkit::execute::{resolve, resolve_from};
+use lode_testkit::fs::Fs;
 use lode_testkit::op::Path;
 use lode_testkit::snapshot::{Snapshot, difference};
 
@@ -17,6 +18,8 @@ use crate::region::{Pages, Simulated};
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
 const SUPERBLOCK: usize = 512;
+/// Where a tree has what snapshots have.
+const SNAPSHOTS: &[u8] = b".lode";
 
 /// Memory that can't be loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,9 +232,17 @@ fn checked(pool: &SimulatedPool, what: &str, may: bool) -> Result<Option<u64>, S
     }
 }
 
-/// What a pool says of a file; `None` where it is none.
+/// What a pool says of a file, or of what a snapshot has of it; `None` where it is none.
 fn dumped(pool: &SimulatedPool, path: &Path) -> Option<InodeDump> {
-    pool.dump_inode(resolve(pool, path).ok()?).ok()
+    let ino = match path.0.as_slice() {
+        [first, _, name, inside @ ..] if first == SNAPSHOTS => {
+            let kept = Fs::snapshots(pool).ok()?;
+            let (_, root) = kept.into_iter().find(|(kept, _)| kept == name)?;
+            resolve_from(pool, root, &Path(inside.to_vec())).ok()?
+        }
+        _ => resolve(pool, path).ok()?,
+    };
+    pool.dump_inode(ino).ok()
 }
 
 fn is_damage(error: Error) -> bool {

@@ -317,6 +317,10 @@ pub fn two_threads() -> Vec<Case> {
             texts.iter().map(|(name, before, ops, beside)| (*name, &**before, *ops, *beside));
         cases.extend(texts.map(|text| both(&text, level, geometry.clone())));
     }
+    let snapshots = SNAPSHOTS.iter();
+    cases.extend(snapshots.map(|text| both(text, "with checksums", writers::with_strips())));
+    let mapped = Geometry { mapped: true, ..writers::with_strips() };
+    cases.extend(MAPPED.iter().map(|text| both(text, "mapped, with checksums", mapped.clone())));
     cases
 }
 
