@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::common::server::Server;
 use crate::common::{Scratch, fsck, lode, text};
@@ -22,6 +22,15 @@ fn names(target: &Path) -> Vec<String> {
     assert_eq!(list["command"], "snapshot list");
     let all = list["snapshots"].as_array().unwrap();
     all.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What protects a pool has nothing to do with what its snapshots hold.
+const LEVELS: [&str; 3] = ["none", "metadata", "full"];
+
+fn pool_at(scratch: &Scratch, level: &str, size: &str) -> PathBuf {
+    let pool = scratch.path("pool");
+    lode(&["mkfs", text(&pool), "--size", size, "--protect", level]).expect(0);
+    pool
 }
 
 #[test]
@@ -49,8 +58,14 @@ fn of_a_pool_that_is_not_mounted() {
 
 #[test]
 fn of_a_pool_that_is_mounted_by_its_directory_and_by_its_name() {
+    LEVELS
+        .iter()
+        .for_each(|level| of_a_pool_that_is_mounted_by_its_directory_and_by_its_name_at(level));
+}
+
+fn of_a_pool_that_is_mounted_by_its_directory_and_by_its_name_at(level: &str) {
     let scratch = Scratch::new();
-    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let (pool, dir) = (pool_at(&scratch, level, "32M"), scratch.dir("mnt"));
     let server = Server::mount(&pool, &dir, &scratch.path("log"));
     fs::write(dir.join("file"), vec![1; 1 << 20]).unwrap();
     snapshot("create", &dir, "first").expect(0);
@@ -88,9 +103,13 @@ fn of_a_pool_that_is_mounted_by_its_directory_and_by_its_name() {
 /// need not show.
 #[test]
 fn what_was_stored_through_a_mapping_is_in_a_snapshot() {
+    LEVELS.iter().for_each(|level| what_was_stored_through_a_mapping_is_in_a_snapshot_at(level));
+}
+
+fn what_was_stored_through_a_mapping_is_in_a_snapshot_at(level: &str) {
     const LEN: usize = 64 << 10;
     let scratch = Scratch::new();
-    let (pool, dir) = (scratch.pool("pool", "16M"), scratch.dir("mnt"));
+    let (pool, dir) = (pool_at(&scratch, level, "16M"), scratch.dir("mnt"));
     let server = Server::mount(&pool, &dir, &scratch.path("log"));
     fs::write(dir.join("file"), vec![1; LEN]).unwrap();
     let file = fs::File::options().read(true).write(true).open(dir.join("file")).unwrap();
@@ -207,8 +226,12 @@ fn a_rollback_brings_back_what_was() {
 
 #[test]
 fn a_rollback_of_a_mount_leaves_it_mounted() {
+    LEVELS.iter().for_each(|level| a_rollback_of_a_mount_leaves_it_mounted_at(level));
+}
+
+fn a_rollback_of_a_mount_leaves_it_mounted_at(level: &str) {
     let scratch = Scratch::new();
-    let (pool, dir) = (scratch.pool("pool", "32M"), scratch.dir("mnt"));
+    let (pool, dir) = (pool_at(&scratch, level, "32M"), scratch.dir("mnt"));
     let server = Server::mount(&pool, &dir, &scratch.path("log"));
     for (round, target) in [&dir, &pool].into_iter().enumerate() {
         let name = format!("before {round}");
