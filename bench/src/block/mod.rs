@@ -11,6 +11,7 @@
 pub mod cell;
 pub mod figures;
 mod measure;
+mod pages;
 pub mod remote;
 pub mod run;
 mod same;

@@ -132,7 +132,7 @@ impl Started {
     fn new(subject: &Subject, path: &Path, bytes: u64) -> io::Result<Self> {
         let device = subject.start(path, bytes)?;
         let is_judged = same::JUDGED.contains(&subject.id);
-        let same = if is_judged { Same::of(&*device, path)? } else { None };
+        let same = if is_judged { Same::of(&*device, subject.is_whole(), path)? } else { None };
         Ok(Self { id: subject.id, device, same })
     }
 

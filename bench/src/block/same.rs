@@ -1,4 +1,5 @@
-//! What reads of a device would take that did nothing but copy: bare ones of the very memory that the device has.
+//! What reads of a device would take that did nothing but copy: bare ones of the very memory that the device has. Where sectors are
+//! whole, they look before and behind whether somebody has stored to their pages, without which nobody could tell.
 //!
 //! A limit with memory of its own is no measure of reads. How long a copy takes is decided by which memory it is and by what
 //! other processors have left of it in the cache: two bare copies of two files differ by more than a device costs.
@@ -9,6 +10,7 @@ use std::path::Path;
 
 use lode_pmem::{Borrowed, Lent, ViewOptions};
 
+use super::pages::Pages;
 use super::subject::Blocks;
 use crate::subject::mapped::failed;
 
@@ -23,24 +25,37 @@ pub(super) fn name(subject: &str) -> String {
 /// As the memory of tmpfs may be mapped by pages of this size.
 const ALIGN: u64 = 2 << 20;
 
+/// Bytes that a volume reads in one.
+const AT_ONCE: usize = 64 << 10;
+
 /// The memory of a device that is open, mapped once more.
-pub(super) struct Same(Lent);
+pub(super) struct Same {
+    memory: Lent,
+    /// Of a device whose sectors are whole.
+    pages: Option<Pages>,
+}
 
 impl Same {
-    /// The memory of a device in the region file at `path`; `None` for one that has its bytes at no place.
-    pub(super) fn of(device: &dyn Blocks, path: &Path) -> io::Result<Option<Self>> {
+    /// The memory of a device in the region file at `path`, with `whole` sectors or not; `None` for one that has its bytes at no place.
+    pub(super) fn of(device: &dyn Blocks, whole: bool, path: &Path) -> io::Result<Option<Self>> {
         let parts = device.places();
         let Some(end) = parts.iter().map(|(at, len)| at + len).max() else { return Ok(None) };
         let file = File::options().read(true).write(true).open(path)?;
         let region = Borrowed::new(file.into(), end, path).map_err(io::Error::other)?;
         let options = ViewOptions { writable: false, align: ALIGN, phase: 0 };
-        Ok(Some(Self(region.map(&parts, &options).map_err(io::Error::other)?)))
+        let memory = region.map(&parts, &options).map_err(io::Error::other)?;
+        Ok(Some(Self { memory, pages: whole.then(Pages::new) }))
     }
 }
 
 impl Blocks for Same {
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        self.0.view().load(at, into).map_err(failed)
+        let view = self.memory.view();
+        let Some(pages) = &self.pages else { return view.load(at, into).map_err(failed) };
+        for (part, at) in into.chunks_mut(AT_ONCE).zip((at..).step_by(AT_ONCE)) {
+            pages.whole((at, part.len() as u64), || view.load(at, part).map_err(failed))?;
+        }
+        Ok(())
     }
 
     fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
@@ -77,7 +92,7 @@ mod tests {
                 let bytes = [(at >> 12) as u8 | 1; 4096];
                 device.write(at, &bytes).unwrap();
                 device.flush().unwrap();
-                let bare = Same::of(&*device, &path).unwrap().unwrap();
+                let bare = Same::of(&*device, subject.is_whole(), &path).unwrap().unwrap();
                 let mut read = [0; 4096];
                 bare.read(at, &mut read).unwrap();
                 assert!(read == bytes, "{id} {at}");

@@ -16,6 +16,7 @@ use lode_pmem::{
     Counters, Door, LINE_BYTES, Line, Mapped, ProtectIo, RegionOptions, WindowMode, WriteScheme,
 };
 
+use super::pages::Pages;
 use crate::subject::mapped::failed;
 
 /// What a device does.
@@ -132,6 +133,11 @@ pub(super) fn region_files(files: &[(PathBuf, u64)]) -> io::Result<()> {
 }
 
 impl Subject {
+    /// Whether its sectors are whole beside who stores to them.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.made, Made::Volume(_))
+    }
+
     /// Bytes of the region file that a device of so many bytes needs.
     pub(super) fn region_bytes(&self, bytes: u64) -> u64 {
         let lines = LINES * LINE_BYTES as u64;
@@ -246,7 +252,8 @@ enum Budget {
     Copy,
     /// The same, and a line, a fence.
     CopyAndLine,
-    /// A copy to a journal, a fence, a line, a fence, a copy home, a fence; 64 KiB at a time, in the two places of a lane in turn.
+    /// A copy to a journal, a fence, and with the pages locked a line, a fence, a copy home, a fence; 64 KiB at a time, in the two places of
+    /// a lane in turn.
     Journal,
 }
 
@@ -256,6 +263,7 @@ struct Bare {
     /// Behind what is written, a line for each thread's accesses; behind these, the lanes of a journal.
     lines_at: u64,
     budget: Budget,
+    pages: Pages,
 }
 
 /// Lines that tell of writes.
@@ -269,7 +277,7 @@ impl Bare {
     fn new(path: &Path, bytes: u64, budget: Budget) -> io::Result<Self> {
         let options = RegionOptions::new().windows(WindowMode::None);
         let region = Mapped::open(path, &options).map_err(io::Error::other)?;
-        Ok(Self { door: Door::new(region), lines_at: bytes, budget })
+        Ok(Self { door: Door::new(region), lines_at: bytes, budget, pages: Pages::new() })
     }
 
     fn copy(&self, at: u64, bytes: &[u8], counters: &Counters) -> io::Result<()> {
@@ -289,8 +297,10 @@ impl Bare {
         let journal = self.lines_at + LINES * LINE_BYTES as u64;
         for (part, at) in bytes.chunks(PLACE as usize).zip((at..).step_by(PLACE as usize)) {
             self.copy(journal + (2 * lane + turn) * PLACE, part, counters)?;
-            self.line(lane, counters)?;
-            self.copy(at, part, counters)?;
+            self.pages.alone((at, part.len() as u64), lane, || {
+                self.line(lane, counters)?;
+                self.copy(at, part, counters)
+            })?;
             turn = 1 - turn;
         }
         LANE.set((lane, turn));
