@@ -6,7 +6,9 @@
 //! such line that was seen: by it and the seed each sector has a version that it may not be older than, and one that it may
 //! not be newer than. What was found is noted in a file, as no sector may be older later; then the load goes on.
 //!
-//! `stamps SOCKET EXPORT SECTOR SEED ACKED NOTES`; with `--check` as the last word nothing is done but the judging.
+//! `stamps SOCKET EXPORT KEPT SECTOR SEED ACKED NOTES`; with `--check` as the last word nothing is done but the judging. KEPT says what
+//! the device has of a sector that is written when the power fails: `whole` ones, `words` of several versions, or `promised-words`, where
+//! what was answered is lost, too, but for what FUA and FLUSH promised.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::File;
@@ -16,7 +18,7 @@ use std::process::ExitCode;
 
 use lode_testkit::nbd::Client;
 use lode_testkit::rng::{Rng, mix};
-use lode_testkit::stamps::Stamps;
+use lode_testkit::stamps::{Kept, Stamps};
 
 /// Batches that may have begun beyond the last acknowledgement that was seen: what a console holds back, which is a
 /// page of lines of seven bytes or more.
@@ -118,11 +120,25 @@ impl Notes {
     }
 }
 
+/// Writes a sector of several versions anew, as the newest one that it may have: so nothing is wrong should that be cut off, too.
+fn make_whole(
+    client: &mut Client,
+    stamps: &mut Stamps,
+    number: u64,
+    sector: u64,
+) -> std::io::Result<u32> {
+    let version = stamps.begun(number);
+    client.write(0, number * sector, &stamps.stamped(number, version), true)?;
+    client.answer()?;
+    stamps.set(number, version);
+    Ok(version)
+}
+
 /// Looks at every sector, after so many batches were acknowledged.
 fn judge(
     client: &mut Client,
     stamps: &mut Stamps,
-    sector: u64,
+    (kept, sector): (Kept, u64),
     notes: &Notes,
     (seed, acked): (u64, u32),
 ) -> Result<Notes, String> {
@@ -143,8 +159,12 @@ fn judge(
         let read = client.read(first * sector, (count * sector) as usize);
         let bytes = read.map_err(|error| error.to_string())?;
         for (number, bytes) in (first..).zip(bytes.chunks(sector as usize)) {
-            match stamps.found(number, bytes) {
-                Ok(version) => versions.push(version),
+            match stamps.found_on(kept, number, bytes) {
+                Ok(Some(version)) => versions.push(version),
+                Ok(None) => {
+                    let version = make_whole(client, stamps, number, sector);
+                    versions.push(version.map_err(|error| error.to_string())?);
+                }
                 Err(what) => wrong.push(what),
             }
         }
@@ -174,15 +194,21 @@ fn load(
 }
 
 fn pulled(words: &[String]) -> Result<(), String> {
-    let [socket, export, sector, seed, acked, notes, rest @ ..] = words else {
+    let [socket, export, kept, sector, seed, acked, notes, rest @ ..] = words else {
         return Err("usage: see above".into());
+    };
+    let kept = match kept.as_str() {
+        "whole" => Kept::Whole,
+        "words" => Kept::Words,
+        "promised-words" => Kept::PromisedWords,
+        other => return Err(format!("{other}: nothing is kept so")),
     };
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
     let (sector, seed, acked) = (number(sector)?, number(seed)?, number(acked)? as u32);
     let mut client = Client::connect(Path::new(socket), export).map_err(|e| e.to_string())?;
     let mut stamps = Stamps::new(sector as usize, (client.size / sector) as usize);
     let before = Notes::read(Path::new(notes), stamps.count());
-    let found = judge(&mut client, &mut stamps, sector, &before, (seed, acked))?;
+    let found = judge(&mut client, &mut stamps, (kept, sector), &before, (seed, acked))?;
     let stamped = found.versions.iter().filter(|version| **version > 0).count();
     let newer = found.versions.iter().filter(|version| **version > acked).count();
     if rest.is_empty() {

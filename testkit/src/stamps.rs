@@ -8,6 +8,19 @@ use crate::rng::Rng;
 
 /// Bytes of a stamp before those that follow from it: the sector's number, the version.
 const HEAD: usize = 16;
+/// Bytes that are stored in one.
+const WORD: usize = 8;
+
+/// What a device has of a sector that is written when the power fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// All of one version, which is not older than the newest one that was answered.
+    Whole,
+    /// Words of several versions, none of which is older than that.
+    Words,
+    /// Words of several versions, none of which is older than the newest one that was promised.
+    PromisedWords,
+}
 
 /// Versions of a sector; 0 is that of zeros.
 #[derive(Clone, Copy, Default, Debug)]
@@ -100,8 +113,10 @@ impl Stamps {
     /// What is wrong with it, and which promise is broken.
     pub fn found(&mut self, number: u64, bytes: &[u8]) -> Result<u32, String> {
         let Versions { begun, answered, promised } = self.versions[number as usize];
-        let is_zero = bytes.iter().all(|byte| *byte == 0);
-        let version = if is_zero { 0 } else { self.version_of(number, bytes)? };
+        let version = self.whole_version(number, bytes).ok_or_else(|| {
+            let head = bytes.get(..HEAD).unwrap_or(bytes);
+            format!("sector {number} is torn, or another one's: {head:x?}")
+        })?;
         let wrong = if version > begun {
             Some(format!("{begun} was the last that had begun"))
         } else if version < promised {
@@ -118,6 +133,47 @@ impl Stamps {
         Ok(version)
     }
 
+    /// Judges what a sector of such a device holds after a crash, and says its version; `None` where it has several.
+    ///
+    /// # Errors
+    /// As of [`Stamps::found`].
+    pub fn found_on(
+        &mut self,
+        kept: Kept,
+        number: u64,
+        bytes: &[u8],
+    ) -> Result<Option<u32>, String> {
+        let Versions { begun, answered, promised } = self.versions[number as usize];
+        let oldest = match kept {
+            Kept::Whole => return self.found(number, bytes).map(Some),
+            Kept::Words => answered,
+            Kept::PromisedWords => promised,
+        };
+        if let Some(version) =
+            self.whole_version(number, bytes).filter(|it| (oldest..=begun).contains(it))
+        {
+            self.set(number, version);
+            return Ok(Some(version));
+        }
+        let legal: Vec<Vec<u8>> =
+            (oldest..=begun).map(|version| self.bytes_of(number, version)).collect();
+        let words = bytes.chunks(WORD).enumerate();
+        let is_of = |at: usize, word: &[u8]| {
+            legal.iter().any(|whole| whole.get(at * WORD..(at + 1) * WORD) == Some(word))
+        };
+        match words.clone().find(|(at, word)| !is_of(*at, word)) {
+            None => Ok(None),
+            Some((at, word)) => Err(format!(
+                "word {at} of sector {number} is {word:x?}, of none of its versions from {oldest}, which may not be missing, to {begun}"
+            )),
+        }
+    }
+
+    /// The bytes of a version, be it that of zeros.
+    fn bytes_of(&self, number: u64, version: u32) -> Vec<u8> {
+        if version == 0 { vec![0; self.sector] } else { self.stamped(number, version) }
+    }
+
     /// A sector is known to have this version now, durably.
     pub fn set(&mut self, number: u64, version: u32) {
         let begun = version.max(self.versions[number as usize].begun);
@@ -125,14 +181,14 @@ impl Stamps {
         self.unpromised.retain(|(other, _)| *other != number);
     }
 
-    /// The version of a sector that is whole.
-    fn version_of(&self, number: u64, bytes: &[u8]) -> Result<u32, String> {
-        let head: Option<&[u8; HEAD]> = bytes.first_chunk();
-        let version = head.and_then(|head| u32::from_le_bytes(*head[8..].first_chunk()?).into());
-        match version {
-            Some(version) if self.stamped(number, version) == bytes => Ok(version),
-            _ => Err(format!("sector {number} is torn, or another one's: {:x?}", &bytes[..HEAD])),
+    /// The version of a sector, if it is whole.
+    fn whole_version(&self, number: u64, bytes: &[u8]) -> Option<u32> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Some(0);
         }
+        let head: &[u8; HEAD] = bytes.first_chunk()?;
+        let version = u32::from_le_bytes(*head[8..].first_chunk()?);
+        (self.stamped(number, version) == bytes).then_some(version)
     }
 }
 
@@ -190,6 +246,35 @@ mod tests {
         stamps.answer(1, 4, false);
         assert!(broken(&mut stamps, 3).contains("4 was answered"));
         assert!(broken(&mut stamps, 6).contains("5 was the last that had begun"));
+    }
+
+    #[test]
+    fn a_sector_may_have_words_of_several_versions_where_the_device_says_so() {
+        let mut stamps = Stamps::new(512, 4);
+        (1..=4).for_each(|version| stamps.begin(1, version));
+        stamps.answer(1, 1, true);
+        stamps.answer(1, 2, false);
+        fn mixed(stamps: &Stamps, (old, new): (u32, u32)) -> Vec<u8> {
+            let (mut old, new) = (stamps.bytes_of(1, old), stamps.bytes_of(1, new));
+            old[24..200].copy_from_slice(&new[24..200]);
+            old
+        }
+        fn judged(stamps: &mut Stamps, kept: Kept, versions: (u32, u32)) -> Option<Option<u32>> {
+            let bytes = mixed(stamps, versions);
+            stamps.found_on(kept, 1, &bytes).ok()
+        }
+        assert_eq!(judged(&mut stamps, Kept::Whole, (2, 3)), None);
+        assert_eq!(judged(&mut stamps, Kept::Words, (2, 4)), Some(None));
+        assert_eq!(judged(&mut stamps, Kept::Words, (4, 3)), Some(None));
+        assert_eq!(judged(&mut stamps, Kept::Words, (1, 3)), None, "2 was answered");
+        assert_eq!(judged(&mut stamps, Kept::Words, (2, 5)), None, "5 has not begun");
+        assert_eq!(judged(&mut stamps, Kept::PromisedWords, (1, 3)), Some(None));
+        assert_eq!(judged(&mut stamps, Kept::PromisedWords, (0, 3)), None, "1 was promised");
+        let mut torn = mixed(&stamps, (2, 3));
+        torn[101] ^= 1;
+        assert!(stamps.found_on(Kept::PromisedWords, 1, &torn).is_err(), "a word is torn");
+        assert_eq!(judged(&mut stamps, Kept::Words, (3, 3)), Some(Some(3)));
+        assert_eq!(judged(&mut stamps, Kept::PromisedWords, (2, 2)), None, "3 was there");
     }
 
     #[test]

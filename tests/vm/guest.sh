@@ -143,6 +143,33 @@ pulled_mount() {
     lode fsck -n /mnt/dax/pool >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"
 }
 
+# What is served is stamped by NBD, until the plug is pulled, or but judged: `stamped EXPORT KEPT SECTOR WORD...`, the words those
+# of the server.
+stamped() {
+    export=$1 kept=$2 sector=$3
+    shift 3
+    lode block serve "$@" --socket /tmp/nbd >/tmp/served 2>&1 &
+    server=$! tries=0
+    until grep -q nbd+unix: /tmp/served; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || die "nothing is served: $(cat /tmp/served)"
+        sleep 0.05
+    done
+    stamps /tmp/nbd "$export" "$kept" "$sector" "$seed" "$acked" /mnt/dax/notes ${last:+--check}
+    kill $server
+    wait $server || die "the server ends with $?: $(cat /tmp/served)"
+}
+
+# Sectors of a whole region: `pulled_raw KEPT SECTOR SIZE WORD...`, the words those of the server.
+pulled_raw() {
+    kept=$1 sector=$2 size=$3
+    shift 3
+    if [ "$boot" = 0 ]; then
+        truncate -s "$size" /mnt/dax/region && sync
+    fi
+    stamped raw "$kept" "$sector" --raw /mnt/dax/region --sector "$sector" "$@"
+}
+
 # Sectors of a volume are stamped by NBD, until the plug is pulled, or but judged: `pulled_volume SECTOR SIZE [OPTION]`.
 pulled_volume() {
     sector=$1
@@ -154,15 +181,6 @@ pulled_volume() {
         sync
     fi
     as_left_by_a_pull /mnt/dax/pool
-    lode block serve /mnt/dax/pool v --socket /tmp/nbd >/tmp/served 2>&1 &
-    server=$! tries=0
-    until grep -q nbd+unix: /tmp/served; do
-        tries=$((tries + 1))
-        [ $tries -lt 600 ] || die "nothing is served: $(cat /tmp/served)"
-        sleep 0.05
-    done
-    stamps /tmp/nbd v "$sector" "$seed" "$acked" /mnt/dax/notes ${last:+--check}
-    kill $server
-    wait $server || die "the server ends with $?: $(cat /tmp/served)"
+    stamped v whole "$sector" /mnt/dax/pool v
     lode fsck -n /mnt/dax/pool >/tmp/fsck.log 2>&1 || die "fsck: $(cat /tmp/fsck.log)"
 }

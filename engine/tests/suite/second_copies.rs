@@ -172,8 +172,9 @@ impl Between {
 fn take(pool: &Pool<OneCopy, TestHost>, number: usize) {
     // (Without room there is none.)
     let _ = pool.create_snapshot(number.to_string().as_bytes());
-    if let Some(old) =
-        number.checked_sub(2 * SNAPSHOT_EVERY).filter(|old| old / SNAPSHOT_EVERY % 3 != 0)
+    if let Some(old) = number
+        .checked_sub(2 * SNAPSHOT_EVERY)
+        .filter(|old| !(old / SNAPSHOT_EVERY).is_multiple_of(3))
     {
         let _ = pool.delete_snapshot(old.to_string().as_bytes());
     }
@@ -197,10 +198,10 @@ fn past(seed: u64, left_out: Option<Site>) -> Result<Past, String> {
     let shape = Shape { maintain_every: 40, ..Shape::default() };
     let (mut handles, mut random) = (Handles::new(), Rng::new(seed));
     for (number, op) in Generator::new(seed, shape).take(OPERATIONS).into_iter().enumerate() {
-        if snapshots && number % SNAPSHOT_EVERY == 0 {
+        if snapshots && number.is_multiple_of(SNAPSHOT_EVERY) {
             take(&pool, number);
         }
-        let is_last = crashes && number % CRASH_EVERY == CRASH_EVERY - 1;
+        let is_last = crashes && (number + 1).is_multiple_of(CRASH_EVERY);
         medium.fails_behind(is_last.then_some(random.below(STORES_MAX + 1)));
         if !matches!(op, Op::Remount | Op::Crash) {
             let _ = execute(&pool, &mut handles, &op);
