@@ -16,7 +16,7 @@ use super::place::{Kind, Line, Place, Txid};
 use lode_testkit::Healing;
 
 /// Numbers of inodes in snapshots have the inode's in these bits.
-const NUMBER: Ino = (1 << 40) - 1;
+pub(super) const NUMBER: Ino = (1 << 40) - 1;
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
 /// Kind of the records that say that pages are exempt no more.
@@ -47,6 +47,8 @@ pub(super) struct Hurt {
     inos: HashSet<Ino>,
     /// Inodes whose log may have lost its end unnoticed.
     stale: HashSet<Ino>,
+    /// Inodes that are there for snapshots alone, whose log may have lost its end unnoticed.
+    shortened: HashSet<Ino>,
     stale_all: bool,
     /// Inodes whose access time may be anything.
     pub(super) atimes: HashSet<Ino>,
@@ -158,7 +160,7 @@ impl Hurt {
             // (Where the log of an inode ends that is there for a snapshot alone, nothing remembers.)
             Kind::Dead if is_lost => {
                 self.lose(place.ino, true);
-                self.stale.insert(place.ino);
+                self.shortened.insert(place.ino);
             }
             Kind::Slot => self.metadata |= is_lost && (crashed || bad),
             Kind::Value => {
@@ -276,12 +278,18 @@ impl Hurt {
     pub(super) fn may_be_stale(&self, ino: Ino) -> bool {
         // (In a snapshot it may have ended meanwhile.)
         let ended = self.later && ino > NUMBER && self.inos.contains(&(ino & NUMBER));
-        self.stale_all || ended || self.stale.contains(&(ino & NUMBER))
+        let is_shortened = self.shortened.contains(&(ino & NUMBER));
+        self.stale_all || ended || is_shortened || self.stale.contains(&(ino & NUMBER))
+    }
+
+    /// Whether an inode may be as if it had never been there.
+    pub(super) fn may_be_gone(&self, ino: Ino) -> bool {
+        self.general || self.stale_all || self.stale.contains(&(ino & NUMBER))
     }
 
     /// Whether any inode may be.
     pub(super) fn may_be_stale_somewhere(&self) -> bool {
-        self.stale_all || !self.stale.is_empty()
+        self.stale_all || !self.stale.is_empty() || !self.shortened.is_empty()
     }
 
     /// Whether values of an inode's extended attributes may be refused.

@@ -9,6 +9,7 @@ use lode_testkit::fs::Fs;
 
 use super::base::{Base, LATER_NS};
 use super::hurt::Hurt;
+use super::told::Refused;
 use super::tree::{Node, Numbers, Tree};
 
 /// What was not as it should be, but may be.
@@ -27,6 +28,8 @@ pub(super) struct Look<'a> {
     /// Operations were done since the damage: fresh pages may lie in bad memory, too.
     pub(super) was_used: bool,
     pub(super) seen: Seen,
+    /// What was refused as damaged.
+    pub(super) refused: Vec<Refused>,
     /// The inode that is looked at was changed after the damage.
     is_late: bool,
 }
@@ -34,6 +37,11 @@ pub(super) struct Look<'a> {
 /// Whether an error says that something is damaged.
 pub(super) fn is_damage(error: Error) -> bool {
     matches!(error, Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. })
+}
+
+/// Whether an error says that something is not there.
+fn is_gone(error: Error) -> bool {
+    matches!(error, Error::Stale | Error::NotFound)
 }
 
 /// What should be there, and the inode that is.
@@ -45,7 +53,7 @@ struct There<'t> {
 impl<'a> Look<'a> {
     /// At a pool that is damaged so.
     pub(super) fn new(base: &'a Base, hurt: &'a Hurt, was_used: bool) -> Self {
-        Self { base, hurt, was_used, seen: Seen::default(), is_late: false }
+        Self { base, hurt, was_used, seen: Seen::default(), refused: Vec::new(), is_late: false }
     }
 
     /// The pool shows one of these trees.
@@ -61,6 +69,7 @@ impl<'a> Look<'a> {
         let mut wrong = Vec::new();
         for tree in trees {
             self.seen = Seen::default();
+            self.refused.clear();
             match self.tree(fs, tree, numbers) {
                 Ok(()) => return Ok(()),
                 Err(what) => wrong.push(what),
@@ -77,11 +86,11 @@ impl<'a> Look<'a> {
         let kept = match kept {
             Ok(kept) => kept,
             Err(error)
-                if (is_damage(error) || error == Error::Stale)
-                    && list != 0
-                    && self.hurt.may_refuse(list) =>
+                if list != 0
+                    && (is_damage(error) && self.hurt.may_refuse(list)
+                        || error == Error::Stale && self.hurt.may_be_gone(list)) =>
             {
-                self.seen.refused += 1;
+                self.note(list, error);
                 return Ok(());
             }
             Err(error) => return Err(format!("snapshots: {error}")),
@@ -104,6 +113,11 @@ impl<'a> Look<'a> {
         self.hurt.may_be_stale(ino) || self.is_late && self.hurt.undoes_late
     }
 
+    /// The same of one that may never have been there.
+    fn may_be_gone(&self, ino: Ino) -> bool {
+        self.hurt.may_be_gone(ino) || self.is_late && self.hurt.undoes_late
+    }
+
     /// What is wrong with an inode, unless its log may have lost its end.
     fn stale(&mut self, ino: Ino, what: impl FnOnce() -> String) -> Result<(), String> {
         if !self.may_be_stale(ino) {
@@ -113,11 +127,19 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// An error that came in place of something of an inode.
-    fn refused(&mut self, may: bool, error: Error, node: &Node) -> Result<(), String> {
-        let gone = matches!(error, Error::Stale | Error::NotFound);
-        if may && (gone || is_damage(error)) {
-            self.seen.refused += 1;
+    /// Notes that something of an inode was refused.
+    fn note(&mut self, ino: Ino, error: Error) {
+        self.seen.refused += 1;
+        if is_damage(error) {
+            self.refused.push(Refused { ino, error });
+        }
+    }
+
+    /// An error that came in place of something of an inode. What is damaged is refused, not gone: only where its beginning
+    /// can't be told from what a crash has cut off was it never there.
+    fn refused(&mut self, ino: Ino, may: bool, error: Error, node: &Node) -> Result<(), String> {
+        if is_damage(error) && may || is_gone(error) && self.may_be_gone(ino) {
+            self.note(ino, error);
             return Ok(());
         }
         Err(format!("{}: {error} ({error:?})", node.path))
@@ -140,11 +162,7 @@ impl<'a> Look<'a> {
             Ok(ino) => ino,
             Err(error) => {
                 let ino = known.unwrap_or_default();
-                if self.may_be_stale(ino) {
-                    self.seen.unprotected += 1;
-                    return Ok(());
-                }
-                return self.refused(may(ino), error, node);
+                return self.refused(ino, may(ino), error, node);
             }
         };
         if known.is_some_and(|known| known != ino) {
@@ -152,7 +170,7 @@ impl<'a> Look<'a> {
         }
         let attr = match fs.getattr(ino) {
             Ok(attr) => attr,
-            Err(error) => return self.refused(may(ino), error, node),
+            Err(error) => return self.refused(ino, may(ino), error, node),
         };
         let there = There { node, ino };
         self.attributes(&there, &attr)?;
@@ -217,7 +235,7 @@ impl<'a> Look<'a> {
         let (node, may) = (there.node, self.hurt.may_refuse(there.ino));
         let mut names = match fs.listxattr(there.ino) {
             Ok(names) => names,
-            Err(error) => return self.refused(may, error, node),
+            Err(error) => return self.refused(there.ino, may, error, node),
         };
         names.sort();
         if !names.iter().eq(node.xattrs.iter().map(|(name, _)| name)) {
@@ -233,7 +251,7 @@ impl<'a> Look<'a> {
                 Err(error) => {
                     let may = may || self.hurt.may_refuse_values(there.ino);
                     let fresh = self.was_used && self.hurt.spoils_data();
-                    self.refused(may || fresh, error, node)?;
+                    self.refused(there.ino, may || fresh, error, node)?;
                 }
             }
         }
@@ -254,7 +272,7 @@ impl<'a> Look<'a> {
             true
         });
         if let Err(error) = listed {
-            return self.refused(self.hurt.may_refuse(there.ino), error, node);
+            return self.refused(there.ino, self.hurt.may_refuse(there.ino), error, node);
         }
         names.sort();
         let child = |place: &usize| (&tree.nodes[*place].name, tree.nodes[*place].kind);
@@ -269,7 +287,7 @@ impl<'a> Look<'a> {
             let found = fs.lookup(there.ino, &child.name).map(|attr| attr.ino);
             match found {
                 Err(error) if self.hurt.may_refuse(there.ino) && is_damage(error) => {
-                    self.seen.refused += 1;
+                    self.note(there.ino, error);
                 }
                 Err(Error::NotFound) if self.may_be_stale(there.ino) => {
                     self.seen.unprotected += 1;
@@ -290,7 +308,10 @@ impl<'a> Look<'a> {
                 Ok(())
             }
             Ok(_) => self.stale(there.ino, || format!("{}: another target", node.path)),
-            Err(error) => self.refused(hit || self.hurt.may_refuse(there.ino), error, node),
+            Err(error) => {
+                let may = hit || self.hurt.may_refuse(there.ino);
+                self.refused(there.ino, may, error, node)
+            }
         }
     }
 
@@ -325,7 +346,7 @@ impl<'a> Look<'a> {
                             "{path}: {len} bytes at {offset}: {error} ({error:?})"
                         ));
                     }
-                    self.seen.refused += 1;
+                    self.note(ino, error);
                 }
             }
         }

@@ -15,6 +15,7 @@ mod medium;
 mod place;
 mod salvaged;
 mod tally;
+mod told;
 mod tree;
 mod trial;
 

@@ -13,6 +13,7 @@ use super::look::{Look, is_damage};
 use super::medium::Struck;
 use super::salvaged::{Salvaged, Told};
 use super::tally::Verdict;
+use super::told::{Refused, tells};
 use super::tree::{Numbers, Tree};
 
 type StruckPool = Pool<Struck, TestHost>;
@@ -127,7 +128,9 @@ impl Trial<'_> {
     /// An opening for reading alone: it writes nothing, and shows what can be shown.
     fn read_only(&mut self, medium: &Struck) -> Result<(), String> {
         match self.open(medium, true) {
-            Ok(pool) => self.look(&pool).map_err(|what| format!("read-only: {what}"))?,
+            Ok(pool) => {
+                self.look_and_scrub(&pool, "read-only")?;
+            }
             Err(error) => self.refusal("read-only opening", error)?,
         }
         match medium.stores() {
@@ -147,12 +150,22 @@ impl Trial<'_> {
         Err(format!("{what}: {error} ({error:?})"))
     }
 
-    fn look(&mut self, pool: &StruckPool) -> Result<(), String> {
+    /// Looks at all that it shows, and scrubs it: that has to tell of what was refused. Says what it found.
+    fn look_and_scrub(&mut self, pool: &StruckPool, when: &str) -> Result<Vec<Finding>, String> {
+        let refused = self.look(pool).map_err(|what| format!("{when}: {what}"))?;
+        let found = self.scrub(pool).map_err(|what| format!("{when}, scrub: {what}"))?;
+        let told = tells((self.base, &self.hurt), self.was_used, &refused, &found);
+        told.map_err(|what| format!("{when}, told by a scrub: {what}"))?;
+        Ok(found)
+    }
+
+    /// Says what was refused.
+    fn look(&mut self, pool: &StruckPool) -> Result<Vec<Refused>, String> {
         let mut look = Look::new(self.base, &self.hurt, self.was_used);
         look.any(pool, &self.trees, &self.numbers)?;
         self.counts.refused += look.seen.refused;
         self.counts.unprotected += look.seen.unprotected;
-        Ok(())
+        Ok(look.refused)
     }
 
     /// What came of opening it for writing: all is looked at, scrubbed, checked, closed and looked at again.
@@ -164,8 +177,7 @@ impl Trial<'_> {
                 return Ok(self.salvage(medium)?);
             }
         };
-        self.look(&pool)?;
-        self.scrub(&pool).map_err(|what| format!("scrub: {what}"))?;
+        self.look_and_scrub(&pool, "opened")?;
         let is_sound = self.check(&pool, "check")?;
         let closed = pool.close();
         drop(pool);
@@ -177,8 +189,8 @@ impl Trial<'_> {
         let again = medium.again(self.damage.healing);
         match self.open(&again, true) {
             Ok(pool) => {
-                self.look(&pool).map_err(|what| format!("opened again: {what}"))?;
-                self.second_scrub(&pool)?;
+                let found = self.look_and_scrub(&pool, "opened again")?;
+                self.nothing_left(&found)?;
                 self.check(&pool, "second check")?;
             }
             Err(error) => self.refusal("second opening", error)?,
@@ -202,7 +214,7 @@ impl Trial<'_> {
         }
     }
 
-    fn scrub(&mut self, pool: &StruckPool) -> Result<Vec<Finding>, String> {
+    fn scrub(&self, pool: &StruckPool) -> Result<Vec<Finding>, String> {
         let fail = |error: Error| format!("{error} ({error:?})");
         let mut scrub = pool.begin_scrub().map_err(fail)?;
         let mut found = Vec::new();
@@ -213,9 +225,8 @@ impl Trial<'_> {
         Ok(found)
     }
 
-    /// Nothing is left to find where all could be mended.
-    fn second_scrub(&mut self, pool: &StruckPool) -> Result<(), String> {
-        let found = self.scrub(pool).map_err(|what| format!("second scrub: {what}"))?;
+    /// Nothing is left for a second scrub to find where all could be mended.
+    fn nothing_left(&self, found: &[Finding]) -> Result<(), String> {
         let spoilt = self.was_used && self.hurt.spoils_data();
         let may = !self.hurt.is_mendable || self.hurt.data || self.hurt.stays_bad || spoilt;
         // (A copy in bad memory is left, where the other one is good.)
@@ -279,8 +290,7 @@ impl Trial<'_> {
             self.operation(&pool, &model)?;
         }
         self.trees = vec![Tree::of(&model)?];
-        self.look(&pool).map_err(|what| format!("in use: {what}"))?;
-        self.scrub(&pool).map_err(|what| format!("scrub in use: {what}"))?;
+        self.look_and_scrub(&pool, "in use")?;
         let mut after = Opened::Crashed;
         if !self.rng.once_in(3) {
             match pool.close() {

@@ -86,10 +86,13 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
         // (For a reader, what a crash has left is there as it was.)
         let reads_only = store.writable().is_err();
         let may_be_torn = |holds| reads_only && !matches!(holds, Holds::Several);
-        walk.beyond(&mut |line| {
-            let is_explained = line.is_void(store) || line.is_stale(may_be_torn);
-            damaged |= !is_explained && !store.aborted.contains(&line.header().txid);
-        })?;
+        // (Behind an end that is known is nothing, and room in bad memory is no loss.)
+        if known == 0 {
+            walk.beyond(&mut |line| {
+                let is_explained = line.is_void(store) || line.is_stale(may_be_torn);
+                damaged |= !is_explained && !store.aborted.contains(&line.header().txid);
+            })?;
+        }
     }
     if damaged {
         let what = "log of an inode is damaged before its end";

@@ -59,7 +59,7 @@ impl<H: Host> Child<H> {
 }
 
 /// What the entry leads to that this record made.
-fn target_of(entry: &Entry, add: &Parsed) -> Option<NameTarget> {
+pub(crate) fn target_of(entry: &Entry, add: &Parsed) -> Option<NameTarget> {
     let Body::Add { tag, .. } = add.body else { return None };
     Some(NameTarget { ino: entry.ino, tag, kind: entry.kind })
 }

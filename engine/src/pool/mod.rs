@@ -11,7 +11,7 @@ mod report;
 pub(crate) use count::OpCounts;
 pub use found::{Found, Seen};
 pub use handle::Handle;
-pub(crate) use locks::{Child, Look};
+pub(crate) use locks::{Child, Look, target_of};
 pub use report::{CheckReport, ExtentDump, InodeDump, Opening, RecordDump};
 
 use alloc::boxed::Box;

@@ -13,7 +13,7 @@ use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Loads about `bytes` bytes of a file from `page` on, and its attributes' values first. Returns how many it
-    /// has loaded, and the page to go on with, if there is more.
+    /// has loaded, and the page to go on with, if there is more. Of a directory, the same of its entries by their cookies.
     pub(super) fn scrub_data(
         &self,
         scrub: &mut Scrub,
@@ -31,7 +31,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if page == 0 {
             done += self.scrub_attributes(scrub, &state)?;
         }
-        let Body::File(file) = &state.body else { return Ok((done, None)) };
+        let file = match &state.body {
+            Body::File(file) => file,
+            Body::Directory(_) => {
+                drop(state);
+                let (looked, next) = self.scrub_entries(scrub, ino, page, bytes)?;
+                return Ok((done + looked, next));
+            }
+            _ => return Ok((done, None)),
+        };
         let mut page = page;
         while let Some(extent) = file.extents.next_from(page) {
             page = page.max(extent.file_page);

@@ -2,6 +2,7 @@
 //! is something to repair it from (NOVA-Fortis 4.1).
 
 mod data;
+mod entries;
 mod exempt;
 mod kept;
 mod metadata;

@@ -29,7 +29,7 @@ enum Place {
     Tables,
     /// At the metadata of the inode with this index.
     Inode(usize),
-    /// At its data, from this page of the file on.
+    /// At its data, from this page of the file on; at its entries, behind this cookie.
     Data(usize, u64),
     /// At what only snapshots see of it: that is in [`Scrub::kept`].
     Kept(usize),

@@ -1,0 +1,117 @@
+//! Where entries of directories lead.
+//!
+//! What this file guarantees: an entry that a scrub has passed leads to the life of an inode that it means, or a finding tells of
+//! it. (What a crash can't be told from damage of leaves an entry without its inode, and nobody else would meet that before its name is
+//! looked up.) No directory is locked while what it leads to is loaded, and none for longer than some entries take.
+
+use alloc::vec::Vec;
+
+use lode_pmem::Medium;
+
+use super::report::What;
+use super::step::Scrub;
+use crate::index::Entry;
+use crate::inode::{NameTarget, State, load_name};
+use crate::layout::LINE;
+use crate::pool::target_of;
+use crate::{Error, Host, Ino, NAME_MAX, Pool, Result};
+
+/// Entries that are looked at under one lock.
+const ENTRIES_MAX: usize = 32;
+
+impl<M: Medium, H: Host> Pool<M, H> {
+    /// Looks at where about `bytes` bytes of a directory's entries lead, of those behind a cookie. Returns the bytes looked at,
+    /// and the cookie to go on behind, if there is more.
+    pub(super) fn scrub_entries(
+        &self,
+        scrub: &mut Scrub,
+        dir: Ino,
+        after: u64,
+        bytes: u64,
+    ) -> Result<(u64, Option<u64>)> {
+        let (mut done, mut after) = (0, after);
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(ENTRIES_MAX)?;
+        loop {
+            entries.clear();
+            match self.with_directory(dir, &mut |state| {
+                let behind = state.directory()?.entries.after(after);
+                // (A name that can't be read has been told of with its line.)
+                let read = behind.take(ENTRIES_MAX).map(|one| (one, self.target(state, &one)));
+                entries.extend(read);
+                Ok(())
+            }) {
+                Err(Error::NoMemory) => return Err(Error::NoMemory),
+                // (Where it can't be loaded, that has been told.)
+                Err(_) => return Ok((done, None)),
+                Ok(()) => {}
+            }
+            for (entry, target) in &entries {
+                if let Some(target) = target {
+                    self.scrub_entry(scrub, dir, entry, target)?;
+                }
+            }
+            done += entries.len() as u64 * LINE;
+            match entries.last() {
+                Some((last, _)) if entries.len() == ENTRIES_MAX => after = last.cookie,
+                _ => return Ok((done, None)),
+            }
+            if done >= bytes {
+                return Ok((done, Some(after)));
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn scrub_entry(
+        &self,
+        scrub: &mut Scrub,
+        dir: Ino,
+        entry: &Entry,
+        target: &NameTarget,
+    ) -> Result<()> {
+        let node = self.node(entry.ino);
+        let what = match node.as_ref().map(|node| node.read(&self.store)) {
+            Err(Error::NoMemory) | Ok(Err(Error::NoMemory)) => return Err(Error::NoMemory),
+            Ok(Ok(state)) if target.means(&state) => return Ok(()),
+            Ok(Ok(_)) => "entry leads to another inode than it says",
+            Err(Error::Stale) | Ok(Err(Error::Stale)) => "entry leads to no inode",
+            // (That is told of with the inode.)
+            Err(_) | Ok(Err(_)) => return Ok(()),
+        };
+        // Where it is the same entry still, and means the same life, it has been there all the time, and so should that.
+        let mut is_same = false;
+        let looked = self.with_directory(dir, &mut |state| {
+            let again = state.directory()?.entries.after(entry.cookie.saturating_sub(1)).next();
+            let means_same =
+                |again: &Entry| self.target(state, again).is_some_and(|one| one.tag == target.tag);
+            is_same = again.is_some_and(|again| again == *entry && means_same(&again));
+            Ok(())
+        });
+        match looked {
+            Ok(()) if is_same => {
+                let error = Error::corrupt_inode(what, entry.at, dir);
+                scrub.note_error(error, What::Metadata, dir)
+            }
+            Err(Error::NoMemory) => Err(Error::NoMemory),
+            _ => Ok(()),
+        }
+    }
+
+    fn target(&self, state: &State, entry: &Entry) -> Option<NameTarget> {
+        let mut name = [0; NAME_MAX];
+        let (add, _) = load_name(&self.store, state, entry, &mut name).ok()?;
+        target_of(entry, &add)
+    }
+
+    /// Shows a directory that is locked meanwhile.
+    fn with_directory(
+        &self,
+        dir: Ino,
+        look: &mut dyn FnMut(&State) -> Result<()>,
+    ) -> Result<()> {
+        let node = self.node(dir)?;
+        let state = node.read(&self.store)?;
+        look(&state)
+    }
+}
