@@ -48,8 +48,11 @@ pub(super) fn tells(
     let fresh_metadata = was_used && hurt.spoils_metadata();
     let may_be_lost = |one: &Finding| match one.what {
         What::Metadata => hurt.metadata || fresh_metadata,
-        What::Attribute => hurt.data || hurt.may_refuse_values(one.ino) || hurt.spoils_data(),
-        What::Data => hurt.data || hurt.spoils_data() || hurt.hits_target(base, one.ino),
+        // (Bytes are taken for lost, too, where a record is that says what they are.)
+        What::Attribute | What::Data => {
+            let is_other = hurt.may_refuse(one.ino) || hurt.may_be_stale(one.ino);
+            hurt.data || hurt.spoils_data() || is_other || hurt.hits_target(base, one.ino)
+        }
         _ => false,
     };
     let lost = found.iter().filter(|one| one.outcome == Outcome::Lost);

@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicI64;
 
 use lode_pmem::Medium;
 
+use super::ended::EndedEntry;
 use super::replay::Replay;
 use super::state::{Body, State};
 use crate::layout::{Header, Txid, slot_at};
@@ -67,7 +68,7 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
 ) -> Result<Box<State>> {
     let ino = slot.ino();
     let Some((identity, head, _, seal)) = read_identity(store, ino)? else {
-        return Err(without_identity(store, slot));
+        return Err(why_nothing(store, slot, "identity of an inode is damaged"));
     };
     let death = read_death(store, &identity)?;
     let death = death.filter(|death| !store.aborted.contains(&death.header.txid));
@@ -83,22 +84,19 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
         // (Of one that has ended nobody remembers the end.)
         let known = if store.host.leaves_out(Rule::TailKnown) { 0 } else { slot.tail() };
         damaged |= known != 0 && known != walk.tail().last_seal;
-        // (For a reader, what a crash has left is there as it was.)
-        let reads_only = store.writable().is_err();
-        let may_be_torn = |holds| reads_only && !matches!(holds, Holds::Several);
         // (Behind an end that is known is nothing, and room in bad memory is no loss.)
-        if known == 0 {
-            walk.beyond(&mut |line| {
-                let is_explained = line.is_void(store) || line.is_stale(may_be_torn);
-                damaged |= !is_explained && !store.aborted.contains(&line.header().txid);
-            })?;
-        }
+        damaged |= known == 0 && is_cut_short(store, &mut walk)?;
     }
     if damaged {
         let what = "log of an inode is damaged before its end";
         return Err(Error::corrupt_inode(what, walk.tail().at, ino));
     }
-    let mut state = state.ok_or(Error::Stale)?;
+    let Some(mut state) = state else {
+        // (Who was made later begins with a record that does not count yet.)
+        let is_later = walk.has_passed();
+        let lost = || why_nothing(store, slot, "log without an INODE record");
+        return Err(if is_later { Error::Stale } else { lost() });
+    };
     state.view = view;
     state.parent |= view;
     match &mut state.body {
@@ -115,11 +113,27 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
     Ok(state)
 }
 
-/// Why there is nothing to load where nothing says whose slot it is: of an inode that lives or that a snapshot keeps that is
-/// lost; else it was not there.
+/// Whether the log of an inode of which nobody remembers the end goes on behind where a walk of it has ended.
+pub(crate) fn is_cut_short<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    walk: &mut Walk<'_, M, H>,
+) -> Result<bool> {
+    // (For a reader, what a crash has left is there as it was.)
+    let reads_only = store.writable().is_err();
+    let may_be_torn = |holds| reads_only && !matches!(holds, Holds::Several);
+    let mut goes_on = false;
+    walk.beyond(&mut |line| {
+        let is_explained = line.is_void(store) || line.is_stale(may_be_torn);
+        goes_on |= !is_explained && !store.aborted.contains(&line.header().txid);
+    })?;
+    Ok(goes_on)
+}
+
+/// Why there is nothing to load where nothing says whose slot it is, or how it began: of an inode that lives or that a snapshot
+/// keeps that is lost; else it was not there.
 #[cold]
 #[inline(never)]
-fn without_identity<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Error {
+fn why_nothing<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot, what: &'static str) -> Error {
     let ino = slot.ino();
     let mut is_kept = slot.tail() != 0;
     let told = store.snapshots.for_each_slot(&mut |_, kept| {
@@ -128,7 +142,7 @@ fn without_identity<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Err
     });
     // (Where not all that is kept is known any more, it may be this one.)
     if is_kept || told.is_err() {
-        return Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
+        return Error::corrupt_inode(what, slot_at(ino), ino);
     }
     Error::Stale
 }
@@ -165,6 +179,21 @@ pub(crate) struct Scanned<'s, M: Medium, H: Host> {
     pub(crate) cut: Option<Header>,
     /// What has ended and is seen by snapshots, and the epoch of its end.
     pub(crate) seen: Vec<(Ended, u32)>,
+    /// Entries of which the same is so, where they were asked for.
+    pub(crate) ended: Vec<EndedEntry>,
+}
+
+/// Entries of a directory that have ended, and that snapshots see. Nobody changes the directory meanwhile.
+pub(crate) fn load_ended_entries<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    ino: Ino,
+) -> Result<Vec<EndedEntry>> {
+    let lost = Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
+    let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
+    let walk = Walk::new(store, &identity, head, seal)?;
+    let mut replay = Replay::new(store, ino, identity.nonce, true);
+    replay.ended = Some(Vec::new());
+    run(walk, replay, &mut |_| ()).map(|scanned| scanned.ended)
 }
 
 /// Walks and replays a log without its directory entries, showing each record's header. The inode `died` in an
@@ -211,7 +240,8 @@ fn run<'s, M: Medium, H: Host>(
     }
     let cut = replay.cut();
     let state = replay.finish(walk.tail(), walk.inline_dead)?;
-    Ok(Scanned { walk, state, cut, seen: replay.seen })
+    let ended = replay.ended.unwrap_or_default();
+    Ok(Scanned { walk, state, cut, seen: replay.seen, ended })
 }
 
 /// Whether a transaction has the lower number, of whichever lanes the two are.

@@ -6,6 +6,7 @@ mod behind;
 mod cache;
 mod collect;
 mod dentries;
+mod ended;
 mod exempt;
 mod grown;
 mod journal;
@@ -26,10 +27,13 @@ pub(crate) use anew::write_anew;
 pub(crate) use cache::Cache;
 pub(crate) use collect::{bring_inline, has_first_page, move_log, tidy};
 pub(crate) use dentries::{Dentries, Name, Target as NameTarget};
+pub(crate) use ended::{EndedEntry, target_of};
 pub(crate) use exempt::{Pages, put as put_pages, range as pages_range};
 pub(crate) use grown::Grown;
 pub(crate) use journal::{Journal, JournalPiece};
-pub(crate) use load::{Scanned, load, load_as_of, load_for_scan};
+pub(crate) use load::{
+    Scanned, is_cut_short, load, load_as_of, load_ended_entries, load_for_scan,
+};
 pub(crate) use maps::Staged;
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
 pub(crate) use node::{Exclusive, Node};

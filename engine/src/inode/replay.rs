@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use lode_pmem::Medium;
 
+use super::ended::EndedEntry;
 use super::journal::JournalPiece;
 use super::state::{Body as Kind, Carrier, Directory, File, State, Target};
 use crate::index::{Entry, Extent, Xattr, hash};
@@ -31,6 +32,8 @@ pub(crate) struct Replay<'s, M: Medium, H: Host> {
     died: Option<u32>,
     /// What has ended and is seen by snapshots, and the epoch of its end.
     pub(crate) seen: Vec<(Ended, u32)>,
+    /// Entries of which the same is so, where somebody asks for them.
+    pub(super) ended: Option<Vec<EndedEntry>>,
 }
 
 const OUTSIDE: &str = "record of pages outside the pool";
@@ -94,6 +97,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             adds: HashMap::with_hasher(Mix::default()),
             died: None,
             seen: Vec::new(),
+            ended: None,
         }
     }
 
@@ -308,7 +312,8 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             }
             self.adds.remove(&(add.txid, add.part));
             let lines = text_lines(usize::from(name_len));
-            self.state(at)?.remove_entry(old.cookie, lines, ordinal, time_ns);
+            let old = self.state(at)?.remove_entry(old.cookie, lines, ordinal, time_ns);
+            self.note_ended(old, parsed.epoch)?;
         }
         self.adds.try_reserve(1)?;
         let lines = text_lines(usize::from(name_len));
@@ -381,8 +386,14 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             state.touch(found.ordinal, time_ns);
             return Ok(());
         };
-        state.remove_entry(cookie, u32::from(lines), found.ordinal, time_ns);
-        Ok(())
+        let old = state.remove_entry(cookie, u32::from(lines), found.ordinal, time_ns);
+        self.note_ended(old, found.parsed.epoch)
+    }
+
+    fn note_ended(&mut self, entry: Option<Entry>, died: u32) -> Result<()> {
+        let (Some(ended), Some(entry)) = (&mut self.ended, entry) else { return Ok(()) };
+        let Some(state) = &self.state else { return Ok(()) };
+        super::ended::note(self.store, state, (&entry, died), ended)
     }
 
     /// A record of data, which may end what snapshots see: pages of the file, or of its journal.

@@ -7,7 +7,7 @@ use lode_pmem::Medium;
 
 use super::Pool;
 use crate::index::Entry;
-use crate::inode::{Exclusive, Name, NameTarget, Node, State, find_entry, valid_name};
+use crate::inode::{Exclusive, Name, Node, State, find_entry, target_of, valid_name};
 use crate::layout::{Body, Parsed, tag_of};
 use crate::store::Store;
 use crate::{Error, Host, Result, mode};
@@ -56,12 +56,6 @@ impl<H: Host> Child<H> {
         let Body::Add { tag, .. } = self.add.body else { return false };
         tag == tag_of(state.log.nonce) && u32::from(self.entry.kind) == state.kind() >> 12
     }
-}
-
-/// What the entry leads to that this record made.
-pub(crate) fn target_of(entry: &Entry, add: &Parsed) -> Option<NameTarget> {
-    let Body::Add { tag, .. } = add.body else { return None };
-    Some(NameTarget { ino: entry.ino, tag, kind: entry.kind })
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {

@@ -11,7 +11,7 @@ mod report;
 pub(crate) use count::OpCounts;
 pub use found::{Found, Seen};
 pub use handle::Handle;
-pub(crate) use locks::{Child, Look, target_of};
+pub(crate) use locks::{Child, Look};
 pub use report::{CheckReport, ExtentDump, InodeDump, Opening, RecordDump};
 
 use alloc::boxed::Box;
@@ -242,7 +242,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if ino >= VIEW {
             return self.view_node(ino);
         }
-        self.nodes.get(&self.store, ino)
+        match self.nodes.get(&self.store, ino) {
+            Err(Error::Stale) => Err(self.why_absent(ino)),
+            found => found,
+        }
+    }
+
+    /// Why there is no inode of a number: an opening for reading alone goes on without those that it has found to be lost.
+    #[cold]
+    fn why_absent(&self, ino: Ino) -> Error {
+        let lost = self.opening.damage.iter().find(|damage| damage.ino == ino && ino != 0);
+        lost.map_or(Error::Stale, |damage| Error::Corrupt(*damage))
     }
 
     /// As [`Pool::node`], for one that is to be changed.

@@ -370,7 +370,7 @@ impl<M: Medium, H: Host> Scanner<'_, M, H> {
         scanned: &mut Scanned<'_, M, H>,
         scan: &mut Scan,
     ) -> Result<()> {
-        let Scanned { walk, state, cut, seen } = scanned;
+        let Scanned { walk, state, cut, seen, .. } = scanned;
         let state = state.take();
         if cut.is_some() {
             // Nothing in doubt explains it.

@@ -2,6 +2,7 @@
 
 use lode_pmem::Medium;
 
+use super::kept::has_waiting;
 use super::report::{Finding, Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
 use crate::index::Extent;
@@ -28,8 +29,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // (Where it can't be loaded, that has been told.)
         let Ok(state) = node.read(&self.store) else { return Ok((0, None)) };
         let mut done = 0;
+        let waits = self.store.writable().is_err();
         if page == 0 {
             done += self.scrub_attributes(scrub, &state)?;
+            if waits {
+                done += self.scrub_waiting(scrub, &state)?;
+            }
         }
         let file = match &state.body {
             Body::File(file) => file,
@@ -43,7 +48,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let mut page = page;
         while let Some(extent) = file.extents.next_from(page) {
             page = page.max(extent.file_page);
-            let pages = (extent.end() - page).min(PIECE_BYTES / PAGE_BYTES);
+            // (What waits is read where it does as long as nothing is stored, and was looked at there.)
+            if waits && has_waiting(file, page) {
+                page += 1;
+                continue;
+            }
+            let most = (extent.end() - page).min(PIECE_BYTES / PAGE_BYTES);
+            let is_next = |skip: &u64| waits && has_waiting(file, page + skip);
+            let pages = (1..most).find(is_next).unwrap_or(most);
             self.scrub_piece(scrub, &state, &extent, (page, pages))?;
             done += pages * PAGE_BYTES;
             page += pages;
@@ -84,12 +96,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         (page..page + pages).try_for_each(|page| match state.file()?.is_exempt(page) {
             // What a program has as memory is compared with nothing.
             false if is_lent(page) => Ok(()),
-            true => scrub.note_exempt(state, page),
+            true => {
+                scrub.note_exempt(state, page)?;
+                self.scrub_lines(scrub, state, extent, (page, 1))
+            }
             false => self.scrub_strips(scrub, state, extent, page),
         })
     }
 
-    /// Loads pages of an extent, and then line by line what can't be loaded at once.
+    /// Loads pages of an extent, all of them exempt from checksums or none, and then line by line what can't be loaded at once.
     fn scrub_lines(
         &self,
         scrub: &mut Scrub,
@@ -101,15 +116,20 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let bytes = pages * PAGE_BYTES;
         let of =
             Whose { ino: state.log.ino, end: at + state.size.saturating_sub(page * PAGE_BYTES) };
+        let is_exempt = state.file()?.is_exempt(page);
+        let load = |at: u64, into: &mut [u8]| match is_exempt {
+            true => self.store.load_exempt(at, into),
+            false => self.store.load_data(of, at, into),
+        };
         let piece = scrub.piece.get_mut(..bytes as usize).unwrap_or_default();
-        if self.store.load_data(of, at, piece).is_ok() {
+        if load(at, piece).is_ok() {
             return Ok(());
         }
         for from in (0..bytes).step_by(LINE as usize) {
             let offset = page * PAGE_BYTES + from;
             // What is behind the size is nothing yet.
             let mut line = [0; LINE as usize];
-            if offset < state.size && self.store.load_data(of, at + from, &mut line).is_err() {
+            if offset < state.size && load(at + from, &mut line).is_err() {
                 self.note_data(scrub, state, Outcome::Lost, (at + from, offset, LINE))?;
             }
         }

@@ -11,9 +11,8 @@ use lode_pmem::Medium;
 use super::report::What;
 use super::step::Scrub;
 use crate::index::Entry;
-use crate::inode::{NameTarget, State, load_name};
+use crate::inode::{EndedEntry, NameTarget, State, load_name, target_of};
 use crate::layout::LINE;
-use crate::pool::target_of;
 use crate::{Error, Host, Ino, NAME_MAX, Pool, Result};
 
 /// Entries that are looked at under one lock.
@@ -96,6 +95,26 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Err(Error::NoMemory) => Err(Error::NoMemory),
             _ => Ok(()),
         }
+    }
+
+    /// An entry that has ended, of a directory, as the latest snapshot has it that sees it.
+    pub(super) fn scrub_ended(&self, scrub: &mut Scrub, dir: Ino, entry: &EndedEntry) -> Result<()> {
+        let EndedEntry { epoch, target, at } = *entry;
+        let Some(view) = self.view_of(epoch)? else { return Ok(()) };
+        let node = self.node(target.ino | view);
+        let what = match node.as_ref().map(|node| node.read(&self.store)) {
+            Err(Error::NoMemory) | Ok(Err(Error::NoMemory)) => return Err(Error::NoMemory),
+            Ok(Ok(state)) if target.means(&state) => return Ok(()),
+            Ok(Ok(_)) => "entry leads to another inode than it says",
+            Err(Error::Stale) | Ok(Err(Error::Stale)) => "entry leads to no inode",
+            // (That is told of with the inode.)
+            Err(_) | Ok(Err(_)) => return Ok(()),
+        };
+        // (With a snapshot that is deleted meanwhile goes what it alone has kept.)
+        if self.view_of(epoch)?.is_none() {
+            return Ok(());
+        }
+        scrub.note_error(Error::corrupt_inode(what, at, dir), What::Metadata, dir | view)
     }
 
     fn target(&self, state: &State, entry: &Entry) -> Option<NameTarget> {

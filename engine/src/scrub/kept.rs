@@ -11,12 +11,15 @@ use lode_pmem::Medium;
 
 use super::report::{Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
-use crate::inode::{Body, File, Scanned, State, load_for_scan, load_xattr_value};
+use crate::inode::{
+    Body, EndedEntry, File, Scanned, State, is_cut_short, load_ended_entries, load_for_scan,
+    load_xattr_value,
+};
 use crate::layout::{DEATH_LINE, LINE, slot_at};
 use crate::log::{Walk, read_death, read_identity};
 use crate::snapshot::ino_beside;
 use crate::space::{Ended, Run};
-use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
+use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, mode};
 
 /// Pages, and the epoch of the latest snapshot that sees them.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +38,8 @@ pub(super) struct Kept {
     at: usize,
     /// The page of the file to go on with.
     page: u64,
+    /// Entries of a directory that are still to be looked at.
+    entries: Vec<EndedEntry>,
 }
 
 /// What has ended, and the epochs of that.
@@ -49,7 +54,7 @@ fn next_of(kept: &[Seen], from: u64, end: u64) -> Option<Run> {
 }
 
 /// A page of a file that journalled bytes are part of, as a snapshot reads it.
-fn has_waiting(file: &File, page: u64) -> bool {
+pub(super) fn has_waiting(file: &File, page: u64) -> bool {
     let (from, end) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
     let mut pending = file.journal.pending().iter();
     pending.any(|piece| piece.file_offset < end && piece.file_offset + piece.len > from)
@@ -90,10 +95,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Kept::default());
         }
         // While it is locked its log stays as it is.
-        match self.scan_log(ino, state.is_dead().then_some(state.died)) {
+        let kept = match self.scan_log(ino, state.is_dead().then_some(state.died)) {
             Ok(scanned) => self.kept_among(ino, scanned.seen),
             Err(error) => error.into_damage().map(|_| Kept::default()),
+        };
+        Ok(Kept { entries: self.ended_entries(ino, &state)?, ..kept? })
+    }
+
+    /// Entries that have ended, and that snapshots see, of a directory that is locked.
+    fn ended_entries(&self, ino: Ino, state: &State) -> Result<Vec<EndedEntry>> {
+        if state.kind() != mode::DIRECTORY {
+            return Ok(Vec::new());
         }
+        // (Where they can't be read, that has been told.)
+        let ended = load_ended_entries(&self.store, ino);
+        ended.or_else(|error| error.into_damage().map(|_| Vec::new()))
     }
 
     /// The slot and the log of a dead inode, by its number in a snapshot, which are looked at in both copies. Returns the bytes
@@ -114,7 +130,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let Ok(_held) = node.read(&self.store) else { return Ok(0) };
         match self.scan_dead(ino) {
             Ok((state, data)) => {
-                scrub.kept = self.kept_among(ino, data)?;
+                let entries = self.ended_entries(ino, &state)?;
+                scrub.kept = Kept { entries, ..self.kept_among(ino, data)? };
                 self.scrub_log(scrub, &state, seen)
             }
             Err(error) => {
@@ -131,7 +148,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let lost = Error::corrupt_inode("end of a dead inode is damaged", at, ino);
         let (identity, ..) = read_identity(&self.store, ino)?.ok_or(lost)?;
         let died = read_death(&self.store, &identity)?.ok_or(lost)?.epoch;
-        let Scanned { state, seen: mut data, .. } = self.scan_log(ino, Some(died))?;
+        let Scanned { mut walk, state, seen: mut data, .. } = self.scan_log(ino, Some(died))?;
+        if is_cut_short(&self.store, &mut walk)? {
+            let what = "log of a dead inode is damaged before its end";
+            return Err(Error::corrupt_inode(what, walk.tail().at, ino));
+        }
         let state = state.ok_or(lost)?;
         let mut noted = Ok(());
         state.for_each_data(&mut |ended| match data.try_reserve(1) {
@@ -168,6 +189,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn scrub_kept(&self, scrub: &mut Scrub, bytes: u64) -> Result<(u64, bool)> {
         let mut kept = core::mem::take(&mut scrub.kept);
         let mut done = 0;
+        while done < bytes
+            && let Some(entry) = kept.entries.pop()
+        {
+            self.scrub_ended(scrub, kept.ino, &entry)?;
+            done += LINE;
+        }
         while done < bytes {
             let Some(Seen { epoch, .. }) = kept.all.get(kept.at).copied() else { break };
             let end = kept.all.partition_point(|seen| seen.epoch <= epoch);
@@ -177,7 +204,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             done += looked;
             (kept.at, kept.page) = next.map_or((end, 0), |page| (kept.at, page));
         }
-        let is_over = kept.at >= kept.all.len();
+        let is_over = kept.at >= kept.all.len() && kept.entries.is_empty();
         scrub.kept = kept;
         Ok((done, is_over))
     }
@@ -253,7 +280,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Reads the pages in which a snapshot has journalled bytes the way it reads them: what is in their home may be later, or
     /// torn, and what isn't journalled is at home.
     #[inline(never)]
-    fn scrub_waiting(&self, scrub: &mut Scrub, state: &State) -> Result<u64> {
+    pub(super) fn scrub_waiting(&self, scrub: &mut Scrub, state: &State) -> Result<u64> {
         let Body::File(file) = &state.body else { return Ok(0) };
         let strips = &self.store.geometry.strips;
         let step = if strips.are_kept() { strips.bytes() } else { LINE };

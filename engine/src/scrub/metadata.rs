@@ -37,6 +37,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let outcome = if is_writable { Outcome::Repaired } else { Outcome::Left };
             scrub.note(Finding { what, outcome, ino: 0, at, offset: 0, bytes: 0 })?;
         }
+        // (An opening for reading alone has gone on without them.)
+        for damage in &self.opening.damage {
+            scrub.note_error(Error::Corrupt(*damage), What::Metadata, damage.ino)?;
+        }
         if self.compares_copies() {
             store.compare_watermarks(is_writable, &mut |at, is_mended| {
                 let outcome = if is_mended { Outcome::Repaired } else { Outcome::Left };

@@ -90,7 +90,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let node = self.nodes.get_view(&self.store, ino, view)?;
         if !node.is_loaded() {
             // While the inode is locked as it is now, its log is not collected.
-            let alive = match self.node(now) {
+            let alive = match self.nodes.get(&self.store, now) {
                 Err(Error::Stale) => None,
                 alive => Some(alive?),
             };
