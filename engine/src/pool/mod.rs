@@ -250,7 +250,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
 
     /// Why there is no inode of a number: an opening for reading alone goes on without those that it has found to be lost.
     #[cold]
-    fn why_absent(&self, ino: Ino) -> Error {
+    pub(crate) fn why_absent(&self, ino: Ino) -> Error {
         let lost = self.opening.damage.iter().find(|damage| damage.ino == ino && ino != 0);
         lost.map_or(Error::Stale, |damage| Error::Corrupt(*damage))
     }

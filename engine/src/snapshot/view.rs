@@ -100,7 +100,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 // It is gone, or nobody can read it.
                 _ => None,
             };
-            node.load_as_of(&self.store, epoch)?;
+            node.load_as_of(&self.store, epoch).map_err(|error| match error {
+                Error::Stale => self.why_absent(now),
+                error => error,
+            })?;
         }
         Ok(node)
     }
