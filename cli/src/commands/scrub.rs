@@ -127,8 +127,8 @@ fn by_opening(opening: &Opening, writes: bool) -> Vec<FindingFacts> {
     };
     let superblock =
         opening.superblock_damage.iter().map(|damage| found(damage.what, 0, damage.at));
-    let others =
-        opening.chain_damage.iter().chain(&opening.checkpoint_damage).chain(&opening.damage);
+    // (What it has found to be lost, and went on without, the scrub tells.)
+    let others = opening.chain_damage.iter().chain(&opening.checkpoint_damage);
     let others = others.map(|damage| found(What::Metadata, damage.ino, damage.at));
     superblock.chain(others).collect()
 }

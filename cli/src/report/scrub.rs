@@ -149,7 +149,7 @@ impl FindingFacts {
     fn text(&self) -> String {
         let outcome = match self.outcome.as_str() {
             word if word == Outcome::Repaired.name() => "was bad, and is repaired",
-            word if word == Outcome::Left.name() => "is bad in one copy, and stays so",
+            word if word == Outcome::Left.name() => "is bad, and stays so: nothing is lost by it",
             _ => "can't be read: lost",
         };
         format!("{}, {outcome}", self.place())

@@ -287,7 +287,9 @@ impl<'a> Look<'a> {
             let found = fs.lookup(there.ino, &child.name).map(|attr| attr.ino);
             match found {
                 Err(error) if self.hurt.may_refuse(there.ino) && is_damage(error) => {
-                    self.note(there.ino, error);
+                    // (The error tells whose record leads there.)
+                    let known = numbers.get(&child.model_ino).copied();
+                    self.note(known.unwrap_or(there.ino), error);
                 }
                 Err(Error::NotFound) if self.may_be_stale(there.ino) => {
                     self.seen.unprotected += 1;
@@ -328,7 +330,7 @@ impl<'a> Look<'a> {
     /// Reads what can be lost in one piece by itself.
     fn pieces(&mut self, fs: &dyn Fs, there: &There<'_>) -> Result<(), String> {
         let piece = if self.base.strips.are_kept() { self.base.strips.bytes() } else { 64 };
-        let ino = there.ino;
+        let (ino, mut refused) = (there.ino, Vec::new());
         for (offset, wanted) in
             (0u64..).step_by(piece as usize).zip(there.node.data.chunks(piece as usize))
         {
@@ -346,8 +348,15 @@ impl<'a> Look<'a> {
                             "{path}: {len} bytes at {offset}: {error} ({error:?})"
                         ));
                     }
-                    self.note(ino, error);
+                    refused.push((offset, wanted.len(), error));
                 }
+            }
+        }
+        for (offset, len, error) in refused {
+            self.seen.refused += 1;
+            // (A strip may be rebuilt when another of its page was, which was read behind it: that is no loss to be told of.)
+            if fs.read(ino, offset, &mut vec![0xA5; len]).is_err() {
+                self.refused.push(Refused { ino, error });
             }
         }
         Ok(())

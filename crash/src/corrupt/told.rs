@@ -27,10 +27,7 @@ impl Refused {
             Error::Media { at } => is_there(at),
             _ => false,
         };
-        // (Bytes may be made good again when others of their page are that were refused, too, and asked for later.)
-        let is_mended = (finding.what, finding.outcome) == (What::Data, Outcome::Repaired);
-        let is_told = finding.outcome == Outcome::Lost || is_mended;
-        is_told && (is_meant || is_its(self.ino))
+        finding.outcome == Outcome::Lost && (is_meant || is_its(self.ino))
     }
 }
 

@@ -4,6 +4,7 @@
 //! it. (What a crash can't be told from damage of leaves an entry without its inode, and nobody else would meet that before its name is
 //! looked up.) No directory is locked while what it leads to is loaded, and none for longer than some entries take.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lode_pmem::Medium;
@@ -11,8 +12,8 @@ use lode_pmem::Medium;
 use super::report::What;
 use super::step::Scrub;
 use crate::index::Entry;
-use crate::inode::{EndedEntry, NameTarget, State, load_name, target_of};
-use crate::layout::LINE;
+use crate::inode::{EndedEntry, NameTarget, Node, State, load_name, target_of};
+use crate::layout::{LINE, slot_at};
 use crate::{Error, Host, Ino, NAME_MAX, Pool, Result};
 
 /// Entries that are looked at under one lock.
@@ -70,14 +71,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         target: &NameTarget,
     ) -> Result<()> {
         let node = self.node(entry.ino);
-        let what = match node.as_ref().map(|node| node.read(&self.store)) {
-            Err(Error::NoMemory) | Ok(Err(Error::NoMemory)) => return Err(Error::NoMemory),
-            Ok(Ok(state)) if target.means(&state) => return Ok(()),
-            Ok(Ok(_)) => "entry leads to another inode than it says",
-            Err(Error::Stale) | Ok(Err(Error::Stale)) => "entry leads to no inode",
-            // (That is told of with the inode.)
-            Err(_) | Ok(Err(_)) => return Ok(()),
-        };
+        let Some(error) = self.misses(node, target, (dir, entry.at))? else { return Ok(()) };
         // Where it is the same entry still, and means the same life, it has been there all the time, and so should that.
         let mut is_same = false;
         let looked = self.with_directory(dir, &mut |state| {
@@ -88,10 +82,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Ok(())
         });
         match looked {
-            Ok(()) if is_same => {
-                let error = Error::corrupt_inode(what, entry.at, dir);
-                scrub.note_error(error, What::Metadata, dir)
-            }
+            Ok(()) if is_same => scrub.note_error(error, What::Metadata, error.into_damage()?.ino),
             Err(Error::NoMemory) => Err(Error::NoMemory),
             _ => Ok(()),
         }
@@ -102,19 +93,37 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let EndedEntry { epoch, target, at } = *entry;
         let Some(view) = self.view_of(epoch)? else { return Ok(()) };
         let node = self.node(target.ino | view);
-        let what = match node.as_ref().map(|node| node.read(&self.store)) {
-            Err(Error::NoMemory) | Ok(Err(Error::NoMemory)) => return Err(Error::NoMemory),
-            Ok(Ok(state)) if target.means(&state) => return Ok(()),
-            Ok(Ok(_)) => "entry leads to another inode than it says",
-            Err(Error::Stale) | Ok(Err(Error::Stale)) => "entry leads to no inode",
-            // (That is told of with the inode.)
-            Err(_) | Ok(Err(_)) => return Ok(()),
-        };
+        let Some(error) = self.misses(node, &target, (dir | view, at))? else { return Ok(()) };
         // (With a snapshot that is deleted meanwhile goes what it alone has kept.)
         if self.view_of(epoch)?.is_none() {
             return Ok(());
         }
-        scrub.note_error(Error::corrupt_inode(what, at, dir), What::Metadata, dir | view)
+        scrub.note_error(error, What::Metadata, error.into_damage()?.ino | view)
+    }
+
+    /// What is lost where this is what an entry of a directory, whose record is there, leads to: what it means if there is
+    /// nothing, else the entry itself. Of what can't be read that is told with its inode.
+    #[inline(never)]
+    fn misses(
+        &self,
+        node: Result<Arc<Node<H>>>,
+        target: &NameTarget,
+        (dir, at): (Ino, u64),
+    ) -> Result<Option<Error>> {
+        let state = node.as_ref().map_err(|error| *error).map(|node| node.read(&self.store));
+        Ok(match state.and_then(|state| state.map(|state| target.means(&state))) {
+            Ok(true) => None,
+            Ok(false) => {
+                let what = "entry leads to another inode than it says";
+                Some(Error::corrupt_inode(what, at, dir))
+            }
+            Err(Error::Stale) => {
+                let (what, slot) = ("entry leads to no inode", slot_at(target.ino));
+                Some(Error::corrupt_inode(what, slot, target.ino))
+            }
+            Err(Error::NoMemory) => return Err(Error::NoMemory),
+            Err(_) => None,
+        })
     }
 
     fn target(&self, state: &State, entry: &Entry) -> Option<NameTarget> {

@@ -16,7 +16,7 @@ use crate::inode::{
     load_xattr_value,
 };
 use crate::layout::{DEATH_LINE, LINE, slot_at};
-use crate::log::{Walk, read_death, read_identity};
+use crate::log::{Log, Walk, read_death, read_identity};
 use crate::snapshot::ino_beside;
 use crate::space::{Ended, Run};
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, mode};
@@ -58,6 +58,12 @@ pub(super) fn has_waiting(file: &File, page: u64) -> bool {
     let (from, end) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
     let mut pending = file.journal.pending().iter();
     pending.any(|piece| piece.file_offset < end && piece.file_offset + piece.len > from)
+}
+
+/// Whether a log of a dead inode, which nobody writes to, ends before what was seen of it when it was loaded.
+fn ends_before(log: &Log, seen: &Log) -> bool {
+    let is_in_front = log.tail.ordinal == seen.tail.ordinal && log.tail.at < seen.tail.at;
+    log.pages.len() < seen.pages.len() || is_in_front
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -127,8 +133,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             Ok(node) => node,
         };
         // While this is locked its snapshot does not end.
-        let Ok(_held) = node.read(&self.store) else { return Ok(0) };
-        match self.scan_dead(ino) {
+        let Ok(held) = node.read(&self.store) else { return Ok(0) };
+        match self.scan_dead(ino, &held) {
             Ok((state, data)) => {
                 let entries = self.ended_entries(ino, &state)?;
                 scrub.kept = Kept { entries, ..self.kept_among(ino, data)? };
@@ -141,15 +147,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// A dead inode at its end, and all that has ended with it and before.
+    /// A dead inode at its end, and all that has ended with it and before. It was `held` as a snapshot has it.
     #[inline(never)]
-    fn scan_dead(&self, ino: Ino) -> Result<(Box<State>, AllEnded)> {
+    fn scan_dead(&self, ino: Ino, held: &State) -> Result<(Box<State>, AllEnded)> {
         let at = slot_at(ino) + DEATH_LINE * LINE;
         let lost = Error::corrupt_inode("end of a dead inode is damaged", at, ino);
         let (identity, ..) = read_identity(&self.store, ino)?.ok_or(lost)?;
         let died = read_death(&self.store, &identity)?.ok_or(lost)?.epoch;
         let Scanned { mut walk, state, seen: mut data, .. } = self.scan_log(ino, Some(died))?;
-        if is_cut_short(&self.store, &mut walk)? {
+        let is_shorter = state.as_ref().is_some_and(|state| ends_before(&state.log, &held.log));
+        if is_shorter || is_cut_short(&self.store, &mut walk)? {
             let what = "log of a dead inode is damaged before its end";
             return Err(Error::corrupt_inode(what, walk.tail().at, ino));
         }

@@ -12,7 +12,7 @@ use crate::layout::{
 use crate::log::{INLINE, leads_on};
 use crate::snapshot::VIEW;
 use crate::store::{LinkWord, Owner, Shape, Store, read_superblock};
-use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
+use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Superblocks and tables; returns the bytes looked at.
@@ -37,10 +37,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             let outcome = if is_writable { Outcome::Repaired } else { Outcome::Left };
             scrub.note(Finding { what, outcome, ino: 0, at, offset: 0, bytes: 0 })?;
         }
-        // (An opening for reading alone has gone on without them.)
-        for damage in &self.opening.damage {
-            scrub.note_error(Error::Corrupt(*damage), What::Metadata, damage.ino)?;
-        }
+        // (Those that there are come with their inodes.)
+        let there = |ino: Ino| self.store.table.find(ino).is_some_and(|slot| slot.tail() != 0);
+        self.note_of_opening(scrub, &|damage| damage.ino == 0 || !there(damage.ino))?;
         if self.compares_copies() {
             store.compare_watermarks(is_writable, &mut |at, is_mended| {
                 let outcome = if is_mended { Outcome::Repaired } else { Outcome::Left };
@@ -55,6 +54,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.note_differing(scrub, &|_| 0)?;
         }
         Ok(store.geometry.first_page() * PAGE_BYTES)
+    }
+
+    /// Notes what an opening for reading alone has gone on without, of which this is so.
+    pub(super) fn note_of_opening(
+        &self,
+        scrub: &mut Scrub,
+        is_told: &dyn Fn(&Corruption) -> bool,
+    ) -> Result<()> {
+        for damage in self.opening.damage.iter().filter(|damage| is_told(damage)) {
+            scrub.note_error(Error::Corrupt(*damage), What::Metadata, damage.ino)?;
+        }
+        Ok(())
     }
 
     /// Whether copies of metadata that differ are found by a scrub: those that a crash has left are what
@@ -98,6 +109,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let state = match node.read(&self.store) {
             Ok(state) => state,
             Err(error) => {
+                // (An opening that has looked at all of it knows better where it is damaged.)
+                let error = match self.why_absent(ino) {
+                    Error::Stale => error,
+                    known => known,
+                };
                 scrub.note_error(error, What::Metadata, ino)?;
                 return Ok(LINE);
             }

@@ -52,6 +52,8 @@ pub struct Scrub {
     pub(super) findings: Vec<Finding>,
     /// Something was repaired since the last fence.
     pub(super) is_unfenced: bool,
+    /// Something that was found is lost.
+    has_lost: bool,
     /// Findings that were not remembered.
     forgotten: u64,
     /// What is exempt from checksums.
@@ -89,6 +91,7 @@ impl Scrub {
     /// Takes in a finding; bytes that go on from the last one of the same data belong to it.
     pub(super) fn note(&mut self, finding: Finding) -> Result<()> {
         self.is_unfenced |= finding.outcome == Outcome::Repaired;
+        self.has_lost |= finding.outcome == Outcome::Lost;
         if let Some(last) = self.findings.last_mut()
             && last.what == What::Data
             && (last.ino, last.offset + last.bytes) == (finding.ino, finding.offset)
@@ -141,7 +144,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let all = (space.pages - space.pages_free.min(space.pages)) * PAGE_BYTES;
         let (has_dead, kept, findings) = (false, Kept::default(), Vec::new());
         let (place, forgotten, exempt, done) = (Place::Tables, 0, Exempt::default(), 0);
-        let is_unfenced = false;
+        let (is_unfenced, has_lost) = (false, false);
         Ok(Scrub {
             place,
             inos,
@@ -150,6 +153,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             piece,
             findings,
             is_unfenced,
+            has_lost,
             forgotten,
             exempt,
             done,
@@ -201,6 +205,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     }
                     None => {
                         scrub.place = Place::End;
+                        // (Of a transaction of which a part is lost the others are found: where that was is told by who misses it.)
+                        let is_told = scrub.has_lost;
+                        self.note_of_opening(scrub, &|_| !is_told)?;
                         return self.store.keep_bad();
                     }
                 },

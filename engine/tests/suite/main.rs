@@ -38,6 +38,7 @@ mod receiving;
 mod rotating_snapshots;
 mod salvage;
 mod scrub_beside;
+mod scrub_entries;
 mod scrub_full;
 mod scrub_seen;
 mod scrub_snapshots;
