@@ -18,12 +18,17 @@ pub(super) struct Refused {
 
 impl Refused {
     /// Whether a finding tells of it: of the same inode, as it is now or in any snapshot, or of the same bytes.
-    fn is_in(&self, finding: &Finding) -> bool {
+    fn is_in(&self, hurt: &Hurt, finding: &Finding) -> bool {
         let is_its = |ino: Ino| ino != 0 && ino & NUMBER == finding.ino & NUMBER;
         let is_there = |at: u64| at / 64 == finding.at / 64;
         let is_meant = match self.error {
             // (A name may be refused for what it leads to.)
-            Error::Corrupt(damage) => is_its(damage.ino) || is_there(damage.at),
+            // (An entry that is there again, as the log of its directory has lost its end, leads to who knows whom.)
+            Error::Corrupt(damage) => {
+                let leads_anywhere = damage.what.starts_with("entry leads to");
+                let is_old = leads_anywhere && hurt.may_be_gone(damage.ino);
+                is_its(damage.ino) || is_there(damage.at) || is_old
+            }
             Error::Media { at } => is_there(at),
             _ => false,
         };
@@ -41,7 +46,7 @@ pub(super) fn tells(
     refused: &[Refused],
     found: &[Finding],
 ) -> Result<(), String> {
-    let untold = refused.iter().find(|one| !found.iter().any(|finding| one.is_in(finding)));
+    let untold = refused.iter().find(|one| !found.iter().any(|finding| one.is_in(hurt, finding)));
     if let Some(Refused { ino, error }) = untold {
         return Err(format!("inode {ino}: {error} ({error:?}), and found was: {found:?}"));
     }

@@ -10,13 +10,15 @@ use super::state::State;
 use crate::index::Entry;
 use crate::layout::{Body, Parsed};
 use crate::store::Store;
-use crate::{Host, NAME_MAX, Result};
+use crate::{Host, Ino, NAME_MAX, Result};
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedEntry {
     /// The epoch of the latest snapshot that sees it.
     pub(crate) epoch: u32,
+    /// The directory.
+    pub(crate) dir: Ino,
     pub(crate) target: Target,
     /// Offset of its record in the pool.
     pub(crate) at: u64,
@@ -40,7 +42,7 @@ pub(super) fn note<M: Medium, H: Host>(
     let seen = store.snapshots.last_to_see(add.epoch, died);
     if let (Some(epoch), Some(target)) = (seen, target_of(entry, &add)) {
         ended.try_reserve(1)?;
-        ended.push(EndedEntry { epoch, target, at: entry.at });
+        ended.push(EndedEntry { epoch, dir: state.log.ino, target, at: entry.at });
     }
     Ok(())
 }

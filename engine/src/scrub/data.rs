@@ -14,7 +14,7 @@ use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Loads about `bytes` bytes of a file from `page` on, and its attributes' values first. Returns how many it
-    /// has loaded, and the page to go on with, if there is more. Of a directory, the same of its entries by their cookies.
+    /// has loaded, and the page to go on with, if there is more.
     pub(super) fn scrub_data(
         &self,
         scrub: &mut Scrub,
@@ -39,9 +39,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let file = match &state.body {
             Body::File(file) => file,
             Body::Directory(_) => {
-                drop(state);
-                let (looked, next) = self.scrub_entries(scrub, ino, page, bytes)?;
-                return Ok((done + looked, next));
+                scrub.note_directory(ino)?;
+                return Ok((done, None));
             }
             _ => return Ok((done, None)),
         };

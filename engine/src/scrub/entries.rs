@@ -12,8 +12,11 @@ use lode_pmem::Medium;
 use super::report::What;
 use super::step::Scrub;
 use crate::index::Entry;
-use crate::inode::{EndedEntry, NameTarget, Node, State, load_name, target_of};
+use crate::inode::{
+    EndedEntry, NameTarget, Node, State, load_ended_entries, load_name, target_of,
+};
 use crate::layout::{LINE, slot_at};
+use crate::snapshot::VIEW;
 use crate::{Error, Host, Ino, NAME_MAX, Pool, Result};
 
 /// Entries that are looked at under one lock.
@@ -29,6 +32,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         after: u64,
         bytes: u64,
     ) -> Result<(u64, Option<u64>)> {
+        // (Of a dead one, only those that have ended are left.)
+        if dir >= VIEW {
+            return Ok((0, None));
+        }
         let (mut done, mut after) = (0, after);
         let mut entries = Vec::new();
         entries.try_reserve_exact(ENTRIES_MAX)?;
@@ -88,17 +95,35 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// An entry that has ended, of a directory, as the latest snapshot has it that sees it.
-    pub(super) fn scrub_ended(&self, scrub: &mut Scrub, dir: Ino, entry: &EndedEntry) -> Result<()> {
-        let EndedEntry { epoch, target, at } = *entry;
-        let Some(view) = self.view_of(epoch)? else { return Ok(()) };
+    /// Entries of a directory that have ended, and that snapshots see.
+    pub(super) fn ended_entries(&self, dir: Ino) -> Result<Vec<EndedEntry>> {
+        let mut ended = Ok(Vec::new());
+        // While it is locked its log stays as it is.
+        let looked = self.with_directory(dir, &mut |state| {
+            if self.store.sees_log(state.log.ino, state.log.born) {
+                ended = load_ended_entries(&self.store, state.log.ino);
+            }
+            Ok(())
+        });
+        // (Where it can't be read, that has been told.)
+        let none = |error| match error {
+            Error::NoMemory => Err(Error::NoMemory),
+            _ => Ok(Vec::new()),
+        };
+        looked.and(ended).or_else(none)
+    }
+
+    /// An entry that has ended, as the latest snapshot has it that sees it. Returns the bytes looked at.
+    pub(super) fn scrub_ended(&self, scrub: &mut Scrub, entry: &EndedEntry) -> Result<u64> {
+        let EndedEntry { epoch, dir, target, at } = *entry;
+        let Some(view) = self.view_of(epoch)? else { return Ok(LINE) };
         let node = self.node(target.ino | view);
-        let Some(error) = self.misses(node, &target, (dir | view, at))? else { return Ok(()) };
+        let Some(error) = self.misses(node, &target, (dir, at))? else { return Ok(LINE) };
         // (With a snapshot that is deleted meanwhile goes what it alone has kept.)
-        if self.view_of(epoch)?.is_none() {
-            return Ok(());
+        if self.view_of(epoch)?.is_some() {
+            scrub.note_error(error, What::Metadata, error.into_damage()?.ino | view)?;
         }
-        scrub.note_error(error, What::Metadata, error.into_damage()?.ino | view)
+        Ok(LINE)
     }
 
     /// What is lost where this is what an entry of a directory, whose record is there, leads to: what it means if there is

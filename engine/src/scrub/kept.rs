@@ -12,8 +12,7 @@ use lode_pmem::Medium;
 use super::report::{Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
 use crate::inode::{
-    Body, EndedEntry, File, Scanned, State, is_cut_short, load_ended_entries, load_for_scan,
-    load_xattr_value,
+    Body, File, Scanned, State, is_cut_short, load_for_scan, load_xattr_value,
 };
 use crate::layout::{DEATH_LINE, LINE, slot_at};
 use crate::log::{Log, Walk, read_death, read_identity};
@@ -38,8 +37,6 @@ pub(super) struct Kept {
     at: usize,
     /// The page of the file to go on with.
     page: u64,
-    /// Entries of a directory that are still to be looked at.
-    entries: Vec<EndedEntry>,
 }
 
 /// What has ended, and the epochs of that.
@@ -101,21 +98,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Kept::default());
         }
         // While it is locked its log stays as it is.
-        let kept = match self.scan_log(ino, state.is_dead().then_some(state.died)) {
+        match self.scan_log(ino, state.is_dead().then_some(state.died)) {
             Ok(scanned) => self.kept_among(ino, scanned.seen),
             Err(error) => error.into_damage().map(|_| Kept::default()),
-        };
-        Ok(Kept { entries: self.ended_entries(ino, &state)?, ..kept? })
-    }
-
-    /// Entries that have ended, and that snapshots see, of a directory that is locked.
-    fn ended_entries(&self, ino: Ino, state: &State) -> Result<Vec<EndedEntry>> {
-        if state.kind() != mode::DIRECTORY {
-            return Ok(Vec::new());
         }
-        // (Where they can't be read, that has been told.)
-        let ended = load_ended_entries(&self.store, ino);
-        ended.or_else(|error| error.into_damage().map(|_| Vec::new()))
     }
 
     /// The slot and the log of a dead inode, by its number in a snapshot, which are looked at in both copies. Returns the bytes
@@ -136,8 +122,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let Ok(held) = node.read(&self.store) else { return Ok(0) };
         match self.scan_dead(ino, &held) {
             Ok((state, data)) => {
-                let entries = self.ended_entries(ino, &state)?;
-                scrub.kept = Kept { entries, ..self.kept_among(ino, data)? };
+                scrub.kept = self.kept_among(ino, data)?;
+                if state.kind() == mode::DIRECTORY {
+                    scrub.note_directory(seen)?;
+                }
                 self.scrub_log(scrub, &state, seen)
             }
             Err(error) => {
@@ -196,12 +184,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
     pub(super) fn scrub_kept(&self, scrub: &mut Scrub, bytes: u64) -> Result<(u64, bool)> {
         let mut kept = core::mem::take(&mut scrub.kept);
         let mut done = 0;
-        while done < bytes
-            && let Some(entry) = kept.entries.pop()
-        {
-            self.scrub_ended(scrub, kept.ino, &entry)?;
-            done += LINE;
-        }
         while done < bytes {
             let Some(Seen { epoch, .. }) = kept.all.get(kept.at).copied() else { break };
             let end = kept.all.partition_point(|seen| seen.epoch <= epoch);
@@ -211,7 +193,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             done += looked;
             (kept.at, kept.page) = next.map_or((end, 0), |page| (kept.at, page));
         }
-        let is_over = kept.at >= kept.all.len() && kept.entries.is_empty();
+        let is_over = kept.at >= kept.all.len();
         scrub.kept = kept;
         Ok((done, is_over))
     }

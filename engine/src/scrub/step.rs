@@ -14,6 +14,7 @@ use lode_pmem::Medium;
 use super::exempt::Exempt;
 use super::kept::Kept;
 use super::report::{Finding, Outcome, What};
+use crate::inode::EndedEntry;
 use crate::snapshot::VIEW;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
 
@@ -29,10 +30,14 @@ enum Place {
     Tables,
     /// At the metadata of the inode with this index.
     Inode(usize),
-    /// At its data, from this page of the file on; at its entries, behind this cookie.
+    /// At its data, from this page of the file on.
     Data(usize, u64),
     /// At what only snapshots see of it: that is in [`Scrub::kept`].
     Kept(usize),
+    /// At where the entries of the directory with this index lead, behind this cookie.
+    Entries(usize, u64),
+    /// At those that only snapshots see: they are in [`Scrub::ended`].
+    Ended(usize),
     /// Done.
     End,
 }
@@ -47,6 +52,10 @@ pub struct Scrub {
     has_dead: bool,
     /// What only snapshots see of the inode that it is at.
     pub(super) kept: Kept,
+    /// Directories that have been looked at: where they lead comes last, when what that is has been made good.
+    directories: Vec<Ino>,
+    /// Entries that only snapshots see of the directory that it is at.
+    ended: Vec<EndedEntry>,
     /// Bytes of file data at a time.
     pub(super) piece: Vec<u8>,
     pub(super) findings: Vec<Finding>,
@@ -109,6 +118,12 @@ impl Scrub {
         Ok(())
     }
 
+    pub(super) fn note_directory(&mut self, ino: Ino) -> Result<()> {
+        self.directories.try_reserve(1)?;
+        self.directories.push(ino);
+        Ok(())
+    }
+
     /// Takes in that main memory has gone bad: what it is a copy of is right, on the medium.
     fn note_memory(&mut self, error: Error) -> Result<()> {
         let (what, outcome) = (What::Metadata, Outcome::Left);
@@ -150,6 +165,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             inos,
             has_dead,
             kept,
+            directories: Vec::new(),
+            ended: Vec::new(),
             piece,
             findings,
             is_unfenced,
@@ -203,6 +220,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
                             scrub.note_memory(error)?;
                         }
                     }
+                    None => scrub.place = Place::Entries(0, 0),
+                },
+                Place::Entries(index, after) => match scrub.directories.get(index).copied() {
+                    Some(dir) => {
+                        let (done, next) =
+                            self.scrub_entries(scrub, dir, after, end - scrub.done)?;
+                        scrub.done += done;
+                        scrub.place = match next {
+                            Some(after) => Place::Entries(index, after),
+                            None => {
+                                scrub.ended = self.ended_entries(dir)?;
+                                Place::Ended(index)
+                            }
+                        };
+                    }
                     None => {
                         scrub.place = Place::End;
                         // (Of a transaction of which a part is lost the others are found: where that was is told by who misses it.)
@@ -231,6 +263,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
                         scrub.place = Place::Inode(index + 1);
                     }
                 }
+                Place::Ended(index) => match scrub.ended.pop() {
+                    Some(entry) => scrub.done += self.scrub_ended(scrub, &entry)?,
+                    None => scrub.place = Place::Entries(index + 1, 0),
+                },
                 Place::End => return Ok(()),
             }
         }
