@@ -1,7 +1,10 @@
 //! What can go wrong, with the error number a POSIX caller expects.
 
 use core::fmt;
+
 use lode_pmem::MediaError;
+
+use crate::snapshot::ino_beside;
 
 /// Result of an engine call.
 pub type Result<T> = core::result::Result<T, Error>;
@@ -215,10 +218,11 @@ impl fmt::Display for Error {
 impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at offset {:#x}", self.what, self.at)?;
-        if self.ino != 0 {
-            write!(f, " (inode {})", self.ino)?;
+        match (self.ino, ino_beside(self.ino, 0)) {
+            (0, _) => Ok(()),
+            (ino, now) if ino == now => write!(f, " (inode {ino})"),
+            (_, now) => write!(f, " (inode {now}, in a snapshot)"),
         }
-        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether the two copies of metadata say the same, where it has two.
 //!
-//! All slots of all tables and all logs are read again, from the medium. What differs is made the same in a
+//! All slots of all tables and all logs, those of dead inodes that snapshots see too, are read again, from the medium. What differs is made the same in a
 //! pool that is open for writes, and told of in one that was closed. (In one that crashed, it is what
 //! the crash has left.)
 
@@ -8,6 +8,7 @@ use lode_pmem::Medium;
 
 use super::full::{Check, DAMAGE_MAX};
 use crate::log::{Step, Walk, read_death, read_identity};
+use crate::snapshot::ino_beside;
 use crate::{Corruption, Error, Host, Ino, Result};
 
 const DIFFERS: &str = "the two copies of metadata differ";
@@ -52,7 +53,21 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
                 }
             }
             Ok(())
-        })
+        })?;
+        for seen in self.list_kept()? {
+            over(self.compare_dead(ino_beside(seen, 0)))?;
+        }
+        Ok(())
+    }
+
+    /// Loads all of a dead inode that snapshots see: its pages are nobody else's.
+    #[inline(never)]
+    fn compare_dead(&self, ino: Ino) -> Result<()> {
+        let store = &self.pool.store;
+        let Some((identity, head, _, seal)) = read_identity(store, ino)? else { return Ok(()) };
+        let mut walk = Walk::new(store, &identity, head, seal)?;
+        while !matches!(walk.step()?, Step::End) {}
+        walk.beyond(&mut |_| ())
     }
 
     /// Loads all of an inode that is alive; returns where its log goes on behind its end, if it does.

@@ -1,11 +1,13 @@
 //! The full check: every page is reachable or free, exactly once; every entry leads to
-//! an inode, every inode is led to as often as it says, and every log reads to its end.
+//! an inode, every inode is led to as often as it says, and every log reads to its end. What only
+//! snapshots see is looked at in `kept`.
 
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use lode_pmem::Medium;
 
+use super::kept::Kept as KeptInodes;
 use crate::inode::{Body, Mix, State, load_name, load_xattr_value};
 use crate::layout::{Body as Record, tag_of};
 use crate::space::{Claims, Run};
@@ -47,19 +49,23 @@ pub(super) struct Check<'p, M: Medium, H: Host> {
     claims: Claims,
     seen: HashMap<Ino, Seen, Mix>,
     named: Vec<Named>,
+    /// What only snapshots see.
+    pub(super) kept: KeptInodes,
     pub(super) report: CheckReport,
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Checks everything; the pool must not be changed meanwhile. `progress` gets steps
     /// done and steps in all: each inode is one, and so are its entry and its place in the
-    /// tree; the comparison of the space is as many again, done at once.
+    /// tree; the comparison of the space is as many again, done at once. Inodes that only snapshots see come last, one step each, and
+    /// damage of these is told behind all other, by their numbers there ([`Pool::is_in_snapshot`]).
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
         let mut check = Check {
             pool: self,
             claims: Claims::new(self.store.geometry.pages)?,
             seen: HashMap::with_hasher(Mix::default()),
             named: Vec::new(),
+            kept: KeptInodes::default(),
             report: CheckReport::default(),
         };
         for damage in &self.opening.damage {
@@ -68,10 +74,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         check.copies()?;
         check.pieces()?;
         let inodes = self.inodes()?;
-        let phase = inodes.len().max(1) as u64;
+        let dead = check.list_kept()?;
+        let (phase, last) = (inodes.len().max(1) as u64, dead.len() as u64);
         let mut told = |done: usize, phases: u64| {
             if done.is_multiple_of(256) {
-                progress(phase * phases + (done as u64).min(phase), phase * PHASES);
+                let most = if phases < PHASES { phase } else { last };
+                progress(phase * phases + (done as u64).min(most), phase * PHASES + last);
             }
         };
         for (done, ino) in inodes.iter().enumerate() {
@@ -83,12 +91,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         told(0, 3);
         check.space()?;
         told(0, PHASES);
+        check.kept_inodes(&dead, &mut |done| told(done, PHASES))?;
+        check.past_names()?;
+        progress(phase * PHASES + last, phase * PHASES + last);
         Ok(check.report)
     }
 }
 
 impl<M: Medium, H: Host> Check<'_, M, H> {
-    fn note(&mut self, error: Error) -> Result<()> {
+    pub(super) fn note(&mut self, error: Error) -> Result<()> {
         let damage = error.into_damage()?;
         if self.report.damage.len() < DAMAGE_MAX && !self.report.damage.contains(&damage) {
             self.report.damage.try_reserve(1)?;
@@ -216,7 +227,8 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         for page in &state.log.pages {
             self.claim_metadata(Run { page: page.page, pages: 1 }, ino)?;
         }
-        if let Err(error) = self.body(&state).and_then(|()| self.log_end(&state)) {
+        let looked = self.body(&state).and_then(|()| self.log_end(&state));
+        if let Err(error) = looked.and_then(|()| self.past_of(&state)) {
             self.note(error)?;
         }
         self.seen.try_reserve(1)?;
@@ -319,6 +331,11 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         Ok(())
     }
 
+    /// Whether this life of an inode is there.
+    pub(super) fn is_alive(&self, ino: Ino, kind: u32, tag: u32) -> bool {
+        self.seen.get(&ino).is_some_and(|seen| (seen.kind, seen.tag) == (kind, tag))
+    }
+
     fn reaches_root(&self, ino: Ino) -> bool {
         let mut at = ino;
         for _ in 0..=self.report.directories {
@@ -334,7 +351,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     }
 
     /// What snapshots keep.
-    fn kept(&mut self) -> Result<()> {
+    fn kept_pages(&mut self) -> Result<()> {
         let mut kept: Vec<Item> = Vec::new();
         let told = self.pool.store.snapshots.for_each_item(&mut |item| {
             kept.try_reserve(1)?;
@@ -367,7 +384,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         for run in quarantined {
             self.claim_metadata(run, 0)?;
         }
-        self.kept()?;
+        self.kept_pages()?;
         for bad in store.bad.list()?.iter().filter(|bad| !bad.in_use) {
             self.claim(Run { page: bad.page, pages: 1 }, 0)?;
         }

@@ -3,6 +3,7 @@
 mod copies;
 mod dump;
 mod full;
+mod kept;
 mod uses;
 
 pub use uses::{PagesUsed, Use};

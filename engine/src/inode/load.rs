@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicI64;
 
 use lode_pmem::Medium;
 
-use super::ended::EndedEntry;
+use super::past::Past;
 use super::replay::Replay;
 use super::state::{Body, State};
 use crate::layout::{Header, Txid, slot_at};
@@ -84,8 +84,7 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
         // (Of one that has ended nobody remembers the end.)
         let known = if store.host.leaves_out(Rule::TailKnown) { 0 } else { slot.tail() };
         damaged |= known != 0 && known != walk.tail().last_seal;
-        // (Behind an end that is known is nothing, and room in bad memory is no loss.)
-        damaged |= known == 0 && is_cut_short(store, &mut walk)?;
+        damaged |= goes_on(store, &mut walk)?;
     }
     if damaged {
         let what = "log of an inode is damaged before its end";
@@ -113,8 +112,8 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
     Ok(state)
 }
 
-/// Whether the log of an inode of which nobody remembers the end goes on behind where a walk of it has ended.
-pub(crate) fn is_cut_short<M: Medium, H: Host>(
+/// Whether something follows the end of a log that nothing explains.
+pub(crate) fn goes_on<M: Medium, H: Host>(
     store: &Store<M, H>,
     walk: &mut Walk<'_, M, H>,
 ) -> Result<bool> {
@@ -129,8 +128,8 @@ pub(crate) fn is_cut_short<M: Medium, H: Host>(
     Ok(goes_on)
 }
 
-/// Why there is nothing to load where nothing says whose slot it is, or how it began: of an inode that lives or that a snapshot
-/// keeps that is lost; else it was not there.
+/// Why there is nothing to load where nothing says whose slot it is: of an inode that lives or that a snapshot keeps that is
+/// lost; else it was not there.
 #[cold]
 #[inline(never)]
 fn why_nothing<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot, what: &'static str) -> Error {
@@ -179,21 +178,8 @@ pub(crate) struct Scanned<'s, M: Medium, H: Host> {
     pub(crate) cut: Option<Header>,
     /// What has ended and is seen by snapshots, and the epoch of its end.
     pub(crate) seen: Vec<(Ended, u32)>,
-    /// Entries of which the same is so, where they were asked for.
-    pub(crate) ended: Vec<EndedEntry>,
-}
-
-/// Entries of a directory that have ended, and that snapshots see. Nobody changes the directory meanwhile.
-pub(crate) fn load_ended_entries<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    ino: Ino,
-) -> Result<Vec<EndedEntry>> {
-    let lost = Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
-    let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
-    let walk = Walk::new(store, &identity, head, seal)?;
-    let mut replay = Replay::new(store, ino, identity.nonce, true);
-    replay.ended = Some(Vec::new());
-    run(walk, replay, &mut |_| ()).map(|scanned| scanned.ended)
+    /// Names and values of which the same is true, where somebody asks.
+    pub(crate) past: Option<Box<Past>>,
 }
 
 /// Walks and replays a log without its directory entries, showing each record's header. The inode `died` in an
@@ -213,6 +199,18 @@ pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
         file.journal.claim();
     }
     Ok(scanned)
+}
+
+/// Walks and replays a log for a check of what snapshots see: with directory entries, and what has ended of these.
+pub(crate) fn load_with_past<'s, M: Medium, H: Host>(
+    store: &'s Store<M, H>,
+    walk: Box<Walk<'s, M, H>>,
+    died: Option<u32>,
+) -> Result<Scanned<'s, M, H>> {
+    let mut replay = Replay::new(store, walk.ino, walk.nonce, true);
+    replay.set_died(died);
+    replay.past = Some(Box::default());
+    run(walk, replay, &mut |_| ())
 }
 
 #[inline(never)]
@@ -240,8 +238,7 @@ fn run<'s, M: Medium, H: Host>(
     }
     let cut = replay.cut();
     let state = replay.finish(walk.tail(), walk.inline_dead)?;
-    let ended = replay.ended.unwrap_or_default();
-    Ok(Scanned { walk, state, cut, seen: replay.seen, ended })
+    Ok(Scanned { walk, state, cut, seen: replay.seen, past: replay.past })
 }
 
 /// Whether a transaction has the lower number, of whichever lanes the two are.

@@ -15,6 +15,7 @@ mod maps;
 mod names;
 mod node;
 mod opens;
+mod past;
 mod replay;
 mod rewrite;
 mod sectors;
@@ -31,12 +32,11 @@ pub(crate) use ended::{EndedEntry, target_of};
 pub(crate) use exempt::{Pages, put as put_pages, range as pages_range};
 pub(crate) use grown::Grown;
 pub(crate) use journal::{Journal, JournalPiece};
-pub(crate) use load::{
-    Scanned, is_cut_short, load, load_as_of, load_ended_entries, load_for_scan,
-};
+pub(crate) use load::{Scanned, goes_on, load, load_as_of, load_for_scan, load_with_past};
 pub(crate) use maps::Staged;
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};
 pub(crate) use node::{Exclusive, Node};
+pub(crate) use past::{Past, PastName};
 pub(crate) use replay::Mix;
 pub(crate) use rewrite::head_of_word;
 pub(crate) use seen::{Seen, look_at_seen};

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use lode_pmem::Medium;
 
-use super::ended::EndedEntry;
 use super::journal::JournalPiece;
+use super::past::Past;
 use super::state::{Body as Kind, Carrier, Directory, File, State, Target};
 use crate::index::{Entry, Extent, Xattr, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
@@ -32,8 +32,8 @@ pub(crate) struct Replay<'s, M: Medium, H: Host> {
     died: Option<u32>,
     /// What has ended and is seen by snapshots, and the epoch of its end.
     pub(crate) seen: Vec<(Ended, u32)>,
-    /// Entries of which the same is so, where somebody asks for them.
-    pub(super) ended: Option<Vec<EndedEntry>>,
+    /// Names and values of which the same is true, where somebody asks.
+    pub(crate) past: Option<Box<Past>>,
 }
 
 const OUTSIDE: &str = "record of pages outside the pool";
@@ -97,7 +97,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             adds: HashMap::with_hasher(Mix::default()),
             died: None,
             seen: Vec::new(),
-            ended: None,
+            past: None,
         }
     }
 
@@ -311,16 +311,16 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 return Err(self.damage("two entries with one name", at));
             }
             self.adds.remove(&(add.txid, add.part));
+            self.end_name(at, (add.txid, add.part))?;
             let lines = text_lines(usize::from(name_len));
-            let old = self.state(at)?.remove_entry(old.cookie, lines, ordinal, time_ns);
-            self.note_ended(old, parsed.epoch)?;
+            self.state(at)?.remove_entry(old.cookie, lines, ordinal, time_ns);
         }
         self.adds.try_reserve(1)?;
         let lines = text_lines(usize::from(name_len));
         let state = self.state(at)?;
         let cookie = state.add_entry(hash, (ino, kind), (at, ordinal), lines, time_ns)?;
         self.adds.insert((parsed.header.txid, parsed.header.part), (cookie, lines as u8));
-        Ok(())
+        self.past.as_mut().map_or(Ok(()), |past| past.begin(&text.found))
     }
 
     /// XATTR and XDEL, whose text has just been read.
@@ -339,8 +339,12 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             return Err(impossible);
         }
         let Some(state) = &mut self.state else { return Err(impossible) };
-        let before = super::find_xattr(store, state, name)?.map(|xattr| xattr.at);
+        let before = super::find_xattr(store, state, name)?;
         let (died, seen) = (state.ends_in(), &mut self.seen);
+        if let (Some(past), Some(ended)) = (&mut self.past, before) {
+            past.end_value(store, ended, died)?;
+        }
+        let before = before.map(|xattr| xattr.at);
         let mut noted = Ok(());
         let freed = &mut |ended| note_seen(store, seen, (ended, died), &mut noted);
         let Body::Xattr { runs, value_len, crc, .. } = found.parsed.body else {
@@ -386,14 +390,14 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             state.touch(found.ordinal, time_ns);
             return Ok(());
         };
-        let old = state.remove_entry(cookie, u32::from(lines), found.ordinal, time_ns);
-        self.note_ended(old, found.parsed.epoch)
+        state.remove_entry(cookie, u32::from(lines), found.ordinal, time_ns);
+        self.end_name(found.at, add)
     }
 
-    fn note_ended(&mut self, entry: Option<Entry>, died: u32) -> Result<()> {
-        let (Some(ended), Some(entry)) = (&mut self.ended, entry) else { return Ok(()) };
-        let Some(state) = &self.state else { return Ok(()) };
-        super::ended::note(self.store, state, (&entry, died), ended)
+    /// The name of this record has ended.
+    fn end_name(&mut self, at: u64, add: (Txid, u16)) -> Result<()> {
+        let died = self.state(at)?.ends_in();
+        self.past.as_mut().map_or(Ok(()), |past| past.end(self.store, add, died))
     }
 
     /// A record of data, which may end what snapshots see: pages of the file, or of its journal.

@@ -77,6 +77,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         progress.begin(Part::Check);
         let report = pool.check(&mut |done, all| progress.set(done, all))?;
         if let Some(damage) = report.damage.first() {
+            // (Closed, it still knows what it keeps for snapshots: an opening by the logs would forget what can't be read of that.)
+            pool.close()?;
             return Err(Error::Corrupt(*damage));
         }
         if before == Protection::Full {

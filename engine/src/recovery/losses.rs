@@ -7,6 +7,7 @@
 use lode_pmem::{Door, Medium};
 
 use crate::layout::Superblock;
+use crate::snapshot::VIEW;
 use crate::store::Store;
 use crate::{Error, Host, Ino, OpenOptions, Pool, Result};
 
@@ -35,7 +36,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let pool = Self::open_door(door, host, &OpenOptions { read_only: true, ..*options })?;
         let report = pool.check(&mut |_, _| ())?;
-        if let Some(damage) = report.damage.first() {
+        // (What only snapshots see comes last: nothing that is stored from now on makes it worse, and it ends with them.)
+        if let Some(damage) = report.damage.first().filter(|damage| damage.ino < VIEW) {
             return Err(Error::Lost(*damage));
         }
         let Store { door, host, .. } = *pool.store;

@@ -67,7 +67,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Adds the dead inodes that snapshots see: each with the number that it has in the latest of these. Where not all of them
     /// are known any more, those that are, and an error.
     #[inline(never)]
-    pub(super) fn list_dead(&self, inos: &mut Vec<Ino>) -> Result<()> {
+    pub(crate) fn list_dead(&self, inos: &mut Vec<Ino>) -> Result<()> {
         let mut dead: Vec<(u32, Ino)> = Vec::new();
         let told = self.store.snapshots.for_each_slot(&mut |epoch, ino| {
             dead.try_reserve(1)?;

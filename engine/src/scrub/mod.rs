@@ -12,5 +12,6 @@ mod report;
 mod step;
 
 pub use paths::PathSearch;
+pub(crate) use paths::joined;
 pub use report::{Finding, Outcome, SuperblockDamage, What};
 pub use step::Scrub;

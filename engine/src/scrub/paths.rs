@@ -125,7 +125,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 }
 
-fn joined(path: &[u8], name: &[u8]) -> Result<Vec<u8>> {
+/// The path of a name below another.
+pub(crate) fn joined(path: &[u8], name: &[u8]) -> Result<Vec<u8>> {
     let mut joined = Vec::new();
     joined.try_reserve_exact(path.len() + 1 + name.len())?;
     joined.extend_from_slice(path);

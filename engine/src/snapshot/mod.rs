@@ -5,7 +5,7 @@
 //! it (`store::snapshots`), and pages that it sees are not stored to in place.
 //!
 //! `list` is which there are, in extended attributes of an inode that no name leads to, each an `entry`; `take` makes
-//! and ends them; `view` looks into them; `rollback` makes a pool what it was; `receive` lets one come from elsewhere.
+//! and ends them; `view` looks into them; `whole` tells what of one can't be read; `rollback` makes a pool what it was; `receive` lets one come from elsewhere.
 
 mod entry;
 mod list;
@@ -13,6 +13,7 @@ mod receive;
 mod rollback;
 mod take;
 mod view;
+mod whole;
 
 pub use entry::SnapshotId;
 pub use list::SnapshotInfo;
@@ -21,3 +22,4 @@ pub use receive::Receiving;
 pub use rollback::Back;
 pub(crate) use view::VIEW;
 pub use view::ino_beside;
+pub use whole::{SnapshotLoss, SnapshotLosses};

@@ -8,9 +8,10 @@
 use lode_pmem::{Door, Medium};
 
 use super::receive::removal_of;
+use crate::recovery::stands_recovery;
 use crate::rule::Rule;
 use crate::store::Store;
-use crate::{Host, OpenOptions, Pool, Result};
+use crate::{Error, Host, OpenOptions, Pool, Result};
 
 /// A snapshot that a pool is about to become.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,13 +19,34 @@ pub struct Back(u32);
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Makes a pool that nobody has open what it was when this snapshot was made, and leaves it closed: in one step, in which later
-    /// snapshots go as well. This one and older ones stay.
+    /// snapshots go as well. This one and older ones stay. All metadata is read first.
     ///
     /// # Errors
-    /// [`crate::Error::NotFound`] if there is none of this name. Those of [`Pool::open`] and [`Pool::close`].
+    /// [`Error::NotFound`] if there is none of this name. [`Error::Corrupt`] where something of the snapshot is lost
+    /// ([`Pool::lost_in_snapshot`] tells what), or the pool would not stand the opening that this needs: then nothing was written. Those of
+    /// [`Pool::open`] and [`Pool::close`].
     pub fn rollback(medium: M, host: H, name: &[u8]) -> Result<()> {
-        let door = Door::new(medium).with_wear()?;
-        let pool = Self::open_door(door, host, &OpenOptions::default())?;
+        let reads = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let pool = Self::open_door(Door::new(medium), host, &reads)?;
+        if let Some(lost) = pool.lost_in_snapshot(name)?.named.first() {
+            return Err(Error::Corrupt(lost.damage));
+        }
+        let Store { door, host, .. } = *pool.store;
+        let (door, host, _) = stands_recovery(door, host)?;
+        Self::roll_back_in(door, host, name)
+    }
+
+    /// The same where something of the snapshot is lost: the pool is then what the rest of it was.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where the pool can't be opened again before [`Pool::salvage`] has given up what is lost. Else those of
+    /// [`Pool::rollback`].
+    pub fn rollback_to_rest(medium: M, host: H, name: &[u8]) -> Result<()> {
+        Self::roll_back_in(Door::new(medium), host, name)
+    }
+
+    fn roll_back_in(door: Door<M>, host: H, name: &[u8]) -> Result<()> {
+        let pool = Self::open_door(door.with_wear()?, host, &OpenOptions::default())?;
         match pool.begin_rollback(name) {
             Ok(back) => pool.finish_rollback(back)?.close(),
             Err(error) => {
@@ -34,16 +56,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// The first half of the same for a pool that is open, which changes nothing yet.
+    /// The first half of the same for a pool that is open, which changes nothing yet, and asks for nothing that is lost: who wants to
+    /// know asks [`Pool::lost_in_snapshot`] before.
     ///
     /// # Errors
-    /// [`crate::Error::NotFound`] if there is none of this name; [`crate::Error::ReadOnly`]; [`crate::Error::Busy`] while a program has a
+    /// [`Error::NotFound`] if there is none of this name; [`Error::ReadOnly`]; [`Error::Busy`] while a program has a
     /// file mapped whose stores nobody can hold ([`Pool::map`]).
     pub fn begin_rollback(&self, name: &[u8]) -> Result<Back> {
         self.store.before_operation()?;
         let back = Back(self.epoch_of(name)?);
         match self.store.snapshots.shows.read().has_bare() {
-            true => Err(crate::Error::Busy),
+            true => Err(Error::Busy),
             false => Ok(back),
         }
     }

@@ -1,0 +1,147 @@
+//! What only snapshots see: inodes that have ended, and names and values of attributes that inodes have no more.
+//!
+//! Each of these is looked at once, as the latest snapshot has it that sees it, and damage of it bears the number that its inode has
+//! there: who can't mend a snapshot knows by that number what is not of the pool as it is. So it takes no time that grows
+//! with how many snapshots there are.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use lode_pmem::Medium;
+
+use super::full::Check;
+use crate::inode::{
+    Mix, Past, PastName, Scanned, State, goes_on, load_with_past, load_xattr_value,
+};
+use crate::layout::{DEATH_LINE, LINE, slot_at, tag_of};
+use crate::log::{Walk, read_death, read_identity};
+use crate::snapshot::{VIEW, ino_beside};
+use crate::{Error, Host, Ino, Result};
+
+const NO_INODE: &str = "entry of a snapshot leads to no inode";
+const DAMAGED: &str = "log of an inode is damaged before its end";
+const NO_END: &str = "end of a dead inode is damaged";
+const NO_IDENTITY: &str = "identity of an inode is damaged";
+
+/// What is known of what only snapshots see.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Names that have ended.
+    names: Vec<PastName>,
+    /// Inodes that have ended, and the tags of their lives; none of those that are damaged.
+    inodes: HashMap<Ino, Option<u32>, Mix>,
+}
+
+impl<M: Medium, H: Host> Check<'_, M, H> {
+    /// Dead inodes that snapshots see, each by its number in the latest of these.
+    pub(super) fn list_kept(&mut self) -> Result<Vec<Ino>> {
+        let mut dead = Vec::new();
+        if let Err(error) = self.pool.list_dead(&mut dead) {
+            self.note(error)?;
+        }
+        Ok(dead)
+    }
+
+    /// What snapshots see of an inode that lives, and it has no more. Its log stays as it is meanwhile.
+    #[inline(never)]
+    pub(super) fn past_of(&mut self, state: &State) -> Result<()> {
+        let (ino, store) = (state.log.ino, &self.pool.store);
+        if store.snapshots.latest() == 0 || !store.sees_log(ino, state.log.born) {
+            return Ok(());
+        }
+        let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
+        let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
+        let walk = Walk::new(store, &identity, head, seal)?;
+        let died = state.is_dead().then_some(state.died);
+        let Scanned { state, past, .. } = load_with_past(store, walk, died)?;
+        match (state, past) {
+            (Some(state), Some(past)) => self.take_past(&state, *past),
+            _ => Ok(()),
+        }
+    }
+
+    /// Names are compared when all inodes are known.
+    fn take_past(&mut self, state: &State, past: Past) -> Result<()> {
+        self.kept.names.try_reserve(past.names.len())?;
+        self.kept.names.extend(past.names);
+        for (epoch, xattr) in &past.values {
+            if let Err(error) = load_xattr_value(&self.pool.store, state, xattr) {
+                self.note_in(error, state.log.ino, *epoch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at these dead inodes.
+    pub(super) fn kept_inodes(&mut self, dead: &[Ino], told: &mut dyn FnMut(usize)) -> Result<()> {
+        for (done, seen) in dead.iter().enumerate() {
+            told(done);
+            let tag = match self.dead(*seen) {
+                Ok(tag) => Some(tag),
+                Err(error) => {
+                    self.note_as(error, *seen)?;
+                    None
+                }
+            };
+            self.kept.inodes.try_reserve(1)?;
+            self.kept.inodes.insert(ino_beside(*seen, 0), tag);
+        }
+        Ok(())
+    }
+
+    /// A dead inode at its end, and all that ended before; returns the tag of its life.
+    #[inline(never)]
+    fn dead(&mut self, seen: Ino) -> Result<u32> {
+        let (ino, store) = (ino_beside(seen, 0), &self.pool.store);
+        let lost = |what, at| Error::corrupt_inode(what, at, seen);
+        let identity = read_identity(store, ino)?;
+        let (identity, head, _, seal) = identity.ok_or(lost(NO_IDENTITY, slot_at(ino)))?;
+        let no_end = lost(NO_END, slot_at(ino) + DEATH_LINE * LINE);
+        let died = read_death(store, &identity)?.ok_or(no_end)?.epoch;
+        let walk = Walk::new(store, &identity, head, seal)?;
+        let Scanned { mut walk, state, cut, past, .. } = load_with_past(store, walk, Some(died))?;
+        let is_damaged = cut.is_some() || goes_on(store, &mut walk)?;
+        let (Some(state), Some(past)) = (state.filter(|_| !is_damaged), past) else {
+            return Err(lost(DAMAGED, walk.tail().at));
+        };
+        for xattr in state.xattrs.iter().filter(|it| store.snapshots.sees(it.epoch, died)) {
+            if let Err(error) = load_xattr_value(store, &state, xattr) {
+                self.note_as(error, seen)?;
+            }
+        }
+        self.take_past(&state, *past)?;
+        Ok(tag_of(identity.nonce))
+    }
+
+    /// Every name that a snapshot sees leads to the inode that it means, as those do that there are now.
+    pub(super) fn past_names(&mut self) -> Result<()> {
+        for name in core::mem::take(&mut self.kept.names) {
+            let is_right = match self.kept.inodes.get(&name.child) {
+                // (It is lost, and that has been told.)
+                Some(None) => true,
+                Some(Some(tag)) => *tag == name.tag,
+                None => self.is_alive(name.child, u32::from(name.kind), name.tag),
+            };
+            if !is_right {
+                let lost = Error::corrupt_inode(NO_INODE, name.at, 0);
+                self.note_in(lost, name.child, name.epoch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes damage of an inode as the snapshot of this epoch has it.
+    fn note_in(&mut self, error: Error, ino: Ino, epoch: u32) -> Result<()> {
+        match self.pool.view_of(epoch)? {
+            Some(view) => self.note_as(error, ino | view),
+            // It has ended meanwhile.
+            None => Ok(()),
+        }
+    }
+
+    fn note_as(&mut self, error: Error, seen: Ino) -> Result<()> {
+        debug_assert!(seen >= VIEW);
+        let damage = error.into_damage()?;
+        self.damage(damage.what, damage.at, seen)
+    }
+}
