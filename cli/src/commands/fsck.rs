@@ -1,16 +1,19 @@
 //! `lode fsck`: checks a pool that is not mounted, with the exit statuses of fsck programs.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::thread;
 
 use clap::{ArgGroup, Args};
-use lode_engine::{CheckReport, Opening};
+use lode_engine::{CheckReport, Corruption, Opening};
 use lode_host::StdHost;
 use lode_pmem::RegionOptions;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::scrub::{PATHS, SNAPSHOTS};
 use crate::failure::{Failure, Result};
+use crate::human::printable;
 use crate::output::Output;
 use crate::progress::{Progress, Unit, while_working};
 use crate::region::{self, MappedPool};
@@ -65,19 +68,20 @@ pub(crate) fn run(args: &FsckArgs, output: &Output) -> Result<u8> {
     };
     let looked = look(args, true, output)?;
     // Nothing is stored into a pool with damage that stays, nor into one that needs nothing.
-    let found = report(args, (mode, false), &looked.opening, &looked.checked);
+    let found = report(args, (mode, false), &looked);
     let differs = !looked.checked.differing.is_empty();
     let needs = !looked.opening.clean || looked.opening.is_damaged() || differs;
-    let only_repairable = found.damage.iter().all(|damage| damage.repairable);
-    if args.yes && !only_repairable {
+    // (What only snapshots have lost nobody can mend, and nothing that is stored makes it worse.)
+    let is_damaged = found.damage.iter().any(DamageFacts::is_of_now);
+    if args.yes && is_damaged {
         return give_up_damage(args, output);
     }
-    if !(writes && needs && only_repairable) {
+    if !writes || !needs || is_damaged {
         output.print(&found)?;
         return Ok(found.status);
     }
     let repaired = look(args, false, output)?;
-    let report = report(args, (mode, true), &repaired.opening, &repaired.checked);
+    let report = report(args, (mode, true), &repaired);
     output.print(&report)?;
     Ok(report.status)
 }
@@ -95,7 +99,7 @@ fn give_up_damage(args: &FsckArgs, output: &Output) -> Result<u8> {
     let repaired = FsckReport {
         repairs: repairs.into_facts(),
         repaired: true,
-        ..report(args, ("repair", true), &looked.opening, &looked.checked)
+        ..report(args, ("repair", true), &looked)
     };
     let status = if repaired.damage.is_empty() { REPAIRED } else { DAMAGE_LEFT };
     output.print(&FsckReport { status, ..repaired })?;
@@ -106,6 +110,8 @@ fn give_up_damage(args: &FsckArgs, output: &Output) -> Result<u8> {
 struct Looked {
     opening: Opening,
     checked: CheckReport,
+    /// The damage among that, with its names.
+    damage: Vec<DamageFacts>,
 }
 
 /// Opens the pool, which recovers it, checks it, and closes it. Read-only all of that is in
@@ -121,25 +127,43 @@ fn look(args: &FsckArgs, read_only: bool, output: &Output) -> Result<Looked> {
     let mut progress = Progress::of(Unit::Share, "checking the pool", output.progress);
     let checked = pool.check(&mut |done, all| progress.set(done, all)).map_err(failed)?;
     drop(progress);
+    let damage = named(&pool, &checked).map_err(failed)?;
     if !read_only {
         pool.close().map_err(failed)?;
     }
-    Ok(Looked { opening, checked })
+    Ok(Looked { opening, checked, damage })
 }
 
-fn report(
-    args: &FsckArgs,
-    (mode, writes): (&str, bool),
-    opening: &Opening,
-    checked: &CheckReport,
-) -> FsckReport {
+/// The damage that was found. What only snapshots see is named as one gets at it in a mount.
+fn named(pool: &MappedPool, checked: &CheckReport) -> lode_engine::Result<Vec<DamageFacts>> {
+    let mut facts: Vec<DamageFacts> = checked.damage.iter().map(DamageFacts::from).collect();
+    let kept = checked.damage.iter().map(|damage| damage.ino);
+    let mut kept: Vec<u64> = kept.filter(|ino| MappedPool::is_in_snapshot(*ino)).collect();
+    kept.sort_unstable();
+    kept.dedup();
+    for some in kept.chunks(PATHS) {
+        let paths: HashMap<u64, Vec<u8>> = pool.paths_of(some)?.into_iter().collect();
+        for ino in some {
+            let Some(name) = pool.snapshot_of(*ino)?.as_deref().map(printable) else { continue };
+            let path = paths.get(ino).map(|path| printable(path));
+            let path = path.map(|path| format!("{SNAPSHOTS}/{name}/{path}"));
+            let of_it = checked.damage.iter().zip(&mut facts).filter(|(it, _)| it.ino == *ino);
+            for (_, fact) in of_it {
+                (fact.snapshot, fact.path) = (Some(name.clone()), path.clone());
+            }
+        }
+    }
+    Ok(facts)
+}
+
+fn report(args: &FsckArgs, (mode, writes): (&str, bool), looked: &Looked) -> FsckReport {
+    let Looked { opening, checked, damage: named } = looked;
     let mut damage: Vec<DamageFacts> = opening.damage.iter().map(DamageFacts::from).collect();
     // (What the opening knows how to repair it tells itself.)
     let known = |at| opening.chain_damage.iter().any(|known| known.at == at);
-    let others = checked.damage.iter().filter(|damage| !known(damage.at));
-    for found in others.map(DamageFacts::from) {
-        if !damage.contains(&found) {
-            damage.push(found);
+    for found in named.iter().filter(|damage| !known(damage.at)) {
+        if !damage.contains(found) {
+            damage.push(found.clone());
         }
     }
     let repairable = repairable(opening, checked);
@@ -171,8 +195,8 @@ fn report(
 /// What opening the pool for writing repairs, or checking it then.
 fn repairable(opening: &Opening, checked: &CheckReport) -> Vec<DamageFacts> {
     let fact = |what: &str, at| {
-        let what = what.to_owned();
-        DamageFacts { what, at, inode: None, repairable: true }
+        let none = DamageFacts::from(&Corruption { what: "", at, ino: 0 });
+        DamageFacts { what: what.to_owned(), repairable: true, ..none }
     };
     let superblock = opening.superblock_damage.iter().map(|damage| {
         fact(&format!("{} is damaged (fsck -p repairs it)", damage.what.words()), damage.at)

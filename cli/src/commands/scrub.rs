@@ -29,9 +29,9 @@ const STEP_LEAST: u64 = 4 << 10;
 /// Steps in a second, at most, where there is a rate.
 const STEPS: u64 = 10;
 /// Inodes whose paths are asked for at once.
-const PATHS: usize = 100;
+pub(super) const PATHS: usize = 100;
 /// Where snapshots are in a mount.
-const SNAPSHOTS: &str = ".lode/snapshots";
+pub(super) const SNAPSHOTS: &str = ".lode/snapshots";
 
 /// `lode scrub`.
 #[derive(Args, Debug)]

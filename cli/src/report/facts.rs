@@ -314,6 +314,13 @@ pub(crate) struct DamageFacts {
     pub(crate) at: u64,
     /// The inode it belongs to, `null` for none.
     pub(crate) inode: Option<u64>,
+    /// Its path, of what only snapshots see and as one gets at it in a mount, as far as there is one.
+    pub(crate) path: Option<String>,
+    /// The snapshot, of what only snapshots see: the latest that does.
+    pub(crate) snapshot: Option<String>,
+    /// Only snapshots see it.
+    #[serde(skip)]
+    pub(crate) is_kept: bool,
     /// A read-write opening (`fsck -p`) repairs it, and gives nothing up.
     pub(crate) repairable: bool,
 }
@@ -321,16 +328,28 @@ pub(crate) struct DamageFacts {
 impl DamageFacts {
     /// One line of text.
     pub(crate) fn text(&self) -> String {
-        match self.inode {
-            Some(inode) => format!("{} at offset {:#x} (inode {inode})", self.what, self.at),
-            None => format!("{} at offset {:#x}", self.what, self.at),
+        let place = format!("{} at offset {:#x}", self.what, self.at);
+        match (self.inode, &self.path, &self.snapshot) {
+            (None, ..) => place,
+            (Some(inode), None, None) => format!("{place} (inode {inode})"),
+            (Some(inode), None, Some(snapshot)) => {
+                format!("{place} (inode {inode}, in snapshot {snapshot})")
+            }
+            (Some(inode), Some(path), _) => format!("{place} (inode {inode}, /{path})"),
         }
+    }
+
+    /// Whether a repair would have to give something of the pool up as it is.
+    pub(crate) fn is_of_now(&self) -> bool {
+        !self.repairable && !self.is_kept
     }
 }
 
 impl From<&Corruption> for DamageFacts {
     fn from(damage: &Corruption) -> Self {
-        let inode = (damage.ino != 0).then_some(damage.ino);
-        Self { what: damage.what.to_owned(), at: damage.at, inode, repairable: false }
+        let inode = (damage.ino != 0).then_some(ino_beside(damage.ino, 0));
+        let is_kept = MappedPool::is_in_snapshot(damage.ino);
+        let (what, at) = (damage.what.to_owned(), damage.at);
+        Self { what, at, inode, path: None, snapshot: None, is_kept, repairable: false }
     }
 }

@@ -106,7 +106,9 @@ fn repairs() -> Vec<RepairFacts> {
 }
 
 fn damage() -> DamageFacts {
-    DamageFacts { what: "seal is wrong".into(), at: 64, inode: Some(9), repairable: false }
+    let lost = Corruption { what: "seal is wrong", at: 64, ino: 9 };
+    let (path, snapshot) = (Some(".lode/snapshots/s/f".into()), Some("s".into()));
+    DamageFacts { path, snapshot, ..DamageFacts::from(&lost) }
 }
 
 /// One report of each command with nothing absent.

@@ -277,10 +277,20 @@ impl Report for FsckReport {
             text.push_str(&format!("{}: {found}, {done}\n", self.pool));
         }
         // What is there twice is repaired without giving anything up.
-        if self.damage.iter().any(|damage| !damage.repairable) && self.mode != "repair" {
+        if self.damage.iter().any(DamageFacts::is_of_now) && self.mode != "repair" {
             text.push_str(&format!(
                 "{}: `lode fsck -y` gives up what can't be read and keeps the rest; copy the pool first\n",
                 self.pool
+            ));
+        }
+        let mut snapshots: Vec<&str> =
+            self.damage.iter().filter_map(|damage| damage.snapshot.as_deref()).collect();
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        for name in snapshots {
+            text.push_str(&format!(
+                "{pool}: what snapshot {name} has lost can't be repaired, the rest of it can be read; `lode snapshot delete {pool} {name}` deletes it (older ones that have lost the same are told of then)\n",
+                pool = self.pool
             ));
         }
         text

@@ -39,6 +39,9 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     }
 
     fn compare(&mut self) -> Result<()> {
+        let mut dead = self.list_kept()?;
+        dead.iter_mut().for_each(|seen| *seen = ino_beside(*seen, 0));
+        dead.sort_unstable();
         let store = &self.pool.store;
         for lane in 0..store.geometry.lanes {
             over(store.walk_chain(lane, &mut |_| Ok(())))?;
@@ -47,35 +50,25 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         store.table.for_each_piece(&mut |piece| {
             for index in 1..piece.slots() {
                 let in_use = piece.tail(index) != 0;
-                let behind = over(self.compare_slot(piece.ino(index), in_use))?.flatten();
+                let is_kept = !in_use && dead.binary_search(&piece.ino(index)).is_ok();
+                let compared = self.compare_slot(piece.ino(index), (in_use, is_kept));
+                let behind = over(compared)?.flatten();
                 if let Some(at) = behind.filter(|_| settled) {
                     self.damage(LEFT_BEHIND, at, piece.ino(index))?;
                 }
             }
             Ok(())
-        })?;
-        for seen in self.list_kept()? {
-            over(self.compare_dead(ino_beside(seen, 0)))?;
-        }
-        Ok(())
+        })
     }
 
-    /// Loads all of a dead inode that snapshots see: its pages are nobody else's.
+    /// Loads all of an inode that is alive, or that snapshots keep; returns where the log of one that is alive goes on behind its
+    /// end, if it does.
     #[inline(never)]
-    fn compare_dead(&self, ino: Ino) -> Result<()> {
-        let store = &self.pool.store;
-        let Some((identity, head, _, seal)) = read_identity(store, ino)? else { return Ok(()) };
-        let mut walk = Walk::new(store, &identity, head, seal)?;
-        while !matches!(walk.step()?, Step::End) {}
-        walk.beyond(&mut |_| ())
-    }
-
-    /// Loads all of an inode that is alive; returns where its log goes on behind its end, if it does.
-    #[inline(never)]
-    fn compare_slot(&self, ino: Ino, in_use: bool) -> Result<Option<u64>> {
+    fn compare_slot(&self, ino: Ino, (in_use, is_kept): (bool, bool)) -> Result<Option<u64>> {
         let store = &self.pool.store;
         let Some((identity, head, _, seal)) = read_identity(store, ino)? else { return Ok(None) };
-        if read_death(store, &identity)?.is_some() || !in_use {
+        let is_dead = read_death(store, &identity)?.is_some() || !in_use;
+        if is_dead && !is_kept {
             // (Its pages may be somebody's data, also where its death is lost.)
             return Ok(None);
         }
@@ -83,7 +76,8 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         while !matches!(walk.step()?, Step::End) {}
         let mut behind = None;
         walk.beyond(&mut |beyond| behind = Some(beyond.at))?;
-        Ok(behind)
+        // (Of one that is dead that is asked with all else of it.)
+        Ok(behind.filter(|_| !is_dead))
     }
 }
 

@@ -100,7 +100,7 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         let died = read_death(store, &identity)?.ok_or(no_end)?.epoch;
         let walk = Walk::new(store, &identity, head, seal)?;
         let Scanned { mut walk, state, cut, past, .. } = load_with_past(store, walk, Some(died))?;
-        let is_damaged = cut.is_some() || goes_on(store, &mut walk)?;
+        let is_damaged = cut.is_some() || goes_on(store, &mut walk, false)?;
         let (Some(state), Some(past)) = (state.filter(|_| !is_damaged), past) else {
             return Err(lost(DAMAGED, walk.tail().at));
         };

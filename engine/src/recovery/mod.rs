@@ -28,4 +28,4 @@ pub(crate) use checkpoint::{Ended, load_checkpoint};
 pub(crate) use open::survey;
 pub(crate) use repair::erase;
 pub(crate) use scan::DAMAGED_TAIL;
-pub(crate) use sound::stands_recovery;
+pub(crate) use sound::{stands_recovery, stands_rollback};

@@ -7,7 +7,7 @@ use lode_pmem::{Door, Medium};
 
 use super::checkpoint::{Ended, load_checkpoint};
 use super::open::{check_root, survey};
-use crate::layout::slot_at;
+use crate::layout::{Superblock, slot_at};
 use crate::pool::Opening;
 use crate::snapshot::{read_list, received_over};
 use crate::space::Claims;
@@ -34,19 +34,44 @@ pub(crate) fn stands_recovery<M: Medium, H: Host>(
         Ended::Closed(loaded) => loaded.tails()?,
         Ended::Damaged(damage) => return Err(Error::Corrupt(damage)),
     };
+    stands(&mut store, &superblock, &tails)?;
+    let Store { door, host, .. } = *store;
+    Ok((door, host, superblock.pages))
+}
+
+/// Reads a pool as the recovery will that makes it what it was at the end of an epoch, which a snapshot keeps, and writes nothing.
+///
+/// # Errors
+/// [`Error::Corrupt`] for the first damage.
+pub(crate) fn stands_rollback<M: Medium, H: Host>(
+    door: Door<M>,
+    host: H,
+    epoch: u32,
+) -> Result<(Door<M>, H)> {
+    let (mut superblock, _) = read_superblock(&door, &host, false)?;
+    let mut store = Store::new(door, host, &superblock)?;
+    store.look_back(&mut superblock, epoch);
+    stands(&mut store, &superblock, &[])?;
+    let Store { door, host, .. } = *store;
+    Ok((door, host))
+}
+
+fn stands<M: Medium, H: Host>(
+    store: &mut Store<M, H>,
+    superblock: &Superblock,
+    tails: &[(Ino, u64)],
+) -> Result<()> {
     let claims = Claims::new(store.geometry.pages)?;
-    read_list(&store, &superblock)?;
-    let (scan, pieces) = survey(&mut store, &claims)?;
+    read_list(store, superblock)?;
+    let (scan, pieces) = survey(store, &claims)?;
     if let Some(damage) = scan.damage.first() {
         return Err(Error::Corrupt(*damage));
     }
     for piece in &pieces {
-        same_tails(piece, &tails)?;
+        same_tails(piece, tails)?;
         store.table.add_piece(Arc::clone(piece))?;
     }
-    check_root(&store, &superblock, false, &mut Opening::default())?;
-    let Store { door, host, .. } = *store;
-    Ok((door, host, superblock.pages))
+    check_root(store, superblock, false, &mut Opening::default())
 }
 
 /// The logs end where the checkpoint says, if there is one.

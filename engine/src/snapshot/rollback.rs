@@ -8,7 +8,7 @@
 use lode_pmem::{Door, Medium};
 
 use super::receive::removal_of;
-use crate::recovery::stands_recovery;
+use crate::recovery::stands_rollback;
 use crate::rule::Rule;
 use crate::store::Store;
 use crate::{Error, Host, OpenOptions, Pool, Result};
@@ -31,8 +31,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if let Some(lost) = pool.lost_in_snapshot(name)?.named.first() {
             return Err(Error::Corrupt(lost.damage));
         }
+        let epoch = pool.epoch_of(name)?;
         let Store { door, host, .. } = *pool.store;
-        let (door, host, _) = stands_recovery(door, host)?;
+        let (door, host) = stands_rollback(door, host, epoch)?;
         Self::roll_back_in(door, host, name)
     }
 

@@ -21,6 +21,7 @@ mod handle_reads;
 mod independent_reader;
 mod index_limit;
 mod inline_logs;
+mod kept_checked;
 mod kernel_ready;
 mod lent;
 mod lent_pages;
