@@ -937,7 +937,8 @@ int lode_snapshot_delete(struct lode_pool *pool,
 // atomic step. What came later is lost; later snapshots go as well. Of `options`, which may be
 // NULL, the flush strategy and the windows count.
 //
-// Fails with ENOENT if there is no such snapshot, with EBUSY and so on as lode_pool_open().
+// Fails with ENOENT if there is no such snapshot, with EIO where something of it is lost (then nothing has changed), with EBUSY and so
+// on as lode_pool_open().
 int lode_snapshot_rollback(const char *file,
                            const char *name,
                            const struct lode_pool_options *options);

@@ -40,7 +40,8 @@ pub unsafe extern "C" fn lode_snapshot_delete(pool: *mut lode_pool, name: *const
 /// atomic step. What came later is lost; later snapshots go as well. Of `options`, which may be
 /// NULL, the flush strategy and the windows count.
 ///
-/// Fails with ENOENT if there is no such snapshot, with EBUSY and so on as lode_pool_open().
+/// Fails with ENOENT if there is no such snapshot, with EIO where something of it is lost (then nothing has changed), with EBUSY and so
+/// on as lode_pool_open().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_snapshot_rollback(
     file: *const c_char,

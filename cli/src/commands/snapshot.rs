@@ -97,6 +97,9 @@ pub(crate) struct RollbackArgs {
     /// Of a mount that is in use, too: files that are open become stale, what is mapped can't be loaded any more
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Of a snapshot of which something is lost, too: the pool, which must not be mounted, is then what the rest was
+    #[arg(long)]
+    pub(crate) lossy: bool,
 }
 
 /// A name that can be shown.
@@ -119,7 +122,7 @@ trait Snapshots {
 /// Runs it.
 ///
 /// # Errors
-/// `Exists` and `NotFound` for names, `Busy` where programs use what is to be rolled back or one has opened the pool
+/// `Exists` and `NotFound` for names, `Corrupt` for a rollback to a snapshot of which something is lost, `Busy` where programs use what is to be rolled back or one has opened the pool
 /// by itself, `Denied` where it is mounted read-only, and what opening, or asking the server, gives.
 pub(crate) fn run(command: &SnapshotCommand, output: &Output) -> Result<()> {
     match command {
@@ -180,8 +183,9 @@ fn with<R>(
 }
 
 fn rollback(args: &RollbackArgs, output: &Output) -> Result<()> {
-    let RollbackArgs { target, name, force } = args;
+    let RollbackArgs { target, name, force, lossy } = args;
     let clean = mounts::clean_path(target)?;
+    let mut lost = Vec::new();
     let all = if let Some(mount) = mount_of(target, &clean)? {
         mounts::must_answer(&mount)?;
         let client = Client::for_mount(&mount.point);
@@ -194,18 +198,60 @@ fn rollback(args: &RollbackArgs, output: &Output) -> Result<()> {
         let failed = |error| refused(target, name, &error);
         let before = region::open_pool(&clean, true, output)?;
         let all = before.snapshots().map_err(failed)?;
+        if *lossy {
+            let found = before.lost_in_snapshot(name.as_bytes()).map_err(failed)?;
+            lost = found.named.iter().map(|one| printable(&one.path)).collect();
+        }
         drop(before);
-        let region = region::open(&clean, &RegionOptions::new())?;
-        while_working("rolling back", output.progress, || {
-            Pool::rollback(region, StdHost::new(), name.as_bytes())
-        })
-        .map_err(failed)?;
+        roll_back_closed(args, &clean, output)?;
         all
     };
     let later = all.iter().skip_while(|one| one.name != name.as_bytes()).skip(1);
     let deleted: Vec<String> = later.map(|one| printable(&one.name)).collect();
     let (target, name) = (target.display().to_string(), printable(name.as_bytes()));
-    output.print(&SnapshotRolledBack { target, name, deleted })
+    output.print(&SnapshotRolledBack { target, name, deleted, lost })
+}
+
+/// Of a pool that is not mounted.
+fn roll_back_closed(args: &RollbackArgs, clean: &Path, output: &Output) -> Result<()> {
+    let RollbackArgs { target, name, lossy, .. } = args;
+    let region = region::open(clean, &RegionOptions::new())?;
+    let rolled = while_working("rolling back", output.progress, || match lossy {
+        false => Pool::rollback(region, StdHost::new(), name.as_bytes()),
+        true => Pool::rollback_to_rest(region, StdHost::new(), name.as_bytes()),
+    });
+    let Err(error) = rolled else { return Ok(()) };
+    let failure = refused(target, name, &error);
+    if !matches!(error, Error::Corrupt(_) | Error::Media { .. }) {
+        return Err(failure);
+    }
+    if *lossy {
+        return Err(failure.advise(
+            "`lode fsck -y POOL` gives up what can't be read, and ends the rollback if it has begun",
+        ));
+    }
+    let pool = region::open_pool(clean, true, output)?;
+    let lost = pool.lost_in_snapshot(name.as_bytes()).map_err(|_| failure.clone())?;
+    if lost.count == 0 {
+        return Err(failure.advise(
+            "a rollback reads all logs, and one that can't be read is in the way; nothing has changed. `lode fsck -n POOL` tells which: `lode fsck -y POOL` gives it up, or, where only a snapshot has it, `lode snapshot delete` of that one",
+        ));
+    }
+    let paths = lost.named.iter().map(|one| printable(&one.path)).collect();
+    Err(lossy_failure(target, name, paths, lost.count))
+}
+
+/// Why a pool does not become a snapshot of which `count` things are lost, of which some are named.
+fn lossy_failure(target: &Path, name: &OsStr, paths: Vec<String>, count: u64) -> Failure {
+    let named: Vec<String> =
+        paths.into_iter().take(NAMED_MAX).map(|path| format!("/{path}")).collect();
+    let more = count.saturating_sub(named.len() as u64);
+    let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+    let (shown, named) = (printable(name.as_bytes()), named.join(", "));
+    let what = format!("snapshot {shown} has lost {named}{more}; nothing has changed");
+    Failure::new(Kind::Corrupt, what).at(target).advise(
+        "copy what is needed out of the snapshot (a mount has it in .lode/snapshots), or go back to the rest of it: `lode snapshot rollback POOL NAME --lossy`, of a pool that is not mounted",
+    )
 }
 
 /// Why nothing was done with this snapshot, for the user.
@@ -278,6 +324,13 @@ struct Refused {
     why: String,
 }
 
+/// What a snapshot has lost, by a server.
+#[derive(Deserialize)]
+struct Lost {
+    paths: Vec<Vec<u8>>,
+    count: u64,
+}
+
 /// A part of a server's list.
 #[derive(Deserialize)]
 struct Listed {
@@ -348,6 +401,11 @@ impl InMount<'_> {
         let op = "snapshot-rollback";
         let request = json!({ "op": op, "name": name.as_bytes(), "force": force });
         let answer = self.ask(&request, name)?;
+        if let Some(lost) = answer.get("lost") {
+            let Lost { paths, count } = understand(self.dir, lost.clone())?;
+            let paths = paths.iter().map(|path| printable(path)).collect();
+            return Err(lossy_failure(self.dir, name, paths, count));
+        }
         let Some(busy) = answer.get("busy") else { return Ok(()) };
         let users: Vec<InUse> = understand(self.dir, busy.clone())?;
         let named: Vec<String> = users.iter().take(NAMED_MAX).map(InUse::text).collect();

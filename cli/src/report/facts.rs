@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use lode_engine::{Corruption, PoolInfo, StatFs};
+use lode_engine::{Corruption, PoolInfo, StatFs, ino_beside};
 use serde::{Deserialize, Serialize};
 
 use super::MemoryFacts;
 use crate::emulation::EmulationFacts;
 use crate::human::{Lines, printable, time_text, uuid_text};
+use crate::region::MappedPool;
 use crate::sizes::{human, page_class_name};
 
 const PAGE_BYTES: u64 = lode_engine::PAGE_BYTES;

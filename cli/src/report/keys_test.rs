@@ -7,7 +7,9 @@ mod volumes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lode_engine::{Attr, ExtentDump, InodeDump, Op, Opening, PoolInfo, RecordDump, StatFs};
+use lode_engine::{
+    Attr, Corruption, ExtentDump, InodeDump, Op, Opening, PoolInfo, RecordDump, StatFs,
+};
 use serde_json::Value;
 
 use lode_crash::corrupt::{Copies, Form, Injected, Phase, Row, Verdict};

@@ -118,12 +118,23 @@ pub(crate) struct SnapshotRolledBack {
     pub(crate) name: String,
     /// Later snapshots, which are gone.
     pub(crate) deleted: Vec<String>,
+    /// What of the snapshot was lost, and is not there: the first 100 paths.
+    pub(crate) lost: Vec<String>,
 }
 
 impl Report for SnapshotRolledBack {
     fn text(&self) -> String {
-        let Self { target, name, deleted } = self;
-        let mut text = format!("{target}: is what it was at snapshot {name}\n");
+        let Self { target, name, deleted, lost } = self;
+        let but = if lost.is_empty() { "" } else { ", but for what that had lost" };
+        let mut text = format!("{target}: is what it was at snapshot {name}{but}\n");
+        for path in lost {
+            text.push_str(&format!("{target}: /{path} is lost\n"));
+        }
+        if !lost.is_empty() {
+            text.push_str(&format!(
+                "{target}: `lode fsck -y` takes away the names of what is lost\n"
+            ));
+        }
         for later in deleted {
             text.push_str(&format!("{target}: snapshot {later}, which is later, is deleted\n"));
         }

@@ -2,8 +2,8 @@
 //! the end of other snapshots. What only snapshots see is free when they are gone.
 
 use lode_engine::{
-    AccessTimes, Corruption, Error, FormatOptions, NewInode, OpenOptions, Pool, Protection, SetAttr,
-    XattrChange, XattrWhen, mode,
+    AccessTimes, Corruption, Error, FormatOptions, NewInode, OpenOptions, Pool, Protection,
+    SetAttr, XattrChange, XattrWhen, mode,
 };
 use lode_model::Model;
 use lode_testkit::execute::{Handles, execute};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fuse_abi::linux::fuse_entry_out;
-use lode_engine::{Attr, Error, Host, Ino, mode};
+use lode_engine::{Attr, Error, Host, Ino, Pool, mode};
 use lode_pmem::Medium;
 
 use super::Work;
@@ -156,10 +156,14 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         };
         let named = match named {
             Ok(named) => named,
-            // Removed since it was listed.
-            Err(error) if is_gone(error) => return Ok(Room::Left),
+            // Removed since it was listed. (From a snapshot nothing is.)
+            Err(error) if is_gone(error) && !Pool::<M, H>::is_in_snapshot(held.ino) => {
+                return Ok(Room::Left);
+            }
             // Damaged: listed all the same; who asks for it will be told.
-            Err(Errno::EIO) => return Ok(self.add_plain(held, list)),
+            Err(error) if error == Errno::EIO || is_gone(error) => {
+                return Ok(self.add_plain(held, list));
+            }
             Err(error) => return Err(error),
         };
         let entry = fuse_entry_out::from(named);

@@ -18,6 +18,9 @@ use crate::fs::served::Served;
 use crate::snapshots::{is_read_only, name_in, refused};
 use crate::wire::{NodeId, Notices};
 
+/// Lost things that are named: an answer is a line of bounded length.
+const NAMED_MAX: usize = 10;
+
 /// Why a pool is not another one, or is none any more.
 enum Failed {
     /// The pool refuses.
@@ -33,7 +36,8 @@ impl From<Error> for Failed {
 }
 
 /// The answer to `snapshot-rollback` of the mount of `state` at `point`: nothing, or what is `busy`, where it is not to
-/// be done by `force`.
+/// be done by `force`, or what the snapshot has `lost`: then it is not done at all, because an opening by the logs may meet what ends the
+/// server.
 ///
 /// # Errors
 /// A sentence for who has asked.
@@ -57,6 +61,17 @@ pub fn answer<M: Medium, H: Host>(
         if !busy.is_empty() {
             return Ok(json!({ "busy": busy }));
         }
+    }
+    // (Before requests wait: whatever comes later is not in the snapshot.)
+    let lost = state.gate.enter().map_err(|_| ENDS)?.pool.lost_in_snapshot(&name);
+    match lost {
+        Ok(lost) if lost.count == 0 => {}
+        Ok(lost) => {
+            let paths: Vec<&[u8]> =
+                lost.named.iter().take(NAMED_MAX).map(|one| one.path.as_slice()).collect();
+            return Ok(json!({ "lost": { "paths": paths, "count": lost.count } }));
+        }
+        Err(error) => return Ok(refused(&error)),
     }
     match roll_back(state, notices, &name) {
         Ok(()) => Ok(json!({})),

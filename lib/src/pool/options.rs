@@ -230,7 +230,8 @@ impl PoolOptions {
     /// step. What came later is lost; later snapshots go as well.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such snapshot; those of [`PoolOptions::open`].
+    /// `ENOENT` if there is no such snapshot; `EIO` where something of it is lost (`lode snapshot rollback` names what): then nothing
+    /// has changed; those of [`PoolOptions::open`].
     pub fn rollback(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
         let path = path.as_ref();
         let region = RegionOptions { read_only: false, ..self.region };

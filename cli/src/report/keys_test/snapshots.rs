@@ -19,13 +19,13 @@ pub(super) fn snapshots() -> [(&'static str, Value); 4] {
     };
     let facts = SnapshotFacts::from(&info);
     let (made, snapshots) = (facts.clone(), vec![facts]);
-    let deleted = vec!["later".to_owned()];
+    let (deleted, lost) = (vec!["later".to_owned()], vec!["file".to_owned()]);
     let value = |report: &dyn erased::Json| report.json();
     [
         ("snapshot create", value(&SnapshotMade { target: target.clone(), snapshot: made })),
         ("snapshot list", value(&SnapshotList::new(target.clone(), snapshots))),
         ("snapshot delete", value(&SnapshotDeleted { target: target.clone(), name: name.clone() })),
-        ("snapshot rollback", value(&SnapshotRolledBack { target, name, deleted })),
+        ("snapshot rollback", value(&SnapshotRolledBack { target, name, deleted, lost })),
     ]
 }
 
