@@ -8,7 +8,7 @@ use crate::args::ProtectArgs;
 use crate::failure::{Failure, Kind, Result};
 use crate::output::Output;
 use crate::progress::{Progress, Unit};
-use crate::region;
+use crate::region::{self, MappedPool};
 use crate::report::{PoolFacts, ProtectReport};
 
 /// How a pool gets a larger dead zone.
@@ -78,6 +78,8 @@ fn refused(args: &ProtectArgs, error: &Error, by_now: &str) -> Failure {
             "inode tables, which can't be moved, are where second copies or checksums would go at any distance",
         )
         .advise(format!("make a pool with `lode mkfs --protect`, and copy the files; {by_now}")),
+        Error::Corrupt(damage) if MappedPool::is_in_snapshot(damage.ino) => Failure::engine(&args.pool, error)
+            .advise(format!("`lode fsck -n POOL` names what snapshots have lost: `lode snapshot delete` of those that have ends it; {by_now}")),
         Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } => Failure::engine(&args.pool, error)
             .advise(format!("`lode fsck -n POOL` lists damage of metadata, `lode scrub -n POOL` that of files, too; {by_now}")),
         _ => Failure::engine(&args.pool, error),

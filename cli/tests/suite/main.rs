@@ -20,6 +20,7 @@ mod generate;
 mod heap;
 mod kept;
 mod label_and_resize;
+mod lost_in_snapshot;
 mod making_pools;
 mod messages;
 mod mount_helper;
