@@ -10,9 +10,7 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use super::full::Check;
-use crate::inode::{
-    Mix, Past, PastName, Scanned, State, goes_on, load_with_past, load_xattr_value,
-};
+use crate::inode::{Mix, Past, PastName, Scanned, State, load_with_past, load_xattr_value};
 use crate::layout::{DEATH_LINE, LINE, slot_at, tag_of};
 use crate::log::{Walk, read_death, read_identity};
 use crate::snapshot::{VIEW, ino_beside};
@@ -98,10 +96,11 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         let (identity, head, _, seal) = identity.ok_or(lost(NO_IDENTITY, slot_at(ino)))?;
         let no_end = lost(NO_END, slot_at(ino) + DEATH_LINE * LINE);
         let died = read_death(store, &identity)?.ok_or(no_end)?.epoch;
+        // (What it says behind the last snapshot that sees it may be gone.)
+        self.pool.node(seen)?.look_as_of(store, self.pool.epoch_of_view(seen)?)?;
         let walk = Walk::new(store, &identity, head, seal)?;
-        let Scanned { mut walk, state, cut, past, .. } = load_with_past(store, walk, Some(died))?;
-        let is_damaged = cut.is_some() || goes_on(store, &mut walk, false)?;
-        let (Some(state), Some(past)) = (state.filter(|_| !is_damaged), past) else {
+        let Scanned { walk, state, past, .. } = load_with_past(store, walk, Some(died))?;
+        let (Some(state), Some(past)) = (state, past) else {
             return Err(lost(DAMAGED, walk.tail().at));
         };
         for xattr in state.xattrs.iter().filter(|it| store.snapshots.sees(it.epoch, died)) {

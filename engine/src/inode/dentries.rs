@@ -11,7 +11,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
 
 use super::state::State;
-use crate::layout::tag_of;
+use crate::index::Entry;
+use crate::layout::{Body, Parsed, tag_of};
 use crate::{Ino, Result};
 
 /// The longest name that is noted, in words.
@@ -76,6 +77,12 @@ impl Target {
             self.tag == tag_of(state.log.nonce) && u32::from(self.kind) == state.kind() >> 12;
         same && !state.is_dead()
     }
+}
+
+/// What an entry leads to that this record made.
+pub(crate) fn target_of(entry: &Entry, add: &Parsed) -> Option<Target> {
+    let Body::Add { tag, .. } = add.body else { return None };
+    Some(Target { ino: entry.ino, tag, kind: entry.kind })
 }
 
 /// A place for a name: a line of the cache.

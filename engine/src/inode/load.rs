@@ -84,7 +84,8 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
         // (Of one that has ended nobody remembers the end.)
         let known = if store.host.leaves_out(Rule::TailKnown) { 0 } else { slot.tail() };
         damaged |= known != 0 && known != walk.tail().last_seal;
-        damaged |= goes_on(store, &mut walk, known != 0)?;
+        // (Behind an end that is known is nothing, and room in bad memory is no loss.)
+        damaged |= known == 0 && goes_on(store, &mut walk)?;
     }
     if damaged {
         let what = "log of an inode is damaged before its end";
@@ -114,11 +115,7 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
 
 /// Whether something follows the end of a log that nothing explains. Where nobody knows the end, neither must a link be lost that
 /// led on: behind one that led to the first page, records would count that were written anew there.
-pub(crate) fn goes_on<M: Medium, H: Host>(
-    store: &Store<M, H>,
-    walk: &mut Walk<'_, M, H>,
-    is_end_known: bool,
-) -> Result<bool> {
+fn goes_on<M: Medium, H: Host>(store: &Store<M, H>, walk: &mut Walk<'_, M, H>) -> Result<bool> {
     // (For a reader, what a crash has left is there as it was.)
     let reads_only = store.writable().is_err();
     let may_be_torn = |holds| reads_only && !matches!(holds, Holds::Several);
@@ -127,9 +124,8 @@ pub(crate) fn goes_on<M: Medium, H: Host>(
         let is_explained = line.is_void(store) || line.is_stale(may_be_torn);
         goes_on |= !is_explained && !store.aborted.contains(&line.header().txid);
     })?;
-    let lost_link = walk.bad_link().filter(|_| !is_end_known);
     let is_lost = |holds| !matches!(holds, Holds::Nothing) && !may_be_torn(holds);
-    Ok(goes_on || lost_link.is_some_and(|link| is_lost(link.holds)))
+    Ok(goes_on || walk.bad_link().is_some_and(|link| is_lost(link.holds)))
 }
 
 /// Why there is nothing to load where nothing says whose slot it is: of an inode that lives or that a snapshot keeps that is

@@ -153,6 +153,11 @@ impl<H: Host> Node<H> {
         Ok(())
     }
 
+    /// Loads it anew as it was at the end of `epoch`, and lets that go: what was loaded before says nothing of what is on the medium.
+    pub(crate) fn look_as_of<M: Medium>(&self, store: &Store<M, H>, epoch: u32) -> Result<()> {
+        super::load_as_of(store, &self.slot, epoch, self.view).map(|_| ())
+    }
+
     /// Ends it: its snapshot has ended. Waits for those who look at it.
     pub(crate) fn end_view(&self, room: &Room) {
         if let Life::Live(mut state) = core::mem::replace(&mut *self.life.write(), Life::Gone) {

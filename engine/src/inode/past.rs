@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::{Host, Ino, Result};
 
 /// A name that led to an inode, and does in a snapshot.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct PastName {
     /// The inode, its type and the tag of its life.
     pub(crate) child: Ino,

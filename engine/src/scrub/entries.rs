@@ -13,10 +13,11 @@ use super::report::What;
 use super::step::Scrub;
 use crate::index::Entry;
 use crate::inode::{
-    EndedEntry, NameTarget, Node, State, load_ended_entries, load_name, target_of,
+    NameTarget, Node, PastName, Scanned, State, load_name, load_with_past, target_of,
 };
 use crate::layout::{LINE, slot_at};
-use crate::snapshot::VIEW;
+use crate::log::{Walk, read_identity};
+use crate::snapshot::{VIEW, ino_beside};
 use crate::{Error, Host, Ino, NAME_MAX, Pool, Result};
 
 /// Entries that are looked at under one lock.
@@ -96,12 +97,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Entries of a directory that have ended, and that snapshots see.
-    pub(super) fn ended_entries(&self, dir: Ino) -> Result<Vec<EndedEntry>> {
+    pub(super) fn ended_entries(&self, dir: Ino) -> Result<Vec<PastName>> {
         let mut ended = Ok(Vec::new());
         // While it is locked its log stays as it is.
         let looked = self.with_directory(dir, &mut |state| {
             if self.store.sees_log(state.log.ino, state.log.born) {
-                ended = load_ended_entries(&self.store, state.log.ino);
+                ended = self.past_names(state);
             }
             Ok(())
         });
@@ -113,9 +114,19 @@ impl<M: Medium, H: Host> Pool<M, H> {
         looked.and(ended).or_else(none)
     }
 
-    /// An entry that has ended, as the latest snapshot has it that sees it. Returns the bytes looked at.
-    pub(super) fn scrub_ended(&self, scrub: &mut Scrub, entry: &EndedEntry) -> Result<u64> {
-        let EndedEntry { epoch, dir, target, at } = *entry;
+    fn past_names(&self, dir: &State) -> Result<Vec<PastName>> {
+        let (store, ino) = (&self.store, dir.log.ino);
+        let lost = Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
+        let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
+        let walk = Walk::new(store, &identity, head, seal)?;
+        let Scanned { past, .. } = load_with_past(store, walk, dir.is_dead().then_some(dir.died))?;
+        Ok(past.map(|past| past.names).unwrap_or_default())
+    }
+
+    /// An entry of a directory that has ended, as the latest snapshot has it that sees it. Returns the bytes looked at.
+    pub(super) fn scrub_ended(&self, scrub: &mut Scrub, dir: Ino, entry: &PastName) -> Result<u64> {
+        let PastName { child, kind, tag, at, epoch } = *entry;
+        let (dir, target) = (ino_beside(dir, 0), NameTarget { ino: child, tag, kind });
         let Some(view) = self.view_of(epoch)? else { return Ok(LINE) };
         let node = self.node(target.ino | view);
         let Some(error) = self.misses(node, &target, (dir, at))? else { return Ok(LINE) };
@@ -158,11 +169,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// Shows a directory that is locked meanwhile.
-    fn with_directory(
-        &self,
-        dir: Ino,
-        look: &mut dyn FnMut(&State) -> Result<()>,
-    ) -> Result<()> {
+    fn with_directory(&self, dir: Ino, look: &mut dyn FnMut(&State) -> Result<()>) -> Result<()> {
         let node = self.node(dir)?;
         let state = node.read(&self.store)?;
         look(&state)

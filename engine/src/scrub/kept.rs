@@ -11,11 +11,9 @@ use lode_pmem::Medium;
 
 use super::report::{Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
-use crate::inode::{
-    Body, File, Scanned, State, is_cut_short, load_for_scan, load_xattr_value,
-};
+use crate::inode::{Body, File, Scanned, State, load_for_scan, load_xattr_value};
 use crate::layout::{DEATH_LINE, LINE, slot_at};
-use crate::log::{Log, Walk, read_death, read_identity};
+use crate::log::{Walk, read_death, read_identity};
 use crate::snapshot::ino_beside;
 use crate::space::{Ended, Run};
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, mode};
@@ -55,12 +53,6 @@ pub(super) fn has_waiting(file: &File, page: u64) -> bool {
     let (from, end) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
     let mut pending = file.journal.pending().iter();
     pending.any(|piece| piece.file_offset < end && piece.file_offset + piece.len > from)
-}
-
-/// Whether a log of a dead inode, which nobody writes to, ends before what was seen of it when it was loaded.
-fn ends_before(log: &Log, seen: &Log) -> bool {
-    let is_in_front = log.tail.ordinal == seen.tail.ordinal && log.tail.at < seen.tail.at;
-    log.pages.len() < seen.pages.len() || is_in_front
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -118,9 +110,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             }
             Ok(node) => node,
         };
+        // (Who ends a snapshot has that locked when it waits for who looks at its inodes.)
+        let Ok(epoch) = self.epoch_of_view(seen) else { return Ok(0) };
         // While this is locked its snapshot does not end.
-        let Ok(held) = node.read(&self.store) else { return Ok(0) };
-        match self.scan_dead(ino, &held) {
+        let Ok(_held) = node.read(&self.store) else { return Ok(0) };
+        match node.look_as_of(&self.store, epoch).and_then(|()| self.scan_dead(ino)) {
             Ok((state, data)) => {
                 scrub.kept = self.kept_among(ino, data)?;
                 if state.kind() == mode::DIRECTORY {
@@ -135,19 +129,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// A dead inode at its end, and all that has ended with it and before. It was `held` as a snapshot has it.
+    /// A dead inode at its end, and all that has ended with it and before.
     #[inline(never)]
-    fn scan_dead(&self, ino: Ino, held: &State) -> Result<(Box<State>, AllEnded)> {
+    fn scan_dead(&self, ino: Ino) -> Result<(Box<State>, AllEnded)> {
         let at = slot_at(ino) + DEATH_LINE * LINE;
         let lost = Error::corrupt_inode("end of a dead inode is damaged", at, ino);
         let (identity, ..) = read_identity(&self.store, ino)?.ok_or(lost)?;
         let died = read_death(&self.store, &identity)?.ok_or(lost)?.epoch;
-        let Scanned { mut walk, state, seen: mut data, .. } = self.scan_log(ino, Some(died))?;
-        let is_shorter = state.as_ref().is_some_and(|state| ends_before(&state.log, &held.log));
-        if is_shorter || is_cut_short(&self.store, &mut walk)? {
-            let what = "log of a dead inode is damaged before its end";
-            return Err(Error::corrupt_inode(what, walk.tail().at, ino));
-        }
+        let Scanned { state, seen: mut data, .. } = self.scan_log(ino, Some(died))?;
         let state = state.ok_or(lost)?;
         let mut noted = Ok(());
         state.for_each_data(&mut |ended| match data.try_reserve(1) {

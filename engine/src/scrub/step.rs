@@ -14,7 +14,7 @@ use lode_pmem::Medium;
 use super::exempt::Exempt;
 use super::kept::Kept;
 use super::report::{Finding, Outcome, What};
-use crate::inode::EndedEntry;
+use crate::inode::PastName;
 use crate::snapshot::VIEW;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
 
@@ -55,7 +55,7 @@ pub struct Scrub {
     /// Directories that have been looked at: where they lead comes last, when what that is has been made good.
     directories: Vec<Ino>,
     /// Entries that only snapshots see of the directory that it is at.
-    ended: Vec<EndedEntry>,
+    ended: Vec<PastName>,
     /// Bytes of file data at a time.
     pub(super) piece: Vec<u8>,
     pub(super) findings: Vec<Finding>,
@@ -264,7 +264,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     }
                 }
                 Place::Ended(index) => match scrub.ended.pop() {
-                    Some(entry) => scrub.done += self.scrub_ended(scrub, &entry)?,
+                    Some(entry) => {
+                        let dir = scrub.directories.get(index).copied().unwrap_or_default();
+                        scrub.done += self.scrub_ended(scrub, dir, &entry)?;
+                    }
                     None => scrub.place = Place::Entries(index + 1, 0),
                 },
                 Place::End => return Ok(()),

@@ -80,6 +80,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         ino >= VIEW
     }
 
+    /// The epoch at whose end an inode is seen by this number.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] of what is in no snapshot.
+    pub(crate) fn epoch_of_view(&self, ino: Ino) -> Result<u32> {
+        let views = self.store.snapshots.views.read();
+        let epoch = index_of(ino).and_then(|at| views.get(at)).copied();
+        epoch.filter(|it| *it != 0).ok_or(Error::Stale)
+    }
+
     /// An inode as a snapshot has it.
     #[cold]
     pub(crate) fn view_node(&self, ino: Ino) -> Result<Arc<Node<H>>> {
