@@ -124,6 +124,36 @@ fn what_a_program_had_mapped_is_named_and_the_log_says_when_it_has_checksums_aga
     );
 }
 
+/// Of a pool that was not unmounted, at the level where there is one copy: what is lost is named at its place, and nothing else.
+#[test]
+fn what_a_crash_and_damage_have_cost_is_named_at_its_place() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new();
+    let (pool, image) = (scratch.path("pool"), scratch.path("image"));
+    lode(&["mkfs", text(&pool), "--size", "16M", "--protect", "none"]).expect(0);
+    let dir = scratch.dir("mnt");
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    for name in ["first", "second", "third"] {
+        fs::write(dir.join(name), name).unwrap();
+    }
+    let ino = fs::metadata(dir.join("second")).unwrap().ino();
+    // As a kill of the server would leave it.
+    fs::copy(&pool, &image).unwrap();
+    server.umount();
+    let mut byte = [0];
+    let file = fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
+    file.read_exact_at(&mut byte, ino * 512 + 20).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], ino * 512 + 20).unwrap();
+    let told = lode(&["scrub", text(&image), "-n", "--json"]).expect(4).json();
+    let count = |name: &str| told[name].as_u64();
+    assert_eq!((count("lost"), count("left"), count("repaired")), (Some(1), Some(0), Some(0)));
+    let finding = &told["findings"][0];
+    assert_eq!((finding["inode"].as_u64(), finding["at"].as_u64()), (Some(ino), Some(ino * 512)));
+    let said = lode(&["scrub", text(&image), "-n"]).expect(4).out;
+    let line = format!("metadata of /second, at {:#x} of the pool, can't be read: lost", ino * 512);
+    assert!(said.contains(&line) && !said.contains("one copy"), "{said}");
+}
+
 #[test]
 fn of_a_pool_that_is_mounted_and_in_use() {
     let scratch = Scratch::new();

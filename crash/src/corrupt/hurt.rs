@@ -282,7 +282,9 @@ impl Hurt {
         self.stale_all || ended || is_shortened || self.stale.contains(&(ino & NUMBER))
     }
 
-    /// Whether an inode may be as if it had never been there.
+    /// Whether an inode may be as if it had never been there. That is so only of a pool that is opened as after a crash, which is
+    /// when each of these three is set: what is lost of its beginning can't be told there from what was cut off. Of one that
+    /// was closed, or is in use, it is known what there is: live inodes by the checkpoint, those of snapshots by manifests.
     pub(super) fn may_be_gone(&self, ino: Ino) -> bool {
         self.general || self.stale_all || self.stale.contains(&(ino & NUMBER))
     }
