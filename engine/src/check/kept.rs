@@ -97,7 +97,9 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         let no_end = lost(NO_END, slot_at(ino) + DEATH_LINE * LINE);
         let died = read_death(store, &identity)?.ok_or(no_end)?.epoch;
         // (What it says behind the last snapshot that sees it may be gone.)
-        self.pool.node(seen)?.look_as_of(store, self.pool.epoch_of_view(seen)?)?;
+        let epoch = self.pool.epoch_of_view(seen)?;
+        let node = self.pool.node(seen)?;
+        self.pool.look_at_dead(&node, &*node.read(store)?, epoch)?;
         let walk = Walk::new(store, &identity, head, seal)?;
         let Scanned { walk, state, past, .. } = load_with_past(store, walk, Some(died))?;
         let (Some(state), Some(past)) = (state, past) else {

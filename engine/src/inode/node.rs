@@ -1,5 +1,6 @@
 //! An inode in memory, and the rights to look at it and to change it.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -153,9 +154,13 @@ impl<H: Host> Node<H> {
         Ok(())
     }
 
-    /// Loads it anew as it was at the end of `epoch`, and lets that go: what was loaded before says nothing of what is on the medium.
-    pub(crate) fn look_as_of<M: Medium>(&self, store: &Store<M, H>, epoch: u32) -> Result<()> {
-        super::load_as_of(store, &self.slot, epoch, self.view).map(|_| ())
+    /// Loads it anew as it was at the end of `epoch`: what was loaded before says nothing of what is on the medium.
+    pub(crate) fn look_as_of<M: Medium>(
+        &self,
+        store: &Store<M, H>,
+        epoch: u32,
+    ) -> Result<Box<State>> {
+        super::load_as_of(store, &self.slot, epoch, self.view)
     }
 
     /// Ends it: its snapshot has ended. Waits for those who look at it.

@@ -11,7 +11,7 @@ use lode_pmem::Medium;
 
 use super::report::{Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
-use crate::inode::{Body, File, Scanned, State, load_for_scan, load_xattr_value};
+use crate::inode::{Body, File, Node, Scanned, State, load_for_scan, load_xattr_value};
 use crate::layout::{DEATH_LINE, LINE, slot_at};
 use crate::log::{Walk, read_death, read_identity};
 use crate::snapshot::ino_beside;
@@ -113,8 +113,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // (Who ends a snapshot has that locked when it waits for who looks at its inodes.)
         let Ok(epoch) = self.epoch_of_view(seen) else { return Ok(0) };
         // While this is locked its snapshot does not end.
-        let Ok(_held) = node.read(&self.store) else { return Ok(0) };
-        match node.look_as_of(&self.store, epoch).and_then(|()| self.scan_dead(ino)) {
+        let Ok(held) = node.read(&self.store) else { return Ok(0) };
+        match self.look_at_dead(&node, &held, epoch).and_then(|()| self.scan_dead(ino)) {
             Ok((state, data)) => {
                 scrub.kept = self.kept_among(ino, data)?;
                 if state.kind() == mode::DIRECTORY {
@@ -126,6 +126,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 scrub.note_error(error, What::Metadata, seen)?;
                 Ok(LINE)
             }
+        }
+    }
+
+    /// Whether a dead inode is on the medium as a snapshot has it that keeps it, which is as it was `held` when it was loaded. (So one that
+    /// seems to be later, or shorter, is lost.)
+    pub(crate) fn look_at_dead(&self, node: &Node<H>, held: &State, epoch: u32) -> Result<()> {
+        let at = slot_at(ino_beside(node.ino(), 0));
+        let lost = Error::corrupt_inode("log of a dead inode is damaged", at, node.ino());
+        match node.look_as_of(&self.store, epoch) {
+            Ok(found) if found.is_as_long_as(held) => Ok(()),
+            Ok(_) | Err(Error::Stale) => Err(lost),
+            Err(error) => Err(error),
         }
     }
 
