@@ -4,7 +4,7 @@ use core::fmt;
 
 use lode_pmem::MediaError;
 
-use crate::snapshot::ino_beside;
+use crate::ino_beside;
 
 /// Result of an engine call.
 pub type Result<T> = core::result::Result<T, Error>;

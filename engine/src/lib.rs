@@ -55,7 +55,5 @@ pub use rule::Rule;
 pub use salvage::Salvage;
 pub use scrub::{Finding, Outcome, PathSearch, Scrub, SuperblockDamage, What};
 pub use shown::{MakeShown, Shown};
-pub use snapshot::{
-    Back, Receiving, SnapshotId, SnapshotInfo, SnapshotLoss, SnapshotLosses, ino_beside,
-};
+pub use snapshot::{Back, Receiving, SnapshotId, SnapshotInfo, SnapshotLoss, SnapshotLosses};
 pub use types::*;

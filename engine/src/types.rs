@@ -29,6 +29,17 @@ pub const XATTR_LIST_MAX: usize = 64 << 10;
 /// Number of an inode: its slot's offset in the pool, divided by 512.
 pub type Ino = u64;
 
+/// Numbers from here on are those of inodes in snapshots.
+pub(crate) const VIEW: Ino = 1 << VIEW_BITS;
+pub(crate) const VIEW_BITS: u32 = 40;
+
+/// The number that inode `ino` has beside `other`: in the same snapshot, or now (beside 0, too). Whether it is there is
+/// another question. (Two snapshots that both have an inode have the same number for it, and no other inode has that
+/// in either: a slot is not used again while a snapshot sees what was in it.)
+pub fn ino_beside(ino: Ino, other: Ino) -> Ino {
+    ino & (VIEW - 1) | other & !(VIEW - 1)
+}
+
 /// `st_mode` bits of the file type.
 pub mod mode {
     /// All bits that a mode can have.

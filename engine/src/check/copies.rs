@@ -4,25 +4,26 @@
 //! pool that is open for writes, and told of in one that was closed. (In one that crashed, it is what
 //! the crash has left.)
 
+use alloc::vec::Vec;
+
 use lode_pmem::Medium;
 
 use super::full::{Check, DAMAGE_MAX};
 use crate::log::{Step, Walk, read_death, read_identity};
-use crate::snapshot::ino_beside;
-use crate::{Corruption, Error, Host, Ino, Result};
+use crate::{Corruption, Error, Host, Ino, Result, ino_beside};
 
 const DIFFERS: &str = "the two copies of metadata differ";
 const LEFT_BEHIND: &str = "a line behind the end of a log is valid";
 
 impl<M: Medium, H: Host> Check<'_, M, H> {
-    /// Compares all copies.
-    pub(super) fn copies(&mut self) -> Result<()> {
+    /// Compares all copies; `dead` are the inodes that snapshots keep, by their numbers there.
+    pub(super) fn copies(&mut self, dead: &[Ino]) -> Result<()> {
         let store = &self.pool.store;
         if store.geometry.twin_pages == 0 {
             return Ok(());
         }
         store.compare_twins();
-        let compared = self.compare();
+        let compared = self.compare(dead);
         let write = store.writable().is_ok();
         // (No fence: until the next one the copy counts that did before.)
         let differing = store.end_comparing(write);
@@ -38,9 +39,10 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         Ok(())
     }
 
-    fn compare(&mut self) -> Result<()> {
-        let mut dead = self.list_kept()?;
-        dead.iter_mut().for_each(|seen| *seen = ino_beside(*seen, 0));
+    fn compare(&mut self, kept: &[Ino]) -> Result<()> {
+        let mut dead = Vec::new();
+        dead.try_reserve_exact(kept.len())?;
+        dead.extend(kept.iter().map(|seen| ino_beside(*seen, 0)));
         dead.sort_unstable();
         let store = &self.pool.store;
         for lane in 0..store.geometry.lanes {

@@ -71,10 +71,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         for damage in &self.opening.damage {
             check.note(Error::Corrupt(*damage))?;
         }
-        check.copies()?;
+        let dead = check.list_kept()?;
+        check.copies(&dead)?;
         check.pieces()?;
         let inodes = self.inodes()?;
-        let dead = check.list_kept()?;
         let (phase, last) = (inodes.len().max(1) as u64, dead.len() as u64);
         let mut told = |done: usize, phases: u64| {
             if done.is_multiple_of(256) {
@@ -93,6 +93,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         told(0, PHASES);
         check.kept_inodes(&dead, &mut |done| told(done, PHASES))?;
         check.past_names()?;
+        check.tell_kept()?;
         progress(phase * PHASES + last, phase * PHASES + last);
         Ok(check.report)
     }

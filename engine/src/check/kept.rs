@@ -10,16 +10,16 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use super::full::Check;
-use crate::inode::{Mix, Past, PastName, Scanned, State, load_with_past, load_xattr_value};
+use crate::inode::{
+    Mix, NO_IDENTITY, NameTarget, Past, PastName, Scanned, State, load_with_past, load_xattr_value,
+};
 use crate::layout::{DEATH_LINE, LINE, slot_at, tag_of};
-use crate::log::{Walk, read_death, read_identity};
-use crate::snapshot::{VIEW, ino_beside};
-use crate::{Error, Host, Ino, Result};
+use crate::log::{read_death, read_identity};
+use crate::{Corruption, Error, Host, Ino, Result, VIEW, ino_beside};
 
 const NO_INODE: &str = "entry of a snapshot leads to no inode";
 const DAMAGED: &str = "log of an inode is damaged before its end";
 const NO_END: &str = "end of a dead inode is damaged";
-const NO_IDENTITY: &str = "identity of an inode is damaged";
 
 /// What is known of what only snapshots see.
 #[derive(Default)]
@@ -28,6 +28,8 @@ pub(super) struct Kept {
     names: Vec<PastName>,
     /// Inodes that have ended, and the tags of their lives; none of those that are damaged.
     inodes: HashMap<Ino, Option<u32>, Mix>,
+    /// What they have lost.
+    lost: Vec<Corruption>,
 }
 
 impl<M: Medium, H: Host> Check<'_, M, H> {
@@ -47,11 +49,8 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
         if store.snapshots.latest() == 0 || !store.sees_log(ino, state.log.born) {
             return Ok(());
         }
-        let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
-        let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
-        let walk = Walk::new(store, &identity, head, seal)?;
         let died = state.is_dead().then_some(state.died);
-        let Scanned { state, past, .. } = load_with_past(store, walk, died)?;
+        let Scanned { state, past, .. } = load_with_past(store, ino, died)?;
         match (state, past) {
             (Some(state), Some(past)) => self.take_past(&state, *past),
             _ => Ok(()),
@@ -92,16 +91,15 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     fn dead(&mut self, seen: Ino) -> Result<u32> {
         let (ino, store) = (ino_beside(seen, 0), &self.pool.store);
         let lost = |what, at| Error::corrupt_inode(what, at, seen);
-        let identity = read_identity(store, ino)?;
-        let (identity, head, _, seal) = identity.ok_or(lost(NO_IDENTITY, slot_at(ino)))?;
+        let no_identity = lost(NO_IDENTITY, slot_at(ino));
+        let (identity, ..) = read_identity(store, ino)?.ok_or(no_identity)?;
         let no_end = lost(NO_END, slot_at(ino) + DEATH_LINE * LINE);
         let died = read_death(store, &identity)?.ok_or(no_end)?.epoch;
         // (What it says behind the last snapshot that sees it may be gone.)
         let epoch = self.pool.epoch_of_view(seen)?;
         let node = self.pool.node(seen)?;
         self.pool.look_at_dead(&node, &*node.read(store)?, epoch)?;
-        let walk = Walk::new(store, &identity, head, seal)?;
-        let Scanned { walk, state, past, .. } = load_with_past(store, walk, Some(died))?;
+        let Scanned { walk, state, past, .. } = load_with_past(store, ino, Some(died))?;
         let (Some(state), Some(past)) = (state, past) else {
             return Err(lost(DAMAGED, walk.tail().at));
         };
@@ -117,15 +115,16 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     /// Every name that a snapshot sees leads to the inode that it means, as those do that there are now.
     pub(super) fn past_names(&mut self) -> Result<()> {
         for name in core::mem::take(&mut self.kept.names) {
-            let is_right = match self.kept.inodes.get(&name.child) {
+            let NameTarget { ino, tag, kind } = name.target;
+            let is_right = match self.kept.inodes.get(&ino) {
                 // (It is lost, and that has been told.)
                 Some(None) => true,
-                Some(Some(tag)) => *tag == name.tag,
-                None => self.is_alive(name.child, u32::from(name.kind), name.tag),
+                Some(Some(kept)) => *kept == tag,
+                None => self.is_alive(ino, u32::from(kind), tag),
             };
             if !is_right {
                 let lost = Error::corrupt_inode(NO_INODE, name.at, 0);
-                self.note_in(lost, name.child, name.epoch)?;
+                self.note_in(lost, ino, name.epoch)?;
             }
         }
         Ok(())
@@ -143,6 +142,14 @@ impl<M: Medium, H: Host> Check<'_, M, H> {
     fn note_as(&mut self, error: Error, seen: Ino) -> Result<()> {
         debug_assert!(seen >= VIEW);
         let damage = error.into_damage()?;
-        self.damage(damage.what, damage.at, seen)
+        self.kept.lost.try_reserve(1)?;
+        self.kept.lost.push(Corruption { ino: seen, ..damage });
+        Ok(())
+    }
+
+    /// Tells what snapshots have lost, behind all other damage.
+    pub(super) fn tell_kept(&mut self) -> Result<()> {
+        let lost = core::mem::take(&mut self.kept.lost);
+        lost.into_iter().try_for_each(|damage| self.note(Error::Corrupt(damage)))
     }
 }

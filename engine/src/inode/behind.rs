@@ -11,8 +11,8 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use super::load::load_pages;
+use super::mix::Mix;
 use super::names::line_again;
-use super::replay::Mix;
 use super::rewrite::OWN_RECORDS;
 use super::state::{Body as Kind, State};
 use super::xattrs::{find_xattr, load_xattr_name};

@@ -18,8 +18,8 @@ use hashbrown::{HashMap, HashTable};
 use lock_api::Mutex;
 use lode_pmem::Medium;
 
+use super::mix::Mix;
 use super::node::Node;
-use super::replay::Mix;
 use crate::gauges::list_bytes;
 use crate::store::{Room, Store};
 use crate::{Error, Host, IndexMemory, Ino, Result};

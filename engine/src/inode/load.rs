@@ -15,12 +15,15 @@ use crate::space::Ended;
 use crate::store::{Slot, Store};
 use crate::{Error, Host, Ino, Result, Rule};
 
+/// What is wrong with an inode of which nothing says whose it is.
+pub(crate) const NO_IDENTITY: &str = "identity of an inode is damaged";
+
 /// Loads a live inode. Its log must end with the seal that its slot remembers: damage
 /// at the end of a log is never taken for the end.
 pub(crate) fn load<M: Medium, H: Host>(store: &Store<M, H>, slot: &Slot) -> Result<Box<State>> {
     let ino = slot.ino();
     let Some((identity, head, atime, seal)) = read_identity(store, ino)? else {
-        return Err(Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino));
+        return Err(Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino));
     };
     if let Some(death) = read_death(store, &identity)?
         && !store.host.leaves_out(Rule::DeathHonoured)
@@ -68,7 +71,7 @@ pub(crate) fn load_as_of<M: Medium, H: Host>(
 ) -> Result<Box<State>> {
     let ino = slot.ino();
     let Some((identity, head, _, seal)) = read_identity(store, ino)? else {
-        return Err(why_nothing(store, slot, "identity of an inode is damaged"));
+        return Err(why_nothing(store, slot, NO_IDENTITY));
     };
     let death = read_death(store, &identity)?;
     let death = death.filter(|death| !store.aborted.contains(&death.header.txid));
@@ -153,7 +156,7 @@ pub(super) fn load_pages<M: Medium, H: Host>(
     ino: Ino,
     end: u64,
 ) -> Result<Replay<'_, M, H>> {
-    let lost = Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
+    let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
     let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
     let mut walk = Walk::new(store, &identity, head, seal)?;
     let mut replay = Replay::new(store, ino, identity.nonce, true);
@@ -201,12 +204,16 @@ pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
     Ok(scanned)
 }
 
-/// Walks and replays a log for a check of what snapshots see: with directory entries, and what has ended of these.
-pub(crate) fn load_with_past<'s, M: Medium, H: Host>(
-    store: &'s Store<M, H>,
-    walk: Box<Walk<'s, M, H>>,
+/// Walks and replays the log of an inode, which nobody changes meanwhile, for a check of what snapshots see: with directory entries, and
+/// what has ended of these.
+pub(crate) fn load_with_past<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    ino: Ino,
     died: Option<u32>,
-) -> Result<Scanned<'s, M, H>> {
+) -> Result<Scanned<'_, M, H>> {
+    let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
+    let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
+    let walk = Walk::new(store, &identity, head, seal)?;
     let mut replay = Replay::new(store, walk.ino, walk.nonce, true);
     replay.set_died(died);
     replay.past = Some(Box::default());

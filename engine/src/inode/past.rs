@@ -6,20 +6,18 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use lode_pmem::Medium;
 
-use super::replay::Mix;
+use super::dentries::Target;
+use super::mix::Mix;
 use crate::index::Xattr;
 use crate::layout::{Body, Txid};
 use crate::log::Found;
 use crate::store::Store;
-use crate::{Host, Ino, Result};
+use crate::{Host, Result};
 
 /// A name that led to an inode, and does in a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PastName {
-    /// The inode, its type and the tag of its life.
-    pub(crate) child: Ino,
-    pub(crate) kind: u8,
-    pub(crate) tag: u32,
+    pub(crate) target: Target,
     /// Offset of its record.
     pub(crate) at: u64,
     /// Of the latest snapshot that sees it; until it ends, the epoch that it was born in.
@@ -39,8 +37,9 @@ pub(crate) struct Past {
 impl Past {
     /// A name begins with this record.
     pub(super) fn begin(&mut self, found: &Found) -> Result<()> {
-        let Body::Add { ino: child, kind, tag, .. } = found.parsed.body else { return Ok(()) };
-        let name = PastName { child, kind, tag, at: found.at, epoch: found.parsed.epoch };
+        let Body::Add { ino, kind, tag, .. } = found.parsed.body else { return Ok(()) };
+        let target = Target { ino, tag, kind };
+        let name = PastName { target, at: found.at, epoch: found.parsed.epoch };
         self.begun.try_reserve(1)?;
         self.begun.insert((found.parsed.header.txid, found.parsed.header.part), name);
         Ok(())

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use lode_pmem::Medium;
 
 use super::journal::JournalPiece;
+use super::mix::Mix;
 use super::past::Past;
 use super::state::{Body as Kind, Carrier, Directory, File, State, Target};
 use crate::index::{Entry, Extent, Xattr, hash};
@@ -43,43 +44,6 @@ const OUTSIDE: &str = "record of pages outside the pool";
 struct Text {
     found: Found,
     missing: usize,
-}
-
-/// A small hasher for numbers that nobody outside chooses.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Mix(u64);
-
-impl core::hash::BuildHasher for Mix {
-    type Hasher = Mix;
-    fn build_hasher(&self) -> Mix {
-        *self
-    }
-}
-
-impl core::hash::Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 32
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(u64::from(value));
-    }
-    fn write_u16(&mut self, value: u16) {
-        self.write_u64(u64::from(value));
-    }
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
-    }
 }
 
 impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
@@ -311,7 +275,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
                 return Err(self.damage("two entries with one name", at));
             }
             self.adds.remove(&(add.txid, add.part));
-            self.end_name(at, (add.txid, add.part))?;
+            self.end_name((add.txid, add.part))?;
             let lines = text_lines(usize::from(name_len));
             self.state(at)?.remove_entry(old.cookie, lines, ordinal, time_ns);
         }
@@ -391,13 +355,13 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             return Ok(());
         };
         state.remove_entry(cookie, u32::from(lines), found.ordinal, time_ns);
-        self.end_name(found.at, add)
+        self.end_name(add)
     }
 
     /// The name of this record has ended.
-    fn end_name(&mut self, at: u64, add: (Txid, u16)) -> Result<()> {
-        let died = self.state(at)?.ends_in();
-        self.past.as_mut().map_or(Ok(()), |past| past.end(self.store, add, died))
+    fn end_name(&mut self, add: (Txid, u16)) -> Result<()> {
+        let (Some(past), Some(state)) = (&mut self.past, &self.state) else { return Ok(()) };
+        past.end(self.store, add, state.ends_in())
     }
 
     /// A record of data, which may end what snapshots see: pages of the file, or of its journal.

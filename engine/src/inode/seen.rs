@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
+use super::load::NO_IDENTITY;
 use super::replay::Replay;
 use super::state::{Body, State};
 use crate::layout::{Parsed, slot_at};
@@ -42,7 +43,7 @@ pub(crate) fn look_at_seen<M: Medium, H: Host>(
     ino: Ino,
     comes_home: bool,
 ) -> Result<Seen> {
-    let lost = Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
+    let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
     let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
     let died = read_death(store, &identity)?.map(|death| death.epoch);
     let mut walk = Walk::new(store, &identity, head, seal)?;

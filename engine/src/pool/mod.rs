@@ -21,9 +21,9 @@ use alloc::vec::Vec;
 use lock_api::Mutex;
 use lode_pmem::Medium;
 
+use crate::VIEW;
 use crate::inode::{Cache, Dentries, Grown, Node};
 use crate::layout::BadPage;
-use crate::snapshot::VIEW;
 use crate::space::Run;
 use crate::store::{Room, Store};
 use crate::{Error, Host, Ino, Op, OpenOptions, PageClass, PoolInfo, Result, StatFs, Stats};

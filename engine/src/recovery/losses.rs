@@ -7,9 +7,8 @@
 use lode_pmem::{Door, Medium};
 
 use crate::layout::Superblock;
-use crate::snapshot::VIEW;
 use crate::store::Store;
-use crate::{Error, Host, Ino, OpenOptions, Pool, Result};
+use crate::{Error, Host, Ino, OpenOptions, Pool, Result, VIEW};
 
 /// How often the memory has lost what was stored since the superblock was. Other modules than those it knows tell nothing.
 pub(super) fn losses_since<M: Medium>(door: &Door<M>, superblock: &Superblock) -> u64 {
@@ -36,8 +35,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         let pool = Self::open_door(door, host, &OpenOptions { read_only: true, ..*options })?;
         let report = pool.check(&mut |_, _| ())?;
-        // (What only snapshots see comes last: nothing that is stored from now on makes it worse, and it ends with them.)
-        if let Some(damage) = report.damage.first().filter(|damage| damage.ino < VIEW) {
+        // (Nothing that is stored from now on makes worse what only snapshots see, and that ends with them.)
+        if let Some(damage) = report.damage.iter().find(|damage| damage.ino < VIEW) {
             return Err(Error::Lost(*damage));
         }
         let Store { door, host, .. } = *pool.store;

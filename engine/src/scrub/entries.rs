@@ -16,9 +16,7 @@ use crate::inode::{
     NameTarget, Node, PastName, Scanned, State, load_name, load_with_past, target_of,
 };
 use crate::layout::{LINE, slot_at};
-use crate::log::{Walk, read_identity};
-use crate::snapshot::{VIEW, ino_beside};
-use crate::{Error, Host, Ino, NAME_MAX, Pool, Result};
+use crate::{Error, Host, Ino, NAME_MAX, Pool, Result, VIEW, ino_beside};
 
 /// Entries that are looked at under one lock.
 const ENTRIES_MAX: usize = 32;
@@ -115,18 +113,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     fn past_names(&self, dir: &State) -> Result<Vec<PastName>> {
-        let (store, ino) = (&self.store, dir.log.ino);
-        let lost = Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
-        let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
-        let walk = Walk::new(store, &identity, head, seal)?;
-        let Scanned { past, .. } = load_with_past(store, walk, dir.is_dead().then_some(dir.died))?;
+        let died = dir.is_dead().then_some(dir.died);
+        let Scanned { past, .. } = load_with_past(&self.store, dir.log.ino, died)?;
         Ok(past.map(|past| past.names).unwrap_or_default())
     }
 
     /// An entry of a directory that has ended, as the latest snapshot has it that sees it. Returns the bytes looked at.
     pub(super) fn scrub_ended(&self, scrub: &mut Scrub, dir: Ino, entry: &PastName) -> Result<u64> {
-        let PastName { child, kind, tag, at, epoch } = *entry;
-        let (dir, target) = (ino_beside(dir, 0), NameTarget { ino: child, tag, kind });
+        let PastName { target, at, epoch } = *entry;
+        let dir = ino_beside(dir, 0);
         let Some(view) = self.view_of(epoch)? else { return Ok(LINE) };
         let node = self.node(target.ino | view);
         let Some(error) = self.misses(node, &target, (dir, at))? else { return Ok(LINE) };

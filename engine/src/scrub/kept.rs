@@ -11,12 +11,13 @@ use lode_pmem::Medium;
 
 use super::report::{Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
-use crate::inode::{Body, File, Node, Scanned, State, load_for_scan, load_xattr_value};
+use crate::inode::{
+    Body, File, NO_IDENTITY, Node, Scanned, State, load_for_scan, load_xattr_value,
+};
 use crate::layout::{DEATH_LINE, LINE, slot_at};
 use crate::log::{Walk, read_death, read_identity};
-use crate::snapshot::ino_beside;
 use crate::space::{Ended, Run};
-use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, mode};
+use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, ino_beside, mode};
 
 /// Pages, and the epoch of the latest snapshot that sees them.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +162,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Replays the log of an inode, which nobody changes meanwhile.
     fn scan_log(&self, ino: Ino, died: Option<u32>) -> Result<Scanned<'_, M, H>> {
         // (Who is locked has one.)
-        let lost = Error::corrupt_inode("identity of an inode is damaged", slot_at(ino), ino);
+        let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
         let (identity, head, _, seal) = read_identity(&self.store, ino)?.ok_or(lost)?;
         let walk = Walk::new(&self.store, &identity, head, seal)?;
         load_for_scan(&self.store, walk, died, &mut |_| ())

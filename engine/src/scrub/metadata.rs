@@ -4,13 +4,13 @@ use lode_pmem::{Line, Medium};
 
 use super::report::{Finding, Outcome, SuperblockDamage, What};
 use super::step::Scrub;
+use crate::VIEW;
 use crate::inode::State;
 use crate::layout::{
     DEATH_LINE, HEAD_AT, INLINE_LINES, Identity, LINE, Link, LogHeader, LogSeed, SLOT_BYTES,
     Superblock, slot_at,
 };
 use crate::log::{INLINE, leads_on};
-use crate::snapshot::VIEW;
 use crate::store::{LinkWord, Owner, Shape, Store, read_superblock};
 use crate::{Corruption, Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
 

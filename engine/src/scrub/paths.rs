@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
+use crate::VIEW;
 use crate::inode::load_name;
-use crate::snapshot::VIEW;
 use crate::{Error, Host, Ino, NAME_MAX, Pool, Result, mode};
 
 /// A search for paths of inodes: see [`Pool::search_paths`].

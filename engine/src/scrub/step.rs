@@ -14,8 +14,8 @@ use lode_pmem::Medium;
 use super::exempt::Exempt;
 use super::kept::Kept;
 use super::report::{Finding, Outcome, What};
+use crate::VIEW;
 use crate::inode::PastName;
-use crate::snapshot::VIEW;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, Rule};
 
 /// Findings that are remembered.

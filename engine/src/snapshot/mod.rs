@@ -20,6 +20,4 @@ pub use list::SnapshotInfo;
 pub(crate) use list::{read_list, received_over};
 pub use receive::Receiving;
 pub use rollback::Back;
-pub(crate) use view::VIEW;
-pub use view::ino_beside;
 pub use whole::{SnapshotLoss, SnapshotLosses};

@@ -10,11 +10,7 @@ use alloc::vec::Vec;
 use lode_pmem::Medium;
 
 use crate::inode::Node;
-use crate::{Error, Host, Ino, Pool, Result};
-
-/// Numbers from here on are those of inodes in snapshots.
-pub(crate) const VIEW: Ino = 1 << VIEW_BITS;
-const VIEW_BITS: u32 = 40;
+use crate::{Error, Host, Ino, Pool, Result, VIEW, VIEW_BITS};
 
 const _: () = assert!(crate::layout::POOL_PAGES_MOST * 8 <= VIEW);
 
@@ -23,11 +19,10 @@ pub(super) fn index_of(ino: Ino) -> Option<usize> {
     usize::try_from((ino >> VIEW_BITS).checked_sub(1)?).ok()
 }
 
-/// The number that inode `ino` has beside `other`: in the same snapshot, or now (beside 0, too). Whether it is there is
-/// another question. (Two snapshots that both have an inode have the same number for it, and no other inode has that
-/// in either: a slot is not used again while a snapshot sees what was in it.)
-pub fn ino_beside(ino: Ino, other: Ino) -> Ino {
-    ino & (VIEW - 1) | other & !(VIEW - 1)
+/// The epoch at whose end an inode is seen by this number, by the views that there are.
+fn epoch_in(views: &[u32], ino: Ino) -> Result<u32> {
+    let epoch = index_of(ino).and_then(|at| views.get(at)).copied();
+    epoch.filter(|it| *it != 0).ok_or(Error::Stale)
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
@@ -62,10 +57,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// # Errors
     /// Those of reading the list of snapshots.
     pub fn snapshot_of(&self, ino: Ino) -> Result<Option<Vec<u8>>> {
-        let views = self.store.snapshots.views.read();
-        let epoch = index_of(ino).and_then(|at| views.get(at)).copied().filter(|it| *it != 0);
-        drop(views);
-        let Some(epoch) = epoch else { return Ok(None) };
+        let Ok(epoch) = self.epoch_of_view(ino) else { return Ok(None) };
         let mut named = self.snapshot_names()?.into_iter();
         Ok(named.find(|(_, ended)| *ended == epoch).map(|(name, _)| name))
     }
@@ -85,17 +77,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// # Errors
     /// [`Error::Stale`] of what is in no snapshot.
     pub(crate) fn epoch_of_view(&self, ino: Ino) -> Result<u32> {
-        let views = self.store.snapshots.views.read();
-        let epoch = index_of(ino).and_then(|at| views.get(at)).copied();
-        epoch.filter(|it| *it != 0).ok_or(Error::Stale)
+        epoch_in(&self.store.snapshots.views.read(), ino)
     }
 
     /// An inode as a snapshot has it.
     #[cold]
     pub(crate) fn view_node(&self, ino: Ino) -> Result<Arc<Node<H>>> {
         let views = self.store.snapshots.views.read();
-        let epoch = index_of(ino).and_then(|at| views.get(at)).copied().filter(|it| *it != 0);
-        let epoch = epoch.ok_or(Error::Stale)?;
+        let epoch = epoch_in(&views, ino)?;
         let (now, view) = (ino & (VIEW - 1), ino & !(VIEW - 1));
         let node = self.nodes.get_view(&self.store, ino, view)?;
         if !node.is_loaded() {

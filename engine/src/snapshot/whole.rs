@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use lode_pmem::Medium;
 
-use crate::inode::{load_name, load_xattr_value};
-use crate::layout::{Body, tag_of};
+use crate::inode::{NameTarget, load_name, load_xattr_value, target_of};
 use crate::scrub::joined;
 use crate::{Corruption, Error, Host, Ino, NAME_MAX, Pool, Result, mode};
 
@@ -48,9 +47,7 @@ impl SnapshotLosses {
 /// A name, and what it has to lead to.
 struct Named {
     path: Vec<u8>,
-    child: Ino,
-    kind: u32,
-    tag: u32,
+    target: NameTarget,
     at: u64,
 }
 
@@ -78,11 +75,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             };
             for named in names {
                 let looked = self.look_whole(&named);
-                let Named { path, child, kind, .. } = named;
+                let Named { path, target, .. } = named;
                 match looked {
-                    Ok(()) if kind << 12 == mode::DIRECTORY => {
+                    Ok(()) if u32::from(target.kind) << 12 == mode::DIRECTORY => {
                         todo.try_reserve(1)?;
-                        todo.push((child, path));
+                        todo.push((target.ino, path));
                     }
                     Ok(()) => {}
                     Err(error) => lost.note(path, error)?,
@@ -109,10 +106,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
                     continue;
                 }
             };
-            let Body::Add { tag, .. } = parsed.body else { continue };
+            let Some(target) = target_of(&entry, &parsed) else { continue };
             let path = joined(path, name.get(..len).unwrap_or_default())?;
-            let (child, kind) = (entry.ino | state.view, u32::from(entry.kind));
-            names.push(Named { path, child, kind, tag, at: entry.at });
+            names.push(Named { path, target, at: entry.at });
         }
         Ok(names)
     }
@@ -120,13 +116,14 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Looks at what a name leads to.
     #[inline(never)]
     fn look_whole(&self, named: &Named) -> Result<()> {
-        let no_inode = Error::corrupt_inode("entry leads to no inode", named.at, named.child);
+        let Named { target, at, .. } = named;
+        let no_inode = Error::corrupt_inode("entry leads to no inode", *at, target.ino);
         let told = |error| if error == Error::Stale { no_inode } else { error };
-        let node = self.node(named.child).map_err(told)?;
+        let node = self.node(target.ino).map_err(told)?;
         let state = node.read(&self.store).map_err(told)?;
-        if (tag_of(state.log.nonce), state.kind() >> 12) != (named.tag, named.kind) {
+        if !target.means(&state) {
             let what = "entry leads to another inode than it says";
-            return Err(Error::corrupt_inode(what, named.at, named.child));
+            return Err(Error::corrupt_inode(what, *at, target.ino));
         }
         for xattr in state.xattrs.iter() {
             load_xattr_value(&self.store, &state, xattr)?;

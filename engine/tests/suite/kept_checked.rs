@@ -150,6 +150,26 @@ fn a_value_that_only_a_snapshot_sees_is_checked() {
     }
 }
 
+/// By the first damage an opening over memory that has lost stores knows whether the pool as it is has any.
+#[test]
+fn what_a_snapshot_has_lost_of_an_inode_that_lives_is_told_behind_what_the_pool_has_lost() {
+    let made = made(Protection::None);
+    set_attribute(&made.pool, made.ino, Some(&[0xA7; 3000]));
+    made.pool.create_snapshot(b"kept").unwrap();
+    set_attribute(&made.pool, made.ino, Some(&[1; 3000]));
+    let later = create(&made.pool, b"later");
+    assert!(later > made.ino);
+    let made = again(made);
+    let image = made.memory.memory.inner().image();
+    let at = image.windows(3000).position(|it| it.iter().all(|byte| *byte == 0xA7)).unwrap();
+    made.scribble(at as u64 + 9);
+    made.scribble(later * SLOT + 20);
+    let inos: Vec<Ino> = check(&made.pool).damage.iter().map(|damage| damage.ino).collect();
+    let is_kept = |ino: &Ino| CountedPool::is_in_snapshot(*ino);
+    assert!(inos.iter().any(is_kept) && !inos.iter().all(is_kept), "{inos:?}");
+    assert!(inos.is_sorted_by_key(is_kept), "{inos:?}");
+}
+
 #[test]
 fn a_name_of_a_snapshot_whose_inode_is_forgotten_is_found() {
     for protection in LEVELS {
