@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
@@ -12,15 +12,13 @@ const PAGE: u64 = 4096;
 /// As many as a volume has at most.
 const PAGES: usize = 1 << 15;
 
-/// A page, or several that are far apart.
+/// A page, or several that are far apart: a quarter of a line of the cache, as a volume's.
 #[derive(Default)]
 #[repr(align(16))]
 struct Page {
     is_taken: AtomicBool,
     /// Odd while it is stored to.
     version: AtomicU32,
-    /// Who stored to it last.
-    owner: AtomicU64,
 }
 
 /// All of them.
@@ -55,11 +53,10 @@ impl Pages {
         }
     }
 
-    /// Stores to them, as this owner, while nobody else does.
+    /// Stores to them while nobody else does.
     pub(super) fn alone(
         &self,
         (at, len): (u64, u64),
-        owner: u64,
         store: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         for page in self.of(at, len) {
@@ -71,7 +68,6 @@ impl Pages {
         fence(Release);
         let stored = store();
         for page in self.of(at, len) {
-            page.owner.store(owner, Relaxed);
             page.version.store(page.version.load(Relaxed).wrapping_add(1), Release);
             page.is_taken.store(false, Release);
         }
@@ -87,7 +83,7 @@ mod tests {
     fn what_is_stored_to_meanwhile_is_not_whole() {
         let pages = Pages::new();
         assert!(pages.whole((0, 8192), || Ok(())).is_ok());
-        let stored = || pages.alone((4096, 512), 1, || Ok(()));
+        let stored = || pages.alone((4096, 512), || Ok(()));
         assert!(pages.whole((0, 8192), stored).is_err());
         assert!(pages.whole((0, 4096), stored).is_ok());
         assert!(pages.whole((0, 8192), || Ok(())).is_ok());
@@ -97,7 +93,7 @@ mod tests {
     fn one_at_a_time_stores_to_a_page() {
         let (pages, inside) = (Pages::new(), AtomicU32::new(0));
         std::thread::scope(|scope| {
-            for owner in 0..4 {
+            for _ in 0..4 {
                 let (pages, inside) = (&pages, &inside);
                 scope.spawn(move || {
                     for turn in 0..2000 {
@@ -106,7 +102,7 @@ mod tests {
                             inside.fetch_sub(1, Relaxed);
                             Ok(())
                         };
-                        pages.alone((turn % 2 * 2048, 4096), owner, store).unwrap();
+                        pages.alone((turn % 2 * 2048, 4096), store).unwrap();
                     }
                 });
             }

@@ -297,7 +297,7 @@ impl Bare {
         let journal = self.lines_at + LINES * LINE_BYTES as u64;
         for (part, at) in bytes.chunks(PLACE as usize).zip((at..).step_by(PLACE as usize)) {
             self.copy(journal + (2 * lane + turn) * PLACE, part, counters)?;
-            self.pages.alone((at, part.len() as u64), lane, || {
+            self.pages.alone((at, part.len() as u64), || {
                 self.line(lane, counters)?;
                 self.copy(at, part, counters)
             })?;

@@ -11,7 +11,7 @@ use lode_pmem::RegionOptions;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::scrub::{PATHS, SNAPSHOTS};
+use super::scrub::{PATHS, paths_in};
 use crate::failure::{Failure, Result};
 use crate::human::printable;
 use crate::output::Output;
@@ -142,14 +142,12 @@ fn named(pool: &MappedPool, checked: &CheckReport) -> lode_engine::Result<Vec<Da
     kept.sort_unstable();
     kept.dedup();
     for some in kept.chunks(PATHS) {
-        let paths: HashMap<u64, Vec<u8>> = pool.paths_of(some)?.into_iter().collect();
+        let paths: HashMap<u64, String> = paths_in(pool, some)?.into_iter().collect();
         for ino in some {
-            let Some(name) = pool.snapshot_of(*ino)?.as_deref().map(printable) else { continue };
-            let path = paths.get(ino).map(|path| printable(path));
-            let path = path.map(|path| format!("{SNAPSHOTS}/{name}/{path}"));
+            let name = pool.snapshot_of(*ino)?.as_deref().map(printable);
             let of_it = checked.damage.iter().zip(&mut facts).filter(|(it, _)| it.ino == *ino);
             for (_, fact) in of_it {
-                (fact.snapshot, fact.path) = (Some(name.clone()), path.clone());
+                (fact.snapshot, fact.path) = (name.clone(), paths.get(ino).cloned());
             }
         }
     }

@@ -31,7 +31,7 @@ const STEPS: u64 = 10;
 /// Inodes whose paths are asked for at once.
 pub(super) const PATHS: usize = 100;
 /// Where snapshots are in a mount.
-pub(super) const SNAPSHOTS: &str = ".lode/snapshots";
+const SNAPSHOTS: &str = ".lode/snapshots";
 
 /// `lode scrub`.
 #[derive(Args, Debug)]
@@ -216,6 +216,20 @@ fn name(
     Ok(())
 }
 
+/// Paths of inodes, as far as they have any, as one sees them in a mount.
+pub(super) fn paths_in(pool: &MappedPool, inos: &[u64]) -> lode_engine::Result<Vec<(u64, String)>> {
+    let mut paths = Vec::new();
+    for (ino, path) in pool.paths_of(inos)? {
+        let path = printable(&path);
+        let seen = match pool.snapshot_of(ino)? {
+            Some(name) => format!("{SNAPSHOTS}/{}/{path}", printable(&name)),
+            None => path,
+        };
+        paths.push((ino, seen));
+    }
+    Ok(paths)
+}
+
 /// A pool that this command has opened.
 struct Closed<'a> {
     path: &'a Path,
@@ -248,18 +262,7 @@ impl Scrubbed for Closed<'_> {
     }
 
     fn paths(&mut self, inos: &[u64]) -> Result<Vec<(u64, String)>> {
-        let failed = |error| Failure::engine(self.path, &error);
-        let mut paths = Vec::new();
-        for (ino, path) in self.pool.paths_of(inos).map_err(failed)? {
-            let path = printable(&path);
-            // (As one sees it in a mount.)
-            let seen = match self.pool.snapshot_of(ino).map_err(failed)? {
-                Some(name) => format!("{SNAPSHOTS}/{}/{path}", printable(&name)),
-                None => path,
-            };
-            paths.push((ino, seen));
-        }
-        Ok(paths)
+        paths_in(&self.pool, inos).map_err(|error| Failure::engine(self.path, &error))
     }
 }
 
