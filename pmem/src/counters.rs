@@ -29,7 +29,7 @@ pub struct Counters {
     lines: AtomicU64,
     streamed_bytes: AtomicU64,
     windows: AtomicU64,
-    /// Where was stored since the last fence, where one counts alone.
+    /// Where was stored, where one counts alone.
     pending: Pending,
 }
 
@@ -91,12 +91,17 @@ impl Counters {
         self.exclusive.then_some(&self.pending)
     }
 
-    /// A fence has ended: what waited for it is brought to `wear`.
+    /// A fence has ended: of what waited for it most is brought to `wear`.
     #[inline]
     pub(crate) fn settle(&self, wear: &Wear) {
         if self.exclusive {
             self.pending.settle(wear);
         }
+    }
+
+    /// All that waits is brought to `wear`.
+    pub(crate) fn settle_all(&self, wear: &Wear) {
+        self.pending.settle_all(wear);
     }
 
     #[inline]

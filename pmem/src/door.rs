@@ -60,9 +60,15 @@ impl<M: Medium> Door<M> {
         (self.twin_bytes != 0).then_some(at ^ self.twin_bytes)
     }
 
-    /// How much was stored to each region; nothing unless [`Door::with_wear`] asked for it.
+    /// How much was stored to each region, but for what waits in counters of those who count alone ([`Door::count_all`]);
+    /// nothing unless [`Door::with_wear`] asked for it.
     pub fn wear(&self) -> &Wear {
         &self.wear
+    }
+
+    /// Counts what was stored by who counts alone, which nobody does meanwhile, and waits to be counted with a later fence.
+    pub fn count_all(&self, counters: &Counters) {
+        counters.settle_all(&self.wear);
     }
 
     /// The medium behind the door, for what it says about itself.

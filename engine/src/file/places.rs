@@ -297,13 +297,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         // (Before anything else is done: who reads all the time waits for memory, and this is where the next wait can begin while the one
         // before goes on.)
-        store.prefetch_data(place.at, place.by_sectors);
+        let lane = store.lane();
+        let follows = self.counts.reads_on(lane, place.at, len);
+        store.prefetch_data(place.at, len, (place.by_sectors, follows));
         // (One version for all: no write is seen in part.)
         if len == 0 || len > place.len || !may(version) {
             return false;
         }
         // (While that comes, not behind the load, where the next read's would be asked for later by so much.)
-        self.counts.add_here(store.lane(), Op::Read);
+        self.counts.add_here(lane, Op::Read);
         // (What can't be loaded is met again by who tells of it.)
         let is_loaded = match place.by_sectors {
             true => self.load_sectors(node.slot.ino(), offset, place.at, into),

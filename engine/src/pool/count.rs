@@ -8,7 +8,11 @@ use lode_pmem::count_here;
 use crate::{Collected, Op, Result};
 
 #[repr(align(128))]
-struct Counts([AtomicU64; Op::COUNT]);
+struct Counts {
+    ops: [AtomicU64; Op::COUNT],
+    /// Where the bytes end that were read last.
+    read_to: AtomicU64,
+}
 
 /// Counters of operations, one set per lane, and of what collection, which is rare, gave back.
 pub(crate) struct OpCounts {
@@ -21,14 +25,17 @@ impl OpCounts {
     pub(crate) fn new(lanes: usize) -> Result<Self> {
         let mut counts = Vec::new();
         counts.try_reserve_exact(lanes)?;
-        counts.resize_with(lanes, || Counts([const { AtomicU64::new(0) }; Op::COUNT]));
+        counts.resize_with(lanes, || Counts {
+            ops: [const { AtomicU64::new(0) }; Op::COUNT],
+            read_to: AtomicU64::new(0),
+        });
         let (fast_pages, thorough_pages) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self { lanes: counts, fast_pages, thorough_pages })
     }
 
     #[inline]
     pub(crate) fn add(&self, lane: usize, op: Op) {
-        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.0.get(op as usize)) {
+        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.ops.get(op as usize)) {
             count.fetch_add(1, Relaxed);
         }
     }
@@ -36,15 +43,24 @@ impl OpCounts {
     /// As [`OpCounts::add`], with no barrier: one of two may be lost where a thread changes its processor in between.
     #[inline]
     pub(crate) fn add_here(&self, lane: usize, op: Op) {
-        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.0.get(op as usize)) {
+        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.ops.get(op as usize)) {
             count_here(count);
         }
+    }
+
+    /// Notes that `len` bytes at `at` of the pool are read here; says whether they follow those that were read last.
+    #[inline]
+    pub(crate) fn reads_on(&self, lane: usize, at: u64, len: u64) -> bool {
+        let Some(counts) = self.lanes.get(lane) else { return false };
+        let follows = counts.read_to.load(Relaxed) == at;
+        counts.read_to.store(at + len, Relaxed);
+        follows
     }
 
     /// Takes back what [`OpCounts::add_here`] added, maybe in another lane: their sum is right.
     #[cold]
     pub(crate) fn take_back(&self, lane: usize, op: Op) {
-        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.0.get(op as usize)) {
+        if let Some(count) = self.lanes.get(lane).and_then(|counts| counts.ops.get(op as usize)) {
             count.fetch_sub(1, Relaxed);
         }
     }
@@ -64,7 +80,7 @@ impl OpCounts {
     pub(crate) fn read(&self) -> [u64; Op::COUNT] {
         let mut sums = [0_u64; Op::COUNT];
         for counts in &self.lanes {
-            for (sum, count) in sums.iter_mut().zip(&counts.0) {
+            for (sum, count) in sums.iter_mut().zip(&counts.ops) {
                 *sum = sum.wrapping_add(count.load(Relaxed));
             }
         }

@@ -40,7 +40,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 + waiting_bytes
                 + self.store.snapshots.memory_bytes(),
             tables: self.store.table.memory_bytes() + self.store.sectors.memory_bytes(),
-            wear: self.wear().memory_bytes(),
+            wear: self.store.door.wear().memory_bytes(),
             inodes: self.nodes.standing_bytes() + self.dentries.memory_bytes(),
             ..IndexMemory::default()
         }
@@ -54,8 +54,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     }
 
     /// How much was stored to each part of the pool since it was opened; nothing is counted in a
-    /// pool that was opened read-only.
+    /// pool that was opened read-only. What is stored just now is waited for.
     pub fn wear(&self) -> &Wear {
+        self.store.count_wear();
         self.store.door.wear()
     }
 }

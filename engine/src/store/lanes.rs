@@ -161,6 +161,14 @@ impl<H: Host> Lanes<H> {
         tallies.fold(Tally::default(), |a, b| a + b)
     }
 
+    /// Calls `each` with the counters of each lane's holders, of whom there are none meanwhile.
+    pub(crate) fn for_each_held(&self, each: &mut dyn FnMut(&Counters)) {
+        for lane in &self.lanes {
+            let _turn = lane.turn.lock();
+            each(&lane.held);
+        }
+    }
+
     /// Takes a free lane, the preferred one first; waits for that one if none is free. Only then looks
     /// which epoch it is: who has waited until each lane was free knows that no transaction of an earlier
     /// one is left.

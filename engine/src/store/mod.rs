@@ -187,6 +187,13 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.lanes.counters(self.lane())
     }
 
+    /// Counts where was stored what waits to be counted: each lane is waited for.
+    pub(crate) fn count_wear(&self) {
+        let mut count = |counters: &Counters| self.door.count_all(counters);
+        self.lanes.for_each_held(&mut count);
+        self.sectors.for_each_held(&mut count);
+    }
+
     /// The epoch that new records are born in.
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {

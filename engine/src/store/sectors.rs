@@ -254,6 +254,14 @@ impl<H: Host> Sectors<H> {
         told == UNKNOWN || told == sequence
     }
 
+    /// Calls `each` with the counters of each lane's holders, of whom there are none meanwhile.
+    pub(crate) fn for_each_held(&self, each: &mut dyn FnMut(&Counters)) {
+        for head in &self.heads {
+            let _turn = head.turn.lock();
+            each(&head.counters);
+        }
+    }
+
     /// Waits until each write that is under way has ended.
     pub(crate) fn wait_for_lanes(&self) {
         for head in &self.heads {
