@@ -95,7 +95,9 @@ struct Stored {
 }
 
 impl Stored {
-    const NONE: Self = Self { word: AtomicU64::new(0), bytes: AtomicU64::new(0) };
+    const fn none() -> Self {
+        Self { word: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
 
     #[inline]
     fn region(&self) -> u64 {
@@ -141,7 +143,7 @@ impl Pending {
     /// Nothing.
     pub(crate) const fn new() -> Self {
         let (count, next) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { held: [const { Stored::NONE }; PENDING], count, next }
+        Self { held: [const { Stored::none() }; PENDING], count, next }
     }
 
     #[inline]
