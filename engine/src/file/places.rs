@@ -299,7 +299,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // before goes on.)
         let lane = store.lane();
         let follows = self.counts.reads_on(lane, place.at, len);
-        store.prefetch_data(place.at, len, (place.by_sectors, follows));
+        store.prefetch_data(place.at, len, follows);
         // (One version for all: no write is seen in part.)
         if len == 0 || len > place.len || !may(version) {
             return false;

@@ -59,20 +59,17 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// Asks for the beginning of `len` bytes that are loaded next, where that pays, and for what they are compared with. Where they
-    /// follow those that were loaded last they are there, and the beginning of the next ones is asked for: processors themselves begin
-    /// anew with each page.
+    /// Asks for the beginning of `len` bytes that are loaded next, and for what they are compared with. Where they follow those that
+    /// were loaded last they are there, and the beginning of the next ones is asked for: processors themselves begin anew with each page.
     #[inline]
-    pub(crate) fn prefetch_data(&self, at: u64, len: u64, (by_sectors, follows): (bool, bool)) {
+    pub(crate) fn prefetch_data(&self, at: u64, len: u64, follows: bool) {
         let are_kept = self.geometry.strips.are_kept();
+        if follows && len <= PAGE_BYTES && !are_kept {
+            return self.door.prefetch_lines(at + len, len / LINE / 2);
+        }
+        self.door.prefetch_lines(at, len.div_ceil(LINE).min(LINES_AHEAD));
         if are_kept {
-            self.door.prefetch_lines(at, LINES_AHEAD);
             self.door.prefetch(self.crcs_at(at, CrcTable::First));
-        } else if follows && len <= PAGE_BYTES {
-            self.door.prefetch_lines(at + len, len / LINE / 2);
-        } else if by_sectors {
-            // (Else nothing is done meanwhile, and where the data is in the cache it would take longer.)
-            self.door.prefetch_lines(at, LINES_AHEAD);
         }
     }
 
