@@ -17,6 +17,7 @@
 //! Where metadata has twins, its pages are taken and given with them (`twins`).
 
 mod claims;
+mod count;
 mod magazine;
 mod moved;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::types::{PAGE_BYTES, PageClass};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use count::{Balance, Total};
 use lock_api::Mutex;
 use magazine::{Batch, Magazine};
 use tree::Tree;
@@ -105,9 +107,8 @@ impl<H: Host> Region<H> {
 #[repr(align(128))]
 struct Lane<H: Host> {
     magazines: [Mutex<H::Mutex, Magazine>; 2],
-    /// Pages given minus pages taken through this lane, modulo 2^64: the sum over all lanes is
-    /// the number of free pages.
-    balance: AtomicU64,
+    /// Pages given minus pages taken through this lane: the sum over all lanes is the number of free pages.
+    balance: Balance,
 }
 
 impl<H: Host> Lane<H> {
@@ -131,6 +132,8 @@ pub(crate) struct Space<H: Host> {
     region_pages: u64,
     regions: Vec<Region<H>>,
     lanes: Vec<Lane<H>>,
+    /// What lanes have told of their balances.
+    total: Box<Total>,
     /// The pages that are free, in trees or magazines.
     freed: Claims,
     /// Trees, magazines and bitmap did not say the same.
@@ -164,13 +167,13 @@ impl<H: Host> Space<H> {
         let regions = filled(region_count, || Ok(region()))?;
         let lanes = filled(lane_count, || {
             let magazines = [Mutex::new(Magazine::new()?), Mutex::new(Magazine::new()?)];
-            Ok(Lane { magazines, balance: AtomicU64::new(0) })
+            Ok(Lane { magazines, balance: Balance::default() })
         })?;
-        let freed = Claims::new(end_page)?;
+        let (freed, total) = (Claims::new(end_page)?, Box::default());
         let twins = Box::new(Twins::new(lane_count, twin_pages)?);
         let (first, end) = (first_page, end_page);
         let doubted = AtomicBool::new(false);
-        Ok(Self { first, end, base, region_pages, regions, lanes, freed, doubted, twins })
+        Ok(Self { first, end, base, region_pages, regions, lanes, total, freed, doubted, twins })
     }
 
     /// The lane with this number; numbers wrap around.
@@ -267,7 +270,7 @@ impl<H: Host> Space<H> {
             self.doubted.store(true, Relaxed);
             return None;
         }
-        lane.balance.fetch_sub(run.pages, Relaxed);
+        lane.balance.take(run.pages, &self.total);
         Some(run)
     }
 
@@ -275,7 +278,7 @@ impl<H: Host> Space<H> {
     pub(crate) fn add_free(&self, run: Run) -> Result<()> {
         self.mark(run)?;
         self.put(run)?;
-        self.lane(0)?.balance.fetch_add(run.pages, Relaxed);
+        self.lane(0)?.balance.give(run.pages, &self.total);
         Ok(())
     }
 
@@ -390,7 +393,7 @@ impl<H: Host> Space<H> {
                 magazine.push(run.page);
             }
         }
-        own.balance.fetch_add(run.pages, Relaxed);
+        own.balance.give(run.pages, &self.total);
         Ok(())
     }
 
@@ -442,10 +445,17 @@ impl<H: Host> Space<H> {
 
     /// Free pages, those in magazines included.
     pub(crate) fn free_pages(&self) -> u64 {
-        let balances = self.lanes.iter().map(|lane| lane.balance.load(Relaxed));
+        let balances = self.lanes.iter().map(|lane| lane.balance.pages());
         let sum = balances.fold(0u64, u64::wrapping_add);
         // While others take and give, the sum may be off by what they move, even below zero.
         u64::try_from(sum.cast_signed()).unwrap_or(0).min(self.end - self.first)
+    }
+
+    /// Whether at least so many pages are free: as [`Space::free_pages`] says, but where there are plenty without
+    /// a look at what each lane has counted.
+    #[inline]
+    pub(crate) fn has(&self, pages: u64) -> bool {
+        self.total.has(pages, self.lanes.len()) || self.free_pages() >= pages
     }
 
     /// Calls `each` with every free extent, in address order: read off the bitmap, so pages that are ready in

@@ -146,7 +146,7 @@ impl<H: Host> Space<H> {
             self.put_back(run);
             self.put_back(twin);
         }
-        self.lane(lane)?.balance.fetch_add(2 * run.pages, Relaxed);
+        self.lane(lane)?.balance.give(2 * run.pages, &self.total);
         Ok(())
     }
 

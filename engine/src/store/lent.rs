@@ -213,7 +213,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     fn lend_once(&self, spared: u64) -> Result<u64> {
         let mut chunks = self.lent.chunks.lock();
         let kept = spared.saturating_add(self.reserve()).saturating_add(PAGES);
-        let run = self.take_good(Taken::Alone, || match self.space.free_pages() >= kept {
+        let run = self.take_good(Taken::Alone, || match self.space.has(kept) {
             true => self.space.take(self.lane(), PAGES, PageClass::Huge),
             false => Err(Error::NoSpace),
         })?;

@@ -56,7 +56,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Whether part of the reserve is taken.
     pub(crate) fn is_short(&self) -> bool {
-        self.space.free_pages() < self.reserve()
+        !self.space.has(self.reserve())
     }
 
     /// The part of the reserve that is kept from operations with this purpose.
@@ -177,12 +177,16 @@ impl<M: Medium, H: Host> Store<M, H> {
         of: Taken,
         take: impl Fn(usize, u64) -> Result<Run>,
     ) -> Result<Run> {
-        let taken = || match self.space.free_pages().saturating_sub(self.kept_from(purpose)) {
-            0 => Err(Error::NoSpace),
-            most => take(self.lane(), most),
+        let kept = self.kept_from(purpose);
+        let taken = || match self.space.has(kept + wanted) {
+            true => take(self.lane(), wanted),
+            false => match self.space.free_pages().saturating_sub(kept) {
+                0 => Err(Error::NoSpace),
+                most => take(self.lane(), most),
+            },
         };
         self.take_good(of, || match taken() {
-            Err(Error::NoSpace) => self.take_short(self.kept_from(purpose) + wanted, &taken),
+            Err(Error::NoSpace) => self.take_short(kept + wanted, &taken),
             result => result,
         })
     }
