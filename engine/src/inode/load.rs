@@ -181,6 +181,8 @@ pub(crate) struct Scanned<'s, M: Medium, H: Host> {
     pub(crate) cut: Option<Header>,
     /// What has ended and is seen by snapshots, and the epoch of its end.
     pub(crate) seen: Vec<(Ended, u32)>,
+    /// Pages that the file ended in since it became shorter, with that epoch, where somebody asks.
+    pub(crate) cuts: Option<Vec<(Ended, u32)>>,
     /// Names and values of which the same is true, where somebody asks.
     pub(crate) past: Option<Box<Past>>,
 }
@@ -195,13 +197,20 @@ pub(crate) fn load_for_scan<'s, M: Medium, H: Host>(
 ) -> Result<Scanned<'s, M, H>> {
     let mut replay = Replay::new(store, walk.ino, walk.nonce, false);
     replay.set_died(died);
-    let mut scanned = run(walk, replay, seen)?;
-    if let Some(state) = &mut scanned.state
-        && let Body::File(file) = &mut state.body
-    {
-        file.journal.claim();
-    }
-    Ok(scanned)
+    scan(walk, replay, seen)
+}
+
+/// As [`load_for_scan`], of an inode that nobody changes meanwhile, with the pages that it ended in since it became shorter.
+pub(crate) fn load_with_cuts<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    ino: Ino,
+    died: Option<u32>,
+) -> Result<Scanned<'_, M, H>> {
+    let walk = walk_of(store, ino)?;
+    let mut replay = Replay::new(store, walk.ino, walk.nonce, false);
+    replay.set_died(died);
+    replay.cuts = Some(Vec::new());
+    scan(walk, replay, &mut |_| ())
 }
 
 /// Walks and replays the log of an inode, which nobody changes meanwhile, for a check of what snapshots see: with directory entries, and
@@ -211,13 +220,31 @@ pub(crate) fn load_with_past<M: Medium, H: Host>(
     ino: Ino,
     died: Option<u32>,
 ) -> Result<Scanned<'_, M, H>> {
-    let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
-    let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
-    let walk = Walk::new(store, &identity, head, seal)?;
+    let walk = walk_of(store, ino)?;
     let mut replay = Replay::new(store, walk.ino, walk.nonce, true);
     replay.set_died(died);
     replay.past = Some(Box::default());
     run(walk, replay, &mut |_| ())
+}
+
+fn walk_of<M: Medium, H: Host>(store: &Store<M, H>, ino: Ino) -> Result<Box<Walk<'_, M, H>>> {
+    let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
+    let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
+    Walk::new(store, &identity, head, seal)
+}
+
+fn scan<'s, M: Medium, H: Host>(
+    walk: Box<Walk<'s, M, H>>,
+    replay: Replay<'s, M, H>,
+    seen: &mut dyn FnMut((u64, Header)),
+) -> Result<Scanned<'s, M, H>> {
+    let mut scanned = run(walk, replay, seen)?;
+    if let Some(state) = &mut scanned.state
+        && let Body::File(file) = &mut state.body
+    {
+        file.journal.claim();
+    }
+    Ok(scanned)
 }
 
 #[inline(never)]
@@ -245,7 +272,8 @@ fn run<'s, M: Medium, H: Host>(
     }
     let cut = replay.cut();
     let state = replay.finish(walk.tail(), walk.inline_dead)?;
-    Ok(Scanned { walk, state, cut, seen: replay.seen, past: replay.past })
+    let (seen, cuts, past) = (replay.seen, replay.cuts, replay.past);
+    Ok(Scanned { walk, state, cut, seen, cuts, past })
 }
 
 /// Whether a transaction has the lower number, of whichever lanes the two are.

@@ -31,7 +31,9 @@ pub(crate) use dentries::{Dentries, Name, Target as NameTarget, target_of};
 pub(crate) use exempt::{Pages, put as put_pages, range as pages_range};
 pub(crate) use grown::Grown;
 pub(crate) use journal::{Journal, JournalPiece};
-pub(crate) use load::{NO_IDENTITY, Scanned, load, load_as_of, load_for_scan, load_with_past};
+pub(crate) use load::{
+    NO_IDENTITY, Scanned, load, load_as_of, load_for_scan, load_with_cuts, load_with_past,
+};
 pub(crate) use maps::Staged;
 pub(crate) use mix::Mix;
 pub(crate) use names::{entry_lines, find_among, find_entry, load_name, load_target, valid_name};

@@ -13,7 +13,7 @@ use super::state::{Body as Kind, Carrier, Directory, File, State, Target};
 use crate::index::{Entry, Extent, Xattr, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
 use crate::log::{Found, Log, LogPage, Tail};
-use crate::space::Ended;
+use crate::space::{Ended, Run};
 use crate::store::Store;
 use crate::{Error, Host, Ino, PAGE_BYTES, PageClass, Result, Rule, mode};
 
@@ -33,6 +33,8 @@ pub(crate) struct Replay<'s, M: Medium, H: Host> {
     died: Option<u32>,
     /// What has ended and is seen by snapshots, and the epoch of its end.
     pub(crate) seen: Vec<(Ended, u32)>,
+    /// Pages that files ended in since they became shorter, where somebody asks: snapshots see what is behind the end.
+    pub(crate) cuts: Option<Vec<(Ended, u32)>>,
     /// Names and values of which the same is true, where somebody asks.
     pub(crate) past: Option<Box<Past>>,
 }
@@ -61,6 +63,7 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             adds: HashMap::with_hasher(Mix::default()),
             died: None,
             seen: Vec::new(),
+            cuts: None,
             past: None,
         }
     }
@@ -395,9 +398,10 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
         let mapped_or_not = self.store.host.leaves_out(Rule::JournalMapped);
         let at = found.at;
         let outside = self.damage(OUTSIDE, at);
-        let mut seen = core::mem::take(&mut self.seen);
+        let (mut seen, mut cuts) = (core::mem::take(&mut self.seen), self.cuts.take());
         let mut noted = Ok(());
         let state = self.state(at)?;
+        let before = state.size;
         state.file_mut().map_err(|_| Error::corrupt_inode("data of no file", at, 0))?;
         let ordinal = found.ordinal;
         let frees = store.host.leaves_out(Rule::ReplayFreesNothing);
@@ -461,7 +465,10 @@ impl<'s, M: Medium, H: Host> Replay<'s, M, H> {
             Body::Retire => state.retire(header.txid, ordinal),
             _ => return Err(self.damage("record out of place", at)),
         }
-        self.seen = seen;
+        if let (Some(cuts), Some(ended)) = (&mut cuts, state.cut_off(before)) {
+            note_seen(store, cuts, (ended, died), &mut noted);
+        }
+        (self.seen, self.cuts) = (seen, cuts);
         noted
     }
 
@@ -556,6 +563,17 @@ fn note_seen<M: Medium, H: Host>(
 }
 
 impl State {
+    /// The page that a file ends in, if it had more bytes `before`: it stays, and what was behind the end has ended.
+    fn cut_off(&self, before: u64) -> Option<Ended> {
+        if self.size >= before || self.size.is_multiple_of(PAGE_BYTES) {
+            return None;
+        }
+        let page = self.size / PAGE_BYTES;
+        let extent = self.file().ok()?.extents.find(page)?;
+        let run = Run { page: extent.page + (page - extent.file_page), pages: 1 };
+        Some(Ended { run, born: extent.epoch })
+    }
+
     /// A record of transaction `txid` in page `ordinal` follows: it retires journalled
     /// overwrites of earlier transactions.
     pub(crate) fn retire(&mut self, txid: Txid, ordinal: u32) {

@@ -11,11 +11,9 @@ use lode_pmem::Medium;
 
 use super::report::{Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
-use crate::inode::{
-    Body, File, NO_IDENTITY, Node, Scanned, State, load_for_scan, load_xattr_value,
-};
+use crate::inode::{Body, File, Node, Scanned, State, load_with_cuts, load_xattr_value};
 use crate::layout::{DEATH_LINE, LINE, slot_at};
-use crate::log::{Walk, read_death, read_identity};
+use crate::log::{read_death, read_identity};
 use crate::space::{Ended, Run};
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result, ino_beside, mode};
 
@@ -91,8 +89,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Kept::default());
         }
         // While it is locked its log stays as it is.
-        match self.scan_log(ino, state.is_dead().then_some(state.died)) {
-            Ok(scanned) => self.kept_among(ino, scanned.seen),
+        match load_with_cuts(&self.store, ino, state.is_dead().then_some(state.died)) {
+            Ok(Scanned { seen, cuts, .. }) => self.kept_among(ino, seen, cuts),
             Err(error) => error.into_damage().map(|_| Kept::default()),
         }
     }
@@ -116,8 +114,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // While this is locked its snapshot does not end.
         let Ok(held) = node.read(&self.store) else { return Ok(0) };
         match self.look_at_dead(&node, &held, epoch).and_then(|()| self.scan_dead(ino)) {
-            Ok((state, data)) => {
-                scrub.kept = self.kept_among(ino, data)?;
+            Ok((state, data, cuts)) => {
+                scrub.kept = self.kept_among(ino, data, cuts)?;
                 if state.kind() == mode::DIRECTORY {
                     scrub.note_directory(seen)?;
                 }
@@ -142,36 +140,29 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
     }
 
-    /// A dead inode at its end, and all that has ended with it and before.
+    /// A dead inode at its end, all that has ended with it and before, and the pages that it ended in.
     #[inline(never)]
-    fn scan_dead(&self, ino: Ino) -> Result<(Box<State>, AllEnded)> {
+    fn scan_dead(&self, ino: Ino) -> Result<(Box<State>, AllEnded, Option<AllEnded>)> {
         let at = slot_at(ino) + DEATH_LINE * LINE;
         let lost = Error::corrupt_inode("end of a dead inode is damaged", at, ino);
         let (identity, ..) = read_identity(&self.store, ino)?.ok_or(lost)?;
         let died = read_death(&self.store, &identity)?.ok_or(lost)?.epoch;
-        let Scanned { state, seen: mut data, .. } = self.scan_log(ino, Some(died))?;
+        let Scanned { state, seen: mut data, cuts, .. } =
+            load_with_cuts(&self.store, ino, Some(died))?;
         let state = state.ok_or(lost)?;
         let mut noted = Ok(());
         state.for_each_data(&mut |ended| match data.try_reserve(1) {
             Ok(()) => data.push((ended, died)),
             Err(error) => noted = Err(error.into()),
         });
-        noted.map(|()| (state, data))
+        noted.map(|()| (state, data, cuts))
     }
 
-    /// Replays the log of an inode, which nobody changes meanwhile.
-    fn scan_log(&self, ino: Ino, died: Option<u32>) -> Result<Scanned<'_, M, H>> {
-        // (Who is locked has one.)
-        let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
-        let (identity, head, _, seal) = read_identity(&self.store, ino)?.ok_or(lost)?;
-        let walk = Walk::new(&self.store, &identity, head, seal)?;
-        load_for_scan(&self.store, walk, died, &mut |_| ())
-    }
-
-    /// Of what has ended, what snapshots see.
-    fn kept_among(&self, ino: Ino, ended: AllEnded) -> Result<Kept> {
+    /// Of what has ended, what snapshots see; and of pages that the file ended in since it became shorter what is behind
+    /// its end, which nobody else looks at.
+    fn kept_among(&self, ino: Ino, ended: AllEnded, cuts: Option<AllEnded>) -> Result<Kept> {
         let mut kept = Kept { ino, ..Kept::default() };
-        for (Ended { run, born }, died) in ended {
+        for (Ended { run, born }, died) in ended.into_iter().chain(cuts.unwrap_or_default()) {
             if let Some(epoch) = self.store.snapshots.last_to_see(born, died) {
                 kept.all.try_reserve(1)?;
                 kept.all.push(Seen { epoch, run });

@@ -60,6 +60,36 @@ fn what_nothing_can_tell_of_such_a_page_is_lost_and_where_parity_can_it_stays() 
 }
 
 #[test]
+fn bytes_behind_the_end_of_a_file_that_became_shorter_are_looked_at_as_snapshots_see_them() {
+    for protection in LEVELS {
+        for later in ["nothing", "shown as it is", "longer again", "removed", "opened again"] {
+            let mut made = made(protection);
+            let page = made.page(1);
+            made.pool.create_snapshot(b"kept").unwrap();
+            let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+            made.pool.setattr(made.ino, &size(PAGE + 100)).unwrap();
+            match later {
+                "shown as it is" => made.pool.create_snapshot(b"later").unwrap(),
+                "longer again" => made.pool.setattr(made.ino, &size(3 * PAGE)).map(drop).unwrap(),
+                "removed" => made.pool.unlink(made.pool.root(), b"file").unwrap(),
+                "opened again" => {
+                    made.pool.close().unwrap();
+                    made.pool = open(&made.memory);
+                }
+                _ => (),
+            }
+            let seen = made.seen("kept");
+            // (Two strips: at level full one would be made good.)
+            let at = [2048, 3072];
+            at.iter().for_each(|at| made.poison(page * PAGE + at, 512));
+            let lost = |at: &u64| data(Outcome::Lost, seen, page * PAGE + at, PAGE + at, 512);
+            let expected: Vec<Finding> = at.iter().map(lost).collect();
+            assert_eq!(made.scrub(), expected, "{protection:?}, {later}");
+        }
+    }
+}
+
+#[test]
 fn bytes_of_a_snapshot_that_cannot_be_loaded_are_named_with_its_path() {
     for protection in [Protection::None, Protection::Metadata] {
         for is_dead in [false, true] {
