@@ -189,7 +189,9 @@ pub(crate) fn loops_of(place: &Path) -> Vec<String> {
     let all = fs::read_dir("/sys/block").into_iter().flatten().filter_map(io::Result::ok);
     let of = all.filter(|device| {
         let backing = fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
-        Path::new(OsStr::from_bytes(backing.trim_ascii_end())).starts_with(place)
+        // (A line's end is behind it; spaces there are the name's own.)
+        let file = backing.strip_suffix(b"\n").unwrap_or(&backing);
+        Path::new(OsStr::from_bytes(file)).starts_with(place)
     });
     of.map(|device| format!("/dev/{}", device.file_name().display())).collect()
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::nbd::Serving;
 use crate::common::server::Server;
-use crate::common::{Ran, Scratch, fsck, lode, text};
+use crate::common::{LODE, Ran, Scratch, fsck, lode, run, text};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::Signal;
 
@@ -295,10 +295,32 @@ fn of_all_who_want_to_write_a_volume_at_the_same_time_one_has_it() {
     }
     assert_eq!((serving.signal(Signal::TERM), second.signal(Signal::TERM)), (0, 0));
     let mut serving = Serving::start(&[text(&dir), "v", "--socket", text(&socket), "--read-only"]);
-    block("attach", &dir, &["v", "--read-only"]).expect(0);
-    block("detach", &dir, &["v"]).expect(0);
+    // Who only reads is in nobody's way.
+    for more in [&["v"][..], &["v", "--read-only"]] {
+        block("attach", &dir, more).expect(0);
+        block("detach", &dir, &["v"]).expect(0);
+    }
     assert_eq!(serving.signal(Signal::TERM), 0);
     server.umount();
+}
+
+/// The kernel tells of a loop device's file by its name and a line's end, and both may end in spaces.
+#[test]
+fn a_volume_whose_name_ends_in_a_space_is_held_as_any_other() {
+    let scratch = Scratch::new();
+    let (pool, dir, socket) =
+        (scratch.pool("pool", "64M"), scratch.dir("mnt"), scratch.path("socket"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    block("create", &dir, &["v ", "--size", "8M"]).expect(0);
+    let device = block("attach", &dir, &["v "]).expect(0).out.trim().to_owned();
+    let serve = ["block", "serve", text(&dir), "v ", "--socket", text(&socket)];
+    // (It would serve until it is told to end.)
+    let served = run(Command::new("timeout").args(["10", LODE]).args(serve));
+    assert!(served.code == 6 && served.err.contains(&device), "{}", served.err);
+    let deleted = block("delete", &dir, &["v "]);
+    assert!(deleted.code == 6 && deleted.err.contains(&device), "{}", deleted.err);
+    server.kill();
+    block("detach", &dir, &["v "]).expect(0);
 }
 
 #[test]
