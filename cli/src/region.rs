@@ -170,7 +170,8 @@ pub(crate) fn explain(path: &Path, error: &RegionError) -> Failure {
         RegionError::NoWindows { .. } => (
             Kind::Usage,
             error.to_string(),
-            "leave --windows out: the best one is chosen, and `lode info` says which",
+            // (Pools are opened with --windows, -o windows= and --protect-io.)
+            "leave the mode out: the best one is chosen, and `lode info` says which",
         ),
         RegionError::Io { doing, source, .. } => return Failure::io(doing, path, source),
         other => (Kind::Failed, other.to_string(), "check the path"),

@@ -259,6 +259,25 @@ fn what_makes_no_sense_together_is_refused() {
     lode(&["fsck", text(&pool)]).expect(0);
 }
 
+/// Three options choose it.
+#[test]
+fn a_protection_that_is_not_there_is_told_without_the_name_of_another_option() {
+    if fs::read_to_string("/proc/cpuinfo").unwrap().contains(" ospke") {
+        eprintln!("skipped: this machine has protection keys");
+        return;
+    }
+    let scratch = Scratch::new();
+    let (pool, dir, socket) =
+        (scratch.pool("pool", "32M"), scratch.dir("mnt"), scratch.path("socket"));
+    let serve = ["block", "serve", text(&pool), "--protect-io", "key", "--socket", text(&socket)];
+    let mount = ["mount", text(&pool), text(&dir), "-o", "windows=key"];
+    for words in [&serve[..], &mount] {
+        let ran = lode(words);
+        let is_told = ran.code == 2 && ran.err.contains("the best one is chosen");
+        assert!(is_told && !ran.err.contains("--windows"), "{words:?}: {}: {}", ran.code, ran.err);
+    }
+}
+
 #[test]
 fn a_region_that_is_in_use_is_told_as_what_it_is() {
     let scratch = Scratch::new();
