@@ -67,7 +67,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() {
+            if c.is_control() || turns(c) {
                 text.extend(c.escape_default());
             } else {
                 text.push(c);
@@ -78,6 +78,12 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Whether a terminal shows nothing for it, but what is behind it in another order, or on another line.
+fn turns(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
+    turns || matches!(c, '\u{2066}'..='\u{2069}')
 }
 
 /// Bytes in hexadecimal.
@@ -129,5 +135,7 @@ mod tests {
     #[test]
     fn any_bytes_can_be_printed() {
         assert_eq!(printable(b"a\n\xff\xc3\xa4"), "a\\n\\xff\u{e4}");
+        assert_eq!(printable("a\u{202e}gpj.exe".as_bytes()), "a\\u{202e}gpj.exe");
+        assert_eq!(printable("\u{5d0}\u{200d}".as_bytes()), "\u{5d0}\u{200d}");
     }
 }
