@@ -206,9 +206,7 @@ pub(crate) fn load_with_cuts<M: Medium, H: Host>(
     ino: Ino,
     died: Option<u32>,
 ) -> Result<Scanned<'_, M, H>> {
-    let walk = walk_of(store, ino)?;
-    let mut replay = Replay::new(store, walk.ino, walk.nonce, false);
-    replay.set_died(died);
+    let (walk, mut replay) = replay_of(store, ino, died, false)?;
     replay.cuts = Some(Vec::new());
     scan(walk, replay, &mut |_| ())
 }
@@ -220,17 +218,27 @@ pub(crate) fn load_with_past<M: Medium, H: Host>(
     ino: Ino,
     died: Option<u32>,
 ) -> Result<Scanned<'_, M, H>> {
-    let walk = walk_of(store, ino)?;
-    let mut replay = Replay::new(store, walk.ino, walk.nonce, true);
-    replay.set_died(died);
+    let (walk, mut replay) = replay_of(store, ino, died, true)?;
     replay.past = Some(Box::default());
     run(walk, replay, &mut |_| ())
 }
 
-fn walk_of<M: Medium, H: Host>(store: &Store<M, H>, ino: Ino) -> Result<Box<Walk<'_, M, H>>> {
+/// A walk and a replay that have come to nothing yet.
+type Begun<'s, M, H> = (Box<Walk<'s, M, H>>, Replay<'s, M, H>);
+
+/// The log of an inode, before its first record, with directory entries or without.
+fn replay_of<M: Medium, H: Host>(
+    store: &Store<M, H>,
+    ino: Ino,
+    died: Option<u32>,
+    entries: bool,
+) -> Result<Begun<'_, M, H>> {
     let lost = Error::corrupt_inode(NO_IDENTITY, slot_at(ino), ino);
     let (identity, head, _, seal) = read_identity(store, ino)?.ok_or(lost)?;
-    Walk::new(store, &identity, head, seal)
+    let walk = Walk::new(store, &identity, head, seal)?;
+    let mut replay = Replay::new(store, walk.ino, walk.nonce, entries);
+    replay.set_died(died);
+    Ok((walk, replay))
 }
 
 fn scan<'s, M: Medium, H: Host>(
