@@ -92,7 +92,7 @@ impl<M: Medium> Door<M> {
 
     /// Loads whole pieces of `piece` bytes from offset `at`, and says whether the CRC32C of each, of the bytes that were
     /// loaded, is the one that is kept of it from `crcs_at` on (side by side, little-endian): not, where those can't be loaded,
-    /// which is not noted.
+    /// which is not noted. The `ahead` bytes behind them are loaded next, as a hint.
     ///
     /// # Panics
     /// Where `piece` is 0.
@@ -104,9 +104,10 @@ impl<M: Medium> Door<M> {
         into: &mut [u8],
         piece: usize,
         crcs_at: u64,
+        ahead: u64,
     ) -> Result<bool, MediaError> {
         self.bounds(at, into.len() as u64)?;
-        self.noted(self.medium.load_compared(at, into, piece, crcs_at))
+        self.noted(self.medium.load_compared(at, into, piece, crcs_at, ahead))
     }
 
     /// Asks for the line that holds `at`, which is about to be loaded: a hint.

@@ -97,7 +97,8 @@ pub trait Medium: Send + Sync {
 
     /// Loads whole pieces of `piece` bytes from `at` as [`Medium::load`] does, and says whether the CRC32C of each, from 0, of the
     /// bytes that `into` has got, is the one that is kept of it from `crcs_at` on, side by side and little-endian: not, where those
-    /// can't be loaded. They are loaded behind the pieces. A medium may do it faster than this does, by not looking at them twice.
+    /// can't be loaded. They are loaded behind the pieces. A medium may do it faster than this does, by not looking at them twice,
+    /// and ask meanwhile for the `ahead` bytes behind the pieces, which are loaded next: a hint, as [`Medium::prefetch`].
     ///
     /// # Panics
     /// Where `piece` is 0.
@@ -109,7 +110,9 @@ pub trait Medium: Send + Sync {
         into: &mut [u8],
         piece: usize,
         crcs_at: u64,
+        ahead: u64,
     ) -> Result<bool, MediaError> {
+        let _ = ahead;
         load_compared_plainly(self, at, into, piece, crcs_at)
     }
 
@@ -303,8 +306,9 @@ impl<M: Medium> Medium for &M {
         into: &mut [u8],
         piece: usize,
         crcs_at: u64,
+        ahead: u64,
     ) -> Result<bool, MediaError> {
-        (**self).load_compared(at, into, piece, crcs_at)
+        (**self).load_compared(at, into, piece, crcs_at, ahead)
     }
 
     #[inline]

@@ -35,7 +35,7 @@ fn of_a_file_cut_short_behind_the_mapping() {
                 assert_eq!(outcome, Err(MediaError::Poisoned { at: end }), "{len} at {from}");
             }
             for (from, piece) in [(0, 512), (end - 512, 1024), (512, 2048), (end - 512, 64)] {
-                let outcome = door.load_compared(from, &mut vec![0; 12288], piece, 0);
+                let outcome = door.load_compared(from, &mut vec![0; 12288], piece, 0, 0);
                 assert_eq!(outcome, Err(MediaError::Poisoned { at: end }), "{piece} at {from}");
             }
             // What is kept of zeros; and that it can't be loaded, which is no error of what is.
@@ -46,14 +46,14 @@ fn of_a_file_cut_short_behind_the_mapping() {
             for strips in 1..=8usize {
                 let into = &mut vec![0; 512 * strips];
                 let kept = end - 4 * strips as u64;
-                assert_eq!(door.load_compared(0, into, 512, kept), Ok(!read_only), "{strips}");
+                assert_eq!(door.load_compared(0, into, 512, kept, 0), Ok(!read_only), "{strips}");
                 for at in [kept + 4, end, 4 * PAGE + 32] {
-                    assert_eq!(door.load_compared(0, into, 512, at), Ok(false), "{strips} by {at}");
+                    assert_eq!(door.load_compared(0, into, 512, at, 0), Ok(false), "{strips} by {at}");
                 }
             }
             for (from, strips) in [(end - 512, 2), (end, 1), (end - 3584, 8)] {
                 let into = &mut vec![0; 512 * strips];
-                let outcome = door.load_compared(from, into, 512, end);
+                let outcome = door.load_compared(from, into, 512, end, 0);
                 assert_eq!(outcome, Err(MediaError::Poisoned { at: end }), "{strips} at {from}");
             }
             for (from, len) in [(end + 1, 3), (5 * PAGE + 3, 2000)] {
@@ -101,7 +101,7 @@ fn of_a_poisoned_page() {
     assert_eq!(outcome, Err(MediaError::Poisoned { at: PAGE }));
     let outcome = door.load(0, &mut [0; 2 * PAGE as usize]);
     assert_eq!(outcome, Err(MediaError::Poisoned { at: PAGE }));
-    let outcome = door.load_compared(PAGE - 1024, &mut [0; 2048], 512, 0);
+    let outcome = door.load_compared(PAGE - 1024, &mut [0; 2048], 512, 0, 0);
     assert_eq!(outcome, Err(MediaError::Poisoned { at: PAGE }));
     let at = PAGE + 1000;
     let outcome = door.load(at, &mut [0; 1000]);
@@ -205,7 +205,7 @@ fn lines_can_be_made_bad() {
         assert_eq!(door.load_word(120), Err(MediaError::Poisoned { at: 120 }));
         let at = PAGE - 512;
         assert_eq!(door.load(128, &mut [0; 4096]), Err(MediaError::Poisoned { at }));
-        let loaded = door.load_compared(128, &mut [0; 4096], 512, 4 * PAGE);
+        let loaded = door.load_compared(128, &mut [0; 4096], 512, 4 * PAGE, 0);
         assert_eq!(loaded, Err(MediaError::Poisoned { at }));
         let counters = Counters::new();
         door.window(PAGE, &counters).copy_nt(0, &[0; 2000]);
@@ -213,7 +213,7 @@ fn lines_can_be_made_bad() {
         // What is kept of good bytes, and then is not to be believed.
         let crc = lode_pmem::crc32c(0, &[0; 512]).to_le_bytes();
         door.window(PAGE, &counters).store(2 * PAGE, &crc.repeat(8));
-        let compared = || door.load_compared(4 * PAGE, &mut [0; 4096], 512, 2 * PAGE);
+        let compared = || door.load_compared(4 * PAGE, &mut [0; 4096], 512, 2 * PAGE, 0);
         assert_eq!(compared(), Ok(true));
         region.inject_bad_lines(2 * PAGE, 1).unwrap();
         assert_eq!(compared(), Ok(false));

@@ -228,7 +228,7 @@ fn strips() {
                 let at = any(round) % far * PAGE;
                 let mut into = [0; 4096];
                 let into = black_box(&mut into);
-                black_box(door.load_compared(at, into, 512, at / PAGE * 32).unwrap());
+                black_box(door.load_compared(at, into, 512, at / PAGE * 32, 0).unwrap());
             }),
         ));
         cases.push((

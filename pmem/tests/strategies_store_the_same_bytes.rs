@@ -120,7 +120,7 @@ fn what_is_loaded_with_its_sums_is_what_is_loaded_without() {
                         window.store(crcs_at - 8, &vec![0xa5; beside as usize]);
                         window.store(crcs_at, kept);
                         drop(window);
-                        door.load_compared(at as u64, bytes, piece, crcs_at).unwrap()
+                        door.load_compared(at as u64, bytes, piece, crcs_at, 0).unwrap()
                     };
                     let is_like_them = is_so(&crcs);
                     // Each bit of each of them counts.
@@ -140,10 +140,10 @@ fn what_is_loaded_with_its_sums_is_what_is_loaded_without() {
         }
     }
     let end = 16 * PAGE;
-    assert!(door.load_compared(end - 511, &mut [0; 512], 512, 0).is_err());
-    assert!(door.load_compared(u64::MAX - 63, &mut [0; 512], 512, 0).is_err());
+    assert!(door.load_compared(end - 511, &mut [0; 512], 512, 0, 0).is_err());
+    assert!(door.load_compared(u64::MAX - 63, &mut [0; 512], 512, 0, 0).is_err());
     for crcs_at in [end - 31, end, u64::MAX - 31, u64::MAX] {
-        assert_eq!(door.load_compared(0, &mut [0; 4096], 512, crcs_at), Ok(false));
+        assert_eq!(door.load_compared(0, &mut [0; 4096], 512, crcs_at, 0), Ok(false));
     }
 }
 

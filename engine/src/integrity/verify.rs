@@ -16,10 +16,6 @@ const CHUNK: usize = 256;
 /// Lines that are asked for before anything else is done.
 const LINES_AHEAD: u64 = 8;
 
-/// Lines of the next page that are asked for before a page is loaded: until these have been loaded, the processor has seen that
-/// they follow each other, and asks for the rest.
-const PAGE_LINES_AHEAD: u64 = 16;
-
 /// Bytes of the strips of which a part is loaded with the rest at once: the smallest, so that little of the stack is used.
 const PART_WHOLE: u64 = 1 << STRIP_LOG2_LEAST;
 
@@ -111,7 +107,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         // (What is asked for most: whole strips of one page.)
         let is_whole = (at | len) & (self.geometry.strips.bytes() - 1) == 0;
         if is_whole && at % PAGE_BYTES + len <= PAGE_BYTES {
-            self.load_whole(of, at, into)
+            self.load_whole(of, at, into, 0)
         } else {
             self.load_pieces(of, at, into)
         }
@@ -131,8 +127,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             };
             let (part, more) = rest.split_at_mut(len as usize);
             if is_whole {
-                self.prefetch_next(at + len, more.len() as u64);
-                self.load_whole(of, at, part)?;
+                self.load_whole(of, at, part, more.len() as u64)?;
             } else if !self.load_part(at, part) {
                 match self.door.load(at, part) {
                     Ok(()) => self.verify_part(of, at, part)?,
@@ -142,15 +137,6 @@ impl<M: Medium, H: Host> Store<M, H> {
             (at, rest) = (at + len, more);
         }
         Ok(())
-    }
-
-    /// Asks for the beginning of the `len` bytes that are loaded next, and for what they are compared with.
-    #[inline]
-    fn prefetch_next(&self, at: u64, len: u64) {
-        self.door.prefetch_lines(at, len.div_ceil(LINE).min(PAGE_LINES_AHEAD));
-        if len > 0 {
-            self.door.prefetch(self.crcs_at(at, CrcTable::First));
-        }
     }
 
     /// Loads a part of a small strip by loading all of it; says whether that is good, and the bytes are there.
@@ -165,7 +151,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         // (What the bytes are compared with is asked for before they are.)
         self.door.prefetch(crcs);
         let mut whole = [0; PART_WHOLE as usize];
-        let is_good = self.door.load_compared(start, &mut whole, strip as usize, crcs) == Ok(true);
+        let is_good = self.door.load_compared(start, &mut whole, strip as usize, crcs, 0) == Ok(true);
         let bytes = whole.get(skip..skip + part.len()).filter(|_| is_good);
         bytes.map(|bytes| part.copy_from_slice(bytes)).is_some()
     }
@@ -188,15 +174,24 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(())
     }
 
-    /// Loads whole strips of one page.
+    /// Loads whole strips of one page, behind which `ahead` bytes more are loaded next.
     #[inline]
-    fn load_whole(&self, of: Option<Whose>, at: u64, bytes: &mut [u8]) -> Result<()> {
+    fn load_whole(
+        &self,
+        of: Option<Whose>,
+        at: u64,
+        bytes: &mut [u8],
+        ahead: u64,
+    ) -> Result<()> {
         // What the bytes are compared with is asked for before they are, and is there when they are: a load that waited for it would
         // keep the processor from looking ahead.
         let crcs = self.crcs_at(at, CrcTable::First);
         self.door.prefetch(crcs);
+        if ahead > 0 {
+            self.door.prefetch(self.crcs_at(at + bytes.len() as u64, CrcTable::First));
+        }
         let strip = self.geometry.strips.bytes() as usize;
-        match self.door.load_compared(at, bytes, strip, crcs) {
+        match self.door.load_compared(at, bytes, strip, crcs, ahead) {
             Ok(true) => Ok(()),
             Ok(false) => self.doubt_some(of, at, bytes),
             Err(error) => self.judge_loaded(of, at, bytes, Err(error)),

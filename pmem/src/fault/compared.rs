@@ -4,6 +4,10 @@
 //! strips is found at once, in the lanes of registers. All of it is as few instructions as can be: who reads at random waits
 //! for memory, and while he does the processor looks for what to ask for next, as far ahead as some hundred instructions. Where the
 //! next read is farther away than that, nothing is asked for meanwhile, and each read takes the memory's latency longer.
+//!
+//! Who reads on has the next strips asked for, each line of them beside the one as far in front: what is asked for does not wait
+//! in the processor for its line, as loads do, and the sums, of which there are too many for it to look far ahead, take no time of
+//! their own then.
 
 use std::arch::global_asm;
 use std::ops::Range;
@@ -15,10 +19,21 @@ use crate::crc32c::wide::{FACTORS, Factors, LEFT, Left, PART};
 /// Strips that are loaded at a time.
 pub(crate) const STRIPS: usize = 8;
 
+/// What a line asks for, of what is loaded next: nothing, or the line as far from there.
+macro_rules! asks {
+    (alone, $strip:literal, $at:literal) => {
+        ""
+    };
+    (followed, $strip:literal, $at:literal) => {
+        concat!("prefetcht0 [rax + 512 * ", $strip, " + ", $at, "]\n")
+    };
+}
+
 /// A line of a strip: to the buffer, and into the strip's sum by this factor, through these three registers.
 macro_rules! line {
-    ($strip:literal, $at:literal, $factor:literal, [$line:literal, $low:literal, $high:literal], $add:expr) => {
+    ($how:ident, $strip:literal, $at:literal, $factor:literal, [$line:literal, $low:literal, $high:literal], $add:expr) => {
         concat!(
+            asks!($how, $strip, $at),
             "vmovdqa64 ",
             $line,
             ", [rsi + 512 * ",
@@ -50,8 +65,9 @@ macro_rules! line {
             $add,
         )
     };
-    ($sum:literal, $strip:literal, $at:literal, $factor:literal, even) => {
+    ($how:ident, $sum:literal, $strip:literal, $at:literal, $factor:literal, even) => {
         line!(
+            $how,
             $strip,
             $at,
             $factor,
@@ -59,8 +75,9 @@ macro_rules! line {
             concat!("vpternlogq ", $sum, ", zmm25, zmm26, 0x96\n")
         )
     };
-    ($sum:literal, $strip:literal, $at:literal, $factor:literal, odd) => {
+    ($how:ident, $sum:literal, $strip:literal, $at:literal, $factor:literal, odd) => {
         line!(
+            $how,
             $strip,
             $at,
             $factor,
@@ -72,23 +89,39 @@ macro_rules! line {
 
 /// A strip, whose sum goes to this register.
 macro_rules! strip {
-    ($sum:literal, $strip:literal) => {
+    ($how:ident, $sum:literal, $strip:literal) => {
         concat!(
             line!(
+                $how,
                 $strip,
                 "0",
                 "zmm0",
                 ["zmm24", "zmm25", "zmm26"],
                 concat!("vpxorq ", $sum, ", zmm25, zmm26\n")
             ),
-            line!($sum, $strip, "64", "zmm1", odd),
-            line!($sum, $strip, "128", "zmm2", even),
-            line!($sum, $strip, "192", "zmm3", odd),
-            line!($sum, $strip, "256", "zmm4", even),
-            line!($sum, $strip, "320", "zmm5", odd),
-            line!($sum, $strip, "384", "zmm6", even),
-            line!($sum, $strip, "448", "zmm7", odd),
+            line!($how, $sum, $strip, "64", "zmm1", odd),
+            line!($how, $sum, $strip, "128", "zmm2", even),
+            line!($how, $sum, $strip, "192", "zmm3", odd),
+            line!($how, $sum, $strip, "256", "zmm4", even),
+            line!($how, $sum, $strip, "320", "zmm5", odd),
+            line!($how, $sum, $strip, "384", "zmm6", even),
+            line!($how, $sum, $strip, "448", "zmm7", odd),
         )
+    };
+}
+
+/// The factors, whose address is in rcx.
+macro_rules! factors {
+    () => {
+        "vmovdqa64 zmm0, [rcx]
+         vmovdqa64 zmm1, [rcx + 64]
+         vmovdqa64 zmm2, [rcx + 128]
+         vmovdqa64 zmm3, [rcx + 192]
+         vmovdqa64 zmm4, [rcx + 256]
+         vmovdqa64 zmm5, [rcx + 320]
+         vmovdqa64 zmm6, [rcx + 384]
+         vmovdqa64 zmm7, [rcx + 448]
+         "
     };
 }
 
@@ -233,14 +266,7 @@ global_asm!(
     "mov r8, rsi",
     "lea r9, [rsi + rdx]",
     "xor edx, edx",
-    "vmovdqa64 zmm0, [rcx]",
-    "vmovdqa64 zmm1, [rcx + 64]",
-    "vmovdqa64 zmm2, [rcx + 128]",
-    "vmovdqa64 zmm3, [rcx + 192]",
-    "vmovdqa64 zmm4, [rcx + 256]",
-    "vmovdqa64 zmm5, [rcx + 320]",
-    "vmovdqa64 zmm6, [rcx + 384]",
-    "vmovdqa64 zmm7, [rcx + 448]",
+    factors!(),
     "mov ecx, 0xff",
     "cmp eax, 8",
     "je 2f",
@@ -255,28 +281,28 @@ global_asm!(
     "vpxord xmm23, xmm23, xmm23",
     "2:",
     "kmovw k1, ecx",
-    strip!("zmm16", "0"),
+    strip!(alone, "zmm16", "0"),
     "cmp eax, 1",
     "je 3f",
-    strip!("zmm17", "1"),
+    strip!(alone, "zmm17", "1"),
     "cmp eax, 2",
     "je 3f",
-    strip!("zmm18", "2"),
+    strip!(alone, "zmm18", "2"),
     "cmp eax, 3",
     "je 3f",
-    strip!("zmm19", "3"),
+    strip!(alone, "zmm19", "3"),
     "cmp eax, 4",
     "je 3f",
-    strip!("zmm20", "4"),
+    strip!(alone, "zmm20", "4"),
     "cmp eax, 5",
     "je 3f",
-    strip!("zmm21", "5"),
+    strip!(alone, "zmm21", "5"),
     "cmp eax, 6",
     "je 3f",
-    strip!("zmm22", "6"),
+    strip!(alone, "zmm22", "6"),
     "cmp eax, 7",
     "je 3f",
-    strip!("zmm23", "7"),
+    strip!(alone, "zmm23", "7"),
     "3:",
     "mov r8, r10",
     "lea r9, [r10 + rax * 4]",
@@ -306,6 +332,34 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size lode_pmem_compared, . - lode_pmem_compared",
+    // The same of 8 strips, while what is loaded next is asked for (rdx: where that is).
+    ".p2align 6",
+    ".globl lode_pmem_compared_on",
+    ".hidden lode_pmem_compared_on",
+    ".type lode_pmem_compared_on, @function",
+    "lode_pmem_compared_on:",
+    ".cfi_startproc",
+    "mov r10, r8",
+    "mov r11, r9",
+    "mov rax, rdx",
+    "mov r8, rsi",
+    "lea r9, [rsi + 4096]",
+    "xor edx, edx",
+    factors!(),
+    "mov ecx, 0xff",
+    "kmovw k1, ecx",
+    strip!(followed, "zmm16", "0"),
+    strip!(followed, "zmm17", "1"),
+    strip!(followed, "zmm18", "2"),
+    strip!(followed, "zmm19", "3"),
+    strip!(followed, "zmm20", "4"),
+    strip!(followed, "zmm21", "5"),
+    strip!(followed, "zmm22", "6"),
+    strip!(followed, "zmm23", "7"),
+    "mov eax, 8",
+    "jmp 3b",
+    ".cfi_endproc",
+    ".size lode_pmem_compared_on, . - lode_pmem_compared_on",
     // Where the handler sends a load that it ends: rdx has been set.
     ".globl lode_pmem_compared_ended",
     ".hidden lode_pmem_compared_ended",
@@ -325,6 +379,14 @@ unsafe extern "C" {
         crcs: *const u8,
         left: *const Left,
     ) -> Loaded;
+    fn lode_pmem_compared_on(
+        to: *mut u8,
+        from: *const u8,
+        next: *const u8,
+        factors: *const Factors,
+        crcs: *const u8,
+        left: *const Left,
+    ) -> Loaded;
 }
 
 /// Where the routine is, and behind it where a load of it ends with an error.
@@ -333,7 +395,8 @@ pub(super) fn routine() -> Range<u64> {
 }
 
 /// Loads up to [`STRIPS`] strips of [`PART`] bytes from offset `at` of the region at `base`, and says whether the CRC32C of each, of
-/// what has been stored to `into`, is the one that is kept at `crcs_at`, if that can be loaded.
+/// what has been stored to `into`, is the one that is kept at `crcs_at`, if that can be loaded. Where they are all that can be
+/// loaded at a time, and as many behind them are loaded next (`are_followed`), those are asked for meanwhile.
 ///
 /// # Safety
 /// All lies in the mapped region, the strips from a line's begin on, and the SIGBUS handler is installed; `into` is whole
@@ -344,19 +407,19 @@ pub(crate) unsafe fn strips(
     at: u64,
     into: &mut [u8],
     crcs_at: u64,
+    are_followed: bool,
 ) -> Result<bool, MediaError> {
     let strips = into.len() / PART;
-    // SAFETY: as the caller promises.
+    let (to, factors, left) = (into.as_mut_ptr(), &raw const FACTORS, &raw const LEFT);
+    // SAFETY: as the caller promises; what is asked for need not be there.
     let loaded = unsafe {
         let (from, crcs) = (base.add(at as usize), base.add(crcs_at as usize));
-        lode_pmem_compared(
-            into.as_mut_ptr(),
-            from,
-            strips,
-            &raw const FACTORS,
-            crcs,
-            &raw const LEFT,
-        )
+        if are_followed && strips == STRIPS {
+            let next = from.wrapping_add(STRIPS * PART);
+            lode_pmem_compared_on(to, from, next, factors, crcs, left)
+        } else {
+            lode_pmem_compared(to, from, strips, factors, crcs, left)
+        }
     };
     if loaded.fault != 0 {
         return ended(base, at, into.len(), loaded.fault);
