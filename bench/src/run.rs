@@ -15,7 +15,7 @@ use crate::place::Place;
 use crate::plan::{Cell, cells};
 use crate::report::{Breakdown, Figure, LeftOut, Report, Row, Steps};
 use crate::stats::{Histogram, median, spread};
-use crate::subject::{self, Outcome, Programs, Ready, Subject, Timed};
+use crate::subject::{self, BARE_MOUNT, FULL_MOUNT, Outcome, Programs, Ready, Subject, Timed};
 use crate::targets;
 use crate::turns;
 use crate::worker::{Until, Worker, clock_ns, sample_every};
@@ -104,7 +104,7 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let mut report = Report { machine, ..Report::default() };
     let cells = cells(&settings.workloads, &settings.threads, settings.quick);
     let subjects = choose(settings, &cells, &place, &mut report.left_out)?;
-    let mut started = start(&subjects, &place, settings, watch, &mut report.left_out)?;
+    let started = start(&subjects, &place, settings, watch, &mut report.left_out)?;
     let rounds = if settings.levels && !settings.quick { ROUNDS_OF_LEVELS } else { ROUNDS };
     let looks = u32::from(settings.breakdown) + u32::from(settings.levels);
     let aside = QUICK_BREAKDOWN * looks;
@@ -117,6 +117,7 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
         all: (cells.len() * started.len() * rounds) as u64,
         clock_ns: clock_ns(),
     };
+    let mut groups = groups(started);
     // What is asked for by name is measured, however long it takes.
     let last = (settings.quick && settings.workloads.is_empty())
         .then_some(began + QUICK_MAX.saturating_sub(aside));
@@ -129,14 +130,16 @@ pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
             report.left_out.push(LeftOut { what, why: "90 seconds were over".to_owned() });
             continue;
         }
-        if cell.workload.once {
-            run.once(cell, &mut started, &mut report);
-        } else {
-            run.cell(cell, &mut started, &mut report);
+        for group in &mut groups {
+            if cell.workload.once {
+                run.once(cell, group, &mut report);
+            } else {
+                run.cell(cell, group, &mut report);
+            }
         }
     }
     // Before their mounts are taken off.
-    drop(started);
+    drop(groups);
     if settings.breakdown && !watch.is_over() {
         look_into(breakdown::measure, settings, watch, &mut report);
     }
@@ -232,6 +235,12 @@ fn start(
     }
     // Who wants no more has a report, without rows.
     if started.is_empty() && !watch.is_over() { Err(nothing_left(left_out)) } else { Ok(started) }
+}
+
+/// Those that take turns among themselves. Mounts whose levels are compared do: the requests of one that has its turn behind a
+/// subject without a server find a processor asleep, and what that takes is more than levels differ by.
+fn groups(started: Vec<Started>) -> [Vec<Started>; 2] {
+    started.into_iter().partition(|one| ![BARE_MOUNT, FULL_MOUNT].contains(&one.id)).into()
 }
 
 /// What the whole run has in common.

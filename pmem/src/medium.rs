@@ -112,8 +112,7 @@ pub trait Medium: Send + Sync {
         crcs_at: u64,
         ahead: u64,
     ) -> Result<bool, MediaError> {
-        let _ = ahead;
-        load_compared_plainly(self, at, into, piece, crcs_at)
+        load_compared_plainly(self, at, into, piece, crcs_at, ahead)
     }
 
     /// Asks for the line that holds `at`, which is about to be loaded: a hint, which waits for nothing and may be
@@ -208,6 +207,12 @@ pub trait Medium: Send + Sync {
     }
 }
 
+/// Bytes that are loaded before they are looked at again: they are in the nearest cache then.
+const NEAR_BYTES: usize = 4096;
+/// Lines of what is loaded next that are asked for at once: until these have been loaded, the processor has seen that they follow
+/// each other, and asks for the rest.
+const LINES_AHEAD: u64 = 16;
+
 /// [`Medium::load_compared`], by [`Medium::load`].
 #[track_caller]
 pub(crate) fn load_compared_plainly<M: Medium + ?Sized>(
@@ -216,14 +221,25 @@ pub(crate) fn load_compared_plainly<M: Medium + ?Sized>(
     into: &mut [u8],
     piece: usize,
     crcs_at: u64,
+    ahead: u64,
 ) -> Result<bool, MediaError> {
-    medium.load(at, into)?;
-    let mut from = crcs_at;
-    Ok(are_crcs(into, piece, |crc| {
-        let loaded = medium.load(from, crc);
-        from = from.saturating_add(crc.len() as u64);
-        loaded.is_ok()
-    }))
+    let (mut at, mut from, mut rest, mut are_same) = (at, crcs_at, into, true);
+    let near = (NEAR_BYTES / piece * piece).max(piece);
+    while let Some((now, more)) = rest.split_at_mut_checked(rest.len().min(near))
+        && !now.is_empty()
+    {
+        at = at.saturating_add(now.len() as u64);
+        let lines = ahead.saturating_add(more.len() as u64).div_ceil(LINE_BYTES as u64);
+        medium.prefetch_lines(at, lines.min(LINES_AHEAD));
+        medium.load(at - now.len() as u64, now)?;
+        are_same &= are_crcs(now, piece, |crc| {
+            let loaded = medium.load(from, crc);
+            from = from.saturating_add(crc.len() as u64);
+            loaded.is_ok()
+        });
+        rest = more;
+    }
+    Ok(are_same)
 }
 
 /// [`Medium::store_summed`], of other instructions.

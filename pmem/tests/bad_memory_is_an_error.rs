@@ -53,7 +53,7 @@ fn of_a_file_cut_short_behind_the_mapping() {
             }
             for (from, strips) in [(end - 512, 2), (end, 1), (end - 3584, 8)] {
                 let into = &mut vec![0; 512 * strips];
-                let outcome = door.load_compared(from, into, 512, end, 0);
+                let outcome = door.load_compared(from, into, 512, end, strips as u64);
                 assert_eq!(outcome, Err(MediaError::Poisoned { at: end }), "{strips} at {from}");
             }
             for (from, len) in [(end + 1, 3), (5 * PAGE + 3, 2000)] {

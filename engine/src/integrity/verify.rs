@@ -113,16 +113,20 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// The same of any: page by page, and what is no whole strip by itself.
+    /// The same of any: what is no whole strip by itself, whole ones as far as their checksums lie side by side.
     #[inline(never)]
     fn load_pieces(&self, of: Option<Whose>, at: u64, into: &mut [u8]) -> Result<()> {
-        let strip = self.geometry.strips.bytes();
+        let strips = self.geometry.strips;
+        let strip = strips.bytes();
         let (mut at, mut rest) = (at, into);
         while !rest.is_empty() {
             let skip = at % strip;
             let whole = rest.len() as u64 / strip * strip;
             let (len, is_whole) = match (skip, whole) {
-                (0, 1..) => (whole.min(PAGE_BYTES - at % PAGE_BYTES), true),
+                (0, 1..) => {
+                    let together = strips.together(at / PAGE_BYTES) * PAGE_BYTES - at % PAGE_BYTES;
+                    (whole.min(together), true)
+                }
                 _ => ((strip - skip).min(rest.len() as u64), false),
             };
             let (part, more) = rest.split_at_mut(len as usize);
@@ -174,7 +178,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(())
     }
 
-    /// Loads whole strips of one page, behind which `ahead` bytes more are loaded next.
+    /// Loads whole strips whose checksums lie side by side. The `ahead` bytes behind them are loaded next.
     #[inline]
     fn load_whole(
         &self,
@@ -187,9 +191,6 @@ impl<M: Medium, H: Host> Store<M, H> {
         // keep the processor from looking ahead.
         let crcs = self.crcs_at(at, CrcTable::First);
         self.door.prefetch(crcs);
-        if ahead > 0 {
-            self.door.prefetch(self.crcs_at(at + bytes.len() as u64, CrcTable::First));
-        }
         let strip = self.geometry.strips.bytes() as usize;
         match self.door.load_compared(at, bytes, strip, crcs, ahead) {
             Ok(true) => Ok(()),

@@ -13,19 +13,19 @@ use std::arch::global_asm;
 use std::ops::Range;
 
 use super::load::{Loaded, poisoned};
-use crate::MediaError;
 use crate::crc32c::wide::{FACTORS, Factors, LEFT, Left, PART};
+use crate::{LINE_BYTES, MediaError};
 
 /// Strips that are loaded at a time.
-pub(crate) const STRIPS: usize = 8;
+const STRIPS: usize = 8;
 
-/// What a line asks for, of what is loaded next: nothing, or the line as far from there.
+/// What a line asks for, of what is loaded next: nothing, or the line a page ahead.
 macro_rules! asks {
     (alone, $strip:literal, $at:literal) => {
         ""
     };
     (followed, $strip:literal, $at:literal) => {
-        concat!("prefetcht0 [rax + 512 * ", $strip, " + ", $at, "]\n")
+        concat!("prefetcht0 [rsi + 4096 + 512 * ", $strip, " + ", $at, "]\n")
     };
 }
 
@@ -284,24 +284,31 @@ global_asm!(
     strip!(alone, "zmm16", "0"),
     "cmp eax, 1",
     "je 3f",
+    "21:",
     strip!(alone, "zmm17", "1"),
     "cmp eax, 2",
     "je 3f",
+    "22:",
     strip!(alone, "zmm18", "2"),
     "cmp eax, 3",
     "je 3f",
+    "23:",
     strip!(alone, "zmm19", "3"),
     "cmp eax, 4",
     "je 3f",
+    "24:",
     strip!(alone, "zmm20", "4"),
     "cmp eax, 5",
     "je 3f",
+    "25:",
     strip!(alone, "zmm21", "5"),
     "cmp eax, 6",
     "je 3f",
+    "26:",
     strip!(alone, "zmm22", "6"),
     "cmp eax, 7",
     "je 3f",
+    "27:",
     strip!(alone, "zmm23", "7"),
     "3:",
     "mov r8, r10",
@@ -332,7 +339,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size lode_pmem_compared, . - lode_pmem_compared",
-    // The same of 8 strips, while what is loaded next is asked for (rdx: where that is).
+    // The same of 8 strips, while some of those behind them are asked for (rdx: how many, 1 to 8).
     ".p2align 6",
     ".globl lode_pmem_compared_on",
     ".hidden lode_pmem_compared_on",
@@ -341,22 +348,36 @@ global_asm!(
     ".cfi_startproc",
     "mov r10, r8",
     "mov r11, r9",
-    "mov rax, rdx",
     "mov r8, rsi",
     "lea r9, [rsi + 4096]",
-    "xor edx, edx",
     factors!(),
     "mov ecx, 0xff",
     "kmovw k1, ecx",
-    strip!(followed, "zmm16", "0"),
-    strip!(followed, "zmm17", "1"),
-    strip!(followed, "zmm18", "2"),
-    strip!(followed, "zmm19", "3"),
-    strip!(followed, "zmm20", "4"),
-    strip!(followed, "zmm21", "5"),
-    strip!(followed, "zmm22", "6"),
-    strip!(followed, "zmm23", "7"),
+    "mov ecx, edx",
+    "xor edx, edx",
     "mov eax, 8",
+    strip!(followed, "zmm16", "0"),
+    "cmp ecx, 1",
+    "je 21b",
+    strip!(followed, "zmm17", "1"),
+    "cmp ecx, 2",
+    "je 22b",
+    strip!(followed, "zmm18", "2"),
+    "cmp ecx, 3",
+    "je 23b",
+    strip!(followed, "zmm19", "3"),
+    "cmp ecx, 4",
+    "je 24b",
+    strip!(followed, "zmm20", "4"),
+    "cmp ecx, 5",
+    "je 25b",
+    strip!(followed, "zmm21", "5"),
+    "cmp ecx, 6",
+    "je 26b",
+    strip!(followed, "zmm22", "6"),
+    "cmp ecx, 7",
+    "je 27b",
+    strip!(followed, "zmm23", "7"),
     "jmp 3b",
     ".cfi_endproc",
     ".size lode_pmem_compared_on, . - lode_pmem_compared_on",
@@ -382,7 +403,7 @@ unsafe extern "C" {
     fn lode_pmem_compared_on(
         to: *mut u8,
         from: *const u8,
-        next: *const u8,
+        strips: usize,
         factors: *const Factors,
         crcs: *const u8,
         left: *const Left,
@@ -394,29 +415,59 @@ pub(super) fn routine() -> Range<u64> {
     lode_pmem_compared as *const () as u64..(&raw const lode_pmem_compared_ended) as u64
 }
 
-/// Loads up to [`STRIPS`] strips of [`PART`] bytes from offset `at` of the region at `base`, and says whether the CRC32C of each, of
-/// what has been stored to `into`, is the one that is kept at `crcs_at`, if that can be loaded. Where they are all that can be
-/// loaded at a time, and as many behind them are loaded next (`are_followed`), those are asked for meanwhile.
+/// Loads strips of [`PART`] bytes from offset `at` of the region at `base`, and says whether the CRC32C of each, of what has been
+/// stored to `into`, is the one that is kept from `crcs_at` on, if that can be loaded. What follows is asked for meanwhile: strips, and
+/// the `ahead` bytes behind them.
 ///
 /// # Safety
 /// All lies in the mapped region, the strips from a line's begin on, and the SIGBUS handler is installed; `into` is whole
-/// strips, and one at least; [`takes`](crate::crc32c::wide::takes) has returned true of [`PART`].
+/// strips; [`takes`](crate::crc32c::wide::takes) has returned true of [`PART`].
 #[inline]
 pub(crate) unsafe fn strips(
     base: *const u8,
     at: u64,
     into: &mut [u8],
     crcs_at: u64,
-    are_followed: bool,
+    ahead: u64,
+) -> Result<bool, MediaError> {
+    let (mut at, mut crcs_at, mut rest) = (at, crcs_at, into);
+    let mut are_same = true;
+    while let Some((now, more)) = rest.split_at_mut_checked(rest.len().min(STRIPS * PART))
+        && !now.is_empty()
+    {
+        let next = ahead.saturating_add(more.len() as u64);
+        // (The checksums of what is asked for now are there, or nearly.)
+        crate::prefetch::address(base.wrapping_add(crcs_at as usize + LINE_BYTES));
+        // SAFETY: as the caller promises.
+        are_same &= unsafe { some(base, at, now, crcs_at, next) }?;
+        at += now.len() as u64;
+        crcs_at += (now.len() / PART * size_of::<u32>()) as u64;
+        rest = more;
+    }
+    Ok(are_same)
+}
+
+/// The same of up to [`STRIPS`] strips, one at least. Where they are as many, the `ahead` bytes behind them are asked for
+/// meanwhile, as far as they are no more.
+///
+/// # Safety
+/// As [`strips`].
+#[inline]
+unsafe fn some(
+    base: *const u8,
+    at: u64,
+    into: &mut [u8],
+    crcs_at: u64,
+    ahead: u64,
 ) -> Result<bool, MediaError> {
     let strips = into.len() / PART;
     let (to, factors, left) = (into.as_mut_ptr(), &raw const FACTORS, &raw const LEFT);
-    // SAFETY: as the caller promises; what is asked for need not be there.
+    // SAFETY: as the caller promises; what is asked for ahead need not be there.
     let loaded = unsafe {
         let (from, crcs) = (base.add(at as usize), base.add(crcs_at as usize));
-        if are_followed && strips == STRIPS {
-            let next = from.wrapping_add(STRIPS * PART);
-            lode_pmem_compared_on(to, from, next, factors, crcs, left)
+        if ahead > 0 && strips == STRIPS {
+            let asked = ahead.div_ceil(PART as u64).min(STRIPS as u64) as usize;
+            lode_pmem_compared_on(to, from, asked, factors, crcs, left)
         } else {
             lode_pmem_compared(to, from, strips, factors, crcs, left)
         }

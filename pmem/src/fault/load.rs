@@ -18,6 +18,9 @@ use crate::{LINE_BYTES, MediaError};
 /// Bytes from which on `rep movsq`, or AVX-512 where there is some, is faster than a loop.
 const BULK_BYTES: usize = 512;
 
+/// How far ahead lines are asked for.
+const AHEAD_BYTES: usize = 4096;
+
 global_asm!(
     ".pushsection .text.lode_pmem_loads, \"ax\", @progbits",
     ".p2align 6",
@@ -138,6 +141,27 @@ global_asm!(
     "jmp 13b",
     "14:",
     "sub r10, 256",
+    // While more than a page is left, the lines that are a page ahead are asked for.
+    "cmp r10, {page}",
+    "jb 15f",
+    "16:",
+    "prefetcht0 [rsi + {page}]",
+    "vmovdqa64 zmm16, [rsi]",
+    "prefetcht0 [rsi + {page} + 64]",
+    "vmovdqa64 zmm17, [rsi + 64]",
+    "prefetcht0 [rsi + {page} + 128]",
+    "vmovdqa64 zmm18, [rsi + 128]",
+    "prefetcht0 [rsi + {page} + 192]",
+    "vmovdqa64 zmm19, [rsi + 192]",
+    "vmovdqu64 [rdi], zmm16",
+    "vmovdqu64 [rdi + 64], zmm17",
+    "vmovdqu64 [rdi + 128], zmm18",
+    "vmovdqu64 [rdi + 192], zmm19",
+    "add rsi, 256",
+    "add rdi, 256",
+    "sub r10, 256",
+    "cmp r10, {page}",
+    "jae 16b",
     "15:",
     "vmovdqa64 zmm16, [rsi]",
     "vmovdqa64 zmm17, [rsi + 64]",
@@ -169,6 +193,7 @@ global_asm!(
     "ret",
     ".popsection",
     bulk = const BULK_BYTES,
+    page = const AHEAD_BYTES,
 );
 
 /// What a load routine returns in two registers.

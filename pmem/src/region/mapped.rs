@@ -27,10 +27,6 @@ use crate::{LINE_BYTES, Line, Losses, MediaError, Medium};
 const WORD_BYTES: u64 = 8;
 const CRC_BYTES: u64 = 4;
 
-/// Lines of what is loaded next that are asked for at once: until these have been loaded, the processor has seen that they follow
-/// each other, and asks for the rest.
-const LINES_AHEAD: u64 = 16;
-
 /// A region in this process's address space: a file, a device or memory.
 ///
 /// A load from memory that is bad, or that was cut off the file by somebody else,
@@ -320,22 +316,16 @@ impl Medium for Mapped {
     ) -> Result<bool, MediaError> {
         let (len, strips) = (into.len() as u64, into.len() / PART);
         let is_whole = (at % LINE_BYTES as u64, into.len() % PART) == (0, 0);
-        let is_taken = piece == PART && is_whole && (1..=compared::STRIPS).contains(&strips);
+        let is_taken = piece == PART && is_whole && strips > 0;
         let kept = strips as u64 * CRC_BYTES;
         let is_within = |at: u64, len| at.checked_add(len).is_some_and(|end| end <= self.bytes);
         let is_there = is_within(at, len) && is_within(crcs_at, kept);
-        let is_taken = is_taken && is_there && self.emulation.is_none() && wide::takes(PART);
-        let are_followed = is_taken && strips == compared::STRIPS && ahead >= len;
-        if ahead > 0 && !are_followed {
-            let lines = ahead.div_ceil(LINE_BYTES as u64).min(LINES_AHEAD);
-            self.prefetch_lines(at.saturating_add(len), lines);
-        }
-        if !is_taken {
-            return load_compared_plainly(self, at, into, piece, crcs_at);
+        if !(is_taken && is_there && self.emulation.is_none() && wide::takes(PART)) {
+            return load_compared_plainly(self, at, into, piece, crcs_at, ahead);
         }
         let base = self.mapping.base();
         // SAFETY: all of it is in the mapping, whole strips; opening a region installs the handler.
-        let are_same = unsafe { compared::strips(base, at, into, crcs_at, are_followed) }?;
+        let are_same = unsafe { compared::strips(base, at, into, crcs_at, ahead) }?;
         self.believed(at, len)?;
         Ok(are_same && self.believed(crcs_at, kept).is_ok())
     }
