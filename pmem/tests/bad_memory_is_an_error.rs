@@ -48,7 +48,11 @@ fn of_a_file_cut_short_behind_the_mapping() {
                 let kept = end - 4 * strips as u64;
                 assert_eq!(door.load_compared(0, into, 512, kept, 0), Ok(!read_only), "{strips}");
                 for at in [kept + 4, end, 4 * PAGE + 32] {
-                    assert_eq!(door.load_compared(0, into, 512, at, 0), Ok(false), "{strips} by {at}");
+                    assert_eq!(
+                        door.load_compared(0, into, 512, at, 0),
+                        Ok(false),
+                        "{strips} by {at}"
+                    );
                 }
             }
             for (from, strips) in [(end - 512, 2), (end, 1), (end - 3584, 8)] {

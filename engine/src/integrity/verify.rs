@@ -155,7 +155,8 @@ impl<M: Medium, H: Host> Store<M, H> {
         // (What the bytes are compared with is asked for before they are.)
         self.door.prefetch(crcs);
         let mut whole = [0; PART_WHOLE as usize];
-        let is_good = self.door.load_compared(start, &mut whole, strip as usize, crcs, 0) == Ok(true);
+        let is_good =
+            self.door.load_compared(start, &mut whole, strip as usize, crcs, 0) == Ok(true);
         let bytes = whole.get(skip..skip + part.len()).filter(|_| is_good);
         bytes.map(|bytes| part.copy_from_slice(bytes)).is_some()
     }
@@ -180,13 +181,7 @@ impl<M: Medium, H: Host> Store<M, H> {
 
     /// Loads whole strips whose checksums lie side by side. The `ahead` bytes behind them are loaded next.
     #[inline]
-    fn load_whole(
-        &self,
-        of: Option<Whose>,
-        at: u64,
-        bytes: &mut [u8],
-        ahead: u64,
-    ) -> Result<()> {
+    fn load_whole(&self, of: Option<Whose>, at: u64, bytes: &mut [u8], ahead: u64) -> Result<()> {
         // What the bytes are compared with is asked for before they are, and is there when they are: a load that waited for it would
         // keep the processor from looking ahead.
         let crcs = self.crcs_at(at, CrcTable::First);

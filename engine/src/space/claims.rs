@@ -171,9 +171,14 @@ impl Claims {
         run.end() <= self.pages && self.next(run.page, run.end(), false) >= run.end()
     }
 
-    /// The first page from `from` on, before `end`, on the lower side of the border between twins
-    /// `apart` pages apart, that is claimed with its twin.
-    pub(super) fn next_with_twin(&self, from: u64, end: u64, apart: u64) -> Option<u64> {
+    /// The first pages from `from` on, before `end`, on the lower side of the border between twins
+    /// `apart` pages apart, that are claimed with their twins: some that follow each other, `most` at most.
+    pub(super) fn next_with_twins(
+        &self,
+        (from, end): (u64, u64),
+        apart: u64,
+        most: u64,
+    ) -> Option<Run> {
         let mut page = from;
         loop {
             page = self.next(page, end, true);
@@ -190,8 +195,10 @@ impl Claims {
             let both = self.bits(from, width) & self.bits(from | apart, width);
             let both = both >> (page - from);
             if both != 0 {
-                let page = page + u64::from(both.trailing_zeros());
-                return (page < end).then_some(page);
+                let skip = both.trailing_zeros();
+                let page = page + u64::from(skip);
+                let pages = u64::from((both >> skip).trailing_ones()).min(most);
+                return (page < end).then(|| Run { page, pages: pages.min(end - page) });
             }
             page = from + width;
         }

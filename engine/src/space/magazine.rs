@@ -34,6 +34,12 @@ impl Batch {
         Self { pages: [0; BATCH], count: 0 }
     }
 
+    /// Each page becomes the one that is so many pages apart, a power of two, on the other side.
+    pub(super) fn turn(&mut self, apart: u64) {
+        let pages = self.pages.get_mut(..self.count).unwrap_or_default();
+        pages.iter_mut().for_each(|page| *page ^= apart);
+    }
+
     /// The pages, ascending.
     pub(super) fn sorted(&mut self) -> &[u64] {
         let pages = self.pages.get_mut(..self.count).unwrap_or_default();

@@ -120,8 +120,10 @@ impl<H: Host> Space<H> {
         }
         for _ in 0..2 {
             let mut page = self.first.next_multiple_of(pages);
-            while let Some(found) = self.freed.next_with_twin(page, self.end, self.twins.apart) {
-                let run = Run { page: found / pages * pages, pages };
+            while let Some(found) =
+                self.freed.next_with_twins((page, self.end), self.twins.apart, 1)
+            {
+                let run = Run { page: found.page / pages * pages, pages };
                 page = run.end();
                 let (inside, twin) = (run.page >= self.first, self.twin(run));
                 let free = inside && self.freed.holds(run) && self.freed.holds(twin);
@@ -161,12 +163,12 @@ impl<H: Host> Space<H> {
         kept.try_reserve_exact(room)?;
         let mut page = self.first;
         while kept.len() < room
-            && let Some(found) = self.freed.next_with_twin(page, self.end, self.twins.apart)
+            && let Some(found) = self.freed.next_with_twins((page, self.end), self.twins.apart, 1)
         {
-            if self.cut(Run { page: found, pages: 1 })? {
-                kept.push(found);
+            if self.cut(found)? {
+                kept.push(found.page);
             }
-            page = found + 1;
+            page = found.end();
         }
         *self.twins.kept.lock() = kept;
         Ok(())
@@ -181,7 +183,14 @@ impl<H: Host> Space<H> {
             return true;
         }
         drop(kept);
-        self.twins_of(lane).is_some_and(|magazine| magazine.lock().push(page))
+        let Some(mut magazine) = self.twins_of(lane).map(Mutex::lock) else { return false };
+        if !magazine.push(page) {
+            let mut batch = Batch::new();
+            magazine.drain(&mut batch);
+            self.put_batch_twins(&mut batch);
+            return magazine.push(page);
+        }
+        true
     }
 
     fn twins_of(&self, lane: usize) -> Option<&Mutex<H::Mutex, Magazine>> {
@@ -221,18 +230,28 @@ impl<H: Host> Space<H> {
         let from = self.twins.from.load(Relaxed).clamp(self.first, self.end);
         for (from, end) in [(from, self.end), (self.first, from)] {
             let mut page = from;
-            while magazine.count() < BATCH
-                && let Some(found) = self.freed.next_with_twin(page, end, self.twins.apart)
+            while let Some(left) = BATCH.checked_sub(magazine.count()).filter(|&left| left > 0)
+                && let Some(found) =
+                    self.freed.next_with_twins((page, end), self.twins.apart, left as u64)
             {
-                if self.cut(Run { page: found, pages: 1 })? {
-                    magazine.push(found);
-                }
-                page = found + 1;
+                self.load_twins(&mut magazine, found)?;
+                page = found.end();
                 self.twins.from.store(page, Relaxed);
             }
         }
         magazine.reverse();
         Ok(magazine.pop())
+    }
+
+    /// Loads a magazine with a run that is free with its twin: at once, or page by page where some wait in other magazines.
+    fn load_twins(&self, magazine: &mut Magazine, found: Run) -> Result<()> {
+        let at_once = self.cut(found)?;
+        for page in found.page..found.end() {
+            if at_once || self.cut(Run { page, pages: 1 })? {
+                magazine.push(page);
+            }
+        }
+        Ok(())
     }
 
     /// Moves all pages that are ready into the regions; those set aside stay so.
@@ -242,9 +261,7 @@ impl<H: Host> Space<H> {
             let mut magazine = magazine.lock();
             while magazine.count() > 0 {
                 magazine.drain(&mut batch);
-                for &page in batch.sorted() {
-                    self.put_twins(page);
-                }
+                self.put_batch_twins(&mut batch);
             }
         }
     }
@@ -253,6 +270,13 @@ impl<H: Host> Space<H> {
     pub(crate) fn end_keeping(&self) {
         let kept = core::mem::take(&mut *self.twins.kept.lock());
         kept.iter().for_each(|&page| self.put_twins(page));
+    }
+
+    /// Puts a batch of pages back into their regions, and their twins.
+    fn put_batch_twins(&self, batch: &mut Batch) {
+        self.put_batch(batch);
+        batch.turn(self.twins.apart);
+        self.put_batch(batch);
     }
 
     fn put_twins(&self, page: u64) {
