@@ -1,5 +1,6 @@
 //! Exact counts of what went through the door.
 
+use alloc::collections::TryReserveError;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::wear::{Pending, Wear};
@@ -55,15 +56,20 @@ impl Counters {
             lines: AtomicU64::new(0),
             streamed_bytes: AtomicU64::new(0),
             windows: AtomicU64::new(0),
-            pending: Pending::new(),
+            pending: Pending::none(),
         }
     }
 
     /// Counters at zero of which no two threads count at the same time: what a lock guards. Counting
     /// is a load and a store then. (Anyone may read them; if two count all the same, counts are
     /// wrong, and no more than that.)
-    pub const fn exclusive() -> Self {
-        Self { exclusive: true, ..Self::new() }
+    ///
+    /// They are of a medium of so many bytes.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn exclusive(bytes: u64) -> Result<Self, TryReserveError> {
+        Ok(Self { exclusive: true, pending: Pending::of(bytes)?, ..Self::new() })
     }
 
     #[inline]

@@ -71,11 +71,10 @@ impl Wear {
 
 /// Regions that a window remembers: few operations store to more under one window.
 const HELD: usize = 4;
-/// Regions that may go on waiting behind a fence.
-const STAYING: usize = 4;
-/// Regions that wait for a fence: beside those, file data's, its parity's and both of the tables of its checksums, and a record's and its
-/// copy's.
-const PENDING: usize = STAYING + 6;
+/// Regions that may wait behind a fence, at most.
+const STAYING: usize = 512;
+/// Regions that wait for a fence: file data's, its parity's and both of the tables of its checksums, and a record's and its copy's.
+const LEAVING: usize = 6;
 
 /// What a window has stored and not yet brought to [`Wear`]. It waits for the window's end, or better
 /// for a fence ([`Pending`]), because an atomic addition waits until all streaming stores before it
@@ -89,124 +88,112 @@ pub(crate) struct Worn {
 /// A region that was stored to, and how much.
 #[derive(Debug)]
 struct Stored {
-    /// The region, and in the lowest bit whether it was stored to again since it was looked at last.
-    word: AtomicU64,
+    region: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl Stored {
     const fn none() -> Self {
-        Self { word: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+        Self { region: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
     #[inline]
-    fn region(&self) -> u64 {
-        self.word.load(Relaxed) >> 1
-    }
-
-    #[inline]
-    fn put(&self, word: u64, bytes: u64) {
-        self.word.store(word, Relaxed);
+    fn put(&self, region: u64, bytes: u64) {
+        self.region.store(region, Relaxed);
         self.bytes.store(bytes, Relaxed);
     }
 
-    /// Whether it was stored to again, which is not so from now on.
     #[inline]
-    fn take_again(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        self.word.store(word & !1, Relaxed);
-        word & 1 == 1
+    fn get(&self) -> (u64, u64) {
+        (self.region.load(Relaxed), self.bytes.load(Relaxed))
     }
 }
 
 /// What windows have stored that ended, of who counts alone: kept by loads and stores, so that what is computed before
 /// the fence does not wait for what was stored.
 ///
-/// A few regions stay behind the fence, those that are stored to again and again: a counter that two processors add to with each
-/// fence takes each of them 70 ns (measured for volumes, where all sectors' lines are in one region).
+/// It stays there until all is asked for, or another region needs the place: a counter that two processors add to with each
+/// fence takes each of them 70 ns (measured for volumes, where all sectors' lines are in one region), and one that one processor has
+/// some 15, as the addition is locked.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    held: [Stored; PENDING],
+    /// A region has one place; a power of two of them, or none.
+    staying: Vec<Stored>,
+    leaving: [Stored; LEAVING],
     /// So many of them.
     count: AtomicUsize,
-    /// Which of them is the next to go.
-    next: AtomicUsize,
 }
 
 impl Default for Pending {
     fn default() -> Self {
-        Self::new()
+        Self::none()
     }
 }
 
 impl Pending {
-    /// Nothing.
-    pub(crate) const fn new() -> Self {
-        let (count, next) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { held: [const { Stored::none() }; PENDING], count, next }
+    /// Nothing, and no place for anything.
+    pub(crate) const fn none() -> Self {
+        let leaving = [const { Stored::none() }; LEAVING];
+        Self { staying: Vec::new(), leaving, count: AtomicUsize::new(0) }
     }
 
-    #[inline]
-    fn held(&self) -> &[Stored] {
-        self.held.get(..self.count.load(Relaxed)).unwrap_or_default()
+    /// Nothing, with places for the regions of a medium of so many bytes, or the most of them.
+    pub(crate) fn of(bytes: u64) -> Result<Self, TryReserveError> {
+        let regions = usize::try_from(bytes.div_ceil(WEAR_REGION_BYTES)).unwrap_or(STAYING);
+        let places = regions.clamp(1, STAYING).next_power_of_two();
+        let mut staying = Vec::new();
+        staying.try_reserve_exact(places)?;
+        staying.resize_with(places, Stored::none);
+        Ok(Self { staying, ..Self::none() })
     }
 
     #[inline]
     fn hold(&self, wear: &Wear, region: u64, bytes: u64) {
-        let held = self.held();
-        match held.iter().find(|one| one.region() == region) {
-            Some(one) => one.put(region << 1 | 1, one.bytes.load(Relaxed) + bytes),
-            None => self.hold_more(held, wear, region, bytes),
+        let place = region as usize & self.staying.len().wrapping_sub(1);
+        let Some(place) = self.staying.get(place) else { return wear.add(region, bytes) };
+        let (other, more) = place.get();
+        if other == region || more == 0 {
+            return place.put(region, more + bytes);
         }
+        place.put(region, bytes);
+        self.leave(wear, other, more);
     }
 
-    fn hold_more(&self, held: &[Stored], wear: &Wear, region: u64, bytes: u64) {
-        match self.held.get(held.len()) {
-            Some(place) => place.put(region << 1, bytes),
-            None => return wear.add(region, bytes),
-        }
-        self.count.store(held.len() + 1, Relaxed);
-        if held.len() == STAYING {
-            self.choose(held, wear);
-        }
-    }
-
-    /// Chooses the next to go: the first of these that was not stored to again.
-    fn choose(&self, held: &[Stored], wear: &Wear) {
-        let first = self.next.load(Relaxed) + 1;
-        let mut around = (first..held.len()).chain(0..first);
-        let is_other = |at: &usize| held.get(*at).is_some_and(|one| !one.take_again());
-        let next = around.find(is_other).unwrap_or_default();
-        self.next.store(next, Relaxed);
+    /// Has a region wait for the next fence.
+    fn leave(&self, wear: &Wear, region: u64, bytes: u64) {
+        let count = self.count.load(Relaxed);
+        let Some(place) = self.leaving.get(count) else { return wear.add(region, bytes) };
+        place.put(region, bytes);
+        self.count.store(count + 1, Relaxed);
         // (Another processor may have had the line last: it comes while the fence is waited for.)
-        let count = held.get(next).and_then(|one| wear.count(one.region()));
-        count.into_iter().for_each(prefetch_to_store);
+        wear.count(region).into_iter().for_each(prefetch_to_store);
     }
 
-    /// After a fence: brings what was not stored to again to `wear`, but for a few.
+    /// After a fence: brings what gave its place to `wear`.
     #[inline]
     pub(crate) fn settle(&self, wear: &Wear) {
-        if self.count.load(Relaxed) > STAYING {
-            self.settle_to(STAYING, wear);
+        if self.count.load(Relaxed) > 0 {
+            self.settle_left(wear);
         }
+    }
+
+    #[inline(never)]
+    fn settle_left(&self, wear: &Wear) {
+        for one in self.leaving.iter().take(self.count.load(Relaxed)) {
+            let (region, bytes) = one.get();
+            wear.add(region, bytes);
+        }
+        self.count.store(0, Relaxed);
     }
 
     /// Brings all there is to `wear`.
     pub(crate) fn settle_all(&self, wear: &Wear) {
-        self.settle_to(0, wear);
-    }
-
-    #[inline(never)]
-    fn settle_to(&self, most: usize, wear: &Wear) {
-        while let [others @ .., last] = self.held()
-            && others.len() >= most
-        {
-            let one = others.get(self.next.load(Relaxed)).unwrap_or(last);
-            wear.add(one.region(), one.bytes.load(Relaxed));
-            one.put(last.word.load(Relaxed), last.bytes.load(Relaxed));
-            self.count.store(others.len(), Relaxed);
-            if others.len() > most {
-                self.choose(others, wear);
+        self.settle_left(wear);
+        for one in &self.staying {
+            let (region, bytes) = one.get();
+            if bytes > 0 {
+                wear.add(region, bytes);
+                one.put(region, 0);
             }
         }
     }

@@ -124,7 +124,7 @@ impl<H: Host> Lanes<H> {
                 fenced: AtomicU64::new(0),
                 settled: AtomicU64::new(0),
                 counters: Counters::new(),
-                held: Counters::exclusive(),
+                held: Counters::exclusive(geometry.pages * PAGE_BYTES)?,
             });
         }
         Ok(Self { lanes, unsettled_max: geometry.pages.min(UNSETTLED_MAX) })

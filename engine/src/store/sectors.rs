@@ -149,15 +149,17 @@ impl<H: Host> Sectors<H> {
         let (mut heads, mut seen, stripes) = (Vec::new(), Vec::new(), Stripes::new(pages));
         let each = (LANES / used.max(1)).max(1);
         heads.try_reserve_exact(used * each)?;
-        heads.resize_with(used * each, || Head {
-            turn: Mutex::new(()),
-            said: Mutex::new(Said::default()),
-            last: AtomicU64::new(0),
-            told: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
-            free: AtomicU32::new(0),
-            counters: Counters::exclusive(),
-        });
+        for _ in 0..used * each {
+            heads.push(Head {
+                turn: Mutex::new(()),
+                said: Mutex::new(Said::default()),
+                last: AtomicU64::new(0),
+                told: AtomicU64::new(0),
+                writes: AtomicU64::new(0),
+                free: AtomicU32::new(0),
+                counters: Counters::exclusive(pages * PAGE_BYTES)?,
+            });
+        }
         seen.try_reserve_exact(used * each)?;
         seen.resize_with(used * each, || AtomicU64::new(0));
         let tag = AtomicU32::new(area.map_or(0, |(_, nonce)| tag_of(nonce)));
